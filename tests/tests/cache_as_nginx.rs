@@ -35,6 +35,8 @@ const NGINX: &[&str] = &[
 const MAITRED: &[&str] = &[
     "[sites.cache]",
     "valid = { 200 = \"10m\", 301 = \"10m\", 302 = \"10m\", 404 = \"1m\" }",
+    // nginx keeps what is asked for with any cookie.
+    "public_cookies = \"*\"",
     "bypass_cookies = \"fresh\"",
     "bypass_headers = \"X-Refresh\"",
     "bypass_parameters = \"fresh\"",

@@ -36,7 +36,8 @@ fn application(mode: &str, parts: &[String]) -> TempDir {
         "worker" => format!(
             "<?php function answer() {{ {ANSWER} }} while (frankenphp_handle_request('answer'));"
         ),
-        _ => format!("<?php maitred_snapshot(); {ANSWER}"),
+        "snapshot" => format!("<?php maitred_snapshot(); {ANSWER}"),
+        _ => format!("<?php {ANSWER}"),
     };
     let root = document_root(&[("index.php", &script)]);
     for (number, part) in parts.iter().enumerate() {
@@ -320,7 +321,7 @@ fn a_larger_opcache_whose_boot_fails_leaves_what_serves_and_is_not_tried_again()
 
 #[test]
 fn a_classic_pool_keeps_the_opcache_it_was_given() {
-    let root = application("snapshot", &large());
+    let root = application("classic", &large());
     let server = with_little(root.path(), "classic").start();
     for part in 0..PARTS {
         assert_eq!(ask(&server, &format!("/?n={part}"))["memory"], 8);

@@ -47,7 +47,8 @@ fn what_is_never_kept_of_a_script_is_not_kept_with_a_path_behind_it() {
 #[test]
 fn a_cookie_that_php_reads_otherwise_than_the_key_makes_no_page() {
     let root = site();
-    let server = setup(&root, &["key_cookies = [\"lang\"]"]).start();
+    let lines = ["key_cookies = [\"lang\"]", "public_cookies = \"*\""];
+    let server = setup(&root, &lines).start();
     let many = "x=;".repeat(1000);
     let many = format!("{many} lang=de");
     for cookie in [
@@ -73,7 +74,7 @@ fn a_cookie_in_an_array_makes_a_page_only_if_php_has_what_the_key_has() {
         echo is_string($lang) ? $lang : json_encode($lang), ' ', $first;";
     let root = document_root(&[("index.php", script)]);
     let key = "key_cookies = [\"prefs[lang]\", \"list[0]\"]";
-    let server = setup(&root, &[key]).start();
+    let server = setup(&root, &[key, "public_cookies = \"*\""]).start();
     for (cookie, shown) in [
         ("prefs[lang][a]=evil", "{\"a\":\"evil\"} none"),
         ("prefs[lang]x=evil", "evil none"),

@@ -113,7 +113,7 @@ pub(crate) fn remarks(table: &DeTable<'_>, config: &Config) -> Vec<Fault> {
     remarks
 }
 
-/// A site that keeps what does not say itself for how long it is good, and does not say by which
+/// A site that caches pages which do not say how long they are fresh, and does not say by which
 /// cookie people are logged in.
 fn of_cookies(site: &DeTable<'_>) -> Option<Fault> {
     let cache = site.get("cache")?.get_ref().as_table()?;
@@ -124,10 +124,10 @@ fn of_cookies(site: &DeTable<'_>) -> Option<Fault> {
     let is_off = is_off.is_some_and(|value| value.get_ref().as_bool() == Some(false));
     let valid = cache.get("valid")?;
     (!is_told && !is_off && !site.contains_key("app")).then(|| {
-        let sentence = "`valid` keeps pages for everybody, and neither `app` nor `private_cookies` says \
-             by which cookie people are logged in: until one does, requests with a cookie that the \
-             site has set are not answered from the cache, and answers to requests with an unknown \
-             cookie are not kept (`public_cookies`)";
+        let sentence = "`valid` has pages cached for all visitors, and neither `app` nor `private_cookies` \
+             says by which cookie people are logged in: until one does, requests with a cookie that \
+             the site has set are not answered from the cache, and responses to requests with an \
+             unknown cookie are not stored (`public_cookies`)";
         Fault::new(valid.span(), sentence.to_owned())
     })
 }

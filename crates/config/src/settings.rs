@@ -76,7 +76,7 @@ pub struct Config {
     pub error_log: LogTarget,
     /// Where metrics and status are answered over HTTP and TCP, if they are; not in `listen`.
     pub admin: Option<SocketAddr>,
-    /// Who may read what there, and the Unix socket if that is where.
+    /// Who may read what there, and the Unix socket if there is one.
     #[serde(default)]
     pub admin_access: AdminAccess,
     /// Where the commands reach the server: an absolute path, if one is set.
@@ -491,14 +491,12 @@ impl Config {
     pub fn listening(&self) -> Vec<Listening<'_>> {
         let sites = self.listen.iter().copied().map(Listening::Http);
         let tls = self.tls.iter().flat_map(|tls| tls.listen.iter().copied());
-        let admin = self.admin.map(Listening::Admin);
-        let admin_socket = self.admin_access.socket.iter().map(Listening::AdminSocket);
         let doors = self.pools.iter();
         let doors = doors.flat_map(|pool| [&pool.door, &pool.status_door].into_iter().flatten());
         sites
             .chain(tls.map(Listening::Https))
-            .chain(admin)
-            .chain(admin_socket)
+            .chain(self.admin.map(Listening::Admin))
+            .chain(self.admin_access.socket.iter().map(Listening::AdminSocket))
             .chain(doors.map(Listening::Fastcgi))
             .collect()
     }

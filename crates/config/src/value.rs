@@ -120,7 +120,7 @@ impl<'a> Value<'a> {
         accept(self.text()?).ok_or_else(|| self.wrong())
     }
 
-    /// A string that nobody is shown, whatever is wrong with it.
+    /// A string that no message shows, whatever is wrong with it.
     pub(crate) fn secret<R>(&self, accept: impl Fn(&'a str) -> Option<R>) -> Result<R, Wrong> {
         let text = self.value.get_ref().as_str();
         text.and_then(accept).ok_or_else(|| {

@@ -1,6 +1,6 @@
-//! How much of what a pool's scripts say the server's log takes. The file is root's, so no quota of
-//! a tenant's holds for it, and whoever reads or collects it does so for all pools. Each pool has a
-//! limit of its own: one that is over it costs no other a line. Pure: the caller brings the time.
+//! How much the scripts of a pool may write into the server's log. The file is root's, so no quota
+//! of a tenant applies to it, and it is read and collected for all pools together. Each pool has a
+//! limit of its own: a pool beyond it costs no other pool a line. Pure: the caller brings the time.
 
 use std::time::Duration;
 
@@ -96,7 +96,7 @@ impl LogLimit {
         self.dropped.deadline()
     }
 
-    /// Whether no dropped line is left to be told of.
+    /// Whether all dropped lines have been reported.
     pub fn is_quiet(&self) -> bool {
         self.dropped.is_quiet()
     }

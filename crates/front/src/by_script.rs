@@ -115,8 +115,7 @@ async fn run<C: HttpClient>(
     let body = match collect(client, head, way).await {
         Ok(body) => body,
         Err(no_body) => {
-            let spool_dir = &way.site.spool_dir;
-            let refused = request::refuse_body(client, head, answered, no_body, spool_dir);
+            let refused = request::refuse_body(client, head, answered, no_body, way);
             return Box::pin(refused).await;
         }
     };

@@ -63,7 +63,7 @@ pub struct Connection {
     /// Least rate in bytes per second of what it sends.
     request_rate: u32,
     too_slow: Option<TooSlow>,
-    /// It came through the admin door, from this peer.
+    /// It came to the admin listener, from this peer.
     pub admin: Option<AdminPeer>,
     /// What TLS says of the client, if it is spoken.
     pub secured: Option<Arc<Secured>>,
@@ -97,7 +97,7 @@ impl Connection {
         Connection::over(stream, peer, pace, rates.request)
     }
 
-    /// One of the admin door, which comes over a Unix socket if it has no address.
+    /// One of the admin listener, which comes over a Unix socket if it has no address.
     pub fn of_admin(socket: OwnedFd, peer: Option<SocketAddr>, rates: Rates) -> Connection {
         let admin = AdminPeer::of(&socket, peer.is_none());
         let family = match admin {

@@ -48,7 +48,7 @@ pub trait HttpClient: Client {
     /// The address it connected to.
     fn local(&mut self) -> SocketAddr;
 
-    /// Where it comes from, if it came through the admin door.
+    /// Where it comes from, if it came to the admin listener.
     fn admin(&self) -> Option<AdminPeer>;
 
     /// What TLS says of it, if it came over that.

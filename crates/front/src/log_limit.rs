@@ -12,12 +12,12 @@ use tokio::sync::Notify;
 #[derive(Debug, Clone, Default)]
 pub struct ScriptLog {
     limit: Arc<Mutex<LogLimit>>,
-    /// Told when the first line is dropped.
+    /// Notified when the first line is dropped.
     stirred: Arc<Notify>,
 }
 
 impl ScriptLog {
-    /// The same limit; `stirred` is told when the first line is dropped.
+    /// The same limit; `stirred` is notified when the first line is dropped.
     pub fn telling(stirred: Arc<Notify>) -> ScriptLog {
         ScriptLog {
             stirred,
@@ -40,7 +40,7 @@ impl ScriptLog {
         self.lock().due(maitred_scoreboard::now())
     }
 
-    /// Whether no dropped line is left to be told of.
+    /// Whether all dropped lines have been reported.
     pub fn is_quiet(&self) -> bool {
         self.lock().is_quiet()
     }

@@ -1,7 +1,6 @@
 //! The life of a request: which site, which file or script, what answer, one line in the log.
 
 use std::io;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -37,7 +36,7 @@ pub type Header<'a> = (&'a [u8], &'a [u8]);
 /// The type of an answer of our own.
 pub const PLAIN: Header<'static> = (b"Content-Type", b"text/plain; charset=utf-8");
 
-/// What a client without the token of the admin door is told to send (RFC 6750 §3).
+/// The challenge for a client without the token of the admin listener (RFC 6750 §3).
 const CHALLENGE: Header<'static> = (b"WWW-Authenticate", b"Bearer realm=\"maitred\"");
 
 /// The type that authorities expect of the file they look for (RFC 8555 §8.3).
@@ -75,7 +74,7 @@ pub async fn serve(client: &mut impl HttpClient, head: &Head, thread: &Arc<Threa
     }
 }
 
-/// Answers a request that came through the admin door.
+/// Answers a request that came to the admin listener.
 async fn for_admin(
     client: &mut impl HttpClient,
     head: &Head,
@@ -473,7 +472,7 @@ pub async fn refuse_body(
     head: &Head,
     answered: &mut Answered,
     no_body: NoBody,
-    spool_dir: &Path,
+    way: &Way<'_>,
 ) -> io::Result<After> {
     let (status, why) = match no_body {
         NoBody::TooLarge => (413, "The body is larger than max_body_size allows."),
@@ -484,12 +483,15 @@ pub async fn refuse_body(
         }
         NoBody::Refused(refusal) => (refusal.status(), refusal.reason()),
         NoBody::Spool(error) => {
-            let (method, target, dir) = (head.method(), head.target(), spool_dir.display());
+            let dir = way.site.spool_dir.display();
+            let (method, target) = (head.method(), head.target());
             let id = answered.id();
             let id = id.as_str();
-            tracing::error!(
-                "{method} {target}: its body cannot be kept in {dir}: {error} [request {id}]"
-            );
+            if way.backend.may_log(target.len()) {
+                tracing::error!(
+                    "{method} {target}: its body cannot be kept in {dir}: {error} [request {id}]"
+                );
+            }
             (
                 507,
                 "The body could not be kept: the disk is full or cannot be written.",

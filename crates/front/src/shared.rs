@@ -247,7 +247,7 @@ impl Shared {
 pub struct Sites {
     /// The proxies that are believed.
     pub trust: Trust,
-    /// Who may read what through the admin door.
+    /// Who may read what on the admin listener.
     pub admin: AdminAccess,
     /// Answers carry their request's id.
     pub sends_request_id: bool,

@@ -150,7 +150,7 @@ impl Backend {
             Backend::Upstream(_, log) => log,
         };
         let may = log.admits(self, bytes);
-        // Of a pool it is told by whoever looks after that.
+        // Of a pool, its watch reports it.
         if may
             && let Backend::Upstream(..) = self
             && let Some(told) = log.due()

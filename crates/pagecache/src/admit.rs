@@ -24,7 +24,7 @@ pub enum NotStored {
     Head,
     /// Its request has a field that no key has and that an application might believe.
     UnkeyedField,
-    /// Its request has a cookie of which nobody knows what it means to the application.
+    /// Its request has a cookie whose meaning to the application is unknown.
     UnknownCookie,
     /// A rule of the site's (`no_store`) says so.
     Rule,

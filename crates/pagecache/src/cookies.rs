@@ -1,9 +1,9 @@
-//! Cookies that say who somebody is, at a site that does not name them (`private_cookies`, `app`).
+//! Cookies that may be a login's, at a site that does not name them (`private_cookies`, `app`).
 //!
-//! Two things are decided. A request with a cookie whose name the site has set before may be somebody
-//! who is logged in: it is neither answered from the cache nor is its answer stored. And as long as
-//! nobody knows a cookie, the answer to a request with it is not stored: it may show what is one
-//! person's own, and the site may have set the cookie before this server knew it.
+//! Two rules apply. A request with a cookie whose name the site has set before may come from a
+//! visitor who is logged in: it is not answered from the cache, and its response is not stored. The
+//! response to a request with an unknown cookie is not stored either: it may show what is one
+//! person's own, and the site may have set the cookie before this server ran.
 
 use std::collections::HashSet;
 
@@ -140,7 +140,7 @@ pub fn keep_out(plan: &mut Plan) {
     plan.store = Err(NotStored::Bypassed(why));
 }
 
-/// Whether a request has a cookie of which nobody knows what it makes of the answer.
+/// Whether a request has a cookie whose effect on the response is unknown.
 pub(crate) fn has_unknown<'a, H: Iterator<Item = Field<'a>> + Clone>(
     settings: &Settings,
     asked: &Asked<'a, H>,

@@ -130,7 +130,7 @@ pub struct Settings {
     /// Requests that are somebody's own: neither answered from the cache nor kept. Sessions.
     pub private_cookies: Vec<Pattern>,
     /// The site names no cookies of its own (`app`, `private_cookies`), so that those which it sets, or
-    /// which nobody knows, may be a login's ([`crate::cookies`]).
+    /// which are unknown, may be a login's ([`crate::cookies`]).
     pub guards_cookies: bool,
     /// Cookies that make no difference, where others may.
     pub public_cookies: Vec<Pattern>,

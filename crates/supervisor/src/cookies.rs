@@ -1,5 +1,5 @@
-//! The names of cookies that sites have set: a front learns them of answers, and the one that comes
-//! after it is told. What a front says is bounded here, since it may say anything.
+//! The names of cookies that sites have set: a front learns them from responses, and the supervisor
+//! passes them on to the fronts after it. What a front says is bounded here, since it may say anything.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -82,7 +82,7 @@ pub fn admin_is_open(config: &Config) -> Option<String> {
     let remedy = "set `admin_token_file`, or let `admin` be a Unix socket";
     if !admin.ip().to_canonical().is_loopback() {
         return Some(format!(
-            "admin = \"{admin}\" can be reached from other machines; whoever reaches it can read \
+            "admin = \"{admin}\" can be reached from other machines; a client there can read \
              which pools and URLs there are: {remedy}"
         ));
     }

@@ -3,8 +3,8 @@
 //! script could empty or forge.
 //!
 //! Both ends are non-blocking: a script that prints more than is read loses words, and waits for
-//! nobody. A pool that has used up its limit is not listened to until that holds again, so that it
-//! costs the supervisor nothing either; what the pipe has no room for meanwhile nobody can count.
+//! nobody. The pipe of a pool that has used up its limit is not read until the next period, so that
+//! the pool costs the supervisor nothing; lines that the pipe has no room for are lost uncounted.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};

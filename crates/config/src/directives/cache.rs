@@ -132,10 +132,10 @@ pub const DIRECTIVES: &[Directive<Cache>] = &[
         needs: Needs::Live,
         doc: "Cookies that make no difference to what the site answers, such as a language's that \
               `key_cookies` has not, or a consent's. Where a site with `valid` has neither `app` \
-              nor `private_cookies`, nobody has said which cookie is a login's: what is asked for \
-              with a cookie that the site has set before is neither answered from the cache nor \
-              kept, and what is asked for with any other cookie is not kept. Those named here are \
-              let pass beside the browsers'; `\"*\"` lets all.",
+              nor `private_cookies`, no setting says which cookie is a login's: a request with a \
+              cookie that the site has set before is not answered from the cache, and the \
+              response to a request with any other cookie is not stored. The cookies named here \
+              have no such effect, beside the browsers'; `\"*\"` means all.",
         example: "[\"lang\", \"cookie_notice_*\"]",
         read: |cache, value| {
             cache.rules.public_cookies = patterns(value)?;

@@ -35,7 +35,7 @@ impl AdminPeer {
 pub enum View {
     /// Everything.
     Whole,
-    /// No query strings, which hold the secrets of whoever asked.
+    /// No query strings, which hold the secrets of clients.
     WithoutQueries,
     /// Nothing of what requests ask for: they may be of several tenants.
     WithoutRequests,

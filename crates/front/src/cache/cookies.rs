@@ -1,5 +1,5 @@
 //! The names of the cookies that sites have set, for all threads. They outlive a reload, and in
-//! `cache_dir` a restart: pages that are there must not be shown to somebody who is logged in.
+//! `cache_dir` a restart: pages that are there must not be shown to visitors who are logged in.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, File};

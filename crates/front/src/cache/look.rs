@@ -132,7 +132,8 @@ fn begin<'a, H: Iterator<Item = Field<'a>> + Clone>(
     fill: &mut Fill<'_>,
 ) -> Option<(Plan, Key)> {
     let mut plan = Plan::make(&of.settings, asked);
-    if cookies::is_known(&of.settings, asked, &of.cookies.names()) {
+    let may_be_known = of.settings.guards_cookies && asked.has_cookies;
+    if may_be_known && cookies::is_known(&of.settings, asked, &of.cookies.names()) {
         cookies::keep_out(&mut plan);
     }
     if shows_certificate {

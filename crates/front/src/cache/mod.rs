@@ -317,7 +317,7 @@ fn read_cookies(dir: Option<&Path>) -> AllCookies {
 fn tell_unread(error: &io::Error) {
     tracing::warn!(
         "the names of cookies that sites have set cannot be read in cache_dir: {error}; they are \
-         learned anew"
+         learned again"
     );
 }
 

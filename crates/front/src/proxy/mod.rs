@@ -333,7 +333,7 @@ async fn refuse_body(
     no_body: NoBody,
     answered: &mut Answered,
 ) -> io::Result<After> {
-    request::refuse_body(client, head, answered, no_body, &way.site.spool_dir).await
+    request::refuse_body(client, head, answered, no_body, way).await
 }
 
 /// Answers in place of the server.

@@ -116,7 +116,7 @@ pub fn of_pool(pool: &Pool, query: &str, part: Part) -> Page {
     with_figures(pool, query, figures)
 }
 
-/// The same as a client of the admin door may see it: that shows all pools to whoever reaches it.
+/// The same as a client of the admin listener may see it, which shows all pools.
 pub fn for_admin(pool: &Pool, query: &str, view: View) -> Page {
     let mut figures = pool.snapshot();
     for process in &mut figures.processes {
