@@ -77,8 +77,8 @@ pub fn forbid_new_privileges(settings: &ZygoteSettings, engine: &Engine) -> Resu
 /// libraries which look for none, and sudo.
 fn gaining(settings: &ZygoteSettings, engine: &Engine) -> Vec<PathBuf> {
     const SETTING: &str = "sendmail_path";
-    let values = settings.php_values.iter().chain(&settings.php_admin_values);
-    let own = values.filter(|(name, _)| name == SETTING).last();
+    let mut values = settings.php_values.iter().chain(&settings.php_admin_values);
+    let own = values.rfind(|(name, _)| name == SETTING);
     let command = own.map(|(_, value)| value.clone());
     let command = command.or_else(|| engine.configured(SETTING));
     let mut programs = ["/usr/sbin/sendmail", "/usr/bin/sudo"]
