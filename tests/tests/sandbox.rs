@@ -1,5 +1,5 @@
-//! What the processes that talk with strangers can still do once somebody else decides what they do: the
-//! front and the process that gets certificates, asked from inside by a debugger.
+//! What the processes that talk with strangers can still do once somebody else decides what they
+//! do: the front and the process that gets certificates, asked from inside by a debugger.
 
 // Helpers of tests are tests.
 #![allow(clippy::unwrap_used)]

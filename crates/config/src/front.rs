@@ -2,8 +2,8 @@
 
 use nix::unistd::User;
 
-/// Users that the front runs as, the first that is there: one of its own, which installing makes, or who
-/// serves the web on Debian.
+/// Users that the front runs as, the first that is there: one of its own, which installing makes,
+/// or who serves the web on Debian.
 const USERS: [&str; 2] = ["maitred", "www-data"];
 
 /// The user of the front where none is set. One that is missing is refused later, by its name.

@@ -1,5 +1,5 @@
-//! What the front gives up before the first client (crate `maitred_sandbox`), and which folders of its
-//! configuration it needs then.
+//! What the front gives up before the first client (crate `maitred_sandbox`), and which folders of
+//! its configuration it needs then.
 
 use std::path::{Path, PathBuf};
 
@@ -54,8 +54,9 @@ pub fn warn(readable: &Readable, config: &Config) {
     for (setting, path) in closed {
         let path = path.display();
         tracing::warn!(
-            "`{setting}` {path} lies in a part of the machine that the front has been restricted not \
-             to open since it started: restart or upgrade the server, or set front_sandbox = false"
+            "`{setting}` {path} lies in a part of the machine that the front has been restricted \
+             not to open since it started: restart or upgrade the server, or set front_sandbox = \
+             false"
         );
     }
 }

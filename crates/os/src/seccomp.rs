@@ -4,9 +4,9 @@ use std::io;
 
 /// Installs a filter in every thread of this process, for good; children inherit it.
 ///
-/// `SECCOMP_FILTER_FLAG_SPEC_ALLOW` leaves the processor's speculative store bypass as it was: kernels
-/// before 5.16 switch it off for a process with a filter, which slows all of its code down, and is meant
-/// for programs that run untrusted code next to secrets in one address space.
+/// `SECCOMP_FILTER_FLAG_SPEC_ALLOW` leaves the processor's speculative store bypass as it was:
+/// kernels before 5.16 switch it off for a process with a filter, which slows all of its code down,
+/// and is meant for programs that run untrusted code next to secrets in one address space.
 ///
 /// # Errors
 /// When the kernel has no seccomp filters, `no_new_privs` is not set, or the program is refused.
@@ -17,7 +17,8 @@ pub fn install(program: &[libc::sock_filter]) -> io::Result<()> {
         filter: program.as_ptr().cast_mut(),
     };
     let flags = libc::SECCOMP_FILTER_FLAG_TSYNC | libc::SECCOMP_FILTER_FLAG_SPEC_ALLOW;
-    // SAFETY: the kernel copies `len` instructions from `filter`, which is as long, and writes nothing.
+    // SAFETY: the kernel copies `len` instructions from `filter`, which is as long, and writes
+    // nothing.
     let done = unsafe {
         libc::syscall(
             libc::SYS_seccomp,

@@ -1,9 +1,10 @@
 //! The system calls of the front and of the process that gets certificates.
 //!
-//! [`ALLOWED`] and those with conditions in [`crate::filter`] are carried out. [`REFUSED`] fail with
-//! `EPERM`: they exist, and are not for these processes. All others fail with `ENOSYS`, as on a kernel
-//! that does not have them: a C library that is newer than this list then does without, as it does on
-//! older kernels. Nothing is killed: which calls the C library makes differs between its versions.
+//! [`ALLOWED`] and those with conditions in [`crate::filter`] are carried out. [`REFUSED`] fail
+//! with `EPERM`: they exist, and are not for these processes. All others fail with `ENOSYS`, as on
+//! a kernel that does not have them: a C library that is newer than this list then does without, as
+//! it does on older kernels. Nothing is killed: which calls the C library makes differs between its
+//! versions.
 
 use libc::c_long;
 

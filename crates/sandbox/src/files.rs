@@ -11,16 +11,16 @@ use landlock::{
 use crate::folders::{self, OF_SITES, OF_THE_SYSTEM, part_of};
 use crate::{Needs, Readable};
 
-/// The newest version of Landlock whose restrictions are known to suit. An older kernel enforces those
-/// that it has.
+/// The newest version of Landlock whose restrictions are known to suit. An older kernel enforces
+/// those that it has.
 const KNOWN: ABI = ABI::V6;
 
 /// Most folders of `/` that are looked at.
 const MOST_FOLDERS: usize = 256;
 
-/// Restricts this thread, and those that it starts: files can be read beneath the folders of `needs`,
-/// of the system and where sites lie, and made or written in those that are to be written. Nothing can
-/// be executed, no device controlled, no other process signalled.
+/// Restricts this thread, and those that it starts: files can be read beneath the folders of
+/// `needs`, of the system and where sites lie, and made or written in those that are to be written.
+/// Nothing can be executed, no device controlled, no other process signalled.
 ///
 /// # Errors
 /// Why nothing is restricted.

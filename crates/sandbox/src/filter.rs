@@ -1,7 +1,7 @@
 //! The seccomp filter, made of the lists in [`crate::calls`].
 //!
-//! A filter of seccompiler has one outcome for all that it does not name. So there are two of them, in one
-//! program: what the first does not name goes on to the second.
+//! A filter of seccompiler has one outcome for all that it does not name. So there are two of them,
+//! in one program: what the first does not name goes on to the second.
 
 use std::collections::BTreeMap;
 
@@ -52,8 +52,8 @@ const FAMILIES: [u64; 3] = [
     libc::AF_INET6 as u64,
 ];
 
-/// Protocols of netlink: name resolution asks for addresses of this machine, and the length of a Unix
-/// socket's queue is asked for.
+/// Protocols of netlink: name resolution asks for addresses of this machine, and the length of a
+/// Unix socket's queue is asked for.
 const NETLINK: [u64; 2] = [libc::NETLINK_ROUTE as u64, libc::NETLINK_SOCK_DIAG as u64];
 
 /// Installs the filter in every thread of this process, for good.
@@ -74,8 +74,8 @@ pub fn install() -> Result<(), String> {
     maitred_os::seccomp::install(&program).map_err(|error| error.to_string())
 }
 
-/// The program for process `pid`. What is allowed comes first: kernels without a cache of such calls
-/// (before 5.11) run it each time.
+/// The program for process `pid`. What is allowed comes first: kernels without a cache of such
+/// calls (before 5.11) run it each time.
 fn program(pid: u32) -> Result<BpfProgram, seccompiler::BackendError> {
     let arch = std::env::consts::ARCH.try_into()?;
     let always = |calls: &[&[i64]]| -> BTreeMap<i64, Vec<SeccompRule>> {
@@ -94,8 +94,8 @@ fn program(pid: u32) -> Result<BpfProgram, seccompiler::BackendError> {
     )?;
     let (mut program, refused): (BpfProgram, BpfProgram) =
         (allowed.try_into()?, refused.try_into()?);
-    // Its last instruction is the outcome of what it does not name. Jumps are relative: those that led
-    // there lead to the second filter.
+    // Its last instruction is the outcome of what it does not name. Jumps are relative: those that
+    // led there lead to the second filter.
     program.pop();
     program.extend(refused);
     Ok(program)
@@ -126,8 +126,8 @@ fn conditional(pid: u32) -> Result<BTreeMap<i64, Vec<SeccompRule>>, seccompiler:
         (libc::SYS_socket, sockets),
         (libc::SYS_ioctl, any_of(1, &REQUESTS)?),
         (libc::SYS_prctl, any_of(0, &OPERATIONS)?),
-        // The arguments of `clone3` lie in memory, where no filter can see them: as it does not exist,
-        // the C library starts threads by `clone`.
+        // The arguments of `clone3` lie in memory, where no filter can see them: as it does not
+        // exist, the C library starts threads by `clone`.
         (libc::SYS_clone, vec![SeccompRule::new(vec![threads_only])?]),
         // abort() and the like.
         (libc::SYS_tgkill, any_of(0, &[u64::from(pid)])?),

@@ -1,14 +1,15 @@
 //! Which folders of the machine a process that serves files may read. Pure.
 //!
-//! A restriction cannot be widened later, but a reload may add sites, and a deployment may replace the
-//! folder of a root, or the link that leads there. So not the roots are readable but the part of the
-//! machine that each lies in: `/home`, `/srv`, `/var/www`. Where sites usually lie is readable whether or
-//! not one does yet.
+//! A restriction cannot be widened later, but a reload may add sites, and a deployment may replace
+//! the folder of a root, or the link that leads there. So not the roots are readable but the part
+//! of the machine that each lies in: `/home`, `/srv`, `/var/www`. Where sites usually lie is
+//! readable whether or not one does yet.
 
 use std::path::{Component, Path, PathBuf};
 
-/// What name resolution and the libraries that it loads read, and what the kernel says of the machine
-/// and of processes. Whole folders: files in `/etc` are replaced by others of the same name.
+/// What name resolution and the libraries that it loads read, and what the kernel says of the
+/// machine and of processes. Whole folders: files in `/etc` are replaced by others of the same
+/// name.
 pub const OF_THE_SYSTEM: [&str; 13] = [
     "/etc",
     "/lib",

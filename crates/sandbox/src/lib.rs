@@ -1,13 +1,13 @@
-//! What the processes that talk with strangers give up before the first byte of theirs: the front and
-//! the process that gets certificates. Neither starts a program, changes its user or looks into another
-//! process, so that whoever takes one over shall not be able to either.
+//! What the processes that talk with strangers give up before the first byte of theirs: the front
+//! and the process that gets certificates. Neither starts a program, changes its user or looks into
+//! another process, so that whoever takes one over shall not be able to either.
 //!
 //! - `no_new_privs` and no capability that could be gained ([`maitred_os::capabilities`]);
 //! - a seccomp filter: [`calls`] lists what is allowed, [`filter`] makes the program;
 //! - Landlock: [`files`] restricts which files can be read and which folders written.
 //!
-//! A kernel that lacks one of the last two is no reason not to serve: the log says so. The reasons and
-//! the figures are in docs/decisions/0013-sandbox.md.
+//! A kernel that lacks one of the last two is no reason not to serve: the log says so. The reasons
+//! and the figures are in docs/decisions/0013-sandbox.md.
 
 pub mod calls;
 pub mod files;
@@ -38,7 +38,8 @@ pub enum Readable {
 }
 
 impl Readable {
-    /// Whether what lies at `path`, which is absolute, can be read as far as the sandbox is concerned.
+    /// Whether what lies at `path`, which is absolute, can be read as far as the sandbox is
+    /// concerned.
     pub fn has(&self, path: &Path) -> bool {
         let real = path.canonicalize();
         let path = real.as_deref().unwrap_or(path);
@@ -49,20 +50,21 @@ impl Readable {
     }
 }
 
-/// Gives up what capabilities a program could gain that this process starts. To be called before it becomes
-/// the user that it is to stay, while it has one thread.
+/// Gives up what capabilities a program could gain that this process starts. To be called before it
+/// becomes the user that it is to stay, while it has one thread.
 ///
 /// # Errors
 /// As [`maitred_os::capabilities::bound_to_none`].
 pub fn drop_capabilities() -> std::io::Result<()> {
-    // rustix looks this up once, on kernels before 6.4 in a file of `/proc` that belongs to root later on.
+    // rustix looks this up once, on kernels before 6.4 in a file of `/proc` that belongs to root
+    // later on.
     let _ = rustix::param::page_size();
     maitred_os::capabilities::bound_to_none()
 }
 
 /// Restricts this process and all threads that it starts, for good. To be called while it has one
-/// thread, as the user that it is to stay, and after [`drop_capabilities`]. What the kernel does not
-/// offer is logged; `who` names the process there.
+/// thread, as the user that it is to stay, and after [`drop_capabilities`]. What the kernel does
+/// not offer is logged; `who` names the process there.
 ///
 /// # Errors
 /// When `no_new_privs` cannot be set, which every supported kernel offers.

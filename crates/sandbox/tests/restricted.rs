@@ -1,5 +1,5 @@
-//! What a process can and cannot do once it has entered the sandbox, tried for real. None of it can be
-//! undone, so each case is this program again, in a process of its own.
+//! What a process can and cannot do once it has entered the sandbox, tried for real. None of it can
+//! be undone, so each case is this program again, in a process of its own.
 
 // Helpers of tests are tests.
 #![allow(clippy::unwrap_used)]

@@ -57,8 +57,8 @@ pub fn give_up_capabilities(confinement: &Confinement) -> Result<(), String> {
     }
 }
 
-/// Has no program that scripts start gain any right, unless there is one that has to. To be called when
-/// the process is where the pool lives.
+/// Has no program that scripts start gain any right, unless there is one that has to. To be called
+/// when the process is where the pool lives.
 ///
 /// # Errors
 /// One sentence, when the system refuses.
@@ -73,12 +73,12 @@ pub fn forbid_new_privileges(settings: &ZygoteSettings, engine: &Engine) -> Resu
     capabilities::gain_no_more().map_err(|error| format!("`no_new_privileges` cannot be: {error}"))
 }
 
-/// Programs that scripts may start and that usually gain rights: the mailer of PHP's mail(), that of
-/// libraries which look for none, and sudo.
+/// Programs that scripts may start and that usually gain rights: the mailer of PHP's mail(), that
+/// of libraries which look for none, and sudo.
 fn gaining(settings: &ZygoteSettings, engine: &Engine) -> Vec<PathBuf> {
     const SETTING: &str = "sendmail_path";
-    let values = settings.php_values.iter().chain(&settings.php_admin_values);
-    let own = values.filter(|(name, _)| name == SETTING).last();
+    let mut values = settings.php_values.iter().chain(&settings.php_admin_values);
+    let own = values.rfind(|(name, _)| name == SETTING);
     let command = own.map(|(_, value)| value.clone());
     let command = command.or_else(|| engine.configured(SETTING));
     let mut programs = ["/usr/sbin/sendmail", "/usr/bin/sudo"]
@@ -86,7 +86,8 @@ fn gaining(settings: &ZygoteSettings, engine: &Engine) -> Vec<PathBuf> {
         .to_vec();
     programs.extend(command.and_then(|command| {
         let program = command.split_ascii_whitespace().next()?;
-        // A shell runs the command: what is no path is found by it, perhaps, and it is there itself.
+        // A shell runs the command: what is no path is found by it, perhaps, and it is there
+        // itself.
         let is_path = program.starts_with('/');
         Some(PathBuf::from(if is_path { program } else { "/" }))
     }));

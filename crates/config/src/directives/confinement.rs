@@ -134,12 +134,12 @@ pub(super) const NO_NEW_PRIVILEGES: Directive<Pool> = Directive {
     unit: "",
     takes: "true, false or \"auto\"",
     needs: Needs::NewZygote,
-    doc: "Whether programs that scripts start are kept from gaining rights (set-user-ID and set-group-ID \
-          bits, file capabilities), as systemd's `NoNewPrivileges`. Mailers such as those of Postfix and \
-          Exim gain some, and so does `sudo`: `\"auto\"` is true unless the program of PHP's \
-          `sendmail_path`, `/usr/sbin/sendmail` or `/usr/bin/sudo` is there, as the pool's scripts see \
-          it. With true, root's capabilities are out of reach for good, too. Started as php-fpm, it is \
-          false, as with php-fpm.",
+    doc: "Whether programs that scripts start are kept from gaining rights (set-user-ID and \
+          set-group-ID bits, file capabilities), as systemd's `NoNewPrivileges`. Mailers such as \
+          those of Postfix and Exim gain some, and so does `sudo`: `\"auto\"` is true unless the \
+          program of PHP's `sendmail_path`, `/usr/sbin/sendmail` or `/usr/bin/sudo` is there, as \
+          the pool's scripts see it. With true, root's capabilities are out of reach for good, \
+          too. Started as php-fpm, it is false, as with php-fpm.",
     example: "true",
     read: |pool, value| {
         pool.confinement.no_new_privileges = match (value.boolean(), value.text()) {

@@ -363,8 +363,9 @@ pub const DIRECTIVES: &[Directive<Config>] = &[
         takes: "the name or the number of a user",
         needs: Needs::Restart,
         doc: "The user of the front, the process that talks to clients. It needs to read the \
-              document roots, and should be no pool's user, whose scripts could send it signals. Used only if the server is started as root; otherwise everything \
-              runs as the user who started it.",
+              document roots, and should be no pool's user, whose scripts could send it signals. \
+              Used only if the server is started as root; otherwise everything runs as the user \
+              who started it.",
         example: "\"www-data\"",
         read: |config, value| {
             config.front_user = value.account()?;
@@ -377,11 +378,11 @@ pub const DIRECTIVES: &[Directive<Config>] = &[
         unit: "",
         takes: "true or false",
         needs: Needs::Restart,
-        doc: "Whether the front, and the process that gets certificates, are restricted to the system \
-              calls and files that they need (seccomp and Landlock), and can gain no rights. What the \
-              kernel does not offer is logged, and left out. A restriction cannot be widened: a reload \
-              that adds a site in a part of the machine where none lay before warns that the server has \
-              to be restarted or upgraded.",
+        doc: "Whether the front, and the process that gets certificates, are restricted to the \
+              system calls and files that they need (seccomp and Landlock), and can gain no \
+              rights. What the kernel does not offer is logged, and left out. A restriction cannot \
+              be widened: a reload that adds a site in a part of the machine where none lay before \
+              warns that the server has to be restarted or upgraded.",
         example: "false",
         read: |config, value| {
             config.front_sandbox = value.boolean()?;
