@@ -16,7 +16,7 @@ use tempfile::TempDir;
 /// The tenant.
 const TENANT: &str = "nobody";
 
-/// A folder with a tenant's `logs` and root's `roots`, which nobody else can look into.
+/// A folder with a tenant's `logs` and root's `roots`, which only root can look into.
 struct Machine {
     folder: TempDir,
 }

@@ -1,5 +1,6 @@
-//! Unix sockets that root makes in folders of others, as Debian's `/run/php` is the web server's: they
-//! are there with the rights that are set, and a link in the folder's place leads root nowhere.
+//! Unix sockets that root makes in folders of others, as Debian's `/run/php` is the web server's:
+//! they are there with the rights that are set, and a link in the folder's place leads root
+//! nowhere.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, lchown, symlink};

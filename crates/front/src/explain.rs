@@ -505,9 +505,12 @@ fn refused_folders_of(config: &Config, site: &Site) -> Vec<String> {
     let refused = folders.filter_map(|folder| {
         let stopped = walk::look(folder, Rule::Read { own }).err()?;
         let name = folder.display();
-        stopped
-            .is_foreign()
-            .then(|| format!("the folder {name} of a site is not served, and requests for it get a 503: {stopped}"))
+        stopped.is_foreign().then(|| {
+            format!(
+                "the folder {name} of a site is not served, and requests for it get a 503: \
+                 {stopped}"
+            )
+        })
     });
     refused.collect()
 }

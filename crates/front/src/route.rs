@@ -38,7 +38,7 @@ pub use table::Limits;
 /// Files with this ending are run, and never sent.
 const SCRIPT_EXTENSION: &[u8] = b".php";
 
-/// Why a root is refused. The link and its owners are logged when it is ([`Resolver::log_refusal`]).
+/// Why a root is refused. [`Resolver::log_refusal`] logs the link and its owners.
 pub const FOREIGN_LINK: &str =
     "a symbolic link leads to the document root that may not be followed";
 

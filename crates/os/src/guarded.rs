@@ -1,7 +1,7 @@
-//! Files that root opens, creates and removes by configured names, where others may write to a folder
-//! on the way: logs, sockets, pid files. Nothing that they can change there is trusted. Names are
-//! walked by descriptors ([`crate::walk`]), what others could have put there is looked at before it is
-//! opened, and what is created in a user's folder is created with that user's rights.
+//! Files that root opens, creates and removes by configured names, where others may write to a
+//! folder on the way: logs, sockets, pid files. Nothing that they can change there is trusted.
+//! Names are walked by descriptors ([`crate::walk`]), what others could have put there is looked at
+//! before it is opened, and what is created in a user's folder is created with that user's rights.
 //!
 //! A process that is not root can do no more than its user, and opens names as they are.
 
@@ -62,8 +62,8 @@ pub fn append_as_it_is(path: &Path, mode: u32) -> io::Result<File> {
     Ok(rustix::fs::open(path, flags, Mode::from_raw_mode(mode))?.into())
 }
 
-/// Creates a file with permission bits `mode` in the place of one that is there, which is removed, so
-/// that a link leads nowhere.
+/// Creates a file with permission bits `mode` in the place of one that is there, which is removed,
+/// so that a link leads nowhere.
 ///
 /// # Errors
 /// What `open(2)` and `unlink(2)` say; for root also when a foreign link leads to the folder.
@@ -150,8 +150,8 @@ impl Named {
         self.folder.path().join(&self.name)
     }
 
-    /// The owner of the folder, with whose rights files are created in it; none: root, or whoever this
-    /// process is.
+    /// The owner of the folder, with whose rights files are created in it; none: they are created
+    /// with the rights of this process.
     pub fn creator(&self) -> Option<Identity> {
         creator(&self.folder.facts)
     }
@@ -233,8 +233,8 @@ fn with_rights<T>(creator: Option<Identity>, create: impl FnOnce() -> T) -> io::
     }
 }
 
-/// Whose word the folder of a log is, if others than root may change what is opened there: a sentence
-/// for whoever configured it.
+/// Which folder on the way to a log others than root may change, if there is one: a sentence for
+/// the administrator.
 pub fn warning_of(path: &Path) -> Option<String> {
     let name = path.display();
     match walk::to(path, Rule::Change) {

@@ -1,10 +1,10 @@
-//! Walking along a path by descriptors, from `/` and name by name, so that what is checked is what is
-//! opened, whatever is renamed meanwhile. Symbolic links are followed by a [`Rule`]: one that a tenant
-//! may have made leads only to what is the tenant's.
+//! Walking along a path by descriptors, from `/` and name by name, so that what is checked is what
+//! is opened, whatever is renamed meanwhile. Symbolic links are followed by a [`Rule`]: one that a
+//! tenant may have made leads only to what is the tenant's.
 //!
 //! The rule is that of Apache's `SymLinksIfOwnerMatch` and nginx's `disable_symlinks if_not_owner`,
-//! without their race (nginx checks, then opens by name where it has no `openat`), and with links of
-//! root leading anywhere.
+//! without their race (nginx checks, then opens by name where it has no `openat`), and with links
+//! of root leading anywhere.
 
 mod rule;
 #[cfg(test)]
@@ -216,7 +216,7 @@ pub fn look_in(folder: &Place, name: &OsStr) -> io::Result<Option<Place>> {
     }
 }
 
-/// Opens a file to read it, and waits for nobody who would have to write to it first.
+/// Opens a file to read it, without waiting for a writer where it is a FIFO.
 ///
 /// # Errors
 /// As [`look`], and what `open(2)` says.
@@ -300,8 +300,8 @@ impl Walker {
         }
     }
 
-    /// What has this name here. A folder is asked for first, since that mounts what is mounted when it
-    /// is used.
+    /// What has this name here. A folder is asked for first, since that mounts what is mounted when
+    /// it is used.
     fn find(&self, name: &OsStr) -> Result<Option<Place>, Stopped> {
         let open = |flags| rustix::fs::openat(&self.here.fd, name, flags, Mode::empty());
         let opened = match open(LOOK | OFlags::DIRECTORY) {
@@ -467,8 +467,8 @@ fn place(fd: OwnedFd, rule: Rule) -> rustix::io::Result<Place> {
     Ok(Place { fd, facts })
 }
 
-/// Whether a folder has an access control list beyond its mode, or one for new files. What cannot be
-/// told counts as one.
+/// Whether a folder has an access control list beyond its mode, or one for new files. What cannot
+/// be told counts as one.
 fn has_list(folder: &OwnedFd) -> bool {
     const LISTS: [&str; 2] = [
         crate::sockets::acl::ATTRIBUTE,

@@ -352,7 +352,7 @@ fn read_files(tls: &Tls, tickets: Secret) -> Result<(Material, Server), Fault> {
 /// Why it cannot be read.
 pub fn read_file(path: &Path) -> Result<PemFile, Fault> {
     let mut bytes = Vec::new();
-    // A tenant's certificate may lie in his folder: his link leads to no key of somebody else's.
+    // A certificate may lie in a tenant's folder: a link there leads to no key of another's.
     let opened = walk::open_to_read(path, Rule::of_reader());
     let read = opened.and_then(|file| file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes));
     if let Err(why) = read {

@@ -26,8 +26,8 @@ pub const LOG_MODE: u32 = 0o640;
 const FPM_LOG_MODE: u32 = 0o600;
 
 /// Opens a log for appending, and makes it if it is not there. Neither this nor a write to it ever
-/// waits: a FIFO that nobody reads is refused, and one that is full takes no more. Where others than
-/// root may write, root opens no more than a file of one name ([`guarded::append`]).
+/// waits: a FIFO without a reader is refused, and one that is full takes no more. Where others than
+/// root may write, root opens only a regular file with one name ([`guarded::append`]).
 ///
 /// # Errors
 /// What `open(2)` says, in words for the person who named the file.

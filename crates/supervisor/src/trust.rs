@@ -14,7 +14,7 @@ const STICKY: u32 = 0o1000;
 
 /// Whether none but root can have put a link on the way to `path`: every folder on it is root's, and
 /// neither `user` nor everybody may change what is in it. A folder with an access control list is
-/// believed of nobody: that may name anybody.
+/// not trusted, whichever user the list names.
 pub fn leads_where_root_says(path: &Path, user: &Identity) -> bool {
     let reached = walk::to(path, Rule::Change);
     reached.is_ok_and(|reached| reached.steps.iter().all(|step| is_roots(step, user)))

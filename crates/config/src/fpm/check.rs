@@ -125,8 +125,8 @@ fn check_globals(
     Ok(())
 }
 
-/// As php-fpm opens its logs: written at the end, made if need be, for the owner alone. Unlike there, a
-/// FIFO that nobody reads is not waited for, and root opens nothing by a tenant's word.
+/// As php-fpm opens its logs: written at the end, made if need be, for the owner alone. Unlike
+/// there, a FIFO without a reader is not waited for, and root follows no link of a tenant's.
 fn open_log(path: &str) -> io::Result<()> {
     let opened = guarded::append(Path::new(path), 0o600).map(drop);
     opened.map_err(|why| match why.raw_os_error() {
@@ -135,9 +135,9 @@ fn open_log(path: &str) -> io::Result<()> {
     })
 }
 
-/// Whether a pool's log can be opened. Root does not make it here, nor opens it where others may write:
-/// the server does, with the rights of the pool's user where its folder is not root's, and these could
-/// not open what root has made.
+/// Whether a pool's log can be opened. Root does not make it here, nor opens it where others may
+/// write: the server does, with the rights of the pool's user where its folder is not root's, and
+/// these could not open what root has made.
 fn try_log_of_pool(path: &str, options: &Options) -> io::Result<()> {
     if !options.is_root {
         return open_log(path);

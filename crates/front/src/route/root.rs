@@ -1,8 +1,8 @@
 //! The document root of a resolver: how it is opened, and by which names it is known.
 //!
-//! Whoever may write to a folder above the root can replace it by a symbolic link, and the front can
-//! read more than he can. So the way to the root is walked by the same rule that holds beneath it
-//! ([`maitred_os::walk`]), each time when the name leads to another folder than before.
+//! A user who may write to a folder above the root can replace it by a symbolic link, and the front
+//! can read more than that user. So the way to the root is walked by the same rule that holds
+//! beneath it ([`maitred_os::walk`]), each time when the name leads to another folder than before.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -37,8 +37,8 @@ pub struct Root {
 }
 
 impl Root {
-    /// Opens a root for a front that runs as the user `own`; `name` is what it is known by where the
-    /// system does not tell its real name.
+    /// Opens a root for a front that runs as the user `own`; `name` is its name where the system
+    /// does not tell the real one.
     ///
     /// # Errors
     /// When there is no folder, or a link leads to it that may not be followed.

@@ -98,8 +98,8 @@ pub fn remove_stale(named: &Named) -> io::Result<()> {
 }
 
 /// Makes a socket at `path`, which is `named`, that is not listened on yet, with permission bits
-/// `mode`. Where others may write to the folder, it is made with the rights of the folder's owner, and
-/// given back to this process: a folder that is replaced meanwhile gains nothing.
+/// `mode`. Where others may write to the folder, it is made with the rights of the folder's owner,
+/// and given back to this process: a folder that is replaced meanwhile gains nothing.
 ///
 /// # Errors
 /// `AddrInUse` when there is a file of that name; otherwise what `bind(2)` says.

@@ -37,8 +37,8 @@ impl Facts {
 /// Whose word counts as much as root's, and how strict the rule is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rule {
-    /// For a process that only reads: a link of root, or of this user, who is the process itself, leads
-    /// anywhere; any other link only to what its own owner has.
+    /// For a process that only reads: a link of root, or of this user, who is the process itself,
+    /// leads anywhere; any other link only to what its own owner has.
     Read {
         /// The process's own user.
         own: u32,
@@ -87,8 +87,8 @@ impl Reach {
 /// Where `link`, which lies in `folder`, may lead.
 ///
 /// Who owns a folder can rename what lies in it, and so show it under any name there: what lies
-/// beneath the folder of the link's owner is no more than that. A second name of a link of root's may
-/// have been made by anybody (`linkat(2)`).
+/// beneath the folder of the link's owner is no more than that. A second name of a link of root's
+/// may have been made by anybody (`linkat(2)`).
 pub fn reach(rule: Rule, folder: &Facts, link: &Facts) -> Reach {
     let trusted = match rule {
         Rule::Any => return Reach::Anywhere,
@@ -116,9 +116,9 @@ pub fn reach(rule: Rule, folder: &Facts, link: &Facts) -> Reach {
     }
 }
 
-/// Whether only root can have put `entry` into `folder`, and can replace it. What is root's in a folder
-/// like `/tmp` cannot be replaced by others (inode(7), "sticky"); what is not there yet can be made by
-/// them.
+/// Whether only root can have put `entry` into `folder`, and can replace it. What is root's in a
+/// folder like `/tmp` cannot be replaced by others (inode(7), "sticky"); what is not there yet can
+/// be made by them.
 pub fn only_root_changes(folder: &Facts, entry: Option<&Facts>) -> bool {
     if folder.uid != 0 {
         return false;

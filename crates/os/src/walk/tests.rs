@@ -194,7 +194,7 @@ fn a_folder_with_a_list_for_others_is_not_roots_alone() {
                 .success()
         );
         let reached = to(&path, Rule::Change).unwrap();
-        let step = reached.changed_by_others().expect("somebody may write");
+        let step = reached.changed_by_others().expect("another user may write");
         assert_eq!(step.name, folder.path(), "{entry}");
     }
 }

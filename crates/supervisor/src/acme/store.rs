@@ -139,8 +139,8 @@ fn refuse_shared(path: &Path) -> io::Result<()> {
         false => Ok(()),
         true => Err(io::Error::new(
             io::ErrorKind::PermissionDenied,
-            "others than root may write to a folder on the way to it; keep certificates in one that \
-             is root's alone",
+            "others than root may write to a folder on the way to it; keep certificates in one \
+             that is root's alone",
         )),
     }
 }
