@@ -16,6 +16,7 @@ pub mod fork;
 pub mod leave;
 pub mod limits;
 pub mod memory;
+pub mod packets;
 pub mod rewind;
 pub mod roots;
 pub mod schedstat;

@@ -2,6 +2,7 @@
 
 use std::fs::{DirBuilder, File};
 use std::io::{self, ErrorKind};
+use std::os::fd::AsFd;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -114,6 +115,7 @@ impl Door {
         umask(usual);
         let listener = bound?;
         listener.set_nonblocking(true)?;
+        let _ = maitred_os::sockets::unix::refuse_descriptors(listener.as_fd());
         let meta = std::fs::symlink_metadata(path)?;
         Ok(Door {
             listener,
