@@ -18,6 +18,7 @@ pub mod fastcgi;
 pub mod fpm;
 pub mod guard;
 pub mod honest;
+pub mod hostile;
 pub mod http;
 pub mod http2;
 pub mod installed;

@@ -44,7 +44,7 @@ impl Link {
     /// # Errors
     /// When it has gone.
     pub fn say(&self, report: &FromAcme) -> Result<(), String> {
-        let said = say(&self.channel, report, &[]);
+        let said = say(self.channel.reports(), report);
         said.map_err(|error| format!("the supervisor did not take a report: {error}"))
     }
 

@@ -1,5 +1,6 @@
 //! What the processes of maitred say to each other, one message a frame, over a
-//! [`maitred_os::channel::Channel`]. Orders are imperative, reports are in the past tense.
+//! [`maitred_os::channel::Channel`]. Orders are imperative, reports are in the past tense. Orders
+//! may have descriptors, reports never do.
 //!
 //! The supervisor talks with the front ([`ToFront`], [`FromFront`]) and with each zygote
 //! ([`ToZygote`], [`FromZygote`]). Workers say nothing here: they and the front share a seat link.
@@ -18,7 +19,7 @@ mod zygote;
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 
-use maitred_os::channel::{Channel, Received};
+use maitred_os::channel::{Channel, Received, Reports, SupervisorEnd};
 use serde::{Serialize, de::DeserializeOwned};
 
 pub use front::{Clients, FromFront, Overrun, ToFront, Wear};
@@ -49,29 +50,53 @@ pub enum Heard<M> {
     Closed,
 }
 
-/// Sends one message.
+/// Gives an order. Never waits.
 ///
 /// # Errors
-/// As [`Channel::send`]; a message that cannot be written as JSON is `InvalidData`.
-pub fn say<M: Serialize>(channel: &Channel, message: &M, fds: &[BorrowedFd<'_>]) -> io::Result<()> {
+/// As [`SupervisorEnd::send`]; a message that cannot be written as JSON is `InvalidData`.
+pub fn order<M: Serialize>(
+    channel: &SupervisorEnd,
+    message: &M,
+    fds: &[BorrowedFd<'_>],
+) -> io::Result<()> {
     channel.send(&serde_json::to_vec(message)?, fds)
 }
 
-/// Sends one message, waiting for room: what a zygote says is said once, and must not be lost on a
+/// Sends a report, if there is room for it.
+///
+/// # Errors
+/// As [`Reports::send`]; a message that cannot be written as JSON is `InvalidData`.
+pub fn say<M: Serialize>(reports: &Reports, message: &M) -> io::Result<()> {
+    reports.send(&serde_json::to_vec(message)?)
+}
+
+/// Sends a report, waiting for room: what a zygote says is said once, and must not be lost on a
 /// supervisor that is busy. The supervisor never waits for a zygote.
 ///
 /// # Errors
-/// As [`Channel::send_waiting`]; a message that cannot be written as JSON is `InvalidData`.
-pub fn say_waiting<M: Serialize>(channel: &Channel, message: &M) -> io::Result<()> {
-    channel.send_waiting(&serde_json::to_vec(message)?, &[])
+/// As [`Reports::send_waiting`]; a message that cannot be written as JSON is `InvalidData`.
+pub fn say_waiting<M: Serialize>(reports: &Reports, message: &M) -> io::Result<()> {
+    reports.send_waiting(&serde_json::to_vec(message)?)
 }
 
-/// Takes the next message, waiting for it when `wait` is set.
+/// Takes the next order, waiting for it when `wait` is set.
 ///
 /// # Errors
 /// As [`Channel::receive`]; bytes that are no message of the expected kind are `InvalidData`.
 pub fn hear<M: DeserializeOwned>(channel: &Channel, wait: bool) -> io::Result<Heard<M>> {
-    match channel.receive(wait)? {
+    heard(channel.receive(wait)?)
+}
+
+/// Takes the next report, if there is one. It has no descriptors. Never waits.
+///
+/// # Errors
+/// As [`SupervisorEnd::receive`]; bytes that are no message of the expected kind are `InvalidData`.
+pub fn hear_report<M: DeserializeOwned>(channel: &mut SupervisorEnd) -> io::Result<Heard<M>> {
+    heard(channel.receive()?)
+}
+
+fn heard<M: DeserializeOwned>(received: Received) -> io::Result<Heard<M>> {
+    match received {
         Received::Message(bytes, fds) => Ok(Heard::Message(serde_json::from_slice(&bytes)?, fds)),
         Received::Nothing => Ok(Heard::Nothing),
         Received::Closed => Ok(Heard::Closed),
@@ -86,15 +111,15 @@ mod tests {
 
     #[test]
     fn a_message_is_heard_as_it_was_said() {
-        let (a, b) = Channel::pair().unwrap();
+        let (mut ours, theirs) = Channel::pair().unwrap();
         let said = FromZygote::SeatFilled {
             seat: 3,
             incarnation: 7,
             pid: 4711,
             took: Duration::from_micros(900),
         };
-        say(&a, &said, &[]).unwrap();
-        match hear::<FromZygote>(&b, true).unwrap() {
+        say(theirs.reports(), &said).unwrap();
+        match hear_report::<FromZygote>(&mut ours).unwrap() {
             Heard::Message(heard, fds) => {
                 assert_eq!(heard, said);
                 assert!(fds.is_empty());
@@ -105,8 +130,10 @@ mod tests {
 
     #[test]
     fn bytes_that_are_no_message_are_an_error_and_not_a_panic() {
-        let (a, b) = Channel::pair().unwrap();
-        a.send(b"{\"FillSeat\":{}}", &[]).unwrap();
-        assert!(hear::<ToZygote>(&b, true).is_err());
+        let (mut ours, theirs) = Channel::pair().unwrap();
+        ours.send(b"{\"FillSeat\":{}}", &[]).unwrap();
+        assert!(hear::<ToZygote>(&theirs, true).is_err());
+        theirs.reports().send(b"{\"Started\":{}}").unwrap();
+        assert!(hear_report::<FromZygote>(&mut ours).is_err());
     }
 }

@@ -29,7 +29,7 @@ impl Supervisor {
     /// Sends a report; false when the supervisor did not take it. One that cannot take any more is
     /// about to end us anyway.
     pub fn report(&self, report: &FromFront) -> bool {
-        let said = say(&self.channel, report, &[]);
+        let said = say(self.channel.reports(), report);
         if let Err(error) = &said {
             tracing::warn!("the supervisor did not take a report: {error}");
         }

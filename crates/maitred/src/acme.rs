@@ -3,16 +3,16 @@
 use std::process::ExitCode;
 
 use maitred_os::channel::Channel;
-use maitred_os::{spawn, title};
+use maitred_os::title;
 
 use crate::{EXIT_FAILURE, refuse};
 
 /// Gets a certificate over the channel that the supervisor left us.
 pub fn acme() -> ExitCode {
     title::set("maitred: acme");
-    match spawn::inherited(0) {
+    match Channel::inherited() {
         Ok(channel) => {
-            let code = maitred_acme::run(Channel::from_fd(channel));
+            let code = maitred_acme::run(channel);
             ExitCode::from(u8::try_from(code).unwrap_or(EXIT_FAILURE))
         }
         Err(_) => refuse(&"`maitred acme` is started by `maitred serve`, not by hand"),

@@ -4,16 +4,16 @@ use std::process::ExitCode;
 
 use maitred_config::Config;
 use maitred_os::channel::Channel;
-use maitred_os::{spawn, title};
+use maitred_os::title;
 
 use crate::{log, refuse};
 
 /// Runs the front over the channel that the supervisor left us.
 pub fn front() -> ExitCode {
     title::set("maitred: front");
-    match spawn::inherited(0) {
+    match Channel::inherited() {
         Ok(channel) => {
-            let code = maitred_front::run(Channel::from_fd(channel), follow);
+            let code = maitred_front::run(channel, follow);
             ExitCode::from(u8::try_from(code).unwrap_or(crate::EXIT_FAILURE))
         }
         Err(_) => refuse(&"`maitred front` is started by `maitred serve`, not by hand"),

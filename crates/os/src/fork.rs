@@ -8,7 +8,7 @@
 use std::ffi::{c_int, c_void};
 use std::fs::File;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Once;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
@@ -17,6 +17,8 @@ use std::time::Duration;
 use nix::sys::wait::waitpid;
 use nix::unistd::{ForkResult, Pid, fork};
 use rustix::fs::{Dir, Mode, OFlags};
+
+use crate::users;
 
 /// Which process returned from [`fork_orphan`].
 #[derive(Debug, PartialEq, Eq)]
@@ -68,9 +70,10 @@ pub fn has_forked() -> bool {
 
 /// What `/proc` says of whoever asks, also after it has changed its root and sees no `/proc`.
 ///
-/// It holds a folder outside of that root: who runs other people's code must have dropped it.
+/// It holds a folder outside of that root: who runs other people's code must have dropped it, or
+/// [let go](OwnProc::let_go) of it.
 #[derive(Debug)]
-pub struct OwnProc(OwnedFd);
+pub struct OwnProc(Option<OwnedFd>);
 
 impl OwnProc {
     /// Takes hold of `/proc`.
@@ -79,7 +82,23 @@ impl OwnProc {
     /// When it is not mounted.
     pub fn open() -> io::Result<OwnProc> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        Ok(OwnProc(rustix::fs::open("/proc", flags, Mode::empty())?))
+        let folder = rustix::fs::open("/proc", flags, Mode::empty())?;
+        Ok(OwnProc::from_folder(folder))
+    }
+
+    /// Takes hold of the folder that somebody outside of this root has opened.
+    pub fn from_folder(folder: OwnedFd) -> OwnProc {
+        OwnProc(Some(folder))
+    }
+
+    /// Closes the folder. Nothing can be asked from then on.
+    pub fn let_go(&mut self) {
+        self.0 = None;
+    }
+
+    /// The number of the folder's descriptor.
+    pub fn number(&self) -> Option<i32> {
+        self.0.as_ref().map(AsRawFd::as_raw_fd)
     }
 
     /// Opens a file of `/proc/self`, such as `statm`, for reading: that of the process which asks.
@@ -88,19 +107,25 @@ impl OwnProc {
     /// When there is no such file.
     pub fn file(&self, name: &str) -> io::Result<File> {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+        let folder = self.0.as_ref().ok_or(io::ErrorKind::NotFound)?;
         let path = format!("self/{name}");
-        Ok(rustix::fs::openat(&self.0, path, flags, Mode::empty())?.into())
+        Ok(rustix::fs::openat(folder, path, flags, Mode::empty())?.into())
     }
 
-    /// The same for a file that belongs to root if the process is not dumpable (proc(5)), as a change
-    /// of user leaves it: it is made dumpable for as long as the opening takes.
+    /// The same for a file that belongs to root if the process is not dumpable (proc(5)), as a
+    /// change of user leaves it: it is made dumpable for as long as the opening takes. No other
+    /// process may look into this one meanwhile, since its groups differ ([`users::is_shielded`]);
+    /// where they do not, the file stays closed.
     ///
     /// # Errors
-    /// When there is no such file.
+    /// When there is no such file, or this process may not open it.
     pub fn own_file(&self, name: &str) -> io::Result<File> {
         match self.file(name) {
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {}
             opened => return opened,
+        }
+        if !users::may_be_dumpable() {
+            return Err(io::ErrorKind::PermissionDenied.into());
         }
         nix::sys::prctl::set_dumpable(true)?;
         let opened = self.file(name);

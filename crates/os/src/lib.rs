@@ -20,6 +20,7 @@ pub mod keyring;
 pub mod leave;
 pub mod limits;
 pub mod memory;
+pub mod packets;
 pub mod rewind;
 pub mod roots;
 pub mod schedstat;

@@ -6,54 +6,26 @@
 //! (`mem_open` and `mem_rw` in the kernel's `fs/proc/base.c`). It names the memory, not the process
 //! id: once the process has ended, nothing can be read, whoever gets its number.
 
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use rustix::fs::{Mode, OFlags, open, openat};
-use rustix::io::Errno;
-
-/// The folder `/proc`, opened: what is beneath can be reached from inside a `chroot` too.
-#[derive(Debug)]
-pub struct ProcFolder(OwnedFd);
+use crate::fork::OwnProc;
 
 /// The memory of the process that opened it, for reading.
 #[derive(Debug)]
 pub struct ProcessMemory(OwnedFd);
 
-impl ProcFolder {
-    /// Opens the folder.
-    ///
-    /// # Errors
-    /// When `/proc` is not mounted.
-    pub fn open() -> io::Result<ProcFolder> {
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        Ok(ProcFolder(open("/proc", flags, Mode::empty())?))
-    }
-
-    /// Opens the memory of this process. The files of a process that is not dumpable, which is
-    /// what a change of user leaves behind, belong to root (proc(5)); such a process is made
-    /// dumpable for as long as the opening takes.
-    ///
-    /// # Errors
-    /// What `open(2)` and `prctl(2)` report.
-    pub fn own_memory(&self) -> io::Result<ProcessMemory> {
-        match self.open_memory() {
-            Err(Errno::ACCESS) => {}
-            opened => return Ok(ProcessMemory(opened?)),
-        }
-        nix::sys::prctl::set_dumpable(true)?;
-        let opened = self.open_memory();
-        nix::sys::prctl::set_dumpable(false)?;
-        Ok(ProcessMemory(opened?))
-    }
-
-    fn open_memory(&self) -> Result<OwnedFd, Errno> {
-        let flags = OFlags::RDONLY | OFlags::CLOEXEC;
-        openat(&self.0, "self/mem", flags, Mode::empty())
-    }
-}
-
 impl ProcessMemory {
+    /// The memory of this process.
+    ///
+    /// # Errors
+    /// As [`OwnProc::own_file`].
+    pub fn of_this_process(proc: &OwnProc) -> io::Result<ProcessMemory> {
+        let file: File = proc.own_file("mem")?;
+        Ok(ProcessMemory(file.into()))
+    }
+
     /// The memory behind a descriptor that its process has sent.
     pub fn from_fd(fd: OwnedFd) -> ProcessMemory {
         ProcessMemory(fd)
@@ -90,7 +62,7 @@ mod tests {
 
     #[test]
     fn what_is_there_is_read_and_nothing_else() {
-        let memory = ProcFolder::open().unwrap().own_memory().unwrap();
+        let memory = ProcessMemory::of_this_process(&OwnProc::open().unwrap()).unwrap();
         let there = *b"over there";
         let mut copy = [0; 10];
         assert!(memory.read(there.as_ptr() as u64, &mut copy));

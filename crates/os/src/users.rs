@@ -2,6 +2,7 @@
 
 use std::io;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use nix::unistd::{Gid, Group, Uid, User};
 use rustix::thread::CapabilitySet;
@@ -134,13 +135,19 @@ pub fn name_of(uid: u32) -> String {
     }
 }
 
+/// Groups that nobody has and that no file belongs to: -2 as an unsigned number, or, in a user
+/// namespace without it, that of `nogroup`.
+const NOBODYS_GROUPS: [u32; 2] = [u32::MAX - 1, 65_534];
+
 /// Becomes `identity` for good: supplementary groups, group, user, in that order, and checks that
-/// there is no way back.
+/// there is no way back. This process is shielded from all others of that user then (see
+/// [`is_shielded`]) and cannot be looked into.
 ///
 /// # Errors
 /// When this process may not, or when it could still become root afterwards.
 pub fn become_user(identity: &Identity) -> io::Result<()> {
     take_on(identity)?;
+    crate::fork::forbid_inspection()?;
     no_way_back(identity)
 }
 
@@ -154,6 +161,7 @@ pub fn become_user_who_may_change_root(identity: &Identity) -> io::Result<()> {
     take_on(identity)?;
     crate::roots::keep_only(CapabilitySet::SYS_CHROOT)?;
     nix::sys::prctl::set_keepcaps(false)?;
+    crate::fork::forbid_inspection()?;
     no_way_back(identity)
 }
 
@@ -162,9 +170,52 @@ fn take_on(identity: &Identity) -> io::Result<()> {
     let name = std::ffi::CString::new(identity.name.as_str())
         .map_err(|_| io::Error::new(io::ErrorKind::InvalidInput, "user name holds a NUL"))?;
     nix::unistd::initgroups(&name, gid)?;
-    nix::unistd::setresgid(gid, gid, gid)?;
+    HAS_CHANGED.store(true, Ordering::Relaxed);
+    take_on_group(gid)?;
     nix::unistd::setresuid(uid, uid, uid)?;
     Ok(())
+}
+
+/// This process has become another user. Where it has not, the supervisor is of the same user, and
+/// there is nothing to be kept from that user's other processes.
+static HAS_CHANGED: AtomicBool = AtomicBool::new(false);
+
+/// Whether this process may be dumpable for a moment: nobody can make use of it, or it is all the
+/// same.
+pub(crate) fn may_be_dumpable() -> bool {
+    is_shielded() || !HAS_CHANGED.load(Ordering::Relaxed)
+}
+
+/// Takes a group on, and one as the saved group that nobody has: see [`is_shielded`].
+fn take_on_group(gid: Gid) -> io::Result<()> {
+    for nobodys in NOBODYS_GROUPS {
+        let nobodys = Gid::from_raw(nobodys);
+        // A user namespace may not know the number.
+        if nobodys != gid && nix::unistd::setresgid(gid, gid, nobodys).is_ok() {
+            return Ok(());
+        }
+    }
+    Ok(nix::unistd::setresgid(gid, gid, gid)?)
+}
+
+/// Whether no other process without `CAP_SYS_PTRACE` may look into this one, trace it or take its
+/// descriptors, were it dumpable or not.
+///
+/// The kernel lets a process do so whose group is the real, the effective *and* the saved group of
+/// the other (ptrace(2), "access mode checking"). Where those differ there is no such process.
+/// Nothing else depends on the saved group, and a program that is started gets another.
+pub fn is_shielded() -> bool {
+    nix::unistd::getresgid().is_ok_and(|groups| groups.saved != groups.effective)
+}
+
+/// Makes the saved group what the effective one is, as other programs have it. For a process that
+/// holds nothing any more that its user's other processes must not have.
+pub fn leave_shield() {
+    if is_shielded() {
+        let gid = Gid::effective();
+        // The effective group can always be taken on.
+        let _ = nix::unistd::setresgid(gid, gid, gid);
+    }
 }
 
 /// Does something with files as `identity` may: neither the rights of root nor of root's groups hold

@@ -7,10 +7,10 @@ use std::os::fd::AsFd;
 use std::sync::atomic::AtomicU32;
 use std::time::{Duration, Instant};
 
-use maitred_os::channel::Channel;
 use maitred_os::errand::{Errand, Returned, Runner, fork_errand};
 use maitred_os::fork::{HowEnded, OwnProc, Side, exit_now, fork_orphan, reap};
 use maitred_os::leave;
+use maitred_os::packets::Packets;
 use maitred_os::unbroken::Unbroken;
 
 /// Longer than any of these waits should last.
@@ -72,7 +72,7 @@ fn hang() {
 }
 
 fn a_child_that_ends_says_how() {
-    let (ours, _theirs) = Channel::pair().unwrap();
+    let (ours, _theirs) = Packets::pair().unwrap();
     let returned = send(|| {}).wait(LONG, ours.as_fd()).unwrap();
     assert_eq!(returned, Returned::Ended(HowEnded::Exited(7)));
     let returned = send(|| std::process::abort())
@@ -82,14 +82,14 @@ fn a_child_that_ends_says_how() {
 }
 
 fn a_child_that_takes_too_long_is_killed() {
-    let (ours, _theirs) = Channel::pair().unwrap();
+    let (ours, _theirs) = Packets::pair().unwrap();
     let runner = send(hang);
     let returned = runner.wait(Duration::from_millis(20), ours.as_fd());
     assert_eq!(returned.unwrap(), Returned::TookTooLong);
 }
 
 fn a_child_that_nobody_waits_for_any_more_is_killed() {
-    let (ours, theirs) = Channel::pair().unwrap();
+    let (ours, theirs) = Packets::pair().unwrap();
     // The child has a copy of the other end, and must let go of it.
     let runner = match fork_errand(&OwnProc::open().unwrap()).unwrap() {
         Errand::Parent(runner) => runner,
@@ -116,7 +116,7 @@ fn a_child_prints_to_nowhere() {
         let _ = std::io::stdout().flush();
     });
     rustix::stdio::dup2_stdout(&kept).unwrap();
-    let (ours, _theirs) = Channel::pair().unwrap();
+    let (ours, _theirs) = Packets::pair().unwrap();
     runner.wait(LONG, ours.as_fd()).unwrap();
     let mut heard = String::new();
     File::from(read).read_to_string(&mut heard).unwrap();
@@ -130,7 +130,7 @@ fn a_child_dies_with_who_sent_it() {
         let _runner = send(hang);
         drop(write);
     });
-    let (ours, _theirs) = Channel::pair().unwrap();
+    let (ours, _theirs) = Packets::pair().unwrap();
     sender.wait(LONG, ours.as_fd()).unwrap();
     // Ends when nobody holds the pipe any more.
     let mut rest = Vec::new();
@@ -144,7 +144,7 @@ fn a_child_of_one_that_heeds_sigterm_ends_by_it() {
         let own = rustix::process::getpid();
         rustix::process::kill_process(own, rustix::process::Signal::TERM).unwrap();
     });
-    let (ours, _theirs) = Channel::pair().unwrap();
+    let (ours, _theirs) = Packets::pair().unwrap();
     let returned = child.wait(LONG, ours.as_fd()).unwrap();
     assert_eq!(returned, Returned::Ended(HowEnded::Signaled(15)));
     assert!(!leave::asked());

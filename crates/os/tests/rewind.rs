@@ -9,9 +9,9 @@ use std::ptr;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::Duration;
 
-use maitred_os::channel::Channel;
 use maitred_os::errand::{Errand, Returned, fork_errand};
 use maitred_os::fork::{HowEnded, OwnProc, exit_now, mark_children};
+use maitred_os::packets::Packets;
 use maitred_os::rewind::{Image, Rewind, Turn};
 
 /// Longer than any of these waits should last.
@@ -50,7 +50,7 @@ fn map_huge() -> *mut u8 {
 
 fn main() {
     let proc = OwnProc::open().unwrap();
-    let (ours, _theirs) = Channel::pair().unwrap();
+    let (ours, _theirs) = Packets::pair().unwrap();
     let wiped = map(1);
     // SAFETY: it is memory of ours.
     unsafe {

@@ -5,12 +5,13 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::path::PathBuf;
 use std::time::Duration;
 
 use maitred_config::{Address, Config, Pool};
 use maitred_control::{Clients, Generation, Incarnation, Manner, Seat, ZygoteSettings};
+use maitred_os::channel::{SupervisorEnd, Taken};
 use maitred_os::spawn;
 use serde::{Deserialize, Serialize};
 
@@ -29,7 +30,7 @@ use crate::voice::Voice;
 use crate::words::Terminal;
 
 /// The form of what is handed over.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 
 /// Largest state that is read, in bytes.
 const MAX_STATE_BYTES: u64 = 256 << 20;
@@ -71,7 +72,16 @@ pub struct HandedOver {
 #[derive(Debug, Serialize, Deserialize)]
 struct PeerState {
     pid: i32,
-    channel: RawFd,
+    orders: RawFd,
+    reports: RawFd,
+    /// The beginnings of a frame and of a report that have been taken.
+    taken: (Vec<u8>, Vec<u8>),
+}
+
+impl PeerState {
+    fn descriptors(&self) -> [RawFd; 2] {
+        [self.orders, self.reports]
+    }
 }
 
 /// A front; the first is the one that accepts clients, the others are leaving.
@@ -224,7 +234,7 @@ impl HandedOver {
         all.extend(self.access_log);
         all.extend(self.certificates);
         all.extend(self.door_logs.iter().map(|(_, fd)| *fd));
-        all.extend(self.fronts.iter().map(|front| front.peer.channel));
+        all.extend(self.fronts.iter().flat_map(|one| one.peer.descriptors()));
         all.extend(self.scoreboards.iter().map(|(_, fd)| *fd));
         for listener in &self.listeners {
             all.extend(&listener.sockets);
@@ -232,7 +242,7 @@ impl HandedOver {
         for pool in &self.pools {
             all.extend([pool.memory, pool.voice.0, pool.voice.1]);
             all.extend(&pool.events);
-            all.extend(pool.zygote.iter().map(|zygote| zygote.channel));
+            all.extend(pool.zygote.iter().flat_map(PeerState::descriptors));
             for worker in &pool.workers {
                 let (stdout, stderr) = worker.output.unwrap_or_default();
                 all.extend([Some(worker.pidfd), stdout, stderr].into_iter().flatten());
@@ -299,9 +309,12 @@ impl HandedOver {
 }
 
 fn peer_state<Out: Serialize>(peer: &Peer<Out>) -> PeerState {
+    let (orders, reports, taken) = peer.channel();
     PeerState {
         pid: peer.pid(),
-        channel: peer.as_fd().as_raw_fd(),
+        orders,
+        reports,
+        taken: (taken.frame.clone(), taken.report.clone()),
     }
 }
 
@@ -367,7 +380,11 @@ fn pool_state(running: &RunningPool) -> PoolState {
 
 impl PeerState {
     fn inherit<Out: Serialize>(self) -> io::Result<Peer<Out>> {
-        Peer::over(self.pid, spawn::inherited_fd(self.channel)?)
+        let (frame, report) = self.taken;
+        let orders = spawn::inherited_fd(self.orders)?;
+        let reports = spawn::inherited_fd(self.reports)?;
+        let channel = SupervisorEnd::over(orders, reports, Taken { frame, report });
+        Peer::over(self.pid, channel)
     }
 }
 

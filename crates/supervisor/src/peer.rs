@@ -2,12 +2,13 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
-use maitred_control::{Heard, hear, say};
-use maitred_os::channel::Channel;
+use maitred_control::{Heard, hear_report, order};
+use maitred_os::channel::{Channel, SupervisorEnd, Taken};
 use maitred_os::signals::{self, Signal};
 use maitred_os::spawn::{self, Program};
+use rustix::event::{PollFd, PollFlags};
 use serde::{Serialize, de::DeserializeOwned};
 use tracing::error;
 
@@ -18,7 +19,7 @@ use crate::limits::OUTBOX_MESSAGES;
 pub struct Peer<Out> {
     pid: i32,
     pidfd: OwnedFd,
-    channel: Channel,
+    channel: SupervisorEnd,
     /// What did not fit into the channel yet.
     outbox: VecDeque<(Out, Vec<OwnedFd>)>,
     closed: bool,
@@ -32,7 +33,7 @@ impl<Out: Serialize> Peer<Out> {
     pub fn start(program: &Program<'_>) -> io::Result<Peer<Out>> {
         let (ours, theirs) = Channel::pair()?;
         let pid = spawn::start(&Program {
-            inherit: &[theirs.as_fd()],
+            inherit: &theirs.descriptors(),
             ..*program
         })?;
         let pidfd = signals::pidfd(pid)?;
@@ -49,11 +50,11 @@ impl<Out: Serialize> Peer<Out> {
     ///
     /// # Errors
     /// When it has gone and was reaped, or no descriptor is left.
-    pub fn over(pid: i32, channel: OwnedFd) -> io::Result<Peer<Out>> {
+    pub fn over(pid: i32, channel: SupervisorEnd) -> io::Result<Peer<Out>> {
         Ok(Peer {
             pid,
             pidfd: signals::pidfd(pid)?,
-            channel: Channel::from_fd(channel),
+            channel,
             outbox: VecDeque::new(),
             closed: false,
         })
@@ -72,9 +73,9 @@ impl<Out: Serialize> Peer<Out> {
         }
     }
 
-    fn try_say(&mut self, order: Out, fds: &[BorrowedFd<'_>]) -> io::Result<()> {
+    fn try_say(&mut self, said: Out, fds: &[BorrowedFd<'_>]) -> io::Result<()> {
         if self.outbox.is_empty() {
-            match say(&self.channel, &order, fds) {
+            match order(&self.channel, &said, fds) {
                 Err(full) if full.kind() == io::ErrorKind::WouldBlock => {}
                 done => return done,
             }
@@ -84,15 +85,15 @@ impl<Out: Serialize> Peer<Out> {
         }
         let fds: io::Result<Vec<OwnedFd>> =
             fds.iter().map(BorrowedFd::try_clone_to_owned).collect();
-        self.outbox.push_back((order, fds?));
+        self.outbox.push_back((said, fds?));
         Ok(())
     }
 
     /// Gives the orders that wait, as far as there is room.
     pub fn flush(&mut self) {
-        while let Some((order, fds)) = self.outbox.front() {
+        while let Some((said, fds)) = self.outbox.front() {
             let fds: Vec<BorrowedFd<'_>> = fds.iter().map(AsFd::as_fd).collect();
-            match say(&self.channel, order, &fds) {
+            match order(&self.channel, said, &fds) {
                 Err(full) if full.kind() == io::ErrorKind::WouldBlock => return,
                 Err(why) => return self.give_up(&why),
                 Ok(()) => {}
@@ -104,7 +105,7 @@ impl<Out: Serialize> Peer<Out> {
     /// Takes the next report, if there is one. None also when the other end has gone or does not
     /// keep to the language.
     pub fn hear<In: DeserializeOwned>(&mut self) -> Option<In> {
-        match hear(&self.channel, false) {
+        match hear_report(&mut self.channel) {
             Ok(Heard::Message(report, _)) => return Some(report),
             Ok(Heard::Nothing) => {}
             Ok(Heard::Closed) => self.closed = true,
@@ -119,11 +120,6 @@ impl<Out: Serialize> Peer<Out> {
     /// Whether nothing will ever be heard again.
     pub fn is_closed(&self) -> bool {
         self.closed
-    }
-
-    /// Whether orders wait for room in the channel.
-    pub fn is_behind(&self) -> bool {
-        !self.outbox.is_empty() && !self.closed
     }
 
     /// Sends it a signal. A failure means that it has gone.
@@ -141,8 +137,33 @@ impl<Out: Serialize> Peer<Out> {
     }
 }
 
-impl<Out> AsFd for Peer<Out> {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.channel.as_fd()
+impl<Out> Peer<Out> {
+    /// What to wait for: a report, and room for orders if some wait for it.
+    pub fn interests(&self) -> impl Iterator<Item = PollFd<'_>> {
+        let report = PollFd::from_borrowed_fd(self.channel.reports(), PollFlags::IN);
+        // Nobody waits for the socket otherwise: that its other end has gone would be told each
+        // time.
+        let room = self
+            .is_behind()
+            .then(|| PollFd::from_borrowed_fd(self.channel.orders(), PollFlags::OUT));
+        std::iter::once(report).chain(room)
+    }
+
+    /// Whether any of [`Peer::interests`] has come, each of which `next` tells.
+    pub fn is_ready(&self, mut next: impl FnMut() -> bool) -> bool {
+        let (spoke, has_room) = (next(), self.is_behind() && next());
+        spoke || has_room
+    }
+
+    /// Whether orders wait for room in the channel.
+    pub fn is_behind(&self) -> bool {
+        !self.outbox.is_empty() && !self.closed
+    }
+
+    /// The descriptors of orders and of reports, and what was taken from those.
+    pub fn channel(&self) -> (RawFd, RawFd, &Taken) {
+        let (orders, reports) = (self.channel.orders(), self.channel.reports());
+        let taken = self.channel.taken();
+        (orders.as_raw_fd(), reports.as_raw_fd(), taken)
     }
 }

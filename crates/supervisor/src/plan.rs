@@ -307,8 +307,7 @@ fn settings(
 /// What a pool boots whose workers are copies.
 fn snapshot_of(pool: &Pool) -> Option<Snapshot> {
     let script = pool
-        .script
-        .clone()
+        .booted_script()
         .filter(|_| pool.mode == Mode::Snapshot)?;
     Some(Snapshot {
         script,

@@ -51,15 +51,15 @@ impl<'a> Listened<'a> {
     fn interests(&self) -> Vec<PollFd<'a>> {
         let mut fds = vec![self.signals.clone()];
         let fronts = self.fronts.iter().filter(|peer| !peer.is_closed());
-        fds.extend(fronts.map(|peer| PollFd::new(*peer, wanted(peer.is_behind()))));
+        fds.extend(fronts.flat_map(|peer| peer.interests()));
         let zygotes = self.zygotes.iter().flatten();
-        fds.extend(zygotes.map(|peer| PollFd::new(*peer, wanted(peer.is_behind()))));
+        fds.extend(zygotes.flat_map(|peer| peer.interests()));
         let voices = self.voices.iter().flatten();
         let outputs = self.outputs.iter().map(|(_, pipe)| pipe);
         let read = voices.chain(outputs).chain(&self.watches);
         fds.extend(read.map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN)));
         let acme = self.acme.iter();
-        fds.extend(acme.map(|peer| PollFd::new(*peer, wanted(peer.is_behind()))));
+        fds.extend(acme.flat_map(|peer| peer.interests()));
         fds.extend(self.admin.iter().cloned());
         fds
     }
@@ -74,14 +74,18 @@ impl<'a> Listened<'a> {
         let outputs = self.outputs.into_iter();
         Ready {
             signals: next(),
-            fronts: fronts.map(|peer| !peer.is_closed() && next()).collect(),
-            zygotes: zygotes.map(|peer| peer.is_some() && next()).collect(),
+            fronts: fronts
+                .map(|peer| !peer.is_closed() && peer.is_ready(&mut next))
+                .collect(),
+            zygotes: zygotes
+                .map(|peer| peer.is_some_and(|peer| peer.is_ready(&mut next)))
+                .collect(),
             voices: voices.map(|voice| voice.is_some() && next()).collect(),
             outputs: outputs
                 .filter_map(|(output, _)| next().then_some(output))
                 .collect(),
             watches: self.watches.iter().fold(false, |any, _| next() || any),
-            acme: self.acme.is_some() && next(),
+            acme: self.acme.is_some_and(|peer| peer.is_ready(&mut next)),
             admin: spoke.any(|spoke| spoke),
         }
     }
@@ -196,12 +200,4 @@ impl Supervisor {
 fn zygote_of(pool: &RunningPool) -> Option<&Peer<ToZygote>> {
     let peer = pool.zygote.as_ref().map(|zygote| &zygote.peer);
     peer.filter(|peer| !peer.is_closed())
-}
-
-fn wanted(behind: bool) -> PollFlags {
-    if behind {
-        PollFlags::IN | PollFlags::OUT
-    } else {
-        PollFlags::IN
-    }
 }

@@ -6,9 +6,9 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use maitred_control::{FromZygote, ZygoteSettings, exit, say_waiting};
-use maitred_os::channel::Channel;
+use maitred_os::channel::Reports;
 use maitred_os::fork::{OwnProc, exit_now, is_forked_child};
-use maitred_os::{cpu, leave};
+use maitred_os::{cpu, leave, users};
 use maitred_php::{
     Engine, Exchange, Foreign, Level, Next, Params, Paths, PoolStatus, Purge, Purged, Served,
     Verdict, Worked,
@@ -18,7 +18,7 @@ use crate::exchange::WorkerExchange;
 use crate::memory::Memory;
 use crate::seat::{self, Place};
 use crate::words;
-use crate::zygote::Link;
+use crate::zygote::{Link, settle};
 
 /// Most of what a script prints while it boots that is repeated when it does not come to its end, in
 /// bytes.
@@ -36,12 +36,12 @@ pub fn heed_sigterm(link: &Link, seat: u32) -> std::io::Result<()> {
     leave::heed_sigterm(maitred_seat::sleep_word(link.memory.as_fd(), seat)?)
 }
 
-/// Runs the pool's worker script until this worker's time is over; then the process ends. `control`
-/// is told when it has booted.
+/// Runs the pool's worker script until this worker's time is over; then the process ends. `reports`
+/// is where the supervisor is told when it has booted.
 pub fn serve(
     settings: &ZygoteSettings,
     script: &Path,
-    (link, proc, control): (Link, OwnProc, Channel),
+    (link, proc, reports): (Link, OwnProc, Reports),
     engine: Engine,
     place: Place,
 ) -> ! {
@@ -51,7 +51,7 @@ pub fn serve(
         place,
         memory: seat::memory(settings, &proc),
         boot: Some(Boot {
-            control,
+            reports,
             printed: Vec::new(),
         }),
         left: seat::last_request(settings.max_requests),
@@ -61,6 +61,7 @@ pub fn serve(
     };
     // Scripts must find no folder open that may lie outside of their root.
     drop(proc);
+    users::leave_shield();
     let worked = engine.work(&boot_params(script), &mut at_work);
     at_work.end(&worked, script)
 }
@@ -85,7 +86,7 @@ struct AtWork<'a> {
 
 /// A script that boots: there is no request, and no client.
 struct Boot {
-    control: Channel,
+    reports: Reports,
     printed: Vec<u8>,
 }
 
@@ -102,7 +103,9 @@ impl AtWork<'_> {
         };
         let (seat, incarnation) = self.place;
         // A supervisor that has gone takes us with it.
-        let _ = say_waiting(&boot.control, &FromZygote::Booted { seat, incarnation });
+        let _ = say_waiting(&boot.reports, &FromZygote::Booted { seat, incarnation });
+        drop(boot);
+        settle(self.settings);
     }
 
     /// The request that was answered, if there is one, is over.

@@ -14,7 +14,7 @@ use crate::exchange::WorkerExchange;
 use crate::memory::Memory;
 use crate::meter::Meter;
 use crate::words;
-use crate::zygote::Link;
+use crate::zygote::{Link, settle};
 
 /// A seat, and which of the workers that have sat in it this is.
 pub type Place = (u32, u32);
@@ -31,6 +31,7 @@ pub fn serve(
     let mut memory = memory(settings, &proc);
     // Scripts must find no folder open that may lie outside of their root.
     drop(proc);
+    settle(settings);
     let mut params = Params::new();
     // The front has it replaced before; this is for when it could not.
     let last = last_request(settings.max_requests);

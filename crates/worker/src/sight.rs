@@ -6,33 +6,32 @@ use std::io;
 use std::os::fd::AsFd;
 
 use maitred_control::stack::{Frame, Stack};
-use maitred_control::{Heard, Incarnation, Seat, hear, say};
-use maitred_os::channel::Channel;
-use maitred_os::memory::{ProcFolder, ProcessMemory};
+use maitred_control::{Incarnation, Seat};
+use maitred_os::fork::OwnProc;
+use maitred_os::memory::ProcessMemory;
+use maitred_os::packets::{Packets, Received};
 use maitred_php::{Memory, read_stack};
 use maitred_seat::is_newer;
 
 /// The memories of the workers a zygote has forked.
 #[derive(Debug)]
 pub struct Sight {
-    folder: ProcFolder,
     /// Where workers send their memory. Each inherits both ends and closes them.
-    workers: Channel,
-    zygote: Channel,
+    workers: Packets,
+    zygote: Packets,
     /// The memory of the last worker of each seat. One that has ended reads as nothing.
     memories: HashMap<Seat, (Incarnation, ProcessMemory)>,
     seats: u32,
 }
 
 impl Sight {
-    /// Sees nobody yet. Call it before the process changes its root folder.
+    /// Sees nobody yet.
     ///
     /// # Errors
-    /// When `/proc` is not mounted, or the system is out of descriptors.
+    /// When the system is out of descriptors.
     pub fn new(seats: u32) -> io::Result<Sight> {
-        let (workers, zygote) = Channel::pair()?;
+        let (workers, zygote) = Packets::pair()?;
         Ok(Sight {
-            folder: ProcFolder::open()?,
             workers,
             zygote,
             memories: HashMap::new(),
@@ -45,17 +44,20 @@ impl Sight {
     ///
     /// # Errors
     /// When the memory cannot be opened or sent; the worker can serve all the same.
-    pub fn show_oneself(self, seat: Seat, incarnation: Incarnation) -> io::Result<()> {
-        let memory = self.folder.own_memory()?;
-        say(&self.workers, &(seat, incarnation), &[memory.as_fd()])
+    pub fn show_oneself(self, proc: &OwnProc, place: (Seat, Incarnation)) -> io::Result<()> {
+        let Sight { workers, .. } = self;
+        let memory = ProcessMemory::of_this_process(proc)?;
+        show(&workers, place, &memory)
     }
 
     /// Takes in what new workers have sent. Call it before each order, so that what was sent and
     /// not yet taken stays little.
     pub fn look(&mut self) {
-        while let Ok(Heard::Message((seat, incarnation), fds)) =
-            hear::<(Seat, Incarnation)>(&self.zygote, false)
-        {
+        while let Ok(Received::Message(bytes, fds)) = self.zygote.receive(false, 1) {
+            let Ok((seat, incarnation)) = serde_json::from_slice::<(Seat, Incarnation)>(&bytes)
+            else {
+                continue;
+            };
             let newer = self
                 .memories
                 .get(&seat)
@@ -91,6 +93,10 @@ impl Sight {
     }
 }
 
+fn show(to: &Packets, place: (Seat, Incarnation), memory: &ProcessMemory) -> io::Result<()> {
+    to.send(&serde_json::to_vec(&place)?, &[memory.as_fd()])
+}
+
 struct Readable<'a>(&'a ProcessMemory);
 
 impl Memory for Readable<'_> {
@@ -122,9 +128,10 @@ mod tests {
     #[test]
     fn of_two_workers_of_a_seat_the_later_is_seen_whichever_speaks_first() {
         let mut sight = Sight::new(2).unwrap();
-        for (seat, incarnation) in [(0, 2), (0, 1), (1, 5), (2, 1)] {
-            let memory = sight.folder.own_memory().unwrap();
-            say(&sight.workers, &(seat, incarnation), &[memory.as_fd()]).unwrap();
+        let proc = OwnProc::open().unwrap();
+        for place in [(0, 2), (0, 1), (1, 5), (2, 1)] {
+            let memory = ProcessMemory::of_this_process(&proc).unwrap();
+            show(&sight.workers, place, &memory).unwrap();
         }
         sight.look();
         let mut seen: Vec<(Seat, Incarnation)> = sight

@@ -24,7 +24,7 @@ use crate::copies;
 use crate::exchange::{KEPT, WorkerExchange};
 use crate::memory::Memory;
 use crate::seat::{self, Running};
-use crate::zygote::{Came, Zygote};
+use crate::zygote::{Came, Zygote, settle};
 use crate::{shared, words};
 
 /// Longest message of the boot that is told as the reason of its failure, in bytes.
@@ -35,15 +35,18 @@ const WARMING: Duration = Duration::from_secs(10);
 
 /// Boots the application and forks workers from there. In a forked worker, it does not return.
 pub fn boot(
-    zygote: Zygote,
+    mut zygote: Zygote,
     engine: Engine,
     started: FromZygote,
     snapshot: &'static Snapshot,
 ) -> ExitCode {
-    let known = match descriptors::numbers(&zygote.proc) {
+    let mut known = match descriptors::numbers(&zygote.proc) {
         Ok(known) => known,
         Err(error) => return failed(&zygote, &format!("it cannot see what it has open: {error}")),
     };
+    // The script must find no folder open that lies outside of its root.
+    known.retain(|number| Some(*number) != zygote.proc.number());
+    zygote.proc.let_go();
     let mut script = Script {
         settings: zygote.settings,
         snapshot,
@@ -306,7 +309,11 @@ fn failed(zygote: &Zygote, why: &str) -> ExitCode {
 impl Booting {
     /// Why copies of this process must not serve, in one sentence. Connections of the boot end here, if
     /// they are to.
-    fn obstacle(&self, snapshot: &Snapshot) -> Option<String> {
+    fn obstacle(&mut self, snapshot: &Snapshot) -> Option<String> {
+        if let Err(why) = self.zygote.find_proc() {
+            return Some(why);
+        }
+        self.known.extend(self.zygote.proc.number());
         let script = &snapshot.script;
         // PHP holds what it runs open, and has read it.
         let script = script.canonicalize().unwrap_or(script.clone());
@@ -346,8 +353,7 @@ impl Booting {
         let Came::Worker(place) = zygote.obey() else {
             exit_now(exit::RECYCLED)
         };
-        let (_, (link, proc), control) = zygote.become_worker(&place);
-        drop(control);
+        let (_, (link, proc), _) = zygote.become_worker(&place);
         let place = (place.seat, place.incarnation);
         let exchange = seat::sit_down(settings, link, &proc, place);
         let memory = seat::memory(settings, &proc);
@@ -362,6 +368,7 @@ impl Booting {
         });
         // Scripts must find no folder open that may lie outside of their root.
         drop(proc);
+        settle(settings);
         let mut serving = Serving {
             exchange,
             memory,
@@ -499,7 +506,7 @@ impl Exchange for Script {
             // A child of the boot is no second zygote.
             exit_now(exit::RECYCLED);
         }
-        let Some(Stage::Booting(booting)) = self.stage.take_if(|stage| stage.boots()) else {
+        let Some(Stage::Booting(mut booting)) = self.stage.take_if(|stage| stage.boots()) else {
             return false;
         };
         if let Some(why) = obstacle.or_else(|| booting.obstacle(self.snapshot)) {

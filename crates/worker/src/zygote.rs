@@ -9,11 +9,11 @@ use std::time::{Duration, Instant};
 use maitred_control::{
     CacheSize, FromZygote, Heard, ToZygote, ZygoteSettings, exit, hear, say_waiting,
 };
-use maitred_os::channel::Channel;
+use maitred_os::channel::{Channel, Reports};
 use maitred_os::errand::{Errand, fork_errand};
 use maitred_os::fork::{self, OwnProc, Side};
 use maitred_os::signals::Signal;
-use maitred_os::{signals, spawn, title, users};
+use maitred_os::{signals, title, users};
 use maitred_php::{Engine, IniValue, Mode, PHP_BRANCH, Settings, is_fixed};
 
 use crate::apparmor::Hat;
@@ -30,7 +30,7 @@ pub struct Link {
 
 /// Runs the zygote; in a forked worker, it does not return.
 pub fn run() -> ExitCode {
-    let Ok(control) = spawn::inherited(0).map(Channel::from_fd) else {
+    let Ok(control) = Channel::inherited() else {
         eprintln!("maitred-php: no control channel; a zygote is started by maitred only");
         return ExitCode::from(2);
     };
@@ -46,7 +46,7 @@ pub fn run() -> ExitCode {
             serve(zygote, engine)
         }
         Err(why) => {
-            let _ = say_waiting(&control, &FromZygote::StartFailed { why });
+            let _ = say_waiting(control.reports(), &FromZygote::StartFailed { why });
             ExitCode::from(u8::try_from(exit::START_FAILED).unwrap_or(1))
         }
     }
@@ -122,8 +122,9 @@ fn prepare(control: &Channel) -> Result<Ready, String> {
         fork::die_with_parent(settings.supervisor);
     }
     set_environment(settings);
-    let proc = OwnProc::open().map_err(|error| error.to_string())?;
     let mut engine = Engine::start(&php_settings(settings)).map_err(|error| error.to_string())?;
+    // Not before: PHP's start runs what is to be preloaded.
+    let proc = OwnProc::open().map_err(|error| error.to_string())?;
     judge_values(settings, &engine)?;
     let version = engine.version();
     // Where nobody can tell, nobody is warned: a distribution may have fixed an older release.
@@ -273,17 +274,16 @@ fn cache_values(size: &CacheSize) -> [(&'static str, u64); 3] {
 fn serve(mut zygote: Zygote, mut engine: Engine) -> ExitCode {
     match zygote.obey() {
         Came::Worker(place) => {
-            let (settings, (link, proc), control) = zygote.become_worker(&place);
             let (seat, incarnation) = (place.seat, place.incarnation);
-            let Some(script) = &settings.worker_script else {
-                drop(control);
+            let (settings, (link, proc), reports) = zygote.become_worker(&place);
+            let (Some(script), Some(reports)) = (&settings.worker_script, reports) else {
                 engine.after_fork();
                 seat::serve(settings, (link, proc), &mut engine, seat, incarnation)
             };
             // Without, it is killed when it is to leave.
             let _ = booted::heed_sigterm(&link, seat);
             engine.after_fork();
-            let own = (link, proc, control);
+            let own = (link, proc, reports);
             booted::serve(settings, script, own, engine, (seat, incarnation))
         }
         Came::Compiler(order) => {
@@ -369,7 +369,8 @@ impl Zygote {
                     let stack = self.sight.stack(seat, incarnation, request, depth);
                     self.say(&FromZygote::Traced { trace, stack });
                 }
-                Ok(Heard::Message(ToZygote::Configure(_), _) | Heard::Nothing) => {}
+                Ok(Heard::Message(ToZygote::Configure(_) | ToZygote::Proc, _) | Heard::Nothing) => {
+                }
                 Ok(Heard::Closed) | Err(_) => return Came::End,
             }
         }
@@ -393,7 +394,36 @@ impl Zygote {
 
     /// Tells the supervisor. One that has gone is noticed when it is listened to.
     pub fn say(&self, report: &FromZygote) {
-        let _ = say_waiting(&self.control, report);
+        let _ = say_waiting(self.control.reports(), report);
+    }
+
+    /// Takes hold of `/proc` again, which it had let go of while a script ran. Within another root,
+    /// the supervisor has to open it.
+    ///
+    /// # Errors
+    /// One sentence, when it is not to be had.
+    pub fn find_proc(&mut self) -> Result<(), String> {
+        if self.settings.confinement.chroot.is_none() {
+            let found = OwnProc::open();
+            self.proc = found.map_err(|error| format!("/proc cannot be opened: {error}"))?;
+            return Ok(());
+        }
+        self.say(&FromZygote::StandsStill);
+        loop {
+            match hear(&self.control, true) {
+                Ok(Heard::Message(ToZygote::Proc, fds)) => {
+                    let folder = fds.into_iter().next();
+                    self.proc = OwnProc::from_folder(folder.ok_or("it was given no /proc")?);
+                    return Ok(());
+                }
+                // Nothing that takes a worker is asked of a zygote that has not started.
+                Ok(Heard::Message(ToZygote::CacheFigures, _)) => {
+                    self.say(&FromZygote::CacheFigures { figures: None });
+                }
+                Ok(Heard::Message(..) | Heard::Nothing) => {}
+                Ok(Heard::Closed) | Err(_) => return Err("the supervisor has gone".to_owned()),
+            }
+        }
     }
 
     /// True in the new worker.
@@ -413,12 +443,16 @@ impl Zygote {
         }
     }
 
-    /// In a new worker: lets go of what is the zygote's, and keeps what it needs to serve. The channel
-    /// is to be dropped as soon as the supervisor has been told what it has to know.
+    /// In a new worker: lets go of what is the zygote's, and keeps what it needs to serve. A worker
+    /// that boots has where to tell the supervisor of it, which is to be dropped as soon as that is
+    /// told.
+    ///
+    /// What it keeps of `/proc` is to be dropped before a script runs, and `settings` are to be
+    /// [settled](settle) then.
     pub fn become_worker(
         self,
         place: &Placed,
-    ) -> (&'static ZygoteSettings, (Link, OwnProc), Channel) {
+    ) -> (&'static ZygoteSettings, (Link, OwnProc), Option<Reports>) {
         let Zygote {
             control,
             settings,
@@ -429,14 +463,24 @@ impl Zygote {
         } = self;
         words::speak_into(&place.output);
         signals::reset(&[]);
+        // Before the process can be looked into, be it for a moment and by nobody.
+        let boots = settings.worker_script.is_some();
+        let reports = Some(control.into_reports()).filter(|_| boots);
         // Without, there are no stacks of its scripts, which is told when one is asked for.
-        let _ = sight.show_oneself(place.seat, place.incarnation);
+        let _ = sight.show_oneself(&proc, (place.seat, place.incarnation));
         fork::wait_for_new_parent();
         fork::die_with_parent(settings.supervisor);
-        if settings.dumpable {
-            let _ = fork::allow_inspection();
-        }
-        (settings, (link, proc), control)
+        (settings, (link, proc), reports)
+    }
+}
+
+/// In a worker that holds nothing any more but what its scripts may have: lets others of its user
+/// look into it, if they are to. To be called before the first script runs, or, where that boots,
+/// when it has.
+pub fn settle(settings: &ZygoteSettings) {
+    users::leave_shield();
+    if settings.dumpable {
+        let _ = fork::allow_inspection();
     }
 }
 
@@ -454,7 +498,7 @@ fn fork_worker(
             pid,
             took: begun.elapsed(),
         };
-        let _ = say_waiting(control, &filled);
+        let _ = say_waiting(control.reports(), &filled);
     })
 }
 

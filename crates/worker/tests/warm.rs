@@ -1,6 +1,7 @@
 //! A zygote is asked for OPcache's scripts, and filled with those of another.
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic as tests do")]
 
+use std::cell::RefCell;
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::os::fd::{AsFd, OwnedFd};
@@ -8,8 +9,8 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use maitred_control::{FromZygote, Heard, ToZygote, ZygoteSettings, hear, say, scripts};
-use maitred_os::channel::Channel;
+use maitred_control::{FromZygote, Heard, ToZygote, ZygoteSettings, hear_report, order, scripts};
+use maitred_os::channel::{Channel, SupervisorEnd};
 use maitred_os::{shared, signals, spawn};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tempfile::TempDir;
@@ -20,7 +21,7 @@ const LONG: Duration = Duration::from_secs(60);
 /// A zygote that this test is the supervisor of, and the folder its scripts are in.
 struct Zygote {
     folder: TempDir,
-    control: Channel,
+    control: RefCell<SupervisorEnd>,
     ended: OwnedFd,
 }
 
@@ -35,7 +36,7 @@ impl Zygote {
             name: OsStr::new("maitred-php"),
             arguments: &[OsStr::new("zygote")],
             environment: &[],
-            inherit: &[theirs.as_fd()],
+            inherit: &theirs.descriptors(),
             output: None,
             group: None,
         })
@@ -44,12 +45,12 @@ impl Zygote {
         drop(theirs);
         let zygote = Self {
             folder,
-            control,
+            control: RefCell::new(control),
             ended,
         };
         let memory = shared::file_with("memory", b"").unwrap();
         let configure = ToZygote::Configure(Box::new(zygote.settings()));
-        say(&zygote.control, &configure, &[memory.as_fd()]).unwrap();
+        order(&zygote.control.borrow(), &configure, &[memory.as_fd()]).unwrap();
         assert!(matches!(zygote.answer(), FromZygote::Started { .. }));
         zygote
     }
@@ -96,10 +97,11 @@ impl Zygote {
     }
 
     fn answer(&self) -> FromZygote {
-        let mut watched = [PollFd::new(&self.control, PollFlags::IN)];
+        let mut control = self.control.borrow_mut();
+        let mut watched = [PollFd::from_borrowed_fd(control.reports(), PollFlags::IN)];
         let long = Timespec::try_from(LONG).unwrap();
         assert_eq!(poll(&mut watched, Some(&long)), Ok(1), "nothing was heard");
-        match hear(&self.control, false).unwrap() {
+        match hear_report(&mut control).unwrap() {
             Heard::Message(answer, _) => answer,
             other => panic!("expected an answer, got {other:?}"),
         }
@@ -112,13 +114,18 @@ impl Zygote {
 
     fn warm_with(&self, list: &[u8]) -> FromZygote {
         let list = shared::file_with("list", list).unwrap();
-        say(&self.control, &ToZygote::Warm, &[list.as_fd()]).unwrap();
+        order(&self.control.borrow(), &ToZygote::Warm, &[list.as_fd()]).unwrap();
         self.answer()
     }
 
     /// The answer, and the paths that the file has then.
     fn list_into(&self, list: &File) -> (FromZygote, Vec<PathBuf>) {
-        say(&self.control, &ToZygote::ListScripts, &[list.as_fd()]).unwrap();
+        order(
+            &self.control.borrow(),
+            &ToZygote::ListScripts,
+            &[list.as_fd()],
+        )
+        .unwrap();
         let answer = self.answer();
         let mut bytes = vec![0; usize::try_from(list.metadata().unwrap().len()).unwrap()];
         list.read_exact_at(&mut bytes, 0).unwrap();
@@ -167,7 +174,7 @@ fn what_one_zygote_holds_the_next_one_gets() {
 
     let new = Zygote::start("");
     // The descriptor is that which the old one has written to.
-    say(&new.control, &ToZygote::Warm, &[list.as_fd()]).unwrap();
+    order(&new.control.borrow(), &ToZygote::Warm, &[list.as_fd()]).unwrap();
     assert_eq!(new.answer(), FromZygote::Warmed { compiled: 2 });
     let (answer, paths) = new.list();
     assert_eq!(answer, FromZygote::ScriptsListed { count: 2 });
@@ -182,17 +189,17 @@ fn what_one_zygote_holds_the_next_one_gets() {
 #[test]
 fn orders_that_cannot_be_carried_out_are_answered() {
     let zygote = Zygote::start("");
-    for (order, answer) in [
+    for (said, answer) in [
         (ToZygote::Warm, FromZygote::Warmed { compiled: 0 }),
         (
             ToZygote::ListScripts,
             FromZygote::ScriptsListed { count: 0 },
         ),
     ] {
-        say(&zygote.control, &order, &[]).unwrap();
+        order(&zygote.control.borrow(), &said, &[]).unwrap();
         assert_eq!(zygote.answer(), answer);
         let (_read, write) = rustix::pipe::pipe().unwrap();
-        say(&zygote.control, &order, &[write.as_fd()]).unwrap();
+        order(&zygote.control.borrow(), &said, &[write.as_fd()]).unwrap();
         assert_eq!(zygote.answer(), answer);
     }
     let missing = zygote.path("missing.php");
@@ -250,7 +257,7 @@ fn a_zygote_that_nobody_needs_any_more_does_not_wait_for_a_script_that_hangs() {
     let hanging = hanging_script(&zygote);
     let (list, _) = scripts::write([hanging.as_path()]);
     let list = shared::file_with("list", &list).unwrap();
-    say(&zygote.control, &ToZygote::Warm, &[list.as_fd()]).unwrap();
+    order(&zygote.control.borrow(), &ToZygote::Warm, &[list.as_fd()]).unwrap();
     let begun = std::time::Instant::now();
     zygote.leave();
     // The zygote's own patience is ten seconds.

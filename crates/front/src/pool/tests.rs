@@ -1,8 +1,10 @@
 //! What a pool without workers asks the supervisor for.
 
+use std::cell::RefCell;
+
 use maitred_config::ProcessManager;
-use maitred_control::{Heard, hear};
-use maitred_os::channel::Channel;
+use maitred_control::{Heard, hear_report};
+use maitred_os::channel::{Channel, SupervisorEnd};
 
 use super::growth::{Growth, tend};
 use super::queue::Lane;
@@ -21,8 +23,8 @@ const SEAT: SeatId = SeatId {
 
 /// A pool of up to four workers and at least none, in whose queue so many may wait, and the other end of its
 /// channel.
-fn pool(pm: ProcessManager, length: usize) -> (Arc<Pool>, Channel) {
-    let (ours, theirs) = Channel::pair().unwrap();
+fn pool(pm: ProcessManager, length: usize) -> (Arc<Pool>, RefCell<SupervisorEnd>) {
+    let (theirs, ours) = Channel::pair().unwrap();
     let mut settings = Settings::named("www");
     settings.pm = pm;
     settings.min_spare_servers = Some(0);
@@ -43,11 +45,11 @@ fn pool(pm: ProcessManager, length: usize) -> (Arc<Pool>, Channel) {
     inner.queue.replace(1, 4, length);
     inner.growth = growth;
     drop(inner);
-    (pool, theirs)
+    (pool, RefCell::new(theirs))
 }
 
 /// For how many workers the supervisor was asked, one time after the other.
-fn asked(supervisor: &Channel) -> Vec<u32> {
+fn asked(supervisor: &RefCell<SupervisorEnd>) -> Vec<u32> {
     let wanted = |report| match report {
         FromFront::Wanted { workers, .. } => Some(workers),
         _ => None,
@@ -56,9 +58,9 @@ fn asked(supervisor: &Channel) -> Vec<u32> {
 }
 
 /// What the supervisor was told.
-fn reports(supervisor: &Channel) -> Vec<FromFront> {
+fn reports(supervisor: &RefCell<SupervisorEnd>) -> Vec<FromFront> {
     let mut reports = Vec::new();
-    while let Ok(Heard::Message(report, _)) = hear(supervisor, false) {
+    while let Ok(Heard::Message(report, _)) = hear_report(&mut supervisor.borrow_mut()) {
         reports.push(report);
     }
     reports
@@ -74,7 +76,7 @@ fn one_comes_and_is_busy(pool: &Arc<Pool>) {
 }
 
 /// A pool that finds its size with one worker, which is busy, and a request that waits for a second one.
-fn with_one_busy() -> (Arc<Pool>, Channel, Arc<Exchange>) {
+fn with_one_busy() -> (Arc<Pool>, RefCell<SupervisorEnd>, Arc<Exchange>) {
     let (pool, supervisor) = pool(ProcessManager::Auto, 100);
     one_comes_and_is_busy(&pool);
     let waiting = pool.submit(0, Vec::new(), CLAIM).unwrap();

@@ -1,7 +1,7 @@
 //! Unix sockets: making them, who answers there, and who may.
 
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, FileType, Gid, Mode, Uid, XattrFlags};
@@ -137,7 +137,47 @@ pub fn bind_unix(path: &Path, named: &Named, mode: u32) -> io::Result<(OwnedFd, 
 fn unix_socket() -> io::Result<OwnedFd> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    let _ = refuse_descriptors(socket.as_fd());
     Ok(socket)
+}
+
+/// `SO_PASSRIGHTS` of unix(7), as most architectures number it.
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+const SO_PASSRIGHTS: libc::c_int = 83;
+
+/// Has the kernel refuse descriptors that others send to this socket or to one that is accepted
+/// from it. Who received them would have to close them, which blocks for as long as their sender
+/// likes.
+///
+/// # Errors
+/// When the kernel cannot: it is older than Linux 6.16.
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+pub fn refuse_descriptors(socket: BorrowedFd<'_>) -> io::Result<()> {
+    let off: libc::c_int = 0;
+    let length = libc::socklen_t::try_from(size_of_val(&off)).map_err(io::Error::other)?;
+    // SAFETY: the option's value is a number, which is there during the call.
+    let set = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            SO_PASSRIGHTS,
+            (&raw const off).cast(),
+            length,
+        )
+    };
+    match set {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// As on kernels that cannot.
+///
+/// # Errors
+/// Always.
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+pub fn refuse_descriptors(_: BorrowedFd<'_>) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
 }
 
 impl Rights {
@@ -249,6 +289,37 @@ mod tests {
     use std::os::unix::fs::MetadataExt;
     use std::os::unix::net::UnixListener;
     use std::time::{Duration, Instant};
+
+    #[test]
+    fn nobody_can_send_descriptors_where_the_kernel_can_refuse_them() {
+        use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("php.sock");
+        let listener = bind_unix(&path, 0o600).unwrap();
+        rustix::net::listen(&listener, 1).unwrap();
+        if refuse_descriptors(listener.as_fd()).is_err() {
+            return eprintln!("skipped: this kernel is older than Linux 6.16");
+        }
+        let send = |client: &std::os::unix::net::UnixStream, fds: &[BorrowedFd<'_>]| {
+            let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+            let mut more = SendAncillaryBuffer::new(&mut space);
+            if !fds.is_empty() {
+                more.push(SendAncillaryMessage::ScmRights(fds));
+            }
+            let bytes = [io::IoSlice::new(b"x")];
+            sendmsg(client, &bytes, &mut more, SendFlags::NOSIGNAL)
+        };
+        // Neither before it is accepted nor after.
+        let client = std::os::unix::net::UnixStream::connect(&path).unwrap();
+        assert_eq!(send(&client, &[folder_of(&path).as_fd()]), Err(Errno::PERM));
+        let _accepted = rustix::net::accept(&listener).unwrap();
+        assert_eq!(send(&client, &[folder_of(&path).as_fd()]), Err(Errno::PERM));
+        assert_eq!(send(&client, &[]), Ok(1));
+    }
+
+    fn folder_of(path: &Path) -> std::fs::File {
+        std::fs::File::open(path.parent().unwrap()).unwrap()
+    }
 
     #[test]
     fn it_is_seen_who_listens() {

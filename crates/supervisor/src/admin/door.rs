@@ -2,6 +2,7 @@
 
 use std::fs::{DirBuilder, File};
 use std::io::{self, ErrorKind};
+use std::os::fd::AsFd;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -115,6 +116,7 @@ impl Door {
         sockets::listen(&socket, sockets::BACKLOG)?;
         let listener = UnixListener::from(socket);
         listener.set_nonblocking(true)?;
+        let _ = unix::refuse_descriptors(listener.as_fd());
         Ok(Door {
             listener,
             path: path.to_owned(),

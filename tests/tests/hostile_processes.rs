@@ -1,0 +1,350 @@
+//! Processes of a pool's user, and processes of maitred that were taken over, against the rest of
+//! it: what they may get, and that nobody waits for them.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::FileTypeExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use maitred_tests::guard::Guarded;
+use maitred_tests::http::{self, Request};
+use maitred_tests::processes::{Process, Signal};
+use maitred_tests::server::{
+    Server, Setup, WEB_USER, document_root, give_to_web_user, is_root, user_ids, write_file,
+};
+use maitred_tests::{Target, maitred_program, wait};
+use tempfile::TempDir;
+
+/// A second user, who is on every machine.
+const OTHER_USER: &str = "nobody";
+
+/// How many workers a tenant kills.
+const KILLS: u32 = 12;
+
+/// Longer than any answer to a command takes, and much shorter than what lingers.
+const PROMPT: Duration = Duration::from_secs(30);
+
+fn site() -> TempDir {
+    document_root(&[("index.php", "<?php echo getmypid();")])
+}
+
+/// A site and another, of another user's pool.
+fn two_tenants(first: &Path, second: &Path) -> Server {
+    Setup::new(first)
+        .pool(&format!("user = {WEB_USER:?}"))
+        .hosts(&["first.test"])
+        .site(&format!(
+            "[pools.second]\nuser = {OTHER_USER:?}\npm = \"static\"\nmax_children = 2"
+        ))
+        .site(&format!(
+            "[[sites]]\nhosts = [\"second.test\"]\npool = \"second\"\nroot = {second:?}"
+        ))
+        .start()
+}
+
+/// Has a zygote and all that it forks from now on stand still for a moment whenever they change
+/// what the kernel knows of them, so that none of these moments is missed.
+fn slow_down(server: &Server) -> Guarded {
+    let zygote = server.zygote().expect("a zygote").pid;
+    let mut strace = Command::new("strace");
+    strace
+        .args(["-f", "-qq", "-o", "/dev/null", "-e", "trace=prctl"])
+        .args(["-e", "inject=prctl:delay_exit=10000", "-p"])
+        .arg(zygote.to_string());
+    // It would wait for what has ended while it stood still, and whoever is traced goes on without
+    // it.
+    let strace = Guarded::spawn(&mut strace, Signal::KILL);
+    wait::until_true("the zygote to be slow", || {
+        let status = fs::read_to_string(format!("/proc/{zygote}/status")).unwrap_or_default();
+        status
+            .lines()
+            .any(|line| line.starts_with("TracerPid:") && !line.ends_with("\t0"))
+    });
+    strace
+}
+
+/// What a tenant's program gets from the processes of its user.
+fn loot(server: &Server, kills: u32) -> Vec<String> {
+    let (uid, gid) = user_ids(WEB_USER);
+    let mut tenant = Command::new(env!("CARGO_BIN_EXE_hostile-tenant"));
+    let output = tenant
+        .args([server.supervisor().pid.to_string(), kills.to_string()])
+        .uid(uid)
+        .gid(gid)
+        .current_dir("/")
+        .stdin(Stdio::null())
+        .output()
+        .expect("a tenant may start programs");
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let (got, last): (Vec<&str>, Vec<&str>) =
+        said.lines().partition(|line| !line.starts_with("left "));
+    assert!(last.concat().starts_with("left 0 alive"), "{said}");
+    got.into_iter().map(str::to_owned).collect()
+}
+
+/// Those of a server's processes whose titles begin with this.
+fn titled(server: &Server, title: &str) -> Vec<Process> {
+    let all = server.processes().into_iter();
+    all.filter(|process| process.title.starts_with(title))
+        .collect()
+}
+
+/// A process that stands in the place of another until this is dropped.
+fn compromise(pid: i32, role: &str, what: &str) -> Guarded {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_compromised-front"));
+    command
+        .args([&pid.to_string(), role, what])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped());
+    let mut hostile = Guarded::spawn(&mut command, Signal::TERM);
+    let said = hostile.child().stdout.take().expect("a pipe");
+    let mut lines = BufReader::new(said).lines().map_while(Result::ok);
+    assert!(lines.any(|line| line == "done"), "it did what it is for");
+    hostile
+}
+
+/// Whether `maitred status` is answered while it may be.
+fn answers_commands(server: &Server) -> bool {
+    let mut command = Command::new(maitred_program());
+    command
+        .args(["status", "--json", "--admin-socket"])
+        .arg(server.admin_socket())
+        .stdout(Stdio::null());
+    let mut status = Guarded::spawn(&mut command, Signal::KILL);
+    status.wait(PROMPT).is_some_and(|status| status.success())
+}
+
+/// Kills a worker of the second pool and waits for the one in its place.
+fn expect_another_worker(server: &Server) {
+    let victim = titled(server, "maitred-php: worker pool second").remove(0);
+    victim.signal(Signal::KILL);
+    wait::until_true("another worker of the other tenant's", || {
+        let workers = titled(server, "maitred-php: worker pool second");
+        workers.len() == 2 && !workers.contains(&victim)
+    });
+}
+
+fn answer(server: &Server, host: &str) -> Option<u16> {
+    let request = Request::new("GET", "/").header("Host", host);
+    http::try_ask(server.address(), &request)
+        .ok()
+        .map(|answer| answer.status)
+}
+
+#[test]
+fn a_program_of_a_pools_user_takes_nothing_from_the_pools_processes() {
+    if !is_root() {
+        return eprintln!("skipped: only root can have the pool run as another user");
+    }
+    let root = site();
+    let server = Setup::new(root.path()).workers(2).start();
+    let slow = slow_down(&server);
+    assert_eq!(loot(&server, KILLS), Vec::<String>::new());
+    drop(slow);
+    server.wait_for_full_strength(2, wait::DEADLINE);
+}
+
+#[test]
+fn a_program_of_a_pools_user_takes_nothing_from_processes_that_boot_or_are_copied() {
+    if !is_root() {
+        return eprintln!("skipped: only root can have the pool run as another user");
+    }
+    let asks = "<?php while (frankenphp_handle_request(fn() => print(1))) {}";
+    let copied = "<?php maitred_snapshot(); echo 1;";
+    for (mode, boots, more) in [
+        ("worker", asks, ""),
+        ("snapshot", copied, ""),
+        ("snapshot", copied, "rewinds_per_child = 3"),
+    ] {
+        let root = document_root(&[("index.php", boots)]);
+        let script = root.path().join("index.php");
+        let server = Setup::new(root.path())
+            .workers(2)
+            .pool(&format!("mode = {mode:?}\nscript = {script:?}\n{more}"))
+            .start();
+        assert_eq!(loot(&server, KILLS), Vec::<String>::new(), "{mode}");
+        // There is a copy more than serve.
+        wait::until_true("workers again", || server.workers().len() >= 2);
+    }
+}
+
+#[test]
+fn nobody_waits_for_descriptors_that_a_hostile_process_sends() {
+    if !is_root() {
+        return eprintln!("skipped: only root can take the place of a process");
+    }
+    let (first, second) = (site(), site());
+    for role in ["zygote", "front"] {
+        let server = two_tenants(first.path(), second.path());
+        let victim = match role {
+            "zygote" => titled(&server, "maitred-php: zygote pool www").remove(0),
+            _ => server.front().expect("a front"),
+        };
+        let hostile = compromise(victim.pid, role, "linger");
+        assert!(answers_commands(&server), "the supervisor stands still");
+        expect_another_worker(&server);
+        // Nor when what was sent goes with the one whose place it is.
+        victim.signal(Signal::KILL);
+        assert!(answers_commands(&server), "the supervisor stands still");
+        expect_another_worker(&server);
+        wait::until_true("the other tenant to be served", || {
+            answer(&server, "second.test") == Some(200)
+        });
+        drop(hostile);
+        server.stop();
+    }
+}
+
+#[test]
+fn what_a_compromised_process_says_costs_nobody_else_anything() {
+    if !is_root() {
+        return eprintln!("skipped: only root can take the place of a process");
+    }
+    let (first, second) = (site(), site());
+    for (role, what) in [
+        ("front", "absurd"),
+        ("front", "flood"),
+        ("zygote", "absurd"),
+        ("zygote", "flood"),
+    ] {
+        let server = two_tenants(first.path(), second.path());
+        let supervisor = server.supervisor();
+        let victim = match role {
+            "zygote" => titled(&server, "maitred-php: zygote pool www").remove(0),
+            _ => server.front().expect("a front"),
+        };
+        let hostile = compromise(victim.pid, role, what);
+        assert!(answers_commands(&server), "{role} {what}");
+        expect_another_worker(&server);
+        victim.signal(Signal::KILL);
+        drop(hostile);
+        for host in ["first.test", "second.test"] {
+            wait::until_true("both to be served", || answer(&server, host) == Some(200));
+        }
+        assert_eq!(server.supervisor(), supervisor, "{role} {what}");
+        let log = server.log_text();
+        assert!(
+            !log.contains('\u{1b}') && !log.contains("panicked"),
+            "{log}"
+        );
+        server.stop();
+    }
+}
+
+/// What a process has open that its pool's code must not find: folders outside of `root`, and ways
+/// to others.
+fn foreign(process: &Process, root: &Path) -> Vec<PathBuf> {
+    let links = fs::read_dir(format!("/proc/{}/fd", process.pid)).expect("it runs");
+    let is_foreign = |link: &PathBuf| {
+        let target = fs::read_link(link).unwrap_or_default();
+        let Ok(meta) = fs::metadata(link) else {
+            return false;
+        };
+        let is_other = |target: &Path| {
+            let name = target.to_string_lossy();
+            // Its own files of /proc name it: what another process has given it would name that.
+            name.starts_with("/proc/") && !name.starts_with(&format!("/proc/{}/", process.pid))
+        };
+        (meta.is_dir() && !target.starts_with(root))
+            || meta.file_type().is_socket()
+            || is_other(&target)
+    };
+    let links = links.flatten().map(|entry| entry.path());
+    let targets = links.filter(is_foreign).flat_map(fs::read_link);
+    targets.collect()
+}
+
+/// A site whose script says in `up/runs` that it runs, and goes on when there is `up/go`, wherever
+/// it comes to `WAITS`.
+struct Halting {
+    jail: TempDir,
+    setup: Setup,
+}
+
+impl Halting {
+    fn new(mode: &str, script: &str, (is_in_chroot, more): (bool, &str)) -> Halting {
+        let jail = document_root(&[]);
+        write_file(jail.path(), "usr/share/zoneinfo/none", b"");
+        let up = jail.path().join("up");
+        fs::create_dir(&up).expect("a folder");
+        give_to_web_user(&up);
+        let seen = if is_in_chroot { Path::new("/up") } else { &up };
+        let waits = format!(
+            "file_put_contents('{0}/runs', getmypid());
+             while (!file_exists('{0}/go')) {{ clearstatcache(); usleep(2000); }}
+             unlink('{0}/go');",
+            seen.display()
+        );
+        let script = script.replace("WAITS", &waits);
+        write_file(jail.path(), "public/index.php", script.as_bytes());
+        let path = jail.path();
+        let mut setup = Setup::new(&path.join("public"))
+            .workers(1)
+            .pool("max_private_memory = \"1G\"");
+        if is_in_chroot {
+            setup = setup.pool(&format!("chroot = {path:?}"));
+        }
+        if mode != "classic" {
+            let script = path.join("public/index.php");
+            setup = setup.pool(&format!("mode = {mode:?}\nscript = {script:?}\n{more}"));
+        }
+        Halting { jail, setup }
+    }
+
+    /// Looks at what the process has open whose script has come to a halt, and lets that go on.
+    fn see(&self, when: &str) {
+        let (runs, go) = (
+            self.jail.path().join("up/runs"),
+            self.jail.path().join("up/go"),
+        );
+        let runner = wait::until("the script to run", || {
+            let text = fs::read_to_string(&runs).ok()?;
+            Process::read(text.parse().ok()?)
+        });
+        // A zygote talks with the supervisor, also while it boots.
+        let is_zygote = runner.title.contains("zygote");
+        let is_known =
+            |target: &PathBuf| is_zygote && target.to_string_lossy().starts_with("socket:");
+        let mut open = foreign(&runner, self.jail.path());
+        open.retain(|target| !is_known(target));
+        assert!(open.is_empty(), "{when}: {open:?} in {runner:?}");
+        fs::remove_file(&runs).expect("a file");
+        fs::write(&go, "").expect("a file");
+    }
+}
+
+#[test]
+fn no_process_has_anything_of_others_open_while_it_runs_the_pools_code() {
+    if !is_root() {
+        return eprintln!("skipped: only root can change a root");
+    }
+    let classic = "<?php WAITS echo 'served';";
+    let asks =
+        "<?php WAITS while (frankenphp_handle_request(function() { WAITS echo 'served'; })) {}";
+    let copied = "<?php WAITS maitred_snapshot(); WAITS echo 'served';";
+    for (mode, script, more) in [
+        ("classic", classic, (true, "")),
+        ("worker", asks, (true, "")),
+        ("snapshot", copied, (false, "")),
+        ("snapshot", copied, (true, "")),
+        ("snapshot", copied, (true, "rewinds_per_child = 3")),
+    ] {
+        let site = Halting::new(mode, script, more);
+        let server = std::thread::scope(|scope| {
+            let started = scope.spawn(|| site.setup.clone().start());
+            if mode != "classic" {
+                site.see(&format!("{mode} {more:?}, while it boots"));
+            }
+            started.join().expect("it starts")
+        });
+        let address = server.address();
+        std::thread::scope(|scope| {
+            let answer = scope.spawn(move || http::get(address, "/").text());
+            site.see(&format!("{mode} {more:?}, while it serves"));
+            assert_eq!(answer.join().expect("an answer"), "served");
+        });
+    }
+}
