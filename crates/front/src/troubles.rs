@@ -304,13 +304,14 @@ impl Episodes {
         });
         let heads = told(&mut self.heads, now, |verb, lasted, times| {
             format!(
-                "for {lasted}, {times} requests {verb} refused because requests in hand hold too \
-                 much memory"
+                "for {lasted}, the number of requests refused because requests in hand hold too much \
+                 memory {verb} {times}"
             )
         });
         let crowds = told(&mut self.crowds, now, |verb, lasted, times| {
             format!(
-                "for {lasted}, {times} connections {verb} closed of addresses that have too many"
+                "for {lasted}, the number of connections closed of addresses that have too many {verb} \
+                 {times}"
             )
         });
         let slow = told(&mut self.slow, now, |verb, lasted, times| {

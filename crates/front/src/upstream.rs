@@ -2,14 +2,17 @@
 
 use std::future::Future;
 use std::io;
+use std::os::fd::AsFd;
+use std::path::Path;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use maitred_config::Upstream;
+use maitred_os::sockets::unix::refuse_descriptors;
 use maitred_os::walk::{self, Rule};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::{TcpStream, UnixStream};
+use tokio::net::{TcpStream, UnixSocket, UnixStream};
 use tokio::time::{Instant, Sleep};
 
 use crate::pool::exchange::{Ended, Event};
@@ -141,7 +144,7 @@ pub async fn open(upstream: &Upstream) -> io::Result<Box<dyn Stream>> {
         Upstream::Unix(path) => {
             // A tenant's link leads to no pool of another's, which would run the tenant's script.
             let socket = walk::look(path, Rule::of_reader())?;
-            Box::new(UnixStream::connect(socket.path()).await?)
+            Box::new(connect_unix(&socket.path()).await?)
         }
         Upstream::Tcp { host, port } => {
             let stream = TcpStream::connect((host.as_str(), *port)).await?;
@@ -149,6 +152,14 @@ pub async fn open(upstream: &Upstream) -> io::Result<Box<dyn Stream>> {
             Box::new(stream)
         }
     })
+}
+
+/// Connects to a Unix socket. The server behind it cannot send descriptors: closing one of those may
+/// block for as long as the server likes (before Linux 6.16 the kernel has no such refusal).
+async fn connect_unix(path: &Path) -> io::Result<UnixStream> {
+    let socket = UnixSocket::new_stream()?;
+    let _ = refuse_descriptors(socket.as_fd());
+    socket.connect(path).await
 }
 
 /// The server as it is written in the configuration.
@@ -190,6 +201,26 @@ mod tests {
             next(&mut foreign).await,
             Event::Ended(Ended::WorkerDied)
         ));
+    }
+
+    #[tokio::test]
+    async fn a_server_can_send_no_descriptor_where_the_kernel_can_refuse_it() {
+        use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
+        let folder = tempfile::tempdir().unwrap();
+        let (listener, upstream) = listen(&folder);
+        if refuse_descriptors(listener.as_fd()).is_err() {
+            return eprintln!("skipped: this kernel is older than Linux 6.16");
+        }
+        let _foreign = Foreign::connect(&upstream, vec![0; 8]).await.unwrap();
+        let (server, _) = listener.accept().await.unwrap();
+        let sent = std::fs::File::open(folder.path()).unwrap();
+        let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut more = SendAncillaryBuffer::new(&mut space);
+        let fds = [sent.as_fd()];
+        more.push(SendAncillaryMessage::ScmRights(&fds));
+        let bytes = [io::IoSlice::new(b"x")];
+        let refused = sendmsg(&server, &bytes, &mut more, SendFlags::NOSIGNAL);
+        assert_eq!(refused, Err(rustix::io::Errno::PERM));
     }
 
     #[tokio::test(start_paused = true)]

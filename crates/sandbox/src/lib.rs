@@ -7,7 +7,7 @@
 //! - Landlock: [`files`] restricts which files can be read and which folders written.
 //!
 //! A kernel that lacks one of the last two is no reason not to serve: the log says so. The reasons
-//! and the figures are in docs/decisions/0013-sandbox.md.
+//! and the figures are in docs/decisions/0014-sandbox.md.
 
 pub mod calls;
 pub mod files;

@@ -295,7 +295,8 @@ mod tests {
         use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("php.sock");
-        let listener = bind_unix(&path, 0o600).unwrap();
+        let named = Named::at(&path).unwrap();
+        let (listener, _file) = bind_unix(&path, &named, 0o600).unwrap();
         rustix::net::listen(&listener, 1).unwrap();
         if refuse_descriptors(listener.as_fd()).is_err() {
             return eprintln!("skipped: this kernel is older than Linux 6.16");
