@@ -68,8 +68,8 @@ mod tests {
     #[test]
     fn the_front_needs_every_folder_that_a_site_names_and_writes_to_two() {
         let text = "[pools.www]\n[[sites]]\nroot = \"/\"\n\
-                    aliases = [{ path = \"/a/\", folder = \"/usr\" }]\n\
-                    sendfile_roots = [{ path = \"/x/\", folder = \"/var\" }]\n\
+                    aliases = { \"/a/\" = \"/usr\" }\n\
+                    sendfile_roots = { \"/x/\" = \"/var\" }\n\
                     basic_auth = [{ path = \"/b/\", realm = \"b\", users = \"/etc/passwd\" }]\n";
         let mut config = maitred_config::parse(text, Path::new("/maitred.toml")).unwrap();
         config.cache_dir = Some("/cache".into());
