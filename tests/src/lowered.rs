@@ -81,6 +81,7 @@ impl Lowered {
         let output = Command::new("timeout")
             .args(["--signal=KILL", "60", "gdb", "-nx", "-batch", "-p"])
             .arg(self.process.pid.to_string())
+            .args(["-ex", "set language c"])
             .args(["-ex", &format!("set $limit = (unsigned long *){place}")])
             .args(["-ex", &format!("set $limit[0] = {soft}")])
             .args(["-ex", &format!("set $limit[1] = {hard}")])
