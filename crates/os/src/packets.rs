@@ -11,8 +11,8 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags,
-    SendAncillaryBuffer, SendAncillaryMessage, SendFlags, Shutdown, SocketFlags, SocketType,
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, Shutdown, SocketFlags, SocketType,
 };
 
 /// Most descriptors one message may carry. The kernel's own limit is 253 (`SCM_MAX_FD`).
@@ -101,6 +101,7 @@ impl Packets {
     }
 
     /// Takes the next message, waiting for it when `wait` is set. It may have `most` descriptors.
+    /// Some are missing where this process has no room for them (`EMFILE`).
     ///
     /// # Errors
     /// What `recvmsg(2)` reports beside "nothing there" and "other end gone"; `InvalidData` for a
@@ -134,7 +135,6 @@ impl Packets {
         };
         let length = match received {
             Ok(message) if message.bytes == 0 => return Ok(Received::Closed),
-            Ok(message) if message.flags.contains(ReturnFlags::CTRUNC) => return Err(too_many()),
             Ok(message) => message.bytes,
             Err(rustix::io::Errno::AGAIN) => return Ok(Received::Nothing),
             Err(rustix::io::Errno::CONNRESET) => return Ok(Received::Closed),
