@@ -19,6 +19,8 @@ fn source() -> String {
 fn php_source_is_not_sent_under_any_name() {
     let source = source();
     let template = format!("<html <?php echo '{SECRET}'; ?>>");
+    let short = format!("<?$db_password=\"{SECRET}\";");
+    let comment = format!("<?/**/ $db_password = '{SECRET}';");
     let late = format!("<p>{}</p><?= '{SECRET}' ?>", "x".repeat(300));
     let marked = format!("\u{feff}\n#!/usr/bin/php\n{source}");
     let large = format!("{source}{}", "// filler\n".repeat(20_000));
@@ -38,7 +40,10 @@ fn php_source_is_not_sent_under_any_name() {
         ("style.css", &source),
         ("data.json", &source),
         ("header.tpl", &template),
-        ("page.html", &template),
+        ("page.html", &source),
+        ("page.htm", &short),
+        ("short.inc", &short),
+        ("comment.txt", &comment),
         ("late.inc", &late),
         ("header.php.txt", &template),
         ("marked.txt", &marked),
@@ -87,13 +92,30 @@ fn what_only_speaks_of_php_is_sent() {
             "page.html",
             "<?xml version=\"1.0\"?>\n<html><code>&lt;?php</code></html>",
         ),
-        ("icon.svg", "<?xml version=\"1.0\"?><svg/>"),
+        ("icon.svg", "<?XML version=\"1.0\"?><svg/>"),
         ("prism.js", "var tag = \"<?php\"; var short = /<\\?=/;"),
         ("answer.php.html", "<html>a response that was saved</html>"),
         ("data.json", "{\"code\": \"<?php echo 1;\"}"),
         ("picture.png", "\u{1}PNG <?php "),
         ("blob.bin", "\u{0}\u{1}\u{2}<?= \u{0}"),
         ("empty.txt", ""),
+        (
+            "fix.patch",
+            "--- /dev/null\n+++ b/a.php\n@@ -0,0 +1 @@\n+<?php echo 1;\n",
+        ),
+        (
+            "fix.diff",
+            "--- /dev/null\n+++ b/a.php\n@@ -0,0 +1 @@\n+<?php echo 1;\n",
+        ),
+        ("lesson.html", "<title>What <?php begins</title><p><?php ?>"),
+        (
+            "lesson.ipynb",
+            "{\"cells\": [{\"source\": \"<?php echo 1;\"}]}",
+        ),
+        ("lesson.tex", "\\verb|<?php echo 1;|"),
+        ("make.py", "print('<?php echo 1;')"),
+        ("make.sh", "echo '<?php echo 1;' >a.php"),
+        ("style.xml", "<?xml-stylesheet href=\"a.xsl\"?><a/>"),
     ];
     let root = document_root(&files);
     let server = serve(&root, &[]);
