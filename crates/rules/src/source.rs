@@ -125,7 +125,7 @@ fn is_short_tag(text: &[u8]) -> bool {
     }
     let names = |word: &&str| name.eq_ignore_ascii_case(word.as_bytes());
     let is_end = |byte: &u8| byte.is_ascii_whitespace() || *byte == b'?';
-    STATEMENTS.iter().any(|word| names(&word)) || !rest.first().is_none_or(is_end)
+    STATEMENTS.iter().any(names) || !rest.first().is_none_or(is_end)
 }
 
 /// `<?php` in either case, and white space or the end.
