@@ -219,6 +219,40 @@ fn every_refusal_of_a_status_reads_the_same() {
 }
 
 #[test]
+fn a_refused_file_is_as_good_as_missing_where_there_is_a_front_controller() {
+    let root = document_root(&[
+        ("index.php", "<?php http_response_code(404); echo 'ours';"),
+        ("a.php.bak", "source by its name"),
+        ("b.inc", &source()),
+        ("closed.txt", "not for the front"),
+        ("fine.txt", "fine"),
+    ]);
+    symlink("a.php.bak", root.path().join("innocent.txt")).expect("a link");
+    if is_root() {
+        set_mode(&root.path().join("closed.txt"), 0o600);
+    }
+    let beside = document_root(&[("c.inc", &source())]);
+    let alias = format!("aliases = {{ \"/beside/\" = {:?} }}", beside.path());
+    let server = Setup::new(root.path()).site(&alias).start();
+    let get = |path: &str| {
+        let answer = http::get(server.address(), path);
+        (answer.status, answer.text())
+    };
+    let missing = get("/missing");
+    assert_eq!(missing, (404, "ours".to_owned()));
+    for path in ["/a.php.bak", "/b.inc", "/innocent.txt", "/b.inc"] {
+        assert_eq!(get(path), missing, "{path}");
+    }
+    if is_root() {
+        assert_eq!(get("/closed.txt"), missing);
+        server.expect_log(0, "/closed.txt: 403: the front may not read the file");
+    }
+    server.expect_log(0, "/a.php.bak: 404: the file holds PHP source by its name");
+    assert_eq!(get("/beside/c.inc"), get("/beside/missing"));
+    assert_eq!(get("/fine.txt"), (200, "fine".to_owned()));
+}
+
+#[test]
 fn a_host_without_a_site_is_not_told_from_a_path_without_a_file() {
     let root = document_root(&[("index.html", "x")]);
     let setup = Setup::new(root.path()).hosts(&["a.example"]);
