@@ -205,6 +205,10 @@ fn over_a_unix_socket_the_system_says_who_may_read() {
         let target = format!("/spy.php?path={}", path.display());
         let seen = http::get(server.address(), &target).text();
         assert!(seen.starts_with("HTTP/1.1 403 "), "{seen}");
+        assert!(
+            seen.contains("This user may not read what is here (admin_users)."),
+            "{seen}"
+        );
         server.configure(&on_socket(&path).top("admin_users = [\"www-data\"]"));
         assert!(server.reload().contains("reloaded"));
         let seen = http::get(server.address(), &target).text();

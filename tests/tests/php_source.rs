@@ -19,6 +19,8 @@ fn source() -> String {
 fn php_source_is_not_sent_under_any_name() {
     let source = source();
     let template = format!("<html <?php echo '{SECRET}'; ?>>");
+    let short = format!("<?$db_password=\"{SECRET}\";");
+    let comment = format!("<?/**/ $db_password = '{SECRET}';");
     let late = format!("<p>{}</p><?= '{SECRET}' ?>", "x".repeat(300));
     let marked = format!("\u{feff}\n#!/usr/bin/php\n{source}");
     let large = format!("{source}{}", "// filler\n".repeat(20_000));
@@ -38,7 +40,10 @@ fn php_source_is_not_sent_under_any_name() {
         ("style.css", &source),
         ("data.json", &source),
         ("header.tpl", &template),
-        ("page.html", &template),
+        ("page.html", &source),
+        ("page.htm", &short),
+        ("short.inc", &short),
+        ("comment.txt", &comment),
         ("late.inc", &late),
         ("header.php.txt", &template),
         ("marked.txt", &marked),
@@ -87,13 +92,30 @@ fn what_only_speaks_of_php_is_sent() {
             "page.html",
             "<?xml version=\"1.0\"?>\n<html><code>&lt;?php</code></html>",
         ),
-        ("icon.svg", "<?xml version=\"1.0\"?><svg/>"),
+        ("icon.svg", "<?XML version=\"1.0\"?><svg/>"),
         ("prism.js", "var tag = \"<?php\"; var short = /<\\?=/;"),
         ("answer.php.html", "<html>a response that was saved</html>"),
         ("data.json", "{\"code\": \"<?php echo 1;\"}"),
         ("picture.png", "\u{1}PNG <?php "),
         ("blob.bin", "\u{0}\u{1}\u{2}<?= \u{0}"),
         ("empty.txt", ""),
+        (
+            "fix.patch",
+            "--- /dev/null\n+++ b/a.php\n@@ -0,0 +1 @@\n+<?php echo 1;\n",
+        ),
+        (
+            "fix.diff",
+            "--- /dev/null\n+++ b/a.php\n@@ -0,0 +1 @@\n+<?php echo 1;\n",
+        ),
+        ("lesson.html", "<title>What <?php begins</title><p><?php ?>"),
+        (
+            "lesson.ipynb",
+            "{\"cells\": [{\"source\": \"<?php echo 1;\"}]}",
+        ),
+        ("lesson.tex", "\\verb|<?php echo 1;|"),
+        ("make.py", "print('<?php echo 1;')"),
+        ("make.sh", "echo '<?php echo 1;' >a.php"),
+        ("style.xml", "<?xml-stylesheet href=\"a.xsl\"?><a/>"),
     ];
     let root = document_root(&files);
     let server = serve(&root, &[]);
@@ -194,6 +216,40 @@ fn every_refusal_of_a_status_reads_the_same() {
         "{}",
         bad.text()
     );
+}
+
+#[test]
+fn a_refused_file_is_as_good_as_missing_where_there_is_a_front_controller() {
+    let root = document_root(&[
+        ("index.php", "<?php http_response_code(404); echo 'ours';"),
+        ("a.php.bak", "source by its name"),
+        ("b.inc", &source()),
+        ("closed.txt", "not for the front"),
+        ("fine.txt", "fine"),
+    ]);
+    symlink("a.php.bak", root.path().join("innocent.txt")).expect("a link");
+    if is_root() {
+        set_mode(&root.path().join("closed.txt"), 0o600);
+    }
+    let beside = document_root(&[("c.inc", &source())]);
+    let alias = format!("aliases = {{ \"/beside/\" = {:?} }}", beside.path());
+    let server = Setup::new(root.path()).site(&alias).start();
+    let get = |path: &str| {
+        let answer = http::get(server.address(), path);
+        (answer.status, answer.text())
+    };
+    let missing = get("/missing");
+    assert_eq!(missing, (404, "ours".to_owned()));
+    for path in ["/a.php.bak", "/b.inc", "/innocent.txt", "/b.inc"] {
+        assert_eq!(get(path), missing, "{path}");
+    }
+    if is_root() {
+        assert_eq!(get("/closed.txt"), missing);
+        server.expect_log(0, "/closed.txt: 403: the front may not read the file");
+    }
+    server.expect_log(0, "/a.php.bak: 404: the file holds PHP source by its name");
+    assert_eq!(get("/beside/c.inc"), get("/beside/missing"));
+    assert_eq!(get("/fine.txt"), (200, "fine".to_owned()));
 }
 
 #[test]

@@ -9,7 +9,7 @@ use std::process::Command;
 
 use maitred_tests::fastcgi::{Wire, params, request};
 use maitred_tests::server::{Setup, document_root, is_root, public_folder, set_mode, user_ids};
-use maitred_tests::{Target, http};
+use maitred_tests::{Target, http, traced};
 use tempfile::TempDir;
 
 /// The owner of the folder.
@@ -114,4 +114,35 @@ fn a_tenants_link_in_the_place_of_an_upstream_leads_to_no_pool_of_anothers() {
     let mark = server.log().mark();
     assert_eq!(http::get(server.address(), "/hello.php").status, 502);
     server.expect_log(mark, "is of user `nobody` and leads to");
+}
+
+#[test]
+fn the_socket_of_an_upstream_is_not_looked_up_for_each_request() {
+    let root = document_root(&[("hello.php", "<?php echo 'hello';")]);
+    let folder = public_folder();
+    let socket = folder.path().join("www.sock");
+    let server = Setup::new(root.path())
+        .pool(&format!("listen = {socket:?}"))
+        .pool("listen_mode = \"0666\"")
+        .upstream(&format!("unix:{}", socket.display()))
+        .start();
+    let calls = folder.path().join("calls");
+    let output = format!("--output={}", calls.display());
+    let front = server.front().expect("there is a front");
+    let Some(mut trace) = traced::attach(&front, &[output.as_str(), "--trace=openat"]) else {
+        return eprintln!("skipped: strace is not permitted here");
+    };
+    const REQUESTS: usize = 100;
+    for _ in 0..REQUESTS {
+        assert_eq!(http::get(server.address(), "/hello.php").text(), "hello");
+    }
+    trace.stop();
+    let calls = fs::read_to_string(calls).expect("what strace saw");
+    let looks = calls
+        .lines()
+        .filter(|line| line.contains("\"www.sock\""))
+        .count();
+    // One look by name for each walk, of which there is one a second for each thread.
+    assert!((1..REQUESTS).contains(&looks), "{looks}");
+    server.stop();
 }

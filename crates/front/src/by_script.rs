@@ -15,6 +15,7 @@ use crate::deadline::Shared;
 use crate::http_client::{After, HttpClient};
 use crate::http_form::{HttpForm, Wire};
 use crate::params::{self, Call, REQUEST_ID, Seen};
+use crate::refusal;
 use crate::request::{self, Beside, Header, PLAIN, Way};
 use crate::request_id::RequestId;
 use crate::request_memory::NO_ROOM;
@@ -316,7 +317,7 @@ async fn fail(
     let Some(seconds) = retry_after else {
         return request::plain(client, head, answered, status, None, why, After::Keep).await;
     };
-    let (seconds, body) = (seconds.to_string(), request::in_words(status, why));
+    let (seconds, body) = (seconds.to_string(), refusal::in_words(status, why));
     let again: Header<'_> = (b"Retry-After", seconds.as_bytes());
     let headers = [PLAIN, again, (b"Cache-Control", b"no-store")];
     request::whole(client, head, answered, status, &headers, &body, After::Keep).await

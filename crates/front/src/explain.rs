@@ -242,7 +242,15 @@ fn target(
         said.say("answer", page);
         return Ok(());
     }
-    match resolver.resolve(&inner, query) {
+    let mut route = resolver.resolve(&inner, query);
+    if let Route::Refused(refused) = &route
+        && let Some(instead) = resolver.in_place_of(refused)
+    {
+        let why = refused.why;
+        said.say("refused", format!("{why}; it is as good as missing"));
+        route = instead;
+    }
+    match route {
         Route::File(entry) => file(said, (site, rules), asked, path, (&mut resolver, &entry)),
         Route::Script(script) => {
             let limits = by_rules::limits_of_script((site, rules), &[&asked.path, path], &script);

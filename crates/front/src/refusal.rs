@@ -7,6 +7,7 @@ use maitred_http1::Head;
 use maitred_rules::path::Refused;
 
 use crate::request::Way;
+use crate::route::Route;
 use crate::troubles::Troubles;
 
 const NOT_FOUND: &str = "There is no such page.";
@@ -20,12 +21,23 @@ const BAD_PATH: &str = "The path of the address is not valid.";
 pub const FAILED: &str = "The server cannot answer this at the moment.";
 
 /// What a client may read of why it gets this status.
-pub fn words(status: u16, why: &str) -> &str {
+fn words(status: u16, why: &str) -> &str {
     match status {
         404 => NOT_FOUND,
         403 => FORBIDDEN,
         _ => why,
     }
+}
+
+/// The body of a response of our own: of a 404 or 403 always the same.
+pub fn in_words(status: u16, why: &str) -> String {
+    unfiltered(status, words(status, why))
+}
+
+/// The body of a response of our own, with the reason.
+pub fn unfiltered(status: u16, why: &str) -> String {
+    let phrase = maitred_http1::reason_phrase(status);
+    format!("{status} {phrase}\n{why}\n")
 }
 
 /// What a client may read of why a path stands for nothing.
@@ -35,6 +47,19 @@ pub fn of_path(refused: &Refused) -> &'static str {
         403 => FORBIDDEN,
         400 => BAD_PATH,
         _ => FAILED,
+    }
+}
+
+/// What the path of a request stands for. A file that is refused is logged, and then as good as
+/// missing: the front controller, if there is one, says so in its own words.
+pub fn resolve(head: &Head, way: &Way<'_>, troubles: &Troubles) -> Route {
+    match way.site.resolve(way.path, way.query) {
+        Route::Refused(refused) => {
+            log_path(head, way, &refused, troubles);
+            let instead = way.site.in_place_of(way.path, &refused);
+            instead.unwrap_or(Route::Refused(refused))
+        }
+        route => route,
     }
 }
 

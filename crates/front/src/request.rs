@@ -288,7 +288,7 @@ pub async fn serve_path(
     {
         return purged;
     }
-    match way.site.resolve(way.path, way.query) {
+    match refusal::resolve(head, way, &thread.shared.troubles) {
         Route::File(entry) => {
             if let Some(rules) = way.rules {
                 let (counted, peer) = ([head.path(), way.path], client.peer().ip());
@@ -314,7 +314,6 @@ pub async fn serve_path(
             plain(client, head, answered, 301, header, "", after).await
         }
         Route::Refused(refused) => {
-            refusal::log_path(head, way, &refused, &thread.shared.troubles);
             let words = refusal::of_path(&refused);
             refuse(client, head, answered, refused.status, words).await
         }
@@ -535,7 +534,11 @@ pub async fn plain(
     why: &str,
     after: After,
 ) -> io::Result<After> {
-    let body = in_words(status, why);
+    let body = match client.admin() {
+        // Those who administer the server may know why.
+        Some(_) => refusal::unfiltered(status, why),
+        None => refusal::in_words(status, why),
+    };
     let headers = [PLAIN, header.unwrap_or(PLAIN)];
     let headers = match header {
         Some(_) => &headers[..],
@@ -575,15 +578,9 @@ pub async fn whole(
     Ok(after)
 }
 
-/// The body of an answer of our own: of a 404 or 403 always the same.
-pub fn in_words(status: u16, why: &str) -> String {
-    let why = refusal::words(status, why);
-    format!("{status} {}\n{why}\n", maitred_http1::reason_phrase(status))
-}
-
 /// An answer to a client whose request has no usable head.
 pub fn bare(status: u16, why: &str) -> Vec<u8> {
-    let body = in_words(status, why);
+    let body = refusal::in_words(status, why);
     let answer = Answer {
         version: maitred_http1::Version::Http11,
         status,

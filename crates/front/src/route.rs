@@ -226,6 +226,19 @@ impl Resolver {
         }
     }
 
+    /// What a path stands for whose file is there and is refused: what one without a file does, so
+    /// that a client cannot tell. None where that is the refusal.
+    pub fn in_place_of(&self, refused: &Refused) -> Option<Route> {
+        let found = match refused.is_notable && refused.status < 500 {
+            true => self.fall_back(Vec::new()).ok()?,
+            false => return None,
+        };
+        match route(found.target, None) {
+            Route::Refused(_) => None,
+            route => Some(route),
+        }
+    }
+
     /// The folder, as it was named.
     pub fn folder(&self) -> &Path {
         &self.site.root

@@ -18,7 +18,7 @@ use crate::files::Entry;
 use crate::limits::SiteLimits;
 use crate::pool::local;
 use crate::proxy;
-use crate::route::{Folder, Limits, Resolver, Route, SiteFiles};
+use crate::route::{Folder, Limits, Refused, Resolver, Route, SiteFiles};
 use crate::sendfile::SendfileRoots;
 use crate::shared::Shared;
 use crate::source::Backend;
@@ -134,6 +134,14 @@ impl Site {
             return with(resolver, |resolver| resolver.resolve(&rest, query));
         }
         with(&self.resolver, |resolver| resolver.resolve(path, query))
+    }
+
+    /// What a path stands for whose file is refused ([`Resolver::in_place_of`]).
+    pub fn in_place_of(&self, path: &str, refused: &Refused) -> Option<Route> {
+        let clean = clean_path(path).ok()?;
+        let alias = self.alias(&clean);
+        let resolver = alias.map_or(&self.resolver, |(resolver, _)| resolver);
+        with(resolver, |resolver| resolver.in_place_of(refused))
     }
 
     /// The file that lies beside one that a path stands for, in this coding.

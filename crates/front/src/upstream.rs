@@ -1,18 +1,16 @@
 //! A foreign FastCGI server in place of a pool: php-fpm on a socket, say.
 
+mod sockets;
+
 use std::future::Future;
 use std::io;
-use std::os::fd::AsFd;
-use std::path::Path;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use maitred_config::Upstream;
-use maitred_os::sockets::unix::refuse_descriptors;
-use maitred_os::walk::{self, Rule};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::{TcpStream, UnixSocket, UnixStream};
+use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep};
 
 use crate::pool::exchange::{Ended, Event};
@@ -141,25 +139,13 @@ impl Foreign {
 /// What the system says.
 pub async fn open(upstream: &Upstream) -> io::Result<Box<dyn Stream>> {
     Ok(match upstream {
-        Upstream::Unix(path) => {
-            // A tenant's link leads to no pool of another's, which would run the tenant's script.
-            let socket = walk::look(path, Rule::of_reader())?;
-            Box::new(connect_unix(&socket.path()).await?)
-        }
+        Upstream::Unix(path) => Box::new(sockets::connect(path).await?),
         Upstream::Tcp { host, port } => {
             let stream = TcpStream::connect((host.as_str(), *port)).await?;
             stream.set_nodelay(true)?;
             Box::new(stream)
         }
     })
-}
-
-/// Connects to a Unix socket. The server behind it cannot send descriptors: closing one of those may
-/// block for as long as the server likes (before Linux 6.16 the kernel has no such refusal).
-async fn connect_unix(path: &Path) -> io::Result<UnixStream> {
-    let socket = UnixSocket::new_stream()?;
-    let _ = refuse_descriptors(socket.as_fd());
-    socket.connect(path).await
 }
 
 /// The server as it is written in the configuration.
@@ -173,7 +159,9 @@ pub fn name(upstream: &Upstream) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use maitred_os::sockets::unix::refuse_descriptors;
     use std::future::poll_fn;
+    use std::os::fd::AsFd;
     use tokio::io::AsyncWriteExt;
     use tokio::net::UnixListener;
 

@@ -64,6 +64,10 @@ const NOTHING: Preset = Preset {
 const PROJECT_FILES: &str =
     "~/(composer\\.(json|lock)|package(-lock)?\\.json|yarn\\.lock|web\\.config)([.~][^/]*)?$";
 
+/// The same where MediaWiki has folders of files: an article below `/wiki/` may have such a name.
+const PROJECT_FILES_BESIDE_ARTICLES: &str = "~^/((docs|extensions|mw-config|resources|skins)/(.+/)?)?\
+    (composer\\.(json|lock)|package(-lock)?\\.json|yarn\\.lock|web\\.config)([.~][^/]*)?$";
+
 /// Passwords of Composer's repositories, and PHP's settings and log. Of the document root alone: an
 /// application may have pages of these names.
 const SECRET_FILES: &str = "~^/(auth\\.json|php\\.ini|error_log|php_errors?\\.log)([.~][^/]*)?$";
@@ -72,7 +76,8 @@ const SECRET_FILES: &str = "~^/(auth\\.json|php\\.ini|error_log|php_errors?\\.lo
 static WORDPRESS: Preset = Preset {
     root: "the folder with `wp-config.php`",
     deny: &[
-        "~^/wp-config[^/]*(/|$)",
+        // Not `/wp-config-php/`, which is the address of a post: those have neither dot nor tilde.
+        "~^/wp-config[^/]*[.~]",
         "/wp-admin/includes/*",
         "/wp-content/debug.log",
         "/wp-includes/theme-compat/*",
@@ -117,9 +122,10 @@ static DRUPAL: Preset = Preset {
     root: "the folder `web`, or the one with `core`",
     deny: &[
         "~\\.(engine|inc|install|make|module|profile|po|sh|.*sql|theme|twig|tpl(\\.php)?|xtmpl|yml)(~|\\.sw[op]|\\.bak|\\.orig|\\.save)?$",
-        "~/(Entries.*|Repository|Root|Tag|Template)$",
+        // Pages may have these names, and lie in no folder of CVS.
+        "~/CVS/(Entries.*|Repository|Root|Tag|Template)$",
         "/vendor/*",
-        "~^/sites/[^/]+/[^/]*settings[^/]*$",
+        "~^/sites/[^/]+/[^/]*settings[^/]*[.~][^/]*$",
         PROJECT_FILES,
         SECRET_FILES,
     ],
@@ -182,8 +188,8 @@ static MEDIAWIKI: Preset = Preset {
         "/serialized/*",
         "/tests/*",
         "/vendor/*",
-        "~^/LocalSettings[^/]*(/|$)",
-        PROJECT_FILES,
+        "~^/LocalSettings[^/]*[.~]",
+        PROJECT_FILES_BESIDE_ARTICLES,
         SECRET_FILES,
     ],
     allow_php: &["~^/[^/]+\\.php$", "/mw-config/*"],

@@ -74,11 +74,19 @@ pub fn parse_network(text: &str) -> Result<IpNet, String> {
     Ok(net)
 }
 
-/// What counts as one client: an IPv4 address, or the /64 that one subscriber has of IPv6.
+/// The network in which a translator shows the addresses of IPv4 to a server of IPv6 alone
+/// (RFC 6052 §2.1), without the 32 bits of those.
+const TRANSLATED: u128 = 0x0064_ff9b << 96;
+
+/// What counts as one client: an IPv4 address, or the /64 that one subscriber has of IPv6. All of
+/// IPv4 lies in one /64 behind a translator, so there it is the IPv4 address that counts.
 pub fn client_key(address: IpAddr) -> u128 {
     match address.to_canonical() {
         IpAddr::V4(address) => u128::from(Ipv4Addr::to_bits(address)),
-        IpAddr::V6(address) => Ipv6Addr::to_bits(address) >> 64 << 64 | 1,
+        IpAddr::V6(address) => match Ipv6Addr::to_bits(address) {
+            bits if bits >> 32 << 32 == TRANSLATED => bits ^ TRANSLATED,
+            bits => bits >> 64 << 64 | 1,
+        },
     }
 }
 
@@ -142,5 +150,14 @@ mod tests {
         assert_eq!(key("2001:db8::1"), key("2001:db8::ffff"));
         assert_ne!(key("2001:db8:0:1::1"), key("2001:db8::1"));
         assert_eq!(key("::ffff:192.0.2.1"), key("192.0.2.1"));
+    }
+
+    #[test]
+    fn clients_of_ipv4_behind_a_translator_are_told_apart() {
+        let key = |text: &str| client_key(text.parse().unwrap());
+        assert_ne!(key("64:ff9b::192.0.2.1"), key("64:ff9b::192.0.2.2"));
+        assert_eq!(key("64:ff9b::192.0.2.1"), key("192.0.2.1"));
+        assert_eq!(key("64:ff9b::1:c000:201"), key("64:ff9b::1:c000:202"));
+        assert_eq!(key("64:ff9b:1::1"), key("64:ff9b:1::2"));
     }
 }

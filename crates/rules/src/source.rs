@@ -45,9 +45,9 @@ fn is_binary(of: &str) -> bool {
 
 /// Whether a file is PHP source, by its first [`LOOKED_AT`] bytes.
 ///
-/// Source begins with `<?php`, `<?=` or `<?` and white space, behind a byte order mark, white space
+/// Source begins with `<?php`, `<?=` or `<?` and code, behind a byte order mark, white space
 /// and a `#!` line. A template has some text in front: it counts everywhere but under names of
-/// files that quote PHP, as `readme.md` and `notes.txt` do near their beginning. A name that mentions PHP
+/// files that quote PHP, as `readme.md` and `page.html` do near their beginning. A name that mentions PHP
 /// (`header.php.txt`) is none of those.
 pub fn is_source(name: &[u8], beginning: &[u8]) -> bool {
     let beginning = &beginning[..beginning.len().min(LOOKED_AT)];
@@ -66,9 +66,11 @@ pub fn is_source(name: &[u8], beginning: &[u8]) -> bool {
 /// Names of documents, of data and of programs in other languages, and those without an ending
 /// (`README`).
 fn quotes_php(name: &[u8]) -> bool {
-    const ENDINGS: [&str; 20] = [
-        "adoc", "cjs", "css", "csv", "js", "json", "log", "map", "markdown", "md", "mjs", "po",
-        "rst", "scss", "text", "tsv", "txt", "vue", "yaml", "yml",
+    const ENDINGS: [&str; 47] = [
+        "adoc", "asciidoc", "c", "cjs", "cpp", "css", "csv", "diff", "go", "h", "htm", "html",
+        "ipynb", "java", "js", "json", "jsx", "less", "log", "map", "markdown", "md", "mjs", "org",
+        "patch", "pl", "po", "pot", "py", "rb", "rs", "rst", "sass", "scss", "sh", "svelte", "tex",
+        "text", "textile", "ts", "tsv", "tsx", "txt", "vue", "xhtml", "yaml", "yml",
     ];
     let name = name.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
     match memchr::memrchr(b'.', name) {
@@ -86,11 +88,44 @@ fn is_binary_byte(byte: u8) -> bool {
     byte < b' ' && !matches!(byte, b'\t' | b'\n' | b'\r' | 0x0c | 0x1b)
 }
 
-/// Whether PHP begins here; `first`: at the beginning of the file, where `<?` alone is enough.
+/// Whether PHP begins here; `first`: at the beginning of the file, where the short tag counts, too.
 fn opens(text: &[u8], first: bool) -> bool {
-    is_long_tag(text)
-        || text.starts_with(b"<?=")
-        || (first && text.starts_with(b"<?") && text.get(2).is_some_and(u8::is_ascii_whitespace))
+    is_long_tag(text) || text.starts_with(b"<?=") || (first && is_short_tag(text))
+}
+
+/// `<?` and code: what is no processing instruction of XML, which has a name and then white space or
+/// its end (`<?xml version="1.0"?>`).
+fn is_short_tag(text: &[u8]) -> bool {
+    const STATEMENTS: [&str; 16] = [
+        "class",
+        "const",
+        "define",
+        "echo",
+        "for",
+        "foreach",
+        "function",
+        "global",
+        "if",
+        "include",
+        "include_once",
+        "print",
+        "require",
+        "require_once",
+        "return",
+        "switch",
+    ];
+    let Some(code) = text.strip_prefix(b"<?") else {
+        return false;
+    };
+    let is_of_name = |byte: &u8| byte.is_ascii_alphanumeric() || b"-._:".contains(byte);
+    let end = code.iter().position(|byte| !is_of_name(byte));
+    let (name, rest) = code.split_at(end.unwrap_or(code.len()));
+    if !name.first().is_some_and(u8::is_ascii_alphabetic) {
+        return !code.is_empty();
+    }
+    let names = |word: &&str| name.eq_ignore_ascii_case(word.as_bytes());
+    let is_end = |byte: &u8| byte.is_ascii_whitespace() || *byte == b'?';
+    STATEMENTS.iter().any(names) || !rest.first().is_none_or(is_end)
 }
 
 /// `<?php` in either case, and white space or the end.
@@ -128,6 +163,15 @@ mod tests {
             "#!/usr/bin/env php\n<?php echo 1;",
             "<?= $x ?>",
             "<? echo 1;",
+            "<?$db_password=\"x\";",
+            "<?/**/ $db_password = 1;",
+            "<?//x\n",
+            "<?\\a\\b();",
+            "<?define('DB_PASSWORD', 'x');",
+            "<?PHP/**/",
+            "<?include\"a.inc\";",
+            "<?ECHO $x ?>",
+            "<?include 'a.inc' ?>",
         ] {
             assert!(is_source(b"/a.txt", source.as_bytes()), "{source}");
         }
@@ -136,6 +180,11 @@ mod tests {
             "<",
             "<?",
             "<?xml version=\"1.0\"?>",
+            "<?XML version=\"1.0\"?>",
+            "<?xml-stylesheet href=\"a.xsl\"?>",
+            "<?mso-application progid=\"Excel.Sheet\"?>",
+            "<?import javafx.scene.control.*?>",
+            "<?a:b?>",
             "<?phpinfo",
             "Write <?php in front.",
             "# Title\n\n```php\n<?php echo 1;\n```\n",
@@ -147,16 +196,17 @@ mod tests {
     #[test]
     fn a_template_is_source_where_no_example_of_php_is_expected() {
         let template = b"<!DOCTYPE html>\n<html <?php language_attributes(); ?>>";
-        for name in [
-            "/a.html",
-            "/a.inc",
-            "/a.svg",
-            "/a.b/c.tpl",
-            "/header.php.txt",
-        ] {
+        for name in ["/a.inc", "/a.svg", "/a.b/c.tpl", "/header.php.txt"] {
             assert!(is_source(name.as_bytes(), template), "{name}");
         }
-        for name in ["/a.md", "/a.js", "/a.JSON", "/a.b/README"] {
+        for name in [
+            "/a.md",
+            "/a.js",
+            "/a.JSON",
+            "/a.b/README",
+            "/a.patch",
+            "/a.html",
+        ] {
             assert!(!is_source(name.as_bytes(), template), "{name}");
         }
         let far = [&[b' '; LOOKED_AT][..], b"x<?php "].concat();

@@ -26,6 +26,7 @@ use crate::connection::TooSlow;
 use crate::files::read_piece;
 use crate::http_client::{After, Content, HttpClient, Raw, Reply};
 use crate::inflow::Inflow;
+use crate::refusal;
 use crate::request;
 use crate::script::Client;
 use crate::spool;
@@ -107,7 +108,7 @@ impl Http2Client {
     /// # Errors
     /// When the client has gone.
     pub async fn refuse(&mut self, status: u16, why: &str) -> io::Result<()> {
-        let text = request::in_words(status, why);
+        let text = refusal::in_words(status, why);
         let length = Some(text.len() as u64);
         let response = head::ready(status, &[request::PLAIN], &Bytes::new(), length);
         self.start(response, length)?;
