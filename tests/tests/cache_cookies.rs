@@ -6,9 +6,9 @@
 use std::process::Command;
 
 use maitred_tests::cached::{get, is_hit, kill_front, pages, status, with};
-use maitred_tests::http::Response;
+use maitred_tests::http::{self, Request, Response};
 use maitred_tests::server::{Server, Setup, document_root, give_to_web_user};
-use maitred_tests::{Target, maitred_program};
+use maitred_tests::{Target, maitred_program, wait};
 use tempfile::TempDir;
 
 /// Greets whoever is logged in, and sends everybody's page without a word about caches; `/login`
@@ -19,6 +19,15 @@ const SHOP: &str = "<?php
     }
     echo 'hello ', $_COOKIE['shop_user']['id'] ?? $_COOKIE['old_user'] ?? 'guest';";
 
+/// Counts its runs, and sets the cookies that the query says (`set=NAME`, `many=COUNT` of them).
+const COUNTING: &str = "<?php
+    $file = __DIR__ . '/runs';
+    file_put_contents($file, 'x', FILE_APPEND | LOCK_EX);
+    clearstatcache();
+    if (isset($_GET['set'])) setcookie($_GET['set'], '1');
+    for ($i = 0; $i < (int) ($_GET['many'] ?? 0); $i++) setcookie(\"seen_$i\", '1');
+    echo 'run ', filesize($file), ' for ', json_encode($_COOKIE);";
+
 const ANNA: (&str, &str) = ("Cookie", "_ga=1; shop.user[id]=anna");
 
 fn shop(lines: &str) -> (TempDir, Setup) {
@@ -26,6 +35,18 @@ fn shop(lines: &str) -> (TempDir, Setup) {
     give_to_web_user(root.path());
     let setup = Setup::new(root.path()).site(&format!("[sites.cache]\nvalid = \"10m\"\n{lines}"));
     (root, setup)
+}
+
+fn counting(lines: &str) -> (TempDir, Setup) {
+    let root = document_root(&[("index.php", COUNTING), ("runs", "")]);
+    give_to_web_user(root.path());
+    give_to_web_user(&root.path().join("runs"));
+    let setup = Setup::new(root.path()).site(&format!("[sites.cache]\nvalid = \"10m\"\n{lines}"));
+    (root, setup)
+}
+
+fn cookie(server: &Server, path: &str, cookie: &str) -> Response {
+    with(server, path, &[("Cookie", cookie)])
 }
 
 fn anna(server: &Server, path: &str) -> Response {
@@ -155,5 +176,89 @@ fn check_warns_of_a_cache_that_knows_nobodys_login() {
     server.configure_as(&text.replace("valid =", "private_cookies = \"shop_user\"\nvalid ="));
     let warned = said(&server.configuration());
     assert!(!warned.contains("private_cookies"), "{warned}");
+    server.stop();
+}
+
+#[test]
+fn a_cookie_that_the_site_itself_sets_counts_also_if_browsers_set_such_ones() {
+    let (_root, setup) = counting("");
+    let server = setup.start();
+    // Unknown, and of a name that scripts in browsers use.
+    assert!(status(&cookie(&server, "/a", "mp_auth=x")).contains("; stored"));
+    assert!(is_hit(&cookie(
+        &server,
+        "/a",
+        "mp_auth=y; cookieyes-consent=1"
+    )));
+    get(&server, "/login?set=mp_auth");
+    for path in ["/a", "/b"] {
+        let hers = cookie(&server, path, "mp_auth=alice");
+        assert!(is_site_cookie(&hers), "{}", status(&hers));
+    }
+    assert!(!get(&server, "/b").text().contains("alice"));
+    let others = "AWSALBCORS=1; cookieyes-consent=1; _cfuvid=1";
+    assert!(status(&cookie(&server, "/c", others)).contains("; stored"));
+    server.stop();
+}
+
+#[test]
+fn a_site_with_too_many_names_is_as_others_once_its_settings_say_which_count() {
+    let (root, setup) = counting("");
+    let server = setup.start();
+    get(&server, "/login?set=login");
+    get(&server, "/?many=300");
+    assert!(is_site_cookie(&cookie(&server, "/a", "any=1")));
+    let lines = "[sites.cache]\nvalid = \"10m\"\npublic_cookies = \"seen_*\"";
+    server.configure(&Setup::new(root.path()).site(lines));
+    assert!(server.reload().contains("reloaded"));
+    get(&server, "/a");
+    let check = || {
+        assert!(is_hit(&cookie(&server, "/a", "any=1")));
+        assert!(is_hit(&cookie(&server, "/a", "seen_1=1")));
+        assert!(is_site_cookie(&cookie(&server, "/a", "login=1")));
+    };
+    check();
+    // Names that make no difference are not counted.
+    get(&server, "/?many=300");
+    check();
+    kill_front(&server);
+    get(&server, "/a");
+    check();
+    server.stop();
+}
+
+#[test]
+fn a_site_that_names_its_logins_learns_and_writes_nothing() {
+    let (pages, dir) = pages();
+    let (_root, setup) = counting("private_cookies = \"login\"");
+    let server = setup.top(&dir).start();
+    get(&server, "/?many=300");
+    assert!(status(&cookie(&server, "/a", "any=1")).contains("; stored"));
+    server.stop();
+    let file = pages.path().join("cookies");
+    let text = std::fs::read_to_string(file).unwrap_or_default();
+    assert!(!text.contains("localhost") && !text.contains("*"), "{text}");
+}
+
+#[test]
+fn a_stale_page_does_for_a_visitor_with_an_unknown_cookie_and_is_made_again_without_it() {
+    let lines = "key_cookies = \"size\"\nstale_while_revalidate = \"1h\"\n\
+                 background_update = false\npurge_from = \"127.0.0.1\"";
+    let (_root, setup) = counting(lines);
+    let server = setup.start();
+    let first = cookie(&server, "/a", "size=l");
+    assert_eq!(first.text(), "run 1 for {\"size\":\"l\"}");
+    let purge = Request::new("PURGE", "/a")
+        .header("Host", "localhost")
+        .header("Soft-Purge", "1")
+        .header("Connection", "close");
+    assert_eq!(http::ask(server.address(), &purge).status, 200);
+    let old = cookie(&server, "/a", "any=anna; size=l");
+    assert_eq!(old.text(), first.text());
+    assert!(status(&old).contains("updating"), "{}", status(&old));
+    wait::until_true("the page is made again", || {
+        cookie(&server, "/a", "size=l; any=anna").text() == "run 2 for {\"size\":\"l\"}"
+    });
+    assert!(is_hit(&cookie(&server, "/a", "size=l")));
     server.stop();
 }

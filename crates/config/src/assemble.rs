@@ -5,7 +5,6 @@ use std::ops::Range;
 use std::path::Path;
 
 use maitred_pagecache::apps::cache_of;
-use maitred_pagecache::cookies::OF_BROWSERS;
 use maitred_pagecache::settings::{Pattern, TRACKING_PARAMETERS};
 use maitred_rules::SiteRules;
 use maitred_rules::apps::App;
@@ -350,9 +349,6 @@ fn settle_cache(draft: CacheDraft, app: Option<App>) -> Cache {
     let is_told = app.is_some() || draft.has_cookies;
     let keeps_untold = !rules.valid.is_empty() || rules.heuristic;
     rules.guards_cookies = draft.has_public || (keeps_untold && !is_told);
-    if rules.guards_cookies {
-        rules.public_cookies.extend(of(&OF_BROWSERS));
-    }
     let Some(app) = app else {
         return cache;
     };

@@ -231,6 +231,29 @@ impl Head {
             .any(|listed| listed.eq_ignore_ascii_case(member.as_bytes()))
     }
 
+    /// The same with this value of `Cookie` in place of all that it has; none if that is empty.
+    #[must_use]
+    pub fn with_cookies(&self, value: &[u8]) -> Head {
+        const NAME: &[u8] = b"Cookie";
+        let mut head = self.clone();
+        let is_cookie = |name: Span| name.of(&self.bytes).eq_ignore_ascii_case(NAME);
+        head.headers.retain(|header| !is_cookie(header.name));
+        if value.is_empty() {
+            return head;
+        }
+        head.bytes = [&self.bytes[..], NAME, value].concat().into();
+        let place = |start: usize, length: usize| Span {
+            start: u32::try_from(start).unwrap_or(u32::MAX),
+            len: u32::try_from(length).unwrap_or(0),
+        };
+        let start = self.bytes.len();
+        head.headers.push(HeaderSpans {
+            name: place(start, NAME.len()),
+            value: place(start + NAME.len(), value.len()),
+        });
+        head
+    }
+
     /// Bytes of memory that it holds.
     pub fn memory_bytes(&self) -> usize {
         self.bytes.len() + self.headers.capacity() * size_of::<HeaderSpans>()

@@ -11,23 +11,26 @@ use crate::admit::NotStored;
 use crate::asked::Asked;
 use crate::fields::{self, Field};
 use crate::plan::{Bypass, Plan};
-use crate::settings::Settings;
+use crate::settings::{Pattern, Settings};
 
 /// Most names that are remembered of a site. At one with more, every cookie counts.
 pub const MAX_NAMES: usize = 256;
 
-/// Longest name that is remembered, in bytes. A site that sets a longer one has more than it may.
-pub const MAX_NAME_BYTES: usize = 128;
+/// Bytes of a name that are remembered. Longer names that begin alike count as one.
+pub const MAX_NAME_BYTES: usize = 64;
 
-/// Cookies that scripts in browsers set to count visits and to remember consent: they make no
-/// difference to what a site answers.
-pub const OF_BROWSERS: [&str; 32] = [
+/// Cookies that do not come from a site's own scripts: those that count visits or remember consent in
+/// the browser, and those that load balancers and CDNs set. They make no difference to what a site
+/// answers, unless the site itself sets one of such a name.
+const NOT_OF_SITES: [&str; 63] = [
     "_ga",
     "_ga_*",
     "_gid",
     "_gat*",
     "_gcl_*",
     "_gac_*",
+    "_gaexp*",
+    "_dc_gtm_*",
     "__gads",
     "__gpi",
     "__utm*",
@@ -35,6 +38,7 @@ pub const OF_BROWSERS: [&str; 32] = [
     "_fbc",
     "_pk_*",
     "_hj*",
+    "_hp2_*",
     "_clck",
     "_clsk",
     "_uetsid",
@@ -43,17 +47,45 @@ pub const OF_BROWSERS: [&str; 32] = [
     "_ttp",
     "_tt_*",
     "_pin_unauth",
+    "_vwo_*",
+    "_vis_opt_*",
     "__hs*",
     "hubspotutk",
     "ajs_*",
     "mp_*",
     "amp_*",
-    "__cf_bm",
-    "cf_clearance",
+    "_dd_s",
     "CookieConsent",
+    "CookieScriptConsent",
     "OptanonConsent",
     "OptanonAlertBoxClosed",
     "euconsent-v2",
+    "usprivacy",
+    "didomi_token",
+    "tarteaucitron",
+    "borlabs-cookie",
+    "cookieyes-*",
+    "cookielawinfo-*",
+    "viewed_cookie_policy",
+    "cookie_notice_accepted",
+    "moove_gdpr_popup",
+    "cmplz_*",
+    "__cf_bm",
+    "__cflb",
+    "__cfruid",
+    "_cfuvid",
+    "cf_clearance",
+    "AWSALB*",
+    "AWSELB*",
+    "ARRAffinity*",
+    "BIGipServer*",
+    "incap_ses_*",
+    "visid_incap_*",
+    "nlbi_*",
+    "ak_bmsc",
+    "bm_sv",
+    "_abck",
+    "datadome",
 ];
 
 /// The names of the cookies that a site has set, as PHP knows them up to their first bracket.
@@ -79,37 +111,85 @@ impl Names {
             return None;
         }
         let mut more = self.clone();
-        if name.len() > MAX_NAME_BYTES || self.names.len() >= MAX_NAMES {
-            (more.names, more.are_too_many) = (HashSet::new(), true);
+        if self.names.len() >= MAX_NAMES {
+            more.are_too_many = true;
         } else {
             more.names.insert(base(name));
         }
         Some(more)
     }
 
-    /// All of them, or nothing if they are too many.
-    pub fn all(&self) -> Option<impl Iterator<Item = &[u8]>> {
-        (!self.are_too_many).then(|| self.names.iter().map(Vec::as_slice))
+    /// Those that are remembered.
+    pub fn all(&self) -> impl Iterator<Item = &[u8]> {
+        self.names.iter().map(Vec::as_slice)
     }
 
-    /// Those of a site that sets more than are remembered.
-    pub fn too_many() -> Names {
+    /// Whether the site sets more than are remembered, so that every cookie counts.
+    pub fn are_too_many(&self) -> bool {
+        self.are_too_many
+    }
+
+    /// The same of a site that sets more than are remembered.
+    #[must_use]
+    pub fn as_too_many(mut self) -> Names {
+        self.are_too_many = true;
+        self
+    }
+
+    /// Those that still count once the site has these settings. Whether there are too many is then
+    /// found out again.
+    pub fn under(&self, settings: &Settings) -> Names {
+        let names = self.names.iter();
+        let names = names.filter(|name| settings.counts_cookie(name));
         Names {
-            names: HashSet::new(),
-            are_too_many: true,
+            names: names.cloned().collect(),
+            are_too_many: false,
         }
     }
 }
 
-/// A name as PHP has it, up to its first bracket: `a.b[c]` is an entry of `a_b`.
+impl Settings {
+    /// Whether a cookie that the site sets is remembered.
+    pub fn counts_cookie(&self, name: &[u8]) -> bool {
+        self.guards_cookies && !name.is_empty() && !is_public(self, name)
+    }
+
+    /// A number that is another one when other cookies count.
+    pub fn cookie_mark(&self) -> u64 {
+        let (bypass, no_store) = (&self.bypass.cookies, &self.no_store.cookies);
+        let lists = [
+            &self.public_cookies,
+            &self.private_cookies,
+            bypass,
+            no_store,
+        ];
+        let lists = lists.map(|list| list.iter().map(Pattern::to_string).collect());
+        let keyed = self.key.cookies.clone();
+        let text = |list: Vec<String>| list.join("\0") + "\n";
+        let texts = lists.into_iter().chain([keyed]).map(text);
+        let bytes: Vec<u8> = texts.flat_map(String::into_bytes).collect();
+        // FNV-1a: the number is compared with that of another process.
+        let start = 0xcbf2_9ce4_8422_2325 ^ u64::from(self.guards_cookies);
+        bytes.iter().fold(start, |hash: u64, byte| {
+            (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+        })
+    }
+}
+
+/// A name as PHP has it, up to its first bracket: `a.b[c]` is an entry of `a_b`. What a name has beyond
+/// ASCII, and beyond [`MAX_NAME_BYTES`], is no part of it: two that are taken for the same only keep
+/// more out of the cache.
 fn base(name: &[u8]) -> Vec<u8> {
     let name = name.trim_ascii();
     let end = memchr::memchr(b'[', name).unwrap_or(name.len());
-    let told = name[..end].iter().map(|byte| match byte {
+    let known = name[..end].iter().take(MAX_NAME_BYTES);
+    let known = known.map(|byte| match byte {
         b' ' | b'.' => b'_',
-        byte => *byte,
+        b'"' | b'\\' => b'?',
+        byte if byte.is_ascii_graphic() => *byte,
+        _ => b'?',
     });
-    told.collect()
+    known.collect()
 }
 
 /// The names of the cookies that an answer with these fields sets.
@@ -148,7 +228,34 @@ pub(crate) fn has_unknown<'a, H: Iterator<Item = Field<'a>> + Clone>(
     let mut cookies = asked.cookies().map(|(name, _)| name);
     settings.guards_cookies
         && asked.has_cookies
-        && cookies.any(|name| !name.is_empty() && !is_public(settings, name))
+        && cookies.any(|name| settings.counts_cookie(name) && !is_of_none(name))
+}
+
+/// The value of the `Cookie` header that has the cookies of the key alone; nothing if there is none.
+/// A response to a request with these is the same for all visitors.
+pub fn keyed<'a, H: Iterator<Item = Field<'a>> + Clone>(
+    settings: &Settings,
+    asked: &Asked<'a, H>,
+) -> Vec<u8> {
+    let names = &settings.key.cookies;
+    let mut line = Vec::new();
+    for (name, value) in asked.cookies_as_written() {
+        if names.iter().any(|keyed| keyed.as_bytes() == name) {
+            let separator: &[u8] = if line.is_empty() { b"" } else { b"; " };
+            line.extend_from_slice(&[separator, name, b"=", value].concat());
+        }
+    }
+    line
+}
+
+/// Whether a cookie is usually none of the site's own.
+fn is_of_none(name: &[u8]) -> bool {
+    NOT_OF_SITES
+        .iter()
+        .any(|told| match told.strip_suffix('*') {
+            Some(start) => name.starts_with(start.as_bytes()),
+            None => told.as_bytes() == name,
+        })
 }
 
 /// Whether the site says what a cookie means: that it makes no difference, that keys have it, or that
@@ -174,8 +281,8 @@ mod tests {
         }
     }
 
-    fn knows(names: &Names, cookie: &str) -> bool {
-        let request = Request {
+    fn request() -> Request<'static> {
+        Request {
             method: "GET",
             is_https: true,
             host: "a.example",
@@ -185,7 +292,11 @@ mod tests {
             has_body: false,
             by_proxy: false,
             by_forwarded: false,
-        };
+        }
+    }
+
+    fn knows(names: &Names, cookie: &str) -> bool {
+        let request = request();
         let fields = [(&b"Cookie"[..], cookie.as_bytes())];
         let asked = Asked::survey(request, fields.into_iter());
         is_known(&settings(), &asked, names)
@@ -218,8 +329,45 @@ mod tests {
             names = names.with(name.as_bytes()).expect("it is new");
         }
         assert!(knows(&names, "anything=1") && !knows(&names, "lang=de"));
-        assert!(names.all().is_none() && names.with(b"one more").is_none());
-        let long = Names::default().with(&[b'x'; MAX_NAME_BYTES + 1]);
-        assert_eq!(long, Some(Names::too_many()));
+        assert!(names.are_too_many() && names.with(b"one more").is_none());
+        let seen = Settings {
+            public_cookies: vec![Pattern::new("seen_*")],
+            ..settings()
+        };
+        let names = names.under(&seen);
+        assert!(!knows(&names, "anything=1") && names.all().count() == 0);
+        assert_ne!(seen.cookie_mark(), settings().cookie_mark());
+        assert_eq!(settings().cookie_mark(), settings().cookie_mark());
+    }
+
+    #[test]
+    fn a_name_takes_no_more_room_than_is_remembered_of_it() {
+        let mut long = vec![b'x'; MAX_NAME_BYTES];
+        long.extend_from_slice(b"yz");
+        let names = Names::default().with(&long).expect("it is new");
+        let names = names.with(b"s\xe9ance\x01\"").expect("it is new");
+        assert!(names.hold(&long) && names.hold(b"s\xe9ance\x01\""));
+        assert!(!names.hold(&[b'x'; MAX_NAME_BYTES - 1]) && !names.are_too_many());
+        let fits = |name: &[u8]| name.len() <= MAX_NAME_BYTES && name.is_ascii();
+        assert!(names.all().all(fits));
+    }
+
+    #[test]
+    fn a_name_that_browsers_use_counts_when_the_site_has_set_it() {
+        let names = Names::default().with(b"mp_auth").expect("it is new");
+        assert!(knows(&names, "mp_auth=alice") && !knows(&names, "mp_other=1"));
+    }
+
+    #[test]
+    fn a_request_is_reduced_to_the_cookies_of_the_key() {
+        let mut settings = settings();
+        settings.key.cookies = vec!["size".to_owned(), "tone".to_owned()];
+        let request = request();
+        let fields: [Field<'_>; 2] = [
+            (b"Cookie", b"login=anna; tone=a b; _ga=1"),
+            (b"cookie", b"size=l;sizes=x"),
+        ];
+        let asked = Asked::survey(request, fields.into_iter());
+        assert_eq!(keyed(&settings, &asked), b"tone=a b; size=l");
     }
 }

@@ -3,15 +3,17 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use maitred_config::{Config, Site};
 use maitred_control::{FromFront, ToFront};
+use serde::{Deserialize, Serialize};
 
 use crate::run::Supervisor;
 
 /// Most names of a site; a front remembers fewer.
 const MAX_NAMES: usize = 512;
 
-/// Longest name, in bytes.
-const MAX_NAME_BYTES: usize = 256;
+/// Longest name, in bytes. Fronts tell names apart by fewer.
+const MAX_NAME_BYTES: usize = 128;
 
 /// Most sites whose names are remembered.
 const MAX_SITES: usize = 10_000;
@@ -19,28 +21,68 @@ const MAX_SITES: usize = 10_000;
 /// Names in one message, which has a bound of its own.
 const NAMES_PER_MESSAGE: usize = 64;
 
-/// By the name of the site; none: more than are remembered, so that every cookie counts.
-pub(crate) type CookieNames = BTreeMap<String, Option<BTreeSet<String>>>;
+/// What a site has set.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Names {
+    names: BTreeSet<String>,
+    /// There are more than are remembered, so that every cookie counts.
+    are_too_many: bool,
+}
 
-/// Adds what a front has said. False if that is not to be believed.
+/// By the name of the site.
+pub(crate) type CookieNames = BTreeMap<String, Names>;
+
+/// Adds what a front has said; without names, that there are too many. False if that is not to be
+/// believed.
 fn add(all: &mut CookieNames, site: &str, names: Option<&[String]>) -> bool {
     let is_known = all.contains_key(site);
     if !is_known && all.len() >= MAX_SITES {
         return false;
     }
-    let entry = all
-        .entry(site.to_owned())
-        .or_insert_with(|| Some(BTreeSet::new()));
-    let (Some(known), Some(names)) = (entry.as_mut(), names) else {
-        *entry = None;
-        return true;
-    };
-    known.extend(names.iter().cloned());
-    let is_long = known.iter().any(|name| name.len() > MAX_NAME_BYTES);
-    if known.len() > MAX_NAMES || is_long {
-        *entry = None;
+    let known = all.entry(site.to_owned()).or_default();
+    known.are_too_many |= names.is_none();
+    for name in names.unwrap_or_default() {
+        let mut end = name.len().min(MAX_NAME_BYTES);
+        while !name.is_char_boundary(end) {
+            end -= 1;
+        }
+        match known.names.len() < MAX_NAMES {
+            true => drop(known.names.insert(name[..end].to_owned())),
+            false => known.are_too_many |= !known.names.contains(&name[..end]),
+        }
     }
     true
+}
+
+/// The site of this name, if it guards cookies.
+fn guarded<'c>(config: &'c Config, name: &str) -> Option<&'c Site> {
+    let is_it = |site: &&Site| {
+        let host = site.hosts.first();
+        host.is_some_and(|host| host.to_string() == name)
+    };
+    let site = config.sites.iter().find(is_it)?;
+    let cache = site.cache.as_ref();
+    cache
+        .is_some_and(|cache| cache.rules.guards_cookies)
+        .then_some(site)
+}
+
+/// What is left of the names when a site's settings change: those that still count, and none where none
+/// do. Whether there are too many is then found out again.
+pub(crate) fn follow(all: &mut CookieNames, before: &Config, after: &Config) {
+    all.retain(|name, names| {
+        let cache = |config| guarded(config, name).and_then(|site| site.cache.as_ref());
+        let Some(now) = cache(after) else {
+            return false;
+        };
+        let mark = cache(before).map(|cache| cache.rules.cookie_mark());
+        if mark != Some(now.rules.cookie_mark()) {
+            names.are_too_many = false;
+            let counts = |name: &String| now.rules.counts_cookie(name.as_bytes());
+            names.names.retain(counts);
+        }
+        true
+    });
 }
 
 impl Supervisor {
@@ -49,12 +91,8 @@ impl Supervisor {
         let FromFront::CookieNames { site, names } = report else {
             return;
         };
-        let sites = &self.plan.config.sites;
-        let is_ours = |host: &maitred_config::Host| host.to_string() == site;
-        let is_configured = sites
-            .iter()
-            .any(|one| one.hosts.first().is_some_and(is_ours));
-        if !is_configured || !add(&mut self.cookies, &site, names.as_deref()) {
+        let is_guarded = guarded(&self.plan.config, &site).is_some();
+        if !is_guarded || !add(&mut self.cookies, &site, names.as_deref()) {
             return;
         }
         let others: Vec<u32> = self.fronts().map(|(other, _)| other).collect();
@@ -74,13 +112,12 @@ impl Supervisor {
                 site: site.clone(),
                 names,
             };
-            let Some(names) = names else {
-                orders.push(order(None));
-                continue;
-            };
-            let names: Vec<String> = names.iter().cloned().collect();
-            let pieces = names.chunks(NAMES_PER_MESSAGE);
+            let known: Vec<String> = names.names.iter().cloned().collect();
+            let pieces = known.chunks(NAMES_PER_MESSAGE);
             orders.extend(pieces.map(|piece| order(Some(piece.to_vec()))));
+            if names.are_too_many {
+                orders.push(order(None));
+            }
         }
         orders
     }
@@ -99,13 +136,17 @@ mod tests {
             "a",
             Some(&["login".to_owned(), "lang".to_owned()])
         ));
-        assert_eq!(all["a"].as_ref().map(BTreeSet::len), Some(2));
+        assert_eq!(all["a"].names.len(), 2);
         let many: Vec<String> = (0..=MAX_NAMES).map(|number| number.to_string()).collect();
         assert!(add(&mut all, "a", Some(&many)));
-        assert_eq!(all["a"], None);
-        assert!(add(&mut all, "b", Some(&["x".repeat(MAX_NAME_BYTES + 1)])));
-        assert_eq!(all["b"], None);
-        assert!(add(&mut all, "a", Some(&["login".to_owned()])));
-        assert_eq!(all["a"], None);
+        assert!(all["a"].are_too_many && all["a"].names.len() == MAX_NAMES);
+        assert!(add(&mut all, "b", Some(&["é".repeat(MAX_NAME_BYTES)])));
+        assert!(
+            all["b"]
+                .names
+                .iter()
+                .all(|name| name.len() <= MAX_NAME_BYTES)
+        );
+        assert!(add(&mut all, "b", None) && all["b"].are_too_many);
     }
 }

@@ -28,6 +28,7 @@ use tracing::{error, info, warn};
 
 use crate::certificates::Certificates;
 use crate::changes::{self, Changes, Running};
+use crate::cookies;
 use crate::door_logs::DoorLogs;
 use crate::fpm;
 use crate::limits::{CONSENT, MOVE_OVER, Moment, TRIAL};
@@ -353,6 +354,7 @@ impl Supervisor {
             return self.finish_reload(reload.ticket, Err(why));
         }
         let error_log = self.plan.config.error_log != reload.config.error_log;
+        cookies::follow(&mut self.cookies, &self.plan.config, &reload.config);
         self.plan.config = reload.config.clone();
         self.plan.follow_configuration();
         let now = self.now();

@@ -124,8 +124,8 @@ pub const DIRECTIVES: &[Directive<Cache>] = &[
     Directive {
         name: "public_cookies",
         default: Preset::Words(
-            "with `app` or `private_cookies` all others; otherwise those by which scripts in browsers \
-             count visits (`_ga`, `_pk_*` and the like)",
+            "with `app` or `private_cookies` all others; otherwise none but well-known ones that the \
+             site's scripts do not set (`_ga`, `_pk_*`, `AWSALB*` and the like)",
         ),
         unit: "",
         takes: NAMES,
@@ -135,7 +135,7 @@ pub const DIRECTIVES: &[Directive<Cache>] = &[
               nor `private_cookies`, no setting says which cookie is a login's: a request with a \
               cookie that the site has set before is not answered from the cache, and the \
               response to a request with any other cookie is not stored. The cookies named here \
-              have no such effect, beside the browsers'; `\"*\"` means all.",
+              have no such effect; `\"*\"` means all.",
         example: "[\"lang\", \"cookie_notice_*\"]",
         read: |cache, value| {
             cache.rules.public_cookies = patterns(value)?;

@@ -8,26 +8,45 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwap;
+use maitred_config::Config;
 use maitred_pagecache::cookies::Names;
+use maitred_pagecache::settings::Settings;
+use serde::{Deserialize, Serialize};
 
 /// The file in `cache_dir`, and the one that is made to take its place.
 const FILE: &str = "cookies";
 const NEW_FILE: &str = "cookies.new";
 
-/// Largest such file that is read or written, in bytes: that of some hundred sites with as many names
-/// as are remembered.
+/// Largest such file that is read or written, in bytes: that of some 240 sites with as many names as
+/// are remembered, each as long as may be.
 const FILE_BYTES: usize = 4 << 20;
 
 /// What a site has set.
 #[derive(Debug, Default)]
 pub struct SiteCookies(ArcSwap<Names>);
 
-/// The same of all sites, by their names.
+/// The same of all sites that guard cookies, by their names.
 #[derive(Debug, Default)]
 pub struct AllCookies {
-    sites: Mutex<HashMap<String, Arc<SiteCookies>>>,
+    sites: Mutex<HashMap<String, Guarded>>,
     /// One thread writes the file at a time.
     writing: Mutex<()>,
+}
+
+#[derive(Debug, Default)]
+struct Guarded {
+    cookies: Arc<SiteCookies>,
+    /// By which cookies count; none: no configuration in use has the site yet.
+    rules: Option<Settings>,
+}
+
+/// What the file has of a site.
+#[derive(Debug, Serialize, Deserialize)]
+struct Written {
+    names: Vec<String>,
+    are_too_many: bool,
+    /// The settings under which they are too many ([`Settings::cookie_mark`]).
+    mark: u64,
 }
 
 impl SiteCookies {
@@ -38,6 +57,10 @@ impl SiteCookies {
 
     /// A cookie of this name is set. True if none was before.
     pub fn learn(&self, name: &[u8]) -> bool {
+        // Most are known, and a plain look costs no other thread anything.
+        if self.0.load().hold(name) {
+            return false;
+        }
         let mut is_new = false;
         self.0.rcu(|names| {
             let more = names.with(name);
@@ -47,21 +70,80 @@ impl SiteCookies {
         is_new
     }
 
-    /// The site sets these as well; none: more than are remembered.
-    pub fn add(&self, names: Option<&[String]>) {
-        let Some(names) = names else {
-            return self.0.store(Arc::new(Names::too_many()));
+    /// The site sets more than are remembered.
+    fn are_too_many(&self) {
+        self.0.rcu(|names| Names::clone(names).as_too_many());
+    }
+}
+
+impl Guarded {
+    /// The site sets these as well.
+    fn add(&self, names: &[String]) {
+        let counts = |name: &&[u8]| {
+            let rules = self.rules.as_ref();
+            rules.is_none_or(|rules| rules.counts_cookie(name))
         };
-        for name in names {
-            self.learn(name.as_bytes());
+        for name in names.iter().map(String::as_bytes).filter(counts) {
+            self.cookies.learn(name);
         }
+    }
+
+    fn written(&self) -> Option<Written> {
+        let names = self.cookies.names();
+        let text = |name: &[u8]| String::from_utf8_lossy(name).into_owned();
+        let is_empty = names.all().next().is_none() && !names.are_too_many();
+        let rules = self.rules.as_ref().filter(|_| !is_empty)?;
+        Some(Written {
+            names: names.all().map(text).collect(),
+            are_too_many: names.are_too_many(),
+            mark: rules.cookie_mark(),
+        })
     }
 }
 
 impl AllCookies {
-    /// Those of a site.
-    pub fn of(&self, site: &str) -> Arc<SiteCookies> {
-        self.lock().entry(site.to_owned()).or_default().clone()
+    /// Those of a site with these settings; of one that guards none they are not remembered.
+    pub fn of(&self, site: &str, settings: &Settings) -> Arc<SiteCookies> {
+        match settings.guards_cookies {
+            true => {
+                let mut sites = self.lock();
+                let guarded = sites.entry(site.to_owned()).or_default();
+                guarded.cookies.clone()
+            }
+            false => Arc::default(),
+        }
+    }
+
+    /// These are the sites from now on. One whose settings of cookies are others than before has its
+    /// names counted again, and one that guards none any more has none.
+    pub fn follow(&self, config: &Config) {
+        let mut sites = self.lock();
+        let mut before = std::mem::take(&mut *sites);
+        for site in &config.sites {
+            let cache = site.cache.as_ref();
+            let Some(cache) = cache.filter(|cache| cache.rules.guards_cookies) else {
+                continue;
+            };
+            let name = site.hosts.first().map(ToString::to_string);
+            let name = name.unwrap_or_default();
+            let mut guarded = before.remove(&name).unwrap_or_default();
+            let mark = guarded.rules.as_ref().map(Settings::cookie_mark);
+            if mark != Some(cache.rules.cookie_mark()) {
+                let names = &guarded.cookies.0;
+                names.rcu(|names| names.under(&cache.rules));
+            }
+            guarded.rules = Some(cache.rules.clone());
+            sites.insert(name, guarded);
+        }
+    }
+
+    /// Another front has seen a site set these; none: more than are remembered.
+    pub fn add(&self, site: &str, names: Option<&[String]>) {
+        match (self.lock().get(site), names) {
+            (Some(guarded), Some(names)) => guarded.add(names),
+            (Some(guarded), None) => guarded.cookies.are_too_many(),
+            (None, _) => {}
+        }
     }
 
     /// Adds what is written down in this folder, if there is anything.
@@ -75,10 +157,17 @@ impl AllCookies {
         };
         let mut text = Vec::new();
         file.take(FILE_BYTES as u64).read_to_end(&mut text)?;
-        // Of a site with too many there are none.
-        let all: BTreeMap<String, Option<Vec<String>>> = serde_json::from_slice(&text)?;
-        for (site, names) in all {
-            self.of(&site).add(names.as_deref());
+        let all: BTreeMap<String, Written> = serde_json::from_slice(&text)?;
+        let sites = self.lock();
+        for (site, written) in all {
+            let Some(guarded) = sites.get(&site) else {
+                continue;
+            };
+            guarded.add(&written.names);
+            let mark = guarded.rules.as_ref().map(Settings::cookie_mark);
+            if written.are_too_many && mark == Some(written.mark) {
+                guarded.cookies.are_too_many();
+            }
         }
         Ok(())
     }
@@ -89,27 +178,47 @@ impl AllCookies {
     /// When they cannot be written.
     pub fn write(&self, dir: &Path) -> io::Result<()> {
         let _one = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
-        let all: BTreeMap<String, Option<Vec<String>>> = {
+        let all: BTreeMap<String, Written> = {
             let sites = self.lock();
-            let told = sites.iter().map(|(site, cookies)| {
-                let names = cookies.names();
-                let text = |name: &[u8]| String::from_utf8_lossy(name).into_owned();
-                let names = names.all().map(|names| names.map(text).collect());
-                (site.clone(), names)
-            });
-            told.collect()
+            let written = |(site, guarded): (&String, &Guarded)| {
+                let written = guarded.written()?;
+                Some((site.clone(), written))
+            };
+            sites.iter().filter_map(written).collect()
         };
-        let text = serde_json::to_vec(&all)?;
-        if text.len() > FILE_BYTES {
-            return Err(io::Error::other("there are too many"));
-        }
+        let text = fitting(all)?;
         let new = dir.join(NEW_FILE);
         fs::write(&new, text)?;
         fs::rename(&new, dir.join(FILE))
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, Arc<SiteCookies>>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, Guarded>> {
         self.sites.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The text of the file. If it would be too large, it has the sites with most names as such with too many:
+/// few sites must not keep the names of all others from being written.
+fn fitting(mut all: BTreeMap<String, Written>) -> io::Result<Vec<u8>> {
+    let mut text = serde_json::to_vec(&all)?;
+    if text.len() <= FILE_BYTES {
+        return Ok(text);
+    }
+    let length = |written: &Written| written.names.iter().map(String::len).sum::<usize>();
+    let mut sites: Vec<&mut Written> = all.values_mut().collect();
+    sites.sort_by_key(|written| std::cmp::Reverse(length(written)));
+    let mut excess = text.len() - FILE_BYTES;
+    for written in sites {
+        if excess == 0 {
+            break;
+        }
+        excess = excess.saturating_sub(length(written));
+        (written.names, written.are_too_many) = (Vec::new(), true);
+    }
+    text = serde_json::to_vec(&all)?;
+    match text.len() <= FILE_BYTES {
+        true => Ok(text),
+        false => Err(io::Error::other("there are too many sites")),
     }
 }
 
@@ -117,20 +226,94 @@ impl AllCookies {
 mod tests {
     use super::*;
 
+    fn config(sites: &[(&str, &str)]) -> Config {
+        let text = sites.iter().map(|(host, lines)| {
+            format!(
+                "[[sites]]\nhosts = \"{host}\"\nroot = \"/\"\n[sites.cache]\nvalid = \"10m\"\n{lines}\n"
+            )
+        });
+        let text: String = text.collect();
+        maitred_config::parse(&text, Path::new("/maitred.toml")).unwrap()
+    }
+
+    fn followed(sites: &[(&str, &str)]) -> AllCookies {
+        let all = AllCookies::default();
+        all.follow(&config(sites));
+        all
+    }
+
+    fn learn(all: &AllCookies, site: &str, names: impl Iterator<Item = String>) {
+        all.add(site, Some(&names.collect::<Vec<_>>()));
+    }
+
+    fn holds(all: &AllCookies, site: &str, name: &str) -> bool {
+        let sites = all.lock();
+        let guarded = sites.get(site);
+        guarded.is_some_and(|guarded| guarded.cookies.names().hold(name.as_bytes()))
+    }
+
+    fn seen(count: usize) -> impl Iterator<Item = String> {
+        (0..count).map(|number| format!("seen_{number}"))
+    }
+
     #[test]
     fn what_a_site_has_set_is_known_after_a_restart() {
         let folder = tempfile::tempdir().unwrap();
-        let all = AllCookies::default();
-        assert!(all.of("a.example").learn(b"login") && !all.of("a.example").learn(b"login"));
-        for number in 0..1000 {
-            all.of("b.example")
-                .learn(format!("seen_{number}").as_bytes());
-        }
+        let sites = [("a.example", ""), ("b.example", "")];
+        let all = followed(&sites);
+        learn(&all, "a.example", ["login".to_owned()].into_iter());
+        learn(&all, "b.example", seen(1000));
         all.write(folder.path()).unwrap();
-        let again = AllCookies::default();
+        let again = followed(&sites);
         again.read(folder.path()).unwrap();
-        let hold = |site: &str, name: &str| again.of(site).names().hold(name.as_bytes());
-        assert!(hold("a.example", "login") && !hold("a.example", "other"));
-        assert!(hold("b.example", "anything"));
+        assert!(holds(&again, "a.example", "login") && !holds(&again, "a.example", "other"));
+        assert!(holds(&again, "b.example", "anything"));
+        // The remedy that the warning names helps, and no name is lost by it.
+        let public = [("a.example", ""), ("b.example", "public_cookies = \"x\"")];
+        let changed = followed(&public);
+        changed.read(folder.path()).unwrap();
+        assert!(!holds(&changed, "b.example", "anything"));
+        assert!(holds(&changed, "b.example", "seen_0"));
+    }
+
+    #[test]
+    fn a_site_with_too_many_names_is_as_others_once_its_settings_are_others() {
+        let all = followed(&[("a.example", "")]);
+        learn(
+            &all,
+            "a.example",
+            ["login".to_owned()].into_iter().chain(seen(1000)),
+        );
+        all.follow(&config(&[("a.example", "")]));
+        assert!(holds(&all, "a.example", "anything"));
+        all.follow(&config(&[("a.example", "public_cookies = \"seen_*\"")]));
+        assert!(!holds(&all, "a.example", "anything") && holds(&all, "a.example", "login"));
+        // Public ones do not count.
+        learn(&all, "a.example", seen(1000));
+        assert!(!holds(&all, "a.example", "anything"));
+        all.follow(&config(&[("a.example", "private_cookies = \"login\"")]));
+        assert!(!holds(&all, "a.example", "login"));
+    }
+
+    #[test]
+    fn many_sites_with_many_names_do_not_keep_others_from_being_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let hosts: Vec<String> = (0..300)
+            .map(|number| format!("h{number}.example"))
+            .collect();
+        let hostile = hosts.iter().map(|host| (host.as_str(), ""));
+        let sites: Vec<(&str, &str)> = hostile.chain([("a.example", "")]).collect();
+        let all = followed(&sites);
+        let long = |number: usize| format!("{number:03}{}", "\u{1}\"é".repeat(40));
+        for host in &hosts {
+            learn(&all, host, (0..256).map(long));
+        }
+        learn(&all, "a.example", ["login".to_owned()].into_iter());
+        all.write(folder.path()).unwrap();
+        let again = followed(&sites);
+        again.read(folder.path()).unwrap();
+        assert!(holds(&again, "a.example", "login") && !holds(&again, "a.example", "other"));
+        let first = long(0);
+        assert!(hosts.iter().all(|host| holds(&again, host, &first)));
     }
 }

@@ -61,6 +61,8 @@ pub struct Fill<'a> {
     /// The query as the script sees it, and what was asked for with that, if the key has not all of the
     /// client's.
     seen: Option<(Option<String>, String)>,
+    /// The cookies with which the script is asked once the client is answered, if not the client's.
+    pub cookies: Option<Vec<u8>>,
     /// It has waited for another's answer.
     pub is_collapsed: bool,
     wanted: Wanted,
@@ -112,6 +114,7 @@ impl<'a> Fill<'a> {
             why: Forward::Bypass(why),
             is_refresh: false,
             seen: None,
+            cookies: None,
             is_collapsed: false,
             wanted: Arc::new(AtomicBool::new(false)),
             begun: now(),

@@ -61,7 +61,7 @@ pub async fn look<'a>(
     let shows_certificate = secured.is_some_and(|secured| secured.shows_certificate());
     let mut fill = Box::new(Fill::new(cache.clone(), of, (head, way)));
     let begun = begin(&asked, shows_certificate, (of, (head, way)), &mut fill);
-    let Some((mut plan, primary)) = begun else {
+    let Some((mut plan, primary, may_refresh)) = begun else {
         return Ok(Looked::Forward(fill));
     };
     loop {
@@ -84,11 +84,16 @@ pub async fn look<'a>(
             let refused = request::refuse(client, head, answered, 504, why);
             return refused.await.map(Looked::Answered);
         }
-        if plan.store.is_err() {
+        let is_refreshed_without = may_refresh && plan.store == Err(NotStored::UnknownCookie);
+        if plan.store.is_err() && !is_refreshed_without {
             break;
         }
         let times = (now(), of.settings.lock_age.saturating_mul(1000));
         if let Some(old) = fill.will_do_meanwhile() {
+            if is_refreshed_without {
+                fill.cookies = Some(cookies::keyed(&of.settings, &asked));
+                plan.store = Ok(());
+            }
             let Some(turn) = take_turn((cache, of), (key, times), &mut fill) else {
                 break;
             };
@@ -98,6 +103,9 @@ pub async fn look<'a>(
             }
             fill.go_on(plan, primary);
             return Ok(Looked::Refresh(after, fill));
+        }
+        if plan.store.is_err() {
+            break;
         }
         let waits = (&mut plan, &mut *fill);
         match join(client, (cache, of), (key, times), waits, answered).await? {
@@ -124,14 +132,20 @@ fn port_told(client: &mut impl HttpClient, way: &Way<'_>) -> Option<u16> {
     Some(client.local().port()).filter(|port| *port != own)
 }
 
-/// What may be done for a request, and its key; nothing if it passes the cache by, which `fill` is told.
+/// What may be done for a request, its key, and whether nothing but an unknown cookie keeps its
+/// response from being stored; nothing if it passes the cache by, which `fill` is told.
 fn begin<'a, H: Iterator<Item = Field<'a>> + Clone>(
     asked: &Asked<'a, H>,
     shows_certificate: bool,
     (of, (head, way)): (&SiteCache, Of<'a>),
     fill: &mut Fill<'_>,
-) -> Option<(Plan, Key)> {
+) -> Option<(Plan, Key, bool)> {
     let mut plan = Plan::make(&of.settings, asked);
+    let has_unknown = plan.store == Err(NotStored::UnknownCookie);
+    if has_unknown {
+        // What follows is found out as of a request without the cookie.
+        plan.store = Ok(());
+    }
     let may_be_known = of.settings.guards_cookies && asked.has_cookies;
     if may_be_known && cookies::is_known(&of.settings, asked, &of.cookies.names()) {
         cookies::keep_out(&mut plan);
@@ -164,12 +178,16 @@ fn begin<'a, H: Iterator<Item = Field<'a>> + Clone>(
         // The script would see the host as it was written, and could send everybody there.
         plan.store = plan.store.and(Err(NotStored::UnkeyedField));
     }
+    let may_refresh = has_unknown && plan.store.is_ok();
+    if may_refresh {
+        plan.store = Err(NotStored::UnknownCookie);
+    }
     if let Err(why) = plan.read {
         fill.primary = Some(key);
         fill.bypass(plan, why);
         return None;
     }
-    Some((plan, key))
+    Some((plan, key, may_refresh))
 }
 
 /// What is kept for a request, in memory or else on disk.
@@ -290,7 +308,9 @@ fn take_turn(
         return Some(Turn::Others);
     };
     fill.begin(key, ticket);
-    of.settings.background_update.then_some(Turn::Ours)
+    // Who has an unknown cookie cannot wait for the new page: that is made without the cookie.
+    let in_background = of.settings.background_update || fill.cookies.is_some();
+    in_background.then_some(Turn::Ours)
 }
 
 /// Answers with a page that is good: its age, and for how long it will be, in seconds.

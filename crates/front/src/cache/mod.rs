@@ -154,7 +154,7 @@ impl Cache {
             store,
             disk_pace: DiskPace::default(),
             figures: AllFigures::default(),
-            cookies: read_cookies(config.cache_dir.as_deref()),
+            cookies: read_cookies(config),
             dir: config.cache_dir.clone(),
             threads,
             memory_limit: memory,
@@ -233,27 +233,31 @@ impl Cache {
     /// An answer of the site sets these cookies: other fronts hear of those that are new, and the
     /// folder, if there is one.
     fn learn<'f>(self: &Arc<Cache>, of: &SiteCache, names: impl Iterator<Item = &'f [u8]>) {
-        let mut new: Vec<&[u8]> = Vec::new();
-        for name in names {
-            if of.cookies.learn(name) {
-                new.push(name);
-            }
+        if !of.settings.guards_cookies {
+            return;
         }
+        let counts = |name: &&[u8]| of.settings.counts_cookie(name);
+        let new = names.filter(counts).filter(|name| of.cookies.learn(name));
+        let new: Vec<String> = new
+            .map(|name| String::from_utf8_lossy(name).into_owned())
+            .collect();
         if new.is_empty() {
             return;
         }
-        let are_too_many = of.cookies.names().all().is_none();
-        let text = |name: &&[u8]| String::from_utf8_lossy(name).into_owned();
-        let names = (!are_too_many).then(|| new.iter().map(text).collect());
-        let site = of.site.clone();
-        if are_too_many {
+        let report = |names| FromFront::CookieNames {
+            site: of.site.clone(),
+            names,
+        };
+        self.supervisor.report(&report(Some(new)));
+        if of.cookies.names().are_too_many() {
             tracing::warn!(
-                "site {site}: it sets cookies of more than {MAX_NAMES} names: every cookie that \
-                 public_cookies does not name keeps a request out of the cache"
+                "site {}: it sets cookies of more than {MAX_NAMES} names: every cookie keeps a \
+                 request out of the cache now; name the login's cookie in `private_cookies`, or \
+                 those that make no difference in `public_cookies`",
+                of.site
             );
+            self.supervisor.report(&report(None));
         }
-        self.supervisor
-            .report(&FromFront::CookieNames { site, names });
         if self.store.has_disk() {
             let cache = self.clone();
             tokio::task::spawn_blocking(move || {
@@ -266,7 +270,7 @@ impl Cache {
 
     /// Another front has seen a site set these, or more than are remembered.
     pub fn cookies_told(&self, site: &str, names: Option<&[String]>) {
-        self.cookies.of(site).add(names);
+        self.cookies.add(site, names);
     }
 
     /// Another front has taken over: the folder is left to it.
@@ -282,6 +286,7 @@ impl Cache {
 
     /// These are the sites from now on.
     pub fn use_sites(&self, config: &Config) {
+        self.cookies.follow(config);
         let before = self.known.swap(Arc::new(Known::of(config)));
         // While a site has no cache, nobody tells what changes.
         for site in before.gone_in(&self.known.load()) {
@@ -306,8 +311,10 @@ impl Cache {
 }
 
 /// The names of cookies that are written down in the folder.
-fn read_cookies(dir: Option<&Path>) -> AllCookies {
+fn read_cookies(config: &Config) -> AllCookies {
     let cookies = AllCookies::default();
+    cookies.follow(config);
+    let dir = config.cache_dir.as_deref();
     if let Some(Err(error)) = dir.map(|dir| cookies.read(dir)) {
         tell_unread(&error);
     }
@@ -358,7 +365,7 @@ impl SiteCache {
         Some(SiteCache {
             settings: cache.rules.clone(),
             figures: all.figures.of(&site, all.threads),
-            cookies: all.cookies.of(&site),
+            cookies: all.cookies.of(&site, &cache.rules),
             site,
             purge_from: Networks::new(&cache.purge_from),
             thread: local::thread(),

@@ -55,6 +55,10 @@ pub fn refresh(
     (head, way, script): (&Head, &Way<'_>, &Script),
     (thread, caller): (&Arc<Thread>, Caller),
 ) {
+    let head = match &fill.cookies {
+        Some(cookies) => head.with_cookies(cookies),
+        None => head.clone(),
+    };
     let left = fill.leave();
     let Some(counted) = Counted::one_of(&left.cache) else {
         return;
@@ -63,7 +67,7 @@ pub fn refresh(
         left,
         thread: thread.clone(),
         caller,
-        head: head.clone(),
+        head,
         script: script.clone(),
         site: way.site.clone(),
         backend: way.backend.clone(),
