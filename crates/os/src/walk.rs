@@ -6,6 +6,7 @@
 //! without their race (nginx checks, then opens by name where it has no `openat`), and with links
 //! of root leading anywhere.
 
+mod groups;
 mod rule;
 #[cfg(test)]
 mod tests;
@@ -23,6 +24,7 @@ use rustix::io::Errno;
 
 use crate::users;
 
+pub use groups::distrust_groups_of;
 pub use rule::{Facts, Reach, Rule, only_root_changes, reach};
 
 /// Most links on the way (`MAXSYMLINKS` of the kernel).
@@ -459,6 +461,10 @@ fn place(fd: OwnedFd, rule: Rule) -> rustix::io::Result<Place> {
     let facts = Facts {
         uid: stat.st_uid,
         gid: stat.st_gid,
+        group_counts: match rule {
+            Rule::Read { .. } => stat.st_gid != rule::ROOT_GROUP,
+            Rule::Change | Rule::Any => groups::is_untrusted(stat.st_gid),
+        },
         mode: stat.st_mode,
         names: stat.st_nlink,
         id: (stat.st_dev, stat.st_ino),
