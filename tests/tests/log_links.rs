@@ -227,3 +227,34 @@ fn the_test_of_a_php_fpm_configuration_opens_no_log_through_a_tenants_link() {
     assert!(said.contains("failed to open error_log"), "{said}");
     assert!(!output.status.success(), "{said}");
 }
+
+#[test]
+fn roots_link_in_a_folder_of_the_syslog_group_leads_to_the_logs_of_a_site_and_is_not_warned_of() {
+    if !is_root() {
+        return eprintln!("skipped: only root opens logs in folders of others");
+    }
+    // `adm` of Debian.
+    const ADM: u32 = 4;
+    let (machine, root) = (Machine::new(), site());
+    let logs = machine.path("var-log");
+    fs::create_dir(&logs).expect("a folder can be made");
+    set_mode(&logs, 0o775);
+    lchown(&logs, None, Some(ADM)).expect("root can give files away");
+    symlink(machine.path("logs"), logs.join("site")).expect("a link can be made");
+    let log = logs.join("site/access.log");
+    let server = Setup::new(root.path())
+        .top(&format!("access_log = {log:?}"))
+        .top(&format!("error_log = {:?}", logs.join("error.log")))
+        .start();
+    expect_line(&server, &machine.path("logs/access.log"));
+    let output = Command::new(maitred_program())
+        .arg("check")
+        .arg("--config")
+        .arg(server.configuration())
+        .output()
+        .expect("maitred can be started");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    assert!(!said.contains("warning: error_log"), "{said}");
+    server.stop();
+}

@@ -120,3 +120,32 @@ fn a_folder_of_a_tenants_is_warned_of() {
     assert!(said.contains(&logs.display().to_string()), "{said}");
     assert_eq!(warning_of(&roots.join("access.log")), None);
 }
+
+/// Sets the groups that count for this process, so it is one test.
+#[test]
+fn a_folder_of_a_group_without_a_pools_user_is_roots_and_one_of_a_pools_group_is_not() {
+    if !users::is_root() {
+        return eprintln!("skipped: only root can give files to others");
+    }
+    let syslog = users::group_named("adm").unwrap();
+    let pool = users::look_up(&TENANT.to_string(), None).unwrap();
+    walk::distrust_groups_of(&[pool]);
+    let (home, logs, roots) = folders();
+    fs::write(roots.join("file"), "roots").unwrap();
+    for (group, is_roots) in [(syslog, true), (TENANT, false)] {
+        let folder = home.path().join(group.to_string());
+        fs::create_dir(&folder).unwrap();
+        chown(&folder, None, Some(group)).unwrap();
+        fs::set_permissions(&folder, fs::Permissions::from_mode(0o775)).unwrap();
+        let log = folder.join("access.log");
+        // As the machine's own folder for them, and unlike one of temporary files.
+        let of_folder = |warning: String| warning.contains(&group.to_string());
+        let warned = warning_of(&log).is_some_and(of_folder);
+        assert_eq!(warned, !is_roots, "{group}");
+        fs::hard_link(roots.join("file"), &log).unwrap();
+        assert_eq!(append(&log, MODE).is_ok(), is_roots, "{group}");
+        symlink(&logs, folder.join("site")).unwrap();
+        let led = append(&folder.join("site/error.log"), MODE);
+        assert_eq!(led.is_ok(), is_roots, "{group}");
+    }
+}

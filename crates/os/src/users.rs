@@ -249,11 +249,15 @@ pub fn may_write_to(folder: &Path) -> bool {
 
 /// Whether `identity` has group `gid`, among others.
 pub fn is_member(identity: &Identity, gid: u32) -> bool {
-    let groups = std::ffi::CString::new(identity.name.as_str())
-        .ok()
-        .and_then(|name| nix::unistd::getgrouplist(&name, Gid::from_raw(identity.gid)).ok());
     // Who cannot be looked up may have any.
-    groups.is_none_or(|groups| groups.contains(&Gid::from_raw(gid)))
+    groups_of(identity).is_none_or(|groups| groups.contains(&gid))
+}
+
+/// All groups that a process of `identity` has; none: they cannot be told.
+pub fn groups_of(identity: &Identity) -> Option<Vec<u32>> {
+    let name = std::ffi::CString::new(identity.name.as_str()).ok()?;
+    let groups = nix::unistd::getgrouplist(&name, Gid::from_raw(identity.gid)).ok()?;
+    Some(groups.into_iter().map(Gid::as_raw).collect())
 }
 
 fn no_way_back(identity: &Identity) -> io::Result<()> {

@@ -6,6 +6,7 @@
 //! without their race (nginx checks, then opens by name where it has no `openat`), and with links
 //! of root leading anywhere.
 
+mod groups;
 mod rule;
 #[cfg(test)]
 mod tests;
@@ -23,6 +24,7 @@ use rustix::io::Errno;
 
 use crate::users;
 
+pub use groups::distrust_groups_of;
 pub use rule::{Facts, Reach, Rule, only_root_changes, reach};
 
 /// Most links on the way (`MAXSYMLINKS` of the kernel).
@@ -301,10 +303,15 @@ impl Walker {
     }
 
     /// What has this name here. A folder is asked for first, since that mounts what is mounted when
-    /// it is used.
+    /// it is used, which may take as long as another machine likes: not by the word of a tenant's
+    /// link ([`Walker::may_mount`]).
     fn find(&self, name: &OsStr) -> Result<Option<Place>, Stopped> {
         let open = |flags| rustix::fs::openat(&self.here.fd, name, flags, Mode::empty());
-        let opened = match open(LOOK | OFlags::DIRECTORY) {
+        let first = match self.may_mount() {
+            true => LOOK | OFlags::DIRECTORY,
+            false => LOOK,
+        };
+        let opened = match open(first) {
             Err(Errno::NOTDIR | Errno::LOOP) => open(LOOK),
             opened => opened,
         };
@@ -314,6 +321,14 @@ impl Walker {
         };
         let place = place(fd, self.rule).map_err(|why| self.stop(name, why))?;
         Ok(Some(place))
+    }
+
+    /// Whether the next folder may be mounted when it is asked for: every link that has led here
+    /// is root's, or has been judged. A process that only reads waits for no more than its own
+    /// files, and follows its tenants' links to folders that are mounted when they are used.
+    fn may_mount(&self) -> bool {
+        let may = |bound: &Bound| bound.is_over || bound.reach == Reach::Anywhere;
+        self.rule != Rule::Change || self.bounds.iter().all(may)
     }
 
     fn up(&mut self) -> Result<(), Stopped> {
@@ -459,6 +474,10 @@ fn place(fd: OwnedFd, rule: Rule) -> rustix::io::Result<Place> {
     let facts = Facts {
         uid: stat.st_uid,
         gid: stat.st_gid,
+        group_counts: match rule {
+            Rule::Read { .. } => stat.st_gid != rule::ROOT_GROUP,
+            Rule::Change | Rule::Any => groups::is_untrusted(stat.st_gid),
+        },
         mode: stat.st_mode,
         names: stat.st_nlink,
         id: (stat.st_dev, stat.st_ino),

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use maitred_config::{Config, Destination, Pool, Section};
 use maitred_os::users::{self, Identity};
+use maitred_os::walk;
 
 use crate::error::Error;
 use crate::trust;
@@ -19,6 +20,21 @@ pub fn mistakes(config: &Config) -> Vec<Error> {
         .chain([of_front(config)])
         .filter_map(Result::err)
         .collect()
+}
+
+/// Has this process distrust what the users of a configuration may write to by their groups, from
+/// now on. To be called before a log or a socket of that configuration is looked at.
+pub fn distrust_groups(config: &Config) {
+    if !users::is_root() {
+        return;
+    }
+    let pools = config.pools.iter().map(|pool| of_pool(pool, config));
+    // Who does not exist is a mistake, which is logged as one.
+    let all = pools.chain([of_front(config)]).filter_map(Result::ok);
+    let mut all: Vec<Identity> = all.flatten().collect();
+    all.sort_by(|one, other| (one.uid, one.gid).cmp(&(other.uid, other.gid)));
+    all.dedup();
+    walk::distrust_groups_of(&all);
 }
 
 /// Whom the front has to become; none: it stays who we are.

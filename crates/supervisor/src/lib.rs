@@ -167,6 +167,7 @@ fn take_over(
     let state = HandedOver::read(&state).map_err(Error::Configuration)?;
     let config = state.config.clone();
     show_title(&config);
+    identity::distrust_groups(&config);
     // A version that is not there any more is told when it is needed: what runs goes on.
     let (programs, _) = Programs::find(&config);
     let since = (state.elapsed, state.last_generation);
@@ -294,6 +295,7 @@ pub fn php_program(version: Option<&str>) -> Result<std::path::PathBuf, Error> {
 
 /// All that is wrong, said with where it is written in `file`, and the programs that were found meanwhile.
 fn examine(config: &Config, file: Option<&Path>) -> (Vec<Error>, Programs) {
+    identity::distrust_groups(config);
     let (programs, lacking) = Programs::find(config);
     let mut mistakes = identity::mistakes(config);
     mistakes.extend(confinement::mistakes(config));

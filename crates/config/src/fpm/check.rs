@@ -6,6 +6,7 @@ use std::io;
 use std::path::Path;
 
 use maitred_os::guarded;
+use maitred_os::users;
 use maitred_os::walk::{self, Rule};
 use nix::libc;
 
@@ -53,6 +54,9 @@ pub(super) const DEFAULT_SYSTEMD_INTERVAL: i32 = 10;
 /// makes them.
 pub(super) fn check(draft: &mut Draft, options: &Options, log: &mut Log) -> Result<(), Refused> {
     let prefix = options.prefix_text();
+    if options.is_root {
+        distrust_groups(&draft.pools);
+    }
     check_globals(&mut draft.globals, options, prefix, log)?;
     if draft.pools.is_empty() {
         return Err(log
@@ -66,6 +70,16 @@ pub(super) fn check(draft: &mut Draft, options: &Options, log: &mut Log) -> Resu
     }
     refuse_shared_addresses(&draft.pools, log)?;
     open_access_logs(&draft.pools, options, log)
+}
+
+/// Root trusts no folder for its logs that a pool may write to by its group.
+fn distrust_groups(pools: &[PoolDraft]) {
+    let users = pools.iter().filter_map(|pool| {
+        let user = pool.user.as_deref()?;
+        // Who does not exist is refused later.
+        users::look_up(user, pool.group.as_deref()).ok()
+    });
+    walk::distrust_groups_of(&users.collect::<Vec<_>>());
 }
 
 fn check_globals(

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::acl::{self, AccessList};
 use crate::guarded::Named;
+use crate::walk::Place;
 
 /// Longest path of a Unix socket, in bytes: `sun_path` without the zero at its end (unix(7)).
 pub const MAX_PATH_BYTES: usize = 107;
@@ -99,7 +100,8 @@ pub fn remove_stale(named: &Named) -> io::Result<()> {
 
 /// Makes a socket at `path`, which is `named`, that is not listened on yet, with permission bits
 /// `mode`. Where others may write to the folder, it is made with the rights of the folder's owner,
-/// and given back to this process: a folder that is replaced meanwhile gains nothing.
+/// and given back to this process: a folder that is replaced meanwhile gains nothing, and a socket
+/// of another owner that is moved there meanwhile stays as it is.
 ///
 /// # Errors
 /// `AddrInUse` when there is a file of that name; otherwise what `bind(2)` says.
@@ -110,19 +112,22 @@ pub fn bind_unix(path: &Path, named: &Named, mode: u32) -> io::Result<(OwnedFd, 
     };
     // Never more than what is asked for, not even for a moment.
     let usual = rustix::process::umask(Mode::from_raw_mode(0o777 & !mode));
-    let bound = match (named.creator(), named.is_shared()) {
-        (Some(_), _) => match named.with_rights(|| bind(path)) {
+    let own = rustix::process::geteuid().as_raw();
+    let creator = named.creator();
+    let bound = match (&creator, named.is_shared()) {
+        (Some(creator), _) => match named.with_rights(|| bind(path)) {
             // One who may not write to his own folder moves nothing in it either.
-            Ok(Err(why)) if why.kind() == io::ErrorKind::PermissionDenied => bind(&named.path()),
-            bound => bound.and_then(|bound| bound),
+            Ok(Err(why)) if why.kind() == io::ErrorKind::PermissionDenied => {
+                bind(&named.path()).map(|()| own)
+            }
+            bound => bound.and_then(|bound| bound).map(|()| creator.uid),
         },
-        (None, true) => bind(&named.path()),
-        (None, false) => bind(path),
+        (None, true) => bind(&named.path()).map(|()| own),
+        (None, false) => bind(path).map(|()| own),
     };
     rustix::process::umask(usual);
-    bound?;
-    let file = SocketFile::of(named)?;
-    if named.creator().is_some() {
+    let file = SocketFile::made_by(bound?, named)?;
+    if creator.is_some() {
         let (uid, gid) = (rustix::process::geteuid(), rustix::process::getegid());
         file.give(Some(uid.as_raw()), Some(gid.as_raw()))?;
     }
@@ -201,7 +206,22 @@ impl SocketFile {
     /// # Errors
     /// As [`SocketFile::at`].
     pub fn of(named: &Named) -> io::Result<SocketFile> {
+        SocketFile::found(named.look()?.ok_or(Errno::NOENT)?)
+    }
+
+    /// The socket of this name that `owner` has just made. Who may write to the folder can have
+    /// moved another there since.
+    fn made_by(owner: u32, named: &Named) -> io::Result<SocketFile> {
         let place = named.look()?.ok_or(Errno::NOENT)?;
+        if named.is_shared() && place.facts.uid != owner {
+            return Err(io::Error::other(
+                "a socket of another user was moved there while it was made",
+            ));
+        }
+        SocketFile::found(place)
+    }
+
+    fn found(place: Place) -> io::Result<SocketFile> {
         if place.facts.kind() != FileType::Socket || place.facts.names != 1 {
             return Err(io::Error::other("something else lies there"));
         }
@@ -392,6 +412,23 @@ mod tests {
         let id = SocketFile::at(&path).unwrap().id();
         remove_own(&path, id);
         assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_socket_of_a_neighbours_that_is_moved_over_a_new_one_is_not_taken_for_it() {
+        if !crate::users::is_root() {
+            return eprintln!("skipped: only root can give files to others");
+        }
+        let folder = tempfile::tempdir().unwrap();
+        std::os::unix::fs::chown(folder.path(), Some(5001), Some(5001)).unwrap();
+        let path = folder.path().join("php.sock");
+        let named = Named::at(&path).unwrap();
+        let _neighbour = UnixListener::bind(&path).unwrap();
+        for (owner, is_its) in [(5002, false), (0, false), (5001, true)] {
+            std::os::unix::fs::chown(&path, Some(owner), None).unwrap();
+            let found = SocketFile::made_by(5001, &named);
+            assert_eq!(found.is_ok(), is_its, "{owner}");
+        }
     }
 
     #[test]

@@ -8,7 +8,7 @@ const OTHERS_WRITE: u32 = 0o002;
 const STICKY: u32 = 0o1000;
 
 /// The group of root. Its members administer the machine.
-const ROOT_GROUP: u32 = 0;
+pub(super) const ROOT_GROUP: u32 = 0;
 
 /// What is known of a file or folder, read from a descriptor of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,6 +17,9 @@ pub struct Facts {
     pub uid: u32,
     /// The group.
     pub gid: u32,
+    /// The group has members that are not trusted with what they may write to
+    /// ([`super::distrust_groups_of`]).
+    pub group_counts: bool,
     /// Type and permission bits (`st_mode`).
     pub mode: u32,
     /// How many names it has in its file system.
@@ -123,7 +126,7 @@ pub fn only_root_changes(folder: &Facts, entry: Option<&Facts>) -> bool {
     if folder.uid != 0 {
         return false;
     }
-    let group_writes = folder.mode & GROUP_WRITES != 0 && folder.gid != ROOT_GROUP;
+    let group_writes = folder.mode & GROUP_WRITES != 0 && folder.group_counts;
     if !group_writes && folder.mode & OTHERS_WRITE == 0 && !folder.has_list {
         return true;
     }
@@ -144,6 +147,7 @@ mod tests {
         Facts {
             uid,
             gid: uid,
+            group_counts: uid != 0,
             mode: DIRECTORY | mode,
             names: 2,
             id: (1, 1),
@@ -155,6 +159,7 @@ mod tests {
         Facts {
             uid,
             gid: uid,
+            group_counts: uid != 0,
             mode: 0o120_777,
             names: 1,
             id: (1, 2),
@@ -217,7 +222,7 @@ mod tests {
             ..folder(0, 0o755)
         };
         let of_group = Facts {
-            gid: A,
+            group_counts: true,
             ..folder(0, 0o775)
         };
         assert!(only_root_changes(&folder(0, 0o755), None));

@@ -198,3 +198,48 @@ fn a_folder_with_a_list_for_others_is_not_roots_alone() {
         assert_eq!(step.name, folder.path(), "{entry}");
     }
 }
+
+/// A file system that is mounted until the end of a test.
+struct Mounted(std::path::PathBuf);
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        let _ = Command::new("umount")
+            .args(["-R", "-l"])
+            .arg(&self.0)
+            .status();
+    }
+}
+
+#[test]
+fn a_tenants_link_to_a_folder_that_is_mounted_when_it_is_used_does_not_have_root_mount_it() {
+    if !users::is_root() {
+        return eprintln!("skipped: only root can mount");
+    }
+    let folder = tenants();
+    let debug = folder.path().join("debug");
+    fs::create_dir(&debug).unwrap();
+    let mut mount = Command::new("mount");
+    let mounted = mount.args(["-t", "debugfs", "none"]).arg(&debug).status();
+    if !mounted.is_ok_and(|status| status.success()) {
+        return eprintln!("skipped: no debugfs can be mounted here");
+    }
+    let _mounted = Mounted(debug.clone());
+    // A look at the folder itself would mount it.
+    let mut entries = fs::read_dir(&debug).unwrap().flatten();
+    if !entries.any(|entry| entry.file_name() == "tracing") {
+        return eprintln!("skipped: nothing in debugfs is mounted when it is used");
+    }
+    let tracing = debug.join("tracing");
+    link(&folder, "a/tracing", &tracing, A);
+    let is_mounted = || {
+        let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
+        mounts.contains(&*tracing.to_string_lossy())
+    };
+    for name in ["a/tracing", "a/tracing/events"] {
+        look(&folder.path().join(name), Rule::Change).unwrap_err();
+        assert!(!is_mounted(), "{name}");
+    }
+    look(&tracing, Rule::Change).unwrap();
+    assert!(is_mounted(), "root's own way mounts it");
+}
