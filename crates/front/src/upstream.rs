@@ -12,10 +12,11 @@ use maitred_config::Upstream;
 use maitred_os::sockets::unix::refuse_descriptors;
 use maitred_os::walk::{self, Rule};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::{TcpStream, UnixSocket, UnixStream};
+use tokio::net::{TcpStream, UnixSocket};
 use tokio::time::{Instant, Sleep};
 
 use crate::pool::exchange::{Ended, Event};
+use crate::wary::WaryStream;
 
 /// How long connecting may take.
 const CONNECT: Duration = Duration::from_secs(5);
@@ -144,7 +145,7 @@ pub async fn open(upstream: &Upstream) -> io::Result<Box<dyn Stream>> {
         Upstream::Unix(path) => {
             // A tenant's link leads to no pool of another's, which would run the tenant's script.
             let socket = walk::look(path, Rule::of_reader())?;
-            Box::new(connect_unix(&socket.path()).await?)
+            connect_unix(&socket.path()).await?
         }
         Upstream::Tcp { host, port } => {
             let stream = TcpStream::connect((host.as_str(), *port)).await?;
@@ -155,11 +156,14 @@ pub async fn open(upstream: &Upstream) -> io::Result<Box<dyn Stream>> {
 }
 
 /// Connects to a Unix socket. The server behind it cannot send descriptors: closing one of those may
-/// block for as long as the server likes (before Linux 6.16 the kernel has no such refusal).
-async fn connect_unix(path: &Path) -> io::Result<UnixStream> {
+/// block for as long as the server likes. Before Linux 6.16 the kernel has no such refusal, and the
+/// stream is a wary one.
+async fn connect_unix(path: &Path) -> io::Result<Box<dyn Stream>> {
     let socket = UnixSocket::new_stream()?;
-    let _ = refuse_descriptors(socket.as_fd());
-    socket.connect(path).await
+    match refuse_descriptors(socket.as_fd()) {
+        Ok(()) => Ok(Box::new(socket.connect(path).await?)),
+        Err(_) => Ok(Box::new(WaryStream::connect(socket, path).await?)),
+    }
 }
 
 /// The server as it is written in the configuration.
