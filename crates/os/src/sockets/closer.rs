@@ -120,7 +120,7 @@ fn lock() -> MutexGuard<'static, State> {
 }
 
 #[cfg(test)]
-pub mod tests {
+pub(crate) mod tests {
     use super::*;
     use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg, sockopt};
     use std::io::{IoSlice, Read, Write};
