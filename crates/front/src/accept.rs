@@ -1,19 +1,23 @@
 //! Clients: accepting them, and one's requests one after the other.
 
 use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use maitred_control::Clients;
 use maitred_http1::{Head, Refusal};
+use maitred_os::sockets::closer;
+use maitred_os::sockets::unix::refuse_descriptors;
+use maitred_os::sockets::waiting::waiting;
 use rustix::io::Errno;
-use rustix::net::SocketFlags;
+use rustix::net::{AddressFamily, SocketFlags, sockopt};
 use tokio::io::unix::AsyncFd;
 use tokio::sync::oneshot;
 
 use crate::addresses::Address;
+use crate::admin::AdminPeer;
 use crate::connection::{Connection, NO_ADDRESS, NoHead};
 use crate::fastcgi;
 use crate::http_client::After;
@@ -24,12 +28,16 @@ use crate::proxied::take_header;
 use crate::request;
 use crate::request_memory::NO_ROOM;
 use crate::shared::{Shared, Thread};
+use crate::socket::{Family, Socket};
 use crate::tls::{self, NoTls};
 
 /// How long accepting pauses when there is no descriptor left, or no room for a connection.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
 /// Connections accepted before the thread looks after those it has.
 const ACCEPT_BATCH: usize = 64;
+/// Connections that a Unix socket may hold at most, unless the administrator has raised it
+/// (`net.core.somaxconn`).
+const QUEUE: u64 = 4096;
 /// How long a connection without a request stays once another front takes the clients.
 const HAND_OVER_IDLE: Duration = Duration::from_secs(5);
 
@@ -54,6 +62,7 @@ pub async fn accept(
         }
         _ => None,
     };
+    let mut wary = wary_of(&listener);
     let full = shared.takes_no_more();
     tokio::pin!(full);
     let mut last = false;
@@ -65,7 +74,10 @@ pub async fn accept(
             }
             tokio::time::sleep(ACCEPT_PAUSE).await;
         }
-        if accept_some(&listener, &clients, door.as_ref(), &thread).await {
+        while wary > 0 && closer::is_full() {
+            tokio::time::sleep(ACCEPT_PAUSE).await;
+        }
+        if accept_some(&listener, &clients, door.as_ref(), &thread, &mut wary).await {
             tokio::task::yield_now().await;
             continue;
         }
@@ -84,6 +96,21 @@ pub async fn accept(
     }
 }
 
+/// How many of the connections that are accepted from now on may bring descriptors, because the kernel
+/// refuses none for them: those that were there before it was told to, or all.
+fn wary_of(listener: &AsyncFd<OwnedFd>) -> u64 {
+    let family = sockopt::socket_domain(listener);
+    if family != Ok(AddressFamily::UNIX) {
+        return 0;
+    }
+    // Whoever opened the socket has asked for it, unless that was systemd or an older version.
+    match refuse_descriptors(listener.as_fd()) {
+        // A kernel without the module that counts them has a queue all the same.
+        Ok(()) => waiting(listener).map_or(QUEUE, u64::from),
+        Err(_) => u64::MAX,
+    }
+}
+
 /// Accepts a batch of connections: of the admin door, of a FastCGI door, or of clients. True when
 /// there may be more.
 async fn accept_some(
@@ -91,6 +118,7 @@ async fn accept_some(
     clients: &Clients,
     door: Option<&Arc<str>>,
     thread: &Arc<Thread>,
+    wary: &mut u64,
 ) -> bool {
     let admin = *clients == Clients::Admin;
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
@@ -103,13 +131,26 @@ async fn accept_some(
                 let peer = peer.and_then(|peer| SocketAddr::try_from(peer).ok());
                 thread.count_in(admin);
                 let mut counted = Counted(thread.clone(), admin, None);
+                let is_wary = *wary > 0;
+                *wary = wary.saturating_sub(1);
+                let family = match peer {
+                    Some(_) => Family::Tcp,
+                    None => Family::Unix,
+                };
                 if let Some(listen) = door {
+                    let Ok(socket) = Socket::accepted(socket, family, is_wary) else {
+                        continue;
+                    };
                     let newcomer = (socket, peer, listen.clone(), counted);
                     thread.web_servers.serve(newcomer, fastcgi::converse);
                     continue;
                 }
                 if admin {
-                    let connection = Connection::of_admin(socket, peer, thread.rates());
+                    let admin = AdminPeer::of(&socket, peer.is_none());
+                    let Ok(socket) = Socket::accepted(socket, family, is_wary) else {
+                        continue;
+                    };
+                    let connection = Connection::of_admin(socket, admin, peer, thread.rates());
                     thread.clients.serve((connection, counted), plain);
                     continue;
                 }

@@ -98,13 +98,13 @@ impl Connection {
     }
 
     /// One of the admin listener, which comes over a Unix socket if it has no address.
-    pub fn of_admin(socket: OwnedFd, peer: Option<SocketAddr>, rates: Rates) -> Connection {
-        let admin = AdminPeer::of(&socket, peer.is_none());
-        let family = match admin {
-            AdminPeer::Tcp => Family::Tcp,
-            AdminPeer::Unix(_) => Family::Unix,
-        };
-        let stream = Stream::Plain(Socket::Fresh(socket, family));
+    pub fn of_admin(
+        socket: Socket,
+        admin: AdminPeer,
+        peer: Option<SocketAddr>,
+        rates: Rates,
+    ) -> Connection {
+        let stream = Stream::Plain(socket);
         let pace = Pace::new(rates.answer, ANSWER_GRACE);
         let peer = peer.unwrap_or(NO_ADDRESS);
         Connection {
@@ -116,16 +116,12 @@ impl Connection {
     /// One of a web server, which comes over a Unix socket if it has no address, and which may leave
     /// an answer untouched for as long as `patience`.
     pub fn of_web_server(
-        socket: OwnedFd,
+        socket: Socket,
         peer: Option<SocketAddr>,
         patience: Duration,
     ) -> Connection {
-        let family = match peer {
-            Some(_) => Family::Tcp,
-            None => Family::Unix,
-        };
         let peer = peer.unwrap_or(NO_ADDRESS);
-        let stream = Stream::Plain(Socket::Fresh(socket, family));
+        let stream = Stream::Plain(socket);
         Connection::over(stream, peer, Pace::new(0, patience), WEB_SERVER_RATE)
     }
 

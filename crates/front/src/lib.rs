@@ -67,6 +67,7 @@ mod tls;
 mod troubles;
 mod unaccepted;
 mod upstream;
+mod wary;
 
 pub use access::way_to;
 pub use run::run;

@@ -18,6 +18,8 @@ use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, sendmsg, sockopt};
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 
+use crate::wary::WaryStream;
+
 /// Bytes taken in one read. They are read to where the thread has room anyway, and kept in no more
 /// than they need: most requests are small, and an idle connection holds no buffer.
 const READ_BYTES: usize = 16 * 1024;
@@ -31,6 +33,8 @@ pub enum Socket {
     Tcp(TcpStream),
     /// Known to the event loop, a Unix socket.
     Unix(UnixStream),
+    /// A Unix socket whose peer may send descriptors, known to the event loop.
+    Wary(WaryStream),
     /// Lost while it was being registered.
     Lost,
 }
@@ -67,9 +71,21 @@ fn receive(fd: &OwnedFd, into: &mut BytesMut) -> io::Result<Option<usize>> {
 }
 
 impl Socket {
+    /// A socket that was just accepted. `is_wary`: over a Unix socket its peer may send descriptors,
+    /// which the kernel does not refuse.
+    ///
+    /// # Errors
+    /// When the event loop has no room for it.
+    pub fn accepted(socket: OwnedFd, family: Family, is_wary: bool) -> io::Result<Socket> {
+        match family {
+            Family::Unix if is_wary => Ok(Socket::Wary(WaryStream::of_accepted(socket)?)),
+            family => Ok(Socket::Fresh(socket, family)),
+        }
+    }
+
     /// Whether the event loop knows it.
     pub fn is_registered(&self) -> bool {
-        matches!(self, Socket::Tcp(_) | Socket::Unix(_))
+        matches!(self, Socket::Tcp(_) | Socket::Unix(_) | Socket::Wary(_))
     }
 
     /// The address the client connected to.
@@ -80,7 +96,7 @@ impl Socket {
         match self {
             Socket::Fresh(fd, _) => Ok(SocketAddr::try_from(rustix::net::getsockname(fd)?)?),
             Socket::Tcp(stream) => stream.local_addr(),
-            Socket::Unix(_) => Err(io::ErrorKind::AddrNotAvailable.into()),
+            Socket::Unix(_) | Socket::Wary(_) => Err(io::ErrorKind::AddrNotAvailable.into()),
             Socket::Lost => Err(io::ErrorKind::NotConnected.into()),
         }
     }
@@ -91,7 +107,9 @@ impl Socket {
         interest: Interest,
         act: impl Fn(rustix::fd::BorrowedFd<'_>) -> rustix::io::Result<T>,
     ) -> io::Result<Option<T>> {
-        let whole = |fd| rustix::io::retry_on_intr(|| act(fd)).map_err(io::Error::from);
+        let whole = |fd: rustix::fd::BorrowedFd<'_>| {
+            rustix::io::retry_on_intr(|| act(fd)).map_err(io::Error::from)
+        };
         match self {
             Socket::Fresh(fd, _) => unless_blocked(whole(fd.as_fd())),
             Socket::Tcp(stream) => {
@@ -100,6 +118,7 @@ impl Socket {
             Socket::Unix(stream) => {
                 unless_blocked(stream.try_io(interest, || whole(stream.as_fd())))
             }
+            Socket::Wary(stream) => unless_blocked(stream.try_io(interest, whole)),
             Socket::Lost => Err(io::ErrorKind::NotConnected.into()),
         }
     }
@@ -173,6 +192,7 @@ impl Socket {
         match self.register()? {
             Registered::Tcp(stream) => Pin::new(stream).poll_read(cx, into),
             Registered::Unix(stream) => Pin::new(stream).poll_read(cx, into),
+            Registered::Wary(stream) => Pin::new(stream).poll_read(cx, into),
         }
     }
 
@@ -185,6 +205,7 @@ impl Socket {
         match self.register()? {
             Registered::Tcp(stream) => Pin::new(stream).poll_write_vectored(cx, pieces),
             Registered::Unix(stream) => Pin::new(stream).poll_write_vectored(cx, pieces),
+            Registered::Wary(stream) => Pin::new(stream).poll_write_vectored(cx, pieces),
         }
     }
 
@@ -193,6 +214,7 @@ impl Socket {
         match self.register()? {
             Registered::Tcp(stream) => stream.poll_write_ready(cx),
             Registered::Unix(stream) => stream.poll_write_ready(cx),
+            Registered::Wary(stream) => stream.poll_write_ready(cx),
         }
     }
 
@@ -204,6 +226,7 @@ impl Socket {
         match self.register()? {
             Registered::Tcp(stream) => stream.writable().await,
             Registered::Unix(stream) => stream.writable().await,
+            Registered::Wary(stream) => poll_fn(|cx| stream.poll_write_ready(cx)).await,
         }
     }
 
@@ -215,7 +238,9 @@ impl Socket {
         match self {
             Socket::Fresh(fd, Family::Tcp) => acknowledged(fd),
             Socket::Tcp(stream) => acknowledged(stream),
-            Socket::Fresh(..) | Socket::Unix(_) => Err(io::ErrorKind::Unsupported.into()),
+            Socket::Fresh(..) | Socket::Unix(_) | Socket::Wary(_) => {
+                Err(io::ErrorKind::Unsupported.into())
+            }
             Socket::Lost => Err(io::ErrorKind::NotConnected.into()),
         }
     }
@@ -232,6 +257,8 @@ impl Socket {
             Socket::Fresh(fd, _) => abandon(fd.as_fd()),
             Socket::Tcp(stream) => abandon(stream.as_fd()),
             Socket::Unix(stream) => abandon(stream.as_fd()),
+            // It is an option of TCP.
+            Socket::Wary(_) => {}
             Socket::Lost => {}
         }
     }
@@ -246,6 +273,7 @@ impl Socket {
             Socket::Fresh(fd, _) => shut_down(fd.as_fd()),
             Socket::Tcp(stream) => shut_down(stream.as_fd()),
             Socket::Unix(stream) => shut_down(stream.as_fd()),
+            Socket::Wary(stream) => stream.shut_down(),
             Socket::Lost => {}
         }
     }
@@ -262,6 +290,7 @@ impl Socket {
         match self {
             Socket::Tcp(stream) => Ok(Registered::Tcp(stream)),
             Socket::Unix(stream) => Ok(Registered::Unix(stream)),
+            Socket::Wary(stream) => Ok(Registered::Wary(stream)),
             _ => Err(io::ErrorKind::NotConnected.into()),
         }
     }
@@ -271,4 +300,5 @@ impl Socket {
 enum Registered<'a> {
     Tcp(&'a mut TcpStream),
     Unix(&'a mut UnixStream),
+    Wary(&'a mut WaryStream),
 }

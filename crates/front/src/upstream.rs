@@ -139,7 +139,7 @@ impl Foreign {
 /// What the system says.
 pub async fn open(upstream: &Upstream) -> io::Result<Box<dyn Stream>> {
     Ok(match upstream {
-        Upstream::Unix(path) => Box::new(sockets::connect(path).await?),
+        Upstream::Unix(path) => sockets::connect(path).await?,
         Upstream::Tcp { host, port } => {
             let stream = TcpStream::connect((host.as_str(), *port)).await?;
             stream.set_nodelay(true)?;

@@ -8,9 +8,11 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, ipproto, sockopt};
 
 pub mod acknowledged;
 pub(crate) mod acl;
+pub mod closer;
 pub mod inherited;
 pub mod unix;
 pub mod waiting;
+pub mod wary;
 
 /// Length asked for the queue of connections the kernel has completed and nobody has taken. The
 /// kernel lowers it to `net.core.somaxconn`.

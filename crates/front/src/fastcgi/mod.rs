@@ -8,7 +8,6 @@ mod web_server;
 
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
 use std::pin::pin;
 use std::sync::Arc;
 
@@ -21,6 +20,7 @@ use crate::door_log::Entry;
 use crate::pool::queue::Lane;
 use crate::script::{Failure, Run};
 use crate::shared::Thread;
+use crate::socket::Socket;
 use crate::status::{self, Part};
 
 use call::{Call, Places};
@@ -39,7 +39,7 @@ enum After {
 
 /// A web server that has connected: its socket, its address, which it has none of over a Unix
 /// socket, and where it came in, as the configuration has it.
-pub type Newcomer = (OwnedFd, Option<SocketAddr>, Arc<str>, Counted);
+pub type Newcomer = (Socket, Option<SocketAddr>, Arc<str>, Counted);
 
 /// One web server's connection, one request after the other.
 pub async fn converse((socket, peer, listen, counted): Newcomer) {

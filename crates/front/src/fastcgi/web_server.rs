@@ -4,7 +4,6 @@
 use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::time::Duration;
 
@@ -18,6 +17,7 @@ use tokio::time::Instant;
 use crate::body::{Body, Collected, NoBody};
 use crate::connection::Connection;
 use crate::script::Client;
+use crate::socket::Socket;
 use crate::spool;
 
 /// How long a web server that has connected may say nothing at all. php-fpm gives it 5 s, but has
@@ -92,7 +92,7 @@ enum Step {
 
 impl WebServer {
     /// A web server that has just connected.
-    pub fn new(socket: OwnedFd, peer: Option<SocketAddr>) -> WebServer {
+    pub fn new(socket: Socket, peer: Option<SocketAddr>) -> WebServer {
         WebServer {
             connection: Connection::of_web_server(socket, peer, PATIENCE),
             reader: RequestReader::new(FOREIGN_MAX_PARAMS_BYTES),

@@ -12,9 +12,11 @@ use std::time::{Duration, Instant};
 
 use maitred_os::sockets::unix::refuse_descriptors;
 use maitred_os::walk::{self, Place, Rule};
-use tokio::net::{UnixSocket, UnixStream};
+use tokio::net::UnixSocket;
 
+use super::Stream;
 use crate::files::Identity;
+use crate::wary::WaryStream;
 
 /// How long a socket that was looked up is used without a further walk.
 const KEPT_FOR: Duration = Duration::from_secs(1);
@@ -44,7 +46,7 @@ fn identity(path: &Path) -> Option<Identity> {
 ///
 /// # Errors
 /// What the system says.
-pub async fn connect(path: &Path) -> io::Result<UnixStream> {
+pub async fn connect(path: &Path) -> io::Result<Box<dyn Stream>> {
     if let Some(place) = kept(path) {
         let connected = connect_to(&place).await;
         let is_refused = |why: &io::Error| why.kind() == io::ErrorKind::ConnectionRefused;
@@ -88,12 +90,15 @@ fn look(path: &Path) -> io::Result<Arc<Place>> {
     })
 }
 
-/// The server behind the socket cannot send descriptors: closing one of those may
-/// block for as long as the server likes (before Linux 6.16 the kernel has no such refusal).
-async fn connect_to(place: &Place) -> io::Result<UnixStream> {
+/// The server behind the socket cannot send descriptors: closing one of those may block for as long
+/// as the server likes. Before Linux 6.16 the kernel has no such refusal, and the stream is a wary
+/// one.
+async fn connect_to(place: &Place) -> io::Result<Box<dyn Stream>> {
     let socket = UnixSocket::new_stream()?;
-    let _ = refuse_descriptors(socket.as_fd());
-    socket.connect(place.path()).await
+    Ok(match refuse_descriptors(socket.as_fd()) {
+        Ok(()) => Box::new(socket.connect(place.path()).await?),
+        Err(_) => Box::new(WaryStream::connect(socket, &place.path()).await?),
+    })
 }
 
 #[cfg(test)]
@@ -114,7 +119,7 @@ mod tests {
         std::fs::remove_file(&path).unwrap();
         drop(old);
         for path in [&path, &link] {
-            let gone = connect(path).await.unwrap_err();
+            let gone = connect(path).await.err().unwrap();
             assert_eq!(gone.kind(), io::ErrorKind::NotFound);
         }
         let new = UnixListener::bind(&path).unwrap();

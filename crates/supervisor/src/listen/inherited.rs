@@ -1,11 +1,12 @@
 //! Sockets that whoever started us has left open for us: php-fpm before a reload, or somebody by hand,
 //! in `FPM_SOCKETS` (`fpm_sockets.c`), and systemd in `LISTEN_FDS` (sd_listen_fds(3)).
 
-use std::os::fd::{OwnedFd, RawFd};
+use std::os::fd::{AsFd, OwnedFd, RawFd};
 use std::path::PathBuf;
 
 use maitred_config::Address;
 use maitred_os::sockets::inherited::{path_of, take};
+use maitred_os::sockets::unix::refuse_descriptors;
 use maitred_os::{environment, sockets, spawn};
 use tracing::{info, warn};
 
@@ -81,7 +82,11 @@ impl Inherited {
             Some(_) => "FPM_SOCKETS",
             None => LISTEN_FDS,
         };
-        match take(number) {
+        let taken = take(number).inspect(|socket| {
+            // Another kind of socket takes none anyway; an older kernel leaves it to the front.
+            let _ = refuse_descriptors(socket.as_fd());
+        });
+        match taken {
             Ok(socket) => self.sockets.push(Handed {
                 key: key.unwrap_or_else(|| key_of(&socket)),
                 number,

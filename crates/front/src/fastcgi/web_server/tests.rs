@@ -6,11 +6,13 @@ use std::os::unix::net::UnixStream;
 use maitred_fastcgi::{RequestWriter, write_stdin};
 
 use super::*;
+use crate::socket::Family;
 
 fn pair() -> (UnixStream, WebServer) {
     let (theirs, ours) = UnixStream::pair().unwrap();
     ours.set_nonblocking(true).unwrap();
-    (theirs, WebServer::new(ours.into(), None))
+    let ours = Socket::accepted(ours.into(), Family::Unix, false).unwrap();
+    (theirs, WebServer::new(ours, None))
 }
 
 /// A request up to its body.
@@ -105,4 +107,22 @@ async fn a_request_that_is_refused_leaves_a_kept_connection_and_ends_another() {
         std::io::Read::read_exact(&mut theirs, &mut end).unwrap();
         assert_eq!(end[12], ProtocolStatus::UnknownRole as u8);
     }
+}
+
+#[test]
+fn one_that_sends_a_descriptor_is_closed_and_another_is_served_meanwhile() {
+    use crate::wary::tests::{pair, send_lingering, soon, wait_for_end};
+    soon(async {
+        let (hostile, first) = pair();
+        let (mut good, second) = pair();
+        let mut first = WebServer::new(first, None);
+        send_lingering(&hostile);
+        let refused = first.next_request().await;
+        assert!(matches!(refused, Err(NoRequest::Closed)));
+        drop(first);
+        good.write_all(&head(true)).unwrap();
+        let begun = WebServer::new(second, None).next_request().await;
+        assert_eq!(begun.unwrap().request_id, 7);
+        wait_for_end(hostile);
+    });
 }
