@@ -258,27 +258,6 @@ impl Supervisor {
         }
     }
 
-    /// Gives a zygote the folder `/proc` that it cannot open within its root. Only one whose script
-    /// stands still has any use for it.
-    pub(crate) fn give_proc(&mut self, index: usize) {
-        let running = &mut self.pools[index];
-        let settings = &running.plan.settings;
-        let needs = settings.snapshot.is_some() && settings.confinement.chroot.is_some();
-        let Some(zygote) = running.zygote.as_mut().filter(|_| needs) else {
-            return self.pool_event(index, pool::Event::ZygoteFailed(Reason::BrokeRules));
-        };
-        match adopt::proc_folder() {
-            Ok(folder) => zygote.peer.say(ToZygote::Proc, &[folder.as_fd()]),
-            Err(why) => {
-                let pool = self.name(index);
-                let sentence =
-                    format!("pool `{pool}` cannot be given /proc: {why}; is it mounted?");
-                self.pool_fails(index, sentence);
-                self.pool_event(index, pool::Event::ZygoteFailed(Reason::StartFailed));
-            }
-        }
-    }
-
     fn kill_zygote(&mut self, index: usize, reason: Reason) {
         if let Some(zygote) = &self.pools[index].zygote {
             zygote.peer.signal(Signal::SIGKILL);
