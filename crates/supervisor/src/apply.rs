@@ -244,6 +244,7 @@ impl Supervisor {
         });
         match started {
             Ok(mut peer) => {
+                peer.allow(plan.descriptors_of_zygote());
                 let order = ToZygote::Configure(Box::new(plan.settings.clone()));
                 peer.say(order, &plan.shared());
                 self.pools[index].zygote = Some(Zygote::new(peer));
@@ -474,5 +475,19 @@ impl crate::plan::PoolPlan {
             .chain(&self.events)
             .map(AsFd::as_fd)
             .collect()
+    }
+
+    /// Most descriptors that a zygote is sent at once: what its workers print goes into two pipes
+    /// each.
+    pub(crate) fn descriptors_of_zygote(&self) -> usize {
+        let seats = usize::try_from(self.settings.seats).unwrap_or(usize::MAX);
+        seats.saturating_mul(2)
+    }
+
+    /// How many descriptors a front is sent of this pool: what the two share, the settings, the
+    /// scoreboard, and who sits in the seats.
+    pub(crate) fn descriptors_of_front(&self) -> usize {
+        let seats = usize::try_from(self.settings.seats).unwrap_or(usize::MAX);
+        seats.saturating_add(self.events.len() + 3)
     }
 }
