@@ -262,6 +262,8 @@ fn foreign(process: &Process, root: &Path) -> Vec<PathBuf> {
 struct Halting {
     jail: TempDir,
     setup: Setup,
+    /// No process of the pool ever has a folder open, whatever it runs.
+    holds_no_folder: bool,
 }
 
 impl Halting {
@@ -291,7 +293,31 @@ impl Halting {
             let script = path.join("public/index.php");
             setup = setup.pool(&format!("mode = {mode:?}\nscript = {script:?}\n{more}"));
         }
-        Halting { jail, setup }
+        Halting {
+            jail,
+            setup,
+            holds_no_folder: mode == "snapshot" && is_in_chroot,
+        }
+    }
+
+    /// Looks at all processes of the pool, of which this is one.
+    fn expect_no_folder(&self, pid: i32, when: &str) {
+        let root = fs::read_link(format!("/proc/{pid}/root")).expect("it runs");
+        assert_eq!(root, self.jail.path(), "{when}");
+        let mut seen = 0;
+        for entry in fs::read_dir("/proc").expect("processes").flatten() {
+            if fs::read_link(entry.path().join("root")).is_ok_and(|of| of == root) {
+                seen += 1;
+                let links = fs::read_dir(entry.path().join("fd"));
+                let links = links.into_iter().flatten().flatten();
+                let folders = links.filter(|link| link.path().is_dir());
+                let folders: Vec<_> = folders
+                    .flat_map(|link| fs::read_link(link.path()))
+                    .collect();
+                assert!(folders.is_empty(), "{when}: {folders:?} in {entry:?}");
+            }
+        }
+        assert!(seen > 0, "{when}");
     }
 
     /// Looks at what the process has open whose script has come to a halt, and lets that go on.
@@ -311,6 +337,9 @@ impl Halting {
         let mut open = foreign(&runner, self.jail.path());
         open.retain(|target| !is_known(target));
         assert!(open.is_empty(), "{when}: {open:?} in {runner:?}");
+        if self.holds_no_folder {
+            self.expect_no_folder(runner.pid, when);
+        }
         fs::remove_file(&runs).expect("a file");
         fs::write(&go, "").expect("a file");
     }
@@ -346,5 +375,9 @@ fn no_process_has_anything_of_others_open_while_it_runs_the_pools_code() {
             site.see(&format!("{mode} {more:?}, while it serves"));
             assert_eq!(answer.join().expect("an answer"), "served");
         });
+        if more.1.contains("rewinds") {
+            let said = server.log_text();
+            assert!(said.contains("a way out of the pool's `chroot`"), "{said}");
+        }
     }
 }

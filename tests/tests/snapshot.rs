@@ -10,7 +10,7 @@ use maitred_tests::booted::{
 };
 use maitred_tests::changes::CHANGES_ALL;
 use maitred_tests::http::{self, Request};
-use maitred_tests::server::{Server, Setup, document_root, give_to_web_user};
+use maitred_tests::server::{Server, Setup, document_root, give_to_web_user, is_root};
 use maitred_tests::{Target, php_version};
 use serde_json::Value;
 
@@ -189,19 +189,30 @@ fn a_boot_that_fails_or_must_not_be_copied_is_told_with_its_reason() {
     let root = document_root(&[("index.php", "<?php echo 'classic';")]);
     give_to_web_user(root.path());
     let mut setup = Setup::new(root.path()).workers(1);
-    for (name, boot, line, _) in &cases {
+    // Within a root of its own, where there is no /proc to see it in.
+    let jailed = ["connects", "reads", "follows", "threads"];
+    let jailed = jailed.map(|name| format!("{name}_in_jail"));
+    let mut expected = Vec::new();
+    for (name, boot, line, reason) in &cases {
         let file = root.path().join(format!("{name}.php"));
         fs::write(&file, format!("<?php\n{boot}\nmaitred_snapshot();")).unwrap();
         setup = setup.pool(&further_pool(name, &file, line));
+        expected.push((*name, *reason));
+        let jail = format!("{line}\nchroot = {:?}", root.path());
+        if let Some(jailed) = jailed.iter().find(|of| of.starts_with(name) && is_root()) {
+            setup = setup.pool(&further_pool(jailed, &file, &jail));
+            expected.push((jailed, *reason));
+        }
     }
     let server = setup.start();
-    for (name, .., reason) in &cases {
+    for (name, reason) in &expected {
         let line = server.expect_log(0, &format!("PHP could not start for pool `{name}`"));
         assert!(line.contains(reason), "{name}: {line}");
+        let name = name.trim_end_matches("_in_jail");
         assert!(line.contains(&format!("{name}.php")), "{line}");
         // The line that has connected.
         assert!(
-            *name != "connects" || line.contains("connects.php:2) is open"),
+            name != "connects" || line.contains("connects.php:2) is open"),
             "{line}"
         );
     }

@@ -22,8 +22,6 @@ pub enum ToZygote {
         /// Which worker of that seat it will be.
         incarnation: Incarnation,
     },
-    /// The answer to [`FromZygote::StandsStill`]. Descriptor: the folder `/proc`.
-    Proc,
     /// Write down which scripts OPcache holds, most used first; answered by
     /// [`FromZygote::ScriptsListed`], after a second at most. Descriptor: an anonymous file, whose
     /// contents are replaced by a list as [`scripts`] has it.
@@ -73,10 +71,6 @@ pub enum FromZygote {
         /// What a request asks for is its path info (`cgi.fix_pathinfo = 0`).
         by_path_info: bool,
     },
-    /// The script of an application that is copied has come to where it is copied from, and runs no
-    /// more. Said within a `chroot`, where the folder `/proc` is needed that must not be open while
-    /// a script runs; answered by [`ToZygote::Proc`].
-    StandsStill,
     /// PHP did not start.
     StartFailed {
         /// One sentence.

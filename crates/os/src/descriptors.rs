@@ -21,7 +21,10 @@ pub struct Descriptor {
     /// Its number.
     pub number: i32,
     /// What it leads to, as proc(5) says: a path, or a kind and a number such as `socket:[4711]`.
+    /// Without `/proc`, the number stands for the path also.
     pub target: String,
+    /// The device and the number of its file.
+    pub file: (u64, u64),
     /// Whom a socket is connected with.
     pub peer: Option<String>,
     /// A socket whose messages go one by one and whole.
@@ -56,6 +59,9 @@ pub fn beyond(known: &[i32], proc: &OwnProc) -> io::Result<Vec<Descriptor>> {
 }
 
 fn targets(proc: &OwnProc) -> io::Result<Vec<(i32, String)>> {
+    if proc.number().is_none() {
+        return targets_by_number(proc.descriptors_end()?);
+    }
     let folder = proc.file("fd")?;
     let mut all = Vec::new();
     for entry in Dir::read_from(&folder)? {
@@ -79,11 +85,38 @@ fn targets(proc: &OwnProc) -> io::Result<Vec<(i32, String)>> {
     Ok(all)
 }
 
+/// What is open of all numbers below `end`, for a process that has no `/proc`.
+fn targets_by_number(end: usize) -> io::Result<Vec<(i32, String)>> {
+    let end = i32::try_from(end).map_err(io::Error::other)?;
+    let mut all = Vec::new();
+    for number in 0..end {
+        // SAFETY: the process has one thread wherever it asks, and a number that is not open is
+        // an error and nothing else.
+        let open = unsafe { BorrowedFd::borrow_raw(number) };
+        let stat = match rustix::fs::fstat(open) {
+            Ok(stat) => stat,
+            Err(Errno::BADF) => continue,
+            Err(error) => return Err(error.into()),
+        };
+        let kind = match FileType::from_raw_mode(stat.st_mode) {
+            FileType::Socket => "socket",
+            FileType::Fifo => "pipe",
+            FileType::Directory => "folder",
+            FileType::CharacterDevice | FileType::BlockDevice => "device",
+            FileType::RegularFile => "file",
+            FileType::Symlink | FileType::Unknown => "anon_inode",
+        };
+        all.push((number, format!("{kind}:[{}]", stat.st_ino)));
+    }
+    Ok(all)
+}
+
 fn look(number: i32, target: String) -> Descriptor {
     // SAFETY: this process has one thread wherever it asks, and has just found the number open.
     let open = unsafe { BorrowedFd::borrow_raw(number) };
     let flags = rustix::fs::fcntl_getfl(open).unwrap_or(OFlags::empty());
     let is_socket = target.starts_with("socket:");
+    let stat = rustix::fs::fstat(open);
     Descriptor {
         number,
         peer: is_socket.then(|| peer(open)).flatten(),
@@ -91,9 +124,10 @@ fn look(number: i32, target: String) -> Descriptor {
             && rustix::net::sockopt::socket_type(open)
                 .is_ok_and(|kind| kind == rustix::net::SocketType::DGRAM),
         only_appends: flags.contains(OFlags::APPEND) && flags & OFlags::RWMODE == OFlags::WRONLY,
-        is_character_device: rustix::fs::fstat(open)
+        is_character_device: stat
             .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::CharacterDevice),
-        beginning: match target.starts_with('/') {
+        file: stat.map_or((0, 0), |stat| (stat.st_dev, stat.st_ino)),
+        beginning: match target.starts_with('/') || target.starts_with("file:") {
             true => beginning(open).unwrap_or_default(),
             false => Vec::new(),
         },
@@ -171,6 +205,44 @@ mod tests {
         assert_eq!(of(client.as_raw_fd()).peer, Some(address.to_string()));
         assert_eq!(of(listener.as_raw_fd()).peer, None);
         assert_eq!(of(file.as_raw_fd()).beginning, b"SQLite format 3\0");
+    }
+
+    #[test]
+    fn who_has_no_proc_any_more_finds_the_same() {
+        let mut proc = OwnProc::open().unwrap();
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(b"SQLite format 3\0 and more").unwrap();
+        let (pipe, _write) = std::io::pipe().unwrap();
+        let device = File::open("/dev/urandom").unwrap();
+        let ours = [
+            listener.as_raw_fd(),
+            client.as_raw_fd(),
+            file.as_raw_fd(),
+            pipe.as_raw_fd(),
+            device.as_raw_fd(),
+        ];
+        let seen = |proc: &OwnProc| {
+            let mut new = beyond(&but(&ours, proc), proc).unwrap();
+            new.retain(|one| ours.contains(&one.number));
+            new.sort_unstable_by_key(|one| one.number);
+            new
+        };
+        let with = seen(&proc);
+        proc.keep_status().unwrap();
+        proc.let_go();
+        assert!(proc.number().is_none() && proc.file("fd").is_err());
+        assert!(proc.threads().unwrap() >= 1);
+        let mut without = seen(&proc);
+        assert_eq!(without.len(), ours.len());
+        for (with, without) in with.iter().zip(&mut without) {
+            if with.target.starts_with('/') {
+                assert!(without.target.contains(&with.file.1.to_string()));
+                without.target.clone_from(&with.target);
+            }
+        }
+        assert_eq!(with, without);
     }
 
     #[test]

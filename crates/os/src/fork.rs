@@ -9,6 +9,7 @@ use std::ffi::{c_int, c_void};
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::FileExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Once;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
@@ -73,7 +74,14 @@ pub fn has_forked() -> bool {
 /// It holds a folder outside of that root: who runs other people's code must have dropped it, or
 /// [let go](OwnProc::let_go) of it.
 #[derive(Debug)]
-pub struct OwnProc(Option<OwnedFd>);
+pub struct OwnProc {
+    folder: Option<OwnedFd>,
+    /// The file `status` of the process that has opened it: a file has no `..`.
+    status: Option<File>,
+}
+
+/// Longest `/proc/self/status` in bytes, with room to spare.
+const STATUS_BYTES: usize = 8192;
 
 impl OwnProc {
     /// Takes hold of `/proc`.
@@ -83,22 +91,30 @@ impl OwnProc {
     pub fn open() -> io::Result<OwnProc> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let folder = rustix::fs::open("/proc", flags, Mode::empty())?;
-        Ok(OwnProc::from_folder(folder))
+        Ok(OwnProc {
+            folder: Some(folder),
+            status: None,
+        })
     }
 
-    /// Takes hold of the folder that somebody outside of this root has opened.
-    pub fn from_folder(folder: OwnedFd) -> OwnProc {
-        OwnProc(Some(folder))
+    /// Keeps one file open, which tells how many threads this process has and how many
+    /// descriptors it may have, also after the folder is closed.
+    ///
+    /// # Errors
+    /// When the system is out of descriptors.
+    pub fn keep_status(&mut self) -> io::Result<()> {
+        self.status = Some(self.file("status")?);
+        Ok(())
     }
 
-    /// Closes the folder. Nothing can be asked from then on.
+    /// Closes the folder. From then on, only what [`OwnProc::keep_status`] keeps can be asked.
     pub fn let_go(&mut self) {
-        self.0 = None;
+        self.folder = None;
     }
 
-    /// The number of the folder's descriptor.
+    /// The number of the folder's descriptor, while it is open.
     pub fn number(&self) -> Option<i32> {
-        self.0.as_ref().map(AsRawFd::as_raw_fd)
+        self.folder.as_ref().map(AsRawFd::as_raw_fd)
     }
 
     /// Opens a file of `/proc/self`, such as `statm`, for reading: that of the process which asks.
@@ -107,7 +123,7 @@ impl OwnProc {
     /// When there is no such file.
     pub fn file(&self, name: &str) -> io::Result<File> {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC;
-        let folder = self.0.as_ref().ok_or(io::ErrorKind::NotFound)?;
+        let folder = self.folder.as_ref().ok_or(io::ErrorKind::NotFound)?;
         let path = format!("self/{name}");
         Ok(rustix::fs::openat(folder, path, flags, Mode::empty())?.into())
     }
@@ -138,11 +154,33 @@ impl OwnProc {
     /// # Errors
     /// When the system is out of descriptors.
     pub fn threads(&self) -> io::Result<usize> {
+        if self.folder.is_none() {
+            return self.kept("Threads:");
+        }
         let mut count = 0;
         for entry in Dir::new(self.file("task")?)? {
             count += usize::from(!entry?.file_name().to_bytes().starts_with(b"."));
         }
         Ok(count)
+    }
+
+    /// No descriptor of the process that keeps its status has this number or a higher one.
+    ///
+    /// # Errors
+    /// When nothing is kept.
+    pub fn descriptors_end(&self) -> io::Result<usize> {
+        self.kept("FDSize:")
+    }
+
+    /// A number of the status that is kept (proc_pid_status(5)).
+    fn kept(&self, name: &str) -> io::Result<usize> {
+        let status = self.status.as_ref().ok_or(io::ErrorKind::NotFound)?;
+        let mut text = [0; STATUS_BYTES];
+        let length = status.read_at(&mut text, 0)?;
+        let text = String::from_utf8_lossy(&text[..length]);
+        let value = text.lines().find_map(|line| line.strip_prefix(name));
+        let value = value.and_then(|value| value.trim().parse().ok());
+        value.ok_or_else(|| io::ErrorKind::InvalidData.into())
     }
 }
 

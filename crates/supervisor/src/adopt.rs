@@ -4,11 +4,9 @@
 //! the kernel: is the process our child, and does it run as the pool's user? The worst a lying
 //! zygote can then name is another process of its own user, which it could kill anyway.
 
-use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
 use maitred_os::signals;
-use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::process::{WaitId, WaitIdOptions, waitid};
 
@@ -38,15 +36,6 @@ pub fn see(pid: i32, uid: u32) -> Seen {
         Ok(_) => Seen::Stranger,
         Err(_) => Seen::NotYet,
     }
-}
-
-/// The folder `/proc`, to be handed to a zygote.
-///
-/// # Errors
-/// When it is not mounted.
-pub fn proc_folder() -> io::Result<OwnedFd> {
-    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    Ok(rustix::fs::open("/proc", flags, Mode::empty())?)
 }
 
 /// Whether any child of ours is left, dead or alive.

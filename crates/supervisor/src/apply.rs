@@ -244,6 +244,7 @@ impl Supervisor {
         });
         match started {
             Ok(mut peer) => {
+                peer.allow(plan.descriptors_of_zygote());
                 let order = ToZygote::Configure(Box::new(plan.settings.clone()));
                 peer.say(order, &plan.shared());
                 self.pools[index].zygote = Some(Zygote::new(peer));
@@ -254,27 +255,6 @@ impl Supervisor {
                 self.pool_fails(index, sentence);
                 self.trial_failed(index, "its zygote could not be started");
                 self.pool_event(index, pool::Event::ZygoteEnded);
-            }
-        }
-    }
-
-    /// Gives a zygote the folder `/proc` that it cannot open within its root. Only one whose script
-    /// stands still has any use for it.
-    pub(crate) fn give_proc(&mut self, index: usize) {
-        let running = &mut self.pools[index];
-        let settings = &running.plan.settings;
-        let needs = settings.snapshot.is_some() && settings.confinement.chroot.is_some();
-        let Some(zygote) = running.zygote.as_mut().filter(|_| needs) else {
-            return self.pool_event(index, pool::Event::ZygoteFailed(Reason::BrokeRules));
-        };
-        match adopt::proc_folder() {
-            Ok(folder) => zygote.peer.say(ToZygote::Proc, &[folder.as_fd()]),
-            Err(why) => {
-                let pool = self.name(index);
-                let sentence =
-                    format!("pool `{pool}` cannot be given /proc: {why}; is it mounted?");
-                self.pool_fails(index, sentence);
-                self.pool_event(index, pool::Event::ZygoteFailed(Reason::StartFailed));
             }
         }
     }
@@ -495,5 +475,19 @@ impl crate::plan::PoolPlan {
             .chain(&self.events)
             .map(AsFd::as_fd)
             .collect()
+    }
+
+    /// Most descriptors that a zygote is sent at once: what its workers print goes into two pipes
+    /// each.
+    pub(crate) fn descriptors_of_zygote(&self) -> usize {
+        let seats = usize::try_from(self.settings.seats).unwrap_or(usize::MAX);
+        seats.saturating_mul(2)
+    }
+
+    /// How many descriptors a front is sent of this pool: what the two share, the settings, the
+    /// scoreboard, and who sits in the seats.
+    pub(crate) fn descriptors_of_front(&self) -> usize {
+        let seats = usize::try_from(self.settings.seats).unwrap_or(usize::MAX);
+        seats.saturating_add(self.events.len() + 3)
     }
 }

@@ -95,6 +95,7 @@ impl Supervisor {
 
     /// Tells a new front all there is to know: where to listen, the pools, who sits where.
     fn introduce(&self, peer: &mut Peer<ToFront>) {
+        peer.allow(self.descriptors_of_front());
         if let Some(certificates) = &self.plan.certificates {
             certificates.tell(peer);
         }
@@ -119,6 +120,22 @@ impl Supervisor {
             }
         }
         peer.say(ToFront::Begin, &[]);
+    }
+
+    /// Lets as many descriptors wait for the front as it may be sent at once, and some `more`.
+    pub(crate) fn allow_front(&mut self, more: usize) {
+        let descriptors = self.descriptors_of_front().saturating_add(more);
+        if let Some(peer) = &mut self.front.peer {
+            peer.allow(descriptors);
+        }
+    }
+
+    /// How many descriptors a front gets that is told all there is to know.
+    fn descriptors_of_front(&self) -> usize {
+        let sockets = self.plan.listeners.iter().map(|one| one.sockets.len());
+        let pools = self.pools.iter();
+        let pools = pools.map(|running| running.plan.descriptors_of_front());
+        sockets.chain(pools).fold(0, usize::saturating_add)
     }
 
     fn kill_front(&mut self, why: &str) {

@@ -450,7 +450,10 @@ impl PoolState {
         running.pool.remember(&self.incarnations);
         running.pool.take_over(&seated, up, self.leaving, now);
         running.pool.was_asked_at(self.asked_at);
-        running.zygote = zygote.map(Zygote::new);
+        running.zygote = zygote.map(|mut peer: Peer<_>| {
+            peer.allow(running.plan.descriptors_of_zygote());
+            Zygote::new(peer)
+        });
         running.introduced = self.introduced;
         running.closed = self.closed;
         running.php = self.php;

@@ -97,6 +97,13 @@ pub const KILLED: Duration = Duration::from_secs(5);
 /// Most messages that wait for a process which does not read. More, and it is taken for stuck.
 pub const OUTBOX_MESSAGES: usize = 16 * 1024;
 
+/// Most bytes of such messages.
+pub const OUTBOX_BYTES: usize = 16 * 1024 * 1024;
+
+/// Most descriptors of such messages, each of which is one of the supervisor's, beside those that a
+/// process of this kind may be sent at once.
+pub const OUTBOX_DESCRIPTORS: usize = 256;
+
 /// Most messages taken from the front before the others have their turn.
 pub const MESSAGES_PER_TURN: usize = 128;
 

@@ -2,9 +2,10 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::marker::PhantomData;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
-use maitred_control::{Heard, hear_report, order};
+use maitred_control::{Heard, hear_report};
 use maitred_os::channel::{Channel, SupervisorEnd, Taken};
 use maitred_os::signals::{self, Signal};
 use maitred_os::spawn::{self, Program};
@@ -12,7 +13,7 @@ use rustix::event::{PollFd, PollFlags};
 use serde::{Serialize, de::DeserializeOwned};
 use tracing::error;
 
-use crate::limits::OUTBOX_MESSAGES;
+use crate::limits::{OUTBOX_BYTES, OUTBOX_DESCRIPTORS, OUTBOX_MESSAGES};
 
 /// A child that gets orders `Out`.
 #[derive(Debug)]
@@ -21,8 +22,58 @@ pub struct Peer<Out> {
     pidfd: OwnedFd,
     channel: SupervisorEnd,
     /// What did not fit into the channel yet.
-    outbox: VecDeque<(Out, Vec<OwnedFd>)>,
+    outbox: Outbox,
     closed: bool,
+    orders: PhantomData<fn(Out)>,
+}
+
+/// Orders that wait for room in the channel.
+#[derive(Debug, Default)]
+struct Outbox {
+    orders: VecDeque<(Vec<u8>, Vec<OwnedFd>)>,
+    bytes: usize,
+    descriptors: usize,
+    /// Descriptors that may wait beside [`OUTBOX_DESCRIPTORS`].
+    allowed: usize,
+}
+
+impl Outbox {
+    /// Takes an order in, with descriptors of its own.
+    fn put(&mut self, said: Vec<u8>, fds: &[BorrowedFd<'_>]) -> io::Result<()> {
+        let (bytes, descriptors) = (self.bytes + said.len(), self.descriptors + fds.len());
+        if self.orders.len() >= OUTBOX_MESSAGES
+            || bytes > OUTBOX_BYTES
+            || descriptors > OUTBOX_DESCRIPTORS.saturating_add(self.allowed)
+        {
+            return Err(io::Error::other(format!(
+                "it does not read its orders ({} wait, with {} bytes and {} descriptors)",
+                self.orders.len(),
+                self.bytes,
+                self.descriptors
+            )));
+        }
+        let fds: io::Result<Vec<OwnedFd>> =
+            fds.iter().map(BorrowedFd::try_clone_to_owned).collect();
+        self.orders.push_back((said, fds?));
+        (self.bytes, self.descriptors) = (bytes, descriptors);
+        Ok(())
+    }
+
+    /// The first order is sent.
+    fn pop(&mut self) {
+        if let Some((said, fds)) = self.orders.pop_front() {
+            self.bytes -= said.len();
+            self.descriptors -= fds.len();
+        }
+    }
+
+    fn clear(&mut self) {
+        let allowed = self.allowed;
+        *self = Outbox {
+            allowed,
+            ..Outbox::default()
+        };
+    }
 }
 
 impl<Out: Serialize> Peer<Out> {
@@ -41,8 +92,9 @@ impl<Out: Serialize> Peer<Out> {
             pid,
             pidfd,
             channel: ours,
-            outbox: VecDeque::new(),
+            outbox: Outbox::default(),
             closed: false,
+            orders: PhantomData,
         })
     }
 
@@ -55,14 +107,21 @@ impl<Out: Serialize> Peer<Out> {
             pid,
             pidfd: signals::pidfd(pid)?,
             channel,
-            outbox: VecDeque::new(),
+            outbox: Outbox::default(),
             closed: false,
+            orders: PhantomData,
         })
     }
 
     /// Its process id.
     pub fn pid(&self) -> i32 {
         self.pid
+    }
+
+    /// Lets this many descriptors wait beside [`OUTBOX_DESCRIPTORS`]: as many as it may be sent at
+    /// once before it has had the time to read any.
+    pub fn allow(&mut self, descriptors: usize) {
+        self.outbox.allowed = descriptors;
     }
 
     /// Gives an order, now or when there is room in the channel. A process that has gone gets
@@ -74,31 +133,26 @@ impl<Out: Serialize> Peer<Out> {
     }
 
     fn try_say(&mut self, said: Out, fds: &[BorrowedFd<'_>]) -> io::Result<()> {
-        if self.outbox.is_empty() {
-            match order(&self.channel, &said, fds) {
+        let said = serde_json::to_vec(&said)?;
+        if self.outbox.orders.is_empty() {
+            match self.channel.send(&said, fds) {
                 Err(full) if full.kind() == io::ErrorKind::WouldBlock => {}
                 done => return done,
             }
         }
-        if self.outbox.len() >= OUTBOX_MESSAGES {
-            return Err(io::Error::other("it does not read its orders"));
-        }
-        let fds: io::Result<Vec<OwnedFd>> =
-            fds.iter().map(BorrowedFd::try_clone_to_owned).collect();
-        self.outbox.push_back((said, fds?));
-        Ok(())
+        self.outbox.put(said, fds)
     }
 
     /// Gives the orders that wait, as far as there is room.
     pub fn flush(&mut self) {
-        while let Some((said, fds)) = self.outbox.front() {
+        while let Some((said, fds)) = self.outbox.orders.front() {
             let fds: Vec<BorrowedFd<'_>> = fds.iter().map(AsFd::as_fd).collect();
-            match order(&self.channel, said, &fds) {
+            match self.channel.send(said, &fds) {
                 Err(full) if full.kind() == io::ErrorKind::WouldBlock => return,
                 Err(why) => return self.give_up(&why),
                 Ok(()) => {}
             }
-            self.outbox.pop_front();
+            self.outbox.pop();
         }
     }
 
@@ -157,7 +211,7 @@ impl<Out> Peer<Out> {
 
     /// Whether orders wait for room in the channel.
     pub fn is_behind(&self) -> bool {
-        !self.outbox.is_empty() && !self.closed
+        !self.outbox.orders.is_empty() && !self.closed
     }
 
     /// The descriptors of orders and of reports, and what was taken from those.
@@ -165,5 +219,68 @@ impl<Out> Peer<Out> {
         let (orders, reports) = (self.channel.orders(), self.channel.reports());
         let taken = self.channel.taken();
         (orders.as_raw_fd(), reports.as_raw_fd(), taken)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::File;
+
+    /// A child that ends when it is killed, and never reads.
+    fn deaf() -> (std::process::Child, Peer<String>, Channel) {
+        let child = std::process::Command::new("sleep").arg("600").spawn();
+        let child = child.unwrap();
+        let (ours, theirs) = Channel::pair().unwrap();
+        let peer = Peer::over(i32::try_from(child.id()).unwrap(), ours).unwrap();
+        (child, peer, theirs)
+    }
+
+    /// Says the same until the peer is given up, and how often it was said.
+    fn say_until_given_up(peer: &mut Peer<String>, said: &str, fds: &[BorrowedFd<'_>]) -> usize {
+        let mut waiting = 0;
+        for _ in 0..2 * OUTBOX_MESSAGES {
+            peer.say(said.to_owned(), fds);
+            match peer.is_behind() {
+                true => waiting += 1,
+                false if waiting > 0 => break,
+                false => {}
+            }
+        }
+        waiting
+    }
+
+    #[test]
+    fn who_does_not_read_is_killed_before_descriptors_or_bytes_are_many() {
+        let file = File::open("/dev/null").unwrap();
+        let long = "x".repeat(60_000);
+        for (said, fds, most) in [
+            ("short", &[file.as_fd(); 2][..], OUTBOX_DESCRIPTORS / 2),
+            (&long, &[], OUTBOX_BYTES / 60_002),
+        ] {
+            let (mut child, mut peer, _theirs) = deaf();
+            assert_eq!(say_until_given_up(&mut peer, said, fds), most);
+            assert_eq!((peer.outbox.bytes, peer.outbox.descriptors), (0, 0));
+            let ended = child.wait().unwrap();
+            assert!(!ended.success());
+        }
+    }
+
+    #[test]
+    fn what_a_process_may_be_sent_at_once_finds_room_and_what_is_taken_leaves_some() {
+        let file = File::open("/dev/null").unwrap();
+        let (mut child, mut peer, theirs) = deaf();
+        peer.allow(1000);
+        while peer.outbox.descriptors < OUTBOX_DESCRIPTORS + 1000 {
+            peer.say("order".to_owned(), &[file.as_fd()]);
+        }
+        assert!(peer.is_behind());
+        while peer.is_behind() {
+            theirs.receive(true).unwrap();
+            peer.flush();
+        }
+        assert_eq!((peer.outbox.bytes, peer.outbox.descriptors), (0, 0));
+        child.kill().unwrap();
+        child.wait().unwrap();
     }
 }

@@ -426,6 +426,7 @@ impl Supervisor {
         let (mut stay, go): (Vec<_>, Vec<_>) = std::mem::take(&mut self.plan.listeners)
             .into_iter()
             .partition(stays);
+        self.allow_front(opened.new.iter().map(|one| one.sockets.len()).sum());
         if let Some(peer) = &mut self.front.peer {
             for listener in &go {
                 let address = listener.address.to_string();
@@ -464,6 +465,7 @@ impl Supervisor {
         let generation = self.pools[index].generation;
         let name = self.name(index).to_owned();
         self.take_place(index);
+        self.allow_front(0);
         if let Some(peer) = &mut self.front.peer {
             self.pools[index].tell_opened(peer, self.scores.page(&name), &self.pools);
         }

@@ -309,7 +309,6 @@ impl Supervisor {
                 };
                 self.zygote_started(index, &php, fixed, manner);
             }
-            FromZygote::StandsStill => self.give_proc(index),
             FromZygote::StartFailed { why } => {
                 let (pool, why) = (self.name(index), one_line(&why));
                 let sentence = format!("PHP could not start for pool `{pool}`: {why}");

@@ -95,6 +95,7 @@ mod tests {
         Descriptor {
             number: 9,
             target: target.to_owned(),
+            file: (0, 0),
             peer: None,
             is_datagram: false,
             only_appends: false,

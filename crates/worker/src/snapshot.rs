@@ -5,6 +5,7 @@
 //! must not share with its siblings is looked for once, before the first of them.
 
 use std::io::{self, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -40,7 +41,8 @@ pub fn boot(
     started: FromZygote,
     snapshot: &'static Snapshot,
 ) -> ExitCode {
-    let mut known = match descriptors::numbers(&zygote.proc) {
+    let known = keep_status(&mut zygote).and_then(|()| descriptors::numbers(&zygote.proc));
+    let mut known = match known {
         Ok(known) => known,
         Err(error) => return failed(&zygote, &format!("it cannot see what it has open: {error}")),
     };
@@ -67,11 +69,19 @@ pub fn boot(
         return script.end("the path of its script is too long");
     };
     mark_children();
-    if snapshot.rewinds_per_child > 0 {
+    if snapshot.rewinds_per_child > 0 && script.settings.confinement.chroot.is_none() {
         rewind::keep_together();
     }
     let worked = engine.boot(&params, &mut script);
     script.over(&worked)
+}
+
+/// Within another root, `/proc` is not opened again after the boot.
+fn keep_status(zygote: &mut Zygote) -> io::Result<()> {
+    match zygote.settings.confinement.chroot {
+        Some(_) => zygote.proc.keep_status(),
+        None => Ok(()),
+    }
 }
 
 /// What a script finds in `$_SERVER` that nobody has asked for.
@@ -317,7 +327,9 @@ impl Booting {
         let script = &snapshot.script;
         // PHP holds what it runs open, and has read it.
         let script = script.canonicalize().unwrap_or(script.clone());
-        let is_own = |open: &Descriptor| Path::new(&open.target) == script;
+        let file = script.metadata().map(|meta| (meta.dev(), meta.ino())).ok();
+        let is_own =
+            |open: &Descriptor| Path::new(&open.target) == script || Some(open.file) == file;
         let proc = &self.zygote.proc;
         match proc.threads() {
             Ok(1) => {}
@@ -386,6 +398,11 @@ impl Booting {
 /// looked into by others of their user, or write to their own memory, limits and names through `/proc`:
 /// that would be no write as a page fault tells of it, and would stay. Root may all the same.
 fn take_image(proc: &OwnProc, settings: &ZygoteSettings) -> io::Result<Image> {
+    if settings.confinement.chroot.is_some() {
+        return Err(io::Error::other(
+            "what a copy has changed is seen in /proc, which is a way out of the pool's `chroot`",
+        ));
+    }
     if settings.dumpable {
         return Err(io::Error::other(
             "`process.dumpable` lets scripts write to their own process through /proc/self",

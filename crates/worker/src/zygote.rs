@@ -369,8 +369,7 @@ impl Zygote {
                     let stack = self.sight.stack(seat, incarnation, request, depth);
                     self.say(&FromZygote::Traced { trace, stack });
                 }
-                Ok(Heard::Message(ToZygote::Configure(_) | ToZygote::Proc, _) | Heard::Nothing) => {
-                }
+                Ok(Heard::Message(ToZygote::Configure(_), _) | Heard::Nothing) => {}
                 Ok(Heard::Closed) | Err(_) => return Came::End,
             }
         }
@@ -397,8 +396,8 @@ impl Zygote {
         let _ = say_waiting(self.control.reports(), report);
     }
 
-    /// Takes hold of `/proc` again, which it had let go of while a script ran. Within another root,
-    /// the supervisor has to open it.
+    /// Takes hold of `/proc` again, which it had let go of while a script ran. Within another root
+    /// it does without: the folder is a way out of that root, for whatever runs there.
     ///
     /// # Errors
     /// One sentence, when it is not to be had.
@@ -406,24 +405,8 @@ impl Zygote {
         if self.settings.confinement.chroot.is_none() {
             let found = OwnProc::open();
             self.proc = found.map_err(|error| format!("/proc cannot be opened: {error}"))?;
-            return Ok(());
         }
-        self.say(&FromZygote::StandsStill);
-        loop {
-            match hear(&self.control, true) {
-                Ok(Heard::Message(ToZygote::Proc, fds)) => {
-                    let folder = fds.into_iter().next();
-                    self.proc = OwnProc::from_folder(folder.ok_or("it was given no /proc")?);
-                    return Ok(());
-                }
-                // Nothing that takes a worker is asked of a zygote that has not started.
-                Ok(Heard::Message(ToZygote::CacheFigures, _)) => {
-                    self.say(&FromZygote::CacheFigures { figures: None });
-                }
-                Ok(Heard::Message(..) | Heard::Nothing) => {}
-                Ok(Heard::Closed) | Err(_) => return Err("the supervisor has gone".to_owned()),
-            }
-        }
+        Ok(())
     }
 
     /// True in the new worker.

@@ -82,7 +82,6 @@ fn of_zygote() -> Vec<Value> {
         json!({"ForkFailed": {"seat": BIG, "incarnation": BIG, "why": long}}),
         json!({"ForkFailed": {"seat": 0, "incarnation": 1, "why": long}}),
         json!({"Booted": {"seat": BIG, "incarnation": 0}}),
-        json!("StandsStill"),
     ];
     for pid in [1, 0, -1, i32::MIN, i32::MAX] {
         let took = json!({"secs": HUGE, "nanos": 999_999_999});

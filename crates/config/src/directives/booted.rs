@@ -29,7 +29,7 @@ pub(super) const REWINDS_PER_CHILD: Directive<Pool> = Directive {
     doc: "In `mode = \"snapshot\"`, how often a copy, when it has served `requests_per_child` requests, \
           goes back to what it was when it was forked, and serves again, instead of ending. All of its \
           memory is put back and what it has opened is closed; a copy in which anything else has \
-          changed ends. With 0, every copy is a new process.",
+          changed ends. With 0, or in a pool with a `chroot`, every copy is a new process.",
     example: "1000",
     read: |pool, value| {
         pool.rewinds_per_child = value.count(0, u32::MAX)?;

@@ -1,7 +1,7 @@
 //! What php-fpm does around its event loop: the pid file, the error log, and whoever waits for it.
 
 use std::fs;
-use std::io;
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
 use maitred_config::Config;
@@ -16,6 +16,9 @@ use crate::log;
 
 /// Mode of the pid file.
 const PID_MODE: u32 = 0o644;
+
+/// Longest that is read of a pid file, in bytes: more than any process id has digits.
+const PID_BYTES: u64 = 32;
 
 /// A server that was started as php-fpm.
 #[derive(Debug)]
@@ -91,7 +94,16 @@ fn holds_our_id(named: &Named) -> bool {
         return false;
     };
     place.facts.kind() == FileType::RegularFile
-        && fs::read_to_string(place.path()).is_ok_and(|pid| pid == std::process::id().to_string())
+        && read_pid(&place.path()).is_ok_and(|pid| pid == std::process::id().to_string())
+}
+
+/// What a pid file holds, as far as it can be a number: who may write to its folder may have put
+/// there what is longer than memory.
+fn read_pid(path: &Path) -> io::Result<String> {
+    let mut text = String::new();
+    let file = fs::File::open(path)?;
+    file.take(PID_BYTES).read_to_string(&mut text)?;
+    Ok(text)
 }
 
 impl Drop for Fpm {
@@ -142,6 +154,19 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("fpm.pid");
         fs::write(&path, "1").unwrap();
+        let mut fpm = Fpm::new(None);
+        fpm.pid_file = Some(path.clone());
+        drop(fpm);
+        assert!(path.exists());
+    }
+
+    #[test]
+    fn what_is_longer_than_memory_is_no_pid_file_and_is_not_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("fpm.pid");
+        let file = fs::File::create(&path).unwrap();
+        file.set_len(1 << 40).unwrap();
+        assert_eq!(read_pid(&path).unwrap().len(), 32);
         let mut fpm = Fpm::new(None);
         fpm.pid_file = Some(path.clone());
         drop(fpm);

@@ -4,14 +4,14 @@ use std::fs::{DirBuilder, File};
 use std::io::{self, ErrorKind};
 use std::os::fd::AsFd;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use maitred_config::Section;
 use maitred_control::admin::default_socket;
 use maitred_os::guarded::Named;
-use maitred_os::sockets::unix::{self, FileId};
+use maitred_os::sockets::unix::{self, FileId, Found};
 use maitred_os::{sockets, users};
 use rustix::event::{PollFd, PollFlags};
 use rustix::fs::{FileType, FlockOperation, flock};
@@ -104,13 +104,11 @@ impl Door {
         let named = Named::at(path)?;
         let folder = named.open_folder()?;
         lock(&folder);
-        match UnixStream::connect(path) {
-            Ok(_) => return Err(ErrorKind::AddrInUse.into()),
-            Err(why) if why.kind() == ErrorKind::WouldBlock => {
-                return Err(ErrorKind::AddrInUse.into());
-            }
-            Err(why) if why.kind() == ErrorKind::ConnectionRefused => remove_socket(&named)?,
-            Err(_) => {}
+        // Never waits, also for a listener that accepts nobody.
+        match unix::who_listens(path) {
+            Ok(Found::Living(_)) => return Err(ErrorKind::AddrInUse.into()),
+            Ok(Found::Stale) => remove_socket(&named)?,
+            Ok(Found::Nothing) | Err(_) => {}
         }
         let (socket, file) = unix::bind_unix(path, &named, OWNERS)?;
         sockets::listen(&socket, sockets::BACKLOG)?;
@@ -226,6 +224,26 @@ mod tests {
         std::fs::rename(&path, folder.path().join("moved")).unwrap();
         std::fs::write(&path, "").unwrap();
         drop(living);
+        assert!(path.exists());
+    }
+
+    #[test]
+    fn a_listener_that_accepts_nobody_is_not_waited_for() {
+        use rustix::net::{AddressFamily, SocketAddrUnix, SocketType, bind, connect, listen};
+        let folder = tempfile::tempdir().unwrap();
+        let path = socket(&folder);
+        let address = SocketAddrUnix::new(&path).unwrap();
+        let stream = || rustix::net::socket(AddressFamily::UNIX, SocketType::STREAM, None);
+        let (deaf, waits) = (stream().unwrap(), stream().unwrap());
+        bind(&deaf, &address).unwrap();
+        listen(&deaf, 0).unwrap();
+        // That is all its queue has room for.
+        connect(&waits, &address).unwrap();
+        let (told, said) = std::sync::mpsc::channel();
+        let taken = path.clone();
+        std::thread::spawn(move || told.send(Door::take(&taken).map(drop)));
+        let refused = said.recv_timeout(Duration::from_secs(30)).unwrap();
+        assert_eq!(refused.unwrap_err().kind(), ErrorKind::AddrInUse);
         assert!(path.exists());
     }
 
