@@ -12,7 +12,7 @@ use maitred_tests::acme::{ISSUED, Site};
 use maitred_tests::http::{self, Request};
 use maitred_tests::pebble::{Habits, Pebble};
 use maitred_tests::processes::Process;
-use maitred_tests::server::{Server, Setup, document_root, is_root, write_file};
+use maitred_tests::server::{Server, Setup, document_root, is_root, set_mode, write_file};
 use maitred_tests::{Target, wait};
 
 /// How long the debugger may take.
@@ -193,6 +193,44 @@ fn a_reload_adds_sites_beside_those_of_the_start_and_warns_of_one_that_the_front
     } else {
         server.expect_log(mark, "has been restricted not to open since it started");
     }
+    server.stop();
+}
+
+#[test]
+fn a_part_of_the_machine_that_is_another_folder_than_at_the_start_is_logged_as_such() {
+    if !is_root() {
+        return eprintln!("skipped: only root makes folders of `/`");
+    }
+    let (part, before) = (tempfile::tempdir_in("/"), tempfile::tempdir_in("/"));
+    let (part, before) = (part.unwrap(), before.unwrap());
+    let site = part.path().join("site");
+    let make = || {
+        fs::create_dir_all(&site).unwrap();
+        write_file(&site, "a.txt", b"a file");
+        set_mode(part.path(), 0o755);
+    };
+    make();
+    let setup = Setup::new(&site);
+    let server = setup.clone().start();
+    assert_eq!(http::get(server.address(), "/a.txt").text(), "a file");
+    let mark = server.log().mark();
+    fs::rename(part.path(), before.path().join("old")).unwrap();
+    make();
+    let said = "is another file system or folder than when the front was restricted";
+    if server.log_text().contains("Landlock does not restrict") {
+        return eprintln!("skipped: this kernel has no Landlock");
+    }
+    wait::until("files are closed", || {
+        (http::get(server.address(), "/a.txt").status == 403).then_some(())
+    });
+    server.expect_log(mark, &format!("{} {said}", part.path().display()));
+    let mark = server.log().mark();
+    server.configure(&setup.top("max_connections_per_address = 999"));
+    server.reload();
+    server.expect_log(
+        mark,
+        &format!("is closed to the front: {}", part.path().display()),
+    );
     server.stop();
 }
 

@@ -24,6 +24,7 @@ use rustix::io::Errno;
 
 use crate::compress::{Compression, Siblings};
 use crate::files::{self, Body, Entry};
+use crate::sandbox;
 use beneath::Opened;
 use maitred_os::walk::Stopped;
 use maitred_rules::coding::Coding;
@@ -499,7 +500,11 @@ impl Resolver {
 
     fn open(&self, name: &[u8], flags: OFlags) -> rustix::io::Result<Opened> {
         let root = self.root.as_ref().map_err(|_| Errno::NOENT)?;
-        beneath::open(root.fd.as_fd(), name, flags)
+        let opened = beneath::open(root.fd.as_fd(), name, flags);
+        if matches!(opened, Err(Errno::ACCESS)) {
+            sandbox::log_if_replaced(&self.site.root);
+        }
+        opened
     }
 
     fn absent(&self, name: &[u8]) -> Result<Watch, Refused> {

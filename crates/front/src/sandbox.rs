@@ -2,9 +2,20 @@
 //! its configuration it needs then.
 
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
 
 use maitred_config::Config;
 use maitred_sandbox::{Needs, Readable};
+
+/// How often it is looked why files are closed, at most.
+const LOOKED_EVERY: Duration = Duration::from_secs(60);
+
+/// What this process may read, for all threads; none: all.
+static READABLE: OnceLock<Readable> = OnceLock::new();
+
+/// When it was looked last why files are closed.
+static LOOKED: Mutex<Option<Instant>> = Mutex::new(None);
 
 /// Restricts the front for good, unless the configuration says otherwise.
 ///
@@ -14,7 +25,40 @@ pub fn enter(config: &Config) -> Result<Readable, String> {
     if !config.front_sandbox {
         return Ok(Readable::All);
     }
-    maitred_sandbox::enter("the front", &needs(config))
+    let readable = maitred_sandbox::enter("the front", &needs(config))?;
+    let _ = READABLE.set(readable.clone());
+    Ok(readable)
+}
+
+/// Logs that a file beneath `root` may have been closed by the sandbox, if the part of the machine
+/// that it lies in has been replaced. To be called when the system has denied access to it.
+pub fn log_if_replaced(root: &Path) {
+    let Some(readable) = READABLE.get() else {
+        return;
+    };
+    let now = Instant::now();
+    {
+        let mut looked = LOOKED.lock().unwrap_or_else(PoisonError::into_inner);
+        if looked.is_some_and(|last| now.saturating_duration_since(last) < LOOKED_EVERY) {
+            return;
+        }
+        *looked = Some(now);
+    }
+    if let Some(part) = readable.replaced(root, false) {
+        tracing::error!(
+            "files of {} get a 403: {}",
+            root.display(),
+            other_than(part)
+        );
+    }
+}
+
+fn other_than(part: &Path) -> String {
+    format!(
+        "{} is another file system or folder than when the front was restricted: restart or \
+         upgrade the server (SIGUSR2), or set front_sandbox = false",
+        part.display()
+    )
 }
 
 fn needs(config: &Config) -> Needs {
@@ -47,17 +91,24 @@ fn folders(config: &Config) -> impl Iterator<Item = (&'static str, &Path)> {
 
 /// Warns of each folder of a new configuration that the front cannot reach since it was restricted.
 pub fn warn(readable: &Readable, config: &Config) {
-    let spool = std::iter::once(("spool_dir", config.spool_dir.as_path()));
-    let closed = spool
-        .chain(folders(config))
-        .filter(|(_, path)| !readable.has(path));
-    for (setting, path) in closed {
-        let path = path.display();
-        tracing::warn!(
-            "`{setting}` {path} lies in a part of the machine that the front has been restricted \
-             not to open since it started: restart or upgrade the server, or set front_sandbox = \
-             false"
-        );
+    let spool = std::iter::once(("spool_dir", config.spool_dir.as_path(), true));
+    let cache = config.cache_dir.iter();
+    let written = spool.chain(cache.map(|path| ("cache_dir", path.as_path(), true)));
+    let read = folders(config).map(|(setting, path)| (setting, path, false));
+    for (setting, path, is_written) in written.chain(read) {
+        let name = path.display();
+        if !readable.has(path) {
+            tracing::warn!(
+                "`{setting}` {name} lies in a part of the machine that the front has been \
+                 restricted not to open since it started: restart or upgrade the server, or set \
+                 front_sandbox = false"
+            );
+        } else if let Some(part) = readable.replaced(path, is_written) {
+            tracing::warn!(
+                "`{setting}` {name} is closed to the front: {}",
+                other_than(part)
+            );
+        }
     }
 }
 

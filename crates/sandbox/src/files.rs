@@ -8,8 +8,8 @@ use landlock::{
     RulesetStatus, Scope, make_bitflags, path_beneath_rules,
 };
 
-use crate::folders::{self, OF_SITES, OF_THE_SYSTEM, part_of};
-use crate::{Needs, Readable};
+use crate::folders::{self, FOR_NAMES, OF_SITES, OF_THE_SYSTEM, part_of};
+use crate::{Needs, Part, Readable};
 
 /// The newest version of Landlock whose restrictions are known to suit. An older kernel enforces
 /// those that it has.
@@ -26,14 +26,24 @@ const MOST_FOLDERS: usize = 256;
 /// Why nothing is restricted.
 pub fn restrict(needs: &Needs) -> Result<Readable, String> {
     let read = readable(needs);
+    let parts = parts(&read, &needs.written);
     let status = enforce(&read, &needs.written).map_err(|error| error.to_string())?;
     match status {
         RulesetStatus::NotEnforced => Err("the kernel has none, or it is switched off".to_owned()),
         RulesetStatus::FullyEnforced | RulesetStatus::PartiallyEnforced => {
-            let written = needs.written.iter().cloned();
-            Ok(Readable::Beneath(read.into_iter().chain(written).collect()))
+            Ok(Readable::Beneath(parts))
         }
     }
+}
+
+/// What the rules are tied to.
+fn parts(read: &BTreeSet<PathBuf>, written: &[PathBuf]) -> Vec<Part> {
+    let read = read.iter().map(|path| Part::of(path, false));
+    let written = written.iter().map(|path| {
+        let real = path.canonicalize();
+        Part::of(real.as_deref().unwrap_or(path), true)
+    });
+    read.chain(written).collect()
 }
 
 fn enforce(read: &BTreeSet<PathBuf>, written: &[PathBuf]) -> Result<RulesetStatus, RulesetError> {
@@ -55,6 +65,10 @@ fn enforce(read: &BTreeSet<PathBuf>, written: &[PathBuf]) -> Result<RulesetStatu
 /// The parts of the machine that can be read; those that are not there are passed over.
 fn readable(needs: &Needs) -> BTreeSet<PathBuf> {
     let mut read: BTreeSet<PathBuf> = OF_THE_SYSTEM.iter().map(PathBuf::from).collect();
+    let real = FOR_NAMES
+        .iter()
+        .filter_map(|file| Path::new(file).canonicalize().ok());
+    read.extend(real.map(folders::around));
     if needs.sites {
         read.extend(OF_SITES.iter().map(PathBuf::from));
         read.extend(top_folders());

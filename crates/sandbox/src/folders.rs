@@ -10,7 +10,7 @@ use std::path::{Component, Path, PathBuf};
 /// What name resolution and the libraries that it loads read, and what the kernel says of the
 /// machine and of processes. Whole folders: files in `/etc` are replaced by others of the same
 /// name.
-pub const OF_THE_SYSTEM: [&str; 13] = [
+pub const OF_THE_SYSTEM: [&str; 14] = [
     "/etc",
     "/lib",
     "/lib64",
@@ -21,9 +21,19 @@ pub const OF_THE_SYSTEM: [&str; 13] = [
     "/run/systemd/resolve",
     "/run/resolvconf",
     "/run/NetworkManager",
+    "/nix/store",
     "/proc",
     "/sys/devices/system/cpu",
     "/sys/fs/cgroup",
+];
+
+/// Files that name resolution and TLS read, and that are links to elsewhere on some systems:
+/// `/run/netconfig`, `/run/connman`, `/mnt/wsl`.
+pub const FOR_NAMES: [&str; 4] = [
+    "/etc/resolv.conf",
+    "/etc/hosts",
+    "/etc/nsswitch.conf",
+    "/etc/ssl/certs/ca-certificates.crt",
 ];
 
 /// Where sites and the applications of distributions lie.
@@ -81,9 +91,27 @@ pub fn part_of(path: &Path) -> PathBuf {
     part
 }
 
+/// What to open for `file`, which is a file's name without links: its folder, so that another file
+/// may take its name, but no folder of `/` for its sake.
+pub fn around(file: PathBuf) -> PathBuf {
+    match file.parent() {
+        Some(folder) if folder.components().count() > 2 => folder.to_path_buf(),
+        Some(_) | None => file,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_file_is_opened_with_its_folder_unless_that_is_one_of_the_root() {
+        let opened = |file: &str| around(PathBuf::from(file)).display().to_string();
+        assert_eq!(opened("/run/netconfig/resolv.conf"), "/run/netconfig");
+        assert_eq!(opened("/mnt/wsl/resolv.conf"), "/mnt/wsl");
+        assert_eq!(opened("/run/resolv.conf"), "/run/resolv.conf");
+        assert_eq!(opened("/resolv.conf"), "/resolv.conf");
+    }
 
     #[test]
     fn a_path_lies_in_a_folder_of_the_root_or_in_one_of_those_that_are_divided() {

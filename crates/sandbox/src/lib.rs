@@ -34,19 +34,76 @@ pub enum Readable {
     #[default]
     All,
     /// What lies beneath these.
-    Beneath(Vec<PathBuf>),
+    Beneath(Vec<Part>),
+}
+
+/// A folder that was opened to the process, as it was then. Landlock knows folders by their inodes:
+/// a folder of the same name that takes its place, or a file system that is mounted on it, is
+/// closed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Part {
+    /// Its name.
+    pub path: PathBuf,
+    /// Device and inode, if they could be read.
+    pub id: Option<(u64, u64)>,
+    /// Whether files may be written beneath it.
+    pub is_written: bool,
+}
+
+impl Part {
+    /// The folder that has this name now.
+    pub fn of(path: &Path, is_written: bool) -> Part {
+        Part {
+            path: path.to_path_buf(),
+            id: id_of(path),
+            is_written,
+        }
+    }
+
+    /// Whether something else has its name now.
+    fn is_replaced(&self) -> bool {
+        let now = id_of(&self.path);
+        self.id.is_some() && now.is_some() && now != self.id
+    }
+}
+
+fn id_of(path: &Path) -> Option<(u64, u64)> {
+    use std::os::unix::fs::MetadataExt;
+    let found = path.metadata().ok()?;
+    Some((found.dev(), found.ino()))
 }
 
 impl Readable {
     /// Whether what lies at `path`, which is absolute, can be read as far as the sandbox is
-    /// concerned.
+    /// concerned, unless its part of the machine has been replaced.
     pub fn has(&self, path: &Path) -> bool {
-        let real = path.canonicalize();
-        let path = real.as_deref().unwrap_or(path);
         match self {
             Readable::All => true,
-            Readable::Beneath(folders) => folders.iter().any(|folder| path.starts_with(folder)),
+            Readable::Beneath(parts) => {
+                let real = path.canonicalize();
+                let path = real.as_deref().unwrap_or(path);
+                parts.iter().any(|part| path.starts_with(&part.path))
+            }
         }
+    }
+
+    /// The part of the machine that has to be what it was for `path`, which is absolute, to be
+    /// read, or also written, and is another folder or file system by now.
+    pub fn replaced(&self, path: &Path, is_written: bool) -> Option<&Path> {
+        let Readable::Beneath(parts) = self else {
+            return None;
+        };
+        let real = path.canonicalize();
+        let path = real.as_deref().unwrap_or(path);
+        let holds = |part: &&Part| path.starts_with(&part.path) && (part.is_written || !is_written);
+        let mut first = None;
+        for part in parts.iter().filter(holds) {
+            if !part.is_replaced() {
+                return None;
+            }
+            first = first.or(Some(part.path.as_path()));
+        }
+        first
     }
 }
 

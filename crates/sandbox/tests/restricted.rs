@@ -203,6 +203,9 @@ fn files_are_read_only_where_sites_lie(folder: &Path) {
     for there in ["/home", "/etc/hosts", "/proc/self/status"] {
         assert!(readable.has(Path::new(there)), "{there}");
     }
+    for file in maitred_sandbox::folders::FOR_NAMES.map(Path::new) {
+        assert_eq!(std::fs::read(file).is_ok(), file.exists(), "{file:?}");
+    }
     for closed in ["/root", "/boot", "/dev", "/var/log", "/var/spool"] {
         assert!(!readable.has(Path::new(closed)), "{closed}");
         if Path::new(closed).exists() {

@@ -32,7 +32,7 @@ pub fn distrust_groups(config: &Config) {
     // Who does not exist is a mistake, which is logged as one.
     let all = pools.chain([of_front(config)]).filter_map(Result::ok);
     let mut all: Vec<Identity> = all.flatten().collect();
-    all.sort_by(|one, other| (one.uid, one.gid).cmp(&(other.uid, other.gid)));
+    all.sort_by_key(|user| (user.uid, user.gid));
     all.dedup();
     walk::distrust_groups_of(&all);
 }

@@ -382,7 +382,9 @@ pub const DIRECTIVES: &[Directive<Config>] = &[
               system calls and files that they need (seccomp and Landlock), and can gain no \
               rights. What the kernel does not offer is logged, and left out. A restriction cannot \
               be widened: a reload that adds a site in a part of the machine where none lay before \
-              warns that the server has to be restarted or upgraded.",
+              warns that the server has to be restarted or upgraded, and so it has to be when a \
+              file system is mounted on `/home`, `/srv` or another such part, or a folder takes \
+              its place.",
         example: "false",
         read: |config, value| {
             config.front_sandbox = value.boolean()?;
