@@ -40,6 +40,8 @@ pub const END_HEADERS: u8 = 4;
 pub const INITIAL_WINDOW_SIZE: u16 = 4;
 
 /// Why a stream or a connection ends (§7).
+pub const PROTOCOL_ERROR: u32 = 1;
+/// See [`PROTOCOL_ERROR`].
 pub const ENHANCE_YOUR_CALM: u32 = 11;
 
 /// A frame as it came.
@@ -147,6 +149,14 @@ impl Connection {
     /// # Panics
     /// When the server does not accept it.
     pub fn open(address: SocketAddr, settings: &[(u16, u32)]) -> Self {
+        Self::open_after(address, b"", settings)
+    }
+
+    /// The same, after what a proxy says of its client with the PROXY protocol.
+    ///
+    /// # Panics
+    /// As [`Connection::open`].
+    pub fn open_after(address: SocketAddr, header: &[u8], settings: &[(u16, u32)]) -> Self {
         let stream = TcpStream::connect_timeout(&address, DEADLINE)
             .unwrap_or_else(|error| panic!("cannot connect to {address}: {error}"));
         stream
@@ -160,7 +170,8 @@ impl Connection {
             bodies: HashMap::new(),
             ended: HashMap::new(),
         };
-        let begin = [PREFACE, &frame(SETTINGS, 0, 0, &payload(settings))].concat();
+        let settings = frame(SETTINGS, 0, 0, &payload(settings));
+        let begin = [header, PREFACE, &settings].concat();
         connection.send(&begin).expect("the server takes a preface");
         connection
     }

@@ -3,16 +3,17 @@
 
 use std::cell::Cell;
 use std::fs;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use maitred_tests::Target;
 use maitred_tests::honest::Honest;
 use maitred_tests::http2::{
-    ACK, Connection, DATA, END_HEADERS, END_STREAM, ENHANCE_YOUR_CALM, HEADERS,
-    INITIAL_WINDOW_SIZE, PING, fields, frame, get, integer,
+    ACK, CONTINUATION, Connection, DATA, END_HEADERS, END_STREAM, ENHANCE_YOUR_CALM, HEADERS,
+    INITIAL_WINDOW_SIZE, PING, PROTOCOL_ERROR, RST_STREAM, fields, frame, get, integer,
 };
 use maitred_tests::server::{Server, Setup, document_root, write_file};
-use maitred_tests::wait;
+use maitred_tests::{http, ports, wait};
 use tempfile::TempDir;
 
 /// Connections of the flood.
@@ -82,7 +83,11 @@ fn remembered() -> Vec<u8> {
 /// Begins as many POSTs as one connection may, each with a head of a few bytes that are many when they have been
 /// unpacked, and sends no body. Returns when the server has read all of it.
 fn bomb(server: &Server) -> Connection {
-    let mut client = Connection::open(server.address(), &[]);
+    bomb_of(Connection::open(server.address(), &[]))
+}
+
+/// The same on this connection.
+fn bomb_of(mut client: Connection) -> Connection {
     let mut bytes = frame(HEADERS, END_HEADERS, 1, &remembered());
     let head = [&POST[..], &[NEWEST; TIMES]].concat();
     for number in 1..STREAMS {
@@ -242,5 +247,137 @@ fn a_connection_may_send_fields_after_bodies_as_often_as_it_likes() {
         client.send(&body.concat()).expect("a body is taken");
         assert_eq!(client.text(stream), "hello");
     }
+    server.stop();
+}
+
+/// An address of the Internet that has a flood come, and one that does not.
+const HOSTILE: &str = "203.0.113.1";
+/// See [`HOSTILE`].
+const HONEST: &str = "203.0.113.2";
+/// Connections of the flood of one address.
+const OF_ADDRESS: usize = 60;
+/// Requests that an honest client sends at once.
+const AT_ONCE: u32 = 30;
+
+/// A server before which a proxy says who its clients are, and its admin door.
+fn behind_a_proxy(root: &TempDir, memory: &str) -> (Server, SocketAddr) {
+    let door = ports::free_address();
+    let setup = Setup::new(root.path()).workers(2);
+    let setup = setup.top("proxy_protocol = true").top(memory);
+    let setup = setup.top("trusted_proxies = \"127.0.0.1\"");
+    (setup.top(&format!("admin = \"{door}\"")).start(), door)
+}
+
+/// A connection of the client at this address.
+fn client_at(server: &Server, address: &str) -> Connection {
+    let header = format!("PROXY TCP4 {address} 192.0.2.1 4711 80\r\n");
+    Connection::open_after(server.address(), header.as_bytes(), &[])
+}
+
+/// A figure of the metrics.
+fn metric(door: SocketAddr, name: &str) -> u64 {
+    let text = http::get(door, "/metrics").text();
+    let line = text.lines().find_map(|line| line.strip_prefix(name));
+    let figure = line.and_then(|figure| figure.trim().parse().ok());
+    figure.unwrap_or_else(|| panic!("no {name} in {text}"))
+}
+
+fn held(door: SocketAddr) -> u64 {
+    metric(door, "maitred_request_memory_bytes ")
+}
+
+/// All requests that an honest client sends at once are served.
+fn assert_served(server: &Server, address: &str) {
+    let mut client = client_at(server, address);
+    let ask = |number| {
+        let stream = 1 + 2 * number;
+        frame(
+            HEADERS,
+            END_HEADERS | END_STREAM,
+            stream,
+            &get("/hello.php"),
+        )
+    };
+    let all: Vec<_> = (0..AT_ONCE).map(ask).collect();
+    client.send(&all.concat()).expect("they are taken");
+    for number in 0..AT_ONCE {
+        assert_eq!(client.text(1 + 2 * number), "hello", "request {number}");
+    }
+}
+
+#[test]
+fn one_address_cannot_have_the_requests_of_others_refused() {
+    let root = site();
+    let (server, door) = behind_a_proxy(&root, "request_memory = \"48M\"");
+    let hostile = |_| bomb_of(client_at(&server, HOSTILE));
+    let mut clients: Vec<_> = (0..OF_ADDRESS).map(hostile).collect();
+    for client in &mut clients {
+        is_read(client);
+    }
+    assert!(metric(door, "maitred_requests_refused_total ") > 0);
+    assert_served(&server, HONEST);
+    assert!(held(door) <= 6 << 20, "{} bytes", held(door));
+    // Half of the clients take their requests back, and the others leave.
+    for client in clients.iter_mut().take(OF_ADDRESS / 2) {
+        let reset = |number| frame(RST_STREAM, 0, 1 + 2 * number, &[0, 0, 0, 8]);
+        let resets: Vec<_> = (0..STREAMS).map(reset).collect();
+        // The server may have had enough of that before all are sent.
+        let _ = client.send(&resets.concat());
+    }
+    clients.truncate(OF_ADDRESS / 2);
+    wait::until("all memory to be given back", || {
+        (held(door) == 0).then_some(())
+    });
+    drop(clients);
+    // Its share is free as well.
+    let _client = bomb_of(client_at(&server, HOSTILE));
+    assert_served(&server, HOSTILE);
+    server.stop();
+}
+
+#[test]
+fn a_few_bytes_of_fields_that_are_not_complete_hold_no_memory_of_others() {
+    let root = site();
+    let (server, door) = behind_a_proxy(&root, "request_memory = \"16M\"");
+    let mut clients: Vec<_> = (0..2 * OF_ADDRESS)
+        .map(|_| client_at(&server, HOSTILE))
+        .collect();
+    for client in &mut clients {
+        let ping = frame(PING, 0, 0, &[7; 8]);
+        let begun = frame(HEADERS, 0, 1, &POST[..1]);
+        client
+            .send(&[ping, begun].concat())
+            .expect("the server takes them");
+    }
+    for client in &mut clients {
+        is_read(client);
+    }
+    assert_eq!(held(door), 0);
+    assert_served(&server, HONEST);
+    server.stop();
+}
+
+#[test]
+fn a_connection_ends_on_which_the_fields_of_a_request_never_become_complete() {
+    let root = site();
+    let server = Setup::new(root.path()).start();
+    let mut clients = [HEADERS, CONTINUATION].map(|last| {
+        let mut client = Connection::open(server.address(), &[]);
+        client.ask(1, "/hello.php");
+        assert_eq!(client.text(1), "hello");
+        let mut bytes = frame(HEADERS, 0, 3, &POST[..1]);
+        if last == CONTINUATION {
+            // Of this one, a byte is missing.
+            bytes.extend(frame(CONTINUATION, END_HEADERS, 3, &POST[1..]));
+            bytes.pop();
+        }
+        client.send(&bytes).expect("the server takes it");
+        client
+    });
+    for client in &mut clients {
+        let code = client.goaway();
+        assert!(matches!(code, None | Some(PROTOCOL_ERROR)), "{code:?}");
+    }
+    server.expect_log(0, "it sends its request too slowly");
     server.stop();
 }

@@ -26,7 +26,6 @@ use crate::orders::readable;
 use crate::pool::local::Paced;
 use crate::proxied::take_header;
 use crate::request;
-use crate::request_memory::NO_ROOM;
 use crate::shared::{Shared, Thread};
 use crate::socket::{Family, Socket};
 use crate::tls::{self, NoTls};
@@ -335,9 +334,13 @@ async fn converse_http1(connection: &mut Connection, thread: &Arc<Thread>) -> En
 async fn answer(connection: &mut Connection, thread: &Arc<Thread>, mut head: Head) -> bool {
     let client_stays = head.keep_alive;
     head.keep_alive &= !thread.shared.is_crowded() && !thread.shared.is_ending();
-    let Some(_held) = thread.shared.requests.hold(head.memory_bytes()) else {
-        Box::pin(refuse_head(connection, thread)).await;
-        return false;
+    let address = || thread.address(connection.peer.ip());
+    let _held = match thread.shared.requests.hold(head.memory_bytes(), address) {
+        Ok(held) => held,
+        Err(why) => {
+            Box::pin(refuse_head(connection, thread, why)).await;
+            return false;
+        }
     };
     match request::serve(connection, &head, thread).await {
         After::Keep => return true,
@@ -349,8 +352,8 @@ async fn answer(connection: &mut Connection, thread: &Arc<Thread>, mut head: Hea
 }
 
 /// Refuses a request for whose head there is no memory.
-async fn refuse_head(connection: &mut Connection, thread: &Thread) {
-    thread.shared.refuse_head(connection.peer.ip(), NO_ROOM);
+async fn refuse_head(connection: &mut Connection, thread: &Thread, why: &str) {
+    thread.shared.refuse_head(connection.peer.ip(), why);
     let answer = request::bare(503, "Too many large requests are in hand.");
     send_away(connection, thread, 503, &answer).await;
 }

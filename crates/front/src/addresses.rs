@@ -14,9 +14,17 @@ pub struct Addresses {
     refused: AtomicU64,
 }
 
-/// An address one of whose connections is counted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// An address of which is counted what its clients take: all of a /64 of IPv6 are one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Address(u128);
+
+impl Address {
+    /// That of the client at `peer`; none if it is exempt.
+    pub fn of(peer: IpAddr, trusted: &Networks) -> Option<Address> {
+        let is_exempt = is_private(peer.to_canonical()) || trusted.contain(peer);
+        (!is_exempt).then(|| Address(client_key(peer)))
+    }
+}
 
 impl Addresses {
     /// Counts a connection of the client at `peer`, if it is to be counted; [`Addresses::leave`] ends that.
@@ -29,12 +37,14 @@ impl Addresses {
         most: u32,
         trusted: &Networks,
     ) -> Result<Option<Address>, ()> {
-        if most == 0 || is_private(peer.to_canonical()) || trusted.contain(peer) {
+        if most == 0 {
             return Ok(None);
         }
-        let client = client_key(peer);
-        if self.open.enter(client, most) {
-            return Ok(Some(Address(client)));
+        let Some(address) = Address::of(peer, trusted) else {
+            return Ok(None);
+        };
+        if self.open.enter(address.0, most) {
+            return Ok(Some(address));
         }
         self.refused.fetch_add(1, Ordering::Relaxed);
         Err(())

@@ -18,7 +18,6 @@ use crate::params::{self, Call, REQUEST_ID, Seen};
 use crate::refusal;
 use crate::request::{self, Beside, Header, PLAIN, Way};
 use crate::request_id::RequestId;
-use crate::request_memory::NO_ROOM;
 use crate::route::Script;
 use crate::script::{Failure, Run, Sent};
 use crate::sendfile;
@@ -129,10 +128,14 @@ async fn run<C: HttpClient>(
         let why = "The request's headers are too large for a script.";
         return Box::pin(request::refuse_close(client, head, answered, 431, why)).await;
     };
-    let Some(_held) = thread.shared.requests.hold(encoded.len()) else {
-        thread.shared.refuse_head(caller.peer.ip(), NO_ROOM);
-        let why = "Too many large requests are in hand.";
-        return Box::pin(request::refuse_close(client, head, answered, 503, why)).await;
+    let address = || thread.address(client.peer().ip());
+    let _held = match thread.shared.requests.hold(encoded.len(), address) {
+        Ok(held) => held,
+        Err(why) => {
+            thread.shared.refuse_head(caller.peer.ip(), why);
+            let why = "Too many large requests are in hand.";
+            return Box::pin(request::refuse_close(client, head, answered, 503, why)).await;
+        }
     };
     let name = String::from_utf8_lossy(&script.script_filename);
     let wanted = fill.as_ref().map(|fill| fill.wanted());

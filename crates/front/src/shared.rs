@@ -432,6 +432,11 @@ impl Thread {
         admitted
     }
 
+    /// The address for which is counted what the requests of the client at `peer` hold, if it is.
+    pub fn address(&self, peer: IpAddr) -> Option<Address> {
+        Address::of(peer, &self.sites.load().trust.proxies)
+    }
+
     /// A connection has begun, of the admin door or of a client.
     pub fn count_in(&self, admin: bool) {
         if admin {

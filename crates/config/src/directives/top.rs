@@ -340,13 +340,16 @@ pub const DIRECTIVES: &[Directive<Config>] = &[
     },
     Directive {
         name: "request_memory",
-        default: Preset::Value("\"64M\""),
+        default: Preset::Value("\"48M\""),
         unit: "bytes",
         takes: "a size from 1048576 on such as \"64M\"",
         needs: Needs::Live,
         doc: "Memory that all requests in hand may hold with their heads: those that wait for their body or for a \
-              worker. A few bytes of HTTP/2 can be a large head. The first 32 KB of each connection are not \
-              counted. A request that finds no room is refused: over HTTP/2 so that the client sends it again \
+              worker. A few bytes of HTTP/2 can be a large head. The first 96 KB of each connection are not \
+              counted. Clients of one address, or of one /64 of IPv6, may hold an eighth of it, so that one \
+              cannot have the requests of others refused; `trusted_proxies`, this machine and private networks, \
+              which many clients come from, may hold all of it. With the PROXY protocol it is the client's \
+              address that counts. A request that finds no room is refused: over HTTP/2 so that the client sends it again \
               (`REFUSED_STREAM`), over HTTP/1 with a 503.",
         example: "\"256M\"",
         read: |config, value| {

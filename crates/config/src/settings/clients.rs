@@ -1,7 +1,7 @@
 use serde::{Deserialize, Serialize};
 
 const DEFAULT_CONNECTIONS_PER_ADDRESS: u32 = 256;
-const DEFAULT_REQUEST_MEMORY_BYTES: u64 = 64 << 20;
+const DEFAULT_REQUEST_MEMORY_BYTES: u64 = 48 << 20;
 
 /// What clients may take of the server.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

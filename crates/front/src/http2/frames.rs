@@ -18,9 +18,9 @@ const END_HEADERS: u8 = 4;
 pub enum Seen {
     /// Fields that follow the body of a stream's request, as so many bytes.
     Trailers(u32, usize),
-    /// Fields have begun to come, and others are to follow.
-    Begun,
-    /// These have come.
+    /// A block of fields has begun to come and is not complete; its frames have so many bytes by now.
+    Open(usize),
+    /// These are complete.
     Complete,
 }
 
@@ -38,6 +38,14 @@ pub struct Frames {
     is_trailers: bool,
     /// The last block of fields is not complete.
     is_open: bool,
+    /// No other frame of it follows.
+    is_last: bool,
+    /// Bytes of those of its frames that have come: h2 does not look at one before.
+    fields: usize,
+    /// Bytes of the frame of it that comes.
+    length: usize,
+    /// The connection knows that it is open.
+    is_told: bool,
 }
 
 impl Frames {
@@ -50,15 +58,22 @@ impl Frames {
             last: 0,
             is_trailers: false,
             is_open: false,
+            is_last: false,
+            fields: 0,
+            length: 0,
+            is_told: false,
         }
     }
 
-    /// More has come; `tell` is given what is in it.
+    /// More has come; `tell` is given what is in it. A block of fields that is all in it is none to tell of.
     pub fn take(&mut self, mut bytes: &[u8], mut tell: impl FnMut(Seen)) {
         while !bytes.is_empty() {
             let skipped = self.skip.min(bytes.len());
             self.skip -= skipped;
             bytes = &bytes[skipped..];
+            if self.is_open && self.skip == 0 {
+                self.fields_came(&mut tell);
+            }
             let count = (HEAD_BYTES - self.has).min(bytes.len());
             self.head[self.has..self.has + count].copy_from_slice(&bytes[..count]);
             self.has += count;
@@ -66,6 +81,21 @@ impl Frames {
             if self.has == HEAD_BYTES {
                 self.has = 0;
                 self.begin(&mut tell);
+            }
+        }
+        if self.is_open {
+            self.is_told = true;
+            tell(Seen::Open(self.fields));
+        }
+    }
+
+    /// A frame has come with fields of a block that was not complete.
+    fn fields_came(&mut self, tell: &mut impl FnMut(Seen)) {
+        self.fields += std::mem::take(&mut self.length);
+        if self.is_last {
+            self.is_open = false;
+            if std::mem::take(&mut self.is_told) {
+                tell(Seen::Complete);
             }
         }
     }
@@ -86,10 +116,13 @@ impl Frames {
         if self.is_trailers {
             tell(Seen::Trailers(stream, self.skip));
         }
-        let is_open = flags & END_HEADERS == 0;
-        if is_open != self.is_open {
-            self.is_open = is_open;
-            tell(if is_open { Seen::Begun } else { Seen::Complete });
+        if !self.is_open {
+            (self.is_open, self.fields) = (true, 0);
+        }
+        self.is_last = flags & END_HEADERS != 0;
+        self.length = self.skip;
+        if self.skip == 0 {
+            self.fields_came(tell);
         }
     }
 }
@@ -128,16 +161,43 @@ mod tests {
             for bytes in all.chunks(piece) {
                 frames.take(bytes, |what| seen.push(what));
             }
+            seen.retain(|what| matches!(what, Seen::Trailers(..)));
             let expected = [
-                Seen::Begun,
-                Seen::Complete,
                 Seen::Trailers(1, 7),
-                Seen::Begun,
                 Seen::Trailers(1, 8),
-                Seen::Complete,
                 Seen::Trailers(3, 10),
             ];
             assert_eq!(seen, expected, "{piece} bytes at a time");
         }
+    }
+
+    /// What is seen in these pieces, of a connection that has begun.
+    fn seen(pieces: &[&[u8]]) -> Vec<Seen> {
+        let (mut frames, mut seen) = (Frames::new(), Vec::new());
+        frames.take(PREFACE, |_| panic!("there are no fields in it"));
+        for piece in pieces {
+            frames.take(piece, |what| seen.push(what));
+        }
+        seen
+    }
+
+    #[test]
+    fn a_block_of_fields_is_open_until_its_last_byte_has_come() {
+        let first = frame(HEADERS, 0, 1, 100);
+        let second = frame(CONTINUATION, 0, 1, 0);
+        let third = frame(CONTINUATION, END_HEADERS, 1, 50);
+        let data = frame(DATA, 0, 1, 7);
+        let all = [&first[..], &second, &third, &data].concat();
+        assert_eq!(seen(&[&all]), [], "what is complete is h2's");
+        let apart = seen(&[&first, &second, &third, &data]);
+        let expected = [Seen::Open(100), Seen::Open(100), Seen::Complete];
+        assert_eq!(apart, expected);
+        let (begun, rest) = third.split_at(HEAD_BYTES + 49);
+        let late = seen(&[&first[..109], &second, begun, rest]);
+        let expected = [expected[0], expected[0], Seen::Open(100), Seen::Complete];
+        assert_eq!(late, expected);
+        let one = frame(HEADERS, END_HEADERS, 1, 100);
+        let halves = seen(&[&one[..50], &one[50..]]);
+        assert_eq!(halves, [Seen::Open(0), Seen::Complete]);
     }
 }

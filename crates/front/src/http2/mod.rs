@@ -5,6 +5,7 @@ mod client;
 mod frames;
 mod head;
 mod noise;
+mod open_fields;
 mod pace;
 mod transport;
 mod trunk;
@@ -23,12 +24,13 @@ use maitred_http1::{HTTP2_PREFACE, Head, Limits, Pseudo};
 use tokio::time::{Instant, Sleep};
 
 use crate::accept::Counted;
-use crate::connection::{Connection, IDLE};
+use crate::connection::{Connection, IDLE, TooSlow};
 use crate::http_client::{After, HttpClient};
 use crate::pool::local::Paced;
 use crate::request;
 
 use client::Http2Client;
+use open_fields::OpenFields;
 use transport::Transport;
 use trunk::Trunk;
 
@@ -78,6 +80,8 @@ pub async fn converse(mut connection: Connection, counted: Counted) {
     let (stream, input) = connection.into_parts();
     let mut transport = Transport::new(stream, input, trunk.clone());
     let outcome = serve(&mut transport, &trunk).await;
+    // Requests may be in hand for longer than the connection.
+    trunk.fields_are_over();
     match outcome {
         // A client that has closed, or lost, its connection is owed nothing.
         Ok(()) if trunk.is_slow() => transport.abandon(),
@@ -105,6 +109,8 @@ enum Step {
     Leave,
     /// It asks for too much.
     Cut,
+    /// The fields of a request come too slowly.
+    TooSlow,
     Closed,
 }
 
@@ -118,6 +124,7 @@ async fn serve(transport: &mut Transport, trunk: &Arc<Trunk>) -> Result<(), h2::
     let shared = &trunk.thread().shared;
     let mut ending = pin!(shared.takes_no_more());
     let mut idle = Idle::new();
+    let mut fields = OpenFields::default();
     let mut leaving = false;
     loop {
         let step = poll_fn(|cx| {
@@ -131,6 +138,9 @@ async fn serve(transport: &mut Transport, trunk: &Arc<Trunk>) -> Result<(), h2::
             }
             if trunk.asks_too_much() {
                 return Poll::Ready(Ok(Step::Cut));
+            }
+            if fields.poll(cx, trunk.open_fields()).is_ready() {
+                return Poll::Ready(Ok(Step::TooSlow));
             }
             if !leaving && ending.as_mut().poll(cx).is_ready() {
                 return Poll::Ready(Ok(Step::Leave));
@@ -159,12 +169,27 @@ async fn serve(transport: &mut Transport, trunk: &Arc<Trunk>) -> Result<(), h2::
             Step::Cut => {
                 let troubles = &shared.troubles;
                 troubles.http2_cut(trunk.peer.ip(), "it asks for more trouble than answers");
-                connection.abrupt_shutdown(Reason::ENHANCE_YOUR_CALM);
-                return poll_fn(|cx| connection.poll_closed(cx)).await;
+                return cut(connection, Reason::ENHANCE_YOUR_CALM).await;
+            }
+            Step::TooSlow => {
+                trunk.too_slow(TooSlow::Sending);
+                // As nginx ends it.
+                return cut(connection, Reason::PROTOCOL_ERROR).await;
             }
             Step::Closed => return Ok(()),
         }
     }
+}
+
+/// Ends a connection and says why, unless its client takes nothing.
+async fn cut(
+    mut connection: server::Connection<&mut Transport, Bytes>,
+    reason: Reason,
+) -> Result<(), h2::Error> {
+    connection.abrupt_shutdown(reason);
+    let closed = poll_fn(|cx| connection.poll_closed(cx));
+    let closed = tokio::time::timeout(GOODBYE, closed).await;
+    closed.unwrap_or(Ok(()))
 }
 
 /// Has a request answered: at once if nothing has to be waited for, as with most files, and by a task

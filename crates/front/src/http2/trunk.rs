@@ -11,9 +11,9 @@ use tokio::sync::Notify;
 use super::frames::Seen;
 use super::noise::Noise;
 use crate::accept::Counted;
+use crate::addresses::Address;
 use crate::connection::{Connection, TooSlow};
 use crate::pace::Rates;
-use crate::request_memory::NO_ROOM;
 use crate::shared::Thread;
 use crate::tls::Secured;
 
@@ -28,8 +28,11 @@ const REQUESTS_BYTES: usize = 2 * 1024 * 1024;
 const REQUEST_BYTES: usize = 8 * 1024;
 /// Bytes of fields that follow bodies, as they came, for all requests of a connection that are in hand.
 const TRAILERS_BYTES: usize = 4 * 1024;
-/// Bytes that fields may take of which more are to come.
+/// Bytes that fields take at most of which more are to come.
 const FIELDS_BYTES: usize = 192 * 1024;
+/// Bytes that they take for each byte of theirs that has come: one can be a field by its place in a table of
+/// HPACK, and a field has a place in a map, which has room for more than are in it.
+const UNPACKED: usize = 128;
 /// The least of it that a stream is given.
 const LEAST_SHARE_BYTES: usize = 8 * 1024;
 /// Requests that a client may take back beyond as many as it has taken the answers of.
@@ -40,6 +43,9 @@ pub struct Trunk {
     counted: Counted,
     /// The client's address.
     pub peer: SocketAddr,
+    /// The address for which is counted what the requests hold, if it is. It stays the same when the
+    /// configuration changes, so that what was counted is given back.
+    address: Option<Address>,
     /// The address it connected to.
     pub local: SocketAddr,
     /// What TLS says of it, if it came over that.
@@ -55,6 +61,11 @@ pub struct Trunk {
     held: AtomicUsize,
     /// There was no memory for fields that are not complete.
     is_refused: AtomicBool,
+    /// Bytes of what these hold that are for fields that are not complete.
+    fields: AtomicUsize,
+    /// How often fields began to come and were not complete, and how often such became so: odd while some
+    /// are open.
+    open: AtomicU64,
     /// What has come of fields that follow bodies, by stream, and the sum.
     trailers: Mutex<HashMap<u32, usize>>,
     trailers_bytes: AtomicUsize,
@@ -68,17 +79,21 @@ impl Trunk {
     /// That of a connection on which nothing has happened.
     pub fn new(counted: Counted, connection: &mut Connection) -> Trunk {
         let rates = counted.0.rates();
+        let address = counted.0.address(connection.peer.ip());
         Trunk {
             counted,
             rates,
             is_slow: AtomicBool::new(false),
             peer: connection.peer,
+            address,
             local: connection.local(),
             secured: connection.secured.clone(),
             noise: Noise::default(),
             requests: AtomicUsize::new(0),
             held: AtomicUsize::new(0),
             is_refused: AtomicBool::new(false),
+            fields: AtomicUsize::new(0),
+            open: AtomicU64::new(0),
             trailers: Mutex::default(),
             trailers_bytes: AtomicUsize::new(0),
             unsent: AtomicUsize::new(0),
@@ -112,18 +127,17 @@ impl Trunk {
     /// Why it is refused: heads hold too much memory already.
     pub fn begin(&self, head: usize) -> Result<usize, &'static str> {
         let bytes = head + REQUEST_BYTES;
-        let before = self.held.fetch_add(bytes, Ordering::Relaxed);
-        let after = before + bytes;
-        let requests = &self.thread().shared.requests;
-        let why = if before > 0 && after > REQUESTS_BYTES {
+        let before = self.held.load(Ordering::Relaxed);
+        let room = self.take(bytes);
+        let why = if before > 0 && before + bytes > REQUESTS_BYTES {
             "its connection's requests would hold more than 2 MiB with their heads"
-        } else if !requests.grow(before, after) {
-            NO_ROOM
+        } else if let Err(why) = room {
+            why
         } else {
             self.requests.fetch_add(1, Ordering::Relaxed);
             return Ok(bytes);
         };
-        self.held.fetch_sub(bytes, Ordering::Relaxed);
+        self.let_go(bytes);
         self.thread().shared.refuse_head(self.peer.ip(), why);
         Err(why)
     }
@@ -132,25 +146,53 @@ impl Trunk {
     pub fn seen(&self, what: Seen) {
         match what {
             Seen::Trailers(stream, bytes) => self.trailers(stream, bytes),
-            Seen::Begun => {
-                let before = self.held.fetch_add(FIELDS_BYTES, Ordering::Relaxed);
-                let requests = &self.thread().shared.requests;
-                if !requests.grow(before, before + FIELDS_BYTES) {
-                    self.held.fetch_sub(FIELDS_BYTES, Ordering::Relaxed);
-                    self.is_refused.store(true, Ordering::Relaxed);
-                    self.thread().shared.refuse_head(self.peer.ip(), NO_ROOM);
-                }
-            }
-            Seen::Complete if self.is_refused.load(Ordering::Relaxed) => {}
-            Seen::Complete => self.let_go(FIELDS_BYTES),
+            Seen::Open(bytes) => self.fields_came(bytes),
+            Seen::Complete => self.fields_are_over(),
         }
+    }
+
+    /// Frames of so many bytes have come with fields that are not complete.
+    fn fields_came(&self, bytes: usize) {
+        if self.open.load(Ordering::Relaxed).is_multiple_of(2) {
+            self.open.fetch_add(1, Ordering::Relaxed);
+        }
+        let bytes = bytes.saturating_mul(UNPACKED).min(FIELDS_BYTES);
+        let more = bytes.saturating_sub(self.fields.load(Ordering::Relaxed));
+        self.fields.fetch_add(more, Ordering::Relaxed);
+        if let Err(why) = self.take(more) {
+            self.fields.fetch_sub(more, Ordering::Relaxed);
+            self.let_go(more);
+            self.is_refused.store(true, Ordering::Relaxed);
+            self.thread().shared.refuse_head(self.peer.ip(), why);
+        }
+    }
+
+    /// Fields that were not complete are, or are not read any more.
+    pub fn fields_are_over(&self) {
+        if self.open_fields().is_some() {
+            self.open.fetch_add(1, Ordering::Relaxed);
+            self.let_go(self.fields.swap(0, Ordering::Relaxed));
+        }
+    }
+
+    /// A number for the fields that have begun to come and are not complete, if there are some.
+    pub fn open_fields(&self) -> Option<u64> {
+        let open = self.open.load(Ordering::Relaxed);
+        (open % 2 == 1).then_some(open)
+    }
+
+    /// So many bytes more are held, and counted whether there is room for them or not.
+    fn take(&self, bytes: usize) -> Result<(), &'static str> {
+        let before = self.held.fetch_add(bytes, Ordering::Relaxed);
+        let requests = &self.thread().shared.requests;
+        requests.grow(self.address, before, before + bytes)
     }
 
     /// So many bytes are not held any more.
     fn let_go(&self, bytes: usize) {
         let before = self.held.fetch_sub(bytes, Ordering::Relaxed);
         let requests = &self.thread().shared.requests;
-        requests.shrink(before, before.saturating_sub(bytes));
+        requests.shrink(self.address, before, before.saturating_sub(bytes));
     }
 
     /// Fields have come that follow the body of a request, as so many bytes.
