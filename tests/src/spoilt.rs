@@ -93,7 +93,7 @@ impl PoolMemory {
     }
 }
 
-/// Somebody who writes to a pool's memory all the time.
+/// A process that writes to a pool's memory all the time.
 #[derive(Debug)]
 pub struct Spoiler {
     goes_on: Arc<AtomicBool>,

@@ -32,7 +32,7 @@ pub enum After {
     Linger,
 }
 
-/// Whoever asks over HTTP, with the one request that it is being answered. No method has a body here, as in
+/// A client over HTTP, with the one request that it is being answered. No method has a body here, as in
 /// [`Client`].
 pub trait HttpClient: Client {
     /// How a script's answer looks in its version of HTTP.

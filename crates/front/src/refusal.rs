@@ -74,7 +74,7 @@ pub fn log_path(head: &Head, way: &Way<'_>, refused: &Refused, troubles: &Troubl
     }
 }
 
-/// Logs why a request is refused, for whoever looks for the reason of one.
+/// Logs why a request is refused, for the operator.
 pub fn log(head: &Head, way: &Way<'_>, status: u16, why: &str) {
     let host = way.host(head).escape_debug();
     let path = way.path.escape_debug();

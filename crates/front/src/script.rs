@@ -66,7 +66,7 @@ pub enum Failure {
     Body(std::io::Error),
 }
 
-/// Whoever asked for a script. Clients are wrapped by others, so no method has a body here: a wrapper that
+/// The client of a script. Clients are wrapped by others, so no method has a body here: a wrapper that
 /// forgot one would have that in place of its client's.
 pub trait Client {
     /// What it is sent apart from bytes, if anything.

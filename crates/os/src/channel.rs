@@ -1,9 +1,9 @@
 //! How the supervisor and a process that it has started talk: orders and their descriptors go down
 //! through a socket that only sends, reports come up through a pipe.
 //!
-//! The supervisor is root and the others are not to be trusted by it. Nobody can send a descriptor
+//! The supervisor is root and the others are not to be trusted by it. No process can send a descriptor
 //! through a pipe, so none has to be closed here, which may block for as long as its sender likes;
-//! and nobody can send anything at all to the socket ([`Packets::one_way`]).
+//! and no process can send anything at all to the socket ([`Packets::one_way`]).
 //!
 //! A pipe has no messages, and several processes may write to this one: a zygote and its workers
 //! that boot. Reports are therefore cut into frames of at most `PIPE_BUF` bytes, which the kernel
@@ -127,7 +127,7 @@ impl SupervisorEnd {
         self.reports.as_fd()
     }
 
-    /// What was taken from the pipe and is no report yet, for whoever takes this end over.
+    /// What was taken from the pipe and is no report yet, for a program that takes this end over.
     pub fn taken(&self) -> &Taken {
         &self.taken
     }
@@ -142,7 +142,7 @@ impl Taken {
         let length = usize::from(u16::from_ne_bytes([header[0], header[1]]));
         let fits = match header[2] {
             WHOLE | LAST => (1..=PART_BYTES).contains(&length),
-            // All of them are full: whoever floods the pipe cannot have more frames read at a time
+            // All of them are full: a flooded pipe does not have more frames read at a time
             // than the longest report has.
             PART => length == PART_BYTES,
             _ => false,
@@ -256,7 +256,7 @@ impl Reports {
         self.transmit(message, false)
     }
 
-    /// Sends a report, waiting for room: for whoever talks with somebody that never waits.
+    /// Sends a report, waiting for room. The supervisor never waits, so this ends.
     ///
     /// # Errors
     /// As [`Reports::send`], but for `WouldBlock`.

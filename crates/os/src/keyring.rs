@@ -6,7 +6,7 @@ use std::io;
 const JOIN_SESSION: libc::c_long = 1;
 
 /// Gives this process a new, empty session keyring, which its children share, in place of that of
-/// whoever started it.
+/// the process that started it.
 ///
 /// # Errors
 /// When the kernel has no keys, or a container forbids them: there are none to be shared then.

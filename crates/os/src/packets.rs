@@ -1,7 +1,7 @@
 //! Small messages between two processes, each with the descriptors that belong to it: a
 //! `SOCK_SEQPACKET` pair.
 //!
-//! Descriptors are dangerous to whoever receives them: the kernel closes those that are not wanted
+//! Descriptors are dangerous to their receiver: the kernel closes those that are not wanted
 //! in the context of the receiver, and closing may block for as long as the sender likes (a TCP
 //! socket with `SO_LINGER`, a file of FUSE). They are received from processes that are trusted at
 //! least as much as the receiver.
@@ -128,7 +128,7 @@ impl Packets {
             })
         };
         // Linux tells once, and before the messages that have arrived, that the other end was
-        // closed with messages that nobody had read there.
+        // closed with unread messages there.
         let received = match take() {
             Err(rustix::io::Errno::CONNRESET) => take(),
             received => received,

@@ -135,7 +135,7 @@ pub fn name_of(uid: u32) -> String {
     }
 }
 
-/// Groups that nobody has and that no file belongs to: -2 as an unsigned number, or, in a user
+/// Groups that no user has and that no file belongs to: -2 as an unsigned number, or, in a user
 /// namespace without it, that of `nogroup`.
 const NOBODYS_GROUPS: [u32; 2] = [u32::MAX - 1, 65_534];
 
@@ -180,13 +180,13 @@ fn take_on(identity: &Identity) -> io::Result<()> {
 /// there is nothing to be kept from that user's other processes.
 static HAS_CHANGED: AtomicBool = AtomicBool::new(false);
 
-/// Whether this process may be dumpable for a moment: nobody can make use of it, or it is all the
+/// Whether this process may be dumpable for a moment: no process can make use of it, or it is all the
 /// same.
 pub(crate) fn may_be_dumpable() -> bool {
     is_shielded() || !HAS_CHANGED.load(Ordering::Relaxed)
 }
 
-/// Takes a group on, and one as the saved group that nobody has: see [`is_shielded`].
+/// Takes a group on, and one as the saved group that no user has: see [`is_shielded`].
 fn take_on_group(gid: Gid) -> io::Result<()> {
     for nobodys in NOBODYS_GROUPS {
         let nobodys = Gid::from_raw(nobodys);

@@ -121,7 +121,7 @@ static CALLBACKS: RawCallbacks = RawCallbacks {
 /// call back while a callback is under way that calls into PHP itself, as when an application is
 /// booted or paths are looked up.
 struct Live<'a> {
-    /// Somebody has the state.
+    /// A caller has the state.
     taken: Cell<bool>,
     state: UnsafeCell<State<'a>>,
 }
@@ -513,7 +513,7 @@ impl<'a> Live<'a> {
         ptr::from_ref(self).cast_mut().cast()
     }
 
-    /// Does something with the state; nothing is done if somebody has it already.
+    /// Does something with the state; nothing is done if a caller has it already.
     fn with<T>(&self, act: impl FnOnce(&mut State<'a>) -> T) -> Option<T> {
         if self.taken.replace(true) {
             return None;

@@ -1,6 +1,6 @@
 //! What the processes that talk with strangers give up before the first byte of theirs: the front
 //! and the process that gets certificates. Neither starts a program, changes its user or looks into
-//! another process, so that whoever takes one over shall not be able to either.
+//! another process, so that an attacker who takes one over cannot either.
 //!
 //! - `no_new_privs` and no capability that could be gained ([`maitred_os::capabilities`]);
 //! - a seccomp filter: [`calls`] lists what is allowed, [`filter`] makes the program;

@@ -160,7 +160,7 @@ impl FrontEnd {
         running
     }
 
-    /// Empties a seat whose worker is dead: what it has left must mislead nobody who comes before
+    /// Empties a seat whose worker is dead: what it has left must mislead no process that comes before
     /// [`FrontEnd::adopt`].
     pub fn vacate(&self, seat: u32) {
         self.restore();

@@ -1,7 +1,7 @@
 //! Workers that break the rules of the seat link. Each is ended, and its seat is written again for
-//! the next one. Where that does not help, somebody else still writes to the pool's memory (a
+//! the next one. Where that does not help, another process still writes to the pool's memory (a
 //! process that a script has left behind has it mapped): then the pool gets another generation,
-//! with memory that nobody has seen.
+//! with memory that no process has mapped before.
 
 use std::collections::VecDeque;
 use std::time::Duration;

@@ -259,7 +259,7 @@ impl Supervisor {
     }
 
     /// A worker has broken the rules of the seat link: it is asked nothing any more. Where there
-    /// are many, its pool is started anew.
+    /// are many, its pool is started again.
     fn end_breaker(&mut self, index: usize, worker: (Seat, Incarnation), why: &str) {
         let ((seat, incarnation), now) = (worker, self.now());
         let pool = self.name(index).to_owned();

@@ -1,5 +1,5 @@
 //! Applications that are booted once, and whose scripts have changed since, or whose OPcache is
-//! full, and pools whose memory somebody has spoilt: they get a new generation, and the one before
+//! full, and pools whose memory was corrupted: they get a new generation, and the one before
 //! serves until that is ready.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -40,7 +40,7 @@ struct Renewal {
     saved: bool,
     /// Because its OPcache is full.
     outgrown: bool,
-    /// Because somebody writes to its memory who should not.
+    /// Its shared memory was corrupted repeatedly.
     spoilt: bool,
     /// When it was last renewed, and how long scripts that ask are left alone from then on.
     last: Option<(Moment, Duration)>,

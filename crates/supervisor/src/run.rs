@@ -52,7 +52,7 @@ pub const SIGNALS: [Signal; 7] = [
 pub struct Supervisor {
     pub(crate) started: Instant,
     pub(crate) signals: SignalEvents,
-    /// Children may be left to collect, of whom no signal will tell.
+    /// Ended children may be left to reap without a further SIGCHLD.
     pub(crate) reaps_on: bool,
     pub(crate) plan: Plan,
     pub(crate) phase: Phase,

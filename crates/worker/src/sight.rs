@@ -25,7 +25,7 @@ pub struct Sight {
 }
 
 impl Sight {
-    /// Sees nobody yet.
+    /// Without any worker yet.
     ///
     /// # Errors
     /// When the system is out of descriptors.

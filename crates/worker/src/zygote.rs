@@ -116,7 +116,7 @@ fn prepare(control: &Channel) -> Result<Ready, String> {
     if let Some(identity) = &settings.identity {
         confine::become_user(identity, &settings.confinement)
             .map_err(|error| format!("it cannot become user {}: {error}", identity.name))?;
-        // Keys of whoever started the server are none of theirs, nor are those of other pools.
+        // Keys of the user who started the server are none of theirs, nor are those of other pools.
         let _ = maitred_os::keyring::begin_session();
         // A change of user clears the wish.
         fork::die_with_parent(settings.supervisor);

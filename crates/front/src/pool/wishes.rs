@@ -52,7 +52,7 @@ impl Wish {
     }
 }
 
-/// Whatever waits, by whom it is from, in turns: each gets one after the others have had theirs.
+/// Queued items by their sender, served in turns (round robin).
 #[derive(Debug)]
 struct Turns<T>(VecDeque<(String, VecDeque<T>)>);
 

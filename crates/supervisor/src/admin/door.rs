@@ -104,7 +104,7 @@ impl Door {
         let named = Named::at(path)?;
         let folder = named.open_folder()?;
         lock(&folder);
-        // Never waits, also for a listener that accepts nobody.
+        // Never waits, also for a listener that never accepts.
         match unix::who_listens(path) {
             Ok(Found::Living(_)) => return Err(ErrorKind::AddrInUse.into()),
             Ok(Found::Stale) => remove_socket(&named)?,
