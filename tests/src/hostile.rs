@@ -207,17 +207,17 @@ pub fn send_lingering(
 
 /// How a hostile process speaks to root.
 #[derive(Debug)]
-pub struct Way {
+pub struct SupervisorLink {
     /// A socket, on which each message is a report; where that is refused, reports go below.
     pub socket: Option<OwnedFd>,
     /// A pipe, which takes frames.
     pub pipe: Option<OwnedFd>,
 }
 
-impl Way {
+impl SupervisorLink {
     /// What a process has to speak with.
-    pub fn of(pid: i32) -> Way {
-        let mut way = Way {
+    pub fn of(pid: i32) -> SupervisorLink {
+        let mut way = SupervisorLink {
             socket: None,
             pipe: None,
         };

@@ -37,7 +37,7 @@ pub enum Request {
         #[serde(default)]
         pool: Option<String>,
     },
-    /// Read the configuration again, as SIGHUP does. Answered when all of it is done, or refused.
+    /// Read the configuration again, as SIGHUP does. The reply comes when all of it is done, or refused.
     Reload {
         /// Pools to start anew whether they have changed or not.
         #[serde(default)]
@@ -47,7 +47,7 @@ pub enum Request {
     Stop,
     /// Take no more clients, finish what runs, and end; asked again, the same.
     Drain,
-    /// Drop pages that are kept. Answered when no request that comes gets one of them any more.
+    /// Drop pages that are kept. The reply comes when no request that comes gets one of them any more.
     Purge(Asked),
 }
 

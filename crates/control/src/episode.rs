@@ -15,7 +15,7 @@ const SAID_AGAIN_LONGEST: Duration = Duration::from_secs(3600);
 
 /// One kind of thing that happens, with a total `T` of what belongs to the present episode.
 #[derive(Debug)]
-pub struct Episode<T> {
+pub struct LogThrottle<T> {
     calm: Duration,
     going: Option<Going<T>>,
 }
@@ -50,10 +50,10 @@ pub struct Account<T> {
     pub total: T,
 }
 
-impl<T: Clone + Default> Episode<T> {
+impl<T: Clone + Default> LogThrottle<T> {
     /// Nothing has happened yet. An episode is over when nothing has happened for `calm`.
-    pub fn new(calm: Duration) -> Episode<T> {
-        Episode { calm, going: None }
+    pub fn new(calm: Duration) -> LogThrottle<T> {
+        LogThrottle { calm, going: None }
     }
 
     /// It has happened (again); `count` adds to the total. Returns how often it has happened in
@@ -88,7 +88,7 @@ impl<T: Clone + Default> Episode<T> {
         Some(News::GoesOn(going.account(now)))
     }
 
-    /// When [`Episode::due`] has something to say, if nothing happens before.
+    /// When [`LogThrottle::due`] has something to say, if nothing happens before.
     pub fn deadline(&self) -> Option<Moment> {
         let going = self.going.as_ref()?;
         Some((going.last + self.calm).min(going.say_at))
@@ -132,7 +132,7 @@ mod tests {
 
     #[test]
     fn an_episode_begins_once_and_its_end_tells_the_total() {
-        let mut episode = Episode::new(CALM);
+        let mut episode = LogThrottle::new(CALM);
         assert_eq!(episode.deadline(), None);
         assert_eq!(episode.happened(SECOND, add(5)), 1);
         assert_eq!(episode.happened(SECOND * 4, add(7)), 2);
@@ -147,7 +147,7 @@ mod tests {
 
     #[test]
     fn an_episode_that_goes_on_for_a_day_is_spoken_of_less_than_thirty_times() {
-        let mut episode = Episode::new(CALM);
+        let mut episode = LogThrottle::new(CALM);
         let mut said = Vec::new();
         for second in 0..24 * 3600 {
             let now = SECOND * second;
@@ -165,7 +165,7 @@ mod tests {
 
     #[test]
     fn what_happened_long_ago_is_over_and_does_not_go_on() {
-        let mut episode = Episode::new(CALM);
+        let mut episode = LogThrottle::new(CALM);
         episode.happened(SECOND, add(1));
         let late = episode.due(SECOND * 500);
         assert_eq!(late, Some(News::Over(account(0, 1, 1))));
@@ -173,7 +173,7 @@ mod tests {
 
     #[test]
     fn a_moment_before_the_last_one_does_no_harm() {
-        let mut episode = Episode::new(CALM);
+        let mut episode = LogThrottle::new(CALM);
         episode.happened(SECOND * 5, add(1));
         episode.happened(SECOND, add(1));
         assert_eq!(episode.due(SECOND), None);

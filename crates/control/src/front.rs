@@ -6,7 +6,7 @@ use std::time::Duration;
 use maitred_os::users::Identity;
 use serde::{Deserialize, Serialize};
 
-use crate::{Generation, Incarnation, Manner, Seat, acme, purge};
+use crate::{Generation, Incarnation, PhpInfo, Seat, acme, purge};
 
 /// Orders from the supervisor to the front.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -54,11 +54,11 @@ pub enum ToFront {
         generation: Generation,
     },
     /// What the front has to know of a generation's PHP to answer in its stead.
-    Manner {
+    PhpInfo {
         /// The generation.
         generation: Generation,
         /// What it has to know.
-        manner: Manner,
+        manner: PhpInfo,
     },
     /// What the processes of a pool with `pm = auto` may use now.
     Room {

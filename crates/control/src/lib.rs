@@ -24,7 +24,7 @@ use serde::{Serialize, de::DeserializeOwned};
 
 pub use front::{Clients, FromFront, Overrun, ToFront, Wear};
 pub use zygote::{
-    CacheFigures, CacheSize, Confinement, FromZygote, Manner, Snapshot, ToZygote, WorkersOutput,
+    CacheFigures, CacheSize, Confinement, FromZygote, PhpInfo, Snapshot, ToZygote, WorkersOutput,
     ZygoteSettings,
 };
 

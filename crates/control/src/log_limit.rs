@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use crate::episode::{Account, Episode, Moment, News};
+use crate::episode::{Account, LogThrottle, Moment, News};
 
 /// Most lines of a pool in one period.
 pub const LINES_PER_PERIOD: u64 = 500;
@@ -31,7 +31,7 @@ pub struct LogLimit {
     began: Moment,
     lines: u64,
     bytes: u64,
-    dropped: Episode<Dropped>,
+    dropped: LogThrottle<Dropped>,
 }
 
 impl Default for LogLimit {
@@ -40,7 +40,7 @@ impl Default for LogLimit {
             began: Moment::ZERO,
             lines: 0,
             bytes: 0,
-            dropped: Episode::new(CALM),
+            dropped: LogThrottle::new(CALM),
         }
     }
 }

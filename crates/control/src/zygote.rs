@@ -50,7 +50,7 @@ pub enum ToZygote {
 
 /// What has to be known of a pool's PHP to answer in its stead.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Manner {
+pub struct PhpInfo {
     /// What answers say of the PHP that made them (`X-Powered-By`); none: nothing (`expose_php`).
     pub powered_by: Option<String>,
     /// What a web server's request asks for is its path info, if it has one (`cgi.fix_pathinfo = 0`).

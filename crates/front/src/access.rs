@@ -25,7 +25,7 @@ use crate::door_log::{DoorLogs, LogFile};
 use crate::pool::Pool;
 use crate::pool::exchange::Exchange;
 use crate::request_id::RequestId;
-use crate::troubles::Troubles;
+use crate::troubles::RepeatedErrors;
 
 /// Lines are written together up to this many bytes.
 const BUFFER_BYTES: usize = 32 * 1024;
@@ -36,7 +36,7 @@ pub struct AccessLog {
     sink: Sink,
     format: LogFormat,
     tells_costs: bool,
-    troubles: Arc<Troubles>,
+    troubles: Arc<RepeatedErrors>,
 }
 
 #[derive(Debug)]
@@ -82,7 +82,7 @@ impl SiteLog {
 
 /// What a line says of an answer.
 #[derive(Debug, Default)]
-pub struct Answered {
+pub struct RequestRecord {
     /// The status sent.
     pub status: u16,
     /// Bytes of body that the client was really sent, its framing included.
@@ -119,7 +119,7 @@ pub struct Answered {
     pub log: SiteLog,
 }
 
-impl Answered {
+impl RequestRecord {
     /// The request's id, which it gets when it is first wanted.
     pub fn id(&mut self) -> RequestId {
         *self.id.get_or_insert_with(RequestId::next)
@@ -145,7 +145,7 @@ impl AccessLog {
     pub fn of(
         config: &Config,
         file: Option<OwnedFd>,
-        troubles: &Arc<Troubles>,
+        troubles: &Arc<RepeatedErrors>,
     ) -> Result<Option<AccessLog>, String> {
         let has_own = |site: &config::Site| matches!(site.access_log, config::SiteLog::File(_));
         let sink = match (&config.access_log, file) {
@@ -193,7 +193,7 @@ impl AccessLog {
 
     /// Adds a line. It is written when the thread has a moment, or enough of them.
     pub fn write(&self, line: &Line<'_>) {
-        match (&line.answered.log, &self.sink) {
+        match (&line.record.log, &self.sink) {
             (SiteLog::Off, _) | (SiteLog::Server, Sink::Off) => {}
             (SiteLog::File(file), _) => self.made(line, |bytes| {
                 bytes.push(b'\n');
@@ -219,17 +219,17 @@ impl AccessLog {
 
     /// Adds a line about what was no request.
     pub fn write_refused(&self, peer: IpAddr, status: u16, bytes: u64) {
-        let answered = Answered {
+        let record = RequestRecord {
             status,
             bytes,
-            ..Answered::default()
+            ..RequestRecord::default()
         };
         self.write(&Line {
             peer: peer.to_canonical(),
             head: None,
             time: None,
             secured: None,
-            answered: &answered,
+            record: &record,
         });
     }
 
@@ -278,10 +278,10 @@ impl AccessLog {
     fn send(&self, collector: &Collector, severity: u8, text: &[u8], line: Option<&Line<'_>>) {
         let message = match (collector.form(), line) {
             (Form::Journal, Some(line)) => {
-                let (head, answered) = (line.head, line.answered);
-                let status = answered.status.to_string();
-                let peer = (!answered.is_client_unknown).then(|| line.peer.to_string());
-                let (id, pool) = (answered.id.as_ref(), answered.pool.as_ref());
+                let (head, record) = (line.head, line.record);
+                let status = record.status.to_string();
+                let peer = (!record.is_client_unknown).then(|| line.peer.to_string());
+                let (id, pool) = (record.id.as_ref(), record.pool.as_ref());
                 let all: [(&str, Option<&[u8]>); 8] = [
                     ("MAITRED_REMOTE_ADDR", peer.as_deref().map(str::as_bytes)),
                     ("MAITRED_STATUS", Some(status.as_bytes())),
@@ -289,7 +289,7 @@ impl AccessLog {
                     ("MAITRED_METHOD", head.map(|head| head.method().as_bytes())),
                     ("MAITRED_URI", head.map(|head| head.path().as_bytes())),
                     ("MAITRED_POOL", pool.map(|pool| pool.name.as_bytes())),
-                    ("MAITRED_CACHE", answered.cache.map(str::as_bytes)),
+                    ("MAITRED_CACHE", record.cache.map(str::as_bytes)),
                     ("MAITRED_REQUEST_ID", id.map(|id| id.as_str().as_bytes())),
                 ];
                 let fields = all
@@ -332,14 +332,14 @@ pub fn line<'a>(
     peer: IpAddr,
     head: &'a Head,
     (time, secured): (Time, Option<&'a crate::tls::Secured>),
-    answered: &'a mut Answered,
+    record: &'a mut RequestRecord,
 ) -> Line<'a> {
-    answered.id();
+    record.id();
     Line {
         peer: peer.to_canonical(),
         head: Some(head),
         time: Some(time),
         secured,
-        answered,
+        record,
     }
 }

@@ -6,7 +6,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::script::{Client, Failure, Form, Run, Sent};
+use crate::script::{Client, Failure, ResponseEncoder, Run, Sent};
 use crate::tally;
 
 /// Longest time in seconds that a refused client is told to wait: nobody knows what will be then.
@@ -27,7 +27,7 @@ pub struct Tried {
 /// Runs a script, and says why if there is no answer.
 pub async fn attempt<C: Client>(
     client: &mut C,
-    form: &mut impl Form<Head = C::Head>,
+    form: &mut impl ResponseEncoder<Head = C::Head>,
     thread: u32,
     run: &Run<'_>,
     request: Vec<u8>,

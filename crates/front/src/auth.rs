@@ -32,7 +32,7 @@ const MAX_FILE_BYTES: u64 = 16 << 20;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
     /// The name and the password are right.
-    LetIn,
+    Granted,
     /// There is none, or it is wrong.
     Unknown,
     /// More passwords are being compared than may.
@@ -43,7 +43,7 @@ pub enum Outcome {
 
 /// Whoever knows the users.
 #[derive(Debug)]
-pub struct Porter {
+pub struct Authenticator {
     files: Mutex<HashMap<PathBuf, Known>>,
     /// When each was right, by a digest that only this process can make.
     right: Mutex<HashMap<[u8; 32], Instant>>,
@@ -59,12 +59,12 @@ struct Known {
     looked: Instant,
 }
 
-impl Default for Porter {
-    fn default() -> Porter {
+impl Default for Authenticator {
+    fn default() -> Authenticator {
         let mut secret = [0; 32];
         // Without it, what is remembered could at worst be guessed by who reads our memory.
         let _ = rustix::rand::getrandom(&mut secret, rustix::rand::GetRandomFlags::empty());
-        Porter {
+        Authenticator {
             files: Mutex::default(),
             right: Mutex::default(),
             secret,
@@ -74,7 +74,7 @@ impl Default for Porter {
     }
 }
 
-impl Porter {
+impl Authenticator {
     /// Whether a request shows a name and a password of this file.
     pub async fn admit(&self, head: &Head, file: &Path) -> Outcome {
         let Some(users) = self.users(file) else {
@@ -88,7 +88,7 @@ impl Porter {
         };
         let digest = self.digest(file, attempt.hash(), &name, &password);
         if self.is_remembered(&digest) {
-            return Outcome::LetIn;
+            return Outcome::Granted;
         }
         let Ok(waits) = self.waiting.clone().try_acquire_owned() else {
             return Outcome::Busy;
@@ -104,7 +104,7 @@ impl Porter {
         match compared.await {
             Ok(true) => {
                 self.remember(digest);
-                Outcome::LetIn
+                Outcome::Granted
             }
             _ => Outcome::Unknown,
         }

@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use maitred_http1::{Head, Method};
 use maitred_rules::SiteRules;
-use maitred_rules::dress::Dressing;
+use maitred_rules::dress::HeaderPolicy;
 use maitred_rules::networks::client_key;
 use maitred_rules::path::{CleanPath, clean_path};
 use maitred_rules::site::{Asked, Refusal, Verdict};
 
-use crate::access::Answered;
+use crate::access::RequestRecord;
 use crate::auth::Outcome;
 use crate::by_script;
 use crate::files::{Body, Entry, Slice};
@@ -22,13 +22,13 @@ use crate::limits::RunningRequest;
 use crate::pool::queue::Lane;
 use crate::proxy;
 use crate::refusal;
-use crate::request::{self, Header, Way};
+use crate::request::{self, Header, RequestContext};
 use crate::route::{Route, Script, listing};
 use crate::ruled::{Caught, Ruled};
 use crate::shared::Thread;
 use crate::site::Site;
 use crate::sites::host_name;
-use crate::troubles::Troubles;
+use crate::troubles::RepeatedErrors;
 
 /// What a client is told that has used a `rate_limit` up.
 const TOO_OFTEN: &str = "You ask too often.";
@@ -55,13 +55,13 @@ pub async fn answer<C: HttpClient>(
     thread: &Arc<Thread>,
     (site, rules): (&Arc<Site>, &SiteRules),
     (origin, is_https): (Origin<'_>, bool),
-    answered: &mut Answered,
+    record: &mut RequestRecord,
 ) -> io::Result<After> {
     let clean = clean_path(head.path());
     let path = clean.as_ref().map_or(&b"/"[..], |path| path.as_bytes());
     let dressing = rules.dressing(path);
     let pages = (!rules.settings().error_pages.is_empty()).then_some(rules);
-    let way = Way {
+    let way = RequestContext {
         site,
         rules: Some(rules),
         path: head.path(),
@@ -77,18 +77,18 @@ pub async fn answer<C: HttpClient>(
     };
     let mut ruled = Ruled::new(client, origin.client, &dressing, pages);
     let after = match &clean {
-        Ok(path) => decide(&mut ruled, head, thread, (rules, path), &way, answered).await?,
+        Ok(path) => decide(&mut ruled, head, thread, (rules, path), &way, record).await?,
         Err(refused) => {
             refusal::log_path(head, &way, refused, &thread.shared.troubles);
             let words = refusal::of_path(refused);
-            request::refuse(&mut ruled, head, answered, refused.status, words).await?
+            request::refuse(&mut ruled, head, record, refused.status, words).await?
         }
     };
     match ruled.caught.take() {
         None => Ok(after),
         Some(caught) => {
             ruled.let_through();
-            send_error_page(&mut ruled, head, thread, rules, &way, &caught, answered).await
+            send_error_page(&mut ruled, head, thread, rules, &way, &caught, record).await
         }
     }
 }
@@ -98,14 +98,14 @@ async fn decide(
     head: &Head,
     thread: &Arc<Thread>,
     (rules, path): (&SiteRules, &CleanPath<'_>),
-    way: &Way<'_>,
-    answered: &mut Answered,
+    way: &RequestContext<'_>,
+    record: &mut RequestRecord,
 ) -> io::Result<After> {
     let peer = client.peer().ip();
     let site = way.site;
     let _running = match let_in(thread, (site, rules), path, peer) {
         Ok(running) => running,
-        Err((wait, why)) => return too_many(client, head, answered, wait, why).await,
+        Err((wait, why)) => return too_many(client, head, record, wait, why).await,
     };
     let asked = Asked {
         path,
@@ -118,22 +118,22 @@ async fn decide(
         Verdict::Redirect { status, location } => {
             let after = client.discard_body(head);
             let header = Some((&b"Location"[..], location.as_bytes()));
-            return request::plain(client, head, answered, status, header, "", after).await;
+            return request::plain(client, head, record, status, header, "", after).await;
         }
         Verdict::Refuse(refusal) => {
             let of = (way, &*thread.shared.troubles);
-            return refuse(client, head, of, refusal, answered).await;
+            return refuse(client, head, of, refusal, record).await;
         }
         Verdict::Serve(serve) => serve,
     };
     if let Some(rewritten) = &serve.rewritten {
         let limits = limits_of_rewritten((&site.settings, rules), head.path(), &rewritten.path);
         if let Some(wait) = comes_too_soon(thread, site, limits, peer) {
-            return comes_too_often(client, head, answered, wait).await;
+            return comes_too_often(client, head, record, wait).await;
         }
     }
     for auth in serve.auth.into_iter().flatten() {
-        if let Some(after) = ask_for_user(client, head, thread, rules, auth, answered).await? {
+        if let Some(after) = ask_for_user(client, head, thread, rules, auth, record).await? {
             return Ok(after);
         }
     }
@@ -154,17 +154,17 @@ async fn decide(
         {
             let to = (server, path.as_bytes());
             // In a place of its own: other requests need no room for it.
-            return Box::pin(proxy::answer(client, head, thread, &way, to, answered)).await;
+            return Box::pin(proxy::answer(client, head, thread, &way, to, record)).await;
         }
         if matches!(head.kind(), Method::Get | Method::Head)
             && rules.lists(path.as_bytes())
             && let Some(page) = listing::page(|| site.open_folder(&path), path.as_bytes()).await
         {
             let after = client.discard_body(head);
-            return request::whole(client, head, answered, 200, &[HTML], &page, after).await;
+            return request::whole(client, head, record, 200, &[HTML], &page, after).await;
         }
     }
-    request::serve_path(client, head, thread, &way, &serve.auth, answered).await
+    request::serve_path(client, head, thread, &way, &serve.auth, record).await
 }
 
 /// Counts a request among those of its client that are answered at the moment, or says how long the client has to
@@ -185,7 +185,7 @@ fn let_in<'a>(
 }
 
 /// Who answers at a path, how large a body may be there, and which requests come first, as `paths` has it.
-fn settle<'a>(way: &mut Way<'a>, rules: &SiteRules, path: &CleanPath<'_>) {
+fn settle<'a>(way: &mut RequestContext<'a>, rules: &SiteRules, path: &CleanPath<'_>) {
     if let Some(settings) = rules.path_settings(path.as_bytes()) {
         way.backend = way.site.backend_of(settings.pool.as_deref());
         way.max_body_size = settings.max_body_size.unwrap_or(way.max_body_size);
@@ -287,10 +287,10 @@ pub fn limits_of_index(
 pub async fn comes_too_often(
     client: &mut impl HttpClient,
     head: &Head,
-    answered: &mut Answered,
+    record: &mut RequestRecord,
     wait: Duration,
 ) -> io::Result<After> {
-    too_many(client, head, answered, wait, TOO_OFTEN).await
+    too_many(client, head, record, wait, TOO_OFTEN).await
 }
 
 /// Asks for a user of this `basic_auth`. Nothing when the request shows one.
@@ -300,29 +300,29 @@ pub async fn ask_for_user(
     thread: &Arc<Thread>,
     rules: &SiteRules,
     auth: usize,
-    answered: &mut Answered,
+    record: &mut RequestRecord,
 ) -> io::Result<Option<After>> {
     let Some(auth) = rules.settings().basic_auth.get(auth) else {
         return Ok(None);
     };
     let after = match thread.shared.porter.admit(head, &auth.users).await {
-        Outcome::LetIn => return Ok(None),
+        Outcome::Granted => return Ok(None),
         Outcome::Unknown => {
             let realm = format!("Basic realm=\"{}\", charset=\"UTF-8\"", auth.realm);
             let header = Some((&b"WWW-Authenticate"[..], realm.as_bytes()));
             let after = client.discard_body(head);
             let why = "A name and a password are needed.";
-            request::plain(client, head, answered, 401, header, why, after).await
+            request::plain(client, head, record, 401, header, why, after).await
         }
         Outcome::Busy => {
             let header = Some((&b"Retry-After"[..], &b"1"[..]));
             let after = client.discard_body(head);
             let why = "Too many passwords are being looked at.";
-            request::plain(client, head, answered, 503, header, why, after).await
+            request::plain(client, head, record, 503, header, why, after).await
         }
         Outcome::NoUsers => {
             let why = "Nobody can be let in at the moment.";
-            request::refuse(client, head, answered, 503, why).await
+            request::refuse(client, head, record, 503, why).await
         }
     };
     after.map(Some)
@@ -382,9 +382,9 @@ fn index_name(path: &str, entry: &Entry) -> Option<Vec<u8>> {
 pub async fn refuse(
     client: &mut impl HttpClient,
     head: &Head,
-    (way, troubles): (&Way<'_>, &Troubles),
+    (way, troubles): (&RequestContext<'_>, &RepeatedErrors),
     refused: Refusal,
-    answered: &mut Answered,
+    record: &mut RequestRecord,
 ) -> io::Result<After> {
     refusal::log(head, way, refused.status, refused.why);
     let mut words = refused.why;
@@ -393,20 +393,20 @@ pub async fn refuse(
         troubles.file_failed(&way.site.settings.root, refused.status, why);
         words = refusal::FAILED;
     }
-    request::refuse(client, head, answered, refused.status, words).await
+    request::refuse(client, head, record, refused.status, words).await
 }
 
 async fn too_many(
     client: &mut impl HttpClient,
     head: &Head,
-    answered: &mut Answered,
+    record: &mut RequestRecord,
     wait: Duration,
     why: &str,
 ) -> io::Result<After> {
     let seconds = wait.as_secs_f64().ceil().max(1.0).to_string();
     let header = Some((&b"Retry-After"[..], seconds.as_bytes()));
     let after = client.discard_body(head);
-    request::plain(client, head, answered, 429, header, why, after).await
+    request::plain(client, head, record, 429, header, why, after).await
 }
 
 /// Sends the page for an error, or the server's own words if there is no page after all.
@@ -415,9 +415,9 @@ async fn send_error_page(
     head: &Head,
     thread: &Arc<Thread>,
     rules: &SiteRules,
-    way: &Way<'_>,
+    way: &RequestContext<'_>,
     caught: &Caught,
-    answered: &mut Answered,
+    record: &mut RequestRecord,
 ) -> io::Result<After> {
     let page = rules.error_page(caught.status).unwrap_or_default();
     match way.site.resolve(page, None) {
@@ -430,16 +430,16 @@ async fn send_error_page(
                 }
             };
             let page = (entry.content_type(), entry.len(), content);
-            send_in_place(client, head, caught, page, answered).await
+            send_in_place(client, head, caught, page, record).await
         }
         Route::Script(script) => {
-            let way = Way {
+            let way = RequestContext {
                 path: page,
                 query: None,
                 status: Some((caught.status, caught.after)),
                 ..*way
             };
-            by_script::answer(client, head, thread, &way, &script, answered).await
+            by_script::answer(client, head, thread, &way, &script, record).await
         }
         Route::RedirectSlash(_) | Route::Refused(_) => {
             let words = Content::Made(&caught.words);
@@ -448,7 +448,7 @@ async fn send_error_page(
                 caught.words.len() as u64,
                 words,
             );
-            send_in_place(client, head, caught, words, answered).await
+            send_in_place(client, head, caught, words, record).await
         }
     }
 }
@@ -459,7 +459,7 @@ async fn send_in_place(
     head: &Head,
     caught: &Caught,
     (content_type, length, content): (&str, u64, Content<'_>),
-    answered: &mut Answered,
+    record: &mut RequestRecord,
 ) -> io::Result<After> {
     let headers = caught.headers.iter();
     let headers = headers.map(|(name, value)| (&name[..], &value[..]));
@@ -477,11 +477,11 @@ async fn send_in_place(
         Method::Head => Content::Nothing,
         _ => content,
     };
-    client.answer(&reply, content, answered).await?;
+    client.answer(&reply, content, record).await?;
     Ok(caught.after)
 }
 
-impl Way<'_> {
+impl RequestContext<'_> {
     /// Whether a page of the site's takes the place of a script's or a server's answer of this status.
     pub fn intercepts(&self, status: u16) -> bool {
         let rules = self.rules.filter(|rules| rules.settings().intercept_errors);
@@ -496,4 +496,4 @@ impl Way<'_> {
 }
 
 /// Nothing is changed about an answer.
-pub const PLAIN: &Dressing<'static> = &Dressing::NONE;
+pub const PLAIN: &HeaderPolicy<'static> = &HeaderPolicy::NONE;

@@ -7,16 +7,16 @@ use std::sync::Arc;
 use bytes::Bytes;
 use maitred_http1::{Framing, Head};
 
-use crate::access::Answered;
+use crate::access::RequestRecord;
 use crate::attempt::{self, Tried, attempt, explain};
 use crate::body::{Body, NoBody};
-use crate::cache::{self, Fill, Steadfast, Tee};
+use crate::cache::{self, DetachedClient, Fill, Tee};
 use crate::deadline::Shared;
 use crate::http_client::{After, HttpClient};
-use crate::http_form::{HttpForm, Wire};
+use crate::http_form::{HeadWriter, HttpEncoder};
 use crate::params::{self, Call, REQUEST_ID, Seen};
 use crate::refusal;
-use crate::request::{self, Beside, Header, PLAIN, Way};
+use crate::request::{self, Header, PLAIN, RequestContext, ServerHeaders};
 use crate::request_id::RequestId;
 use crate::route::Script;
 use crate::script::{Failure, Run, Sent};
@@ -31,16 +31,16 @@ pub async fn answer<C: HttpClient>(
     client: &mut C,
     head: &Head,
     thread: &Arc<Thread>,
-    way: &Way<'_>,
+    way: &RequestContext<'_>,
     script: &Script,
-    answered: &mut Answered,
+    record: &mut RequestRecord,
 ) -> io::Result<After> {
     let mut fill = None;
     if let (Some(of), Some(cache), None) = (&way.site.cache, &thread.shared.cache, way.status) {
-        match Box::pin(cache::look(client, head, (cache, of), way, answered)).await? {
-            cache::Looked::Answered(after) => return Ok(after),
+        match Box::pin(cache::look(client, head, (cache, of), way, record)).await? {
+            cache::Looked::RequestRecord(after) => return Ok(after),
             cache::Looked::Refresh(after, fill) => {
-                let caller = Caller::of(client, way, answered);
+                let caller = Caller::of(client, way, record);
                 cache::refresh(fill, (head, way, script), (thread, caller));
                 return Ok(after);
             }
@@ -48,20 +48,20 @@ pub async fn answer<C: HttpClient>(
         }
     }
     let asked = (head, way, script);
-    if let Some(tried) = turned_away(asked, thread.number, fill.as_deref(), answered) {
-        return Box::pin(refuse(client, head, (fill, tried), answered)).await;
+    if let Some(tried) = turned_away(asked, thread.number, fill.as_deref(), record) {
+        return Box::pin(refuse(client, head, (fill, tried), record)).await;
     }
-    Box::pin(run(client, head, (thread, way), script, fill, answered)).await
+    Box::pin(run(client, head, (thread, way), script, fill, record)).await
 }
 
 /// What becomes of a request without a body that its pool is certain to turn away: where that is so of
 /// many, none of them is to cost what running a script takes. While the newest come first none is certain
 /// to be, unless its own deadline is over: it waits, or takes the place of an older one.
 fn turned_away(
-    (head, way, script): (&Head, &Way<'_>, &Script),
+    (head, way, script): (&Head, &RequestContext<'_>, &Script),
     thread: u32,
     fill: Option<&Fill<'_>>,
-    answered: &mut Answered,
+    record: &mut RequestRecord,
 ) -> Option<Tried> {
     let Backend::Pool(pool) = way.backend else {
         return None;
@@ -69,13 +69,13 @@ fn turned_away(
     if !pool.is_turning_away() || head.body != Framing::None {
         return None;
     }
-    let (body, id) = (Body::Memory(Vec::new()), answered.id());
+    let (body, id) = (Body::Memory(Vec::new()), record.id());
     let name = String::from_utf8_lossy(&script.script_filename);
     let is_shared = fill.is_some_and(Fill::is_for_others);
     let run = run_of((head, way, &name), is_shared, &body, &id);
     let tried = attempt::turned_away(thread, &run)?;
-    answered.pool = Some(pool.clone());
-    answered.cache = fill.map(Fill::word);
+    record.pool = Some(pool.clone());
+    record.cache = fill.map(Fill::word);
     Some(tried)
 }
 
@@ -84,7 +84,7 @@ async fn refuse(
     client: &mut impl HttpClient,
     head: &Head,
     (fill, tried): (Option<Box<Fill<'_>>>, Tried),
-    answered: &mut Answered,
+    record: &mut RequestRecord,
 ) -> io::Result<After> {
     let Tried {
         outcome,
@@ -96,37 +96,37 @@ async fn refuse(
         return Ok(After::Keep);
     };
     if let Some(fill) = fill
-        && let Some(after) = Box::pin(fill.stand_in(client, &failure, answered)).await
+        && let Some(after) = Box::pin(fill.stand_in(client, &failure, record)).await
     {
         return after;
     }
-    fail(client, head, (&failure, retry_after), &sent, answered).await
+    fail(client, head, (&failure, retry_after), &sent, record).await
 }
 
 /// Runs a script.
 async fn run<C: HttpClient>(
     client: &mut C,
     head: &Head,
-    (thread, way): (&Thread, &Way<'_>),
+    (thread, way): (&Thread, &RequestContext<'_>),
     script: &Script,
     fill: Option<Box<Fill<'_>>>,
-    answered: &mut Answered,
+    record: &mut RequestRecord,
 ) -> io::Result<After> {
     let body = match collect(client, head, way).await {
         Ok(body) => body,
         Err(no_body) => {
-            let refused = request::refuse_body(client, head, answered, no_body, way);
+            let refused = request::refuse_body(client, head, record, no_body, way);
             return Box::pin(refused).await;
         }
     };
-    let caller = Caller::of(client, way, answered);
-    answered.body_bytes = body.len();
+    let caller = Caller::of(client, way, record);
+    record.body_bytes = body.len();
     if let Backend::Pool(pool) = way.backend {
-        answered.pool = Some(pool.clone());
+        record.pool = Some(pool.clone());
     }
     let Ok(encoded) = caller.encode((head, way, script), &body, fill.as_deref()) else {
         let why = "The request's headers are too large for a script.";
-        return Box::pin(request::refuse_close(client, head, answered, 431, why)).await;
+        return Box::pin(request::refuse_close(client, head, record, 431, why)).await;
     };
     let address = || thread.address(client.peer().ip());
     let _held = match thread.shared.requests.hold(encoded.len(), address) {
@@ -134,27 +134,27 @@ async fn run<C: HttpClient>(
         Err(why) => {
             thread.shared.refuse_head(caller.peer.ip(), why);
             let why = "Too many large requests are in hand.";
-            return Box::pin(request::refuse_close(client, head, answered, 503, why)).await;
+            return Box::pin(request::refuse_close(client, head, record, 503, why)).await;
         }
     };
     let name = String::from_utf8_lossy(&script.script_filename);
     let wanted = fill.as_ref().map(|fill| fill.wanted());
     let is_shared = fill.as_ref().is_some_and(|fill| fill.is_for_others());
     let run = run_of((head, way, &name), is_shared, &body, &caller.id);
-    let id_sent = answered.id_sent();
-    let beside = Beside::of(caller.secured.as_deref(), id_sent.as_ref());
-    let form = HttpForm::<C::Wire>::new(&run, head, way, beside.as_slice());
+    let id_sent = record.id_sent();
+    let beside = ServerHeaders::of(caller.secured.as_deref(), id_sent.as_ref());
+    let form = HttpEncoder::<C::HeadWriter>::new(&run, head, way, beside.as_slice());
     let mut tee = Tee::new(form, fill);
-    let mut steadfast = Steadfast::new(client, wanted, false);
+    let mut steadfast = DetachedClient::new(client, wanted, false);
     let tried = attempt(&mut steadfast, &mut tee, thread.number, &run, encoded).await;
     let has_gone = steadfast.has_gone;
-    tell(&tee, &tried.sent, answered);
+    tell(&tee, &tried.sent, record);
     match &tried.outcome {
         Ok(()) if !has_gone => Ok(after(tee.form().reusable, way)),
         // What seldom happens is in a box: every request would hold the room for it.
         _ => {
             let tried = (tried, has_gone);
-            Box::pin(fall_short(client, (head, way, &name), tee, tried, answered)).await
+            Box::pin(fall_short(client, (head, way, &name), tee, tried, record)).await
         }
     }
 }
@@ -163,7 +163,7 @@ async fn run<C: HttpClient>(
 async fn collect<C: HttpClient>(
     client: &mut C,
     head: &Head,
-    way: &Way<'_>,
+    way: &RequestContext<'_>,
 ) -> Result<Body, NoBody> {
     match way.status {
         // Its body, if there was one, is no business of the page's.
@@ -178,7 +178,7 @@ async fn collect<C: HttpClient>(
 
 /// A run of the script of this name for a request; `is_shared`: others than its client want the answer.
 pub fn run_of<'r>(
-    (head, way, name): (&'r Head, &'r Way<'_>, &'r str),
+    (head, way, name): (&'r Head, &'r RequestContext<'_>, &'r str),
     is_shared: bool,
     body: &'r Body,
     id: &'r RequestId,
@@ -207,13 +207,17 @@ pub struct Caller {
 
 impl Caller {
     /// The client of a request.
-    pub fn of(client: &mut impl HttpClient, way: &Way<'_>, answered: &mut Answered) -> Caller {
+    pub fn of(
+        client: &mut impl HttpClient,
+        way: &RequestContext<'_>,
+        record: &mut RequestRecord,
+    ) -> Caller {
         let peer = way.origin.map(|origin| origin.client);
         Caller {
             peer: peer.unwrap_or_else(|| client.peer()),
             local: client.local(),
             secured: client.secured().cloned(),
-            id: answered.id(),
+            id: record.id(),
         }
     }
 
@@ -223,7 +227,7 @@ impl Caller {
     /// When its fields are too large.
     pub fn encode(
         &self,
-        (head, way, script): (&Head, &Way<'_>, &Script),
+        (head, way, script): (&Head, &RequestContext<'_>, &Script),
         body: &Body,
         fill: Option<&Fill<'_>>,
     ) -> Result<Vec<u8>, params::TooLarge> {
@@ -250,16 +254,16 @@ impl Caller {
 }
 
 /// Takes down what the last try has come to.
-fn tell<W: Wire>(tee: &Tee<'_, W>, sent: &Sent, answered: &mut Answered) {
+fn tell<W: HeadWriter>(tee: &Tee<'_, W>, sent: &Sent, record: &mut RequestRecord) {
     let form = tee.form();
-    answered.cache = tee.fill().map(Fill::word);
-    (answered.status, answered.head_bytes) = (form.status, form.head_bytes);
-    (answered.queued, answered.script, answered.spent) = (sent.queued, sent.script, sent.spent);
-    answered.going_on.clone_from(&sent.going_on);
+    record.cache = tee.fill().map(Fill::word);
+    (record.status, record.head_bytes) = (form.status, form.head_bytes);
+    (record.queued, record.script, record.spent) = (sent.queued, sent.script, sent.spent);
+    record.going_on.clone_from(&sent.going_on);
 }
 
 /// What becomes of the connection after a complete answer.
-fn after(is_reusable: bool, way: &Way<'_>) -> After {
+fn after(is_reusable: bool, way: &RequestContext<'_>) -> After {
     match way.status {
         _ if !is_reusable => After::Close,
         Some((_, after)) => after,
@@ -270,10 +274,10 @@ fn after(is_reusable: bool, way: &Way<'_>) -> After {
 /// What becomes of a request whose client has gone, or whose last try has brought no complete answer.
 async fn fall_short<C: HttpClient>(
     client: &mut C,
-    (head, way, name): (&Head, &Way<'_>, &str),
-    tee: Tee<'_, C::Wire>,
+    (head, way, name): (&Head, &RequestContext<'_>, &str),
+    tee: Tee<'_, C::HeadWriter>,
     (tried, has_gone): (Tried, bool),
-    answered: &mut Answered,
+    record: &mut RequestRecord,
 ) -> io::Result<After> {
     let Tried {
         outcome,
@@ -282,7 +286,7 @@ async fn fall_short<C: HttpClient>(
         ..
     } = tried;
     if has_gone {
-        answered.status = explain(&Failure::ClientLeft).0;
+        record.status = explain(&Failure::ClientLeft).0;
         return Err(io::ErrorKind::ConnectionAborted.into());
     }
     let (form, fill) = tee.into_parts();
@@ -290,14 +294,14 @@ async fn fall_short<C: HttpClient>(
         return Ok(after(form.reusable, way));
     };
     if let (Some(fill), false) = (fill, sent.begun)
-        && let Some(after) = fill.stand_in(client, &failure, answered).await
+        && let Some(after) = fill.stand_in(client, &failure, record).await
     {
         return after;
     }
     if let (Failure::FileNamed, Some(said)) = (&failure, form.said()) {
-        return sendfile::answer(client, head, (way, name), said, answered).await;
+        return sendfile::answer(client, head, (way, name), said, record).await;
     }
-    fail(client, head, (&failure, retry_after), &sent, answered).await
+    fail(client, head, (&failure, retry_after), &sent, record).await
 }
 
 /// Answers in place of a script.
@@ -306,11 +310,11 @@ async fn fail(
     head: &Head,
     (failure, retry_after): (&Failure, Option<u64>),
     sent: &Sent,
-    answered: &mut Answered,
+    record: &mut RequestRecord,
 ) -> io::Result<After> {
     let (status, why) = explain(failure);
     if matches!(failure, Failure::ClientLeft | Failure::LeftQueue) {
-        answered.status = status;
+        record.status = status;
         return Err(io::ErrorKind::ConnectionAborted.into());
     }
     if sent.begun {
@@ -318,10 +322,10 @@ async fn fail(
         return Err(io::ErrorKind::ConnectionAborted.into());
     }
     let Some(seconds) = retry_after else {
-        return request::plain(client, head, answered, status, None, why, After::Keep).await;
+        return request::plain(client, head, record, status, None, why, After::Keep).await;
     };
     let (seconds, body) = (seconds.to_string(), refusal::in_words(status, why));
     let again: Header<'_> = (b"Retry-After", seconds.as_bytes());
     let headers = [PLAIN, again, (b"Cache-Control", b"no-store")];
-    request::whole(client, head, answered, status, &headers, &body, After::Keep).await
+    request::whole(client, head, record, status, &headers, &body, After::Keep).await
 }

@@ -28,7 +28,7 @@ use maitred_os::clock::format_local;
 
 pub use entry::Entry;
 
-use crate::troubles::Troubles;
+use crate::troubles::RepeatedErrors;
 
 /// Lines are written together up to this many bytes.
 const BUFFER_BYTES: usize = 32 * 1024;
@@ -70,7 +70,7 @@ pub struct DoorLog {
     file: Arc<LogFile>,
     /// Its lines are not collected.
     at_once: bool,
-    troubles: Arc<Troubles>,
+    troubles: Arc<RepeatedErrors>,
 }
 
 #[derive(Debug)]
@@ -101,7 +101,12 @@ impl DoorLogs {
 
     /// The log of a pool, if it has one and the supervisor has opened it.
     /// `at_once`: each line is written before its answer ends.
-    pub fn of(&self, pool: &Pool, troubles: &Arc<Troubles>, at_once: bool) -> Option<Arc<DoorLog>> {
+    pub fn of(
+        &self,
+        pool: &Pool,
+        troubles: &Arc<RepeatedErrors>,
+        at_once: bool,
+    ) -> Option<Arc<DoorLog>> {
         let settings = pool.door_log.as_ref()?;
         let Some(file) = self.files().get(&settings.path).cloned() else {
             let path = settings.path.display();
@@ -137,7 +142,7 @@ impl DoorLogs {
     }
 
     /// Writes what all threads have collected.
-    pub fn flush(&self, troubles: &Troubles) {
+    pub fn flush(&self, troubles: &RepeatedErrors) {
         for log in self.files().values() {
             if log.is_behind.load(Ordering::Acquire) {
                 log.lock().flush(log, troubles);
@@ -156,12 +161,12 @@ impl LogFile {
     }
 
     /// Adds a line. It is written when a thread has a moment, or there are enough of them.
-    pub fn add(&self, line: &[u8], troubles: &Troubles) {
+    pub fn add(&self, line: &[u8], troubles: &RepeatedErrors) {
         self.add_up_to(BUFFER_BYTES, line, troubles);
     }
 
     /// The same, where so many bytes of lines are enough.
-    fn add_up_to(&self, most: usize, line: &[u8], troubles: &Troubles) {
+    fn add_up_to(&self, most: usize, line: &[u8], troubles: &RepeatedErrors) {
         let mut open = self.lock();
         open.lines.extend_from_slice(line);
         self.is_behind.store(true, Ordering::Release);
@@ -172,7 +177,7 @@ impl LogFile {
 }
 
 impl Open {
-    fn flush(&mut self, log: &LogFile, troubles: &Troubles) {
+    fn flush(&mut self, log: &LogFile, troubles: &RepeatedErrors) {
         // A log that cannot be written must not stop the server it is about.
         if let Err(why) = self.file.write_all(&self.lines) {
             let count = memchr::memchr_iter(b'\n', &self.lines).count();

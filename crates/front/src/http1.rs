@@ -8,13 +8,13 @@ use std::sync::Arc;
 
 use maitred_http1::{Answer, AnswerFraming, Framing, Head, Version, write_head};
 
-use crate::access::Answered;
+use crate::access::RequestRecord;
 use crate::admin::AdminPeer;
 use crate::body::{self, Body, NoBody};
 use crate::clock::http_date;
 use crate::connection::Connection;
 use crate::http_client::{After, Content, HttpClient, Raw, Reply};
-use crate::http_form::Wire;
+use crate::http_form::HeadWriter;
 use crate::inflow::Inflow;
 use crate::script::Client;
 use crate::spool;
@@ -26,7 +26,7 @@ const COPIED_MOST: usize = 2048;
 /// Answers of HTTP/1: heads and bodies are one row of bytes.
 pub struct Http1;
 
-impl Wire for Http1 {
+impl HeadWriter for Http1 {
     type Head = Infallible;
 
     fn head<'h>(
@@ -83,7 +83,7 @@ impl Client for Connection {
 }
 
 impl HttpClient for Connection {
-    type Wire = Http1;
+    type HeadWriter = Http1;
 
     fn is_answered_by_script(&mut self) {}
 
@@ -168,7 +168,7 @@ impl HttpClient for Connection {
         &mut self,
         reply: &Reply<'_>,
         content: Content<'_>,
-        answered: &mut Answered,
+        record: &mut RequestRecord,
     ) -> io::Result<()> {
         let content = match content {
             // To seal it, we have to read it.
@@ -182,7 +182,7 @@ impl HttpClient for Connection {
         };
         let mut out = Vec::with_capacity(512 + reply.lines.len() + at_once.len());
         write_reply(&mut out, reply);
-        (answered.status, answered.head_bytes) = (reply.status, out.len() as u64);
+        (record.status, record.head_bytes) = (reply.status, out.len() as u64);
         out.extend_from_slice(at_once);
         match content {
             Content::Kept(body) if body.len() > COPIED_MOST => self.send_both(&out, body).await,

@@ -11,11 +11,11 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 use maitred_http1::Head;
 
-use crate::access::Answered;
+use crate::access::RequestRecord;
 use crate::admin::AdminPeer;
 use crate::body::{Body, NoBody};
 use crate::files::{AnswerBody, Part, Slice};
-use crate::http_form::Wire;
+use crate::http_form::HeadWriter;
 use crate::inflow::Inflow;
 use crate::script::Client;
 use crate::stream::Stream;
@@ -36,7 +36,7 @@ pub enum After {
 /// [`Client`].
 pub trait HttpClient: Client {
     /// How a script's answer looks in its version of HTTP.
-    type Wire: Wire<Head = Self::Head>;
+    type HeadWriter: HeadWriter<Head = Self::Head>;
 
     /// The answer that comes next is what a script has said: a page of the site's takes its place only
     /// where that is so for scripts.
@@ -86,7 +86,7 @@ pub trait HttpClient: Client {
     /// for.
     fn discard_body(&mut self, head: &Head) -> After;
 
-    /// Sends a whole answer; `answered` is told the status, and how many of the bytes that
+    /// Sends a whole answer; `record` is told the status, and how many of the bytes that
     /// [`HttpClient::sent`] counts are the head's.
     ///
     /// # Errors
@@ -95,7 +95,7 @@ pub trait HttpClient: Client {
         &mut self,
         reply: &Reply<'_>,
         content: Content<'_>,
-        answered: &mut Answered,
+        record: &mut RequestRecord,
     ) -> io::Result<()>;
 }
 

@@ -17,13 +17,13 @@ use crate::clock::{expires, http_date};
 use crate::compress::{Effort, Encoder, Plan};
 use crate::hints::{self, Hints};
 use crate::http_client::After;
-use crate::request::{Header, Way};
-use crate::script::{Failure, Form, Run};
+use crate::request::{Header, RequestContext};
+use crate::script::{Failure, ResponseEncoder, Run};
 use crate::sendfile::Named;
 use crate::server_timing;
 
 /// How heads look in a version of HTTP.
-pub trait Wire {
+pub trait HeadWriter {
     /// What goes to the client apart from bytes, if anything.
     type Head;
 
@@ -43,12 +43,12 @@ pub trait Wire {
 }
 
 /// An answer to one request over HTTP.
-pub struct HttpForm<'a, W: Wire> {
+pub struct HttpEncoder<'a, W: HeadWriter> {
     run: &'a Run<'a>,
     request: &'a Head,
     /// Header fields of ours, where the script does not say the same.
     beside: &'a [Header<'a>],
-    way: &'a Way<'a>,
+    way: &'a RequestContext<'a>,
     head_reader: HeadReader,
     head: Option<AnswerHead>,
     framing: AnswerFraming,
@@ -78,16 +78,16 @@ pub struct HttpForm<'a, W: Wire> {
     timing: Option<String>,
 }
 
-impl<'a, W: Wire> HttpForm<'a, W> {
+impl<'a, W: HeadWriter> HttpEncoder<'a, W> {
     /// An answer of which nothing has been said. `beside` are header fields of ours, where the script
     /// does not say the same.
     pub fn new(
         run: &'a Run<'a>,
         request: &'a Head,
-        way: &'a Way<'a>,
+        way: &'a RequestContext<'a>,
         beside: &'a [Header<'a>],
-    ) -> HttpForm<'a, W> {
-        HttpForm {
+    ) -> HttpEncoder<'a, W> {
+        HttpEncoder {
             run,
             request,
             way,
@@ -328,7 +328,7 @@ impl<'a, W: Wire> HttpForm<'a, W> {
     }
 }
 
-impl<W: Wire> Form for HttpForm<'_, W> {
+impl<W: HeadWriter> ResponseEncoder for HttpEncoder<'_, W> {
     type Head = W::Head;
 
     fn take(&mut self, said: AnswerEvent<'_>) -> Result<(), Failure> {

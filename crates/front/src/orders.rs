@@ -98,7 +98,7 @@ async fn listen_to(event: OwnedFd, generation: Weak<Generation>, thread: u32) {
 
 /// Follows the orders of one thread, for as long as it serves.
 pub async fn follow_thread(mut orders: mpsc::Receiver<ThreadOrder>, thread: Arc<Thread>) {
-    let mut follower = Follower {
+    let mut follower = ThreadCommands {
         thread,
         events: HashMap::new(),
         listeners: HashMap::new(),
@@ -109,7 +109,7 @@ pub async fn follow_thread(mut orders: mpsc::Receiver<ThreadOrder>, thread: Arc<
 }
 
 /// What one thread has begun and may have to end.
-struct Follower {
+struct ThreadCommands {
     thread: Arc<Thread>,
     /// The tasks that wait for the workers of each generation.
     events: HashMap<Number, AbortHandle>,
@@ -117,7 +117,7 @@ struct Follower {
     listeners: HashMap<String, oneshot::Sender<()>>,
 }
 
-impl Follower {
+impl ThreadCommands {
     fn follow(&mut self, order: ThreadOrder) {
         match order {
             ThreadOrder::Add(generation) => self.add(generation),
@@ -171,7 +171,7 @@ impl Follower {
 }
 
 /// Whoever hears the supervisor.
-pub struct Hearer {
+pub struct CommandReceiver {
     shared: Arc<Shared>,
     epoch: u32,
     /// What can be opened since the front was restricted.
@@ -181,16 +181,16 @@ pub struct Hearer {
     follow: fn(&Config),
 }
 
-impl Hearer {
+impl CommandReceiver {
     /// One who tells `threads` what they have to do, and `follow` every configuration.
     pub fn new(
         shared: Arc<Shared>,
         known: (u32, Readable),
         threads: Vec<mpsc::Sender<ThreadOrder>>,
         follow: fn(&Config),
-    ) -> Hearer {
+    ) -> CommandReceiver {
         let (epoch, readable) = known;
-        Hearer {
+        CommandReceiver {
             shared,
             epoch,
             readable,
@@ -245,7 +245,7 @@ impl Hearer {
             ToFront::ClosePool { generation } => {
                 self.with_pool(generation, |pool| pool.leave(generation));
             }
-            ToFront::Manner { generation, manner } => {
+            ToFront::PhpInfo { generation, manner } => {
                 self.with_pool(generation, |pool| pool.manner.store(Arc::new(manner)));
             }
             ToFront::Room {

@@ -9,7 +9,7 @@ use maitred_http1::{Head, Method};
 use maitred_pagecache::reuse::is_withheld;
 
 use crate::body::Body;
-use crate::request::{Header, Way};
+use crate::request::{Header, RequestContext};
 use crate::route::Script;
 use crate::sites::host_name;
 use crate::tls::Secured;
@@ -67,7 +67,7 @@ pub struct Seen<'a> {
 
 impl<'a> Seen<'a> {
     /// What `way` has made of a request.
-    pub fn of(way: &'a Way<'_>, head: &'a Head) -> Seen<'a> {
+    pub fn of(way: &'a RequestContext<'_>, head: &'a Head) -> Seen<'a> {
         Seen {
             query: way.query,
             target: head.target(),

@@ -6,9 +6,9 @@
 use maitred_http1::Head;
 use maitred_rules::path::Refused;
 
-use crate::request::Way;
+use crate::request::RequestContext;
 use crate::route::Route;
-use crate::troubles::Troubles;
+use crate::troubles::RepeatedErrors;
 
 const NOT_FOUND: &str = "There is no such page.";
 
@@ -52,7 +52,7 @@ pub fn of_path(refused: &Refused) -> &'static str {
 
 /// What the path of a request stands for. A file that is refused is logged, and then as good as
 /// missing: the front controller, if there is one, says so in its own words.
-pub fn resolve(head: &Head, way: &Way<'_>, troubles: &Troubles) -> Route {
+pub fn resolve(head: &Head, way: &RequestContext<'_>, troubles: &RepeatedErrors) -> Route {
     match way.site.resolve(way.path, way.query) {
         Route::Refused(refused) => {
             log_path(head, way, &refused, troubles);
@@ -64,7 +64,12 @@ pub fn resolve(head: &Head, way: &Way<'_>, troubles: &Troubles) -> Route {
 }
 
 /// Logs why a path stands for nothing.
-pub fn log_path(head: &Head, way: &Way<'_>, refused: &Refused, troubles: &Troubles) {
+pub fn log_path(
+    head: &Head,
+    way: &RequestContext<'_>,
+    refused: &Refused,
+    troubles: &RepeatedErrors,
+) {
     log(head, way, refused.status, refused.why);
     let root = &way.site.settings.root;
     if refused.status >= 500 {
@@ -75,7 +80,7 @@ pub fn log_path(head: &Head, way: &Way<'_>, refused: &Refused, troubles: &Troubl
 }
 
 /// Logs why a request is refused, for the operator.
-pub fn log(head: &Head, way: &Way<'_>, status: u16, why: &str) {
+pub fn log(head: &Head, way: &RequestContext<'_>, status: u16, why: &str) {
     let host = way.host(head).escape_debug();
     let path = way.path.escape_debug();
     tracing::debug!("{host}{path}: {status}: {why}");

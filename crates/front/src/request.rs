@@ -7,10 +7,10 @@ use std::time::Instant;
 use bytes::Bytes;
 use maitred_http1::{Answer, AnswerFraming, Head, Method, write_head};
 use maitred_rules::SiteRules;
-use maitred_rules::dress::Dressing;
+use maitred_rules::dress::HeaderPolicy;
 use maitred_rules::forwarded::{Field, Heard, Trust, Unknown};
 
-use crate::access::{self, AccessLog, Answered, Time};
+use crate::access::{self, AccessLog, RequestRecord, Time};
 use crate::admin::{self, AdminPeer};
 use crate::body::NoBody;
 use crate::by_rules::{self, Admitted, Origin};
@@ -48,20 +48,20 @@ const CLIENT_UNKNOWN: &str = "The proxy in front of this server does not say who
 /// Answers one request.
 pub async fn serve(client: &mut impl HttpClient, head: &Head, thread: &Arc<Thread>) -> After {
     let begun = Instant::now();
-    let mut answered = Answered::default();
+    let mut record = RequestRecord::default();
     let before = client.sent();
-    let after = answer(client, head, thread, &mut answered).await;
-    answered.bytes = (client.sent() - before).saturating_sub(answered.head_bytes);
+    let after = answer(client, head, thread, &mut record).await;
+    record.bytes = (client.sent() - before).saturating_sub(record.head_bytes);
     let log = thread.shared.access_log.load();
-    let is_wanted = |log: &&Arc<AccessLog>| client.admin().is_none() && log.wants(&answered.log);
+    let is_wanted = |log: &&Arc<AccessLog>| client.admin().is_none() && log.wants(&record.log);
     if let Some(log) = log.as_ref().filter(is_wanted) {
-        let peer = answered.client.unwrap_or_else(|| client.peer().ip());
+        let peer = record.client.unwrap_or_else(|| client.peer().ip());
         let secured = client.secured().cloned();
-        if answered.going_on.is_some() && log.tells_costs() {
-            access::write_later(thread, (peer, head), (begun, secured), answered);
+        if record.going_on.is_some() && log.tells_costs() {
+            access::write_later(thread, (peer, head), (begun, secured), record);
         } else {
             let how = (Time::Since(begun), secured.as_deref());
-            log.write(&access::line(peer, head, how, &mut answered));
+            log.write(&access::line(peer, head, how, &mut record));
         }
     }
     if after.is_err() {
@@ -80,20 +80,20 @@ async fn for_admin(
     head: &Head,
     thread: &Arc<Thread>,
     peer: AdminPeer,
-    answered: &mut Answered,
+    record: &mut RequestRecord,
 ) -> io::Result<After> {
     if peer == AdminPeer::Tcp && !admin::is_meant(client.local().ip(), head.host()) {
         let why = "Only this machine's own address or localhost leads here.";
-        return refuse(client, head, answered, 421, why).await;
+        return refuse(client, head, record, 421, why).await;
     }
     let sites = thread.sites();
     let view = match admin::decide(&sites.admin, peer, head.header("authorization")) {
         Ok(view) => view,
-        Err(why) => return refuse_admin(client, head, why, answered).await,
+        Err(why) => return refuse_admin(client, head, why, record).await,
     };
     match admin::page(&thread.shared, head, view).await {
-        Some(page) => send_page(client, head, &page, answered).await,
-        None => refuse(client, head, answered, 404, "There is no such page.").await,
+        Some(page) => send_page(client, head, &page, record).await,
+        None => refuse(client, head, record, 404, "There is no such page.").await,
     }
 }
 
@@ -101,7 +101,7 @@ async fn refuse_admin(
     client: &mut impl HttpClient,
     head: &Head,
     why: admin::Refused,
-    answered: &mut Answered,
+    record: &mut RequestRecord,
 ) -> io::Result<After> {
     let after = client.discard_body(head);
     let (status, challenge, why) = match why {
@@ -114,40 +114,40 @@ async fn refuse_admin(
             (403, None, why)
         }
     };
-    plain(client, head, answered, status, challenge, why, after).await
+    plain(client, head, record, status, challenge, why, after).await
 }
 
 async fn answer(
     client: &mut impl HttpClient,
     head: &Head,
     thread: &Arc<Thread>,
-    answered: &mut Answered,
+    record: &mut RequestRecord,
 ) -> io::Result<After> {
     let sites = thread.sites();
     let trust = Some(&sites.trust).filter(|trust| !trust.is_empty() && client.admin().is_none());
-    let origin = match trust.map(|trust| origin(client, head, trust, answered)) {
+    let origin = match trust.map(|trust| origin(client, head, trust, record)) {
         Some(Err(unknown)) => {
             let peer = client.peer().ip();
             thread.shared.troubles.client_unknown(peer, &unknown);
-            (answered.is_client_unknown, answered.sends_id) = (true, sites.sends_request_id);
-            return refuse(client, head, answered, 400, CLIENT_UNKNOWN).await;
+            (record.is_client_unknown, record.sends_id) = (true, sites.sends_request_id);
+            return refuse(client, head, record, 400, CLIENT_UNKNOWN).await;
         }
         Some(Ok(heard)) => Some(heard),
         None => None,
     };
     if head.kind() == Method::Trace {
         // It would show a script the headers that cookies and passwords are in (nginx, too).
-        return refuse(client, head, answered, 405, "TRACE is not answered.").await;
+        return refuse(client, head, record, 405, "TRACE is not answered.").await;
     }
     if let Some(peer) = client.admin() {
-        return Box::pin(for_admin(client, head, thread, peer, answered)).await;
+        return Box::pin(for_admin(client, head, thread, peer, record)).await;
     }
     if let Some(file) = thread.shared.proofs.file(head.path()) {
         let (headers, after) = ([OCTETS], client.discard_body(head));
-        let whole = whole(client, head, answered, 200, &headers, &file, after);
+        let whole = whole(client, head, record, 200, &headers, &file, after);
         return Box::pin(whole).await;
     }
-    answered.sends_id = sites.sends_request_id;
+    record.sends_id = sites.sends_request_id;
     let (host, origin) = match &origin {
         None => (head.host(), None),
         Some((heard, is_trusted)) => {
@@ -161,7 +161,7 @@ async fn answer(
             (host, Some(origin))
         }
     };
-    at_site(client, head, thread, &sites, (host, origin), answered).await
+    at_site(client, head, thread, &sites, (host, origin), record).await
 }
 
 /// What a trusted proxy says of its client, and whether the client's connection is one's.
@@ -169,15 +169,15 @@ fn origin<'t>(
     client: &impl HttpClient,
     head: &'t Head,
     trust: &'t Trust,
-    answered: &mut Answered,
+    record: &mut RequestRecord,
 ) -> Result<(Heard, bool), Unknown<'t>> {
     let peer = client.peer().ip();
     let is_trusted = trust.proxies.contain(peer);
     let heard = trust.hear(peer, |name| head.values(name))?;
     // A proxy that names no client asks for itself, as a health check does.
-    answered.client = Some(heard.client.map_or(peer, |client| client.ip()));
+    record.client = Some(heard.client.map_or(peer, |client| client.ip()));
     if is_trusted {
-        answered.id = RequestId::told(head);
+        record.id = RequestId::told(head);
     }
     Ok((heard, is_trusted))
 }
@@ -189,22 +189,22 @@ async fn at_site(
     thread: &Arc<Thread>,
     sites: &Sites,
     (host, origin): (&str, Option<Origin<'_>>),
-    answered: &mut Answered,
+    record: &mut RequestRecord,
 ) -> io::Result<After> {
     let Some(site) = sites.site_for(host) else {
         let why = "no site is served under this name";
         tracing::debug!("{}: 404: {why}", host.escape_debug());
-        return refuse(client, head, answered, 404, why).await;
+        return refuse(client, head, record, 404, why).await;
     };
     let is_https = origin.and_then(|origin| origin.is_https);
     let is_https = is_https.unwrap_or(client.secured().is_some());
-    answered.is_https = is_https;
-    answered.log.clone_from(&site.access_log);
+    record.is_https = is_https;
+    record.log.clone_from(&site.access_log);
     let redirect = sites.redirect(is_https, host, head);
     if let Some((status, location)) = redirect.filter(|_| !thread.shared.awaits_certificate(host)) {
         let header = Some((&b"Location"[..], location.as_bytes()));
         let after = client.discard_body(head);
-        return plain(client, head, answered, status, header, "", after).await;
+        return plain(client, head, record, status, header, "", after).await;
     }
     if let Some(rules) = &site.rules {
         let origin = origin.unwrap_or(Origin {
@@ -215,10 +215,10 @@ async fn at_site(
         });
         let by = (site, rules);
         // Larger than all that a request without rules needs.
-        let ruled = by_rules::answer(client, head, thread, by, (origin, is_https), answered);
+        let ruled = by_rules::answer(client, head, thread, by, (origin, is_https), record);
         return Box::pin(ruled).await;
     }
-    let way = Way {
+    let way = RequestContext {
         site,
         rules: None,
         path: head.path(),
@@ -232,12 +232,12 @@ async fn at_site(
         has_user: false,
         status: None,
     };
-    serve_path(client, head, thread, &way, &[None, None], answered).await
+    serve_path(client, head, thread, &way, &[None, None], record).await
 }
 
 /// How a request is answered: by which site, and what its rules have made of it.
 #[derive(Clone, Copy)]
-pub struct Way<'a> {
+pub struct RequestContext<'a> {
     /// The site.
     pub site: &'a Arc<Site>,
     /// Its rules, if it has any.
@@ -253,7 +253,7 @@ pub struct Way<'a> {
     /// Largest request body in bytes.
     pub max_body_size: u64,
     /// What becomes of the answer's header.
-    pub dressing: &'a Dressing<'a>,
+    pub dressing: &'a HeaderPolicy<'a>,
     /// Who asks, and for what host, if that is not what connection and request say.
     pub origin: Option<Origin<'a>>,
     /// Whether the client speaks TLS, with us or with a proxy in front.
@@ -271,20 +271,20 @@ pub async fn serve_path(
     client: &mut impl HttpClient,
     head: &Head,
     thread: &Arc<Thread>,
-    way: &Way<'_>,
+    way: &RequestContext<'_>,
     shown: &[Option<usize>],
-    answered: &mut Answered,
+    record: &mut RequestRecord,
 ) -> io::Result<After> {
     if crate::proxy::is_websocket(head) {
         let troubles = &thread.shared.troubles;
         troubles.websocket_refused(way.host(head), way.path);
-        return refuse(client, head, answered, 501, crate::proxy::NO_WEBSOCKET).await;
+        return refuse(client, head, record, 501, crate::proxy::NO_WEBSOCKET).await;
     }
     if let Some(page) = status::page(way.backend, head) {
-        return Box::pin(send_page(client, head, &page, answered)).await;
+        return Box::pin(send_page(client, head, &page, record)).await;
     }
     if head.method() == cache::PURGE
-        && let Some(purged) = Box::pin(cache::purge(client, head, thread, way, answered)).await
+        && let Some(purged) = Box::pin(cache::purge(client, head, thread, way, record)).await
     {
         return purged;
     }
@@ -294,28 +294,28 @@ pub async fn serve_path(
                 let (counted, peer) = ([head.path(), way.path], client.peer().ip());
                 let limits = by_rules::limits_of_index(rules, &counted, way.path, &entry);
                 if let Some(wait) = by_rules::comes_too_soon(thread, way.site, limits, peer) {
-                    return Box::pin(by_rules::comes_too_often(client, head, answered, wait)).await;
+                    return Box::pin(by_rules::comes_too_often(client, head, record, wait)).await;
                 }
                 let admitted = by_rules::admit_index(rules, way.path, &entry, peer);
                 let at = (way, shown, admitted.map(|auth| [auth, None]));
-                if let Some(after) = Box::pin(stop(client, head, thread, at, answered)).await? {
+                if let Some(after) = Box::pin(stop(client, head, thread, at, record)).await? {
                     return Ok(after);
                 }
             }
             let entry = compress::variant(thread, (way.site, way.path), head, entry).await;
-            Box::pin(send_file(client, head, &entry, answered)).await
+            Box::pin(send_file(client, head, &entry, record)).await
         }
         Route::Script(script) => {
-            serve_script(client, head, thread, (way, &script), shown, answered).await
+            serve_script(client, head, thread, (way, &script), shown, record).await
         }
         Route::RedirectSlash(location) => {
             let header = Some((&b"Location"[..], location.as_bytes()));
             let after = client.discard_body(head);
-            plain(client, head, answered, 301, header, "", after).await
+            plain(client, head, record, 301, header, "", after).await
         }
         Route::Refused(refused) => {
             let words = refusal::of_path(&refused);
-            refuse(client, head, answered, refused.status, words).await
+            refuse(client, head, record, refused.status, words).await
         }
     }
 }
@@ -325,25 +325,25 @@ async fn serve_script(
     client: &mut impl HttpClient,
     head: &Head,
     thread: &Arc<Thread>,
-    (way, script): (&Way<'_>, &Script),
+    (way, script): (&RequestContext<'_>, &Script),
     shown: &[Option<usize>],
-    answered: &mut Answered,
+    record: &mut RequestRecord,
 ) -> io::Result<After> {
     let mut way = *way;
     if let Some(rules) = way.rules {
         let (site, peer) = (&way.site.settings, client.peer().ip());
         let limits = by_rules::limits_of_script((site, rules), &[head.path(), way.path], script);
         if let Some(wait) = by_rules::comes_too_soon(thread, way.site, limits, peer) {
-            return Box::pin(by_rules::comes_too_often(client, head, answered, wait)).await;
+            return Box::pin(by_rules::comes_too_often(client, head, record, wait)).await;
         }
         let admitted = by_rules::admit_script((site, rules), script, peer);
         way.has_user |= matches!(admitted, Ok([Some(_), _] | [_, Some(_)]));
         let at = (&way, shown, admitted);
-        if let Some(after) = Box::pin(stop(client, head, thread, at, answered)).await? {
+        if let Some(after) = Box::pin(stop(client, head, thread, at, record)).await? {
             return Ok(after);
         }
     }
-    by_script::answer(client, head, thread, &way, script, answered).await
+    by_script::answer(client, head, thread, &way, script, record).await
 }
 
 /// Answers in place of what a path has led to, if the rules want something else of the client first.
@@ -351,14 +351,14 @@ async fn stop(
     client: &mut impl HttpClient,
     head: &Head,
     thread: &Arc<Thread>,
-    (way, shown, admitted): (&Way<'_>, &[Option<usize>], Admitted),
-    answered: &mut Answered,
+    (way, shown, admitted): (&RequestContext<'_>, &[Option<usize>], Admitted),
+    record: &mut RequestRecord,
 ) -> io::Result<Option<After>> {
     let auths = match admitted {
         Ok(auths) => auths,
         Err(refusal) => {
             let of = (way, &*thread.shared.troubles);
-            let refused = by_rules::refuse(client, head, of, refusal, answered);
+            let refused = by_rules::refuse(client, head, of, refusal, record);
             return refused.await.map(Some);
         }
     };
@@ -367,7 +367,7 @@ async fn stop(
     };
     let is_shown = |auth: &usize| shown.contains(&Some(*auth));
     for auth in auths.into_iter().flatten().filter(|auth| !is_shown(auth)) {
-        let asked = by_rules::ask_for_user(client, head, thread, rules, auth, answered);
+        let asked = by_rules::ask_for_user(client, head, thread, rules, auth, record);
         if let Some(after) = asked.await? {
             return Ok(Some(after));
         }
@@ -379,11 +379,11 @@ async fn send_page(
     client: &mut impl HttpClient,
     head: &Head,
     page: &status::Page,
-    answered: &mut Answered,
+    record: &mut RequestRecord,
 ) -> io::Result<After> {
     let after = client.discard_body(head);
     let (headers, body) = (page.headers(), page.body());
-    whole(client, head, answered, 200, &headers, body, after).await
+    whole(client, head, record, 200, &headers, body, after).await
 }
 
 struct Conditions<'a>(&'a Head);
@@ -409,13 +409,13 @@ async fn send_file(
     client: &mut impl HttpClient,
     head: &Head,
     entry: &Entry,
-    answered: &mut Answered,
+    record: &mut RequestRecord,
 ) -> io::Result<After> {
     let answer = files::answer(entry, &Conditions(head));
     let after = client.discard_body(head);
     let secured = client.secured().cloned();
-    let id = answered.id_sent();
-    let beside = Beside::of(secured.as_deref(), id.as_ref());
+    let id = record.id_sent();
+    let beside = ServerHeaders::of(secured.as_deref(), id.as_ref());
     let reply = Reply {
         request: head,
         status: answer.status,
@@ -425,7 +425,7 @@ async fn send_file(
         after,
     };
     client
-        .answer(&reply, Content::of(&answer.body), answered)
+        .answer(&reply, Content::of(&answer.body), record)
         .await?;
     Ok(after)
 }
@@ -438,16 +438,16 @@ fn hsts(secured: Option<&Secured>) -> Option<Header<'_>> {
 
 /// The header fields that are the server's own.
 #[derive(Debug, Clone, Copy)]
-pub struct Beside<'a> {
+pub struct ServerHeaders<'a> {
     fields: [Header<'a>; 2],
     count: usize,
 }
 
-impl<'a> Beside<'a> {
+impl<'a> ServerHeaders<'a> {
     /// Those that an answer gets.
-    pub fn of(secured: Option<&'a Secured>, id: Option<&'a RequestId>) -> Beside<'a> {
+    pub fn of(secured: Option<&'a Secured>, id: Option<&'a RequestId>) -> ServerHeaders<'a> {
         let id = id.map(|id| (request_id::HEADER.as_bytes(), id.as_str().as_bytes()));
-        let mut beside = Beside {
+        let mut beside = ServerHeaders {
             fields: [PLAIN; 2],
             count: 0,
         };
@@ -469,22 +469,22 @@ impl<'a> Beside<'a> {
 pub async fn refuse_body(
     client: &mut impl HttpClient,
     head: &Head,
-    answered: &mut Answered,
+    record: &mut RequestRecord,
     no_body: NoBody,
-    way: &Way<'_>,
+    way: &RequestContext<'_>,
 ) -> io::Result<After> {
     let (status, why) = match no_body {
         NoBody::TooLarge => (413, "The body is larger than max_body_size allows."),
         NoBody::TooSlow => (408, "The body came too slowly."),
         NoBody::Gone => {
-            answered.status = 499;
+            record.status = 499;
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
         NoBody::Refused(refusal) => (refusal.status(), refusal.reason()),
         NoBody::Spool(error) => {
             let dir = way.site.spool_dir.display();
             let (method, target) = (head.method(), head.target());
-            let id = answered.id();
+            let id = record.id();
             let id = id.as_str();
             if way.backend.may_log(target.len()) {
                 tracing::error!(
@@ -497,30 +497,30 @@ pub async fn refuse_body(
             )
         }
     };
-    refuse_close(client, head, answered, status, why).await
+    refuse_close(client, head, record, status, why).await
 }
 
 /// Refuses with a status and a sentence; the connection is kept if the body can be taken off it.
 pub async fn refuse(
     client: &mut impl HttpClient,
     head: &Head,
-    answered: &mut Answered,
+    record: &mut RequestRecord,
     status: u16,
     why: &str,
 ) -> io::Result<After> {
     let after = client.discard_body(head);
-    plain(client, head, answered, status, None, why, after).await
+    plain(client, head, record, status, None, why, after).await
 }
 
 /// Refuses with a status and a sentence, and closes the connection.
 pub async fn refuse_close(
     client: &mut impl HttpClient,
     head: &Head,
-    answered: &mut Answered,
+    record: &mut RequestRecord,
     status: u16,
     why: &str,
 ) -> io::Result<After> {
-    plain(client, head, answered, status, None, why, After::Linger).await
+    plain(client, head, record, status, None, why, After::Linger).await
 }
 
 /// Sends an answer of our own: the status in words, and the cause. `after` says whether the
@@ -528,7 +528,7 @@ pub async fn refuse_close(
 pub async fn plain(
     client: &mut impl HttpClient,
     head: &Head,
-    answered: &mut Answered,
+    record: &mut RequestRecord,
     status: u16,
     header: Option<Header<'_>>,
     why: &str,
@@ -544,22 +544,22 @@ pub async fn plain(
         Some(_) => &headers[..],
         None => &headers[..1],
     };
-    Box::pin(whole(client, head, answered, status, headers, &body, after)).await
+    Box::pin(whole(client, head, record, status, headers, &body, after)).await
 }
 
 /// Sends an answer whose body is a text; to HEAD without it (RFC 9110 §9.3.2).
 pub async fn whole(
     client: &mut impl HttpClient,
     head: &Head,
-    answered: &mut Answered,
+    record: &mut RequestRecord,
     status: u16,
     headers: &[Header<'_>],
     body: &str,
     after: After,
 ) -> io::Result<After> {
     let secured = client.secured().cloned();
-    let id = answered.id_sent();
-    let beside = Beside::of(secured.as_deref(), id.as_ref());
+    let id = record.id_sent();
+    let beside = ServerHeaders::of(secured.as_deref(), id.as_ref());
     let beside = beside.as_slice();
     let all = (!beside.is_empty()).then(|| [headers, beside].concat());
     let reply = Reply {
@@ -574,7 +574,7 @@ pub async fn whole(
         Method::Head => Content::Nothing,
         _ => Content::Made(body.as_bytes()),
     };
-    client.answer(&reply, content, answered).await?;
+    client.answer(&reply, content, record).await?;
     Ok(after)
 }
 

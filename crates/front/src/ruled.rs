@@ -10,9 +10,9 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 use maitred_http1::Head;
 use maitred_rules::SiteRules;
-use maitred_rules::dress::{Dressing, Expiry};
+use maitred_rules::dress::{Expiry, HeaderPolicy};
 
-use crate::access::Answered;
+use crate::access::RequestRecord;
 use crate::admin::AdminPeer;
 use crate::body::{Body, NoBody};
 use crate::clock::expires;
@@ -25,7 +25,7 @@ use crate::tls::Secured;
 pub struct Ruled<'a, C> {
     client: &'a mut C,
     peer: SocketAddr,
-    dressing: &'a Dressing<'a>,
+    dressing: &'a HeaderPolicy<'a>,
     /// Errors are kept back for which these have a page.
     pages: Option<&'a SiteRules>,
     /// The error that was kept back.
@@ -50,7 +50,7 @@ impl<'a, C: HttpClient> Ruled<'a, C> {
     pub fn new(
         client: &'a mut C,
         peer: SocketAddr,
-        dressing: &'a Dressing<'a>,
+        dressing: &'a HeaderPolicy<'a>,
         pages: Option<&'a SiteRules>,
     ) -> Ruled<'a, C> {
         Ruled {
@@ -102,7 +102,7 @@ impl<C: HttpClient> Client for Ruled<'_, C> {
 }
 
 impl<C: HttpClient> HttpClient for Ruled<'_, C> {
-    type Wire = C::Wire;
+    type HeadWriter = C::HeadWriter;
 
     fn is_answered_by_script(&mut self) {
         self.pages = self.pages.filter(|rules| rules.settings().intercept_errors);
@@ -156,7 +156,7 @@ impl<C: HttpClient> HttpClient for Ruled<'_, C> {
         &mut self,
         reply: &Reply<'_>,
         content: Content<'_>,
-        answered: &mut Answered,
+        record: &mut RequestRecord,
     ) -> io::Result<()> {
         if self.catches(reply.status) {
             let is_own = |name: &[u8]| name.eq_ignore_ascii_case(b"content-type");
@@ -173,7 +173,7 @@ impl<C: HttpClient> HttpClient for Ruled<'_, C> {
         }
         let dressing = self.dressing;
         if dressing.is_empty() {
-            return self.client.answer(reply, content, answered).await;
+            return self.client.answer(reply, content, record).await;
         }
         let kept = reply.headers.iter().copied();
         let kept = kept.filter(|(name, _)| dressing.keeps(name));
@@ -190,12 +190,12 @@ impl<C: HttpClient> HttpClient for Ruled<'_, C> {
             lines: &lines,
             ..*reply
         };
-        self.client.answer(&reply, content, answered).await
+        self.client.answer(&reply, content, record).await
     }
 }
 
 /// Ready-made lines without those of fields that are set or taken away.
-fn kept_lines(lines: &Bytes, dressing: &Dressing<'_>) -> Bytes {
+fn kept_lines(lines: &Bytes, dressing: &HeaderPolicy<'_>) -> Bytes {
     if fields_of(lines).all(|(name, _)| dressing.keeps(name)) {
         return lines.clone();
     }
@@ -218,7 +218,7 @@ fn fields_of(lines: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
 }
 
 fn expiry<'d>(
-    dressing: &Dressing<'d>,
+    dressing: &HeaderPolicy<'d>,
     status: u16,
     headers: &[(&[u8], &[u8])],
     lines: &[u8],

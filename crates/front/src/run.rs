@@ -16,14 +16,14 @@ use crate::access::AccessLog;
 use crate::afterwards;
 use crate::cache::Cache;
 use crate::door_log::DoorLogs;
-use crate::orders::{self, Hearer, ThreadOrder, follow_thread, take_error_log};
+use crate::orders::{self, CommandReceiver, ThreadOrder, follow_thread, take_error_log};
 use crate::pool::local::{self, Inbox};
 use crate::pool::wishes::Wishes;
 use crate::pools::Pools;
 use crate::sandbox;
 use crate::shared::{Shared, Thread};
 use crate::supervisor::{Supervisor, read_json};
-use crate::troubles::Troubles;
+use crate::troubles::RepeatedErrors;
 
 /// Descriptors kept back for files, pools and temporary files when connections are counted.
 const RESERVED_DESCRIPTORS: u64 = 512;
@@ -116,7 +116,7 @@ fn take_order(orders: &mut Orders, order: ToFront, fds: Vec<OwnedFd>) -> Result<
         | ToFront::Replace { .. }
         | ToFront::ClosePool { .. }
         | ToFront::ForgetPool { .. }
-        | ToFront::Manner { .. }
+        | ToFront::PhpInfo { .. }
         | ToFront::Room { .. }
         | ToFront::Outgrown { .. }
         | ToFront::Certificates
@@ -158,7 +158,7 @@ fn prepare(
         // No name that `killall php-fpm` would take for a worker of php-fpm.
         maitred_os::title::set_with_name("php-fpm: front", "maitred-front");
     }
-    let troubles = Arc::new(Troubles::default());
+    let troubles = Arc::new(RepeatedErrors::default());
     let access_log = AccessLog::of(&config, orders.access_log, &troubles)?;
     if config.front_sandbox {
         maitred_sandbox::drop_capabilities()
@@ -249,7 +249,7 @@ fn serve(start: Start) -> Result<(), String> {
         return Err("no thread to serve with".to_owned());
     };
     let known = (start.epoch, start.readable);
-    let hearer = Hearer::new(start.shared.clone(), known, senders, start.follow);
+    let hearer = CommandReceiver::new(start.shared.clone(), known, senders, start.follow);
     let hears = (hearer, start.early, start.unheard);
     let mut threads = Vec::new();
     for (number, orders) in receivers {
@@ -279,7 +279,7 @@ fn serve(start: Start) -> Result<(), String> {
 /// What each thread is given of what all share.
 type Given = (Arc<Shared>, Arc<[Inbox]>, Arc<Config>);
 /// Whoever hears the supervisor, what it has said already, and what scripts wish.
-type Hears = (Hearer, Vec<(ToFront, Vec<OwnedFd>)>, Wishes);
+type Hears = (CommandReceiver, Vec<(ToFront, Vec<OwnedFd>)>, Wishes);
 
 fn serve_thread(
     number: u32,

@@ -1,6 +1,6 @@
 //! Running a script and sending its answer: wait for a worker, give it the request, and pass on
 //! what it says as fast as it says it and no faster than the client reads. What form the answer has
-//! is its door's business ([`Form`]), and so is how a client shows that it has gone ([`Client`]).
+//! is its door's business ([`ResponseEncoder`]), and so is how a client shows that it has gone ([`Client`]).
 
 mod due;
 
@@ -101,7 +101,7 @@ pub trait Client {
 }
 
 /// What becomes of a script's words on their way to the client. No method has a body here, as in [`Client`].
-pub trait Form {
+pub trait ResponseEncoder {
     /// What goes to the client apart from bytes, if anything.
     type Head;
 
@@ -234,7 +234,7 @@ impl Run<'_> {
     pub async fn run<C: Client>(
         &self,
         client: &mut C,
-        form: &mut impl Form<Head = C::Head>,
+        form: &mut impl ResponseEncoder<Head = C::Head>,
         (thread, began): (u32, std::time::Instant),
         request: Vec<u8>,
         sent: &mut Sent,
@@ -262,7 +262,7 @@ impl Run<'_> {
     async fn follow<C: Client>(
         &self,
         client: &mut C,
-        form: &mut impl Form<Head = C::Head>,
+        form: &mut impl ResponseEncoder<Head = C::Head>,
         source: &mut Source,
         (begun, limits): (Instant, &Limits),
         sent: &mut Sent,
@@ -307,7 +307,7 @@ impl Run<'_> {
     async fn answer<C: Client>(
         &self,
         client: &mut C,
-        form: &mut impl Form<Head = C::Head>,
+        form: &mut impl ResponseEncoder<Head = C::Head>,
         source: &mut Source,
         (begun, lent, limits): (Instant, Instant, &Limits),
         sent: &mut Sent,
@@ -397,7 +397,7 @@ struct Answering<'a, F> {
     tells_timing: bool,
 }
 
-impl<'a, F: Form> Answering<'a, F> {
+impl<'a, F: ResponseEncoder> Answering<'a, F> {
     fn new(
         run: &'a Run<'a>,
         form: &'a mut F,

@@ -13,11 +13,11 @@ use maitred_http1::{Head, Method, is_hop_by_hop};
 use maitred_rules::path::{clean_path, encode_path};
 use percent_encoding::percent_decode;
 
-use crate::access::Answered;
+use crate::access::RequestRecord;
 use crate::files::{self, Conditions, Entry};
 use crate::http_client::{After, Content, HttpClient, Reply};
 use crate::http_form::is_for_us;
-use crate::request::{self, Beside, Header, Way};
+use crate::request::{self, Header, RequestContext, ServerHeaders};
 use crate::route::{Refused, Resolver, Route, SiteFiles};
 use crate::site::with;
 use crate::source::Backend;
@@ -243,16 +243,16 @@ fn method(head: &Head) -> &'static str {
 pub async fn answer(
     client: &mut impl HttpClient,
     head: &Head,
-    (way, script): (&Way<'_>, &str),
+    (way, script): (&RequestContext<'_>, &str),
     said: &AnswerHead,
-    answered: &mut Answered,
+    record: &mut RequestRecord,
 ) -> io::Result<After> {
     let after = way.status.map_or(After::Keep, |(_, after)| after);
     let Some(named) = Named::by(said) else {
         return request::refuse(
             client,
             head,
-            answered,
+            record,
             502,
             "The script's answer is not valid.",
         )
@@ -264,7 +264,7 @@ pub async fn answer(
             tell(way.backend, script, named, status, &why);
             let status = way.status.map_or(status, |(status, _)| status);
             let words = "The file cannot be sent.";
-            return request::plain(client, head, answered, status, None, words, after).await;
+            return request::plain(client, head, record, status, None, words, after).await;
         }
     };
     let said_type = said.header("content-type").map(std::str::from_utf8);
@@ -279,8 +279,8 @@ pub async fn answer(
     };
     let secured = client.secured().cloned();
     let mut headers: Vec<Header<'_>> = said.headers().filter(|(name, _)| is_kept(name)).collect();
-    let id = answered.id_sent();
-    let beside = Beside::of(secured.as_deref(), id.as_ref());
+    let id = record.id_sent();
+    let beside = ServerHeaders::of(secured.as_deref(), id.as_ref());
     headers.extend(beside.as_slice().iter().filter(|(name, _)| {
         let mut all = said.headers();
         !all.any(|(said, _)| said.eq_ignore_ascii_case(name))
@@ -294,7 +294,7 @@ pub async fn answer(
         after,
     };
     let content = Content::of(&answer.body);
-    client.answer(&reply, content, answered).await?;
+    client.answer(&reply, content, record).await?;
     Ok(after)
 }
 

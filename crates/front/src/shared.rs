@@ -15,7 +15,7 @@ use tokio::sync::Notify;
 use crate::accept::Counted;
 use crate::access::AccessLog;
 use crate::addresses::{Address, Addresses};
-use crate::auth::Porter;
+use crate::auth::Authenticator;
 use crate::cache::Cache;
 use crate::compress::Made;
 use crate::connection::Connection;
@@ -36,7 +36,7 @@ use crate::sites::{Hosts, host_name, https_address};
 use crate::supervisor::Supervisor;
 use crate::tasks::Tasks;
 use crate::tls::Tls;
-use crate::troubles::Troubles;
+use crate::troubles::RepeatedErrors;
 
 /// Memory for the contents of small files, in bytes, for each front thread.
 const FILE_MEMORY_BYTES: usize = 32 * 1024 * 1024;
@@ -67,7 +67,7 @@ pub struct Shared {
     /// The supervisor.
     pub supervisor: Arc<Supervisor>,
     /// What is said of the front as a whole.
-    pub troubles: Arc<Troubles>,
+    pub troubles: Arc<RepeatedErrors>,
     /// How many connections addresses have.
     pub addresses: Addresses,
     /// What requests in hand hold.
@@ -81,7 +81,7 @@ pub struct Shared {
     /// What foreign FastCGI servers may have logged.
     pub upstream_logs: UpstreamLogs,
     /// Whoever knows the users of sites.
-    pub porter: Porter,
+    pub porter: Authenticator,
     /// Connections that are open now.
     pub connections: AtomicUsize,
     /// How many of them came through the admin door.
@@ -105,7 +105,7 @@ impl Shared {
         pools: Pools,
         (access_log, door_logs): (Option<AccessLog>, DoorLogs),
         supervisor: Arc<Supervisor>,
-        troubles: Arc<Troubles>,
+        troubles: Arc<RepeatedErrors>,
         max_connections: usize,
         cache: Option<Arc<Cache>>,
     ) -> Shared {
@@ -125,7 +125,7 @@ impl Shared {
             limits: AllLimits::default(),
             proxies: proxy::AllFigures::default(),
             upstream_logs: UpstreamLogs::default(),
-            porter: Porter::default(),
+            porter: Authenticator::default(),
             connections: AtomicUsize::new(0),
             admin_connections: AtomicUsize::new(0),
             max_connections,

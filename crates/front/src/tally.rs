@@ -130,7 +130,7 @@ fn took(waited: Duration, script: Option<Duration>, spent: Option<Spent>) -> Too
 fn name(outcome: &Result<(), Failure>) -> Outcome {
     match outcome {
         // A page or a file takes the place of an answer that came.
-        Ok(()) | Err(Failure::Intercepted(_) | Failure::FileNamed) => Outcome::Answered,
+        Ok(()) | Err(Failure::Intercepted(_) | Failure::FileNamed) => Outcome::Responded,
         Err(Failure::QueueFull) => Outcome::QueueFull,
         Err(Failure::NoPool) => Outcome::NoPool,
         Err(Failure::QueueTimeout) => Outcome::QueueTimeout,

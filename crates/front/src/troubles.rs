@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use maitred_control::episode::{Account, Episode, News};
+use maitred_control::episode::{Account, LogThrottle, News};
 use maitred_rules::forwarded::Unknown;
 use maitred_rules::path::Refused;
 use tokio::sync::Notify;
@@ -25,7 +25,7 @@ pub const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// The front's troubles, shared by its threads.
 #[derive(Debug)]
-pub struct Troubles {
+pub struct RepeatedErrors {
     started: Instant,
     episodes: Mutex<Episodes>,
     stirred: Notify,
@@ -33,50 +33,50 @@ pub struct Troubles {
 
 #[derive(Debug)]
 struct Episodes {
-    full: Episode<()>,
-    accept: Episode<()>,
-    handshakes: Episode<()>,
-    lost: Episode<u64>,
-    cut: Episode<()>,
-    heads: Episode<()>,
-    crowds: Episode<()>,
-    slow: Episode<()>,
-    proxied: Episode<()>,
-    unknown: Episode<()>,
+    full: LogThrottle<()>,
+    accept: LogThrottle<()>,
+    handshakes: LogThrottle<()>,
+    lost: LogThrottle<u64>,
+    cut: LogThrottle<()>,
+    heads: LogThrottle<()>,
+    crowds: LogThrottle<()>,
+    slow: LogThrottle<()>,
+    proxied: LogThrottle<()>,
+    unknown: LogThrottle<()>,
     /// By the cause, of which there are a few.
-    files: BTreeMap<&'static str, Episode<()>>,
+    files: BTreeMap<&'static str, LogThrottle<()>>,
     /// By the server, of which there are as many as the configuration names.
-    proxies: BTreeMap<String, Episode<()>>,
-    websockets: Episode<()>,
-    unwatched: Episode<()>,
+    proxies: BTreeMap<String, LogThrottle<()>>,
+    websockets: LogThrottle<()>,
+    unwatched: LogThrottle<()>,
 }
 
-impl Default for Troubles {
-    fn default() -> Troubles {
-        Troubles {
+impl Default for RepeatedErrors {
+    fn default() -> RepeatedErrors {
+        RepeatedErrors {
             started: Instant::now(),
             episodes: Mutex::new(Episodes {
-                full: Episode::new(CALM),
-                accept: Episode::new(CALM),
-                handshakes: Episode::new(CALM),
-                lost: Episode::new(CALM),
-                cut: Episode::new(CALM),
-                heads: Episode::new(CALM),
-                crowds: Episode::new(CALM),
-                slow: Episode::new(CALM),
-                proxied: Episode::new(CALM),
-                unknown: Episode::new(CALM),
+                full: LogThrottle::new(CALM),
+                accept: LogThrottle::new(CALM),
+                handshakes: LogThrottle::new(CALM),
+                lost: LogThrottle::new(CALM),
+                cut: LogThrottle::new(CALM),
+                heads: LogThrottle::new(CALM),
+                crowds: LogThrottle::new(CALM),
+                slow: LogThrottle::new(CALM),
+                proxied: LogThrottle::new(CALM),
+                unknown: LogThrottle::new(CALM),
                 files: BTreeMap::new(),
                 proxies: BTreeMap::new(),
-                websockets: Episode::new(CALM),
-                unwatched: Episode::new(CALM),
+                websockets: LogThrottle::new(CALM),
+                unwatched: LogThrottle::new(CALM),
             }),
             stirred: Notify::new(),
         }
     }
 }
 
-impl Troubles {
+impl RepeatedErrors {
     /// No connection is accepted because `most` are open.
     pub fn full(&self, most: usize) {
         if self.note(|episodes, now| episodes.full.happened(now, |()| {})) {
@@ -178,7 +178,7 @@ impl Troubles {
         }
         let happened = |episodes: &mut Episodes, now| {
             let files = episodes.files.entry(why);
-            let files = files.or_insert_with(|| Episode::new(CALM));
+            let files = files.or_insert_with(|| LogThrottle::new(CALM));
             files.happened(now, |()| {})
         };
         if self.note(happened) {
@@ -193,7 +193,7 @@ impl Troubles {
         let Refused { status, why, .. } = *refused;
         let happened = |episodes: &mut Episodes, now| {
             let files = episodes.files.entry(why);
-            let files = files.or_insert_with(|| Episode::new(CALM));
+            let files = files.or_insert_with(|| LogThrottle::new(CALM));
             files.happened(now, |()| {})
         };
         if self.note(happened) {
@@ -206,7 +206,7 @@ impl Troubles {
     pub fn proxy_failed(&self, server: &str, status: u16, why: &str) {
         let happened = |episodes: &mut Episodes, now| {
             let servers = episodes.proxies.entry(server.to_owned());
-            let servers = servers.or_insert_with(|| Episode::new(CALM));
+            let servers = servers.or_insert_with(|| LogThrottle::new(CALM));
             servers.happened(now, |()| {})
         };
         if self.note(happened) {
@@ -352,7 +352,7 @@ impl Episodes {
 
 /// What is to be told of an episode now, of its verb, how long it lasted and how often it happened.
 fn told(
-    episode: &mut Episode<()>,
+    episode: &mut LogThrottle<()>,
     now: Duration,
     line: impl Fn(&str, &str, u64) -> String,
 ) -> Option<String> {
@@ -362,7 +362,7 @@ fn told(
 
 /// The same of several, each with what it is about; those that are over are forgotten.
 fn told_of_each<K: Ord + Display>(
-    episodes: &mut BTreeMap<K, Episode<()>>,
+    episodes: &mut BTreeMap<K, LogThrottle<()>>,
     now: Duration,
     line: impl Fn(&K, &str, &str, u64) -> String,
 ) -> Vec<String> {
@@ -394,7 +394,7 @@ mod tests {
 
     #[test]
     fn lost_lines_are_counted_and_told_when_the_log_is_well_again() {
-        let troubles = Troubles::default();
+        let troubles = RepeatedErrors::default();
         assert!(troubles.lock().is_quiet());
         for _ in 0..100 {
             troubles.lines_lost(3, &"no space");

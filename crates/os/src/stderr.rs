@@ -41,7 +41,7 @@ static WRITER: Mutex<Writer> = Mutex::new(Writer {
 pub fn write_line(line: &[u8], notice: impl FnOnce(u64) -> Vec<u8>) -> io::Result<()> {
     let mut writer = WRITER.lock().unwrap_or_else(PoisonError::into_inner);
     let stderr = rustix::stdio::stderr();
-    writer.write_line(&Way::to(stderr), line, notice)
+    writer.write_line(&WriteMode::to(stderr), line, notice)
 }
 
 /// Standard error as somebody else may write to it, opened again if it can be, and non-blocking then.
@@ -50,15 +50,15 @@ pub fn write_line(line: &[u8], notice: impl FnOnce(u64) -> Vec<u8>) -> io::Resul
 /// When the process is out of descriptors.
 pub fn another() -> io::Result<OwnedFd> {
     let stderr = rustix::stdio::stderr();
-    match Way::to(stderr) {
-        Way::Reopened(again) => Ok(again),
-        Way::Socket(_) | Way::Shared(_) => stderr.try_clone_to_owned(),
+    match WriteMode::to(stderr) {
+        WriteMode::Reopened(again) => Ok(again),
+        WriteMode::Socket(_) | WriteMode::Shared(_) => stderr.try_clone_to_owned(),
     }
 }
 
 /// How to write without waiting.
 #[derive(Debug)]
-enum Way<'a> {
+enum WriteMode<'a> {
     /// A pipe or a terminal, opened again: non-blocking, whatever the first one is.
     Reopened(OwnedFd),
     /// Each message can say for itself that it does not wait.
@@ -67,39 +67,39 @@ enum Way<'a> {
     Shared(BorrowedFd<'a>),
 }
 
-impl Way<'_> {
-    fn to(stderr: BorrowedFd<'_>) -> Way<'_> {
+impl WriteMode<'_> {
+    fn to(stderr: BorrowedFd<'_>) -> WriteMode<'_> {
         let kind = fstat(stderr).map(|data| FileType::from_raw_mode(data.st_mode));
         let again = || {
             let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
             rustix::fs::open(NAME, flags, Mode::empty())
         };
         match kind {
-            Ok(FileType::Socket) => Way::Socket(stderr),
+            Ok(FileType::Socket) => WriteMode::Socket(stderr),
             Ok(FileType::Fifo | FileType::CharacterDevice) => {
-                again().map_or(Way::Shared(stderr), Way::Reopened)
+                again().map_or(WriteMode::Shared(stderr), WriteMode::Reopened)
             }
-            _ => Way::Shared(stderr),
+            _ => WriteMode::Shared(stderr),
         }
     }
 
     fn fd(&self) -> BorrowedFd<'_> {
         match self {
-            Way::Reopened(fd) => fd.as_fd(),
-            Way::Socket(fd) | Way::Shared(fd) => *fd,
+            WriteMode::Reopened(fd) => fd.as_fd(),
+            WriteMode::Socket(fd) | WriteMode::Shared(fd) => *fd,
         }
     }
 
     fn write(&self, bytes: &[u8]) -> rustix::io::Result<usize> {
         match self {
-            Way::Reopened(fd) => rustix::io::write(fd, bytes),
-            Way::Socket(fd) => {
+            WriteMode::Reopened(fd) => rustix::io::write(fd, bytes),
+            WriteMode::Socket(fd) => {
                 rustix::net::send(fd, bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL)
             }
-            Way::Shared(fd) if is_ready(*fd, Duration::ZERO) => {
+            WriteMode::Shared(fd) if is_ready(*fd, Duration::ZERO) => {
                 rustix::io::write(fd, &bytes[..bytes.len().min(PIECE_BYTES)])
             }
-            Way::Shared(_) => Err(Errno::AGAIN),
+            WriteMode::Shared(_) => Err(Errno::AGAIN),
         }
     }
 }
@@ -129,7 +129,7 @@ struct Writer {
 impl Writer {
     fn write_line(
         &mut self,
-        way: &Way<'_>,
+        way: &WriteMode<'_>,
         line: &[u8],
         notice: impl FnOnce(u64) -> Vec<u8>,
     ) -> io::Result<()> {
@@ -156,7 +156,7 @@ impl Writer {
     }
 
     /// How many bytes were taken, and why no more.
-    fn write(&mut self, way: &Way<'_>, bytes: &[u8]) -> (usize, rustix::io::Result<()>) {
+    fn write(&mut self, way: &WriteMode<'_>, bytes: &[u8]) -> (usize, rustix::io::Result<()>) {
         let mut taken = 0;
         while taken < bytes.len() {
             match way.write(&bytes[taken..]) {
@@ -210,7 +210,7 @@ mod tests {
     }
 
     /// Writes until nobody takes any more; how many lines were taken.
-    fn fill(writer: &mut Writer, way: &Way<'_>) -> usize {
+    fn fill(writer: &mut Writer, way: &WriteMode<'_>) -> usize {
         let line = [&[b'x'; 999][..], b"\n"].concat();
         let taken = (0..100_000).take_while(|_| writer.write_line(way, &line, lost).is_ok());
         taken.count()
@@ -242,8 +242,8 @@ mod tests {
         )
         .unwrap();
         for (reader, way) in [
-            (reader, Way::Shared(pipe.as_fd())),
-            (peer, Way::Socket(socket.as_fd())),
+            (reader, WriteMode::Shared(pipe.as_fd())),
+            (peer, WriteMode::Socket(socket.as_fd())),
         ] {
             let mut writer = writer();
             assert!(fill(&mut writer, &way) > 10, "{way:?}");
@@ -260,7 +260,7 @@ mod tests {
     #[test]
     fn a_line_that_was_taken_in_part_ends_before_the_next_begins() {
         let (reader, pipe) = pipe_with(PipeFlags::CLOEXEC).unwrap();
-        let way = Way::Shared(pipe.as_fd());
+        let way = WriteMode::Shared(pipe.as_fd());
         let mut writer = writer();
         let long = vec![b'y'; 1 << 20];
         assert!(writer.write_line(&way, &long, lost).is_err());
@@ -284,12 +284,12 @@ mod tests {
     fn a_file_takes_lines_of_any_length() {
         let file = tempfile::tempfile().unwrap();
         let mut writer = writer();
-        let way = Way::to(file.as_fd());
+        let way = WriteMode::to(file.as_fd());
         writer.write_line(&way, &vec![b'z'; 100_000], lost).unwrap();
         assert_eq!(file.metadata().unwrap().len(), 100_000);
         let full = std::fs::File::options().write(true).open("/dev/full");
         let full = full.unwrap();
-        let why = writer.write_line(&Way::Shared(full.as_fd()), b"no\n", lost);
+        let why = writer.write_line(&WriteMode::Shared(full.as_fd()), b"no\n", lost);
         assert_eq!(why.unwrap_err().raw_os_error(), Some(libc::ENOSPC));
     }
 }

@@ -68,7 +68,7 @@ pub struct Expiry<'a> {
 
 /// What one answer's header is to be.
 #[derive(Debug, Default)]
-pub struct Dressing<'a> {
+pub struct HeaderPolicy<'a> {
     rules: Vec<&'a HeaderRule>,
     expires: Vec<(&'a Expires, &'a str)>,
 }
@@ -85,7 +85,7 @@ impl Headers {
         })
     }
 
-    pub(crate) fn dressing(&self, path: &[u8]) -> Dressing<'_> {
+    pub(crate) fn dressing(&self, path: &[u8]) -> HeaderPolicy<'_> {
         let rules = match self.everywhere {
             true => self.rules.iter().collect(),
             false => self
@@ -99,13 +99,13 @@ impl Headers {
         let expires = expires
             .map(|at| (&self.expires[at], self.lines[at].as_str()))
             .collect();
-        Dressing { rules, expires }
+        HeaderPolicy { rules, expires }
     }
 }
 
-impl<'a> Dressing<'a> {
+impl<'a> HeaderPolicy<'a> {
     /// The answer stays as it is.
-    pub const NONE: Dressing<'static> = Dressing {
+    pub const NONE: HeaderPolicy<'static> = HeaderPolicy {
         rules: Vec::new(),
         expires: Vec::new(),
     };

@@ -122,23 +122,23 @@ pub struct BasicAuth {
     pub users: PathBuf,
 }
 
-/// Changes to an answer's header.
+/// Changes to the headers of a response.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HeaderRule {
-    /// Whose answers.
+    /// Paths whose responses change.
     pub path: Pattern,
-    /// In place of fields of that name.
+    /// In place of headers of that name.
     pub set: Vec<(String, String)>,
-    /// Beside fields of that name.
+    /// In addition to headers of that name.
     pub add: Vec<(String, String)>,
-    /// Left out.
+    /// Headers that are removed.
     pub unset: Vec<String>,
 }
 
 /// How long answers may be kept.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Expires {
-    /// Whose answers.
+    /// Paths whose responses change.
     pub path: Pattern,
     /// Only those of this media type, such as `text/css`, or `image/` for all images.
     pub media_type: Option<String>,

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::net::IpAddr;
 
-use crate::dress::{Dressing, Headers};
+use crate::dress::{HeaderPolicy, Headers};
 use crate::networks::Networks;
 use crate::path::{CleanPath, clean_path, encode_path};
 use crate::settings::{BasicAuth, PathSettings, Redirect, Rewrite, Rules};
@@ -274,7 +274,7 @@ impl SiteRules {
     }
 
     /// What the header of the answer for a path is to be.
-    pub fn dressing(&self, path: &[u8]) -> Dressing<'_> {
+    pub fn dressing(&self, path: &[u8]) -> HeaderPolicy<'_> {
         self.headers.dressing(path)
     }
 

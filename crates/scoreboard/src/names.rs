@@ -5,7 +5,7 @@
 #[repr(usize)]
 pub enum Outcome {
     /// It was answered by its script.
-    Answered,
+    Responded,
     /// The client left while its script ran.
     ClientLeft,
     /// The client left before its script began; the script was never run.
@@ -35,7 +35,7 @@ pub enum Outcome {
 impl Outcome {
     /// All of them, in the order of their numbers.
     pub const ALL: [Outcome; 13] = [
-        Outcome::Answered,
+        Outcome::Responded,
         Outcome::ClientLeft,
         Outcome::LeftQueue,
         Outcome::QueueFull,
@@ -53,7 +53,7 @@ impl Outcome {
     /// Its name for programs.
     pub fn name(self) -> &'static str {
         match self {
-            Outcome::Answered => "answered",
+            Outcome::Responded => "answered",
             Outcome::ClientLeft => "client_left",
             Outcome::LeftQueue => "left_queue",
             Outcome::QueueFull => "queue_full",
@@ -73,7 +73,7 @@ impl Outcome {
     pub fn is_refusal(self) -> bool {
         !matches!(
             self,
-            Outcome::Answered | Outcome::ClientLeft | Outcome::LeftQueue
+            Outcome::Responded | Outcome::ClientLeft | Outcome::LeftQueue
         )
     }
 }

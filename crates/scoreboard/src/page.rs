@@ -163,7 +163,7 @@ impl Page {
     /// How many requests have been answered.
     pub fn answered(&self) -> u64 {
         let threads = (0..self.threads).map(|thread| self.block(thread));
-        let answered = threads.map(|words| words[Outcome::Answered as usize].load(Relaxed));
+        let answered = threads.map(|words| words[Outcome::Responded as usize].load(Relaxed));
         answered.sum()
     }
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 pub use self::known::{Budget, Due, Grown, Has};
 use self::known::{Known, UNKNOWN_WORKER_BYTES};
-use self::purse::{Others, Purse};
+use self::purse::{MemoryBudget, Others};
 use crate::memory::{Level, Signs};
 use crate::sources::Memory;
 
@@ -26,9 +26,9 @@ const REPLACED_PAUSE: Duration = Duration::from_secs(30);
 #[derive(Debug, Default)]
 pub struct Rooms {
     /// The server's.
-    common: Purse,
+    common: MemoryBudget,
     /// Of the pools that have a limit of their own.
-    apart: BTreeMap<String, Purse>,
+    apart: BTreeMap<String, MemoryBudget>,
     looks: u32,
     looked: Duration,
     /// When a worker of a pool was replaced last because it had grown.
@@ -170,7 +170,7 @@ impl Rooms {
     /// Whether there is so much memory that what workers take need not be known soon.
     pub fn are_far_from_the_limit(&self) -> bool {
         let mut all = self.apart.values().chain([&self.common]);
-        all.all(Purse::is_far_from_the_limit)
+        all.all(MemoryBudget::is_far_from_the_limit)
     }
 
     /// How hard the server's memory is pressed.

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use maitred_config::Address;
-use maitred_control::{Clients, Generation, Incarnation, Manner, Seat, ToFront, ToZygote};
+use maitred_control::{Clients, Generation, Incarnation, PhpInfo, Seat, ToFront, ToZygote};
 use maitred_os::fork::HowEnded;
 use maitred_os::signals::{self, Signal};
 use maitred_os::spawn::Program;
@@ -272,7 +272,7 @@ impl Supervisor {
     }
 
     /// A zygote says that PHP runs. Is it a PHP that is wanted?
-    pub(crate) fn zygote_started(&mut self, index: usize, php: &str, fixed: bool, manner: Manner) {
+    pub(crate) fn zygote_started(&mut self, index: usize, php: &str, fixed: bool, manner: PhpInfo) {
         let (pool, php) = (self.name(index).to_owned(), one_line(php));
         let wanted = self.pools[index].plan.php.as_ref();
         if let Some(wanted) = wanted.filter(|wanted| !is_version(&php, wanted)) {

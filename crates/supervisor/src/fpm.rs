@@ -29,7 +29,7 @@ use crate::reload::Anew;
 use crate::run::Supervisor;
 use crate::running::RunningPool;
 use crate::words::one_line;
-use maitred_control::episode::Episode;
+use maitred_control::episode::LogThrottle;
 
 /// Workers that a pool gets at once are worth a line from this many on: the rate at which php-fpm
 /// begins to warn (`fpm_process_ctl.c`).
@@ -40,7 +40,7 @@ const SIGTERM: i32 = Signal::SIGTERM as i32;
 
 /// What a server that was started as php-fpm keeps in mind.
 #[derive(Debug)]
-pub struct Tidings {
+pub struct FpmLogState {
     /// It was said that a reload begins, which an upgrade comes before.
     pub reload_announced: bool,
     /// The upgrade that comes before a reload was tried, whatever came of it.
@@ -48,9 +48,9 @@ pub struct Tidings {
     /// The file that our program is; none: it is not the one that should run.
     program: Option<FileMark>,
     /// Pools that get many workers at once, each told once an episode.
-    busy: HashMap<String, Episode<()>>,
+    busy: HashMap<String, LogThrottle<()>>,
     /// `process.max` keeps a pool from growing.
-    process_max: Episode<()>,
+    process_max: LogThrottle<()>,
 }
 
 /// What tells one file at a path from another.
@@ -74,15 +74,15 @@ impl FileMark {
     }
 }
 
-impl Tidings {
+impl FpmLogState {
     /// Nothing has happened yet.
-    pub fn new(plan: &Plan) -> Tidings {
-        Tidings {
+    pub fn new(plan: &Plan) -> FpmLogState {
+        FpmLogState {
             reload_announced: false,
             upgrade_tried: false,
             program: FileMark::of(&plan.invocation.program),
             busy: HashMap::new(),
-            process_max: Episode::new(TROUBLE_CALM),
+            process_max: LogThrottle::new(TROUBLE_CALM),
         }
     }
 }
@@ -439,7 +439,7 @@ impl Supervisor {
         let busy = self.scores.page(&name).map_or(0, |page| page.read().busy);
         let (now, idle) = (self.now(), (total as u64).saturating_sub(busy));
         let episode = self.tidings.busy.entry(name.clone());
-        let episode = episode.or_insert_with(|| Episode::new(TROUBLE_CALM));
+        let episode = episode.or_insert_with(|| LogThrottle::new(TROUBLE_CALM));
         let _ = episode.due(now);
         if episode.happened(now, |()| {}) == 1 {
             say(

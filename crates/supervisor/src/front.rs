@@ -453,7 +453,7 @@ impl RunningPool {
         };
         let alike = all.iter().find(is_alike);
         let manner = alike.map_or(&self.manner, |alike| &alike.manner);
-        ToFront::Manner {
+        ToFront::PhpInfo {
             generation: self.generation,
             manner: manner.clone(),
         }

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use maitred_config::{Address, Config, Pool};
-use maitred_control::{Clients, Generation, Incarnation, Manner, Seat, ZygoteSettings};
+use maitred_control::{Clients, Generation, Incarnation, PhpInfo, Seat, ZygoteSettings};
 use maitred_os::channel::{SupervisorEnd, Taken};
 use maitred_os::spawn;
 use serde::{Deserialize, Serialize};
@@ -120,7 +120,7 @@ struct PoolState {
     voice: (RawFd, RawFd),
     php: Option<String>,
     #[serde(default)]
-    manner: Manner,
+    manner: PhpInfo,
     zygote: Option<PeerState>,
     workers: Vec<WorkerState>,
     /// By seat: which worker was ordered last.

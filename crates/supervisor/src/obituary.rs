@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
-use maitred_control::episode::{Account, Episode, News};
+use maitred_control::episode::{Account, LogThrottle, News};
 use maitred_control::{Generation, Incarnation, Seat};
 
 use crate::limits::{Moment, SCRIPT_NAMED, TROUBLE_CALM};
@@ -38,11 +38,11 @@ pub struct Who {
 
 /// Deaths and scripts that wait for each other.
 #[derive(Debug, Default)]
-pub struct Obituaries {
+pub struct ExitReports {
     deaths: Vec<Death>,
     scripts: Vec<(Who, String, Moment)>,
     /// For each pool in which workers have died lately.
-    episodes: HashMap<String, Episode<Deaths>>,
+    episodes: HashMap<String, LogThrottle<Deaths>>,
 }
 
 /// The deaths of an episode, by how they ended, and the script that was run last.
@@ -61,7 +61,7 @@ struct Death {
     at: Moment,
 }
 
-impl Obituaries {
+impl ExitReports {
     /// A worker failed. `how` is the end of a sentence; its seat is filled again after `retry`.
     pub fn died(&mut self, who: Who, pid: i32, how: String, retry: Duration, now: Moment) {
         self.deaths.push(Death {
@@ -91,7 +91,7 @@ impl Obituaries {
             if ready {
                 let line = death.line(script.as_deref());
                 let episode = episodes.entry(death.who.pool.clone());
-                let episode = episode.or_insert_with(|| Episode::new(TROUBLE_CALM));
+                let episode = episode.or_insert_with(|| LogThrottle::new(TROUBLE_CALM));
                 let times = episode.happened(now, |deaths| deaths.count(&death.how, script));
                 if times < TOLD_ONE_BY_ONE {
                     lines.push(line);
@@ -121,7 +121,7 @@ impl Obituaries {
     /// When a line is due that nothing completes before.
     pub fn deadline(&self) -> Option<Moment> {
         let deaths = self.deaths.iter().map(|death| death.at + SCRIPT_NAMED);
-        let episodes = self.episodes.values().filter_map(Episode::deadline);
+        let episodes = self.episodes.values().filter_map(LogThrottle::deadline);
         deaths.chain(episodes).min()
     }
 }
@@ -200,12 +200,12 @@ mod tests {
         let expected = "pool www seat 3: worker 77 was ended by signal 11 (SIGSEGV) while it ran \
                         /srv/a.php; a new one takes its seat";
         let how = || "was ended by signal 11 (SIGSEGV)".to_owned();
-        let mut late = Obituaries::default();
+        let mut late = ExitReports::default();
         late.died(who(1), 77, how(), Duration::ZERO, NOW);
         assert!(late.due(NOW).is_empty());
         late.ran(who(1), "/srv/a.php".to_owned(), NOW);
         assert_eq!(late.due(NOW), [expected]);
-        let mut early = Obituaries::default();
+        let mut early = ExitReports::default();
         early.ran(who(1), "/srv/a.php".to_owned(), NOW);
         assert!(early.due(NOW).is_empty());
         early.died(who(1), 77, how(), Duration::ZERO, NOW);
@@ -217,7 +217,7 @@ mod tests {
 
     #[test]
     fn a_death_without_a_script_is_reported_after_a_moment_with_its_wait() {
-        let mut deaths = Obituaries::default();
+        let mut deaths = ExitReports::default();
         deaths.ran(who(1), "/srv/old.php".to_owned(), NOW);
         deaths.died(
             who(2),
@@ -241,7 +241,7 @@ mod tests {
 
     #[test]
     fn of_many_deaths_the_first_are_told_and_the_others_counted() {
-        let mut deaths = Obituaries::default();
+        let mut deaths = ExitReports::default();
         let mut lines = Vec::new();
         for number in 0..200 {
             let now = NOW + Duration::from_millis(number * 10);
@@ -283,7 +283,7 @@ mod tests {
 
     #[test]
     fn a_front_that_names_scripts_without_end_fills_no_memory() {
-        let mut deaths = Obituaries::default();
+        let mut deaths = ExitReports::default();
         for incarnation in 0..5000 {
             deaths.ran(who(incarnation), "/srv/a.php".to_owned(), NOW);
         }

@@ -5,7 +5,7 @@
 
 use std::time::{Duration, Instant};
 
-use maitred_control::{FromFront, FromZygote, Generation, Incarnation, Manner, Seat};
+use maitred_control::{FromFront, FromZygote, Generation, Incarnation, PhpInfo, Seat};
 use maitred_os::fork::{self, Ended};
 use maitred_os::signals::{Signal, SignalEvents};
 use tracing::{debug, error, info, warn};
@@ -15,10 +15,10 @@ use crate::admin::Admin;
 use crate::adopt;
 use crate::cookies::CookieNames;
 use crate::emergency::Emergency;
-use crate::fpm::{self, Tidings};
+use crate::fpm::{self, FpmLogState};
 use crate::front_figures::FiguresLook;
 use crate::limits::{MESSAGES_PER_TURN, Moment, REAPED_PER_TURN, SIGNALS_PER_TURN, ZYGOTE_LINGER};
-use crate::obituary::Obituaries;
+use crate::obituary::ExitReports;
 use crate::phase::{self, Phase};
 use crate::plan::{Plan, PoolPlan};
 use crate::pool::{self, Reason};
@@ -71,9 +71,9 @@ pub struct Supervisor {
     pub(crate) cookies: CookieNames,
     /// SIGUSR2 came during a reload.
     pub(crate) upgrade_later: bool,
-    pub(crate) obituaries: Obituaries,
+    pub(crate) obituaries: ExitReports,
     /// What only a server that was started as php-fpm keeps in mind.
-    pub(crate) tidings: Tidings,
+    pub(crate) tidings: FpmLogState,
     pub(crate) emergency: Emergency,
     pub(crate) traces: Traces<About>,
     pub(crate) acme: Acme,
@@ -113,8 +113,8 @@ impl Supervisor {
             reload_later: false,
             cookies: CookieNames::new(),
             upgrade_later: false,
-            obituaries: Obituaries::default(),
-            tidings: Tidings::new(&plan),
+            obituaries: ExitReports::default(),
+            tidings: FpmLogState::new(&plan),
             emergency: Emergency::default(),
             traces: Traces::default(),
             acme: Acme::default(),
@@ -303,7 +303,7 @@ impl Supervisor {
                 by_path_info,
             } => {
                 let php = version_in(&php);
-                let manner = Manner {
+                let manner = PhpInfo {
                     powered_by: exposed.then(|| format!("PHP/{php}")),
                     by_path_info,
                 };

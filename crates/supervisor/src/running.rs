@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 
-use maitred_control::{Generation, Manner, ToFront, ToZygote};
+use maitred_control::{Generation, PhpInfo, ToFront, ToZygote};
 use maitred_scoreboard::CopiesTold;
 
 use crate::breaches::Breaches;
@@ -50,7 +50,7 @@ pub(crate) struct RunningPool {
     /// The PHP it runs, once a zygote has said so.
     pub(crate) php: Option<String>,
     /// What has to be known of that PHP to answer in its stead.
-    pub(crate) manner: Manner,
+    pub(crate) manner: PhpInfo,
     /// Descriptors of the processes that sit in its seats.
     pub(crate) workers: HashMap<i32, OwnedFd>,
     /// What its workers print, if that is caught for each of them.
@@ -88,7 +88,7 @@ impl RunningPool {
             plan,
             zygote: None,
             php: None,
-            manner: Manner::default(),
+            manner: PhpInfo::default(),
             workers: HashMap::new(),
             outputs: Outputs::new(),
             troubles: Troubles::default(),

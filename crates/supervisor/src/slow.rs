@@ -44,12 +44,12 @@ pub struct SlowScript {
 #[derive(Debug)]
 pub struct Slow {
     log: Option<Slowlog>,
-    episode: Option<Episode>,
+    episode: Option<LogThrottle>,
 }
 
 /// A time in which scripts are slow: it ends when none was for [`SLOW_EPISODE`].
 #[derive(Debug, PartialEq, Eq)]
-struct Episode {
+struct LogThrottle {
     began: Moment,
     last: Moment,
     scripts: u64,
@@ -78,7 +78,7 @@ impl Slow {
     /// Counts a slow script. True when it is the first of an episode.
     fn count(&mut self, now: Moment) -> bool {
         let is_first = self.episode.is_none();
-        let episode = self.episode.get_or_insert(Episode {
+        let episode = self.episode.get_or_insert(LogThrottle {
             began: now,
             last: now,
             scripts: 0,

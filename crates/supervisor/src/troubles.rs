@@ -1,9 +1,9 @@
 //! What goes wrong with a pool's processes again and again: said once when it begins, and then with
-//! numbers. Which words, is decided here; when, by [`Episode`].
+//! numbers. Which words, is decided here; when, by [`LogThrottle`].
 
 use std::time::Duration;
 
-use maitred_control::episode::{Account, Episode, News};
+use maitred_control::episode::{Account, LogThrottle, News};
 
 use tracing::{info, warn};
 
@@ -14,22 +14,22 @@ use crate::run::Supervisor;
 #[derive(Debug)]
 pub struct Troubles {
     /// No worker could be forked.
-    forks: Episode<()>,
+    forks: LogThrottle<()>,
     /// A zygote did not start, or ended.
-    zygotes: Episode<()>,
+    zygotes: LogThrottle<()>,
     /// More workers were wanted at once than `max_spawn_rate` allows: most that had to wait.
-    rate: Episode<usize>,
+    rate: LogThrottle<usize>,
     /// Workers were replaced since they had grown and memory was nearly full.
-    grown: Episode<()>,
+    grown: LogThrottle<()>,
 }
 
 impl Default for Troubles {
     fn default() -> Troubles {
         Troubles {
-            forks: Episode::new(TROUBLE_CALM),
-            zygotes: Episode::new(ZYGOTE_CALM),
-            rate: Episode::new(TROUBLE_CALM),
-            grown: Episode::new(MEMORY_CALM),
+            forks: LogThrottle::new(TROUBLE_CALM),
+            zygotes: LogThrottle::new(ZYGOTE_CALM),
+            rate: LogThrottle::new(TROUBLE_CALM),
+            grown: LogThrottle::new(MEMORY_CALM),
         }
     }
 }

@@ -193,7 +193,7 @@ fn routes(report: &Report) -> String {
     }
     let mut table =
         "<h2>Each route</h2>\n<table><tr><th>Route<th>Share<th>Answer<th>p95<th>Processor\
-                     <th>Run queue<th>Waiting<th>u<th>Size<th>Peak memory<th>Beside PHP's</tr>\n"
+                     <th>Run queue<th>Waiting<th>u<th>Size<th>Peak memory<th>Other memory</tr>\n"
             .to_owned();
     for route in &report.routes {
         let seen = &route.seen;

@@ -15,7 +15,7 @@ use maitred_seat::is_newer;
 
 /// The memories of the workers a zygote has forked.
 #[derive(Debug)]
-pub struct Sight {
+pub struct StackReader {
     /// Where workers send their memory. Each inherits both ends and closes them.
     workers: Packets,
     zygote: Packets,
@@ -24,14 +24,14 @@ pub struct Sight {
     seats: u32,
 }
 
-impl Sight {
+impl StackReader {
     /// Without any worker yet.
     ///
     /// # Errors
     /// When the system is out of descriptors.
-    pub fn new(seats: u32) -> io::Result<Sight> {
+    pub fn new(seats: u32) -> io::Result<StackReader> {
         let (workers, zygote) = Packets::pair()?;
-        Ok(Sight {
+        Ok(StackReader {
             workers,
             zygote,
             memories: HashMap::new(),
@@ -45,7 +45,7 @@ impl Sight {
     /// # Errors
     /// When the memory cannot be opened or sent; the worker can serve all the same.
     pub fn show_oneself(self, proc: &OwnProc, place: (Seat, Incarnation)) -> io::Result<()> {
-        let Sight { workers, .. } = self;
+        let StackReader { workers, .. } = self;
         let memory = ProcessMemory::of_this_process(proc)?;
         show(&workers, place, &memory)
     }
@@ -127,7 +127,7 @@ mod tests {
 
     #[test]
     fn of_two_workers_of_a_seat_the_later_is_seen_whichever_speaks_first() {
-        let mut sight = Sight::new(2).unwrap();
+        let mut sight = StackReader::new(2).unwrap();
         let proc = OwnProc::open().unwrap();
         for place in [(0, 2), (0, 1), (1, 5), (2, 1)] {
             let memory = ProcessMemory::of_this_process(&proc).unwrap();

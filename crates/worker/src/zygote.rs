@@ -17,7 +17,7 @@ use maitred_os::{signals, title, users};
 use maitred_php::{Engine, IniValue, Mode, PHP_BRANCH, Settings, is_fixed};
 
 use crate::apparmor::Hat;
-use crate::sight::Sight;
+use crate::sight::StackReader;
 use crate::{booted, confine, figures, package, seat, snapshot, warm, words};
 
 /// A pool's descriptors: its shared memory, and one event per front thread.
@@ -58,7 +58,7 @@ pub struct Zygote {
     /// What it was told.
     pub settings: &'static ZygoteSettings,
     link: Link,
-    sight: Sight,
+    sight: StackReader,
     /// What the system says of this process.
     pub proc: OwnProc,
     /// A script stands still in the middle of a request: PHP can do nothing else.
@@ -69,7 +69,7 @@ pub struct Zygote {
 struct Ready {
     settings: &'static ZygoteSettings,
     link: Link,
-    sight: Sight,
+    sight: StackReader,
     engine: Engine,
     proc: OwnProc,
     started: FromZygote,
@@ -110,7 +110,7 @@ fn prepare(control: &Channel) -> Result<Ready, String> {
         events: fds.collect(),
     };
     confine::limit(&settings.confinement)?;
-    let sight = Sight::new(settings.seats)
+    let sight = StackReader::new(settings.seats)
         .map_err(|error| format!("it cannot prepare for reading stacks of scripts: {error}"))?;
     confine::give_up_capabilities(&settings.confinement)?;
     if let Some(identity) = &settings.identity {

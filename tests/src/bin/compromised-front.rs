@@ -9,7 +9,7 @@ use std::io::{self, Write};
 use std::net::TcpStream;
 use std::os::fd::AsFd;
 
-use maitred_tests::hostile::{self, Lingering, Way};
+use maitred_tests::hostile::{self, Lingering, SupervisorLink};
 use maitred_tests::processes::{Process, Signal};
 use serde_json::{Value, json};
 
@@ -90,7 +90,7 @@ fn of_zygote() -> Vec<Value> {
     all
 }
 
-fn absurd(way: &Way, role: &str) -> usize {
+fn absurd(way: &SupervisorLink, role: &str) -> usize {
     let reports = match role {
         "front" => [0, 1, 2, BIG].into_iter().flat_map(of_front).collect(),
         _ => of_zygote(),
@@ -106,7 +106,7 @@ fn absurd(way: &Way, role: &str) -> usize {
 }
 
 /// Says the same again and again, as fast as it is taken, and at last what is no report at all.
-fn flood(way: &Way, role: &str) -> usize {
+fn flood(way: &SupervisorLink, role: &str) -> usize {
     let reports: Vec<String> = match role {
         "front" => [
             "\"MemoryAsked\"",
@@ -131,7 +131,7 @@ fn flood(way: &Way, role: &str) -> usize {
     said
 }
 
-fn linger(way: &Way) -> Vec<TcpStream> {
+fn linger(way: &SupervisorLink) -> Vec<TcpStream> {
     let mut deaf = Vec::new();
     for _ in 0..LINGERING_MESSAGES {
         let lingering: Vec<Lingering> =
@@ -154,7 +154,7 @@ fn main() {
         [pid, role, what] => (pid.parse().unwrap_or(0), role.as_str(), what.as_str()),
         _ => panic!("compromised-front PID front|zygote linger|absurd|flood"),
     };
-    let way = Way::of(pid);
+    let way = SupervisorLink::of(pid);
     if let Some(process) = Process::read(pid) {
         process.signal(Signal::STOP);
     }

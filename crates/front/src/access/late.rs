@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use maitred_http1::Head;
 
-use super::{Answered, Time, line};
+use super::{RequestRecord, Time, line};
 use crate::afterwards;
 use crate::shared::Thread;
 use crate::tls::Secured;
@@ -18,9 +18,9 @@ pub fn write_later(
     thread: &Arc<Thread>,
     (peer, head): (IpAddr, &Head),
     (begun, secured): (Instant, Option<Arc<Secured>>),
-    mut answered: Answered,
+    mut record: RequestRecord,
 ) {
-    let Some(exchange) = answered.going_on.take() else {
+    let Some(exchange) = record.going_on.take() else {
         return;
     };
     let (thread, head, ends) = (thread.clone(), head.clone(), exchange.at_end());
@@ -28,13 +28,13 @@ pub fn write_later(
     drop(exchange);
     afterwards::write(async move {
         if let Ok(Some(all)) = ends.await {
-            answered.rest = all.held.saturating_sub(answered.script.unwrap_or_default());
-            (answered.script, answered.spent) = (Some(all.held), Some(all));
+            record.rest = all.held.saturating_sub(record.script.unwrap_or_default());
+            (record.script, record.spent) = (Some(all.held), Some(all));
         }
         // The log may be another one by now.
         if let Some(log) = thread.shared.access_log.load().as_ref() {
             let secured = secured.as_deref();
-            log.write(&line(peer, &head, (time, secured), &mut answered));
+            log.write(&line(peer, &head, (time, secured), &mut record));
         }
     });
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use maitred_config::log_format::{LogFormat, Part, Place, Unit, Variable};
 use maitred_http1::Head;
 
-use super::Answered;
+use super::RequestRecord;
 use crate::clock;
 use crate::params::basic_user;
 use crate::sites::host_name;
@@ -30,7 +30,7 @@ pub struct Line<'a> {
     /// What TLS says of it, if it came over that.
     pub secured: Option<&'a Secured>,
     /// What became of it.
-    pub answered: &'a Answered,
+    pub record: &'a RequestRecord,
 }
 
 /// The time from when a request's head was there until it had been answered.
@@ -85,10 +85,10 @@ impl Line<'_> {
 
     fn value<'v>(&'v self, variable: &'v Variable) -> Value<'v> {
         use Value::{Count, Text, Time};
-        let (answered, head, secured) = (self.answered, self.head, self.secured);
-        let (spent, script) = (answered.spent, answered.script);
+        let (record, head, secured) = (self.record, self.head, self.secured);
+        let (spent, script) = (record.spent, record.script);
         match variable {
-            Variable::RemoteAddr if answered.is_client_unknown => Text(None),
+            Variable::RemoteAddr if record.is_client_unknown => Text(None),
             Variable::RemoteAddr => Text(Some(self.peer.to_string().into_bytes().into())),
             Variable::RemoteUser => Text(self.user()),
             Variable::TimeLocal => Value::Stamp(0),
@@ -101,19 +101,19 @@ impl Line<'_> {
             Variable::Args => text(head.and_then(Head::query)),
             Variable::IsArgs => text(head.map(|head| head.query().map_or("", |_| "?"))),
             Variable::Protocol => text(head.map(|head| head.version().as_str())),
-            Variable::Scheme => text(head.map(|_| match answered.is_https {
+            Variable::Scheme => text(head.map(|_| match record.is_https {
                 true => "https",
                 false => "http",
             })),
             Variable::Host => text(head.map(|head| host_name(head.host()))),
-            Variable::Status => Count(Some(answered.status.into())),
-            Variable::BodyBytesSent => Count(Some(answered.bytes)),
-            Variable::BytesSent => Count(Some(answered.bytes + answered.head_bytes)),
+            Variable::Status => Count(Some(record.status.into())),
+            Variable::BodyBytesSent => Count(Some(record.bytes)),
+            Variable::BytesSent => Count(Some(record.bytes + record.head_bytes)),
             Variable::RequestLength => {
-                Count(head.map(|head| head.len_bytes() as u64 + answered.body_bytes))
+                Count(head.map(|head| head.len_bytes() as u64 + record.body_bytes))
             }
             Variable::RequestTime(unit) => Time(self.time.map(self::Time::length), *unit),
-            Variable::QueueTime(unit) => Time(answered.queued, *unit),
+            Variable::QueueTime(unit) => Time(record.queued, *unit),
             Variable::ScriptTime(unit) => Time(script, *unit),
             Variable::CpuTime(unit) => Time(spent.map(|spent| spent.cpu), *unit),
             Variable::CoreWaitTime(unit) => Time(spent.and_then(|spent| spent.core_wait), *unit),
@@ -121,9 +121,9 @@ impl Line<'_> {
             Variable::ChildrenCpuTime(unit) => Time(spent.map(|spent| spent.children), *unit),
             Variable::PeakMemory => Count(spent.map(|spent| spent.peak_memory)),
             Variable::UpstreamTime => Time(self.upstream_time(), Unit::Seconds),
-            Variable::RequestId => text(answered.id.as_ref().map(|id| id.as_str())),
-            Variable::Pool => text(answered.pool.as_ref().map(|pool| pool.name.as_str())),
-            Variable::CacheStatus => text(answered.cache),
+            Variable::RequestId => text(record.id.as_ref().map(|id| id.as_str())),
+            Variable::Pool => text(record.pool.as_ref().map(|pool| pool.name.as_str())),
+            Variable::CacheStatus => text(record.cache),
             Variable::SslProtocol => text(secured.map(|secured| secured.protocol)),
             Variable::SslCipher => text(secured.map(|secured| secured.cipher)),
             Variable::Pid => Count(Some(std::process::id().into())),
@@ -141,8 +141,8 @@ impl Line<'_> {
 
     /// From when a worker was wanted until the answer was complete.
     fn upstream_time(&self) -> Option<Duration> {
-        let (queued, script) = self.answered.queued.zip(self.answered.script)?;
-        Some(queued + script.saturating_sub(self.answered.rest))
+        let (queued, script) = self.record.queued.zip(self.record.script)?;
+        Some(queued + script.saturating_sub(self.record.rest))
     }
 }
 
@@ -281,21 +281,21 @@ mod tests {
         parsed.unwrap().unwrap()
     }
 
-    fn line(format: &str, head: Option<&Head>, answered: &Answered) -> String {
+    fn line(format: &str, head: Option<&Head>, record: &RequestRecord) -> String {
         let line = Line {
             peer: "192.0.2.7".parse().unwrap(),
             head,
             time: head.map(|_| Time::Since(Instant::now())),
             secured: None,
-            answered,
+            record,
         };
         let mut out = Vec::new();
         line.write(&mut out, &LogFormat::parse(format).unwrap());
         String::from_utf8(out).unwrap()
     }
 
-    fn answered() -> Answered {
-        Answered {
+    fn answered() -> RequestRecord {
+        RequestRecord {
             status: 200,
             bytes: 5,
             head_bytes: 100,
@@ -308,7 +308,7 @@ mod tests {
                 children: Duration::from_micros(5),
                 peak_memory: 2 << 20,
             }),
-            ..Answered::default()
+            ..RequestRecord::default()
         }
     }
 
@@ -318,8 +318,8 @@ mod tests {
     #[test]
     fn every_variable_has_its_value() {
         let asked = ASKED.replace('\u{1}', "\u{7e}");
-        let (head, answered) = (head(&asked), answered());
-        let written = |format: &str| line(format, Some(&head), &answered);
+        let (head, record) = (head(&asked), answered());
+        let written = |format: &str| line(format, Some(&head), &record);
         assert_eq!(
             written("$remote_addr $remote_user $request_method $request_uri $uri $is_args$args"),
             "192.0.2.7 ann POST /a%20b?c=\\\"d\\\" /a%20b ?c=\\\"d\\\""
@@ -374,29 +374,29 @@ mod tests {
     fn json_is_json_with_and_without_a_request() {
         let asked = ASKED.replace('\u{1}', "\u{7e}");
         let head = head(&asked);
-        let mut answered = answered();
-        answered.id = Some(RequestId::next());
+        let mut record = answered();
+        record.id = Some(RequestId::next());
         let read = |text: String| serde_json::from_str::<serde_json::Value>(&text).unwrap();
-        let whole = read(line("json", Some(&head), &answered));
+        let whole = read(line("json", Some(&head), &record));
         assert_eq!(whole["user_agent"], "x\\y~");
         assert_eq!(whole["status"], 200);
         assert_eq!(whole["script_time"], 2.000_001);
         assert_eq!(whole["request_id"].as_str().unwrap().len(), 32);
-        let bare = read(line("json", None, &Answered::default()));
+        let bare = read(line("json", None, &RequestRecord::default()));
         assert!(bare["target"].is_null() && bare["queue_time"].is_null());
         assert!(bare["blocked_time"].is_null() && bare["peak_memory"].is_null());
         let own = r#"{"a":"[$host]","b":"$status"}"#;
-        assert_eq!(line(own, None, &answered), r#"{"a":"[]","b":"200"}"#);
+        assert_eq!(line(own, None, &record), r#"{"a":"[]","b":"200"}"#);
     }
 
     #[test]
     fn what_was_no_request_has_a_line_too() {
-        let answered = Answered {
+        let record = RequestRecord {
             status: 400,
             bytes: 7,
-            ..Answered::default()
+            ..RequestRecord::default()
         };
-        let said = line("combined", None, &answered);
+        let said = line("combined", None, &record);
         assert!(said.starts_with("192.0.2.7 - - ["), "{said}");
         assert!(said.ends_with("] \"-\" 400 7 \"-\" \"-\" - - -"), "{said}");
     }

@@ -31,7 +31,7 @@ type CacheSample = (Option<(&'static str, &'static str)>, fn(&Cache) -> u64);
 
 /// The two forms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Form {
+enum Format {
     /// The text format 0.0.4, which everything reads.
     Prometheus,
     /// OpenMetrics 1.0.
@@ -70,10 +70,13 @@ pub fn page(shared: &Shared, accept: &[u8], view: View) -> Page {
     let open = String::from_utf8_lossy(accept).contains("application/openmetrics-text");
     let (form, kind) = match open {
         true => (
-            Form::OpenMetrics,
+            Format::OpenMetrics,
             "application/openmetrics-text; version=1.0.0; charset=utf-8",
         ),
-        false => (Form::Prometheus, "text/plain; version=0.0.4; charset=utf-8"),
+        false => (
+            Format::Prometheus,
+            "text/plain; version=0.0.4; charset=utf-8",
+        ),
     };
     let figures = FrontFigures {
         page_cache: shared.cache.as_ref().and_then(|cache| cache.figures()),
@@ -90,7 +93,7 @@ pub fn page(shared: &Shared, accept: &[u8], view: View) -> Page {
     )
 }
 
-fn all(pools: &[Pool], figures: &FrontFigures, clients: Clients<'_>, form: Form) -> String {
+fn all(pools: &[Pool], figures: &FrontFigures, clients: Clients<'_>, form: Format) -> String {
     let mut out = Text {
         form,
         text: String::new(),
@@ -122,7 +125,7 @@ fn all(pools: &[Pool], figures: &FrontFigures, clients: Clients<'_>, form: Form)
         proxy_metrics::write(&mut out, &figures.proxies);
     }
     request_metrics::write(&mut out, clients.0, clients.1);
-    if form == Form::OpenMetrics {
+    if form == Format::OpenMetrics {
         out.text.push_str("# EOF\n");
     }
     out.text
@@ -416,7 +419,7 @@ fn opcache(out: &mut Text, pools: &[Pool]) {
 /// A page being written. Names of pools are letters, digits, `_` and `-`, so labels need no
 /// escapes.
 pub struct Text {
-    form: Form,
+    form: Format,
     text: String,
 }
 
@@ -424,8 +427,8 @@ impl Text {
     /// Begins a family.
     pub fn family(&mut self, name: &str, kind: &str, help: &str) {
         let name = match self.form {
-            Form::Prometheus => name,
-            Form::OpenMetrics => name.strip_suffix("_total").unwrap_or(name),
+            Format::Prometheus => name,
+            Format::OpenMetrics => name.strip_suffix("_total").unwrap_or(name),
         };
         let _ = writeln!(self.text, "# HELP {name} {help}\n# TYPE {name} {kind}");
     }

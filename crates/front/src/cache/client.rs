@@ -12,7 +12,7 @@ use crate::script::Client;
 pub type Wanted = Arc<AtomicBool>;
 
 /// A client whose going ends nothing as long as the answer is wanted.
-pub struct Steadfast<'a, C> {
+pub struct DetachedClient<'a, C> {
     client: &'a mut C,
     wanted: Option<Wanted>,
     /// It has gone.
@@ -21,11 +21,15 @@ pub struct Steadfast<'a, C> {
     has_answer: bool,
 }
 
-impl<'a, C> Steadfast<'a, C> {
+impl<'a, C> DetachedClient<'a, C> {
     /// `client`, for an answer that is `wanted`, if anybody else wants it, and by nobody else if the
     /// client `has_answer`.
-    pub fn new(client: &'a mut C, wanted: Option<Wanted>, has_answer: bool) -> Steadfast<'a, C> {
-        Steadfast {
+    pub fn new(
+        client: &'a mut C,
+        wanted: Option<Wanted>,
+        has_answer: bool,
+    ) -> DetachedClient<'a, C> {
+        DetachedClient {
             client,
             wanted,
             has_gone: has_answer,
@@ -46,7 +50,7 @@ impl<'a, C> Steadfast<'a, C> {
     }
 }
 
-impl<C: Client> Client for Steadfast<'_, C> {
+impl<C: Client> Client for DetachedClient<'_, C> {
     type Head = C::Head;
 
     async fn gone(&mut self) {

@@ -11,7 +11,7 @@ use maitred_pagestore::{Looked, Object};
 
 use super::Cache;
 use crate::compress::{Effort, Encoder, Plan};
-use crate::request::Way;
+use crate::request::RequestContext;
 
 /// Bytes of a page up to which it is put into a coding while its client waits: brotli takes 2 ms for
 /// as much, and others wait as well.
@@ -28,7 +28,7 @@ pub struct Making(Mutex<Vec<Key>>);
 /// so long that it is there for those who ask later.
 pub fn coded(
     cache: &Arc<Cache>,
-    (head, way): (&Head, &Way<'_>),
+    (head, way): (&Head, &RequestContext<'_>),
     (key, page): (&Key, Arc<Object>),
 ) -> Arc<Object> {
     // It says Vary already, if it has to.
@@ -122,13 +122,13 @@ fn make(page: &Object, plan: &Plan, effort: Effort) -> Option<Object> {
 }
 
 /// What is to be done to a page for a client, if anything is.
-fn plan(head: &Head, way: &Way<'_>, page: &Object) -> Option<Plan> {
+fn plan(head: &Head, way: &RequestContext<'_>, page: &Object) -> Option<Plan> {
     let plan = plan_of(head, way, &page.stored, page.body.len());
     let changes = plan.fields().next().is_some();
     changes.then_some(plan)
 }
 
-fn plan_of(head: &Head, way: &Way<'_>, stored: &Stored, length: usize) -> Plan {
+fn plan_of(head: &Head, way: &RequestContext<'_>, stored: &Stored, length: usize) -> Plan {
     let compression = way.site.compression.as_deref();
     let (status, length) = (stored.status, Some(length as u64));
     Plan::make(compression, head, stored.fields(), status, length)
@@ -136,7 +136,12 @@ fn plan_of(head: &Head, way: &Way<'_>, stored: &Stored, length: usize) -> Plan {
 
 /// Has a page that is to be kept say that its coding depends on the client, if it does: those who take
 /// it as it is are then answered with it, without another beside it.
-pub fn say_that_it_varies(head: &Head, way: &Way<'_>, stored: &mut Stored, length: usize) {
+pub fn say_that_it_varies(
+    head: &Head,
+    way: &RequestContext<'_>,
+    stored: &mut Stored,
+    length: usize,
+) {
     let mut plan = plan_of(head, way, stored, length);
     plan.give_up();
     if plan.fields().next().is_some() {

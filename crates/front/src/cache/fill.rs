@@ -30,10 +30,10 @@ use super::client::Wanted;
 use super::coded::say_that_it_varies;
 use super::purge::Elsewhere;
 use super::{AT_ONCE_BYTES, Cache, SiteCache, now, reply, request_of, whole};
-use crate::access::Answered;
+use crate::access::RequestRecord;
 use crate::body::blocking;
 use crate::http_client::{After, HttpClient};
-use crate::request::{Header, Way};
+use crate::request::{Header, RequestContext};
 use crate::script::Failure;
 use crate::sendfile::Named;
 
@@ -44,7 +44,7 @@ pub struct Fill<'a> {
     cache: Arc<Cache>,
     of: &'a SiteCache,
     head: &'a Head,
-    way: &'a Way<'a>,
+    way: &'a RequestContext<'a>,
     plan: Plan,
     /// The key of the request.
     pub primary: Option<Key>,
@@ -93,7 +93,7 @@ impl<'a> Fill<'a> {
     pub fn new(
         cache: Arc<Cache>,
         of: &'a SiteCache,
-        (head, way): (&'a Head, &'a Way<'a>),
+        (head, way): (&'a Head, &'a RequestContext<'a>),
     ) -> Fill<'a> {
         let why = Bypass::Rule;
         Fill {
@@ -512,7 +512,7 @@ impl<'a> Fill<'a> {
         mut self: Box<Self>,
         client: &mut impl HttpClient,
         failure: &Failure,
-        answered: &mut Answered,
+        record: &mut RequestRecord,
     ) -> Option<io::Result<After>> {
         self.settle().await;
         let request = (self.head, self.way);
@@ -525,7 +525,7 @@ impl<'a> Fill<'a> {
             self.counts = false;
             let kept = (&stored, &body, Duration::ZERO);
             let how = (0, status);
-            return Some(reply(client, request, kept, how, answered).await);
+            return Some(reply(client, request, kept, how, record).await);
         }
         let is_no_error = match failure {
             Failure::ClientLeft | Failure::LeftQueue | Failure::FileNamed => true,
@@ -544,7 +544,7 @@ impl<'a> Fill<'a> {
         self.finish(Finished::StoodIn);
         let kept = (&page.stored, &page.body, Duration::ZERO);
         let how = (stale.age, status);
-        Some(reply(client, request, kept, how, answered).await)
+        Some(reply(client, request, kept, how, record).await)
     }
 }
 

@@ -20,10 +20,10 @@ use tokio::sync::oneshot;
 
 use super::coded::coded;
 use super::{AT_ONCE_BYTES, Cache, Fill, SiteCache, now, reply, request_of, whole};
-use crate::access::Answered;
+use crate::access::RequestRecord;
 use crate::body::blocking;
 use crate::http_client::{After, HttpClient};
-use crate::request::{self, Way};
+use crate::request::{self, RequestContext};
 
 /// A client that has gone, as nginx logs it.
 const CLIENT_LEFT: u16 = 499;
@@ -31,7 +31,7 @@ const CLIENT_LEFT: u16 = 499;
 /// What the cache has to do with a request.
 pub enum Looked<'a> {
     /// It has answered it.
-    Answered(After),
+    RequestRecord(After),
     /// It has answered it with a page that is now to be made again.
     Refresh(After, Box<Fill<'a>>),
     /// The request goes on to a script, whose answer it looks at.
@@ -39,7 +39,7 @@ pub enum Looked<'a> {
 }
 
 /// A request, and how it is answered.
-type Of<'a> = (&'a Head, &'a Way<'a>);
+type Of<'a> = (&'a Head, &'a RequestContext<'a>);
 
 /// Looks for a page, and waits for one that another request has made.
 ///
@@ -49,8 +49,8 @@ pub async fn look<'a>(
     client: &mut impl HttpClient,
     head: &'a Head,
     (cache, of): (&Arc<Cache>, &'a SiteCache),
-    way: &'a Way<'a>,
-    answered: &mut Answered,
+    way: &'a RequestContext<'a>,
+    record: &mut RequestRecord,
 ) -> io::Result<Looked<'a>> {
     let request = Request {
         port: port_told(client, way),
@@ -74,15 +74,15 @@ pub async fn look<'a>(
                     true => page,
                     false => coded(cache, (head, way), (&key, page)),
                 };
-                let after = fresh(client, (head, way), &page, times, answered);
-                return after.await.map(Looked::Answered);
+                let after = fresh(client, (head, way), &page, times, record);
+                return after.await.map(Looked::RequestRecord);
             }
             Weighed::Other(key) => key,
         };
         if wants_nothing_else(&plan) {
             let why = "The page is not kept, and no other is wanted.";
-            let refused = request::refuse(client, head, answered, 504, why);
-            return refused.await.map(Looked::Answered);
+            let refused = request::refuse(client, head, record, 504, why);
+            return refused.await.map(Looked::RequestRecord);
         }
         let is_refreshed_without = may_refresh && plan.store == Err(NotStored::UnknownCookie);
         if plan.store.is_err() && !is_refreshed_without {
@@ -97,9 +97,9 @@ pub async fn look<'a>(
             let Some(turn) = take_turn((cache, of), (key, times), &mut fill) else {
                 break;
             };
-            let after = meanwhile(client, (head, way), old, turn, answered).await?;
+            let after = meanwhile(client, (head, way), old, turn, record).await?;
             if turn == Turn::Others {
-                return Ok(Looked::Answered(after));
+                return Ok(Looked::RequestRecord(after));
             }
             fill.go_on(plan, primary);
             return Ok(Looked::Refresh(after, fill));
@@ -108,13 +108,13 @@ pub async fn look<'a>(
             break;
         }
         let waits = (&mut plan, &mut *fill);
-        match join(client, (cache, of), (key, times), waits, answered).await? {
+        match join(client, (cache, of), (key, times), waits, record).await? {
             Next::Look => {}
             Next::Go => break,
             Next::StandIn(page, stale) => {
                 let how = (stale, ON_ERROR, Duration::ZERO);
-                let after = stand_in(client, (head, way), &page, how, answered);
-                return after.await.map(Looked::Answered);
+                let after = stand_in(client, (head, way), &page, how, record);
+                return after.await.map(Looked::RequestRecord);
             }
         }
     }
@@ -124,7 +124,7 @@ pub async fn look<'a>(
 
 /// The port that scripts are told, where it is part of the key: a client may come to any that is listened on, and
 /// name a host without it.
-fn port_told(client: &mut impl HttpClient, way: &Way<'_>) -> Option<u16> {
+fn port_told(client: &mut impl HttpClient, way: &RequestContext<'_>) -> Option<u16> {
     if way.origin.is_some_and(|origin| origin.is_https.is_some()) {
         return None;
     }
@@ -316,45 +316,45 @@ fn take_turn(
 /// Answers with a page that is good: its age, and for how long it will be, in seconds.
 async fn fresh(
     client: &mut impl HttpClient,
-    of: (&Head, &Way<'_>),
+    of: (&Head, &RequestContext<'_>),
     page: &Object,
     (age, ttl): (u64, i64),
-    answered: &mut Answered,
+    record: &mut RequestRecord,
 ) -> io::Result<After> {
     let status = CacheStatus::Hit { ttl, detail: None };
     let kept = (&page.stored, &page.body, page.cost);
-    reply(client, of, kept, (age, status), answered).await
+    reply(client, of, kept, (age, status), record).await
 }
 
 /// Answers with a page that will do until it has been made again, which one request pays for.
 async fn meanwhile(
     client: &mut impl HttpClient,
-    of: (&Head, &Way<'_>),
+    of: (&Head, &RequestContext<'_>),
     (page, stale): (Arc<Object>, Stale),
     turn: Turn,
-    answered: &mut Answered,
+    record: &mut RequestRecord,
 ) -> io::Result<After> {
     let saved = match turn {
         Turn::Ours => Duration::ZERO,
         Turn::Others => page.cost,
     };
-    stand_in(client, of, &page, (stale, UPDATING, saved), answered).await
+    stand_in(client, of, &page, (stale, UPDATING, saved), record).await
 }
 
 /// Answers with a page that is stale, says why, and saves a worker so much time.
 async fn stand_in(
     client: &mut impl HttpClient,
-    of: (&Head, &Way<'_>),
+    of: (&Head, &RequestContext<'_>),
     page: &Object,
     (stale, detail, saved): (Stale, &'static str, Duration),
-    answered: &mut Answered,
+    record: &mut RequestRecord,
 ) -> io::Result<After> {
     let status = CacheStatus::Hit {
         ttl: -whole(stale.by),
         detail: Some(detail),
     };
     let kept = (&page.stored, &page.body, saved);
-    reply(client, of, kept, (stale.age, status), answered).await
+    reply(client, of, kept, (stale.age, status), record).await
 }
 
 /// What becomes of a request for which there is no page.
@@ -376,7 +376,7 @@ async fn join(
     (cache, of): (&Arc<Cache>, &SiteCache),
     (key, times): (Key, (u64, u64)),
     (plan, fill): (&mut Plan, &mut Fill<'_>),
-    answered: &mut Answered,
+    record: &mut RequestRecord,
 ) -> io::Result<Next> {
     let (sender, receiver) = oneshot::channel();
     let ticket: Ticket = match cache.fills.join(&key, times, || sender) {
@@ -393,7 +393,7 @@ async fn join(
             let told = tokio::select! {
                 told = tokio::time::timeout(patience, &mut place.receiver) => told,
                 () = client.gone() => {
-                    answered.status = CLIENT_LEFT;
+                    record.status = CLIENT_LEFT;
                     return Err(io::ErrorKind::ConnectionAborted.into());
                 }
             };

@@ -41,11 +41,11 @@ use maitred_pagestore::{Body, Limits, Store};
 use maitred_rules::networks::Networks;
 use tokio::sync::{Notify, oneshot};
 
-use crate::access::Answered;
+use crate::access::RequestRecord;
 use crate::clock::since_1970;
 use crate::http_client::{After, Content, HttpClient, Reply};
 use crate::pool::local;
-use crate::request::{Beside, Header, Way};
+use crate::request::{Header, RequestContext, ServerHeaders};
 use crate::supervisor::Supervisor;
 
 use coded::Making;
@@ -54,7 +54,7 @@ use disk_pace::DiskPace;
 use figures::{AllFigures, Board, SiteFigures};
 use purge::Known;
 
-pub use client::Steadfast;
+pub use client::DetachedClient;
 pub use fill::Fill;
 pub use look::{Looked, look};
 pub use purge::{Others, PURGE, purge};
@@ -385,7 +385,7 @@ pub fn key_host(host: &str, is_https: bool) -> &str {
 }
 
 /// The request as the cache sees it, but for the port, which its key alone has.
-fn request_of<'h>(head: &'h Head, way: &'h Way<'_>) -> Request<'h> {
+fn request_of<'h>(head: &'h Head, way: &'h RequestContext<'_>) -> Request<'h> {
     Request {
         method: head.method(),
         is_https: way.is_https,
@@ -428,10 +428,10 @@ fn part_of(status: u16, body: &Body, selected: Selected) -> (u16, Bytes, u64) {
 /// Answers with what is kept, which has this age and saves a worker so much time.
 async fn reply(
     client: &mut impl HttpClient,
-    (head, way): (&Head, &Way<'_>),
+    (head, way): (&Head, &RequestContext<'_>),
     (stored, body, saved): (&Stored, &Body, Duration),
     (age, status): (u64, CacheStatus),
-    answered: &mut Answered,
+    record: &mut RequestRecord,
 ) -> io::Result<After> {
     let asked = Asked::survey(request_of(head, way), head.headers());
     let length = body.len() as u64;
@@ -442,15 +442,15 @@ async fn reply(
         _ => lines,
     };
     let (code, part, at) = part_of(stored.status, body, selected);
-    answered.cache = Some(status.word());
+    record.cache = Some(status.word());
     if let (Some(of), CacheStatus::Hit { detail, .. }) = (&way.site.cache, status) {
         let bytes = if asked.is_head() { 0 } else { part.len() };
         of.board().answered(detail, bytes as u64, saved);
     }
     let after = client.discard_body(head);
     let secured = client.secured().cloned();
-    let id = answered.id_sent();
-    let beside = Beside::of(secured.as_deref(), id.as_ref());
+    let id = record.id_sent();
+    let beside = ServerHeaders::of(secured.as_deref(), id.as_ref());
     let (mut number, status) = (itoa::Buffer::new(), status.to_string());
     let range = content_range(selected, length);
     let mut headers: Vec<Header<'_>> = Vec::with_capacity(6);
@@ -493,6 +493,6 @@ async fn reply(
     if code == stored.status {
         client.is_answered_by_script();
     }
-    client.answer(&reply, content, answered).await?;
+    client.answer(&reply, content, record).await?;
     Ok(after)
 }

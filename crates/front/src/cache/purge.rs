@@ -18,11 +18,11 @@ use maitred_pagecache::tags;
 use tokio::sync::oneshot;
 
 use super::{Cache, key_host, request_of};
-use crate::access::Answered;
+use crate::access::RequestRecord;
 use crate::http_client::{After, HttpClient};
 use crate::pool::wishes::{Wish, Wishes};
 use crate::refusal;
-use crate::request::{self, Way};
+use crate::request::{self, RequestContext};
 use crate::shared::Thread;
 use crate::sites::Hosts;
 use crate::supervisor::Supervisor;
@@ -415,8 +415,8 @@ pub async fn purge(
     client: &mut impl HttpClient,
     head: &Head,
     thread: &Thread,
-    way: &Way<'_>,
-    answered: &mut Answered,
+    way: &RequestContext<'_>,
+    record: &mut RequestRecord,
 ) -> Option<io::Result<After>> {
     let of = way.site.cache.as_ref()?;
     let cache = thread.shared.cache.as_ref()?;
@@ -426,7 +426,7 @@ pub async fn purge(
     if !of.purge_from.contain(peer.ip()) {
         let why = "the site's purge_from does not name the client";
         refusal::log(head, way, 403, why);
-        return Some(request::refuse(client, head, answered, 403, why).await);
+        return Some(request::refuse(client, head, record, 403, why).await);
     }
     let asked = request_of(head, way);
     let how = match request::first_field(head, "soft-purge") {
@@ -438,7 +438,7 @@ pub async fn purge(
         Some(groups) => groups.into_iter().map(Purge::Tag).collect(),
         None if request::first_field(head, "cache-groups").is_some() => {
             let why = "Cache-Groups is a list of strings, such as \"news\", \"post-17\".";
-            return Some(request::refuse(client, head, answered, 400, why).await);
+            return Some(request::refuse(client, head, record, 400, why).await);
         }
         None => {
             let (host, path) = (asked.host, asked.path);
@@ -463,7 +463,7 @@ pub async fn purge(
     let said: String = lines.collect();
     let after = client.discard_body(head);
     let headers = [request::PLAIN];
-    Some(request::whole(client, head, answered, 200, &headers, &said, after).await)
+    Some(request::whole(client, head, record, 200, &headers, &said, after).await)
 }
 
 #[cfg(test)]

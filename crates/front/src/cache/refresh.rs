@@ -14,16 +14,16 @@ use maitred_http1::Head;
 
 use super::fill::{Fill, Left};
 use super::tee::Watch;
-use super::{Cache, Steadfast};
+use super::{Cache, DetachedClient};
 use crate::attempt::attempt;
 use crate::body::Body;
 use crate::by_rules::{self, Origin};
 use crate::by_script::{Caller, run_of};
 use crate::pool::local::Paced;
 use crate::pool::queue::Lane;
-use crate::request::Way;
+use crate::request::RequestContext;
 use crate::route::Script;
-use crate::script::{Client, Failure, Form, Run};
+use crate::script::{Client, Failure, ResponseEncoder, Run};
 use crate::shared::Thread;
 use crate::site::Site;
 use crate::source::Backend;
@@ -52,7 +52,7 @@ struct Errand {
 /// Has a page made again that a client has just been answered with.
 pub fn refresh(
     fill: Box<Fill<'_>>,
-    (head, way, script): (&Head, &Way<'_>, &Script),
+    (head, way, script): (&Head, &RequestContext<'_>, &Script),
     (thread, caller): (&Arc<Thread>, Caller),
 ) {
     let head = match &fill.cookies {
@@ -112,7 +112,7 @@ impl Errand {
             by_forwarded: *by_forwarded,
             host,
         });
-        let way = Way {
+        let way = RequestContext {
             site: &self.site,
             rules: self.site.rules.as_ref().filter(|_| self.has_rules),
             path: &self.path,
@@ -140,7 +140,7 @@ impl Errand {
         let name = String::from_utf8_lossy(&self.script.script_filename);
         let run = run_of((head, &way, &name), true, &body, &self.caller.id);
         let mut nobody = Nobody;
-        let mut steadfast = Steadfast::new(&mut nobody, Some(fill.wanted()), true);
+        let mut steadfast = DetachedClient::new(&mut nobody, Some(fill.wanted()), true);
         let mut unsent = Unsent {
             run: &run,
             way: &way,
@@ -157,11 +157,11 @@ impl Errand {
 /// An answer that nobody is sent.
 struct Unsent<'a> {
     run: &'a Run<'a>,
-    way: &'a Way<'a>,
+    way: &'a RequestContext<'a>,
     watch: Watch<'a>,
 }
 
-impl Form for Unsent<'_> {
+impl ResponseEncoder for Unsent<'_> {
     type Head = Infallible;
 
     fn take(&mut self, said: AnswerEvent<'_>) -> Result<(), Failure> {

@@ -6,8 +6,8 @@ use maitred_fastcgi::AnswerEvent;
 use maitred_fastcgi::cgi::HeadReader;
 
 use super::fill::Fill;
-use crate::http_form::{HttpForm, Wire};
-use crate::script::{Failure, Form};
+use crate::http_form::{HeadWriter, HttpEncoder};
+use crate::script::{Failure, ResponseEncoder};
 
 /// What a script ends with that had a fatal error: what it has said may be half of it.
 const FATAL: u32 = 255;
@@ -104,21 +104,21 @@ impl<'a> Watch<'a> {
 }
 
 /// An answer that goes to the client, and to the cache if its site has one.
-pub struct Tee<'a, W: Wire> {
+pub struct Tee<'a, W: HeadWriter> {
     /// What goes to the client.
-    form: HttpForm<'a, W>,
+    form: HttpEncoder<'a, W>,
     watch: Watch<'a>,
 }
 
-impl<'a, W: Wire> Tee<'a, W> {
+impl<'a, W: HeadWriter> Tee<'a, W> {
     /// An answer of which nothing has been said.
-    pub fn new(form: HttpForm<'a, W>, fill: Option<Box<Fill<'a>>>) -> Tee<'a, W> {
+    pub fn new(form: HttpEncoder<'a, W>, fill: Option<Box<Fill<'a>>>) -> Tee<'a, W> {
         let watch = Watch::new(fill);
         Tee { form, watch }
     }
 
     /// What went to the client.
-    pub fn form(&self) -> &HttpForm<'a, W> {
+    pub fn form(&self) -> &HttpEncoder<'a, W> {
         &self.form
     }
 
@@ -128,12 +128,12 @@ impl<'a, W: Wire> Tee<'a, W> {
     }
 
     /// What went to the client, and what the cache has made of it.
-    pub fn into_parts(self) -> (HttpForm<'a, W>, Option<Box<Fill<'a>>>) {
+    pub fn into_parts(self) -> (HttpEncoder<'a, W>, Option<Box<Fill<'a>>>) {
         (self.form, self.watch.fill)
     }
 }
 
-impl<W: Wire> Form for Tee<'_, W> {
+impl<W: HeadWriter> ResponseEncoder for Tee<'_, W> {
     type Head = W::Head;
 
     fn take(&mut self, said: AnswerEvent<'_>) -> Result<(), Failure> {

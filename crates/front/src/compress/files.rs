@@ -66,12 +66,12 @@ pub async fn variant(
 /// siblings costs nothing.
 pub struct Siblings {
     limits: Limits,
-    kept: HashMap<Arc<[u8]>, [Option<Beside>; Coding::ALL.len()]>,
+    kept: HashMap<Arc<[u8]>, [Option<Precompressed>; Coding::ALL.len()]>,
     memory: usize,
     open_files: usize,
 }
 
-struct Beside {
+struct Precompressed {
     /// The file that it was looked for.
     of: Identity,
     /// When, in seconds since 1970.
@@ -117,7 +117,7 @@ impl Siblings {
             None => look(root, entry, coding, None),
         };
         let sent = found.as_ref().map(|(_, found)| found.clone());
-        let beside = Beside {
+        let beside = Precompressed {
             of,
             looked: now,
             found,
@@ -126,7 +126,7 @@ impl Siblings {
         sent
     }
 
-    fn keep(&mut self, name: &[u8], place: usize, beside: Beside) {
+    fn keep(&mut self, name: &[u8], place: usize, beside: Precompressed) {
         let (memory, open_files) = beside.holds();
         let is_full = self.memory + memory > self.limits.memory
             || self.open_files + open_files > self.limits.open_files
@@ -153,7 +153,7 @@ impl Siblings {
     }
 }
 
-impl Beside {
+impl Precompressed {
     /// Bytes of contents, and descriptors.
     fn holds(&self) -> (usize, usize) {
         match self.found.as_ref().map(|(_, found)| found.body()) {

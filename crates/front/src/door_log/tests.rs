@@ -9,7 +9,7 @@ use super::*;
 /// A log in a file, and where to read it.
 struct Bed {
     logs: DoorLogs,
-    troubles: Arc<Troubles>,
+    troubles: Arc<RepeatedErrors>,
     pool: Pool,
     reader: File,
 }

@@ -6,14 +6,14 @@ use std::time::Duration;
 use maitred_fastcgi::{AnswerEvent, ProtocolStatus, write_end, write_stderr, write_stdout};
 
 use crate::door_log::Entry;
-use crate::script::{Failure, Form};
+use crate::script::{Failure, ResponseEncoder};
 use crate::server_timing;
 
 /// Bytes that a short answer's records have beside what is in them: two heads, and the end.
 const FRAME_BYTES: usize = 24;
 
 /// An answer to one request over FastCGI.
-pub struct FastcgiForm<'a> {
+pub struct FastcgiEncoder<'a> {
     request_id: u16,
     /// Records that have not been framed.
     out: Vec<u8>,
@@ -25,10 +25,10 @@ pub struct FastcgiForm<'a> {
     log: Option<&'a mut Entry>,
 }
 
-impl<'a> FastcgiForm<'a> {
+impl<'a> FastcgiEncoder<'a> {
     /// An answer of which nothing has been said.
-    pub fn new(request_id: u16, log: Option<&'a mut Entry>) -> FastcgiForm<'a> {
-        FastcgiForm {
+    pub fn new(request_id: u16, log: Option<&'a mut Entry>) -> FastcgiEncoder<'a> {
+        FastcgiEncoder {
             request_id,
             out: Vec::new(),
             framed: 0,
@@ -56,7 +56,7 @@ impl<'a> FastcgiForm<'a> {
     }
 }
 
-impl Form for FastcgiForm<'_> {
+impl ResponseEncoder for FastcgiEncoder<'_> {
     type Head = Infallible;
 
     fn take(&mut self, said: AnswerEvent<'_>) -> Result<(), Failure> {

@@ -24,7 +24,7 @@ use crate::socket::Socket;
 use crate::status::{self, Part};
 
 use call::{Call, Places};
-use form::FastcgiForm;
+use form::FastcgiEncoder;
 pub use site::DoorSite;
 use web_server::{Begun, NoRequest, WebServer};
 
@@ -225,7 +225,7 @@ async fn run_script(
         lane: Lane::Usual,
         fields: call,
     };
-    let mut form = FastcgiForm::new(call.begun.request_id, log);
+    let mut form = FastcgiEncoder::new(call.begun.request_id, log);
     let before = server.sent();
     let tried = match turned_away(thread.number, &run) {
         Some(tried) => tried,
@@ -250,7 +250,7 @@ async fn conclude(
     server: &mut WebServer,
     call: &Call,
     tried: &Tried,
-    form: &mut FastcgiForm<'_>,
+    form: &mut FastcgiEncoder<'_>,
     sent: u64,
 ) -> io::Result<After> {
     let failure = match &tried.outcome {

@@ -18,8 +18,8 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use super::head::{self, AnswerHead, Http2};
 use super::pace::StreamPace;
-use super::trunk::Trunk;
-use crate::access::Answered;
+use super::trunk::SharedState;
+use crate::access::RequestRecord;
 use crate::admin::AdminPeer;
 use crate::body::{Body, Collected, MEMORY_BYTES, NoBody};
 use crate::connection::TooSlow;
@@ -43,7 +43,7 @@ const SMALL_BYTES: usize = 2 * 1024;
 
 /// One stream.
 pub struct Http2Client {
-    trunk: Arc<Trunk>,
+    trunk: Arc<SharedState>,
     /// Bytes that the request counts for.
     held: usize,
     respond: SendResponse<Bytes>,
@@ -74,7 +74,7 @@ impl Http2Client {
     pub fn new(
         mut respond: SendResponse<Bytes>,
         body: RecvStream,
-        trunk: Arc<Trunk>,
+        trunk: Arc<SharedState>,
         head: usize,
     ) -> Option<Http2Client> {
         let Ok(held) = trunk.begin(head) else {
@@ -327,7 +327,7 @@ impl Client for Http2Client {
 }
 
 impl HttpClient for Http2Client {
-    type Wire = Http2;
+    type HeadWriter = Http2;
 
     fn is_answered_by_script(&mut self) {}
 
@@ -425,9 +425,9 @@ impl HttpClient for Http2Client {
         &mut self,
         reply: &Reply<'_>,
         content: Content<'_>,
-        answered: &mut Answered,
+        record: &mut RequestRecord,
     ) -> io::Result<()> {
-        answered.status = reply.status;
+        record.status = reply.status;
         let response = head::ready(reply.status, reply.headers, reply.lines, reply.length);
         self.start(response, Some(content.len()))?;
         match content {

@@ -10,7 +10,7 @@ use maitred_http1::{Answer, AnswerFraming, is_hop_by_hop};
 use memchr::memchr;
 
 use crate::clock::http_date;
-use crate::http_form::Wire;
+use crate::http_form::HeadWriter;
 use crate::request::Header;
 
 /// Fields that most answers have.
@@ -32,7 +32,7 @@ pub struct AnswerHead {
 /// Answers of HTTP/2: heads go apart from the bytes.
 pub struct Http2;
 
-impl Wire for Http2 {
+impl HeadWriter for Http2 {
     type Head = AnswerHead;
 
     fn head<'h>(

@@ -32,7 +32,7 @@ use crate::request;
 use client::Http2Client;
 use open_fields::OpenFields;
 use transport::Transport;
-use trunk::Trunk;
+use trunk::SharedState;
 
 /// Most requests of one connection at once (nginx's `http2_max_concurrent_streams`).
 const MAX_STREAMS: u32 = 128;
@@ -76,7 +76,7 @@ pub async fn converse_after_preface(mut connection: Connection, counted: Counted
 /// One client's requests.
 pub async fn converse(mut connection: Connection, counted: Counted) {
     let peer = connection.peer;
-    let trunk = Arc::new(Trunk::new(counted, &mut connection));
+    let trunk = Arc::new(SharedState::new(counted, &mut connection));
     let (stream, input) = connection.into_parts();
     let mut transport = Transport::new(stream, input, trunk.clone());
     let outcome = serve(&mut transport, &trunk).await;
@@ -114,7 +114,7 @@ enum Step {
     Closed,
 }
 
-async fn serve(transport: &mut Transport, trunk: &Arc<Trunk>) -> Result<(), h2::Error> {
+async fn serve(transport: &mut Transport, trunk: &Arc<SharedState>) -> Result<(), h2::Error> {
     let limits = Limits::default();
     let handshake = builder(&limits).handshake::<_, Bytes>(transport);
     let Ok(connection) = tokio::time::timeout(IDLE, handshake).await else {
@@ -206,7 +206,7 @@ async fn begin(served: impl Future<Output = ()> + Send + 'static) {
 async fn answer(
     request: Request<RecvStream>,
     respond: SendResponse<Bytes>,
-    trunk: Arc<Trunk>,
+    trunk: Arc<SharedState>,
     limits: Limits,
 ) {
     let (parts, body) = request.into_parts();
@@ -277,7 +277,7 @@ impl Idle {
     fn poll(
         &mut self,
         cx: &mut Context<'_>,
-        trunk: &Trunk,
+        trunk: &SharedState,
         has_streams: bool,
         leaving: bool,
     ) -> Poll<()> {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::trunk::Trunk;
+use super::trunk::SharedState;
 use crate::pace::{ANSWER_GRACE, Pace, REQUEST_GRACE};
 
 /// How long a stream may stand while its connection moves: a slow one with many streams needs so long
@@ -21,12 +21,12 @@ pub struct StreamPace {
 
 impl StreamPace {
     /// That of an answer that begins.
-    pub fn of_answer(trunk: &Trunk) -> StreamPace {
+    pub fn of_answer(trunk: &SharedState) -> StreamPace {
         StreamPace::new(trunk.rates.answer, ANSWER_GRACE)
     }
 
     /// That of a body that begins.
-    pub fn of_body(trunk: &Trunk) -> StreamPace {
+    pub fn of_body(trunk: &SharedState) -> StreamPace {
         StreamPace::new(trunk.rates.request, REQUEST_GRACE)
     }
 

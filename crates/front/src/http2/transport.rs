@@ -10,7 +10,7 @@ use bytes::{Buf, BytesMut};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::frames::Frames;
-use super::trunk::Trunk;
+use super::trunk::SharedState;
 use crate::connection::Connection;
 use crate::stream::Stream;
 
@@ -22,7 +22,7 @@ pub struct Transport {
     stream: Stream,
     /// Read before h2 was there.
     input: BytesMut,
-    trunk: Arc<Trunk>,
+    trunk: Arc<SharedState>,
     /// Bytes read in the present turn.
     turn: usize,
     frames: Frames,
@@ -30,7 +30,7 @@ pub struct Transport {
 
 impl Transport {
     /// That of a connection off which `input` was read.
-    pub fn new(stream: Stream, input: BytesMut, trunk: Arc<Trunk>) -> Transport {
+    pub fn new(stream: Stream, input: BytesMut, trunk: Arc<SharedState>) -> Transport {
         Transport {
             stream,
             input,

@@ -39,7 +39,7 @@ const LEAST_SHARE_BYTES: usize = 8 * 1024;
 const TAKEN_BACK: u64 = 100;
 
 /// What the streams of one connection share.
-pub struct Trunk {
+pub struct SharedState {
     counted: Counted,
     /// The client's address.
     pub peer: SocketAddr,
@@ -75,12 +75,12 @@ pub struct Trunk {
     taken_back: AtomicU64,
 }
 
-impl Trunk {
+impl SharedState {
     /// That of a connection on which nothing has happened.
-    pub fn new(counted: Counted, connection: &mut Connection) -> Trunk {
+    pub fn new(counted: Counted, connection: &mut Connection) -> SharedState {
         let rates = counted.0.rates();
         let address = counted.0.address(connection.peer.ip());
-        Trunk {
+        SharedState {
             counted,
             rates,
             is_slow: AtomicBool::new(false),
@@ -282,7 +282,7 @@ impl Trunk {
     }
 }
 
-impl Drop for Trunk {
+impl Drop for SharedState {
     fn drop(&mut self) {
         // Fields that never became complete.
         self.let_go(self.held.load(Ordering::Relaxed));
@@ -292,7 +292,7 @@ impl Drop for Trunk {
 /// Bytes that wait to be written.
 struct Held {
     bytes: Vec<u8>,
-    trunk: Arc<Trunk>,
+    trunk: Arc<SharedState>,
 }
 
 impl AsRef<[u8]> for Held {

@@ -26,14 +26,14 @@ const ANSWER_AHEAD_BYTES: usize = 256 * 1024;
 
 /// A slot that an exchange has in one of the pool's generations.
 #[derive(Debug)]
-pub struct Loan {
+pub struct SlotLease {
     /// Whose worker has it.
     pub generation: Arc<Generation>,
     /// The slot.
     pub lent: Lent,
 }
 
-impl Loan {
+impl SlotLease {
     fn link(&self) -> &FrontEnd {
         self.generation.link()
     }
@@ -78,7 +78,7 @@ pub struct Exchange {
 
 #[derive(Debug, Default)]
 struct State {
-    loan: Option<Loan>,
+    loan: Option<SlotLease>,
     /// Told the task that it was lent.
     lent_told: bool,
     was_lent: bool,
@@ -117,11 +117,11 @@ impl State {
     }
 
     /// The slot that an exchange which is over still has; who wants to know of its end is told.
-    fn take_over(&mut self) -> Option<Loan> {
+    fn take_over(&mut self) -> Option<SlotLease> {
         self.ended?;
         tell_end(self);
         let loan = self.loan.take();
-        self.was_at = loan.as_ref().map(Loan::place).or(self.was_at);
+        self.was_at = loan.as_ref().map(SlotLease::place).or(self.was_at);
         loan
     }
 }
@@ -157,7 +157,7 @@ impl Exchange {
     pub fn orphan(pool: &Arc<Pool>, generation: &Arc<Generation>, lent: Lent) -> Arc<Exchange> {
         let generation = generation.clone();
         let state = State {
-            loan: Some(Loan { generation, lent }),
+            loan: Some(SlotLease { generation, lent }),
             left: true,
             was_lent: true,
             ..State::default()
@@ -196,7 +196,7 @@ impl Exchange {
         if state.left {
             link.leave(&lent);
         }
-        state.loan = Some(Loan { generation, lent });
+        state.loan = Some(SlotLease { generation, lent });
         if !state.lent_told {
             wake(&mut state);
         }
@@ -218,7 +218,7 @@ impl Exchange {
     /// The worker it was lent to is dead.
     pub fn worker_died(&self) -> Left {
         let mut state = self.lock();
-        let Some(Loan {
+        let Some(SlotLease {
             generation,
             mut lent,
         }) = state.loan.take()
@@ -303,7 +303,7 @@ impl Exchange {
             return false;
         };
         self.pool.wishes.look(&self.pool.name, loan);
-        let Loan { generation, lent } = loan;
+        let SlotLease { generation, lent } = loan;
         let link = generation.link();
         // The state first: what a finished worker has written is then all there.
         let began = link.progress(lent);
@@ -388,7 +388,7 @@ impl Exchange {
     /// Where it is, if a worker has it.
     pub fn place(&self) -> Option<Place> {
         let state = self.lock();
-        state.loan.as_ref().map(Loan::place)
+        state.loan.as_ref().map(SlotLease::place)
     }
 
     /// What happens next. The task's side.
@@ -434,7 +434,7 @@ impl Exchange {
         if state.sent < self.request.len() {
             state.wants_room = true;
             let from = state.sent;
-            if let Some(Loan { generation, lent }) = &mut state.loan
+            if let Some(SlotLease { generation, lent }) = &mut state.loan
                 && let Ok(count) = generation.link().feed(lent, &self.request[from..])
             {
                 state.sent += count;
@@ -443,7 +443,7 @@ impl Exchange {
                 return 0;
             }
         }
-        if let Some(Loan { generation, lent }) = &mut state.loan
+        if let Some(SlotLease { generation, lent }) = &mut state.loan
             && let Ok(count) = generation.link().feed(lent, bytes)
         {
             fed = count;
@@ -464,7 +464,7 @@ impl Exchange {
     /// Whether the script goes on, of a request whose answer is complete.
     pub fn goes_on(&self) -> bool {
         let state = self.lock();
-        let is_going_on = |loan: &Loan| loan.link().goes_on(&loan.lent);
+        let is_going_on = |loan: &SlotLease| loan.link().goes_on(&loan.lent);
         state.ended.is_none() && state.loan.as_ref().is_some_and(is_going_on)
     }
 
@@ -521,7 +521,7 @@ impl Exchange {
         if state.ended.is_some() {
             return false;
         }
-        let unbegun = |loan: &mut Loan| loan.link().take_back(&loan.lent);
+        let unbegun = |loan: &mut SlotLease| loan.link().take_back(&loan.lent);
         let loan = match state.loan.take_if(unbegun) {
             None if state.loan.is_some() => return false,
             loan => loan,

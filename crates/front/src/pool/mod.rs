@@ -27,7 +27,7 @@ use std::time::{Duration, Instant};
 
 use arc_swap::{ArcSwap, Guard};
 use maitred_config::Pool as Settings;
-use maitred_control::{FromFront, Manner, Overrun};
+use maitred_control::{FromFront, Overrun, PhpInfo};
 use maitred_seat::{Lent, SLOTS_PER_SEAT, Snapshot};
 use tokio::sync::Notify;
 
@@ -35,7 +35,7 @@ use crate::clock;
 use crate::supervisor::Supervisor;
 use crate::tally::Tally;
 use crate::unaccepted::Unaccepted;
-use exchange::{Claim, Exchange, Loan};
+use exchange::{Claim, Exchange, SlotLease};
 use generation::Generation;
 use group::Inner;
 use local::Inbox;
@@ -97,7 +97,7 @@ pub struct Pool {
     /// What is said of its queue.
     pub watch: Watch,
     /// What has to be known of its PHP to answer in its stead.
-    pub manner: ArcSwap<Manner>,
+    pub manner: ArcSwap<PhpInfo>,
     /// Where its requests are counted, since its first generation came.
     tally: OnceLock<Arc<Tally>>,
     /// What waits before its door, among others.
@@ -289,8 +289,8 @@ impl Pool {
     }
 
     /// A worker is through with what it was lent: the next request gets its place.
-    pub fn finished(self: &Arc<Pool>, loan: Loan, exchange: &Arc<Exchange>) {
-        let Loan { generation, lent } = loan;
+    pub fn finished(self: &Arc<Pool>, loan: SlotLease, exchange: &Arc<Exchange>) {
+        let SlotLease { generation, lent } = loan;
         self.measure(&generation, &lent);
         let grown = generation.outgrown(lent.seat());
         let place = place_of(&generation, &lent);
@@ -311,7 +311,7 @@ impl Pool {
     }
 
     /// A request was taken back from its slot because nobody waits for it any more.
-    pub fn taken_back(self: &Arc<Pool>, loan: &Loan, exchange: &Arc<Exchange>) {
+    pub fn taken_back(self: &Arc<Pool>, loan: &SlotLease, exchange: &Arc<Exchange>) {
         let place = place_of(&loan.generation, &loan.lent);
         self.lose_interest(exchange);
         let mut inner = self.lock();
@@ -491,8 +491,8 @@ impl Pool {
     }
 
     /// Asks the supervisor to end a worker; `overrun`: for what it has run for too long.
-    pub fn end_worker(&self, loan: &Loan, why: &str, overrun: Option<Overrun>) {
-        let Loan { generation, lent } = loan;
+    pub fn end_worker(&self, loan: &SlotLease, why: &str, overrun: Option<Overrun>) {
+        let SlotLease { generation, lent } = loan;
         self.supervisor.report(&FromFront::EndWorker {
             generation: generation.number,
             seat: lent.seat(),

@@ -21,7 +21,7 @@ use maitred_control::{Generation, Incarnation, Wear};
 use maitred_seat::SLOTS_PER_SEAT;
 
 use super::overload::Work;
-use super::seats::{House, Seat, Standing};
+use super::seats::{GenerationSeats, Seat, Standing};
 pub use super::seats::{Place, SeatId};
 use super::waiting::{Joined, Waiting};
 
@@ -75,7 +75,7 @@ pub struct Depth {
 #[derive(Debug)]
 pub struct Queue<T> {
     /// The generations, in the order they came.
-    pub(super) houses: Vec<House<T>>,
+    pub(super) houses: Vec<GenerationSeats<T>>,
     /// The generation that gets new requests; 0: none.
     pub(super) current: Generation,
     /// Seats with a worker and nothing to do, the most recently used last.
@@ -298,12 +298,12 @@ impl<T: Clone + PartialEq> Queue<T> {
         }
     }
 
-    pub(super) fn house(&self, generation: Generation) -> Option<&House<T>> {
+    pub(super) fn house(&self, generation: Generation) -> Option<&GenerationSeats<T>> {
         let mut houses = self.houses.iter().rev();
         houses.find(|house| house.generation == generation)
     }
 
-    pub(super) fn house_mut(&mut self, generation: Generation) -> Option<&mut House<T>> {
+    pub(super) fn house_mut(&mut self, generation: Generation) -> Option<&mut GenerationSeats<T>> {
         let mut houses = self.houses.iter_mut().rev();
         houses.find(|house| house.generation == generation)
     }

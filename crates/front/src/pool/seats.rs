@@ -114,7 +114,7 @@ impl<T> Seat<T> {
 
 /// The seats of one generation.
 #[derive(Debug)]
-pub struct House<T> {
+pub struct GenerationSeats<T> {
     /// Its number.
     pub generation: Generation,
     /// What it is to the pool.
@@ -129,10 +129,10 @@ pub struct House<T> {
     pub serves: u64,
 }
 
-impl<T> House<T> {
+impl<T> GenerationSeats<T> {
     /// A generation in whose seats nobody sits.
-    pub fn new(generation: Generation, seats: u32, max_requests: u64) -> House<T> {
-        House {
+    pub fn new(generation: Generation, seats: u32, max_requests: u64) -> GenerationSeats<T> {
+        GenerationSeats {
             generation,
             standing: Standing::Coming,
             seats: (0..seats).map(|_| Seat::empty()).collect(),

@@ -8,14 +8,14 @@ use maitred_fastcgi::{FOREIGN_MAX_PARAMS_BYTES, RequestEvent, RequestReader, par
 use maitred_seat::Began;
 
 use super::Pool;
-use super::exchange::Loan;
+use super::exchange::SlotLease;
 
 /// Most bytes of a request's id that are told; a web server in front can give it any.
 const MAX_ID_BYTES: usize = 64;
 
 /// What there is to be said of a script that is slow, by the word of its worker. Nothing when it
 /// does not run any more.
-pub fn report(loan: &Loan, ran: Duration, request: &[u8]) -> Option<FromFront> {
+pub fn report(loan: &SlotLease, ran: Duration, request: &[u8]) -> Option<FromFront> {
     let (link, seat) = (loan.generation.link(), loan.lent.seat());
     let board = link.seat_board(seat);
     let report = FromFront::SlowScript {
@@ -31,7 +31,7 @@ pub fn report(loan: &Loan, ran: Duration, request: &[u8]) -> Option<FromFront> {
 }
 
 /// What its worker says of a script that has `ran` for so long.
-pub fn overrun(loan: &Loan, ran: Duration) -> Overrun {
+pub fn overrun(loan: &SlotLease, ran: Duration) -> Overrun {
     let seat = loan.lent.seat();
     let board = loan.generation.link().seat_board(seat);
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).replace(char::is_control, "?");

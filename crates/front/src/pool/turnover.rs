@@ -14,7 +14,7 @@
 use maitred_control::{Generation, Incarnation, Wear};
 
 use super::queue::Queue;
-use super::seats::{House, Place, Seat, SeatId, Standing};
+use super::seats::{GenerationSeats, Place, Seat, SeatId, Standing};
 
 /// A seat that changes hands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,7 +41,7 @@ impl<T: Clone + PartialEq> Queue<T> {
     /// A generation comes, and gets nothing yet.
     pub fn add(&mut self, generation: Generation, seats: u32, max_requests: u64) {
         self.houses
-            .push(House::new(generation, seats, max_requests));
+            .push(GenerationSeats::new(generation, seats, max_requests));
     }
 
     /// Each worker of a generation ends by itself when it has served this many requests.
@@ -214,7 +214,7 @@ impl<T: Clone + PartialEq> Queue<T> {
         let Some(house) = self.house_mut(seat.generation) else {
             return;
         };
-        let held = |house: &House<T>| {
+        let held = |house: &GenerationSeats<T>| {
             let place = house.seats.get(seat.number as usize);
             place.map_or(0, Seat::taken)
         };

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use maitred_config::ProcessManager;
-use maitred_control::episode::{Account, Episode, News};
+use maitred_control::episode::{Account, LogThrottle, News};
 use tokio::sync::Notify;
 
 use super::Pool;
@@ -157,12 +157,12 @@ struct Seen {
     queue_length: u32,
     queue_timeout: Duration,
     last: Sample,
-    at_limit: Episode<Waits>,
-    standing: Episode<Waits>,
-    refused: Episode<Refusals>,
-    newest_first: Episode<()>,
+    at_limit: LogThrottle<Waits>,
+    standing: LogThrottle<Waits>,
+    refused: LogThrottle<Refusals>,
+    newest_first: LogThrottle<()>,
     /// The most that were held back at once.
-    held_back: Episode<usize>,
+    held_back: LogThrottle<usize>,
 }
 
 impl Seen {
@@ -174,11 +174,11 @@ impl Seen {
             queue_length: 0,
             queue_timeout: Duration::ZERO,
             last: Sample::default(),
-            at_limit: Episode::new(CALM),
-            standing: Episode::new(CALM),
-            refused: Episode::new(CALM),
-            newest_first: Episode::new(CALM),
-            held_back: Episode::new(CALM),
+            at_limit: LogThrottle::new(CALM),
+            standing: LogThrottle::new(CALM),
+            refused: LogThrottle::new(CALM),
+            newest_first: LogThrottle::new(CALM),
+            held_back: LogThrottle::new(CALM),
         }
     }
 

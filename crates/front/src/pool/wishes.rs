@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
-use super::exchange::Loan;
+use super::exchange::SlotLease;
 use super::generation::Generation;
 
 /// Wishes of one pool that have not been granted. A worker has one at a time, as long as it keeps
@@ -129,7 +129,7 @@ pub struct PoolWishes {
 
 impl PoolWishes {
     /// Looks whether the script of a loan has one. True if it has.
-    pub fn look(&self, pool: &str, loan: &mut Loan) -> bool {
+    pub fn look(&self, pool: &str, loan: &mut SlotLease) -> bool {
         let Some((number, bytes)) = loan.generation.link().wish(&mut loan.lent) else {
             return false;
         };

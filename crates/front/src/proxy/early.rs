@@ -12,10 +12,10 @@ use hyper::{Request, StatusCode};
 use super::Failure;
 use super::relay::send;
 use super::upload::UploadBody;
-use crate::access::Answered;
+use crate::access::RequestRecord;
 use crate::hints::is_used;
 use crate::http_client::HttpClient;
-use crate::http_form::Wire;
+use crate::http_form::HeadWriter;
 use crate::request::Header;
 
 /// Most times that a server is heard before its answer.
@@ -83,7 +83,7 @@ fn lock(heard: &Mutex<Heard>) -> MutexGuard<'_, Heard> {
 pub async fn pass<C: HttpClient>(
     client: &mut C,
     hints: &HeaderMap,
-    answered: &mut Answered,
+    record: &mut RequestRecord,
 ) -> Result<(), Failure> {
     let fields = hints
         .iter()
@@ -93,9 +93,9 @@ pub async fn pass<C: HttpClient>(
         return Ok(());
     }
     let mut out = Vec::new();
-    if let Some(apart) = C::Wire::hints(&mut out, fields.into_iter()) {
+    if let Some(apart) = C::HeadWriter::hints(&mut out, fields.into_iter()) {
         client.begin(apart).map_err(|_| Failure::ClientLeft)?;
     }
-    answered.head_bytes += out.len() as u64;
+    record.head_bytes += out.len() as u64;
     send(client, &mut Bytes::from(out)).await
 }

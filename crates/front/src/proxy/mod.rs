@@ -22,12 +22,12 @@ use maitred_http1::{Head, Version};
 use maitred_rules::settings::Proxy;
 use tokio::time::{Instant, sleep_until};
 
-use crate::access::Answered;
+use crate::access::RequestRecord;
 use crate::body::NoBody;
 use crate::http_client::{After, HttpClient};
-use crate::request::{self, Way};
+use crate::request::{self, RequestContext};
 use crate::shared::Thread;
-use crate::troubles::Troubles;
+use crate::troubles::RepeatedErrors;
 
 use early::Early;
 use outgoing::Outgoing;
@@ -69,7 +69,7 @@ pub enum Failure {
 /// What is asked of whom.
 struct Asking<'a> {
     head: &'a Head,
-    way: &'a Way<'a>,
+    way: &'a RequestContext<'a>,
     rule: &'a Proxy,
     name: &'a str,
     is_websocket: bool,
@@ -104,9 +104,9 @@ pub async fn answer(
     client: &mut impl HttpClient,
     head: &Head,
     thread: &Arc<Thread>,
-    way: &Way<'_>,
+    way: &RequestContext<'_>,
     (server, path): (&Server, &[u8]),
-    answered: &mut Answered,
+    record: &mut RequestRecord,
 ) -> io::Result<After> {
     let mut begun = server.figures.begin();
     let asking = Asking {
@@ -116,10 +116,10 @@ pub async fn answer(
         name: &server.name,
         is_websocket: is_websocket(head),
     };
-    let id = answered.id();
+    let id = record.id();
     let (mut upload, body) = match Upload::of(head, way.max_body_size) {
         Ok(both) => both,
-        Err(no_body) => return refuse_body(client, head, way, no_body, answered).await,
+        Err(no_body) => return refuse_body(client, head, way, no_body, record).await,
     };
     let early = Early::default();
     let outgoing = Outgoing {
@@ -139,21 +139,21 @@ pub async fn answer(
         None => {
             let why = "The address has something in it that no address should have.";
             let after = after_upload(head, &upload, After::Keep);
-            return request::plain(client, head, answered, 400, None, why, after).await;
+            return request::plain(client, head, record, 400, None, why, after).await;
         }
         Some(request) => {
             let to = (server, &outgoing, request);
-            follow(client, &asking, thread, to, &mut upload, answered).await
+            follow(client, &asking, thread, to, &mut upload, record).await
         }
     };
-    begun.ended(&outcome, answered.status);
-    answered.script = Some(begun.since().elapsed());
-    answered.body_bytes = upload.taken();
+    begun.ended(&outcome, record.status);
+    record.script = Some(begun.since().elapsed());
+    record.body_bytes = upload.taken();
     match outcome {
         Ok(after) => Ok(after),
         Err(failure) => {
             let of = (&asking, &*thread.shared.troubles);
-            fail(client, of, failure, &upload, answered).await
+            fail(client, of, failure, &upload, record).await
         }
     }
 }
@@ -167,16 +167,16 @@ async fn follow(
     thread: &Arc<Thread>,
     to: To<'_>,
     upload: &mut Upload,
-    answered: &mut Answered,
+    record: &mut RequestRecord,
 ) -> Result<After, Failure> {
     let server = to.0;
     let early = to.1.early;
-    let (response, link) = ask(client, asking, to, upload, answered).await?;
+    let (response, link) = ask(client, asking, to, upload, record).await?;
     while let Some(hints) = early.and_then(Early::take) {
-        early::pass(client, &hints, answered).await?;
+        early::pass(client, &hints, record).await?;
     }
     if response.status() == StatusCode::SWITCHING_PROTOCOLS {
-        tunnel::run(client, asking, &thread.shared, response, answered).await?;
+        tunnel::run(client, asking, &thread.shared, response, record).await?;
         return Ok(After::Linger);
     }
     let (parts, body) = response.into_parts();
@@ -186,7 +186,7 @@ async fn follow(
     let kept_for = server::keep_time(&parts.headers);
     let response = Response::from_parts(parts, body);
     let is_reusable =
-        relay::relay(client, asking, &thread.shared, (response, upload), answered).await?;
+        relay::relay(client, asking, &thread.shared, (response, upload), record).await?;
     if !upload.is_unread() && !asking.is_websocket {
         server.keep(link, kept_for);
     }
@@ -216,7 +216,7 @@ async fn ask(
     asking: &Asking<'_>,
     (server, outgoing, mut request): To<'_>,
     upload: &mut Upload,
-    answered: &mut Answered,
+    record: &mut RequestRecord,
 ) -> Result<(Response<Incoming>, Link), Failure> {
     let can_repeat = asking.head.kind().is_idempotent() && upload.is_over();
     let kept = match asking.is_websocket {
@@ -225,7 +225,7 @@ async fn ask(
     };
     if let Some(mut link) = kept {
         let asking = (asking, outgoing.early);
-        match ask_over(client, asking, &mut link, request, upload, answered).await {
+        match ask_over(client, asking, &mut link, request, upload, record).await {
             Ok(response) => return Ok((response, link)),
             Err(Lost::Unsent(unsent)) => request = *unsent,
             Err(Lost::Silently(_)) if can_repeat => {
@@ -237,7 +237,7 @@ async fn ask(
     }
     let mut link = server.connect().await?;
     let asking = (asking, outgoing.early);
-    match ask_over(client, asking, &mut link, request, upload, answered).await {
+    match ask_over(client, asking, &mut link, request, upload, record).await {
         Ok(response) => Ok((response, link)),
         Err(Lost::Silently(failure) | Lost::Otherwise(failure)) => Err(failure),
         Err(Lost::Unsent(_)) => {
@@ -264,7 +264,7 @@ async fn ask_over(
     link: &mut Link,
     request: Request<UploadBody>,
     upload: &mut Upload,
-    answered: &mut Answered,
+    record: &mut RequestRecord,
 ) -> Result<Response<Incoming>, Lost> {
     if !upload.is_over() {
         let invited = client.invite_body(asking.head).await;
@@ -292,7 +292,7 @@ async fn ask_over(
                 });
             }
             hints = heard(early) => {
-                let passed = early::pass(client, &hints, answered).await;
+                let passed = early::pass(client, &hints, record).await;
                 passed.map_err(Lost::Otherwise)?;
             }
             outcome = busy(client, upload) => outcome.map_err(Lost::Otherwise)?,
@@ -329,44 +329,44 @@ async fn until(deadline: Option<Instant>) {
 async fn refuse_body(
     client: &mut impl HttpClient,
     head: &Head,
-    way: &Way<'_>,
+    way: &RequestContext<'_>,
     no_body: NoBody,
-    answered: &mut Answered,
+    record: &mut RequestRecord,
 ) -> io::Result<After> {
-    request::refuse_body(client, head, answered, no_body, way).await
+    request::refuse_body(client, head, record, no_body, way).await
 }
 
 /// Answers in place of the server.
 async fn fail(
     client: &mut impl HttpClient,
-    (asking, troubles): (&Asking<'_>, &Troubles),
+    (asking, troubles): (&Asking<'_>, &RepeatedErrors),
     failure: Failure,
     upload: &Upload,
-    answered: &mut Answered,
+    record: &mut RequestRecord,
 ) -> io::Result<After> {
-    let (head, has_begun) = (asking.head, answered.status != 0);
+    let (head, has_begun) = (asking.head, record.status != 0);
     let failure = match failure {
         Failure::NoBody(no_body) if !has_begun => {
-            return refuse_body(client, head, asking.way, no_body, answered).await;
+            return refuse_body(client, head, asking.way, no_body, record).await;
         }
         failure => failure,
     };
     let (status, why) = explain(&failure);
     if let Some(detail) = detail(&failure, asking.rule) {
-        let (method, target, id) = (head.method(), head.target(), answered.id());
+        let (method, target, id) = (head.method(), head.target(), record.id());
         let (name, id) = (asking.name, id.as_str());
         tracing::debug!("{name}: {method} {target}: {status}: {detail} [request {id}]");
         troubles.proxy_failed(asking.name, status, &detail);
     }
     if has_begun || status == CLIENT_LEFT {
         if !has_begun {
-            answered.status = status;
+            record.status = status;
         }
         // Half an answer cannot be mended; the client sees it end too early.
         return Err(io::ErrorKind::ConnectionAborted.into());
     }
     let after = after_upload(head, upload, After::Keep);
-    request::plain(client, head, answered, status, None, why, after).await
+    request::plain(client, head, record, status, None, why, after).await
 }
 
 /// Which status each failure gets, and the sentence that goes with it.

@@ -16,7 +16,7 @@ use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, percent_encode};
 
 use super::early::Early;
 use super::upload::UploadBody;
-use crate::request::Way;
+use crate::request::RequestContext;
 
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
@@ -29,7 +29,7 @@ pub struct Outgoing<'a> {
     /// The client's request.
     pub head: &'a Head,
     /// What the site has made of it.
-    pub way: &'a Way<'a>,
+    pub way: &'a RequestContext<'a>,
     /// Its path, decoded and resolved.
     pub path: &'a [u8],
     /// The rule it is passed on by.

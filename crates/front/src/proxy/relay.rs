@@ -23,12 +23,12 @@ use tokio::time::Instant;
 use super::outgoing::members;
 use super::upload::Upload;
 use super::{Asking, Failure, Silence, busy, until};
-use crate::access::Answered;
+use crate::access::RequestRecord;
 use crate::clock::{expires, http_date};
 use crate::compress::{Effort, Encoder, Plan};
 use crate::http_client::HttpClient;
-use crate::http_form::{Wire, is_for_us};
-use crate::request::{Beside, Header, Way};
+use crate::http_form::{HeadWriter, is_for_us};
+use crate::request::{Header, RequestContext, ServerHeaders};
 use crate::shared::Shared;
 
 /// Answers that are compressed at a time, by all threads together; those beyond go as they are. Each
@@ -60,7 +60,7 @@ pub async fn relay<C: HttpClient>(
     asking: &Asking<'_>,
     shared: &Shared,
     (response, upload): (Response<Incoming>, &mut Upload),
-    answered: &mut Answered,
+    record: &mut RequestRecord,
 ) -> Result<bool, Failure> {
     let (parts, mut body) = response.into_parts();
     let status = parts.status.as_u16();
@@ -68,14 +68,14 @@ pub async fn relay<C: HttpClient>(
         return Err(Failure::Intercepted(status));
     }
     let secured = client.secured().cloned();
-    let id = answered.id_sent();
-    let beside = Beside::of(secured.as_deref(), id.as_ref());
+    let id = record.id_sent();
+    let beside = ServerHeaders::of(secured.as_deref(), id.as_ref());
     let length = body.size_hint().exact();
     let keep_alive = asking.head.keep_alive && !upload.is_unread();
-    let mut form = Form::of(asking, &parts, length, keep_alive);
-    let (mut out, apart) = form.begin::<C::Wire>(asking.way, &parts, beside.as_slice());
-    answered.status = status;
-    answered.head_bytes += out.len() as u64;
+    let mut form = ProxyEncoder::of(asking, &parts, length, keep_alive);
+    let (mut out, apart) = form.begin::<C::HeadWriter>(asking.way, &parts, beside.as_slice());
+    record.status = status;
+    record.head_bytes += out.len() as u64;
     if let Some(apart) = apart {
         client.begin(apart).map_err(|_| Failure::ClientLeft)?;
     }
@@ -159,7 +159,7 @@ fn poll_data(
 }
 
 /// How long an answer may be kept, unless it says so itself.
-fn expiry<'w>(way: &Way<'w>, parts: &Parts, status: u16) -> Option<Expiry<'w>> {
+fn expiry<'w>(way: &RequestContext<'w>, parts: &Parts, status: u16) -> Option<Expiry<'w>> {
     let value = |name| parts.headers.get(name).map(|value| value.as_bytes());
     if way.dressing.is_empty() || value("cache-control").or(value("expires")).is_some() {
         return None;
@@ -169,7 +169,7 @@ fn expiry<'w>(way: &Way<'w>, parts: &Parts, status: u16) -> Option<Expiry<'w>> {
 }
 
 /// What form an answer has.
-struct Form<'a> {
+struct ProxyEncoder<'a> {
     request: &'a Head,
     framing: AnswerFraming,
     keep_alive: bool,
@@ -195,8 +195,13 @@ impl Coder {
     }
 }
 
-impl<'a> Form<'a> {
-    fn of(asking: &Asking<'a>, parts: &Parts, length: Option<u64>, keep_alive: bool) -> Form<'a> {
+impl<'a> ProxyEncoder<'a> {
+    fn of(
+        asking: &Asking<'a>,
+        parts: &Parts,
+        length: Option<u64>,
+        keep_alive: bool,
+    ) -> ProxyEncoder<'a> {
         let request = asking.head;
         let is_head = request.kind() == Method::Head;
         // What HEAD asks for has a length and no body.
@@ -212,7 +217,7 @@ impl<'a> Form<'a> {
             plan.give_up();
         }
         let length = length.filter(|_| plan.coding.is_none());
-        Form {
+        ProxyEncoder {
             request,
             framing: answer_framing(request.version(), is_head, status, length),
             keep_alive,
@@ -222,9 +227,9 @@ impl<'a> Form<'a> {
     }
 
     /// The head: bytes, or what goes apart from them.
-    fn begin<W: Wire>(
+    fn begin<W: HeadWriter>(
         &self,
-        way: &Way<'_>,
+        way: &RequestContext<'_>,
         parts: &Parts,
         beside: &[Header<'_>],
     ) -> (Bytes, Option<W::Head>) {

@@ -155,7 +155,7 @@ impl Server {
             received: AtomicU64::new(0),
             moved: AtomicU64::new(0),
         });
-        let wire = Wire {
+        let wire = UpstreamStream {
             stream,
             tap: tap.clone(),
         };
@@ -220,13 +220,13 @@ pub fn describe(error: &hyper::Error) -> String {
 }
 
 /// A connection's bytes, with a tap.
-pub struct Wire {
+pub struct UpstreamStream {
     stream: Box<dyn Stream>,
     /// What has gone over it.
     pub tap: Arc<Tap>,
 }
 
-impl AsyncRead for Wire {
+impl AsyncRead for UpstreamStream {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -241,7 +241,7 @@ impl AsyncRead for Wire {
     }
 }
 
-impl AsyncWrite for Wire {
+impl AsyncWrite for UpstreamStream {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,

@@ -16,9 +16,9 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf, copy_bidirectiona
 use tokio::time::{sleep_until, timeout};
 
 use super::relay::for_client;
-use super::server::{Tap, Wire};
+use super::server::{Tap, UpstreamStream};
 use super::{Asking, Failure};
-use crate::access::Answered;
+use crate::access::RequestRecord;
 use crate::clock::http_date;
 use crate::http_client::{HttpClient, Raw};
 use crate::shared::Shared;
@@ -35,7 +35,7 @@ pub async fn run(
     asking: &Asking<'_>,
     shared: &Shared,
     mut response: Response<Incoming>,
-    answered: &mut Answered,
+    record: &mut RequestRecord,
 ) -> Result<(), Failure> {
     let upgraded = hyper::upgrade::on(&mut response);
     let (parts, _) = response.into_parts();
@@ -49,7 +49,7 @@ pub async fn run(
     let upgraded = timeout(asking.rule.read_timeout, upgraded).await;
     let upgraded = upgraded.map_err(|_| Failure::Silent)?;
     let upgraded = upgraded.map_err(|error| lost(super::server::describe(&error)))?;
-    let upgraded = upgraded.downcast::<TokioIo<Wire>>();
+    let upgraded = upgraded.downcast::<TokioIo<UpstreamStream>>();
     let upgraded = upgraded.map_err(|_| lost("its connection cannot be used".to_owned()))?;
     let Some(Raw {
         stream,
@@ -62,7 +62,7 @@ pub async fn run(
     let wire = upgraded.io.into_inner();
     let tap = wire.tap.clone();
     let head = agreement(&parts);
-    (answered.status, answered.head_bytes) = (101, head.len() as u64);
+    (record.status, record.head_bytes) = (101, head.len() as u64);
     let mut near = Side::of(stream, input.split().freeze());
     let mut far = Side::of(wire, upgraded.read_buf);
     let told = timeout(asking.rule.send_timeout, near.write_all(&head)).await;

@@ -36,7 +36,7 @@ type Opened = Result<(SendRequest<Bytes>, Counted), Cause>;
 
 /// A connection and how many of its places are taken.
 #[derive(Debug, Default)]
-struct Trunk {
+struct PooledConnection {
     opened: OnceCell<Opened>,
     taken: Cell<usize>,
     /// Whoever gave a place back had a reason not to take it again.
@@ -50,7 +50,7 @@ struct Trunk {
 #[derive(Debug, Default)]
 pub struct Trunks {
     /// A connection ends with the last that has a place on it.
-    open: RefCell<Vec<Weak<Trunk>>>,
+    open: RefCell<Vec<Weak<PooledConnection>>>,
 }
 
 impl Trunks {
@@ -86,17 +86,17 @@ impl Trunks {
         })
     }
 
-    fn with_room(&self, streams: usize) -> Rc<Trunk> {
+    fn with_room(&self, streams: usize) -> Rc<PooledConnection> {
         let mut open = self.open.borrow_mut();
         open.retain(|trunk| trunk.strong_count() > 0);
         let mut alive = open.iter().filter_map(Weak::upgrade);
-        let has_room = |trunk: &Rc<Trunk>| {
+        let has_room = |trunk: &Rc<PooledConnection>| {
             trunk.taken.get() < streams && !trunk.is_given_up.get() && !trunk.is_gone.get()
         };
         if let Some(trunk) = alive.find(has_room) {
             return trunk;
         }
-        let trunk = Rc::<Trunk>::default();
+        let trunk = Rc::<PooledConnection>::default();
         open.push(Rc::downgrade(&trunk));
         trunk
     }
@@ -129,10 +129,10 @@ async fn begin(stream: Stream, is_gone: Rc<Cell<bool>>) -> Result<SendRequest<By
 
 /// A place that is taken, as long as this is kept.
 #[derive(Debug)]
-struct Taken(Rc<Trunk>);
+struct Taken(Rc<PooledConnection>);
 
 impl Taken {
-    fn of(trunk: Rc<Trunk>) -> Taken {
+    fn of(trunk: Rc<PooledConnection>) -> Taken {
         trunk.taken.set(trunk.taken.get() + 1);
         Taken(trunk)
     }

@@ -22,7 +22,7 @@ fn again(page: &Page) -> Page {
 fn what_one_process_counts_another_reads_and_a_third_goes_on_with() {
     let ours = Page::create("www", 2).unwrap();
     let first = again(&ours);
-    first.thread(0).count(Outcome::Answered);
+    first.thread(0).count(Outcome::Responded);
     first.thread(1).count(Outcome::QueueFull);
     first.thread(0).observe(&took(2 * SECOND), now());
     let queues = [QueueShare::new(1), QueueShare::new(1), QueueShare::new(2)];
@@ -39,14 +39,14 @@ fn what_one_process_counts_another_reads_and_a_third_goes_on_with() {
     ours.workers().ended(Cause::Signal, Some(11));
     drop(first);
     let second = again(&ours);
-    second.thread(0).count(Outcome::Answered);
+    second.thread(0).count(Outcome::Responded);
     let waited = Took {
         waited: SECOND,
         ..Took::default()
     };
     second.thread(9).observe(&waited, now());
     let read = ours.read();
-    assert_eq!(read.outcomes[Outcome::Answered as usize], 2);
+    assert_eq!(read.outcomes[Outcome::Responded as usize], 2);
     assert_eq!(read.outcomes[Outcome::QueueFull as usize], 1);
     assert_eq!((read.waits.count(), read.scripts.count()), (2, 1));
     assert_eq!(read.waits.sum(), 2 * SECOND);

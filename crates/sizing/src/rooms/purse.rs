@@ -30,7 +30,7 @@ pub(super) struct Others {
 
 /// A memory, and what of it is promised.
 #[derive(Debug, Default)]
-pub(super) struct Purse {
+pub(super) struct MemoryBudget {
     looked: Option<Duration>,
     looks: u32,
     pub(super) pressure: Pressure,
@@ -42,7 +42,7 @@ pub(super) struct Purse {
     base: Option<f64>,
 }
 
-impl Purse {
+impl MemoryBudget {
     /// A look, when the workers that come out of it have so much together, in bytes, and those that were
     /// never measured are to have so much.
     pub(super) fn look(

@@ -17,7 +17,7 @@ use rustix::event::{PollFd, PollFlags};
 use rustix::fs::{FileType, FlockOperation, flock};
 use tracing::{info, warn};
 
-use super::guest::Guest;
+use super::guest::AdminConnection;
 use crate::error::Error;
 use crate::limits::Moment;
 
@@ -128,14 +128,14 @@ impl Door {
     }
 
     /// The commands that want in, and may.
-    pub fn guests(&self, now: Moment) -> impl Iterator<Item = Guest> {
+    pub fn guests(&self, now: Moment) -> impl Iterator<Item = AdminConnection> {
         let accept = || self.listener.accept().ok();
         std::iter::from_fn(accept).filter_map(move |(stream, _)| {
             let peer = rustix::net::sockopt::socket_peercred(&stream).ok()?;
             let uid = peer.uid.as_raw();
             let may = uid == 0 || uid == users::current().uid;
             stream.set_nonblocking(true).ok()?;
-            may.then(|| Guest::new(stream, peer.pid.as_raw_nonzero().get(), now))
+            may.then(|| AdminConnection::new(stream, peer.pid.as_raw_nonzero().get(), now))
         })
     }
 }

@@ -17,7 +17,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A command. Its stream never blocks.
 #[derive(Debug)]
-pub struct Guest {
+pub struct AdminConnection {
     stream: UnixStream,
     pid: i32,
     /// What it said that has not been answered.
@@ -39,10 +39,10 @@ pub struct Guest {
     gone: bool,
 }
 
-impl Guest {
+impl AdminConnection {
     /// The process `pid` at the other end of `stream`.
-    pub fn new(stream: UnixStream, pid: i32, now: Moment) -> Guest {
-        Guest {
+    pub fn new(stream: UnixStream, pid: i32, now: Moment) -> AdminConnection {
+        AdminConnection {
             stream,
             pid,
             input: Vec::new(),
@@ -230,10 +230,10 @@ mod tests {
 
     const NOW: Moment = Duration::from_secs(1);
 
-    fn guest() -> (Guest, UnixStream) {
+    fn guest() -> (AdminConnection, UnixStream) {
         let (ours, theirs) = UnixStream::pair().unwrap();
         ours.set_nonblocking(true).unwrap();
-        (Guest::new(ours, 1, NOW), theirs)
+        (AdminConnection::new(ours, 1, NOW), theirs)
     }
 
     fn refusal() -> Answer {

@@ -20,7 +20,7 @@ use crate::reload::Anew;
 use crate::run::Supervisor;
 
 use door::Door;
-use guest::Guest;
+use guest::AdminConnection;
 use memory::Measures;
 pub(crate) use memory::private_bytes;
 
@@ -37,7 +37,7 @@ const REQUESTS_PER_TURN: usize = 4;
 #[derive(Debug)]
 pub struct Admin {
     door: Option<Door>,
-    guests: Vec<Guest>,
+    guests: Vec<AdminConnection>,
     measures: Measures,
     /// Number of the last answer that stacks were asked for.
     last_draft: u64,
@@ -84,18 +84,21 @@ impl Admin {
             .door
             .as_ref()
             .filter(|_| self.guests.len() < MAX_GUESTS);
-        let guests = self.guests.iter().filter_map(Guest::interest);
+        let guests = self.guests.iter().filter_map(AdminConnection::interest);
         door.map(Door::interest).into_iter().chain(guests)
     }
 
     /// Whether a command waits for a reload to be done, or for an answer to be complete.
     fn owes_answers(&self) -> bool {
-        self.guests.iter().any(Guest::awaits)
+        self.guests.iter().any(AdminConnection::awaits)
     }
 
     /// When something is due without anybody saying anything.
     pub fn deadline(&self) -> Option<Moment> {
-        self.guests.iter().filter_map(Guest::deadline).min()
+        self.guests
+            .iter()
+            .filter_map(AdminConnection::deadline)
+            .min()
     }
 }
 
@@ -110,7 +113,7 @@ impl Supervisor {
         }
         let free = MAX_GUESTS.saturating_sub(self.admin.guests.len());
         if let Some(door) = &self.admin.door {
-            let new: Vec<Guest> = door.guests(now).take(free).collect();
+            let new: Vec<AdminConnection> = door.guests(now).take(free).collect();
             self.admin.guests.extend(new);
         }
         let mut guests = std::mem::take(&mut self.admin.guests);
@@ -128,7 +131,7 @@ impl Supervisor {
         self.admin.guests = guests;
     }
 
-    fn obey(&mut self, guest: &mut Guest, line: &[u8]) {
+    fn obey(&mut self, guest: &mut AdminConnection, line: &[u8]) {
         let now = self.now();
         let answer = match serde_json::from_slice(line) {
             Ok(Request::Status { pool }) => match self.draft_status(pool.as_deref()) {
@@ -174,7 +177,7 @@ impl Supervisor {
     }
 
     /// Tells a command what became of the reload it asked for.
-    fn tell_reloaded(&self, guest: &mut Guest) {
+    fn tell_reloaded(&self, guest: &mut AdminConnection) {
         let ticket = guest.awaited_reload();
         let outcome = ticket.and_then(|ticket| self.reloads.outcome(ticket));
         let answer = match outcome.cloned() {
@@ -186,7 +189,7 @@ impl Supervisor {
     }
 
     /// Tells a command what became of the purge it asked for.
-    fn tell_purged(&mut self, guest: &mut Guest) {
+    fn tell_purged(&mut self, guest: &mut AdminConnection) {
         let purge = guest.awaited_purge();
         if let Some(answer) = purge.and_then(|mark| self.purges.outcome(mark)) {
             guest.answer(&answer, self.now());

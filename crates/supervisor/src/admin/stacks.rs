@@ -12,7 +12,7 @@ use crate::run::Supervisor;
 use crate::slow::About;
 use crate::slowlog::calls;
 
-use super::guest::Guest;
+use super::guest::AdminConnection;
 use super::status::plain;
 
 /// Longest that an answer waits for zygotes. One that has nothing else to do tells a stack in well
@@ -99,7 +99,7 @@ impl Draft {
 impl super::Admin {
     /// The stack for an answer has come, or there is none. The answer may have gone out already.
     pub(crate) fn stack_came(&mut self, place: Place, stack: Option<&Stack>) {
-        let drafts = self.guests.iter_mut().flat_map(Guest::draft);
+        let drafts = self.guests.iter_mut().flat_map(AdminConnection::draft);
         for draft in drafts.filter(|draft| draft.number == place.draft) {
             draft.take(place, stack);
         }
@@ -159,7 +159,7 @@ impl Supervisor {
     }
 
     /// Gives a command the answer that it waits for, if it is complete or waited for long enough.
-    pub(super) fn tell_drafted(&self, guest: &mut Guest, now: Moment) {
+    pub(super) fn tell_drafted(&self, guest: &mut AdminConnection, now: Moment) {
         let comes = |pool: Option<&str>| match pool {
             Some(pool) => self.cache_comes(pool),
             None => self.figures_come(),

@@ -1,7 +1,7 @@
 //! What is said of how hard memory is pressed: when it begins, from time to time while it comes again and again,
 //! and when it is over.
 
-use maitred_control::episode::{Account, Episode, News};
+use maitred_control::episode::{Account, LogThrottle, News};
 use maitred_sizing::memory::Level;
 use tracing::{info, warn};
 
@@ -14,16 +14,16 @@ pub(super) struct Words {
     /// How hard memory was pressed at the last look.
     level: Level,
     /// Looks that found memory nearly full or worse, and short, and how many times it had become so.
-    nearly_full: Episode<u64>,
-    short: Episode<u64>,
+    nearly_full: LogThrottle<u64>,
+    short: LogThrottle<u64>,
 }
 
 impl Default for Words {
     fn default() -> Words {
         Words {
             level: Level::Calm,
-            nearly_full: Episode::new(MEMORY_CALM),
-            short: Episode::new(MEMORY_CALM),
+            nearly_full: LogThrottle::new(MEMORY_CALM),
+            short: LogThrottle::new(MEMORY_CALM),
         }
     }
 }
@@ -53,7 +53,7 @@ impl Words {
     /// What is to be said at a look that finds memory on this level and so many hundredths of it in use.
     pub(super) fn look(&mut self, now: Moment, level: Level, used: f64) -> Vec<Line> {
         let before = std::mem::replace(&mut self.level, level);
-        let happens = |episode: &mut Episode<u64>, least: Level| {
+        let happens = |episode: &mut LogThrottle<u64>, least: Level| {
             let comes = u64::from(before < least);
             level >= least && episode.happened(now, |times| *times += comes) == 1
         };

@@ -56,7 +56,7 @@ fn cache() -> PageCache {
 
 #[test]
 fn each_family_is_declared_once_before_its_samples_whatever_the_pools() {
-    for form in [Form::Prometheus, Form::OpenMetrics] {
+    for form in [Format::Prometheus, Format::OpenMetrics] {
         let clients = (&RequestMemory::default(), &Addresses::default());
         let text = all(&[pool("a"), pool("b")], &figures(), clients, form);
         let mut declared: Vec<&str> = Vec::new();
@@ -90,6 +90,6 @@ fn each_family_is_declared_once_before_its_samples_whatever_the_pools() {
             assert!(text.contains(line), "{line} in\n{text}");
         }
         assert!(!text.contains("set-cookie"), "it never came");
-        assert_eq!(text.ends_with("# EOF\n"), form == Form::OpenMetrics);
+        assert_eq!(text.ends_with("# EOF\n"), form == Format::OpenMetrics);
     }
 }

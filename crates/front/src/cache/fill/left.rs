@@ -12,7 +12,7 @@ use maitred_pagestore::Object;
 
 use super::Fill;
 use crate::cache::{Cache, SiteCache};
-use crate::request::Way;
+use crate::request::RequestContext;
 
 /// What is left of a request that was answered with a stale page: the page is to be made again.
 pub struct Left {
@@ -32,7 +32,7 @@ impl Left {
     pub fn resume<'a>(
         mut self,
         of: &'a SiteCache,
-        (head, way): (&'a Head, &'a Way<'a>),
+        (head, way): (&'a Head, &'a RequestContext<'a>),
     ) -> Fill<'a> {
         let mut fill = Fill::new(self.cache.clone(), of, (head, way));
         fill.why = Forward::Stale;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use maitred_seat::Began;
 
-use super::{Exchange, Loan};
+use super::{Exchange, SlotLease};
 use crate::pool::slow;
 
 impl Exchange {
@@ -12,7 +12,7 @@ impl Exchange {
     pub fn report_breach(&self, how: &str) {
         let place = {
             let state = self.lock();
-            state.loan.as_ref().map(Loan::place).or(state.was_at)
+            state.loan.as_ref().map(SlotLease::place).or(state.was_at)
         };
         if let Some(place) = place {
             self.pool.broke_rules(place, how);
