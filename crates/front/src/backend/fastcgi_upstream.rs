@@ -22,12 +22,12 @@ pub const SILENCE: Duration = Duration::from_secs(60);
 const READ_BYTES: usize = 64 * 1024;
 
 /// A connection to a server.
-pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
-impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
+pub trait ByteStream: AsyncRead + AsyncWrite + Send + Unpin {}
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> ByteStream for T {}
 
 /// One request to a foreign server, over a connection of its own.
 pub struct Foreign {
-    stream: Box<dyn Stream>,
+    stream: Box<dyn ByteStream>,
     /// What has not been written of the request.
     unsent: Vec<u8>,
     sent: usize,
@@ -136,7 +136,7 @@ impl Foreign {
 ///
 /// # Errors
 /// What the system says.
-pub async fn open(upstream: &Upstream) -> io::Result<Box<dyn Stream>> {
+pub async fn open(upstream: &Upstream) -> io::Result<Box<dyn ByteStream>> {
     Ok(match upstream {
         Upstream::Unix(path) => upstream_sockets::connect(path).await?,
         Upstream::Tcp { host, port } => {

@@ -14,7 +14,7 @@ use maitred_os::sockets::unix::refuse_descriptors;
 use maitred_os::walk::{self, Place, Rule};
 use tokio::net::UnixSocket;
 
-use crate::backend::fastcgi_upstream::Stream;
+use crate::backend::fastcgi_upstream::ByteStream;
 use crate::net::descriptor_guard::WaryStream;
 use crate::runtime::file_identity::Identity;
 
@@ -46,7 +46,7 @@ fn identity(path: &Path) -> Option<Identity> {
 ///
 /// # Errors
 /// What the system says.
-pub async fn connect(path: &Path) -> io::Result<Box<dyn Stream>> {
+pub async fn connect(path: &Path) -> io::Result<Box<dyn ByteStream>> {
     if let Some(place) = kept(path) {
         let connected = connect_to(&place).await;
         let is_refused = |why: &io::Error| why.kind() == io::ErrorKind::ConnectionRefused;
@@ -93,7 +93,7 @@ fn look(path: &Path) -> io::Result<Arc<Place>> {
 /// The server behind the socket cannot send descriptors: closing one of those may block for as long
 /// as the server likes. Before Linux 6.16 the kernel has no such refusal, and the stream is a wary
 /// one.
-async fn connect_to(place: &Place) -> io::Result<Box<dyn Stream>> {
+async fn connect_to(place: &Place) -> io::Result<Box<dyn ByteStream>> {
     let socket = UnixSocket::new_stream()?;
     Ok(match refuse_descriptors(socket.as_fd()) {
         Ok(()) => Box::new(socket.connect(place.path()).await?),

@@ -21,7 +21,7 @@ use crate::handler::rules;
 use crate::http::hosts::{Hosts, host_name, https_address};
 use crate::site::compress::Compression;
 use crate::site::files::Entry;
-use crate::site::resolver::{Limits, Resolver, Route, Script, SiteFiles};
+use crate::site::resolver::{Resolver, Route, Script, SiteFiles, TableLimits};
 
 /// What is asked.
 #[derive(Debug, Clone)]
@@ -481,7 +481,7 @@ fn resolver_for(
         }
     }
     let root = files.root.display().to_string();
-    let mut resolver = Resolver::new(files, Limits::default())
+    let mut resolver = Resolver::new(files, TableLimits::default())
         .map_err(|error| format!("the folder {root} cannot be opened: {error}"))?;
     if let Some(why) = resolver.refusal() {
         said.say("root", format!("{root} is not served: {why}"));

@@ -25,7 +25,7 @@ use crate::logging::repeated::RepeatedErrors;
 use crate::pool::queue::Lane;
 use crate::services::Thread;
 use crate::site::auth::Outcome;
-use crate::site::files::{Body, Entry};
+use crate::site::files::{Entry, FileBody};
 use crate::site::rate_limits::RunningRequest;
 use crate::site::resolver::{Route, Script};
 use crate::site::{Site, listing};
@@ -420,8 +420,8 @@ async fn send_error_page(
     match way.site.resolve(page, None) {
         Route::File(entry) => {
             let content = match entry.body() {
-                Body::Memory(bytes) => Content::Kept(bytes),
-                Body::File(fd) => {
+                FileBody::Memory(bytes) => Content::Kept(bytes),
+                FileBody::File(fd) => {
                     let len = entry.len();
                     Content::File(fd, Slice { offset: 0, len })
                 }

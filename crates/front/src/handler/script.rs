@@ -23,7 +23,7 @@ use crate::handler::fastcgi_params::{self, Call, REQUEST_ID, Seen};
 use crate::handler::script_response::HttpEncoder;
 use crate::http::body::{Body, NoBody};
 use crate::http::client::{After, HeadWriter, HttpClient};
-use crate::http::deadline::Shared;
+use crate::http::deadline::SharedDeadline;
 use crate::http::headers::{Header, PLAIN, ServerHeaders};
 use crate::logging::record::RequestRecord;
 use crate::net::tls::Secured;
@@ -204,7 +204,7 @@ pub fn run_of<'r>(
         id: id.as_str(),
         spool_dir: &way.site.spool_dir,
         lane: way.lane,
-        fields: if is_shared { &Shared } else { head },
+        fields: if is_shared { &SharedDeadline } else { head },
     }
 }
 

@@ -20,9 +20,9 @@ impl Fields for Head {
 }
 
 /// The header of a request whose answer others want too: none of them decides how long it may take.
-pub struct Shared;
+pub struct SharedDeadline;
 
-impl Fields for Shared {
+impl Fields for SharedDeadline {
     fn field(&self, _name: &str) -> Option<String> {
         None
     }

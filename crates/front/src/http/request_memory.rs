@@ -45,7 +45,7 @@ pub struct RequestMemory {
 
 /// Bytes that are counted until this is dropped.
 #[derive(Debug)]
-pub struct Held<'a> {
+pub struct HeldMemory<'a> {
     memory: &'a RequestMemory,
     address: Option<Address>,
     bytes: usize,
@@ -105,8 +105,8 @@ impl RequestMemory {
         &self,
         bytes: usize,
         address: impl FnOnce() -> Option<Address>,
-    ) -> Result<Held<'_>, &'static str> {
-        let held = Held {
+    ) -> Result<HeldMemory<'_>, &'static str> {
+        let held = HeldMemory {
             memory: self,
             address: if beyond(bytes) > 0 { address() } else { None },
             bytes,
@@ -132,7 +132,7 @@ impl RequestMemory {
     }
 }
 
-impl Drop for Held<'_> {
+impl Drop for HeldMemory<'_> {
     fn drop(&mut self) {
         self.memory.shrink(self.address, self.bytes, 0);
     }

@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 /// A busy thread polls its workers at least this often, in polls of its tasks. tokio polls sockets every 61.
 const POLLS_BETWEEN_HOOKS: u32 = 16;
 
-struct Local {
+struct ThreadState {
     number: u32,
     /// Runs when tasks have been polled [`POLLS_BETWEEN_HOOKS`] times.
     when_busy: fn(),
@@ -21,13 +21,13 @@ struct Local {
 }
 
 thread_local! {
-    static LOCAL: RefCell<Option<Local>> = const { RefCell::new(None) };
+    static LOCAL: RefCell<Option<ThreadState>> = const { RefCell::new(None) };
 }
 
 /// Prepares this thread. `when_busy` runs while its tasks keep it from sleeping, and calls [`advance`].
 pub fn set_up(number: u32, when_busy: fn()) {
     LOCAL.with(|local| {
-        *local.borrow_mut() = Some(Local {
+        *local.borrow_mut() = Some(ThreadState {
             number,
             when_busy,
             polls: Cell::new(0),
@@ -67,7 +67,7 @@ pub fn notify_tick() {
     with(|local| local.tick.notify_waiters());
 }
 
-fn with<T>(read: impl FnOnce(&Local) -> T) -> Option<T> {
+fn with<T>(read: impl FnOnce(&ThreadState) -> T) -> Option<T> {
     LOCAL.with(|local| local.borrow().as_ref().map(read))
 }
 

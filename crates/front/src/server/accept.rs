@@ -41,9 +41,9 @@ const QUEUE: u64 = 4096;
 /// What accepts the connections of one thread, and the tasks that serve them.
 pub struct Acceptor {
     thread: Arc<Thread>,
-    http: Arc<Tasks<Client>>,
-    https: Arc<Tasks<Client>>,
-    fastcgi: Arc<Tasks<fastcgi::Accepted>>,
+    http: Arc<Tasks<AcceptedClient>>,
+    https: Arc<Tasks<AcceptedClient>>,
+    fastcgi: Arc<Tasks<fastcgi::AcceptedWebServer>>,
 }
 
 impl Acceptor {
@@ -158,7 +158,7 @@ async fn accept_some(
                     let Ok(socket) = Socket::accepted(socket, family, is_wary) else {
                         continue;
                     };
-                    let accepted = fastcgi::Accepted {
+                    let accepted = fastcgi::AcceptedWebServer {
                         socket,
                         peer,
                         listen: listen.clone(),
@@ -173,7 +173,9 @@ async fn accept_some(
                         continue;
                     };
                     let connection = Connection::of_admin(socket, admin, peer, thread.rates());
-                    acceptor.http.serve(Client { connection, guard }, plain);
+                    acceptor
+                        .http
+                        .serve(AcceptedClient { connection, guard }, plain);
                     continue;
                 }
                 let peer = peer.unwrap_or(NO_ADDRESS);
@@ -187,7 +189,7 @@ async fn accept_some(
                     continue;
                 }
                 let connection = Connection::new(socket, peer, thread.rates());
-                let client = Client { connection, guard };
+                let client = AcceptedClient { connection, guard };
                 match clients {
                     Clients::Https => acceptor.https.serve(client, secure),
                     _ => acceptor.http.serve(client, plain),
@@ -207,7 +209,7 @@ async fn accept_some(
 }
 
 /// A client that has connected.
-struct Client {
+struct AcceptedClient {
     connection: Connection,
     guard: ConnectionGuard,
 }
@@ -238,15 +240,15 @@ async fn introduced(socket: OwnedFd, peer: SocketAddr, mut guard: ConnectionGuar
     }
     let connection = Connection::new(socket, peer, thread.rates());
     match is_https {
-        true => secure(Client { connection, guard }).await,
-        false => plain(Client { connection, guard }).await,
+        true => secure(AcceptedClient { connection, guard }).await,
+        false => plain(AcceptedClient { connection, guard }).await,
     }
 }
 
 /// A client over plain HTTP or, when TLS is spoken, over that.
-fn plain(client: Client) -> impl Future<Output = ()> + Send {
+fn plain(client: AcceptedClient) -> impl Future<Output = ()> + Send {
     // An async fn would hold its arguments twice, for as long as the connection is idle.
-    let Client {
+    let AcceptedClient {
         mut connection,
         guard,
     } = client;
@@ -261,8 +263,8 @@ fn plain(client: Client) -> impl Future<Output = ()> + Send {
 }
 
 /// A client over TLS.
-async fn secure(client: Client) {
-    let Client {
+async fn secure(client: AcceptedClient) {
+    let AcceptedClient {
         mut connection,
         guard,
     } = client;
@@ -273,7 +275,7 @@ async fn secure(client: Client) {
         }
         // An authority has seen what it looks for (RFC 8737 §3).
         Ok(()) if connection.protocol() == Some(maitred_tls::ACME_TLS) => {}
-        Ok(()) => plain(Client { connection, guard }).await,
+        Ok(()) => plain(AcceptedClient { connection, guard }).await,
         Err(NoTls::PlainHttp) => {
             let why = "This port speaks HTTPS, and this was plain HTTP.";
             let answer = crate::http::headers::bare(400, why);

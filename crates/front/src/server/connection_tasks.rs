@@ -13,15 +13,15 @@ const IDLE_TASKS: usize = 64;
 
 /// The tasks of one kind on one thread.
 pub struct Tasks<T> {
-    idle: Mutex<Vec<Arc<Desk<T>>>>,
+    idle: Mutex<Vec<Arc<TaskSlot<T>>>>,
 }
 
 /// Where a task that waits gets its next connection.
-struct Desk<T> {
-    next: Mutex<Next<T>>,
+struct TaskSlot<T> {
+    next: Mutex<NextConnection<T>>,
 }
 
-struct Next<T> {
+struct NextConnection<T> {
     connection: Option<T>,
     waker: Option<Waker>,
 }
@@ -42,36 +42,36 @@ impl<T: Send + 'static> Tasks<T> {
     {
         let idle = lock(&self.idle).pop();
         match idle {
-            Some(desk) => desk.put(connection),
+            Some(slot) => slot.put(connection),
             None => drop(tokio::spawn(Paced::new(
-                self.clone().work(Desk::with(connection), serve),
+                self.clone().work(TaskSlot::with(connection), serve),
             ))),
         }
     }
 
-    /// The connection waits on the desk from the first, since a task has room for its arguments as
+    /// The connection waits on the slot from the first, since a task has room for its arguments as
     /// long as it lives.
     async fn work<F: Future<Output = ()>>(
         self: Arc<Tasks<T>>,
-        desk: Arc<Desk<T>>,
+        slot: Arc<TaskSlot<T>>,
         serve: impl Fn(T) -> F,
     ) {
         loop {
-            let connection = poll_fn(|cx| desk.poll_next(cx)).await;
+            let connection = poll_fn(|cx| slot.poll_next(cx)).await;
             serve(connection).await;
             let mut idle = lock(&self.idle);
             if idle.len() >= IDLE_TASKS {
                 return;
             }
-            idle.push(desk.clone());
+            idle.push(slot.clone());
         }
     }
 }
 
-impl<T> Desk<T> {
-    fn with(connection: T) -> Arc<Desk<T>> {
-        Arc::new(Desk {
-            next: Mutex::new(Next {
+impl<T> TaskSlot<T> {
+    fn with(connection: T) -> Arc<TaskSlot<T>> {
+        Arc::new(TaskSlot {
+            next: Mutex::new(NextConnection {
                 connection: Some(connection),
                 waker: None,
             }),
@@ -109,14 +109,14 @@ mod tests {
     use tokio::task::yield_now;
 
     /// A connection that lasts until it is told to end, and says when it begins.
-    type Guest = (oneshot::Sender<()>, oneshot::Receiver<()>);
+    type TestConnection = (oneshot::Sender<()>, oneshot::Receiver<()>);
 
-    async fn serve((begins, ends): Guest) {
+    async fn serve((begins, ends): TestConnection) {
         begins.send(()).unwrap();
         let _ = ends.await;
     }
 
-    async fn begin(tasks: &Arc<Tasks<Guest>>) -> oneshot::Sender<()> {
+    async fn begin(tasks: &Arc<Tasks<TestConnection>>) -> oneshot::Sender<()> {
         let (begins, begun) = oneshot::channel();
         let (end, ends) = oneshot::channel();
         tasks.serve((begins, ends), serve);

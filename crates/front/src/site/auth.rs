@@ -44,7 +44,7 @@ pub enum Outcome {
 /// Whoever knows the users.
 #[derive(Debug)]
 pub struct Authenticator {
-    files: Mutex<HashMap<PathBuf, Known>>,
+    files: Mutex<HashMap<PathBuf, KnownCredentials>>,
     /// When each was right, by a digest that only this process can make.
     right: Mutex<HashMap<[u8; 32], Instant>>,
     secret: [u8; 32],
@@ -53,7 +53,7 @@ pub struct Authenticator {
 }
 
 #[derive(Debug)]
-struct Known {
+struct KnownCredentials {
     users: Option<Arc<Users>>,
     identity: Option<(u64, u64, i64, i64, u64)>,
     looked: Instant,
@@ -142,7 +142,7 @@ impl Authenticator {
                 before
             }
         };
-        let known = Known {
+        let known = KnownCredentials {
             users: users.clone(),
             identity,
             looked: now,

@@ -33,7 +33,7 @@ use crate::runtime::thread;
 use crate::site::compress::Compression;
 use crate::site::files::Entry;
 use crate::site::rate_limits::SiteLimits;
-use crate::site::resolver::{Folder, Limits, Refused, Resolver, Route, SiteFiles};
+use crate::site::resolver::{Folder, Refused, Resolver, Route, SiteFiles, TableLimits};
 use crate::site::sendfile_roots::SendfileRoots;
 use crate::site::sites::Resources;
 
@@ -78,7 +78,7 @@ impl Site {
         config: &Config,
         resources: Resources<'_>,
         settings: &maitred_config::Site,
-        limits: Limits,
+        limits: TableLimits,
     ) -> Result<Site, String> {
         let chroot = match &settings.destination {
             Destination::Pool(name) => config.pool(name),
@@ -212,7 +212,7 @@ fn open_aliases(
     settings: &maitred_config::Site,
     files: &SiteFiles,
     compression: Option<&Arc<Compression>>,
-    limits: Limits,
+    limits: TableLimits,
 ) -> Result<Vec<Alias>, String> {
     let mut aliases = Vec::new();
     for alias in &settings.rules.aliases {
@@ -243,7 +243,7 @@ fn compile_rules(settings: &maitred_config::Site) -> Result<Option<SiteRules>, S
 fn open_files(
     files: SiteFiles,
     compression: Option<Arc<Compression>>,
-    limits: Limits,
+    limits: TableLimits,
 ) -> Result<Mutex<Resolver>, String> {
     let root = files.root.display().to_string();
     let resolver = Resolver::new(files, limits);

@@ -15,7 +15,7 @@ use crate::site::resolver::Target;
 
 /// How much one front thread may keep between requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct TableLimits {
     /// Resolved paths.
     pub routes: usize,
     /// Bytes of file contents in memory.
@@ -24,9 +24,9 @@ pub struct Limits {
     pub open_files: usize,
 }
 
-impl Default for Limits {
-    fn default() -> Limits {
-        Limits {
+impl Default for TableLimits {
+    fn default() -> TableLimits {
+        TableLimits {
             routes: 4096,
             memory: 32 << 20,
             open_files: 256,
@@ -38,12 +38,12 @@ impl Default for Limits {
 const LONGEST_KEY: usize = 1024;
 
 /// One look at the file system, and what it must see for a route to hold.
-pub(crate) struct Watch {
+pub(crate) struct FileWatch {
     pub path: CString,
     pub expect: Expect,
 }
 
-/// What a [`Watch`] must see.
+/// What a [`FileWatch`] must see.
 pub(crate) enum Expect {
     /// The same file, unchanged.
     Unchanged(Identity),
@@ -55,7 +55,7 @@ pub(crate) enum Expect {
     Absent,
 }
 
-impl Watch {
+impl FileWatch {
     /// One `stat`.
     fn holds(&self) -> bool {
         match (fs::stat(self.path.as_c_str()), &self.expect) {
@@ -82,15 +82,15 @@ fn kind(stat: &Stat) -> FileType {
 struct Slot {
     key: Arc<[u8]>,
     target: Target,
-    watches: Vec<Watch>,
+    watches: Vec<FileWatch>,
     used: bool,
     /// When the watches were last seen to hold.
     seen: u64,
 }
 
 /// The routes of one site in one front thread.
-pub(crate) struct Table {
-    limits: Limits,
+pub(crate) struct PathTable {
+    limits: TableLimits,
     slots: Vec<Slot>,
     by_key: HashMap<Arc<[u8]>, usize>,
     hand: usize,
@@ -100,9 +100,9 @@ pub(crate) struct Table {
     moment: u64,
 }
 
-impl Table {
-    pub(crate) fn new(limits: Limits) -> Table {
-        Table {
+impl PathTable {
+    pub(crate) fn new(limits: TableLimits) -> PathTable {
+        PathTable {
             limits,
             slots: Vec::new(),
             by_key: HashMap::new(),
@@ -125,7 +125,7 @@ impl Table {
         let at = *self.by_key.get(key)?;
         let slot = self.slots.get_mut(at)?;
         let just_seen = self.moment != 0 && slot.seen == self.moment;
-        if just_seen || slot.watches.iter().all(Watch::holds) {
+        if just_seen || slot.watches.iter().all(FileWatch::holds) {
             slot.used = true;
             slot.seen = self.moment;
             return Some(slot.target.clone());
@@ -135,7 +135,7 @@ impl Table {
     }
 
     /// Keeps `target` for as long as `watches` hold.
-    pub(crate) fn insert(&mut self, key: &[u8], target: &Target, watches: Vec<Watch>) {
+    pub(crate) fn insert(&mut self, key: &[u8], target: &Target, watches: Vec<FileWatch>) {
         let (memory, open_files) = target.holds();
         if key.len() > LONGEST_KEY || memory > self.limits.memory {
             return;
@@ -167,7 +167,7 @@ impl Table {
     }
 
     pub(crate) fn clear(&mut self) {
-        *self = Table::new(self.limits);
+        *self = PathTable::new(self.limits);
     }
 
     #[cfg(test)]

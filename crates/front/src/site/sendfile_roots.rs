@@ -14,9 +14,9 @@ use crate::site::with;
 
 /// The folders whose files a site's scripts may name.
 #[derive(Default)]
-pub struct SendfileRoots(Vec<Root>);
+pub struct SendfileRoots(Vec<OpenRoot>);
 
-pub(crate) struct Root {
+pub(crate) struct OpenRoot {
     /// What its paths begin with, without the slash at the end.
     prefix: String,
     resolver: Mutex<Resolver>,
@@ -69,7 +69,7 @@ impl SendfileRoots {
             let resolver = open(files)?;
             // An upload may be source, and the script decides who gets it.
             with(&resolver, Resolver::send_any_content);
-            Ok(Root { prefix, resolver })
+            Ok(OpenRoot { prefix, resolver })
         });
         opened.collect::<Result<_, String>>().map(SendfileRoots)
     }
@@ -98,12 +98,12 @@ impl SendfileRoots {
         }
     }
 
-    fn of_path(&self, path: &[u8]) -> Result<(&Root, String), NotSent> {
+    fn of_path(&self, path: &[u8]) -> Result<(&OpenRoot, String), NotSent> {
         let path = path.split(|byte| *byte == b'?').next().unwrap_or_default();
         let decoded: Vec<u8> = percent_decode(path).collect();
         let encoded = encode_path(&decoded);
         let clean = clean_path(&encoded)?;
-        let below = |root: &Root| {
+        let below = |root: &OpenRoot| {
             let rest = clean.as_bytes().strip_prefix(root.prefix.as_bytes());
             rest.filter(|rest| rest.starts_with(b"/")).map(encode_path)
         };
@@ -116,13 +116,14 @@ impl SendfileRoots {
         })
     }
 
-    fn of_file(&self, file: &[u8]) -> Result<(&Root, String), NotSent> {
-        let below = |root: &Root| {
+    fn of_file(&self, file: &[u8]) -> Result<(&OpenRoot, String), NotSent> {
+        let below = |root: &OpenRoot| {
             let below = |resolver: &mut Resolver| resolver.below(file).map(encode_path);
             with(&root.resolver, below)
         };
         self.longest(below).ok_or_else(|| {
-            let folder = |root: &Root| with(&root.resolver, |r| r.folder().display().to_string());
+            let folder =
+                |root: &OpenRoot| with(&root.resolver, |r| r.folder().display().to_string());
             let folders: Vec<String> = self.0.iter().map(folder).collect();
             let folders = folders.join(", ");
             not_found(format!(
@@ -133,7 +134,7 @@ impl SendfileRoots {
     }
 
     /// The root that lies deepest of those that hold the file, and the path in there.
-    fn longest(&self, below: impl Fn(&Root) -> Option<String>) -> Option<(&Root, String)> {
+    fn longest(&self, below: impl Fn(&OpenRoot) -> Option<String>) -> Option<(&OpenRoot, String)> {
         let found = self.0.iter();
         let found = found.filter_map(|root| below(root).map(|rest| (root, rest)));
         found.min_by_key(|(_, rest)| rest.len())

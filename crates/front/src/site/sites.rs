@@ -19,7 +19,7 @@ use crate::proxy::stats::AllFigures;
 use crate::site::Site;
 use crate::site::fastcgi_listener::DoorSite;
 use crate::site::rate_limits::AllLimits;
-use crate::site::resolver::Limits;
+use crate::site::resolver::TableLimits;
 
 /// What sites share with each other, and with the sites of other threads.
 #[derive(Clone, Copy)]
@@ -94,9 +94,9 @@ impl Sites {
         before: Option<&Sites>,
     ) -> Result<Sites, String> {
         let count = config.sites.len().max(1);
-        let limits = Limits {
+        let limits = TableLimits {
             memory: FILE_MEMORY_BYTES / count,
-            ..Limits::default()
+            ..TableLimits::default()
         };
         // Of another number of sites, each has another share of the memory.
         let before = before.filter(|before| before.sites.len() == config.sites.len());

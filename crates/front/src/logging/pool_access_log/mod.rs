@@ -62,7 +62,7 @@ pub struct DoorLog {
     pub(crate) pool: String,
     pub(crate) format: AccessFormat,
     /// By the index of its token: the form of a time, and what it came to last.
-    times: Vec<Option<Time>>,
+    times: Vec<Option<StrftimeFormat>>,
     pub(crate) suppress_path: Vec<String>,
     /// The supervisor's process id.
     pub(crate) supervisor: u32,
@@ -73,7 +73,7 @@ pub struct DoorLog {
 }
 
 #[derive(Debug)]
-struct Time {
+struct StrftimeFormat {
     form: CString,
     last: Mutex<(i64, Vec<u8>)>,
 }
@@ -117,7 +117,7 @@ impl DoorLogs {
         };
         // It was checked with the configuration.
         let format = AccessFormat::parse(&settings.format).ok()?;
-        let times = format.0.iter().map(Time::of).collect();
+        let times = format.0.iter().map(StrftimeFormat::of).collect();
         Some(Arc::new(DoorLog {
             pool: pool.name.clone(),
             times,
@@ -205,13 +205,13 @@ impl DoorLog {
     }
 }
 
-impl Time {
-    fn of(token: &Token) -> Option<Time> {
+impl StrftimeFormat {
+    fn of(token: &Token) -> Option<StrftimeFormat> {
         let (Token::Start(form) | Token::End(form)) = token else {
             return None;
         };
         let form = form.as_deref().unwrap_or(COMMON_TIME);
-        Some(Time {
+        Some(StrftimeFormat {
             form: CString::new(form).unwrap_or_default(),
             last: Mutex::default(),
         })

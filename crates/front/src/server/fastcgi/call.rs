@@ -11,7 +11,7 @@ use maitred_fastcgi::{
 
 use crate::http::body::Body;
 use crate::http::deadline::Fields;
-use crate::server::fastcgi::connection::Begun;
+use crate::server::fastcgi::connection::BegunRequest;
 
 /// Bytes that a request's records have beside what is in them.
 const FRAME_BYTES: usize = 128;
@@ -61,16 +61,16 @@ impl Places {
 
 /// A web server's request.
 #[derive(Debug)]
-pub struct Call {
+pub struct FastcgiCall {
     /// How it began.
-    pub begun: Begun,
+    pub begun: BegunRequest,
     /// Its parameters, as they are encoded.
     pub params: Vec<u8>,
     /// Where some of them are.
     pub places: Places,
 }
 
-impl Call {
+impl FastcgiCall {
     fn at(&self, place: &Range<usize>) -> &[u8] {
         self.params.get(place.clone()).unwrap_or_default()
     }
@@ -161,7 +161,7 @@ impl Call {
 }
 
 /// What the client's header says is in parameters (RFC 3875 §4.1.18); the last of a name counts.
-impl Fields for Call {
+impl Fields for FastcgiCall {
     fn field(&self, name: &str) -> Option<String> {
         let is_named = |param: &[u8]| {
             let rest = param.strip_prefix(b"HTTP_");

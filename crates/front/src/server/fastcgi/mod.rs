@@ -20,8 +20,8 @@ use crate::logging::pool_access_log::Entry;
 use crate::net::socket::Socket;
 use crate::pool::queue::Lane;
 use crate::pool::status::{self, Part};
-use crate::server::fastcgi::call::{Call, Places};
-use crate::server::fastcgi::connection::{Begun, NoRequest, WebServer};
+use crate::server::fastcgi::call::{FastcgiCall, Places};
+use crate::server::fastcgi::connection::{BegunRequest, NoRequest, WebServer};
 use crate::server::fastcgi::encoder::FastcgiEncoder;
 use crate::services::Thread;
 use crate::services::lifecycle::{ConnectionGuard, idle_is_over};
@@ -30,7 +30,7 @@ pub use crate::site::fastcgi_listener::DoorSite;
 
 /// What becomes of the connection after an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum After {
+enum AfterResponse {
     /// The next request may come.
     Keep,
     /// It is closed once the web server has stopped sending what nobody reads.
@@ -38,7 +38,7 @@ enum After {
 }
 
 /// A connection of a web server that has been accepted.
-pub struct Accepted {
+pub struct AcceptedWebServer {
     /// Its socket.
     pub socket: Socket,
     /// The address of the web server; none over a Unix socket.
@@ -50,8 +50,8 @@ pub struct Accepted {
 }
 
 /// One web server's connection, one request after the other.
-pub async fn converse(accepted: Accepted) {
-    let Accepted {
+pub async fn converse(accepted: AcceptedWebServer) {
+    let AcceptedWebServer {
         socket,
         peer,
         listen,
@@ -101,7 +101,7 @@ pub async fn converse(accepted: Accepted) {
                 return send_away(&mut server, thread, &listen, &error, begun).await;
             }
         };
-        let call = Call {
+        let call = FastcgiCall {
             begun,
             params,
             places,
@@ -112,8 +112,8 @@ pub async fn converse(accepted: Accepted) {
         let keeps = !thread.shared.is_crowded() && !thread.shared.is_ending();
         let is_clean = server.end_request();
         match after {
-            Ok(After::Keep) if begun.keep_conn && keeps => {}
-            Ok(After::Keep) if is_clean => return,
+            Ok(AfterResponse::Keep) if begun.keep_conn && keeps => {}
+            Ok(AfterResponse::Keep) if is_clean => return,
             Ok(_) => return server.linger().await,
             Err(_) => return,
         }
@@ -160,15 +160,16 @@ async fn send_away(
     thread: &Thread,
     listen: &str,
     error: &impl std::fmt::Display,
-    begun: Option<(Begun, u16)>,
+    begun: Option<(BegunRequest, u16)>,
 ) {
     let error = error.to_string();
     let sites = thread.sites();
     if (sites.door(listen)).is_none_or(|site| site.backend.may_log(error.len())) {
         tracing::warn!("{listen}: a connection is closed: {error}");
     }
-    let plain =
-        |(begun, status): (Begun, u16)| encoder::plain(begun.request_id, status, &error, None);
+    let plain = |(begun, status): (BegunRequest, u16)| {
+        encoder::plain(begun.request_id, status, &error, None)
+    };
     let answer = begun.map_or_else(Vec::new, plain);
     send_last(server, &answer).await;
 }
@@ -181,11 +182,11 @@ async fn send_last(server: &mut WebServer, answer: &[u8]) {
 /// Answers one request.
 async fn serve(
     server: &mut WebServer,
-    call: &Call,
+    call: &FastcgiCall,
     mut log: Option<&mut Entry>,
     thread: &Thread,
     site: &DoorSite,
-) -> io::Result<After> {
+) -> io::Result<AfterResponse> {
     let id = call.begun.request_id;
     let pool = site.pool();
     let part = match site.is_for_status {
@@ -205,12 +206,12 @@ async fn serve(
             log.answered();
         }
         server.send(&encoder::whole(id, &headers, body)).await?;
-        return Ok(After::Keep);
+        return Ok(AfterResponse::Keep);
     }
     if site.is_for_status {
         let answer = encoder::plain(id, 404, "Only status and ping are answered here.", None);
         server.send(&answer).await?;
-        return Ok(After::Keep);
+        return Ok(AfterResponse::Keep);
     }
     let body = match server.body(call.body_length(), &site.spool_dir).await {
         Ok(body) => body,
@@ -221,12 +222,12 @@ async fn serve(
 
 async fn run_script(
     server: &mut WebServer,
-    call: &Call,
+    call: &FastcgiCall,
     log: Option<&mut Entry>,
     thread: &Thread,
     site: &DoorSite,
     body: &Body,
-) -> io::Result<After> {
+) -> io::Result<AfterResponse> {
     let (method, target, script) = (call.method(), call.target(), call.script());
     let wants_report = site.log.is_some();
     let run = Run {
@@ -263,13 +264,13 @@ async fn run_script(
 /// Answers in place of a script that could not, if nothing of its answer has been sent.
 async fn conclude(
     server: &mut WebServer,
-    call: &Call,
+    call: &FastcgiCall,
     tried: &Tried,
     form: &mut FastcgiEncoder<'_>,
     sent: u64,
-) -> io::Result<After> {
+) -> io::Result<AfterResponse> {
     let failure = match &tried.outcome {
-        Ok(()) => return Ok(After::Keep),
+        Ok(()) => return Ok(AfterResponse::Keep),
         Err(failure) => failure,
     };
     let id = call.begun.request_id;
@@ -288,27 +289,27 @@ async fn conclude(
     }
     let answer = encoder::plain(id, status, why, tried.retry_after);
     server.send(&answer).await?;
-    Ok(After::Keep)
+    Ok(AfterResponse::Keep)
 }
 
 /// Ends a request that its web server has aborted (§5.4), if it is not the connection that has gone.
-async fn end_aborted(server: &mut WebServer, id: u16) -> io::Result<After> {
+async fn end_aborted(server: &mut WebServer, id: u16) -> io::Result<AfterResponse> {
     if !server.has_aborted() {
         return Err(io::ErrorKind::ConnectionAborted.into());
     }
     let mut end = Vec::new();
     write_end(&mut end, id, 0, ProtocolStatus::RequestComplete);
     server.send(&end).await?;
-    Ok(After::Keep)
+    Ok(AfterResponse::Keep)
 }
 
 async fn refuse_body(
     server: &mut WebServer,
-    call: &Call,
+    call: &FastcgiCall,
     log: Option<&mut Entry>,
     site: &DoorSite,
     no_body: NoBody,
-) -> io::Result<After> {
+) -> io::Result<AfterResponse> {
     let (status, why) = match no_body {
         NoBody::TooLarge => (413, "The body is larger than can be kept."),
         NoBody::TooSlow => (408, "The body came too slowly."),
@@ -335,5 +336,5 @@ async fn refuse_body(
     }
     let answer = encoder::plain(call.begun.request_id, status, why, None);
     server.send(&answer).await?;
-    Ok(After::Linger)
+    Ok(AfterResponse::Linger)
 }

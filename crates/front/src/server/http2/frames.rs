@@ -15,7 +15,7 @@ const END_HEADERS: u8 = 4;
 
 /// What a connection is to know of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Seen {
+pub enum FrameEvent {
     /// Fields that follow the body of a stream's request, as so many bytes.
     Trailers(u32, usize),
     /// A block of fields has begun to come and is not complete; its frames have so many bytes by now.
@@ -66,7 +66,7 @@ impl Frames {
     }
 
     /// More has come; `tell` is given what is in it. A block of fields that is all in it is none to tell of.
-    pub fn take(&mut self, mut bytes: &[u8], mut tell: impl FnMut(Seen)) {
+    pub fn take(&mut self, mut bytes: &[u8], mut tell: impl FnMut(FrameEvent)) {
         while !bytes.is_empty() {
             let skipped = self.skip.min(bytes.len());
             self.skip -= skipped;
@@ -85,23 +85,23 @@ impl Frames {
         }
         if self.is_open {
             self.is_told = true;
-            tell(Seen::Open(self.fields));
+            tell(FrameEvent::Open(self.fields));
         }
     }
 
     /// A frame has come with fields of a block that was not complete.
-    fn fields_came(&mut self, tell: &mut impl FnMut(Seen)) {
+    fn fields_came(&mut self, tell: &mut impl FnMut(FrameEvent)) {
         self.fields += std::mem::take(&mut self.length);
         if self.is_last {
             self.is_open = false;
             if std::mem::take(&mut self.is_told) {
-                tell(Seen::Complete);
+                tell(FrameEvent::Complete);
             }
         }
     }
 
     /// A frame begins.
-    fn begin(&mut self, tell: &mut impl FnMut(Seen)) {
+    fn begin(&mut self, tell: &mut impl FnMut(FrameEvent)) {
         let [a, b, c, kind, flags, stream @ ..] = self.head;
         self.skip = u32::from_be_bytes([0, a, b, c]) as usize;
         let stream = u32::from_be_bytes(stream) & (u32::MAX >> 1);
@@ -114,7 +114,7 @@ impl Frames {
             _ => return,
         }
         if self.is_trailers {
-            tell(Seen::Trailers(stream, self.skip));
+            tell(FrameEvent::Trailers(stream, self.skip));
         }
         if !self.is_open {
             (self.is_open, self.fields) = (true, 0);
@@ -161,18 +161,18 @@ mod tests {
             for bytes in all.chunks(piece) {
                 frames.take(bytes, |what| seen.push(what));
             }
-            seen.retain(|what| matches!(what, Seen::Trailers(..)));
+            seen.retain(|what| matches!(what, FrameEvent::Trailers(..)));
             let expected = [
-                Seen::Trailers(1, 7),
-                Seen::Trailers(1, 8),
-                Seen::Trailers(3, 10),
+                FrameEvent::Trailers(1, 7),
+                FrameEvent::Trailers(1, 8),
+                FrameEvent::Trailers(3, 10),
             ];
             assert_eq!(seen, expected, "{piece} bytes at a time");
         }
     }
 
     /// What is seen in these pieces, of a connection that has begun.
-    fn seen(pieces: &[&[u8]]) -> Vec<Seen> {
+    fn seen(pieces: &[&[u8]]) -> Vec<FrameEvent> {
         let (mut frames, mut seen) = (Frames::new(), Vec::new());
         frames.take(PREFACE, |_| panic!("there are no fields in it"));
         for piece in pieces {
@@ -190,14 +190,23 @@ mod tests {
         let all = [&first[..], &second, &third, &data].concat();
         assert_eq!(seen(&[&all]), [], "what is complete is h2's");
         let apart = seen(&[&first, &second, &third, &data]);
-        let expected = [Seen::Open(100), Seen::Open(100), Seen::Complete];
+        let expected = [
+            FrameEvent::Open(100),
+            FrameEvent::Open(100),
+            FrameEvent::Complete,
+        ];
         assert_eq!(apart, expected);
         let (begun, rest) = third.split_at(HEAD_BYTES + 49);
         let late = seen(&[&first[..109], &second, begun, rest]);
-        let expected = [expected[0], expected[0], Seen::Open(100), Seen::Complete];
+        let expected = [
+            expected[0],
+            expected[0],
+            FrameEvent::Open(100),
+            FrameEvent::Complete,
+        ];
         assert_eq!(late, expected);
         let one = frame(HEADERS, END_HEADERS, 1, 100);
         let halves = seen(&[&one[..50], &one[50..]]);
-        assert_eq!(halves, [Seen::Open(0), Seen::Complete]);
+        assert_eq!(halves, [FrameEvent::Open(0), FrameEvent::Complete]);
     }
 }

@@ -103,7 +103,7 @@ pub async fn converse(mut connection: Connection, guard: ConnectionGuard) {
     clippy::large_enum_variant,
     reason = "a box would be an allocation for every request, and there is one step at a time"
 )]
-enum Step {
+enum NextStep {
     Request(Request<RecvStream>, SendResponse<Bytes>),
     /// It is time to say that no more requests are taken.
     Leave,
@@ -130,29 +130,29 @@ async fn serve(transport: &mut Transport, trunk: &Arc<SharedState>) -> Result<()
         let step = poll_fn(|cx| {
             match connection.poll_accept(cx) {
                 Poll::Ready(Some(Ok((request, respond)))) => {
-                    return Poll::Ready(Ok(Step::Request(request, respond)));
+                    return Poll::Ready(Ok(NextStep::Request(request, respond)));
                 }
                 Poll::Ready(Some(Err(error))) => return Poll::Ready(Err(error)),
-                Poll::Ready(None) => return Poll::Ready(Ok(Step::Closed)),
+                Poll::Ready(None) => return Poll::Ready(Ok(NextStep::Closed)),
                 Poll::Pending => {}
             }
             if trunk.asks_too_much() {
-                return Poll::Ready(Ok(Step::Cut));
+                return Poll::Ready(Ok(NextStep::Cut));
             }
             if fields.poll(cx, trunk.open_fields()).is_ready() {
-                return Poll::Ready(Ok(Step::TooSlow));
+                return Poll::Ready(Ok(NextStep::TooSlow));
             }
             if !leaving && ending.as_mut().poll(cx).is_ready() {
-                return Poll::Ready(Ok(Step::Leave));
+                return Poll::Ready(Ok(NextStep::Leave));
             }
             match idle.poll(cx, trunk, connection.has_streams(), leaving) {
-                Poll::Ready(()) if leaving => Poll::Ready(Ok(Step::Closed)),
-                Poll::Ready(()) => Poll::Ready(Ok(Step::Leave)),
+                Poll::Ready(()) if leaving => Poll::Ready(Ok(NextStep::Closed)),
+                Poll::Ready(()) => Poll::Ready(Ok(NextStep::Leave)),
                 Poll::Pending => Poll::Pending,
             }
         });
         match step.await? {
-            Step::Request(request, respond) => {
+            NextStep::Request(request, respond) => {
                 idle.request_came();
                 if !leaving && shared.is_crowded() {
                     leaving = true;
@@ -161,22 +161,22 @@ async fn serve(transport: &mut Transport, trunk: &Arc<SharedState>) -> Result<()
                 }
                 begin(answer(request, respond, trunk.clone(), limits)).await;
             }
-            Step::Leave => {
+            NextStep::Leave => {
                 leaving = true;
                 idle.say_goodbye();
                 connection.graceful_shutdown();
             }
-            Step::Cut => {
+            NextStep::Cut => {
                 let troubles = &shared.troubles;
                 troubles.http2_cut(trunk.peer.ip(), "it asks for more trouble than answers");
                 return cut(connection, Reason::ENHANCE_YOUR_CALM).await;
             }
-            Step::TooSlow => {
+            NextStep::TooSlow => {
                 trunk.too_slow(TooSlow::Sending);
                 // As nginx ends it.
                 return cut(connection, Reason::PROTOCOL_ERROR).await;
             }
-            Step::Closed => return Ok(()),
+            NextStep::Closed => return Ok(()),
         }
     }
 }

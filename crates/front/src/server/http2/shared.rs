@@ -13,7 +13,7 @@ use crate::net::client_rate::{Rates, TooSlow};
 use crate::net::tls::Secured;
 use crate::server::http1::connection::Connection;
 use crate::server::http2::abuse::Noise;
-use crate::server::http2::frames::Seen;
+use crate::server::http2::frames::FrameEvent;
 use crate::services::Thread;
 use crate::services::lifecycle::ConnectionGuard;
 
@@ -143,11 +143,11 @@ impl SharedState {
     }
 
     /// This has come.
-    pub fn seen(&self, what: Seen) {
+    pub fn seen(&self, what: FrameEvent) {
         match what {
-            Seen::Trailers(stream, bytes) => self.trailers(stream, bytes),
-            Seen::Open(bytes) => self.fields_came(bytes),
-            Seen::Complete => self.fields_are_over(),
+            FrameEvent::Trailers(stream, bytes) => self.trailers(stream, bytes),
+            FrameEvent::Open(bytes) => self.fields_came(bytes),
+            FrameEvent::Complete => self.fields_are_over(),
         }
     }
 
@@ -275,7 +275,7 @@ impl SharedState {
     /// `bytes` to hand over, counted until they have been written.
     pub fn hold(self: &Arc<Self>, bytes: Vec<u8>) -> Bytes {
         self.unsent.fetch_add(bytes.len(), Ordering::Relaxed);
-        Bytes::from_owner(Held {
+        Bytes::from_owner(HeldBytes {
             bytes,
             trunk: self.clone(),
         })
@@ -290,18 +290,18 @@ impl Drop for SharedState {
 }
 
 /// Bytes that wait to be written.
-struct Held {
+struct HeldBytes {
     bytes: Vec<u8>,
     trunk: Arc<SharedState>,
 }
 
-impl AsRef<[u8]> for Held {
+impl AsRef<[u8]> for HeldBytes {
     fn as_ref(&self) -> &[u8] {
         &self.bytes
     }
 }
 
-impl Drop for Held {
+impl Drop for HeldBytes {
     fn drop(&mut self) {
         let trunk = &self.trunk;
         let before = trunk.unsent.fetch_sub(self.bytes.len(), Ordering::Relaxed);

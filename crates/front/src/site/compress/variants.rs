@@ -13,9 +13,9 @@ use crate::http::body::blocking;
 use crate::runtime::clock;
 use crate::runtime::file_identity::Identity;
 use crate::site::compress::encoder::{Effort, Encoder};
-use crate::site::files::{self, Body, Entry, read_all};
+use crate::site::files::{self, Entry, FileBody, read_all};
 use crate::site::openat;
-use crate::site::resolver::Limits;
+use crate::site::resolver::TableLimits;
 
 /// Largest file that is coded by the server itself, in bytes.
 const MAX_FILE_BYTES: u64 = 4 * 1024 * 1024;
@@ -32,7 +32,7 @@ const MAX_MAKING: usize = 2;
 /// What lies beside the files of one folder. Looked at once a second at most, so that a file without
 /// siblings costs nothing.
 pub struct Siblings {
-    limits: Limits,
+    limits: TableLimits,
     kept: HashMap<Arc<[u8]>, [Option<Precompressed>; Coding::ALL.len()]>,
     memory: usize,
     open_files: usize,
@@ -48,9 +48,9 @@ struct Precompressed {
 
 impl Siblings {
     /// Knows nothing yet; keeps less than these.
-    pub fn new(limits: Limits) -> Siblings {
+    pub fn new(limits: TableLimits) -> Siblings {
         Siblings {
-            limits: Limits {
+            limits: TableLimits {
                 routes: limits.routes / 2,
                 memory: limits.memory / 2,
                 open_files: limits.open_files / 2,
@@ -125,8 +125,8 @@ impl Precompressed {
     fn holds(&self) -> (usize, usize) {
         match self.found.as_ref().map(|(_, found)| found.body()) {
             None => (0, 0),
-            Some(Body::Memory(bytes)) => (bytes.len(), 0),
-            Some(Body::File(_)) => (0, 1),
+            Some(FileBody::Memory(bytes)) => (bytes.len(), 0),
+            Some(FileBody::File(_)) => (0, 1),
         }
     }
 }
@@ -160,13 +160,13 @@ fn look(
 
 /// What one thread has made of files, and what it is making.
 #[derive(Default)]
-pub struct Made(Mutex<Shelf>);
+pub struct Made(Mutex<VariantStore>);
 
 type Key = (Identity, Coding);
 
 #[derive(Default)]
-struct Shelf {
-    states: HashMap<Key, State>,
+struct VariantStore {
+    states: HashMap<Key, VariantState>,
     /// In the order in which they came.
     order: VecDeque<Key>,
     memory: usize,
@@ -174,36 +174,36 @@ struct Shelf {
 }
 
 #[derive(Clone)]
-enum State {
-    Making,
+enum VariantState {
+    VariantInProgress,
     /// It would hardly be smaller.
     Worthless,
     Ready(Arc<Entry>),
 }
 
 impl Made {
-    fn lock(&self) -> MutexGuard<'_, Shelf> {
+    fn lock(&self) -> MutexGuard<'_, VariantStore> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Shelf {
+impl VariantStore {
     /// What there is; nothing if it is to be made by whoever asks.
-    fn ask(&mut self, key: Key) -> Option<State> {
+    fn ask(&mut self, key: Key) -> Option<VariantState> {
         let known = self.states.get(&key).cloned();
         match known {
             None if self.making < MAX_MAKING => {
                 self.making += 1;
-                self.states.insert(key, State::Making);
+                self.states.insert(key, VariantState::VariantInProgress);
                 None
             }
-            None => Some(State::Making),
+            None => Some(VariantState::VariantInProgress),
             known => known,
         }
     }
 
     /// It has been made, or could not be.
-    fn made(&mut self, key: Key, state: Option<State>) {
+    fn made(&mut self, key: Key, state: Option<VariantState>) {
         self.making -= 1;
         self.states.remove(&key);
         let Some(state) = state else { return };
@@ -220,21 +220,21 @@ impl Shelf {
     }
 }
 
-fn size(state: &State) -> usize {
+fn size(state: &VariantState) -> usize {
     match state {
-        State::Ready(entry) => usize::try_from(entry.len()).unwrap_or(usize::MAX),
-        State::Making | State::Worthless => 0,
+        VariantState::Ready(entry) => usize::try_from(entry.len()).unwrap_or(usize::MAX),
+        VariantState::VariantInProgress | VariantState::Worthless => 0,
     }
 }
 
 /// A file is being coded. Whatever becomes of it, somebody may try again.
-struct Making<'a> {
+struct VariantInProgress<'a> {
     made: &'a Made,
     key: Key,
-    state: Option<State>,
+    state: Option<VariantState>,
 }
 
-impl Drop for Making<'_> {
+impl Drop for VariantInProgress<'_> {
     fn drop(&mut self) {
         self.made.lock().made(self.key, self.state.take());
     }
@@ -248,11 +248,13 @@ pub(crate) async fn made(made: &Made, entry: Arc<Entry>, coding: Coding) -> Arc<
     let key = (identity, coding);
     let asked = made.lock().ask(key);
     match asked {
-        Some(State::Ready(ready)) if ready.content_type() == entry.content_type() => return ready,
+        Some(VariantState::Ready(ready)) if ready.content_type() == entry.content_type() => {
+            return ready;
+        }
         Some(_) => return entry,
         None => {}
     }
-    let mut making = Making {
+    let mut making = VariantInProgress {
         made,
         key,
         state: None,
@@ -264,19 +266,19 @@ pub(crate) async fn made(made: &Made, entry: Arc<Entry>, coding: Coding) -> Arc<
     };
     // Less than a twentieth saved is not worth anybody's time.
     if coded.len() as u64 > len - len / 20 {
-        making.state = Some(State::Worthless);
+        making.state = Some(VariantState::Worthless);
         return entry;
     }
     let ready = Arc::new(entry.coded(coding, coded.into()));
-    making.state = Some(State::Ready(ready.clone()));
+    making.state = Some(VariantState::Ready(ready.clone()));
     ready
 }
 
 /// The bytes of a file in a coding; nothing if it is not what it was any more.
-fn code(body: &Body, len: u64, of: Identity, coding: Coding) -> io::Result<Option<Vec<u8>>> {
+fn code(body: &FileBody, len: u64, of: Identity, coding: Coding) -> io::Result<Option<Vec<u8>>> {
     let bytes = match body {
-        Body::Memory(bytes) => bytes.clone(),
-        Body::File(fd) => {
+        FileBody::Memory(bytes) => bytes.clone(),
+        FileBody::File(fd) => {
             let bytes = read_all(fd, len)?;
             let now = Identity::of(&rustix::fs::fstat(fd)?);
             if now != of || bytes.len() as u64 != len {

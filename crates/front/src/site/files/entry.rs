@@ -22,7 +22,7 @@ const READ_ATTEMPTS: usize = 3;
 
 /// Where a file's bytes are.
 #[derive(Clone, Debug)]
-pub enum Body {
+pub enum FileBody {
     /// All of them, here.
     Memory(Bytes),
     /// In a regular file that is open for reading.
@@ -40,7 +40,7 @@ pub struct Entry {
     /// When it was last written, in seconds since 1970, by the file system's word.
     written: i64,
     len: u64,
-    body: Body,
+    body: FileBody,
     /// What tells it from what it was and will be; none if that is not certain.
     identity: Option<Identity>,
     /// Its coding, if the bytes are not those of the file itself.
@@ -51,7 +51,7 @@ pub struct Entry {
 }
 
 impl Entry {
-    fn new(name: &[u8], mtime: (i64, u32), len: u64, body: Body, now: SystemTime) -> Entry {
+    fn new(name: &[u8], mtime: (i64, u32), len: u64, body: FileBody, now: SystemTime) -> Entry {
         let modified = http_time(mtime, now);
         Entry {
             name: name.into(),
@@ -119,7 +119,7 @@ impl Entry {
     pub fn coded(&self, coding: Coding, bytes: Bytes) -> Entry {
         Entry {
             len: bytes.len() as u64,
-            body: Body::Memory(bytes),
+            body: FileBody::Memory(bytes),
             // Not byte for byte the same, whoever codes it (RFC 9110 §8.8.1).
             etag: format!("W/{}", self.etag),
             coding: Some(coding),
@@ -198,7 +198,7 @@ impl Entry {
     }
 
     /// Where the bytes are.
-    pub fn body(&self) -> &Body {
+    pub fn body(&self) -> &FileBody {
         &self.body
     }
 
@@ -208,8 +208,8 @@ impl Entry {
     /// What `read` says.
     pub fn beginning(&self, length: usize) -> io::Result<Cow<'_, [u8]>> {
         match &self.body {
-            Body::Memory(bytes) => Ok(Cow::Borrowed(&bytes[..bytes.len().min(length)])),
-            Body::File(fd) => read_all(fd, length as u64).map(Cow::Owned),
+            FileBody::Memory(bytes) => Ok(Cow::Borrowed(&bytes[..bytes.len().min(length)])),
+            FileBody::File(fd) => read_all(fd, length as u64).map(Cow::Owned),
         }
     }
 
@@ -248,7 +248,7 @@ pub fn load(fd: OwnedFd, name: &[u8]) -> io::Result<Loaded> {
         let now = SystemTime::now();
         let before = Identity::of(&rustix::fs::fstat(&fd)?);
         if before.size > SMALL_FILE {
-            let body = Body::File(Arc::new(fd));
+            let body = FileBody::File(Arc::new(fd));
             let entry = Entry::new(name, before.mtime, before.size, body, now);
             return Ok(Loaded::of(entry, before.is_settled(now).then_some(before)));
         }
@@ -257,7 +257,7 @@ pub fn load(fd: OwnedFd, name: &[u8]) -> io::Result<Loaded> {
         let whole = after == before && bytes.len() as u64 == before.size;
         if whole || attempt == READ_ATTEMPTS {
             let len = bytes.len() as u64;
-            let entry = Entry::new(name, after.mtime, len, Body::Memory(bytes.into()), now);
+            let entry = Entry::new(name, after.mtime, len, FileBody::Memory(bytes.into()), now);
             let is_settled = whole && after.is_settled(now);
             return Ok(Loaded::of(entry, is_settled.then_some(after)));
         }

@@ -11,7 +11,7 @@ const MOST_RANGES: usize = 64;
 
 /// What a `Range` field asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Wanted {
+pub(crate) enum WantedRange {
     /// The whole file: no ranges, or ranges to be ignored.
     Whole,
     /// These pieces, no two of which touch; at least one and at most [`MOST_PARTS`].
@@ -22,12 +22,12 @@ pub(crate) enum Wanted {
 
 /// Reads `field` for a file of `len` bytes. A field that breaks the grammar is ignored (§14.2), and
 /// so is any range of an empty file, which no `Content-Range` could describe.
-pub(crate) fn parse(field: &str, len: u64) -> Wanted {
+pub(crate) fn parse(field: &str, len: u64) -> WantedRange {
     let Some((unit, set)) = field.split_once('=') else {
-        return Wanted::Whole;
+        return WantedRange::Whole;
     };
     if len == 0 || !unit.trim().eq_ignore_ascii_case("bytes") {
-        return Wanted::Whole;
+        return WantedRange::Whole;
     }
     let mut parts: Vec<Slice> = Vec::new();
     // A list may have empty elements (§5.6.1.2).
@@ -35,7 +35,7 @@ pub(crate) fn parse(field: &str, len: u64) -> Wanted {
     let mut read = 0;
     for (count, spec) in specs.enumerate().filter(|(_, spec)| !spec.is_empty()) {
         let Some(range) = parse_one(spec, len).filter(|_| count < MOST_RANGES) else {
-            return Wanted::Whole;
+            return WantedRange::Whole;
         };
         read += 1;
         if range.len > 0 {
@@ -43,9 +43,9 @@ pub(crate) fn parse(field: &str, len: u64) -> Wanted {
         }
     }
     match parts.len() {
-        0 if read > 0 => Wanted::Unsatisfiable,
-        1..=MOST_PARTS => Wanted::Parts(parts),
-        _ => Wanted::Whole,
+        0 if read > 0 => WantedRange::Unsatisfiable,
+        1..=MOST_PARTS => WantedRange::Parts(parts),
+        _ => WantedRange::Whole,
     }
 }
 

@@ -7,8 +7,8 @@ use std::time::SystemTime;
 use bytes::{BufMut, Bytes, BytesMut};
 
 use crate::http::content::{AnswerBody, Part, Slice};
-use crate::site::files::entry::{Body, Entry};
-use crate::site::files::ranges::{self, Wanted};
+use crate::site::files::entry::{Entry, FileBody};
+use crate::site::files::ranges::{self, WantedRange};
 
 /// What of a request decides its answer.
 pub trait Conditions {
@@ -60,12 +60,12 @@ pub fn answer(entry: &Entry, request: &impl Conditions) -> Answer {
         .filter(|_| range_applies(entry, request))
     {
         Some(field) => match ranges::parse(field, entry.len()) {
-            Wanted::Whole => whole(entry),
-            Wanted::Parts(slices) => match slices.as_slice() {
+            WantedRange::Whole => whole(entry),
+            WantedRange::Parts(slices) => match slices.as_slice() {
                 [slice] => single(entry, *slice),
                 several => multipart(entry, several),
             },
-            Wanted::Unsatisfiable => {
+            WantedRange::Unsatisfiable => {
                 let len = entry.len();
                 let lines = format!("Content-Range: bytes */{len}\r\nContent-Length: 0\r\n");
                 bodiless(416, lines.into())
@@ -205,8 +205,8 @@ pub(crate) fn multipart(entry: &Entry, slices: &[Slice]) -> Answer {
     let length = pieces + closing.len() as u64;
     let kind = format!("multipart/byteranges; boundary={boundary}");
     let body = match entry.body() {
-        Body::Memory(bytes) => AnswerBody::Memory(joined(bytes, &parts, &closing)),
-        Body::File(fd) => AnswerBody::Multipart {
+        FileBody::Memory(bytes) => AnswerBody::Memory(joined(bytes, &parts, &closing)),
+        FileBody::File(fd) => AnswerBody::Multipart {
             fd: Arc::clone(fd),
             parts,
             closing,
@@ -243,8 +243,8 @@ fn boundary() -> String {
 pub(crate) fn piece(entry: &Entry, slice: Slice) -> AnswerBody {
     match entry.body() {
         _ if slice.len == 0 => AnswerBody::Empty,
-        Body::Memory(bytes) => AnswerBody::Memory(in_memory(bytes, slice)),
-        Body::File(fd) => AnswerBody::File {
+        FileBody::Memory(bytes) => AnswerBody::Memory(in_memory(bytes, slice)),
+        FileBody::File(fd) => AnswerBody::File {
             fd: Arc::clone(fd),
             slice,
         },

@@ -394,9 +394,9 @@ fn several_ranges_are_parts_in_the_order_of_the_request() {
 #[test]
 fn small_files_are_in_memory_and_large_ones_stay_open() {
     let small = entry("/a", &vec![1; SMALL_FILE as usize]);
-    assert!(matches!(small.body(), Body::Memory(bytes) if bytes.len() as u64 == SMALL_FILE));
+    assert!(matches!(small.body(), FileBody::Memory(bytes) if bytes.len() as u64 == SMALL_FILE));
     let large = entry("/a", &vec![1; SMALL_FILE as usize + 1]);
-    assert!(matches!(large.body(), Body::File(_)));
+    assert!(matches!(large.body(), FileBody::File(_)));
     assert_eq!(large.len(), SMALL_FILE + 1);
 }
 
@@ -494,9 +494,9 @@ proptest! {
         let expected = marked(&specs, len);
         let runs = expected.chunk_by(|a, b| a == b).filter(|run| run[0]).count();
         match ranges::parse(&format!("bytes={}", texts.join(", ")), len) {
-            ranges::Wanted::Whole => prop_assert!(runs > MOST_PARTS),
-            ranges::Wanted::Unsatisfiable => prop_assert_eq!(runs, 0),
-            ranges::Wanted::Parts(parts) => {
+            ranges::WantedRange::Whole => prop_assert!(runs > MOST_PARTS),
+            ranges::WantedRange::Unsatisfiable => prop_assert_eq!(runs, 0),
+            ranges::WantedRange::Parts(parts) => {
                 prop_assert_eq!(parts.len(), runs, "touching parts are not merged");
                 let mut sent = vec![false; len as usize];
                 for part in parts {

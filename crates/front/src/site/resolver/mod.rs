@@ -24,12 +24,12 @@ use rustix::io::Errno;
 use crate::runtime::sandbox;
 use crate::site::compress::{Compression, Siblings};
 use crate::site::document_root::{self, Root, beneath_chroot};
-use crate::site::files::{self, Body, Entry};
+use crate::site::files::{self, Entry, FileBody};
 use crate::site::openat::{self, Opened};
-use crate::site::resolver_table::{self, Expect, Table, Watch};
+use crate::site::resolver_table::{self, Expect, FileWatch, PathTable};
 
 pub use crate::site::listing::Folder;
-pub use crate::site::resolver_table::Limits;
+pub use crate::site::resolver_table::TableLimits;
 pub use maitred_rules::path::{CleanPath, Refused, clean_path};
 
 /// Files with this ending are run, and never sent.
@@ -98,8 +98,8 @@ impl Target {
     pub(crate) fn holds(&self) -> (usize, usize) {
         match self {
             Target::File(entry) => match entry.body() {
-                Body::Memory(bytes) => (bytes.len(), 0),
-                Body::File(_) => (0, 1),
+                FileBody::Memory(bytes) => (bytes.len(), 0),
+                FileBody::File(_) => (0, 1),
             },
             _ => (0, 0),
         }
@@ -109,7 +109,7 @@ impl Target {
 /// A target and the looks by which it may be kept; none if it must not be.
 struct Found {
     target: Target,
-    watches: Option<Vec<Watch>>,
+    watches: Option<Vec<FileWatch>>,
 }
 
 /// Resolves the paths of one site in one front thread.
@@ -123,7 +123,7 @@ pub struct Resolver {
     script_root: Option<Arc<[u8]>>,
     /// The root; or why it is refused.
     root: Result<Root, Stopped>,
-    table: Table,
+    table: PathTable,
     /// What files come in other codings, if some do.
     compression: Option<Arc<Compression>>,
     siblings: Siblings,
@@ -137,7 +137,7 @@ impl Resolver {
     /// # Errors
     ///
     /// The root's own error if it cannot be opened as a directory.
-    pub fn new(site: SiteFiles, limits: Limits) -> io::Result<Resolver> {
+    pub fn new(site: SiteFiles, limits: TableLimits) -> io::Result<Resolver> {
         let mut root_name = site.root.clone().into_os_string().into_vec();
         while root_name.last() == Some(&b'/') {
             root_name.pop();
@@ -156,7 +156,7 @@ impl Resolver {
             site,
             root_name,
             root,
-            table: Table::new(limits),
+            table: PathTable::new(limits),
             compression: None,
             siblings: Siblings::new(limits),
             looks_inside: true,
@@ -359,7 +359,7 @@ impl Resolver {
         &self,
         name: &[u8],
         seen: &Opened,
-        mut watches: Vec<Watch>,
+        mut watches: Vec<FileWatch>,
     ) -> Result<Found, Refused> {
         if is_script(name) {
             return self.script(name, b"", seen, watches);
@@ -416,7 +416,7 @@ impl Resolver {
         name: &[u8],
         path_info: &[u8],
         seen: &Opened,
-        mut watches: Vec<Watch>,
+        mut watches: Vec<FileWatch>,
     ) -> Result<Found, Refused> {
         watches.push(self.watch(name, still_there(seen))?);
         let Some(root) = &self.script_root else {
@@ -436,7 +436,7 @@ impl Resolver {
     }
 
     /// The front controller, as long as `watches` (the reason why the path is no file) hold.
-    fn fall_back(&self, mut watches: Vec<Watch>) -> Result<Found, Refused> {
+    fn fall_back(&self, mut watches: Vec<FileWatch>) -> Result<Found, Refused> {
         let Some(controller) = self.site.front_controller.as_deref().map(str::as_bytes) else {
             return Ok(keep(Target::Nothing, watches));
         };
@@ -506,15 +506,15 @@ impl Resolver {
         opened
     }
 
-    fn absent(&self, name: &[u8]) -> Result<Watch, Refused> {
+    fn absent(&self, name: &[u8]) -> Result<FileWatch, Refused> {
         self.watch(name, Expect::Absent)
     }
 
     /// Watches go by name, not by the root's descriptor, so that they see the root move.
-    fn watch(&self, name: &[u8], expect: Expect) -> Result<Watch, Refused> {
+    fn watch(&self, name: &[u8], expect: Expect) -> Result<FileWatch, Refused> {
         let wrong = |_| Refused::plain(400, "the path holds a control byte");
         let path = CString::new(self.file_name(name)).map_err(wrong)?;
-        Ok(Watch { path, expect })
+        Ok(FileWatch { path, expect })
     }
 
     fn file_name(&self, name: &[u8]) -> Vec<u8> {
@@ -544,7 +544,7 @@ fn still_there(opened: &Opened) -> Expect {
     }
 }
 
-fn keep(target: Target, watches: Vec<Watch>) -> Found {
+fn keep(target: Target, watches: Vec<FileWatch>) -> Found {
     Found {
         target,
         watches: Some(watches),

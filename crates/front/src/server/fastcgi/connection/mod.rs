@@ -41,7 +41,7 @@ pub struct WebServer {
     connection: Connection,
     reader: RequestReader,
     /// The request whose records come.
-    present: Option<Begun>,
+    present: Option<BegunRequest>,
     /// Bytes of its body that nobody has taken.
     body: Vec<u8>,
     takes_body: bool,
@@ -59,7 +59,7 @@ pub struct WebServer {
 
 /// How a request begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Begun {
+pub struct BegunRequest {
     /// Its id.
     pub request_id: u16,
     /// What is asked of us (§6).
@@ -76,14 +76,14 @@ pub enum NoRequest {
     /// Everything was said that there is to say.
     Over,
     /// Its parameters came too slowly.
-    TooSlow(Begun),
+    TooSlow(BegunRequest),
     /// It broke the protocol; with the request it was about, if any.
-    Broken(ProtocolError, Option<Begun>),
+    Broken(ProtocolError, Option<BegunRequest>),
 }
 
 /// What a record meant.
-enum Step {
-    Begin(Begun),
+enum ReadStep {
+    Begin(BegunRequest),
     Params,
     BodyEnd,
     Abort,
@@ -111,7 +111,7 @@ impl WebServer {
     ///
     /// # Errors
     /// When none comes, or what comes is none.
-    pub async fn next_request(&mut self) -> Result<Begun, NoRequest> {
+    pub async fn next_request(&mut self) -> Result<BegunRequest, NoRequest> {
         loop {
             // What has been said of one record goes out before the next is looked at.
             self.send_replies().await.map_err(|_| NoRequest::Closed)?;
@@ -122,9 +122,9 @@ impl WebServer {
             let step = step.map_err(|error| NoRequest::Broken(error, self.present))?;
             match (step, self.present) {
                 (None, _) => self.read_on().await?,
-                (Some(Step::Begin(begun)), _) => self.begin(begun),
-                (Some(Step::Params), Some(begun)) => return Ok(begun),
-                (Some(Step::Abort), Some(begun)) => {
+                (Some(ReadStep::Begin(begun)), _) => self.begin(begun),
+                (Some(ReadStep::Params), Some(begun)) => return Ok(begun),
+                (Some(ReadStep::Abort), Some(begun)) => {
                     self.refuse(begun, ProtocolStatus::RequestComplete);
                 }
                 _ => {}
@@ -157,7 +157,7 @@ impl WebServer {
         }
     }
 
-    fn begin(&mut self, begun: Begun) {
+    fn begin(&mut self, begun: BegunRequest) {
         self.is_known = true;
         self.present = Some(begun);
         if !matches!(begun.role, RESPONDER | AUTHORIZER | FILTER) {
@@ -166,7 +166,7 @@ impl WebServer {
     }
 
     /// Ends a request that no script has been asked for.
-    fn refuse(&mut self, begun: Begun, status: ProtocolStatus) {
+    fn refuse(&mut self, begun: BegunRequest, status: ProtocolStatus) {
         write_end(&mut self.replies, begun.request_id, 0, status);
         self.end_request();
         self.is_over = !begun.keep_conn;
@@ -193,8 +193,8 @@ impl WebServer {
             let mut complete = false;
             while let Some(step) = self.step().map_err(|_| NoBody::Gone)? {
                 match step {
-                    Step::BodyEnd => complete = true,
-                    Step::Abort => {
+                    ReadStep::BodyEnd => complete = true,
+                    ReadStep::Abort => {
                         self.has_aborted = true;
                         return Err(NoBody::Gone);
                     }
@@ -219,7 +219,7 @@ impl WebServer {
     }
 
     /// Understands the next record, as far as it is there.
-    fn step(&mut self) -> Result<Option<Step>, ProtocolError> {
+    fn step(&mut self) -> Result<Option<ReadStep>, ProtocolError> {
         let input = self.connection.input();
         let before = input.len();
         let mut rest = &input[..];
@@ -232,24 +232,24 @@ impl WebServer {
                 role,
                 keep_conn,
                 ..
-            }) => Some(Step::Begin(Begun {
+            }) => Some(ReadStep::Begin(BegunRequest {
                 request_id,
                 role,
                 keep_conn,
             })),
-            Some(RequestEvent::Params) => Some(Step::Params),
+            Some(RequestEvent::Params) => Some(ReadStep::Params),
             Some(RequestEvent::Stdin(bytes)) => {
                 if self.takes_body {
                     self.body.extend_from_slice(bytes);
                 }
-                Some(Step::Other)
+                Some(ReadStep::Other)
             }
-            Some(RequestEvent::StdinEnd) => Some(Step::BodyEnd),
-            Some(RequestEvent::Abort) => Some(Step::Abort),
+            Some(RequestEvent::StdinEnd) => Some(ReadStep::BodyEnd),
+            Some(RequestEvent::Abort) => Some(ReadStep::Abort),
             Some(RequestEvent::Second { request_id }) => {
                 let status = ProtocolStatus::CantMultiplex;
                 write_end(&mut self.replies, request_id, 0, status);
-                Some(Step::Other)
+                Some(ReadStep::Other)
             }
             Some(RequestEvent::Values) => {
                 self.is_known = true;
@@ -257,11 +257,11 @@ impl WebServer {
                 let known = asked.any(|(name, _)| name == b"FCGI_MPXS_CONNS");
                 let pairs = if known { NO_MULTIPLEXING } else { &[] };
                 write_values(&mut self.replies, pairs);
-                Some(Step::Other)
+                Some(ReadStep::Other)
             }
             Some(RequestEvent::Management { kind }) => {
                 write_unknown_type(&mut self.replies, kind);
-                Some(Step::Other)
+                Some(ReadStep::Other)
             }
         };
         input.advance(used);
@@ -328,7 +328,7 @@ impl Client for WebServer {
             loop {
                 match self.step() {
                     Ok(None) => break,
-                    Ok(Some(Step::Abort)) => {
+                    Ok(Some(ReadStep::Abort)) => {
                         self.has_aborted = true;
                         return;
                     }

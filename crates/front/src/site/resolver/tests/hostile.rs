@@ -8,7 +8,7 @@ use super::*;
 
 #[test]
 fn a_path_that_climbs_above_the_root_is_a_bad_request() {
-    let mut site = Site::new(&[("index.php", ""), ("sub/a.txt", "A")]);
+    let mut site = TestSite::new(&[("index.php", ""), ("sub/a.txt", "A")]);
     write(&site.home.path().join("secret.txt"), "SECRET");
     for target in [
         "/../secret.txt",
@@ -41,7 +41,7 @@ fn a_path_that_climbs_above_the_root_is_a_bad_request() {
 
 #[test]
 fn an_invalid_encoding_or_a_control_byte_is_a_bad_request() {
-    let mut site = Site::new(&[("index.php", ""), ("x.php", "")]);
+    let mut site = TestSite::new(&[("index.php", ""), ("x.php", "")]);
     for target in [
         "/%",
         "/%4",
@@ -64,7 +64,7 @@ fn an_invalid_encoding_or_a_control_byte_is_a_bad_request() {
 
 #[test]
 fn names_with_a_leading_dot_are_hidden_whether_they_exist_or_not() {
-    let mut site = Site::new(&[
+    let mut site = TestSite::new(&[
         ("index.php", ""),
         (".env", "SECRET"),
         (".git/config", "SECRET"),
@@ -130,7 +130,7 @@ fn php_source_is_not_sent_under_any_spelling() {
         "#x.php#",
     ];
     let files: Vec<_> = names.iter().map(|name| (*name, "<?php SECRET")).collect();
-    let mut site = Site::new(&files);
+    let mut site = TestSite::new(&files);
     for name in names {
         let target = path::encode_path(format!("/{name}").as_bytes());
         assert_eq!(site.get(&target), "refused 404", "{target}");
@@ -147,7 +147,7 @@ fn php_source_is_not_sent_under_any_spelling() {
 
 #[test]
 fn a_link_gives_php_source_and_hidden_files_no_other_name() {
-    let mut site = Site::without_front_controller(&[("x.php", "SECRET"), (".env", "SECRET")]);
+    let mut site = TestSite::without_front_controller(&[("x.php", "SECRET"), (".env", "SECRET")]);
     let root = site.root();
     symlink("x.php", root.join("source.txt")).unwrap();
     symlink(".env", root.join("env.txt")).unwrap();
@@ -159,7 +159,7 @@ fn a_link_gives_php_source_and_hidden_files_no_other_name() {
 
 #[test]
 fn links_out_of_the_root_to_another_owner_are_refused() {
-    let mut site = Site::new(&[("index.php", "")]);
+    let mut site = TestSite::new(&[("index.php", "")]);
     let (home, root) = (site.home.path().to_owned(), site.root());
     link_to_another_owner(&home, &root.join("link.txt"));
     assert_eq!(site.get("/link.txt"), "refused 404");
@@ -174,7 +174,7 @@ fn the_owner_is_checked_at_every_link_on_the_way() {
     if !is_root() {
         return;
     }
-    let mut site = Site::without_front_controller(&[("own/a.txt", "A")]);
+    let mut site = TestSite::without_front_controller(&[("own/a.txt", "A")]);
     let (home, root) = (site.home.path().to_owned(), site.root());
     write(&home.join("theirs/b.txt"), "SECRET");
     chown(home.join("theirs"), Some(4321), None).unwrap();
@@ -208,7 +208,7 @@ fn the_owner_is_checked_at_every_link_on_the_way() {
 
 #[test]
 fn only_regular_files_are_sent_and_a_fifo_does_not_hang() {
-    let mut site = Site::new(&[("index.php", "")]);
+    let mut site = TestSite::new(&[("index.php", "")]);
     let root = site.root();
     let fifo = |name: &str| {
         let mode = Mode::from_raw_mode(0o644);
@@ -265,8 +265,8 @@ fn hostile_path() -> impl Strategy<Value = String> {
     prop::collection::vec(piece, 0..12).prop_map(|pieces| format!("/{}", pieces.concat()))
 }
 
-fn hostile_site() -> Site {
-    let site = Site::new(&[
+fn hostile_site() -> TestSite {
+    let site = TestSite::new(&[
         ("index.php", "SECRET"),
         ("a.txt", "INSIDE"),
         ("a/a.txt", "INSIDE"),

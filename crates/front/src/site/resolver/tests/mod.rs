@@ -12,21 +12,25 @@ use std::os::unix::ffi::OsStrExt;
 use rustix::fs::Mode;
 
 /// A directory that holds a document root `public`, and what lies beside it.
-struct Site {
+struct TestSite {
     home: TempDir,
     resolver: Resolver,
 }
 
-impl Site {
-    fn new(files: &[(&str, &str)]) -> Site {
-        Site::with(files, Some("/index.php"), Limits::default())
+impl TestSite {
+    fn new(files: &[(&str, &str)]) -> TestSite {
+        TestSite::with(files, Some("/index.php"), TableLimits::default())
     }
 
-    fn without_front_controller(files: &[(&str, &str)]) -> Site {
-        Site::with(files, None, Limits::default())
+    fn without_front_controller(files: &[(&str, &str)]) -> TestSite {
+        TestSite::with(files, None, TableLimits::default())
     }
 
-    fn with(files: &[(&str, &str)], front_controller: Option<&str>, limits: Limits) -> Site {
+    fn with(
+        files: &[(&str, &str)],
+        front_controller: Option<&str>,
+        limits: TableLimits,
+    ) -> TestSite {
         let home = TempDir::new().unwrap();
         let root = home.path().join("public");
         fs::create_dir(&root).unwrap();
@@ -41,7 +45,7 @@ impl Site {
             prefix: String::new(),
             chroot: None,
         };
-        Site {
+        TestSite {
             home,
             resolver: Resolver::new(site, limits).unwrap(),
         }
@@ -96,8 +100,8 @@ fn write(path: &Path, contents: &str) {
 
 fn contents(entry: &Entry) -> String {
     match entry.body() {
-        Body::Memory(bytes) => String::from_utf8(bytes.to_vec()).unwrap(),
-        Body::File(_) => format!("of {} bytes", entry.len()),
+        FileBody::Memory(bytes) => String::from_utf8(bytes.to_vec()).unwrap(),
+        FileBody::File(_) => format!("of {} bytes", entry.len()),
     }
 }
 
@@ -120,7 +124,7 @@ fn link_to_another_owner(home: &Path, link: &Path) {
 
 #[test]
 fn a_path_names_a_file_a_script_or_the_front_controller() {
-    let mut site = Site::new(&[("index.php", ""), ("a.txt", "A"), ("sub/x.php", "")]);
+    let mut site = TestSite::new(&[("index.php", ""), ("a.txt", "A"), ("sub/x.php", "")]);
     for (target, route) in [
         ("/", "script /index.php "),
         ("/index.php", "script /index.php "),
@@ -152,7 +156,7 @@ fn a_path_names_a_file_a_script_or_the_front_controller() {
 
 #[test]
 fn without_a_front_controller_a_path_that_is_no_file_is_not_found() {
-    let mut site = Site::without_front_controller(&[("a.txt", "A"), ("empty/x.txt", "")]);
+    let mut site = TestSite::without_front_controller(&[("a.txt", "A"), ("empty/x.txt", "")]);
     for target in [
         "/", "/b.txt", "/b.php", "/a.txt/", "/empty", "/empty/", "/a%2Ftxt",
     ] {
@@ -162,7 +166,7 @@ fn without_a_front_controller_a_path_that_is_no_file_is_not_found() {
 
 #[test]
 fn a_directory_is_redirected_to_its_slash_and_keeps_its_query() {
-    let mut site = Site::new(&[
+    let mut site = TestSite::new(&[
         ("index.php", ""),
         ("blog/index.html", "BLOG"),
         ("ä b/index.php", ""),
@@ -177,7 +181,7 @@ fn a_directory_is_redirected_to_its_slash_and_keeps_its_query() {
 
 #[test]
 fn a_redirect_never_leads_to_another_host() {
-    let mut site = Site::new(&[("evil.com/index.html", ""), ("\\evil.com/index.html", "")]);
+    let mut site = TestSite::new(&[("evil.com/index.html", ""), ("\\evil.com/index.html", "")]);
     assert_eq!(site.get("//evil.com"), "redirect /evil.com/");
     assert_eq!(site.get("/\\evil.com"), "redirect /%5Cevil.com/");
     let Route::RedirectSlash(location) = site.resolver.resolve("/evil.com", Some("a\r\nb")) else {
@@ -188,7 +192,7 @@ fn a_redirect_never_leads_to_another_host() {
 
 #[test]
 fn a_directory_without_an_index_belongs_to_the_application() {
-    let mut site = Site::new(&[("index.php", ""), ("admin/logo.png", "")]);
+    let mut site = TestSite::new(&[("index.php", ""), ("admin/logo.png", "")]);
     assert_eq!(site.get("/admin"), "script /index.php ");
     assert_eq!(site.get("/admin/"), "script /index.php ");
     write(&site.root().join("admin/index.html"), "ADMIN");
@@ -200,7 +204,11 @@ fn a_directory_without_an_index_belongs_to_the_application() {
 
 #[test]
 fn a_front_controller_may_be_a_page() {
-    let mut site = Site::with(&[("app.html", "APP")], Some("/app.html"), Limits::default());
+    let mut site = TestSite::with(
+        &[("app.html", "APP")],
+        Some("/app.html"),
+        TableLimits::default(),
+    );
     assert_eq!(site.get("/any/thing"), "file APP");
     write(&site.root().join("any/thing"), "THING");
     assert_eq!(site.get("/any/thing"), "file THING");
@@ -208,7 +216,7 @@ fn a_front_controller_may_be_a_page() {
 
 #[test]
 fn links_to_the_same_owner_are_followed_out_of_the_root() {
-    let mut site = Site::new(&[("index.php", ""), ("real/a.txt", "A")]);
+    let mut site = TestSite::new(&[("index.php", ""), ("real/a.txt", "A")]);
     let (home, root) = (site.home.path().to_owned(), site.root());
     write(&home.join("storage/app/public/photo.jpg"), "PHOTO");
     write(&home.join("storage/app/public/deep/index.php"), "");
@@ -250,7 +258,7 @@ fn a_file_that_may_not_be_read_is_forbidden_and_a_script_is_the_workers_business
     if is_root() {
         return;
     }
-    let mut site = Site::new(&[("a.txt", "A"), ("x.php", "")]);
+    let mut site = TestSite::new(&[("a.txt", "A"), ("x.php", "")]);
     for name in ["a.txt", "x.php"] {
         fs::set_permissions(site.root().join(name), fs::Permissions::from_mode(0o000)).unwrap();
     }
@@ -260,7 +268,7 @@ fn a_file_that_may_not_be_read_is_forbidden_and_a_script_is_the_workers_business
 
 #[test]
 fn a_kept_file_is_not_opened_again_and_a_changed_one_is() {
-    let mut site = Site::new(&[("a.txt", "one")]);
+    let mut site = TestSite::new(&[("a.txt", "one")]);
     let path = site.root().join("a.txt");
     assert_eq!(site.get_until_kept("/a.txt"), "file one");
     let Route::File(first) = site.resolver.resolve("/a.txt", None) else {
@@ -287,7 +295,7 @@ fn a_kept_file_is_not_opened_again_and_a_changed_one_is() {
 
 #[test]
 fn scripts_that_come_and_go_are_seen() {
-    let mut site = Site::new(&[("index.php", ""), ("d/keep", "")]);
+    let mut site = TestSite::new(&[("index.php", ""), ("d/keep", "")]);
     let root = site.root();
     assert_eq!(site.get("/d/x.php/info"), "script /index.php ");
     assert_eq!(site.get("/d/x.php"), "script /index.php ");
@@ -305,7 +313,7 @@ fn scripts_that_come_and_go_are_seen() {
 
 #[test]
 fn what_was_seen_in_a_moment_holds_for_that_moment_and_no_longer() {
-    let mut site = Site::new(&[("index.php", "")]);
+    let mut site = TestSite::new(&[("index.php", "")]);
     let root = site.root();
     site.resolver.set_moment(1);
     assert_eq!(site.get("/x.php"), "script /index.php ");
@@ -332,9 +340,9 @@ fn a_root_that_is_moved_by_a_deployment_is_followed() {
         front: rustix::process::geteuid().as_raw(),
         prefix: String::new(),
     };
-    let mut site = Site {
+    let mut site = TestSite {
         home,
-        resolver: Resolver::new(site, Limits::default()).unwrap(),
+        resolver: Resolver::new(site, TableLimits::default()).unwrap(),
     };
     assert_eq!(site.get("/a.txt"), "file one");
     assert_eq!(site.get("/b.txt"), "refused 404");
@@ -356,13 +364,13 @@ fn a_document_root_that_does_not_exist_is_an_error() {
         front: rustix::process::geteuid().as_raw(),
         prefix: String::new(),
     };
-    let error = Resolver::new(site, Limits::default()).err().unwrap();
+    let error = Resolver::new(site, TableLimits::default()).err().unwrap();
     assert_eq!(error.kind(), io::ErrorKind::NotFound);
 }
 
 #[test]
 fn names_that_are_not_utf8_are_served() {
-    let mut site = Site::new(&[]);
+    let mut site = TestSite::new(&[]);
     let name = std::ffi::OsStr::from_bytes(b"caf\xe9.txt");
     fs::write(site.root().join(name), "LATIN").unwrap();
     assert_eq!(site.get("/caf%E9.txt"), "file LATIN");
@@ -379,12 +387,12 @@ fn names_that_are_not_utf8_are_served() {
 
 #[test]
 fn what_is_kept_stays_within_its_limits() {
-    let limits = Limits {
+    let limits = TableLimits {
         routes: 8,
         memory: 1000,
         open_files: 2,
     };
-    let mut site = Site::with(&[("index.php", "")], Some("/index.php"), limits);
+    let mut site = TestSite::with(&[("index.php", "")], Some("/index.php"), limits);
     for number in 0..6 {
         write(&site.root().join(format!("{number}.txt")), &"x".repeat(300));
         write(
@@ -416,12 +424,12 @@ fn what_is_kept_stays_within_its_limits() {
 
 #[test]
 fn a_flood_of_made_up_paths_does_not_push_out_what_is_asked_for() {
-    let limits = Limits {
+    let limits = TableLimits {
         routes: 8,
-        ..Limits::default()
+        ..TableLimits::default()
     };
     let files = [("index.php", ""), ("hot.txt", "HOT")];
-    let mut site = Site::with(&files, Some("/index.php"), limits);
+    let mut site = TestSite::with(&files, Some("/index.php"), limits);
     site.get_until_kept("/hot.txt");
     let Route::File(hot) = site.resolver.resolve("/hot.txt", None) else {
         panic!("no file")
@@ -441,7 +449,7 @@ fn a_flood_of_made_up_paths_does_not_push_out_what_is_asked_for() {
 
 #[test]
 fn the_walk_without_openat2_finds_the_same_files() {
-    let site = Site::new(&[("a/b/c.txt", "C")]);
+    let site = TestSite::new(&[("a/b/c.txt", "C")]);
     let (home, root) = (site.home.path(), site.root());
     write(&home.join("out/d.txt"), "D");
     symlink("../../out", root.join("a/out")).unwrap();
@@ -485,7 +493,7 @@ fn scripts_are_told_names_beneath_their_chroot_and_none_that_is_not_there() {
             front: rustix::process::geteuid().as_raw(),
             prefix: String::new(),
         };
-        match Resolver::new(site, Limits::default())
+        match Resolver::new(site, TableLimits::default())
             .unwrap()
             .resolve("/a.php", None)
         {
