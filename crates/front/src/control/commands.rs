@@ -179,11 +179,11 @@ impl CommandReceiver {
     /// One who tells `threads` what they have to do, and `follow` every configuration.
     pub fn new(
         shared: Arc<Shared>,
-        known: (u32, Readable),
+        epoch: u32,
+        readable: Readable,
         threads: Vec<mpsc::Sender<ThreadOrder>>,
         follow: fn(&Config),
     ) -> CommandReceiver {
-        let (epoch, readable) = known;
         CommandReceiver {
             shared,
             epoch,
@@ -268,7 +268,11 @@ impl CommandReceiver {
                 let (seat, pidfd) = (SeatId { generation, number }, fds.pop());
                 let shared = shared.clone();
                 self.with_pool(generation, |pool| {
-                    let worker = (seat, incarnation, pid);
+                    let worker = SeatedWorker {
+                        seat,
+                        incarnation,
+                        pid,
+                    };
                     tokio::spawn(watch_seat(shared, pool, worker, pidfd));
                 });
             }
@@ -493,14 +497,26 @@ pub fn take_error_log(fds: Vec<OwnedFd>) {
     }
 }
 
+/// A worker in a seat.
+struct SeatedWorker {
+    seat: SeatId,
+    incarnation: u32,
+    pid: i32,
+}
+
 /// Opens a seat for the life of its worker. None is what has come of its descriptor when the front
 /// has as many open as it may.
 async fn watch_seat(
     shared: Arc<Shared>,
     pool: Arc<Pool>,
-    (seat, incarnation, pid): (SeatId, u32, i32),
+    worker: SeatedWorker,
     pidfd: Option<OwnedFd>,
 ) {
+    let SeatedWorker {
+        seat,
+        incarnation,
+        pid,
+    } = worker;
     let pidfd = pidfd.ok_or_else(|| io::Error::other("the front's limit of open files is reached"));
     match pidfd.and_then(readable) {
         Ok(pidfd) => {

@@ -192,7 +192,8 @@ fn prepare(
     let pools = Pools::new(inboxes.clone(), supervisor.clone(), wishes.clone(), is_fpm);
     let shared = Shared::new(
         pools,
-        (access_log, orders.door_logs),
+        access_log,
+        orders.door_logs,
         supervisor.clone(),
         troubles,
         max_connections,
@@ -247,26 +248,35 @@ fn serve(start: Start) -> Result<(), String> {
     let Some((_, first)) = receivers.next() else {
         return Err("no thread to serve with".to_owned());
     };
-    let known = (start.epoch, start.readable);
-    let hearer = CommandReceiver::new(start.shared.clone(), known, senders, start.follow);
-    let hears = (hearer, start.early, start.unheard);
+    let receiver = CommandReceiver::new(
+        start.shared.clone(),
+        start.epoch,
+        start.readable,
+        senders,
+        start.follow,
+    );
+    let duties = FirstThread {
+        receiver,
+        early: start.early,
+        worker_calls: start.unheard,
+    };
+    let common = Common {
+        shared: start.shared,
+        inboxes: start.inboxes,
+        config: start.config,
+        ready,
+    };
     let mut threads = Vec::new();
     for (number, orders) in receivers {
-        let shared = (
-            start.shared.clone(),
-            start.inboxes.clone(),
-            start.config.clone(),
-        );
-        let ready = ready.clone();
-        let body = move || serve_thread(number, shared, orders, None, &ready);
+        let common = common.clone();
+        let body = move || serve_thread(number, common, orders, None);
         let thread = std::thread::Builder::new()
             .name(format!("front {number}"))
             .spawn(body)
             .map_err(|error| format!("a thread cannot be started: {error}"))?;
         threads.push(thread);
     }
-    let shared = (start.shared, start.inboxes, start.config);
-    let outcome = serve_thread(0, shared, first, Some(hears), &ready);
+    let outcome = serve_thread(0, common, first, Some(duties));
     for thread in threads {
         thread
             .join()
@@ -275,18 +285,35 @@ fn serve(start: Start) -> Result<(), String> {
     outcome
 }
 
-/// What each thread is given of what all share.
-type Given = (Arc<Shared>, Arc<[Inbox]>, Arc<Config>);
-/// Whoever hears the supervisor, what it has said already, and what scripts wish.
-type Hears = (CommandReceiver, Vec<(ToFront, Vec<OwnedFd>)>, Wishes);
+/// The start parameters that all threads have in common.
+#[derive(Clone)]
+struct Common {
+    shared: Arc<Shared>,
+    inboxes: Arc<[Inbox]>,
+    config: Arc<Config>,
+    ready: Arc<Barrier>,
+}
+
+/// The duties of the first thread: it receives the supervisor's commands and the calls of workers.
+struct FirstThread {
+    receiver: CommandReceiver,
+    /// Commands that arrived before the start.
+    early: Vec<(ToFront, Vec<OwnedFd>)>,
+    worker_calls: Wishes,
+}
 
 fn serve_thread(
     number: u32,
-    (shared, inboxes, config): Given,
+    common: Common,
     orders: mpsc::Receiver<ThreadOrder>,
-    hears: Option<Hears>,
-    ready: &Barrier,
+    first: Option<FirstThread>,
 ) -> Result<(), String> {
+    let Common {
+        shared,
+        inboxes,
+        config,
+        ready,
+    } = common;
     let log = shared.clone();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -308,14 +335,14 @@ fn serve_thread(
         tokio::spawn(thread_local::rescue());
         tokio::spawn(beat(thread.clone()));
         tokio::spawn(follow_thread(orders, thread.clone()));
-        if let Some((hearer, early, unheard)) = hears {
-            tokio::spawn(hearer.run(early));
+        if let Some(first) = first {
+            tokio::spawn(first.receiver.run(first.early));
             let troubles = shared.troubles.clone();
             tokio::spawn(async move { troubles.tell().await });
             if let Some(cache) = &shared.cache {
                 cache.await_folder();
                 tokio::spawn(cache.clone().sweep());
-                tokio::spawn(cache.clone().hear(unheard));
+                tokio::spawn(cache.clone().hear(first.worker_calls));
             }
         }
         drained(&shared).await;

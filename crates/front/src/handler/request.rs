@@ -15,7 +15,7 @@ use crate::handler::rules::{self, Admitted};
 use crate::handler::{refusal, script, static_files};
 use crate::http::client::{After, Content, HttpClient, Reply};
 use crate::http::headers::{Header, OCTETS, ServerHeaders, first_field};
-use crate::logging::access_log::{self, AccessLog, Time};
+use crate::logging::access_log::{self, AccessLog, Finished, Time};
 use crate::logging::record::RequestRecord;
 use crate::net::admin_peer::AdminPeer;
 use crate::pool::queue::Lane;
@@ -44,17 +44,16 @@ pub async fn serve(client: &mut impl HttpClient, head: &Head, thread: &Arc<Threa
     let is_wanted = |log: &&Arc<AccessLog>| client.admin().is_none() && log.wants(&record.log);
     if let Some(log) = log.as_ref().filter(is_wanted) {
         let peer = record.client.unwrap_or_else(|| client.peer().ip());
-        let secured = client.secured().cloned();
+        let finished = Finished {
+            peer,
+            head,
+            time: Time::Since(begun),
+            secured: client.secured().cloned(),
+        };
         if record.script_end.is_some() && log.tells_costs() {
-            access_log::write_later(
-                &thread.shared.access_log,
-                (peer, head),
-                (begun, secured),
-                record,
-            );
+            access_log::write_later(&thread.shared.access_log, finished, record);
         } else {
-            let how = (Time::Since(begun), secured.as_deref());
-            log.write(&access_log::line(peer, head, how, &mut record));
+            log.write(&access_log::line(&finished, &mut record));
         }
     }
     if after.is_err() {

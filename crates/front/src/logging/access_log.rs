@@ -17,6 +17,7 @@ use maitred_os::stderr;
 use crate::logging::record::RequestRecord;
 use crate::logging::repeated::RepeatedErrors;
 use crate::logging::site_log::SiteLog;
+use crate::net::tls::Secured;
 
 pub use crate::logging::access_log_line::{Line, Time, put_visible};
 pub use crate::logging::deferred::write_later;
@@ -242,18 +243,26 @@ pub fn way_to(collector: &config::Collector) -> Collector {
 }
 
 /// The line of a request that has been answered; it has an id then.
-pub fn line<'a>(
-    peer: IpAddr,
-    head: &'a Head,
-    (time, secured): (Time, Option<&'a crate::net::tls::Secured>),
-    record: &'a mut RequestRecord,
-) -> Line<'a> {
+pub fn line<'a>(request: &'a Finished<'_>, record: &'a mut RequestRecord) -> Line<'a> {
     record.id();
     Line {
-        peer: peer.to_canonical(),
-        head: Some(head),
-        time: Some(time),
-        secured,
+        peer: request.peer.to_canonical(),
+        head: Some(request.head),
+        time: Some(request.time),
+        secured: request.secured.as_deref(),
         record,
     }
+}
+
+/// A request whose response is complete.
+#[derive(Debug, Clone)]
+pub struct Finished<'a> {
+    /// The client.
+    pub peer: IpAddr,
+    /// The head of the request.
+    pub head: &'a Head,
+    /// The time from the complete head until now.
+    pub time: Time,
+    /// The TLS connection that it came over, if any.
+    pub secured: Option<Arc<Secured>>,
 }

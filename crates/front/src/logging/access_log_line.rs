@@ -43,6 +43,11 @@ pub enum Time {
 }
 
 impl Time {
+    /// The same time, which stops growing.
+    pub fn stop(self) -> Time {
+        Time::Over(self.length())
+    }
+
     fn length(self) -> Duration {
         match self {
             Time::Since(begun) => begun.elapsed(),

@@ -111,7 +111,8 @@ mod tests {
     /// A connection that lasts until it is told to end, and says when it begins.
     type TestConnection = (oneshot::Sender<()>, oneshot::Receiver<()>);
 
-    async fn serve((begins, ends): TestConnection) {
+    async fn serve(connection: TestConnection) {
+        let (begins, ends) = connection;
         begins.send(()).unwrap();
         let _ = ends.await;
     }
@@ -159,7 +160,8 @@ mod tests {
     /// A connection that may end badly.
     type Risky = (bool, oneshot::Sender<()>);
 
-    async fn serve_risky((is_bad, served): Risky) {
+    async fn serve_risky(connection: Risky) {
+        let (is_bad, served) = connection;
         yield_now().await;
         assert!(!is_bad, "a panic that a test causes");
         let _ = served.send(());

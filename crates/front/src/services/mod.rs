@@ -94,7 +94,8 @@ impl Shared {
     /// Everything that is known at start.
     pub fn new(
         pools: Pools,
-        (access_log, door_logs): (Option<AccessLog>, DoorLogs),
+        access_log: Option<AccessLog>,
+        door_logs: DoorLogs,
         supervisor: Arc<Supervisor>,
         troubles: Arc<RepeatedErrors>,
         max_connections: usize,
