@@ -2,13 +2,13 @@
 
 use std::os::fd::AsFd;
 
-/// Where a client of the admin listener comes from.
+/// The peer of a connection to the admin listener.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AdminPeer {
-    /// Over TCP: the system does not say who it is.
+    /// Over TCP: its user is unknown.
     Tcp,
-    /// Over a Unix socket: the user and the group that it connected as; none if the system does not
-    /// say.
+    /// Over a Unix socket: the user id and the group id of the peer; none if the system does not
+    /// report them.
     Unix(Option<(u32, u32)>),
 }
 

@@ -1,5 +1,5 @@
-//! How many connections clients of one address have. Addresses of which many clients may come at once are
-//! exempt: this machine, private networks (containers, load balancers) and trusted proxies.
+//! Connections per client address. Addresses shared by many clients are exempt: this machine,
+//! private networks (containers, load balancers) and trusted proxies.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,12 +14,12 @@ pub struct Addresses {
     refused: AtomicU64,
 }
 
-/// An address of which is counted what its clients take: all of a /64 of IPv6 are one.
+/// An address that is accounted for: all of a /64 of IPv6 are one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Address(u128);
 
 impl Address {
-    /// That of the client at `peer`; none if it is exempt.
+    /// The address of the client at `peer`; none if it is exempt.
     pub fn of(peer: IpAddr, trusted: &Networks) -> Option<Address> {
         let is_exempt = is_private(peer.to_canonical()) || trusted.contain(peer);
         (!is_exempt).then(|| Address(client_key(peer)))
@@ -27,7 +27,8 @@ impl Address {
 }
 
 impl Addresses {
-    /// Counts a connection of the client at `peer`, if it is to be counted; [`Addresses::leave`] ends that.
+    /// Counts a connection of the client at `peer`, unless it is exempt; [`Addresses::leave`] ends
+    /// that.
     ///
     /// # Errors
     /// When the address has `most` already.
@@ -50,18 +51,18 @@ impl Addresses {
         Err(())
     }
 
-    /// A connection that was counted has ended.
+    /// Ends a counted connection.
     pub fn leave(&self, address: Address) {
         self.open.leave(address.0);
     }
 
-    /// Connections that were refused so far.
+    /// Connections refused so far.
     pub fn refused(&self) -> u64 {
         self.refused.load(Ordering::Relaxed)
     }
 }
 
-/// Whether an address is none of the Internet's, or there is none.
+/// Whether an address is not of the public Internet, or there is none.
 fn is_private(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => {

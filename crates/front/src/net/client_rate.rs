@@ -1,15 +1,16 @@
-//! How long somebody is waited for who has to send or to take bytes: for as long as they come at a
-//! least rate. Pure: times and bytes in, deadlines out.
+//! The timeout of a peer that sends or reads: it is extended as long as bytes flow at a least rate.
+//! Pure: times and bytes in, deadlines out.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// How long a client may send nothing of a body (Apache's `RequestReadTimeout` begins with as much).
+/// How long a client may send nothing of a body (Apache's `RequestReadTimeout` starts with the
+/// same).
 pub const REQUEST_GRACE: Duration = Duration::from_secs(20);
-/// How long a client may take nothing of an answer (nginx's `send_timeout`).
+/// How long a client may read nothing of a response (nginx's `send_timeout`).
 pub const ANSWER_GRACE: Duration = Duration::from_secs(60);
-/// How long a client is given to show that it empties what the kernel keeps for it.
+/// Interval at which the kernel's send buffer is checked for progress.
 const LOOK: Duration = Duration::from_secs(10);
 
 const NANOS_PER_SECOND: u64 = 1_000_000_000;
@@ -17,17 +18,17 @@ const NANOS_PER_SECOND: u64 = 1_000_000_000;
 /// The least rates of clients in bytes per second; 0 is none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rates {
-    /// Of what they send of a request's body.
+    /// Of a request's body.
     pub request: u32,
-    /// Of what they take of an answer.
+    /// Of a response.
     pub answer: u32,
 }
 
-/// One direction of a connection, or of a stream of one. Its peer has some time, at first
-/// the grace. To wait for the peer uses it up, and each byte gives some of it back, never beyond the
-/// grace: who begins fast cannot be slow for long.
+/// One direction of a connection, or of a stream. Its peer has a time budget, at first the grace. A
+/// wait for the peer uses it up, and each byte refills some of it, never beyond the grace: a fast
+/// start does not allow a long stall.
 ///
-/// It is small while nobody waits: idle connections have one.
+/// It is small without a wait: idle connections have one.
 #[derive(Debug)]
 pub struct Pace {
     /// Bytes per second; 0 is none.
@@ -36,20 +37,20 @@ pub struct Pace {
     waits: Option<Box<Waits>>,
 }
 
-/// What has become of somebody who had to be waited for.
+/// The account of a peer that had to be waited for.
 #[derive(Debug)]
 struct Waits {
     left: Duration,
-    /// Bytes that have been counted.
+    /// Bytes that are accounted for.
     counted: u64,
-    /// The peer is being waited for since then.
+    /// The start of the current wait.
     since: Option<Instant>,
-    /// What the kernel was last seen to have got rid of, and when.
+    /// The last progress of the kernel's buffer, and its time.
     seen: Option<(u64, Instant)>,
 }
 
 impl Pace {
-    /// That of a peer of which nothing has been asked; of the grace, whole seconds count.
+    /// The pace of a peer before the first wait; of the grace, whole seconds count.
     pub fn new(rate: u32, grace: Duration) -> Pace {
         Pace {
             rate,
@@ -58,14 +59,14 @@ impl Pace {
         }
     }
 
-    /// Something else begins: the peer has all its time again.
+    /// Refills the budget for a new message.
     pub fn begin(&mut self) {
         self.waits = None;
     }
 
-    /// From now on the peer is waited for, which has moved so many bytes in all: until when. Somebody
-    /// who was waited for before without having [come](Pace::came) has taken that time, too, unless
-    /// it has moved something.
+    /// Starts a wait for the peer, which has moved `total` bytes so far. Returns the deadline.
+    /// Without [`Pace::came`], the time of an earlier wait counts, too, unless the peer has moved
+    /// something.
     pub fn wait(&mut self, total: u64, now: Instant) -> Instant {
         let (rate, grace) = (self.rate, self.grace());
         let waits = self.waits.get_or_insert_with(|| {
@@ -84,16 +85,16 @@ impl Pace {
         now + waits.left
     }
 
-    /// The peer is not waited for any more.
+    /// Ends the wait.
     pub fn came(&mut self, now: impl FnOnce() -> Instant) {
         if let Some(waits) = &mut self.waits {
             waits.came(now);
         }
     }
 
-    /// The time is over, and the kernel has got rid of `total` bytes so far, of all that it was given
-    /// for the peer: whether that goes on at the least rate. Then it may for a while. A socket that
-    /// keeps megabytes says only after a long time that it takes more.
+    /// At the deadline, with `total` bytes acknowledged so far of all that was handed to the
+    /// kernel: whether they flow at the least rate. Then the wait may continue for a while. A
+    /// socket with a buffer of megabytes reports free space only after a long time.
     pub fn goes_on(&mut self, total: u64, now: Instant) -> bool {
         let (rate, grace) = (self.rate, self.grace());
         let Some(waits) = self.waits.as_mut().filter(|_| rate > 0) else {
@@ -131,18 +132,18 @@ impl Waits {
     }
 }
 
-/// What bytes are worth at a rate; without one, all the time there is.
+/// The time for bytes at a rate; without a rate, the whole budget.
 fn time_for(bytes: u64, rate: u32) -> Duration {
     let each = NANOS_PER_SECOND.checked_div(rate.into());
     Duration::from_nanos(bytes.saturating_mul(each.unwrap_or(u64::MAX)))
 }
 
-/// What a client was too slow at.
+/// What a client is too slow at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TooSlow {
-    /// To send its request.
+    /// Sending its request.
     Sending,
-    /// To take its answer.
+    /// Reading its response.
     Reading,
 }
 

@@ -1,5 +1,6 @@
-//! Handshakes of TLS that are under way. There may be half as many as connections: whoever begins one
-//! after the other and ends none leaves room to the others. One more makes the oldest give way.
+//! TLS handshakes in progress. At most half of all connections may be in a handshake: a client that
+//! opens connections without completing their handshakes leaves room for others. One more aborts
+//! the oldest.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -10,16 +11,16 @@ use tokio::sync::Notify;
 pub struct Handshakes {
     under_way: AtomicUsize,
     most: usize,
-    /// Whoever waits longest is told first.
+    /// The oldest waiter is notified first.
     gives_way: Notify,
 }
 
-/// One that is under way until this is dropped.
+/// A handshake in progress until it is dropped.
 #[derive(Debug)]
 pub struct UnderWay<'a>(&'a Handshakes);
 
 impl Handshakes {
-    /// Room for half of so many connections.
+    /// A limit for that many connections.
     pub fn of(connections: usize) -> Handshakes {
         Handshakes {
             under_way: AtomicUsize::new(0),
@@ -28,7 +29,7 @@ impl Handshakes {
         }
     }
 
-    /// Begins one. True beside it when there were too many, and another gives way.
+    /// Starts a handshake. True when there are too many, and the oldest is aborted.
     pub fn begin(&self) -> (UnderWay<'_>, bool) {
         let is_crowded = self.under_way.fetch_add(1, Ordering::Relaxed) >= self.most;
         if is_crowded {
@@ -39,7 +40,7 @@ impl Handshakes {
 }
 
 impl UnderWay<'_> {
-    /// Returns when this one has to give way.
+    /// Returns when this handshake is to be aborted.
     pub async fn gives_way(&self) {
         self.0.gives_way.notified().await;
     }

@@ -1,4 +1,4 @@
-//! Sockets, TLS, and how fast clients must be.
+//! Sockets, TLS, and the least rate of clients.
 
 pub(crate) mod admin_peer;
 pub(crate) mod client_addresses;

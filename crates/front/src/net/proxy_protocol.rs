@@ -1,5 +1,5 @@
-//! The PROXY protocol (versions 1 and 2, haproxy.org/download/2.9/doc/proxy-protocol.txt): what a
-//! proxy says of its client before the client's first byte.
+//! The PROXY protocol (versions 1 and 2, haproxy.org/download/2.9/doc/proxy-protocol.txt): the
+//! client's address, sent by a proxy before the client's first byte.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -15,30 +15,30 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::net::readable::readable;
 
-/// How long a proxy may take to say whose connection it is.
+/// Timeout for the header.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Largest header in bytes: its addresses, and what a proxy says of TLS.
+/// Largest header in bytes: its addresses, and the TLS data of a proxy.
 const MAX_HEADER_BYTES: usize = 4096;
-/// How long to wait for the rest of a header. A proxy sends it in one piece (§2), so this is rare.
+/// Pause before the rest of a header is read. A proxy sends it in one piece (§2), so this is rare.
 const REST: Duration = Duration::from_millis(10);
 
-/// What the first bytes of a connection are.
+/// The kind of the first bytes of a connection.
 #[derive(Debug, PartialEq, Eq)]
 enum Begins {
-    /// A header of so many bytes, and whose connection it is; none: the proxy's own.
+    /// A header of this length, and the client's address; none: the connection is the proxy's own.
     Header(usize, Option<SocketAddr>),
     /// A header of a proxy that does not know its client's address.
     Unknown,
-    /// Perhaps a header, once more has come.
+    /// An incomplete header.
     Part,
-    /// Something else.
+    /// No header.
     Other,
 }
 
-/// Why a connection is closed that should begin with the PROXY protocol.
+/// Why a connection is closed that has to start with the PROXY protocol.
 #[derive(Debug)]
 pub enum NoHeader {
-    /// There is no header, or not in time.
+    /// The header is missing or late.
     Missing,
     /// The proxy does not know its client's address: `UNKNOWN`, or a family that is not IP. The
     /// connection carries a client's bytes all the same, so it does not count as the proxy's own.
@@ -61,11 +61,11 @@ impl<E: Into<io::Error>> From<E> for NoHeader {
     }
 }
 
-/// Takes the header off a connection that was just accepted, and tells whose it is: none if it is
-/// the proxy's own (`LOCAL`).
+/// Reads the header of a connection that was just accepted, and returns the client's address: none
+/// if the connection is the proxy's own (`LOCAL`).
 ///
 /// # Errors
-/// When there is no header, or not in time, or the client is unknown.
+/// When the header is missing or late, or the client is unknown.
 pub async fn take_header(socket: OwnedFd) -> Result<(OwnedFd, Option<SocketAddr>), NoHeader> {
     let socket = readable(socket)?;
     let deadline = Instant::now() + PATIENCE;
@@ -88,7 +88,7 @@ pub async fn take_header(socket: OwnedFd) -> Result<(OwnedFd, Option<SocketAddr>
                 return Ok((socket.into_inner(), client));
             }
             Begins::Part if bytes.len() < MAX_HEADER_BYTES && !bytes.is_empty() => {
-                // The part that was seen keeps the socket readable.
+                // The peeked part keeps the socket readable.
                 if bytes.len() == seen && Instant::now() > deadline {
                     return Err(NoHeader::Missing);
                 }
@@ -101,7 +101,7 @@ pub async fn take_header(socket: OwnedFd) -> Result<(OwnedFd, Option<SocketAddr>
     }
 }
 
-/// Takes bytes that are known to be there.
+/// Reads bytes that have been peeked.
 fn take(socket: &AsyncFd<OwnedFd>, mut length: usize) -> io::Result<()> {
     while length > 0 {
         let mut buffer = [MaybeUninit::uninit(); MAX_HEADER_BYTES];

@@ -1,6 +1,6 @@
-//! A client's socket. One that was just accepted is used as it is: most of what it brings is
-//! there already, and a connection for one request need never be registered with the event loop.
-//! The first time there is nothing to read or no room to write, it is.
+//! A client's socket. A freshly accepted socket is used without the event loop: most of its bytes
+//! are there already, and a connection for one request need never be registered. The first read or
+//! write that would block registers it.
 
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
@@ -20,26 +20,26 @@ use tokio::net::{TcpStream, UnixStream};
 
 use crate::net::descriptor_guard::WaryStream;
 
-/// Bytes taken in one read. They are read to where the thread has room anyway, and kept in no more
-/// than they need: most requests are small, and an idle connection holds no buffer.
+/// Bytes of one read. The thread has a common buffer for it, and what is kept is as small as the
+/// bytes read: most requests are small, and an idle connection holds no buffer.
 const READ_BYTES: usize = 16 * 1024;
 
 /// A client's socket.
 #[derive(Debug)]
 pub enum Socket {
-    /// As it was accepted.
+    /// Freshly accepted, not registered with the event loop.
     Fresh(OwnedFd, Family),
-    /// Known to the event loop, over TCP.
+    /// Registered, over TCP.
     Tcp(TcpStream),
-    /// Known to the event loop, a Unix socket.
+    /// Registered, a Unix socket.
     Unix(UnixStream),
-    /// A Unix socket whose peer may send descriptors, known to the event loop.
+    /// Registered, a Unix socket whose peer may send descriptors.
     Wary(WaryStream),
-    /// Lost while it was being registered.
+    /// Its registration failed.
     Lost,
 }
 
-/// What kind of socket it is.
+/// The family of a socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Family {
     /// TCP.
@@ -48,7 +48,7 @@ pub enum Family {
     Unix,
 }
 
-/// What a socket says when it has to be waited for.
+/// `None` for an operation that would block.
 fn unless_blocked<T>(result: io::Result<T>) -> io::Result<Option<T>> {
     match result {
         Ok(value) => Ok(Some(value)),
@@ -57,7 +57,7 @@ fn unless_blocked<T>(result: io::Result<T>) -> io::Result<Option<T>> {
     }
 }
 
-/// Reads what is there without waiting; none if there is nothing yet.
+/// Reads available bytes without waiting; none if there are none yet.
 fn receive(fd: &OwnedFd, into: &mut BytesMut) -> io::Result<Option<usize>> {
     let mut buffer = [MaybeUninit::uninit(); READ_BYTES];
     match rustix::net::recv(fd, &mut buffer, RecvFlags::empty()) {
@@ -71,11 +71,11 @@ fn receive(fd: &OwnedFd, into: &mut BytesMut) -> io::Result<Option<usize>> {
 }
 
 impl Socket {
-    /// A socket that was just accepted. `is_wary`: over a Unix socket its peer may send descriptors,
-    /// which the kernel does not refuse.
+    /// A socket that was just accepted. `is_wary`: its peer may send descriptors, which the kernel
+    /// does not refuse.
     ///
     /// # Errors
-    /// When the event loop has no room for it.
+    /// When it cannot be registered with the event loop.
     pub fn accepted(socket: OwnedFd, family: Family, is_wary: bool) -> io::Result<Socket> {
         match family {
             Family::Unix if is_wary => Ok(Socket::Wary(WaryStream::of_accepted(socket)?)),
@@ -83,7 +83,7 @@ impl Socket {
         }
     }
 
-    /// Whether the event loop knows it.
+    /// Whether it is registered with the event loop.
     pub fn is_registered(&self) -> bool {
         matches!(self, Socket::Tcp(_) | Socket::Unix(_) | Socket::Wary(_))
     }
@@ -91,7 +91,7 @@ impl Socket {
     /// The address the client connected to.
     ///
     /// # Errors
-    /// When the connection is no more.
+    /// When the connection is closed.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         match self {
             Socket::Fresh(fd, _) => Ok(SocketAddr::try_from(rustix::net::getsockname(fd)?)?),
@@ -101,7 +101,7 @@ impl Socket {
         }
     }
 
-    /// Does something to the socket that may have to wait; `None` when it has to.
+    /// Performs an operation on the socket; `None` when it would block.
     fn attempt<T>(
         &self,
         interest: Interest,
@@ -123,20 +123,21 @@ impl Socket {
         }
     }
 
-    /// Sends what finds room now. `more` says that other bytes follow at once.
+    /// Sends as many bytes as fit into the socket buffer. `more` says that other bytes follow at
+    /// once.
     ///
     /// # Errors
-    /// When the client has gone.
+    /// When the client has closed the connection.
     pub fn try_send(&self, bytes: &[u8], more: bool) -> io::Result<Option<usize>> {
         let mut flags = SendFlags::NOSIGNAL;
         flags.set(SendFlags::MORE, more);
         self.attempt(Interest::WRITABLE, |fd| rustix::net::send(fd, bytes, flags))
     }
 
-    /// Sends what finds room now of these bytes and those that follow them.
+    /// Sends as many of these bytes and the following ones as fit into the socket buffer.
     ///
     /// # Errors
-    /// When the client has gone.
+    /// When the client has closed the connection.
     pub fn try_send_both(&self, first: &[u8], second: &[u8]) -> io::Result<Option<usize>> {
         let parts = [IoSlice::new(first), IoSlice::new(second)];
         self.attempt(Interest::WRITABLE, |fd| {
@@ -145,10 +146,11 @@ impl Socket {
         })
     }
 
-    /// Sends a piece of a file as far as there is room, and says how many bytes went.
+    /// Sends as much of a piece of a file as fits into the socket buffer, and returns the bytes
+    /// sent.
     ///
     /// # Errors
-    /// When the client has gone or the file cannot be read.
+    /// When the client has closed the connection or the file cannot be read.
     pub fn try_sendfile(&self, file: &OwnedFd, at: u64, count: usize) -> io::Result<Option<usize>> {
         self.attempt(Interest::WRITABLE, |fd| {
             let mut offset = at;
@@ -183,7 +185,7 @@ impl Socket {
         Poll::Ready(Ok(buffer.filled().len()))
     }
 
-    /// As [`Socket::poll_read`], into a place of a fixed size.
+    /// As [`Socket::poll_read`], into a buffer of fixed size.
     pub fn poll_read_into(
         &mut self,
         cx: &mut Context<'_>,
@@ -196,7 +198,7 @@ impl Socket {
         }
     }
 
-    /// Sends of several pieces what finds room.
+    /// Sends as much of several pieces as fits into the socket buffer.
     pub fn poll_write_vectored(
         &mut self,
         cx: &mut Context<'_>,
@@ -218,7 +220,7 @@ impl Socket {
         }
     }
 
-    /// Waits until more may be sent.
+    /// Waits until more can be sent.
     ///
     /// # Errors
     /// When the connection is broken.
@@ -230,10 +232,10 @@ impl Socket {
         }
     }
 
-    /// Bytes that the client's system has said it has.
+    /// Bytes that the client's system has acknowledged.
     ///
     /// # Errors
-    /// When the connection is broken, or is none over TCP.
+    /// When the connection is broken, or not over TCP.
     pub fn acknowledged(&self) -> io::Result<u64> {
         match self {
             Socket::Fresh(fd, Family::Tcp) => acknowledged(fd),
@@ -245,28 +247,27 @@ impl Socket {
         }
     }
 
-    /// Has the connection end with a reset when it is closed: what the client has not taken is thrown
-    /// away, and not kept by the kernel for as long as the client likes (nginx's
-    /// `reset_timedout_connection`).
+    /// Has the connection end with a reset when it is closed: the kernel drops unsent bytes, and
+    /// does not hold them for as long as the client likes (nginx's `reset_timedout_connection`).
     pub fn abandon(&self) {
         let abandon = |fd: rustix::fd::BorrowedFd<'_>| {
-            // A client that has gone holds nothing.
+            // A closed connection has no unsent bytes.
             let _ = sockopt::set_socket_linger(fd, Some(Duration::ZERO));
         };
         match self {
             Socket::Fresh(fd, _) => abandon(fd.as_fd()),
             Socket::Tcp(stream) => abandon(stream.as_fd()),
             Socket::Unix(stream) => abandon(stream.as_fd()),
-            // It is an option of TCP.
+            // The option exists for TCP only.
             Socket::Wary(_) => {}
             Socket::Lost => {}
         }
     }
 
-    /// Says that nothing more will be sent.
+    /// Shuts the sending side down.
     pub fn shut_down(&self) {
         let shut_down = |fd: rustix::fd::BorrowedFd<'_>| {
-            // A client that has gone need not be told.
+            // A closed peer needs no shutdown.
             let _ = rustix::net::shutdown(fd, rustix::net::Shutdown::Write);
         };
         match self {
@@ -296,7 +297,7 @@ impl Socket {
     }
 }
 
-/// A socket that the event loop knows.
+/// A registered socket.
 enum Registered<'a> {
     Tcp(&'a mut TcpStream),
     Unix(&'a mut UnixStream),

@@ -1,4 +1,4 @@
-//! What a client's bytes come and go over: its socket, as it is or under TLS.
+//! The byte stream of a client: its socket, plain or under TLS.
 
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
@@ -15,7 +15,7 @@ use crate::net::socket::Socket;
 use crate::net::tls;
 use crate::net::tls::{NoTls, TlsStream};
 
-/// What a client's bytes come and go over.
+/// The byte stream of a client.
 #[derive(Debug)]
 pub enum Stream {
     /// Its socket.
@@ -25,11 +25,11 @@ pub enum Stream {
 }
 
 impl Stream {
-    /// Begins TLS on a plain stream of which nothing has been read.
+    /// Starts TLS on a plain stream of which nothing has been read.
     ///
     /// # Errors
-    /// When it does not come about. What a client that speaks plain HTTP has sent is in `input`
-    /// then, and the stream is as it was.
+    /// When the handshake fails. For a client that speaks plain HTTP, its bytes are in `input`
+    /// then, and the stream stays plain.
     pub async fn secure(
         &mut self,
         config: Arc<ServerConfig>,
@@ -53,7 +53,7 @@ impl Stream {
         Ok(())
     }
 
-    /// TLS, if it is spoken.
+    /// The TLS stream, if it is one.
     pub fn tls(&self) -> Option<&TlsStream> {
         match self {
             Stream::Plain(_) => None,
@@ -61,7 +61,7 @@ impl Stream {
         }
     }
 
-    /// Whether the event loop knows it.
+    /// Whether it is registered with the event loop.
     pub fn is_registered(&self) -> bool {
         match self {
             Stream::Plain(socket) => socket.is_registered(),
@@ -72,7 +72,7 @@ impl Stream {
     /// The address the client connected to.
     ///
     /// # Errors
-    /// When the connection is no more.
+    /// When the connection is closed.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         match self {
             Stream::Plain(socket) => socket.local_addr(),
@@ -80,11 +80,11 @@ impl Stream {
         }
     }
 
-    /// Sends what finds room now. `more` says that other bytes follow at once. After `None` the next
-    /// to be sent must be the same bytes: under TLS they are sealed already.
+    /// Sends as many bytes as fit into the socket buffer. `more` says that other bytes follow at
+    /// once. After `None` the next bytes must be the same: TLS has encrypted them already.
     ///
     /// # Errors
-    /// When the client has gone.
+    /// When the client has closed the connection.
     pub fn try_send(&mut self, bytes: &[u8], more: bool) -> io::Result<Option<usize>> {
         match self {
             Stream::Plain(socket) => socket.try_send(bytes, more),
@@ -95,7 +95,7 @@ impl Stream {
     /// As [`Stream::try_send`], with bytes that follow these.
     ///
     /// # Errors
-    /// When the client has gone.
+    /// When the client has closed the connection.
     pub fn try_send_both(&mut self, first: &[u8], second: &[u8]) -> io::Result<Option<usize>> {
         match self {
             Stream::Plain(socket) => socket.try_send_both(first, second),
@@ -103,11 +103,11 @@ impl Stream {
         }
     }
 
-    /// Sends a piece of a file as far as there is room, and says how many bytes went. After `None`
-    /// the next to be sent must be the same piece.
+    /// Sends as much of a piece of a file as fits into the socket buffer, and returns the bytes
+    /// sent. After `None` the next piece must be the same.
     ///
     /// # Errors
-    /// When the client has gone or the file cannot be read.
+    /// When the client has closed the connection or the file cannot be read.
     pub fn try_sendfile(
         &mut self,
         file: &OwnedFd,
@@ -131,7 +131,7 @@ impl Stream {
         }
     }
 
-    /// Waits until more may be sent.
+    /// Waits until more can be sent.
     ///
     /// # Errors
     /// When the connection is broken.
@@ -142,10 +142,10 @@ impl Stream {
         }
     }
 
-    /// Bytes that the client's system has said it has.
+    /// Bytes that the client's system has acknowledged.
     ///
     /// # Errors
-    /// When the connection is broken, or is none over TCP.
+    /// When the connection is broken, or not over TCP.
     pub fn acknowledged(&self) -> io::Result<u64> {
         match self {
             Stream::Plain(socket) => socket.acknowledged(),
@@ -153,7 +153,7 @@ impl Stream {
         }
     }
 
-    /// Has the connection end with a reset; what the client has not taken is thrown away.
+    /// Has the connection end with a reset; unsent bytes are dropped.
     pub fn abandon(&self) {
         match self {
             Stream::Plain(socket) => socket.abandon(),
@@ -161,7 +161,7 @@ impl Stream {
         }
     }
 
-    /// Says that nothing more will be sent.
+    /// Shuts the sending side down.
     pub fn shut_down(&mut self) {
         match self {
             Stream::Plain(socket) => socket.shut_down(),
@@ -169,8 +169,8 @@ impl Stream {
         }
     }
 
-    /// The connection will end in the middle of an answer: a client over TLS must not take it for
-    /// the end of that.
+    /// The connection is about to end in the middle of a response: a client over TLS must not take
+    /// this for the end of the response.
     pub fn break_off(&mut self) {
         if let Stream::Tls(stream) = self {
             stream.break_off();

@@ -1,5 +1,5 @@
-//! A client's socket under TLS. An idle connection holds no buffer: what is sealed goes to the socket
-//! at once, and what comes is opened as soon as it is there.
+//! A client's socket under TLS. An idle connection holds no buffer: encrypted bytes go to the
+//! socket at once, and received bytes are decrypted as soon as they arrive.
 
 use std::cell::RefCell;
 use std::collections::HashSet;
@@ -21,27 +21,27 @@ use tokio::io::ReadBuf;
 
 use crate::net::socket::Socket;
 
-/// What clients may speak over TLS, the best first (ALPN, RFC 7301). Who wants something else is no
-/// client of ours (nginx, too).
+/// The protocols offered by ALPN (RFC 7301), the best first. A client that wants another is
+/// refused, as by nginx.
 pub const PROTOCOLS: &[&[u8]] = &[HTTP2, b"http/1.1", b"http/1.0"];
 
-/// How clients name HTTP/2 (RFC 9113 §3.2).
+/// The ALPN name of HTTP/2 (RFC 9113 §3.2).
 pub const HTTP2: &[u8] = b"h2";
 
-/// Most bytes of an answer that are sealed and sent in one go: four records.
+/// Most bytes of a response that are encrypted and sent in one go: four records.
 const PIECE_BYTES: usize = 64 * 1024;
 
-/// What sealing adds to a record at most, in bytes: header, nonce, tag and type of content.
+/// Largest overhead of a record in bytes: header, nonce, tag and content type.
 const OVERHEAD_BYTES: usize = 5 + 8 + 16 + 1;
 
-/// Bytes of answers to the client's own messages that wait for it to read. One that sends messages
-/// without an end and reads nothing is let go.
+/// Bytes of replies to TLS messages that may wait for the client to read. A client that sends
+/// messages without end and reads nothing is disconnected.
 const MAX_UNREAD_BYTES: usize = 64 * 1024;
 
-/// The first byte of a record with a handshake (RFC 8446 §5.1).
+/// The first byte of a handshake record (RFC 8446 §5.1).
 const HANDSHAKE_RECORD: u8 = 22;
 
-/// Room that all connections of a thread share, one after the other.
+/// Buffers that all connections of a thread share.
 struct Scratch {
     plain: Vec<u8>,
     sealed: Vec<u8>,
@@ -54,16 +54,16 @@ thread_local! {
     });
 }
 
-/// Why a connection has no TLS.
+/// Why TLS does not come about.
 #[derive(Debug)]
 pub enum NoTls {
-    /// The client has closed it.
+    /// The client closed the connection.
     Closed,
-    /// It took too long.
+    /// The handshake timed out.
     TooSlow,
     /// The client speaks plain HTTP.
     PlainHttp,
-    /// It broke, or the two have no version, key or certificate in common.
+    /// The connection broke, or the two have no version, key or certificate in common.
     Failed(io::Error),
 }
 
@@ -84,26 +84,26 @@ impl From<io::Error> for NoTls {
     }
 }
 
-/// What connections begin TLS with.
+/// The TLS configuration of new connections.
 #[derive(Debug)]
 pub struct Tls {
-    /// What a connection begins with: certificates, versions, tickets.
+    /// The configuration: certificates, versions, tickets.
     pub config: Arc<ServerConfig>,
-    /// The same without what authorities are shown.
+    /// The same without the certificates of ACME validation.
     usual: Arc<ServerConfig>,
     /// Hosts whose certificates have not been issued yet.
     awaited: Arc<HashSet<String>>,
     /// Clients are asked for certificates.
     asks: bool,
-    /// What is said of most clients, which are alike.
+    /// The data of most connections, which are alike.
     plain: Arc<Secured>,
 }
 
 impl Tls {
-    /// Takes over what the supervisor has checked.
+    /// Takes over the material that the supervisor has checked.
     ///
     /// # Errors
-    /// What is wrong with it, though.
+    /// Its fault.
     pub fn new(material: &Material) -> Result<Tls, String> {
         let server = Server::new(material, PROTOCOLS).map_err(|why| why.to_string())?;
         Ok(Tls {
@@ -120,8 +120,8 @@ impl Tls {
         })
     }
 
-    /// The same, and these authorities are shown what they look for: each host with the SHA-256 that
-    /// is to be shown, and no other.
+    /// The same, with the certificates that ACME authorities look for: each host with the SHA-256
+    /// to present.
     pub fn with_proofs(&self, proofs: &[(String, [u8; 32])]) -> Tls {
         let config = maitred_tls::with_proofs(&self.usual, proofs).unwrap_or_else(|why| {
             tracing::error!("{why}");
@@ -141,7 +141,7 @@ impl Tls {
         !self.awaited.is_empty() && self.awaited.contains(&host.to_ascii_lowercase())
     }
 
-    /// What is to be known of a client.
+    /// The TLS data of a connection.
     pub fn secured(&self, stream: &TlsStream) -> Arc<Secured> {
         let variables = match self.asks {
             true => {
@@ -161,21 +161,21 @@ impl Tls {
     }
 }
 
-/// What TLS says of a client to those who answer it.
+/// The TLS data of a connection that handlers use.
 #[derive(Debug, Default)]
 pub struct Secured {
-    /// What PHP is told of its certificate, if clients are asked for one.
+    /// Variables for PHP about the client certificate, if clients are asked for one.
     pub variables: Variables,
-    /// The version of TLS, as OpenSSL calls it; empty if nobody knows.
+    /// The TLS version, in OpenSSL's spelling; empty if unknown.
     pub protocol: &'static str,
-    /// What it is sealed with, as OpenSSL calls it; empty if nobody knows.
+    /// The cipher suite, in OpenSSL's spelling; empty if unknown.
     pub cipher: &'static str,
-    /// The value of `Strict-Transport-Security`, if it is told that.
+    /// The value of `Strict-Transport-Security`, if the response carries it.
     pub hsts: Option<Arc<str>>,
 }
 
 impl Secured {
-    /// Whether the client has shown a certificate that counts.
+    /// Whether the client has presented a valid certificate.
     pub fn shows_certificate(&self) -> bool {
         let is_shown =
             |(name, value): &(_, String)| *name == "SSL_CLIENT_VERIFY" && value == "SUCCESS";
@@ -187,17 +187,17 @@ impl Secured {
 pub struct TlsStream {
     socket: Socket,
     session: UnbufferedServerConnection,
-    /// What has come and is no whole record yet.
+    /// Received bytes of an incomplete record.
     incoming: BytesMut,
-    /// What was opened before anybody wanted it.
+    /// Decrypted bytes that are not consumed yet.
     opened: BytesMut,
-    /// What is sealed and the socket has not taken.
+    /// Encrypted bytes that the socket has not taken.
     outgoing: BytesMut,
-    /// Bytes of an answer that are sealed and have not been counted as sent.
+    /// Bytes of a response that are encrypted and not counted as sent.
     promised: usize,
-    /// The client has said that it sends nothing more.
+    /// The client has closed its sending side.
     ended: bool,
-    /// Nothing more is to be said to the client, not even that this is the end.
+    /// Nothing more is sent to the client, not even close_notify.
     is_over: bool,
 }
 
@@ -223,10 +223,10 @@ fn exhausted(error: EncryptError) -> io::Error {
 }
 
 impl TlsStream {
-    /// A connection whose first bytes have come.
+    /// A connection whose first bytes have arrived.
     ///
     /// # Errors
-    /// When `config` is none.
+    /// When `config` is invalid.
     pub fn new(
         socket: Socket,
         first: BytesMut,
@@ -249,20 +249,20 @@ impl TlsStream {
         &self.socket
     }
 
-    /// The socket, to wait for room.
+    /// The socket, to wait for space in its buffer.
     pub fn socket_mut(&mut self) -> &mut Socket {
         &mut self.socket
     }
 
-    /// What the client wants to speak, of [`PROTOCOLS`]; nothing: it did not say.
+    /// The protocol the client has chosen, of [`PROTOCOLS`]; none: it did not use ALPN.
     pub fn protocol(&self) -> Option<&[u8]> {
         self.session.alpn_protocol()
     }
 
-    /// Agrees with the client on how to go on.
+    /// Performs the handshake.
     ///
     /// # Errors
-    /// When they do not agree, or the connection breaks.
+    /// When it fails, or the connection breaks.
     pub async fn handshake(&mut self) -> io::Result<()> {
         loop {
             let mut opened = std::mem::take(&mut self.opened);

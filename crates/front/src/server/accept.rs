@@ -1,4 +1,4 @@
-//! Clients: accepting them, and one's requests one after the other.
+//! Accepts connections, and serves the requests of one connection after the other.
 
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
@@ -30,15 +30,15 @@ use crate::server::{fastcgi, http2};
 use crate::services::Thread;
 use crate::services::lifecycle::{ConnectionGuard, idle_is_over};
 
-/// How long accepting pauses when there is no descriptor left, or no room for a connection.
+/// Pause of accepting when no descriptor is left, or the connection limit is reached.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
-/// Connections accepted before the thread looks after those it has.
+/// Connections accepted before the thread runs its other tasks.
 const ACCEPT_BATCH: usize = 64;
 /// Connections that a Unix socket may hold at most, unless the administrator has raised it
 /// (`net.core.somaxconn`).
 const QUEUE: u64 = 4096;
 
-/// What accepts the connections of one thread, and the tasks that serve them.
+/// Accepts the connections of one thread, and holds the tasks that serve them.
 pub struct Acceptor {
     thread: Arc<Thread>,
     http: Arc<Tasks<AcceptedClient>>,
@@ -47,7 +47,7 @@ pub struct Acceptor {
 }
 
 impl Acceptor {
-    /// For a thread; it has no tasks yet.
+    /// An acceptor without tasks.
     pub fn new(thread: Arc<Thread>) -> Acceptor {
         Acceptor {
             thread,
@@ -58,8 +58,8 @@ impl Acceptor {
     }
 }
 
-/// Accepts clients until the front takes no more, or `ended` says that this socket is not needed
-/// any more. Clients that the kernel has let in by then are served.
+/// Accepts clients until the front stops, or `ended` says that the socket is no longer needed.
+/// Connections that are in the kernel's queue by then are served.
 pub async fn accept(
     listener: OwnedFd,
     clients: Clients,
@@ -113,23 +113,24 @@ pub async fn accept(
     }
 }
 
-/// How many of the connections that are accepted from now on may bring descriptors, because the kernel
-/// refuses none for them: those that were there before it was told to, or all.
+/// How many of the next connections may carry descriptors, because the kernel does not refuse them:
+/// those that were queued before the socket option was set, or all.
 fn wary_of(listener: &AsyncFd<OwnedFd>) -> u64 {
     let family = sockopt::socket_domain(listener);
     if family != Ok(AddressFamily::UNIX) {
         return 0;
     }
-    // Whoever opened the socket has asked for it, unless that was systemd or an older version.
+    // Our supervisor sets the option when it opens the socket; systemd or an older version does
+    // not.
     match refuse_descriptors(listener.as_fd()) {
-        // A kernel without the module that counts them has a queue all the same.
+        // A kernel without the module that reports the queue's length still has a queue.
         Ok(()) => waiting(listener).map_or(QUEUE, u64::from),
         Err(_) => u64::MAX,
     }
 }
 
-/// Accepts a batch of connections: of the admin door, of a FastCGI door, or of clients. True when
-/// there may be more.
+/// Accepts a batch of connections: of the admin listener, of a FastCGI listener, or of clients.
+/// True when there may be more.
 async fn accept_some(
     listener: &AsyncFd<OwnedFd>,
     clients: &Clients,
@@ -208,22 +209,22 @@ async fn accept_some(
     true
 }
 
-/// A client that has connected.
+/// An accepted connection of a client.
 struct AcceptedClient {
     connection: Connection,
     guard: ConnectionGuard,
 }
 
-/// How a conversation over HTTP/1 ends.
+/// How serving a connection over HTTP/1 ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {
-    /// With the connection.
+    /// The connection is closed.
     Over,
-    /// The client begins HTTP/2, to which its connection belongs from now on.
+    /// The client starts HTTP/2, and the connection continues with that.
     Http2,
 }
 
-/// A client whose proxy says with the PROXY protocol who it is.
+/// A client behind a proxy that speaks the PROXY protocol.
 async fn introduced(socket: OwnedFd, peer: SocketAddr, mut guard: ConnectionGuard, is_https: bool) {
     let thread = guard.thread.clone();
     let troubles = &thread.shared.troubles;
@@ -245,7 +246,7 @@ async fn introduced(socket: OwnedFd, peer: SocketAddr, mut guard: ConnectionGuar
     }
 }
 
-/// A client over plain HTTP or, when TLS is spoken, over that.
+/// A client over plain HTTP, or over TLS once the handshake is complete.
 fn plain(client: AcceptedClient) -> impl Future<Output = ()> + Send {
     // An async fn would hold its arguments twice, for as long as the connection is idle.
     let AcceptedClient {
@@ -268,12 +269,12 @@ async fn secure(client: AcceptedClient) {
         mut connection,
         guard,
     } = client;
-    // None of it is there any more when requests come.
+    // The handshake's state is freed before the first request.
     match Box::pin(shake_hands(&mut connection, &guard.thread)).await {
         Ok(()) if connection.protocol() == Some(tls::HTTP2) => {
             Box::pin(http2::converse(connection, guard)).await;
         }
-        // An authority has seen what it looks for (RFC 8737 §3).
+        // An ACME authority has validated the host (RFC 8737 §3).
         Ok(()) if connection.protocol() == Some(maitred_tls::ACME_TLS) => {}
         Ok(()) => plain(AcceptedClient { connection, guard }).await,
         Err(NoTls::PlainHttp) => {
@@ -285,7 +286,8 @@ async fn secure(client: AcceptedClient) {
     }
 }
 
-/// Begins TLS, which is given up when the front ends or others need the room.
+/// Performs the TLS handshake. It is given up when the front stops or the connection limit needs
+/// the room.
 async fn shake_hands(connection: &mut Connection, thread: &Thread) -> Result<(), NoTls> {
     let shared = &thread.shared;
     let Some(tls) = shared.tls.load_full() else {
@@ -303,8 +305,8 @@ async fn shake_hands(connection: &mut Connection, thread: &Thread) -> Result<(),
     }
 }
 
-/// One client's requests over HTTP/1, one after the other. What it waits for between two of them is
-/// held for every idle connection; the rest is in boxes.
+/// Serves the requests of a connection over HTTP/1. Every idle connection holds what is alive
+/// during the wait between two requests; the rest is boxed.
 async fn converse_http1(connection: &mut Connection, thread: &Arc<Thread>) -> End {
     let limits = maitred_http1::Limits::default();
     let mut leaves = pin!(idle_is_over(&thread.shared));
@@ -315,7 +317,7 @@ async fn converse_http1(connection: &mut Connection, thread: &Arc<Thread>) -> En
             biased;
             head = connection.next_head(&limits) => head,
             () = &mut leaves, if !is_over => {
-                // Who has sent part of a request gets its answer, unless the front ends.
+                // A request that has partly arrived gets its response, unless the front stops.
                 is_over = true;
                 if thread.shared.is_draining() || connection.input().is_empty() {
                     return End::Over;
@@ -339,7 +341,7 @@ async fn converse_http1(connection: &mut Connection, thread: &Arc<Thread>) -> En
     }
 }
 
-/// Answers a request. False when the connection is at its end.
+/// Serves a request. False when the connection is to be closed.
 async fn answer(connection: &mut Connection, thread: &Arc<Thread>, mut head: Head) -> bool {
     let client_stays = head.keep_alive;
     head.keep_alive &= !thread.shared.is_crowded() && !thread.shared.is_ending();
@@ -353,21 +355,21 @@ async fn answer(connection: &mut Connection, thread: &Arc<Thread>, mut head: Hea
     };
     match request::serve(connection, &head, thread).await {
         After::Keep => return true,
-        // A client that said it would close sends nothing more.
+        // A client that sent `Connection: close` sends nothing more.
         After::Close if !client_stays && connection.input().is_empty() => {}
         After::Close | After::Linger => connection.linger().await,
     }
     false
 }
 
-/// Refuses a request for whose head there is no memory.
+/// Refuses a request for lack of memory for its head.
 async fn refuse_head(connection: &mut Connection, thread: &Thread, why: &str) {
     thread.shared.refuse_head(connection.peer.ip(), why);
     let answer = crate::http::headers::bare(503, "Too many large requests are in hand.");
     send_away(connection, thread, 503, &answer).await;
 }
 
-/// Is done with a client that sends no more requests, or none at all.
+/// Ends the connection of a client that sends no further request, or an invalid one.
 async fn dismiss(connection: &mut Connection, thread: &Thread, why: NoHead) {
     let (status, answer) = match why {
         NoHead::Closed => return,
@@ -384,7 +386,7 @@ async fn dismiss(connection: &mut Connection, thread: &Thread, why: NoHead) {
     send_away(connection, thread, status, &answer).await;
 }
 
-/// Answers what is no request, and is done with the client.
+/// Responds to an invalid request, and closes the connection.
 async fn send_away(connection: &mut Connection, thread: &Thread, status: u16, answer: &[u8]) {
     let _ = connection.send(answer).await;
     if let (false, Some(log)) = (

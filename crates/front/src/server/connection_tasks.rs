@@ -1,5 +1,6 @@
-//! Tasks that serve one connection after the other. Making a task for each costs more than reading
-//! its request: tokio aligns tasks to cache lines, which malloc is slow at, and keeps a list of them.
+//! Tasks that serve one connection after the other. Creating a task for each connection costs more
+//! than reading its request: tokio aligns tasks to cache lines, which malloc is slow at, and keeps
+//! a list of them.
 
 use std::future::{Future, poll_fn};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -7,8 +8,8 @@ use std::task::{Context, Poll, Waker};
 
 use crate::runtime::thread::Paced;
 
-/// Most tasks of a kind that wait for another connection on one thread: as many as are accepted at
-/// once. What is more ends with its connection.
+/// Most idle tasks of a kind on one thread: as many as one batch accepts. Any task beyond that ends
+/// with its connection.
 const IDLE_TASKS: usize = 64;
 
 /// The tasks of one kind on one thread.
@@ -16,7 +17,7 @@ pub struct Tasks<T> {
     idle: Mutex<Vec<Arc<TaskSlot<T>>>>,
 }
 
-/// Where a task that waits gets its next connection.
+/// The slot through which an idle task gets its next connection.
 struct TaskSlot<T> {
     next: Mutex<NextConnection<T>>,
 }
@@ -27,15 +28,14 @@ struct NextConnection<T> {
 }
 
 impl<T: Send + 'static> Tasks<T> {
-    /// No tasks.
+    /// An empty set.
     pub fn new() -> Arc<Tasks<T>> {
         Arc::new(Tasks {
             idle: Mutex::default(),
         })
     }
 
-    /// Has a connection served by a task that waits for one, or by a new task. `serve` is the same
-    /// for all of a kind.
+    /// Serves a connection by an idle task, or by a new one. `serve` is the same for all of a kind.
     pub fn serve<F>(self: &Arc<Tasks<T>>, connection: T, serve: impl Fn(T) -> F + Send + 'static)
     where
         F: Future<Output = ()> + Send + 'static,
@@ -49,8 +49,8 @@ impl<T: Send + 'static> Tasks<T> {
         }
     }
 
-    /// The connection waits on the slot from the first, since a task has room for its arguments as
-    /// long as it lives.
+    /// The first connection is in the slot, too, since a task stores its arguments as long as it
+    /// lives.
     async fn work<F: Future<Output = ()>>(
         self: Arc<Tasks<T>>,
         slot: Arc<TaskSlot<T>>,

@@ -1,5 +1,5 @@
-//! A Unix stream whose peer may send descriptors, on a kernel that cannot refuse them. None is ever
-//! received: see [`maitred_os::sockets::wary`].
+//! A Unix stream whose peer may send descriptors, on a kernel that cannot refuse them. It receives
+//! none: see [`maitred_os::sockets::wary`].
 
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -14,23 +14,23 @@ use rustix::net::sockopt;
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::{UnixSocket, UnixStream};
 
-/// How long nothing more is logged after a line about descriptors.
+/// Interval between two log lines about descriptors.
 const LOG_EVERY: Duration = Duration::from_secs(10);
 
-/// A stream of which no descriptor is received.
+/// A stream that receives no descriptor.
 #[derive(Debug)]
 pub struct WaryStream {
-    /// There until this is dropped.
+    /// Present until drop.
     stream: Option<UnixStream>,
-    /// Its peer has sent a descriptor.
+    /// The peer has sent a descriptor.
     is_broken: bool,
 }
 
 impl WaryStream {
-    /// One that was just accepted.
+    /// A stream that was just accepted.
     ///
     /// # Errors
-    /// When the event loop has no room for it.
+    /// When it cannot be registered with the event loop.
     pub fn of_accepted(socket: OwnedFd) -> io::Result<WaryStream> {
         wary::prepare(socket.as_fd());
         Ok(WaryStream::of(UnixStream::from_std(socket.into())?))
@@ -39,7 +39,7 @@ impl WaryStream {
     /// Connects to the server at `path`.
     ///
     /// # Errors
-    /// What the system says, or that too many streams wait to be closed.
+    /// The system's error, or that too many streams wait to be closed.
     pub async fn connect(socket: UnixSocket, path: &Path) -> io::Result<WaryStream> {
         if closer::is_full() {
             let why = "too many connections wait to be closed that descriptors came over";
@@ -67,10 +67,10 @@ impl WaryStream {
         Ok(Pin::new(stream))
     }
 
-    /// Does something else than reading that may have to wait.
+    /// Performs an operation other than reading.
     ///
     /// # Errors
-    /// What it says; `WouldBlock` when it has to wait.
+    /// Those of the operation; `WouldBlock` when it has to wait.
     pub fn try_io<T>(
         &self,
         interest: Interest,
@@ -80,14 +80,14 @@ impl WaryStream {
         stream.try_io(interest, || act(stream.as_fd()))
     }
 
-    /// Waits until more may be sent, for one task at a time.
+    /// Waits until more can be sent, for one task at a time.
     pub fn poll_write_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.there()?.poll_write_ready(cx)
     }
 
-    /// Says that nothing more will be sent.
+    /// Shuts the sending side down.
     pub fn shut_down(&self) {
-        // A peer that has gone need not be told.
+        // A closed peer needs no shutdown.
         if let Ok(stream) = self.there() {
             let _ = rustix::net::shutdown(stream, rustix::net::Shutdown::Write);
         }
@@ -113,7 +113,7 @@ fn broken() -> io::Error {
     io::Error::other("the other side has sent a descriptor")
 }
 
-/// Logs who sends descriptors, now and then.
+/// Logs the peer that sends descriptors, at a limited rate.
 fn say_who(stream: BorrowedFd<'_>) {
     static LAST: Mutex<Option<Duration>> = Mutex::new(None);
     let now = maitred_scoreboard::now();
@@ -139,7 +139,7 @@ fn say_who(stream: BorrowedFd<'_>) {
 
 impl Drop for WaryStream {
     fn drop(&mut self) {
-        // What cannot be taken off the event loop is closed by it.
+        // A stream that cannot leave the event loop is closed by it.
         if let Some(Ok(stream)) = self.stream.take().map(UnixStream::into_std) {
             wary::close(stream.into());
         }

@@ -1,5 +1,5 @@
-//! What of a web server's parameters the front itself looks at. All else is the worker's business:
-//! only it has the pool's rights and php.ini.
+//! The parameters of a FastCGI request that the front itself reads. The worker interprets all
+//! others: only it has the pool's rights and php.ini.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -13,10 +13,10 @@ use crate::http::body::Body;
 use crate::http::deadline::Fields;
 use crate::server::fastcgi::connection::BegunRequest;
 
-/// Bytes that a request's records have beside what is in them.
+/// Overhead of a request's records in bytes.
 const FRAME_BYTES: usize = 128;
 
-/// The parameters that the front looks at, by their place in the stream. As in php-fpm the last of a
+/// Positions in the stream of the parameters that the front reads. As in php-fpm, the last of a
 /// name counts.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Places {
@@ -26,7 +26,7 @@ pub struct Places {
     script_name: Range<usize>,
     script_filename: Range<usize>,
     path_translated: Range<usize>,
-    /// An empty one is not none.
+    /// An empty one differs from a missing one.
     path_info: Option<Range<usize>>,
     content_length: Range<usize>,
 }
@@ -62,11 +62,11 @@ impl Places {
 /// A web server's request.
 #[derive(Debug)]
 pub struct FastcgiCall {
-    /// How it began.
+    /// Its FCGI_BEGIN_REQUEST record.
     pub begun: BegunRequest,
-    /// Its parameters, as they are encoded.
+    /// Its parameters, encoded.
     pub params: Vec<u8>,
-    /// Where some of them are.
+    /// The positions of some of them.
     pub places: Places,
 }
 
@@ -75,12 +75,12 @@ impl FastcgiCall {
         self.params.get(place.clone()).unwrap_or_default()
     }
 
-    /// Its method; empty if it names none.
+    /// The method; empty if there is none.
     pub fn method(&self) -> Cow<'_, str> {
         String::from_utf8_lossy(self.at(&self.places.method))
     }
 
-    /// What the client asked for, or the script's name if the web server does not say.
+    /// The request target, or the script's name if the web server does not send the target.
     pub fn target(&self) -> Cow<'_, str> {
         let target = match self.at(&self.places.uri) {
             b"" => self.at(&self.places.script_name),
@@ -94,7 +94,7 @@ impl FastcgiCall {
         String::from_utf8_lossy(self.at(&self.places.query))
     }
 
-    /// The script's file, by the web server's word.
+    /// The script's file, as the web server sends it.
     pub fn script(&self) -> Cow<'_, str> {
         String::from_utf8_lossy(self.file())
     }
@@ -106,7 +106,7 @@ impl FastcgiCall {
         }
     }
 
-    /// What is compared with the paths of status page and ping (`fpm_status_handle_request` with
+    /// The path to compare with those of status page and ping (`fpm_status_handle_request` with
     /// `init_request_info`), if there is a file at all: the script's name, or with `by_path_info`
     /// (`cgi.fix_pathinfo = 0`) the path info where there is one.
     pub fn path(&self, by_path_info: bool) -> Option<&[u8]> {
@@ -116,12 +116,12 @@ impl FastcgiCall {
         Some(self.at(path)).filter(|_| !self.file().is_empty())
     }
 
-    /// Whether its answer has no body.
+    /// Whether the response has no body.
     pub fn is_head(&self) -> bool {
         self.at(&self.places.method) == b"HEAD"
     }
 
-    /// Bytes of body that a script will read. Without a length it reads none (php-fpm's
+    /// Bytes of body that the script reads. Without a length it reads none (php-fpm's
     /// `sapi_cgi_read_post`).
     pub fn body_length(&self) -> u64 {
         let text = self.at(&self.places.content_length);
@@ -133,11 +133,11 @@ impl FastcgiCall {
         })
     }
 
-    /// The request for a worker: the parameters as they are, and the body if it is in memory.
-    /// `flags` are of our own.
+    /// The request for a worker: the parameters unchanged, and the body if it is in memory. `flags`
+    /// are maitred's own.
     pub fn encode(&self, body: &Body, flags: u8) -> Vec<u8> {
         let id = self.begun.request_id;
-        // php-fpm, too, makes a parameter of it, which others may replace.
+        // As in php-fpm, the role is a parameter, which a later one may replace.
         let role: &[u8] = match self.begun.role {
             AUTHORIZER => b"\x09\x0aFCGI_ROLEAUTHORIZER",
             FILTER => b"\x09\x06FCGI_ROLEFILTER",
@@ -160,7 +160,7 @@ impl FastcgiCall {
     }
 }
 
-/// What the client's header says is in parameters (RFC 3875 §4.1.18); the last of a name counts.
+/// The client's headers are parameters (RFC 3875 §4.1.18); the last of a name counts.
 impl Fields for FastcgiCall {
     fn field(&self, name: &str) -> Option<String> {
         let is_named = |param: &[u8]| {

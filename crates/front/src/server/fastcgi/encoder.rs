@@ -1,4 +1,4 @@
-//! An answer as FastCGI records for a web server: what a script says goes there as it is.
+//! Encodes a response as FastCGI records for a web server; a script's output passes unchanged.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -10,24 +10,24 @@ use crate::backend::error::Failure;
 use crate::http::server_timing;
 use crate::logging::pool_access_log::Entry;
 
-/// Bytes that a short answer's records have beside what is in them: two heads, and the end.
+/// Overhead of a short response's records in bytes: two record headers, and the end.
 const FRAME_BYTES: usize = 24;
 
-/// An answer to one request over FastCGI.
+/// A response to one request over FastCGI.
 pub struct FastcgiEncoder<'a> {
     request_id: u16,
-    /// Records that have not been framed.
+    /// Records that are not framed yet.
     out: Vec<u8>,
-    /// Bytes that have been framed.
+    /// Bytes that are framed.
     framed: u64,
-    /// The script has said something that belongs to its answer.
+    /// The script has written part of its response.
     has_said: bool,
-    /// Its line in the access log, if it gets one.
+    /// Its entry in the access log, if it gets one.
     log: Option<&'a mut Entry>,
 }
 
 impl<'a> FastcgiEncoder<'a> {
-    /// An answer of which nothing has been said.
+    /// A response of which nothing is written.
     pub fn new(request_id: u16, log: Option<&'a mut Entry>) -> FastcgiEncoder<'a> {
         FastcgiEncoder {
             request_id,
@@ -38,20 +38,20 @@ impl<'a> FastcgiEncoder<'a> {
         }
     }
 
-    /// Whether another answer may stand in for it when `sent` bytes of it have gone: no word of the
-    /// script's own was among them, and no record was cut.
+    /// Whether another response may replace it after `sent` bytes: no output of the script is among
+    /// them, and no record is cut.
     pub fn can_be_replaced(&self, sent: u64) -> bool {
         !self.has_said && sent == self.framed
     }
 
-    /// It is given up, and another of this status stands in for it, or nothing.
+    /// Logs that it is given up, and that another with this status replaces it, or none.
     pub fn log_failure(&mut self, status: u16) {
         if let Some(log) = &mut self.log {
             log.write(status);
         }
     }
 
-    /// Bytes of it, all records together.
+    /// Bytes of all its records.
     pub fn length(&self) -> u64 {
         self.framed
     }
@@ -113,7 +113,7 @@ impl ResponseEncoder for FastcgiEncoder<'_> {
     }
 
     fn timed(&mut self, value: String) {
-        // The first of the script's words are its head's, unless they have gone.
+        // The first bytes of the script are the response head, unless that is sent.
         if self.has_said && self.framed == 0 {
             let line = [server_timing::NAME, b": ", value.as_bytes(), b"\r\n"].concat();
             let mut out = Vec::with_capacity(self.out.len() + line.len() + FRAME_BYTES);
@@ -124,7 +124,7 @@ impl ResponseEncoder for FastcgiEncoder<'_> {
     }
 }
 
-/// A complete answer: a CGI head with these headers, and a body if it has one.
+/// A complete response: a CGI head with these headers, and a body if it has one.
 pub fn whole(request_id: u16, headers: &str, body: Option<&str>) -> Vec<u8> {
     let cgi = format!("{headers}\r\n{}", body.unwrap_or_default());
     let mut out = Vec::with_capacity(cgi.len() + 64);
@@ -133,8 +133,7 @@ pub fn whole(request_id: u16, headers: &str, body: Option<&str>) -> Vec<u8> {
     out
 }
 
-/// An answer of our own: the status in words, and the cause. With `retry_after`, how many seconds to
-/// wait before another try.
+/// A response of the server's own: status, reason, and the cause. `retry_after` is in seconds.
 pub fn plain(request_id: u16, status: u16, why: &str, retry_after: Option<u64>) -> Vec<u8> {
     let reason = maitred_http1::reason_phrase(status);
     let again = retry_after.map_or_else(String::new, |s| {

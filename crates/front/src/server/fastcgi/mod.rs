@@ -1,5 +1,5 @@
-//! The FastCGI door: web servers that send us their PHP requests. They speak with the pool's
-//! workers through the same queue as everybody; a connection holds no worker.
+//! FastCGI listeners: web servers that send PHP requests. They use the pool's queue as HTTP clients
+//! do; a connection holds no worker.
 
 pub(crate) mod call;
 pub(crate) mod connection;
@@ -28,18 +28,18 @@ use crate::services::lifecycle::{ConnectionGuard, idle_is_over};
 
 pub use crate::site::fastcgi_listener::DoorSite;
 
-/// What becomes of the connection after an answer.
+/// The state of the connection after a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum AfterResponse {
-    /// The next request may come.
+    /// Open for the next request.
     Keep,
-    /// It is closed once the web server has stopped sending what nobody reads.
+    /// Closed once the web server has stopped sending.
     Linger,
 }
 
-/// A connection of a web server that has been accepted.
+/// An accepted connection of a web server.
 pub struct AcceptedWebServer {
-    /// Its socket.
+    /// The socket.
     pub socket: Socket,
     /// The address of the web server; none over a Unix socket.
     pub peer: Option<SocketAddr>,
@@ -49,7 +49,7 @@ pub struct AcceptedWebServer {
     pub guard: ConnectionGuard,
 }
 
-/// One web server's connection, one request after the other.
+/// Serves the requests of a web server's connection, one after the other.
 pub async fn converse(accepted: AcceptedWebServer) {
     let AcceptedWebServer {
         socket,
@@ -69,7 +69,7 @@ pub async fn converse(accepted: AcceptedWebServer) {
             biased;
             begun = server.next_request() => begun,
             () = &mut leaves, if !is_over => {
-                // Who has sent part of a request gets its answer, unless the front ends.
+                // A request that has partly arrived gets its response, unless the front stops.
                 is_over = true;
                 if thread.shared.is_draining() || !server.is_amid() {
                     return;
@@ -77,7 +77,8 @@ pub async fn converse(accepted: AcceptedWebServer) {
                 continue;
             }
             () = thread.shared.room_is_wanted(), if !server.is_amid() => {
-                // It may have begun a request meanwhile: the next who is told leaves.
+                // A request may have started meanwhile: the next connection that is notified
+                // closes.
                 if server.is_amid() {
                     continue;
                 }
@@ -88,7 +89,7 @@ pub async fn converse(accepted: AcceptedWebServer) {
             Ok(begun) => begun,
             Err(none) => return take_leave(&mut server, thread, &listen, none).await,
         };
-        // Settings may have changed since the connection was made, and so may who is welcome.
+        // Settings and allowed clients may have changed since the connection was accepted.
         let sites = thread.sites();
         let Some(site) = sites.door(&listen).filter(|site| site.admits(peer)) else {
             return;
@@ -120,7 +121,7 @@ pub async fn converse(accepted: AcceptedWebServer) {
     }
 }
 
-/// Ends a connection on which no request has come, and says why if anybody can know.
+/// Closes a connection without a request, and logs why if there is a reason to.
 async fn take_leave(server: &mut WebServer, thread: &Thread, listen: &str, none: NoRequest) {
     match none {
         NoRequest::Closed => {}
@@ -141,7 +142,7 @@ async fn take_leave(server: &mut WebServer, thread: &Thread, listen: &str, none:
     }
 }
 
-/// Whether somebody at this address may connect. Who may not is told of as php-fpm tells it.
+/// Whether this address may connect. A rejection is logged as php-fpm logs it.
 fn is_welcome(thread: &Thread, listen: &str, peer: Option<SocketAddr>) -> bool {
     let sites = thread.sites();
     let Some(site) = sites.door(listen) else {
@@ -154,7 +155,7 @@ fn is_welcome(thread: &Thread, listen: &str, peer: Option<SocketAddr>) -> bool {
     admitted
 }
 
-/// Is done with a web server that does not keep to the protocol.
+/// Closes the connection of a web server that violates the protocol.
 async fn send_away(
     server: &mut WebServer,
     thread: &Thread,
@@ -179,7 +180,7 @@ async fn send_last(server: &mut WebServer, answer: &[u8]) {
     server.linger().await;
 }
 
-/// Answers one request.
+/// Serves one request.
 async fn serve(
     server: &mut WebServer,
     call: &FastcgiCall,
@@ -197,7 +198,7 @@ async fn serve(
     if let Some(path) = call.path(manner.by_path_info)
         && let Some(page) = status::page_at(pool, path, || call.query(), part)
     {
-        // Its body has nothing to say.
+        // The body is irrelevant.
         let _ = server.body(0, &site.spool_dir).await;
         let body = (!call.is_head()).then_some(page.body());
         let headers = page.cgi_headers(manner.powered_by.as_deref(), call.is_head());
@@ -261,7 +262,7 @@ async fn run_script(
     after
 }
 
-/// Answers in place of a script that could not, if nothing of its answer has been sent.
+/// Responds in place of a script that failed, if nothing of its response has been sent.
 async fn conclude(
     server: &mut WebServer,
     call: &FastcgiCall,
@@ -284,7 +285,7 @@ async fn conclude(
         };
     }
     if !is_replaceable {
-        // Half an answer cannot be mended; the web server sees it end too early.
+        // A partial response cannot be repaired; the web server sees it end early.
         return Err(io::ErrorKind::ConnectionAborted.into());
     }
     let answer = encoder::plain(id, status, why, tried.retry_after);
@@ -292,7 +293,7 @@ async fn conclude(
     Ok(AfterResponse::Keep)
 }
 
-/// Ends a request that its web server has aborted (§5.4), if it is not the connection that has gone.
+/// Ends a request that the web server has aborted (§5.4), if the connection is still there.
 async fn end_aborted(server: &mut WebServer, id: u16) -> io::Result<AfterResponse> {
     if !server.has_aborted() {
         return Err(io::ErrorKind::ConnectionAborted.into());

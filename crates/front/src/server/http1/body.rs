@@ -7,11 +7,11 @@ use maitred_http1::{CONTINUE, ChunkedBody, Framing, Head};
 use crate::http::body::{Body, Collected, NoBody};
 use crate::server::http1::connection::Connection;
 
-/// Collects the body that follows `head`. A client that asked for permission gets it only now
-/// that the size is known to be within the limit.
+/// Collects the body that follows `head`. `100 Continue` is sent only now that the size is known to
+/// be within the limit.
 ///
 /// # Errors
-/// Why there is none; the connection is then of no further use.
+/// Why there is none; the connection is unusable then.
 pub async fn collect(
     connection: &mut Connection,
     head: &Head,

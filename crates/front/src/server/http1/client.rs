@@ -18,10 +18,11 @@ use crate::net::tls::Secured;
 use crate::runtime::clock::http_date;
 use crate::server::http1::connection::Connection;
 
-/// Bytes of a kept body up to which it is copied behind the head: cheaper than to send from two places.
+/// Bytes of a cached body up to which it is copied behind the head: cheaper than to send two
+/// pieces.
 const COPIED_MOST: usize = 2048;
 
-/// Answers of HTTP/1: heads and bodies are one row of bytes.
+/// Responses of HTTP/1: head and body are one sequence of bytes.
 pub struct Http1;
 
 impl HeadWriter for Http1 {
@@ -144,7 +145,7 @@ impl HttpClient for Connection {
         Some(Connection::raw(self))
     }
 
-    /// A body that has not arrived ends the connection, which is cheaper than to read it.
+    /// A body that has not arrived closes the connection, which is cheaper than to read it.
     fn discard_body(&mut self, head: &Head) -> After {
         match head.body {
             Framing::None => After::Keep,
@@ -169,7 +170,7 @@ impl HttpClient for Connection {
         record: &mut RequestRecord,
     ) -> io::Result<()> {
         let content = match content {
-            // To seal it, we have to read it.
+            // TLS has to read it to encrypt it.
             Content::Housed(body, ..) if self.secured.is_some() => Content::Kept(body),
             content => content,
         };
@@ -219,7 +220,7 @@ fn write_reply(out: &mut Vec<u8>, reply: &Reply<'_>) {
         date: &http_date(),
     };
     write_head(out, &answer, reply.headers.iter().copied());
-    // The ready-made lines come before the empty one.
+    // The prepared header lines precede the empty line.
     out.truncate(out.len() - 2);
     out.extend_from_slice(reply.lines);
     out.extend_from_slice(b"\r\n");

@@ -1,5 +1,5 @@
-//! One client connection: reading heads and bodies off it, writing answers to it, and the
-//! time-outs that keep a slow client from holding anything but itself.
+//! A client connection: reads request heads and bodies, writes responses, and has the timeouts that
+//! keep a slow client from holding anything but its connection.
 
 use std::future::{Future, poll_fn};
 use std::io;
@@ -22,31 +22,31 @@ use crate::net::tls::{NoTls, Secured, Tls};
 use crate::runtime::thread;
 use crate::site::files::{Residency, residency};
 
-/// How long a kept connection may be idle between two requests.
+/// Keep-alive timeout between two requests.
 pub const IDLE: Duration = Duration::from_secs(75);
-/// How long a client may take until TLS is spoken, from when it was accepted.
+/// Timeout for the TLS handshake, from the accept.
 pub const HANDSHAKE: Duration = Duration::from_secs(15);
-/// How long a client may take for a request's head, from its first byte (Apache's
-/// `RequestReadTimeout` starts with as much).
+/// Timeout for a request head, from its first byte (Apache's `RequestReadTimeout` starts with the
+/// same).
 pub const HEAD: Duration = Duration::from_secs(20);
-/// Stands for the address of a client that has none.
+/// The address of a client that has none.
 pub const NO_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
-/// Least rate in bytes per second of what web servers send.
+/// Least rate in bytes per second at which web servers send.
 const WEB_SERVER_RATE: u32 = 500;
-/// How long, and for how many bytes, a connection is listened to after its last answer, so that
-/// the answer is not lost to a reset (RFC 9112 §9.6).
+/// Time, and bytes, that a connection is read after its last response, so that no reset destroys
+/// the response (RFC 9112 §9.6).
 const LINGER: Duration = Duration::from_secs(2);
 const LINGER_BYTES: usize = 1024 * 1024;
 
-/// Bytes a client may send ahead while its request is answered; it is then not read further.
+/// Bytes of pipelined requests that are read while a request is served.
 const AHEAD_BYTES: usize = 64 * 1024;
-/// Most bytes handed to one `sendfile`, so that one fast client cannot hold the thread.
+/// Most bytes of one `sendfile`, so that one fast client cannot occupy the thread.
 const SENDFILE_BYTES: u64 = 2 * 1024 * 1024;
-/// Room a thread that reads ahead reads into: what it reads is of no interest, only that it is in
-/// memory afterwards, and there may be hundreds of such threads.
+/// Buffer of a thread that reads ahead: the bytes are irrelevant, only the page cache is to have
+/// them, and there may be hundreds of such threads.
 const READ_AHEAD_BYTES: usize = 64 * 1024;
 
-/// One client connection.
+/// A client connection.
 #[derive(Debug)]
 pub struct Connection {
     stream: Stream,
@@ -55,28 +55,28 @@ pub struct Connection {
     local: Option<SocketAddr>,
     input: BytesMut,
     parser: HeadParser,
-    /// Made when it is first waited for.
+    /// Created at the first wait.
     timer: Option<Pin<Box<Sleep>>>,
     sent: u64,
-    /// How it takes its answers.
+    /// The rate at which the client reads responses.
     pace: Pace,
-    /// Least rate in bytes per second of what it sends.
+    /// Least rate in bytes per second at which it sends.
     request_rate: u32,
     too_slow: Option<TooSlow>,
-    /// It came to the admin listener, from this peer.
+    /// The peer, on the admin listener.
     pub admin: Option<AdminPeer>,
-    /// What TLS says of the client, if it is spoken.
+    /// The TLS data of the connection, if it is under TLS.
     pub secured: Option<Arc<Secured>>,
 }
 
-/// Why no request came.
+/// Why there is no request.
 #[derive(Debug)]
 pub enum NoHead {
     /// The client closed the connection, or did nothing with it for too long.
     Closed,
-    /// It sent part of a head and then nothing for too long.
+    /// Part of a head arrived, and the rest is late.
     TooSlow,
-    /// It sent what is no request.
+    /// The request is invalid.
     Refused(Refusal),
 }
 
@@ -88,7 +88,7 @@ impl Connection {
         Connection::over(stream, peer, pace, rates.request)
     }
 
-    /// One of the admin listener, which comes over a Unix socket if it has no address.
+    /// A connection of the admin listener; over a Unix socket if there is no address.
     pub fn of_admin(
         socket: Socket,
         admin: AdminPeer,
@@ -104,8 +104,8 @@ impl Connection {
         }
     }
 
-    /// One of a web server, which comes over a Unix socket if it has no address, and which may leave
-    /// an answer untouched for as long as `patience`.
+    /// A connection of a web server; over a Unix socket if there is no address. It may leave a
+    /// response unread for `patience`.
     pub fn of_web_server(
         socket: Socket,
         peer: Option<SocketAddr>,
@@ -116,12 +116,12 @@ impl Connection {
         Connection::over(stream, peer, Pace::new(0, patience), WEB_SERVER_RATE)
     }
 
-    /// One that has been used before, and will not be asked for anything.
+    /// A connection that was used before, on which nothing more is read.
     pub fn resumed(stream: Stream, peer: SocketAddr) -> Connection {
         Connection::over(stream, peer, Pace::new(0, ANSWER_GRACE), 0)
     }
 
-    /// The socket, and what was read off it and nobody has used.
+    /// The stream, and the bytes that were read and not consumed.
     pub fn into_parts(self) -> (Stream, BytesMut) {
         (self.stream, self.input)
     }
@@ -144,20 +144,21 @@ impl Connection {
         }
     }
 
-    /// What the connection ends for, if its client was too slow.
+    /// Why the connection ends, if its client is too slow.
     pub fn too_slow(&self) -> Option<TooSlow> {
         self.too_slow
     }
 
-    /// The pace at which a body has to come that begins now.
+    /// The least rate of a body that starts now.
     pub fn body_pace(&self) -> Pace {
         Pace::new(self.request_rate, REQUEST_GRACE)
     }
 
-    /// Begins TLS. A client that sends plain HTTP can then be answered as it asked.
+    /// Performs the TLS handshake. A client that sends plain HTTP can get a response in plain HTTP
+    /// afterwards.
     ///
     /// # Errors
-    /// Why there is none.
+    /// Why there is no TLS.
     pub async fn secure(&mut self, tls: &Tls) -> Result<(), NoTls> {
         let Connection {
             stream,
@@ -174,12 +175,12 @@ impl Connection {
         Ok(())
     }
 
-    /// What the client wants to speak over TLS, of [`crate::net::tls::PROTOCOLS`], if it said so.
+    /// The ALPN protocol, of [`crate::net::tls::PROTOCOLS`], if the client uses ALPN.
     pub fn protocol(&self) -> Option<&[u8]> {
         self.stream.tls()?.protocol()
     }
 
-    /// The connection will end in the middle of an answer, which the client is to notice.
+    /// The connection is about to end in the middle of a response, which the client has to notice.
     pub fn break_off(&mut self) {
         self.stream.break_off();
     }
@@ -192,7 +193,7 @@ impl Connection {
             .get_or_insert_with(|| stream.local_addr().unwrap_or(NO_ADDRESS))
     }
 
-    /// All of it, for what is not HTTP.
+    /// All of it, for a protocol other than HTTP.
     pub fn raw(&mut self) -> crate::http::client::Raw<'_> {
         crate::http::client::Raw {
             stream: &mut self.stream,
@@ -201,15 +202,15 @@ impl Connection {
         }
     }
 
-    /// What the client has sent and nobody has used yet.
+    /// Bytes that were received and not consumed.
     pub fn input(&mut self) -> &mut BytesMut {
         &mut self.input
     }
 
-    /// Waits for the next request's head.
+    /// Waits for the head of the next request.
     ///
     /// # Errors
-    /// When none comes, or what comes is none.
+    /// When there is no further request, or an invalid one.
     pub async fn next_head(&mut self, limits: &Limits) -> Result<Head, NoHead> {
         let mut begun = None;
         loop {
@@ -240,8 +241,8 @@ impl Connection {
         }
     }
 
-    /// Reads more from the client: how many bytes, 0 at the end. `None` when the deadline passed,
-    /// which is asked for only if there is something to wait for.
+    /// Reads more from the client: bytes read, 0 at the end. `None` when the deadline passed; it is
+    /// computed only if there is a wait.
     pub async fn fill(&mut self, deadline: impl FnOnce() -> Instant) -> Option<io::Result<usize>> {
         let Connection {
             stream,
@@ -252,8 +253,8 @@ impl Connection {
         before(timer, deadline, stream.read(input)).await
     }
 
-    /// Reads more of a body of which `total` bytes have come: how many bytes, 0 at the end. `None`
-    /// when it comes too slowly.
+    /// Reads more of a body of which `total` bytes have arrived: bytes read, 0 at the end. `None`
+    /// when it arrives too slowly.
     pub async fn fill_body(&mut self, total: u64, pace: &mut Pace) -> Option<io::Result<usize>> {
         let filled = self.fill(|| pace.wait(total, Instant::now())).await;
         pace.came(Instant::now);
@@ -263,7 +264,7 @@ impl Connection {
         filled
     }
 
-    /// As [`Connection::fill`], for as long as it takes.
+    /// As [`Connection::fill`], without a deadline.
     ///
     /// # Errors
     /// When the connection is broken.
@@ -271,22 +272,23 @@ impl Connection {
         self.stream.read(&mut self.input).await
     }
 
-    /// Returns when it may pay to look whether the client has gone: at once for a connection that is
-    /// watched anyway, and for a fresh one when its answer is not there before the thread looks at the clock.
+    /// Returns when it pays to check whether the client has disconnected: at once for a connection
+    /// that is registered with the event loop anyway, and for a fresh one at the thread's next
+    /// tick.
     pub async fn worth_watching(&mut self) {
         if !self.stream.is_registered() {
             thread::tick().await;
         }
     }
 
-    /// As [`Connection::client_gone`], for a client whose answer will be there in a moment: for
-    /// most fresh connections, looking for its departure does not pay.
+    /// As [`Connection::client_gone`], for a client whose response is due soon: for most fresh
+    /// connections a check does not pay.
     pub async fn client_gone_later(&mut self) {
         self.worth_watching().await;
         self.client_gone().await;
     }
 
-    /// Returns when the client has gone. What it sends meanwhile is kept for later, up to a
+    /// Returns when the client has disconnected. Bytes that arrive meanwhile are buffered, up to a
     /// limit.
     pub async fn client_gone(&mut self) {
         while self.input.len() < AHEAD_BYTES {
@@ -301,24 +303,24 @@ impl Connection {
     /// Sends bytes without waiting; 0 when the client must read first.
     ///
     /// # Errors
-    /// When the client has gone.
+    /// When the client has disconnected.
     pub fn try_send(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let sent = self.stream.try_send(bytes, false)?.unwrap_or(0);
         self.sent += sent as u64;
         Ok(sent)
     }
 
-    /// Bytes that the client has been sent, heads included.
+    /// Bytes sent to the client, heads included.
     pub fn sent(&self) -> u64 {
         self.sent
     }
 
-    /// Waits until the client may be sent more.
+    /// Waits until more can be sent.
     ///
     /// # Errors
-    /// When the client has gone or reads too slowly.
+    /// When the client has disconnected or reads too slowly.
     pub async fn sendable(&mut self) -> io::Result<()> {
-        // Few clients keep anybody waiting, and every request would hold the room for it.
+        // Few requests have to wait, and every request would hold the memory of this future.
         Box::pin(self.wait_until_sendable()).await
     }
 
@@ -354,7 +356,7 @@ impl Connection {
         self.send_all(bytes, false).await
     }
 
-    /// Sends an interim answer (RFC 9110 §15.2), which is no part of the answer that counts.
+    /// Sends an interim response (RFC 9110 §15.2).
     ///
     /// # Errors
     /// As [`Connection::sendable`].
@@ -365,7 +367,7 @@ impl Connection {
         outcome
     }
 
-    /// Sends a head that a file follows: the kernel keeps it back to fill a packet.
+    /// Sends a head that a file follows: the kernel holds it back to fill a packet.
     ///
     /// # Errors
     /// As [`Connection::sendable`].
@@ -373,7 +375,7 @@ impl Connection {
         self.send_all(bytes, true).await
     }
 
-    /// Sends all of `head`, and then of `body`, without copying them into one.
+    /// Sends all of `head`, and then of `body`, without copying.
     ///
     /// # Errors
     /// As [`Connection::sendable`].
@@ -405,8 +407,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Sends a piece of a file, which the kernel copies by itself. A piece that is not in memory
-    /// is first read there by another thread.
+    /// Sends a piece of a file with `sendfile`. Another thread first reads a piece that is not in
+    /// memory.
     ///
     /// # Errors
     /// As [`Connection::sendable`]; `UnexpectedEof` when the file has become shorter.
@@ -428,7 +430,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Sends what lies between two places of a file that is in memory.
+    /// Sends a range of a file that is in memory.
     ///
     /// # Errors
     /// As [`Connection::send_file`].
@@ -447,8 +449,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Ends the connection so that the client gets the answer it was sent last: says that nothing
-    /// more comes, and takes what still arrives for a while.
+    /// Closes the connection so that the client gets its last response: shuts the sending side
+    /// down, and discards what still arrives for a while.
     pub async fn linger(&mut self) {
         self.stream.shut_down();
         let deadline = Instant::now() + LINGER;
@@ -489,8 +491,8 @@ async fn read_ahead(fd: std::sync::Arc<OwnedFd>, offset: u64, length: u64) -> io
         .map_err(io::Error::other)??)
 }
 
-/// What `task` yields, or nothing when the deadline passes first. The timer is set only when
-/// there is something to wait for, since setting it costs more than most requests take.
+/// The result of `task`, or none when the deadline passes first. The timer is set only when there
+/// is a wait, since setting it costs more than most requests take.
 async fn before<T>(
     timer: &mut Option<Pin<Box<Sleep>>>,
     deadline: impl FnOnce() -> Instant,

@@ -1,14 +1,15 @@
-//! How much of what a client sends is about requests. Pings, settings, priorities and frames
-//! without content are free for it and not for us (CVE-2019-9512, -9515, -9518 and others).
+//! The share of a client's bytes that belongs to requests. Pings, settings, priorities and empty
+//! frames cost the client nothing and the server something (CVE-2019-9512, -9515, -9518 and
+//! others).
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Bytes a client may send for each byte of requests and answers (nginx's figure).
+/// Bytes that a client may send for each byte of requests and responses (nginx's limit).
 const BYTES_PER_USEFUL_BYTE: u64 = 8;
-/// Useful bytes that each client is granted to begin with.
+/// Useful bytes credited to each client at the start.
 const GRANTED_BYTES: u64 = 64 * 1024;
 
-/// What has come and gone over a connection.
+/// Bytes received and sent over a connection.
 #[derive(Debug, Default)]
 pub struct Noise {
     read: AtomicU64,
@@ -17,32 +18,32 @@ pub struct Noise {
 }
 
 impl Noise {
-    /// So many bytes have come, whatever they are.
+    /// Counts received bytes of any kind.
     pub fn read(&self, bytes: u64) {
         self.read.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// So many bytes were of requests and answers.
+    /// Counts bytes of requests and responses.
     pub fn useful(&self, bytes: u64) {
         self.useful.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// So many bytes have gone, whatever they are.
+    /// Counts sent bytes of any kind.
     pub fn wrote(&self, bytes: u64) {
         self.written.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Bytes that have come.
+    /// Bytes received.
     pub fn has_read(&self) -> u64 {
         self.read.load(Ordering::Relaxed)
     }
 
-    /// Bytes that have gone.
+    /// Bytes sent.
     pub fn written(&self) -> u64 {
         self.written.load(Ordering::Relaxed)
     }
 
-    /// Whether too little of what came was about requests.
+    /// Whether too small a share of the received bytes belongs to requests.
     pub fn is_too_much(&self) -> bool {
         let (read, useful) = (
             self.read.load(Ordering::Relaxed),

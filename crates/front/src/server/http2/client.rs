@@ -1,4 +1,4 @@
-//! One stream of HTTP/2 as a client.
+//! A stream of HTTP/2 as a client.
 
 use std::future::poll_fn;
 use std::io;
@@ -29,35 +29,35 @@ use crate::server::http2::pace::StreamPace;
 use crate::server::http2::shared::SharedState;
 use crate::site::files::read_piece;
 
-/// Most bytes handed over at once.
+/// Most bytes handed to h2 at once.
 const PIECE_BYTES: usize = 64 * 1024;
 
-/// How long a client that has its answer may go on sending what nobody wants.
+/// How long a client that has its response may continue to send an unwanted body.
 const LINGER: Duration = Duration::from_secs(2);
 
-/// Bytes of an answer's end that are not worth counting.
+/// Bytes of a response's end below which its rate is not checked.
 const SMALL_BYTES: usize = 2 * 1024;
 
-/// One stream.
+/// A stream.
 pub struct Http2Client {
     trunk: Arc<SharedState>,
-    /// Bytes that the request counts for.
+    /// Bytes that the request is accounted for.
     held: usize,
     respond: SendResponse<Bytes>,
-    /// What comes of the request's body, until nobody wants it any more.
+    /// The request's body, until it is no longer wanted.
     body: Option<RecvStream>,
-    /// Where the answer's body goes, once it has begun.
+    /// The response's body, once it has started.
     stream: Option<SendStream<Bytes>>,
-    /// Bytes of it still to come, if that is known.
+    /// Bytes of it that remain, if known.
     left: Option<u64>,
     is_head: bool,
-    /// All of the answer has been handed over.
+    /// The whole response has been handed to h2.
     is_complete: bool,
-    /// Bytes of body handed over.
+    /// Bytes of body handed to h2.
     sent: u64,
-    /// How the client takes the answer.
+    /// The rate at which the client reads the response.
     pace: StreamPace,
-    /// How it sends a body that is passed on while it comes.
+    /// The rate at which it sends a body that is passed on meanwhile.
     body_pace: Option<StreamPace>,
 }
 
@@ -66,8 +66,8 @@ fn lost(_: h2::Error) -> io::Error {
 }
 
 impl Http2Client {
-    /// The client of a request that has just come, with a head of so many bytes; nothing if that is
-    /// refused.
+    /// The client of a request that has just arrived, with a head of `bytes`; none if the request
+    /// is refused.
     pub fn new(
         mut respond: SendResponse<Bytes>,
         body: RecvStream,
@@ -75,7 +75,7 @@ impl Http2Client {
         head: usize,
     ) -> Option<Http2Client> {
         let Ok(held) = trunk.begin(head) else {
-            // Nothing was done for it, so it may be sent again (RFC 9113 §8.7).
+            // Nothing was done for it, so a client may send it again (RFC 9113 §8.7).
             respond.send_reset(Reason::REFUSED_STREAM);
             return None;
         };
@@ -95,15 +95,15 @@ impl Http2Client {
         })
     }
 
-    /// It asks this.
+    /// Sets the request.
     pub fn asked(&mut self, head: &Head) {
         self.is_head = head.kind() == Method::Head;
     }
 
-    /// Answers what is no request.
+    /// Responds to an invalid request.
     ///
     /// # Errors
-    /// When the client has gone.
+    /// When the client has disconnected.
     pub async fn refuse(&mut self, status: u16, why: &str) -> io::Result<()> {
         let text = crate::http::error_body::in_words(status, why);
         let length = Some(text.len() as u64);
@@ -117,9 +117,9 @@ impl Http2Client {
         self.send_copy(text.as_bytes()).await
     }
 
-    /// Is done with the request: what is incomplete is taken back, which is how HTTP/2 says so. A
-    /// body that nobody wants is stopped in the same way (RFC 9113 §8.1), but not at once: some
-    /// clients that still send take the end of the stream for the answer (curl before 8).
+    /// Ends the stream: an incomplete response is reset, which is how HTTP/2 marks it. An unwanted
+    /// body is stopped in the same way (RFC 9113 §8.1), but not at once: some clients that still
+    /// send take the reset for the response (curl before 8).
     pub async fn end(mut self, after: After) {
         if !self.is_complete && after == After::Keep && self.left.is_none_or(|left| left == 0) {
             self.is_complete = self.finish().is_ok();
@@ -127,7 +127,7 @@ impl Http2Client {
         if !self.is_complete {
             self.respond.send_reset(Reason::INTERNAL_ERROR);
         } else if let Some(body) = self.body.as_mut().filter(|body| !body.is_end_stream()) {
-            // Taken, but not asked for more: a client may send no more than its window.
+            // The window is not extended: a client sends no more than its window.
             let rest = async { while let Some(Ok(_)) = poll_fn(|cx| body.poll_data(cx)).await {} };
             let _ = timeout(LINGER, rest).await;
         }
@@ -140,7 +140,7 @@ impl Http2Client {
         }
     }
 
-    /// Begins the answer, of whose body `length` bytes follow.
+    /// Starts the response, whose body has `length` bytes.
     fn start(&mut self, response: Response<()>, length: Option<u64>) -> io::Result<()> {
         let length = if self.is_head { Some(0) } else { length };
         let is_all = length == Some(0);
@@ -149,7 +149,7 @@ impl Http2Client {
         Ok(())
     }
 
-    /// Bytes that the client takes now, of `want`.
+    /// Bytes that the client accepts now, of `want`.
     fn room(&mut self, want: usize) -> io::Result<usize> {
         let Some(stream) = &mut self.stream else {
             return Err(io::ErrorKind::NotConnected.into());
@@ -161,7 +161,7 @@ impl Http2Client {
         Ok(stream.capacity().min(want))
     }
 
-    /// Hands a piece over that there is room for.
+    /// Hands a piece to h2 that fits the window.
     fn hand_over(&mut self, bytes: Bytes) -> io::Result<()> {
         let Some(stream) = &mut self.stream else {
             return Err(io::ErrorKind::NotConnected.into());
@@ -177,7 +177,7 @@ impl Http2Client {
         Ok(())
     }
 
-    /// Sends all of what is kept, which needs no copy.
+    /// Sends all of a shared buffer, without a copy.
     async fn send_kept(&mut self, mut bytes: Bytes) -> io::Result<()> {
         while !bytes.is_empty() {
             match self.room(bytes.len())? {
@@ -188,7 +188,7 @@ impl Http2Client {
         Ok(())
     }
 
-    /// Sends all of what is not kept.
+    /// Sends all of a borrowed buffer, copied.
     async fn send_copy(&mut self, mut bytes: &[u8]) -> io::Result<()> {
         while !bytes.is_empty() {
             match self.try_send(bytes)? {
@@ -218,7 +218,7 @@ impl Http2Client {
         Ok(())
     }
 
-    /// Waits until the client takes more.
+    /// Waits until the client accepts more.
     async fn wait_for_room(&mut self) -> io::Result<()> {
         self.trunk.has_room().await;
         let Some(stream) = &mut self.stream else {
@@ -242,7 +242,7 @@ impl Http2Client {
         }
     }
 
-    /// What comes next of the body; nothing at its end.
+    /// The next piece of the body; none at its end.
     async fn more_body(
         &mut self,
         collected: &Collected,
@@ -257,7 +257,7 @@ impl Http2Client {
         pace.came(Instant::now());
         match came {
             Ok(Some(Ok(bytes))) => {
-                // What has been taken may come again in size.
+                // Consumed bytes extend the window.
                 let _ = body.flow_control().release_capacity(bytes.len());
                 self.trunk.noise.useful(bytes.len() as u64);
                 Ok(Some(bytes))
@@ -283,7 +283,7 @@ impl Client for Http2Client {
     type Head = AnswerHead;
 
     async fn gone(&mut self) {
-        // Whatever comes of it, nobody wants the answer.
+        // The reset itself is the event.
         let _ = poll_fn(|cx| self.poll_reset(cx)).await;
     }
 
@@ -349,10 +349,10 @@ impl HttpClient for Http2Client {
         self.trunk.secured.as_ref()
     }
 
-    /// A reset says so ([`Http2Client::end`]).
+    /// A reset marks it ([`Http2Client::end`]).
     fn break_off(&mut self) {}
 
-    /// Bytes of body: heads are compressed with those of other streams.
+    /// Bytes of body: heads are compressed together with those of other streams.
     fn sent(&self) -> u64 {
         self.sent
     }
@@ -396,7 +396,7 @@ impl HttpClient for Http2Client {
         pace.came(Instant::now());
         match data {
             Ok(Some(Ok(bytes))) => {
-                // What has been taken may come again in size.
+                // Consumed bytes extend the window.
                 let _ = body.flow_control().release_capacity(bytes.len());
                 self.trunk.noise.useful(bytes.len() as u64);
                 inflow.take(bytes.len())?;

@@ -1,55 +1,55 @@
-//! Looks at the frames that a client sends as they pass (RFC 9113 §4.1), for what h2 does not count: fields
-//! that follow a body are kept in memory until the stream is over, and fields that are not complete until they
-//! are, at up to a hundred times what they came as.
+//! Parses the frames that a client sends (RFC 9113 §4.1), for what h2 does not limit: trailers are
+//! held in memory until the stream ends, and incomplete header blocks until they are complete, at
+//! up to a hundred times their encoded size.
 
-/// What a client begins with (RFC 9113 §3.4).
+/// The connection preface (RFC 9113 §3.4).
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-/// Bytes in a frame's head.
+/// Bytes of a frame header.
 const HEAD_BYTES: usize = 9;
-/// Kinds of frames (RFC 9113 §6).
+/// Frame types (RFC 9113 §6).
 const HEADERS: u8 = 1;
 const CONTINUATION: u8 = 9;
 
-/// The flag of HEADERS and CONTINUATION that no more of their fields follow.
+/// The flag END_HEADERS of HEADERS and CONTINUATION.
 const END_HEADERS: u8 = 4;
 
-/// What a connection is to know of.
+/// An event of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FrameEvent {
-    /// Fields that follow the body of a stream's request, as so many bytes.
+    /// Trailers of a stream's request, and their size in bytes.
     Trailers(u32, usize),
-    /// A block of fields has begun to come and is not complete; its frames have so many bytes by now.
+    /// A header block has started and is not complete; bytes of its frames so far.
     Open(usize),
-    /// These are complete.
+    /// It is complete.
     Complete,
 }
 
-/// Where the bytes of a connection are in its frames.
+/// The position of a connection in its frames.
 #[derive(Debug)]
 pub struct Frames {
-    /// The head of a frame, as far as it has come.
+    /// The header of a frame, as far as it has arrived.
     head: [u8; HEAD_BYTES],
     has: usize,
-    /// Bytes that come before the next head.
+    /// Bytes before the next frame header.
     skip: usize,
-    /// The last stream that was begun.
+    /// The last stream that was opened.
     last: u32,
-    /// The last block of fields is one that follows a body.
+    /// The last header block holds trailers.
     is_trailers: bool,
-    /// The last block of fields is not complete.
+    /// The last header block is not complete.
     is_open: bool,
-    /// No other frame of it follows.
+    /// No CONTINUATION follows.
     is_last: bool,
-    /// Bytes of those of its frames that have come: h2 does not look at one before.
+    /// Bytes of its frames that have arrived: h2 parses complete frames only.
     fields: usize,
-    /// Bytes of the frame of it that comes.
+    /// Bytes of its current frame.
     length: usize,
-    /// The connection knows that it is open.
+    /// An event was emitted for it.
     is_told: bool,
 }
 
 impl Frames {
-    /// A connection of which nothing has come, not even the preface.
+    /// A new connection, before the preface.
     pub fn new() -> Frames {
         Frames {
             head: [0; HEAD_BYTES],
@@ -65,7 +65,8 @@ impl Frames {
         }
     }
 
-    /// More has come; `tell` is given what is in it. A block of fields that is all in it is none to tell of.
+    /// Parses more bytes, and passes the events in them to `tell`. A header block that is complete
+    /// within them is no event.
     pub fn take(&mut self, mut bytes: &[u8], mut tell: impl FnMut(FrameEvent)) {
         while !bytes.is_empty() {
             let skipped = self.skip.min(bytes.len());
@@ -89,7 +90,7 @@ impl Frames {
         }
     }
 
-    /// A frame has come with fields of a block that was not complete.
+    /// A frame of an incomplete header block has arrived.
     fn fields_came(&mut self, tell: &mut impl FnMut(FrameEvent)) {
         self.fields += std::mem::take(&mut self.length);
         if self.is_last {
@@ -100,7 +101,7 @@ impl Frames {
         }
     }
 
-    /// A frame begins.
+    /// A frame starts.
     fn begin(&mut self, tell: &mut impl FnMut(FrameEvent)) {
         let [a, b, c, kind, flags, stream @ ..] = self.head;
         self.skip = u32::from_be_bytes([0, a, b, c]) as usize;

@@ -1,5 +1,4 @@
-//! Heads of answers as HTTP/2 has them: a status and fields with names in lower case (RFC 9113
-//! §8.3.2).
+//! Response heads of HTTP/2: a status, and headers with lower-case names (RFC 9113 §8.3.2).
 
 use std::cell::RefCell;
 
@@ -13,23 +12,23 @@ use crate::http::client::HeadWriter;
 use crate::http::headers::Header;
 use crate::runtime::clock::http_date;
 
-/// Fields that most answers have.
+/// Headers of a typical response.
 const FIELDS: usize = 8;
 
 thread_local! {
     static TODAY: RefCell<HeaderValue> = const { RefCell::new(HeaderValue::from_static("")) };
 }
 
-/// The head of an answer.
+/// A response head.
 #[derive(Debug)]
 pub struct AnswerHead {
-    /// Status and fields.
+    /// Status and headers.
     pub response: Response<()>,
-    /// Bytes of body that follow, if that is known.
+    /// Bytes of the body, if known.
     pub length: Option<u64>,
 }
 
-/// Answers of HTTP/2: heads go apart from the bytes.
+/// Responses of HTTP/2: the head is separate from the body.
 pub struct Http2;
 
 impl HeadWriter for Http2 {
@@ -131,7 +130,7 @@ fn complete(status: u16, mut fields: HeaderMap) -> Response<()> {
     response
 }
 
-/// The time of this second, made once.
+/// The date of this second, formatted once.
 fn today() -> HeaderValue {
     let now = http_date();
     TODAY.with_borrow_mut(|today| {

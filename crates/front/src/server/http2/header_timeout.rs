@@ -1,5 +1,5 @@
-//! How long the fields of a request may take, as a head of HTTP/1: until then they are held, and nothing else
-//! can come on their connection (RFC 9113 §4.3).
+//! Timeout for the header block of a request, as for a head of HTTP/1: until then it is held in
+//! memory, and nothing else can arrive on its connection (RFC 9113 §4.3).
 
 use std::future::Future;
 use std::pin::Pin;
@@ -9,15 +9,15 @@ use tokio::time::Sleep;
 
 use crate::server::http1::connection::HEAD;
 
-/// The deadline of fields that are not complete. Most come at once, and no timer is set for them.
+/// The deadline of an incomplete header block. Most arrive at once, and need no timer.
 #[derive(Default)]
 pub struct OpenFields {
-    /// Of the fields with this number.
+    /// For the header block of this number.
     timer: Option<(u64, Pin<Box<Sleep>>)>,
 }
 
 impl OpenFields {
-    /// Ready when those that are open, if there are some, have taken too long.
+    /// Ready when the open header block has timed out.
     pub fn poll(&mut self, cx: &mut Context<'_>, open: Option<u64>) -> Poll<()> {
         let Some(open) = open else {
             self.timer = None;

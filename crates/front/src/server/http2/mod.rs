@@ -1,5 +1,6 @@
-//! HTTP/2 (RFC 9113): one connection's requests, all at a time. The crate h2 speaks the protocol;
-//! here is what it leaves to the server: who is served, how much of it, and for how long.
+//! HTTP/2 (RFC 9113): the concurrent requests of one connection. The crate h2 implements the
+//! protocol; this module has the server's part: which requests are served, with which limits and
+//! timeouts.
 
 pub(crate) mod abuse;
 pub(crate) mod client;
@@ -34,22 +35,22 @@ use crate::server::http2::shared::SharedState;
 use crate::server::http2::transport::Transport;
 use crate::services::lifecycle::ConnectionGuard;
 
-/// Most requests of one connection at once (nginx's `http2_max_concurrent_streams`).
+/// Most concurrent requests of a connection (nginx's `http2_max_concurrent_streams`).
 const MAX_STREAMS: u32 = 128;
-/// Bytes of one body that may come before they are asked for.
+/// Flow-control window of a stream in bytes.
 const STREAM_WINDOW: u32 = 256 * 1024;
-/// The same of all bodies of a connection.
+/// Flow-control window of a connection in bytes.
 const CONNECTION_WINDOW: u32 = 1024 * 1024;
-/// Bytes of one answer that wait to be written.
+/// Bytes of one response that wait to be written.
 const SEND_BUFFER_BYTES: usize = 256 * 1024;
-/// Requests that a client may take back before they were looked at (CVE-2023-44487).
+/// Requests that a client may reset before they are served (CVE-2023-44487).
 const PENDING_RESETS: usize = 20;
-/// Streams that may end in an error of the client's.
+/// Streams that may end in an error of the client.
 const ERROR_RESETS: usize = 256;
-/// How long a client may take to agree that the connection ends.
+/// How long a client may take to acknowledge GOAWAY.
 const GOODBYE: Duration = Duration::from_secs(2);
 
-/// What h2 is told of all that.
+/// The settings of h2.
 fn builder(limits: &Limits) -> server::Builder {
     let mut builder = server::Builder::new();
     builder
@@ -63,8 +64,8 @@ fn builder(limits: &Limits) -> server::Builder {
     builder
 }
 
-/// A connection whose client has begun HTTP/2 in place of a request of HTTP/1: what it began with
-/// has been taken off.
+/// Serves a connection whose client sends the preface of HTTP/2 in place of a request of HTTP/1;
+/// its first bytes have been read.
 pub async fn converse_after_preface(mut connection: Connection, guard: ConnectionGuard) {
     let input = connection.input();
     let rest = input.split();
@@ -73,17 +74,17 @@ pub async fn converse_after_preface(mut connection: Connection, guard: Connectio
     converse(connection, guard).await;
 }
 
-/// One client's requests.
+/// Serves the requests of a connection.
 pub async fn converse(mut connection: Connection, guard: ConnectionGuard) {
     let peer = connection.peer;
     let trunk = Arc::new(SharedState::new(guard, &mut connection));
     let (stream, input) = connection.into_parts();
     let mut transport = Transport::new(stream, input, trunk.clone());
     let outcome = serve(&mut transport, &trunk).await;
-    // Requests may be in hand for longer than the connection.
+    // Requests may outlive the connection.
     trunk.fields_are_over();
     match outcome {
-        // A client that has closed, or lost, its connection is owed nothing.
+        // A client that has closed, or lost, its connection gets nothing more.
         Ok(()) if trunk.is_slow() => transport.abandon(),
         Ok(()) => {}
         Err(error) if error.is_io() => {}
@@ -98,18 +99,18 @@ pub async fn converse(mut connection: Connection, guard: ConnectionGuard) {
     }
 }
 
-/// What a connection's task is about to do.
+/// The next step of a connection's task.
 #[expect(
     clippy::large_enum_variant,
     reason = "a box would be an allocation for every request, and there is one step at a time"
 )]
 enum NextStep {
     Request(Request<RecvStream>, SendResponse<Bytes>),
-    /// It is time to say that no more requests are taken.
+    /// GOAWAY is due.
     Leave,
-    /// It asks for too much.
+    /// The client is abusive.
     Cut,
-    /// The fields of a request come too slowly.
+    /// A header block is too slow.
     TooSlow,
     Closed,
 }
@@ -173,7 +174,7 @@ async fn serve(transport: &mut Transport, trunk: &Arc<SharedState>) -> Result<()
             }
             NextStep::TooSlow => {
                 trunk.too_slow(TooSlow::Sending);
-                // As nginx ends it.
+                // As nginx does.
                 return cut(connection, Reason::PROTOCOL_ERROR).await;
             }
             NextStep::Closed => return Ok(()),
@@ -181,7 +182,7 @@ async fn serve(transport: &mut Transport, trunk: &Arc<SharedState>) -> Result<()
     }
 }
 
-/// Ends a connection and says why, unless its client takes nothing.
+/// Ends a connection with an error code, unless its client reads nothing.
 async fn cut(
     mut connection: server::Connection<&mut Transport, Bytes>,
     reason: Reason,
@@ -192,8 +193,8 @@ async fn cut(
     closed.unwrap_or(Ok(()))
 }
 
-/// Has a request answered: at once if nothing has to be waited for, as with most files, and by a task
-/// of its own otherwise.
+/// Serves a request: at once if it does not wait, as with most files, and otherwise by a task of
+/// its own.
 async fn begin(served: impl Future<Output = ()> + Send + 'static) {
     let mut served = Box::pin(Paced::new(served));
     let first = poll_fn(|cx| Poll::Ready(served.as_mut().poll(cx)));
@@ -202,7 +203,7 @@ async fn begin(served: impl Future<Output = ()> + Send + 'static) {
     }
 }
 
-/// Answers one request.
+/// Serves one request.
 async fn answer(
     request: Request<RecvStream>,
     respond: SendResponse<Bytes>,
@@ -241,15 +242,14 @@ async fn answer(
     client.end(after).await;
 }
 
-/// When a connection is closed on which nothing happens. The timer is set once in a while, and not
-/// for every request.
+/// The idle timeout of a connection. The timer is set once in a while, and not for every request.
 struct Idle {
     timer: Pin<Box<Sleep>>,
-    /// A request has come since the timer was set.
+    /// A request has arrived since the timer was set.
     asked: bool,
     /// Bytes written when it was set.
     written: u64,
-    /// For how long it was set.
+    /// Its duration.
     wait: Duration,
 }
 
@@ -267,13 +267,13 @@ impl Idle {
         self.asked = true;
     }
 
-    /// From now on the connection waits only for its streams, and for the client to agree.
+    /// From now on the connection waits only for its streams, and for the client's acknowledgement.
     fn say_goodbye(&mut self) {
         self.wait = GOODBYE;
         self.timer.as_mut().reset(Instant::now() + GOODBYE);
     }
 
-    /// Ready when the connection has done nothing for as long as it may.
+    /// Ready when the connection has been idle for the timeout.
     fn poll(
         &mut self,
         cx: &mut Context<'_>,

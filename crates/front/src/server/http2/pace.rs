@@ -1,5 +1,5 @@
-//! How long a stream waits for its client. Many streams share what a connection carries, so each
-//! may be slow while the connection as a whole is not, but none may stand for long.
+//! The timeout of a stream. Streams share a connection's throughput, so a stream may be slow while
+//! the connection is not, but no stream may stall for long.
 
 use std::time::Duration;
 
@@ -8,8 +8,8 @@ use tokio::time::Instant;
 use crate::net::client_rate::{ANSWER_GRACE, Pace, REQUEST_GRACE};
 use crate::server::http2::shared::SharedState;
 
-/// How long a stream may stand while its connection moves: a slow one with many streams needs so long
-/// to come round.
+/// How long a stream may stall while its connection progresses: a slow connection with many streams
+/// needs this long for a round.
 const STANDS: Duration = Duration::from_secs(300);
 
 /// One direction of a stream.
@@ -20,12 +20,12 @@ pub struct StreamPace {
 }
 
 impl StreamPace {
-    /// That of an answer that begins.
+    /// For a response that starts.
     pub fn of_answer(trunk: &SharedState) -> StreamPace {
         StreamPace::new(trunk.rates.answer, ANSWER_GRACE)
     }
 
-    /// That of a body that begins.
+    /// For a body that starts.
     pub fn of_body(trunk: &SharedState) -> StreamPace {
         StreamPace::new(trunk.rates.request, REQUEST_GRACE)
     }
@@ -37,14 +37,14 @@ impl StreamPace {
         }
     }
 
-    /// From now on the client is waited for, which has moved `own` bytes of the stream and `all` of
-    /// its connection: until when.
+    /// Starts a wait for the client, after `own` bytes of the stream and `all` of its connection.
+    /// Returns its deadline.
     pub fn wait(&mut self, own: u64, all: u64, now: Instant) -> Instant {
         let connection = self.connection.wait(all, now);
         connection.min(self.stream.wait(own, now))
     }
 
-    /// It is not waited for any more.
+    /// Ends the wait.
     pub fn came(&mut self, now: Instant) {
         self.connection.came(|| now);
         self.stream.came(|| now);

@@ -1,4 +1,5 @@
-//! What the streams of one connection share: whom they are of, and how much they may hold together.
+//! The state that the streams of a connection share: the client, and the limits of all streams
+//! together.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -17,56 +18,55 @@ use crate::server::http2::frames::FrameEvent;
 use crate::services::Thread;
 use crate::services::lifecycle::ConnectionGuard;
 
-/// Bytes of answers that all streams together may have handed over and not written.
+/// Bytes of responses that all streams together may have handed to h2 and not written.
 const UNSENT_BYTES: usize = 256 * 1024;
-/// Bytes of bodies, and of answers that wait for their clients, that all streams of a connection
-/// together may hold in memory before files are used; [`LEAST_SHARE_BYTES`] of each in any case.
+/// Bytes of bodies, and of responses to slow clients, that all streams of a connection together may
+/// hold in memory before files are used; [`LEAST_SHARE_BYTES`] of each in any case.
 const SHARED_BYTES: usize = 512 * 1024;
-/// Bytes that all requests of a connection may hold with their heads; one may always be held.
+/// Bytes that the heads of all requests of a connection may hold; one request is always allowed.
 const REQUESTS_BYTES: usize = 2 * 1024 * 1024;
-/// Bytes that a request which waits holds beside its head: its tasks, and its stream.
+/// Bytes that a waiting request holds besides its head: its tasks, and its stream.
 const REQUEST_BYTES: usize = 8 * 1024;
-/// Bytes of fields that follow bodies, as they came, for all requests of a connection that are in hand.
+/// Bytes of trailers, as received, for all requests of a connection that are in progress.
 const TRAILERS_BYTES: usize = 4 * 1024;
-/// Bytes that fields take at most of which more are to come.
+/// Largest memory of incomplete header blocks, in bytes.
 const FIELDS_BYTES: usize = 192 * 1024;
-/// Bytes that they take for each byte of theirs that has come: one can be a field by its place in a table of
-/// HPACK, and a field has a place in a map, which has room for more than are in it.
+/// Their memory for each byte received: an index into HPACK's table takes one byte, and the header
+/// it expands to has a slot in a map with spare capacity.
 const UNPACKED: usize = 128;
-/// The least of it that a stream is given.
+/// The least share of a stream.
 const LEAST_SHARE_BYTES: usize = 8 * 1024;
-/// Requests that a client may take back beyond as many as it has taken the answers of.
+/// Requests that a client may reset beyond the number of responses it has read.
 const TAKEN_BACK: u64 = 100;
 
-/// What the streams of one connection share.
+/// The state that the streams of a connection share.
 pub struct SharedState {
     guard: ConnectionGuard,
     /// The client's address.
     pub peer: SocketAddr,
-    /// The address for which is counted what the requests hold, if it is. It stays the same when the
-    /// configuration changes, so that what was counted is given back.
+    /// The address that the requests' memory is accounted to, if it is accounted. It stays the same
+    /// when the configuration changes, so that the account balances.
     address: Option<Address>,
-    /// The address it connected to.
+    /// The address the client connected to.
     pub local: SocketAddr,
-    /// What TLS says of it, if it came over that.
+    /// The TLS data of the connection, if it is under TLS.
     pub secured: Option<Arc<Secured>>,
-    /// How slow it may be.
+    /// The least rates of the client.
     pub rates: Rates,
-    /// A stream was given up because its client takes nothing.
+    /// A stream was given up because its client reads nothing.
     is_slow: AtomicBool,
-    /// What of all it sends is of use.
+    /// The share of received bytes that belongs to requests.
     pub noise: Noise,
     requests: AtomicUsize,
-    /// Bytes that these hold with their heads.
+    /// Bytes that heads of requests hold.
     held: AtomicUsize,
-    /// There was no memory for fields that are not complete.
+    /// There was no memory for an incomplete header block.
     is_refused: AtomicBool,
-    /// Bytes of what these hold that are for fields that are not complete.
+    /// The part of them for incomplete header blocks.
     fields: AtomicUsize,
-    /// How often fields began to come and were not complete, and how often such became so: odd while some
-    /// are open.
+    /// How often a header block became incomplete or complete: odd while one is incomplete.
     open: AtomicU64,
-    /// What has come of fields that follow bodies, by stream, and the sum.
+    /// Bytes of trailers, by stream, and their sum.
     trailers: Mutex<HashMap<u32, usize>>,
     trailers_bytes: AtomicUsize,
     unsent: AtomicUsize,
@@ -76,7 +76,7 @@ pub struct SharedState {
 }
 
 impl SharedState {
-    /// That of a connection on which nothing has happened.
+    /// The state of a new connection.
     pub fn new(guard: ConnectionGuard, connection: &mut Connection) -> SharedState {
         let rates = guard.thread.rates();
         let address = guard.thread.address(connection.peer.ip());
@@ -108,7 +108,7 @@ impl SharedState {
         &self.guard.thread
     }
 
-    /// A stream was given up because its client is too slow.
+    /// Logs that a stream is given up because its client is too slow.
     pub fn too_slow(&self, at: TooSlow) {
         if at == TooSlow::Reading {
             self.is_slow.store(true, Ordering::Relaxed);
@@ -116,12 +116,13 @@ impl SharedState {
         self.thread().shared.troubles.too_slow(self.peer.ip(), at);
     }
 
-    /// Whether a stream was given up because its client takes nothing.
+    /// Whether a stream was given up because its client reads nothing.
     pub fn is_slow(&self) -> bool {
         self.is_slow.load(Ordering::Relaxed)
     }
 
-    /// A request has come, with a head of so many bytes. Returns what it counts for until its end.
+    /// Accounts for a request with a head of that many bytes. Returns the bytes to release at its
+    /// end.
     ///
     /// # Errors
     /// Why it is refused: heads hold too much memory already.
@@ -142,7 +143,7 @@ impl SharedState {
         Err(why)
     }
 
-    /// This has come.
+    /// Handles an event of the frame parser.
     pub fn seen(&self, what: FrameEvent) {
         match what {
             FrameEvent::Trailers(stream, bytes) => self.trailers(stream, bytes),
@@ -151,7 +152,7 @@ impl SharedState {
         }
     }
 
-    /// Frames of so many bytes have come with fields that are not complete.
+    /// Accounts for frames of an incomplete header block.
     fn fields_came(&self, bytes: usize) {
         if self.open.load(Ordering::Relaxed).is_multiple_of(2) {
             self.open.fetch_add(1, Ordering::Relaxed);
@@ -167,7 +168,7 @@ impl SharedState {
         }
     }
 
-    /// Fields that were not complete are, or are not read any more.
+    /// Incomplete header blocks are complete, or no longer read.
     pub fn fields_are_over(&self) {
         if self.open_fields().is_some() {
             self.open.fetch_add(1, Ordering::Relaxed);
@@ -175,40 +176,40 @@ impl SharedState {
         }
     }
 
-    /// A number for the fields that have begun to come and are not complete, if there are some.
+    /// The number of the incomplete header block, if there is one.
     pub fn open_fields(&self) -> Option<u64> {
         let open = self.open.load(Ordering::Relaxed);
         (open % 2 == 1).then_some(open)
     }
 
-    /// So many bytes more are held, and counted whether there is room for them or not.
+    /// Accounts for more bytes, whether the limit allows them or not.
     fn take(&self, bytes: usize) -> Result<(), &'static str> {
         let before = self.held.fetch_add(bytes, Ordering::Relaxed);
         let requests = &self.thread().shared.requests;
         requests.grow(self.address, before, before + bytes)
     }
 
-    /// So many bytes are not held any more.
+    /// Releases bytes.
     fn let_go(&self, bytes: usize) {
         let before = self.held.fetch_sub(bytes, Ordering::Relaxed);
         let requests = &self.thread().shared.requests;
         requests.shrink(self.address, before, before.saturating_sub(bytes));
     }
 
-    /// Fields have come that follow the body of a request, as so many bytes.
+    /// Accounts for trailers of a request.
     fn trailers(&self, stream: u32, bytes: usize) {
         self.trailers_bytes.fetch_add(bytes, Ordering::Relaxed);
         *self.known_trailers().entry(stream).or_default() += bytes;
     }
 
-    /// Whether more fields have come that follow bodies than a client needs, or there was no memory for
-    /// fields that are not complete.
+    /// Whether there are more trailers than a client needs, or no memory for an incomplete header
+    /// block.
     pub fn has_too_many_fields(&self) -> bool {
         self.trailers_bytes.load(Ordering::Relaxed) > TRAILERS_BYTES
             || self.is_refused.load(Ordering::Relaxed)
     }
 
-    /// The memory of what followed the body of a request is free, and where none is in hand, all of it.
+    /// Releases the memory of a request's trailers, and all of it when no request is in progress.
     fn forget_trailers(&self, stream: u32) {
         if self.trailers_bytes.load(Ordering::Relaxed) == 0 {
             return;
@@ -227,8 +228,7 @@ impl SharedState {
         self.trailers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A request that counts for so many bytes is done with: it was answered, or its client has taken it
-    /// back.
+    /// Ends a request and releases its bytes: it was served, or its client has reset it.
     pub fn end(&self, stream: u32, bytes: usize, answered: bool) {
         self.let_go(bytes);
         self.requests.fetch_sub(1, Ordering::Relaxed);
@@ -240,13 +240,13 @@ impl SharedState {
         counter.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Whether requests are being answered.
+    /// Whether requests are in progress.
     pub fn has_requests(&self) -> bool {
         self.requests.load(Ordering::Relaxed) > 0
     }
 
-    /// Whether the client takes more requests back than it takes answers, or sends too much that is
-    /// no request.
+    /// Whether the client resets more requests than it reads responses, or sends too many bytes
+    /// that belong to no request.
     pub fn asks_too_much(&self) -> bool {
         let answered = self.answered.load(Ordering::Relaxed);
         self.taken_back.load(Ordering::Relaxed) > answered + TAKEN_BACK
@@ -254,25 +254,25 @@ impl SharedState {
             || self.noise.is_too_much()
     }
 
-    /// Bytes that one of the requests that are in hand may hold in memory.
+    /// Bytes that one of the requests in progress may hold in memory.
     pub fn share(&self) -> usize {
         let requests = self.requests.load(Ordering::Relaxed).max(1);
         (SHARED_BYTES / requests).max(LEAST_SHARE_BYTES)
     }
 
-    /// Bytes that may be handed over now.
+    /// Bytes that may be handed to h2 now.
     pub fn room(&self) -> usize {
         UNSENT_BYTES.saturating_sub(self.unsent.load(Ordering::Relaxed))
     }
 
-    /// Returns when more may be handed over.
+    /// Returns when more may be handed to h2.
     pub async fn has_room(&self) {
         while self.room() == 0 {
             self.room.notified().await;
         }
     }
 
-    /// `bytes` to hand over, counted until they have been written.
+    /// `bytes` for h2, accounted until they are written.
     pub fn hold(self: &Arc<Self>, bytes: Vec<u8>) -> Bytes {
         self.unsent.fetch_add(bytes.len(), Ordering::Relaxed);
         Bytes::from_owner(HeldBytes {
@@ -284,7 +284,7 @@ impl SharedState {
 
 impl Drop for SharedState {
     fn drop(&mut self) {
-        // Fields that never became complete.
+        // Header blocks that never became complete.
         self.let_go(self.held.load(Ordering::Relaxed));
     }
 }

@@ -1,5 +1,5 @@
-//! The socket as h2 reads and writes it: what was read before comes first, and a client that sends
-//! without end does not hold the thread.
+//! The socket as h2 uses it: bytes that were read before come first, and a client that sends
+//! without end does not occupy the thread.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -14,22 +14,22 @@ use crate::server::http1::connection::Connection;
 use crate::server::http2::frames::Frames;
 use crate::server::http2::shared::SharedState;
 
-/// Bytes read before other connections of the thread have their turn.
+/// Bytes read before other connections of the thread get their turn.
 const TURN_BYTES: usize = 64 * 1024;
 
 /// A client's socket under HTTP/2.
 pub struct Transport {
     stream: Stream,
-    /// Read before h2 was there.
+    /// Bytes read before h2 took over.
     input: BytesMut,
     trunk: Arc<SharedState>,
-    /// Bytes read in the present turn.
+    /// Bytes read in the current turn.
     turn: usize,
     frames: Frames,
 }
 
 impl Transport {
-    /// That of a connection off which `input` was read.
+    /// A connection from which `input` was read.
     pub fn new(stream: Stream, input: BytesMut, trunk: Arc<SharedState>) -> Transport {
         Transport {
             stream,
@@ -40,12 +40,12 @@ impl Transport {
         }
     }
 
-    /// Ends the connection of a client that was too slow, and forgets what it has not taken.
+    /// Resets the connection of a client that is too slow, and drops unsent bytes.
     pub fn abandon(self) {
         self.stream.abandon();
     }
 
-    /// Ends the connection so that the client gets what it was told last.
+    /// Closes the connection so that the client gets the last bytes.
     pub async fn linger(self) {
         Connection::resumed(self.stream, self.trunk.peer)
             .linger()
@@ -85,7 +85,7 @@ impl AsyncRead for Transport {
         let (read, trunk) = (&buffer.filled()[before..], &me.trunk);
         me.frames.take(read, |what| trunk.seen(what));
         if me.trunk.has_too_many_fields() {
-            // No more is unpacked before the connection is cut.
+            // No further header block is decoded before the connection is closed.
             me.turn = TURN_BYTES;
         }
         polled

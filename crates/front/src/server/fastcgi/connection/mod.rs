@@ -1,5 +1,4 @@
-//! One web server's connection: reading its requests off it record by record, and noticing that it
-//! does not want an answer any more.
+//! The connection of a web server: reads requests record by record, and notices an abort.
 
 use std::convert::Infallible;
 use std::io;
@@ -20,51 +19,51 @@ use crate::http::spool;
 use crate::net::socket::Socket;
 use crate::server::http1::connection::Connection;
 
-/// How long a web server that has connected may say nothing at all. php-fpm gives it 5 s, but has
-/// nothing else to do meanwhile.
+/// How long a web server may stay silent after it has connected. php-fpm allows 5 s, because a
+/// worker waits.
 const FIRST: Duration = Duration::from_secs(60);
-/// How long it may take for a request's parameters, from the first byte.
+/// Timeout for a request's parameters, from the first byte.
 const HEAD: Duration = Duration::from_secs(20);
-/// How long it may leave an answer untouched: what its own client does not read it may not read
-/// either, and no worker waits for it.
+/// How long a web server may leave a response unread. It does not read faster than its own client,
+/// and no worker waits for it.
 const PATIENCE: Duration = Duration::from_secs(600);
-/// Largest body: what an administrator allows is the web server's business.
+/// Largest body: the web server enforces the administrator's limit.
 const MAX_BODY_BYTES: u64 = 64 << 30;
-/// Bytes of answers to management records that may wait to be sent.
+/// Bytes of replies to management records that may wait to be sent.
 const REPLIES_BYTES: usize = 16 * 1024;
-/// The pair that answers the question whether a connection may carry several requests at a time
-/// (§4.1). php-fpm knows no other.
+/// The reply to FCGI_MPXS_CONNS, whether a connection may carry several requests at a time (§4.1).
+/// php-fpm knows no other.
 const NO_MULTIPLEXING: &[u8] = b"\x0f\x01FCGI_MPXS_CONNS0";
 
 /// A web server's connection.
 pub struct WebServer {
     connection: Connection,
     reader: RequestReader,
-    /// The request whose records come.
+    /// The current request.
     present: Option<BegunRequest>,
-    /// Bytes of its body that nobody has taken.
+    /// Bytes of its body that are not consumed yet.
     body: Vec<u8>,
     takes_body: bool,
-    /// Answers to management records.
+    /// Replies to management records.
     replies: Vec<u8>,
-    /// When what comes now began to come.
+    /// When the first byte of the current request arrived.
     since: Option<Instant>,
-    /// It has sent something that makes sense.
+    /// It has sent a valid record.
     is_known: bool,
-    /// It has said that it does not want the answer.
+    /// It has aborted the request.
     has_aborted: bool,
-    /// Nothing more is asked of it that could be answered.
+    /// No further request can be served.
     is_over: bool,
 }
 
-/// How a request begins.
+/// An FCGI_BEGIN_REQUEST record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BegunRequest {
-    /// Its id.
+    /// The request id.
     pub request_id: u16,
-    /// What is asked of us (§6).
+    /// The role (§6).
     pub role: u16,
-    /// The connection stays open after the answer.
+    /// The connection stays open after the response.
     pub keep_conn: bool,
 }
 
@@ -73,15 +72,15 @@ pub struct BegunRequest {
 pub enum NoRequest {
     /// The web server closed the connection, or did nothing with it for too long.
     Closed,
-    /// Everything was said that there is to say.
+    /// The connection is complete.
     Over,
-    /// Its parameters came too slowly.
+    /// The parameters arrived too slowly.
     TooSlow(BegunRequest),
-    /// It broke the protocol; with the request it was about, if any.
+    /// It violated the protocol; with the request, if any.
     Broken(ProtocolError, Option<BegunRequest>),
 }
 
-/// What a record meant.
+/// The meaning of a record.
 enum ReadStep {
     Begin(BegunRequest),
     Params,
@@ -107,13 +106,13 @@ impl WebServer {
         }
     }
 
-    /// Waits for the next request's parameters. May be dropped and called again.
+    /// Waits for the parameters of the next request. May be dropped and called again.
     ///
     /// # Errors
-    /// When none comes, or what comes is none.
+    /// When there is no further request, or an invalid one.
     pub async fn next_request(&mut self) -> Result<BegunRequest, NoRequest> {
         loop {
-            // What has been said of one record goes out before the next is looked at.
+            // The reply to one record is sent before the next record is read.
             self.send_replies().await.map_err(|_| NoRequest::Closed)?;
             if self.is_over {
                 return Err(NoRequest::Over);
@@ -132,7 +131,7 @@ impl WebServer {
         }
     }
 
-    /// Reads more of a request, or waits for one to begin.
+    /// Reads more of a request, or waits for the next one.
     async fn read_on(&mut self) -> Result<(), NoRequest> {
         if self.reader.is_idle() {
             self.since = None;
@@ -143,7 +142,7 @@ impl WebServer {
         }
         let filled = match self.since {
             Some(since) => self.connection.fill(|| since + HEAD).await,
-            // It may be idle for as long as it likes: another request will come.
+            // It may be idle without a limit, since another request will follow.
             None if self.is_known => Some(self.connection.read().await),
             None => self.connection.fill(|| Instant::now() + FIRST).await,
         };
@@ -165,23 +164,23 @@ impl WebServer {
         }
     }
 
-    /// Ends a request that no script has been asked for.
+    /// Ends a request that does not reach a script.
     fn refuse(&mut self, begun: BegunRequest, status: ProtocolStatus) {
         write_end(&mut self.replies, begun.request_id, 0, status);
         self.end_request();
         self.is_over = !begun.keep_conn;
     }
 
-    /// Takes the parameters of the present request, as they are encoded.
+    /// Takes the parameters of the current request, encoded.
     pub fn take_params(&mut self) -> Vec<u8> {
         self.reader.take_params()
     }
 
-    /// Waits for the body of the present request, which its parameters say has `length` bytes. What
-    /// is more is passed over; who sends less has said so by its end (php-fpm, too).
+    /// Waits for the body of the current request, `length` bytes by its parameters. Bytes beyond
+    /// are skipped; a body that ends early is complete (as in php-fpm).
     ///
     /// # Errors
-    /// Why there is none; the connection is then of no further use.
+    /// Why there is none; the connection is unusable then.
     pub async fn body(&mut self, length: u64, spool_dir: &Path) -> Result<Body, NoBody> {
         if length > MAX_BODY_BYTES {
             return Err(NoBody::TooLarge);
@@ -218,7 +217,7 @@ impl WebServer {
         }
     }
 
-    /// Understands the next record, as far as it is there.
+    /// Parses the next record, as far as it has arrived.
     fn step(&mut self) -> Result<Option<ReadStep>, ProtocolError> {
         let input = self.connection.input();
         let before = input.len();
@@ -268,8 +267,8 @@ impl WebServer {
         Ok(step)
     }
 
-    /// Sends what has been said about other things than the present request. May be dropped and
-    /// called again; not while an answer is being sent.
+    /// Sends the replies to management records. May be dropped and called again; not while a
+    /// response is sent.
     async fn send_replies(&mut self) -> io::Result<()> {
         while !self.replies.is_empty() {
             match self.connection.try_send(&self.replies)? {
@@ -280,26 +279,26 @@ impl WebServer {
         Ok(())
     }
 
-    /// Sends all of an answer of our own.
+    /// Sends all of a response of the server's own.
     ///
     /// # Errors
-    /// When the web server has gone, or does not read.
+    /// When the web server has closed the connection, or does not read.
     pub async fn send(&mut self, answer: &[u8]) -> io::Result<()> {
         self.connection.send(answer).await
     }
 
-    /// Bytes that it has been sent.
+    /// Bytes sent to it.
     pub fn sent(&self) -> u64 {
         self.connection.sent()
     }
 
-    /// Whether it has said that it does not want the answer, but is still there.
+    /// Whether it has aborted the request, but is still connected.
     pub fn has_aborted(&self) -> bool {
         self.has_aborted
     }
 
-    /// The present request has been answered. True when nothing is left of it that would have to be
-    /// read before the connection can be closed.
+    /// Ends the current request. True when nothing of it is left to read before the connection can
+    /// be closed.
     pub fn end_request(&mut self) -> bool {
         let is_clean = self.reader.is_complete() && self.connection.input().is_empty();
         self.reader.end_request();
@@ -309,12 +308,12 @@ impl WebServer {
         is_clean
     }
 
-    /// Whether it is amid a request.
+    /// Whether a request is in progress.
     pub fn is_amid(&self) -> bool {
         !self.reader.is_idle()
     }
 
-    /// Ends the connection so that the last answer arrives.
+    /// Closes the connection so that the last response arrives.
     pub async fn linger(&mut self) {
         self.connection.linger().await;
     }
@@ -337,7 +336,7 @@ impl Client for WebServer {
                 }
             }
             if self.replies.len() > REPLIES_BYTES {
-                // It is not read further before its answer.
+                // It is not read further before its response.
                 return std::future::pending().await;
             }
             match self.connection.read().await {
