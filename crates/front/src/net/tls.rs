@@ -285,8 +285,8 @@ impl TlsStream {
         }
     }
 
-    /// Opens all whole records that have come, into `into`, and has answers to the client's own
-    /// messages sealed. `write` is called when that is done and an answer may be sent.
+    /// Decrypts all complete records into `into`, and encrypts replies to TLS messages. Calls
+    /// `write` when a response may be sent.
     fn drive<T>(
         &mut self,
         into: &mut BytesMut,
@@ -304,7 +304,7 @@ impl TlsStream {
                     }
                 }
                 Ok(ConnectionState::EncodeTlsData(data)) => encode(data, &mut self.outgoing)?,
-                // It is in `outgoing`, before whatever follows.
+                // It is in `outgoing`, before the bytes that follow.
                 Ok(ConnectionState::TransmitTlsData(data)) => data.done(),
                 Ok(ConnectionState::PeerClosed) => self.ended = true,
                 Ok(ConnectionState::WriteTraffic(mut traffic)) => {
@@ -316,7 +316,7 @@ impl TlsStream {
                     self.incoming.advance(discard);
                     return Ok(None);
                 }
-                // No early data is asked for, so that none comes.
+                // Early data is not enabled.
                 Ok(_) => return Err(io::ErrorKind::Unsupported.into()),
                 Err(error) => {
                     self.seal_alert();
@@ -327,7 +327,7 @@ impl TlsStream {
         }
     }
 
-    /// What the client is told of an error, after which nothing else can be said.
+    /// Encrypts the alert for an error; nothing can be sent after it.
     fn seal_alert(&mut self) {
         self.is_over = true;
         while let Ok(state) = self.session.process_tls_records(&mut []).state {
@@ -343,7 +343,7 @@ impl TlsStream {
         }
     }
 
-    /// Sends what is sealed, as far as there is room. True when nothing is left.
+    /// Sends encrypted bytes as far as the socket takes them. True when none are left.
     fn flush(&mut self) -> io::Result<bool> {
         while !self.outgoing.is_empty() {
             match self.socket.try_send(&self.outgoing, false)? {
@@ -363,7 +363,7 @@ impl TlsStream {
         Poll::Ready(Ok(()))
     }
 
-    /// Reads what has come; 0 at the end.
+    /// Reads available bytes; 0 at the end.
     pub fn poll_read(
         &mut self,
         cx: &mut Context<'_>,
@@ -379,11 +379,11 @@ impl TlsStream {
             }
             let read = self.socket.poll_read(cx, &mut self.incoming);
             if ready!(read)? == 0 {
-                // Some clients leave without a word; whether something lacks shows in HTTP.
+                // Some clients close without close_notify; HTTP shows whether bytes are missing.
                 self.ended = true;
             }
             let outcome = self.drive(into, |_| ());
-            // An answer to a message of the client's goes with the next bytes at the latest.
+            // The reply to a TLS message is sent with the next bytes at the latest.
             self.flush()?;
             outcome?;
             if self.outgoing.len() > MAX_UNREAD_BYTES + PIECE_BYTES {
@@ -394,7 +394,7 @@ impl TlsStream {
         Poll::Ready(Ok(into.len() - before))
     }
 
-    /// As [`TlsStream::poll_read`], into a place of a fixed size.
+    /// As [`TlsStream::poll_read`], into a buffer of fixed size.
     pub fn poll_read_into(
         &mut self,
         cx: &mut Context<'_>,
@@ -415,8 +415,8 @@ impl TlsStream {
         Poll::Ready(Ok(()))
     }
 
-    /// Sends what finds room now, and counts it when the socket has all of it that is sealed.
-    /// After `None` the next to be sent must be the same bytes.
+    /// Sends as much as fits into the socket buffer, and counts it when the socket has taken all
+    /// that is encrypted. After `None` the next bytes must be the same.
     pub fn try_send(&mut self, bytes: &[u8], more: bool) -> io::Result<Option<usize>> {
         SCRATCH.with_borrow_mut(|scratch| match self.paid()? {
             Some(0) => self.send_sealed(bytes, more, &mut scratch.sealed),
@@ -443,7 +443,8 @@ impl TlsStream {
         })
     }
 
-    /// Sends what was sealed before. `None`: there is still no room; 0: nothing was promised.
+    /// Sends bytes that were encrypted before. `None`: the socket is still full; 0: there were
+    /// none.
     fn paid(&mut self) -> io::Result<Option<usize>> {
         match self.outgoing.is_empty() || self.flush()? {
             true => Ok(Some(std::mem::take(&mut self.promised))),
@@ -474,7 +475,7 @@ impl TlsStream {
         self.paid()
     }
 
-    /// Seals bytes into `room`; how many it makes of them.
+    /// Encrypts bytes into `room`; returns the encrypted length.
     fn seal(&mut self, bytes: &[u8], room: &mut Vec<u8>) -> io::Result<usize> {
         let mut opened = std::mem::take(&mut self.opened);
         let sealed = self.drive(&mut opened, |traffic| match traffic.encrypt(bytes, room) {
@@ -491,13 +492,13 @@ impl TlsStream {
         }
     }
 
-    /// Takes bytes over, to be sent by and by.
+    /// Takes bytes over, and sends them as soon as the socket allows.
     pub fn poll_write(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         ready!(self.poll_flush(cx))?;
         let sent = SCRATCH.with_borrow_mut(|scratch| {
             let count = bytes.len().min(PIECE_BYTES);
             let sent = self.send_sealed(&bytes[..count], false, &mut scratch.sealed)?;
-            // What has no room yet is sent before anything else.
+            // Bytes that do not fit yet are sent before any others.
             self.promised = 0;
             io::Result::Ok(sent.unwrap_or(count))
         })?;
@@ -528,8 +529,7 @@ impl TlsStream {
         Poll::Ready(Ok(sent))
     }
 
-    /// Says that nothing more will be sent, so that nobody can cut an answer short unseen (RFC 8446
-    /// §6.1).
+    /// Sends close_notify, so that a truncated response is detected (RFC 8446 §6.1).
     fn say_goodbye(&mut self) {
         if std::mem::replace(&mut self.is_over, true) || self.session.is_handshaking() {
             return;
@@ -539,18 +539,18 @@ impl TlsStream {
         let alert = self.drive(&mut opened, |traffic| traffic.queue_close_notify(&mut room));
         if let Ok(Some(Ok(length))) = alert {
             self.outgoing.extend_from_slice(&room[..length]);
-            // A client that has gone need not be told.
+            // A closed client needs no notification.
             let _ = self.flush();
         }
     }
 
-    /// Says that nothing more will be sent, over TLS and below.
+    /// Shuts the sending side down, in TLS and in TCP.
     pub fn shut_down(&mut self) {
         self.say_goodbye();
         self.socket.shut_down();
     }
 
-    /// The connection will end in the middle of an answer, which the client is to notice.
+    /// The connection is about to end in the middle of a response, which the client has to notice.
     pub fn break_off(&mut self) {
         self.is_over = true;
     }
@@ -562,7 +562,7 @@ impl Drop for TlsStream {
     }
 }
 
-/// Puts a message of the handshake behind what is to be sent.
+/// Appends a handshake message to the outgoing bytes.
 fn encode(
     mut data: EncodeTlsData<'_, ServerConnectionData>,
     outgoing: &mut BytesMut,

@@ -1,10 +1,10 @@
-//! What is still to be written of requests whose scripts go on after their answers: counts, and lines of
-//! logs. A front does not end before it is.
+//! Writes that remain after the response of a request whose script continues: counters, and log
+//! lines. A front does not exit before them.
 
 use std::future::Future;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// How many tasks of this process have something to write. There are no more than a few for each worker.
+/// Tasks of this process with a write ahead. There are at most a few per worker.
 static UNSAID: AtomicUsize = AtomicUsize::new(0);
 
 struct Unsaid;
@@ -31,7 +31,7 @@ pub fn write(task: impl Future<Output = ()> + Send + 'static) {
     });
 }
 
-/// Whether all of it has been written.
+/// Whether no write is left.
 pub fn is_all_said() -> bool {
     UNSAID.load(Ordering::Acquire) == 0
 }

@@ -1,11 +1,11 @@
-//! The time as HTTP writes it, once a second and thread.
+//! The time as HTTP writes it, formatted once a second per thread.
 
 use std::cell::Cell;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use maitred_os::clock::format_local;
 
-/// 9999-12-31 23:59:59, the last second that a date of HTTP can tell, in seconds since 1970.
+/// 9999-12-31 23:59:59, the last second of an HTTP date, in seconds since 1970.
 const LAST_SECOND_OF_9999: u64 = 253_402_300_799;
 
 thread_local! {
@@ -29,7 +29,7 @@ pub fn http_date() -> [u8; 29] {
     fresh
 }
 
-/// The time since 1970, or nothing for a clock that is set to before.
+/// The time since 1970; zero for a clock that is set to before.
 pub fn since_1970() -> Duration {
     SystemTime::now()
         .duration_since(UNIX_EPOCH)
@@ -51,8 +51,8 @@ pub fn common_log_time(second: u64) -> String {
     )
 }
 
-/// What `Expires` says of an answer that may be kept for so long (RFC 9111 §5.3). Zero is a time that
-/// has long been, as nginx writes it.
+/// The value of `Expires` for a response that is fresh for `after` (RFC 9111 §5.3). For zero it is
+/// a time in the past, as in nginx.
 pub fn expires(after: Duration) -> String {
     let second = match after.is_zero() {
         true => 1,
@@ -73,7 +73,7 @@ pub fn iso_8601(second: u64) -> String {
     format!("{year}-{month:02}-{day}T{time}+00:00")
 }
 
-/// As [`common_log_time`], with the time of day where the machine is.
+/// As [`common_log_time`], in the machine's time zone.
 pub fn local_log_time(second: u64) -> String {
     let second = second.min(LAST_SECOND_OF_9999);
     let second = i64::try_from(second).unwrap_or(i64::MAX);

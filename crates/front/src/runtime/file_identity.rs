@@ -4,11 +4,11 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::fs::Stat;
 
-/// A file changed less than this long ago may change again without its times telling, since the
-/// kernel's clock for them moves in ticks of up to 10 ms; it is served, and not kept.
+/// A file changed less than this long ago may change again without a change of its times, since the
+/// kernel's clock for them has ticks of up to 10 ms; it is sent, and not cached.
 pub(crate) const UNSETTLED: Duration = Duration::from_millis(20);
 
-/// What changes when a file is changed or replaced.
+/// Changes when a file is changed or replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Identity {
     dev: u64,
@@ -19,7 +19,7 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// Takes it from a file's status.
+    /// The identity in a file's status.
     pub fn of(stat: &Stat) -> Identity {
         Identity {
             dev: stat.st_dev,
@@ -30,9 +30,8 @@ impl Identity {
         }
     }
 
-    /// Whether a later change would show: the status changed (nobody can set that time back) longer
-    /// ago than the kernel's clock is coarse. A time in the future is one that a change would not
-    /// leave in place.
+    /// Whether a later change would show: the last status change (its time cannot be set back) is
+    /// longer ago than the kernel's tick. For a time in the future this is not certain.
     pub(crate) fn is_settled(&self, now: SystemTime) -> bool {
         let changed = system_time(self.ctime);
         let apart = now
@@ -47,6 +46,6 @@ pub(crate) fn system_time(time: (i64, u32)) -> SystemTime {
     UNIX_EPOCH + Duration::new(seconds, time.1.min(999_999_999))
 }
 
-/// The latest second an HTTP date can say, 9999-12-31T23:59:59Z (RFC 9110 §5.6.7 has four digits
-/// for the year).
+/// The latest second of an HTTP date, 9999-12-31T23:59:59Z (RFC 9110 §5.6.7 has four digits for the
+/// year).
 pub(crate) const LAST_HTTP_SECOND: u64 = 253_402_300_799;

@@ -1,5 +1,5 @@
-//! Memory that is given back: what a flood of requests has taken stays with the process when it is freed,
-//! as the C library keeps it for what comes next.
+//! Returns memory to the system: the C library keeps what a flood of requests has allocated for
+//! later allocations.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -9,31 +9,31 @@ use std::time::{Duration, Instant};
 
 use maitred_os::heap;
 
-/// How often it is looked whether there is something to give back.
+/// Interval of the check.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
-/// Bytes that are worth it.
+/// Least number of bytes to return.
 const WORTH_BYTES: u64 = 8 * 1024 * 1024;
-/// Bytes in a page of `statm`; where pages are larger, memory is given back later.
+/// Bytes of a page in `statm`; with larger pages, memory is returned later.
 const PAGE_BYTES: u64 = 4096;
-/// Most bytes that `statm` has.
+/// Largest size of `statm` in bytes.
 const STATM_BYTES: usize = 256;
 
 /// The heap of this process.
 #[derive(Debug)]
 pub struct Heap {
-    /// `/proc/self/statm`, which cannot be opened any more once the front has given up its rights.
+    /// `/proc/self/statm`, which cannot be opened after the front has given up its privileges.
     statm: Option<File>,
     began: Instant,
-    /// When it is looked at next, since it began.
+    /// The time of the next check, since the start.
     next: Mutex<Duration>,
-    /// Bytes that it had when it began.
+    /// Bytes at the start.
     floor: u64,
-    /// Bytes that were not in use and could not be given back.
+    /// Free bytes that could not be returned.
     waste: AtomicU64,
 }
 
 impl Heap {
-    /// That of a process which has just begun.
+    /// The heap of a process that has just started.
     pub fn new() -> Heap {
         let statm = File::open("/proc/self/statm").ok();
         let floor = statm.as_ref().and_then(own_bytes).unwrap_or(0);
@@ -46,10 +46,10 @@ impl Heap {
         }
     }
 
-    /// Looks at it, if it is time. Any thread may ask, as often as it likes.
+    /// Checks the heap, if the check is due. Any thread may call this at any time.
     pub fn look(self: &Arc<Self>) {
         let now = self.began.elapsed();
-        // Another thread looks already.
+        // Another thread is checking.
         let Ok(mut next) = self.next.try_lock() else {
             return;
         };
@@ -82,17 +82,17 @@ impl Heap {
     }
 }
 
-/// Whether a process has so much more memory than it had that it pays to find out whether it needs it.
+/// Whether a process has grown enough for a check of its free memory to pay.
 fn has_grown(own: u64, floor: u64) -> bool {
     own > floor.saturating_add(WORTH_BYTES)
 }
 
-/// Whether much is not in use beside what cannot be given back.
+/// Whether enough is free beyond the part that cannot be returned.
 fn is_worth_it(free: u64, waste: u64) -> bool {
     free > waste.saturating_add(WORTH_BYTES)
 }
 
-/// Bytes of memory that a process has for itself alone, by its `statm`.
+/// Private bytes of a process, by its `statm`.
 fn own_bytes(statm: &File) -> Option<u64> {
     let mut bytes = [0; STATM_BYTES];
     let count = statm.read_at(&mut bytes, 0).ok()?;

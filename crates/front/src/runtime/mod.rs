@@ -1,4 +1,4 @@
-//! What a thread of the front runs on: clock, background work, the channel to the supervisor.
+//! The runtime of a thread of the front: clock, background writes, the channel to the supervisor.
 
 pub(crate) mod background;
 pub(crate) mod clock;

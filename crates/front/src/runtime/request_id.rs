@@ -1,8 +1,8 @@
-//! What a request is called in every log, and by its script (`REQUEST_ID`).
+//! The id of a request in every log, and for its script (`REQUEST_ID`).
 //!
-//! An id of ours is 128 bits in hexadecimal, as nginx's `$request_id`, and made without a system call:
-//! a counter, spread over 64 bits so that no two of a thread are the same and any part tells requests
-//! apart, and 64 bits by chance that are the thread's. It is no secret.
+//! An id of maitred's is 128 bits in hexadecimal, as nginx's `$request_id`, and made without a
+//! system call: a counter, spread over 64 bits so that ids of a thread differ and any part tells
+//! requests apart, and 64 random bits of the thread. It is no secret.
 
 use std::cell::Cell;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -10,19 +10,19 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use maitred_http1::Head;
 use rustix::rand::{GetRandomFlags, getrandom};
 
-/// Longest id of a proxy's that is taken, in bytes.
+/// Longest id that is accepted from a proxy, in bytes.
 const MAX_BYTES: usize = 64;
 
-/// Digits of an id of ours.
+/// Digits of an own id.
 const OUR_BYTES: usize = 32;
 
 /// The odd number nearest to 2^64 divided by the golden ratio.
 const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// The field by which proxies tell ids, and answers carry them.
+/// The header of request ids, from proxies and in responses.
 pub const HEADER: &str = "X-Request-Id";
 
-/// A request's id: letters, digits and a few signs that nothing has to be escaped for.
+/// A request's id: letters, digits and a few characters that need no escaping.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct RequestId {
     bytes: [u8; MAX_BYTES],
@@ -35,7 +35,7 @@ thread_local! {
 }
 
 impl RequestId {
-    /// One that no other request has.
+    /// A new id.
     pub fn next() -> RequestId {
         let (counter, own) = NEXT.get().unwrap_or_else(by_chance);
         NEXT.set(Some((counter.wrapping_add(GOLDEN), own)));
@@ -49,8 +49,8 @@ impl RequestId {
         }
     }
 
-    /// The one that a trusted proxy has given the request; nothing if there is none, several, or one
-    /// that a log could not hold as it is.
+    /// The id that a trusted proxy has assigned; none if there is none, several, or one that a log
+    /// could not hold unescaped.
     pub fn told(head: &Head) -> Option<RequestId> {
         let mut values = head.values(HEADER);
         let value = values.next().filter(|_| values.next().is_none())?;
@@ -91,8 +91,7 @@ fn by_chance() -> (u64, u64) {
     (now, spread(now ^ u64::from(std::process::id())))
 }
 
-/// Turns numbers that follow each other into ones that do not look alike, and no two into the same
-/// (the end of SplitMix64).
+/// Maps consecutive numbers to numbers that look unrelated, one to one (the end of SplitMix64).
 fn spread(number: u64) -> u64 {
     let number = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let number = (number ^ (number >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

@@ -1,5 +1,5 @@
-//! What the front gives up before the first client (crate `maitred_sandbox`), and which folders of
-//! its configuration it needs then.
+//! Restricts the front before the first client (crate `maitred_sandbox`), and lists the folders
+//! that it still needs.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -8,13 +8,13 @@ use std::time::{Duration, Instant};
 use maitred_config::Config;
 use maitred_sandbox::{Needs, Readable};
 
-/// How often it is looked why files are closed, at most.
+/// Least interval between two checks why files are inaccessible.
 const LOOKED_EVERY: Duration = Duration::from_secs(60);
 
-/// What this process may read, for all threads; none: all.
+/// The folders that this process may read, for all threads; none: all.
 static READABLE: OnceLock<Readable> = OnceLock::new();
 
-/// When it was looked last why files are closed.
+/// The last check why files are inaccessible.
 static LOOKED: Mutex<Option<Instant>> = Mutex::new(None);
 
 /// Restricts the front for good, unless the configuration says otherwise.
@@ -30,8 +30,8 @@ pub fn enter(config: &Config) -> Result<Readable, String> {
     Ok(readable)
 }
 
-/// Logs that a file beneath `root` may have been closed by the sandbox, if the part of the machine
-/// that it lies in has been replaced. To be called when the system has denied access to it.
+/// Logs that a file below `root` may be inaccessible because of the sandbox, if the file system
+/// that holds it has been replaced. To be called when the system has denied access to it.
 pub fn log_if_replaced(root: &Path) {
     let Some(readable) = READABLE.get() else {
         return;
@@ -69,13 +69,13 @@ fn needs(config: &Config) -> Needs {
     }
 }
 
-/// Where the front makes files.
+/// Folders in which the front creates files.
 fn written(config: &Config) -> Vec<PathBuf> {
     let spool = std::iter::once(&config.spool_dir);
     spool.chain(&config.cache_dir).cloned().collect()
 }
 
-/// What the front reads, each with the name of its setting.
+/// Folders that the front reads, each with the name of its setting.
 fn folders(config: &Config) -> impl Iterator<Item = (&'static str, &Path)> {
     config.sites.iter().flat_map(|site| {
         let root = std::iter::once(("root", &site.root));
@@ -89,7 +89,7 @@ fn folders(config: &Config) -> impl Iterator<Item = (&'static str, &Path)> {
     })
 }
 
-/// Warns of each folder of a new configuration that the front cannot reach since it was restricted.
+/// Warns of each folder of a new configuration that the sandbox does not let the front reach.
 pub fn warn(readable: &Readable, config: &Config) {
     let spool = std::iter::once(("spool_dir", config.spool_dir.as_path(), true));
     let cache = config.cache_dir.iter();

@@ -1,4 +1,4 @@
-//! The front's side of the control channel.
+//! The front's end of the control channel.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, Write};
@@ -26,8 +26,8 @@ impl Supervisor {
         &self.channel
     }
 
-    /// Sends a report; false when the supervisor did not take it. One that cannot take any more is
-    /// about to end us anyway.
+    /// Sends a report; false when the supervisor did not take it. A supervisor that takes no more
+    /// ends the front anyway.
     pub fn report(&self, report: &FromFront) -> bool {
         let said = say(self.channel.reports(), report);
         if let Err(error) = &said {
@@ -36,30 +36,30 @@ impl Supervisor {
         said.is_ok()
     }
 
-    /// Takes the next order.
+    /// Receives the next command.
     ///
     /// # Errors
-    /// When what arrives is no order.
+    /// When the message is invalid.
     pub fn order(&self, wait: bool) -> io::Result<Heard<ToFront>> {
         hear(&self.channel, wait)
     }
 }
 
-/// What came as JSON in a file, because it is too long for a message.
+/// A value that arrived as JSON in a file, because it is too long for a message.
 ///
 /// # Errors
-/// When the file cannot be read, or holds something else.
+/// When the file cannot be read, or is invalid.
 pub fn read_json<T: DeserializeOwned>(file: OwnedFd) -> io::Result<T> {
-    // A parser that is given the file itself takes one byte with each system call.
+    // A parser on the file itself reads one byte per system call.
     let mut bytes = Vec::new();
     File::from(file).read_to_end(&mut bytes)?;
     Ok(serde_json::from_slice(&bytes)?)
 }
 
-/// Replaces the contents of a file that came by something as JSON.
+/// Replaces the contents of a received file by a value as JSON.
 ///
 /// # Errors
-/// When none came, or it cannot be written.
+/// When there is no file, or it cannot be written.
 pub fn write_json(file: Option<OwnedFd>, what: &impl Serialize) -> io::Result<()> {
     let file =
         file.ok_or_else(|| io::Error::other("the front's limit of open files is reached"))?;

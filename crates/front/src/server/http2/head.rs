@@ -73,8 +73,8 @@ impl HeadWriter for Http2 {
     }
 }
 
-/// The head of an answer that is no script's: some fields, and the length of the body if `lines`,
-/// which are ready-made, do not say it.
+/// A head that the server makes itself: some headers, and the body's length unless `lines`, which
+/// are prepared, have it.
 pub fn ready(
     status: u16,
     headers: &[Header<'_>],
@@ -96,7 +96,7 @@ pub fn ready(
     complete(status, fields)
 }
 
-/// One ready-made line, of which the value is not copied.
+/// A prepared line; its value is not copied.
 fn take_line(fields: &mut HeaderMap, lines: &Bytes, start: usize, end: usize) {
     let Some(colon) = memchr(b':', &lines[start..end]) else {
         return;
@@ -110,7 +110,7 @@ fn take_line(fields: &mut HeaderMap, lines: &Bytes, start: usize, end: usize) {
     append(fields, name, HeaderValue::from_maybe_shared(value));
 }
 
-/// Adds a field; false when no field can be like that.
+/// Appends a header; false for an invalid one.
 fn append<E>(fields: &mut HeaderMap, name: &[u8], value: Result<HeaderValue, E>) -> bool {
     let (Ok(name), Ok(value)) = (HeaderName::from_bytes(name), value) else {
         return false;
