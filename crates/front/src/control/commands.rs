@@ -1,5 +1,5 @@
-//! The supervisor's orders while clients are served: one task hears them, and each thread follows
-//! its part of them.
+//! The supervisor's commands while clients are served: one task receives them, and each thread
+//! carries out its part.
 
 use std::collections::HashMap;
 use std::io;
@@ -27,17 +27,17 @@ use crate::runtime::supervisor_channel::{read_json, write_json};
 use crate::server::accept::{Acceptor, accept};
 use crate::services::{Shared, Thread};
 
-/// Orders that a thread has not come to yet, before whoever gives them waits.
+/// Commands that may be queued for a thread before the sender waits.
 const ORDERS_AHEAD: usize = 64;
-/// How long a worker stays that cannot be watched and so gets nothing, and a generation that cannot
-/// be opened. What lacked may be there then, and nobody is to be forked without a pause.
+/// Pause before a worker that cannot be watched is replaced, and a generation that cannot be opened
+/// is retried: the cause may be gone then, and workers must not be forked without a pause.
 const TRY_AGAIN_AFTER: Duration = Duration::from_secs(1);
 
-/// What one thread is to do.
+/// A command for one thread.
 pub enum ThreadOrder {
     /// Listen to a generation's workers.
     Add(Arc<Generation>),
-    /// Nothing is left of a generation.
+    /// Forget a generation.
     Remove(Number),
     /// Accept clients.
     Listen {
@@ -45,26 +45,26 @@ pub enum ThreadOrder {
         address: String,
         /// The socket.
         socket: OwnedFd,
-        /// Who comes there.
+        /// The kind of its clients.
         clients: Clients,
     },
     /// Accept no more clients at an address.
     Unlisten(String),
-    /// Open all that a new configuration needs, and say whether that went well.
+    /// Open the sites of a new configuration, and report the result.
     Prepare(Arc<Config>, oneshot::Sender<Result<(), String>>),
-    /// Use what was prepared.
+    /// Use the prepared sites.
     Switch(oneshot::Sender<()>),
-    /// Forget what was prepared.
+    /// Drop the prepared sites.
     Discard,
 }
 
-/// The way to give a thread orders, and its end of it.
+/// A channel for commands to a thread.
 pub fn channel() -> (mpsc::Sender<ThreadOrder>, mpsc::Receiver<ThreadOrder>) {
     mpsc::channel(ORDERS_AHEAD)
 }
 
-/// Being woken is all that a worker's event is for: the hooks of the thread do the rest. The
-/// event is edge-triggered, so its counter need not be read.
+/// A worker's event only has to wake the thread: the thread's hooks do the rest. The event is
+/// edge-triggered, so its counter need not be read.
 async fn listen_to(event: OwnedFd, generation: Weak<Generation>, thread: u32) {
     let mut rings = Rings::default();
     loop {
@@ -81,14 +81,13 @@ async fn listen_to(event: OwnedFd, generation: Weak<Generation>, thread: u32) {
                 break;
             }
         }
-        // As long as it is waited for, each ring wakes the thread. What was rung by then shows at
-        // once.
+        // While it is awaited, each event wakes the thread. Earlier events show at once.
         drop(listened);
         tokio::time::sleep(DEAF_FOR).await;
     }
 }
 
-/// Follows the orders of one thread, for as long as it serves.
+/// Carries out the commands of one thread, for as long as it runs.
 pub async fn follow_thread(mut orders: mpsc::Receiver<ThreadOrder>, thread: Arc<Thread>) {
     let mut follower = ThreadCommands {
         acceptor: Arc::new(Acceptor::new(thread.clone())),
@@ -101,13 +100,13 @@ pub async fn follow_thread(mut orders: mpsc::Receiver<ThreadOrder>, thread: Arc<
     }
 }
 
-/// What one thread has begun and may have to end.
+/// The tasks that commands have started on a thread.
 struct ThreadCommands {
     thread: Arc<Thread>,
     acceptor: Arc<Acceptor>,
     /// The tasks that wait for the workers of each generation.
     events: HashMap<Number, AbortHandle>,
-    /// What ends the accepting at each address.
+    /// Stops accepting at each address.
     listeners: HashMap<String, oneshot::Sender<()>>,
 }
 
@@ -164,19 +163,19 @@ impl ThreadCommands {
     }
 }
 
-/// Whoever hears the supervisor.
+/// Receives the supervisor's commands.
 pub struct CommandReceiver {
     shared: Arc<Shared>,
     epoch: u32,
-    /// What can be opened since the front was restricted.
+    /// The folders that the sandbox lets the front read.
     readable: Readable,
     threads: Vec<mpsc::Sender<ThreadOrder>>,
-    /// Told every configuration that is in use.
+    /// Called with every configuration in use.
     follow: fn(&Config),
 }
 
 impl CommandReceiver {
-    /// One who tells `threads` what they have to do, and `follow` every configuration.
+    /// A receiver that sends commands to `threads`, and calls `follow` with every configuration.
     pub fn new(
         shared: Arc<Shared>,
         epoch: u32,
@@ -193,7 +192,7 @@ impl CommandReceiver {
         }
     }
 
-    /// Follows orders until there are no more, those that came early first.
+    /// Carries out commands until the channel is closed, early ones first.
     pub async fn run(self, early: Vec<(ToFront, Vec<OwnedFd>)>) {
         for (order, fds) in early {
             self.follow(order, fds).await;
@@ -296,7 +295,7 @@ impl CommandReceiver {
         }
     }
 
-    /// Does something with the pool of a generation, if that is still there.
+    /// Does something with the pool of a generation, if that still exists.
     fn with_pool(&self, generation: Number, work: impl FnOnce(Arc<Pool>)) {
         if let Some(pool) = self.shared.pools.of(generation) {
             work(pool);
@@ -351,10 +350,10 @@ impl CommandReceiver {
         }
     }
 
-    /// Says when all orders up to here have been carried out.
+    /// Reports when all commands up to this one have been carried out.
     fn settle(&self, mark: u64) {
         let shared = self.shared.clone();
-        // Behind the tasks that earlier orders have begun.
+        // Queued behind the tasks of earlier commands.
         tokio::spawn(async move {
             tokio::task::yield_now().await;
             shared.supervisor.report(&FromFront::Settled { mark });
@@ -373,7 +372,7 @@ impl CommandReceiver {
         shared.supervisor.report(&FromFront::Figures);
     }
 
-    /// Shows authorities these from now on.
+    /// Sets the responses to challenges of ACME authorities.
     fn take_proofs(&self, proofs: Vec<acme::Proof>, mark: u64) {
         let shared = &self.shared;
         shared.proofs.set(proofs);
@@ -383,11 +382,11 @@ impl CommandReceiver {
         shared.supervisor.report(&FromFront::ProofsTaken { mark });
     }
 
-    /// Handshakes from now on are held with these. What is wrong with them the supervisor has seen
-    /// before: if they cannot be had, those that are there stay.
+    /// Uses these certificates for new handshakes. The supervisor has checked them: on an error,
+    /// the present ones stay.
     async fn take_certificates(&self, mut fds: Vec<OwnedFd>) {
         let file = fds.pop();
-        // A thousand certificates take a while, in which this thread has clients.
+        // A thousand certificates take a while, in which this thread serves clients.
         let made = tokio::task::spawn_blocking(move || {
             let file = file.ok_or("the front's limit of open files is reached")?;
             let material = read_json(file).map_err(|error| error.to_string())?;
@@ -400,7 +399,7 @@ impl CommandReceiver {
         }
     }
 
-    /// Handshakes from now on are held with this, and show what authorities look for.
+    /// Uses this TLS configuration for new handshakes, with the certificates of ACME challenges.
     fn use_tls(&self, tls: &Tls) {
         let tls = tls.with_proofs(&self.shared.proofs.certificates());
         self.shared.tls.store(Some(Arc::new(tls)));
@@ -417,7 +416,7 @@ impl CommandReceiver {
 
     async fn tell_all(&self, order: impl Fn() -> ThreadOrder) {
         for thread in &self.threads {
-            // A thread that hears no more has ended, and the front is about to.
+            // A thread that receives no more has ended, and the front is about to.
             let _ = thread.send(order()).await;
         }
     }
@@ -486,8 +485,8 @@ impl CommandReceiver {
     }
 }
 
-/// Has standard error, and with it every message, go to the file that came. Standard output is
-/// not used, and would keep the former file from being freed.
+/// Redirects standard error, and with it every message, to the file that arrived. Standard output
+/// is unused, and would keep the former file open.
 pub fn take_error_log(fds: Vec<OwnedFd>) {
     for file in fds {
         let replaced = rustix::stdio::dup2_stderr(&file).and(rustix::stdio::dup2_stdout(&file));
@@ -504,8 +503,8 @@ struct SeatedWorker {
     pid: i32,
 }
 
-/// Opens a seat for the life of its worker. None is what has come of its descriptor when the front
-/// has as many open as it may.
+/// Opens a seat for the life of its worker. `pidfd` is none when the front is at its limit of open
+/// files.
 async fn watch_seat(
     shared: Arc<Shared>,
     pool: Arc<Pool>,

@@ -1,4 +1,4 @@
-//! The front process from its first order to its last answer.
+//! The front process, from its first command to its last response.
 
 use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering;
@@ -24,41 +24,41 @@ use crate::runtime::supervisor_channel::{Supervisor, read_json};
 use crate::runtime::{background, sandbox, thread};
 use crate::services::{Shared, Thread};
 
-/// Descriptors kept back for files, pools and temporary files when connections are counted.
+/// Descriptors reserved for files, pools and temporary files.
 const RESERVED_DESCRIPTORS: u64 = 512;
-/// With no more descriptors than this, all are for connections; of those beyond, kept pages may have
-/// [`PART_OF_PAGES`], and no more than [`MOST_OF_PAGES`].
+/// Up to this many descriptors, all are for connections; of those beyond, cached pages may have one
+/// in [`PART_OF_PAGES`], and no more than [`MOST_OF_PAGES`].
 const FEW_DESCRIPTORS: u64 = 4096;
-/// One in so many.
+/// See [`FEW_DESCRIPTORS`].
 const PART_OF_PAGES: u64 = 8;
-/// Most descriptors of kept pages: 200 MB of the smallest that have one.
+/// Most descriptors of cached pages: 200 MB of the smallest that have one.
 const MOST_OF_PAGES: u64 = 4096;
-/// How often a thread with connections looks at the clock. A timer that is set for earlier than
-/// every other costs a system call; with this one there is always an earlier one.
+/// Tick of a thread with connections. A timer that is earlier than all others costs a system call;
+/// with this one there always is an earlier one.
 const BEAT: Duration = Duration::from_millis(500);
-/// How often it does so after its last connection has ended: what that held is given back in this time.
+/// Ticks after the last connection has ended: its memory is returned in this time.
 const BEATS_AFTERWARDS: u32 = 30;
-/// How often a front that is ending looks whether the last script has ended.
+/// Interval at which a stopping front checks whether the last script has ended.
 const QUIET_CHECK: Duration = Duration::from_millis(20);
 
-/// What the supervisor has said before the first client.
+/// The state before the first client.
 struct Start {
     shared: Arc<Shared>,
     inboxes: Arc<[Inbox]>,
     config: Arc<Config>,
     epoch: u32,
-    /// Told every configuration that is in use.
+    /// Called with every configuration in use.
     follow: fn(&Config),
-    /// Where to listen, the pools, who sits where.
+    /// Early commands: listeners, pools, seats.
     early: Vec<(ToFront, Vec<OwnedFd>)>,
-    /// What can be opened since the front was restricted.
+    /// The folders that the sandbox lets the front read.
     readable: Readable,
-    /// What scripts wish the front to do.
+    /// Calls of workers to the front.
     unheard: Wishes,
 }
 
-/// Runs the front until the supervisor lets it end. Returns the exit code. `follow` is told every
-/// configuration that is in use from then on.
+/// Runs the front until the supervisor stops it. Returns the exit code. Calls `follow` with every
+/// configuration in use.
 pub fn run(control: Channel, follow: fn(&Config)) -> i32 {
     maitred_os::title::set("maitred: front");
     maitred_os::signals::ignore_sigpipe();
@@ -142,7 +142,7 @@ fn take_order(orders: &mut Orders, order: ToFront, fds: Vec<OwnedFd>) -> Result<
     Ok(())
 }
 
-/// Gives our privileges up, and sets everything up.
+/// Gives up privileges, and creates the services.
 fn prepare(
     supervisor: &Arc<Supervisor>,
     orders: Orders,
@@ -154,7 +154,7 @@ fn prepare(
         .ok_or("no configuration came before the order to begin")?;
     follow(&config);
     if config.fpm.is_some() {
-        // No name that `killall php-fpm` would take for a worker of php-fpm.
+        // `killall php-fpm` must not match it.
         maitred_os::title::set_with_name("php-fpm: front", "maitred-front");
     }
     let troubles = Arc::new(RepeatedErrors::default());
@@ -167,7 +167,7 @@ fn prepare(
         maitred_os::users::become_user(identity)
             .map_err(|error| format!("it cannot become user {}: {error}", identity.name))?;
     }
-    // A change of user clears the wish to die with the parent.
+    // A change of user clears the parent-death signal.
     maitred_os::fork::die_with_parent(supervisor_pid);
     maitred_os::fork::forbid_inspection().map_err(|error| error.to_string())?;
     let readable = sandbox::enter(&config)?;
@@ -211,13 +211,13 @@ fn prepare(
     })
 }
 
-/// Descriptors that kept pages may have, of so many, where a site has a cache.
+/// Descriptors for cached pages, of `limit`, where a site has a cache.
 fn descriptors_of_pages(limit: u64) -> u64 {
     let part = limit.saturating_sub(FEW_DESCRIPTORS) / PART_OF_PAGES;
     part.min(MOST_OF_PAGES)
 }
 
-/// Says at start what would otherwise show only as a 403 or a 507 some day.
+/// Warns at the start of errors that would otherwise show only as a 403 or a 507 later.
 fn warn_of_unusable_folders(config: &maitred_config::Config) {
     let me = maitred_os::users::current().name;
     for site in &config.sites {
@@ -239,7 +239,7 @@ fn warn_of_unusable_folders(config: &maitred_config::Config) {
     }
 }
 
-/// Starts all threads and stays with the first.
+/// Starts all threads, and runs the first on the current one.
 fn serve(start: Start) -> Result<(), String> {
     let count = start.inboxes.len();
     let ready = Arc::new(Barrier::new(count));
@@ -325,7 +325,7 @@ fn serve_thread(
         .build()
         .map_err(|error| format!("the event loop cannot be set up: {error}"))?;
     thread_local::set_up(number, inboxes);
-    // Pools are looked after by the first thread, and begin to be while this is under way.
+    // The first thread runs the tasks of pools, which start here.
     let entered = runtime.enter();
     let thread = Thread::new(number, shared.clone(), &config);
     drop((entered, config));
@@ -357,7 +357,7 @@ fn serve_thread(
     Ok(())
 }
 
-/// Returns when the front is to end and nothing is in hand.
+/// Returns when the front is to stop and no request is in progress.
 async fn drained(shared: &Shared) {
     shared.takes_no_more().await;
     loop {
@@ -369,12 +369,12 @@ async fn drained(shared: &Shared) {
         if shared.has_handed_over() {
             shared.pools.shrink(connections);
         }
-        // A script that outlives its answer tells nobody when it ends.
+        // A script that outlives its response sends no event when it ends.
         let _ = tokio::time::timeout(QUIET_CHECK, changed).await;
     }
 }
 
-/// Keeps a timer set while the thread has connections, and none when it has had none for a while.
+/// Runs a timer while the thread has connections, and for a while after.
 async fn beat(serving: Arc<Thread>) {
     loop {
         serving.first_connection.notified().await;

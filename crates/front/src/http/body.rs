@@ -1,4 +1,4 @@
-//! A request's body, collected whole before a worker is asked for: in memory while it is small,
+//! A request's body, collected whole before a worker is requested: in memory while it is small,
 //! then in a temporary file. A slow sender holds a connection and nothing else.
 
 use std::fs::File;
@@ -14,13 +14,13 @@ use maitred_http1::Refusal;
 pub const MEMORY_BYTES: usize = 64 * 1024;
 /// Bytes collected before they are written to the file in one go.
 const WRITE_BYTES: usize = 256 * 1024;
-/// Bytes that all bodies together may have collected for their files; [`LEAST_WRITE_BYTES`] of each in any
+/// Bytes that all bodies together may buffer for their files; [`LEAST_WRITE_BYTES`] of each in any
 /// case.
 const COMMON_BYTES: usize = 64 * 1024 * 1024;
 /// See [`COMMON_BYTES`].
 const LEAST_WRITE_BYTES: usize = 64 * 1024;
 
-/// Bodies on their way that have a file.
+/// Incomplete bodies that have a file.
 static IN_FILES: AtomicUsize = AtomicUsize::new(0);
 
 /// A request's body.
@@ -28,22 +28,22 @@ static IN_FILES: AtomicUsize = AtomicUsize::new(0);
 pub enum Body {
     /// All of it.
     Memory(Vec<u8>),
-    /// In a file that has no name.
+    /// In an unnamed file, and its length.
     File(Arc<File>, u64),
 }
 
 /// Why there is no body.
 #[derive(Debug)]
 pub enum NoBody {
-    /// It is larger than the site takes.
+    /// It is larger than the site's limit.
     TooLarge,
-    /// The client sent it too slowly, or not at all.
+    /// It arrived too slowly, or not at all.
     TooSlow,
-    /// The client has gone.
+    /// The client has disconnected.
     Gone,
-    /// What it sent is no body.
+    /// Its framing is invalid.
     Refused(Refusal),
-    /// It could not be kept.
+    /// It could not be stored.
     Spool(io::Error),
 }
 
@@ -59,7 +59,7 @@ impl Body {
     /// A piece of it.
     ///
     /// # Errors
-    /// What reading the temporary file says.
+    /// When the temporary file cannot be read.
     pub async fn piece(&self, offset: u64, length: usize) -> io::Result<Vec<u8>> {
         let length = length.min(usize::try_from(self.len() - offset).unwrap_or(usize::MAX));
         match self {
@@ -80,7 +80,7 @@ impl Body {
     }
 }
 
-/// Runs what may wait for a disk on a thread that may wait.
+/// Runs an operation that may block on a thread that may block.
 pub async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> io::Result<T> + Send + 'static,
 ) -> io::Result<T> {
@@ -89,7 +89,7 @@ pub async fn blocking<T: Send + 'static>(
         .map_err(io::Error::other)?
 }
 
-/// A body on its way.
+/// An incomplete body.
 pub struct Collected {
     memory: Vec<u8>,
     file: Option<(Arc<File>, u64)>,
@@ -99,7 +99,7 @@ pub struct Collected {
     limit: u64,
 }
 
-/// Counts a body that has a file for as long as it is on its way.
+/// Counts an incomplete body that has a file.
 struct InFile;
 
 impl InFile {
@@ -115,18 +115,18 @@ impl Drop for InFile {
     }
 }
 
-/// Bytes that each of so many bodies collects before they are written.
+/// Bytes that each of `bodies` buffers before it writes them.
 fn write_bytes(bodies: usize) -> usize {
     (COMMON_BYTES / bodies.max(1)).clamp(LEAST_WRITE_BYTES, WRITE_BYTES)
 }
 
 impl Collected {
-    /// Nothing of a body that may have so many bytes.
+    /// An empty body that may have `limit` bytes.
     pub fn new(limit: u64) -> Collected {
         Collected::within(limit, MEMORY_BYTES)
     }
 
-    /// As [`Collected::new`], with so many of the bytes in memory.
+    /// As [`Collected::new`], with at most `memory_limit` bytes in memory.
     pub fn within(limit: u64, memory_limit: usize) -> Collected {
         Collected {
             memory: Vec::new(),
@@ -137,15 +137,15 @@ impl Collected {
         }
     }
 
-    /// Bytes that have come.
+    /// Bytes received.
     pub fn len(&self) -> u64 {
         self.memory.len() as u64 + self.file.as_ref().map_or(0, |(_, length)| *length)
     }
 
-    /// More has come.
+    /// Adds received bytes.
     ///
     /// # Errors
-    /// When it is too much, or cannot be kept.
+    /// When they exceed the limit, or cannot be stored.
     pub async fn add(&mut self, bytes: &[u8], spool_dir: &Path) -> Result<(), NoBody> {
         if self.len() + bytes.len() as u64 > self.limit {
             return Err(NoBody::TooLarge);
@@ -181,10 +181,10 @@ impl Collected {
         Ok(())
     }
 
-    /// All has come.
+    /// Completes the body.
     ///
     /// # Errors
-    /// When it cannot be kept.
+    /// When it cannot be stored.
     pub async fn finish(mut self, spool_dir: &Path) -> Result<Body, NoBody> {
         if self.file.is_none() {
             return Ok(Body::Memory(self.memory));

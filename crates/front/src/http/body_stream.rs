@@ -1,4 +1,4 @@
-//! A request's body as it comes, piece by piece: what is passed on at once is never kept.
+//! A request's body, piece by piece: pieces are passed on at once, and never stored.
 
 use bytes::{Bytes, BytesMut};
 use maitred_http1::{ChunkedBody, Framing, Head};
@@ -6,13 +6,13 @@ use maitred_http1::{ChunkedBody, Framing, Head};
 use crate::http::body::NoBody;
 use crate::net::client_rate::Pace;
 
-/// How much of a body has come, and may still come.
+/// How much of a body has arrived, and may still arrive.
 pub struct Inflow {
     framing: Framing,
     chunks: ChunkedBody,
     limit: u64,
     taken: u64,
-    /// How it comes, once it has been waited for over HTTP/1.
+    /// Its rate, once there was a wait for it over HTTP/1.
     pub pace: Option<Pace>,
     is_over: bool,
 }
@@ -21,7 +21,7 @@ impl Inflow {
     /// The body after `head`, of which nothing has been read and which may have `limit` bytes.
     ///
     /// # Errors
-    /// When it is said to be larger.
+    /// When its `Content-Length` is larger.
     pub fn of(head: &Head, limit: u64) -> Result<Inflow, NoBody> {
         if matches!(head.body, Framing::Length(length) if length > limit) {
             return Err(NoBody::TooLarge);
@@ -36,20 +36,20 @@ impl Inflow {
         })
     }
 
-    /// Whether all of it has come.
+    /// Whether all of it has arrived.
     pub fn is_over(&self) -> bool {
         self.is_over
     }
 
-    /// It has come to its end.
+    /// Marks it as complete.
     pub fn end(&mut self) {
         self.is_over = true;
     }
 
-    /// More of it has come.
+    /// Counts received bytes.
     ///
     /// # Errors
-    /// When it is too much.
+    /// When they exceed the limit.
     pub fn take(&mut self, count: usize) -> Result<(), NoBody> {
         self.taken += count as u64;
         match self.taken > self.limit {
@@ -58,15 +58,16 @@ impl Inflow {
         }
     }
 
-    /// Bytes that have come.
+    /// Bytes received.
     pub fn taken(&self) -> u64 {
         self.taken
     }
 
-    /// Takes what it can of bytes that came over HTTP/1; none if there is nothing, or all has come.
+    /// Takes the next piece from bytes received over HTTP/1; none if there is none yet, or the body
+    /// is complete.
     ///
     /// # Errors
-    /// When they are no body, or too many.
+    /// When its framing is invalid, or it exceeds the limit.
     pub fn take_from(&mut self, input: &mut BytesMut) -> Result<Option<Bytes>, NoBody> {
         let piece = match self.framing {
             Framing::None => return Ok(None),

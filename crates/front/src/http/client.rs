@@ -1,6 +1,6 @@
-//! Whoever asks over HTTP, in whichever version: what `handler/request.rs` wants to know of it, and what
-//! it is sent. A connection of HTTP/1 implements it ([`crate::server::http1::client`]), and a stream of HTTP/2
-//! ([`crate::server::http2`]).
+//! A client over any version of HTTP: the data that `handler/request.rs` needs, and the operations
+//! to respond. A connection of HTTP/1 implements it ([`crate::server::http1::client`]), and a
+//! stream of HTTP/2 ([`crate::server::http2`]).
 
 use std::io;
 use std::net::SocketAddr;
@@ -19,76 +19,74 @@ use crate::net::admin_peer::AdminPeer;
 use crate::net::stream::Stream;
 use crate::net::tls::Secured;
 
-/// What becomes of the connection after an answer.
+/// The state of the connection after a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum After {
-    /// The next request may come.
+    /// Open for the next request.
     Keep,
-    /// It is closed: the client has sent nothing that was not read.
+    /// Closed: the client has sent nothing unread.
     Close,
-    /// It is closed once the client has stopped sending what nobody reads.
+    /// Closed once the client has stopped sending.
     Linger,
 }
 
-/// A client over HTTP, with the one request that it is being answered. No method has a body here, as in
-/// [`Client`].
+/// A client over HTTP, with its current request. No method has a default here, as in [`Client`].
 pub trait HttpClient: Client {
-    /// How a script's answer looks in its version of HTTP.
+    /// Writes the heads of scripts' responses in its version of HTTP.
     type HeadWriter: HeadWriter<Head = Self::Head>;
 
-    /// The answer that comes next is what a script has said: a page of the site's takes its place only
-    /// where that is so for scripts.
+    /// Marks the next response as a script's: a site's error page replaces it only where the site
+    /// says so for scripts.
     fn is_answered_by_script(&mut self);
 
-    /// Its address.
+    /// The client's address.
     fn peer(&self) -> SocketAddr;
 
     /// The address it connected to.
     fn local(&mut self) -> SocketAddr;
 
-    /// Where it comes from, if it came to the admin listener.
+    /// The peer, on the admin listener.
     fn admin(&self) -> Option<AdminPeer>;
 
-    /// What TLS says of it, if it came over that.
+    /// The TLS data of the connection, if it is under TLS.
     fn secured(&self) -> Option<&Arc<Secured>>;
 
-    /// Its answer ends too early, which it is to notice.
+    /// Marks the response as truncated, which the client has to notice.
     fn break_off(&mut self);
 
-    /// Bytes that it has been sent.
+    /// Bytes sent to it.
     fn sent(&self) -> u64;
 
     /// Collects the request's body, of at most `limit` bytes.
     ///
     /// # Errors
-    /// Why there is none; no other request can then be read from where this one came.
+    /// Why there is none; no further request can be read from the connection then.
     async fn body(&mut self, head: &Head, limit: u64, spool_dir: &Path) -> Result<Body, NoBody>;
 
-    /// The request's body is wanted: a client that has asked for permission to send it gets that.
+    /// Accepts the request's body: sends `100 Continue` to a client that expects it.
     ///
     /// # Errors
-    /// When the client has gone.
+    /// When the client has disconnected.
     async fn invite_body(&mut self, head: &Head) -> Result<(), NoBody>;
 
-    /// What comes next of the request's body; nothing at its end. Nothing is lost if this is dropped
-    /// half-way.
+    /// The next piece of the request's body; none at its end. Cancel-safe.
     ///
     /// # Errors
-    /// Why there is no more of it; no other request can then be read from where this one came.
+    /// Why there is no more of it; no further request can be read from the connection then.
     async fn next_body(&mut self, inflow: &mut Inflow) -> Result<Option<Bytes>, NoBody>;
 
-    /// Its connection as it is; none where that is not its alone.
+    /// Its raw connection; none where it shares the connection with others.
     fn raw(&mut self) -> Option<Raw<'_>>;
 
-    /// A body that nobody wants: one that has arrived is dropped, one that has not is not waited
-    /// for.
+    /// Discards an unwanted body: one that has arrived is dropped, one that has not closes the
+    /// connection.
     fn discard_body(&mut self, head: &Head) -> After;
 
-    /// Sends a whole answer; `record` is told the status, and how many of the bytes that
-    /// [`HttpClient::sent`] counts are the head's.
+    /// Sends a whole response. `record` gets the status, and the share of the head in the bytes
+    /// that [`HttpClient::sent`] counts.
     ///
     /// # Errors
-    /// When the client has gone or does not read, or the file has become shorter.
+    /// When the client has disconnected or does not read, or the file has become shorter.
     async fn answer(
         &mut self,
         reply: &Reply<'_>,
@@ -97,17 +95,17 @@ pub trait HttpClient: Client {
     ) -> io::Result<()>;
 }
 
-/// A client's connection, for what is not HTTP.
+/// A client's raw connection, for a protocol other than HTTP.
 pub struct Raw<'a> {
-    /// What its bytes come and go over.
+    /// Its byte stream.
     pub stream: &'a mut Stream,
-    /// What has been read and nobody has used.
+    /// Bytes that were received and not consumed.
     pub input: &'a mut BytesMut,
-    /// Counts the bytes that it has been sent.
+    /// The counter of sent bytes.
     pub sent: &'a mut u64,
 }
 
-/// The head of an answer that is no script's.
+/// The head of a response that is no script's.
 #[derive(Debug)]
 pub struct Reply<'a> {
     /// The request.
@@ -116,34 +114,33 @@ pub struct Reply<'a> {
     pub status: u16,
     /// Names and values. Server and Date are added.
     pub headers: &'a [(&'a [u8], &'a [u8])],
-    /// Lines that are ready-made, each with its CR LF.
+    /// Prepared lines, each with its CR LF.
     pub lines: &'a Bytes,
-    /// The length of the body in bytes; none if the lines say it, or there is nothing to say.
+    /// The length of the body in bytes; none if the lines have it, or there is none.
     pub length: Option<u64>,
-    /// What becomes of the connection.
+    /// The state of the connection afterwards.
     pub after: After,
 }
 
-/// The body of an answer that is no script's; what HEAD asks for has none.
+/// The body of a response that is no script's; for HEAD there is none.
 #[derive(Debug, Clone, Copy)]
 pub enum Content<'a> {
     /// Nothing.
     Nothing,
-    /// Bytes that were made for this answer.
+    /// Bytes created for this response.
     Made(&'a [u8]),
-    /// Bytes that are kept, and can be shared.
+    /// Shared bytes.
     Kept(&'a Bytes),
-    /// Bytes that are kept, and their place in a file in memory, which nobody changes: what the kernel
-    /// may send by itself.
+    /// Shared bytes, and their position in an immutable memfd, from which the kernel may send them.
     Housed(&'a Bytes, &'a OwnedFd, u64),
     /// A piece of a file.
     File(&'a Arc<OwnedFd>, Slice),
-    /// Pieces of a file, each after a head of its own, and what ends them.
+    /// Pieces of a file, each after a head of its own, and the closing delimiter.
     Pieces(&'a Arc<OwnedFd>, &'a [Part], &'a Bytes),
 }
 
 impl<'a> Content<'a> {
-    /// The body of an answer with a file.
+    /// The body of a response with a file.
     pub fn of(body: &'a AnswerBody) -> Content<'a> {
         match body {
             AnswerBody::Empty => Content::Nothing,
@@ -168,7 +165,7 @@ impl<'a> Content<'a> {
         }
     }
 
-    /// What of it is in memory already, and can be sent with the head.
+    /// The part of it that is in memory already, and can be sent with the head.
     pub fn at_once(&self) -> &'a [u8] {
         match self {
             Content::Made(bytes) => bytes,
@@ -178,54 +175,54 @@ impl<'a> Content<'a> {
     }
 }
 
-/// The client of a script. Clients are wrapped by others, so no method has a body here: a wrapper that
-/// forgot one would have that in place of its client's.
+/// The client of a script. Wrappers implement it, too, so no method has a default here: a wrapper
+/// that forgot to forward one would silently replace the wrapped client's.
 pub trait Client {
-    /// What it is sent apart from bytes, if anything.
+    /// The part of a head that is sent separately from the bytes, if any.
     type Head;
 
-    /// Returns when it does not want the answer any more.
+    /// Returns when it has disconnected, or aborted the request.
     async fn gone(&mut self);
 
-    /// As [`Client::gone`], for one whose answer will be there in a moment.
+    /// As [`Client::gone`], for a client whose response is due soon.
     async fn gone_later(&mut self);
 
-    /// Sends a head. The bytes that are sent from then on belong to it.
+    /// Sends a head. The bytes sent from then on belong to it.
     ///
     /// # Errors
-    /// When the client has gone.
+    /// When the client has disconnected.
     fn begin(&mut self, head: Self::Head) -> io::Result<()>;
 
     /// Sends bytes without waiting; 0 when the client must read first.
     ///
     /// # Errors
-    /// When the client has gone.
+    /// When the client has disconnected.
     fn try_send(&mut self, bytes: &[u8]) -> io::Result<usize>;
 
-    /// Waits until the client may be sent more.
+    /// Waits until more can be sent.
     ///
     /// # Errors
-    /// When the client has gone, or has not read for too long.
+    /// When the client has disconnected, or has not read for too long.
     async fn sendable(&mut self) -> io::Result<()>;
 
-    /// Bytes of an answer that may be kept in memory for it.
+    /// Bytes of a response that may be buffered in memory for it.
     fn spool_bytes(&self) -> usize;
 }
 
-/// How heads look in a version of HTTP.
+/// Writes heads in a version of HTTP.
 pub trait HeadWriter {
-    /// What goes to the client apart from bytes, if anything.
+    /// The part that is sent separately from the bytes, if any.
     type Head;
 
-    /// Makes the head of an answer, in `out` or apart from it. Returns also how many of `headers`
-    /// have been left out because no head can carry them.
+    /// Writes the head of a response, to `out` or separately. Also returns how many of `headers`
+    /// are left out because they are invalid.
     fn head<'h>(
         out: &mut Vec<u8>,
         answer: &Answer<'_>,
         headers: impl Iterator<Item = (&'h [u8], &'h [u8])>,
     ) -> (Option<Self::Head>, usize);
 
-    /// Makes the head of an interim answer of status 103, in `out` or apart from it.
+    /// Writes the head of an interim response of status 103, to `out` or separately.
     fn hints<'h>(
         out: &mut Vec<u8>,
         headers: impl Iterator<Item = (&'h [u8], &'h [u8])>,

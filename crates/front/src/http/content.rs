@@ -8,9 +8,9 @@ use bytes::Bytes;
 /// A piece of a file, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slice {
-    /// Where it begins.
+    /// The first byte.
     pub offset: u64,
-    /// How long it is; never 0 in an answer.
+    /// Its length; never 0 in a response.
     pub len: u64,
 }
 
@@ -21,7 +21,7 @@ impl Slice {
     }
 }
 
-/// The body of an [`Answer`].
+/// The body of a file's response.
 #[derive(Debug)]
 pub enum AnswerBody {
     /// Nothing.

@@ -1,5 +1,5 @@
-//! How long a client still wants an answer, by its own word: `request_deadline_header`. It can only
-//! make a request's time shorter, so anybody is believed.
+//! The client's own deadline: `request_deadline_header`. It can only shorten a request's time, so
+//! any client is trusted.
 
 use std::time::Duration;
 
@@ -7,9 +7,9 @@ use maitred_http1::Head;
 
 use crate::http::headers::first_field;
 
-/// A request's header.
+/// Headers of a request.
 pub trait Fields: Sync {
-    /// What the field of this name says, if it is text.
+    /// The value of a header, if it is text.
     fn field(&self, name: &str) -> Option<String>;
 }
 
@@ -19,7 +19,7 @@ impl Fields for Head {
     }
 }
 
-/// The header of a request whose answer others want too: none of them decides how long it may take.
+/// Headers of a request whose response others wait for, too: no single client's deadline applies.
 pub struct SharedDeadline;
 
 impl Fields for SharedDeadline {
@@ -28,9 +28,9 @@ impl Fields for SharedDeadline {
     }
 }
 
-/// What a header's field says: how long from now on the answer is wanted, zero if no longer. In
-/// milliseconds (as Envoy's `X-Envoy-Expected-Rq-Timeout-Ms`), or with the unit `ms` or `s`; what is
-/// longer than can be counted is for ever, and what is none of this says nothing.
+/// The budget in a header's value: the time from now for which the response is wanted, zero if it
+/// no longer is. In milliseconds (as Envoy's `X-Envoy-Expected-Rq-Timeout-Ms`), or with the unit
+/// `ms` or `s`. A value too large to count is unlimited; an invalid one is ignored.
 pub fn budget(value: &str) -> Option<Duration> {
     let value = value.trim_matches([' ', '\t']);
     let (value, is_over) = match value.strip_prefix('-') {

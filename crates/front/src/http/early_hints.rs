@@ -1,15 +1,15 @@
-//! Early hints (RFC 8297): what a script lets its client know before its answer.
+//! Early hints (RFC 8297): headers that a script sends before its response.
 
 use memchr::{memchr, memmem};
 
-/// Longest hints that are kept until they are whole, in bytes; longer ones are dropped.
+/// Longest incomplete hints that are buffered, in bytes; longer ones are dropped.
 const MAX_BYTES: usize = 16 * 1024;
 
-/// Most times that one script may say hints.
+/// Most hints of one script.
 const MAX_TIMES: usize = 8;
 
-/// Fields that browsers use before there is an answer. A cookie, or what a script says for its server,
-/// has no business there.
+/// Headers that browsers use before the response. Cookies, and instructions to the server, are left
+/// out.
 const USED: [&str; 4] = [
     "link",
     "content-security-policy",
@@ -17,7 +17,7 @@ const USED: [&str; 4] = [
     "referrer-policy",
 ];
 
-/// Hints on their way.
+/// Incomplete hints.
 #[derive(Debug, Default)]
 pub struct Hints {
     lines: Vec<u8>,
@@ -25,13 +25,13 @@ pub struct Hints {
 }
 
 impl Hints {
-    /// Takes the next bytes of hints; returns the lines when they are whole.
+    /// Takes the next bytes of hints; returns the lines when they are complete.
     pub fn take(&mut self, bytes: &[u8]) -> Option<Vec<u8>> {
         if self.times == MAX_TIMES {
             return None;
         }
         if self.lines.len() + bytes.len() > MAX_BYTES {
-            // Whatever follows is not worth the bookkeeping.
+            // The rest is ignored.
             self.times = MAX_TIMES;
             return None;
         }
@@ -44,7 +44,7 @@ impl Hints {
     }
 }
 
-/// The fields among these lines that are hints.
+/// The headers among these lines that are hints.
 pub fn fields(lines: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
     let mut rest = lines;
     std::iter::from_fn(move || {
@@ -60,7 +60,7 @@ pub fn fields(lines: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
     })
 }
 
-/// Whether a field of this name is a hint.
+/// Whether a header of this name is a hint.
 pub fn is_used(name: &[u8]) -> bool {
     let mut used = USED.iter();
     used.any(|used| name.eq_ignore_ascii_case(used.as_bytes()))

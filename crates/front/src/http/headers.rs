@@ -9,26 +9,26 @@ use crate::runtime::request_id::{self, RequestId};
 /// A header's name and value.
 pub type Header<'a> = (&'a [u8], &'a [u8]);
 
-/// The type of an answer of our own.
+/// The type of the server's own responses.
 pub const PLAIN: Header<'static> = (b"Content-Type", b"text/plain; charset=utf-8");
 
-/// The type that authorities expect of the file they look for (RFC 8555 §8.3).
+/// The type that ACME authorities expect of the file they request (RFC 8555 §8.3).
 pub(crate) const OCTETS: Header<'static> = (b"Content-Type", b"application/octet-stream");
 
-/// The value of the first field of this name, if it is text.
+/// The value of the first header of this name, if it is text.
 pub fn first_field<'h>(head: &'h Head, name: &str) -> Option<&'h str> {
     let named = |header: &(&[u8], &[u8])| header.0.eq_ignore_ascii_case(name.as_bytes());
     let found = head.headers().find(named);
     found.and_then(|(_, value)| std::str::from_utf8(value).ok())
 }
 
-/// What a client over TLS is told of its next visits (RFC 6797 §6.1).
+/// `Strict-Transport-Security` for a client over TLS (RFC 6797 §6.1).
 pub(crate) fn hsts(secured: Option<&Secured>) -> Option<Header<'_>> {
     let value = secured?.hsts.as_deref()?;
     Some((b"Strict-Transport-Security", value.as_bytes()))
 }
 
-/// The header fields that are the server's own.
+/// The headers that the server adds to every response.
 #[derive(Debug, Clone, Copy)]
 pub struct ServerHeaders<'a> {
     fields: [Header<'a>; 2],
@@ -36,7 +36,7 @@ pub struct ServerHeaders<'a> {
 }
 
 impl<'a> ServerHeaders<'a> {
-    /// Those that an answer gets.
+    /// The headers of a response.
     pub fn of(secured: Option<&'a Secured>, id: Option<&'a RequestId>) -> ServerHeaders<'a> {
         let id = id.map(|id| (request_id::HEADER.as_bytes(), id.as_str().as_bytes()));
         let mut beside = ServerHeaders {
@@ -51,13 +51,13 @@ impl<'a> ServerHeaders<'a> {
         beside
     }
 
-    /// The fields.
+    /// The headers.
     pub fn as_slice(&self) -> &[Header<'a>] {
         self.fields.get(..self.count).unwrap_or_default()
     }
 }
 
-/// An answer to a client whose request has no usable head.
+/// A response to a client whose request has no valid head.
 pub fn bare(status: u16, why: &str) -> Vec<u8> {
     let body = crate::http::error_body::in_words(status, why);
     let answer = Answer {
@@ -74,7 +74,7 @@ pub fn bare(status: u16, why: &str) -> Vec<u8> {
     out
 }
 
-/// The user that HTTP's basic authentication (RFC 7617) names, whoever that is.
+/// The user name of basic authentication (RFC 7617), unverified.
 pub fn basic_user(authorization: Option<&[u8]>) -> Vec<u8> {
     let parts = authorization.and_then(|field| field.split_at_checked(6));
     let Some((_, token)) = parts.filter(|(scheme, _)| scheme.eq_ignore_ascii_case(b"basic "))

@@ -1,4 +1,4 @@
-//! Which site a host name belongs to.
+//! Maps host names to sites.
 
 use std::collections::HashMap;
 
@@ -62,7 +62,7 @@ pub fn host_name(authority: &str) -> &str {
         .map_or(authority, |(host, _)| host)
 }
 
-/// Where a target of a host is over HTTPS.
+/// The URL of a target over HTTPS.
 pub fn https_address(host: &str, port: u16, target: &str) -> String {
     match port {
         HTTPS_PORT => format!("https://{host}{target}"),

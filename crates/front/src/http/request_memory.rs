@@ -1,13 +1,13 @@
-//! How much memory the heads of requests in hand may take. A few bytes of HTTP/2 can be a large head
-//! (HPACK), and a request may wait for long: for its body, or for a worker.
+//! Limits the memory of the heads of requests in progress. A few bytes of HTTP/2 can be a large
+//! head (HPACK), and a request may wait for long: for its body, or for a worker.
 //!
-//! Each connection has a share of its own, so that a flood over some connections has no others refused.
-//! What goes beyond that, all connections share, and a request that finds no room there is refused. Of this,
-//! clients of one address have a part at most, so that one address cannot have those of others refused.
-//! Addresses of which many clients come (`net/client_addresses.rs`) are exempt from that: on a server behind a proxy,
-//! everything comes from one.
+//! Each connection has a share of its own, so that a flood over some connections causes no refusal
+//! on others. All connections share the memory beyond that; a request that exceeds it is refused.
+//! Clients of one address may use a part of it at most, so that one address causes no refusal for
+//! others. Addresses shared by many clients (`net/client_addresses.rs`) are exempt: behind a proxy,
+//! all requests come from one address.
 //!
-//! Only a connection that goes beyond its own share takes a lock, and one of sixteen.
+//! Only a connection beyond its own share takes a lock, and one of sixteen.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -17,33 +17,34 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::net::client_addresses::Address;
 
-/// Bytes that each connection may hold for its requests in any case: about eleven ordinary ones of HTTP/2.
-/// More would need a smaller default of `request_memory`: 200 connections that fill both hold 67 MiB.
+/// Bytes that each connection may hold for its requests in any case: about eleven ordinary ones of
+/// HTTP/2. A larger value would need a smaller default of `request_memory`: 200 connections that
+/// fill both hold 67 MiB.
 const OWN_BYTES: usize = 96 * 1024;
-/// Addresses that fill the common memory together: each has one part of so many.
+/// The common memory divided by the share of one address.
 const PARTS: usize = 8;
-/// Parts of the addresses' bytes that are locked apart.
+/// Shards of the addresses' counters, each with its lock.
 const SHARDS: usize = 16;
-/// Why a request is refused for which there is no room.
+/// Why a request is refused when the common memory is used up.
 const NO_ROOM: &str = "the requests in hand would hold more than `request_memory` with their heads";
-/// Why a request is refused whose address holds too much.
+/// Why a request is refused when the share of its address is used up.
 const NO_SHARE: &str = "the requests of its address would hold more than an eighth of \
                         `request_memory` with their heads";
 
-/// What all requests in hand hold.
+/// The memory of all requests in progress.
 #[derive(Debug, Default)]
 pub struct RequestMemory {
-    /// Bytes beyond the connections' own shares. Below zero for a moment if what gives some back is ahead of
-    /// what took it.
+    /// Bytes beyond the connections' own shares. Briefly below zero if a release overtakes its
+    /// allocation.
     common: AtomicIsize,
-    /// Most of it (`request_memory`).
+    /// Its limit (`request_memory`).
     most: AtomicUsize,
-    /// The part of it that each address holds.
+    /// The share of each address.
     by_address: ByAddress,
     refused: AtomicU64,
 }
 
-/// Bytes that are counted until this is dropped.
+/// Bytes that are accounted for until drop.
 #[derive(Debug)]
 pub struct HeldMemory<'a> {
     memory: &'a RequestMemory,
@@ -52,18 +53,18 @@ pub struct HeldMemory<'a> {
 }
 
 impl RequestMemory {
-    /// From now on, connections together may hold so many bytes beyond what each may in any case.
+    /// Sets the bytes that connections together may hold beyond their own shares.
     pub fn limit(&self, bytes: u64) {
         let most = usize::try_from(bytes).unwrap_or(usize::MAX);
         self.most.store(most, Ordering::Relaxed);
     }
 
-    /// A connection of this address, if that is not exempt, holds `after` bytes in place of `before`. They are
-    /// counted in any case: a caller for which there is no room gives them back with
+    /// Accounts for growth from `before` to `after` bytes of a connection of this address, if the
+    /// address is not exempt. The bytes count even on an error: the caller releases them with
     /// [`RequestMemory::shrink`]. So the steps of a connection always add up to what it holds.
     ///
     /// # Errors
-    /// Why there is no room.
+    /// Which limit is exceeded.
     pub fn grow(
         &self,
         address: Option<Address>,
@@ -86,7 +87,7 @@ impl RequestMemory {
         }
     }
 
-    /// A connection of this address holds `after` bytes in place of `before`, which were more.
+    /// Accounts for a release from `before` to `after` bytes of a connection of this address.
     pub fn shrink(&self, address: Option<Address>, before: usize, after: usize) {
         let less = beyond(before) - beyond(after);
         if less > 0 {
@@ -97,10 +98,11 @@ impl RequestMemory {
         }
     }
 
-    /// Counts `bytes` of the only request of a connection. Its address is asked for only if it matters.
+    /// Accounts for `bytes` of the only request of a connection. Its address is computed only if
+    /// needed.
     ///
     /// # Errors
-    /// Why there is no room.
+    /// Which limit is exceeded.
     pub fn hold(
         &self,
         bytes: usize,
@@ -111,22 +113,22 @@ impl RequestMemory {
             address: if beyond(bytes) > 0 { address() } else { None },
             bytes,
         };
-        // What is counted and refused is given back as it is dropped.
+        // Refused bytes are released by drop.
         self.grow(held.address, 0, bytes).map(|()| held)
     }
 
-    /// A request was refused because there is no room.
+    /// Counts a refused request.
     pub fn refuse(&self) {
         self.refused.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Bytes that connections hold beyond what each may in any case.
+    /// Bytes that connections hold beyond their own shares.
     pub fn common_bytes(&self) -> usize {
         let bytes = self.common.load(Ordering::Relaxed);
         usize::try_from(bytes).unwrap_or(0)
     }
 
-    /// Requests that were refused so far.
+    /// Requests refused so far.
     pub fn refused(&self) -> u64 {
         self.refused.load(Ordering::Relaxed)
     }
@@ -138,7 +140,7 @@ impl Drop for HeldMemory<'_> {
     }
 }
 
-/// Bytes that addresses hold. Who holds none is not remembered.
+/// Bytes that addresses hold. Addresses without any are not stored.
 #[derive(Debug, Default)]
 struct ByAddress {
     hasher: RandomState,
@@ -146,7 +148,7 @@ struct ByAddress {
 }
 
 impl ByAddress {
-    /// An address holds so many bytes more. Returns how many that makes.
+    /// Adds bytes of an address. Returns its sum.
     fn add(&self, address: Address, more: isize) -> isize {
         let hash = self.hasher.hash_one(address);
         let shard = &self.shards[usize::try_from(hash % SHARDS as u64).unwrap_or(0)];
@@ -165,7 +167,7 @@ impl ByAddress {
     }
 }
 
-/// Those of a connection's bytes that are beyond its own share.
+/// The bytes of a connection beyond its own share.
 fn beyond(bytes: usize) -> isize {
     bounded(bytes.saturating_sub(OWN_BYTES))
 }

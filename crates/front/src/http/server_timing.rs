@@ -1,15 +1,16 @@
-//! The `Server-Timing` field (W3C Server Timing §3.1): where a request's time went, for the tools of
-//! browsers. Durations are in milliseconds.
+//! The `Server-Timing` header (W3C Server Timing §3.1): how the time of a request was spent, for
+//! the developer tools of browsers. Durations are in milliseconds.
 
 use std::fmt::Write;
 use std::time::Duration;
 
 use maitred_seat::Spent;
 
-/// The field's name.
+/// The header's name.
 pub const NAME: &[u8] = b"Server-Timing";
 
-/// What it says of a request that waited for a worker and cost it this. What is not known is left out.
+/// The value for a request that waited `queued` for a worker and cost it `spent`. Unknown parts are
+/// left out.
 pub fn value(queued: Duration, spent: &Spent) -> String {
     let children = Some(spent.children).filter(|time| !time.is_zero());
     let all = [

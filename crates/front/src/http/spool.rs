@@ -1,5 +1,5 @@
-//! What a script has said and its client has not read yet: in memory, then in a temporary file,
-//! up to the pool's `spool_limit`; beyond that the script waits.
+//! Buffers script output that the client has not read yet: in memory, then in a temporary file, up
+//! to the pool's `spool_limit`; beyond that the script waits.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -11,51 +11,51 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::http::body::blocking;
 
-/// Bytes of one answer kept in memory, where its client does not share them with others.
+/// Bytes of one response buffered in memory, where its client does not share them with others.
 pub const MEMORY_BYTES: usize = 512 * 1024;
-/// Bytes of each answer that are not counted towards [`COMMON_BYTES`].
+/// Bytes of each response that do not count towards [`COMMON_BYTES`].
 const OWN_BYTES: usize = 64 * 1024;
-/// Bytes that all answers together may have in memory beyond that, before files are used for what is more.
+/// Bytes beyond that which all responses together may buffer in memory before files are used.
 const COMMON_BYTES: usize = 64 * 1024 * 1024;
-/// Bytes of one answer kept in memory from then on.
+/// Bytes of one response buffered in memory from then on.
 const SHORT_BYTES: usize = 32 * 1024;
 /// Bytes moved to or from the file in one go.
 const PIECE_BYTES: usize = 256 * 1024;
 
-/// Bytes that all answers of this process have in memory, beyond [`OWN_BYTES`] of each.
+/// Bytes that all responses of this process buffer in memory, beyond [`OWN_BYTES`] of each.
 static COMMON: AtomicUsize = AtomicUsize::new(0);
 
-/// The unsent part of one answer. What concerns the file is in boxes: every answer would hold the room
-/// for it.
+/// The unsent part of one response. The fields of the file are boxed: every response would hold
+/// their memory.
 #[derive(Debug)]
 pub struct Spool<'a> {
-    /// First to be sent. Most answers are no more than this.
+    /// Sent first. Most responses have only this.
     first: Vec<u8>,
-    /// Next to be sent, oldest first.
+    /// Sent next, oldest first.
     memory: VecDeque<Vec<u8>>,
     /// Bytes of both.
     memory_bytes: usize,
-    /// Of the first piece, what has been sent.
+    /// Bytes of the first piece that are sent.
     sent: usize,
-    /// To be sent after what is in memory.
+    /// Sent after the memory.
     file: Option<Arc<File>>,
-    /// What of the file has been written, and what of that read back.
+    /// Bytes written to the file, and bytes read back.
     written: u64,
     read: u64,
-    /// To be sent after what is in the file: what found no room there.
+    /// Sent after the file: bytes that did not fit there.
     held: Vec<u8>,
     dir: &'a Path,
     /// Most bytes in memory before the file is used.
     memory_limit: usize,
-    /// Bytes that it has in [`COMMON`].
+    /// Its bytes in [`COMMON`].
     counted: usize,
     limit: u64,
     full_disk: bool,
 }
 
 impl<'a> Spool<'a> {
-    /// An empty spool that keeps up to `limit` bytes: `memory_limit` of them in memory, the rest in
-    /// a file in `dir`.
+    /// An empty spool for up to `limit` bytes: `memory_limit` of them in memory, the rest in a file
+    /// in `dir`.
     pub fn new(dir: &'a Path, memory_limit: usize, limit: u64) -> Spool<'a> {
         Spool {
             first: Vec::new(),
@@ -74,7 +74,7 @@ impl<'a> Spool<'a> {
         }
     }
 
-    /// Most bytes in memory now: less where many clients do not read.
+    /// Most bytes in memory now: fewer where many clients do not read.
     fn memory_limit(&self) -> usize {
         match COMMON.load(Ordering::Relaxed) < COMMON_BYTES {
             true => self.memory_limit,
@@ -82,7 +82,7 @@ impl<'a> Spool<'a> {
         }
     }
 
-    /// Counts what is in memory now.
+    /// Updates [`COMMON`].
     fn count(&mut self) {
         let bytes = self.memory_bytes.saturating_sub(OWN_BYTES);
         if bytes > self.counted {
@@ -98,7 +98,7 @@ impl<'a> Spool<'a> {
         self.memory_bytes == 0 && self.read == self.written && self.held.is_empty()
     }
 
-    /// Whether more may be put in.
+    /// Whether it accepts more.
     pub fn has_room(&self) -> bool {
         let behind = self.read < self.written || !self.held.is_empty();
         if self.memory_bytes < self.memory_limit() && !behind {
@@ -107,11 +107,11 @@ impl<'a> Spool<'a> {
         !self.full_disk && self.memory_bytes as u64 + self.written - self.read < self.limit
     }
 
-    /// Puts bytes in; to the file when there are too many in memory, or some in the file already.
+    /// Adds bytes; to the file when there are too many in memory, or some in the file already.
     ///
     /// # Errors
-    /// When the file cannot be written. The bytes are kept in memory all the same, and
-    /// [`Spool::has_room`] says no until the client has read what comes before them.
+    /// When the file cannot be written. The bytes stay in memory, and [`Spool::has_room`] is false
+    /// until the client has read all bytes before them.
     pub async fn push(&mut self, bytes: Vec<u8>) -> io::Result<()> {
         if bytes.is_empty() {
             return Ok(());
@@ -139,11 +139,11 @@ impl<'a> Spool<'a> {
         }
     }
 
-    /// The client takes nothing now: what is far beyond what may be in memory for it goes to the
-    /// file, if nothing is there that comes later.
+    /// The client reads nothing now: bytes far beyond the memory limit move to the file, if it
+    /// holds no later ones.
     ///
     /// # Errors
-    /// When the file cannot be written. The bytes are kept in memory all the same.
+    /// When the file cannot be written. The bytes stay in memory.
     pub async fn settle(&mut self) -> io::Result<()> {
         let is_last = self.read == self.written && self.held.is_empty();
         if self.memory_bytes <= 2 * self.memory_limit() || !is_last || self.full_disk {
@@ -218,13 +218,13 @@ impl<'a> Spool<'a> {
         .await?;
         self.read += length as u64;
         if self.read == self.written {
-            // Everything was read: the file's blocks go back to the disk.
+            // The file is read completely: its blocks are freed.
             (self.file, self.read, self.written) = (None, 0, 0);
         }
         Ok(Some(piece))
     }
 
-    /// What is to be sent next; nothing when everything has been.
+    /// The next bytes to send; none when all are sent.
     ///
     /// # Errors
     /// When the file cannot be read.
@@ -242,7 +242,7 @@ impl<'a> Spool<'a> {
         Ok(Some(&self.first[self.sent..]).filter(|rest| !rest.is_empty()))
     }
 
-    /// So many bytes of [`Spool::front`] have been sent.
+    /// Marks `count` bytes of [`Spool::front`] as sent.
     pub fn advance(&mut self, count: usize) {
         self.sent += count;
         if self.sent >= self.first.len() {

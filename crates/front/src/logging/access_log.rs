@@ -1,5 +1,5 @@
-//! The access log: one line for every request, with the time it waited, the time its script took,
-//! and its id.
+//! The access log: a line per request, with its time in the queue, the time of its script, and its
+//! id.
 
 use std::cell::RefCell;
 use std::fs::File;
@@ -22,10 +22,10 @@ use crate::net::tls::Secured;
 pub use crate::logging::access_log_line::{Line, Time, put_visible};
 pub use crate::logging::deferred::write_later;
 
-/// Lines are written together up to this many bytes.
+/// Bytes of lines that are written together.
 const BUFFER_BYTES: usize = 32 * 1024;
 
-/// Where lines go, and how they look.
+/// The destination and the format of lines.
 #[derive(Debug)]
 pub struct AccessLog {
     sink: Sink,
@@ -36,13 +36,13 @@ pub struct AccessLog {
 
 #[derive(Debug)]
 enum Sink {
-    /// Nowhere; sites have logs of their own.
+    /// None; sites have logs of their own.
     Off,
-    /// Among the messages, wherever those go at the moment.
+    /// Standard error, with the messages.
     Stderr,
     /// The file that the supervisor opened last.
     File(RwLock<File>),
-    /// Somebody who collects logs; lines to syslog have this severity.
+    /// A log collector; lines to syslog have this severity.
     Collector(Collector, u8),
 }
 
@@ -52,11 +52,11 @@ thread_local! {
 }
 
 impl AccessLog {
-    /// The log that a configuration asks for, which writes to `file` if it is one. None if no request
-    /// is logged.
+    /// The log of a configuration, which writes to `file` if it is a file. None if no request is
+    /// logged.
     ///
     /// # Errors
-    /// When it is a file and none came.
+    /// When it is a file and none was received.
     pub fn of(
         config: &Config,
         file: Option<OwnedFd>,
@@ -85,14 +85,14 @@ impl AccessLog {
         }))
     }
 
-    /// Further lines go to `file`; when this returns, nobody writes to the former one any more.
+    /// Switches to `file`; no thread writes to the former file after this returns.
     pub fn reopened(&self, file: OwnedFd) {
         if let Sink::File(sink) = &self.sink {
             *sink.write().unwrap_or_else(PoisonError::into_inner) = file.into();
         }
     }
 
-    /// Whether a request is logged that goes where `site` says.
+    /// Whether a request with this site log is logged here.
     pub fn wants(&self, site: &SiteLog) -> bool {
         match site {
             SiteLog::Server => !matches!(self.sink, Sink::Off),
@@ -101,12 +101,12 @@ impl AccessLog {
         }
     }
 
-    /// Whether lines say what scripts have cost.
+    /// Whether lines contain the costs of scripts.
     pub fn tells_costs(&self) -> bool {
         self.tells_costs
     }
 
-    /// Adds a line. It is written when the thread has a moment, or enough of them.
+    /// Adds a line. It is written when the thread goes to sleep, or when there are enough lines.
     pub fn write(&self, line: &Line<'_>) {
         match (&line.record.log, &self.sink) {
             (SiteLog::Off, _) | (SiteLog::Server, Sink::Off) => {}
@@ -132,7 +132,7 @@ impl AccessLog {
         }
     }
 
-    /// Adds a line about what was no request.
+    /// Adds a line about an invalid request.
     pub fn write_refused(&self, peer: IpAddr, status: u16, bytes: u64) {
         let record = RequestRecord {
             status,
@@ -155,13 +155,13 @@ impl AccessLog {
                 return;
             }
             let written = match &self.sink {
-                // What was lost is told as a trouble.
+                // Lost lines are reported as a repeated error.
                 Sink::Stderr => stderr::write_line(lines, |_| Vec::new()),
                 Sink::File(file) => {
                     let file = file.read().unwrap_or_else(PoisonError::into_inner);
                     (&*file).write_all(lines)
                 }
-                // They were for the file that there was before a reload.
+                // The lines belong to the file that a reload has replaced.
                 Sink::Collector(collector, severity) => {
                     let ended = lines.split(|byte| *byte == b'\n');
                     for line in ended.filter(|line| !line.is_empty()) {
@@ -171,7 +171,7 @@ impl AccessLog {
                 }
                 Sink::Off => Ok(()),
             };
-            // A log that cannot be written must not stop the server it is about.
+            // A log that cannot be written must not stop the server.
             if let Err(why) = written {
                 let count = memchr::memchr_iter(b'\n', lines).count();
                 self.troubles.lines_lost(count as u64, &why);
@@ -189,7 +189,7 @@ impl AccessLog {
         });
     }
 
-    /// Sends a line with what the journal can be searched for.
+    /// Sends a line with the fields of the journal.
     fn send(&self, collector: &Collector, severity: u8, text: &[u8], line: Option<&Line<'_>>) {
         let message = match (collector.form(), line) {
             (Form::Journal, Some(line)) => {
@@ -221,7 +221,7 @@ impl AccessLog {
     }
 }
 
-/// The way to a collector that is configured.
+/// The collector of a configuration.
 pub fn way_to(collector: &config::Collector) -> Collector {
     match collector {
         config::Collector::Journald(path) => {
@@ -242,7 +242,7 @@ pub fn way_to(collector: &config::Collector) -> Collector {
     }
 }
 
-/// The line of a request that has been answered; it has an id then.
+/// The line of a request whose response is complete; assigns its id.
 pub fn line<'a>(request: &'a Finished<'_>, record: &'a mut RequestRecord) -> Line<'a> {
     record.id();
     Line {

@@ -1,4 +1,4 @@
-//! A line of the access log, as its format says.
+//! A line of the access log in a format.
 
 use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
@@ -15,35 +15,35 @@ use crate::logging::record::RequestRecord;
 use crate::net::tls::Secured;
 use crate::runtime::clock;
 
-/// Most bytes of one value; what is longer is cut.
+/// Most bytes of one value; longer ones are cut.
 const VALUE_BYTES: usize = 8 * 1024;
 
-/// A request that has been answered, or what was none.
+/// A request whose response is complete, or an invalid one.
 #[derive(Debug)]
 pub struct Line<'a> {
     /// The client.
     pub peer: IpAddr,
-    /// Its request, if it could be read.
+    /// The head of the request, if it is valid.
     pub head: Option<&'a Head>,
-    /// How long it took.
+    /// The time of the request.
     pub time: Option<Time>,
-    /// What TLS says of it, if it came over that.
+    /// The TLS data of the connection, if it is under TLS.
     pub secured: Option<&'a Secured>,
-    /// What became of it.
+    /// The record of the request.
     pub record: &'a RequestRecord,
 }
 
-/// The time from when a request's head was there until it had been answered.
+/// The time from the complete head to the complete response.
 #[derive(Debug, Clone, Copy)]
 pub enum Time {
-    /// It is over now, and began then. The clock is looked at if somebody wants to know.
+    /// It ends now, and started then. The clock is read if the format needs it.
     Since(Instant),
-    /// It is over.
+    /// It has ended.
     Over(Duration),
 }
 
 impl Time {
-    /// The same time, which stops growing.
+    /// The same time, fixed.
     pub fn stop(self) -> Time {
         Time::Over(self.length())
     }
@@ -144,22 +144,22 @@ impl Line<'_> {
         (!user.is_empty()).then_some(user.into())
     }
 
-    /// From when a worker was wanted until the answer was complete.
+    /// From the request for a worker to the complete response.
     fn upstream_time(&self) -> Option<Duration> {
         let (queued, script) = self.record.queued.zip(self.record.script)?;
         Some(queued + script.saturating_sub(self.record.rest))
     }
 }
 
-/// What a variable stands for.
+/// The value of a variable.
 enum Value<'a> {
-    /// Text of a client's, most of it.
+    /// Text, mostly the client's.
     Text(Option<Cow<'a, [u8]>>),
     Count(Option<u64>),
     Time(Option<Duration>, Unit),
-    /// The time by the clock, as the stamp at this place has it.
+    /// The time of day, at this index of the stamps.
     Stamp(usize),
-    /// The time by the clock in seconds since 1970.
+    /// The time of day in seconds since 1970.
     Now,
 }
 
@@ -202,7 +202,8 @@ fn duration(out: &mut Vec<u8>, place: Place, time: Option<Duration>, unit: Unit)
     number(out, place, text.as_deref());
 }
 
-/// Calls `with` with `$time_local` and `$time_iso8601`, which are made once a second and thread.
+/// Calls `with` with `$time_local` and `$time_iso8601`, which are formatted once a second per
+/// thread.
 fn stamped(with: impl FnOnce(&[String; 2])) {
     let second = clock::since_1970().as_secs();
     STAMPS.with_borrow_mut(|stamps| {
@@ -214,11 +215,11 @@ fn stamped(with: impl FnOnce(&[String; 2])) {
     });
 }
 
-/// Nothing a client sends can end a line, a quoted field or a JSON string, nor speak to the terminal that
-/// the log is read on (the control characters of ISO 6429 that lie above 0x7f are some).
+/// Escapes a value: no byte from a client ends a line, a quoted value or a JSON string, or controls
+/// the terminal that shows the log (some control characters of ISO 6429 are above 0x7f).
 fn escape(out: &mut Vec<u8>, place: Place, value: &[u8]) {
     let value = value.get(..VALUE_BYTES).unwrap_or(value);
-    // Most are, and need no look at each character.
+    // Most values need no escaping.
     let is_plain = |byte: &u8| matches!(byte, b' '..=b'~') && !matches!(byte, b'"' | b'\\');
     if place != Place::JsonString && place != Place::JsonNumber && value.iter().all(is_plain) {
         return out.extend_from_slice(value);
@@ -234,8 +235,8 @@ fn escape(out: &mut Vec<u8>, place: Place, value: &[u8]) {
     }
 }
 
-/// Adds a value with escapes in place of control characters and of bytes that are no UTF-8, and with a backslash
-/// before each of the characters `quoted`.
+/// Appends a value with escapes in place of control characters and of invalid UTF-8, and with a
+/// backslash before each of the characters `quoted`.
 pub fn put_visible(out: &mut Vec<u8>, value: &[u8], quoted: &[char]) {
     for chunk in value.utf8_chunks() {
         for c in chunk.valid().chars() {
@@ -259,7 +260,7 @@ fn escape_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     }
 }
 
-/// RFC 8259 §7. Bytes that are no UTF-8 become U+FFFD.
+/// RFC 8259 §7. Invalid UTF-8 becomes U+FFFD.
 fn escape_json(out: &mut Vec<u8>, value: &[u8]) {
     for c in String::from_utf8_lossy(value).chars() {
         match c {

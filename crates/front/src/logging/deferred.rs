@@ -1,5 +1,5 @@
-//! The line of a request whose script goes on though its answer is complete: it is written when the script
-//! has ended, and says what all of it has cost. php-fpm's access log does the same.
+//! The line of a request whose script continues after its response: it is written when the script
+//! has ended, with the cost of the whole script. php-fpm's access log does the same.
 
 use std::sync::Arc;
 
@@ -9,11 +9,10 @@ use crate::logging::access_log::{AccessLog, Finished, line};
 use crate::logging::record::RequestRecord;
 use crate::runtime::background;
 
-/// The log that is in use: a reload may replace it.
+/// The log in use: a reload may replace it.
 pub type CurrentLog = Arc<ArcSwapOption<AccessLog>>;
 
-/// Writes the line of such a request, which has been answered now, when its script has ended. There are no
-/// more of them than workers.
+/// Writes the line when the script has ended. There are no more such lines than workers.
 pub fn write_later(log: &CurrentLog, request: Finished<'_>, mut record: RequestRecord) {
     let Some(script_end) = record.script_end.take() else {
         return;

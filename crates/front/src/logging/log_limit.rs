@@ -1,5 +1,5 @@
-//! What the scripts of a pool, or of a foreign FastCGI server, may have logged here: their messages,
-//! and the lines about their requests that fail. The limit is [`maitred_control::log_limit`]'s.
+//! The log limit of the scripts of a pool, or of an upstream FastCGI server: their messages, and
+//! the lines about their failed requests. The limit is [`maitred_control::log_limit`]'s.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -25,7 +25,7 @@ impl ScriptLog {
         }
     }
 
-    /// Whether a line of this many bytes is to be logged. The first that is not has `about` say so.
+    /// Whether a line of this many bytes is logged. The first that is not is announced by `about`.
     pub fn admits(&self, about: &dyn Display, bytes: usize) -> bool {
         let admission = self.lock().admit(bytes, maitred_scoreboard::now());
         if let Admission::Exceeded(sentence) = &admission {
@@ -35,7 +35,7 @@ impl ScriptLog {
         admission == Admission::Logged
     }
 
-    /// What is to be logged of the lines that were dropped. It counts as said.
+    /// The summary of dropped lines, for the log. It counts as logged.
     pub fn due(&self) -> Option<String> {
         self.lock().due(maitred_scoreboard::now())
     }
@@ -50,7 +50,7 @@ impl ScriptLog {
     }
 }
 
-/// The limits of foreign servers, by their names: as many as configurations have named.
+/// The limits of upstream servers, by their names: as many as configurations have named.
 #[derive(Debug, Default)]
 pub struct UpstreamLogs(Mutex<BTreeMap<String, ScriptLog>>);
 

@@ -1,4 +1,4 @@
-//! A line of a door's access log, from the request's beginning until it is answered.
+//! An entry of a pool's access log, from the start of the request until its response.
 
 use std::io::Write;
 use std::net::IpAddr;
@@ -12,14 +12,14 @@ use crate::logging::access_log::put_visible;
 use crate::logging::pool_access_log::{DoorLog, LINE_BYTES};
 use crate::runtime::clock;
 
-/// Most bytes of an answer's head that are kept for `%o` and `%s`.
+/// Most bytes of a response head that are buffered for `%o` and `%s`.
 const HEAD_BYTES: usize = 64 * 1024;
 
-/// A request of which a line is to be written.
+/// A request that gets a line.
 #[derive(Debug)]
 pub struct Entry {
     log: Arc<DoorLog>,
-    /// When it came, in seconds since 1970.
+    /// The time of its arrival, in seconds since 1970.
     came: i64,
     begun: Instant,
     peer: Option<IpAddr>,
@@ -28,9 +28,9 @@ pub struct Entry {
     script_name: Vec<u8>,
     content_length: u64,
     user: Vec<u8>,
-    /// By the index of its token: the parameter that it names.
+    /// By the index of its token: the value of the parameter that the token names.
     variables: Vec<(usize, Vec<u8>)>,
-    /// The head of the answer as far as it has come, and whether that is all of it.
+    /// The response head as far as it has been sent, and whether it is complete.
     head: Vec<u8>,
     has_head: bool,
     report: Vec<u8>,
@@ -55,14 +55,14 @@ impl Entry {
             report: Vec::new(),
             is_written: false,
         };
-        // What comes after a pair that is cut is nothing to log.
+        // A cut pair ends the parameters.
         for (name, value) in params(stream).map_while(Result::ok) {
             entry.param(name, value);
         }
         entry
     }
 
-    /// As in php-fpm the last of a name counts.
+    /// As in php-fpm, the last of a name counts.
     fn param(&mut self, name: &[u8], value: &[u8]) {
         match name {
             b"REQUEST_METHOD" => self.method = value.to_vec(),
@@ -80,7 +80,7 @@ impl Entry {
         }
     }
 
-    /// The next bytes of the answer.
+    /// The next bytes of the response.
     pub fn said(&mut self, answer: &[u8]) {
         if self.has_head {
             return;
@@ -103,7 +103,7 @@ impl Entry {
             .extend_from_slice(&report[..report.len().min(room)]);
     }
 
-    /// The request has been answered by its script: writes the line, unless it was written.
+    /// The script's response is complete: writes the line, unless it is written.
     pub fn answered(&mut self) {
         let said = || header(&self.head, b"Status").map_or(200, leading_number);
         let status = match Report::read(&self.report) {
@@ -113,8 +113,8 @@ impl Entry {
         self.write(status);
     }
 
-    /// The request has been answered with this status, which was not its script's: writes the line,
-    /// unless it was written.
+    /// A response with this status, not the script's, is complete: writes the line, unless it is
+    /// written.
     pub fn write(&mut self, status: u16) {
         if std::mem::replace(&mut self.is_written, true) {
             return;
@@ -220,12 +220,13 @@ fn put_duration(line: &mut Vec<u8>, unit: Unit, micros: u64) -> std::io::Result<
     }
 }
 
-/// Nothing a client sends can end a line, or move a terminal's cursor. Quotes stay as they are: php-fpm leaves them.
+/// No byte from a client ends a line, or moves a terminal's cursor. Quotes stay, as in php-fpm.
 fn put_text(line: &mut Vec<u8>, text: &[u8]) {
     put_visible(line, text, &[]);
 }
 
-/// Leaves what a line has room for, and no part of a character, which a terminal may take for another.
+/// Cuts a line to the limit, at a character's boundary: a terminal may take part of one for
+/// another.
 fn cut(line: &mut Vec<u8>) {
     if line.len() >= LINE_BYTES {
         line.truncate(LINE_BYTES - 1);
@@ -241,7 +242,7 @@ fn or_dash(text: &[u8]) -> &[u8] {
     if text.is_empty() { b"-" } else { text }
 }
 
-/// The value of the first header with exactly this name that has one.
+/// The value of the first header with exactly this name and a value.
 fn header<'a>(head: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
     let mut lines = head.split(|byte| *byte == b'\n');
     lines.find_map(|line| {
@@ -251,7 +252,7 @@ fn header<'a>(head: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
     })
 }
 
-/// The number that a text begins with, as `atoi(3)` reads it; 0 if there is none.
+/// The number that a text starts with, as `atoi(3)` reads it; 0 if there is none.
 fn leading_number(text: &[u8]) -> u64 {
     let digits = text.iter().take_while(|byte| byte.is_ascii_digit());
     digits.fold(0_u64, |number, digit| {

@@ -10,52 +10,52 @@ use tokio::sync::oneshot;
 use crate::logging::site_log::SiteLog;
 use crate::runtime::request_id::RequestId;
 
-/// What a line says of an answer.
+/// The record of a request.
 #[derive(Debug, Default)]
 pub struct RequestRecord {
     /// The status sent.
     pub status: u16,
-    /// Bytes of body that the client was really sent, its framing included.
+    /// Bytes of body sent to the client, framing included.
     pub bytes: u64,
     /// Bytes of the head.
     pub head_bytes: u64,
-    /// Bytes of the request's body, if anybody wanted it.
+    /// Bytes of the request's body, if it was read.
     pub body_bytes: u64,
-    /// The client, if a proxy has named another than who connected.
+    /// The client, if a proxy has named it.
     pub client: Option<IpAddr>,
-    /// A trusted proxy has not said who the client is: the line has no address.
+    /// A trusted proxy has not named the client: the line has no address.
     pub is_client_unknown: bool,
-    /// Whether the client speaks TLS, with us or with a proxy in front.
+    /// Whether the client uses TLS, to this server or to a proxy in front.
     pub is_https: bool,
-    /// How long the request waited for a worker.
+    /// The time in the queue.
     pub queued: Option<Duration>,
-    /// How long its script took.
+    /// The time of the script.
     pub script: Option<Duration>,
-    /// Where that time went, if its worker has told.
+    /// What the script used in that time, if its worker has reported it.
     pub spent: Option<Spent>,
-    /// What all of its script has cost, if that continues though its response is complete.
+    /// The total cost of the script, if that continues after its response.
     pub script_end: Option<oneshot::Receiver<Option<Spent>>>,
-    /// How long it went on, once that is known.
+    /// How long it continued, once known.
     pub rest: Duration,
     /// The name of the pool that ran it.
     pub pool: Option<Arc<str>>,
-    /// The request's id, if somebody has wanted it.
+    /// The request's id, if one was assigned.
     pub id: Option<RequestId>,
-    /// The answer carries it.
+    /// The response carries the id.
     pub sends_id: bool,
-    /// What the page cache has done for it, in a word.
+    /// The result of the page cache, in a word.
     pub cache: Option<&'static str>,
-    /// Where the request is logged.
+    /// The log of the request's site.
     pub log: SiteLog,
 }
 
 impl RequestRecord {
-    /// The request's id, which it gets when it is first wanted.
+    /// The request's id, assigned at the first call.
     pub fn id(&mut self) -> RequestId {
         *self.id.get_or_insert_with(RequestId::next)
     }
 
-    /// The id that the answer carries, if it does.
+    /// The id for the response, if it carries one.
     pub fn id_sent(&mut self) -> Option<RequestId> {
         self.sends_id.then(|| self.id())
     }

@@ -1,6 +1,6 @@
-//! What goes wrong in the whole front again and again, said once when it begins and then with
-//! numbers: connections beyond what fits or that cannot be accepted, files that cannot be opened,
-//! log lines that cannot be written.
+//! Errors of the whole front that recur, logged at the start of an episode and then summarised:
+//! connections beyond the limit or that cannot be accepted, files that cannot be opened, log lines
+//! that cannot be written.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -16,13 +16,13 @@ use tokio::sync::Notify;
 
 use crate::net::client_rate::TooSlow;
 
-/// How long nothing may have happened for an episode to be over.
+/// An episode ends after this long without an occurrence.
 pub const CALM: Duration = Duration::from_secs(10);
 
-/// How often episodes that go on are looked at.
+/// Interval at which open episodes are checked.
 pub const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// The front's troubles, shared by its threads.
+/// The repeated errors of the front, shared by its threads.
 #[derive(Debug)]
 pub struct RepeatedErrors {
     started: Instant,
@@ -42,9 +42,9 @@ struct Episodes {
     slow: LogThrottle<()>,
     proxied: LogThrottle<()>,
     unknown: LogThrottle<()>,
-    /// By the cause, of which there are a few.
+    /// By cause, of which there are a few.
     files: BTreeMap<&'static str, LogThrottle<()>>,
-    /// By the server, of which there are as many as the configuration names.
+    /// By server, of which there are as many as the configuration names.
     proxies: BTreeMap<String, LogThrottle<()>>,
     websockets: LogThrottle<()>,
     unwatched: LogThrottle<()>,
@@ -76,7 +76,7 @@ impl Default for RepeatedErrors {
 }
 
 impl RepeatedErrors {
-    /// No connection is accepted because `most` are open.
+    /// No connection is accepted, because `most` are open.
     pub fn full(&self, most: usize) {
         if self.note(|episodes, now| episodes.full.happened(now, |()| {})) {
             tracing::warn!(
@@ -86,15 +86,14 @@ impl RepeatedErrors {
         }
     }
 
-    /// The system gives no connection.
+    /// The system's accept failed.
     pub fn not_accepted(&self, why: &impl Display) {
         if self.note(|episodes, now| episodes.accept.happened(now, |()| {})) {
             tracing::warn!("no connection can be accepted for a moment: {why}; it is tried again");
         }
     }
 
-    /// A connection of HTTP/2 was closed because its client, at this address, does what none does
-    /// that wants answers.
+    /// A connection of HTTP/2 was closed because its client, at this address, is abusive.
     pub fn http2_cut(&self, peer: IpAddr, why: &str) {
         if self.note(|episodes, now| episodes.cut.happened(now, |()| {})) {
             tracing::warn!(
@@ -114,14 +113,14 @@ impl RepeatedErrors {
         }
     }
 
-    /// A request from this address was refused because requests in hand hold too much memory.
+    /// A request from this address was refused because requests in progress hold too much memory.
     pub fn head_refused(&self, peer: IpAddr, why: &str) {
         if self.note(|episodes, now| episodes.heads.happened(now, |()| {})) {
             tracing::warn!("a request from {peer} is refused: {why}; further ones are counted");
         }
     }
 
-    /// A client at this address was cut because it is too slow.
+    /// A client at this address was disconnected because it is too slow.
     pub fn too_slow(&self, peer: IpAddr, at: TooSlow) {
         if self.note(|episodes, now| episodes.slow.happened(now, |()| {})) {
             let (does, setting) = match at {
@@ -134,7 +133,7 @@ impl RepeatedErrors {
         }
     }
 
-    /// A handshake of TLS has given way to another.
+    /// A TLS handshake was aborted in favour of another.
     pub fn gave_way(&self) {
         if self.note(|episodes, now| episodes.handshakes.happened(now, |()| {})) {
             tracing::warn!(
@@ -150,14 +149,14 @@ impl RepeatedErrors {
         }
     }
 
-    /// A connection from `peer` was closed because nobody who may has said whose it is.
+    /// A connection from `peer` was closed for lack of a valid PROXY header.
     pub fn not_proxied(&self, peer: IpAddr, why: &str) {
         if self.note(|episodes, now| episodes.proxied.happened(now, |()| {})) {
             tracing::warn!("a connection from {peer} was closed: {why} (proxy_protocol is on)");
         }
     }
 
-    /// A request got a 400 because a trusted proxy, at `peer`, does not say who its client is.
+    /// A request got a 400 because a trusted proxy, at `peer`, does not name its client.
     pub fn client_unknown(&self, peer: IpAddr, unknown: &Unknown<'_>) {
         tracing::debug!("{peer}: 400: the client is unknown: its {unknown}");
         if self.note(|episodes, now| episodes.unknown.happened(now, |()| {})) {
@@ -169,7 +168,7 @@ impl RepeatedErrors {
         }
     }
 
-    /// A request got a `status` of the 500s for a file, for a cause that lies with us; `root` is its
+    /// A request got a `status` of the 500s for a file, for a cause of the server's; `root` is its
     /// site's document root.
     pub fn file_failed(&self, root: &Path, status: u16, why: &'static str) {
         let happened = |episodes: &mut Episodes, now| {
@@ -183,8 +182,8 @@ impl RepeatedErrors {
         }
     }
 
-    /// A path of the site with this document root got a 404 or 403 although something is there, for
-    /// a reason that the operator should read once.
+    /// A path of the site with this document root got a 404 or 403 although a file exists, for a
+    /// reason that the operator should see once.
     pub fn file_refused(&self, root: &Path, path: &str, refused: &Refused) {
         let Refused { status, why, .. } = *refused;
         let happened = |episodes: &mut Episodes, now| {
@@ -198,7 +197,7 @@ impl RepeatedErrors {
         }
     }
 
-    /// A request for another HTTP server got this `status` in place of its answer.
+    /// A request for an upstream HTTP server got this `status`.
     pub fn proxy_failed(&self, server: &str, status: u16, why: &str) {
         let happened = |episodes: &mut Episodes, now| {
             let servers = episodes.proxies.entry(server.to_owned());
@@ -212,7 +211,8 @@ impl RepeatedErrors {
         }
     }
 
-    /// A WebSocket was asked for where no server takes it. Browsers show no more than the status.
+    /// A WebSocket was requested at a path without an upstream server. Browsers show no more than
+    /// the status.
     pub fn websocket_refused(&self, host: &str, path: &str) {
         if self.note(|episodes, now| episodes.websockets.happened(now, |()| {})) {
             tracing::warn!(
@@ -222,7 +222,7 @@ impl RepeatedErrors {
         }
     }
 
-    /// A worker of this pool is replaced since nobody would see it die.
+    /// A worker of this pool is replaced because its death could not be noticed.
     pub fn not_watched(&self, pool: &str, why: &impl Display) {
         if self.note(|episodes, now| episodes.unwatched.happened(now, |()| {})) {
             tracing::error!(
@@ -232,7 +232,7 @@ impl RepeatedErrors {
         }
     }
 
-    /// True when an episode begins, which somebody has to look at until it ends.
+    /// True when an episode starts: then [`RepeatedErrors::tell`] is notified.
     fn note(&self, happened: impl FnOnce(&mut Episodes, Duration) -> u64) -> bool {
         let begins = happened(&mut self.lock(), self.started.elapsed()) == 1;
         if begins {
@@ -241,7 +241,7 @@ impl RepeatedErrors {
         begins
     }
 
-    /// Says the ends of episodes, for as long as the front runs.
+    /// Logs the ends of episodes, for as long as the front runs.
     pub async fn tell(&self) {
         loop {
             self.stirred.notified().await;
@@ -346,7 +346,7 @@ impl Episodes {
     }
 }
 
-/// What is to be told of an episode now, of its verb, how long it lasted and how often it happened.
+/// The line that is due for an episode: verb, duration and count.
 fn told(
     episode: &mut LogThrottle<()>,
     now: Duration,
@@ -356,7 +356,7 @@ fn told(
     Some(line(verb, &seconds(account.lasted), account.times))
 }
 
-/// The same of several, each with what it is about; those that are over are forgotten.
+/// The same of several episodes, each with its subject; those that have ended are removed.
 fn told_of_each<K: Ord + Display>(
     episodes: &mut BTreeMap<K, LogThrottle<()>>,
     now: Duration,
@@ -379,7 +379,7 @@ pub fn tense<T>(news: News<T>) -> (&'static str, Account<T>) {
     }
 }
 
-/// A time for people.
+/// A time in seconds, as text.
 pub fn seconds(time: Duration) -> String {
     format!("{:.1} s", time.as_secs_f64())
 }

@@ -6,20 +6,20 @@ use maitred_config as config;
 
 use crate::logging::pool_access_log::{DoorLogs, LogFile};
 
-/// Where the requests of a site are logged.
+/// The destination of a site's access log.
 #[derive(Debug, Clone, Default)]
 pub enum SiteLog {
-    /// Where all are.
+    /// The server's log.
     #[default]
     Server,
-    /// Nowhere.
+    /// None.
     Off,
-    /// In a file of its own.
+    /// A file of its own.
     File(Arc<LogFile>),
 }
 
 impl SiteLog {
-    /// As a site says. A file that the supervisor has not sent is none.
+    /// The log of a site's settings. A file that the supervisor has not sent counts as none.
     pub fn of(settings: &config::SiteLog, files: &DoorLogs) -> SiteLog {
         match settings {
             config::SiteLog::Server => SiteLog::Server,

@@ -49,7 +49,7 @@ impl Drop for ConnectionGuard {
 /// Returns when a connection without a request is to be closed.
 pub async fn idle_is_over(shared: &Shared) {
     shared.takes_no_more().await;
-    // Few connections get here, and all of them would hold the room for it.
+    // Few connections get here, and all of them would hold the memory of this future.
     Box::pin(async {
         tokio::select! {
             () = shared.drains() => {}
@@ -59,5 +59,5 @@ pub async fn idle_is_over(shared: &Shared) {
     .await;
 }
 
-/// How long a connection without a request stays once another front takes the clients.
+/// Timeout of a connection without a request once another front accepts the clients.
 pub(crate) const HAND_OVER_IDLE: Duration = Duration::from_secs(5);

@@ -1,4 +1,4 @@
-//! What all requests of a front share, and what those of one thread share.
+//! The services that requests use: shared by all threads of a front, and by one thread.
 
 pub(crate) mod lifecycle;
 
@@ -32,66 +32,66 @@ use crate::site::compress::Made;
 use crate::site::rate_limits::AllLimits;
 use crate::site::sites::{Resources, Sites};
 
-/// Most connections of the admin door at once. They need no room among those of clients.
+/// Most connections of the admin listener. They do not count towards the limit of clients.
 const ADMIN_CONNECTIONS: usize = 64;
 
-/// Web servers' idle connections that are closed at once to make room for others.
+/// Idle connections of web servers that are closed at once to make room for others.
 const LEAVE_AT_ONCE: usize = 16;
 
-/// What all threads share.
+/// The services that all threads share.
 #[derive(Debug)]
 pub struct Shared {
     /// The pools.
     pub pools: Pools,
-    /// The pages that are kept.
+    /// The page cache.
     pub cache: Option<Arc<Cache>>,
     /// The access log, if there is one.
     pub access_log: CurrentLog,
-    /// The access logs of doors.
+    /// The access logs of pools and sites.
     pub door_logs: DoorLogs,
-    /// What TLS begins with, if it is spoken.
+    /// The TLS configuration, if there is one.
     pub tls: ArcSwapOption<Tls>,
-    /// What authorities look for that issue certificates.
+    /// The responses to challenges of ACME authorities.
     pub proofs: Proofs,
-    /// Handshakes that are under way.
+    /// TLS handshakes in progress.
     pub handshakes: Handshakes,
     /// The supervisor.
     pub supervisor: Arc<Supervisor>,
-    /// What is said of the front as a whole.
+    /// Repeated errors of the whole front.
     pub troubles: Arc<RepeatedErrors>,
-    /// How many connections addresses have.
+    /// Connections per address.
     pub addresses: Addresses,
-    /// What requests in hand hold.
+    /// The memory of requests in progress.
     pub requests: RequestMemory,
-    /// The memory that may be given back.
+    /// The heap, from which memory is returned.
     pub heap: Arc<Heap>,
-    /// What clients have used of the limits of sites.
+    /// The state of the sites' rate limits.
     pub limits: AllLimits,
-    /// What is counted of servers behind.
+    /// Counters of upstream HTTP servers.
     pub proxies: AllFigures,
-    /// What foreign FastCGI servers may have logged.
+    /// Log limits of upstream FastCGI servers.
     pub upstream_logs: UpstreamLogs,
-    /// Whoever knows the users of sites.
+    /// Authentication for the users of sites.
     pub porter: Authenticator,
-    /// Connections that are open now.
+    /// Open connections.
     pub connections: AtomicUsize,
-    /// How many of them came through the admin door.
+    /// Those of the admin listener.
     admin_connections: AtomicUsize,
-    /// Most connections at once.
+    /// The connection limit.
     pub max_connections: usize,
-    /// How many of the web servers that keep a connection without a request are to close it.
+    /// Idle connections of web servers that are still to be closed.
     to_leave: AtomicUsize,
-    /// Told when there are some.
+    /// Notified when there are some.
     room_wanted: Notify,
-    /// Another front takes the clients that come.
+    /// Another front accepts the clients.
     handed_over: AtomicBool,
     draining: AtomicBool,
-    /// Told when the front begins to end, and when a connection ends while it lasts.
+    /// Notified when the front starts to stop, and at each end of a connection while it does.
     pub changed: Notify,
 }
 
 impl Shared {
-    /// Everything that is known at start.
+    /// The services at the start.
     pub fn new(
         pools: Pools,
         access_log: Option<AccessLog>,
@@ -141,22 +141,21 @@ impl Shared {
         }
     }
 
-    /// Whether the certificate of this host has not been issued yet: it is not sent to HTTPS.
+    /// Whether the certificate of this host has not been issued yet: then plain HTTP is not
+    /// redirected to HTTPS.
     pub fn awaits_certificate(&self, authority: &str) -> bool {
         let tls = self.tls.load();
         tls.as_ref()
             .is_some_and(|tls| tls.awaits(host_name(authority).trim_end_matches('.')))
     }
 
-    /// Has some of the web servers' connections closed that are kept for requests to come: somebody
-    /// else needs the room.
+    /// Has some idle connections of web servers closed, to make room for others.
     pub fn want_room(&self) {
         self.to_leave.store(LEAVE_AT_ONCE, Ordering::Relaxed);
         self.room_wanted.notify_waiters();
     }
 
-    /// Returns when a web server's connection without a request is to be closed, which others need
-    /// the room of.
+    /// Returns when an idle connection of a web server is to be closed to make room.
     pub async fn room_is_wanted(&self) {
         loop {
             self.room_wanted.notified().await;
@@ -171,13 +170,14 @@ impl Shared {
         }
     }
 
-    /// A request from this address is refused because heads hold too much memory.
+    /// Counts and logs a request from this address that is refused because heads hold too much
+    /// memory.
     pub fn refuse_head(&self, peer: IpAddr, why: &str) {
         self.requests.refuse();
         self.troubles.head_refused(peer, why);
     }
 
-    /// Writes the lines of access logs that were collected.
+    /// Writes the collected lines of access logs.
     pub fn flush_logs(&self) {
         if let Some(log) = &*self.access_log.load() {
             log.flush();
@@ -185,17 +185,17 @@ impl Shared {
         self.door_logs.flush(&self.troubles);
     }
 
-    /// Whether the front is to end soon: no connection outlives its present request.
+    /// Whether the front is to stop soon: no connection outlives its current request.
     pub fn is_draining(&self) -> bool {
         self.draining.load(Ordering::Relaxed)
     }
 
-    /// Whether the front is to end: no connection is kept after its next answer.
+    /// Whether the front stops: no connection stays open after its next response.
     pub fn is_ending(&self) -> bool {
         self.is_draining() || self.handed_over.load(Ordering::Relaxed)
     }
 
-    /// Returns when no connection is to outlive its present request.
+    /// Returns when no connection is to outlive its current request.
     pub fn drains(&self) -> impl Future<Output = ()> {
         self.until(Shared::is_draining)
     }
@@ -215,13 +215,13 @@ impl Shared {
         }
     }
 
-    /// Whether there are so many connections that none is kept after its answer.
+    /// Whether so many connections are open that keep-alive is off.
     pub fn is_crowded(&self) -> bool {
         self.connections.load(Ordering::Relaxed) > self.max_connections / 10 * 9
     }
 
-    /// Whether no further connection can be taken, of the admin door or of clients. Who looks after
-    /// the server gets in also when clients have taken all the room, but not without bounds.
+    /// Whether the connection limit is reached, of the admin listener or of clients. Administrators
+    /// can connect even when clients have used up their limit.
     pub fn is_full(&self, admin: bool) -> bool {
         match admin {
             true => self.admin_connections.load(Ordering::Relaxed) >= ADMIN_CONNECTIONS,
@@ -229,37 +229,37 @@ impl Shared {
         }
     }
 
-    /// Lets the front come to an end.
+    /// Starts to stop the front.
     pub fn drain(&self) {
         self.draining.store(true, Ordering::Relaxed);
         self.changed.notify_waiters();
     }
 
-    /// Whether another front takes the clients that come.
+    /// Whether another front accepts the clients.
     pub fn has_handed_over(&self) -> bool {
         self.handed_over.load(Ordering::Relaxed)
     }
 
-    /// Leaves the clients that come to another front, and ends once the present ones have gone.
+    /// Leaves new clients to another front, and stops once the current connections have ended.
     pub fn hand_over(&self) {
         self.handed_over.store(true, Ordering::Relaxed);
         self.changed.notify_waiters();
     }
 }
 
-/// What the requests of one thread share.
+/// The services of one thread.
 pub struct Thread {
     /// Its number, from 0.
     pub number: u32,
-    /// What it shares with the others.
+    /// The services that all threads share.
     pub shared: Arc<Shared>,
     sites: ArcSwap<Sites>,
-    /// What a new configuration comes to, until all threads have it.
+    /// The sites of a new configuration, until all threads have them.
     prepared: ArcSwapOption<Sites>,
     connections: AtomicUsize,
-    /// Told when a connection comes and there was none.
+    /// Notified when a connection arrives and there was none.
     pub first_connection: Notify,
-    /// Files in codings that were made of them.
+    /// Compressed variants of files.
     pub made: Made,
 }
 
@@ -282,7 +282,7 @@ impl Thread {
         })
     }
 
-    /// The sites that requests are answered from now. A request keeps those it began with.
+    /// The sites for new requests. A request keeps the sites it started with.
     pub fn sites(&self) -> Arc<Sites> {
         self.sites.load_full()
     }
@@ -292,12 +292,12 @@ impl Thread {
         self.sites.load().is_proxied
     }
 
-    /// How slow clients may be whose connections begin now.
+    /// The least rates of clients whose connections start now.
     pub fn rates(&self) -> Rates {
         self.sites.load().rates
     }
 
-    /// Opens what a new configuration needs. Nothing of it is used before [`Thread::switch`].
+    /// Opens the sites of a new configuration. They are not used before [`Thread::switch`].
     ///
     /// # Errors
     /// One sentence that names the root that cannot be opened.
@@ -307,7 +307,7 @@ impl Thread {
         Ok(())
     }
 
-    /// Uses what was prepared.
+    /// Uses the prepared sites.
     pub fn switch(&self) {
         if let Some(sites) = self.prepared.swap(None) {
             self.shared.requests.limit(sites.clients.request_memory);
@@ -315,12 +315,12 @@ impl Thread {
         }
     }
 
-    /// Forgets what was prepared.
+    /// Drops the prepared sites.
     pub fn discard(&self) {
         self.prepared.store(None);
     }
 
-    /// Counts a connection of the client at this address, if such are counted.
+    /// Counts a connection of the client at this address, if the address is not exempt.
     ///
     /// # Errors
     /// When the address has as many as it may.
@@ -334,12 +334,12 @@ impl Thread {
         admitted
     }
 
-    /// The address for which is counted what the requests of the client at `peer` hold, if it is.
+    /// The address to which the memory of requests of the client at `peer` is accounted, if it is.
     pub fn address(&self, peer: IpAddr) -> Option<Address> {
         Address::of(peer, &self.sites.load().trust.proxies)
     }
 
-    /// A connection has begun, of the admin door or of a client.
+    /// Counts a new connection, of the admin listener or of a client.
     pub fn count_in(&self, admin: bool) {
         if admin {
             let admins = &self.shared.admin_connections;
@@ -351,7 +351,7 @@ impl Thread {
         }
     }
 
-    /// A connection has ended, of the admin door or of a client.
+    /// Counts the end of a connection, of the admin listener or of a client.
     pub fn count_out(&self, admin: bool) {
         if admin {
             let admins = &self.shared.admin_connections;

@@ -1,12 +1,11 @@
-//! The access logs of pools' doors: a line for each request, as php-fpm writes it (`fpm_log.c`). Sites
-//! that have a file of their own log to one of these, too.
+//! The access logs of FastCGI listeners: a line for each request, as php-fpm writes it
+//! (`fpm_log.c`). Sites with a file of their own log to one of these, too.
 //!
-//! Lines of all threads are collected in the order in which the requests were answered, and written
-//! together when a thread has a moment. In php-fpm's stead each is written before the web server
-//! can see the end of its answer, since php-fpm does so (`fpm_log_write` comes before
-//! `php_request_shutdown`, which sends the end), and what waits for an answer may look for its line
-//! or end the server. php-fpm's fields end at 128 or 512 bytes, and its lines at 1024; ours have
-//! room.
+//! Lines of all threads are collected in the order of the responses, and written together when a
+//! thread goes to sleep. In php-fpm's place each is written before the web server can see the end
+//! of its response, as php-fpm does (`fpm_log_write` comes before `php_request_shutdown`, which
+//! sends the end): a client that waits for the response may look for its line or stop the server.
+//! php-fpm cuts values at 128 or 512 bytes, and lines at 1024; maitred does not.
 
 #[cfg(test)]
 mod tests;
@@ -29,24 +28,24 @@ pub use crate::logging::pool_access_log_entry::Entry;
 
 use crate::logging::repeated::RepeatedErrors;
 
-/// Lines are written together up to this many bytes.
+/// Bytes of lines that are written together.
 const BUFFER_BYTES: usize = 32 * 1024;
 
-/// Longest line in bytes; what is longer is cut.
+/// Longest line in bytes; longer ones are cut.
 pub(crate) const LINE_BYTES: usize = 64 * 1024;
 
-/// The form of `%t` and `%T` where none is given.
+/// The format of `%t` and `%T` without one.
 const COMMON_TIME: &str = "%d/%b/%Y:%H:%M:%S %z";
 
-/// The files that doors log to, each once, whoever shares it.
+/// The files of access logs, each once.
 #[derive(Debug, Default)]
 pub struct DoorLogs(Mutex<BTreeMap<PathBuf, Arc<LogFile>>>);
 
-/// A file that lines go to.
+/// A log file.
 #[derive(Debug)]
 pub struct LogFile {
     open: Mutex<Open>,
-    /// There are lines that nobody has written.
+    /// It has unwritten lines.
     is_behind: AtomicBool,
 }
 
@@ -61,7 +60,7 @@ struct Open {
 pub struct DoorLog {
     pub(crate) pool: String,
     pub(crate) format: AccessFormat,
-    /// By the index of its token: the form of a time, and what it came to last.
+    /// By the index of its token: the format of a time, and its last value.
     times: Vec<Option<StrftimeFormat>>,
     pub(crate) suppress_path: Vec<String>,
     /// The supervisor's process id.
@@ -79,7 +78,7 @@ struct StrftimeFormat {
 }
 
 impl DoorLogs {
-    /// The supervisor has opened a file, for the first time or again.
+    /// Takes a file that the supervisor has opened, for the first time or again.
     pub fn opened(&self, path: PathBuf, file: OwnedFd) {
         let mut files = self.files();
         match files.get(&path) {
@@ -98,8 +97,8 @@ impl DoorLogs {
         }
     }
 
-    /// The log of a pool, if it has one and the supervisor has opened it.
-    /// `at_once`: each line is written before its answer ends.
+    /// The log of a pool, if it has one and the supervisor has opened it. `at_once`: each line is
+    /// written before its response ends.
     pub fn of(
         &self,
         pool: &Pool,
@@ -135,12 +134,12 @@ impl DoorLogs {
         self.files().get(path).cloned()
     }
 
-    /// Forgets the files that nobody logs to any more.
+    /// Closes files that no listener or site logs to.
     pub fn sweep(&self) {
         self.files().retain(|_, log| Arc::strong_count(log) > 1);
     }
 
-    /// Writes what all threads have collected.
+    /// Writes the collected lines of all threads.
     pub fn flush(&self, troubles: &RepeatedErrors) {
         for log in self.files().values() {
             if log.is_behind.load(Ordering::Acquire) {
@@ -159,12 +158,12 @@ impl LogFile {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a line. It is written when a thread has a moment, or there are enough of them.
+    /// Adds a line. It is written when a thread goes to sleep, or when there are enough lines.
     pub fn add(&self, line: &[u8], troubles: &RepeatedErrors) {
         self.add_up_to(BUFFER_BYTES, line, troubles);
     }
 
-    /// The same, where so many bytes of lines are enough.
+    /// The same, with `most` bytes as enough.
     fn add_up_to(&self, most: usize, line: &[u8], troubles: &RepeatedErrors) {
         let mut open = self.lock();
         open.lines.extend_from_slice(line);
@@ -177,7 +176,7 @@ impl LogFile {
 
 impl Open {
     fn flush(&mut self, log: &LogFile, troubles: &RepeatedErrors) {
-        // A log that cannot be written must not stop the server it is about.
+        // A log that cannot be written must not stop the server.
         if let Err(why) = self.file.write_all(&self.lines) {
             let count = memchr::memchr_iter(b'\n', &self.lines).count();
             troubles.lines_lost(count as u64, &why);
@@ -188,8 +187,8 @@ impl Open {
 }
 
 impl DoorLog {
-    /// A request has come, with these parameters, from a web server at this address or over a Unix
-    /// socket.
+    /// Starts the entry of a request with these parameters, from a web server at this address or
+    /// over a Unix socket.
     pub fn begin(self: &Arc<DoorLog>, params: &[u8], peer: Option<IpAddr>) -> Entry {
         Entry::new(self.clone(), params, peer)
     }
