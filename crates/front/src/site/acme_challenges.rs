@@ -1,15 +1,15 @@
-//! What authorities look for before they issue a certificate (ACME): files over plain HTTP
-//! (`http-01`), which come before every site, and certificates in handshakes (`tls-alpn-01`).
+//! Responses to challenges of ACME authorities: files over plain HTTP (`http-01`), which precede
+//! every site, and certificates in handshakes (`tls-alpn-01`).
 
 use std::collections::HashMap;
 
 use arc_swap::ArcSwapOption;
 use maitred_control::acme::Proof;
 
-/// Where authorities look (RFC 8555 §8.3).
+/// The path of challenges (RFC 8555 §8.3).
 const PLACE: &str = "/.well-known/acme-challenge/";
 
-/// What is shown at present; mostly nothing.
+/// The current responses; mostly none.
 #[derive(Debug, Default)]
 pub struct Proofs {
     shown: ArcSwapOption<Shown>,
@@ -19,12 +19,12 @@ pub struct Proofs {
 struct Shown {
     /// Contents of files, by their names.
     files: HashMap<String, String>,
-    /// What is shown in handshakes, by host.
+    /// Certificates in handshakes, by host.
     certificates: Vec<(String, [u8; 32])>,
 }
 
 impl Proofs {
-    /// Shows these, and nothing else.
+    /// Replaces all responses.
     pub fn set(&self, proofs: Vec<Proof>) {
         let mut shown = Shown::default();
         for proof in proofs {
@@ -37,14 +37,14 @@ impl Proofs {
         self.shown.store((!is_empty).then(|| shown.into()));
     }
 
-    /// The contents of the file at a path, if an authority looks for that.
+    /// The contents of the file at a path, if it is a challenge.
     pub fn file(&self, path: &str) -> Option<String> {
         let token = path.strip_prefix(PLACE)?;
         let shown = self.shown.load();
         shown.as_ref()?.files.get(token).cloned()
     }
 
-    /// What is to be shown in handshakes, each with its host.
+    /// The certificates for handshakes, each with its host.
     pub fn certificates(&self) -> Vec<(String, [u8; 32])> {
         let shown = self.shown.load();
         let shown = shown.as_ref().map(|shown| shown.certificates.clone());

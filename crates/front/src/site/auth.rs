@@ -1,5 +1,5 @@
-//! HTTP's basic authentication (RFC 7617). A password is compared on another thread, as that takes
-//! tens of milliseconds; not many at a time, and not again for a while once it was right.
+//! Basic authentication (RFC 7617). Another thread verifies passwords, as that takes tens of
+//! milliseconds; few at a time, and a verified one is remembered for a while.
 
 use std::collections::HashMap;
 use std::fs;
@@ -16,36 +16,36 @@ use maitred_rules::users::Users;
 use sha2::{Digest, Sha256};
 use tokio::sync::Semaphore;
 
-/// Passwords that are compared at a time.
+/// Passwords that are verified at a time.
 const AT_A_TIME: usize = 2;
 /// Requests that may wait for that.
 const MAX_WAITING: usize = 256;
-/// Passwords that were right and are remembered, and for how long.
+/// Verified passwords that are remembered, and for how long.
 const MAX_REMEMBERED: usize = 4096;
 const REMEMBERED_FOR: Duration = Duration::from_secs(60);
-/// How often a file of users is looked at, at most.
+/// Least interval between two checks of a users file.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// Largest file of users in bytes.
+/// Largest users file in bytes.
 const MAX_FILE_BYTES: u64 = 16 << 20;
 
-/// What an attempt to be let in came to.
+/// The result of an authentication.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
-    /// The name and the password are right.
+    /// Name and password are right.
     Granted,
-    /// There is none, or it is wrong.
+    /// They are missing or wrong.
     Unknown,
-    /// More passwords are being compared than may.
+    /// Too many passwords are being verified.
     Busy,
-    /// The file of users cannot be used.
+    /// The users file is unusable.
     NoUsers,
 }
 
-/// Whoever knows the users.
+/// Authenticates users.
 #[derive(Debug)]
 pub struct Authenticator {
     files: Mutex<HashMap<PathBuf, KnownCredentials>>,
-    /// When each was right, by a digest that only this process can make.
+    /// When each password was verified, by a digest with this process's secret.
     right: Mutex<HashMap<[u8; 32], Instant>>,
     secret: [u8; 32],
     comparing: Arc<Semaphore>,
@@ -62,7 +62,8 @@ struct KnownCredentials {
 impl Default for Authenticator {
     fn default() -> Authenticator {
         let mut secret = [0; 32];
-        // Without it, what is remembered could at worst be guessed by who reads our memory.
+        // Without randomness, a reader of the process's memory could at worst guess a remembered
+        // password.
         let _ = rustix::rand::getrandom(&mut secret, rustix::rand::GetRandomFlags::empty());
         Authenticator {
             files: Mutex::default(),
@@ -75,7 +76,7 @@ impl Default for Authenticator {
 }
 
 impl Authenticator {
-    /// Whether a request shows a name and a password of this file.
+    /// Authenticates a request against a users file.
     pub async fn admit(&self, head: &Head, file: &Path) -> Outcome {
         let Some(users) = self.users(file) else {
             return Outcome::NoUsers;
@@ -97,7 +98,8 @@ impl Authenticator {
             return Outcome::Busy;
         };
         let compared = tokio::task::spawn_blocking(move || {
-            // Held here, so that a client that leaves makes no room before its password is through.
+            // Released here, so that a client that disconnects frees the slot only after its
+            // password is verified.
             let _held = (waits, turn);
             attempt.succeeds()
         });
@@ -127,7 +129,7 @@ impl Authenticator {
         let users = match load(file) {
             Ok(users) => Some(Arc::new(users)),
             Err(why) => {
-                // Those known before stay: a file that is being written is not the end of access.
+                // The former users stay: a file that is being written does not lock everybody out.
                 let before = files.get(file).and_then(|known| known.users.clone());
                 let is_news = files
                     .get(file)
@@ -195,7 +197,7 @@ fn identity(file: &Path) -> Option<(u64, u64, i64, i64, u64)> {
     ))
 }
 
-/// Reads a file of users.
+/// Reads a users file.
 ///
 /// # Errors
 /// One sentence, with the file and the line.

@@ -1,8 +1,8 @@
-//! The document root of a resolver: how it is opened, and by which names it is known.
+//! The document root of a resolver: how it is opened, and its names.
 //!
-//! A user who may write to a folder above the root can replace it by a symbolic link, and the front
-//! can read more than that user. So the way to the root is walked by the same rule that holds
-//! beneath it ([`maitred_os::walk`]), each time when the name leads to another folder than before.
+//! A user with write access to a folder above the root can replace it by a symbolic link, and the
+//! front can read more than that user. So the path to the root is walked by the same rule as the
+//! paths below it ([`maitred_os::walk`]), each time the name leads to another folder.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -17,18 +17,18 @@ use maitred_os::walk::{self, Rule, Stopped};
 use rustix::fs::FileType;
 use rustix::io::Errno;
 
-/// How long a root that is refused is not logged again.
+/// Interval between two log lines about a refused root.
 const LOGGED_EVERY: Duration = Duration::from_secs(60);
 
 /// Most roots whose last line is remembered; with more, some are logged more often.
 const MAX_LOGGED: usize = 1024;
 
-/// When each root that is refused was logged last, for all threads.
+/// The time of the last line about each refused root, for all threads.
 static LOGGED: Mutex<BTreeMap<PathBuf, Instant>> = Mutex::new(BTreeMap::new());
 
-/// A document root that is open.
+/// An open document root.
 pub struct Root {
-    /// A descriptor that was opened with `O_PATH`.
+    /// A descriptor opened with `O_PATH`.
     pub fd: OwnedFd,
     /// Device and inode.
     pub id: (u64, u64),
@@ -38,10 +38,10 @@ pub struct Root {
 
 impl Root {
     /// Opens a root for a front that runs as the user `own`; `name` is its name where the system
-    /// does not tell the real one.
+    /// cannot report the real one.
     ///
     /// # Errors
-    /// When there is no folder, or a link leads to it that may not be followed.
+    /// When there is no folder, or a link leads to it that must not be followed.
     pub fn open(root: &Path, name: &[u8], own: u32) -> Result<Root, Stopped> {
         let place = walk::look(root, Rule::Read { own })?;
         if place.facts.kind() != FileType::Directory {
@@ -56,7 +56,7 @@ impl Root {
     }
 }
 
-/// Logs that a root is refused, unless that was logged a moment ago.
+/// Logs that a root is refused, unless that was logged recently.
 pub fn log_refused(root: &Path, why: &Stopped) {
     if is_to_be_logged(root, Instant::now()) {
         let root = root.display();
@@ -80,7 +80,7 @@ fn is_to_be_logged(root: &Path, now: Instant) -> bool {
     true
 }
 
-/// The name of an open folder without symbolic links, or `name` where the system does not tell.
+/// The name of an open folder without symbolic links, or `name` where the system cannot report it.
 fn real_name(folder: &OwnedFd, name: &[u8]) -> Arc<[u8]> {
     use std::os::fd::AsRawFd;
     let link = format!("/proc/self/fd/{}", folder.as_raw_fd());
@@ -90,7 +90,7 @@ fn real_name(folder: &OwnedFd, name: &[u8]) -> Arc<[u8]> {
     }
 }
 
-/// The name of `root` for scripts whose `/` is `chroot`; none if it does not lie beneath that.
+/// The name of `root` for scripts whose `/` is `chroot`; none if it is not below that.
 pub fn beneath_chroot(root: &Arc<[u8]>, chroot: Option<&Path>) -> Option<Arc<[u8]>> {
     let Some(chroot) = chroot else {
         return Some(Arc::clone(root));

@@ -1,4 +1,4 @@
-//! What is behind a door: a pool, or its status alone, and who may come in.
+//! A FastCGI listener: its pool, or only the pool's status, and the allowed clients.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -11,24 +11,24 @@ use crate::logging::pool_access_log::DoorLog;
 use crate::pool::Pool;
 use crate::site::sites::Resources;
 
-/// A door, as one thread sees it.
+/// A FastCGI listener, for one thread.
 pub struct DoorSite {
-    /// Where its scripts run: in a pool of ours.
+    /// The pool that runs its scripts.
     pub backend: Backend,
     pool: Arc<Pool>,
-    /// Folder for temporary files of large bodies and answers.
+    /// Folder for temporary files of large bodies and responses.
     pub spool_dir: PathBuf,
-    /// Nothing but status and ping is answered.
+    /// It serves status and ping only.
     pub is_for_status: bool,
-    /// Where its requests are logged, if they are.
+    /// Its access log, if any.
     pub log: Option<Arc<DoorLog>>,
     allowed: Option<Vec<IpAddr>>,
-    /// Messages look as if a php-fpm worker had printed them.
+    /// Messages look like those of a php-fpm worker.
     as_worker: bool,
 }
 
 impl DoorSite {
-    /// All doors of a configuration, by where they listen.
+    /// All FastCGI listeners of a configuration, by their addresses.
     pub fn all(config: &Config, resources: Resources<'_>) -> Vec<(String, DoorSite)> {
         let mut all = Vec::new();
         for settings in &config.pools {
@@ -50,7 +50,7 @@ impl DoorSite {
         door: &Door,
         is_for_status: bool,
     ) -> DoorSite {
-        // As with php-fpm, whoever asks for the status alone is not logged.
+        // As with php-fpm, requests for the status alone are not logged.
         let is_fpm = config.fpm.is_some();
         let log = resources.door_logs.of(settings, resources.troubles, is_fpm);
         let pool = resources.pools.named(&Arc::new(settings.clone()));
@@ -70,8 +70,8 @@ impl DoorSite {
         &self.pool
     }
 
-    /// Whether somebody at this address may come in; over a Unix socket its mode says who may. An
-    /// IPv4 address is the same when it comes over IPv6.
+    /// Whether this address may connect; over a Unix socket its mode decides. An IPv4 address is
+    /// the same over IPv6.
     pub fn admits(&self, peer: Option<SocketAddr>) -> bool {
         let (Some(allowed), Some(peer)) = (&self.allowed, peer) else {
             return true;
@@ -80,8 +80,8 @@ impl DoorSite {
         allowed.iter().any(|address| address.to_canonical() == peer)
     }
 
-    /// Somebody was not let in. php-fpm's worker says it (`fcgi_accept_request`), so whoever looks
-    /// for the line expects it to be a worker's.
+    /// Logs a rejected client. php-fpm's worker logs it (`fcgi_accept_request`), so log readers
+    /// expect a worker's line.
     pub fn tell_refused(&self, peer: IpAddr) {
         let words = format!(
             "Connection disallowed: IP address '{}' has been dropped.",

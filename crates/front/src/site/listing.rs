@@ -1,5 +1,5 @@
-//! What lies in a folder, for a page that lists it. Folders are read beside the threads that serve, a
-//! few at a time: one with very many names takes a while, and its disk may be slow.
+//! Directory listings. Other threads read folders, a few at a time: a folder with very many names
+//! takes a while, and its disk may be slow.
 
 use std::os::fd::OwnedFd;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -11,24 +11,24 @@ use tokio::sync::Semaphore;
 use crate::site::openat;
 use crate::site::resolver::{Resolver, is_script};
 
-/// Most names of one listing; the page says that there are more.
+/// Most names of one listing; the page notes that there are more.
 const MAX_NAMES: usize = 10_000;
 
-/// Folders that are read at a time, for all threads together; who asks for more waits.
+/// Folders that are read at a time, for all threads together; further requests wait.
 const AT_A_TIME: usize = 4;
 
 static READING: Semaphore = Semaphore::const_new(AT_A_TIME);
 
-/// A folder that may be listed, open.
+/// An open folder that may be listed.
 #[derive(Debug)]
 pub struct Folder(OwnedFd);
 
-/// A folder's files.
+/// The files of a folder.
 #[derive(Debug, PartialEq, Eq)]
 struct Listing {
     /// Sorted: folders first, then by name.
     names: Vec<Name>,
-    /// There are more of them.
+    /// There are more.
     is_cut: bool,
 }
 
@@ -43,8 +43,8 @@ struct Name {
 }
 
 impl Resolver {
-    /// The folder that a path ending in a slash names. Nothing if it is no folder, may not be read, or
-    /// has an index.
+    /// The folder that a path with a trailing slash names. None if it is no folder, may not be
+    /// read, or has an index.
     pub fn open_folder(&self, path: &CleanPath<'_>) -> Option<Folder> {
         let name = path.as_bytes();
         if !path.ends_with_slash() || path.names_end() < name.len() {
@@ -63,14 +63,15 @@ impl Resolver {
     }
 }
 
-/// The page that lists the folder at `path`, which `open` opens; nothing if there is none to list.
+/// The listing of the folder at `path`, which `open` opens; none if there is no folder to list.
 pub async fn page(open: impl FnOnce() -> Option<Folder>, path: &[u8]) -> Option<String> {
-    // Before the folder is opened: whoever waits holds no descriptor.
+    // Before the folder is opened: a waiting request holds no descriptor.
     let turn = READING.acquire().await.ok()?;
     let folder = open()?;
     let path = path.to_vec();
     let made = tokio::task::spawn_blocking(move || {
-        // Held here, so that a client that leaves makes no room before its folder is read.
+        // Released here, so that a client that disconnects frees the slot only after its folder is
+        // read.
         let _held = turn;
         folder.list().map(|listing| listing.page(&path))
     });
@@ -87,7 +88,7 @@ impl Folder {
         for entry in Dir::read_from(&self.0).ok()?.flatten() {
             let name = entry.file_name().to_bytes();
             let is_hidden = is_dot_name(name) || is_php_source(name) || is_script(name);
-            // A link is shown by what it leads to, and may not be opened all the same.
+            // A link is shown by its target, and may still be refused later.
             let Ok(stat) = fs::statat(&self.0, entry.file_name(), AtFlags::empty()) else {
                 continue;
             };
@@ -123,7 +124,7 @@ impl Listing {
             page += "<tr><td><a href=\"../\">../</a></td></tr>\n";
         }
         for one in &self.names {
-            // `./` keeps a name with a colon from being read as a scheme.
+            // `./` prevents a name with a colon from being read as a scheme.
             let slash = if one.is_file { "" } else { "/" };
             let (href, shown) = (encode_path(&one.name), escape(&one.name));
             let modified = UNIX_EPOCH + Duration::from_secs(one.modified);

@@ -1,4 +1,4 @@
-//! One site as one thread sees it: what its paths stand for, and where its scripts run.
+//! A site, for one thread: the meaning of its paths, and the backends of its scripts.
 
 pub(crate) mod acme_challenges;
 pub mod auth;
@@ -37,40 +37,40 @@ use crate::site::resolver::{Folder, Refused, Resolver, Route, SiteFiles, TableLi
 use crate::site::sendfile_roots::SendfileRoots;
 use crate::site::sites::Resources;
 
-/// A folder beside the root: what its paths begin with, and what they stand for.
+/// A folder besides the root: the prefix of its paths, and their resolver.
 type Alias = (String, Mutex<Resolver>);
 
-/// A site, as one thread sees it.
+/// A site, for one thread.
 pub struct Site {
     /// Its settings.
     pub settings: maitred_config::Site,
-    /// Folder for temporary files of large bodies and answers.
+    /// Folder for temporary files of large bodies and responses.
     pub spool_dir: PathBuf,
-    /// Where its scripts run.
+    /// The backend of its scripts.
     pub backend: Backend,
-    /// What it says about paths and clients; none: nothing.
+    /// Its rules for paths and clients, if any.
     pub rules: Option<SiteRules>,
-    /// How its pages are cached; none: they are not.
+    /// Its page cache, if any.
     pub cache: Option<SiteCache>,
-    /// What clients have used of its limits.
+    /// The state of its rate limits.
     pub limits: SiteLimits,
-    /// Where its requests are logged.
+    /// The log of its requests.
     pub access_log: SiteLog,
-    /// Where the scripts of some paths run, by the name of the pool.
+    /// The backends of some paths, by the name of the pool.
     backends: HashMap<String, Backend>,
     resolver: Mutex<Resolver>,
-    /// What it says about compression; none: nothing is compressed.
+    /// Its compression, if any.
     pub compression: Option<Arc<Compression>>,
-    /// Folders whose files its scripts may have sent.
+    /// Folders whose files its scripts may send.
     pub sendfile: SendfileRoots,
-    /// Folders beside the root, by what their paths begin with; the longest first.
+    /// Folders besides the root, by the prefix of their paths; the longest first.
     aliases: Vec<Alias>,
-    /// The servers of its `proxy`, in their order.
+    /// The upstream servers of its `proxy`, in their order.
     pub proxies: Vec<Server>,
 }
 
 impl Site {
-    /// Opens its document root and whatever else it names.
+    /// Opens its document root and its other folders.
     ///
     /// # Errors
     /// One sentence.
@@ -137,7 +137,7 @@ impl Site {
         })
     }
 
-    /// What a path stands for.
+    /// The file, script or redirect of a path.
     pub fn resolve(&self, path: &str, query: Option<&str>) -> Route {
         if !self.aliases.is_empty()
             && let Ok(clean) = clean_path(path)
@@ -154,7 +154,7 @@ impl Site {
         with(&self.resolver, |resolver| resolver.resolve(path, query))
     }
 
-    /// What a path stands for whose file is refused ([`Resolver::in_place_of`]).
+    /// The route of a path whose file is refused ([`Resolver::in_place_of`]).
     pub fn in_place_of(&self, path: &str, refused: &Refused) -> Option<Route> {
         let clean = clean_path(path).ok()?;
         let alias = self.alias(&clean);
@@ -162,7 +162,7 @@ impl Site {
         with(resolver, |resolver| resolver.in_place_of(refused))
     }
 
-    /// The file that lies beside one that a path stands for, in this coding.
+    /// The precompressed variant of a path's file.
     pub fn sibling(&self, path: &str, entry: &Entry, coding: Coding) -> Option<Arc<Entry>> {
         let clean = match self.aliases.is_empty() {
             true => None,
@@ -173,7 +173,7 @@ impl Site {
         with(resolver, |resolver| resolver.sibling(entry, coding))
     }
 
-    /// The folder that a path names, if it is one without an index.
+    /// The folder that a path names, if it has no index.
     pub fn open_folder(&self, path: &CleanPath<'_>) -> Option<Folder> {
         let Some((resolver, rest)) = self.alias(path) else {
             return with(&self.resolver, |resolver| resolver.open_folder(path));
@@ -183,13 +183,13 @@ impl Site {
         with(resolver, |resolver| resolver.open_folder(&rest))
     }
 
-    /// Where the scripts of a path run that has this pool, or the site's own.
+    /// The backend of this pool's scripts, or the site's own.
     pub fn backend_of(&self, pool: Option<&str>) -> &Backend {
         let named = pool.and_then(|pool| self.backends.get(pool));
         named.unwrap_or(&self.backend)
     }
 
-    /// The folder beside the root that a path lies in, and the path in there.
+    /// The folder besides the root that contains a path, and the rest of the path.
     fn alias<'p>(&self, path: &'p CleanPath<'_>) -> Option<(&Mutex<Resolver>, &'p [u8])> {
         let path = path.as_bytes();
         let mut aliases = self.aliases.iter();
@@ -200,14 +200,14 @@ impl Site {
     }
 }
 
-/// Only one thread ever takes the lock; it is there because tasks may move by their type.
+/// Only one thread ever takes the lock; it exists because the types of tasks have to be `Send`.
 pub fn with<T>(resolver: &Mutex<Resolver>, work: impl FnOnce(&mut Resolver) -> T) -> T {
     let mut resolver = resolver.lock().unwrap_or_else(PoisonError::into_inner);
     resolver.set_moment(thread::moment());
     work(&mut resolver)
 }
 
-/// Opens the folders beside the root: the longest path first, since that decides.
+/// Opens the folders besides the root, sorted: the longest prefix decides.
 fn open_aliases(
     settings: &maitred_config::Site,
     files: &SiteFiles,

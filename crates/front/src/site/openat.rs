@@ -1,7 +1,7 @@
-//! Opening a path beneath a document root.
+//! Opens paths below a document root.
 //!
-//! The kernel does the work (`openat2`). Only a symbolic link that leads out of the root is
-//! followed step by step, to ask whose it is: deployments link `storage -> ../storage/app/public`,
+//! The kernel resolves them (`openat2`). Only a symbolic link that leads out of the root is
+//! followed step by step, to check its owner: deployments link `storage -> ../storage/app/public`,
 //! and a tenant must not link to a neighbour.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -9,23 +9,23 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{self, FileType, Mode, OFlags, ResolveFlags, Stat};
 use rustix::io::{Errno, Result};
 
-/// Looking without opening: needs no read permission, and cannot hang on a FIFO or wake a device.
+/// For metadata: needs no read permission, and cannot hang on a FIFO or wake a device.
 pub const LOOK: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
 
-/// Opening to read. `NONBLOCK` and `NOCTTY` matter when the name has become a FIFO or a terminal
-/// since the look.
+/// For reading. `NONBLOCK` and `NOCTTY` matter when the name has become a FIFO or a terminal since
+/// the check.
 pub const READ: OFlags = OFlags::RDONLY
     .union(OFlags::CLOEXEC)
     .union(OFlags::NONBLOCK)
     .union(OFlags::NOCTTY);
 
-/// What a path led to.
+/// An opened path.
 pub struct Opened {
-    /// The file, opened with the flags that were asked for.
+    /// The file, opened with the flags of the caller.
     pub fd: OwnedFd,
     /// Its status, taken from the descriptor.
     pub stat: Stat,
-    /// A symbolic link was on the way, so the name that was asked for may not be the file's own.
+    /// A symbolic link was followed, so the name in the path may not be the file's own.
     pub through_link: bool,
 }
 
@@ -44,11 +44,11 @@ impl Opened {
         FileType::from_raw_mode(self.stat.st_mode)
     }
 
-    /// The file's own absolute name, where `/proc` can tell it.
+    /// The file's own absolute name, where `/proc` reports it.
     ///
     /// # Errors
     ///
-    /// What `readlink` of `/proc/self/fd` says.
+    /// When `readlink` of `/proc/self/fd` fails.
     pub fn real_name(&self) -> Result<Vec<u8>> {
         use std::os::fd::AsRawFd;
         let link = format!("/proc/self/fd/{}", self.fd.as_raw_fd());
@@ -56,26 +56,27 @@ impl Opened {
     }
 }
 
-/// Opens `path` (absolute in the site: `/a/b`, no dot segments) beneath `root`. Symbolic links that
-/// stay in the root are followed; those that leave it, only if the link and what it leads to have
-/// the same owner (nginx calls this `disable_symlinks if_not_owner`).
+/// Opens `path` (absolute in the site: `/a/b`, no dot segments) below `root`. Symbolic links that
+/// stay in the root are followed; those that leave it, only if the link and its target have the
+/// same owner (nginx calls this `disable_symlinks if_not_owner`).
 ///
 /// # Errors
 ///
-/// `XDEV` for a link that may not be followed, otherwise what the kernel says.
+/// `XDEV` for a link that must not be followed, otherwise the kernel's error.
 pub fn open(root: BorrowedFd<'_>, path: &[u8], flags: OFlags) -> Result<Opened> {
     let relative = relative(path);
     let plain = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
     match fs::openat2(root, relative, flags, Mode::empty(), plain) {
         Ok(fd) => return Opened::new(fd, false),
         Err(Errno::LOOP) => {}
-        // Container runtimes older than openat2 refuse it; the walk needs nothing but openat.
+        // Container runtimes older than openat2 refuse it; the walk needs only openat.
         Err(Errno::NOSYS | Errno::PERM) => return walk(root, relative, flags),
         Err(error) => return Err(error),
     }
     match open_inside(root, relative, flags) {
         Ok(fd) => Opened::new(fd, true),
-        // AGAIN: a rename kept the kernel from being sure that `..` in a link stays inside.
+        // AGAIN: after a concurrent rename the kernel cannot be sure that `..` in a link stays
+        // inside.
         Err(Errno::XDEV | Errno::AGAIN) => walk(root, relative, flags),
         Err(error) => Err(error),
     }
@@ -110,8 +111,8 @@ pub(crate) fn walk(root: BorrowedFd<'_>, relative: &[u8], flags: OFlags) -> Resu
     Opened::new(held.ok_or(Errno::NOENT)?, through_link)
 }
 
-/// Opens what the link `segment` leads to. The target's owner is read from its descriptor, after it
-/// is opened, so that changing the link meanwhile gains nothing.
+/// Opens the target of the link `segment`. The target's owner is read from its descriptor, after it
+/// is opened, so that a change of the link meanwhile has no effect.
 fn follow(
     root: BorrowedFd<'_>,
     so_far: &[u8],
@@ -133,7 +134,7 @@ fn follow(
     if fs::fstat(link)?.st_uid == fs::fstat(&target)?.st_uid {
         return Ok(target);
     }
-    // Another owner's file is still this site's file if it lies in this root.
+    // Another owner's file is still this site's file if it is in this root.
     open_inside(root, so_far, flags).map_err(|_| Errno::XDEV)
 }
 
@@ -145,7 +146,7 @@ fn is_link(fd: &OwnedFd) -> Result<bool> {
     Ok(FileType::from_raw_mode(fs::fstat(fd)?.st_mode) == FileType::Symlink)
 }
 
-/// `/a/b` and `/a/b/` → `a/b`, `/` → `.`: the trailing slash is the caller's business.
+/// `/a/b` and `/a/b/` → `a/b`, `/` → `.`: the caller handles the trailing slash.
 fn relative(path: &[u8]) -> &[u8] {
     let path = path.strip_prefix(b"/").unwrap_or(path);
     let path = path.strip_suffix(b"/").unwrap_or(path);

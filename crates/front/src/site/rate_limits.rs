@@ -1,5 +1,5 @@
-//! The limits of sites for one client. All threads share them, and a reload that does not change a
-//! limit leaves what it counts alone.
+//! The rate limits of sites, per client. All threads share them, and a reload that does not change
+//! a limit keeps its state.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -8,7 +8,7 @@ use std::time::Instant;
 use maitred_config::Site;
 use maitred_rules::rate::{Limiter, Running};
 
-/// All limits in use, by the site and the rule that they are of.
+/// All limits in use, by site and rule.
 #[derive(Debug)]
 pub struct AllLimits {
     began: Instant,
@@ -29,20 +29,20 @@ impl Default for AllLimits {
 /// The limits of one site.
 #[derive(Debug, Default)]
 pub struct SiteLimits {
-    /// One for each of its `rate_limit`.
+    /// One for each `rate_limit`.
     pub rates: Vec<Arc<Limiter>>,
-    /// How many requests of each client are being answered, if that is limited.
+    /// The concurrent requests of each client, if they are limited.
     pub running: Option<(Arc<Running>, u32)>,
 }
 
 impl AllLimits {
-    /// Forgets those that no site has any more.
+    /// Drops the limits that no site uses.
     pub fn forget_unused(&self) {
         lock(&self.rates).retain(|_, kept| kept.strong_count() > 0);
         lock(&self.running).retain(|_, kept| kept.strong_count() > 0);
     }
 
-    /// Those of a site.
+    /// The limits of a site.
     pub fn of(&self, site: &Site) -> SiteLimits {
         let hosts = &site.hosts;
         let rates = site.rules.rate_limit.iter().map(|limit| {
@@ -59,20 +59,20 @@ impl AllLimits {
         }
     }
 
-    /// Milliseconds since the front began.
+    /// Milliseconds since the front started.
     pub fn now(&self) -> u64 {
         u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 }
 
-/// Counts a request as running for as long as it lives.
+/// A concurrent request, counted until drop.
 pub struct RunningRequest<'a>(&'a Running, u128);
 
 impl SiteLimits {
     /// Counts a request of this client, if there is a limit.
     ///
     /// # Errors
-    /// When as many are running as may.
+    /// When the limit is reached.
     pub fn enter(&self, client: u128) -> Result<Option<RunningRequest<'_>>, ()> {
         let Some((running, limit)) = &self.running else {
             return Ok(None);

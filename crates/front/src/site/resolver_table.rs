@@ -1,7 +1,7 @@
-//! What was resolved before, and the looks that tell whether it still holds.
+//! Cached routes, and the watches that tell whether they still hold.
 //!
 //! A bounded table with second-chance eviction (the CLOCK algorithm): a flood of made-up paths
-//! pushes out what nobody asked for again, and leaves the hot entries alone.
+//! evicts routes that are used once, and leaves the hot entries alone.
 
 use std::collections::HashMap;
 use std::ffi::CString;
@@ -13,7 +13,7 @@ use rustix::io::Errno;
 use crate::runtime::file_identity::Identity;
 use crate::site::resolver::Target;
 
-/// How much one front thread may keep between requests.
+/// The limits of one front thread's cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TableLimits {
     /// Resolved paths.
@@ -34,24 +34,24 @@ impl Default for TableLimits {
     }
 }
 
-/// Paths longer than this many bytes are resolved anew each time.
+/// Paths longer than this many bytes are not cached.
 const LONGEST_KEY: usize = 1024;
 
-/// One look at the file system, and what it must see for a route to hold.
+/// A check of the file system, and the result for which a route holds.
 pub(crate) struct FileWatch {
     pub path: CString,
     pub expect: Expect,
 }
 
-/// What a [`FileWatch`] must see.
+/// The expected result of a [`FileWatch`].
 pub(crate) enum Expect {
     /// The same file, unchanged.
     Unchanged(Identity),
-    /// The same regular file, whatever it holds.
+    /// The same regular file, with any content.
     SameFile { dev: u64, ino: u64 },
     /// Any directory.
     Directory,
-    /// Nothing of that name.
+    /// No file of that name.
     Absent,
 }
 
@@ -70,7 +70,7 @@ impl FileWatch {
     }
 }
 
-/// The errors that mean: there is no such file.
+/// The errors of a missing file.
 pub(crate) fn is_absence(error: Errno) -> bool {
     matches!(error, Errno::NOENT | Errno::NOTDIR | Errno::NAMETOOLONG)
 }
@@ -84,7 +84,7 @@ struct Slot {
     target: Target,
     watches: Vec<FileWatch>,
     used: bool,
-    /// When the watches were last seen to hold.
+    /// The moment of the last successful check.
     seen: u64,
 }
 
@@ -96,7 +96,7 @@ pub(crate) struct PathTable {
     hand: usize,
     memory: usize,
     open_files: usize,
-    /// The present moment; 0: every look is a moment of its own.
+    /// The current moment; 0: every check is a moment of its own.
     moment: u64,
 }
 
@@ -113,13 +113,13 @@ impl PathTable {
         }
     }
 
-    /// From now on it is `moment`: what has been seen in it need not be looked at again.
+    /// Sets the moment: checks within it are not repeated.
     pub(crate) fn set_moment(&mut self, moment: u64) {
         self.moment = moment;
     }
 
-    /// The route of `key` if it was resolved before and still holds. One `stat` a moment as a rule; a
-    /// directory whose index is not the first name in the list, or a path that has no front
+    /// The route of `key` if it is cached and still holds. One `stat` per moment as a rule; a
+    /// directory whose index is not the first name in the list, or a path without a front
     /// controller, takes one more for each name that must still be absent.
     pub(crate) fn fresh(&mut self, key: &[u8]) -> Option<Target> {
         let at = *self.by_key.get(key)?;
@@ -134,7 +134,7 @@ impl PathTable {
         None
     }
 
-    /// Keeps `target` for as long as `watches` hold.
+    /// Caches `target` for as long as `watches` hold.
     pub(crate) fn insert(&mut self, key: &[u8], target: &Target, watches: Vec<FileWatch>) {
         let (memory, open_files) = target.holds();
         if key.len() > LONGEST_KEY || memory > self.limits.memory {
@@ -181,8 +181,8 @@ impl PathTable {
         (self.memory, self.open_files)
     }
 
-    /// Removes the next slot that `wanted` accepts and that was not used since the hand last passed
-    /// it. False if there is none that `wanted` accepts.
+    /// Evicts the next slot that `wanted` accepts and that was not used since the hand last passed
+    /// it. False if `wanted` accepts none.
     fn evict(&mut self, wanted: impl Fn((usize, usize)) -> bool) -> bool {
         for _ in 0..2 * self.slots.len() {
             self.hand = (self.hand + 1) % self.slots.len();

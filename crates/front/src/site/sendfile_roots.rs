@@ -1,4 +1,4 @@
-//! Folders whose files a script may name in place of a body.
+//! Folders whose files a script may send (`X-Accel-Redirect`, `X-Sendfile`).
 
 use std::borrow::Cow;
 use std::sync::{Arc, Mutex};
@@ -12,12 +12,12 @@ use crate::site::files::Entry;
 use crate::site::resolver::{Refused, Resolver, Route, SiteFiles};
 use crate::site::with;
 
-/// The folders whose files a site's scripts may name.
+/// The folders whose files a site's scripts may send.
 #[derive(Default)]
 pub struct SendfileRoots(Vec<OpenRoot>);
 
 pub(crate) struct OpenRoot {
-    /// What its paths begin with, without the slash at the end.
+    /// The prefix of its paths, without the trailing slash.
     prefix: String,
     resolver: Mutex<Resolver>,
 }
@@ -31,7 +31,7 @@ pub(crate) struct NotSent {
 impl From<Refused> for NotSent {
     fn from(refused: Refused) -> NotSent {
         NotSent {
-            // A path that is none is the script's mistake, and not the client's.
+            // An invalid path is the script's error, not the client's.
             status: if refused.status == 400 {
                 404
             } else {
@@ -48,7 +48,7 @@ pub(crate) fn not_found(why: impl Into<Cow<'static, str>>) -> NotSent {
 }
 
 impl SendfileRoots {
-    /// Has each folder opened; `files` is what is so for all of the site's.
+    /// Opens each folder; `files` has the settings that all of a site's folders share.
     ///
     /// # Errors
     /// One sentence that names the folder that cannot be opened.
@@ -67,7 +67,7 @@ impl SendfileRoots {
                 ..files.clone()
             };
             let resolver = open(files)?;
-            // An upload may be source, and the script decides who gets it.
+            // An upload may be source, and the script decides which clients get it.
             with(&resolver, Resolver::send_any_content);
             Ok(OpenRoot { prefix, resolver })
         });
@@ -133,7 +133,7 @@ impl SendfileRoots {
         })
     }
 
-    /// The root that lies deepest of those that hold the file, and the path in there.
+    /// The deepest of the roots that contain the file, and the path in it.
     fn longest(&self, below: impl Fn(&OpenRoot) -> Option<String>) -> Option<(&OpenRoot, String)> {
         let found = self.0.iter();
         let found = found.filter_map(|root| below(root).map(|rest| (root, rest)));
@@ -142,7 +142,7 @@ impl SendfileRoots {
 }
 
 impl Resolver {
-    /// The path in the folder of a file that scripts know by this absolute name, if it lies there.
+    /// The path in the folder of a file with this absolute name for scripts, if it is in there.
     fn below<'p>(&self, name: &'p [u8]) -> Option<&'p [u8]> {
         let roots = self.names().into_iter().flatten();
         let mut rests = roots.map(|root| name.strip_prefix(root));

@@ -21,46 +21,46 @@ use crate::site::fastcgi_listener::DoorSite;
 use crate::site::rate_limits::AllLimits;
 use crate::site::resolver::TableLimits;
 
-/// What sites share with each other, and with the sites of other threads.
+/// The resources that sites share, with each other and with other threads.
 #[derive(Clone, Copy)]
 pub struct Resources<'a> {
     /// The pools.
     pub pools: &'a Pools,
     /// The page cache, if there is one.
     pub cache: Option<&'a Cache>,
-    /// What clients have used of the limits of sites.
+    /// The state of the sites' rate limits.
     pub limits: &'a AllLimits,
     /// The counters of upstream HTTP servers.
     pub proxies: &'a AllFigures,
     /// The access logs of pools and sites.
     pub door_logs: &'a DoorLogs,
-    /// The limits of messages of upstream FastCGI servers.
+    /// The log limits of upstream FastCGI servers.
     pub upstream_logs: &'a UpstreamLogs,
     /// The repeated errors of the front.
     pub troubles: &'a Arc<RepeatedErrors>,
 }
 
-/// All sites, as one thread sees them.
+/// All sites, for one thread.
 pub struct Sites {
-    /// The proxies that are believed.
+    /// The trusted proxies.
     pub trust: Trust,
-    /// Who may read what on the admin listener.
+    /// Access to the admin listener.
     pub admin: AdminAccess,
-    /// Answers carry their request's id.
+    /// Responses carry the id of their request.
     pub sends_request_id: bool,
-    /// Connections begin with the PROXY protocol.
+    /// Connections start with the PROXY protocol.
     pub(crate) is_proxied: bool,
     pub(crate) rates: Rates,
     pub(crate) clients: ClientLimits,
     hosts: Hosts,
     sites: Vec<Arc<Site>>,
-    /// By where they listen.
+    /// By listen address.
     doors: HashMap<String, DoorSite>,
-    /// Where plain HTTP is sent to, if it is.
+    /// The redirect of plain HTTP, if any.
     redirect: Option<Redirect>,
 }
 
-/// What plain HTTP is answered with, if it is sent to HTTPS.
+/// The redirect of plain HTTP to HTTPS.
 pub(crate) struct Redirect {
     status: u16,
     port: u16,
@@ -72,22 +72,22 @@ impl Sites {
         self.sites.get(self.hosts.site_for(authority)?)
     }
 
-    /// The status and the address with which a request is sent to HTTPS, if it is.
+    /// The status and the URL with which a request is redirected to HTTPS, if it is.
     pub fn redirect(&self, is_https: bool, host: &str, head: &Head) -> Option<(u16, String)> {
         let redirect = self.redirect.as_ref().filter(|_| !is_https)?;
         let (host, target) = (host_name(host), head.target());
-        // What is asked of the whole server has no address of its own.
+        // A request for the whole server has no path.
         let target = if target == "*" { "/" } else { target };
         Some((redirect.status, https_address(host, redirect.port, target)))
     }
 
-    /// The door that listens there.
+    /// The FastCGI listener of an address.
     pub fn door(&self, listen: &str) -> Option<&DoorSite> {
         self.doors.get(listen)
     }
 
-    /// Opens every site's document root. A site that is as it was `before` stays as it is, with
-    /// the files it has in memory.
+    /// Opens every site's document root. A site with the same settings as `before` is reused, with
+    /// its files in memory.
     pub(crate) fn open(
         config: &Config,
         resources: Resources<'_>,
@@ -98,7 +98,7 @@ impl Sites {
             memory: FILE_MEMORY_BYTES / count,
             ..TableLimits::default()
         };
-        // Of another number of sites, each has another share of the memory.
+        // With another number of sites, each has another share of the memory.
         let before = before.filter(|before| before.sites.len() == config.sites.len());
         resources.limits.forget_unused();
         let before = before.iter().flat_map(|before| &before.sites);

@@ -1,8 +1,8 @@
-//! One body on its way into a coding, in pieces of any size.
+//! Compresses one body, in pieces of any size.
 //!
-//! How hard an encoder tries is chosen for its place: an answer that is made now must not keep its
-//! thread, and a file is coded once and then kept. Windows are small, so that what an answer holds is
-//! about a megabyte for as long as its script says something.
+//! The effort depends on the purpose: a response created now must not occupy its thread, and a file
+//! is compressed once and then cached. Windows are small, so that a response holds about a megabyte
+//! while its script writes.
 
 use std::cell::RefCell;
 use std::io::{self, Write};
@@ -13,42 +13,43 @@ use flate2::write::GzEncoder;
 use maitred_rules::coding::Coding;
 use zstd::stream::raw::CParameter;
 
-/// Bytes that an encoder looks back, as a power of two: gzip knows no more than 15, and what is
-/// sent to browsers gains little beyond this.
+/// The window of an encoder in bytes, as a power of two: gzip allows 15 at most, and pages gain
+/// little beyond this.
 const WINDOW_BITS: u32 = 18;
 
-/// Room of brotli's own for what it has not taken yet, in bytes.
+/// Brotli's input buffer in bytes.
 const BROTLI_BUFFER_BYTES: usize = 4096;
 
-/// Zstandard's level for what is sent once.
+/// Zstandard's level for responses that are sent once.
 const ZSTD_PASSING: i32 = 3;
 
 thread_local! {
-    /// What codes a whole answer at a time: to make it anew would take a third of the time.
+    /// The compressor for whole responses: creating one takes a third of the time of compressing.
     static ZSTD: RefCell<Option<zstd::bulk::Compressor<'static>>> = const { RefCell::new(None) };
 }
 
-/// How hard it tries.
+/// The effort.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Effort {
-    /// For what is sent once: a page of 100 KB takes zstd 0.3 ms, gzip 0.8 ms and br 1.7 ms.
+    /// For responses that are sent once: a page of 100 KB takes zstd 0.3 ms, gzip 0.8 ms and br 1.7
+    /// ms.
     Passing,
-    /// For what is kept and sent again.
+    /// For cached variants.
     Kept,
 }
 
-/// A body on its way.
+/// A body in progress.
 pub enum Encoder {
     /// gzip.
     Gzip(GzEncoder<Vec<u8>>),
-    /// Brotli; its state is larger than the others' by far.
+    /// Brotli; its state is by far larger than the others'.
     Br(Box<brotli::CompressorWriter<Vec<u8>>>),
     /// Zstandard.
     Zstd(zstd::stream::write::Encoder<'static, Vec<u8>>),
 }
 
 impl Encoder {
-    /// Begins a body.
+    /// Starts a body.
     ///
     /// # Errors
     /// When there is no memory for it.
@@ -79,7 +80,7 @@ impl Encoder {
         })
     }
 
-    /// A whole body at once, to be sent once.
+    /// Compresses a whole body, to be sent once.
     ///
     /// # Errors
     /// When there is no memory for it.
@@ -100,8 +101,8 @@ impl Encoder {
         })
     }
 
-    /// Takes the next bytes of the body; returns all that the client needs to have these and those
-    /// before them.
+    /// Compresses the next bytes; returns all output that the client needs to decode the bytes so
+    /// far.
     ///
     /// # Errors
     /// When there is no memory for it.
@@ -126,7 +127,7 @@ impl Encoder {
         Ok(std::mem::take(out))
     }
 
-    /// Takes the last bytes of the body, and ends it.
+    /// Compresses the last bytes, and ends the body.
     ///
     /// # Errors
     /// When there is no memory for it.

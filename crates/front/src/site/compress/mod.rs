@@ -1,8 +1,8 @@
-//! Answers in a coding that takes less room (RFC 9110 §8.4): what is worth it, in which coding, and
-//! the coding itself.
+//! Compression of responses (RFC 9110 §8.4): which responses, with which content encoding, and the
+//! encoders.
 //!
-//! Whether an answer is coded depends on what it says of itself, never on how it is sent. Where it
-//! could have been, `Vary` says so, also to a client that takes no coding.
+//! Whether a response is compressed depends on its headers, never on how it is sent. `Vary` is set
+//! wherever it could be, also for a client without `Accept-Encoding`.
 
 pub(crate) mod encoder;
 pub(crate) mod plan;
@@ -16,22 +16,22 @@ pub use crate::site::compress::encoder::{Effort, Encoder};
 pub use crate::site::compress::plan::Plan;
 pub use crate::site::compress::variants::{Made, Siblings};
 
-/// What a site says about compression.
+/// The compression settings of a site.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Compression {
-    /// What is applied to answers as they are sent; empty: nothing is.
+    /// Encodings for responses as they are sent; empty: none.
     codings: Vec<Coding>,
-    /// The same for what is made once and kept: the smallest first.
+    /// Encodings for cached variants: the smallest first.
     kept: Vec<Coding>,
-    /// Files that lie beside others are sent.
+    /// Precompressed files are sent.
     precompressed: bool,
-    /// Bytes below which it does not pay.
+    /// Least bytes of a body.
     min_length: u64,
     types: Vec<String>,
 }
 
 impl Compression {
-    /// What a site says; nothing if it compresses nothing.
+    /// The settings of a site; none if it compresses nothing.
     pub fn of(output: &Output) -> Option<Compression> {
         let Output {
             compression,
@@ -51,22 +51,22 @@ impl Compression {
         })
     }
 
-    /// Whether content of this type and length is worth it; a length that is not known is.
+    /// Whether content of this type and length is compressed; of unknown length, yes.
     pub fn suits(&self, content_type: &[u8], length: Option<u64>) -> bool {
         length.is_none_or(|length| length >= self.min_length) && is_among(content_type, &self.types)
     }
 
-    /// The codings in which files are made, the first before others.
+    /// The encodings for cached variants, in order of preference.
     pub fn kept(&self) -> &[Coding] {
         &self.kept
     }
 
-    /// The codings that are applied to answers as they are sent, the first before others.
+    /// The encodings for responses as they are sent, in order of preference.
     pub fn codings(&self) -> &[Coding] {
         &self.codings
     }
 
-    /// Whether files are sent that lie beside others.
+    /// Whether precompressed files are sent.
     pub fn precompressed(&self) -> bool {
         self.precompressed
     }

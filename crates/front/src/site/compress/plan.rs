@@ -1,4 +1,4 @@
-//! What becomes of a script's answer: which coding, and what its header then says.
+//! The plan for a script's response: its content encoding, and the headers that change with it.
 
 use std::borrow::Cow;
 
@@ -9,7 +9,7 @@ use maitred_rules::coding::Coding;
 use crate::http::headers::Header;
 use crate::site::compress::{Compression, accepted};
 
-/// Fields that say something of the very bytes of a body, which must then stay as they are.
+/// Headers about the exact bytes of a body, which must not change then.
 const OF_THE_BYTES: [&str; 6] = [
     "content-encoding",
     "content-range",
@@ -19,20 +19,20 @@ const OF_THE_BYTES: [&str; 6] = [
     "content-md5",
 ];
 
-/// What becomes of an answer.
+/// The plan for a response.
 #[derive(Debug, Default)]
 pub struct Plan {
-    /// Its coding, if it gets one.
+    /// Its encoding, if it is compressed.
     pub coding: Option<Coding>,
-    /// `Vary`, if another client could have got the answer in another coding.
+    /// `Vary`, if another client could have got another encoding.
     vary: Option<Cow<'static, [u8]>>,
-    /// `ETag`, if it has to be another: what it says of the coded bytes is weaker (RFC 9110 §8.8.1).
+    /// `ETag`, if it changes: for compressed bytes it is weak (RFC 9110 §8.8.1).
     etag: Option<Vec<u8>>,
 }
 
 impl Plan {
-    /// Decides about an answer with this status and length to a request, if its site compresses
-    /// something. What is not known yet is `None`.
+    /// The plan for a response with this status and length, if the site compresses. Unknown values
+    /// are `None`.
     pub fn make<'s>(
         compression: Option<&Compression>,
         request: &Head,
@@ -59,12 +59,12 @@ impl Plan {
         }
     }
 
-    /// There is no memory for a coding: the answer goes as it is.
+    /// There is no memory for an encoder: the response is sent uncompressed.
     pub fn give_up(&mut self) {
         (self.coding, self.etag) = (None, None);
     }
 
-    /// Whether the script's field of this name gives way.
+    /// Whether the plan replaces the script's header of this name.
     pub fn replaces(&self, name: &[u8]) -> bool {
         let is = |other: &str| name.eq_ignore_ascii_case(other.as_bytes());
         (self.vary.is_some() && is("vary"))
@@ -72,7 +72,7 @@ impl Plan {
             || (self.coding.is_some() && is("accept-ranges"))
     }
 
-    /// The fields that the answer gets.
+    /// The headers of the plan.
     pub fn fields(&self) -> impl Iterator<Item = Header<'_>> {
         let coding = self.coding.map(|coding| coding.name().as_bytes());
         let coding = coding.map(|name| (&b"Content-Encoding"[..], name));
@@ -97,7 +97,7 @@ fn has_item(list: &[u8], wanted: &[u8]) -> bool {
     items.any(|item| item.trim_ascii().eq_ignore_ascii_case(wanted))
 }
 
-/// `Vary` as the script has it and with what the coding depends on; nothing if it says so already.
+/// The script's `Vary`, extended by `Accept-Encoding`; none if it contains that already.
 fn vary<'s>(said: impl Iterator<Item = Header<'s>>) -> Option<Cow<'static, [u8]>> {
     const OURS: &[u8] = b"Accept-Encoding";
     let mut all = Vec::new();

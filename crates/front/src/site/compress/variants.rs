@@ -1,4 +1,4 @@
-//! Static files in a coding: those that lie beside a file, and those that are made of it once.
+//! Compressed variants of static files: precompressed ones next to a file, and ones created once.
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -17,20 +17,20 @@ use crate::site::files::{self, Entry, FileBody, read_all};
 use crate::site::openat;
 use crate::site::resolver::TableLimits;
 
-/// Largest file that is coded by the server itself, in bytes.
+/// Largest file that the server compresses, in bytes.
 const MAX_FILE_BYTES: u64 = 4 * 1024 * 1024;
 
-/// Bytes of coded files that one thread keeps.
+/// Bytes of compressed files that one thread caches.
 const MADE_BYTES: usize = 16 * 1024 * 1024;
 
-/// Files of which a thread knows what came of coding them.
+/// Most files for which a thread remembers the result.
 const MADE_FILES: usize = 4096;
 
-/// Files that are being coded for one thread at a time; those beyond are sent as they are.
+/// Files that are compressed for one thread at a time; others are sent uncompressed.
 const MAX_MAKING: usize = 2;
 
-/// What lies beside the files of one folder. Looked at once a second at most, so that a file without
-/// siblings costs nothing.
+/// Precompressed files in one folder. It is checked once a second at most, so that files without
+/// variants cost nothing.
 pub struct Siblings {
     limits: TableLimits,
     kept: HashMap<Arc<[u8]>, [Option<Precompressed>; Coding::ALL.len()]>,
@@ -39,15 +39,15 @@ pub struct Siblings {
 }
 
 struct Precompressed {
-    /// The file that it was looked for.
+    /// The original file.
     of: Identity,
-    /// When, in seconds since 1970.
+    /// The time of the check, in seconds since 1970.
     looked: u64,
     found: Option<(Identity, Arc<Entry>)>,
 }
 
 impl Siblings {
-    /// Knows nothing yet; keeps less than these.
+    /// An empty table; it stores less than these limits.
     pub fn new(limits: TableLimits) -> Siblings {
         Siblings {
             limits: TableLimits {
@@ -61,7 +61,7 @@ impl Siblings {
         }
     }
 
-    /// What lies beside a file of the folder `root` in this coding.
+    /// The precompressed variant of a file in the folder `root`.
     pub fn find(
         &mut self,
         root: BorrowedFd<'_>,
@@ -99,7 +99,7 @@ impl Siblings {
             || self.open_files + open_files > self.limits.open_files
             || self.kept.len() >= self.limits.routes;
         if is_full {
-            // All that is lost is a look at the folder for each.
+            // Each costs another check of the folder.
             self.kept.clear();
             (self.memory, self.open_files) = (0, 0);
         }
@@ -131,7 +131,7 @@ impl Precompressed {
     }
 }
 
-/// Looks beside a file; `known` is what lay there when it was looked before.
+/// Checks for a precompressed variant; `known` is the result of the last check.
 fn look(
     root: BorrowedFd<'_>,
     entry: &Entry,
@@ -151,14 +151,14 @@ fn look(
         return None;
     }
     let file = files::load(opened.fd, &name).ok()?;
-    // One that is older was made of another file, and one that changes is not whole yet.
+    // An older variant belongs to a former file, and one that changes is incomplete.
     let identity = file
         .settled
         .filter(|_| file.entry.is_no_older_than(entry))?;
     Some((identity, Arc::new(entry.beside(coding, &file.entry))))
 }
 
-/// What one thread has made of files, and what it is making.
+/// The compressed variants of one thread, finished and in progress.
 #[derive(Default)]
 pub struct Made(Mutex<VariantStore>);
 
@@ -167,7 +167,7 @@ type Key = (Identity, Coding);
 #[derive(Default)]
 struct VariantStore {
     states: HashMap<Key, VariantState>,
-    /// In the order in which they came.
+    /// In the order of their creation.
     order: VecDeque<Key>,
     memory: usize,
     making: usize,
@@ -176,7 +176,7 @@ struct VariantStore {
 #[derive(Clone)]
 enum VariantState {
     VariantInProgress,
-    /// It would hardly be smaller.
+    /// The variant would hardly be smaller.
     Worthless,
     Ready(Arc<Entry>),
 }
@@ -188,7 +188,7 @@ impl Made {
 }
 
 impl VariantStore {
-    /// What there is; nothing if it is to be made by whoever asks.
+    /// The state of a variant; none if the caller is to create it.
     fn ask(&mut self, key: Key) -> Option<VariantState> {
         let known = self.states.get(&key).cloned();
         match known {
@@ -202,7 +202,7 @@ impl VariantStore {
         }
     }
 
-    /// It has been made, or could not be.
+    /// Stores a variant, or that it could not be created.
     fn made(&mut self, key: Key, state: Option<VariantState>) {
         self.making -= 1;
         self.states.remove(&key);
@@ -227,7 +227,7 @@ fn size(state: &VariantState) -> usize {
     }
 }
 
-/// A file is being coded. Whatever becomes of it, somebody may try again.
+/// A variant in progress. After a failure, another request may try.
 struct VariantInProgress<'a> {
     made: &'a Made,
     key: Key,
@@ -240,7 +240,8 @@ impl Drop for VariantInProgress<'_> {
     }
 }
 
-/// The file in a coding that is made of it, once. Who asks while it is being made gets the file itself.
+/// The compressed variant of a file, created once. Requests during its creation get the file
+/// itself.
 pub(crate) async fn made(made: &Made, entry: Arc<Entry>, coding: Coding) -> Arc<Entry> {
     let Some(identity) = entry.identity().filter(|_| entry.len() <= MAX_FILE_BYTES) else {
         return entry;
@@ -264,7 +265,7 @@ pub(crate) async fn made(made: &Made, entry: Arc<Entry>, coding: Coding) -> Arc<
     let Ok(Some(coded)) = coded else {
         return entry;
     };
-    // Less than a twentieth saved is not worth anybody's time.
+    // A variant has to save a twentieth.
     if coded.len() as u64 > len - len / 20 {
         making.state = Some(VariantState::Worthless);
         return entry;
@@ -274,7 +275,7 @@ pub(crate) async fn made(made: &Made, entry: Arc<Entry>, coding: Coding) -> Arc<
     ready
 }
 
-/// The bytes of a file in a coding; nothing if it is not what it was any more.
+/// The compressed bytes of a file; none if the file has changed.
 fn code(body: &FileBody, len: u64, of: Identity, coding: Coding) -> io::Result<Option<Vec<u8>>> {
     let bytes = match body {
         FileBody::Memory(bytes) => bytes.clone(),

@@ -1,4 +1,4 @@
-//! One file as it was when it was opened.
+//! A file at the time of its opening.
 
 use std::borrow::Cow;
 use std::ffi::OsStr;
@@ -14,22 +14,22 @@ use maitred_rules::coding::Coding;
 
 use crate::runtime::file_identity::{Identity, LAST_HTTP_SECOND};
 
-/// Files up to this many bytes are kept in memory; larger ones stay open for `sendfile`.
+/// Files up to this many bytes are held in memory; larger ones stay open for `sendfile`.
 pub const SMALL_FILE: u64 = 64 << 10;
 
-/// How often a small file that changes while it is read is read again.
+/// Attempts to read a small file that changes meanwhile.
 const READ_ATTEMPTS: usize = 3;
 
-/// Where a file's bytes are.
+/// The bytes of a file.
 #[derive(Clone, Debug)]
 pub enum FileBody {
-    /// All of them, here.
+    /// All of them, in memory.
     Memory(Bytes),
     /// In a regular file that is open for reading.
     File(Arc<OwnedFd>),
 }
 
-/// A file that can be sent, with all that its answers need prepared.
+/// A file that can be sent, with its prepared headers.
 #[derive(Clone, Debug)]
 pub struct Entry {
     name: Arc<[u8]>,
@@ -37,15 +37,15 @@ pub struct Entry {
     etag: String,
     modified: SystemTime,
     last_modified: String,
-    /// When it was last written, in seconds since 1970, by the file system's word.
+    /// The modification time in seconds since 1970.
     written: i64,
     len: u64,
     body: FileBody,
-    /// What tells it from what it was and will be; none if that is not certain.
+    /// Its identity; none if a change might go unnoticed.
     identity: Option<Identity>,
-    /// Its coding, if the bytes are not those of the file itself.
+    /// The content encoding, if the bytes are compressed.
     coding: Option<Coding>,
-    /// Another client may get it in another coding.
+    /// Other clients may get another encoding.
     varies: bool,
     header_lines: Bytes,
 }
@@ -56,7 +56,7 @@ impl Entry {
         Entry {
             name: name.into(),
             content_type: content_type(name),
-            // Strong (RFC 9110 §8.8.3): the bytes are the same whenever time and size are.
+            // Strong (RFC 9110 §8.8.3): the bytes are the same as long as time and size are.
             etag: format!("\"{:x}{:08x}-{len:x}\"", mtime.0, mtime.1),
             modified,
             last_modified: httpdate::fmt_http_date(modified),
@@ -97,7 +97,7 @@ impl Entry {
         self
     }
 
-    /// The same file as one of another type.
+    /// The same file with another type.
     pub fn typed(&self, content_type: &str) -> Entry {
         Entry {
             content_type: Cow::Owned(content_type.to_owned()),
@@ -106,7 +106,7 @@ impl Entry {
         .prepared()
     }
 
-    /// The same, of which another client may get another coding.
+    /// The same file, of which other clients may get another encoding.
     pub fn varying(self) -> Entry {
         Entry {
             varies: true,
@@ -115,12 +115,12 @@ impl Entry {
         .prepared()
     }
 
-    /// The same in a coding that was made of it: these bytes.
+    /// A compressed variant with these bytes.
     pub fn coded(&self, coding: Coding, bytes: Bytes) -> Entry {
         Entry {
             len: bytes.len() as u64,
             body: FileBody::Memory(bytes),
-            // Not byte for byte the same, whoever codes it (RFC 9110 §8.8.1).
+            // Compressed bytes may differ between encoders (RFC 9110 §8.8.1).
             etag: format!("W/{}", self.etag),
             coding: Some(coding),
             varies: true,
@@ -129,7 +129,7 @@ impl Entry {
         .prepared()
     }
 
-    /// The same in a coding that lies beside it: this file.
+    /// A precompressed variant in this file.
     pub fn beside(&self, coding: Coding, file: &Entry) -> Entry {
         let (tag, coding_name) = (file.etag.trim_end_matches('"'), coding.name());
         Entry {
@@ -143,28 +143,28 @@ impl Entry {
         .prepared()
     }
 
-    /// Its path in the site's root, or in the folder of the alias that led to it.
+    /// Its path in the site's root, or in the folder of its alias.
     pub fn name(&self) -> &[u8] {
         &self.name
     }
 
-    /// What tells it from what it was and will be; none if that is not certain.
+    /// Its identity; none if a change might go unnoticed.
     pub fn identity(&self) -> Option<Identity> {
         self.identity
     }
 
-    /// Whether it was written no earlier than another. Programs that give a file the time of the one
-    /// it was made of may lose the part that is less than a second.
+    /// Whether it is at least as new as another file. Programs that copy the modification time may
+    /// drop the fraction of a second.
     pub fn is_no_older_than(&self, other: &Entry) -> bool {
         self.written >= other.written
     }
 
-    /// Whether another client may get it in another coding.
+    /// Whether other clients may get another encoding.
     pub fn varies(&self) -> bool {
         self.varies
     }
 
-    /// The header line that says so, if it is so, with its CR LF.
+    /// The `Vary` line, if it varies, with its CR LF.
     pub fn vary_line(&self) -> &'static str {
         match self.varies {
             true => "Vary: Accept-Encoding\r\n",
@@ -187,7 +187,7 @@ impl Entry {
         &self.last_modified
     }
 
-    /// The time that `Last-Modified` says, in whole seconds.
+    /// The time of `Last-Modified`, in whole seconds.
     pub fn modified(&self) -> SystemTime {
         self.modified
     }
@@ -202,10 +202,10 @@ impl Entry {
         &self.body
     }
 
-    /// Its first bytes, up to `length` of them, as they lie in the file.
+    /// Its first bytes, up to `length` of them.
     ///
     /// # Errors
-    /// What `read` says.
+    /// When it cannot be read.
     pub fn beginning(&self, length: usize) -> io::Result<Cow<'_, [u8]>> {
         match &self.body {
             FileBody::Memory(bytes) => Ok(Cow::Borrowed(&bytes[..bytes.len().min(length)])),
@@ -220,12 +220,12 @@ impl Entry {
     }
 }
 
-/// What [`load`] found.
+/// The result of [`load`].
 #[derive(Debug)]
 pub struct Loaded {
     /// The file.
     pub entry: Entry,
-    /// What to compare with before the entry is used again; none if it must not be kept.
+    /// The identity to compare before the entry is used again; none if it must not be cached.
     pub settled: Option<Identity>,
 }
 
@@ -236,12 +236,12 @@ impl Loaded {
     }
 }
 
-/// Makes the entry of the regular file `fd`, open for reading, that is called `name`. Reads it if
-/// it is small.
+/// The entry of the regular file `fd`, open for reading, with the name `name`. Small files are
+/// read.
 ///
 /// # Errors
 ///
-/// What `fstat` and `read` say.
+/// When `fstat` or `read` fails.
 pub fn load(fd: OwnedFd, name: &[u8]) -> io::Result<Loaded> {
     let mut attempt = 1;
     loop {
@@ -265,11 +265,11 @@ pub fn load(fd: OwnedFd, name: &[u8]) -> io::Result<Loaded> {
     }
 }
 
-/// Up to `size` bytes from the beginning of `fd`; fewer if the file has become shorter.
+/// Up to `size` bytes from the start of `fd`; fewer if the file has become shorter.
 ///
 /// # Errors
 ///
-/// What `read` says.
+/// When `read` fails.
 pub fn read_all(fd: &OwnedFd, size: u64) -> io::Result<Vec<u8>> {
     let mut bytes = vec![0; size as usize];
     let mut filled = 0;
@@ -285,12 +285,12 @@ pub fn read_all(fd: &OwnedFd, size: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The media type that the extension of `name` stands for. What browsers would otherwise guess a
-/// charset for is said to be UTF-8.
+/// The media type of the extension of `name`. Text types get the charset UTF-8, which browsers
+/// would otherwise guess.
 fn content_type(name: &[u8]) -> Cow<'static, str> {
     let name = Path::new(OsStr::from_bytes(name));
     let kind = match mime_guess::from_path(name).first_raw() {
-        // RFC 9239 §6 makes this the one name.
+        // RFC 9239 §6: the only name.
         Some("application/javascript") => "text/javascript",
         Some(kind) => kind,
         None => "application/octet-stream",
@@ -303,8 +303,8 @@ fn content_type(name: &[u8]) -> Cow<'static, str> {
     }
 }
 
-/// `mtime` in whole seconds, as an HTTP date can say it: not before 1970, and not later than now
-/// (RFC 9110 §8.8.2.1).
+/// `mtime` in whole seconds, within the range of an HTTP date: not before 1970, and not later than
+/// now (RFC 9110 §8.8.2.1).
 fn http_time(mtime: (i64, u32), now: SystemTime) -> SystemTime {
     let now = now
         .duration_since(UNIX_EPOCH)

@@ -1,6 +1,6 @@
-//! Static files: what is known of one, and the answers it gives.
+//! Static files: their metadata, and the responses to requests for them.
 //!
-//! Nothing here writes HTTP bytes to a connection. [`answer`] decides; the connection sends.
+//! No function here writes to a connection. [`answer`] decides; the connection sends.
 
 pub(crate) mod entry;
 pub(crate) mod piece;

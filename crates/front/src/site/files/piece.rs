@@ -1,4 +1,4 @@
-//! Reading a piece of a file for whom the kernel cannot send it.
+//! Reads a piece of a file where `sendfile` is not possible.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -7,10 +7,10 @@ use std::sync::Arc;
 use crate::http::body::blocking;
 use crate::site::files::{Residency, residency};
 
-/// Up to `count` bytes of the file from `at`; another thread reads what is not in memory.
+/// Up to `count` bytes of the file from `at`; another thread reads bytes that are not in memory.
 ///
 /// # Errors
-/// What reading says; `UnexpectedEof` when the file has become shorter.
+/// When the file cannot be read; `UnexpectedEof` when it has become shorter.
 pub async fn read_piece(fd: &Arc<OwnedFd>, at: u64, count: usize) -> io::Result<Vec<u8>> {
     if residency(fd.as_ref(), at, count as u64) == Residency::Resident {
         return read(fd, at, count);

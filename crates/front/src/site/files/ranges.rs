@@ -1,27 +1,27 @@
-//! The `Range` field (RFC 9110 §14).
+//! The `Range` header (RFC 9110 §14).
 
 use crate::http::content::Slice;
 
-/// Most parts of one answer. A request that still has more after its ranges are merged gets the
-/// whole file, which RFC 9110 §14.2 allows: it costs less than what such requests are made for.
+/// Most parts of one response. A request with more parts after merging gets the whole file, which
+/// RFC 9110 §14.2 allows: such requests are attacks as a rule.
 pub const MOST_PARTS: usize = 16;
 
-/// Most ranges that are read in one field, before merging.
+/// Most ranges of one header, before merging.
 const MOST_RANGES: usize = 64;
 
-/// What a `Range` field asks for.
+/// The ranges that a request wants.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum WantedRange {
-    /// The whole file: no ranges, or ranges to be ignored.
+    /// The whole file: no ranges, or ignored ones.
     Whole,
     /// These pieces, no two of which touch; at least one and at most [`MOST_PARTS`].
     Parts(Vec<Slice>),
-    /// Nothing that the file has: 416.
+    /// No range is within the file: 416.
     Unsatisfiable,
 }
 
-/// Reads `field` for a file of `len` bytes. A field that breaks the grammar is ignored (§14.2), and
-/// so is any range of an empty file, which no `Content-Range` could describe.
+/// Parses the header for a file of `len` bytes. An invalid header is ignored (§14.2), and so is any
+/// range of an empty file, which no `Content-Range` could describe.
 pub(crate) fn parse(field: &str, len: u64) -> WantedRange {
     let Some((unit, set)) = field.split_once('=') else {
         return WantedRange::Whole;
@@ -76,14 +76,14 @@ fn parse_one(spec: &str, len: u64) -> Option<Slice> {
     })
 }
 
-/// Digits only. A number that is too large for the type is larger than any file too.
+/// Digits only. A number too large for the type is larger than any file, too.
 fn number(digits: &str) -> Option<u64> {
     let valid = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
     valid.then(|| digits.parse().unwrap_or(u64::MAX))
 }
 
-/// Adds `range`, taking up every part it overlaps or touches (§15.3.7.2 allows it); the order of the
-/// request stays. One pass is enough: parts do not touch each other.
+/// Adds `range`, merged with every part that it overlaps or touches (§15.3.7.2 allows it); the
+/// order of the request stays. One pass is enough: parts do not touch each other.
 fn merge(parts: &mut Vec<Slice>, mut range: Slice) {
     let touch = |a: &Slice, b: &Slice| a.offset <= b.end() && b.offset <= a.end();
     let place = parts

@@ -5,21 +5,21 @@ use std::os::fd::AsFd;
 
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
 
-/// What the page cache says of a piece of a file.
+/// The state of a piece of a file in the kernel's page cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Residency {
     /// It is in memory.
     Resident,
-    /// It must be read from the disk first.
+    /// It has to be read from the disk.
     Cold,
-    /// The file system cannot tell (overlayfs and older tmpfs, for two).
+    /// The file system cannot report it (overlayfs and older tmpfs, for two).
     Unknown,
 }
 
-/// Asks for the first and the last byte of the piece, without waiting (`RWF_NOWAIT` of preadv2(2)).
+/// Probes the first and the last byte of the piece, without waiting (`RWF_NOWAIT` of preadv2(2)).
 ///
-/// Read-ahead fills the page cache from front to back, so a piece whose last byte is there is there
-/// as a rule. This is a hint, and memory pressure may take the pages the next moment: after one
+/// Read-ahead fills the page cache from front to back, so a piece whose last byte is there is
+/// complete as a rule. This is a hint; memory pressure may evict the pages at any time: after one
 /// read-ahead of a piece, send it.
 pub fn residency(fd: impl AsFd, offset: u64, len: u64) -> Residency {
     let Some(last) = len.checked_sub(1).and_then(|more| offset.checked_add(more)) else {
@@ -39,7 +39,7 @@ fn probe(fd: &impl AsFd, offset: u64) -> Residency {
         offset,
         ReadWriteFlags::NOWAIT,
     ) {
-        // Zero bytes: behind the end, where there is nothing to wait for.
+        // Zero bytes: the position is at or after the end.
         Ok(_) => Residency::Resident,
         Err(Errno::AGAIN | Errno::INTR) => Residency::Cold,
         Err(_) => Residency::Unknown,

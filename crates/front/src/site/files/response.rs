@@ -1,4 +1,4 @@
-//! What a request gets from a file: 200, 206, 304, 405, 412 or 416.
+//! The response to a request for a file: 200, 206, 304, 405, 412 or 416.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
@@ -10,29 +10,29 @@ use crate::http::content::{AnswerBody, Part, Slice};
 use crate::site::files::entry::{Entry, FileBody};
 use crate::site::files::ranges::{self, WantedRange};
 
-/// What of a request decides its answer.
+/// The parts of a request that determine the response.
 pub trait Conditions {
-    /// The method, as it came.
+    /// The method, as received.
     fn method(&self) -> &str;
 
-    /// The value of the field `name` (in any case); of its first line if there are several, and
-    /// none if it is not visible ASCII.
+    /// The value of a header (names are case-insensitive); of its first line if there are several,
+    /// and none if it is not visible ASCII.
     fn header(&self, name: &str) -> Option<&str>;
 }
 
-/// What to send.
+/// A response with a file.
 #[derive(Debug)]
 pub struct Answer {
     /// The HTTP status.
     pub status: u16,
-    /// Header lines, each with its CR LF. Date, Connection and the empty line are the sender's.
+    /// Header lines, each with its CR LF. The sender adds Date, Connection and the empty line.
     pub headers: Bytes,
     /// The body.
     pub body: AnswerBody,
 }
 
-/// Answers `request` with `entry`: preconditions in the order of RFC 9110 §13.2.2, then the range,
-/// for GET alone.
+/// The response to `request` with `entry`: preconditions in the order of RFC 9110 §13.2.2, then the
+/// range, for GET alone.
 pub fn answer(entry: &Entry, request: &impl Conditions) -> Answer {
     let method = request.method();
     if method != "GET" && method != "HEAD" {
@@ -113,8 +113,8 @@ enum Comparison {
     Weak,
 }
 
-/// Whether `field`, `*` or a list of entity tags, names `etag`. Reading stops at what is no entity
-/// tag.
+/// Whether `field`, `*` or a list of entity tags, contains `etag`. Parsing stops at the first
+/// invalid tag.
 fn names_etag(field: &str, etag: &str, comparison: Comparison) -> bool {
     let mut rest = field.trim();
     if rest == "*" {
@@ -233,8 +233,7 @@ fn content_range(slice: Slice, len: u64) -> String {
     format!("bytes {}-{}/{len}", slice.offset, slice.end() - 1)
 }
 
-/// Unpredictable, so that nobody can write a file that contains its own delimiter (RFC 2046
-/// §5.1.1).
+/// Random, so that no file can contain its own delimiter (RFC 2046 §5.1.1).
 fn boundary() -> String {
     let random = || RandomState::new().build_hasher().finish();
     format!("{:016x}{:016x}", random(), random())
@@ -261,7 +260,7 @@ fn joined(bytes: &Bytes, parts: &[Part], closing: &Bytes) -> Bytes {
     body.freeze()
 }
 
-/// Ranges are cut to the entry's length, which is that of its bytes.
+/// Ranges are within the entry's length, which is that of its bytes.
 fn in_memory(bytes: &Bytes, slice: Slice) -> Bytes {
     bytes.slice(slice.offset as usize..slice.end() as usize)
 }

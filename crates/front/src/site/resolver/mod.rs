@@ -1,8 +1,8 @@
-//! Which file or script a path stands for.
+//! Maps a path to a file or a script.
 //!
 //! The rules are those of nginx's `try_files $uri $uri/ /index.php?$args` with `index` and a
-//! PATH_INFO that is found in the file system and never guessed. What is found is kept and checked
-//! again with one `stat` per request.
+//! PATH_INFO that is found in the file system and never guessed. Results are cached, and checked
+//! with one `stat` per request.
 
 #[cfg(test)]
 mod tests;
@@ -39,52 +39,51 @@ const SCRIPT_EXTENSION: &[u8] = b".php";
 pub const FOREIGN_LINK: &str =
     "a symbolic link leads to the document root that may not be followed";
 
-/// What a request path stands for.
+/// The route of a request path.
 #[derive(Clone, Debug)]
 pub enum Route {
     /// A file to send.
     File(Arc<Entry>),
     /// A script to run.
     Script(Arc<Script>),
-    /// A directory that was asked for without its slash: 301 to this path (and query).
+    /// A directory without its trailing slash: 301 to this path (and query).
     RedirectSlash(String),
     /// Neither.
     Refused(Refused),
 }
 
-/// A script, in the words of CGI (RFC 3875 §4.1). Paths are bytes: file names need not be UTF-8.
+/// A script, with the names of CGI (RFC 3875 §4.1). Paths are bytes: file names need not be UTF-8.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Script {
     /// `SCRIPT_FILENAME`: the document root and the script's name.
     pub script_filename: Vec<u8>,
-    /// `DOCUMENT_ROOT`, without symbolic links: a deployment that moves the link must not be
-    /// answered with the code that OPcache has under the name of the link.
+    /// `DOCUMENT_ROOT`, without symbolic links: after a deployment that changes the link, OPcache
+    /// must not run the code cached under the link's name.
     pub document_root: Arc<[u8]>,
-    /// `SCRIPT_NAME`: decoded, begins with a slash.
+    /// `SCRIPT_NAME`: decoded, starts with a slash.
     pub script_name: Vec<u8>,
-    /// `PATH_INFO`: decoded, empty or begins with a slash.
+    /// `PATH_INFO`: decoded, empty or starts with a slash.
     pub path_info: Vec<u8>,
 }
 
-/// What a site says about its document root.
+/// The settings of a document root.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SiteFiles {
-    /// The document root, absolute. A symbolic link is looked up again whenever it may have moved.
+    /// The document root, absolute. A symbolic link is resolved again whenever it may have changed.
     pub root: PathBuf,
     /// The names tried, in this order, for a directory.
     pub index: Vec<String>,
-    /// Where a path goes that is no file: `/index.php`.
+    /// The script for paths without a file: `/index.php`.
     pub front_controller: Option<String>,
-    /// What the paths of the root begin with, if the root is an alias: `/docs`, without a slash at its
-    /// end.
+    /// The prefix of the paths, if the root is an alias: `/docs`, without a trailing slash.
     pub prefix: String,
     /// The user that the front runs as.
     pub front: u32,
-    /// What is `/` for the site's scripts, if it is not ours: a real path that `root` lies beneath.
+    /// The `/` of the site's scripts, if they run in a chroot: a real path above `root`.
     pub chroot: Option<PathBuf>,
 }
 
-/// What a path led to, as it is kept.
+/// A cached route.
 #[derive(Clone)]
 pub(crate) enum Target {
     File(Arc<Entry>),
@@ -94,7 +93,7 @@ pub(crate) enum Target {
 }
 
 impl Target {
-    /// Bytes of file contents, and descriptors, that are held by keeping this.
+    /// Bytes of file contents, and descriptors, that the cache entry holds.
     pub(crate) fn holds(&self) -> (usize, usize) {
         match self {
             Target::File(entry) => match entry.body() {
@@ -106,7 +105,7 @@ impl Target {
     }
 }
 
-/// A target and the looks by which it may be kept; none if it must not be.
+/// A target and the watches by which it may be cached; none if it must not be.
 struct Found {
     target: Target,
     watches: Option<Vec<FileWatch>>,
@@ -115,24 +114,24 @@ struct Found {
 /// Resolves the paths of one site in one front thread.
 pub struct Resolver {
     pub(crate) site: SiteFiles,
-    /// `site.root` without slashes at the end, as bytes.
+    /// `site.root` without trailing slashes, as bytes.
     root_name: Vec<u8>,
     /// The same without symbolic links.
     real_root: Arc<[u8]>,
-    /// The same as scripts see it, also without a slash at the end; none: they do not.
+    /// The same as seen by scripts, also without a trailing slash; none: it is invisible to them.
     script_root: Option<Arc<[u8]>>,
     /// The root; or why it is refused.
     root: Result<Root, Stopped>,
     table: PathTable,
-    /// What files come in other codings, if some do.
+    /// The encodings of files, if some are compressed.
     compression: Option<Arc<Compression>>,
     siblings: Siblings,
-    /// Files whose content is PHP source are refused.
+    /// Files with PHP source are refused.
     looks_inside: bool,
 }
 
 impl Resolver {
-    /// Opens the document root. One that may not be followed is looked at again with each request.
+    /// Opens the document root. A refused link is checked again with each request.
     ///
     /// # Errors
     ///
@@ -163,12 +162,12 @@ impl Resolver {
         })
     }
 
-    /// Files are sent whatever they hold, since a script chooses them.
+    /// Sends files with any content, since a script chooses them.
     pub fn send_any_content(&mut self) {
         self.looks_inside = false;
     }
 
-    /// Why the root is refused, if a symbolic link leads to it that may not be followed.
+    /// Why the root is refused, if a symbolic link leads to it that must not be followed.
     pub fn refusal(&self) -> Option<&Stopped> {
         self.root.as_ref().err()
     }
@@ -180,26 +179,26 @@ impl Resolver {
         }
     }
 
-    /// Files may be sent in other codings.
+    /// Sends files compressed.
     pub fn compress(&mut self, compression: Option<Arc<Compression>>) {
         self.compression = compression;
     }
 
-    /// The file that lies beside another and holds the same in this coding, if there is one.
+    /// The precompressed variant of a file, if there is one.
     pub fn sibling(&mut self, entry: &Entry, coding: Coding) -> Option<Arc<Entry>> {
         let root = self.root.as_ref().ok()?;
         self.siblings.find(root.fd.as_fd(), entry, coding)
     }
 
-    /// From now on it is `moment`, a number that is never 0 and changes at least whenever the
-    /// thread has waited for events. Requests that were there before the file system was looked
-    /// at need not have it looked at again for their sake.
+    /// Sets the moment, a number that is never 0 and changes at least whenever the thread has
+    /// waited for events. Requests that were present before the file system was checked need no
+    /// further check.
     pub fn set_moment(&mut self, moment: u64) {
         self.table.set_moment(moment);
     }
 
-    /// What `raw_path` (the path of the request target, as it came) stands for. `query` is only
-    /// carried along into a redirect.
+    /// The route of `raw_path` (the path of the request target, as received). `query` only becomes
+    /// part of a redirect.
     pub fn resolve(&mut self, raw_path: &str, query: Option<&str>) -> Route {
         let path = match clean_path(raw_path) {
             Ok(path) => path,
@@ -223,8 +222,8 @@ impl Resolver {
         }
     }
 
-    /// What a path stands for whose file is there and is refused: what one without a file does, so
-    /// that a client cannot tell. None where that is the refusal.
+    /// The route of a path whose file exists and is refused: that of a path without a file, so that
+    /// a client sees no difference. None where that is the refusal.
     pub fn in_place_of(&self, refused: &Refused) -> Option<Route> {
         let found = match refused.is_notable && refused.status < 500 {
             true => self.fall_back(Vec::new()).ok()?,
@@ -236,12 +235,12 @@ impl Resolver {
         }
     }
 
-    /// The folder, as it was named.
+    /// The folder, by its configured name.
     pub fn folder(&self) -> &Path {
         &self.site.root
     }
 
-    /// The names by which scripts know the folder, without a slash at the end.
+    /// The names of the folder for scripts, without a trailing slash.
     pub fn names(&self) -> [Option<&[u8]>; 2] {
         match &self.site.chroot {
             Some(_) => [self.script_root.as_deref(), None],
@@ -250,7 +249,7 @@ impl Resolver {
     }
 
     #[cfg(test)]
-    /// How many paths are kept, the bytes of file contents in memory, and the open files.
+    /// Cached paths, bytes of file contents in memory, and open files.
     pub fn kept(&self) -> (usize, usize, usize) {
         let (memory, open_files) = self.table.held();
         (self.table.len(), memory, open_files)
@@ -294,7 +293,8 @@ impl Resolver {
 
     fn missing(&self, name: &[u8]) -> Result<Found, Refused> {
         let mut found = self.fall_back(vec![self.absent(name)?])?;
-        // When a script appears inside the path, the whole is still no file: no look would tell.
+        // A script appears inside the path only because the whole is no file: no watch could
+        // notice.
         if script_ends(name, name.len()).next().is_some() {
             found.watches = None;
         }
@@ -302,8 +302,8 @@ impl Resolver {
     }
 
     /// The script that ends at a slash at or before `names_end`, with the rest as its PATH_INFO.
-    /// From the left, so that a path has as many looks as it has existing directories that end in
-    /// `.php`, and one more.
+    /// From the left, so that a path has as many checks as existing directories that end in `.php`,
+    /// and one more.
     fn script_before(&self, name: &[u8], names_end: usize) -> Result<Option<Found>, Refused> {
         for end in script_ends(name, names_end) {
             match self.open(&name[..end], openat::LOOK) {
@@ -349,12 +349,13 @@ impl Resolver {
                 Err(error) => return Err(refusal(error)),
             }
         }
-        // An application whose own page this is would answer a redirect to the slash with one back.
+        // An application whose own page this is would respond to a redirect to the slash with one
+        // back.
         watches.push(self.watch(name, Expect::Directory)?);
         self.fall_back(watches)
     }
 
-    /// A regular file: a script, an entry, or source that must not be sent.
+    /// A regular file: a script, a file to send, or source that must not be sent.
     fn regular(
         &self,
         name: &[u8],
@@ -444,7 +445,7 @@ impl Resolver {
             Ok(opened) if opened.kind() == FileType::RegularFile => {
                 let mut found = self.regular(controller, &opened, Vec::new())?;
                 if matches!(found.target, Target::Script(_)) {
-                    // If the script goes, the worker says so: that saves a look for each request.
+                    // The worker reports a missing script: that saves a check per request.
                     found.watches = Some(watches);
                 } else if let Some(own) = &mut found.watches {
                     own.append(&mut watches);
@@ -460,10 +461,10 @@ impl Resolver {
         }
     }
 
-    /// A deployment may have moved the link that the root's name leads through.
+    /// A deployment may have changed a link in the root's name.
     ///
-    /// Where no link leads to the root, its files keep their names whatever happens to it, and
-    /// it is enough to look when one of them has changed.
+    /// Where no link leads to the root, its files keep their names whatever happens to it, and it
+    /// is enough to check when one of them has changed.
     fn follow_link(&mut self) -> Result<(), Refused> {
         match *self.real_root == *self.root_name {
             true => Ok(()),
@@ -510,7 +511,7 @@ impl Resolver {
         self.watch(name, Expect::Absent)
     }
 
-    /// Watches go by name, not by the root's descriptor, so that they see the root move.
+    /// Watches use names, not the root's descriptor, so that they notice a changed root.
     fn watch(&self, name: &[u8], expect: Expect) -> Result<FileWatch, Refused> {
         let wrong = |_| Refused::plain(400, "the path holds a control byte");
         let path = CString::new(self.file_name(name)).map_err(wrong)?;
@@ -522,7 +523,7 @@ impl Resolver {
     }
 }
 
-/// Where, up to `names_end`, a script's name could end and its PATH_INFO begin.
+/// The positions, up to `names_end`, at which a script's name could end and its PATH_INFO start.
 fn script_ends(name: &[u8], names_end: usize) -> impl Iterator<Item = usize> {
     let slashes = memchr::memchr_iter(b'/', name).take_while(move |end| *end <= names_end);
     slashes.filter(|end| is_script(&name[..*end]))
@@ -563,7 +564,7 @@ fn route(target: Target, query: Option<&str>) -> Route {
     }
 }
 
-/// Whether a file holds PHP source by what it begins with. Looked at once, when it is loaded.
+/// Whether a file's first bytes are PHP source. Checked once, when it is loaded.
 fn is_source(name: &[u8], entry: &Entry) -> io::Result<bool> {
     if !source::may_be_source(name, entry.content_type()) {
         return Ok(false);
