@@ -145,7 +145,7 @@ fn the_proxy_protocol_says_whose_a_connection_is() {
         connection.is_closed_by_server(),
         "without a header nothing is answered"
     );
-    server.expect_log(mark, "it did not begin with the PROXY protocol");
+    server.expect_log(mark, "it did not start with the PROXY protocol");
 }
 
 #[test]

@@ -86,7 +86,7 @@ fn connections_beyond_the_limit_wait_and_those_within_it_are_served() {
     assert_answered(open.remove(FITTING - 1));
     drop(open);
     hello(&server);
-    expect_later(&server, "no room for further connections");
+    expect_later(&server, "the connection limit was reached");
     assert_eq!(count(&server, "connections are open"), 1);
     server.stop();
 }
@@ -101,7 +101,7 @@ fn a_front_out_of_descriptors_says_so_once_and_recovers() {
     let limit = used() + 10;
     let lowered = Lowered::new(front, WEB_USER, "Max open files", "--nofile", limit);
     let mut open = open_beginnings(&server, 30);
-    let line = server.expect_log(0, "no connection can be accepted for a moment");
+    let line = server.expect_log(0, "no connection can be accepted at the moment");
     assert!(line.contains("Too many open files"), "{line}");
     drop(open.split_off(5));
     // Those that still waited take what has become free for as long as it takes to find them gone; an

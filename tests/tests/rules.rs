@@ -178,7 +178,7 @@ fn only_the_scripts_that_are_allowed_run() {
     let refused = http::get(server.address(), "/sorry.php");
     assert_eq!(
         said(&refused),
-        "403 403 Forbidden\nThis page is not for you.\n"
+        "403 403 Forbidden\nAccess to this page is denied.\n"
     );
 }
 

@@ -191,7 +191,10 @@ fn a_reload_adds_sites_beside_those_of_the_start_and_warns_of_one_that_the_front
     if server.log_text().contains("Landlock does not restrict") {
         eprintln!("skipped in part: this kernel has no Landlock");
     } else {
-        server.expect_log(mark, "has been restricted not to open since it started");
+        server.expect_log(
+            mark,
+            "is outside the folders that the sandbox of the front allows",
+        );
     }
     server.stop();
 }
@@ -229,7 +232,7 @@ fn a_part_of_the_machine_that_is_another_folder_than_at_the_start_is_logged_as_s
     server.reload();
     server.expect_log(
         mark,
-        &format!("is closed to the front: {}", part.path().display()),
+        &format!("is inaccessible to the front: {}", part.path().display()),
     );
     server.stop();
 }

@@ -302,7 +302,7 @@ fn who_begins_tls_and_does_not_go_on_gives_way_to_others() {
     let served = served_with(&[], |setup| setup.under(&["prlimit", "--nofile=600:600"]));
     let mark = served.server.log().mark();
     let silent: Vec<_> = (0..60).map(|_| begun(served.address)).collect();
-    let said = "too many clients have begun TLS and not gone on";
+    let said = "too many TLS handshakes are incomplete";
     served.server.expect_log(mark, said);
     assert_eq!(served.page("/hello.txt"), "Hello, world!");
     let mut oldest = &silent[0];

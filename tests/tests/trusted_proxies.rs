@@ -322,7 +322,7 @@ fn a_connection_of_whose_client_the_proxy_protocol_says_nothing_is_closed() {
             header.escape_ascii()
         );
     }
-    server.expect_log(0, "the PROXY protocol does not say the client's address");
+    server.expect_log(0, "the PROXY protocol does not name the client's address");
     let local = b"\r\n\r\n\0\r\nQUIT\n\x20\x00\0\0";
     let mut connection = Connection::open(server.address());
     let check = Request::get("/who.php").to_bytes();

@@ -41,7 +41,7 @@ fn get(link: Link) -> Result<(), String> {
     let order = link.order()?;
     if order.restricted {
         maitred_sandbox::drop_capabilities()
-            .map_err(|error| format!("it cannot give capabilities up: {error}"))?;
+            .map_err(|error| format!("it cannot drop capabilities: {error}"))?;
     }
     if let Some(identity) = &order.identity {
         maitred_os::users::become_user(identity)

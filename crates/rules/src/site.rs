@@ -141,7 +141,7 @@ fn denied(status: u16) -> Refusal {
     let why = match status {
         404 => "There is no such page.",
         410 => "This page is gone.",
-        _ => "This page is not for you.",
+        _ => "Access to this page is denied.",
     };
     Refusal {
         status,

@@ -110,7 +110,7 @@ pub fn admin_is_open(config: &Config) -> Option<String> {
     })
 }
 
-/// The sites, by their number, whose document root is closed to the front: one sentence each. For a process with one
+/// The sites, by their number, whose document root is inaccessible to the front: one sentence each. For a process with one
 /// thread.
 pub fn closed_roots(config: &Config) -> Vec<(usize, String)> {
     let Ok(Some(front)) = of_front(config) else {

@@ -51,7 +51,7 @@ fn set<T: Copy + std::fmt::Display>(
 pub fn give_up_capabilities(confinement: &Confinement) -> Result<(), String> {
     match confinement.no_new_privileges {
         Some(true) => capabilities::bound_to_none()
-            .map_err(|error| format!("it cannot give capabilities up: {error}")),
+            .map_err(|error| format!("it cannot drop capabilities: {error}")),
         // Mailers and the like run with some of them.
         Some(false) | None => Ok(()),
     }

@@ -12,7 +12,7 @@ pub fn write(out: &mut Text, held: &RequestMemory, addresses: &Addresses) {
     out.family(name, "gauge", help);
     out.value(name, &[], held.common_bytes());
     let name = "maitred_requests_refused_total";
-    let help = "Requests that were refused because requests in hand hold too much memory.";
+    let help = "Requests that were refused because requests in progress hold too much memory.";
     out.family(name, "counter", help);
     out.value(name, &[], held.refused());
     let name = "maitred_connections_refused_total";

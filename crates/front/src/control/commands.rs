@@ -213,7 +213,7 @@ impl CommandReceiver {
                     Err(_) => return,
                 },
                 Ok(Heard::Closed) => return shared.drain(),
-                Err(error) => tracing::error!("an order cannot be understood: {error}"),
+                Err(error) => tracing::error!("a command is invalid: {error}"),
             }
         }
     }
@@ -290,7 +290,7 @@ impl CommandReceiver {
             ToFront::DoorLog { path } => self.take_door_log(path, fds.pop()),
             ToFront::ErrorLog => take_error_log(fds),
             other @ (ToFront::Configure { .. } | ToFront::Begin) => {
-                tracing::error!("an order came too late: {other:?}");
+                tracing::error!("a command arrived too late: {other:?}");
             }
         }
     }
@@ -367,7 +367,7 @@ impl CommandReceiver {
             proxies: shared.proxies.read(),
         };
         if let Err(error) = write_json(file, &figures) {
-            tracing::warn!("the front's figures cannot be told: {error}");
+            tracing::warn!("the front's statistics cannot be sent: {error}");
         }
         shared.supervisor.report(&FromFront::Figures);
     }
@@ -491,7 +491,7 @@ pub fn take_error_log(fds: Vec<OwnedFd>) {
     for file in fds {
         let replaced = rustix::stdio::dup2_stderr(&file).and(rustix::stdio::dup2_stdout(&file));
         if let Err(why) = replaced {
-            tracing::error!("the front goes on with the former error log: {why}");
+            tracing::error!("the front keeps the former error log: {why}");
         }
     }
 }

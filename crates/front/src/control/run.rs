@@ -137,7 +137,7 @@ fn take_order(orders: &mut Orders, order: ToFront, fds: Vec<OwnedFd>) -> Result<
         | ToFront::Settle { .. }
         | ToFront::PurgedElsewhere { .. }
         | ToFront::Unlisten { .. }
-        | ToFront::Reconfigure => return Err(format!("an order came too early: {order:?}")),
+        | ToFront::Reconfigure => return Err(format!("a command arrived too early: {order:?}")),
     }
     Ok(())
 }
@@ -151,7 +151,7 @@ fn prepare(
     let supervisor_pid = i32::try_from(std::os::unix::process::parent_id()).unwrap_or(0);
     let (epoch, threads, identity, config) = orders
         .configured
-        .ok_or("no configuration came before the order to begin")?;
+        .ok_or("no configuration arrived before the command to begin")?;
     follow(&config);
     if config.fpm.is_some() {
         // `killall php-fpm` must not match it.
@@ -161,7 +161,7 @@ fn prepare(
     let access_log = AccessLog::of(&config, orders.access_log, &troubles)?;
     if config.front_sandbox {
         maitred_sandbox::drop_capabilities()
-            .map_err(|error| format!("it cannot give capabilities up: {error}"))?;
+            .map_err(|error| format!("it cannot drop capabilities: {error}"))?;
     }
     if let Some(identity) = &identity {
         maitred_os::users::become_user(identity)
@@ -225,7 +225,7 @@ fn warn_of_unusable_folders(config: &maitred_config::Config) {
         if let Err(error) = std::fs::read_dir(root) {
             let root = root.display();
             tracing::warn!(
-                "the document root {root} cannot be read by {me}, whom the front runs as: {error}; \
+                "the document root {root} cannot be read by the front's user {me}: {error}; \
                  give {me} the right to read it and to enter the folders above it"
             );
         }
@@ -233,8 +233,8 @@ fn warn_of_unusable_folders(config: &maitred_config::Config) {
     if let Err(error) = tempfile::tempfile_in(&config.spool_dir) {
         let dir = config.spool_dir.display();
         tracing::warn!(
-            "spool_dir {dir} cannot be written by {me}, whom the front runs as: {error}; large \
-             bodies and answers for slow clients cannot be kept"
+            "spool_dir {dir} cannot be written by the front's user {me}: {error}; large \
+             bodies, and responses to slow clients, cannot be stored"
         );
     }
 }

@@ -21,7 +21,7 @@ pub async fn refuse_body(
 ) -> io::Result<After> {
     let (status, why) = match no_body {
         NoBody::TooLarge => (413, "The body is larger than max_body_size allows."),
-        NoBody::TooSlow => (408, "The body came too slowly."),
+        NoBody::TooSlow => (408, "The body arrived too slowly."),
         NoBody::Gone => {
             record.status = 499;
             return Err(io::ErrorKind::UnexpectedEof.into());
@@ -34,12 +34,12 @@ pub async fn refuse_body(
             let id = id.as_str();
             if way.backend.may_log(target.len()) {
                 tracing::error!(
-                    "{method} {target}: its body cannot be kept in {dir}: {error} [request {id}]"
+                    "{method} {target}: its body cannot be stored in {dir}: {error} [request {id}]"
                 );
             }
             (
                 507,
-                "The body could not be kept: the disk is full or cannot be written.",
+                "The body could not be stored: the disk is full or cannot be written.",
             )
         }
     };

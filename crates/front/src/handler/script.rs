@@ -142,7 +142,7 @@ async fn run<C: HttpClient>(
         Ok(held) => held,
         Err(why) => {
             thread.shared.refuse_head(caller.peer.ip(), why);
-            let why = "Too many large requests are in hand.";
+            let why = "Too many large requests are in progress.";
             return Box::pin(crate::handler::respond::refuse_close(
                 client, head, record, 503, why,
             ))

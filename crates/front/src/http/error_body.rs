@@ -2,7 +2,7 @@
 
 pub(crate) const NOT_FOUND: &str = "There is no such page.";
 
-pub(crate) const FORBIDDEN: &str = "This page is not for you.";
+pub(crate) const FORBIDDEN: &str = "Access to this page is denied.";
 
 /// The reason that a client may see for this status.
 pub(crate) fn words(status: u16, why: &str) -> &str {

@@ -66,7 +66,9 @@ impl AccessLog {
         let sink = match (&config.access_log, file) {
             (None, _) if config.sites.iter().any(has_own) => Sink::Off,
             (None, _) => return Ok(None),
-            (Some(LogTarget::File(_)), None) => return Err("no access log came".to_owned()),
+            (Some(LogTarget::File(_)), None) => {
+                return Err("no file for the access log was received".to_owned());
+            }
             (Some(LogTarget::File(_)), Some(file)) => Sink::File(RwLock::new(file.into())),
             (Some(LogTarget::Stderr | LogTarget::Syslog), _) => Sink::Stderr,
             (Some(LogTarget::Collector(collector)), _) => {

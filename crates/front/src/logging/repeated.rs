@@ -80,8 +80,7 @@ impl RepeatedErrors {
     pub fn full(&self, most: usize) {
         if self.note(|episodes, now| episodes.full.happened(now, |()| {})) {
             tracing::warn!(
-                "{most} connections are open, which is all that the limit of open files has room \
-                 for; further clients wait until some close; raise LimitNOFILE (ulimit -n)"
+                "{most} connections are open, the most that the limit of open files allows; further clients wait until some close; raise LimitNOFILE (ulimit -n)"
             );
         }
     }
@@ -89,7 +88,7 @@ impl RepeatedErrors {
     /// The system's accept failed.
     pub fn not_accepted(&self, why: &impl Display) {
         if self.note(|episodes, now| episodes.accept.happened(now, |()| {})) {
-            tracing::warn!("no connection can be accepted for a moment: {why}; it is tried again");
+            tracing::warn!("no connection can be accepted at the moment: {why}; retrying");
         }
     }
 
@@ -97,7 +96,7 @@ impl RepeatedErrors {
     pub fn http2_cut(&self, peer: IpAddr, why: &str) {
         if self.note(|episodes, now| episodes.cut.happened(now, |()| {})) {
             tracing::warn!(
-                "a connection of HTTP/2 from {peer} is closed: {why}; further ones are counted"
+                "an HTTP/2 connection from {peer} is closed: {why}; further ones are counted"
             );
         }
     }
@@ -128,7 +127,7 @@ impl RepeatedErrors {
                 TooSlow::Reading => ("takes its answer", "min_answer_rate"),
             };
             tracing::warn!(
-                "a client at {peer} is cut: it {does} too slowly ({setting}); further ones are counted"
+                "a client at {peer} is disconnected: it {does} too slowly ({setting}); further ones are counted"
             );
         }
     }
@@ -136,9 +135,7 @@ impl RepeatedErrors {
     /// A TLS handshake was aborted in favour of another.
     pub fn gave_way(&self) {
         if self.note(|episodes, now| episodes.handshakes.happened(now, |()| {})) {
-            tracing::warn!(
-                "too many clients have begun TLS and not gone on: the oldest give way to others"
-            );
+            tracing::warn!("too many TLS handshakes are incomplete: the oldest are aborted");
         }
     }
 
@@ -178,7 +175,7 @@ impl RepeatedErrors {
         };
         if self.note(happened) {
             let root = root.display();
-            tracing::error!("{root}: {status}: {why}; further requests it happens to are counted");
+            tracing::error!("{root}: {status}: {why}; further such requests are counted");
         }
     }
 
@@ -280,7 +277,7 @@ impl Episodes {
 
     fn due(&mut self, now: Duration) -> Vec<String> {
         let full = told(&mut self.full, now, |verb, lasted, _| {
-            format!("there {verb} no room for further connections for {lasted}")
+            format!("the connection limit {verb} reached for {lasted}")
         });
         let accept = told(&mut self.accept, now, |verb, lasted, times| {
             format!(
@@ -288,7 +285,7 @@ impl Episodes {
             )
         });
         let handshakes = told(&mut self.handshakes, now, |verb, lasted, times| {
-            format!("for {lasted}, {times} clients that had only begun TLS {verb} let go")
+            format!("for {lasted}, {times} incomplete TLS handshakes {verb} aborted")
         });
         let lost = self.lost.due(now).map(|news| {
             let (verb, Account { lasted, total, .. }) = tense(news);
@@ -296,12 +293,11 @@ impl Episodes {
             format!("the access log {verb} not written for {lasted}: up to {total} lines are lost")
         });
         let cut = told(&mut self.cut, now, |verb, lasted, times| {
-            format!("{times} connections of HTTP/2 {verb} closed for what they asked, in {lasted}")
+            format!("{times} HTTP/2 connections of abusive clients {verb} closed, in {lasted}")
         });
         let heads = told(&mut self.heads, now, |verb, lasted, times| {
             format!(
-                "for {lasted}, the number of requests refused because requests in hand hold too much \
-                 memory {verb} {times}"
+                "for {lasted}, the number of requests refused because requests in progress hold too much memory {verb} {times}"
             )
         });
         let crowds = told(&mut self.crowds, now, |verb, lasted, times| {
@@ -312,17 +308,17 @@ impl Episodes {
         });
         let slow = told(&mut self.slow, now, |verb, lasted, times| {
             format!(
-                "for {lasted}, the number of clients cut because they are too slow {verb} {times}"
+                "for {lasted}, the number of clients disconnected because they are too slow {verb} {times}"
             )
         });
         let proxied = told(&mut self.proxied, now, |verb, lasted, times| {
             format!("for {lasted}, {times} connections without the PROXY protocol {verb} closed")
         });
         let files = told_of_each(&mut self.files, now, |why, verb, lasted, times| {
-            format!("for {lasted}, {why}: this {verb} the answer to {times} requests")
+            format!("for {lasted}, {why}: this {verb} the response to {times} requests")
         });
         let websockets = told(&mut self.websockets, now, |verb, lasted, times| {
-            format!("for {lasted}, {times} WebSockets {verb} refused that no `proxy` takes")
+            format!("for {lasted}, {times} WebSockets without a `proxy` {verb} refused")
         });
         let unwatched = told(&mut self.unwatched, now, |verb, lasted, times| {
             format!("for {lasted}, {times} workers {verb} replaced that could not be watched")

@@ -49,8 +49,8 @@ impl NoHeader {
     /// The reason, for the log.
     pub fn words(&self) -> &'static str {
         match self {
-            NoHeader::Missing => "it did not begin with the PROXY protocol",
-            NoHeader::Unknown => "the PROXY protocol does not say the client's address",
+            NoHeader::Missing => "it did not start with the PROXY protocol",
+            NoHeader::Unknown => "the PROXY protocol does not name the client's address",
         }
     }
 }

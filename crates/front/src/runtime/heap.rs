@@ -77,7 +77,7 @@ impl Heap {
             let waste = after.saturating_sub(heap::in_use());
             self.waste.store(waste, Ordering::Relaxed);
             let (before, after) = (own >> 20, after >> 20);
-            tracing::debug!("the front gave memory back: {before} MiB became {after} MiB");
+            tracing::debug!("the front returned memory: from {before} MiB to {after} MiB");
         }
     }
 }

@@ -99,13 +99,12 @@ pub fn warn(readable: &Readable, config: &Config) {
         let name = path.display();
         if !readable.has(path) {
             tracing::warn!(
-                "`{setting}` {name} lies in a part of the machine that the front has been \
-                 restricted not to open since it started: restart or upgrade the server, or set \
+                "`{setting}` {name} is outside the folders that the sandbox of the front allows since its start: restart or upgrade the server, or set \
                  front_sandbox = false"
             );
         } else if let Some(part) = readable.replaced(path, is_written) {
             tracing::warn!(
-                "`{setting}` {name} is closed to the front: {}",
+                "`{setting}` {name} is inaccessible to the front: {}",
                 other_than(part)
             );
         }

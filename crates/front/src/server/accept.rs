@@ -365,7 +365,7 @@ async fn answer(connection: &mut Connection, thread: &Arc<Thread>, mut head: Hea
 /// Refuses a request for lack of memory for its head.
 async fn refuse_head(connection: &mut Connection, thread: &Thread, why: &str) {
     thread.shared.refuse_head(connection.peer.ip(), why);
-    let answer = crate::http::headers::bare(503, "Too many large requests are in hand.");
+    let answer = crate::http::headers::bare(503, "Too many large requests are in progress.");
     send_away(connection, thread, 503, &answer).await;
 }
 
@@ -374,7 +374,7 @@ async fn dismiss(connection: &mut Connection, thread: &Thread, why: NoHead) {
     let (status, answer) = match why {
         NoHead::Closed => return,
         NoHead::TooSlow => {
-            let answer = crate::http::headers::bare(408, "The request's head came too slowly.");
+            let answer = crate::http::headers::bare(408, "The request's head arrived too slowly.");
             (408, answer)
         }
         NoHead::Refused(refusal) => {

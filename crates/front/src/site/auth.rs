@@ -136,8 +136,8 @@ impl Authenticator {
                     .is_none_or(|known| known.identity != identity);
                 if is_news {
                     let goes_on = match before {
-                        Some(_) => "; the users it had go on",
-                        None => "; nobody is let in",
+                        Some(_) => "; the former users stay",
+                        None => "; all requests are refused",
                     };
                     tracing::error!("basic_auth: {why}{goes_on}");
                 }

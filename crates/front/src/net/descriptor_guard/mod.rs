@@ -42,7 +42,7 @@ impl WaryStream {
     /// The system's error, or that too many streams wait to be closed.
     pub async fn connect(socket: UnixSocket, path: &Path) -> io::Result<WaryStream> {
         if closer::is_full() {
-            let why = "too many connections wait to be closed that descriptors came over";
+            let why = "too many connections that carried descriptors wait to be closed";
             return Err(io::Error::other(why));
         }
         wary::prepare(socket.as_fd());
@@ -110,7 +110,7 @@ impl WaryStream {
 }
 
 fn broken() -> io::Error {
-    io::Error::other("the other side has sent a descriptor")
+    io::Error::other("the peer has sent a descriptor")
 }
 
 /// Logs the peer that sends descriptors, at a limited rate.
@@ -131,8 +131,7 @@ fn say_who(stream: BorrowedFd<'_>) {
         },
     );
     tracing::warn!(
-        "{who} has sent an open file over a Unix socket and its connection is closed: neither web \
-         servers nor servers behind this one do so; more such lines are left out for {} s",
+        "{who} has sent an open file over a Unix socket and its connection is closed: neither web servers nor upstream servers do so; further such lines are suppressed for {} s",
         LOG_EVERY.as_secs()
     );
 }

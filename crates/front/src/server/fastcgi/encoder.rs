@@ -78,7 +78,7 @@ impl ResponseEncoder for FastcgiEncoder<'_> {
             }
             AnswerEvent::Hints(_) => {}
             AnswerEvent::End { .. } if !self.has_said => {
-                return Err(Failure::Invalid("it ended without a word".to_owned()));
+                return Err(Failure::Invalid("it ended without output".to_owned()));
             }
             AnswerEvent::End { app_status, .. } => {
                 if let Some(log) = &mut self.log {

@@ -127,7 +127,7 @@ async fn take_leave(server: &mut WebServer, thread: &Thread, listen: &str, none:
         NoRequest::Closed => {}
         NoRequest::Over => server.linger().await,
         NoRequest::TooSlow(begun) => {
-            let why = "The request's parameters came too slowly.";
+            let why = "The request's parameters arrived too slowly.";
             let answer = encoder::plain(begun.request_id, 408, why, None);
             send_last(server, &answer).await;
         }
@@ -210,7 +210,7 @@ async fn serve(
         return Ok(AfterResponse::Keep);
     }
     if site.is_for_status {
-        let answer = encoder::plain(id, 404, "Only status and ping are answered here.", None);
+        let answer = encoder::plain(id, 404, "Only status and ping are served here.", None);
         server.send(&answer).await?;
         return Ok(AfterResponse::Keep);
     }
@@ -312,8 +312,8 @@ async fn refuse_body(
     no_body: NoBody,
 ) -> io::Result<AfterResponse> {
     let (status, why) = match no_body {
-        NoBody::TooLarge => (413, "The body is larger than can be kept."),
-        NoBody::TooSlow => (408, "The body came too slowly."),
+        NoBody::TooLarge => (413, "The body is too large."),
+        NoBody::TooSlow => (408, "The body arrived too slowly."),
         NoBody::Gone => {
             if let Some(log) = log {
                 log.write(499);
@@ -324,11 +324,11 @@ async fn refuse_body(
         NoBody::Spool(error) => {
             let (method, target, dir) = (call.method(), call.target(), site.spool_dir.display());
             site.backend.log(&format_args!(
-                "{method} {target}: its body cannot be kept in {dir}: {error}"
+                "{method} {target}: its body cannot be stored in {dir}: {error}"
             ));
             (
                 507,
-                "The body could not be kept: the disk is full or cannot be written.",
+                "The body could not be stored: the disk is full or cannot be written.",
             )
         }
     };

@@ -468,7 +468,7 @@ impl Connection {
 fn too_slow() -> io::Error {
     io::Error::new(
         io::ErrorKind::TimedOut,
-        "the client did not read its answer",
+        "the client did not read the response",
     )
 }
 

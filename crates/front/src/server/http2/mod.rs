@@ -91,7 +91,10 @@ pub async fn converse(mut connection: Connection, guard: ConnectionGuard) {
         Err(error) => {
             if error.reason() == Some(Reason::ENHANCE_YOUR_CALM) {
                 let troubles = &trunk.thread().shared.troubles;
-                troubles.http2_cut(peer.ip(), "it asks for more trouble than answers");
+                troubles.http2_cut(
+                    peer.ip(),
+                    "its client floods it with resets or useless frames (ENHANCE_YOUR_CALM)",
+                );
             }
             tracing::debug!("{peer}: HTTP/2: {error}");
             transport.linger().await;
@@ -169,7 +172,10 @@ async fn serve(transport: &mut Transport, trunk: &Arc<SharedState>) -> Result<()
             }
             NextStep::Cut => {
                 let troubles = &shared.troubles;
-                troubles.http2_cut(trunk.peer.ip(), "it asks for more trouble than answers");
+                troubles.http2_cut(
+                    trunk.peer.ip(),
+                    "its client floods it with resets or useless frames (ENHANCE_YOUR_CALM)",
+                );
                 return cut(connection, Reason::ENHANCE_YOUR_CALM).await;
             }
             NextStep::TooSlow => {

@@ -131,7 +131,7 @@ impl SharedState {
         let before = self.held.load(Ordering::Relaxed);
         let room = self.take(bytes);
         let why = if before > 0 && before + bytes > REQUESTS_BYTES {
-            "its connection's requests would hold more than 2 MiB with their heads"
+            "the heads of its connection's requests would exceed 2 MiB"
         } else if let Err(why) = room {
             why
         } else {

@@ -588,7 +588,7 @@ fn refusal(error: Errno) -> Refused {
             "a symbolic link leads out of the root to another owner's file",
         ),
         Errno::LOOP => Refused::notable(404, "too many symbolic links"),
-        Errno::NOENT | Errno::NOTDIR => not_found("the file has just gone"),
+        Errno::NOENT | Errno::NOTDIR => not_found("the file was just removed"),
         Errno::MFILE | Errno::NFILE => Refused::notable(
             503,
             "no file descriptor is free: raise the limit on open files",
