@@ -9,7 +9,7 @@ use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use crate::plan::{Address, Door};
+use crate::plan::{Address, Endpoint};
 
 /// A connection.
 #[derive(Debug)]
@@ -27,8 +27,8 @@ impl Stream {
     ///
     /// # Errors
     /// The kernel's, or TLS's.
-    pub async fn connect(door: &Door) -> io::Result<Stream> {
-        let plain = match &door.address {
+    pub async fn connect(endpoint: &Endpoint) -> io::Result<Stream> {
+        let plain = match &endpoint.address {
             Address::Tcp(address) => {
                 let stream = TcpStream::connect(address).await?;
                 stream.set_nodelay(true)?;
@@ -36,7 +36,7 @@ impl Stream {
             }
             Address::Unix(path) => Stream::Unix(UnixStream::connect(path).await?),
         };
-        let Some(tls) = &door.tls else {
+        let Some(tls) = &endpoint.tls else {
             return Ok(plain);
         };
         let connector = TlsConnector::from(tls.config.clone());

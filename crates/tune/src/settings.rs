@@ -5,9 +5,9 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 
-mod further;
 mod limits;
-mod ours;
+mod maitred;
+mod resources;
 mod web;
 
 /// What guides leave to the system (R21).
@@ -74,7 +74,7 @@ impl Server {
 
 /// A setting.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Line {
+pub struct Recommendation {
     /// Whose.
     pub server: Server,
     /// Its name there.
@@ -97,7 +97,7 @@ pub struct Line {
 
 /// A limit of what a script may take, in seconds or bytes.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Limit {
+pub enum ScriptLimit {
     /// Nobody could be asked.
     Unknown,
     /// There is none.
@@ -106,19 +106,19 @@ pub enum Limit {
     Is(f64),
 }
 
-impl Limit {
+impl ScriptLimit {
     /// How much it is, if there is one.
     fn bounds(self) -> Option<f64> {
         match self {
-            Limit::Is(limit) => Some(limit),
-            Limit::Unlimited | Limit::Unknown => None,
+            ScriptLimit::Is(limit) => Some(limit),
+            ScriptLimit::Unlimited | ScriptLimit::Unknown => None,
         }
     }
 }
 
 /// What settings follow from.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Inputs {
+pub struct SettingInputs {
     /// Workers.
     pub workers: u32,
     /// Whether their number is proven.
@@ -147,9 +147,9 @@ pub struct Inputs {
     /// Bytes that a worker grows by with each request, if it surely does.
     pub leak: Option<f64>,
     /// `memory_limit` as it is set.
-    pub memory_limit: Limit,
+    pub memory_limit: ScriptLimit,
     /// How long a script may run by the clock on the wall as it is set.
-    pub wall_limit: Limit,
+    pub wall_limit: ScriptLimit,
     /// Whether php-fpm runs the scripts.
     pub is_php_fpm: bool,
     /// How long a reload waits for scripts as it is set, in seconds.
@@ -171,7 +171,7 @@ pub struct Inputs {
     pub strings: (f64, Option<f64>),
     /// Bytes of all pages that were asked for together, and of the largest.
     pub pages: Option<(f64, f64)>,
-    /// Parts of maitred's page cache.
+    /// TimeParts of maitred's page cache.
     pub parts: u32,
     /// Processor time of a request alone, in seconds.
     pub cpu: Option<f64>,
@@ -183,7 +183,7 @@ pub struct Inputs {
     pub boot: Option<f64>,
 }
 
-impl Inputs {
+impl SettingInputs {
     /// Requests that wait at the highest rate without being late.
     fn queue(&self) -> f64 {
         (self.rate * self.limit).ceil().max(f64::from(self.workers))
@@ -202,18 +202,23 @@ impl Inputs {
 }
 
 /// All settings of a server.
-pub fn lines(server: Server, inputs: &Inputs) -> Vec<Line> {
+pub fn lines(server: Server, inputs: &SettingInputs) -> Vec<Recommendation> {
     match server {
         Server::PhpFpm => php_fpm(inputs),
         Server::Nginx => web::nginx(inputs),
         Server::Apache => web::apache(inputs),
         Server::Sysctl => web::sysctl(inputs),
-        Server::Maitred => ours::maitred(inputs),
+        Server::Maitred => maitred::lines(inputs),
     }
 }
 
-fn line(server: Server, name: &'static str, value: impl ToString, rules: &[&'static str]) -> Line {
-    Line {
+fn line(
+    server: Server,
+    name: &'static str,
+    value: impl ToString,
+    rules: &[&'static str],
+) -> Recommendation {
+    Recommendation {
         server,
         name,
         value: value.to_string(),
@@ -226,20 +231,20 @@ fn line(server: Server, name: &'static str, value: impl ToString, rules: &[&'sta
     }
 }
 
-impl Line {
-    fn measured(mut self, text: impl Into<String>, formula: impl Into<String>) -> Line {
+impl Recommendation {
+    fn measured(mut self, text: impl Into<String>, formula: impl Into<String>) -> Recommendation {
         self.measured = text.into();
         self.formula = formula.into();
         self
     }
 
-    fn guide(mut self, text: impl Into<String>, why: impl Into<String>) -> Line {
+    fn guide(mut self, text: impl Into<String>, why: impl Into<String>) -> Recommendation {
         self.guide = text.into();
         self.why = why.into();
         self
     }
 
-    fn proven(mut self, is_proven: bool) -> Line {
+    fn proven(mut self, is_proven: bool) -> Recommendation {
         self.is_proven = is_proven;
         self
     }
@@ -251,7 +256,7 @@ fn megabytes(bytes: Option<f64>) -> String {
     })
 }
 
-fn rate_of(inputs: &Inputs) -> String {
+fn rate_of(inputs: &SettingInputs) -> String {
     format!(
         "{:.0} requests/s within {:.0} ms",
         inputs.rate,
@@ -260,11 +265,11 @@ fn rate_of(inputs: &Inputs) -> String {
 }
 
 /// The numbers of workers that guides would compute (R21, R24, R65).
-fn guides_workers(inputs: &Inputs) -> String {
+fn guides_workers(inputs: &SettingInputs) -> String {
     let mut found = Vec::new();
     if let Some(rest) = inputs.total.map(|total| total - GUIDE_RESERVE) {
         let limit = match inputs.memory_limit {
-            Limit::Unknown => Some(DEFAULT_MEMORY_LIMIT),
+            ScriptLimit::Unknown => Some(DEFAULT_MEMORY_LIMIT),
             known => known.bounds(),
         };
         found.push(match limit {
@@ -289,7 +294,7 @@ fn guides_workers(inputs: &Inputs) -> String {
     found.join(", ")
 }
 
-fn workers(server: Server, name: &'static str, inputs: &Inputs) -> Line {
+fn workers(server: Server, name: &'static str, inputs: &SettingInputs) -> Recommendation {
     line(
         server,
         name,
@@ -316,7 +321,7 @@ fn workers(server: Server, name: &'static str, inputs: &Inputs) -> Line {
     .proven(inputs.is_proven)
 }
 
-fn max_requests(server: Server, name: &'static str, inputs: &Inputs) -> Line {
+fn max_requests(server: Server, name: &'static str, inputs: &SettingInputs) -> Recommendation {
     let value = inputs.max_requests().unwrap_or(0.0);
     let measured = match inputs.leak {
         Some(leak) => format!(
@@ -336,7 +341,7 @@ fn max_requests(server: Server, name: &'static str, inputs: &Inputs) -> Line {
         )
 }
 
-fn php_fpm(inputs: &Inputs) -> Vec<Line> {
+fn php_fpm(inputs: &SettingInputs) -> Vec<Recommendation> {
     let server = Server::PhpFpm;
     let backlog = inputs.queue();
     vec![
@@ -368,10 +373,10 @@ fn php_fpm(inputs: &Inputs) -> Vec<Line> {
                 8_192.0 / inputs.rate.max(1e-9)
             )),
         limits::memory(server, "php_value[memory_limit]", inputs),
-        further::open_files(server, "rlimit_files", inputs),
-        further::opcache(server, "opcache.memory_consumption (php.ini)", inputs),
-        further::strings(server, "opcache.interned_strings_buffer (php.ini)", inputs),
-        further::scripts(server, "opcache.max_accelerated_files (php.ini)", inputs),
+        resources::open_files(server, "rlimit_files", inputs),
+        resources::opcache(server, "opcache.memory_consumption (php.ini)", inputs),
+        resources::strings(server, "opcache.interned_strings_buffer (php.ini)", inputs),
+        resources::scripts(server, "opcache.max_accelerated_files (php.ini)", inputs),
         limits::reload(server, "process_control_timeout", inputs),
     ]
 }
@@ -383,7 +388,7 @@ fn spares(workers: u32) -> String {
 }
 
 /// The lines as a file of the server, with the reason of each value above it.
-pub fn file(server: Server, lines: &[Line], section: &str) -> String {
+pub fn file(server: Server, lines: &[Recommendation], section: &str) -> String {
     let comment = match server {
         Server::PhpFpm => ';',
         _ => '#',
@@ -395,7 +400,7 @@ pub fn file(server: Server, lines: &[Line], section: &str) -> String {
         Server::Maitred => text.push_str(&format!("[pools.{section}]\n")),
         _ => {}
     }
-    let is_here = |line: &&Line| {
+    let is_here = |line: &&Recommendation| {
         line.value != "none" && !ELSEWHERE.iter().any(|end| line.name.ends_with(end))
     };
     for line in lines.iter().filter(is_here) {
@@ -419,8 +424,8 @@ mod tests {
 
     const MB: f64 = 1_048_576.0;
 
-    pub(super) fn inputs() -> Inputs {
-        Inputs {
+    pub(super) fn inputs() -> SettingInputs {
+        SettingInputs {
             workers: 40,
             is_proven: true,
             binding: "throughput".to_owned(),
@@ -434,8 +439,8 @@ mod tests {
             slowest: Some(0.05),
             pace: Some(0.04),
             leak: None,
-            memory_limit: Limit::Is(128.0 * MB),
-            wall_limit: Limit::Is(30.0),
+            memory_limit: ScriptLimit::Is(128.0 * MB),
+            wall_limit: ScriptLimit::Is(30.0),
             is_php_fpm: true,
             control_timeout: 0.0,
             reads: (Some(60.0), None),
@@ -454,7 +459,7 @@ mod tests {
         }
     }
 
-    fn value(lines: &[Line], name: &str) -> String {
+    fn value(lines: &[Recommendation], name: &str) -> String {
         let found = lines.iter().find(|line| line.name == name);
         found.map_or(String::new(), |line| line.value.clone())
     }
@@ -505,7 +510,7 @@ mod tests {
             "28 by memory_limit (R21), 89 by RSS (R24), 4 to 8 by processors (R65)"
         );
         assert!(workers.is_proven);
-        let leaking = Inputs {
+        let leaking = SettingInputs {
             leak: Some(4.0 * 1_024.0),
             ..inputs()
         };

@@ -1,7 +1,7 @@
 //! How long a script may take, and how much: never less than it may now, since not all pages were asked for.
 
-use super::further::{ROOM, as_set, size, up};
-use super::{Inputs, Limit, Line, Server, line, megabytes};
+use super::resources::{ROOM, as_set, size, up};
+use super::{Recommendation, ScriptLimit, Server, SettingInputs, line, megabytes};
 
 /// How much longer than the slowest answer a script may run, and at least, in seconds.
 const TIMES: f64 = 10.0;
@@ -15,35 +15,37 @@ const STEP: f64 = 5.0;
 const LOOKS: f64 = 1.0 / 3.0;
 
 /// What a script may need by the clock on the wall, as far as was seen.
-fn needed(inputs: &Inputs) -> f64 {
+fn needed(inputs: &SettingInputs) -> f64 {
     let takes = inputs.slowest.or(inputs.pace).unwrap_or(0.0);
     (takes * TIMES).max(LEAST).ceil()
 }
 
 /// The limit by the clock on the wall, in seconds.
-fn seconds(inputs: &Inputs) -> f64 {
+fn seconds(inputs: &SettingInputs) -> f64 {
     match inputs.wall_limit {
-        Limit::Is(now) => needed(inputs).max(now.ceil()),
-        Limit::Unlimited | Limit::Unknown if computes_for_ever(inputs) => {
+        ScriptLimit::Is(now) => needed(inputs).max(now.ceil()),
+        ScriptLimit::Unlimited | ScriptLimit::Unknown if computes_for_ever(inputs) => {
             needed(inputs).max(listens(inputs).unwrap_or(0.0).ceil())
         }
-        Limit::Unlimited | Limit::Unknown => needed(inputs).max(computing(inputs) + STEP),
+        ScriptLimit::Unlimited | ScriptLimit::Unknown => {
+            needed(inputs).max(computing(inputs) + STEP)
+        }
     }
 }
 
 /// Scripts may compute for as long as they like.
-fn computes_for_ever(inputs: &Inputs) -> bool {
+fn computes_for_ever(inputs: &SettingInputs) -> bool {
     inputs.processor_limit == Some(0)
 }
 
 /// How long the most patient web server waits as it is set, in seconds: nobody listens after that.
-fn listens(inputs: &Inputs) -> Option<f64> {
+fn listens(inputs: &SettingInputs) -> Option<f64> {
     let (nginx, apache) = inputs.reads;
     nginx.into_iter().chain(apache).reduce(f64::max)
 }
 
 /// The limit of processor time, in seconds; 0: there is none.
-fn computing(inputs: &Inputs) -> f64 {
+fn computing(inputs: &SettingInputs) -> f64 {
     let wanted = (inputs.cpu.unwrap_or(0.0) * TIMES).max(LEAST);
     let limit = match inputs.processor_limit {
         Some(0) => return 0.0,
@@ -54,13 +56,13 @@ fn computing(inputs: &Inputs) -> f64 {
 }
 
 /// How long a web server has to wait for an answer, in seconds: longer than any script runs.
-fn patience(inputs: &Inputs) -> f64 {
+fn patience(inputs: &SettingInputs) -> f64 {
     let looks = if inputs.is_php_fpm { LOOKS } else { 0.0 };
     (seconds(inputs) * (1.0 + looks)).ceil() + STEP
 }
 
 /// How long a request takes alone, and how that is known.
-pub(super) fn slowest(inputs: &Inputs) -> String {
+pub(super) fn slowest(inputs: &SettingInputs) -> String {
     match (inputs.slowest, inputs.pace) {
         (Some(slowest), _) => format!("a request alone takes {:.0} ms", slowest * 1e3),
         (None, Some(pace)) => format!(
@@ -72,21 +74,21 @@ pub(super) fn slowest(inputs: &Inputs) -> String {
 }
 
 /// How long a script may run.
-pub(super) fn wall(server: Server, name: &'static str, inputs: &Inputs) -> Line {
+pub(super) fn wall(server: Server, name: &'static str, inputs: &SettingInputs) -> Recommendation {
     let now = match inputs.wall_limit {
-        Limit::Is(now) => format!("it is set to {now:.0} s"),
-        Limit::Unlimited => "there is no limit now".to_owned(),
-        Limit::Unknown => "what it is set to is not known".to_owned(),
+        ScriptLimit::Is(now) => format!("it is set to {now:.0} s"),
+        ScriptLimit::Unlimited => "there is no limit now".to_owned(),
+        ScriptLimit::Unknown => "what it is set to is not known".to_owned(),
     };
     let why = match inputs.wall_limit {
-        Limit::Unlimited => {
+        ScriptLimit::Unlimited => {
             "max_execution_time counts processor time only (W12), so that nothing ends what hangs; scripts that \
              are meant to run for longer, such as exports, need a pool of their own with more"
         }
         _ => "max_execution_time counts processor time only (W12)",
     };
     let formula = match inputs.wall_limit {
-        Limit::Is(_) => {
+        ScriptLimit::Is(_) => {
             "ten times that, at least 30 s, and no less than it is: not all pages were asked for"
         }
         _ if !computes_for_ever(inputs) => {
@@ -113,8 +115,8 @@ pub(super) fn web_server(
     name: &'static str,
     unit: &str,
     rules: &[&'static str],
-    inputs: &Inputs,
-) -> Line {
+    inputs: &SettingInputs,
+) -> Recommendation {
     let set = match server {
         Server::Apache => inputs.reads.1,
         _ => inputs.reads.0,
@@ -124,8 +126,8 @@ pub(super) fn web_server(
         format!("; it is {now:.0} s at most now")
     });
     let once = match inputs.wall_limit {
-        Limit::Is(_) => "",
-        Limit::Unlimited | Limit::Unknown => " once request_terminate_timeout is set",
+        ScriptLimit::Is(_) => "",
+        ScriptLimit::Unlimited | ScriptLimit::Unknown => " once request_terminate_timeout is set",
     };
     let looks = match inputs.is_php_fpm {
         true => {
@@ -146,7 +148,7 @@ pub(super) fn web_server(
 }
 
 /// How long a reload waits for scripts.
-pub(super) fn reload(server: Server, name: &'static str, inputs: &Inputs) -> Line {
+pub(super) fn reload(server: Server, name: &'static str, inputs: &SettingInputs) -> Recommendation {
     let now = inputs.control_timeout;
     let value = (needed(inputs) + STEP).max(now.ceil());
     line(server, name, format!("{value:.0}s"), &["R211"])
@@ -161,14 +163,14 @@ pub(super) fn reload(server: Server, name: &'static str, inputs: &Inputs) -> Lin
 }
 
 /// How much memory a script may have.
-pub(super) fn memory(server: Server, name: &'static str, inputs: &Inputs) -> Line {
+pub(super) fn memory(server: Server, name: &'static str, inputs: &SettingInputs) -> Recommendation {
     let seen = inputs.peak.map(|peak| up(peak * ROOM));
     let had = format!("a worker had {} of its own at most", megabytes(inputs.peak));
     let line = |value: String| line(server, name, value, &["R21", "R23"]);
     let guide = "128M to 756M";
     let why = "it is a bound for a script that goes wrong, and no size of a worker";
     match inputs.memory_limit {
-        Limit::Unlimited => {
+        ScriptLimit::Unlimited => {
             let twice = seen.map_or("n/a".to_owned(), size);
             line("-1".to_owned())
                 .measured(
@@ -180,13 +182,13 @@ pub(super) fn memory(server: Server, name: &'static str, inputs: &Inputs) -> Lin
                 )
                 .guide(guide, why)
         }
-        Limit::Is(now) => line(size(seen.unwrap_or(now).max(now)))
+        ScriptLimit::Is(now) => line(size(seen.unwrap_or(now).max(now)))
             .measured(
                 format!("{had}; it is set to {}", as_set(now)),
                 "twice that, and no less than it is: not all pages were asked for",
             )
             .guide(guide, why),
-        Limit::Unknown => {
+        ScriptLimit::Unknown => {
             let least = super::DEFAULT_MEMORY_LIMIT;
             line(size(seen.unwrap_or(least).max(least)))
                 .measured(
@@ -199,7 +201,11 @@ pub(super) fn memory(server: Server, name: &'static str, inputs: &Inputs) -> Lin
 }
 
 /// How much processor time a script may take, as a value that scripts may raise themselves.
-pub(super) fn processor(server: Server, name: &'static str, inputs: &Inputs) -> Line {
+pub(super) fn processor(
+    server: Server,
+    name: &'static str,
+    inputs: &SettingInputs,
+) -> Recommendation {
     let value = computing(inputs);
     let now = match inputs.processor_limit {
         Some(0) => "it is set to 0, which is no limit".to_owned(),
@@ -228,8 +234,8 @@ mod tests {
 
     const MB: f64 = 1_048_576.0;
 
-    fn with(wall_limit: Limit, slowest: f64) -> Inputs {
-        Inputs {
+    fn with(wall_limit: ScriptLimit, slowest: f64) -> SettingInputs {
+        SettingInputs {
             wall_limit,
             slowest: Some(slowest),
             ..super::super::tests::inputs()
@@ -238,30 +244,31 @@ mod tests {
 
     #[test]
     fn nobodys_time_by_the_clock_is_cut_and_web_servers_wait_longer_than_php_fpm_takes_to_look() {
-        let wall = |inputs: &Inputs| super::wall(Server::PhpFpm, "limit", inputs);
-        let reads =
-            |inputs: &Inputs| super::web_server(Server::Nginx, "read", "s", &["R70"], inputs);
-        let usual = with(Limit::Is(10.0), 0.05);
+        let wall = |inputs: &SettingInputs| super::wall(Server::PhpFpm, "limit", inputs);
+        let reads = |inputs: &SettingInputs| {
+            super::web_server(Server::Nginx, "read", "s", &["R70"], inputs)
+        };
+        let usual = with(ScriptLimit::Is(10.0), 0.05);
         assert_eq!(
             (wall(&usual).value, reads(&usual).value),
             ("30s".into(), "60s".into()),
             "nginx waits for 60 s already"
         );
-        let long = with(Limit::Is(300.0), 0.05);
+        let long = with(ScriptLimit::Is(300.0), 0.05);
         assert_eq!(
             (wall(&long).value, reads(&long).value),
             ("300s".into(), "405s".into())
         );
         assert!(wall(&long).measured.contains("it is set to 300 s"));
-        let slow = with(Limit::Is(30.0), 7.0);
+        let slow = with(ScriptLimit::Is(30.0), 7.0);
         assert_eq!(wall(&slow).value, "70s");
-        let none = with(Limit::Unlimited, 0.05);
+        let none = with(ScriptLimit::Unlimited, 0.05);
         assert_eq!(wall(&none).value, "35s", "beyond max_execution_time");
         assert!(
             wall(&none).measured.contains("no limit now")
                 && wall(&none).why.contains("a pool of their own")
         );
-        let ours = Inputs {
+        let ours = SettingInputs {
             is_php_fpm: false,
             reads: (None, None),
             ..usual
@@ -271,9 +278,9 @@ mod tests {
 
     #[test]
     fn no_web_server_waits_less_than_it_does_and_what_it_has_now_is_said() {
-        let inputs = Inputs {
+        let inputs = SettingInputs {
             reads: (Some(300.0), Some(40.0)),
-            ..with(Limit::Is(30.0), 0.05)
+            ..with(ScriptLimit::Is(30.0), 0.05)
         };
         let nginx = web_server(Server::Nginx, "read", "s", &["R70"], &inputs);
         assert!(
@@ -289,10 +296,10 @@ mod tests {
 
     #[test]
     fn who_has_set_no_limit_by_the_clock_keeps_what_scripts_may_compute_and_web_servers_wait() {
-        let inputs = Inputs {
+        let inputs = SettingInputs {
             processor_limit: Some(300),
             reads: (Some(600.0), Some(60.0)),
-            ..with(Limit::Unlimited, 0.05)
+            ..with(ScriptLimit::Unlimited, 0.05)
         };
         let wall = super::wall(Server::PhpFpm, "limit", &inputs);
         let computes = super::processor(Server::PhpFpm, "limit", &inputs);
@@ -314,7 +321,7 @@ mod tests {
         );
         let apache = web_server(Server::Apache, "ProxyTimeout", "", &["R70"], &inputs);
         assert_eq!(apache.value, "412", "305 s, a third of them, and 5 s");
-        let endless = Inputs {
+        let endless = SettingInputs {
             processor_limit: Some(0),
             ..inputs
         };
@@ -325,17 +332,17 @@ mod tests {
                 && wall.formula.contains("no less than the web server waits"),
             "{wall:?}"
         );
-        let unheard = Inputs {
+        let unheard = SettingInputs {
             reads: (None, None),
             ..endless
         };
         let wall = super::wall(Server::PhpFpm, "limit", &unheard);
         assert_eq!(wall.value, "30s");
         assert!(!wall.formula.contains("5 s more"), "{wall:?}");
-        let computing = Inputs {
+        let computing = SettingInputs {
             processor_limit: Some(30),
             cpu: Some(7.0),
-            ..with(Limit::Unlimited, 7.0)
+            ..with(ScriptLimit::Unlimited, 7.0)
         };
         assert_eq!(
             super::wall(Server::PhpFpm, "limit", &computing).value,
@@ -346,9 +353,9 @@ mod tests {
     #[test]
     fn a_reload_waits_for_what_was_seen_and_not_for_whoever_may_run_for_long() {
         let reload = |control_timeout| {
-            let inputs = Inputs {
+            let inputs = SettingInputs {
                 control_timeout,
-                ..with(Limit::Is(300.0), 0.05)
+                ..with(ScriptLimit::Is(300.0), 0.05)
             };
             reload(Server::PhpFpm, "process_control_timeout", &inputs).value
         };
@@ -357,10 +364,10 @@ mod tests {
 
     #[test]
     fn where_times_break_a_law_limits_follow_how_often_one_user_was_served() {
-        let with = |slowest, pace| Inputs {
+        let with = |slowest, pace| SettingInputs {
             slowest,
             pace,
-            ..with(Limit::Is(10.0), 0.0)
+            ..with(ScriptLimit::Is(10.0), 0.0)
         };
         let slow = with(None, Some(8.0));
         let wall = super::wall(Server::PhpFpm, "limit", &slow);
@@ -385,24 +392,24 @@ mod tests {
     #[test]
     fn nobodys_memory_is_cut_and_a_limit_that_there_is_not_is_warned_of() {
         let memory = |memory_limit, peak| {
-            let inputs = Inputs {
+            let inputs = SettingInputs {
                 memory_limit,
                 peak: Some(peak),
                 ..super::super::tests::inputs()
             };
             memory(Server::PhpFpm, "memory_limit", &inputs)
         };
-        let is = |megabytes: f64| Limit::Is(megabytes * MB);
+        let is = |megabytes: f64| ScriptLimit::Is(megabytes * MB);
         assert_eq!(memory(is(128.0), 20.0 * MB).value, "128M");
         assert_eq!(memory(is(512.0), 20.0 * MB).value, "512M");
         assert_eq!(memory(is(128.0), 100.0 * MB).value, "208M");
-        let odd = memory(Limit::Is(250_000.0 * 1_024.0), 20.0 * MB);
+        let odd = memory(ScriptLimit::Is(250_000.0 * 1_024.0), 20.0 * MB);
         assert!(
             odd.value == "245M" && odd.measured.ends_with("it is set to 244.1M"),
             "{odd:?}"
         );
-        assert_eq!(memory(Limit::Unknown, 20.0 * MB).value, "128M");
-        let none = memory(Limit::Unlimited, 100.0 * MB);
+        assert_eq!(memory(ScriptLimit::Unknown, 20.0 * MB).value, "128M");
+        let none = memory(ScriptLimit::Unlimited, 100.0 * MB);
         assert_eq!(none.value, "-1");
         assert!(none.measured.contains("it is set to -1"), "{none:?}");
         assert!(
@@ -414,7 +421,7 @@ mod tests {
     #[test]
     fn no_script_gets_less_processor_time_than_it_may_take_now() {
         let limit = |processor_limit, cpu| {
-            let inputs = Inputs {
+            let inputs = SettingInputs {
                 processor_limit,
                 cpu,
                 ..super::super::tests::inputs()
@@ -434,8 +441,8 @@ mod tests {
         for server in [Server::PhpFpm, Server::Maitred] {
             let lines = super::super::lines(server, &super::super::tests::inputs());
             for name in ["max_execution_time", "memory_limit"] {
-                let is_limit = |line: &&Line| line.name.contains(name);
-                let found: Vec<&Line> = lines.iter().filter(is_limit).collect();
+                let is_limit = |line: &&Recommendation| line.name.contains(name);
+                let found: Vec<&Recommendation> = lines.iter().filter(is_limit).collect();
                 assert!(
                     matches!(found[..], [line] if line.name.starts_with("php_value")),
                     "{found:?}"

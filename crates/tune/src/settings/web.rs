@@ -1,11 +1,11 @@
 //! Settings of web servers and the kernel.
 
-use super::{Inputs, Line, Server, limits, line, max_requests, rate_of, workers};
+use super::{Recommendation, Server, SettingInputs, limits, line, max_requests, rate_of, workers};
 
 /// Threads of a child of Apache's event MPM.
 const THREADS_PER_CHILD: u32 = 25;
 
-pub(super) fn nginx(inputs: &Inputs) -> Vec<Line> {
+pub(super) fn nginx(inputs: &SettingInputs) -> Vec<Recommendation> {
     let server = Server::Nginx;
     let connections = inputs.connections();
     vec![
@@ -44,7 +44,7 @@ pub(super) fn nginx(inputs: &Inputs) -> Vec<Line> {
     ]
 }
 
-pub(super) fn apache(inputs: &Inputs) -> Vec<Line> {
+pub(super) fn apache(inputs: &SettingInputs) -> Vec<Recommendation> {
     let server = Server::Apache;
     let busy = (inputs.queue() + f64::from(inputs.workers)) as u32;
     let children = busy.div_ceil(THREADS_PER_CHILD).max(1);
@@ -72,7 +72,7 @@ pub(super) fn apache(inputs: &Inputs) -> Vec<Line> {
     ]
 }
 
-pub(super) fn sysctl(inputs: &Inputs) -> Vec<Line> {
+pub(super) fn sysctl(inputs: &SettingInputs) -> Vec<Recommendation> {
     let backlog = inputs.queue();
     let now = inputs.somaxconn.unwrap_or(0) as f64;
     let value = backlog.max(now);

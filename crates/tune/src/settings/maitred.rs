@@ -1,8 +1,10 @@
 //! maitred's own settings.
 
-use super::{Inputs, Line, Server, further, limits, line, max_requests, rate_of, workers};
+use super::{
+    Recommendation, Server, SettingInputs, limits, line, max_requests, rate_of, resources, workers,
+};
 
-pub(super) fn maitred(inputs: &Inputs) -> Vec<Line> {
+pub(super) fn lines(inputs: &SettingInputs) -> Vec<Recommendation> {
     let server = Server::Maitred;
     vec![
         line(server, "pm", "auto", &["R51", "R52", "R140"])
@@ -47,25 +49,25 @@ pub(super) fn maitred(inputs: &Inputs) -> Vec<Line> {
         limits::processor(server, "php_value.max_execution_time", inputs),
         max_requests(server, "max_requests", inputs),
         limits::memory(server, "php_value.memory_limit", inputs),
-        further::most_private(server, inputs),
-        further::memory_max(server, inputs),
-        further::spawn_rate(server, inputs),
-        further::open_files(server, "rlimit_files", inputs),
-        further::opcache(
+        resources::most_private(server, inputs),
+        resources::memory_max(server, inputs),
+        resources::spawn_rate(server, inputs),
+        resources::open_files(server, "rlimit_files", inputs),
+        resources::opcache(
             server,
             "php_admin_value.\"opcache.memory_consumption\"",
             inputs,
         ),
-        further::strings(
+        resources::strings(
             server,
             "php_admin_value.\"opcache.interned_strings_buffer\"",
             inputs,
         ),
-        further::scripts(
+        resources::scripts(
             server,
             "php_admin_value.\"opcache.max_accelerated_files\"",
             inputs,
         ),
-        further::page_cache(server, inputs),
+        resources::page_cache(server, inputs),
     ]
 }

@@ -1,6 +1,6 @@
 //! Settings of memory, files and starts, but for what one script may take.
 
-use super::{Inputs, Line, Server, line, megabytes};
+use super::{Recommendation, Server, SettingInputs, line, megabytes};
 
 /// Sizes are said in steps of that, in bytes.
 const STEP: f64 = 16.0 * MEGABYTE;
@@ -50,7 +50,11 @@ pub(super) fn as_set(bytes: f64) -> String {
 }
 
 /// How many files a process may have open.
-pub(super) fn open_files(server: Server, name: &'static str, inputs: &Inputs) -> Line {
+pub(super) fn open_files(
+    server: Server,
+    name: &'static str,
+    inputs: &SettingInputs,
+) -> Recommendation {
     let seen = inputs.open_files;
     let value = seen.map_or(LEAST_FILES, |files| (files * 2).max(LEAST_FILES));
     let measured = seen.map_or("what workers have open is not known".to_owned(), |files| {
@@ -65,7 +69,11 @@ pub(super) fn open_files(server: Server, name: &'static str, inputs: &Inputs) ->
 }
 
 /// How much code is kept compiled.
-pub(super) fn opcache(server: Server, name: &'static str, inputs: &Inputs) -> Line {
+pub(super) fn opcache(
+    server: Server,
+    name: &'static str,
+    inputs: &SettingInputs,
+) -> Recommendation {
     let needed = inputs
         .shared
         .map_or(0.0, |shared| up(shared * ROOM_IN_OPCACHE));
@@ -96,7 +104,11 @@ pub(super) fn opcache(server: Server, name: &'static str, inputs: &Inputs) -> Li
 }
 
 /// How much of what is compiled is strings that scripts have in common.
-pub(super) fn strings(server: Server, name: &'static str, inputs: &Inputs) -> Line {
+pub(super) fn strings(
+    server: Server,
+    name: &'static str,
+    inputs: &SettingInputs,
+) -> Recommendation {
     let (now, free) = inputs.strings;
     let compiled = inputs
         .shared
@@ -123,7 +135,7 @@ pub(super) fn strings(server: Server, name: &'static str, inputs: &Inputs) -> Li
 }
 
 /// How much memory maitred has for pages that it keeps.
-pub(super) fn page_cache(server: Server, inputs: &Inputs) -> Line {
+pub(super) fn page_cache(server: Server, inputs: &SettingInputs) -> Recommendation {
     let parts = f64::from(inputs.parts.max(1));
     let needed = inputs.pages.map(|(all, largest)| {
         let fits = largest * PAGES_OF_A_PART * parts;
@@ -154,7 +166,11 @@ pub(super) fn page_cache(server: Server, inputs: &Inputs) -> Line {
 }
 
 /// How many scripts are kept.
-pub(super) fn scripts(server: Server, name: &'static str, inputs: &Inputs) -> Line {
+pub(super) fn scripts(
+    server: Server,
+    name: &'static str,
+    inputs: &SettingInputs,
+) -> Recommendation {
     let found = inputs.scripts.unwrap_or(0);
     let wanted = found.max(DEFAULT_SCRIPTS);
     let measured = match inputs.scripts {
@@ -174,7 +190,7 @@ pub(super) fn scripts(server: Server, name: &'static str, inputs: &Inputs) -> Li
 }
 
 /// From which size on a worker is replaced.
-pub(super) fn most_private(server: Server, inputs: &Inputs) -> Line {
+pub(super) fn most_private(server: Server, inputs: &SettingInputs) -> Recommendation {
     let value = inputs
         .peak
         .map_or("0".to_owned(), |peak| size(up(peak * ROOM)));
@@ -190,7 +206,7 @@ pub(super) fn most_private(server: Server, inputs: &Inputs) -> Line {
 }
 
 /// What all of a pool may have together.
-pub(super) fn memory_max(server: Server, inputs: &Inputs) -> Line {
+pub(super) fn memory_max(server: Server, inputs: &SettingInputs) -> Recommendation {
     let all = inputs.private.zip(inputs.peak).map(|(private, peak)| {
         let workers = f64::from(inputs.workers);
         // They are not all at their largest at once.
@@ -214,7 +230,7 @@ pub(super) fn memory_max(server: Server, inputs: &Inputs) -> Line {
 }
 
 /// How many workers may be started in a second.
-pub(super) fn spawn_rate(server: Server, inputs: &Inputs) -> Line {
+pub(super) fn spawn_rate(server: Server, inputs: &SettingInputs) -> Recommendation {
     let rate = inputs.boot.filter(|boot| *boot > 0.0);
     let rate = rate.map(|boot| {
         (inputs.cores * STARTS / boot)
@@ -247,7 +263,7 @@ mod tests {
     #[test]
     fn sizes_follow_from_the_largest_that_was_seen_and_never_shrink_a_limit() {
         let inputs = super::super::tests::inputs();
-        let large = Inputs {
+        let large = SettingInputs {
             peak: Some(100.0 * MB),
             shared: Some(200.0 * MB),
             ..inputs.clone()
@@ -270,7 +286,7 @@ mod tests {
 
     #[test]
     fn what_was_not_measured_changes_nothing() {
-        let unknown = Inputs {
+        let unknown = SettingInputs {
             peak: None,
             shared: None,
             open_files: None,
