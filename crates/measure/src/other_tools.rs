@@ -1,9 +1,9 @@
-//! Other tools' familiar lines, of a report. Their latencies are those from when requests were sent.
+//! A report in the words of other load generators. Their latencies start when a request is sent.
 
 use crate::report::Report;
 use crate::words;
 
-/// A tool that people know.
+/// A load generator that `--as` names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum Tool {
@@ -15,40 +15,41 @@ pub enum Tool {
     K6,
 }
 
-impl Tool {
-    const ALL: [Tool; 6] = [
-        Tool::Ab,
-        Tool::Siege,
-        Tool::Wrk,
-        Tool::Locust,
-        Tool::Blitz,
-        Tool::K6,
-    ];
+/// Each tool with its name on the command line, and what it prints.
+const TOOLS: [(Tool, &str, fn(&Report, &Stats) -> Vec<String>); 6] = [
+    (Tool::Ab, "ab", ab),
+    (Tool::Siege, "siege", siege),
+    (Tool::Wrk, "wrk", wrk),
+    (Tool::Locust, "locust", locust),
+    (Tool::Blitz, "blitz", blitz),
+    (Tool::K6, "k6", k6),
+];
 
+impl Tool {
     /// The tool of this name.
     pub fn named(name: &str) -> Option<Tool> {
-        Tool::ALL.into_iter().find(|tool| tool.name() == name)
+        let found = TOOLS.iter().find(|(_, known, _)| *known == name);
+        found.map(|(tool, ..)| *tool)
     }
 
     /// Its name.
     pub fn name(self) -> &'static str {
-        match self {
-            Tool::Ab => "ab",
-            Tool::Siege => "siege",
-            Tool::Wrk => "wrk",
-            Tool::Locust => "locust",
-            Tool::Blitz => "blitz",
-            Tool::K6 => "k6",
-        }
+        TOOLS[self as usize].1
     }
 }
 
-/// A report's figures, as these tools call them.
-struct Figures {
+/// The report in the tool's words, as lines.
+pub fn lines(tool: Tool, report: &Report) -> Vec<String> {
+    TOOLS[tool as usize].2(report, &Stats::of(report))
+}
+
+/// A report's numbers, as these tools count them.
+struct Stats {
     seconds: f64,
     answered: u64,
     served: u64,
     not_served: u64,
+    all: u64,
     timed_out: u64,
     mean: f64,
     min: f64,
@@ -56,144 +57,137 @@ struct Figures {
     deviation: f64,
     megabytes: f64,
     users: usize,
+    /// Served requests a second.
+    rate: f64,
+    /// Requests that were not served, in percent.
+    failed_percent: f64,
 }
 
-impl Figures {
-    fn of(report: &Report) -> Figures {
+impl Stats {
+    fn of(report: &Report) -> Stats {
         let requests = &report.requests;
-        let known = |found: Option<f64>| found.unwrap_or(0.0);
+        let service = &report.service;
+        let seconds = report.run.seconds.max(1e-9);
         let others = requests.refused + requests.failed + requests.wrong;
-        Figures {
-            seconds: report.run.seconds.max(1e-9),
+        let not_served = others + requests.timed_out;
+        let all = (requests.served + not_served).max(1);
+        Stats {
+            seconds,
             answered: requests.served + others,
             served: requests.served,
-            not_served: others + requests.timed_out,
+            not_served,
+            all,
             timed_out: requests.timed_out,
-            mean: known(report.service.mean),
-            min: known(report.service.min),
-            max: known(report.service.max),
-            deviation: known(report.service.deviation),
+            mean: service.mean.unwrap_or(0.0),
+            min: service.min.unwrap_or(0.0),
+            max: service.max.unwrap_or(0.0),
+            deviation: service.deviation.unwrap_or(0.0),
             megabytes: requests.body_bytes as f64 / 1e6,
             users: report.run.connections,
+            rate: requests.served as f64 / seconds,
+            failed_percent: not_served as f64 * 100.0 / all as f64,
         }
     }
-
-    fn rate(&self) -> f64 {
-        self.served as f64 / self.seconds
-    }
-
-    fn all(&self) -> u64 {
-        (self.served + self.not_served).max(1)
-    }
 }
 
-/// The tool's lines.
-pub fn lines(tool: Tool, report: &Report) -> Vec<String> {
-    let figures = Figures::of(report);
-    match tool {
-        Tool::Ab => ab(report, &figures),
-        Tool::Siege => siege(&figures),
-        Tool::Wrk => wrk(report, &figures),
-        Tool::Locust => locust(report, &figures),
-        Tool::Blitz => blitz(&figures),
-        Tool::K6 => k6(report, &figures),
-    }
+fn or_na(value: Option<f64>, format: impl Fn(f64) -> String) -> String {
+    value.map_or_else(|| "n/a".to_owned(), format)
 }
 
-fn siege(of: &Figures) -> Vec<String> {
-    let seconds = of.seconds;
-    vec![
-        format!("Transactions:              {:>12} hits", of.served),
-        format!(
-            "Availability:              {:>12.2} %",
-            of.served as f64 * 100.0 / of.all() as f64
-        ),
-        format!("Elapsed time:              {seconds:>12.2} secs"),
-        format!("Data transferred:          {:>12.2} MB", of.megabytes),
-        format!("Response time:             {:>12.2} secs", of.mean),
-        format!("Transaction rate:          {:>12.2} trans/sec", of.rate()),
-        format!(
-            "Throughput:                {:>12.2} MB/sec",
-            of.megabytes / seconds
-        ),
+fn millis(seconds: f64) -> String {
+    format!("{:.0}", seconds * 1e3)
+}
+
+fn siege(_: &Report, of: &Stats) -> Vec<String> {
+    let two = |value: f64| format!("{value:.2}");
+    let availability = of.served as f64 * 100.0 / of.all as f64;
+    let rows = [
+        ("Transactions", of.served.to_string(), " hits"),
+        ("Availability", two(availability), " %"),
+        ("Elapsed time", two(of.seconds), " secs"),
+        ("Data transferred", two(of.megabytes), " MB"),
+        ("Response time", two(of.mean), " secs"),
+        ("Transaction rate", two(of.rate), " trans/sec"),
+        ("Throughput", two(of.megabytes / of.seconds), " MB/sec"),
         // Little's law.
-        format!("Concurrency:               {:>12.2}", of.rate() * of.mean),
-        format!("Successful transactions:   {:>12}", of.served),
-        format!("Failed transactions:       {:>12}", of.not_served),
-        format!("Longest transaction:       {:>12.2}", of.max),
-        format!("Shortest transaction:      {:>12.2}", of.min),
-    ]
+        ("Concurrency", two(of.rate * of.mean), ""),
+        ("Successful transactions", of.served.to_string(), ""),
+        ("Failed transactions", of.not_served.to_string(), ""),
+        ("Longest transaction", two(of.max), ""),
+        ("Shortest transaction", two(of.min), ""),
+    ];
+    let rows =
+        rows.map(|(name, value, unit)| format!("{:27}{value:>12}{unit}", format!("{name}:")));
+    rows.to_vec()
 }
 
-fn ab(report: &Report, of: &Figures) -> Vec<String> {
-    let each = of.users as f64 / of.rate().max(1e-9) * 1e3;
-    let non_2xx: u64 = report
-        .statuses
-        .iter()
-        .filter(|(status, _)| !(200..300).contains(*status))
-        .map(|(_, count)| count)
-        .sum();
-    let mut lines = vec![
-        format!("Concurrency Level:      {}", of.users),
-        format!("Time taken for tests:   {:.3} seconds", of.seconds),
-        format!("Complete requests:      {}", of.answered),
-        format!("Failed requests:        {}", of.not_served),
-        format!("Non-2xx responses:      {non_2xx}"),
-        format!(
-            "HTML transferred:       {} bytes",
-            report.requests.body_bytes
+fn ab(report: &Report, of: &Stats) -> Vec<String> {
+    let between = 1e3 / of.rate.max(1e-9);
+    let each = of.users as f64 / of.rate.max(1e-9) * 1e3;
+    let non_2xx = report.statuses.iter();
+    let non_2xx = non_2xx.filter(|(status, _)| !(200..300).contains(*status));
+    let non_2xx: u64 = non_2xx.map(|(_, count)| count).sum();
+    let bytes = report.requests.body_bytes;
+    let per_request = "Time per request";
+    let rows = [
+        ("Concurrency Level", of.users.to_string()),
+        ("Time taken for tests", format!("{:.3} seconds", of.seconds)),
+        ("Complete requests", of.answered.to_string()),
+        ("Failed requests", of.not_served.to_string()),
+        ("Non-2xx responses", non_2xx.to_string()),
+        ("HTML transferred", format!("{bytes} bytes")),
+        (
+            "Requests per second",
+            format!("{:.2} [#/sec] (mean)", of.rate),
         ),
-        format!("Requests per second:    {:.2} [#/sec] (mean)", of.rate()),
-        format!("Time per request:       {each:.3} [ms] (mean)"),
-        format!(
-            "Time per request:       {:.3} [ms] (mean, across all concurrent requests)",
-            1e3 / of.rate().max(1e-9)
+        (per_request, format!("{each:.3} [ms] (mean)")),
+        (
+            per_request,
+            format!("{between:.3} [ms] (mean, across all concurrent requests)"),
         ),
-        "Percentage of the requests served within a certain time (ms)".to_owned(),
     ];
+    let rows = rows.map(|(name, value)| format!("{:24}{value}", format!("{name}:")));
+    let heading = "Percentage of the requests served within a certain time (ms)".to_owned();
     let service = &report.service;
-    for (percent, found) in [
+    let percentiles = [
         (50, service.p50),
         (75, service.p75),
         (90, service.p90),
         (95, service.p95),
         (99, service.p99),
         (100, service.max),
-    ] {
-        let found = found.map_or("n/a".to_owned(), |found| format!("{:.0}", found * 1e3));
-        lines.push(format!("{percent:>5}% {found:>6}"));
-    }
-    lines
+    ];
+    let percentiles =
+        percentiles.map(|(percent, found)| format!("{percent:>5}% {:>6}", or_na(found, millis)));
+    rows.into_iter()
+        .chain([heading])
+        .chain(percentiles)
+        .collect()
 }
 
-fn wrk(report: &Report, of: &Figures) -> Vec<String> {
+fn wrk(report: &Report, of: &Stats) -> Vec<String> {
+    let latency = [of.mean, of.deviation, of.max];
+    let latency = latency.map(|value| format!("{:>9}", words::duration(value)));
     let mut lines = vec![
         format!(
             "  {} threads and {} connections",
             report.run.threads, of.users
         ),
         "  Thread Stats   Avg      Stdev     Max".to_owned(),
-        format!(
-            "    Latency   {:>9} {:>9} {:>9}",
-            words::duration(of.mean),
-            words::duration(of.deviation),
-            words::duration(of.max)
-        ),
+        format!("    Latency   {}", latency.join(" ")),
         format!(
             "  {} requests in {:.2}s, {:.2}MB read",
             of.answered, of.seconds, of.megabytes
         ),
     ];
     if of.not_served > 0 {
+        let (all, timeouts) = (of.not_served, of.timed_out);
         lines.push(format!(
-            "  Not served: {}, of which timeouts: {}",
-            of.not_served, of.timed_out
+            "  Not served: {all}, of which timeouts: {timeouts}"
         ));
     }
-    lines.push(format!(
-        "Requests/sec: {:>10.2}",
-        of.answered as f64 / of.seconds
-    ));
+    let rate = of.answered as f64 / of.seconds;
+    lines.push(format!("Requests/sec: {rate:>10.2}"));
     lines.push(format!(
         "Transfer/sec: {:>10.2}MB",
         of.megabytes / of.seconds
@@ -201,70 +195,76 @@ fn wrk(report: &Report, of: &Figures) -> Vec<String> {
     lines
 }
 
-fn locust(report: &Report, of: &Figures) -> Vec<String> {
-    let header = format!(
-        "{:40}{:>9}{:>16} |{:>8}{:>8}{:>8}{:>8} |{:>9}{:>12}",
-        "Name", "# reqs", "# fails", "Avg", "Min", "Max", "Med", "req/s", "failures/s"
-    );
-    let millis = |found: f64| format!("{:.0}", found * 1e3);
-    let share = of.not_served as f64 * 100.0 / of.all() as f64;
-    let row = format!(
-        "{:40}{:>9}{:>16} |{:>8}{:>8}{:>8}{:>8} |{:>9.2}{:>12.2}",
+fn locust(report: &Report, of: &Stats) -> Vec<String> {
+    let row = |cells: [&str; 9]| {
+        let [name, all, fails, mean, min, max, median, rate, failures] = cells;
+        format!(
+            "{name:40}{all:>9}{fails:>16} |{mean:>8}{min:>8}{max:>8}{median:>8} |\
+             {rate:>9}{failures:>12}"
+        )
+    };
+    let heading = [
+        "Name",
+        "# reqs",
+        "# fails",
+        "Avg",
+        "Min",
+        "Max",
+        "Med",
+        "req/s",
+        "failures/s",
+    ];
+    let aggregated = [
         "Aggregated",
-        of.all(),
-        format!("{}({share:.2}%)", of.not_served),
-        millis(of.mean),
-        millis(of.min),
-        millis(of.max),
-        report.service.p50.map_or("n/a".to_owned(), millis),
-        of.all() as f64 / of.seconds,
-        of.not_served as f64 / of.seconds,
-    );
-    vec![header, row]
+        &of.all.to_string(),
+        &format!("{}({:.2}%)", of.not_served, of.failed_percent),
+        &millis(of.mean),
+        &millis(of.min),
+        &millis(of.max),
+        &or_na(report.service.p50, millis),
+        &format!("{:.2}", of.all as f64 / of.seconds),
+        &format!("{:.2}", of.not_served as f64 / of.seconds),
+    ];
+    vec![row(heading), row(aggregated)]
 }
 
-fn blitz(of: &Figures) -> Vec<String> {
+fn blitz(_: &Report, of: &Stats) -> Vec<String> {
     vec![format!(
-        "This rush generated {} successful hits in {:.0} seconds. The average hit rate was {:.2}/second, \
-         the response time {}. {} errors, {} timeouts.",
+        "This rush generated {} successful hits in {:.0} seconds. The average hit rate was \
+         {:.2}/second, the response time {}. {} errors, {} timeouts.",
         of.served,
         of.seconds,
-        of.rate(),
+        of.rate,
         words::duration(of.mean),
         of.not_served - of.timed_out,
         of.timed_out,
     )]
 }
 
-fn k6(report: &Report, of: &Figures) -> Vec<String> {
+fn k6(report: &Report, of: &Stats) -> Vec<String> {
     let service = &report.service;
-    let latency = |found: Option<f64>| found.map_or("n/a".to_owned(), words::duration);
-    let dots = |name: &str| format!("{name:.<27}:");
-    vec![
-        format!(
-            "{} avg={} min={} med={} max={} p(90)={} p(95)={}",
-            dots("http_req_duration"),
-            latency(service.mean),
-            latency(service.min),
-            latency(service.p50),
-            latency(service.max),
-            latency(service.p90),
-            latency(service.p95)
+    let durations = [
+        ("avg", service.mean),
+        ("min", service.min),
+        ("med", service.p50),
+        ("max", service.max),
+        ("p(90)", service.p90),
+        ("p(95)", service.p95),
+    ];
+    let durations =
+        durations.map(|(name, found)| format!("{name}={}", or_na(found, words::duration)));
+    let (failed, all) = (of.not_served, of.all);
+    let rate = all as f64 / of.seconds;
+    let rows = [
+        ("http_req_duration", durations.join(" ")),
+        (
+            "http_req_failed",
+            format!("{:.2}% {failed} out of {all}", of.failed_percent),
         ),
-        format!(
-            "{} {:.2}% {} out of {}",
-            dots("http_req_failed"),
-            of.not_served as f64 * 100.0 / of.all() as f64,
-            of.not_served,
-            of.all()
-        ),
-        format!(
-            "{} {} {:.2}/s",
-            dots("http_reqs"),
-            of.all(),
-            of.all() as f64 / of.seconds
-        ),
-        format!("{} {}", dots("dropped_iterations"), report.requests.unsent),
-        format!("{} {}", dots("vus"), of.users),
-    ]
+        ("http_reqs", format!("{all} {rate:.2}/s")),
+        ("dropped_iterations", report.requests.unsent.to_string()),
+        ("vus", of.users.to_string()),
+    ];
+    rows.map(|(name, value)| format!("{name:.<27}: {value}"))
+        .to_vec()
 }

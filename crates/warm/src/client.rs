@@ -10,7 +10,7 @@ use http_body_util::{BodyExt, Empty};
 use hyper::client::conn::http1::{SendRequest, handshake};
 use hyper_util::rt::TokioIo;
 use maitred_measure::plan::Endpoint;
-use maitred_measure::stream::Stream;
+use maitred_measure::stream;
 use maitred_measure::url::Url;
 
 /// Longest that an answer may take, from the question to its last byte.
@@ -127,9 +127,9 @@ impl PageClient {
 }
 
 async fn connect(endpoint: &Endpoint) -> Result<SendRequest<Empty<Bytes>>, String> {
-    let connected = tokio::time::timeout(CONNECT, Stream::connect(endpoint)).await;
+    let connected = tokio::time::timeout(CONNECT, stream::connect(endpoint)).await;
     let stream = match connected {
-        Ok(Ok(stream)) => stream,
+        Ok(Ok((stream, _))) => stream,
         // What is wrong with what was said is wrong with the certificate.
         Ok(Err(why)) if why.kind() == ErrorKind::InvalidData && endpoint.tls.is_some() => {
             return Err(format!(

@@ -19,7 +19,7 @@ use super::connection::OpenCount;
 use super::exchange::SendError;
 use crate::outcome::Cause;
 use crate::response::{MAX_COOKIES, MAX_HEAD_BYTES, MarkerSearch, ReadOptions, ResponseSummary};
-use crate::stream::Stream;
+use crate::stream::{Negotiated, Stream};
 
 /// How much may be on its way to us on a stream before we say that it has come, in bytes. It is
 /// read as it comes, so nothing holds as much.
@@ -63,13 +63,19 @@ impl Http2Pool {
         &self,
         streams: usize,
         deadline: Instant,
-        connect: impl AsyncFnOnce() -> Result<(Stream, OpenCount), Cause>,
+        connect: impl AsyncFnOnce() -> Result<(Stream, Negotiated, OpenCount), Cause>,
     ) -> Result<StreamSlot, Cause> {
         let taken = SlotGuard::of(self.with_room(streams));
         let pooled = &taken.0;
         let is_gone = pooled.is_gone.clone();
         let opening = pooled.opened.get_or_init(|| async {
-            let (stream, counted) = connect().await?;
+            let (stream, negotiated, counted) = connect().await?;
+            if matches!(negotiated, Negotiated::Alpn(chosen) if chosen.as_deref() != Some(PROTOCOL))
+            {
+                return Err(Cause::Fault(
+                    "the server chose another protocol than HTTP/2 (ALPN)",
+                ));
+            }
             Ok((begin(stream, is_gone).await?, counted))
         });
         let opened = tokio::time::timeout_at(deadline, opening).await;
@@ -104,14 +110,6 @@ impl Http2Pool {
 
 /// Begins to speak on a connection, which works until nobody has a place on it.
 async fn begin(stream: Stream, is_gone: Rc<Cell<bool>>) -> Result<SendRequest<Bytes>, Cause> {
-    if stream
-        .protocol()
-        .is_some_and(|chosen| chosen != Some(PROTOCOL))
-    {
-        return Err(Cause::Fault(
-            "the server chose another protocol than HTTP/2 (ALPN)",
-        ));
-    }
     let mut builder = Builder::new();
     builder
         .enable_push(false)

@@ -19,7 +19,7 @@ use crate::outcome::Cause;
 use crate::plan::{MAX_REDIRECTS, Plan, Protocol};
 use crate::request::{EncodedRequest, RequestSpec};
 use crate::response::{ReadOptions, ResponseSummary};
-use crate::stream::Stream;
+use crate::stream::{self, Negotiated, Stream};
 use crate::tally::{RequestEnd, Tally};
 
 /// How often a thread looks whether it is to stop.
@@ -315,22 +315,22 @@ impl Thread {
             return Ok(Connection::Shared(place));
         }
         let opened = tokio::time::timeout_at(deadline, self.open(attempt)).await;
-        let (stream, counted) = opened.map_err(|_| Cause::ConnectTimedOut)??;
+        let (stream, _, counted) = opened.map_err(|_| Cause::ConnectTimedOut)??;
         let single = SerialConnection::new(stream, protocol, deadline, counted);
         Ok(Connection::SerialConnection(single))
     }
 
     /// Connects, and notes how long that took.
-    async fn open(&self, attempt: &Attempt) -> Result<(Stream, OpenCount), Cause> {
+    async fn open(&self, attempt: &Attempt) -> Result<(Stream, Negotiated, OpenCount), Cause> {
         let Some(endpoint) = self.plan().endpoints.get(attempt.endpoint) else {
             return Err(Cause::Fault("a server that is not in the list"));
         };
         let began = clock::now();
-        let stream = Stream::connect(endpoint).await;
-        let stream = stream.map_err(|why| Cause::of_io(&why))?;
+        let connected = stream::connect(endpoint).await;
+        let (stream, negotiated) = connected.map_err(|why| Cause::of_io(&why))?;
         let took = clock::now().saturating_sub(began);
         self.tally(attempt.due, |tally| tally.connects.record(took));
-        Ok((stream, OpenCount::new(&self.connections)))
+        Ok((stream, negotiated, OpenCount::new(&self.connections)))
     }
 
     /// Reports every second until all is to stop.
