@@ -46,12 +46,11 @@ async fn converse(order: &Order, link: &Link, waits: &RetryAfter) -> Result<Stri
     signed.map_err(|error| Failure::of("the certificate", error))?;
     let chain = begun.poll_certificate(&POLLS).await;
     let chain = chain.map_err(|error| Failure::of("the certificate", error))?;
-    match chain.len() > MAX_CHAIN_BYTES {
-        true => {
-            let why = format!("what the authority issued has more than {MAX_CHAIN_BYTES} bytes");
-            Err(Failure::new(Cause::Refused, why))
-        }
-        false => Ok(chain),
+    if chain.len() > MAX_CHAIN_BYTES {
+        let why = format!("what the authority issued has more than {MAX_CHAIN_BYTES} bytes");
+        Err(Failure::new(Cause::Refused, why))
+    } else {
+        Ok(chain)
     }
 }
 
@@ -141,9 +140,10 @@ fn say(link: &Link, report: &FromAcme) -> Result<(), Failure> {
 
 /// Shows that the host is ours, wherever the authority does not know that already.
 async fn prove_all(order: &Order, link: &Link, begun: &mut AcmeOrder) -> Result<(), Failure> {
-    let wanted = match order.by_file {
-        true => ChallengeType::Http01,
-        false => ChallengeType::TlsAlpn01,
+    let wanted = if order.by_file {
+        ChallengeType::Http01
+    } else {
+        ChallengeType::TlsAlpn01
     };
     let mut authorizations = begun.authorizations();
     while let Some(authorization) = authorizations.next().await {
@@ -160,15 +160,16 @@ async fn prove_all(order: &Order, link: &Link, begun: &mut AcmeOrder) -> Result<
             return Err(Failure::new(Cause::Refused, why));
         };
         let key = challenge.key_authorization();
-        let proof = match order.by_file {
-            true => Proof::File {
+        let proof = if order.by_file {
+            Proof::File {
                 token: challenge.token.clone(),
                 contents: key.as_str().to_owned(),
-            },
-            false => Proof::Certificate {
+            }
+        } else {
+            Proof::Certificate {
                 name: order.name.clone(),
                 digest: key.digest().as_ref().try_into().unwrap_or_default(),
-            },
+            }
         };
         say(link, &FromAcme::Prove(proof))?;
         let published = link.published().await;
@@ -180,9 +181,10 @@ async fn prove_all(order: &Order, link: &Link, begun: &mut AcmeOrder) -> Result<
 }
 
 fn named(order: &Order) -> &'static str {
-    match order.by_file {
-        true => "http-01",
-        false => "tls-alpn-01",
+    if order.by_file {
+        "http-01"
+    } else {
+        "tls-alpn-01"
     }
 }
 

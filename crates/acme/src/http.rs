@@ -85,9 +85,10 @@ fn read_roots(pem: &str) -> Result<RootCertStore, String> {
             .add(certificate)
             .map_err(|error| format!("the file named by `ca` cannot be used: {error}"))?;
     }
-    match roots.is_empty() {
-        true => Err("there is no certificate in the file named by `ca`".to_owned()),
-        false => Ok(roots),
+    if roots.is_empty() {
+        Err("there is no certificate in the file named by `ca`".to_owned())
+    } else {
+        Ok(roots)
     }
 }
 

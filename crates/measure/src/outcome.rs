@@ -124,9 +124,10 @@ impl fmt::Display for Cause {
             Cause::Fault(words) => f.write_str(words),
             Cause::Http2 { code, by_server } => {
                 let reason = h2::Reason::from(*code);
-                match by_server {
-                    true => write!(f, "the server ended it with {reason:?} (HTTP/2)"),
-                    false => write!(f, "no HTTP/2 answer ({reason:?})"),
+                if *by_server {
+                    write!(f, "the server ended it with {reason:?} (HTTP/2)")
+                } else {
+                    write!(f, "no HTTP/2 answer ({reason:?})")
                 }
             }
             Cause::TimedOut => f.write_str("no whole answer in time"),

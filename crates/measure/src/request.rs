@@ -34,8 +34,8 @@ pub struct RequestSpec {
 pub enum EncodedRequest {
     /// All its bytes.
     Bytes(Bytes),
-    /// The fields and the body that HTTP/2 has.
-    Fields(Box<http::Request<()>>, Bytes),
+    /// The headers and the body of HTTP/2.
+    Http2(Box<http::Request<Bytes>>),
 }
 
 /// Fields that belong to a connection, of which HTTP/2 has none (RFC 9113, 8.2.2).
@@ -134,13 +134,10 @@ impl RequestSpec {
                 request = request.header(name, value);
             }
         }
-        let request = request.body(());
+        let request = request.body(self.body.clone().into());
         let request =
             request.map_err(|why| format!("{} cannot be said in HTTP/2: {why}", self.label()))?;
-        Ok(EncodedRequest::Fields(
-            Box::new(request),
-            self.body.clone().into(),
-        ))
+        Ok(EncodedRequest::Http2(Box::new(request)))
     }
 
     fn has_body(&self) -> bool {
@@ -381,8 +378,8 @@ mod tests {
         spec.headers.push(("HOST".into(), "other".into()));
         spec.headers.push(("X-A".into(), "1".into()));
         spec.body = b"a=1".to_vec();
-        let Ok(EncodedRequest::Fields(request, body)) = spec.http2(Some("/d"), Some("x=1")) else {
-            panic!("fields");
+        let Ok(EncodedRequest::Http2(request)) = spec.http2(Some("/d"), Some("x=1")) else {
+            panic!("no request of HTTP/2");
         };
         assert_eq!(request.uri(), "https://other/d");
         let names: Vec<_> = request.headers().keys().map(|name| name.as_str()).collect();
@@ -395,7 +392,7 @@ mod tests {
             "cookie",
         ];
         assert_eq!(names, wanted);
-        assert_eq!(&body[..], b"a=1");
+        assert_eq!(&request.body()[..], b"a=1");
         spec.headers.push(("Connection".into(), "close".into()));
         let why = spec.http2(None, None).expect_err("no such field");
         assert!(why.contains("HTTP/2 has no field 'Connection'"), "{why}");

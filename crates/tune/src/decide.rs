@@ -145,9 +145,10 @@ pub fn choose(
     let doubt = doubt(workers, points, bend, knee).filter(|_| !still_grows);
     Some(Choice {
         workers,
-        binding: match still_grows {
-            true => ceiling.why.clone(),
-            false => "throughput: more workers serve no more".to_owned(),
+        binding: if still_grows {
+            ceiling.why.clone()
+        } else {
+            "throughput: more workers serve no more".to_owned()
         },
         rate: wanted,
         enough,

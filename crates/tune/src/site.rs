@@ -273,9 +273,10 @@ fn most_memory(ini: &Ini) -> ScriptLimit {
 
 /// How long a pool's scripts may run by the clock on the wall as it is set.
 pub fn wall_limit(pool: &Pool) -> ScriptLimit {
-    match pool.wall_limit.is_zero() {
-        true => ScriptLimit::Unlimited,
-        false => ScriptLimit::Is(pool.wall_limit.as_secs_f64()),
+    if pool.wall_limit.is_zero() {
+        ScriptLimit::Unlimited
+    } else {
+        ScriptLimit::Is(pool.wall_limit.as_secs_f64())
     }
 }
 

@@ -326,9 +326,10 @@ fn choice(report: &Report, lines: &mut Vec<String>) {
             let range = |of: fn(&Model) -> f64, digits: usize| {
                 let each = || choice.models.iter().map(of);
                 let (low, high) = (each().fold(f64::MAX, f64::min), each().fold(0.0, f64::max));
-                match choice.models.is_empty() {
-                    true => String::new(),
-                    false => format!(" [{low:.digits$}, {high:.digits$}]"),
+                if choice.models.is_empty() {
+                    String::new()
+                } else {
+                    format!(" [{low:.digits$}, {high:.digits$}]")
                 }
             };
             format!(

@@ -55,20 +55,19 @@ pub fn fit(points: &[(f64, f64)]) -> Option<Model> {
     }
     let first = model(&polynomial(&inverse, 3)?).or_else(|| model(&polynomial(&inverse, 2)?))?;
     let full = nearest(points, first, 3);
-    match full.kappa >= 0.0 && full.sigma >= 0.0 {
-        true => Some(full),
+    if full.kappa >= 0.0 && full.sigma >= 0.0 {
+        Some(full)
+    } else {
         // Noise made crosstalk negative: there is none.
-        false => {
-            let without = Model {
-                kappa: 0.0,
-                ..first
-            };
-            let without = nearest(points, without, 2);
-            Some(Model {
-                sigma: without.sigma.max(0.0),
-                ..without
-            })
-        }
+        let without = Model {
+            kappa: 0.0,
+            ..first
+        };
+        let without = nearest(points, without, 2);
+        Some(Model {
+            sigma: without.sigma.max(0.0),
+            ..without
+        })
     }
 }
 

@@ -75,9 +75,10 @@ impl Sitemap {
             EntryKind::Sitemap => &mut self.further,
         };
         list.push(address.to_owned());
-        match list.len() > most {
-            true => Err(format!("it lists more than {most} addresses")),
-            false => Ok(()),
+        if list.len() > most {
+            Err(format!("it lists more than {most} addresses"))
+        } else {
+            Ok(())
         }
     }
 }

@@ -61,9 +61,10 @@ fn main() {
 fn show(plant: &Plant, options: &Options) {
     // A day is long, and its numbers of workers differ little from one day to the next.
     let is_long = plant.seconds > LONG_SECONDS.max(options.seconds);
-    let (seeds, step) = match is_long {
-        true => (options.seeds.min(LONG_SEEDS), options.step.max(LONG_STEP)),
-        false => (options.seeds, options.step),
+    let (seeds, step) = if is_long {
+        (options.seeds.min(LONG_SEEDS), options.step.max(LONG_STEP))
+    } else {
+        (options.seeds, options.step)
     };
     let traces = traces_from(plant, options.first_seed, seeds);
     let (number, fixed) = best(plant, &traces, &numbers(plant.cap, step));

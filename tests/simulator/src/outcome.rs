@@ -29,6 +29,17 @@ pub struct Outcome {
     pub sizes: Vec<(f64, usize)>,
 }
 
+/// A request that was served. Times are in seconds.
+#[derive(Debug, Clone, Copy)]
+pub struct ServedRequest {
+    /// When it arrived.
+    pub arrived: f64,
+    /// When a worker started it.
+    pub began: f64,
+    /// Its processor time.
+    pub cpu: f64,
+}
+
 impl Outcome {
     /// Nothing yet.
     pub fn new(plant: &Plant) -> Outcome {
@@ -55,15 +66,15 @@ impl Outcome {
         }
     }
 
-    /// A request has ended that came then and has worked for so long.
-    pub fn served(&mut self, (came, work): (f64, f64), began: f64, now: f64) {
-        if came >= self.from {
-            self.responses.push(now - came);
+    /// A request was served.
+    pub fn served(&mut self, request: &ServedRequest, now: f64) {
+        if request.arrived >= self.from {
+            self.responses.push(now - request.arrived);
         }
         if now >= self.from {
             self.ended += 1;
-            self.in_workers += now - began;
-            self.worked += work;
+            self.in_workers += now - request.began;
+            self.worked += request.cpu;
         }
     }
 

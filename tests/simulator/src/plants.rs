@@ -39,8 +39,8 @@ pub fn stationary(seconds: f64) -> Vec<Plant> {
         steady("P2 1 + 9 ms, 1.5 x capacity", 6000.0, mixed(1.0, 9.0)),
         database("P5 database, half", 1000.0, seconds),
         database("P5 database, 1.5 x capacity", 3000.0, seconds),
-        lock("P5b lock, half", (8.0, 1.0), 500.0, seconds),
-        lock("P5b lock, 1.5 x capacity", (8.0, 1.0), 1500.0, seconds),
+        lock("P5b lock, half", 8.0, 1.0, 500.0, seconds),
+        lock("P5b lock, 1.5 x capacity", 8.0, 1.0, 1500.0, seconds),
         wall("P4 memory wall", seconds),
         children("P13 children of 300 MB", seconds),
         steady("P8 heavy tail, 0.7", 280.0, heavy),
@@ -77,7 +77,7 @@ fn database(name: &'static str, rate: f64, seconds: f64) -> Plant {
 }
 
 /// 4 ms of work, of which `locked` are done by one after another.
-pub fn lock(name: &'static str, (cores, locked): (f64, f64), rate: f64, seconds: f64) -> Plant {
+pub fn lock(name: &'static str, cores: f64, locked: f64, rate: f64, seconds: f64) -> Plant {
     let mut kind = mixed(4.0 - locked, 0.0);
     kind.blocked = fixed(0.0);
     kind.database = exponential(locked);

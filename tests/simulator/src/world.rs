@@ -15,7 +15,7 @@ use maitred_sizing::rooms::Has;
 
 use crate::arrivals::Arrival;
 use crate::cores::Cores;
-use crate::outcome::Outcome;
+use crate::outcome::{Outcome, ServedRequest};
 use crate::plant::Plant;
 use crate::policies::{Policy, View};
 pub use together::play_together;
@@ -426,9 +426,10 @@ impl<'p> World<'p> {
                 self.workers[worker].waits_since = self.now;
                 self.workers[worker].stage = Stage::Blocked;
                 let blocked = self.arrivals[one.request].blocked;
-                match blocked > 0.0 {
-                    true => self.plan(self.now + blocked, Event::Unblocked(worker)),
-                    false => self.ask_database(worker),
+                if blocked > 0.0 {
+                    self.plan(self.now + blocked, Event::Unblocked(worker))
+                } else {
+                    self.ask_database(worker)
                 }
             }
             Stage::Locked => {
@@ -521,7 +522,12 @@ impl<'p> World<'p> {
             )),
             blocked: Duration::from_secs_f64(one.blocked),
         };
-        self.outcome.served((arrival.at, work), one.began, self.now);
+        let request = ServedRequest {
+            arrived: arrival.at,
+            began: one.began,
+            cpu: work,
+        };
+        self.outcome.served(&request, self.now);
         self.ended += 1;
         self.peaks -= arrival.peak;
         let leak = self.plant.memory.map_or(0.0, |memory| memory.leak);

@@ -193,12 +193,13 @@ fn a_limit_of_memory_that_is_lowered_below_what_is_in_use_costs_workers_and_no_m
             memory.limit = 2400.0 * MB;
             memory
         };
-        match view.now > SECONDS {
-            true => View {
+        if view.now > SECONDS {
+            View {
                 memory: view.memory.map(lower),
                 ..view
-            },
-            false => view,
+            }
+        } else {
+            view
         }
     };
     let mut policy = Deceived {

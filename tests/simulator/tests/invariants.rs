@@ -128,7 +128,8 @@ proptest! {
     fn two_pools_that_share_a_memory_keep_to_it_together(
         first in plant(),
         second in plant(),
-        (limit, base) in (256.0..4096.0_f64, 0.0..200.0_f64),
+        limit in 256.0..4096.0_f64,
+        base in 0.0..200.0_f64,
         seed in any::<u64>(),
     ) {
         let shares = |plant: Plant| {

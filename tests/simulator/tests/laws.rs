@@ -152,7 +152,7 @@ fn behind_a_lock(workers: usize, free: f64, locked: f64) -> f64 {
 #[test]
 fn a_twentieth_of_the_work_behind_a_lock_is_gunthers_contention_of_a_twentieth() {
     // Processors for all.
-    let plant = plants::lock("P5b lock", (128.0, 0.2), 6000.0, 20.0);
+    let plant = plants::lock("P5b lock", 128.0, 0.2, 6000.0, 20.0);
     for workers in [1, 10, 20, 90] {
         let (found, expected) = (
             run(&plant, workers).goodput(),

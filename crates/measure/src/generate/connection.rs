@@ -55,8 +55,8 @@ impl Connection {
             (Connection::SerialConnection(single), EncodedRequest::Bytes(bytes)) => {
                 single.ask(bytes, options, deadline).await
             }
-            (Connection::Shared(place), EncodedRequest::Fields(head, body)) => {
-                place.ask(head, body, options, deadline).await
+            (Connection::Shared(slot), EncodedRequest::Http2(request)) => {
+                slot.ask(request, options, deadline).await
             }
             _ => Err(SendError::Cause(Cause::Fault(
                 "a request of another protocol",

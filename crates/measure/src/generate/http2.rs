@@ -165,8 +165,7 @@ impl StreamSlot {
     /// Why there is no answer.
     pub async fn ask(
         &mut self,
-        head: &Request<()>,
-        body: &Bytes,
+        request: &Request<Bytes>,
         options: ReadOptions<'_>,
         deadline: Instant,
     ) -> Result<ResponseSummary, SendError> {
@@ -175,7 +174,7 @@ impl StreamSlot {
         let mut began = false;
         let talking = talk(
             &mut self.sender,
-            (head, body),
+            request,
             options,
             &mut self.search,
             &mut began,
@@ -206,17 +205,16 @@ impl StreamSlot {
 
 async fn talk(
     sender: &mut SendRequest<Bytes>,
-    (head, body): (&Request<()>, &Bytes),
+    request: &Request<Bytes>,
     options: ReadOptions<'_>,
     search: &mut MarkerSearch,
     began: &mut bool,
 ) -> Result<ResponseSummary, h2::Error> {
     poll_fn(|cx| sender.poll_ready(cx)).await?;
-    let (response, stream) = sender.send_request(head.clone(), body.is_empty())?;
-    let mut upload = Upload {
-        stream,
-        rest: body.clone(),
-    };
+    let (head, body) = request.clone().into_parts();
+    let head = Request::from_parts(head, ());
+    let (response, stream) = sender.send_request(head, body.is_empty())?;
+    let mut upload = Upload { stream, rest: body };
     let response = answered(response, &mut upload).await?;
     *began = true;
     let mut answer = answer_of(&response, options);

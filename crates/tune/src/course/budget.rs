@@ -139,9 +139,10 @@ impl Budget {
         self.phase = phase;
         let needed =
             proof.steps as f64 * proof.whole(proof.least, self.beside(proof)) + proof.worst;
-        let kept = match phase < Phase::Proof && needed <= MOST_FOR_PROOF * self.total {
-            true => needed.max(self.left() * share(Phase::Proof, |other| other >= phase)),
-            false => 0.0,
+        let kept = if phase < Phase::Proof && needed <= MOST_FOR_PROOF * self.total {
+            needed.max(self.left() * share(Phase::Proof, |other| other >= phase))
+        } else {
+            0.0
         };
         let of = |other: Phase| other >= phase && (kept == 0.0 || other < Phase::Proof);
         self.until = self.now + (self.left() - kept).max(0.0) * share(phase, of);
@@ -162,9 +163,10 @@ impl Budget {
         let beside = self.beside(wish);
         let all = self.left() - wish.worst;
         let share = (self.until - self.now).min(all);
-        let room = match wish.must {
-            true => share.max(wish.whole(wish.least, beside)).min(all),
-            false => share,
+        let room = if wish.must {
+            share.max(wish.whole(wish.least, beside)).min(all)
+        } else {
+            share
         };
         let each = room / wish.steps.max(1) as f64 - beside;
         // warm_up() is a tenth, or what new workers need.

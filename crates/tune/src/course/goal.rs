@@ -37,9 +37,10 @@ impl Goal {
     /// What was expected.
     pub fn read(text: &str) -> Result<Goal, String> {
         // Nobody means a goal that may be met by refusing most of the requests.
-        let text = match text.contains("error") {
-            true => text.to_owned(),
-            false => format!("{text},{FEW_ERRORS}"),
+        let text = if text.contains("error") {
+            text.to_owned()
+        } else {
+            format!("{text},{FEW_ERRORS}")
         };
         let slo = Slo::read(&text)?.with_samples_beyond(BEYOND);
         if slo.latency_limit().is_none() {

@@ -421,13 +421,13 @@ impl Course {
         let enough = decide::enough(self.noise.floor);
         let sweep = Sweep::new(ceiling, self.background, enough);
         let is_slow = self.budget.is_some() && self.rest().is_some_and(|rest| rest > SLOW);
-        self.sweep = Some(match self.is_indicative() {
-            // What broke a law has no times, and is no point.
-            true if is_slow => {
-                sweep.of_slow(self.alone.as_ref().filter(|alone| alone.mean.is_some()))
-            }
-            true => sweep.in_haste(),
-            false => sweep,
+        self.sweep = Some(if !self.is_indicative() {
+            sweep
+        } else if is_slow {
+            // A measurement that broke a law has no times, and is no point.
+            sweep.of_slow(self.alone.as_ref().filter(|alone| alone.mean.is_some()))
+        } else {
+            sweep.in_haste()
         });
         self.phase = Phase::Sweep;
     }
@@ -559,12 +559,11 @@ impl Course {
             return Verdict::Gain;
         }
         if self.input.now.pm == "auto" {
-            let why = match proof::is_as_much(&self.rows) {
-                true => "pm = auto serves as much as the best fixed number",
-                false => {
-                    "no fixed number is shown to serve more than pm = auto; the pairs differ by too much to \
+            let why = if proof::is_as_much(&self.rows) {
+                "pm = auto serves as much as the best fixed number"
+            } else {
+                "no fixed number is shown to serve more than pm = auto; the pairs differ by too much to \
                      say that it serves as much"
-                }
             };
             return Verdict::NothingToGain(why.to_owned());
         }

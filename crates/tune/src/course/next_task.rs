@@ -189,13 +189,15 @@ impl Course {
         let is_short = self.budget.is_some();
         let times = if is_short { TIMEOUT_IN_HASTE } else { TIMEOUT };
         let goal = self.goal.as_ref();
-        let recovery = match is_short {
-            true => (seconds * RECOVERY_IN_HASTE).max(LEAST_RECOVERY_IN_HASTE),
-            false => (seconds * RECOVERY).clamp(RECOVERY_SECONDS.0, RECOVERY_SECONDS.1),
+        let recovery = if is_short {
+            (seconds * RECOVERY_IN_HASTE).max(LEAST_RECOVERY_IN_HASTE)
+        } else {
+            (seconds * RECOVERY).clamp(RECOVERY_SECONDS.0, RECOVERY_SECONDS.1)
         };
-        let ask = match is_short {
-            true => self.answers(PATIENCE).clamp(LEAST_PATIENCE, REST),
-            false => REST,
+        let ask = if is_short {
+            self.answers(PATIENCE).clamp(LEAST_PATIENCE, REST)
+        } else {
+            REST
         };
         let rest = if is_short {
             self.patience.min(ask)
@@ -291,9 +293,10 @@ impl Course {
 
     fn noise_seconds(&self) -> f64 {
         let needed = self.usual_rate.map_or(0.0, |rate| ALIKE / rate.max(1e-9));
-        let longest = match self.is_indicative() {
-            true => self.times.noise * 2.0,
-            false => LONGEST_ALIKE,
+        let longest = if self.is_indicative() {
+            self.times.noise * 2.0
+        } else {
+            LONGEST_ALIKE
         };
         self.times.noise.max(needed.min(longest))
     }
@@ -357,25 +360,27 @@ impl Course {
         let least = within(self.times.step * SHORT).max(self.overload_shows());
         let confirm = self.times.confirm;
         let draft = self.asks(what, setting, Load::Rate(rate), seconds);
-        Some(match confirms {
-            true => Draft {
+        Some(if confirms {
+            Draft {
                 seconds: seconds.max(confirm),
                 least: least.max(confirm * SHORT),
                 ..draft
-            },
-            false => Draft {
+            }
+        } else {
+            Draft {
                 least,
                 steps: rate_search.left() + self.steps_of_confirming(rate_search),
                 ..draft
-            },
+            }
         })
     }
 
     /// As many rates as could be tried while the highest is kept up.
     fn steps_of_confirming(&self, rate_search: &RateSearch) -> usize {
-        match rate_search.will_confirm() {
-            true => (self.times.confirm / self.times.step).ceil() as usize,
-            false => 0,
+        if rate_search.will_confirm() {
+            (self.times.confirm / self.times.step).ceil() as usize
+        } else {
+            0
         }
     }
 

@@ -72,23 +72,25 @@ impl Times {
             alone: part(12.0, 0.5),
             routes: part(15.0, 0.5),
             noise: part(5.0, 0.3),
-            noise_pairs: match is_indicative {
-                true => (FEWEST_PAIRS_OF_NOISE, FEWEST_PAIRS_OF_NOISE),
-                false => (FEWEST_PAIRS_OF_NOISE, MOST_PAIRS_OF_NOISE),
+            noise_pairs: if is_indicative {
+                (FEWEST_PAIRS_OF_NOISE, FEWEST_PAIRS_OF_NOISE)
+            } else {
+                (FEWEST_PAIRS_OF_NOISE, MOST_PAIRS_OF_NOISE)
             },
             step: part(8.0, 0.5),
-            steps: match is_indicative {
-                true if total < HURRIED => 4,
-                true => 5,
-                false => 9,
+            steps: match total {
+                _ if total < HURRIED => 4,
+                _ if is_indicative => 5,
+                _ => 9,
             },
             sweep: part(6.0, 0.3),
             confirm: (CONFIRM * factor).clamp(0.6, CONFIRM),
             beyond: (BEYOND * factor).clamp(0.5, BEYOND),
             run: part(8.0, 0.6),
-            pairs: match is_indicative {
-                true => (FEWEST_PAIRS, FEWEST_PAIRS),
-                false => (FEWEST_PAIRS_OF_PROOF, MOST_PAIRS_OF_PROOF),
+            pairs: if is_indicative {
+                (FEWEST_PAIRS, FEWEST_PAIRS)
+            } else {
+                (FEWEST_PAIRS_OF_PROOF, MOST_PAIRS_OF_PROOF)
             },
             is_indicative,
         }

@@ -57,16 +57,15 @@ impl Target {
         let main = Path::new(main);
         let lock = lock(main)?;
         let is_ours = site.service.kind == Kind::Maitred;
-        let (server, file) = match is_ours {
-            true => (
+        let (server, file) = if is_ours {
+            (
                 ServerKind::Maitred(MaitredServer::of(site, main, reload)),
                 real(main),
-            ),
-            false => {
-                let fpm = FpmServer::of(site)?;
-                let file = real(fpm.drop_in());
-                (ServerKind::Fpm(fpm), file)
-            }
+            )
+        } else {
+            let fpm = FpmServer::of(site)?;
+            let file = real(fpm.drop_in());
+            (ServerKind::Fpm(fpm), file)
         };
         let files = site.service.files.iter().map(PathBuf::from);
         let others = files.filter(|path| real(path) != file);
@@ -319,12 +318,13 @@ pub fn undo(site: &Site, mut reload: Reload) -> Result<String, String> {
     let is_there = undo.is_there();
     finish(undo, fpm.check(site.master, None))?;
     fpm.reload(site.master, began, &title, Setting::AsItWas)?;
-    Ok(match is_there {
-        true => format!(
+    Ok(if is_there {
+        format!(
             "{} is as it was before, and php-fpm uses it",
             file.display()
-        ),
-        false => format!("{} is gone, and php-fpm serves without it", file.display()),
+        )
+    } else {
+        format!("{} is gone, and php-fpm serves without it", file.display())
     })
 }
 

@@ -197,16 +197,17 @@ fn is_trial(text: &[u8]) -> bool {
 
 fn left_over(path: &Path) -> String {
     let shown = path.display();
-    match can_undo(path) {
-        true => format!(
+    if can_undo(path) {
+        format!(
             "{shown} still holds what an earlier `maitred tune` only tried, since that was killed: run \
              maitred tune --undo, and tune again"
-        ),
-        false => format!(
+        )
+    } else {
+        format!(
             "{shown} still holds what an earlier `maitred tune` only tried, and {} with what it held before \
              is not there: put your settings into it, and tune again",
             backup(path).display()
-        ),
+        )
     }
 }
 

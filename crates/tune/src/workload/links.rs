@@ -55,12 +55,11 @@ fn resolve(link: &str, base: &Url) -> Option<Url> {
     if link.starts_with("//") || link.split('/').next()?.contains(':') {
         return None;
     }
-    let path = match link.starts_with('/') {
-        true => link.to_owned(),
-        false => {
-            let folder = base.path.split('?').next()?.rsplit_once('/')?.0;
-            format!("{folder}/{link}")
-        }
+    let path = if link.starts_with('/') {
+        link.to_owned()
+    } else {
+        let folder = base.path.split('?').next()?.rsplit_once('/')?.0;
+        format!("{folder}/{link}")
     };
     Url::read(&path, Some(base)).ok()
 }
