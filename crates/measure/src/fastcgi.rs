@@ -1,4 +1,4 @@
-//! Answers in FastCGI: records in, what the script says out. No I/O.
+//! FastCGI responses: reads records, and the CGI response in them. No I/O.
 
 use maitred_fastcgi::cgi::HeadReader;
 use maitred_fastcgi::{AnswerEvent, AnswerReader, ProtocolStatus};
@@ -6,7 +6,7 @@ use maitred_fastcgi::{AnswerEvent, AnswerReader, ProtocolStatus};
 use crate::request::FASTCGI_ID;
 use crate::response::{Fault, MarkerSearch, ReadOptions, ResponseSummary};
 
-/// Reads one script's answer after the other.
+/// Reads one response after another.
 #[derive(Debug)]
 pub struct FastcgiReader {
     records: AnswerReader,
@@ -31,7 +31,7 @@ impl Default for FastcgiReader {
 }
 
 impl FastcgiReader {
-    /// The next answer begins.
+    /// Starts with the next response.
     pub fn begin(&mut self, options: ReadOptions<'_>) {
         let search = std::mem::take(&mut self.search);
         *self = FastcgiReader {
@@ -42,15 +42,15 @@ impl FastcgiReader {
         self.search.begin(options.marker);
     }
 
-    /// Whether anything has come of it.
+    /// Whether any byte of the response was received.
     pub fn has_begun(&self) -> bool {
         self.began
     }
 
-    /// Reads what came. The answer, once it is whole.
+    /// Reads received bytes. Returns the response once it is complete.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// What is wrong with the response.
     pub fn read(&mut self, mut input: &[u8]) -> Result<Option<ResponseSummary>, Fault> {
         self.began |= !input.is_empty();
         let broken = |_| "what is no FastCGI";
@@ -66,7 +66,7 @@ impl FastcgiReader {
         Ok(None)
     }
 
-    /// The connection has ended before the answer.
+    /// The connection was closed before the end of the response.
     pub fn ended(&self) -> Fault {
         if self.began {
             "closed in the middle of the answer"

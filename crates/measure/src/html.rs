@@ -1,4 +1,4 @@
-//! A report as one HTML file: charts as SVG, nothing that is loaded from elsewhere.
+//! A report as one HTML file, with charts as SVG and without external resources.
 
 use std::fmt::Write as _;
 
@@ -7,29 +7,29 @@ use crate::series::Second;
 use crate::text;
 use crate::words;
 
-/// The size of a chart, and the room beside it for its axes.
+/// The size of a chart, and the margins for its axes.
 const WIDTH: f64 = 860.0;
 const HEIGHT: f64 = 260.0;
 const LEFT: f64 = 70.0;
 const BOTTOM: f64 = 34.0;
 const TOP: f64 = 12.0;
 
-/// How many lines the upright axis has.
+/// Number of lines of the vertical axis.
 const TICKS: u32 = 5;
 
-/// Most times that are written below a chart.
+/// Most times on the horizontal axis.
 const MOST_TIMES: f64 = 8.0;
 
-/// How far they may lie apart, in seconds.
+/// Possible distances between them, in seconds.
 const STEPS: [f64; 14] = [
     1.0, 2.0, 5.0, 10.0, 15.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1_800.0, 3_600.0, 21_600.0,
     86_400.0,
 ];
 
-/// The percentiles that are written below a chart.
+/// The percentiles on the horizontal axis.
 const PERCENTILES: [f64; 9] = [0.0, 50.0, 75.0, 90.0, 95.0, 99.0, 99.9, 99.99, 99.999];
 
-/// The look of pages with charts.
+/// The style sheet of pages with charts.
 pub const STYLE: &str = "\
 :root{color-scheme:light dark;--ink:#1c2330;--soft:#66708a;--line:#d8dce6;--paper:#fff}\
 @media(prefers-color-scheme:dark){:root{--ink:#e6e9f0;--soft:#98a2b8;--line:#363d4d;--paper:#151922}}\
@@ -50,10 +50,10 @@ pub struct Curve<'a> {
     points: Vec<(f64, f64)>,
 }
 
-/// How a figure is written beside an axis.
+/// Formats a value of the vertical axis.
 pub type Label = fn(f64) -> String;
 
-/// What is written below a chart that ends there, and where.
+/// The labels of a horizontal axis with this maximum, and their positions.
 pub type Below = fn(f64) -> Vec<(f64, String)>;
 
 /// The page.
@@ -80,12 +80,12 @@ pub fn page(report: &Report) -> String {
     page
 }
 
-/// Where a percentile lies on a scale on which each nine takes the same room.
+/// The position of a percentile on a scale on which each nine has the same width.
 pub fn nines(percentile: f64) -> f64 {
     -(1.0 - percentile / 100.0).log10()
 }
 
-/// The percentiles up to so many nines.
+/// The labels of the percentiles up to this position.
 pub fn percentiles(most: f64) -> Vec<(f64, String)> {
     let within = PERCENTILES.into_iter();
     let within = within.filter(|percentile| nines(*percentile) <= most + 1e-9);
@@ -99,7 +99,7 @@ pub fn percentiles(most: f64) -> Vec<(f64, String)> {
         .collect()
 }
 
-/// Round times up to so many seconds.
+/// Labels of round times up to this many seconds.
 fn times(most: f64) -> Vec<(f64, String)> {
     let mut steps = STEPS.into_iter();
     let step = steps.find(|step| most / step <= MOST_TIMES);
@@ -112,7 +112,7 @@ fn times(most: f64) -> Vec<(f64, String)> {
         .collect()
 }
 
-/// Nothing has no unit.
+/// Zero has no unit.
 fn at(value: f64, label: Label) -> String {
     if value == 0.0 {
         "0".to_owned()
@@ -196,7 +196,7 @@ pub fn curve(name: &str, class: char, points: Vec<(f64, f64)>) -> Curve<'_> {
     }
 }
 
-/// A chart as SVG, from zero to the most of both axes; nothing for fewer than two points.
+/// A chart as SVG, with both axes from zero; empty for fewer than two points.
 pub fn chart(title: &str, curves: &[Curve<'_>], below: Below, y_label: Label) -> String {
     let all = || curves.iter().flat_map(|curve| &curve.points);
     if all().count() < 2 {
@@ -254,7 +254,7 @@ pub fn chart(title: &str, curves: &[Curve<'_>], below: Below, y_label: Label) ->
     svg
 }
 
-/// A text as HTML has it.
+/// Escapes a text for HTML.
 pub fn escape(text: &str) -> String {
     let text = text.replace('&', "&amp;").replace('<', "&lt;");
     text.replace('>', "&gt;").replace('"', "&quot;")

@@ -1,5 +1,5 @@
-//! What of the machine others used while a server was measured: all that was used, without the
-//! generator's, the server's and theirs who were named.
+//! Processor time that other processes used while a server was measured: all processor time except
+//! that of the generator, of the server, and of processes that the user named.
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
@@ -16,22 +16,22 @@ const TCP_LISTEN: &str = "0A";
 /// `__SO_ACCEPTCON`).
 const UNIX_LISTENS: &str = "00010000";
 
-/// The processor time of the machine until a moment, in clock ticks.
+/// Processor time of the machine, in clock ticks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct CpuTicks {
-    /// All there was.
+    /// Total time.
     all: u64,
-    /// What processes used, and what a hypervisor gave to others.
+    /// Time of processes, and time that the hypervisor gave to others.
     used: u64,
 }
 
-/// Whose processor time is no other's: processes with all that they have started.
+/// Processes that do not count as others, with all their descendants.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OwnProcesses {
     roots: Vec<i32>,
 }
 
-/// A moment from which on others are looked at.
+/// A point in time to compare with.
 #[derive(Debug)]
 pub struct CpuSnapshot {
     machine: CpuTicks,
@@ -39,8 +39,8 @@ pub struct CpuSnapshot {
 }
 
 impl OwnProcesses {
-    /// This process, those that listen at these endpoints, and `with`. Nothing where one of the endpoints is on
-    /// this machine and nobody says who listens there: only the same user and root may see it.
+    /// This process, those that listen at these endpoints, and `with`. `None` if an endpoint is on
+    /// this machine and its listener is not visible: only the same user and root may see it.
     pub fn of(endpoints: &[Endpoint], with: &[i32]) -> Option<OwnProcesses> {
         let mut roots = vec![i32::try_from(std::process::id()).ok()?];
         roots.extend(with);
@@ -56,30 +56,30 @@ impl OwnProcesses {
         Some(OwnProcesses { roots })
     }
 
-    /// Looks for the first time; nothing where `/proc` does not say it.
+    /// Takes the first snapshot; `None` if `/proc` cannot be read.
     pub fn look(&self) -> Option<CpuSnapshot> {
         let machine = machine(&fs::read_to_string("/proc/stat").ok()?)?;
         let ours = ticks(&processes()?, &self.roots);
         Some(CpuSnapshot { machine, ours })
     }
 
-    /// The share of all processors that others have used since `before`; nothing where it is not said.
+    /// The share of all processors that others have used since `before`; `None` if it is not known.
     pub fn outside(&self, before: &CpuSnapshot) -> Option<f64> {
         share(before, &self.look()?)
     }
 }
 
-/// The share of all processors that was used by others between two looks.
+/// The share of all processors that others used between two snapshots.
 fn share(before: &CpuSnapshot, after: &CpuSnapshot) -> Option<f64> {
     let all = after.machine.all.checked_sub(before.machine.all)?;
     let used = after.machine.used.saturating_sub(before.machine.used);
-    // What one that has ended used is nobody's any more if its parent did not collect it.
+    // The time of an ended process is lost if its parent did not collect it.
     let ours = after.ours.saturating_sub(before.ours);
     (all > 0).then(|| used.saturating_sub(ours) as f64 / all as f64)
 }
 
-/// The line `cpu` of `/proc/stat` (proc_stat(5)). Interrupts are left out of what was used, since a
-/// server's network is among them.
+/// The line `cpu` of `/proc/stat` (proc_stat(5)). Interrupts do not count as used, since a server's
+/// network traffic is among them.
 fn machine(text: &str) -> Option<CpuTicks> {
     let line = text.lines().find_map(|line| line.strip_prefix("cpu "))?;
     let ticks: Option<Vec<u64>> = line
@@ -95,13 +95,13 @@ fn machine(text: &str) -> Option<CpuTicks> {
     })
 }
 
-/// What these and all that they have started have used, in clock ticks.
+/// The processor time of these processes and their descendants, in clock ticks.
 fn ticks(processes: &HashMap<i32, ProcessStat>, roots: &[i32]) -> u64 {
     let family = descendants(processes, roots);
     family.iter().map(|stat| stat.ticks).sum()
 }
 
-/// The processes that have a socket that listens there.
+/// The processes that own a socket listening at this address.
 fn listeners(address: &Address) -> Vec<i32> {
     let read = |file: &str| fs::read_to_string(file).unwrap_or_default();
     let inodes = match address {
@@ -129,7 +129,7 @@ fn listeners(address: &Address) -> Vec<i32> {
         .collect()
 }
 
-/// The inodes of sockets that listen at a port, whatever their address.
+/// The inodes of sockets that listen on a port, whatever their address.
 fn tcp_inodes(table: &str, port: u16) -> Vec<String> {
     let wanted = format!(":{port:04X}");
     let inodes = table.lines().skip(1).filter_map(|line| {
@@ -140,7 +140,7 @@ fn tcp_inodes(table: &str, port: u16) -> Vec<String> {
     inodes.collect()
 }
 
-/// The inodes of sockets that listen at a path.
+/// The inodes of sockets that listen on a path.
 fn unix_inodes(table: &str, path: &Path) -> Vec<String> {
     let inodes = table.lines().skip(1).filter_map(|line| {
         let columns: Vec<&str> = line.split_whitespace().collect();

@@ -1,9 +1,8 @@
-//! An access log sent again with its own spacing. It is read as it is needed: it may be of any
-//! length.
+//! Replays an access log with its original timing. The log is streamed, so it may be of any length.
 //!
-//! Understood are the common and the combined format of Apache and nginx, and every other one with
-//! a time in brackets and a request line in quotes: `… [22/Nov/2026:07:00:00 +0000] … "GET / …" …`.
-//! Such a time says no more than the second, so the requests of a second are spread over it.
+//! Accepts the common and the combined format of Apache and nginx, and any format with a time in
+//! brackets and a request line in quotes: `… [22/Nov/2026:07:00:00 +0000] … "GET / …" …`. Such
+//! times have a resolution of one second, so the requests of a second are spread over it.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -17,44 +16,44 @@ use crate::request::RequestSpec;
 use crate::url::Url;
 use crate::words;
 
-/// Longest line that is looked at, in bytes; the rest of a longer one is passed over.
+/// The longest line that is parsed, in bytes; the rest of a longer one is skipped.
 const MAX_LINE_BYTES: u64 = 64 * 1024;
 
-/// How many lines are read before a log counts as one in another format.
+/// Number of lines without a request after which the log counts as one in another format.
 const LINES_TO_JUDGE: usize = 1_000;
 
 /// The furthest that a zone is ahead or behind, as zones are written.
 const FURTHEST_ZONE: i64 = 1_400;
 
-/// How many requests are read ahead.
+/// Number of requests that are read ahead.
 const AHEAD: usize = 4_096;
 
-/// Most requests of one second that are spread over it; more come at its end.
+/// Most requests of one second that are spread over it; further ones follow at its end.
 const MAX_IN_SECOND: usize = 100_000;
 
-/// A log, and how it is sent.
+/// A log, and how it is replayed.
 #[derive(Debug, Clone)]
 pub struct Source {
     /// The file.
     pub file: PathBuf,
-    /// What is sent to whom, but for method and path.
+    /// The template of the requests; method and path are the log's.
     pub like: RequestSpec,
-    /// How much faster than it was.
+    /// The speed as a factor.
     pub speed: f64,
 }
 
 /// A request of a log.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Line {
-    /// When it is due, in nanoseconds from the first one's second.
+    /// Its due time, in nanoseconds since the second of the first request.
     pub at: u64,
-    /// The request of the plan's list that it belongs to.
+    /// The index of the plan's request that it belongs to.
     pub row: usize,
-    /// What is asked.
+    /// The request.
     pub spec: RequestSpec,
 }
 
-/// What a line of a log says.
+/// A parsed line of a log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Entry<'a> {
     /// Seconds since 1970.
@@ -64,10 +63,10 @@ struct Entry<'a> {
 }
 
 impl Source {
-    /// Looks whether the log can be read.
+    /// Checks that the log can be read.
     ///
     /// # Errors
-    /// One sentence about what is wrong with it.
+    /// A message that says what is wrong with it.
     pub fn check(&self) -> Result<(), String> {
         let shown = self.file.display();
         let file =
@@ -94,11 +93,11 @@ impl Source {
     }
 }
 
-/// The paths of a log that may be asked for again, those most asked for first, each with how often it
-/// was. No more than `most` lines are looked at.
+/// The paths of a log that may be requested again, the most frequent first, with their counts as
+/// weights. At most `most` lines are read.
 ///
 /// # Errors
-/// One sentence about what is wrong with the log.
+/// A message that says what is wrong with the log.
 pub fn popular(file: &Path, like: &RequestSpec, most: usize) -> Result<Vec<RequestSpec>, String> {
     let log = Source {
         file: file.to_owned(),
@@ -132,22 +131,22 @@ pub fn popular(file: &Path, like: &RequestSpec, most: usize) -> Result<Vec<Reque
     Ok(specs.collect())
 }
 
-/// What may be sent again: a log has no bodies.
+/// Whether the request may be sent again: a log has no bodies.
 fn is_repeatable(method: &str) -> bool {
     matches!(method, "GET" | "HEAD")
 }
 
-/// Reads a log on a thread of its own.
+/// Reads a log in a thread of its own.
 #[derive(Debug)]
 pub struct Reader {
     lines: mpsc::Receiver<Line>,
 }
 
 impl Reader {
-    /// Begins to read.
+    /// Starts to read.
     ///
     /// # Errors
-    /// When the file cannot be read, or no thread can be had.
+    /// When the file cannot be read, or no thread can be started.
     pub fn start(log: &Source) -> io::Result<Reader> {
         let mut lines = Lines::new(File::open(&log.file)?);
         let (say, hear) = mpsc::channel(AHEAD);
@@ -173,13 +172,13 @@ impl Reader {
         Ok(Reader { lines: hear })
     }
 
-    /// The next request, up to the end of the log.
+    /// The next request, until the end of the log.
     pub async fn next(&mut self) -> Option<Line> {
         self.lines.recv().await
     }
 }
 
-/// A file's lines, each bounded.
+/// The lines of a file, each with a maximum length.
 struct Lines {
     file: BufReader<File>,
     buffer: Vec<u8>,
@@ -224,7 +223,7 @@ impl<'a> Spread<'a> {
         }
     }
 
-    /// The requests of the second before, if this one is of another.
+    /// Adds a request. Returns the requests of the second before, if this one starts a new second.
     fn add(&mut self, entry: Entry<'_>) -> Vec<Line> {
         if !is_repeatable(entry.method) {
             return Vec::new();
@@ -278,7 +277,8 @@ fn entry(line: &str) -> Option<Entry<'_>> {
     })
 }
 
-/// Where the request line's quote is: the first that is none of a user's name, where Apache has a backslash before it.
+/// Where the request line's quote is: the first that is none of a user's name, where Apache has a
+/// backslash before it.
 fn request_line(line: &str) -> Option<usize> {
     let mut quotes = line.match_indices('"').map(|(place, _)| place);
     quotes.find(|place| !line[..*place].ends_with('\\'))
@@ -319,7 +319,8 @@ fn number(text: &str, digits: usize, most: i64) -> Option<i64> {
     (number <= most).then_some(number)
 }
 
-/// Days of the Gregorian calendar, with years that begin in March, so that the leap day is the last.
+/// Days of the Gregorian calendar, with years that begin in March, so that the leap day is the
+/// last.
 fn days_since_1970(year: i64, month: i64, day: i64) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };
     let month_of_march_year = (month + 9) % 12;

@@ -1,4 +1,4 @@
-//! HTTP/1.1 answers: bytes in, what they say out. No I/O.
+//! Reads HTTP/1.1 responses. No I/O.
 
 use std::mem::MaybeUninit;
 use std::sync::Arc;
@@ -6,41 +6,41 @@ use std::sync::Arc;
 use httparse::{ParserConfig, Status};
 use memchr::memmem::Finder;
 
-/// Longest head of an answer in bytes; a server that says more is cut off.
+/// The longest response head, in bytes; longer ones are an error.
 pub const MAX_HEAD_BYTES: usize = 64 * 1024;
 
-/// Most header fields of an answer.
+/// Most headers of a response.
 const MAX_FIELDS: usize = 128;
 
-/// Longest line that says how long a chunk is, its extensions included, in bytes.
+/// The longest line of a chunk's size, including extensions, in bytes.
 const MAX_CHUNK_LINE: usize = 1024;
 
-/// Most cookies that are taken from one answer.
+/// Most cookies of one response.
 pub const MAX_COOKIES: usize = 50;
 
-/// What is wrong with an answer, in words.
+/// What is wrong with a response, as a message.
 pub type Fault = &'static str;
 
-/// An answer.
+/// A response.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ResponseSummary {
     /// Its status.
     pub status: u16,
     /// Whether the connection can carry another request.
     pub keep_alive: bool,
-    /// How long its body was, without framing.
+    /// The length of the body, without framing.
     pub body_bytes: u64,
-    /// Whether the body holds what was looked for; true if nothing was.
+    /// Whether the body contains the marker; true without a marker.
     pub has_marker: bool,
-    /// Where a redirect leads.
+    /// The target of a redirect.
     pub location: Option<String>,
-    /// Cookies that were set (`name=value`), if they were options for.
+    /// Cookies that were set (`name=value`), if they are wanted.
     pub cookies: Vec<String>,
-    /// Whether it says when to come again (`Retry-After`; RFC 9110, 10.2.3).
+    /// Whether there is a `Retry-After` (RFC 9110, 10.2.3).
     pub has_retry_after: bool,
 }
 
-/// A text that a body has to hold.
+/// A text that a body has to contain.
 #[derive(Debug, Clone)]
 pub struct Marker(Arc<Finder<'static>>);
 
@@ -51,24 +51,24 @@ impl Marker {
     }
 }
 
-/// Looks for a marker in a body that comes in parts.
+/// Searches a body for a marker, part by part.
 #[derive(Debug, Default)]
 pub struct MarkerSearch {
     marker: Option<Marker>,
-    /// The end of what came, which may be the marker's beginning.
+    /// The end of the last part, which may be the start of the marker.
     tail: Vec<u8>,
     found: bool,
 }
 
 impl MarkerSearch {
-    /// Begins anew.
+    /// Starts with another body.
     pub fn begin(&mut self, marker: Option<&Marker>) {
         self.found = marker.is_none();
         self.tail.clear();
         self.marker = marker.cloned();
     }
 
-    /// The next part of the body.
+    /// Searches the next part of the body.
     pub fn see(&mut self, part: &[u8]) {
         let Some(Marker(finder)) = self.marker.as_ref().filter(|_| !self.found) else {
             return;
@@ -85,7 +85,7 @@ impl MarkerSearch {
         }
     }
 
-    /// Whether it has come, or nothing was looked for.
+    /// Whether it was found; true without a marker.
     pub fn found(&self) -> bool {
         self.found
     }
@@ -95,37 +95,37 @@ impl MarkerSearch {
 enum ParseState {
     #[default]
     Head,
-    /// So many bytes of the body are to come.
+    /// The number of bytes of the body that follow.
     Length(u64),
-    /// A chunk's length is to come.
+    /// A chunk size follows.
     ChunkLine,
-    /// So many bytes of the chunk are to come.
+    /// The number of bytes of the chunk that follow.
     Chunk(u64),
-    /// The end of a chunk's line is to come.
+    /// The line end after a chunk follows.
     ChunkEnd,
-    /// Lines after the last chunk, up to an empty one.
+    /// Trailers after the last chunk, until an empty line.
     Trailers,
     /// The body ends with the connection.
     UntilClose,
     Whole,
 }
 
-/// What is options of the next answer.
+/// How the next response is read.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ReadOptions<'a> {
-    /// It answers HEAD, so it has no body.
+    /// It is the response to HEAD, so it has no body.
     pub head: bool,
-    /// What its body has to hold.
+    /// The marker that its body has to contain.
     pub marker: Option<&'a Marker>,
     /// Whether its cookies are wanted.
     pub cookies: bool,
 }
 
-/// Reads one answer after the other (RFC 9112).
+/// Reads one response after another (RFC 9112).
 #[derive(Debug, Default)]
 pub struct Http1Reader {
     state: ParseState,
-    /// What came of a head or a line that is not whole yet.
+    /// An incomplete head or line.
     stash: Vec<u8>,
     head: bool,
     cookies: bool,
@@ -135,7 +135,7 @@ pub struct Http1Reader {
 }
 
 impl Http1Reader {
-    /// The next answer begins.
+    /// Starts with the next response.
     pub fn begin(&mut self, options: ReadOptions<'_>) {
         self.state = ParseState::Head;
         self.stash.clear();
@@ -145,21 +145,21 @@ impl Http1Reader {
         self.search.begin(options.marker);
     }
 
-    /// Whether anything has come of it.
+    /// Whether any byte of the response was received.
     pub fn has_begun(&self) -> bool {
         self.began
     }
 
-    /// Reads what came. The answer, once it is whole.
+    /// Reads received bytes. Returns the response once it is complete.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// What is wrong with the response.
     pub fn read(&mut self, mut input: &[u8]) -> Result<Option<ResponseSummary>, Fault> {
         self.began |= !input.is_empty();
         loop {
             let used = self.step(input)?;
             if self.state == ParseState::Whole {
-                // What comes unasked belongs to nothing.
+                // Bytes after the response belong to no request.
                 self.answer.keep_alive &= used == input.len();
                 return Ok(Some(self.finish()));
             }
@@ -170,7 +170,7 @@ impl Http1Reader {
         }
     }
 
-    /// The connection has ended. The answer, if that is its end.
+    /// The connection was closed. Returns the response, if it ends with the connection.
     ///
     /// # Errors
     /// What is missing.
@@ -188,7 +188,7 @@ impl Http1Reader {
         std::mem::take(&mut self.answer)
     }
 
-    /// How many bytes of `input` are done with; 0 means that more has to come.
+    /// Consumes a part of `input`. Returns its length; 0 means that more bytes are needed.
     fn step(&mut self, input: &[u8]) -> Result<usize, Fault> {
         match self.state {
             ParseState::Head => self.head(input),
@@ -223,7 +223,7 @@ impl Http1Reader {
 
     fn head(&mut self, input: &[u8]) -> Result<usize, Fault> {
         if self.stash.is_empty() {
-            // Most heads come whole, and need not be copied.
+            // Most heads arrive in one piece, and need not be copied.
             if let Some(length) = self.parse(input)? {
                 return Ok(length);
             }
@@ -249,7 +249,7 @@ impl Http1Reader {
         }
     }
 
-    /// The length of the head, if it is whole.
+    /// The length of the head, if it is complete.
     fn parse(&mut self, input: &[u8]) -> Result<Option<usize>, Fault> {
         if input.is_empty() {
             return Ok(None);
@@ -269,7 +269,7 @@ impl Http1Reader {
         };
         let status = response.code.unwrap_or(0);
         if (100..200).contains(&status) && status != 101 {
-            // An interim answer: the one that counts is still to come (RFC 9110, 15.2).
+            // An interim response; the final one follows (RFC 9110, 15.2).
             self.stash.clear();
             return Ok(Some(length));
         }
@@ -302,7 +302,7 @@ impl Http1Reader {
                     length = Some(said);
                 }
                 17 if is("transfer-encoding") => {
-                    // The last encoding frames the body (RFC 9112, 6.1).
+                    // The last encoding determines the framing (RFC 9112, 6.1).
                     let last = field.value.rsplit(|byte| *byte == b',').next();
                     chunked =
                         last.is_some_and(|last| last.trim_ascii().eq_ignore_ascii_case(b"chunked"));
@@ -341,7 +341,7 @@ impl Http1Reader {
         Ok(())
     }
 
-    /// A line of the framing of chunks (RFC 9112, 7.1).
+    /// A line of the chunked encoding (RFC 9112, 7.1).
     fn line(&mut self, input: &[u8]) -> Result<usize, Fault> {
         let end = memchr::memchr(b'\n', input);
         let used = end.map_or(input.len(), |end| end + 1);
@@ -397,7 +397,7 @@ fn length_of(value: &[u8]) -> Result<u64, Fault> {
 mod tests {
     use super::*;
 
-    /// Reads the bytes in parts of every size: all must come to the same.
+    /// Reads the bytes in parts of every size; all results have to be equal.
     fn read(bytes: &[u8], options: ReadOptions<'_>) -> Result<Option<ResponseSummary>, Fault> {
         let mut results = (1..=bytes.len()).map(|size| {
             let mut reader = Http1Reader::default();

@@ -1,17 +1,17 @@
-//! A report for people.
+//! The report as text.
 
 use crate::latency::Summary;
 use crate::outcome::Class;
 use crate::report::{Report, Requests};
 use crate::words;
 
-/// How wide a bar may be, in characters.
+/// Width of the longest bar, in characters.
 const BAR: usize = 40;
 
-/// Most causes that are shown.
+/// Most causes in the report.
 const MAX_CAUSES: usize = 10;
 
-/// Most URLs that are shown.
+/// Most URLs in the report.
 const MAX_URLS: usize = 20;
 
 /// The report as lines.
@@ -209,7 +209,7 @@ fn histogram(report: &Report) -> Vec<String> {
     let last = ranges.iter().rposition(|range| range.count > 0);
     let ranges = ranges.iter().take(last.map_or(0, |last| last + 1));
     lines.extend(ranges.map(|range| {
-        // A share of at most 1 of a small number.
+        // At most 1 times a small number.
         let bar = (range.count as f64 / most as f64 * BAR as f64).round() as usize;
         format!(
             "{:>12}{:>12}  {}",

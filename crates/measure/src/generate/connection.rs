@@ -1,5 +1,4 @@
-//! A connection as those who send have it: one of their own, or a stream's place on one that they
-//! share with others.
+//! A connection as senders see it: a connection of their own, or a stream slot on a shared one.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -13,12 +12,12 @@ use crate::outcome::Cause;
 use crate::request::EncodedRequest;
 use crate::response::{ReadOptions, ResponseSummary};
 
-/// A connection that is open, as long as this is kept.
+/// Counts an open connection as long as it exists.
 #[derive(Debug)]
 pub struct OpenCount(Rc<Cell<u64>>);
 
 impl OpenCount {
-    /// One more of those that are counted there.
+    /// Counts one more connection.
     pub fn new(open: &Rc<Cell<u64>>) -> OpenCount {
         open.set(open.get() + 1);
         OpenCount(open.clone())
@@ -31,20 +30,20 @@ impl Drop for OpenCount {
     }
 }
 
-/// What carries one request at a time.
+/// Carries one request at a time.
 #[derive(Debug)]
 pub enum Connection {
-    /// A connection of one's own.
+    /// A connection of its own.
     SerialConnection(SerialConnection),
-    /// A place on a connection of HTTP/2.
+    /// A stream slot on a connection of HTTP/2.
     Shared(StreamSlot),
 }
 
 impl Connection {
-    /// Sends a request and reads its answer.
+    /// Sends a request and reads the response.
     ///
     /// # Errors
-    /// Why there is no answer.
+    /// Why there is no response.
     pub async fn ask(
         &mut self,
         encoded: &EncodedRequest,
@@ -64,13 +63,13 @@ impl Connection {
         }
     }
 
-    /// Whether it can carry another request after it has carried one with this end.
+    /// Whether it can carry another request after this result.
     pub fn is_reusable(&self, answer: &Result<ResponseSummary, SendError>) -> bool {
         match self {
             Connection::SerialConnection(_) => {
                 answer.as_ref().is_ok_and(|answer| answer.keep_alive)
             }
-            // A stream that fails leaves the others alone. One that hangs may not be alone.
+            // A failed stream does not affect the others. A timeout may affect all of them.
             Connection::Shared(place) => {
                 let timed_out = Err(SendError::Cause(Cause::TimedOut));
                 !place.is_gone() && *answer != timed_out
@@ -78,7 +77,7 @@ impl Connection {
         }
     }
 
-    /// Whether it is known that it carries nothing any more.
+    /// Whether the connection is known to be closed.
     pub fn is_gone(&self) -> bool {
         match self {
             Connection::SerialConnection(_) => false,
@@ -86,8 +85,8 @@ impl Connection {
         }
     }
 
-    /// Ready when an idle connection is of no use any more. That of a shared one shows when it is
-    /// needed.
+    /// Ready when an idle connection can no longer be used. A shared connection shows that when it
+    /// is needed.
     pub fn poll_useless(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         match self {
             Connection::SerialConnection(single) => single.poll_useless(cx),

@@ -1,4 +1,4 @@
-//! One request and its answer on a connection of HTTP/1.1 or FastCGI.
+//! One request and its response on a connection of HTTP/1.1 or FastCGI.
 
 use std::cell::RefCell;
 use std::future::{Future, poll_fn};
@@ -16,25 +16,25 @@ use crate::plan::Protocol;
 use crate::response::{Http1Reader, ReadOptions, ResponseSummary};
 use crate::stream::Stream;
 
-/// How much is read at once, in bytes.
+/// Size of the read buffer, in bytes.
 const READ_BYTES: usize = 64 * 1024;
 
 thread_local! {
-    /// What all connections of a thread read into: a connection that waits holds no buffer.
+    /// The read buffer of all connections of a thread: an idle connection holds none.
     static SCRATCH: RefCell<Vec<u8>> = RefCell::new(vec![0; READ_BYTES]);
 }
 
-/// Why no answer came.
+/// Why there is no response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SendError {
-    /// The server had closed the connection before the request could reach it: it may be sent again
-    /// on another one.
+    /// The server had closed the connection before the request could reach it: the request may be
+    /// sent again on another one.
     Stale(Cause),
-    /// Anything else.
+    /// Any other reason.
     Cause(Cause),
 }
 
-/// Reads answers in one of the protocols.
+/// Reads responses of one of the protocols.
 #[derive(Debug)]
 enum ResponseReader {
     Http1(Http1Reader),
@@ -72,19 +72,19 @@ impl ResponseReader {
     }
 }
 
-/// A connection, which carries one request at a time.
+/// A connection that carries one request at a time.
 #[derive(Debug)]
 pub struct SerialConnection {
     stream: Stream,
     reader: ResponseReader,
-    /// Armed once and then only moved on, which costs next to nothing.
+    /// Created once and then only reset, which costs next to nothing.
     timer: Pin<Box<Sleep>>,
     used: bool,
     _counted: OpenCount,
 }
 
 impl SerialConnection {
-    /// A connection that has just been made.
+    /// Wraps a new connection.
     pub fn new(
         stream: Stream,
         protocol: &Protocol,
@@ -105,10 +105,10 @@ impl SerialConnection {
         }
     }
 
-    /// Sends a request and reads its answer.
+    /// Sends a request and reads the response.
     ///
     /// # Errors
-    /// Why there is no answer. The connection is of no use then.
+    /// Why there is no response. The connection cannot be used any more.
     pub async fn ask(
         &mut self,
         bytes: &[u8],
@@ -120,7 +120,7 @@ impl SerialConnection {
         let mut written = 0;
         let mut failed = None;
         let answer = poll_fn(|cx| {
-            // Who refuses a body says so before it has come.
+            // A server may reject a request before it has read the whole body.
             if failed.is_none() && written <= bytes.len() {
                 failed = self.write(cx, bytes, &mut written);
             }
@@ -191,8 +191,8 @@ impl SerialConnection {
         })
     }
 
-    /// Ready when an idle connection is of no use any more: the server has closed it, or says what
-    /// nobody options for.
+    /// Ready when an idle connection can no longer be used: the server has closed it, or sends
+    /// bytes without a request.
     pub fn poll_useless(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let mut byte = [0];
         let mut buffer = ReadBuf::new(&mut byte);

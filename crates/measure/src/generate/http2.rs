@@ -1,5 +1,5 @@
-//! Connections of HTTP/2 (RFC 9113), each with places for so many requests at a time. The crate h2
-//! speaks the protocol.
+//! Connections of HTTP/2 (RFC 9113), each with slots for a number of concurrent streams. The crate
+//! h2 implements the protocol.
 
 use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
@@ -21,25 +21,25 @@ use crate::outcome::Cause;
 use crate::response::{MAX_COOKIES, MAX_HEAD_BYTES, MarkerSearch, ReadOptions, ResponseSummary};
 use crate::stream::{Negotiated, Stream};
 
-/// How much may be on its way to us on a stream before we say that it has come, in bytes. It is
-/// read as it comes, so nothing holds as much.
+/// Flow-control window of a stream, in bytes. Data is read as it arrives, so this much is never
+/// buffered.
 const STREAM_WINDOW: u32 = 16 * 1024 * 1024;
 
-/// The same for a connection.
+/// Flow-control window of a connection.
 const CONNECTION_WINDOW: u32 = 256 * 1024 * 1024;
 
-/// How HTTP/2 is called in a handshake of TLS (RFC 9113, 3.2).
+/// The ALPN name of HTTP/2 (RFC 9113, 3.2).
 pub const PROTOCOL: &[u8] = b"h2";
 
-/// How a connection is made.
+/// An established connection, or why there is none.
 type Opened = Result<(SendRequest<Bytes>, OpenCount), Cause>;
 
-/// A connection and how many of its places are taken.
+/// A connection, and how many of its slots are taken.
 #[derive(Debug, Default)]
 struct PooledConnection {
     opened: OnceCell<Opened>,
     taken: Cell<usize>,
-    /// Whoever gave a place back had a reason not to take it again.
+    /// A slot was returned, which only happens after an error.
     is_given_up: Cell<bool>,
     is_gone: Rc<Cell<bool>>,
     /// Whether it has carried a request.
@@ -49,13 +49,13 @@ struct PooledConnection {
 /// The connections of a thread to one server.
 #[derive(Debug, Default)]
 pub struct Http2Pool {
-    /// A connection ends with the last that has a place on it.
+    /// A connection is closed with its last slot.
     open: RefCell<Vec<Weak<PooledConnection>>>,
 }
 
 impl Http2Pool {
-    /// A place on a connection with less than `streams` others, or on a new one that `connect`
-    /// makes.
+    /// A slot on a connection with fewer than `streams` taken, or on a new connection from
+    /// `connect`.
     ///
     /// # Errors
     /// Why there is no connection.
@@ -108,7 +108,7 @@ impl Http2Pool {
     }
 }
 
-/// Begins to speak on a connection, which works until nobody has a place on it.
+/// Starts HTTP/2 on a connection, which lives until its last slot is returned.
 async fn begin(stream: Stream, is_gone: Rc<Cell<bool>>) -> Result<SendRequest<Bytes>, Cause> {
     let mut builder = Builder::new();
     builder
@@ -118,14 +118,14 @@ async fn begin(stream: Stream, is_gone: Rc<Cell<bool>>) -> Result<SendRequest<By
         .max_header_list_size(u32::try_from(MAX_HEAD_BYTES).unwrap_or(u32::MAX));
     let (sender, connection) = builder.handshake(stream).await.map_err(|why| cause(&why))?;
     tokio::task::spawn_local(async move {
-        // Those who have options are told.
+        // The streams report the error.
         let _ = connection.await;
         is_gone.set(true);
     });
     Ok(sender)
 }
 
-/// A place that is taken, as long as this is kept.
+/// A taken slot; it is returned on drop.
 #[derive(Debug)]
 struct SlotGuard(Rc<PooledConnection>);
 
@@ -143,26 +143,26 @@ impl Drop for SlotGuard {
     }
 }
 
-/// A place on a connection, which carries one request at a time.
+/// A slot on a connection, which carries one stream at a time.
 #[derive(Debug)]
 pub struct StreamSlot {
     sender: SendRequest<Bytes>,
     taken: SlotGuard,
-    /// Armed once and then only moved on.
+    /// Created once and then only reset.
     timer: Pin<Box<Sleep>>,
     search: MarkerSearch,
 }
 
 impl StreamSlot {
-    /// Whether its connection has ended.
+    /// Whether the connection is closed.
     pub fn is_gone(&self) -> bool {
         self.taken.0.is_gone.get()
     }
 
-    /// Sends a request and reads its answer.
+    /// Sends a request and reads the response.
     ///
     /// # Errors
-    /// Why there is no answer.
+    /// Why there is no response.
     pub async fn ask(
         &mut self,
         request: &Request<Bytes>,
@@ -187,7 +187,7 @@ impl StreamSlot {
         let pooled = &self.taken.0;
         let was_used = pooled.is_used.replace(true);
         answer.map_err(|why| {
-            // Anything but the end of this one stream is the end of all.
+            // Any error but a stream reset ends the whole connection.
             if !why.is_reset() {
                 pooled.is_gone.set(true);
             }
@@ -229,7 +229,7 @@ async fn talk(
     Ok(answer)
 }
 
-/// Who refuses a body says so before it has come, so both are waited for.
+/// A server may reject a request before it has read the body, so both are polled.
 async fn answered(
     mut response: ResponseFuture,
     upload: &mut Upload,
@@ -249,14 +249,14 @@ async fn part_of(body: &mut RecvStream, upload: &mut Upload) -> Option<Result<By
     .await
 }
 
-/// A request's body on its way.
+/// A request body that is being sent.
 struct Upload {
     stream: SendStream<Bytes>,
     rest: Bytes,
 }
 
 impl Upload {
-    /// Sends as much as the server takes. Where it takes no more, the answer says why.
+    /// Sends as much as flow control allows. If the server takes no more, the response says why.
     fn poll(&mut self, cx: &mut Context<'_>) {
         while !self.rest.is_empty() {
             self.stream.reserve_capacity(self.rest.len());
@@ -299,7 +299,7 @@ fn answer_of<T>(response: &Response<T>, options: ReadOptions<'_>) -> ResponseSum
     }
 }
 
-/// What an error of h2's says.
+/// Translates an error of h2.
 fn cause(why: &h2::Error) -> Cause {
     match (why.get_io().map(io::Error::kind), why.reason()) {
         (Some(io::ErrorKind::BrokenPipe | io::ErrorKind::UnexpectedEof), _) => {
