@@ -11,7 +11,7 @@ use crate::response::{Fault, MarkerSearch, ReadOptions, ResponseSummary};
 pub struct FastcgiReader {
     records: AnswerReader,
     head: HeadReader,
-    answer: Option<ResponseSummary>,
+    response: Option<ResponseSummary>,
     search: MarkerSearch,
     cookies: bool,
     began: bool,
@@ -22,7 +22,7 @@ impl Default for FastcgiReader {
         FastcgiReader {
             records: AnswerReader::new(FASTCGI_ID),
             head: HeadReader::default(),
-            answer: None,
+            response: None,
             search: MarkerSearch::default(),
             cookies: false,
             began: false,
@@ -53,7 +53,7 @@ impl FastcgiReader {
     /// What is wrong with the response.
     pub fn read(&mut self, mut input: &[u8]) -> Result<Option<ResponseSummary>, Fault> {
         self.began |= !input.is_empty();
-        let broken = |_| "what is no FastCGI";
+        let broken = |_| "not FastCGI";
         while let Some(event) = self.records.next(&mut input).map_err(broken)? {
             match event {
                 AnswerEvent::Stdout(bytes) => self.stdout(bytes)?,
@@ -69,20 +69,17 @@ impl FastcgiReader {
     /// The connection was closed before the end of the response.
     pub fn ended(&self) -> Fault {
         if self.began {
-            "closed in the middle of the answer"
+            "closed in the middle of the response"
         } else {
-            "closed without an answer"
+            "closed without a response"
         }
     }
 
     fn stdout(&mut self, bytes: &[u8]) -> Result<(), Fault> {
-        let body = match &self.answer {
+        let body = match &self.response {
             Some(_) => bytes,
             None => {
-                let read = self
-                    .head
-                    .read(bytes)
-                    .map_err(|_| "a CGI head that is none")?;
+                let read = self.head.read(bytes).map_err(|_| "an invalid CGI head")?;
                 let Some((head, used)) = read else {
                     return Ok(());
                 };
@@ -91,7 +88,7 @@ impl FastcgiReader {
                     let pair = value.split(|byte| *byte == b';').next();
                     text(pair.unwrap_or_default())
                 };
-                self.answer = Some(ResponseSummary {
+                self.response = Some(ResponseSummary {
                     status: head.status(),
                     location: head.header("Location").map(text),
                     cookies: if self.cookies {
@@ -106,8 +103,8 @@ impl FastcgiReader {
             }
         };
         self.search.see(body);
-        if let Some(answer) = &mut self.answer {
-            answer.body_bytes += body.len() as u64;
+        if let Some(response) = &mut self.response {
+            response.body_bytes += body.len() as u64;
         }
         Ok(())
     }
@@ -118,13 +115,16 @@ impl FastcgiReader {
         nothing_more: bool,
     ) -> Result<ResponseSummary, Fault> {
         if status != ProtocolStatus::RequestComplete {
-            return Err("the FastCGI server would not take the request");
+            return Err("the FastCGI server rejected the request");
         }
-        let answer = self.answer.take().ok_or("an end without a CGI head")?;
+        let response = self
+            .response
+            .take()
+            .ok_or("the end of a response without a CGI head")?;
         Ok(ResponseSummary {
             keep_alive: nothing_more,
             has_marker: self.search.found(),
-            ..answer
+            ..response
         })
     }
 }
@@ -146,8 +146,8 @@ mod tests {
         let mut reader = FastcgiReader::default();
         reader.begin(ReadOptions::default());
         for part in bytes.chunks(part) {
-            if let Some(answer) = reader.read(part)? {
-                return Ok(Some(answer));
+            if let Some(response) = reader.read(part)? {
+                return Ok(Some(response));
             }
         }
         Ok(None)
@@ -160,9 +160,11 @@ mod tests {
             ProtocolStatus::RequestComplete,
         );
         for part in 1..bytes.len() {
-            let answer = read(&bytes, part).expect("an answer").expect("a whole one");
+            let response = read(&bytes, part)
+                .expect("an response")
+                .expect("a whole one");
             assert_eq!(
-                (answer.status, answer.body_bytes, answer.keep_alive),
+                (response.status, response.body_bytes, response.keep_alive),
                 (404, 5, true)
             );
         }

@@ -69,7 +69,7 @@ pub fn page(report: &Report) -> String {
         let _ = writeln!(page, "<p class=\"bad\">Invalid: {}</p>", escape(why));
     }
     if report.partial {
-        page.push_str("<p class=\"bad\">Partial: the run was ended before its time.</p>\n");
+        page.push_str("<p class=\"bad\">Partial: the run was stopped early.</p>\n");
     }
     let table = text::lines(report).join("\n");
     let _ = writeln!(page, "<pre>{}</pre>", escape(&table));

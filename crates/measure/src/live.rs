@@ -41,7 +41,7 @@ pub fn picture(progress: &Progress<'_>, url: &str) -> Vec<String> {
             words::duration(progress.duration),
         ),
         format!(
-            "last second  {}/s sent, {}/s served, {} on their way, {} waiting, {} connections",
+            "last second  {}/s sent, {}/s served, {} in flight, {} waiting, {} connections",
             words::count(second.sent),
             words::count(second.served),
             words::count(second.in_flight),

@@ -113,7 +113,7 @@ impl fmt::Display for Cause {
             Cause::RedirectAway(status) => {
                 write!(f, "{status}, a redirect to another host, not followed")
             }
-            Cause::TooManyRedirects => f.write_str("one redirect after another"),
+            Cause::TooManyRedirects => f.write_str("too many redirects"),
             Cause::MarkerMissing => f.write_str("the body lacks the text of --contains"),
             Cause::Io(number) => match *number {
                 EADDRNOTAVAIL => f.write_str(
@@ -127,10 +127,10 @@ impl fmt::Display for Cause {
                 if *by_server {
                     write!(f, "the server ended it with {reason:?} (HTTP/2)")
                 } else {
-                    write!(f, "no HTTP/2 answer ({reason:?})")
+                    write!(f, "not an HTTP/2 response ({reason:?})")
                 }
             }
-            Cause::TimedOut => f.write_str("no whole answer in time"),
+            Cause::TimedOut => f.write_str("no complete response in time"),
             Cause::ConnectTimedOut => f.write_str("no connection in time"),
         }
     }

@@ -150,9 +150,9 @@ impl Think {
         let words = |nanos| crate::words::duration(clock::seconds(nanos));
         match self {
             Think::Nothing => "flat out".to_owned(),
-            Think::Between(from, to) if from == to => format!("who think for {}", words(from)),
-            Think::Between(from, to) => format!("who think for {} to {}", words(from), words(to)),
-            Think::Around(mean) => format!("who think for {} on average", words(mean)),
+            Think::Between(from, to) if from == to => format!("thinking for {}", words(from)),
+            Think::Between(from, to) => format!("thinking for {} to {}", words(from), words(to)),
+            Think::Around(mean) => format!("thinking for {} on average", words(mean)),
         }
     }
 }

@@ -446,7 +446,7 @@ fn warnings(
     }
     if generator.run_wait.is_none() {
         warnings.push(
-            "the kernel does not say how long the generator waited for a processor (schedstat)"
+            "the kernel does not report how long the generator waited for a processor (schedstat)"
                 .to_owned(),
         );
     }

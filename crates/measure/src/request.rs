@@ -128,7 +128,7 @@ impl RequestSpec {
         for (name, value) in given.chain(unsaid).chain(cookies) {
             let is = |known: &str| name.eq_ignore_ascii_case(known);
             if NOT_IN_HTTP2.iter().any(|known| is(known)) {
-                return Err(format!("HTTP/2 has no field '{name}'; leave it away"));
+                return Err(format!("HTTP/2 has no header '{name}'; leave it out"));
             }
             if !is("host") {
                 request = request.header(name, value);
@@ -136,7 +136,7 @@ impl RequestSpec {
         }
         let request = request.body(self.body.clone().into());
         let request =
-            request.map_err(|why| format!("{} cannot be said in HTTP/2: {why}", self.label()))?;
+            request.map_err(|why| format!("{} cannot be sent over HTTP/2: {why}", self.label()))?;
         Ok(EncodedRequest::Http2(Box::new(request)))
     }
 
@@ -229,7 +229,7 @@ pub const FASTCGI_ID: u16 = 1;
 /// # Errors
 /// A message that says what is expected.
 pub fn read_header(text: &str) -> Result<(String, String), String> {
-    let wrong = || format!("'{text}' is no header field; expected one such as 'Accept: text/html'");
+    let wrong = || format!("'{text}' is no header; expected one such as 'Accept: text/html'");
     let (name, value) = text.split_once(':').ok_or_else(wrong)?;
     let (name, value) = (name.trim(), value.trim());
     let named: Result<http::HeaderName, _> = name.parse();
@@ -326,7 +326,7 @@ fn list_line(line: &str, file: &Path, base: Option<&Url>) -> Result<RequestSpec,
             "GET" | "HEAD" | "POST" | "PUT" | "PATCH" | "DELETE" | "OPTIONS"
         ) {
             return Err(format!(
-                "'{method}' is no method that is known; a space in a URL is %20"
+                "'{method}' is no known method; a space in a URL is %20"
             ));
         }
         spec.method = method;
@@ -395,7 +395,7 @@ mod tests {
         assert_eq!(&request.body()[..], b"a=1");
         spec.headers.push(("Connection".into(), "close".into()));
         let why = spec.http2(None, None).expect_err("no such field");
-        assert!(why.contains("HTTP/2 has no field 'Connection'"), "{why}");
+        assert!(why.contains("HTTP/2 has no header 'Connection'"), "{why}");
     }
 
     #[test]

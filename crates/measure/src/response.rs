@@ -130,7 +130,7 @@ pub struct Http1Reader {
     head: bool,
     cookies: bool,
     began: bool,
-    answer: ResponseSummary,
+    response: ResponseSummary,
     search: MarkerSearch,
 }
 
@@ -160,7 +160,7 @@ impl Http1Reader {
             let used = self.step(input)?;
             if self.state == ParseState::Whole {
                 // Bytes after the response belong to no request.
-                self.answer.keep_alive &= used == input.len();
+                self.response.keep_alive &= used == input.len();
                 return Ok(Some(self.finish()));
             }
             match used {
@@ -177,15 +177,15 @@ impl Http1Reader {
     pub fn ended(&mut self) -> Result<ResponseSummary, Fault> {
         match self.state {
             ParseState::UntilClose => Ok(self.finish()),
-            ParseState::Head if !self.began => Err("closed without an answer"),
-            ParseState::Head => Err("closed in the middle of the answer's head"),
-            _ => Err("closed in the middle of the answer's body"),
+            ParseState::Head if !self.began => Err("closed without a response"),
+            ParseState::Head => Err("closed in the middle of the response head"),
+            _ => Err("closed in the middle of the response body"),
         }
     }
 
     fn finish(&mut self) -> ResponseSummary {
-        self.answer.has_marker = self.search.found();
-        std::mem::take(&mut self.answer)
+        self.response.has_marker = self.search.found();
+        std::mem::take(&mut self.response)
     }
 
     /// Consumes a part of `input`. Returns its length; 0 means that more bytes are needed.
@@ -216,7 +216,7 @@ impl Http1Reader {
 
     fn body(&mut self, input: &[u8], most: u64) -> usize {
         let part = usize::try_from(most).map_or(input.len(), |most| most.min(input.len()));
-        self.answer.body_bytes += part as u64;
+        self.response.body_bytes += part as u64;
         self.search.see(&input[..part]);
         part
     }
@@ -264,8 +264,8 @@ impl Http1Reader {
         let length = match parsed {
             Ok(Status::Complete(length)) => length,
             Ok(Status::Partial) => return Ok(None),
-            Err(httparse::Error::TooManyHeaders) => return Err("more than 128 header fields"),
-            Err(_) => return Err("no HTTP/1.1 answer"),
+            Err(httparse::Error::TooManyHeaders) => return Err("more than 128 headers"),
+            Err(_) => return Err("not an HTTP/1.1 response"),
         };
         let status = response.code.unwrap_or(0);
         if (100..200).contains(&status) && status != 101 {
@@ -285,8 +285,8 @@ impl Http1Reader {
     ) -> Result<(), Fault> {
         let mut length = None;
         let mut chunked = false;
-        let answer = &mut self.answer;
-        *answer = ResponseSummary {
+        let response = &mut self.response;
+        *response = ResponseSummary {
             status,
             keep_alive: version == Some(1),
             ..ResponseSummary::default()
@@ -310,33 +310,33 @@ impl Http1Reader {
                 10 if is("connection") => {
                     let mut words = field.value.split(|byte| *byte == b',');
                     if words.any(|word| word.trim_ascii().eq_ignore_ascii_case(b"close")) {
-                        answer.keep_alive = false;
+                        response.keep_alive = false;
                     } else if field.value.eq_ignore_ascii_case(b"keep-alive") {
-                        answer.keep_alive = true;
+                        response.keep_alive = true;
                     }
                 }
                 8 if is("location") && (300..400).contains(&status) => {
-                    answer.location = Some(String::from_utf8_lossy(field.value).into_owned());
+                    response.location = Some(String::from_utf8_lossy(field.value).into_owned());
                 }
-                11 if is("retry-after") => answer.has_retry_after = true,
-                10 if self.cookies && is("set-cookie") && answer.cookies.len() < MAX_COOKIES => {
+                11 if is("retry-after") => response.has_retry_after = true,
+                10 if self.cookies && is("set-cookie") && response.cookies.len() < MAX_COOKIES => {
                     let pair = field.value.split(|byte| *byte == b';').next();
                     let pair = String::from_utf8_lossy(pair.unwrap_or_default());
-                    answer.cookies.push(pair.trim().to_owned());
+                    response.cookies.push(pair.trim().to_owned());
                 }
                 _ => {}
             }
         }
         self.state = match length {
             _ if self.head || matches!(status, 204 | 304) => ParseState::Whole,
-            _ if status == 101 => return Err("101, which nobody asked for"),
+            _ if status == 101 => return Err("an unexpected 101 (Switching Protocols)"),
             _ if chunked => ParseState::ChunkLine,
             Some(0) => ParseState::Whole,
             Some(length) => ParseState::Length(length),
             None => ParseState::UntilClose,
         };
         if self.state == ParseState::UntilClose {
-            self.answer.keep_alive = false;
+            self.response.keep_alive = false;
         }
         Ok(())
     }
@@ -366,7 +366,7 @@ impl Http1Reader {
 fn next_line(state: ParseState, line: &[u8]) -> Result<ParseState, Fault> {
     match state {
         ParseState::ChunkEnd if line.is_empty() => Ok(ParseState::ChunkLine),
-        ParseState::ChunkEnd => Err("a chunk longer than it says"),
+        ParseState::ChunkEnd => Err("a chunk longer than its size"),
         ParseState::Trailers if line.is_empty() => Ok(ParseState::Whole),
         ParseState::Trailers => Ok(ParseState::Trailers),
         _ => match chunk_length(line) {
@@ -390,7 +390,7 @@ fn length_of(value: &[u8]) -> Result<u64, Fault> {
     let digits = std::str::from_utf8(value).ok();
     let digits = digits.filter(|digits| digits.bytes().all(|byte| byte.is_ascii_digit()));
     let length = digits.and_then(|digits| digits.parse().ok());
-    length.ok_or("a Content-Length that is no number")
+    length.ok_or("a Content-Length that is not a number")
 }
 
 #[cfg(test)]
@@ -403,8 +403,8 @@ mod tests {
             let mut reader = Http1Reader::default();
             reader.begin(options);
             for part in bytes.chunks(size) {
-                if let Some(answer) = reader.read(part)? {
-                    return Ok(Some(answer));
+                if let Some(response) = reader.read(part)? {
+                    return Ok(Some(response));
                 }
             }
             Ok(None)
@@ -423,23 +423,23 @@ mod tests {
 
     fn whole(text: &str) -> ResponseSummary {
         read(text.as_bytes(), ReadOptions::default())
-            .expect("an answer")
+            .expect("an response")
             .expect("a whole one")
     }
 
     #[test]
     fn a_body_ends_where_its_framing_says() {
-        let answer = whole("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello");
+        let response = whole("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello");
         assert_eq!(
-            (answer.status, answer.body_bytes, answer.keep_alive),
+            (response.status, response.body_bytes, response.keep_alive),
             (200, 5, true)
         );
-        let answer = whole(
+        let response = whole(
             "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5;x=y\r\nhello\r\n\
              a\r\n0123456789\r\n0\r\nA: b\r\n\r\n",
         );
         assert_eq!(
-            (answer.status, answer.body_bytes, answer.keep_alive),
+            (response.status, response.body_bytes, response.keep_alive),
             (200, 15, true)
         );
         assert_eq!(
@@ -463,25 +463,25 @@ mod tests {
         reader.begin(ReadOptions::default());
         assert_eq!(reader.read(b"HTTP/1.1 200 OK\r\n\r\nhel"), Ok(None));
         assert_eq!(reader.read(b"lo"), Ok(None));
-        let answer = reader.ended().expect("an answer");
-        assert_eq!((answer.body_bytes, answer.keep_alive), (5, false));
+        let response = reader.ended().expect("an response");
+        assert_eq!((response.body_bytes, response.keep_alive), (5, false));
     }
 
     #[test]
     fn half_an_answer_is_none() {
         for (bytes, why) in [
-            ("", "closed without an answer"),
+            ("", "closed without a response"),
             (
                 "HTTP/1.1 200 O",
-                "closed in the middle of the answer's head",
+                "closed in the middle of the response head",
             ),
             (
                 "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhel",
-                "closed in the middle of the answer's body",
+                "closed in the middle of the response body",
             ),
             (
                 "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n",
-                "closed in the middle of the answer's body",
+                "closed in the middle of the response body",
             ),
         ] {
             let mut reader = Http1Reader::default();
@@ -494,14 +494,14 @@ mod tests {
     #[test]
     fn what_is_no_answer_is_said() {
         for (bytes, why) in [
-            ("SSH-2.0-OpenSSH_9.2\r\n", "no HTTP/1.1 answer"),
+            ("SSH-2.0-OpenSSH_9.2\r\n", "not an HTTP/1.1 response"),
             (
                 "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\n",
                 "two different Content-Lengths",
             ),
             (
                 "HTTP/1.1 200 OK\r\nContent-Length: +5\r\n\r\n",
-                "a Content-Length that is no number",
+                "a Content-Length that is not a number",
             ),
             (
                 "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nx\r\n",
@@ -509,7 +509,7 @@ mod tests {
             ),
             (
                 "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nab\r\n",
-                "a chunk longer than it says",
+                "a chunk longer than its size",
             ),
         ] {
             assert_eq!(
@@ -543,12 +543,12 @@ mod tests {
         let bytes = b"HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\nHTTP/1.1 302 Found\r\n\
             Set-Cookie: a=1; Path=/\r\nSet-Cookie: b=2\r\nLocation: /next\r\n\
             Connection: close\r\nContent-Length: 0\r\n\r\n";
-        let answer = read(bytes, options)
-            .expect("an answer")
+        let response = read(bytes, options)
+            .expect("an response")
             .expect("a whole one");
-        assert_eq!(answer.cookies, ["a=1", "b=2"]);
-        assert_eq!(answer.location.as_deref(), Some("/next"));
-        assert!(!answer.keep_alive);
+        assert_eq!(response.cookies, ["a=1", "b=2"]);
+        assert_eq!(response.location.as_deref(), Some("/next"));
+        assert!(!response.keep_alive);
     }
 
     #[test]
@@ -573,7 +573,12 @@ mod tests {
     fn what_comes_unasked_ends_the_connection() {
         let mut reader = Http1Reader::default();
         reader.begin(ReadOptions::default());
-        let answer = reader.read(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\nHTTP/1.1 200 OK");
-        assert!(!answer.expect("an answer").expect("a whole one").keep_alive);
+        let response = reader.read(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\nHTTP/1.1 200 OK");
+        assert!(
+            !response
+                .expect("an response")
+                .expect("a whole one")
+                .keep_alive
+        );
     }
 }

@@ -247,7 +247,7 @@ fn about_the_generator(report: &Report) -> Vec<String> {
             words::count(requests.sent),
         ),
         format!(
-            "connections {} made, connect p50 {}, max {}; at most {} on their way; {} read",
+            "connections {} opened, connect p50 {}, max {}; at most {} in flight; {} read",
             words::count(report.connections.made),
             latency(report.connections.connect.p50),
             latency(report.connections.connect.max),
@@ -278,7 +278,7 @@ fn verdict(report: &Report) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for verdict in &report.slo {
         let found = match verdict.measured {
-            None => "too few samples to say".to_owned(),
+            None => "too few samples".to_owned(),
             Some(share) if verdict.condition.starts_with("error") => {
                 format!("{:.3} %", share * 100.0)
             }
@@ -303,7 +303,7 @@ fn verdict(report: &Report) -> Vec<String> {
             .map(|why| format!("INVALID     {why}")),
     );
     if report.partial {
-        lines.push("PARTIAL     the run was ended before its time".to_owned());
+        lines.push("PARTIAL     the run was stopped early".to_owned());
     }
     lines
 }

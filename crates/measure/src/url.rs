@@ -43,13 +43,15 @@ impl Url {
             Some("http") => false,
             Some("https") => true,
             _ => {
-                return Err(format!("'{text}': only http:// and https:// can be asked"));
+                return Err(format!(
+                    "'{text}': only http:// and https:// URLs are supported"
+                ));
             }
         };
         let authority = uri.authority().ok_or_else(wrong)?;
         if authority.as_str().contains('@') {
             return Err(format!(
-                "'{text}' holds a user; give it as --header 'Authorization: …'"
+                "'{text}' contains a user; send it as --header 'Authorization: …'"
             ));
         }
         let host = authority.host().trim_matches(['[', ']']);

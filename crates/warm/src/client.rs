@@ -155,7 +155,7 @@ async fn connect(endpoint: &Endpoint) -> Result<SendRequest<Empty<Bytes>>, Strin
 /// # Errors
 /// One sentence.
 pub fn header(text: &str) -> Result<(HeaderName, HeaderValue), String> {
-    let wrong = || format!("'{text}' is no header field; expected one such as 'X-Device: phone'");
+    let wrong = || format!("'{text}' is no header; expected one such as 'X-Device: phone'");
     let (name, value) = text.split_once(':').ok_or_else(wrong)?;
     let name = HeaderName::from_bytes(name.trim().as_bytes()).map_err(|_| wrong())?;
     let value = HeaderValue::from_str(value.trim()).map_err(|_| wrong())?;

@@ -92,7 +92,7 @@ async fn user(thread: Rc<Thread>, number: usize, behaviour: UserBehaviour) {
         let Some(connection) = connections.get_mut(endpoint) else {
             break;
         };
-        thread.carry_out(&job, connection, jar.as_mut()).await;
+        thread.execute(&job, connection, jar.as_mut()).await;
         let think = behaviour.think.pick(&mut thread.random.borrow_mut());
         if think > 0 {
             let until = thread.instant(clock::now().saturating_add(think));

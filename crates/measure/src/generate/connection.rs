@@ -34,7 +34,7 @@ impl Drop for OpenCount {
 #[derive(Debug)]
 pub enum Connection {
     /// A connection of its own.
-    SerialConnection(SerialConnection),
+    Serial(SerialConnection),
     /// A stream slot on a connection of HTTP/2.
     Shared(StreamSlot),
 }
@@ -44,18 +44,18 @@ impl Connection {
     ///
     /// # Errors
     /// Why there is no response.
-    pub async fn ask(
+    pub async fn send(
         &mut self,
         encoded: &EncodedRequest,
         options: ReadOptions<'_>,
         deadline: Instant,
     ) -> Result<ResponseSummary, SendError> {
         match (self, encoded) {
-            (Connection::SerialConnection(single), EncodedRequest::Bytes(bytes)) => {
-                single.ask(bytes, options, deadline).await
+            (Connection::Serial(serial), EncodedRequest::Bytes(bytes)) => {
+                serial.send(bytes, options, deadline).await
             }
             (Connection::Shared(slot), EncodedRequest::Http2(request)) => {
-                slot.ask(request, options, deadline).await
+                slot.send(request, options, deadline).await
             }
             _ => Err(SendError::Cause(Cause::Fault(
                 "a request of another protocol",
@@ -64,24 +64,22 @@ impl Connection {
     }
 
     /// Whether it can carry another request after this result.
-    pub fn is_reusable(&self, answer: &Result<ResponseSummary, SendError>) -> bool {
+    pub fn is_reusable(&self, response: &Result<ResponseSummary, SendError>) -> bool {
         match self {
-            Connection::SerialConnection(_) => {
-                answer.as_ref().is_ok_and(|answer| answer.keep_alive)
-            }
+            Connection::Serial(_) => response.as_ref().is_ok_and(|response| response.keep_alive),
             // A failed stream does not affect the others. A timeout may affect all of them.
-            Connection::Shared(place) => {
+            Connection::Shared(slot) => {
                 let timed_out = Err(SendError::Cause(Cause::TimedOut));
-                !place.is_gone() && *answer != timed_out
+                !slot.is_closed() && *response != timed_out
             }
         }
     }
 
     /// Whether the connection is known to be closed.
-    pub fn is_gone(&self) -> bool {
+    pub fn is_closed(&self) -> bool {
         match self {
-            Connection::SerialConnection(_) => false,
-            Connection::Shared(place) => place.is_gone(),
+            Connection::Serial(_) => false,
+            Connection::Shared(slot) => slot.is_closed(),
         }
     }
 
@@ -89,7 +87,7 @@ impl Connection {
     /// is needed.
     pub fn poll_useless(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         match self {
-            Connection::SerialConnection(single) => single.poll_useless(cx),
+            Connection::Serial(serial) => serial.poll_useless(cx),
             Connection::Shared(_) => Poll::Pending,
         }
     }

@@ -109,7 +109,7 @@ impl SerialConnection {
     ///
     /// # Errors
     /// Why there is no response. The connection cannot be used any more.
-    pub async fn ask(
+    pub async fn send(
         &mut self,
         bytes: &[u8],
         options: ReadOptions<'_>,
@@ -119,13 +119,13 @@ impl SerialConnection {
         self.timer.as_mut().reset(deadline);
         let mut written = 0;
         let mut failed = None;
-        let answer = poll_fn(|cx| {
+        let response = poll_fn(|cx| {
             // A server may reject a request before it has read the whole body.
             if failed.is_none() && written <= bytes.len() {
                 failed = self.write(cx, bytes, &mut written);
             }
-            if let Poll::Ready(answer) = self.read(cx) {
-                return Poll::Ready(answer);
+            if let Poll::Ready(response) = self.read(cx) {
+                return Poll::Ready(response);
             }
             if let Some(why) = &failed {
                 return Poll::Ready(Err(Cause::of_io(why)));
@@ -137,7 +137,7 @@ impl SerialConnection {
         })
         .await;
         let was_used = std::mem::replace(&mut self.used, true);
-        answer.map_err(|cause| {
+        response.map_err(|cause| {
             let in_time = !matches!(cause, Cause::TimedOut);
             if was_used && in_time && !self.reader.has_begun() {
                 SendError::Stale(cause)
@@ -183,7 +183,7 @@ impl SerialConnection {
                     }
                     Poll::Ready(Ok(())) => match self.reader.read(buffer.filled()) {
                         Ok(None) => {}
-                        Ok(Some(answer)) => return Poll::Ready(Ok(answer)),
+                        Ok(Some(response)) => return Poll::Ready(Ok(response)),
                         Err(cause) => return Poll::Ready(Err(cause)),
                     },
                 }

@@ -41,7 +41,7 @@ struct PooledConnection {
     taken: Cell<usize>,
     /// A slot was returned, which only happens after an error.
     is_given_up: Cell<bool>,
-    is_gone: Rc<Cell<bool>>,
+    is_closed: Rc<Cell<bool>>,
     /// Whether it has carried a request.
     is_used: Cell<bool>,
 }
@@ -59,7 +59,7 @@ impl Http2Pool {
     ///
     /// # Errors
     /// Why there is no connection.
-    pub async fn place(
+    pub async fn slot(
         &self,
         streams: usize,
         deadline: Instant,
@@ -67,7 +67,7 @@ impl Http2Pool {
     ) -> Result<StreamSlot, Cause> {
         let taken = SlotGuard::of(self.with_room(streams));
         let pooled = &taken.0;
-        let is_gone = pooled.is_gone.clone();
+        let is_closed = pooled.is_closed.clone();
         let opening = pooled.opened.get_or_init(|| async {
             let (stream, negotiated, counted) = connect().await?;
             if matches!(negotiated, Negotiated::Alpn(chosen) if chosen.as_deref() != Some(PROTOCOL))
@@ -76,7 +76,7 @@ impl Http2Pool {
                     "the server chose another protocol than HTTP/2 (ALPN)",
                 ));
             }
-            Ok((begin(stream, is_gone).await?, counted))
+            Ok((begin(stream, is_closed).await?, counted))
         });
         let opened = tokio::time::timeout_at(deadline, opening).await;
         let opened = opened.map_err(|_| Cause::ConnectTimedOut)?;
@@ -97,7 +97,7 @@ impl Http2Pool {
         open.retain(|pooled| pooled.strong_count() > 0);
         let mut alive = open.iter().filter_map(Weak::upgrade);
         let has_room = |pooled: &Rc<PooledConnection>| {
-            pooled.taken.get() < streams && !pooled.is_given_up.get() && !pooled.is_gone.get()
+            pooled.taken.get() < streams && !pooled.is_given_up.get() && !pooled.is_closed.get()
         };
         if let Some(pooled) = alive.find(has_room) {
             return pooled;
@@ -109,7 +109,7 @@ impl Http2Pool {
 }
 
 /// Starts HTTP/2 on a connection, which lives until its last slot is returned.
-async fn begin(stream: Stream, is_gone: Rc<Cell<bool>>) -> Result<SendRequest<Bytes>, Cause> {
+async fn begin(stream: Stream, is_closed: Rc<Cell<bool>>) -> Result<SendRequest<Bytes>, Cause> {
     let mut builder = Builder::new();
     builder
         .enable_push(false)
@@ -120,7 +120,7 @@ async fn begin(stream: Stream, is_gone: Rc<Cell<bool>>) -> Result<SendRequest<By
     tokio::task::spawn_local(async move {
         // The streams report the error.
         let _ = connection.await;
-        is_gone.set(true);
+        is_closed.set(true);
     });
     Ok(sender)
 }
@@ -155,15 +155,15 @@ pub struct StreamSlot {
 
 impl StreamSlot {
     /// Whether the connection is closed.
-    pub fn is_gone(&self) -> bool {
-        self.taken.0.is_gone.get()
+    pub fn is_closed(&self) -> bool {
+        self.taken.0.is_closed.get()
     }
 
     /// Sends a request and reads the response.
     ///
     /// # Errors
     /// Why there is no response.
-    pub async fn ask(
+    pub async fn send(
         &mut self,
         request: &Request<Bytes>,
         options: ReadOptions<'_>,
@@ -171,30 +171,30 @@ impl StreamSlot {
     ) -> Result<ResponseSummary, SendError> {
         self.timer.as_mut().reset(deadline);
         self.search.begin(options.marker);
-        let mut began = false;
-        let talking = talk(
+        let mut has_begun = false;
+        let exchanging = exchange(
             &mut self.sender,
             request,
             options,
             &mut self.search,
-            &mut began,
+            &mut has_begun,
         );
-        let answer = tokio::select! {
+        let summary = tokio::select! {
             biased;
-            answer = talking => answer,
+            summary = exchanging => summary,
             () = &mut self.timer => return Err(SendError::Cause(Cause::TimedOut)),
         };
         let pooled = &self.taken.0;
         let was_used = pooled.is_used.replace(true);
-        answer.map_err(|why| {
+        summary.map_err(|why| {
             // Any error but a stream reset ends the whole connection.
             if !why.is_reset() {
-                pooled.is_gone.set(true);
+                pooled.is_closed.set(true);
             }
             let never_seen = why.reason() == Some(Reason::REFUSED_STREAM)
                 || was_used && why.is_remote() && why.reason() == Some(Reason::NO_ERROR)
                 || was_used && (why.is_io() || why.reason().is_none());
-            if never_seen && !began {
+            if never_seen && !has_begun {
                 SendError::Stale(cause(&why))
             } else {
                 SendError::Cause(cause(&why))
@@ -203,34 +203,34 @@ impl StreamSlot {
     }
 }
 
-async fn talk(
+async fn exchange(
     sender: &mut SendRequest<Bytes>,
     request: &Request<Bytes>,
     options: ReadOptions<'_>,
     search: &mut MarkerSearch,
-    began: &mut bool,
+    has_begun: &mut bool,
 ) -> Result<ResponseSummary, h2::Error> {
     poll_fn(|cx| sender.poll_ready(cx)).await?;
     let (head, body) = request.clone().into_parts();
     let head = Request::from_parts(head, ());
     let (response, stream) = sender.send_request(head, body.is_empty())?;
     let mut upload = Upload { stream, rest: body };
-    let response = answered(response, &mut upload).await?;
-    *began = true;
-    let mut answer = answer_of(&response, options);
+    let response = response_head(response, &mut upload).await?;
+    *has_begun = true;
+    let mut summary = summary_of(&response, options);
     let mut body = response.into_body();
-    while let Some(part) = part_of(&mut body, &mut upload).await {
+    while let Some(part) = next_part(&mut body, &mut upload).await {
         let part = part?;
-        answer.body_bytes += part.len() as u64;
+        summary.body_bytes += part.len() as u64;
         search.see(&part);
         body.flow_control().release_capacity(part.len())?;
     }
-    answer.has_marker = search.found();
-    Ok(answer)
+    summary.has_marker = search.found();
+    Ok(summary)
 }
 
 /// A server may reject a request before it has read the body, so both are polled.
-async fn answered(
+async fn response_head(
     mut response: ResponseFuture,
     upload: &mut Upload,
 ) -> Result<Response<RecvStream>, h2::Error> {
@@ -241,7 +241,7 @@ async fn answered(
     .await
 }
 
-async fn part_of(body: &mut RecvStream, upload: &mut Upload) -> Option<Result<Bytes, h2::Error>> {
+async fn next_part(body: &mut RecvStream, upload: &mut Upload) -> Option<Result<Bytes, h2::Error>> {
     poll_fn(|cx| {
         upload.poll(cx);
         body.poll_data(cx)
@@ -278,7 +278,7 @@ impl Upload {
     }
 }
 
-fn answer_of<T>(response: &Response<T>, options: ReadOptions<'_>) -> ResponseSummary {
+fn summary_of<T>(response: &Response<T>, options: ReadOptions<'_>) -> ResponseSummary {
     let text = |value: &header::HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
     let fields = response.headers();
     let location = fields.get(header::LOCATION);
@@ -303,7 +303,7 @@ fn answer_of<T>(response: &Response<T>, options: ReadOptions<'_>) -> ResponseSum
 fn cause(why: &h2::Error) -> Cause {
     match (why.get_io().map(io::Error::kind), why.reason()) {
         (Some(io::ErrorKind::BrokenPipe | io::ErrorKind::UnexpectedEof), _) => {
-            Cause::Fault("closed without an answer")
+            Cause::Fault("closed without a response")
         }
         (Some(io::ErrorKind::ConnectionReset), _) => {
             Cause::Io(nix::errno::Errno::ECONNRESET as i32)

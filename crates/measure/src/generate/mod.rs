@@ -104,11 +104,11 @@ pub fn run(
         stop: stop.clone(),
         quota: AtomicU64::new(quota),
     });
-    let (say, hear) = channel();
-    let threads = (0..plan.threads).map(|number| start_thread(&shared, number, &say));
+    let (sender, reports) = channel();
+    let threads = (0..plan.threads).map(|number| start_thread(&shared, number, &sender));
     let threads = threads.collect::<io::Result<Vec<_>>>().map_err(failed)?;
-    drop(say);
-    let mut measured = listen(plan, &hear, watch);
+    drop(sender);
+    let mut measured = listen(plan, &reports, watch);
     for thread in threads {
         match thread.join() {
             Ok(ended) => ended.map_err(failed)?,
@@ -128,14 +128,14 @@ fn failed(why: io::Error) -> String {
 fn start_thread(
     shared: &Arc<RunState>,
     number: usize,
-    say: &Sender<ThreadReport>,
+    reports: &Sender<ThreadReport>,
 ) -> io::Result<JoinHandle<io::Result<()>>> {
-    let (shared, say) = (shared.clone(), say.clone());
+    let (shared, reports) = (shared.clone(), reports.clone());
     let name = format!("bench-{number}");
     std::thread::Builder::new().name(name).spawn(move || {
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let before = usage::this_thread();
-        let ended = runtime.block_on(send(&shared, number, &say));
+        let ended = runtime.block_on(send(&shared, number, &reports));
         let used = usage::this_thread().since(&before);
         let ((last_end, presence), outcome) = match ended {
             Ok(ended) => (ended, Ok(())),
@@ -148,7 +148,7 @@ fn start_thread(
             presence,
         };
         // Fails only if the receiver is gone, and then the report is not needed.
-        let _ = say.send(over);
+        let _ = reports.send(over);
         outcome
     })
 }
@@ -157,7 +157,7 @@ fn start_thread(
 async fn send(
     shared: &Arc<RunState>,
     number: usize,
-    say: &Sender<ThreadReport>,
+    reports: &Sender<ThreadReport>,
 ) -> io::Result<(u64, Presence)> {
     let thread = Rc::new(Thread::new(shared.clone(), number));
     let tasks = LocalSet::new();
@@ -165,11 +165,11 @@ async fn send(
         .run_until(async {
             tokio::select! {
                 worked = work(&thread) => worked,
-                () = thread.report(say) => Ok(()),
+                () = thread.report(reports) => Ok(()),
             }
         })
         .await;
-    thread.flush(say);
+    thread.flush(reports);
     worked.map(|()| (thread.last_end(), thread.presence()))
 }
 
@@ -243,20 +243,20 @@ async fn work(thread: &Rc<Thread>) -> io::Result<()> {
 /// Merges the threads' reports until all threads have ended.
 fn listen(
     plan: &Plan,
-    hear: &Receiver<ThreadReport>,
+    reports: &Receiver<ThreadReport>,
     watch: &mut dyn FnMut(&Progress<'_>),
 ) -> Measured {
     let mut measured = Measured::default();
     let mut seconds: BTreeMap<u64, (usize, Second)> = BTreeMap::new();
     let mut over = 0;
-    while let Ok(report) = hear.recv() {
+    while let Ok(report) = reports.recv() {
         match report {
             ThreadReport::Second(interval) => {
                 let number = interval.second;
-                let (said, second) = seconds.entry(number).or_default();
-                *said += 1;
+                let (count, second) = seconds.entry(number).or_default();
+                *count += 1;
                 measured.take(*interval, second);
-                if *said >= plan.threads
+                if *count >= plan.threads
                     && let Some((_, second)) = seconds.remove(&number)
                 {
                     measured.show(second, plan, watch);

@@ -165,7 +165,7 @@ impl Connections {
         let mut connection = None;
         let mut job = first;
         loop {
-            self.thread.carry_out(&job, &mut connection, None).await;
+            self.thread.execute(&job, &mut connection, None).await;
             self.given.set(self.given.get() - 1);
             job = match (self.take_waiting(endpoint), &mut connection) {
                 (Some(next), _) => {

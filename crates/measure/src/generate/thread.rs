@@ -172,7 +172,7 @@ impl Thread {
     }
 
     /// Sends a request, and counts the result.
-    pub async fn carry_out(
+    pub async fn execute(
         &self,
         job: &ScheduledRequest,
         connection: &mut Option<Connection>,
@@ -188,15 +188,17 @@ impl Thread {
         self.in_flight.set(in_flight);
         self.most_in_flight
             .set(self.most_in_flight.get().max(in_flight));
-        let (cause, answer) = self.talk(job, sent, connection, jar).await;
+        let (cause, response) = self.perform(job, sent, connection, jar).await;
         self.in_flight.set(self.in_flight.get() - 1);
         let done = clock::now();
         self.last_end.set(done);
         let end = RequestEnd {
             cause,
-            status: answer.as_ref().map(|answer| answer.status),
-            has_retry_after: answer.as_ref().is_some_and(|answer| answer.has_retry_after),
-            body_bytes: answer.map_or(0, |answer| answer.body_bytes),
+            status: response.as_ref().map(|response| response.status),
+            has_retry_after: response
+                .as_ref()
+                .is_some_and(|response| response.has_retry_after),
+            body_bytes: response.map_or(0, |response| response.body_bytes),
             corrected: done.saturating_sub(job.due),
             service: done.saturating_sub(sent),
             row: job.row,
@@ -205,7 +207,7 @@ impl Thread {
     }
 
     /// Sends the request, and follows redirects if that is configured.
-    async fn talk(
+    async fn perform(
         &self,
         job: &ScheduledRequest,
         sent: u64,
@@ -251,14 +253,14 @@ impl Thread {
                 deadline,
                 repeatable,
             };
-            let answer = match self.ask(&attempt, encoded, options, connection).await {
-                Ok(answer) => answer,
+            let response = match self.send(&attempt, encoded, options, connection).await {
+                Ok(response) => response,
                 Err(cause) => return (Some(cause), None),
             };
             if let Some(jar) = &mut jar {
-                keep(jar, &answer.cookies);
+                keep(jar, &response.cookies);
             }
-            let leads = answer.location.as_deref().map(|to| spec.url.follow(to));
+            let leads = response.location.as_deref().map(|to| spec.url.follow(to));
             let here = leads.as_ref().map(Option::is_some);
             if plan.follow
                 && let Some(Some(next)) = leads
@@ -266,15 +268,17 @@ impl Thread {
                 path = Some(next);
                 continue;
             }
-            let cause = plan.expect.judge(answer.status, answer.has_marker, here);
-            return (cause, Some(answer));
+            let cause = plan
+                .expect
+                .judge(response.status, response.has_marker, here);
+            return (cause, Some(response));
         }
         (Some(Cause::TooManyRedirects), None)
     }
 
     /// Sends a request on the connection, or on a new one. Retries once on a new connection if the
     /// server has just closed the first (RFC 9112, 9.3.1).
-    async fn ask(
+    async fn send(
         &self,
         attempt: &Attempt,
         encoded: &EncodedRequest,
@@ -283,19 +287,19 @@ impl Thread {
     ) -> Result<ResponseSummary, Cause> {
         let mut may_repeat = attempt.repeatable;
         loop {
-            if connection.as_ref().is_none_or(Connection::is_gone) {
+            if connection.as_ref().is_none_or(Connection::is_closed) {
                 *connection = None;
                 *connection = Some(self.connect(attempt).await?);
             }
             let Some(open) = connection else {
                 return Err(Cause::Fault("no connection"));
             };
-            let answer = open.ask(encoded, options, attempt.deadline).await;
-            if !(self.plan().keep_alive && open.is_reusable(&answer)) {
+            let response = open.send(encoded, options, attempt.deadline).await;
+            if !(self.plan().keep_alive && open.is_reusable(&response)) {
                 *connection = None;
             }
-            match answer {
-                Ok(answer) => return Ok(answer),
+            match response {
+                Ok(response) => return Ok(response),
                 Err(SendError::Stale(_)) if may_repeat => {
                     may_repeat = false;
                     self.tally(attempt.due, |tally| tally.resent += 1);
@@ -312,13 +316,13 @@ impl Thread {
             (protocol, self.pools.get(attempt.endpoint))
         {
             let connect = async || self.open(attempt).await;
-            let place = pools.place(*streams, deadline, connect).await?;
-            return Ok(Connection::Shared(place));
+            let slot = pools.slot(*streams, deadline, connect).await?;
+            return Ok(Connection::Shared(slot));
         }
         let opened = tokio::time::timeout_at(deadline, self.open(attempt)).await;
         let (stream, _, counted) = opened.map_err(|_| Cause::ConnectTimedOut)??;
-        let single = SerialConnection::new(stream, protocol, deadline, counted);
-        Ok(Connection::SerialConnection(single))
+        let serial = SerialConnection::new(stream, protocol, deadline, counted);
+        Ok(Connection::Serial(serial))
     }
 
     /// Connects, and records how long that took.
