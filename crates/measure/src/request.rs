@@ -427,7 +427,7 @@ mod tests {
         );
         std::fs::write(&list, "http://a/\nhttp://a/ b c\n").expect("a file");
         let why = read_list(&list, None).expect_err("a space");
-        assert!(why.contains("urls.txt:2: 'B' is no method"), "{why}");
+        assert!(why.contains("urls.txt:2: 'B' is no known method"), "{why}");
         std::fs::remove_dir_all(&folder).expect("a folder of ours");
     }
 

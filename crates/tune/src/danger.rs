@@ -1,29 +1,30 @@
-//! What ends a measurement at once: a server, or a machine, that runs out of memory.
+//! Detects that the server or the machine runs out of memory, which ends a measurement at once.
 
 use std::fs;
 
 use maitred_doctor::MemoryGroup;
 
-/// The kernel's counters of the whole machine (proc_vmstat(5)).
+/// Counters of the machine (proc_vmstat(5)).
 const COUNTERS: &str = "/proc/vmstat";
 
-/// Pages of the machine that may go to swap in a measurement: what is never used may go there at any time. 4 MB.
+/// Pages of the machine that may be swapped out during a measurement, since unused pages may be at
+/// any time: 4 MB.
 const MOST_SWAPPED: u64 = 1_024;
 
-/// The same of the server's control group, in bytes.
+/// The same for the server's control group, in bytes.
 const MOST_SWAPPED_OF_GROUP: u64 = 4 << 20;
 
-/// How far the kernel has gone for want of memory until a moment.
+/// Counters of memory shortage.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct MemoryDanger {
     group: Counters,
     machine: Counters,
-    /// How often somebody had to wait until the machine found memory. Those who wait since the limit of their
-    /// control group is reached do not count (`ALLOCSTALL` in mm/vmscan.c).
+    /// Direct reclaims of the machine. Reclaims because of a control group's limit do not count
+    /// (`ALLOCSTALL` in mm/vmscan.c).
     stalls: u64,
 }
 
-/// What is not known is nothing.
+/// `None` for unknown values.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Counters {
     killed: Option<u64>,
@@ -31,8 +32,8 @@ struct Counters {
 }
 
 impl MemoryDanger {
-    /// As it is now, for a server in a control group, if it is in one. What the kernel does not say is no
-    /// danger.
+    /// The current counters, for a server in a control group, if it is in one. Values that the
+    /// kernel does not report count as no danger.
     pub fn now(group: Option<&MemoryGroup>) -> MemoryDanger {
         let machine = fs::read_to_string(COUNTERS).unwrap_or_default();
         let group = group.map_or_else(Counters::default, |group| Counters {
@@ -61,11 +62,11 @@ impl MemoryDanger {
         }
     }
 
-    /// What has happened since, if it is dangerous to go on.
+    /// What has happened since, if it is dangerous to continue.
     ///
-    /// The machine's counters hold what befalls other containers within their own limits, too. They count where
-    /// the server's group is not known, and where the machine itself was short of memory: then the server may
-    /// have taken it from others.
+    /// The machine's counters include those of other containers at their own limits. They count if
+    /// the server's group is unknown, or if the machine itself was short of memory: then the server
+    /// may have taken it from others.
     pub fn since(&self, before: &MemoryDanger) -> Option<&'static str> {
         let is_short = self.stalls > before.stalls;
         let (group, machine) = (&self.group, &self.machine);
@@ -187,7 +188,8 @@ mod tests {
         assert_eq!(swapped, Some("memory of the server goes to swap"));
     }
 
-    /// A control group with little memory, of either version; nothing where this user may make none.
+    /// A control group with little memory, of either version; `None` if this user may not create
+    /// one.
     fn small_group() -> Option<PathBuf> {
         let kinds = [
             ("/sys/fs/cgroup/memory", "memory.limit_in_bytes"),
@@ -201,7 +203,7 @@ mod tests {
                 let _ = fs::remove_dir(&folder);
                 return None;
             }
-            // Swap is not accounted for everywhere.
+            // Swap accounting is not enabled everywhere.
             for swap in ["memory.swap.max", "memory.memsw.limit_in_bytes"] {
                 let swap = folder.join(swap);
                 if swap.exists() {
@@ -237,7 +239,7 @@ mod tests {
         (&stdin).write_all(b"go\n").unwrap();
         let status = child.wait().unwrap();
         let danger = MemoryDanger::now(its.as_ref()).since(&before);
-        // Who is dead may be in the group for a moment still.
+        // A dead process may be in the group for a moment.
         while fs::remove_dir(&folder).is_err() && folder.exists() {}
         assert_eq!((said.as_str(), status.signal()), ("in\n", Some(9)));
         assert!(

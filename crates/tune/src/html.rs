@@ -11,10 +11,10 @@ use crate::report::{Curve, Report};
 use crate::text;
 use crate::timeline::TimelinePoint;
 
-/// How many numbers are written below a chart.
+/// Most numbers on an axis.
 const NUMBERS: f64 = 8.0;
 
-/// What lies around a curve, and tables.
+/// The style of confidence bands and tables.
 const BAND: &str = ".d{stroke:#98a2b8;fill:none;stroke-width:1;stroke-dasharray:4 3}.kd{color:#98a2b8}\
      table{border-collapse:collapse;font-size:13px;display:block;overflow-x:auto}\
      th,td{text-align:right;padding:.15rem .6rem;border-bottom:1px solid var(--line)}\
@@ -64,7 +64,7 @@ pub fn page(report: &Report) -> String {
     page
 }
 
-/// Round numbers up to the most.
+/// Labels of round numbers up to the maximum.
 fn numbers(most: f64) -> Vec<(f64, String)> {
     let rough = (most / NUMBERS).max(1e-9);
     let power = 10_f64.powf(rough.log10().floor());
@@ -155,7 +155,7 @@ fn spectrum(report: &Report) -> String {
     )
 }
 
-/// The least and the most that the law says without each of the measurements.
+/// The lowest and the highest throughput of the models with one measurement left out.
 fn band(report: &Report, last: f64) -> (Curve, Curve) {
     let models = report.choice.as_ref().map(|choice| &choice.models);
     let Some(models) = models.filter(|models| !models.is_empty()) else {
@@ -171,7 +171,7 @@ fn band(report: &Report, last: f64) -> (Curve, Curve) {
     both.unzip()
 }
 
-/// Bars: what a request's time is made of, and that of each route.
+/// Bars of the parts of a request's time, for all requests and for each route.
 fn split(report: &Report) -> String {
     let all = report.alone.iter().map(|seen| ("all", seen));
     let routes = report.routes.iter();
@@ -186,7 +186,7 @@ fn split(report: &Report) -> String {
     format!("<h2>A request's time</h2>\n{}", bars.join(""))
 }
 
-/// A row for each route, as one user alone has seen it.
+/// A table row for each route, measured with one user alone.
 fn routes(report: &Report) -> String {
     if report.routes.is_empty() {
         return String::new();
@@ -245,7 +245,7 @@ fn bar(name: &str, seen: &Measurement) -> Option<String> {
     Some(svg + "</svg>\n")
 }
 
-/// The whole tuning, second by second.
+/// The timeline of the tuning.
 fn over_time(report: &Report) -> String {
     let points = |of: fn(&TimelinePoint) -> Option<f64>| -> Vec<(f64, f64)> {
         let moments = report.moments.iter();
@@ -304,7 +304,7 @@ fn over_time(report: &Report) -> String {
         + &chart("Want of memory over time (s)", &want, numbers, percent)
 }
 
-/// What changes: the lines that go, and those that come.
+/// The changed settings as a diff.
 fn difference(report: &Report) -> String {
     let name = if report.file.contains("pm.max_children") {
         "pm.max_children"

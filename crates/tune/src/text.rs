@@ -1,4 +1,4 @@
-//! The report for people.
+//! The report as text.
 
 use maitred_measure::words;
 
@@ -7,16 +7,16 @@ use crate::report::Report;
 use crate::settings::Recommendation;
 use crate::usl::Model;
 
-/// How wide the names at the left are.
+/// Width of the names at the left.
 const NAME: usize = 16;
 
-/// From so many times on a ratio is no percentage any more.
+/// From this factor on a ratio is not printed as a percentage.
 const MANY_TIMES: f64 = 3.0;
 
-/// What a server of ours may say too much of PHP's memory, as a share (`PeakMemory`).
+/// By which share maitred may overestimate PHP's memory (`PeakMemory`).
 const COUNTED_TOO_MUCH: f64 = 0.125;
 
-/// How wide a bar is at most.
+/// Width of the longest bar.
 const BAR: f64 = 30.0;
 
 /// The report as lines.
@@ -59,7 +59,7 @@ fn several(name: &str, texts: &[String], lines: &mut Vec<String>) {
     }
 }
 
-/// What there was no time for.
+/// What was skipped for want of time.
 pub(crate) fn left_out(report: &Report) -> Vec<String> {
     let all = report.left_out.iter();
     all.map(|what| format!("{what}: there was no time for it (--time 10m has it)"))
@@ -179,7 +179,7 @@ fn each(report: &Report, lines: &mut Vec<String>) {
     named("growth", &growth, lines);
 }
 
-/// What PHP itself counts, and what it does not.
+/// PHP's memory count, and the memory beyond it.
 fn counted(report: &Report) -> String {
     match (report.counted, report.uncounted) {
         (Some(counted), beside) if report.counted_since_start => since_start(counted, beside),
@@ -199,7 +199,8 @@ fn counted(report: &Report) -> String {
     }
 }
 
-/// What a server of ours counts, and what a worker had beside that as far as it is more than may be counted too much.
+/// maitred's count, and the memory of a worker beyond it, unless the count's error may explain
+/// that.
 fn since_start(counted: f64, beside: Option<f64>) -> String {
     let beside = beside.filter(|beside| *beside >= counted * COUNTED_TOO_MUCH);
     let beside = beside.map_or(String::new(), |beside| {
@@ -214,7 +215,7 @@ fn since_start(counted: f64, beside: Option<f64>) -> String {
     )
 }
 
-/// The run queue where as many users are served as were chosen.
+/// The run queue time with as many users as workers were chosen.
 fn crowded(report: &Report) -> String {
     let Some((users, wait)) = report.crowded else {
         return String::new();
@@ -250,7 +251,7 @@ fn routes(report: &Report, lines: &mut Vec<String>) {
     }
 }
 
-/// What more workers cost.
+/// The cost of more workers.
 fn cost(report: &Report, lines: &mut Vec<String>) {
     if let Some((before, after)) = report.memory {
         let text = format!(
@@ -274,7 +275,7 @@ fn cost(report: &Report, lines: &mut Vec<String>) {
     }
 }
 
-/// What becomes of more than the highest rate.
+/// The behaviour under overload.
 fn overload(report: &Report, lines: &mut Vec<String>) {
     for beyond in &report.overload {
         let percent = |share: f64| format!("{:.0} %", share * 100.0);

@@ -1,5 +1,5 @@
-//! What is asked for: URLs, a list of them, an access log, or the links of a page; each tried once before
-//! anything is measured.
+//! The requests of a tuning: URLs, a list of them, an access log, or the links of a page. Each page
+//! is requested once before the first measurement.
 
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
@@ -23,19 +23,19 @@ use links::crawl;
 pub use prober::Prober;
 use prober::STOPPED;
 
-/// Most URLs that are asked for; those that are asked for most.
+/// Most URLs that are requested: the most frequent ones.
 const MOST_URLS: usize = 50;
 
-/// Most lines of a log that are looked at.
+/// Most lines of a log that are read.
 const MOST_LINES: usize = 1_000_000;
 
-/// Bytes of a page in which links, markers and forms are looked for.
+/// Bytes of a page that are searched for links, markers and forms.
 const MOST_BYTES: usize = 1 << 20;
 
-/// The share of the requests that have to get the expected answer.
+/// The share of the requests that have to get the expected response.
 const FITTING: f64 = 0.95;
 
-/// Words of paths that do something besides showing a page, even by GET.
+/// Parts of paths that change something, even with GET.
 const DOING: [&str; 22] = [
     "logout",
     "log-out",
@@ -61,60 +61,60 @@ const DOING: [&str; 22] = [
     "wp-cron.php",
 ];
 
-/// How often it is looked whether a page is served.
+/// How often to check whether a page is served.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Most paths that are named of those that are not asked for.
+/// Most paths that are listed of those that are skipped.
 const MOST_NAMED: usize = 5;
 
-/// What is asked for, and what is expected.
+/// The requests, and the expected responses.
 #[derive(Debug, Clone, Default)]
 pub struct WorkloadOptions {
     /// URLs.
     pub urls: Vec<String>,
-    /// A list of them, as `maitred bench` has it.
+    /// A list of URLs in the format of `maitred bench`.
     pub urls_file: Option<PathBuf>,
     /// An access log.
     pub access_log: Option<PathBuf>,
-    /// What a browser has saved.
+    /// A HAR file of a browser.
     pub har: Option<PathBuf>,
-    /// Users keep cookies.
+    /// Users store cookies.
     pub cookies: bool,
-    /// The pages that the first URL links to.
+    /// Request the pages that the first URL links to.
     pub crawl: bool,
-    /// Header fields, as `Name: value`.
+    /// Headers, as `Name: value`.
     pub headers: Vec<String>,
-    /// Statuses; none: 200 to 299.
+    /// Expected statuses; empty for 200 to 299.
     pub expect: Vec<u16>,
-    /// A text of every right page.
+    /// A text that every page has to contain.
     pub contains: Option<String>,
-    /// Other methods than GET and HEAD may be sent.
+    /// Methods other than GET and HEAD are allowed.
     pub allow_write: bool,
     /// The site is on another machine, and is the user's own.
     pub owned: bool,
-    /// Whom to trust.
+    /// Trusted certificates.
     pub trust: TlsTrust,
 }
 
-/// What will be asked for.
+/// The requests of a tuning.
 #[derive(Debug, Clone)]
 pub struct Workload {
-    /// The requests, ready to send; load and times are still to be encoded.
+    /// The encoded requests; load and times are set later.
     pub plan: Plan,
-    /// Where they come from, in words.
+    /// Their source, for people.
     pub source: String,
-    /// What a log or a page has and is not asked for, since it may change something.
+    /// Paths of a log or a page that are skipped because they may change something.
     pub left_out: Vec<String>,
-    /// The first of them, which is asked to see whether the site is there.
+    /// The first page, which shows whether the site responds.
     pub first: (Endpoint, Url),
-    /// How long that took, in seconds.
+    /// How long it took, in seconds.
     pub took: Option<f64>,
 }
 
-/// Finds out what to ask for, and whether the site answers it as it should.
+/// Prepares the requests, and checks that the site responds as expected.
 ///
 /// # Errors
-/// One sentence, or that somebody has encoded to stop.
+/// A message, or that the user has stopped it.
 pub fn prepare(asked: &WorkloadOptions, prober: &mut Prober) -> Result<Workload, Abort> {
     match look(asked, prober) {
         Ok(workload) => Ok(workload),
@@ -193,7 +193,7 @@ fn look(asked: &WorkloadOptions, prober: &mut Prober) -> Result<Workload, String
 }
 
 impl Workload {
-    /// What is asked for, in the plan's order, and how often each is.
+    /// The requested paths in the plan's order, with their shares.
     pub fn routes(&self) -> Vec<Route> {
         let all: f64 = self.plan.requests.iter().map(|each| each.spec.weight).sum();
         let routes = self.plan.requests.iter().map(|request| Route {
@@ -203,14 +203,14 @@ impl Workload {
         routes.collect()
     }
 
-    /// Whether the first page gets the answer that is expected, within a time.
+    /// Checks within a time limit that the first page gets the expected response.
     ///
     /// # Errors
-    /// What it gets instead.
+    /// The response that it gets instead.
     pub fn is_served(&self, prober: &mut Prober, within: Duration) -> Result<(), String> {
         let (endpoint, url) = &self.first;
         let began = Instant::now();
-        // What is written already is looked at to the end.
+        // A written setting is checked to the end, even if the user stops.
         let never = AtomicBool::new(false);
         loop {
             let why = match prober.ask_within(endpoint, url, within, &never) {
@@ -227,7 +227,7 @@ impl Workload {
         }
     }
 
-    /// What is not asked for, in a sentence.
+    /// A message that lists the skipped paths.
     pub fn left_out(&self) -> Option<String> {
         let named = self.left_out.iter().take(MOST_NAMED);
         let mut named = named.cloned().collect::<Vec<_>>().join(", ");
@@ -242,7 +242,7 @@ impl Workload {
     }
 }
 
-/// Those that only show something, as far as their paths tell; the others are named.
+/// The requests whose paths look read-only; the others are listed.
 fn only_showing(specs: Vec<RequestSpec>, left_out: &mut Vec<String>) -> Vec<RequestSpec> {
     let (doing, showing): (Vec<RequestSpec>, Vec<RequestSpec>) =
         specs.into_iter().partition(|spec| does(&spec.url.path));
@@ -302,14 +302,15 @@ fn find(url: &Url, asked: &WorkloadOptions) -> Result<Endpoint, String> {
     })
 }
 
-/// Those that get the expected answer, how long the first of them took, and how many there was no time to ask for.
+/// The requests with the expected response, how long the first took, and how many were skipped for
+/// want of time.
 struct FittingRequests {
     specs: Vec<RequestSpec>,
     took: Option<f64>,
     unasked: usize,
 }
 
-/// Those that get the expected answer, if nearly all do.
+/// Selects the requests with the expected response, if nearly all get it.
 fn fitting(
     prober: &mut Prober,
     endpoint: &Endpoint,
@@ -324,7 +325,7 @@ fn fitting(
         if prober.is_stopped() {
             return Err(STOPPED.to_owned());
         }
-        // Whatever the others get, it is too few: each may take a minute to say nothing.
+        // Too few can still fit, and each of the others may take a minute to time out.
         if let Some(why) = wrong.as_ref().filter(|_| lost > (1.0 - FITTING) * whole) {
             return Err(too_few(why, "at most ", (whole - lost) / whole));
         }

@@ -1,11 +1,11 @@
-//! The time of a tuning that ends by then (`--quick`): each part gets its share of what is left when it begins,
-//! and is left out where that is too little for it to show anything.
+//! The time budget of a tuning with `--quick`: each phase gets its share of the remaining time when
+//! it starts, and is skipped if that is too little for it to show anything.
 
 use super::Phase;
 use super::times::warm_up;
 
-/// What each part is to have of the time beside those that are still to come: about as many seconds as it takes
-/// behind nginx and php-fpm with a page of some ten milliseconds.
+/// The relative shares of the phases: about as many seconds as they take behind nginx and php-fpm
+/// with a page of some ten milliseconds.
 const WEIGHTS: [(Phase, f64); 9] = [
     (Phase::Warm, 5.0),
     (Phase::Alone, 4.0),
@@ -18,75 +18,75 @@ const WEIGHTS: [(Phase, f64); 9] = [
     (Phase::Proof, 26.0),
 ];
 
-/// Kept back for putting the settings back, or writing them down and asking for a page, in seconds, and in reloads.
+/// Reserved for restoring the settings, or writing them and requesting a page, in seconds, and in
+/// reloads.
 const LAST: f64 = 2.0;
 const LAST_RELOADS: f64 = 2.0;
 
-/// The most of the time that is kept back for the proof, if that is enough for it.
+/// The largest share of the time that is reserved for the proof, if that is enough for it.
 const MOST_FOR_PROOF: f64 = 0.5;
 
-/// What a measurement takes beside its own time before that was seen, in seconds: with the setting that there
-/// is, and with another, whose workers have to be started.
+/// Initial estimates of a measurement's overhead, in seconds: with the same setting, and with
+/// another, whose workers have to be started.
 const BESIDE: [f64; 2] = [0.2, 1.0];
 
-/// Of the runs of pairs three in four change the setting, half of those back to the one as it was: what a change takes
-/// counts by this share.
+/// In the proof three of four runs change the setting, half of them back to the original one: the
+/// overhead of a change counts by this share.
 const CHANGES_OF_PAIRS: f64 = 0.5;
 
-/// How fast a measurement that took longer than the others is forgotten.
+/// Decay of the overhead after a measurement that took longer than the others.
 const FORGOTTEN: f64 = 0.7;
 
-/// A measurement that a part wants to make. Times are in seconds.
+/// The time that a measurement needs. Times are in seconds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Wish {
-    /// How long.
+    /// Its desired duration.
     pub seconds: f64,
-    /// How long at least, to show anything.
+    /// The shortest duration that shows anything.
     pub least: f64,
-    /// How many of that kind there may be.
+    /// How many of its kind may follow, including it.
     pub steps: usize,
-    /// They are of no use unless there are so many.
+    /// They are useless unless all of them fit.
     pub all: bool,
-    /// Without it nothing can be said: it may take what others are to have.
+    /// The tuning is useless without it, so it may take the time of later phases.
     pub must: bool,
-    /// Another setting is to be in force.
+    /// It changes the setting.
     pub changes: bool,
-    /// New workers are warmed up for so long.
+    /// Warm-up of new workers.
     pub cold: f64,
-    /// How long it is waited for the server afterwards, for each second that was measured.
+    /// How long the server may recover afterwards, for each second that was measured.
     pub recovery: f64,
-    /// How much longer it may take than it usually does, whatever happens: a queue that goes, answers that
-    /// do not come.
+    /// The additional time in the worst case: a queue that drains, responses that time out.
     pub worst: f64,
 }
 
 impl Wish {
-    /// How long it takes with all that comes before and after it, but for what others make of it.
+    /// Its total time with everything before and after it, except the worst case.
     fn whole(&self, seconds: f64, beside: f64) -> f64 {
         seconds * (1.0 + self.recovery) + warm_up(seconds).max(self.cold) + beside
     }
 }
 
-/// The time there is, in seconds since the tuning was asked for.
+/// The time budget, in seconds since the start of the tuning.
 #[derive(Debug, Clone)]
 pub struct Budget {
     total: f64,
     now: f64,
     phase: Phase,
-    /// When the part that is at work has to be over.
+    /// When the current phase has to be over.
     until: f64,
-    /// The longest reload.
+    /// The longest reload so far.
     reload: f64,
-    /// How long the page takes that is looked with whether the site is served.
+    /// How long the page takes that the check for an idle server requests.
     page: f64,
-    /// What measurements take beside their own time: with the same setting, with another.
+    /// The overhead of measurements: with the same setting, and with another.
     beside: [f64; 2],
-    /// What the one that is at work was to take, and whether it changes the setting.
+    /// The planned time of the current measurement, and whether it changes the setting.
     planned: Option<(f64, bool)>,
 }
 
 impl Budget {
-    /// So much in all.
+    /// A budget of this many seconds.
     pub fn of(total: f64) -> Budget {
         Budget {
             total,
@@ -100,7 +100,7 @@ impl Budget {
         }
     }
 
-    /// So much has passed, and a page takes so long.
+    /// Updates the elapsed time, and the time of a page.
     pub fn at(&mut self, now: f64, page: f64) {
         self.page = page;
         if let Some((planned, changes)) = self.planned.take() {
@@ -110,12 +110,12 @@ impl Budget {
         self.now = self.now.max(now);
     }
 
-    /// A reload took so long.
+    /// A reload took this long.
     pub fn reloaded(&mut self, seconds: f64) {
         self.reload = self.reload.max(seconds);
     }
 
-    /// How long the longest of them took.
+    /// The longest reload.
     pub fn reload(&self) -> f64 {
         self.reload
     }
@@ -125,13 +125,13 @@ impl Budget {
         self.total - LAST - LAST_RELOADS * self.reload - self.page
     }
 
-    /// What is left, in seconds.
+    /// The remaining time, in seconds.
     pub fn left(&self) -> f64 {
         (self.end() - self.now).max(0.0)
     }
 
-    /// A part begins, if it has not: it gets its share of what is left, without what the proof needs, as its wish
-    /// has it.
+    /// Enters a phase, unless it is the current one. The phase gets its share of the remaining time
+    /// without the reserve for the proof.
     pub fn enter(&mut self, phase: Phase, proof: &Wish) {
         if phase == self.phase {
             return;
@@ -148,7 +148,7 @@ impl Budget {
         self.until = self.now + (self.left() - kept).max(0.0) * share(phase, of);
     }
 
-    /// What a measurement takes beside its own time.
+    /// The overhead of a measurement.
     fn beside(&self, wish: &Wish) -> f64 {
         let [same, other] = self.beside;
         match (wish.changes, wish.all) {
@@ -158,7 +158,7 @@ impl Budget {
         }
     }
 
-    /// How long the measurement may be, if there is time for it.
+    /// The duration of the measurement that fits into the budget, if one does.
     pub fn fit(&self, wish: &Wish) -> Option<f64> {
         let beside = self.beside(wish);
         let all = self.left() - wish.worst;
@@ -169,7 +169,7 @@ impl Budget {
             share
         };
         let each = room / wish.steps.max(1) as f64 - beside;
-        // warm_up() is a tenth, or what new workers need.
+        // warm_up() is a tenth, or the warm-up of new workers.
         let warmed = each / (1.1 + wish.recovery);
         let cold = (each - wish.cold.max(warm_up(0.0))) / (1.0 + wish.recovery);
         let seconds = warmed
@@ -180,13 +180,13 @@ impl Budget {
         (whole <= room + 1e-6).then_some(seconds)
     }
 
-    /// That is what comes next, and what it takes beside that is learned from.
+    /// Records the next measurement, to learn its overhead.
     pub fn plan(&mut self, seconds: f64, changes: bool) {
         self.planned = Some((seconds, changes));
     }
 }
 
-/// What a part has of those that are meant, of 1.
+/// The share of a phase among the selected ones, of 1.
 fn share(phase: Phase, of: impl Fn(Phase) -> bool) -> f64 {
     let all = WEIGHTS.iter().filter(|(other, _)| of(*other));
     let all: f64 = all.map(|(_, weight)| weight).sum();

@@ -1,5 +1,5 @@
-//! The course of a tuning, step by step: what is measured next, and what follows from what was seen.
-//! It measures and changes nothing itself.
+//! The course of a tuning as a state machine: it decides what is measured next, and draws
+//! conclusions from the measurements. It measures and changes nothing itself.
 
 mod budget;
 pub mod goal;
@@ -38,21 +38,21 @@ const MOST_WINDOWS: usize = 8;
 const SETTLED: f64 = 0.05;
 const SETTLED_WINDOWS: usize = 3;
 
-/// Most requests that may fail before anything is tuned.
+/// The highest error rate with which a tuning starts.
 const MOST_ERRORS: f64 = 0.05;
 
-/// A search begins with this share of what users without pauses were served.
+/// A rate search starts with this share of the throughput of a closed loop.
 const FIRST_RATE: f64 = 0.85;
 
-/// The share of all processors that others may use while nothing is asked, and how often it is looked again
-/// whether they still do.
+/// The share of all processors that other processes may use without load, and how often to check
+/// again whether they still do.
 const MOST_BACKGROUND: f64 = 0.1;
 const LOOKS_AT_OTHERS: usize = 3;
 
-/// A page that takes longer than this is slow where time is short, in seconds.
+/// With `--quick`, a page that takes longer than this is slow, in seconds.
 const SLOW: f64 = 0.3;
 
-/// How many pairs of the proof are made again, since others used the processors meanwhile.
+/// Most pairs of the proof that are repeated because other processes used the processors.
 const MOST_REPEATED_PAIRS: usize = 8;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd)]
@@ -70,75 +70,75 @@ enum Phase {
     Over,
 }
 
-/// A tuning that goes on.
+/// A tuning.
 #[derive(Debug, Clone)]
 pub struct Course {
-    /// What is known beforehand.
+    /// What is known before the first measurement.
     pub input: CourseInput,
     times: Times,
     budget: Option<Budget>,
     phase: Phase,
     last: Setting,
-    /// How long the queue that the last load has left may take, in seconds.
+    /// How long the queue of the last load may take to drain, in seconds.
     patience: f64,
     half: Option<Measurement>,
-    /// What others used of the processors while nothing was asked.
+    /// The share of the processors that other processes used without load.
     pub background: Option<f64>,
-    /// What else was seen then.
+    /// The machine's state without load.
     pub at_rest: IdleSample,
     looks_at_others: usize,
     windows: Vec<(f64, Option<f64>)>,
     /// Windows in which nothing was served: the page takes longer.
     empty_windows: usize,
-    /// What the first users were served in the last window of the warm-up, a second.
+    /// The throughput of the last window of the warm-up, in requests a second.
     usual_rate: Option<f64>,
-    /// Whether latencies came to rest.
+    /// Whether latencies became steady.
     pub settled: bool,
-    /// One user; without times where these broke a law.
+    /// One user alone; without times if these broke a law.
     pub alone: Option<Measurement>,
-    /// How long one user waited for an answer, on average, in seconds: where times broke a law, by how often
-    /// it was served.
+    /// The average latency of one user alone, in seconds; if times broke a law, computed from the
+    /// throughput.
     pub pace: Option<f64>,
-    /// Each route by itself.
+    /// Each route alone.
     pub profile: Profile,
-    /// The goal, given or made.
+    /// The goal, the user's or the default one.
     pub goal: Option<Goal>,
-    /// The setting as it was, against itself.
+    /// The original setting compared with itself.
     pub noise: Noise,
-    /// Why nothing would be concluded here and now, if somebody had not said that it is to go on.
+    /// Reasons to stop that `--despite-noise` overrides.
     pub troubles: Vec<String>,
-    /// Rates with the setting as it was.
+    /// The highest rate of the original setting.
     pub before: Option<RateSearch>,
     /// Throughput by workers.
     pub sweep: Option<Sweep>,
     growth_samples: GrowthSamples,
     boots: Vec<WorkerStart>,
-    /// Second by second.
+    /// The timeline, second by second.
     pub moments: Vec<TimelinePoint>,
-    /// How workers grow with what they serve.
+    /// The growth of workers with the requests that they serve.
     pub growth: Option<Slope>,
-    /// The number of workers.
+    /// The chosen number of workers.
     pub choice: Option<Choice>,
-    /// Rates with that.
+    /// The highest rate with that.
     pub after: Option<RateSearch>,
-    /// More than that.
+    /// Overload.
     pub overload: Option<Overload>,
     /// Pairs of runs, old and new.
     pub pairs: Vec<(Measurement, Measurement)>,
-    /// Pairs that were made again, since others used the processors meanwhile.
+    /// Pairs that were repeated because other processes used the processors.
     pub repeated: usize,
-    /// What they say.
+    /// The comparison of the pairs.
     pub rows: Vec<ComparisonRow>,
-    /// Figures that broke a law, and why they are not told.
+    /// Measurements that broke a law, and which.
     pub broken: Vec<String>,
-    /// What there was no time for.
+    /// What was skipped for want of time.
     pub left_out: Vec<String>,
-    /// What it came to.
+    /// The result.
     pub verdict: Option<Verdict>,
 }
 
 impl Course {
-    /// At its beginning.
+    /// A tuning before its first step.
     pub fn new(input: CourseInput) -> Course {
         Course {
             times: Times::of(input.seconds),
@@ -179,13 +179,13 @@ impl Course {
         }
     }
 
-    /// Whether its figures are only indicative.
+    /// Whether its results are only indicative.
     pub fn is_indicative(&self) -> bool {
         self.times.is_indicative
     }
 
-    /// How long the page takes that it is looked with whether the server is at rest, in seconds: it is the
-    /// first of all.
+    /// The usual latency, in seconds, of the page that the check for an idle server requests: the
+    /// first URL.
     pub fn rest(&self) -> Option<f64> {
         let first = self.profile.profiled.first();
         let first = first.and_then(|route| route.seen.mean);
@@ -197,14 +197,14 @@ impl Course {
         self.boots.push(boot);
     }
 
-    /// What it costs until a worker serves, as the middle of all starts has it.
+    /// The median cost of starting workers.
     pub fn boot(&self) -> Option<WorkerStart> {
         let mut boots = self.boots.clone();
         boots.sort_by(|a, b| a.first.total_cmp(&b.first));
         boots.get(boots.len() / 2).copied()
     }
 
-    /// The setting that was chosen.
+    /// The proposed setting.
     pub fn proposed(&self) -> Setting {
         self.choice
             .as_ref()
@@ -216,7 +216,7 @@ impl Course {
         new_first == self.half.is_none()
     }
 
-    /// What the machine was like while nothing was asked.
+    /// The machine was observed without load.
     pub fn idled(&mut self, rest: IdleSample) {
         self.at_rest = rest;
         self.background = rest.outside;
@@ -236,7 +236,7 @@ impl Course {
         }
     }
 
-    /// Figures would not be the site's: it ends here, unless somebody has said that it is to go on.
+    /// Ends the tuning, because results would not be the site's, unless `--despite-noise` is given.
     fn trouble(&mut self, why: String) {
         if !self.input.despite_noise {
             return self.end(Verdict::CannotSay(format!(
@@ -247,7 +247,7 @@ impl Course {
         self.troubles.push(why);
     }
 
-    /// What was seen of what came next.
+    /// Takes the measurement of the current step.
     pub fn seen(&mut self, seen: Measurement) {
         if let NextStep::Measure(task) = self.next() {
             if self.last != task.setting {
@@ -271,7 +271,7 @@ impl Course {
         }
     }
 
-    /// Workers of a fixed number live from one change of the number to the next.
+    /// Workers of a static pool live from one change of their number to the next.
     fn look_at_growth(&mut self, seen: &Measurement) {
         let is_fixed = matches!(self.last, Setting::Workers(_)) || self.input.now.pm == "static";
         let Some(private) = seen.private.filter(|_| is_fixed && seen.workers > 0) else {
@@ -306,7 +306,7 @@ impl Course {
         }
     }
 
-    /// Whether neither latencies nor the workers' memory change any more.
+    /// Whether latencies and the workers' memory have both become steady.
     fn has_settled(&self) -> bool {
         let last = || self.windows.iter().rev().take(SETTLED_WINDOWS);
         let rests = |values: &mut dyn Iterator<Item = f64>| {
@@ -328,7 +328,7 @@ impl Course {
             ));
         };
         let lawful = laws::obeys(Some(1), self.input.cores, &seen);
-        // One user is served as often as answers take long, and counting is never off.
+        // The throughput of one user gives the average latency, and counts are never off.
         let alone = match &lawful {
             Ok(()) => mean,
             Err(_) => seen.seconds / seen.served as f64,
@@ -387,7 +387,7 @@ impl Course {
     }
 
     fn begin_before(&mut self) {
-        // Where there was no time to set it beside itself, the warm-up has to do.
+        // If the comparison with itself was skipped, the warm-up has to do.
         let usual = self.usual_rate.unwrap_or(0.0);
         let rate = self.noise.best().unwrap_or(usual);
         self.before = Some(RateSearch::new(
@@ -448,7 +448,7 @@ impl Course {
             .alone
             .as_ref()
             .and_then(|alone| alone.cpu.zip(alone.mean));
-        // Waiting for a processor is no waiting that another worker could use.
+        // While a request waits for a processor, another worker could not run either.
         let waited = self
             .alone
             .as_ref()
@@ -470,7 +470,7 @@ impl Course {
         let now = &self.input.now;
         if now.pm == "static" && decide::is_same(now.workers, choice.workers) {
             let what = format!("{} is what was found", now.words());
-            // Nothing is proposed; what there is is asked for too much.
+            // Nothing is proposed; the overload phase measures the original setting.
             self.verdict = Some(Verdict::NothingToGain(what));
             return self.go_beyond();
         }
@@ -493,7 +493,7 @@ impl Course {
         }
     }
 
-    /// What the better of both can do is known: now more is asked for.
+    /// The highest rate is known: starts the overload phase.
     fn go_beyond(&mut self) {
         self.phase = Phase::Overload;
         self.overload = self.highest().map(Overload::of);
@@ -519,7 +519,8 @@ impl Course {
         };
     }
 
-    /// The highest rate of the setting that is proposed, or, where none is or no rate held, as it was.
+    /// The highest rate of the proposed setting, or of the original one if nothing is proposed or
+    /// no rate held.
     pub fn highest(&self) -> Option<f64> {
         let highest =
             |rate_search: &Option<RateSearch>| rate_search.as_ref().and_then(RateSearch::highest);

@@ -1,4 +1,4 @@
-//! What is measured next.
+//! The next measurement.
 
 use super::budget::Wish;
 use super::rate_search::{NextRate, RateSearch};
@@ -7,77 +7,80 @@ use super::times::warm_up;
 use super::{Course, NextStep, Phase, SETTLED_WINDOWS, sweep};
 use crate::measurement::{Load, Measurement, Setting, Task, TaskLimits};
 
-/// So many times the goal's limit a rate is kept up at least.
+/// A rate is kept up for at least this multiple of the goal's limit.
 const OVERLOAD_SHOWS: f64 = 3.0;
 
-/// Both settings are compared at this share of the highest rate that one of them holds.
+/// The proof compares both settings at this share of the higher of their highest rates.
 const PROOF_RATE: f64 = 0.9;
 
-/// A route is looked at for so long at least, in seconds.
+/// The shortest measurement of a route, in seconds.
 const SHORTEST_ROUTE: f64 = 0.3;
 
-/// Users before anything is known of a pool that finds its size itself, for each processor.
+/// Initial number of users for each processor, for a pool with `pm = auto`.
 const USERS_PER_CORE: f64 = 2.0;
 
-/// Most users before anything is known.
+/// Most initial users.
 const MOST_FIRST_USERS: u32 = 64;
 
-/// Each user has to have so many answers of a slow site, but for no longer than that, in seconds.
+/// On a slow site each user gets this many responses, but the measurement is no longer than the
+/// limit, in seconds.
 const ROUNDS: f64 = 4.0;
 const LONGEST_ROUNDS: f64 = 30.0;
 
-/// So many requests have to come in a run of the same against itself: of few, one more or less is a difference
-/// that nothing has made. For no longer than this, in seconds, or twice as long where there is little time.
+/// Fewest requests of a run of the original setting against itself: with few, one more or less
+/// looks like a difference. The run is no longer than the limit, in seconds, or twice as long as
+/// planned if there is little time.
 const ALIKE: f64 = 60.0;
 const LONGEST_ALIKE: f64 = 15.0;
 
-/// A rate at which few requests come is kept up for so many times longer than others at most.
+/// A low rate is kept up for at most this multiple of the usual time.
 const MOST_STEP: f64 = 4.0;
 
-/// Where time is short, users that wait for each answer have so many of them, and one user alone has more.
+/// With `--quick`, the number of responses that each user of a closed loop gets, and one user
+/// alone.
 const FEW_ANSWERS: f64 = 1.5;
 const ANSWERS_ALONE: f64 = 2.5;
 
-/// Where time is short, this share of what a measurement is to take may do.
+/// With `--quick`, the share of a measurement's usual time that suffices.
 const SHORT: f64 = 0.5;
 
-/// How long an answer may take, as a multiple of what is in time, where time is short, too, and at least, in
-/// seconds.
+/// The timeout of a response as a multiple of the goal's limit, with `--quick` as well, and at
+/// least, in seconds.
 const TIMEOUT: f64 = 4.0;
 const TIMEOUT_IN_HASTE: f64 = 1.25;
 const LEAST_TIMEOUT: f64 = 2.0;
 
-/// The same before anything is known.
+/// The timeout before a goal is known.
 const FIRST_TIMEOUT: f64 = 10.0;
 
-/// How long a server may take until it is at rest again, and until it answers at all after a reload, where time is
-/// short, too, in seconds.
+/// How long a server may take to become idle, and to respond at all after a reload, with `--quick`
+/// as well, in seconds.
 const REST: f64 = 10.0;
 const RETURN: f64 = 60.0;
 const RETURN_IN_HASTE: f64 = 20.0;
 
-/// Where time is short: so many times as long as alone a page may take that is looked with whether the server is
-/// at rest, and a queue until it is gone, and at least, in seconds.
+/// With `--quick`: how long the page of the check for an idle server may take, and a queue may take
+/// to drain, as a multiple of the usual latency, and at least, in seconds.
 const PATIENCE: f64 = 3.0;
 const LEAST_PATIENCE: f64 = 2.0;
 
-/// How long it is waited for a server to recover from too much: so many times as long as it had too much, where
-/// time is short, too, and within these bounds, in seconds.
+/// How long to wait for a server to recover from overload: as a multiple of the overload's time,
+/// with `--quick` as well, and within these bounds, in seconds.
 const RECOVERY: f64 = 2.0;
 const RECOVERY_IN_HASTE: f64 = 0.5;
 const RECOVERY_SECONDS: (f64, f64) = (2.0, 60.0);
 const LEAST_RECOVERY_IN_HASTE: f64 = 1.0;
 
-/// A measurement, but for how long it may be.
+/// A measurement without its final duration.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Draft {
     what: &'static str,
     setting: Setting,
     load: Load,
-    /// How long it is to be, and how long where time is short, in seconds.
+    /// Its usual and its shortest duration, in seconds.
     seconds: f64,
     least: f64,
-    /// How many of its kind there may be, and whether they are of no use unless there are so many.
+    /// How many of its kind may follow, including it, and whether they are useless unless all fit.
     steps: usize,
     all: bool,
     route: Option<usize>,
@@ -85,7 +88,7 @@ pub(super) struct Draft {
 }
 
 impl Course {
-    /// What comes next.
+    /// The next step.
     pub fn next(&self) -> NextStep {
         if self.phase == Phase::Idle {
             return NextStep::Idle(self.times.idle);
@@ -128,9 +131,9 @@ impl Course {
         }
     }
 
-    /// What it asks of the time.
+    /// The time that the measurement needs.
     pub(super) fn wish(&self, draft: &Draft) -> Wish {
-        // What comes after it in the proof does, if it does not.
+        // In the proof, the measurement after it changes the setting if it does not.
         let changes = draft.setting != self.last || self.phase == Phase::Proof;
         let limits = self.limits_but_answer(draft, 0.0);
         let asks = f64::from(u8::from(limits.looks) + u8::from(changes && limits.asks_again));
@@ -156,13 +159,13 @@ impl Course {
         }
     }
 
-    /// Whether there is nothing to be said without what comes next, whatever its share of the time.
+    /// Whether the tuning is useless without the next measurement, whatever its share of the time.
     fn must(&self) -> bool {
         let tried = self.sweep.as_ref().map_or(0, |sweep| sweep.points.len());
         self.phase == Phase::Alone || (self.phase == Phase::Sweep && tried < sweep::FEWEST)
     }
 
-    /// How long workers of another setting are warmed up, in seconds: they are new.
+    /// The warm-up of the workers of another setting, in seconds, since they are new.
     fn cold(&self, draft: &Draft) -> f64 {
         if draft.setting == self.last {
             0.0
@@ -218,13 +221,13 @@ impl Course {
         }
     }
 
-    /// What a load may have left in queues, in seconds.
+    /// How long the queue that a load leaves may take to drain, in seconds.
     pub(super) fn patience_after(&self, task: &Task, seen: &Measurement) -> f64 {
         match task.load {
-            // Users who wait for their answers leave no queue behind.
+            // A closed loop leaves no queue.
             Load::Users(_) => 0.0,
-            // Nor does a rate that held, or from which the server has recovered; where there is time that is looked
-            // at all the same.
+            // Neither does a rate that held, or from which the server has recovered; without
+            // `--quick` the server is checked all the same.
             Load::Rate(_) if self.budget.is_some() && (seen.holds || seen.recovery.is_some()) => {
                 0.0
             }
@@ -232,7 +235,7 @@ impl Course {
         }
     }
 
-    /// How long so many answers take one after the other, in seconds, where time is short and that counts.
+    /// With `--quick`, how long this many consecutive responses take, in seconds.
     fn answers(&self, count: f64) -> f64 {
         let each = self.rest().or(self.input.first).unwrap_or(0.0);
         if self.budget.is_some() {
@@ -333,7 +336,7 @@ impl Course {
         let overload = self.overload.as_ref()?;
         let rate = overload.next()?;
         let seconds = self.times.beyond.max(self.overload_shows());
-        // Where there is nothing to gain, nothing is proposed.
+        // The overload of a setting without a proposal is that of the original one.
         let setting = match self.verdict {
             Some(_) => Setting::AsItWas,
             None => self.proposed(),
@@ -375,7 +378,7 @@ impl Course {
         })
     }
 
-    /// As many rates as could be tried while the highest is kept up.
+    /// The number of rates that could be tried in the time of confirming the highest.
     fn steps_of_confirming(&self, rate_search: &RateSearch) -> usize {
         if rate_search.will_confirm() {
             (self.times.confirm / self.times.step).ceil() as usize
@@ -400,21 +403,21 @@ impl Course {
         }
     }
 
-    /// Runs that the proof needs at least.
+    /// Runs that the proof still needs at least.
     fn runs_left(&self) -> usize {
         let runs = 2 * self.times.pairs.0.saturating_sub(self.pairs.len());
         runs.saturating_sub(usize::from(self.half.is_some())).max(1)
     }
 
-    /// How long it takes at least, in seconds, until a rate that is too high shows: a queue has to grow
-    /// until it is longer than the goal allows.
+    /// The shortest time, in seconds, in which a rate that is too high shows: the queue has to grow
+    /// beyond the goal's limit.
     fn overload_shows(&self) -> f64 {
         self.goal
             .as_ref()
             .map_or(0.0, |goal| goal.limit() * OVERLOAD_SHOWS)
     }
 
-    /// As many as there are workers, as far as their number is known.
+    /// As many users as there are workers, as far as their number is known.
     pub(super) fn first_users(&self) -> u32 {
         let most = match self.input.now.pm.as_str() {
             "auto" => (self.input.cores * USERS_PER_CORE).ceil() as u32,
@@ -423,7 +426,7 @@ impl Course {
         most.clamp(1, MOST_FIRST_USERS)
     }
 
-    /// Both are asked as much as the better one can do.
+    /// Both settings get the load that the better one can serve.
     fn proof_load(&self) -> Load {
         let highest =
             |rate_search: &Option<RateSearch>| rate_search.as_ref().and_then(RateSearch::highest);

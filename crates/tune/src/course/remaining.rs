@@ -1,13 +1,13 @@
-//! How long the rest of a course will take.
+//! The remaining time of a course.
 
 use super::budget::Budget;
 use super::times::Times;
 use super::{Course, Overload, Phase, RateSearch, SETTLED_WINDOWS, Sweep};
 
-/// Numbers of workers that a sweep tries where nothing is known of them yet.
+/// The usual number of steps of a sweep.
 const USUAL_NUMBERS: usize = 12;
 
-/// Numbers between those of the list that are usually tried.
+/// Steps of a sweep between the numbers of its list that are usually made.
 const USUALLY_BETWEEN: usize = 2;
 
 /// How many numbers a sweep may still try.
@@ -17,7 +17,7 @@ pub(super) fn sweep_left(sweep: &Sweep) -> usize {
 }
 
 impl Course {
-    /// How long the rest will take, in seconds, as far as that can be said.
+    /// An estimate of the remaining time, in seconds.
     pub fn left(&self) -> f64 {
         let times = &self.times;
         let runs = |pairs: usize, done: usize| pairs.saturating_sub(done) as f64 * 2.0;

@@ -1,4 +1,4 @@
-//! The course against servers whose best number of workers is known.
+//! Courses with simulated servers whose best number of workers is known.
 
 use super::*;
 use crate::decide::MemoryBudget;
@@ -10,7 +10,7 @@ mod unlawful;
 
 const MB: f64 = 1_048_576.0;
 
-/// A server of pages that compute and wait for so long, in seconds.
+/// A server whose pages compute and wait for this long, in seconds.
 struct SimulatedSite {
     cores: f64,
     cpu: f64,
@@ -33,12 +33,12 @@ impl SimulatedSite {
                 let rate = (f64::from(users) / alone).min(most);
                 (rate, f64::from(users) / rate)
             }
-            // OverloadResult its capacity everybody waits for long.
+            // Beyond its capacity all requests wait long.
             Load::Rate(asked) if asked > most => (most, 10.0 * alone),
             Load::Rate(asked) => (asked, alone * 1.1),
         };
         let limit = goal.map_or(f64::INFINITY, Goal::limit);
-        // Chance, the same in every run of the test.
+        // Noise, the same in every run of the test.
         let wobble = 1.0 + 0.002 * (self.asked.len() % 5) as f64;
         Measurement {
             seconds: task.seconds,
@@ -90,7 +90,7 @@ fn input(pm: &str, workers: u32) -> CourseInput {
     }
 }
 
-/// A machine of which others use so much while nothing is asked.
+/// A machine without load, of which other processes use this share.
 fn rest(outside: Option<f64>) -> IdleSample {
     IdleSample {
         outside,

@@ -1,14 +1,14 @@
-//! A course that has to end by a time: what there is no time for is left out, and said.
+//! A course with a time limit: what does not fit is skipped and reported.
 
 use super::budget::Wish;
 use super::{Course, NextStep, Phase, Verdict};
 
-/// More than there are parts: each is left out once at most.
+/// More than there are phases: each is skipped at most once.
 const MOST_PARTS: usize = 12;
 
 impl Course {
-    /// So much time has passed since the tuning was asked for, in seconds. Where it has to end by a time, what there
-    /// is none for is left out.
+    /// Updates the elapsed time, in seconds since the start of the tuning. With a time limit, skips
+    /// phases that do not fit.
     pub fn at(&mut self, seconds: f64) {
         let page = self.rest().or(self.input.first).unwrap_or(0.0);
         let Some(budget) = &mut self.budget else {
@@ -39,14 +39,14 @@ impl Course {
         }
     }
 
-    /// A change of settings took so long, in seconds.
+    /// A change of settings took this long, in seconds.
     pub fn reloaded(&mut self, seconds: f64) {
         if let Some(budget) = &mut self.budget {
             budget.reloaded(seconds);
         }
     }
 
-    /// What the proof will ask for.
+    /// The time that the proof will need.
     fn wish_of_proof(&self) -> Wish {
         Wish {
             changes: true,
@@ -56,11 +56,11 @@ impl Course {
         }
     }
 
-    /// There is no time for what would come next.
+    /// Skips the current phase for want of time.
     pub fn leave_out(&mut self) {
         match self.phase {
             Phase::Idle | Phase::Over => {}
-            // That latencies have not come to rest is said anyway.
+            // That latencies are not steady is reported anyway.
             Phase::Warm => self.phase = Phase::Alone,
             Phase::Alone => self.end(Verdict::CannotSay(
                 "there was no time to ask for a page alone; give more with --time".to_owned(),
@@ -106,7 +106,7 @@ impl Course {
     }
 
     fn say_rates(&mut self, tried: usize, which: &str) {
-        // Fewer of them are less near to the highest, no more.
+        // With fewer rates the highest is less exact, but known.
         if tried == 0 {
             self.left_out.push(which.to_owned());
         }

@@ -1,4 +1,4 @@
-//! php-fpm: a file that it reads last, `php-fpm -tt`, and SIGUSR2.
+//! php-fpm: a drop-in file that it reads last, `php-fpm -tt`, and SIGUSR2.
 
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -15,27 +15,28 @@ use crate::measurement::Setting;
 use crate::processes;
 use crate::site::Site;
 
-/// The file's name: it sorts behind all that people give to pools.
+/// The drop-in's name, which sorts behind the usual names of pool files.
 pub(super) const DROP_IN: &str = "zz-maitred-tune.conf";
 
-/// php-fpm's options for its php.ini, its prefix and single entries (`php-fpm --help`); each has a value.
+/// php-fpm's options for its php.ini, its prefix and single entries (`php-fpm --help`); each has a
+/// value.
 const SHORT: [&str; 3] = ["-c", "-p", "-d"];
 const LONG: [&str; 3] = ["--php-ini", "--prefix", "--define"];
 
-/// How long a reload may take until all new workers are there.
+/// How long a reload may take until all new workers run.
 const RELOAD: Duration = Duration::from_secs(60);
 
-/// How often it is looked.
+/// How often to check that.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// What php-fpm's own test says of its configuration.
+/// The result of php-fpm's own test of its configuration.
 #[derive(Debug, PartialEq)]
 enum ConfigTest {
-    /// It takes it; with all that it printed.
+    /// It accepts it; with the test's output.
     Takes(String),
-    /// It does not, and why.
+    /// It rejects it, and why.
     Refuses(String),
-    /// The test came to no end, and why: that says nothing of the configuration.
+    /// The test did not finish, and why: the configuration may be right or wrong.
     NotKnown(String),
 }
 
@@ -46,17 +47,17 @@ pub(super) struct FpmServer {
     drop_in: PathBuf,
     is_maitred: bool,
     unit: Option<String>,
-    /// What its unit starts it with that its own test has to have, too.
+    /// Options of its unit that its own test needs, too.
     options: Vec<String>,
-    /// How many workers there are at the start as it was: at least one of them is waited for.
+    /// Whether the original setting starts workers: then a reload waits for at least one.
     starts_some: bool,
 }
 
 impl FpmServer {
-    /// Of a site.
+    /// The server of a site.
     ///
     /// # Errors
-    /// It reads no further file, or is not ours to change.
+    /// It includes no directory of files, or this user may not signal it.
     pub(super) fn of(site: &Site) -> Result<FpmServer, String> {
         let config = site.service.files.first().cloned().unwrap_or_default();
         let folder = site
@@ -107,7 +108,7 @@ impl FpmServer {
         ))
     }
 
-    /// The file while so many workers are tried.
+    /// The drop-in for a trial with this many workers.
     pub(super) fn trial(&self, workers: u32) -> String {
         format!(
             "; {TRIAL} and takes it away again; if it has not, run maitred tune --undo\n\
@@ -116,7 +117,7 @@ impl FpmServer {
         )
     }
 
-    /// php-fpm's own test, and whether the setting is the one that is in force.
+    /// Runs php-fpm's own test, and checks that the setting is in force.
     pub(super) fn check(&self, master: i32, workers: Option<u32>) -> Result<(), String> {
         let said = match self.test(master) {
             ConfigTest::Takes(said) => said,
@@ -135,7 +136,7 @@ impl FpmServer {
         }
     }
 
-    /// Why it would not take its configuration at a reload, if it has said so.
+    /// Why it would reject its configuration at a reload, if its test says so.
     pub(super) fn refusal(&self, master: i32) -> Option<String> {
         match self.test(master) {
             ConfigTest::Refuses(why) => Some(why),
@@ -144,7 +145,7 @@ impl FpmServer {
     }
 
     fn test(&self, master: i32) -> ConfigTest {
-        // That of the one that runs, even if a package has replaced its file.
+        // The running binary, even if a package has replaced its file.
         let mut command = maitred_os::spawn::command(format!("/proc/{master}/exe"));
         if self.is_maitred {
             command.arg("fpm");
@@ -156,7 +157,7 @@ impl FpmServer {
         tested(command.output())
     }
 
-    /// SIGUSR2, and waits until no old worker is left and the new ones are there.
+    /// Sends SIGUSR2, and waits until no old worker is left and the new ones run.
     pub(super) fn reload(
         &self,
         master: i32,
@@ -167,7 +168,7 @@ impl FpmServer {
         let ended = || "php-fpm has ended at the reload".to_owned();
         let old = processes::workers(master, title);
         let pid = Pid::from_raw(master).ok_or_else(ended)?;
-        // Another process may have its number by now.
+        // Another process may have its id by now.
         if processes::began(master) != began || kill_process(pid, Signal::USR2).is_err() {
             return Err(ended());
         }
@@ -185,7 +186,7 @@ impl FpmServer {
             }
             let now = processes::workers(master, title);
             let new = now.iter().filter(|pid| !old.contains(pid)).count();
-            // Of a pool without workers nothing is seen but the master's own restart.
+            // A pool without workers shows nothing but the restart of the master.
             is_waited_for |= !is_master || new > 0;
             let is_over = now.len() == new && new >= wanted && is_master;
             if is_over && (is_waited_for || wanted == 0) {
@@ -206,7 +207,7 @@ impl FpmServer {
     }
 }
 
-/// Only who ends with a code of its own has judged the configuration.
+/// Only a test that exits by itself has judged the configuration.
 fn tested(output: io::Result<Output>) -> ConfigTest {
     let output = match output {
         Ok(output) => output,
@@ -229,8 +230,9 @@ fn tested(output: io::Result<Output>) -> ConfigTest {
     ConfigTest::Refuses(format!("php-fpm -tt refuses the configuration: {why}"))
 }
 
-/// The options of a unit's `ExecStart` that change what php-fpm makes of its configuration. (Its own command
-/// line is lost: php-fpm writes its title over it.) Lines with quotes or variables are not understood.
+/// The options of a unit's `ExecStart` that affect php-fpm's configuration. (Its own command line
+/// is lost, since php-fpm overwrites it with its title.) Lines with quotes or variables are not
+/// parsed.
 fn options(line: &str) -> Vec<String> {
     let mut found = Vec::new();
     if line.contains(['"', '\'', '$', '%', '\\']) {
@@ -253,7 +255,7 @@ fn options(line: &str) -> Vec<String> {
     found
 }
 
-/// The folder of a pattern such as `/etc/php/8.2/fpm/pool.d/*.conf`.
+/// The directory of a pattern such as `/etc/php/8.2/fpm/pool.d/*.conf`.
 fn folder(pattern: &str) -> Option<PathBuf> {
     let folder = pattern
         .strip_suffix("/*.conf")
@@ -262,7 +264,7 @@ fn folder(pattern: &str) -> Option<PathBuf> {
     is_plain.then(|| PathBuf::from(folder))
 }
 
-/// What `php-fpm -tt` says of a pool's entry.
+/// The value of a pool's entry in the output of `php-fpm -tt`.
 fn setting_of<'t>(said: &'t str, section: &str, name: &str) -> Option<&'t str> {
     let heading = format!("[{section}]");
     let mut lines = said.lines().map(|line| {
@@ -297,7 +299,7 @@ mod tests {
         assert_eq!(setting_of(said, "none", "pm.max_children"), None);
     }
 
-    /// What is made of it if the test ends so and has said that.
+    /// The result of a test with this status and this output.
     fn ended(status: i32, said: &str) -> ConfigTest {
         tested(Ok(Output {
             status: std::process::ExitStatus::from_raw(status),
@@ -340,7 +342,7 @@ mod tests {
             options: Vec::new(),
             starts_some: true,
         };
-        // No process has this number.
+        // No process has this id.
         assert_eq!(fpm.refusal(i32::MAX), None);
         assert!(fpm.check(i32::MAX, None).is_err(), "nothing new is tried");
         // This program does not know these options.

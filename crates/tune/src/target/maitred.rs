@@ -8,12 +8,12 @@ use super::Reload;
 use super::replaced_file::TRIAL;
 use crate::site::Site;
 
-/// What a static pool has no use for.
+/// Settings that a static pool does not allow.
 const NOT_OF_STATIC: [&str; 3] = ["start_servers", "min_spare_servers", "max_spare_servers"];
 
-/// A server of ours.
+/// maitred as the server.
 pub(super) struct MaitredServer {
-    /// By the name that the server has for it: what is in it may be relative to that.
+    /// The path as the server knows it, since paths in the file may be relative to it.
     pub(super) config: PathBuf,
     pub(super) section: String,
     pub(super) reload: Reload,
@@ -28,7 +28,7 @@ impl MaitredServer {
         }
     }
 
-    /// The file while so many workers are tried.
+    /// The file for a trial with this many workers.
     pub(super) fn trial(&self, before: &[u8], workers: u32) -> Result<String, String> {
         trial(&String::from_utf8_lossy(before), &self.section, workers)
     }

@@ -1,5 +1,5 @@
-//! The server that is tuned: its settings are changed, checked by its own test, used by a reload, and put
-//! back.
+//! The server that is tuned: changes its settings, checks them with its own test, reloads it, and
+//! restores them.
 
 mod fpm;
 mod maitred;
@@ -18,10 +18,10 @@ use fpm::FpmServer;
 use maitred::MaitredServer;
 use replaced_file::{ReplacedFile, Undo};
 
-/// Has a server of ours read its configuration; answers when that is done.
+/// Reloads maitred; returns when that is done.
 pub type Reload = Box<dyn FnMut() -> Result<String, String>>;
 
-/// Which server, and how it is told.
+/// The kind of server, with what it needs.
 enum ServerKind {
     Fpm(FpmServer),
     Maitred(MaitredServer),
@@ -31,23 +31,23 @@ enum ServerKind {
 pub struct Target {
     server: ServerKind,
     file: ReplacedFile,
-    /// The other files of its configuration, as they were.
+    /// The original contents of its other configuration files.
     others: Vec<(PathBuf, Option<Vec<u8>>)>,
     now: Setting,
     is_released: bool,
     master: i32,
     began: Option<u64>,
     title: String,
-    /// Held as long as we are here.
+    /// Held until drop.
     _lock: File,
 }
 
 impl Target {
-    /// Of a site, whose configuration nobody else may tune meanwhile. Nothing is changed yet.
+    /// The server of a site. Locks its configuration against other tunings; changes nothing yet.
     ///
     /// # Errors
-    /// One sentence: another tune is at it, it cannot be changed by this user, or its configuration takes
-    /// no further file.
+    /// A message: another tuning is running, this user may not change the configuration, or it
+    /// includes no further file.
     pub fn of(site: &Site, reload: Reload) -> Result<Target, String> {
         let main = site
             .service
@@ -90,17 +90,17 @@ impl Target {
         self.file.path()
     }
 
-    /// Whether that is a file of its own, so that a setting can be written down for good.
+    /// Whether that is a file of its own, so that a setting can be written permanently.
     pub fn takes_file(&self) -> bool {
         matches!(self.server, ServerKind::Fpm(_))
     }
 
-    /// The first process.
+    /// The master process.
     pub fn master(&self) -> i32 {
         self.master
     }
 
-    /// How the pool is set now.
+    /// The current setting.
     pub fn now(&self) -> Setting {
         self.now
     }
@@ -110,10 +110,10 @@ impl Target {
         processes::workers(self.master, &self.title)
     }
 
-    /// Has the pool set so, if it is not yet. Returns when the new workers are there.
+    /// Applies a setting, unless it is the current one. Returns when the new workers run.
     ///
     /// # Errors
-    /// One sentence. The file is as it was; where it was in use, the server was told so.
+    /// A message. The file is restored, and the server reloaded if it used the file.
     pub fn set(&mut self, setting: Setting) -> Result<(), String> {
         if setting == self.now {
             return Ok(());
@@ -132,21 +132,21 @@ impl Target {
             .put(text.as_bytes())
             .and_then(|()| self.check(Some(workers)))
             .inspect_err(|_| {
-                // The first error is the one to tell, and the file's path is in it.
+                // The first error is reported; it contains the file's path.
                 let _ = self.file.restore();
             })?;
         self.now = setting;
         self.reload()
     }
 
-    /// Writes a setting down for good. What was before is kept beside it, for `undo`.
+    /// Writes a setting permanently, with a backup of the original file for `undo`.
     ///
     /// # Errors
-    /// One sentence; all is as it was, or it is said what is not.
+    /// A message; everything is restored, or the message says what is not.
     pub fn keep(&mut self, workers: u32, text: &str) -> Result<(), String> {
         self.untouched()?;
         self.file.put(text.as_bytes()).inspect_err(|_| {
-            // The backup may be there already; the first error is the one to tell.
+            // The backup may exist already; the first error is reported.
             let _ = self.file.restore();
         })?;
         let done = self.check(Some(workers)).and_then(|()| {
@@ -159,16 +159,16 @@ impl Target {
         })
     }
 
-    /// All stays as it is now, whatever becomes of this.
+    /// Keeps the current state on drop.
     pub fn release(&mut self) {
         self.is_released = true;
     }
 
-    /// Has everything as it was. A server that would refuse its configuration, which another hand may have
-    /// broken meanwhile, is not told to reload: php-fpm would end.
+    /// Restores everything. A server whose test rejects its configuration, which another program
+    /// may have broken meanwhile, is not reloaded: php-fpm would exit.
     ///
     /// # Errors
-    /// One sentence: what is not.
+    /// A message that says what is not restored.
     pub fn restore(&mut self) -> Result<(), String> {
         if self.now == Setting::AsItWas {
             return self.file.restore();
@@ -187,7 +187,7 @@ impl Target {
         }
     }
 
-    /// Whether nobody else has changed the configuration meanwhile.
+    /// Checks that no other program has changed the configuration meanwhile.
     ///
     /// # Errors
     /// Which file was changed.
@@ -208,8 +208,8 @@ impl Target {
         }
     }
 
-    /// The server's own test, before each reload: another hand may have broken a file, or added one,
-    /// since the last.
+    /// Runs the server's own test before each reload: another program may have broken or added a
+    /// file since the last.
     fn check(&self, workers: Option<u32>) -> Result<(), String> {
         match &self.server {
             ServerKind::Fpm(fpm) => fpm.check(self.master, workers),
@@ -217,8 +217,8 @@ impl Target {
         }
     }
 
-    /// Why a server that lives would not take its configuration. Where its own test comes to no end, nobody
-    /// knows, and a trial does not stay for that.
+    /// Why a running server would reject its configuration. A test that does not finish is no
+    /// reason to keep a trial.
     fn refusal(&self) -> Option<String> {
         if processes::began(self.master) != self.began {
             return None;
@@ -237,7 +237,7 @@ impl Target {
         done.or_else(|why| self.give_up(why))
     }
 
-    /// The server did not come back: the file is put back, and it is told once more if it lives.
+    /// The server did not come back: restores the file, and reloads it once more if it runs.
     fn give_up(&mut self, why: String) -> Result<(), String> {
         if let Err(further) = self.file.restore() {
             return Err(format!("{why}; {further}"));
@@ -282,20 +282,20 @@ impl Target {
     }
 }
 
-/// Whatever ends a tuning, a fault in it too, a trial does not stay.
+/// However a tuning ends, a panic included, no trial remains.
 impl Drop for Target {
     fn drop(&mut self) {
         if !self.is_released {
-            // Who could say what is wrong has said so, or is gone.
+            // Any error was reported before, or there is no one to report it to.
             let _ = self.restore();
         }
     }
 }
 
-/// Puts back what was before the last setting that tune has written, and has the server use it.
+/// Restores the file from before the last setting that tune has written, and reloads the server.
 ///
 /// # Errors
-/// One sentence.
+/// A message.
 pub fn undo(site: &Site, mut reload: Reload) -> Result<String, String> {
     let main = site
         .service
@@ -328,7 +328,7 @@ pub fn undo(site: &Site, mut reload: Reload) -> Result<String, String> {
     })
 }
 
-/// Takes an undo back that the server's own test refuses.
+/// Reverts an undo that the server's own test rejects.
 fn finish(undo: Undo, checked: Result<(), String>) -> Result<(), String> {
     let Err(why) = checked else {
         return undo.finish();
@@ -339,13 +339,14 @@ fn finish(undo: Undo, checked: Result<(), String>) -> Result<(), String> {
     })
 }
 
-/// The file that a link leads to: what replaces it has to leave the link.
+/// The target of a symlink: a replacement must not replace the link.
 fn real(path: &Path) -> PathBuf {
     path.canonicalize().unwrap_or_else(|_| path.to_owned())
 }
 
-/// Nobody else tunes a configuration of this folder as long as the file is open. The configuration itself
-/// may be replaced meanwhile, and a lock on it would lie on a file that nobody finds any more.
+/// Locks the configuration's directory against other tunings until the file is closed. The
+/// configuration itself may be replaced meanwhile, and a lock on the replaced file would lock
+/// nothing.
 fn lock(main: &Path) -> Result<File, String> {
     let main = real(main);
     let folder = main.parent().unwrap_or(Path::new("/"));
@@ -392,7 +393,7 @@ mod tests {
     const MINE: &str = "listen = [\"127.0.0.1:0\"]\n\n[pools.www]\nmax_children = 2\n\n\
                         [[sites]]\nhosts = [\"localhost\"]\nroot = \"/tmp\"\n";
 
-    /// A server of ours that is told to reload by `reload`.
+    /// maitred, reloaded by `reload`.
     fn target(folder: &Path, reload: Reload) -> Target {
         let config = folder.join("maitred.toml");
         std::fs::write(&config, MINE).unwrap();

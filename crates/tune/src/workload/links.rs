@@ -1,4 +1,4 @@
-//! The pages that a page links to.
+//! The links of a page.
 
 use std::collections::HashSet;
 
@@ -45,7 +45,7 @@ pub(super) fn links(page: &str, base: &Url) -> Vec<Url> {
     found
 }
 
-/// A link as a browser understands it, of the same server only.
+/// Resolves a link as a browser does, on the same server only.
 fn resolve(link: &str, base: &Url) -> Option<Url> {
     if link.contains("://") {
         return Url::read(link, None)

@@ -1,4 +1,4 @@
-//! Who asks for single pages.
+//! Requests single pages.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,13 +12,13 @@ use tokio::runtime::Runtime;
 
 use super::MOST_BYTES;
 
-/// How often it is looked whether somebody has said to stop.
+/// How often to check whether the user has stopped it.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Why there is no answer then.
+/// The error after a stop.
 pub(super) const STOPPED: &str = "it was stopped";
 
-/// Who asks for single pages.
+/// Requests single pages.
 pub struct Prober {
     runtime: Runtime,
     asker: PageClient,
@@ -27,10 +27,10 @@ pub struct Prober {
 }
 
 impl Prober {
-    /// With these fields in each request, as long as nobody has said to stop.
+    /// Sends these headers with each request, until `stop` is set.
     ///
     /// # Errors
-    /// One sentence.
+    /// A message.
     pub fn new(headers: &[String], stop: Arc<AtomicBool>) -> Result<Prober, String> {
         let mut map = HeaderMap::new();
         for text in headers {
@@ -48,17 +48,17 @@ impl Prober {
         })
     }
 
-    /// What is asked for from now on has to be answered by then.
+    /// Sets the deadline of later requests.
     pub fn until(&mut self, moment: Option<Instant>) {
         self.until = moment;
     }
 
-    /// Whether that has passed.
+    /// Whether the deadline has passed.
     pub fn is_late(&self) -> bool {
         self.until.is_some_and(|until| Instant::now() >= until)
     }
 
-    /// Whether somebody has said to stop.
+    /// Whether the user has stopped it.
     pub fn is_stopped(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
     }
@@ -66,7 +66,7 @@ impl Prober {
     /// A page's status and body, and how long it took in seconds.
     ///
     /// # Errors
-    /// One sentence, when there is no answer, and when it was stopped.
+    /// A message, when there is no response, and after a stop.
     pub fn ask(&mut self, endpoint: &Endpoint, url: &Url) -> Result<(u16, Vec<u8>, f64), String> {
         let began = Instant::now();
         let until = self.until;
@@ -93,10 +93,10 @@ impl Prober {
         ))
     }
 
-    /// As [`Prober::ask`], no longer than so, and no longer than until somebody says to stop.
+    /// As [`Prober::ask`] with a time limit and another stop flag.
     ///
     /// # Errors
-    /// The same, when it takes longer, and when it was stopped.
+    /// The same, and when it takes longer than the limit.
     pub fn ask_within(
         &mut self,
         endpoint: &Endpoint,
@@ -119,7 +119,7 @@ impl Prober {
     }
 }
 
-/// Comes to its end when somebody says to stop.
+/// Returns when the flag is set.
 async fn stopped(stop: &AtomicBool) {
     while !stop.load(Ordering::Relaxed) {
         tokio::time::sleep(LOOK).await;

@@ -1,4 +1,4 @@
-//! What is asked for, and what is not.
+//! Which requests are sent, and which are not.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -46,7 +46,7 @@ fn what_a_log_has_of_requests_that_change_something_is_left_out_and_named() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/", listener.local_addr().unwrap());
     let asked_for = std::thread::spawn(move || {
-        // Whoever looks whether there is somebody asks for nothing.
+        // A connection that only checks whether the server listens sends nothing.
         let (mut client, request) = loop {
             let (mut client, _) = listener.accept().unwrap();
             let mut request = vec![0; 4096];
@@ -194,7 +194,7 @@ fn who_waits_for_an_answer_that_does_not_come_can_be_stopped() {
     assert!(late.is_err(), "nobody answers there");
 }
 
-/// Who looks whether there is somebody asks for nothing.
+/// A connection that only checks whether the server listens sends nothing.
 fn is_asked(mut client: &TcpStream) -> bool {
     matches!(client.read(&mut [0; 4096]), Ok(1..))
 }

@@ -2,17 +2,17 @@
 
 use super::*;
 
-/// What a server takes beside what is measured of it, in seconds.
+/// The overhead of a server's measurements, in seconds.
 #[derive(Debug, Clone, Copy)]
 struct Pace {
-    /// Reading configurations and looking at the pages.
+    /// Reading configurations and checking the pages.
     prepare: f64,
     reload: f64,
-    /// All that is waited for takes as long as it may.
+    /// All waits take as long as they may.
     is_worst: bool,
 }
 
-/// How long a tuning of `--quick` takes from the command to its end, in seconds.
+/// How long a tuning with `--quick` takes from the command to its end, in seconds.
 fn quick(site: &mut SimulatedSite, input: CourseInput, pace: Pace) -> (f64, Course) {
     let alone = site.cpu + site.waits;
     let mut course = Course::new(CourseInput {
@@ -57,7 +57,7 @@ fn quick(site: &mut SimulatedSite, input: CourseInput, pace: Pace) -> (f64, Cour
                 course.seen(seen);
             }
             NextStep::Over => {
-                // Put back, written down, and asked for once.
+                // Restored, written, and requested once.
                 let reloads = if course.verdict == Some(Verdict::Gain) {
                     2.0
                 } else {

@@ -1,8 +1,8 @@
-//! Figures of one user alone that break a law.
+//! Measurements of one user alone that break a law.
 
 use super::*;
 
-/// As the server answers, but for what one user alone is said to wait: three times as long.
+/// Triples the latency that one user alone is reported to have.
 fn run_wrongly(
     site: &mut SimulatedSite,
     input: CourseInput,
