@@ -54,7 +54,8 @@ async fn converse(order: &Order, link: &Link, waits: &RetryAfter) -> Result<Stri
     }
 }
 
-/// An order, with the account that was kept or a new one. An authority may have forgotten an account.
+/// An order, with the account that was kept or a new one. An authority may have forgotten an
+/// account.
 async fn begin(order: &Order, link: &Link, waits: &RetryAfter) -> Result<AcmeOrder, Failure> {
     let host = [Identifier::Dns(order.name.clone())];
     let new = NewOrder::new(&host);

@@ -1,4 +1,5 @@
-//! HTTP to the authority: over TLS only, with bounds on how long it may take and how much it may say.
+//! HTTP to the authority: over TLS only, with bounds on how long it may take and how much it may
+//! say.
 
 use std::future::Future;
 use std::pin::Pin;

@@ -71,8 +71,8 @@ fn get(link: Link) -> Result<(), String> {
     said
 }
 
-/// It talks over the network and reads the certificates that the system trusts: the key and what it gets
-/// are the supervisor's.
+/// It talks over the network and reads the certificates that the system trusts: the key and what it
+/// gets are the supervisor's.
 fn needs() -> Needs {
     let beside = ["SSL_CERT_FILE", "SSL_CERT_DIR"].map(std::env::var_os);
     let beside = beside.into_iter().flatten().map(PathBuf::from);

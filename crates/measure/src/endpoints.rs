@@ -167,8 +167,8 @@ fn roots(ca: Option<&Path>) -> Result<RootCertStore, String> {
             .find(|file| file.is_file())
     };
     let file = ca.or_else(system).ok_or(
-        "this system has no file of trusted certificates; name one with --ca, or trust anybody with \
-         --insecure",
+        "this system has no file of trusted certificates; name one with --ca, or trust anybody \
+         with --insecure",
     )?;
     let shown = file.display();
     let wrong = |why: &dyn std::fmt::Display| {

@@ -32,7 +32,8 @@ const PERCENTILES: [f64; 9] = [0.0, 50.0, 75.0, 90.0, 95.0, 99.0, 99.9, 99.99, 9
 /// The style sheet of pages with charts.
 pub const STYLE: &str = "\
 :root{color-scheme:light dark;--ink:#1c2330;--soft:#66708a;--line:#d8dce6;--paper:#fff}\
-@media(prefers-color-scheme:dark){:root{--ink:#e6e9f0;--soft:#98a2b8;--line:#363d4d;--paper:#151922}}\
+@media(prefers-color-scheme:dark){:root{\
+    --ink:#e6e9f0;--soft:#98a2b8;--line:#363d4d;--paper:#151922}}\
 body{font:15px/1.5 system-ui,sans-serif;color:var(--ink);background:var(--paper);max-width:920px;\
 margin:2rem auto;padding:0 1rem}pre{white-space:pre-wrap;font-size:13px;line-height:1.35}\
 svg{width:100%;height:auto}text{fill:var(--soft);font:11px system-ui,sans-serif}\

@@ -405,9 +405,9 @@ fn invalid_because(requests: &Requests) -> Vec<String> {
     if requests.late_share > MAX_LATE_SHARE {
         let for_others = requests.late.saturating_sub(requests.late_for_connections);
         why.push(format!(
-            "{:.1} % of the requests were not sent when they were due: {} late since all connections \
-             were busy (--connections), {} late since the generator was (--threads, or a lower rate), \
-             {} not sent at all",
+            "{:.1} % of the requests were not sent when they were due: {} late since all \
+             connections were busy (--connections), {} late since the generator was (--threads, or \
+             a lower rate), {} not sent at all",
             requests.late_share * 100.0,
             words::count(requests.late_for_connections),
             words::count(for_others),

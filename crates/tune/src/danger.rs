@@ -72,19 +72,20 @@ impl MemoryDanger {
         let (group, machine) = (&self.group, &self.machine);
         if more(group.killed, before.group.killed) > 0 {
             return Some(
-                "the kernel has killed a process in the server's control group for want of memory",
+                "the kernel has killed a process in the server's control group: it ran out of \
+                 memory",
             );
         }
         let counts = is_short || group.killed.is_none();
         if counts && more(machine.killed, before.machine.killed) > 0 {
-            return Some("the kernel has killed a process on this machine for want of memory");
+            return Some("the kernel has killed a process on this machine: it ran out of memory");
         }
         if more(group.swapped, before.group.swapped) > MOST_SWAPPED_OF_GROUP {
-            return Some("memory of the server goes to swap");
+            return Some("memory of the server is swapped out");
         }
         let counts = is_short || group.swapped.is_none();
         (counts && more(machine.swapped, before.machine.swapped) > MOST_SWAPPED)
-            .then_some("memory goes to swap on this machine")
+            .then_some("memory is swapped out on this machine")
     }
 }
 
@@ -116,8 +117,8 @@ mod tests {
 
     fn danger(group: Counters, killed: u64, swapped: u64, stalls: u64) -> MemoryDanger {
         let machine = format!(
-            "nr_free_pages 1\npswpin 5\npswpout {swapped}\nallocstall_dma 0\nallocstall_normal {stalls}\n\
-             allocstall_movable 7\noom_kill {killed}\n"
+            "nr_free_pages 1\npswpin 5\npswpout {swapped}\nallocstall_dma 0\nallocstall_normal \
+             {stalls}\nallocstall_movable 7\noom_kill {killed}\n"
         );
         MemoryDanger::of(group, &machine)
     }
@@ -130,7 +131,7 @@ mod tests {
         assert!(killed.contains("on this machine"), "{killed}");
         assert_eq!(danger(UNKNOWN, 3, 200, 0).since(&before), None);
         let swapped = danger(UNKNOWN, 3, 100_000, 0).since(&before);
-        assert_eq!(swapped, Some("memory goes to swap on this machine"));
+        assert_eq!(swapped, Some("memory is swapped out on this machine"));
         let silent = MemoryDanger::of(UNKNOWN, "");
         assert_eq!(silent.since(&before), None);
         assert_eq!(danger(UNKNOWN, 9, 9, 9).since(&silent), None);
@@ -143,7 +144,7 @@ mod tests {
         let own = danger(group(2, 0), 4, 100, 5).since(&before).unwrap();
         assert!(own.contains("in the server's control group"), "{own}");
         let swapped = danger(group(1, 100 << 20), 3, 100, 5).since(&before);
-        assert_eq!(swapped, Some("memory of the server goes to swap"));
+        assert_eq!(swapped, Some("memory of the server is swapped out"));
         assert_eq!(danger(group(1, 4096), 3, 101, 5).since(&before), None);
     }
 
@@ -153,7 +154,7 @@ mod tests {
         let killed = danger(group(1, 0), 4, 100, 6).since(&before).unwrap();
         assert!(killed.contains("on this machine"), "{killed}");
         let swapped = danger(group(1, 0), 3, 100_000, 6).since(&before);
-        assert_eq!(swapped, Some("memory goes to swap on this machine"));
+        assert_eq!(swapped, Some("memory is swapped out on this machine"));
         assert_eq!(danger(group(1, 0), 3, 100, 9).since(&before), None);
     }
 
@@ -185,7 +186,7 @@ mod tests {
         );
         tells(1, 8 << 20);
         let swapped = MemoryDanger::now(Some(&group)).since(&before);
-        assert_eq!(swapped, Some("memory of the server goes to swap"));
+        assert_eq!(swapped, Some("memory of the server is swapped out"));
     }
 
     /// A control group with little memory, of either version; `None` if this user may not create

@@ -57,7 +57,7 @@ pub fn ceiling(
     match most {
         Some(most) if most < found.workers => Ceiling {
             workers: most.max(1),
-            why: "the number that was given (--most-workers)".to_owned(),
+            why: "the given limit (--most-workers)".to_owned(),
         },
         _ => found,
     }
@@ -71,11 +71,15 @@ fn memory_ceiling(memory: &MemoryBudget, private: Option<f64>, now: u32) -> Ceil
     };
     let (budget, whose) = match &memory.budget {
         Ok(budget) => budget,
-        Err(why) => return stays(&format!("the limit of memory is not known ({why})")),
+        Err(why) => return stays(&format!("the memory limit is not known ({why})")),
     };
     let base = match &memory.base {
         Ok(base) => *base,
-        Err(why) => return stays(&format!("what others use is not known ({why})")),
+        Err(why) => {
+            return stays(&format!(
+                "the memory of other processes is not known ({why})"
+            ));
+        }
     };
     let Some(private) = private.filter(|private| *private > 0.0) else {
         return stays("the memory of a worker is not known (/proc/PID/smaps_rollup)");
@@ -175,13 +179,13 @@ fn doubt(
         let low = points[at.saturating_sub(1)].0;
         let high = points.get(at + 1).map_or(bend, |point| point.0);
         if chosen < low / (1.0 + AGREE) || chosen > high * (1.0 + AGREE) {
-            apart.push(format!("its bend (Kneedle) says {bend:.0}"));
+            apart.push(format!("its bend (Kneedle) is at {bend:.0}"));
         }
     }
     if let Some(knee) = knee.filter(|knee| (knee / chosen).ln().abs() > (1.0 + AGREE).ln()) {
-        apart.push(format!("K / u says {knee:.0}"));
+        apart.push(format!("K / u is {knee:.0}"));
     }
-    (!apart.is_empty()).then(|| format!("the estimates lie apart: {}", apart.join(", ")))
+    (!apart.is_empty()).then(|| format!("the estimates differ: {}", apart.join(", ")))
 }
 
 /// The point farthest above the line between the ends of the curve (Satopaa et al., Kneedle).
@@ -284,7 +288,7 @@ mod tests {
     #[test]
     fn estimates_that_lie_apart_are_said() {
         let found = choose(&points(|n| 50.0 * n.min(4.0)), &plenty(), Some(40.0)).unwrap();
-        assert!(found.doubt.unwrap().contains("K / u says 40"));
+        assert!(found.doubt.unwrap().contains("K / u is 40"));
         assert_eq!(choose(&[], &plenty(), None), None);
     }
 

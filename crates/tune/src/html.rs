@@ -15,10 +15,11 @@ use crate::timeline::TimelinePoint;
 const NUMBERS: f64 = 8.0;
 
 /// The style of confidence bands and tables.
-const BAND: &str = ".d{stroke:#98a2b8;fill:none;stroke-width:1;stroke-dasharray:4 3}.kd{color:#98a2b8}\
-     table{border-collapse:collapse;font-size:13px;display:block;overflow-x:auto}\
-     th,td{text-align:right;padding:.15rem .6rem;border-bottom:1px solid var(--line)}\
-     th:first-child,td:first-child{text-align:left}";
+const BAND: &str = "\
+    .d{stroke:#98a2b8;fill:none;stroke-width:1;stroke-dasharray:4 3}.kd{color:#98a2b8}\
+    table{border-collapse:collapse;font-size:13px;display:block;overflow-x:auto}\
+    th,td{text-align:right;padding:.15rem .6rem;border-bottom:1px solid var(--line)}\
+    th:first-child,td:first-child{text-align:left}";
 
 /// Most bars of a chart.
 const BARS: usize = 20;
@@ -101,7 +102,7 @@ fn throughput(report: &Report) -> String {
     let curves = [
         curve("measured", 'a', report.sweep.clone()),
         curve("universal scalability law", 'b', model.unwrap_or_default()),
-        curve("without each of the measurements", 'd', around.0),
+        curve("with one measurement left out", 'd', around.0),
         curve("", 'd', around.1),
         curve("chosen", 'c', chosen.unwrap_or_default()),
     ];
@@ -129,12 +130,12 @@ fn latencies(report: &Report) -> String {
     let most = report.rates.iter().map(|of| of.rate).fold(0.0, f64::max);
     let goal = goal.map(|goal| vec![(0.0, goal.limit()), (most, goal.limit())]);
     let curves = [
-        curve("as proposed", 'a', points(false)),
-        curve("as it was", 'b', points(true)),
+        curve("proposed", 'a', points(false)),
+        curve("original", 'b', points(true)),
         curve("goal", 'c', goal.unwrap_or_default()),
     ];
     chart(
-        "Latency by rate (p99, or what the samples carry)",
+        "Latency by rate (p99, or the highest percentile with enough samples)",
         &curves,
         numbers,
         words::duration,
@@ -144,8 +145,8 @@ fn latencies(report: &Report) -> String {
 fn spectrum(report: &Report) -> String {
     let points = |of: &[(f64, f64)]| of.iter().map(|(at, value)| (nines(*at), *value)).collect();
     let curves = [
-        curve("as proposed", 'a', points(&report.spectrums.1)),
-        curve("as it was", 'b', points(&report.spectrums.0)),
+        curve("proposed", 'a', points(&report.spectrums.1)),
+        curve("original", 'b', points(&report.spectrums.0)),
     ];
     chart(
         "Latency by percentile in the last pair",
@@ -192,8 +193,8 @@ fn routes(report: &Report) -> String {
         return String::new();
     }
     let mut table =
-        "<h2>Each route</h2>\n<table><tr><th>Route<th>Share<th>Answer<th>p95<th>Processor\
-                     <th>Run queue<th>Waiting<th>u<th>Size<th>Peak memory<th>Other memory</tr>\n"
+        "<h2>Each route</h2>\n<table><tr><th>Route<th>Share<th>Response<th>p95<th>Processor<th>Run \
+         queue<th>Waiting<th>u<th>Size<th>Peak memory<th>Other memory</tr>\n"
             .to_owned();
     for route in &report.routes {
         let seen = &route.seen;
@@ -301,7 +302,7 @@ fn over_time(report: &Report) -> String {
             numbers,
             words::bytes,
         )
-        + &chart("Want of memory over time (s)", &want, numbers, percent)
+        + &chart("Memory pressure over time (s)", &want, numbers, percent)
 }
 
 /// The changed settings as a diff.

@@ -31,7 +31,7 @@ pub fn obeys(users: Option<u32>, cores: f64, seen: &Measurement) -> Result<(), S
         && off.abs() > TOLERANCE + ends
     {
         return Err(format!(
-            "Little's law: {}, but {:.1} answers/s of {:.1} ms each make {:.1}",
+            "Little's law: {}, but {:.1} responses/s of {:.1} ms each make {:.1}",
             maitred_measure::words::some(u64::from(users), "user"),
             seen.rate,
             seen.mean.unwrap_or(0.0) * 1e3,
@@ -40,8 +40,8 @@ pub fn obeys(users: Option<u32>, cores: f64, seen: &Measurement) -> Result<(), S
     }
     match processors(seen) {
         Some(needed) if needed > cores * (1.0 + TOLERANCE) => Err(format!(
-            "the utilisation law: {:.1} answers/s of {:.1} ms of processor time each need {needed:.1} \
-             processors, and there are {cores}",
+            "the utilisation law: {:.1} responses/s of {:.1} ms of processor time each need \
+             {needed:.1} processors, and there are {cores}",
             seen.rate,
             seen.cpu.unwrap_or(0.0) * 1e3,
         )),

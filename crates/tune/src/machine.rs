@@ -79,19 +79,20 @@ impl Machine {
         let mut doubts = Vec::new();
         if let Some(governor) = self.governor.as_ref().filter(|name| *name != STEADY) {
             doubts.push(format!(
-                "the processors' frequency changes (governor {governor}): the first seconds of a load differ from \
-                 those after"
+                "the processors' frequency changes (governor {governor}): the first seconds of a \
+                 load differ from those after"
             ));
         }
         if self.stalls.memory.is_none() {
             doubts.push(
-                "how long tasks wait for memory is not known (/proc/pressure/memory is not there)"
+                "how long tasks wait for memory is not known (there is no /proc/pressure/memory)"
                     .to_owned(),
             );
         }
         if self.is_virtual {
             doubts.push(
-                "the machine is a virtual one: what its host gives to others shows as slowness here"
+                "this is a virtual machine: processor time that its host gives to others shows as \
+                 slowness"
                     .to_owned(),
             );
         }
@@ -134,7 +135,8 @@ mod tests {
 
     #[test]
     fn what_the_kernel_says_of_a_processor_is_understood() {
-        let text = "processor\t: 0\nmodel name\t: A 1 @ 2 GHz\nflags\t\t: fpu hypervisor\n\nprocessor\t: 1\n";
+        let text = "processor\t: 0\nmodel name\t: A 1 @ 2 GHz\nflags\t\t: fpu \
+                    hypervisor\n\nprocessor\t: 1\n";
         assert_eq!(field(text, "model name").as_deref(), Some("A 1 @ 2 GHz"));
         assert_eq!(field(text, "flags").as_deref(), Some("fpu hypervisor"));
         assert_eq!(field("", "flags"), None);

@@ -16,7 +16,7 @@ impl Setting {
     /// A description for people.
     pub fn words(self) -> String {
         match self {
-            Setting::AsItWas => "as it was".to_owned(),
+            Setting::AsItWas => "original".to_owned(),
             Setting::Workers(workers) => format!("static, {workers}"),
         }
     }

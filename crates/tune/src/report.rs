@@ -272,7 +272,7 @@ fn verdict(course: &Course) -> (&'static str, String) {
         Some(Verdict::CannotSay(why)) => ("cannot_say", why.clone()),
         None => (
             "cannot_say",
-            "it was ended before anything could be said".to_owned(),
+            "it was stopped before there was a result".to_owned(),
         ),
     }
 }
@@ -428,7 +428,7 @@ fn consistency(course: &Course) -> Vec<String> {
     let broken = course
         .broken
         .iter()
-        .map(|why| format!("not told, since it breaks {why}"));
+        .map(|why| format!("not reported, since it breaks {why}"));
     lines.extend(broken);
     lines
 }
@@ -442,16 +442,16 @@ fn not_proven(site: &Site, course: &Course, machine: &Machine) -> Vec<String> {
     };
     say(
         course.is_indicative(),
-        "all of it: there was little time, the figures are indicative",
+        "all of it: there was little time, the results are indicative",
     );
     say(
         !course.settled && course.alone.is_some(),
-        "latencies or memory had not come to rest when measuring began: a leak, or a cache that is filled anew \
-         again and again",
+        "latencies or memory were not steady when measuring started: a leak, or a cache that is \
+         refilled again and again",
     );
     say(
         course.background.is_none(),
-        "what others use of the processors is not known (/proc)",
+        "the processor time of other processes is not known (/proc)",
     );
     say(
         course
@@ -469,8 +469,8 @@ fn not_proven(site: &Site, course: &Course, machine: &Machine) -> Vec<String> {
     let disturbed = |sweep: &&Sweep| sweep.repeated > 0 || sweep.disturbed > 0;
     if let Some(sweep) = course.sweep.as_ref().filter(disturbed) {
         lines.push(format!(
-            "others used the processors meanwhile: {} measurements were made again, and {} of {} count \
-             all the same",
+            "other processes used the processors: {} measurements were repeated, and {} of {} \
+             count all the same",
             sweep.repeated,
             sweep.disturbed,
             sweep.points.len()
@@ -486,8 +486,8 @@ fn not_proven(site: &Site, course: &Course, machine: &Machine) -> Vec<String> {
         .filter(|slope| !slope.leaks() && !slope.is_long())
     {
         lines.push(format!(
-            "that workers do not grow: each had served {:.0} requests at most before it was started anew; \
-             2000 show it",
+            "that workers do not grow: each had served {:.0} requests at most before it was \
+             restarted; 2000 show it",
             slope.requests
         ));
     }
@@ -495,7 +495,7 @@ fn not_proven(site: &Site, course: &Course, machine: &Machine) -> Vec<String> {
         && u64::from(choice.workers) > most
     {
         lines.push(format!(
-            "that {name} has room for {} workers with a connection each: it takes {most} (--most-workers)",
+            "that {name} has connections for {} workers: it accepts {most} (--most-workers)",
             choice.workers
         ));
     }
@@ -506,7 +506,7 @@ fn not_proven(site: &Site, course: &Course, machine: &Machine) -> Vec<String> {
     }
     lines.extend(machine.doubts());
     lines
-        .push("the generator runs on the same machine and has a part of its processors".to_owned());
+        .push("the generator runs on the same machine and takes part of its processors".to_owned());
     lines.push("settings other than the number of workers follow by formula".to_owned());
     lines
 }
@@ -544,16 +544,16 @@ fn further(choice: &Choice, course: &Course) -> String {
     let cores = course.input.cores;
     match used {
         _ if !choice.binding.starts_with("throughput") => {
-            "what binds the number of workers: memory, or the number that was given".to_owned()
+            "the limit of the number of workers: memory, or the given one".to_owned()
         }
         Some(used) if used > cores * BUSY => {
-            "processors, or scripts that compute less: those that there are, are busy".to_owned()
+            "processors, or scripts that compute less: all processors are busy".to_owned()
         }
         Some(used) => format!(
-            "what the scripts wait for, such as a database: of {cores} processors they keep {used:.1} busy, and \
-             the web server and the generator take their part"
+            "what the scripts wait for, such as a database: of {cores} processors they keep \
+             {used:.1} busy, and the web server and the generator take their part"
         ),
-        None => "not known: the workers' processor time is not".to_owned(),
+        None => "not known: the workers' processor time is unknown".to_owned(),
     }
 }
 

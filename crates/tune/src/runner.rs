@@ -116,7 +116,7 @@ impl Runner<'_> {
             match course.next() {
                 NextStep::Over => return Ok(()),
                 NextStep::Idle(seconds) => {
-                    (self.say)("looking at the machine", course.left());
+                    (self.say)("observing the machine", course.left());
                     let rest = IdleSample {
                         outside: self.idle(seconds),
                         stalls: Stalls::now(),
@@ -262,8 +262,8 @@ impl Runner<'_> {
         }
         match danger.or_else(|| MemoryDanger::now(group.as_ref()).since(&before)) {
             Some(danger) => Err(Abort::Failed(format!(
-                "{danger} while the pool was set to {}: it was ended, and all is as it was; give the server \
-                 more memory, or bound the workers with --most-workers",
+                "{danger} while the pool was set to {}: the tuning was aborted, and everything is \
+                 restored; give the server more memory, or limit the workers with --most-workers",
                 self.target.now().words()
             ))),
             None => Ok(measured),
@@ -316,7 +316,7 @@ impl Runner<'_> {
                     }
                     answers = Some(so_far);
                 }
-                Ok((status, _)) => last = format!("it answers {status}"),
+                Ok((status, _)) => last = format!("it returns {status}"),
                 Err(why) => last = why,
             }
             if self.stop.load(Ordering::Relaxed) {
@@ -327,7 +327,7 @@ impl Runner<'_> {
                     return Ok(None);
                 }
                 return Err(Abort::Failed(format!(
-                    "{place} does not answer any more: {last}"
+                    "{place} does not respond any more: {last}"
                 )));
             }
             std::thread::sleep(LOOK);

@@ -71,8 +71,8 @@ impl Site {
                 None => Err(none(&services, &pools, wanted)),
             },
             several => Err(format!(
-                "several pools run here; name one with --pool, and its server with --php-fpm FILE or \
-                 --config FILE: {}",
+                "several pools run here; name one with --pool, and its server with --php-fpm FILE \
+                 or --config FILE: {}",
                 names(several.iter().map(|(service, pool)| (*service, *pool)))
             )),
         }
@@ -86,9 +86,7 @@ impl Site {
                 .any(|file| place.starts_with(file.as_str()))
         };
         if let Some((place, why)) = facts.broken.iter().find(|(place, _)| is_its(place)) {
-            return Err(format!(
-                "{place}: {why}; nothing is tuned until that is mended"
-            ));
+            return Err(format!("{place}: {why}; fix that first, and tune again"));
         }
         let master = service.process.as_ref().map_err(|why| why.to_string())?.pid;
         let machine = &facts.machine;
@@ -158,7 +156,7 @@ fn downstream(facts: &Facts) -> Result<Vec<(String, u64)>, String> {
 fn none(services: &[&Service], pools: &[(&Service, &Pool)], wanted: Option<&str>) -> String {
     if let (Some(wanted), false) = (wanted, pools.is_empty()) {
         return format!(
-            "no pool '{wanted}' runs here; those that do: {}",
+            "no pool '{wanted}' runs here; running pools: {}",
             names(pools.iter().copied())
         );
     }
@@ -298,8 +296,8 @@ fn seconds(ini: &Ini) -> Option<u64> {
 fn stopped(name: &str, why: Option<&str>) -> String {
     // If the reason says only that, it is not repeated.
     let why = why.filter(|why| !why.ends_with("does not run"));
-    let why = why.map_or(String::new(), |why| format!(", or cannot be seen ({why})"));
-    format!("{name} does not run{why}; start it, and tune it then")
+    let why = why.map_or(String::new(), |why| format!(", or is not visible ({why})"));
+    format!("{name} does not run{why}; start it first, and tune again")
 }
 
 /// An entry of PHP in megabytes, converted to bytes.
@@ -354,7 +352,8 @@ mod tests {
     fn how_long_web_servers_wait_is_known_of_a_pool_on_all_addresses() {
         let found = reads_of(
             "[www]\nlisten = 9000\n",
-            "http { fastcgi_read_timeout 400s; server { location / { fastcgi_pass 127.0.0.1:9000; } } }",
+            "http { fastcgi_read_timeout 400s; server { location / { fastcgi_pass 127.0.0.1:9000; \
+             } } }",
             "ProxyTimeout 500\nProxyPass / fcgi://localhost:9000/srv/\n",
         );
         assert_eq!(found, (Some(400.0), Some(500.0)));
@@ -367,7 +366,8 @@ mod tests {
             "http { server { location / { fastcgi_pass 127.0.0.1:9000; } location /export { \
              fastcgi_read_timeout 600s; fastcgi_pass 127.0.0.1:9000; } location /other { \
              fastcgi_read_timeout 900s; fastcgi_pass 127.0.0.1:9001; } } }",
-            "ProxyPass /export fcgi://localhost:9000/srv/ timeout=700\nProxyPass / fcgi://localhost:9000/srv/\n",
+            "ProxyPass /export fcgi://localhost:9000/srv/ timeout=700\nProxyPass / \
+             fcgi://localhost:9000/srv/\n",
         );
         assert_eq!(found, (Some(600.0), Some(700.0)));
     }
@@ -376,11 +376,12 @@ mod tests {
     fn a_server_that_does_not_run_is_said_once() {
         assert_eq!(
             stopped("php-fpm 8.2", Some("php-fpm does not run")),
-            "php-fpm 8.2 does not run; start it, and tune it then"
+            "php-fpm 8.2 does not run; start it first, and tune again"
         );
         assert_eq!(
             stopped("php-fpm 8.2", Some("/proc cannot be read")),
-            "php-fpm 8.2 does not run, or cannot be seen (/proc cannot be read); start it, and tune it then"
+            "php-fpm 8.2 does not run, or is not visible (/proc cannot be read); start it first, \
+             and tune again"
         );
     }
 

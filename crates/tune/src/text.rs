@@ -23,7 +23,7 @@ const BAR: f64 = 30.0;
 pub fn lines(report: &Report) -> Vec<String> {
     let mut lines = vec![format!("maitred tune: {}", report.subject)];
     if report.indicative {
-        lines.push("INDICATIVE: little time was given; figures show the direction only".to_owned());
+        lines.push("INDICATIVE: little time was given; results show the direction only".to_owned());
     }
     for trouble in &report.despite_noise {
         lines.push(format!("DESPITE NOISE: {trouble}"));
@@ -34,7 +34,7 @@ pub fn lines(report: &Report) -> Vec<String> {
     curve(report, &mut lines);
     choice(report, &mut lines);
     comparison("A/A noise", &report.noise, &mut lines);
-    comparison("new beside old", &report.proof, &mut lines);
+    comparison("new vs. old", &report.proof, &mut lines);
     cost(report, &mut lines);
     overload(report, &mut lines);
     several("consistency", &report.consistency, &mut lines);
@@ -62,7 +62,7 @@ fn several(name: &str, texts: &[String], lines: &mut Vec<String>) {
 /// What was skipped for want of time.
 pub(crate) fn left_out(report: &Report) -> Vec<String> {
     let all = report.left_out.iter();
-    all.map(|what| format!("{what}: there was no time for it (--time 10m has it)"))
+    all.map(|what| format!("{what}: there was no time for it (--time 10m includes it)"))
         .collect()
 }
 
@@ -82,7 +82,7 @@ fn machine(report: &Report, lines: &mut Vec<String>) {
     let machine = &report.machine;
     let quota = machine.quota.as_ref();
     let text = format!(
-        "{} processors ({} logical{}) · memory {} ({}) · others use {}",
+        "{} processors ({} logical{}) · memory {} ({}) · other processes use {}",
         words::digits(machine.cores),
         machine.processors,
         quota.map_or(String::new(), |quota| format!(", quota {quota}")),
@@ -93,7 +93,8 @@ fn machine(report: &Report, lines: &mut Vec<String>) {
     named("machine", &text, lines);
     let waits = machine.stalls;
     let text = format!(
-        "at rest: {} in use · tasks wait for a processor {} of the time, for memory {}, all of them {}",
+        "without load: {} in use · tasks wait for a processor {} of the time, for memory {}, all \
+         of them {}",
         bytes(machine.in_use),
         percent(waits.cpu),
         percent(waits.memory),
@@ -126,8 +127,8 @@ fn machine(report: &Report, lines: &mut Vec<String>) {
             .is_some_and(|alone| alone.mean.is_some());
         let from = match (report.goal_given, is_timed) {
             (true, _) => "given",
-            (false, true) => "made from what one request takes alone",
-            (false, false) => "made from how often one user alone was served",
+            (false, true) => "derived from the latency of one user alone",
+            (false, false) => "derived from the throughput of one user alone",
         };
         named("goal", &format!("{goal} ({from})"), lines);
     }
@@ -148,7 +149,8 @@ fn each(report: &Report, lines: &mut Vec<String>) {
     named("per request", &text, lines);
     routes(report, lines);
     let text = format!(
-        "private p50 {} · p95 {} · at most {} at any moment · shared once {} · RSS {} (which guides would use)",
+        "private p50 {} · p95 {} · at most {} at any moment · shared once {} · RSS {} (which \
+         guides would use)",
         bytes(report.typical),
         bytes(report.private),
         bytes(report.peak),
@@ -159,7 +161,8 @@ fn each(report: &Report, lines: &mut Vec<String>) {
     named("", &counted(report), lines);
     if let Some(boot) = &report.boot {
         let text = format!(
-            "processor {} until its first request · the first request after a reload {} · the second {}",
+            "processor {} until its first request · the first request after a reload {} · the \
+             second {}",
             time(boot.cpu),
             words::duration(boot.first),
             time(boot.second)
@@ -174,7 +177,7 @@ fn each(report: &Report, lines: &mut Vec<String>) {
             "no leak visible in {:.0} requests of each worker",
             slope.requests
         ),
-        None => "not seen for long enough to say".to_owned(),
+        None => "not measured for long enough".to_owned(),
     };
     named("growth", &growth, lines);
 }
@@ -184,17 +187,17 @@ fn counted(report: &Report) -> String {
     match (report.counted, report.uncounted) {
         (Some(counted), beside) if report.counted_since_start => since_start(counted, beside),
         (Some(counted), Some(0.0)) => format!(
-            "PHP itself counts {} of its largest script, by what it reserves; its worker has used no more",
+            "PHP counts {} for its largest script, by reservation; its worker has used no more",
             words::bytes(counted)
         ),
         (Some(counted), Some(beside)) => format!(
-            "PHP itself counts {} of its largest script; its worker had {} beside that",
+            "PHP counts {} for its largest script; its worker had {} in addition",
             words::bytes(counted),
             words::bytes(beside)
         ),
         _ => format!(
-            "what PHP itself counts of a script cannot be told: {}",
-            report.not_counted.as_deref().unwrap_or("nobody said so")
+            "PHP's memory count of a script is not known: {}",
+            report.not_counted.as_deref().unwrap_or("no report")
         ),
     }
 }
@@ -205,12 +208,12 @@ fn since_start(counted: f64, beside: Option<f64>) -> String {
     let beside = beside.filter(|beside| *beside >= counted * COUNTED_TOO_MUCH);
     let beside = beside.map_or(String::new(), |beside| {
         format!(
-            "; the largest worker had {} beside that",
+            "; the largest worker had {} in addition",
             words::bytes(beside)
         )
     });
     format!(
-        "PHP itself counts {} at most for 99 of 100 scripts since the server's start{beside}",
+        "PHP counts at most {} for 99 of 100 scripts since the server's start{beside}",
         words::bytes(counted)
     )
 }
@@ -229,7 +232,7 @@ fn routes(report: &Report, lines: &mut Vec<String>) {
         return;
     }
     let heading =
-        "  share   answer  processor  run queue  waiting     u      size      peak  beside PHP's";
+        "  share response  processor  run queue  waiting     u      size      peak  beyond PHP's";
     named("per route", heading, lines);
     for route in &report.routes {
         let seen = &route.seen;
@@ -268,7 +271,7 @@ fn cost(report: &Report, lines: &mut Vec<String>) {
     }
     if report.repeated_pairs > 0 {
         let text = format!(
-            "{} pairs count; {} were made again, since others used the processors",
+            "{} pairs count; {} were repeated, since other processes used the processors",
             report.pairs, report.repeated_pairs
         );
         named("pairs", &text, lines);
@@ -289,8 +292,8 @@ fn overload(report: &Report, lines: &mut Vec<String>) {
         };
         let recovery = beyond.recovery.map_or("none".to_owned(), words::duration);
         let text = format!(
-            "{}/s: in time {} of the highest rate · {slow} · refused {}{told} · without an answer {} · processor \
-             {} for each answer (alone {}) · at rest after {recovery}",
+            "{}/s: in time {} of the highest rate · {slow} · refused {}{told} · without a response \
+             {} · processor {} for each response (alone {}) · idle after {recovery}",
             words::digits(beyond.asked),
             percent(beyond.goodput),
             percent(beyond.refused),
@@ -343,8 +346,8 @@ fn choice(report: &Report, lines: &mut Vec<String>) {
             )
         });
         let text = format!(
-            "memory {} ({}) · knee K/u {} · Kneedle {} · demand at the highest rate {} · downstream {} · USL \
-             {model}",
+            "memory {} ({}) · knee K/u {} · Kneedle {} · demand at the highest rate {} · \
+             downstream {} · USL {model}",
             ceiling.workers,
             ceiling.why,
             or_none(choice.knee),
@@ -435,16 +438,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_server_of_ours_counts_is_of_all_scripts_and_less_than_its_error_is_not_told_beside_it()
-     {
+    fn maitreds_count_is_of_all_scripts_and_a_difference_below_its_error_is_left_out() {
         let of = |beside| since_start(80e6, Some(beside * 1e6));
-        let counted =
-            "PHP itself counts 80 MB at most for 99 of 100 scripts since the server's start";
+        let counted = "PHP counts at most 80 MB for 99 of 100 scripts since the server's start";
         assert_eq!(of(9.0), counted);
         assert_eq!(since_start(80e6, None), counted);
         assert_eq!(
             of(11.0),
-            format!("{counted}; the largest worker had 11 MB beside that")
+            format!("{counted}; the largest worker had 11 MB in addition")
         );
     }
 }

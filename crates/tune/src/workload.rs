@@ -130,8 +130,8 @@ fn look(asked: &WorkloadOptions, prober: &mut Prober) -> Result<Workload, String
         specs = only_showing(specs, &mut left_out);
         if specs.is_empty() {
             return Err(format!(
-                "{} has only requests that may change something, such as {}; name with --urls-file what may \
-                 be asked for",
+                "{} has only requests that may change something, such as {}; list allowed requests \
+                 with --urls-file",
                 saved.display(),
                 left_out.first().map_or("", String::as_str)
             ));
@@ -139,7 +139,7 @@ fn look(asked: &WorkloadOptions, prober: &mut Prober) -> Result<Workload, String
     }
     let first = specs
         .first()
-        .ok_or("name a URL to ask for, such as http://127.0.0.1/")?
+        .ok_or("name a URL, such as http://127.0.0.1/")?
         .url
         .clone();
     let endpoint = find(&first, asked)?;
@@ -159,7 +159,7 @@ fn look(asked: &WorkloadOptions, prober: &mut Prober) -> Result<Workload, String
         .find(|spec| !matches!(spec.method.as_str(), "GET" | "HEAD"));
     if let Some(spec) = writes.filter(|_| !asked.allow_write) {
         return Err(format!(
-            "{} may change something, many thousand times; say --allow-write if it may",
+            "{} may change something, many thousand times; allow that with --allow-write",
             spec.label()
         ));
     }
@@ -174,7 +174,7 @@ fn look(asked: &WorkloadOptions, prober: &mut Prober) -> Result<Workload, String
     } = fitting(prober, &endpoint, specs, asked, &expect)?;
     let late = match unasked {
         0 => String::new(),
-        some => format!(" ({some} more were left out: there was no time to look at them)"),
+        some => format!(" ({some} more were skipped: there was no time to check them)"),
     };
     let source = format!(
         "{} from {source}{late}",
@@ -215,7 +215,7 @@ impl Workload {
         loop {
             let why = match prober.ask_within(endpoint, url, within, &never) {
                 Ok((status, _)) => match self.plan.expect.judge(status, true, None) {
-                    Some(cause) => format!("{url} answers {cause}"),
+                    Some(cause) => format!("{url} returns {cause}"),
                     None => return Ok(()),
                 },
                 Err(why) => format!("{url}: {why}"),
@@ -237,7 +237,7 @@ impl Workload {
             _ => (),
         }
         Some(format!(
-            "not asked for, since it may change something: {named}; --urls-file names what may be asked for"
+            "skipped, since it may change something: {named}; --urls-file lists allowed requests"
         ))
     }
 }
@@ -296,8 +296,8 @@ fn find(url: &Url, asked: &WorkloadOptions) -> Result<Endpoint, String> {
     found.map_err(|why| match why {
         EndpointError::Failed(why) => why,
         EndpointError::Remote(address) => format!(
-            "{address} is on another machine, whose settings cannot be measured from here; if the pool \
-             here is what answers there (a balancer of yours), say --yes-i-own-it"
+            "{address} is on another machine, whose settings cannot be measured from here; if the \
+             pool here serves it (behind your load balancer), confirm with --yes-i-own-it"
         ),
     })
 }
@@ -375,7 +375,10 @@ fn fitting(
 
 fn too_few(why: &str, at_most: &str, share: f64) -> String {
     let share = (share * 100.0).floor().abs();
-    format!("{why} ({at_most}{share:.0} % of the requests get the expected answer; expected 95 %)")
+    format!(
+        "{why} ({at_most}{share:.0} % of the requests get the expected response; expected 95 \
+             %)"
+    )
 }
 
 fn why_not(
@@ -395,15 +398,15 @@ fn why_not(
             301 | 302 | 303 | 307 | 308 => {
                 "; name the page it leads to, or send a session with --header"
             }
-            500.. => "; mend the site first",
-            _ => "; expected 200 to 299, or what --expect says",
+            500.. => "; fix the site first",
+            _ => "; expected 200 to 299, or the statuses of --expect",
         };
-        return Some(format!("{url} answers {cause}{hint}"));
+        return Some(format!("{url} returns {cause}{hint}"));
     }
     (asked.contains.is_none() && asks_for_password(&text)).then(|| {
         format!(
             "{url} looks like a login page (it asks for a password): send a session with --header \
-             'Cookie: …', or say with --contains what a right page holds"
+             'Cookie: …', or name a text of the right page with --contains"
         )
     })
 }

@@ -1,5 +1,5 @@
-//! Fills a page cache: asks for addresses at a bounded rate, over a bounded number of connections, and
-//! says of each what the cache has done with it.
+//! Fills a page cache: asks for addresses at a bounded rate, over a bounded number of connections,
+//! and says of each what the cache has done with it.
 //!
 //! [`sitemap`] and [`verdict`] read what servers say, without I/O; [`client`] asks; [`run`] is the
 //! whole.

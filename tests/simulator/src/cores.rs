@@ -18,8 +18,8 @@ pub struct Cores {
     busy: f64,
 }
 
-/// What more workers at work cost those that are, beside their share: lines of a cache, locks in the
-/// kernel, switches.
+/// What more workers at work cost those that are, beside their share: lines of a cache, locks in
+/// the kernel, switches.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Drag {
     /// For each that is at work beyond the processors: part of the time that switching takes.

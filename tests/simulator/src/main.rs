@@ -1,5 +1,5 @@
-//! `maitred-simulator`: how our way of sizing compares with the best fixed number of workers, and with
-//! the ways of others.
+//! `maitred-simulator`: how our way of sizing compares with the best fixed number of workers, and
+//! with the ways of others.
 
 use clap::Parser;
 use maitred_simulator::plant::Plant;

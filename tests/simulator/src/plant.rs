@@ -109,9 +109,9 @@ pub struct Plant {
     pub cap: usize,
     /// Its work changes: there is no one best number.
     pub shifts: bool,
-    /// So many clients that each send another request when they have their answer, in place of requests that
-    /// come whatever happens. Theirs are those that would have come, in that order: the rate is to be more
-    /// than they can send.
+    /// So many clients that each send another request when they have their answer, in place of
+    /// requests that come whatever happens. Theirs are those that would have come, in that order:
+    /// the rate is to be more than they can send.
     pub users: Option<usize>,
 }
 

@@ -51,8 +51,9 @@ pub fn stationary(seconds: f64) -> Vec<Plant> {
     ]
 }
 
-/// So many clients that ask again when they have their answer, for what waits for 40 ms and hardly works: if
-/// there are fewer workers than clients, all end together, and whoever is left waits for a whole turn.
+/// So many clients that ask again when they have their answer, for what waits for 40 ms and hardly
+/// works: if there are fewer workers than clients, all end together, and whoever is left waits for
+/// a whole turn.
 fn users(name: &'static str, users: usize, seconds: f64) -> Plant {
     let kind = Kind::new(fixed(0.2), fixed(40.0));
     let most = users as f64 / kind.blocked.mean();
@@ -199,7 +200,8 @@ pub fn hang_where_twenty_are_all(seconds: f64) -> Plant {
     }
 }
 
-/// Every third request asks for what does not answer, from a third of the time on until two thirds of it.
+/// Every third request asks for what does not answer, from a third of the time on until two thirds
+/// of it.
 pub fn dead_dependency(seconds: f64) -> Plant {
     let mut plant = hang(seconds);
     plant.name = "P6 every third asks for what is dead";
@@ -223,8 +225,8 @@ pub fn dead_dependency(seconds: f64) -> Plant {
     Plant { segments, ..plant }
 }
 
-/// The same of requests that only work, on two processors: as few workers as those keep busy may hang at a
-/// time.
+/// The same of requests that only work, on two processors: as few workers as those keep busy may
+/// hang at a time.
 pub fn hang_and_work(seconds: f64) -> Plant {
     let mut plant = hang(seconds);
     plant.name = "P6 hang, others work";
@@ -304,12 +306,13 @@ pub fn ladder(seconds: f64) -> Vec<Plant> {
 const HOURS: usize = 24;
 const HOUR_SECONDS: f64 = 300.0;
 
-/// How long the requests of a cron job come, at each full hour, in seconds, and how many times as many.
+/// How long the requests of a cron job come, at each full hour, in seconds, and how many times as
+/// many.
 const CRON_SECONDS: f64 = 10.0;
 const CRON: f64 = 3.0;
 
-/// A day: few requests at night, most in the afternoon, and three times as many for ten seconds of each
-/// hour. An hour is five minutes.
+/// A day: few requests at night, most in the afternoon, and three times as many for ten seconds of
+/// each hour. An hour is five minutes.
 pub fn day() -> Plant {
     let kind = mixed(2.0, 40.0);
     let segment = |at: f64, rate: f64| Segment {

@@ -1,6 +1,6 @@
-//! A pool in virtual time: requests come, wait, run and end, and a policy says how many workers there
-//! are. As in the server, a request goes to the worker that was used last, one waits in the order it
-//! came, and one that waits for too long is refused.
+//! A pool in virtual time: requests come, wait, run and end, and a policy says how many workers
+//! there are. As in the server, a request goes to the worker that was used last, one waits in the
+//! order it came, and one that waits for too long is refused.
 
 mod memory;
 mod queue;
@@ -314,7 +314,8 @@ impl<'p> World<'p> {
         self.plant.memory.is_some_and(|memory| !memory.by_children)
     }
 
-    /// The kind of each request that runs, and for how long it has waited for other things than a processor.
+    /// The kind of each request that runs, and for how long it has waited for other things than a
+    /// processor.
     fn waits(&self) -> impl Iterator<Item = (u64, f64)> {
         let busy = self.workers.iter().filter(|worker| worker.is_busy());
         busy.map(|worker| {

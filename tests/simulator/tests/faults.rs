@@ -1,5 +1,5 @@
-//! What a pool does when what it is told is missing or absurd, one thing at a time, and when what there is
-//! changes below it.
+//! What a pool does when what it is told is missing or absurd, one thing at a time, and when what
+//! there is changes below it.
 
 use std::time::Duration;
 
@@ -330,7 +330,8 @@ fn a_thousand_times_as_many_requests_for_a_moment_cost_themselves_and_nobody_aft
     assert_eq!(outcome.swapped, 0.0);
     let most = outcome.sizes.iter().map(|(_, workers)| *workers).max();
     assert!(most.is_some_and(|most| most <= 30), "{most:?}");
-    // All of that second but those that found room, and those who had come to a full queue while it was worked off.
+    // All of that second but those that found room, and those who had come to a full queue while it
+    // was worked off.
     assert!(
         (40_000..55_000).contains(&outcome.refused),
         "{}",
@@ -343,7 +344,8 @@ fn a_thousand_times_as_many_requests_for_a_moment_cost_themselves_and_nobody_aft
 /// A request that takes longer than this, in seconds, has hung.
 const HUNG: f64 = 10.0;
 
-/// Of those that ask for what is alive the part that is served, and the p99 of their responses, in seconds.
+/// Of those that ask for what is alive the part that is served, and the p99 of their responses, in
+/// seconds.
 fn others(plant: &Plant, policy: &mut dyn Policy) -> (f64, f64) {
     let trace = &traces(plant, 1)[0];
     let outcome = maitred_simulator::world::play(plant, trace, policy);

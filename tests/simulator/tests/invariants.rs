@@ -1,4 +1,5 @@
-//! What holds whatever comes: plants are made at random, and each that has broken something is kept.
+//! What holds whatever comes: plants are made at random, and each that has broken something is
+//! kept.
 
 use maitred_simulator::arrivals::draw;
 use maitred_simulator::chance::Times;

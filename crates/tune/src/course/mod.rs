@@ -227,7 +227,7 @@ impl Course {
                 return;
             }
             self.trouble(format!(
-                "others use {:.0} % of the processors while nothing is asked; expected 10 % at most",
+                "other processes use {:.0} % of the processors without load; expected at most 10 %",
                 share * 100.0
             ));
         }
@@ -240,8 +240,8 @@ impl Course {
     fn trouble(&mut self, why: String) {
         if !self.input.despite_noise {
             return self.end(Verdict::CannotSay(format!(
-                "{why}: figures would be those of others as much as the site's; tune when the machine is \
-                 quiet, or give more time, or go on all the same with --despite-noise"
+                "{why}: results would depend on other processes as much as on the site; tune when \
+                 the machine is quiet, give more time, or continue with --despite-noise"
             )));
         }
         self.troubles.push(why);
@@ -290,9 +290,10 @@ impl Course {
     fn warmed(&mut self, seen: &Measurement) {
         if seen.error_share > MOST_ERRORS {
             return self.end(Verdict::CannotSay(format!(
-                "{:.0} % of the requests did not get the expected answer ({}); expected less than 5 %",
+                "{:.0} % of the requests did not get the expected response ({}); expected less \
+                 than 5 %",
                 seen.error_share * 100.0,
-                seen.cause.as_deref().unwrap_or("no answer"),
+                seen.cause.as_deref().unwrap_or("no response"),
             )));
         }
         match seen.p50.or(seen.mean) {
@@ -323,8 +324,7 @@ impl Course {
     fn was_alone(&mut self, seen: Measurement) {
         let Some(mean) = seen.mean.filter(|_| seen.served > 0) else {
             return self.end(Verdict::CannotSay(
-                "one user alone was served nothing in the time that there is; give more with --time"
-                    .to_owned(),
+                "no request of one user alone was served in time; give more with --time".to_owned(),
             ));
         };
         let lawful = laws::obeys(Some(1), self.input.cores, &seen);
@@ -341,8 +341,8 @@ impl Course {
         let limit = self.goal.as_ref().map_or(f64::INFINITY, Goal::limit);
         if lawful.is_ok() && alone >= limit {
             return self.end(Verdict::CannotSay(format!(
-                "the goal cannot be met: one request alone takes {:.0} ms, and the goal is {}; workers \
-                 make no request faster, only the application can",
+                "the goal cannot be met: one request alone takes {:.0} ms, and the goal is {}; \
+                 more workers make no request faster, only the application can",
                 alone * 1e3,
                 self.goal.as_ref().map_or("", |goal| goal.text.as_str()),
             )));
@@ -469,7 +469,7 @@ impl Course {
         }
         let now = &self.input.now;
         if now.pm == "static" && decide::is_same(now.workers, choice.workers) {
-            let what = format!("{} is what was found", now.words());
+            let what = format!("{} is already the best setting found", now.words());
             // Nothing is proposed; the overload phase measures the original setting.
             self.verdict = Some(Verdict::NothingToGain(what));
             return self.go_beyond();
@@ -563,8 +563,8 @@ impl Course {
             let why = if proof::is_as_much(&self.rows) {
                 "pm = auto serves as much as the best fixed number"
             } else {
-                "no fixed number is shown to serve more than pm = auto; the pairs differ by too much to \
-                     say that it serves as much"
+                "no fixed number is shown to serve more than pm = auto; the pairs vary too much to \
+                 show that it serves as much"
             };
             return Verdict::NothingToGain(why.to_owned());
         }

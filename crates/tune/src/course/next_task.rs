@@ -104,9 +104,13 @@ impl Course {
             Phase::Alone => Some(self.one_user()),
             Phase::Routes => Some(self.route()),
             Phase::Noise => Some(self.the_same()),
-            Phase::Before => self.rate("rates as it was", Setting::AsItWas, self.before.as_ref()),
+            Phase::Before => self.rate(
+                "highest rate before",
+                Setting::AsItWas,
+                self.before.as_ref(),
+            ),
             Phase::Sweep => self.number(),
-            Phase::After => self.rate("rates as proposed", self.proposed(), self.after.as_ref()),
+            Phase::After => self.rate("highest rate after", self.proposed(), self.after.as_ref()),
             Phase::Overload => self.beyond(),
             Phase::Proof => Some(self.pair()),
         }
@@ -281,7 +285,7 @@ impl Course {
         let users = Load::Users(self.first_users());
         let least = self.times.noise.max(self.answers(FEW_ANSWERS));
         let draft = self.asks(
-            "the same against itself",
+            "noise floor",
             Setting::AsItWas,
             users,
             self.noise_seconds().max(least),

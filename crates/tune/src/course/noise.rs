@@ -46,11 +46,11 @@ impl Noise {
         let shown = match self.floor {
             _ if self.is_quiet() => return None,
             Some(floor) => format!("by {:.1} %", floor * 100.0),
-            None => "so much that it cannot be said".to_owned(),
+            None => "so much that it cannot be computed".to_owned(),
         };
         Some(format!(
-            "the throughput of the same setting differs from itself {shown} in {} pairs of runs; expected 5 % \
-             at most",
+            "the throughput of the same setting differs from itself {shown} in {} pairs of runs; \
+             expected 5 % at most",
             self.pairs.len()
         ))
     }

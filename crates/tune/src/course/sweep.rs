@@ -149,7 +149,8 @@ impl Sweep {
         let is_short = self.ceiling.why == NO_TIME && self.points.len() < FEWEST;
         is_short.then(|| {
             format!(
-                "there was no time to try more than {} with a page that takes so long; give more with --time",
+                "there was no time to try more than {} with such a slow page; give more with \
+                 --time",
                 maitred_measure::words::some(u64::from(self.ceiling.workers), "worker")
             )
         })

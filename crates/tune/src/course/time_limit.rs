@@ -63,31 +63,31 @@ impl Course {
             // That latencies are not steady is reported anyway.
             Phase::Warm => self.phase = Phase::Alone,
             Phase::Alone => self.end(Verdict::CannotSay(
-                "there was no time to ask for a page alone; give more with --time".to_owned(),
+                "there was no time to request a page alone; give more with --time".to_owned(),
             )),
             Phase::Routes => {
                 self.left_out.push(format!(
-                    "{} of {} routes by themselves",
+                    "{} of {} routes alone",
                     self.profile.left(),
                     self.profile.count()
                 ));
                 self.phase = Phase::Noise;
             }
             Phase::Noise => {
-                self.left_out.push("the same against itself".to_owned());
+                self.left_out.push("noise floor".to_owned());
                 self.begin_before();
             }
             Phase::Before => {
                 let rate_search = self.before.as_mut();
                 let tried = rate_search.map_or(0, |rate_search| rate_search.stop());
-                self.say_rates(tried, "rates as it was");
+                self.say_rates(tried, "highest rate before");
                 self.begin_sweep();
             }
             Phase::Sweep => self.leave_numbers_out(),
             Phase::After => {
                 let rate_search = self.after.as_mut();
                 let tried = rate_search.map_or(0, |rate_search| rate_search.stop());
-                self.say_rates(tried, "rates as proposed");
+                self.say_rates(tried, "highest rate after");
                 self.go_beyond();
             }
             Phase::Overload => {

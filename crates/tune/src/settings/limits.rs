@@ -154,8 +154,8 @@ pub(super) fn memory(server: Server, name: &'static str, inputs: &SettingInputs)
         ScriptLimit::Unlimited => {
             let twice = seen.map_or("n/a".to_owned(), size);
             let formula = format!(
-                "unchanged: not all pages were requested. WARNING: one script that goes wrong takes \
-                 all memory; twice the largest worker is {twice}"
+                "unchanged: not all pages were requested. WARNING: one script that goes wrong \
+                 takes all memory; twice the largest worker is {twice}"
             );
             (
                 "-1".to_owned(),
@@ -293,7 +293,8 @@ mod tests {
             (nginx.value.as_str(), nginx.measured.as_str()),
             (
                 "600s",
-                "scripts end after 305 s once request_terminate_timeout is set; it is 600 s at most now"
+                "scripts end after 305 s once request_terminate_timeout is set; it is 600 s at \
+                 most now"
             )
         );
         let apache = web_server(Server::Apache, "ProxyTimeout", "", &inputs);

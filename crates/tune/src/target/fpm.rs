@@ -67,8 +67,8 @@ impl FpmServer {
             .find_map(|pattern| folder(pattern));
         let folder = folder.ok_or_else(|| {
             format!(
-                "{config} includes no folder of files (include = …/*.conf), so nothing can be tried \
-                 without touching it; add such a line, and tune again"
+                "{config} includes no directory of files (include = …/*.conf), so nothing can be \
+                 tried without changing it; add such a line, and tune again"
             )
         })?;
         let unit = site
@@ -103,7 +103,7 @@ impl FpmServer {
         }
         let owner = std::fs::metadata(format!("/proc/{master}")).map_or(0, |of| of.uid());
         Err(format!(
-            "this user may not have php-fpm reload (process {master} belongs to user {owner}); run the \
+            "this user may not reload php-fpm (process {master} belongs to user {owner}); run the \
              command as root"
         ))
     }
@@ -111,8 +111,8 @@ impl FpmServer {
     /// The drop-in for a trial with this many workers.
     pub(super) fn trial(&self, workers: u32) -> String {
         format!(
-            "; {TRIAL} and takes it away again; if it has not, run maitred tune --undo\n\
-             [{}]\npm = static\npm.max_children = {workers}\n",
+            "; {TRIAL} and removes it afterwards; if it has not, run maitred tune --undo\n[{}]\npm \
+             = static\npm.max_children = {workers}\n",
             self.section
         )
     }
@@ -126,8 +126,8 @@ impl FpmServer {
         let found = setting_of(&said, &self.section, "pm.max_children");
         match workers {
             Some(workers) if found != Some(workers.to_string().as_str()) => Err(format!(
-                "php-fpm does not use {} for pool {}: it says pm.max_children = {}; is the pool's file read \
-                 behind it?",
+                "php-fpm does not use {} for pool {}: its pm.max_children is {}; is the pool's \
+                 file read after it?",
                 self.drop_in.display(),
                 self.section,
                 found.unwrap_or("nothing"),
@@ -165,7 +165,7 @@ impl FpmServer {
         title: &str,
         setting: Setting,
     ) -> Result<(), String> {
-        let ended = || "php-fpm has ended at the reload".to_owned();
+        let ended = || "php-fpm exited at the reload".to_owned();
         let old = processes::workers(master, title);
         let pid = Pid::from_raw(master).ok_or_else(ended)?;
         // Another process may have its id by now.
@@ -225,9 +225,9 @@ fn tested(output: io::Result<Output>) -> ConfigTest {
     let why = match (errors.is_empty(), last) {
         (false, _) => errors.join("; "),
         (true, Some(last)) => last.to_owned(),
-        (true, None) => format!("{}, and it says nothing", output.status),
+        (true, None) => format!("{}, without a message", output.status),
     };
-    ConfigTest::Refuses(format!("php-fpm -tt refuses the configuration: {why}"))
+    ConfigTest::Refuses(format!("php-fpm -tt rejects the configuration: {why}"))
 }
 
 /// The options of a unit's `ExecStart` that affect php-fpm's configuration. (Its own command line
@@ -311,7 +311,7 @@ mod tests {
     #[test]
     fn only_a_test_that_ends_by_itself_refuses_and_it_is_said_why() {
         let refuses = |why: &str| {
-            ConfigTest::Refuses(format!("php-fpm -tt refuses the configuration: {why}"))
+            ConfigTest::Refuses(format!("php-fpm -tt rejects the configuration: {why}"))
         };
         assert_eq!(ended(0, "fine"), ConfigTest::Takes("fine".to_owned()));
         let said = "NOTICE: x\nERROR: a\nERROR: b\nmore\n";
@@ -320,7 +320,7 @@ mod tests {
         assert_eq!(ended(127 << 8, said), refuses(said.trim_end()));
         assert_eq!(
             ended(70 << 8, ""),
-            refuses("exit status: 70, and it says nothing")
+            refuses("exit status: 70, without a message")
         );
         let killed = ConfigTest::NotKnown("php-fpm -tt was killed by signal 9".to_owned());
         assert_eq!(ended(9, "ERROR: half a"), killed);
@@ -348,14 +348,15 @@ mod tests {
         // This program does not know these options.
         let here = std::process::id() as i32;
         let why = fpm.refusal(here).expect("a code that is not 0");
-        assert!(why.contains("refuses the configuration: "), "{why}");
+        assert!(why.contains("rejects the configuration: "), "{why}");
         assert_eq!(fpm.check(here, None), Err(why));
     }
 
     #[test]
     fn what_a_unit_starts_php_fpm_with_is_known_to_its_test() {
         let found = options(
-            "/usr/sbin/php-fpm8.2 --nodaemonize --fpm-config /etc/f.conf -c /etc/i.ini -n -dx=1 --prefix=/srv",
+            "/usr/sbin/php-fpm8.2 --nodaemonize --fpm-config /etc/f.conf -c /etc/i.ini -n -dx=1 \
+             --prefix=/srv",
         );
         assert_eq!(found, ["-c", "/etc/i.ini", "-n", "-dx=1", "--prefix=/srv"]);
         assert_eq!(options("/usr/sbin/php-fpm8.2 -p $PREFIX"), [""; 0]);

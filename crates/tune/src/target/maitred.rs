@@ -46,7 +46,7 @@ impl MaitredServer {
 fn trial(before: &str, section: &str, workers: u32) -> Result<String, String> {
     let mut table: Table = before
         .parse()
-        .map_err(|why| format!("the configuration is odd: {why}"))?;
+        .map_err(|why| format!("the configuration cannot be parsed: {why}"))?;
     let pools = table
         .entry("pools")
         .or_insert_with(|| Value::Table(Table::new()));
@@ -68,7 +68,7 @@ fn trial(before: &str, section: &str, workers: u32) -> Result<String, String> {
     let text = toml::to_string(&table)
         .map_err(|why| format!("the configuration cannot be written: {why}"))?;
     Ok(format!(
-        "# {TRIAL} and puts back what was before; if it has not, run maitred tune --undo\n{text}"
+        "# {TRIAL} and restores the original; if it has not, run maitred tune --undo\n{text}"
     ))
 }
 
@@ -79,7 +79,7 @@ pub(super) fn check(config: &Path) -> Result<(), String> {
         Err(mistakes) => {
             let text = mistakes.to_string();
             Err(format!(
-                "maitred check refuses the configuration: {}",
+                "maitred check rejects the configuration: {}",
                 text.replace('\n', "; ")
             ))
         }
@@ -92,8 +92,9 @@ mod tests {
 
     #[test]
     fn only_the_pools_workers_change() {
-        let before = "listen = [\"127.0.0.1:80\"]\n# mine\n[pools.www]\npm = \"dynamic\"\n\
-                      max_children = 5\nstart_servers = 2\nuser = \"www-data\"\n[[sites]]\nroot = \"/srv\"\n";
+        let before = "listen = [\"127.0.0.1:80\"]\n# mine\n[pools.www]\npm = \
+                      \"dynamic\"\nmax_children = 5\nstart_servers = 2\nuser = \
+                      \"www-data\"\n[[sites]]\nroot = \"/srv\"\n";
         let text = trial(before, "www", 40).unwrap();
         assert!(text.contains(TRIAL));
         let table: Table = text.parse().unwrap();

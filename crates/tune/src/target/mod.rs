@@ -178,8 +178,8 @@ impl Target {
         match self.refusal() {
             None => self.reload(),
             Some(why) => Err(format!(
-                "{} is as it was, but {} still runs with the trial ({}) and was not told to reload: {why}; mend \
-                 that, and reload it",
+                "{} is restored, but {} still runs with the trial ({}) and was not reloaded: \
+                 {why}; fix that, and reload it",
                 self.file.path().display(),
                 self.server(),
                 tried.words(),
@@ -200,8 +200,8 @@ impl Target {
         let changed = changed.or_else(|| (!self.file.is_untouched()).then(|| self.file.path()));
         match changed {
             Some(path) => Err(format!(
-                "{} was changed by another hand while the server was tuned: its figures are of another \
-                 configuration; tune again when nobody else is at it",
+                "{} was changed by another program while the server was tuned: the results are of \
+                 another configuration; tune again without such changes",
                 path.display()
             )),
             None => Ok(()),
@@ -245,8 +245,8 @@ impl Target {
         self.now = Setting::AsItWas;
         if let Some(refusal) = self.refusal() {
             return Err(format!(
-                "{why}; its settings are as they were again, but it was not told so: {refusal}; mend that, and \
-                 reload it"
+                "{why}; its settings are restored, but it was not reloaded: {refusal}; fix that, \
+                 and reload it"
             ));
         }
         let again = match &mut self.server {
@@ -257,11 +257,10 @@ impl Target {
         };
         Err(match again {
             Ok(()) => {
-                format!("{why}; its settings are as they were again, and it serves with them")
+                format!("{why}; its settings are restored, and it serves with them")
             }
             Err(_) => format!(
-                "{why}; its settings are as they were again, but it does not serve: start it \
-                 ({})",
+                "{why}; its settings are restored, but it does not serve: start it ({})",
                 self.how_to_start()
             ),
         })
@@ -310,7 +309,7 @@ pub fn undo(site: &Site, mut reload: Reload) -> Result<String, String> {
         let undo = Undo::begin(&real(main))?;
         finish(undo, maitred::check(main))?;
         let done = reload()?;
-        return Ok(format!("{} is as it was before: {done}", main.display()));
+        return Ok(format!("{} is restored: {done}", main.display()));
     }
     let fpm = FpmServer::of(site)?;
     let file = real(fpm.drop_in());
@@ -319,12 +318,12 @@ pub fn undo(site: &Site, mut reload: Reload) -> Result<String, String> {
     finish(undo, fpm.check(site.master, None))?;
     fpm.reload(site.master, began, &title, Setting::AsItWas)?;
     Ok(if is_there {
+        format!("{} is restored, and php-fpm uses it", file.display())
+    } else {
         format!(
-            "{} is as it was before, and php-fpm uses it",
+            "{} is removed, and php-fpm serves without it",
             file.display()
         )
-    } else {
-        format!("{} is gone, and php-fpm serves without it", file.display())
     })
 }
 
@@ -355,8 +354,8 @@ fn lock(main: &Path) -> Result<File, String> {
     match flock(&file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => Ok(file),
         Err(rustix::io::Errno::WOULDBLOCK) => Err(format!(
-            "another `maitred tune` is at work on {}, or on another configuration in its folder; wait until \
-             it has ended",
+            "another `maitred tune` is running on {}, or on another configuration in its \
+             directory; wait until it has ended",
             main.display()
         )),
         Err(why) => Err(format!("{shown} cannot be locked: {why}")),
@@ -382,7 +381,7 @@ mod tests {
             .unwrap();
         let why = lock(&main).unwrap_err();
         assert!(
-            why.contains("another `maitred tune` is at work on"),
+            why.contains("another `maitred tune` is running on"),
             "{why}"
         );
         assert!(lock(&link).is_err());
@@ -470,7 +469,7 @@ mod tests {
         let mut target = target(folder.path(), Box::new(reload));
         let why = target.set(Setting::Workers(4)).unwrap_err();
         assert!(
-            why.contains("it does not come back") && why.contains("another hand"),
+            why.contains("it does not come back") && why.contains("another program"),
             "{why}"
         );
         assert!(target.restore().is_err());

@@ -90,7 +90,8 @@ impl ReplacedFile {
         if self.now != self.before {
             if !self.is_untouched() {
                 return Err(format!(
-                    "{} was changed by another hand and is left as it is; what it held before lies in {}",
+                    "{} was changed by another program and is left alone; its earlier contents are \
+                     in {}",
                     self.path.display(),
                     beside.display(),
                 ));
@@ -101,7 +102,7 @@ impl ReplacedFile {
             };
             done.map_err(|why| {
                 let why = unwritable(&self.path, &why);
-                format!("{why}; what it held lies in {}", beside.display())
+                format!("{why}; its earlier contents are in {}", beside.display())
             })?;
             self.now = self.before.clone();
         }
@@ -135,7 +136,7 @@ impl Undo {
         let beside = backup(path);
         let Some(before) = read(&beside)? else {
             return Err(format!(
-                "there is nothing to undo: {} is not there",
+                "there is nothing to undo: {} does not exist",
                 beside.display()
             ));
         };
@@ -145,8 +146,9 @@ impl Undo {
             .is_none_or(|text| is_sealed(text) || text == before)
         {
             return Err(format!(
-                "{0} was changed by another hand since tune wrote it, and is left as it is; to have what it \
-                 held before, delete it or move it away, and have {1} take its place if that is not empty",
+                "{0} was changed by another program since tune wrote it, and is left alone; to \
+                 restore its earlier contents, delete it or move it away, and replace it with {1} \
+                 if that is not empty",
                 path.display(),
                 beside.display()
             ));
@@ -200,13 +202,13 @@ fn left_over(path: &Path) -> String {
     let shown = path.display();
     if can_undo(path) {
         format!(
-            "{shown} still holds what an earlier `maitred tune` only tried, since that was killed: run \
+            "{shown} still holds a trial of an earlier `maitred tune`, which was killed: run \
              maitred tune --undo, and tune again"
         )
     } else {
         format!(
-            "{shown} still holds what an earlier `maitred tune` only tried, and {} with what it held before \
-             is not there: put your settings into it, and tune again",
+            "{shown} still holds a trial of an earlier `maitred tune`, and its backup {} does not \
+             exist: write your settings into it, and tune again",
             backup(path).display()
         )
     }
@@ -355,7 +357,7 @@ mod tests {
         let beside = backup(&path).display().to_string();
         for why in [kept.restore().unwrap_err(), Undo::begin(&path).unwrap_err()] {
             assert!(
-                why.contains("another hand") && why.contains(&beside),
+                why.contains("another program") && why.contains(&beside),
                 "{why}"
             );
             assert_eq!(fs::read(&path).unwrap(), b"theirs");
@@ -381,7 +383,7 @@ mod tests {
         assert!(ReplacedFile::of(&path, b'#').is_ok() && !can_undo(&path));
         fs::write(&path, &trial).unwrap();
         let why = ReplacedFile::of(&path, b'#').unwrap_err();
-        assert!(why.contains("put your settings into it"), "{why}");
+        assert!(why.contains("write your settings into it"), "{why}");
     }
 
     #[test]

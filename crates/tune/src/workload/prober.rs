@@ -41,7 +41,7 @@ impl Prober {
             .enable_all()
             .build();
         Ok(Prober {
-            runtime: runtime.map_err(|why| format!("nothing can be asked: {why}"))?,
+            runtime: runtime.map_err(|why| format!("no request can be sent: {why}"))?,
             asker: PageClient::new(map),
             until: None,
             stop,
@@ -75,7 +75,7 @@ impl Prober {
             match until {
                 Some(until) => tokio::time::timeout_at(until.into(), asked)
                     .await
-                    .map_err(|_| "it takes longer than there is time for; give more with --time")?,
+                    .map_err(|_| "it takes longer than the time allows; give more with --time")?,
                 None => asked.await,
             }
         };

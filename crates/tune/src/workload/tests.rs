@@ -106,12 +106,12 @@ fn pages_that_there_is_no_time_to_look_at_are_left_out_and_counted() {
     assert!(workload.took.is_some());
     assert_eq!(
         workload.source,
-        "1 URL from the command line (2 more were left out: there was no time to look at them)"
+        "1 URL from the command line (2 more were skipped: there was no time to check them)"
     );
     let Abort::Failed(why) = ask(["/slow", "/quick", "/quick/2"]).unwrap_err() else {
         panic!("nobody has stopped it")
     };
-    assert!(why.contains("longer than there is time for"), "{why}");
+    assert!(why.contains("longer than the time allows"), "{why}");
 }
 
 #[test]
@@ -149,7 +149,7 @@ fn a_login_page_a_bad_gateway_and_a_redirect_are_no_right_answers() {
     assert!(
         why(502, b"")
             .unwrap()
-            .contains("502 Bad Gateway; mend the site first")
+            .contains("502 Bad Gateway; fix the site first")
     );
     assert!(why(302, b"").unwrap().contains("name the page it leads to"));
     assert_eq!(why(200, b"hello"), None);

@@ -185,7 +185,8 @@ impl Policy for Auto {
             rooms.look(now, view.memory, &signs, &pools);
         }
         if is_due {
-            // As the front, which is told when somebody has looked: what goes for pressure goes once.
+            // As the front, which is told when somebody has looked: what goes for pressure goes
+            // once.
             self.told = self.room(view);
         }
         self.controller.see(Machine {

@@ -57,15 +57,15 @@ pub trait Policy {
     /// A request of this kind has ended.
     fn finished(&mut self, _view: &View, _kind: u64, _spent: Spent) {}
 
-    /// The kind of each request that runs, and how long it has waited for other things than a processor, in
-    /// seconds, if the policy wants to know before a tick.
+    /// The kind of each request that runs, and how long it has waited for other things than a
+    /// processor, in seconds, if the policy wants to know before a tick.
     fn running(&mut self, _waits: &mut dyn Iterator<Item = (u64, f64)>) {}
 
     /// The same before it is told of a request that finds nobody idle.
     fn all_busy(&mut self, _waits: &mut dyn Iterator<Item = (u64, f64)>) {}
 
-    /// What each worker has, by its number, and how many requests have ended by now, if the policy wants to
-    /// know before a tick.
+    /// What each worker has, by its number, and how many requests have ended by now, if the policy
+    /// wants to know before a tick.
     fn measures(&mut self, _workers: &mut dyn Iterator<Item = (i32, Has)>, _ended: u64) {}
 
     /// So many workers were started, of those it wants.
@@ -87,7 +87,8 @@ pub trait Policy {
         0
     }
 
-    /// The number of a worker that is to go, as soon as it has nothing to do. Asked after each tick.
+    /// The number of a worker that is to go, as soon as it has nothing to do. Asked after each
+    /// tick.
     fn outgrown(&self) -> Option<i32> {
         None
     }

@@ -123,10 +123,7 @@ fn two_minutes_leave_nothing_out_for_a_short_page_and_less_matters_first_for_a_s
         "{took} {:?}",
         slow.left_out
     );
-    assert!(
-        slow.left_out
-            .contains(&"the same against itself".to_owned())
-    );
+    assert!(slow.left_out.contains(&"noise floor".to_owned()));
     let (_, slower) = quick(&mut site(0.01, 2.0, 5), input("dynamic", 5), pace);
     let Some(Verdict::NoGain(why)) = &slower.verdict else {
         panic!("{:?} {:?}", slower.verdict, slower.left_out)
@@ -146,11 +143,11 @@ fn what_the_server_is_not_ready_for_in_time_is_left_out_and_the_course_comes_to_
     for (phase, named) in [
         (Phase::Warm, None),
         (Phase::Alone, None),
-        (Phase::Routes, Some("2 of 2 routes by themselves")),
-        (Phase::Noise, Some("the same against itself")),
-        (Phase::Before, Some("rates as it was")),
+        (Phase::Routes, Some("2 of 2 routes alone")),
+        (Phase::Noise, Some("noise floor")),
+        (Phase::Before, Some("highest rate before")),
         (Phase::Sweep, Some("1 workers and more")),
-        (Phase::After, Some("rates as proposed")),
+        (Phase::After, Some("highest rate after")),
         (Phase::Overload, Some("overload")),
         (Phase::Proof, Some("proof in pairs")),
     ] {
@@ -184,7 +181,7 @@ fn what_the_server_is_not_ready_for_in_time_is_left_out_and_the_course_comes_to_
         );
         let verdict = format!("{:?}", course.verdict);
         let why = match phase {
-            Phase::Alone => "CannotSay(\"there was no time to ask for a page alone",
+            Phase::Alone => "CannotSay(\"there was no time to request a page alone",
             Phase::Proof => "NoGain(\"there was no time for enough pairs",
             _ => "Some(",
         };
