@@ -1,4 +1,4 @@
-//! The conversation with the authority, from the account to the chain (RFC 8555 §7).
+//! The ACME protocol from the account to the certificate chain (RFC 8555 §7).
 
 use std::time::Duration;
 
@@ -14,14 +14,14 @@ use crate::failure::{Failure, kind};
 use crate::http::{Client, RetryAfter};
 use crate::link::Link;
 
-/// How often the authority is asked whether it has come further: after a quarter of a second, and
-/// each time half as long again, for a minute.
+/// How often to poll the authority: after a quarter of a second, and each time half as long again,
+/// for a minute.
 const POLLS: RetryPolicy = RetryPolicy::new()
     .initial_delay(Duration::from_millis(250))
     .backoff(1.5)
     .timeout(Duration::from_secs(60));
 
-/// Gets the chain of certificates that is ordered.
+/// Obtains the certificate chain for an order.
 ///
 /// # Errors
 /// Why there is none.
@@ -54,7 +54,7 @@ async fn converse(order: &Order, link: &Link, waits: &RetryAfter) -> Result<Stri
     }
 }
 
-/// An order, with the account that was kept or a new one. An authority may have forgotten an
+/// Creates an order, with the stored account or a new one. An authority may have forgotten an
 /// account.
 async fn begin(order: &Order, link: &Link, waits: &RetryAfter) -> Result<AcmeOrder, Failure> {
     let host = [Identifier::Dns(order.name.clone())];
@@ -80,7 +80,7 @@ async fn kept(order: &Order, waits: &RetryAfter) -> Result<Option<Account>, Fail
     let Some(Secret(account)) = &order.account else {
         return Ok(None);
     };
-    // One that cannot be read is as none.
+    // An account that cannot be parsed counts as none.
     let Ok(account) = serde_json::from_str(account) else {
         return Ok(None);
     };
@@ -125,7 +125,7 @@ async fn create(order: &Order, link: &Link, waits: &RetryAfter) -> Result<Accoun
     Ok(account)
 }
 
-/// What base64url (RFC 4648 §5) stands for.
+/// Decodes base64url (RFC 4648 §5).
 fn decoded(text: &str) -> Option<Vec<u8>> {
     use base64::Engine;
     use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -139,7 +139,7 @@ fn say(link: &Link, report: &FromAcme) -> Result<(), Failure> {
     said.map_err(|why| Failure::new(Cause::Unreachable, why))
 }
 
-/// Shows that the host is ours, wherever the authority does not know that already.
+/// Proves control of the host, unless the authority has a valid authorization already.
 async fn prove_all(order: &Order, link: &Link, begun: &mut AcmeOrder) -> Result<(), Failure> {
     let wanted = if order.by_file {
         ChallengeType::Http01
@@ -189,7 +189,7 @@ fn named(order: &Order) -> &'static str {
     }
 }
 
-/// What the authority says of the proof it did not find.
+/// The authority's reason for a failed challenge.
 async fn not_proven(order: &Order, begun: &mut AcmeOrder) -> Failure {
     let does = format!(
         "did not find by {} that {} is ours",

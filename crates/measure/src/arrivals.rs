@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn steps_follow_each_other_and_begin_anew() {
+    fn steps_follow_each_other_and_start_over() {
         let profile = read("10@1s, 100@2s, 0@1s");
         assert_eq!(profile.seconds(), 4.0);
         for (second, wanted) in [(1.0, 10), (3.0, 210), (4.0, 210), (5.0, 220)] {

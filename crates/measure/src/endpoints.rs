@@ -65,7 +65,7 @@ pub fn find(
 ) -> Result<Endpoint, EndpointError> {
     let address = match unix {
         Some(path) => {
-            UnixStream::connect(path).map_err(|why| nobody_listens(&path.display(), &why))?;
+            UnixStream::connect(path).map_err(|why| not_listening(&path.display(), &why))?;
             Address::Unix(path.to_owned())
         }
         None => Address::Tcp(first_that_listens(url, owned)?),
@@ -95,7 +95,7 @@ pub fn at(
     Ok(Endpoint { address, tls })
 }
 
-fn nobody_listens(url: &dyn std::fmt::Display, why: &std::io::Error) -> String {
+fn not_listening(url: &dyn std::fmt::Display, why: &std::io::Error) -> String {
     format!("no connection to {url}: {why}; is the server running?")
 }
 
@@ -117,7 +117,7 @@ fn first_that_listens(url: &Url, owned: bool) -> Result<SocketAddr, EndpointErro
         }
     }
     Err(EndpointError::Failed(match last {
-        Some((address, why)) => nobody_listens(address, &why),
+        Some((address, why)) => not_listening(address, &why),
         None => format!("the name '{host}' has no address"),
     }))
 }

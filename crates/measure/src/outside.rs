@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_family_is_counted_once_whoever_of_it_is_named() {
+    fn a_process_tree_is_counted_once() {
         let stat = |pid, parent, ticks| (pid, ProcessStat { pid, parent, ticks });
         let stats = HashMap::from([
             stat(1, 0, 1_000),
@@ -220,6 +220,6 @@ mod tests {
             address: Address::Unix(folder),
             tls: None,
         };
-        assert_eq!(OwnProcesses::of(&[endpoint], &[]), None, "nobody listens");
+        assert_eq!(OwnProcesses::of(&[endpoint], &[]), None, "no listener");
     }
 }

@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_that_is_short_itself_is_a_danger_whoever_loses() {
+    fn a_machine_short_of_memory_is_a_danger_for_all() {
         let before = danger(group(1, 0), 3, 100, 5);
         let killed = danger(group(1, 0), 4, 100, 6).since(&before).unwrap();
         assert!(killed.contains("on this machine"), "{killed}");

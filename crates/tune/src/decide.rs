@@ -312,7 +312,7 @@ mod tests {
         assert_eq!(
             memory_ceiling(&known, None, 7).workers,
             7,
-            "nobody may read a worker's memory"
+            "a worker's memory is not readable"
         );
         assert_eq!(ceiling(&known, Some(11.0 * MB), 5, Some(9)).workers, 9);
         assert_eq!(ceiling(&known, Some(11.0 * MB), 5, Some(90)).workers, 50);

@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn workers_that_are_started_anew_begin_at_nothing_and_the_longest_life_counts() {
+    fn restarted_workers_start_at_zero_and_the_longest_life_counts() {
         let mut looks = GrowthSamples::default();
         for at in 0..6 {
             looks.add(500.0, 1e7 + f64::from(at) * 2e6);

@@ -82,7 +82,7 @@ mod tests {
         let before = [counted(1, 50, 90), counted(2, 7, 40)];
         let after = [counted(1, 50, 90), counted(2, 9, 20), counted(3, 1, 30)];
         assert_eq!(most(&before, &after), Some(30.0));
-        assert_eq!(most(&before, &before), None, "nobody was asked");
+        assert_eq!(most(&before, &before), None, "no request was served");
         assert_eq!(most(&[], &[counted(1, 1, 0)]), None, "it runs now");
     }
 }

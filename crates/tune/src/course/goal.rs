@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_goal_that_nobody_gave_is_one_that_can_be_shown() {
+    fn a_default_goal_can_be_shown() {
         assert_eq!(
             Goal::made(0.04, 5_000.0).unwrap().text,
             "p99<160ms,error<0.1%"

@@ -151,7 +151,7 @@ mod tests {
         let worse = pairs(|wobble| seen(50.0 * wobble, 0.01));
         assert!(!is_gain(&worse), "fewer in time, if sooner");
         assert!(is_as_much(&same) && is_as_much(&worse) && !is_as_much(&better));
-        assert!(!is_as_much(&[]), "nobody knows");
+        assert!(!is_as_much(&[]), "it is not known");
         let sooner = pairs(|wobble| seen(100.0 * wobble, 0.02));
         assert!(is_gain(&sooner), "{sooner:?}");
     }

@@ -298,13 +298,13 @@ fn the_time_left_goes_down() {
 }
 
 #[test]
-fn a_machine_that_others_use_ends_it_unless_somebody_wants_to_go_on() {
+fn a_machine_in_use_ends_the_tuning_except_with_despite_noise() {
     let mut course = Course::new(input("dynamic", 5));
     let mut looks = 0;
     while course.next() != NextStep::Over {
         assert!(
             matches!(course.next(), NextStep::Idle(_)),
-            "nobody is asked"
+            "there is no load"
         );
         course.idled(rest(Some(0.35)));
         looks += 1;
@@ -332,7 +332,7 @@ fn a_machine_that_others_use_ends_it_unless_somebody_wants_to_go_on() {
 }
 
 #[test]
-fn a_setting_that_differs_from_itself_ends_it_unless_somebody_wants_to_go_on() {
+fn a_high_noise_floor_ends_the_tuning_except_with_despite_noise() {
     let upto_noise = |input: CourseInput| {
         let mut course = Course::new(input);
         course.idled(rest(Some(0.01)));

@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn nobodys_time_by_the_clock_is_cut_and_web_servers_wait_longer_than_php_fpm_takes_to_look() {
+    fn running_times_are_never_cut_and_web_servers_wait_longer_than_php_fpm() {
         let wall = |inputs: &SettingInputs| super::wall(Server::PhpFpm, "limit", inputs);
         let reads = |inputs: &SettingInputs| {
             super::web_server(Server::Nginx, "fastcgi_read_timeout", "s", inputs)
@@ -304,7 +304,7 @@ mod tests {
             ..inputs
         };
         let wall = super::wall(Server::PhpFpm, "limit", &endless);
-        assert_eq!(wall.value, "600s", "nobody listens after that");
+        assert_eq!(wall.value, "600s", "no response is read after that");
         assert!(
             wall.formula.contains("there is no max_execution_time")
                 && wall.formula.contains("no less than the web server waits"),
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reload_waits_for_what_was_seen_and_not_for_whoever_may_run_for_long() {
+    fn a_reload_waits_for_measured_scripts_and_not_for_the_limit() {
         let reload = |control_timeout| {
             let inputs = SettingInputs {
                 control_timeout,
@@ -368,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn nobodys_memory_is_cut_and_a_limit_that_there_is_not_is_warned_of() {
+    fn memory_is_never_cut_and_a_missing_limit_causes_a_warning() {
         let memory = |memory_limit, peak| {
             let inputs = SettingInputs {
                 memory_limit,

@@ -21,7 +21,7 @@ pub(super) const STOPPED: &str = "it was stopped";
 /// Requests single pages.
 pub struct Prober {
     runtime: Runtime,
-    asker: PageClient,
+    client: PageClient,
     until: Option<Instant>,
     stop: Arc<AtomicBool>,
 }
@@ -42,7 +42,7 @@ impl Prober {
             .build();
         Ok(Prober {
             runtime: runtime.map_err(|why| format!("no request can be sent: {why}"))?,
-            asker: PageClient::new(map),
+            client: PageClient::new(map),
             until: None,
             stop,
         })
@@ -70,7 +70,7 @@ impl Prober {
     pub fn ask(&mut self, endpoint: &Endpoint, url: &Url) -> Result<(u16, Vec<u8>, f64), String> {
         let began = Instant::now();
         let until = self.until;
-        let asked = self.asker.ask(endpoint, url, MOST_BYTES);
+        let asked = self.client.get(endpoint, url, MOST_BYTES);
         let in_time = async {
             match until {
                 Some(until) => tokio::time::timeout_at(until.into(), asked)
@@ -105,7 +105,7 @@ impl Prober {
         stop: &AtomicBool,
     ) -> Result<(u16, f64), String> {
         let began = Instant::now();
-        let asked = self.asker.ask(endpoint, url, 0);
+        let asked = self.client.get(endpoint, url, 0);
         let answer = self.runtime.block_on(async {
             tokio::select! {
                 biased;

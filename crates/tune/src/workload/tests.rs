@@ -109,7 +109,7 @@ fn pages_that_there_is_no_time_to_look_at_are_left_out_and_counted() {
         "1 URL from the command line (2 more were skipped: there was no time to check them)"
     );
     let Abort::Failed(why) = ask(["/slow", "/quick", "/quick/2"]).unwrap_err() else {
-        panic!("nobody has stopped it")
+        panic!("it was not stopped")
     };
     assert!(why.contains("longer than the time allows"), "{why}");
 }
@@ -191,7 +191,7 @@ fn who_waits_for_an_answer_that_does_not_come_can_be_stopped() {
     assert!(silent.join().unwrap().is_some(), "it was asked");
     stop.store(false, Ordering::Relaxed);
     let late = prober.ask_within(&endpoint, &place, Duration::from_millis(1), &stop);
-    assert!(late.is_err(), "nobody answers there");
+    assert!(late.is_err(), "there is no server");
 }
 
 /// A connection that only checks whether the server listens sends nothing.
@@ -250,7 +250,7 @@ fn when_too_few_pages_can_be_right_the_others_are_not_asked_for() {
         ..WorkloadOptions::default()
     };
     let Abort::Failed(why) = prepare(&spec, &mut prober).unwrap_err() else {
-        panic!("nobody has stopped it")
+        panic!("it was not stopped")
     };
     assert!(
         why.contains("502 Bad Gateway") && why.contains("(at most 92 % of the requests get"),

@@ -31,7 +31,7 @@ fn is_alone(task: &Task) -> bool {
 }
 
 #[test]
-fn times_that_break_littles_law_are_told_nobody_and_what_is_counted_is() {
+fn times_that_break_littles_law_are_not_reported_and_counts_are() {
     let course = run_wrongly(&mut site(0.01, 0.03, 4), input("dynamic", 4), is_alone);
     let alone = course.alone.as_ref().expect("it was counted");
     assert_eq!((alone.mean, alone.cpu, alone.p99), (None, None, None));
