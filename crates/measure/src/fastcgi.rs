@@ -4,7 +4,7 @@ use maitred_fastcgi::cgi::HeadReader;
 use maitred_fastcgi::{AnswerEvent, AnswerReader, ProtocolStatus};
 
 use crate::request::FASTCGI_ID;
-use crate::response::{Fault, MarkerSearch, ReadOptions, ResponseSummary};
+use crate::response::{Fault, MarkerSearch, ReadOptions, ReadResponse, ResponseSummary};
 
 /// Reads one response after another.
 #[derive(Debug)]
@@ -30,9 +30,8 @@ impl Default for FastcgiReader {
     }
 }
 
-impl FastcgiReader {
-    /// Starts with the next response.
-    pub fn begin(&mut self, options: ReadOptions<'_>) {
+impl ReadResponse for FastcgiReader {
+    fn begin(&mut self, options: ReadOptions<'_>) {
         let search = std::mem::take(&mut self.search);
         *self = FastcgiReader {
             cookies: options.cookies,
@@ -42,16 +41,11 @@ impl FastcgiReader {
         self.search.begin(options.marker);
     }
 
-    /// Whether any byte of the response was received.
-    pub fn has_begun(&self) -> bool {
+    fn has_begun(&self) -> bool {
         self.began
     }
 
-    /// Reads received bytes. Returns the response once it is complete.
-    ///
-    /// # Errors
-    /// What is wrong with the response.
-    pub fn read(&mut self, mut input: &[u8]) -> Result<Option<ResponseSummary>, Fault> {
+    fn read(&mut self, mut input: &[u8]) -> Result<Option<ResponseSummary>, Fault> {
         self.began |= !input.is_empty();
         let broken = |_| "not FastCGI";
         while let Some(event) = self.records.next(&mut input).map_err(broken)? {
@@ -66,15 +60,16 @@ impl FastcgiReader {
         Ok(None)
     }
 
-    /// The connection was closed before the end of the response.
-    pub fn ended(&self) -> Fault {
-        if self.began {
+    fn ended(&mut self) -> Result<ResponseSummary, Fault> {
+        Err(if self.began {
             "closed in the middle of the response"
         } else {
             "closed without a response"
-        }
+        })
     }
+}
 
+impl FastcgiReader {
     fn stdout(&mut self, bytes: &[u8]) -> Result<(), Fault> {
         let body = match &self.response {
             Some(_) => bytes,
@@ -83,22 +78,15 @@ impl FastcgiReader {
                 let Some((head, used)) = read else {
                     return Ok(());
                 };
-                let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-                let pair = |value: &[u8]| {
-                    let pair = value.split(|byte| *byte == b';').next();
-                    text(pair.unwrap_or_default())
-                };
-                self.response = Some(ResponseSummary {
+                let mut response = ResponseSummary {
                     status: head.status(),
-                    location: head.header("Location").map(text),
-                    cookies: if self.cookies {
-                        head.values("Set-Cookie").map(pair).collect()
-                    } else {
-                        Vec::new()
-                    },
-                    has_retry_after: head.header("Retry-After").is_some(),
                     ..ResponseSummary::default()
-                });
+                };
+                for (name, value) in head.headers() {
+                    let name = String::from_utf8_lossy(name);
+                    response.take_header(&name, value, self.cookies);
+                }
+                self.response = Some(response);
                 &bytes[used..]
             }
         };
@@ -161,7 +149,7 @@ mod tests {
         );
         for part in 1..bytes.len() {
             let response = read(&bytes, part)
-                .expect("an response")
+                .expect("a response")
                 .expect("a whole one");
             assert_eq!(
                 (response.status, response.body_bytes, response.keep_alive),

@@ -16,7 +16,7 @@ const MAX_FIELDS: usize = 128;
 const MAX_CHUNK_LINE: usize = 1024;
 
 /// Most cookies of one response.
-pub const MAX_COOKIES: usize = 50;
+const MAX_COOKIES: usize = 50;
 
 /// What is wrong with a response, as a message.
 pub type Fault = &'static str;
@@ -38,6 +38,43 @@ pub struct ResponseSummary {
     pub cookies: Vec<String>,
     /// Whether there is a `Retry-After` (RFC 9110, 10.2.3).
     pub has_retry_after: bool,
+}
+
+impl ResponseSummary {
+    /// Takes what it needs of a header; cookies only if they are wanted.
+    pub fn take_header(&mut self, name: &str, value: &[u8], cookies: bool) {
+        let is = |known: &str| name.eq_ignore_ascii_case(known);
+        if is("location") && (300..400).contains(&self.status) {
+            self.location = Some(String::from_utf8_lossy(value).into_owned());
+        } else if is("retry-after") {
+            self.has_retry_after = true;
+        } else if cookies && is("set-cookie") && self.cookies.len() < MAX_COOKIES {
+            let pair = value.split(|byte| *byte == b';').next();
+            let pair = String::from_utf8_lossy(pair.unwrap_or_default());
+            self.cookies.push(pair.trim().to_owned());
+        }
+    }
+}
+
+/// Reads one response after another, in one of the protocols. No I/O.
+pub trait ReadResponse: std::fmt::Debug {
+    /// Starts with the next response.
+    fn begin(&mut self, options: ReadOptions<'_>);
+
+    /// Whether any byte of the response was received.
+    fn has_begun(&self) -> bool;
+
+    /// Reads received bytes. Returns the response once it is complete.
+    ///
+    /// # Errors
+    /// What is wrong with the response.
+    fn read(&mut self, input: &[u8]) -> Result<Option<ResponseSummary>, Fault>;
+
+    /// The connection was closed. Returns the response, if it ends with the connection.
+    ///
+    /// # Errors
+    /// What is missing.
+    fn ended(&mut self) -> Result<ResponseSummary, Fault>;
 }
 
 /// A text that a body has to contain.
@@ -134,9 +171,8 @@ pub struct Http1Reader {
     search: MarkerSearch,
 }
 
-impl Http1Reader {
-    /// Starts with the next response.
-    pub fn begin(&mut self, options: ReadOptions<'_>) {
+impl ReadResponse for Http1Reader {
+    fn begin(&mut self, options: ReadOptions<'_>) {
         self.state = ParseState::Head;
         self.stash.clear();
         self.head = options.head;
@@ -145,16 +181,11 @@ impl Http1Reader {
         self.search.begin(options.marker);
     }
 
-    /// Whether any byte of the response was received.
-    pub fn has_begun(&self) -> bool {
+    fn has_begun(&self) -> bool {
         self.began
     }
 
-    /// Reads received bytes. Returns the response once it is complete.
-    ///
-    /// # Errors
-    /// What is wrong with the response.
-    pub fn read(&mut self, mut input: &[u8]) -> Result<Option<ResponseSummary>, Fault> {
+    fn read(&mut self, mut input: &[u8]) -> Result<Option<ResponseSummary>, Fault> {
         self.began |= !input.is_empty();
         loop {
             let used = self.step(input)?;
@@ -170,11 +201,7 @@ impl Http1Reader {
         }
     }
 
-    /// The connection was closed. Returns the response, if it ends with the connection.
-    ///
-    /// # Errors
-    /// What is missing.
-    pub fn ended(&mut self) -> Result<ResponseSummary, Fault> {
+    fn ended(&mut self) -> Result<ResponseSummary, Fault> {
         match self.state {
             ParseState::UntilClose => Ok(self.finish()),
             ParseState::Head if !self.began => Err("closed without a response"),
@@ -182,7 +209,9 @@ impl Http1Reader {
             _ => Err("closed in the middle of the response body"),
         }
     }
+}
 
+impl Http1Reader {
     fn finish(&mut self) -> ResponseSummary {
         self.response.has_marker = self.search.found();
         std::mem::take(&mut self.response)
@@ -281,7 +310,7 @@ impl Http1Reader {
         &mut self,
         status: u16,
         version: Option<u8>,
-        fields: &[httparse::Header<'_>],
+        headers: &[httparse::Header<'_>],
     ) -> Result<(), Fault> {
         let mut length = None;
         let mut chunked = false;
@@ -291,40 +320,31 @@ impl Http1Reader {
             keep_alive: version == Some(1),
             ..ResponseSummary::default()
         };
-        for field in fields {
-            let is = |name: &str| field.name.eq_ignore_ascii_case(name);
-            match field.name.len() {
+        for header in headers {
+            let is = |name: &str| header.name.eq_ignore_ascii_case(name);
+            match header.name.len() {
                 14 if is("content-length") => {
-                    let said = length_of(field.value)?;
-                    if length.is_some_and(|before| before != said) {
+                    let found = length_of(header.value)?;
+                    if length.is_some_and(|before| before != found) {
                         return Err("two different Content-Lengths");
                     }
-                    length = Some(said);
+                    length = Some(found);
                 }
                 17 if is("transfer-encoding") => {
                     // The last encoding determines the framing (RFC 9112, 6.1).
-                    let last = field.value.rsplit(|byte| *byte == b',').next();
+                    let last = header.value.rsplit(|byte| *byte == b',').next();
                     chunked =
                         last.is_some_and(|last| last.trim_ascii().eq_ignore_ascii_case(b"chunked"));
                 }
                 10 if is("connection") => {
-                    let mut words = field.value.split(|byte| *byte == b',');
+                    let mut words = header.value.split(|byte| *byte == b',');
                     if words.any(|word| word.trim_ascii().eq_ignore_ascii_case(b"close")) {
                         response.keep_alive = false;
-                    } else if field.value.eq_ignore_ascii_case(b"keep-alive") {
+                    } else if header.value.eq_ignore_ascii_case(b"keep-alive") {
                         response.keep_alive = true;
                     }
                 }
-                8 if is("location") && (300..400).contains(&status) => {
-                    response.location = Some(String::from_utf8_lossy(field.value).into_owned());
-                }
-                11 if is("retry-after") => response.has_retry_after = true,
-                10 if self.cookies && is("set-cookie") && response.cookies.len() < MAX_COOKIES => {
-                    let pair = field.value.split(|byte| *byte == b';').next();
-                    let pair = String::from_utf8_lossy(pair.unwrap_or_default());
-                    response.cookies.push(pair.trim().to_owned());
-                }
-                _ => {}
+                _ => response.take_header(header.name, header.value, self.cookies),
             }
         }
         self.state = match length {
@@ -423,7 +443,7 @@ mod tests {
 
     fn whole(text: &str) -> ResponseSummary {
         read(text.as_bytes(), ReadOptions::default())
-            .expect("an response")
+            .expect("a response")
             .expect("a whole one")
     }
 
@@ -463,7 +483,7 @@ mod tests {
         reader.begin(ReadOptions::default());
         assert_eq!(reader.read(b"HTTP/1.1 200 OK\r\n\r\nhel"), Ok(None));
         assert_eq!(reader.read(b"lo"), Ok(None));
-        let response = reader.ended().expect("an response");
+        let response = reader.ended().expect("a response");
         assert_eq!((response.body_bytes, response.keep_alive), (5, false));
     }
 
@@ -544,7 +564,7 @@ mod tests {
             Set-Cookie: a=1; Path=/\r\nSet-Cookie: b=2\r\nLocation: /next\r\n\
             Connection: close\r\nContent-Length: 0\r\n\r\n";
         let response = read(bytes, options)
-            .expect("an response")
+            .expect("a response")
             .expect("a whole one");
         assert_eq!(response.cookies, ["a=1", "b=2"]);
         assert_eq!(response.location.as_deref(), Some("/next"));
@@ -576,7 +596,7 @@ mod tests {
         let response = reader.read(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\nHTTP/1.1 200 OK");
         assert!(
             !response
-                .expect("an response")
+                .expect("a response")
                 .expect("a whole one")
                 .keep_alive
         );

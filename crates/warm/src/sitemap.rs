@@ -248,6 +248,6 @@ mod tests {
         );
         let long = format!("<urlset><url><loc>{}", "x".repeat(10_000));
         assert!(wrong(long.as_bytes()).contains("longer"));
-        assert!(wrong(b"\x1f\x8bnothing").contains("unpacked"));
+        assert!(wrong(b"\x1f\x8bnothing").contains("decompressed"));
     }
 }

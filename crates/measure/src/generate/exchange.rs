@@ -13,7 +13,7 @@ use super::connection::OpenCount;
 use crate::fastcgi::FastcgiReader;
 use crate::outcome::Cause;
 use crate::plan::Protocol;
-use crate::response::{Http1Reader, ReadOptions, ResponseSummary};
+use crate::response::{Http1Reader, ReadOptions, ReadResponse, ResponseSummary};
 use crate::stream::Stream;
 
 /// Size of the read buffer, in bytes.
@@ -34,49 +34,11 @@ pub enum SendError {
     Cause(Cause),
 }
 
-/// Reads responses of one of the protocols.
-#[derive(Debug)]
-enum ResponseReader {
-    Http1(Http1Reader),
-    Script(Box<FastcgiReader>),
-}
-
-impl ResponseReader {
-    fn begin(&mut self, options: ReadOptions<'_>) {
-        match self {
-            ResponseReader::Http1(reader) => reader.begin(options),
-            ResponseReader::Script(reader) => reader.begin(options),
-        }
-    }
-
-    fn has_begun(&self) -> bool {
-        match self {
-            ResponseReader::Http1(reader) => reader.has_begun(),
-            ResponseReader::Script(reader) => reader.has_begun(),
-        }
-    }
-
-    fn read(&mut self, bytes: &[u8]) -> Result<Option<ResponseSummary>, Cause> {
-        let read = match self {
-            ResponseReader::Http1(reader) => reader.read(bytes),
-            ResponseReader::Script(reader) => reader.read(bytes),
-        };
-        read.map_err(Cause::Fault)
-    }
-
-    fn ended(&mut self) -> Result<ResponseSummary, Cause> {
-        match self {
-            ResponseReader::Http1(reader) => reader.ended().map_err(Cause::Fault),
-            ResponseReader::Script(reader) => Err(Cause::Fault(reader.ended())),
-        }
-    }
-}
-
 /// A connection that carries one request at a time.
 #[derive(Debug)]
 pub struct SerialConnection {
     stream: Stream,
-    reader: ResponseReader,
+    reader: Box<dyn ReadResponse>,
     /// Created once and then only reset, which costs next to nothing.
     timer: Pin<Box<Sleep>>,
     used: bool,
@@ -94,10 +56,8 @@ impl SerialConnection {
         SerialConnection {
             stream,
             reader: match protocol {
-                Protocol::Fastcgi { .. } => ResponseReader::Script(Box::default()),
-                Protocol::Http1 | Protocol::Http2 { .. } => {
-                    ResponseReader::Http1(Http1Reader::default())
-                }
+                Protocol::Fastcgi { .. } => Box::new(FastcgiReader::default()),
+                Protocol::Http1 | Protocol::Http2 { .. } => Box::new(Http1Reader::default()),
             },
             timer: Box::pin(tokio::time::sleep_until(deadline)),
             used: false,
@@ -179,12 +139,12 @@ impl SerialConnection {
                     Poll::Pending => return Poll::Pending,
                     Poll::Ready(Err(why)) => return Poll::Ready(Err(Cause::of_io(&why))),
                     Poll::Ready(Ok(())) if buffer.filled().is_empty() => {
-                        return Poll::Ready(self.reader.ended());
+                        return Poll::Ready(self.reader.ended().map_err(Cause::Fault));
                     }
                     Poll::Ready(Ok(())) => match self.reader.read(buffer.filled()) {
                         Ok(None) => {}
                         Ok(Some(response)) => return Poll::Ready(Ok(response)),
-                        Err(cause) => return Poll::Ready(Err(cause)),
+                        Err(why) => return Poll::Ready(Err(Cause::Fault(why))),
                     },
                 }
             }

@@ -11,14 +11,14 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use h2::client::{Builder, ResponseFuture, SendRequest};
 use h2::{Reason, RecvStream, SendStream};
-use http::{Request, Response, header};
+use http::{Request, Response};
 use tokio::sync::OnceCell;
 use tokio::time::{Instant, Sleep};
 
 use super::connection::OpenCount;
 use super::exchange::SendError;
 use crate::outcome::Cause;
-use crate::response::{MAX_COOKIES, MAX_HEAD_BYTES, MarkerSearch, ReadOptions, ResponseSummary};
+use crate::response::{MAX_HEAD_BYTES, MarkerSearch, ReadOptions, ResponseSummary};
 use crate::stream::{Negotiated, Stream};
 
 /// Flow-control window of a stream, in bytes. Data is read as it arrives, so this much is never
@@ -279,24 +279,15 @@ impl Upload {
 }
 
 fn summary_of<T>(response: &Response<T>, options: ReadOptions<'_>) -> ResponseSummary {
-    let text = |value: &header::HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
-    let fields = response.headers();
-    let location = fields.get(header::LOCATION);
-    let location = location.filter(|_| response.status().is_redirection());
-    let cookies = fields.get_all(header::SET_COOKIE).into_iter();
-    let cookies = cookies.take(if options.cookies { MAX_COOKIES } else { 0 });
-    let pair = |cookie: String| {
-        let pair = cookie.split(';').next().unwrap_or_default();
-        pair.trim().to_owned()
-    };
-    ResponseSummary {
+    let mut summary = ResponseSummary {
         status: response.status().as_u16(),
         keep_alive: true,
-        location: location.map(text),
-        cookies: cookies.map(|cookie| pair(text(cookie))).collect(),
-        has_retry_after: fields.contains_key(header::RETRY_AFTER),
         ..ResponseSummary::default()
+    };
+    for (name, value) in response.headers() {
+        summary.take_header(name.as_str(), value.as_bytes(), options.cookies);
     }
+    summary
 }
 
 /// Translates an error of h2.
