@@ -54,15 +54,15 @@ pub struct Task {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct TaskLimits {
     /// Check that the server is idle before it.
-    pub looks: bool,
+    pub checks_idle: bool,
     /// After a start of workers, request a second page to time it.
-    pub asks_again: bool,
+    pub times_second: bool,
     /// How long the queue of an earlier load may take to drain.
     pub rest: f64,
     /// The timeout of the page that shows that.
-    pub ask: f64,
+    pub page: f64,
     /// How long the site may take to respond at all.
-    pub answer: f64,
+    pub response: f64,
     /// That limit is too short to conclude that the site does not respond any more.
     pub is_cut: bool,
     /// The timeout of each response of the measurement.

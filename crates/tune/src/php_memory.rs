@@ -9,7 +9,7 @@ pub type Counts = Result<Vec<Counted>, String>;
 
 /// Queries PHP's memory counts.
 pub struct PhpMemoryProbe<'a> {
-    ask: &'a mut dyn FnMut() -> Counts,
+    query: &'a mut dyn FnMut() -> Counts,
     /// The report covers the whole pool since its start, not a worker's last request.
     is_of_pool: bool,
     /// Why there was no report.
@@ -18,9 +18,9 @@ pub struct PhpMemoryProbe<'a> {
 
 impl<'a> PhpMemoryProbe<'a> {
     /// Queries with this function.
-    pub fn new(is_of_pool: bool, ask: &'a mut dyn FnMut() -> Counts) -> PhpMemoryProbe<'a> {
+    pub fn new(is_of_pool: bool, query: &'a mut dyn FnMut() -> Counts) -> PhpMemoryProbe<'a> {
         PhpMemoryProbe {
-            ask,
+            query,
             is_of_pool,
             why_not: None,
         }
@@ -39,7 +39,7 @@ impl<'a> PhpMemoryProbe<'a> {
     }
 
     fn now(&mut self) -> Option<Vec<Counted>> {
-        match (self.ask)() {
+        match (self.query)() {
             Ok(counts) => Some(counts),
             Err(why) => {
                 self.why_not = Some(why);

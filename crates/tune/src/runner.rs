@@ -83,7 +83,7 @@ pub struct Runner<'a> {
     /// The start of the tuning.
     pub began: Instant,
     /// Gets the current step, and the remaining time in seconds.
-    pub say: &'a mut dyn FnMut(&str, f64),
+    pub progress: &'a mut dyn FnMut(&str, f64),
 }
 
 impl Runner<'_> {
@@ -116,7 +116,7 @@ impl Runner<'_> {
             match course.next() {
                 NextStep::Over => return Ok(()),
                 NextStep::Idle(seconds) => {
-                    (self.say)("observing the machine", course.left());
+                    (self.progress)("observing the machine", course.left());
                     let rest = IdleSample {
                         outside: self.idle(seconds),
                         stalls: Stalls::now(),
@@ -125,7 +125,7 @@ impl Runner<'_> {
                     course.idled(rest);
                 }
                 NextStep::Measure(task) => {
-                    (self.say)(&words(&task), course.left());
+                    (self.progress)(&words(&task), course.left());
                     if !self.get_ready(&task, course)? {
                         course.leave_out();
                         continue;
@@ -157,23 +157,23 @@ impl Runner<'_> {
         if before != task.setting {
             course.reloaded(began.elapsed().as_secs_f64());
         }
-        if before == task.setting && !task.limits.looks {
+        if before == task.setting && !task.limits.checks_idle {
             return Ok(true);
         }
         let cpu = CpuTimes::of(&self.target.workers()).each();
-        let Some(answers) = self.come_to_rest(course, &task.limits)? else {
+        let Some(responses) = self.come_to_rest(course, &task.limits)? else {
             return Ok(false);
         };
-        if before != task.setting && (task.limits.asks_again || answers.second.is_some()) {
-            let limit = Duration::from_secs_f64(task.limits.ask);
-            let second = answers.second.or_else(|| {
-                let (endpoint, place) = &self.workload.first;
-                let asked = self.prober.ask_within(endpoint, place, limit, self.stop);
-                asked.ok().map(|(_, took)| took)
+        if before != task.setting && (task.limits.times_second || responses.second.is_some()) {
+            let limit = Duration::from_secs_f64(task.limits.page);
+            let second = responses.second.or_else(|| {
+                let (endpoint, url) = &self.workload.first;
+                let received = self.prober.get_within(endpoint, url, limit, self.stop);
+                received.ok().map(|(_, took)| took)
             });
             course.booted(WorkerStart {
                 cpu,
-                first: answers.first,
+                first: responses.first,
                 second,
             });
         }
@@ -273,13 +273,13 @@ impl Runner<'_> {
     /// How long the server takes until it is idle, in seconds; `None` if that takes longer than the
     /// limit.
     fn recovery(&mut self, course: &Course, seconds: f64) -> Result<Option<f64>, Abort> {
-        let (endpoint, place) = &self.workload.first;
+        let (endpoint, url) = &self.workload.first;
         let limit = Duration::from_secs_f64(seconds);
         let began = Instant::now();
         while began.elapsed() < limit {
             let left = limit.saturating_sub(began.elapsed());
-            let asked = self.prober.ask_within(endpoint, place, left, self.stop);
-            if let Ok((200..=499, took)) = asked
+            let received = self.prober.get_within(endpoint, url, left, self.stop);
+            if let Ok((200..=499, took)) = received
                 && course.rest().is_none_or(|alone| took <= alone * AT_REST)
             {
                 return Ok(Some(began.elapsed().as_secs_f64()));
@@ -300,21 +300,21 @@ impl Runner<'_> {
         course: &Course,
         limits: &TaskLimits,
     ) -> Result<Option<FirstResponses>, Abort> {
-        let (endpoint, place) = &self.workload.first;
-        let [patience, ask, answer] =
-            [limits.rest, limits.ask, limits.answer].map(Duration::from_secs_f64);
+        let (endpoint, url) = &self.workload.first;
+        let [patience, page, response] =
+            [limits.rest, limits.page, limits.response].map(Duration::from_secs_f64);
         let began = Instant::now();
         let alone = course.rest();
-        let (mut answers, mut last) = (None, String::new());
+        let (mut responses, mut last) = (None, String::new());
         loop {
-            match self.prober.ask_within(endpoint, place, ask, self.stop) {
+            match self.prober.get_within(endpoint, url, page, self.stop) {
                 Ok((status, took)) if status < 500 => {
-                    let so_far = FirstResponses::and(answers, took);
+                    let so_far = FirstResponses::and(responses, took);
                     let rests = alone.is_none_or(|alone| took <= alone * AT_REST);
                     if rests || began.elapsed() >= patience {
                         return Ok(Some(so_far));
                     }
-                    answers = Some(so_far);
+                    responses = Some(so_far);
                 }
                 Ok((status, _)) => last = format!("it returns {status}"),
                 Err(why) => last = why,
@@ -322,12 +322,12 @@ impl Runner<'_> {
             if self.stop.load(Ordering::Relaxed) {
                 return Err(Abort::Stopped);
             }
-            if began.elapsed() > answer {
+            if began.elapsed() > response {
                 if limits.is_cut {
                     return Ok(None);
                 }
                 return Err(Abort::Failed(format!(
-                    "{place} does not respond any more: {last}"
+                    "{url} does not respond any more: {last}"
                 )));
             }
             std::thread::sleep(LOOK);
@@ -413,12 +413,12 @@ mod tests {
 
     #[test]
     fn the_second_answer_is_not_the_one_that_came_when_the_server_was_at_rest() {
-        let mut answers = None;
+        let mut responses = None;
         for took in [0.1, 0.08, 0.06, 0.01] {
-            answers = Some(FirstResponses::and(answers, took));
+            responses = Some(FirstResponses::and(responses, took));
         }
         assert_eq!(
-            answers,
+            responses,
             Some(FirstResponses {
                 first: 0.1,
                 second: Some(0.08)

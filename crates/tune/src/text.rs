@@ -294,7 +294,7 @@ fn overload(report: &Report, lines: &mut Vec<String>) {
         let text = format!(
             "{}/s: in time {} of the highest rate · {slow} · refused {}{told} · without a response \
              {} · processor {} for each response (alone {}) · idle after {recovery}",
-            words::digits(beyond.asked),
+            words::digits(beyond.rate),
             percent(beyond.goodput),
             percent(beyond.refused),
             percent(beyond.failed),

@@ -115,18 +115,18 @@ pub struct Workload {
 ///
 /// # Errors
 /// A message, or that the user has stopped it.
-pub fn prepare(asked: &WorkloadOptions, prober: &mut Prober) -> Result<Workload, Abort> {
-    match look(asked, prober) {
+pub fn prepare(options: &WorkloadOptions, prober: &mut Prober) -> Result<Workload, Abort> {
+    match look(options, prober) {
         Ok(workload) => Ok(workload),
         Err(_) if prober.is_stopped() => Err(Abort::Stopped),
         Err(why) => Err(Abort::Failed(why)),
     }
 }
 
-fn look(asked: &WorkloadOptions, prober: &mut Prober) -> Result<Workload, String> {
-    let (mut specs, source) = specs(asked)?;
+fn look(options: &WorkloadOptions, prober: &mut Prober) -> Result<Workload, String> {
+    let (mut specs, source) = specs(options)?;
     let mut left_out = Vec::new();
-    if let Some(saved) = asked.access_log.as_ref().or(asked.har.as_ref()) {
+    if let Some(saved) = options.access_log.as_ref().or(options.har.as_ref()) {
         specs = only_showing(specs, &mut left_out);
         if specs.is_empty() {
             return Err(format!(
@@ -142,8 +142,8 @@ fn look(asked: &WorkloadOptions, prober: &mut Prober) -> Result<Workload, String
         .ok_or("name a URL, such as http://127.0.0.1/")?
         .url
         .clone();
-    let endpoint = find(&first, asked)?;
-    if asked.crawl {
+    let endpoint = find(&first, options)?;
+    if options.crawl {
         let linked = crawl(prober, &endpoint, &first)?;
         specs.extend(only_showing(linked, &mut left_out));
     }
@@ -157,21 +157,21 @@ fn look(asked: &WorkloadOptions, prober: &mut Prober) -> Result<Workload, String
     let writes = specs
         .iter()
         .find(|spec| !matches!(spec.method.as_str(), "GET" | "HEAD"));
-    if let Some(spec) = writes.filter(|_| !asked.allow_write) {
+    if let Some(spec) = writes.filter(|_| !options.allow_write) {
         return Err(format!(
             "{} may change something, many thousand times; allow that with --allow-write",
             spec.label()
         ));
     }
     let expect = Expect {
-        statuses: asked.expect.clone(),
-        marker: asked.contains.as_deref().map(Marker::new),
+        statuses: options.expect.clone(),
+        marker: options.contains.as_deref().map(Marker::new),
     };
     let FittingRequests {
         specs,
         took,
         unasked,
-    } = fitting(prober, &endpoint, specs, asked, &expect)?;
+    } = fitting(prober, &endpoint, specs, options, &expect)?;
     let late = match unasked {
         0 => String::new(),
         some => format!(" ({some} more were skipped: there was no time to check them)"),
@@ -186,7 +186,7 @@ fn look(asked: &WorkloadOptions, prober: &mut Prober) -> Result<Workload, String
             endpoint.clone(),
             specs.first().map_or(first, |spec| spec.url.clone()),
         ),
-        plan: plan(endpoint, specs, asked, expect)?,
+        plan: plan(endpoint, specs, options, expect)?,
         source,
         left_out,
     })
@@ -213,7 +213,7 @@ impl Workload {
         // A written setting is checked to the end, even if the user stops.
         let never = AtomicBool::new(false);
         loop {
-            let why = match prober.ask_within(endpoint, url, within, &never) {
+            let why = match prober.get_within(endpoint, url, within, &never) {
                 Ok((status, _)) => match self.plan.expect.judge(status, true, None) {
                     Some(cause) => format!("{url} returns {cause}"),
                     None => return Ok(()),
@@ -255,18 +255,18 @@ fn does(path: &str) -> bool {
     DOING.iter().any(|word| small.contains(word))
 }
 
-fn specs(asked: &WorkloadOptions) -> Result<(Vec<RequestSpec>, &'static str), String> {
-    let urls = asked.urls.iter().map(|url| Url::read(url, None));
+fn specs(options: &WorkloadOptions) -> Result<(Vec<RequestSpec>, &'static str), String> {
+    let urls = options.urls.iter().map(|url| Url::read(url, None));
     let urls = urls.collect::<Result<Vec<_>, _>>()?;
-    if let Some(list) = &asked.urls_file {
+    if let Some(list) = &options.urls_file {
         return Ok((request::read_list(list, urls.first())?, "a list"));
     }
-    if let Some(file) = &asked.har {
+    if let Some(file) = &options.har {
         let all = har::read(file, urls.first())?;
         let scripts = all.into_iter().filter(|spec| !is_file(&spec.url.path));
         return Ok((scripts.collect(), "a HAR file"));
     }
-    if let Some(log) = &asked.access_log {
+    if let Some(log) = &options.access_log {
         let like = urls
             .first()
             .ok_or("an access log names no server: give its URL, too")?;
@@ -283,7 +283,7 @@ fn specs(asked: &WorkloadOptions) -> Result<(Vec<RequestSpec>, &'static str), St
         }
         return Ok((scripts, "an access log"));
     }
-    let source = if asked.crawl {
+    let source = if options.crawl {
         "the links of a page"
     } else {
         "the command line"
@@ -291,8 +291,8 @@ fn specs(asked: &WorkloadOptions) -> Result<(Vec<RequestSpec>, &'static str), St
     Ok((urls.into_iter().map(RequestSpec::get).collect(), source))
 }
 
-fn find(url: &Url, asked: &WorkloadOptions) -> Result<Endpoint, String> {
-    let found = endpoints::find(url, None, &asked.trust, &[b"http/1.1"], asked.owned);
+fn find(url: &Url, options: &WorkloadOptions) -> Result<Endpoint, String> {
+    let found = endpoints::find(url, None, &options.trust, &[b"http/1.1"], options.owned);
     found.map_err(|why| match why {
         EndpointError::Failed(why) => why,
         EndpointError::Remote(address) => format!(
@@ -315,7 +315,7 @@ fn fitting(
     prober: &mut Prober,
     endpoint: &Endpoint,
     specs: Vec<RequestSpec>,
-    asked: &WorkloadOptions,
+    options: &WorkloadOptions,
     expect: &Expect,
 ) -> Result<FittingRequests, String> {
     let (mut all, mut right, mut took, mut unasked) = (0.0, Vec::new(), None, 0);
@@ -338,16 +338,16 @@ fn fitting(
             right.push(spec);
             continue;
         }
-        let answer = prober.ask(endpoint, &spec.url);
-        if answer.is_err() && !right.is_empty() && prober.is_late() {
+        let response = prober.get(endpoint, &spec.url);
+        if response.is_err() && !right.is_empty() && prober.is_late() {
             unasked += 1;
             continue;
         }
         all += spec.weight;
-        let why = match answer {
+        let why = match response {
             Ok((status, body, seconds)) => {
                 took = took.or(Some(seconds));
-                why_not(&spec.url, status, &body, asked, expect)
+                why_not(&spec.url, status, &body, options, expect)
             }
             Err(why) => Some(format!("{}: {why}", spec.url)),
         };
@@ -385,11 +385,11 @@ fn why_not(
     url: &Url,
     status: u16,
     body: &[u8],
-    asked: &WorkloadOptions,
+    options: &WorkloadOptions,
     expect: &Expect,
 ) -> Option<String> {
     let text = String::from_utf8_lossy(body);
-    let has_marker = asked
+    let has_marker = options
         .contains
         .as_ref()
         .is_none_or(|marker| text.contains(marker.as_str()));
@@ -403,7 +403,7 @@ fn why_not(
         };
         return Some(format!("{url} returns {cause}{hint}"));
     }
-    (asked.contains.is_none() && asks_for_password(&text)).then(|| {
+    (options.contains.is_none() && asks_for_password(&text)).then(|| {
         format!(
             "{url} looks like a login page (it asks for a password): send a session with --header \
              'Cookie: …', or name a text of the right page with --contains"
@@ -421,10 +421,13 @@ fn asks_for_password(page: &str) -> bool {
 fn plan(
     endpoint: Endpoint,
     specs: Vec<RequestSpec>,
-    asked: &WorkloadOptions,
+    options: &WorkloadOptions,
     expect: Expect,
 ) -> Result<Plan, String> {
-    let headers = asked.headers.iter().map(|text| request::read_header(text));
+    let headers = options
+        .headers
+        .iter()
+        .map(|text| request::read_header(text));
     let headers = headers.collect::<Result<Vec<_>, _>>()?;
     let mut plan = Plan {
         endpoints: vec![endpoint],
@@ -445,7 +448,7 @@ fn plan(
         seed: 1,
         keep_alive: true,
         follow: false,
-        cookies: asked.cookies,
+        cookies: options.cookies,
         expect,
     };
     for mut spec in specs {

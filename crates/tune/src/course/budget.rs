@@ -39,7 +39,7 @@ const FORGOTTEN: f64 = 0.7;
 
 /// The time that a measurement needs. Times are in seconds.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Wish {
+pub struct TimeNeed {
     /// Its desired duration.
     pub seconds: f64,
     /// The shortest duration that shows anything.
@@ -60,7 +60,7 @@ pub struct Wish {
     pub worst: f64,
 }
 
-impl Wish {
+impl TimeNeed {
     /// Its total time with everything before and after it, except the worst case.
     fn whole(&self, seconds: f64, beside: f64) -> f64 {
         seconds * (1.0 + self.recovery) + warm_up(seconds).max(self.cold) + beside
@@ -132,26 +132,26 @@ impl Budget {
 
     /// Enters a phase, unless it is the current one. The phase gets its share of the remaining time
     /// without the reserve for the proof.
-    pub fn enter(&mut self, phase: Phase, proof: &Wish) {
+    pub fn enter(&mut self, phase: Phase, proof: &TimeNeed) {
         if phase == self.phase {
             return;
         }
         self.phase = phase;
         let needed =
             proof.steps as f64 * proof.whole(proof.least, self.beside(proof)) + proof.worst;
-        let kept = if phase < Phase::Proof && needed <= MOST_FOR_PROOF * self.total {
+        let reserved = if phase < Phase::Proof && needed <= MOST_FOR_PROOF * self.total {
             needed.max(self.left() * share(Phase::Proof, |other| other >= phase))
         } else {
             0.0
         };
-        let of = |other: Phase| other >= phase && (kept == 0.0 || other < Phase::Proof);
-        self.until = self.now + (self.left() - kept).max(0.0) * share(phase, of);
+        let of = |other: Phase| other >= phase && (reserved == 0.0 || other < Phase::Proof);
+        self.until = self.now + (self.left() - reserved).max(0.0) * share(phase, of);
     }
 
     /// The overhead of a measurement.
-    fn beside(&self, wish: &Wish) -> f64 {
+    fn beside(&self, need: &TimeNeed) -> f64 {
         let [same, other] = self.beside;
-        match (wish.changes, wish.all) {
+        match (need.changes, need.all) {
             (false, _) => same,
             (true, false) => other,
             (true, true) => same + (other - same) * CHANGES_OF_PAIRS,
@@ -159,24 +159,24 @@ impl Budget {
     }
 
     /// The duration of the measurement that fits into the budget, if one does.
-    pub fn fit(&self, wish: &Wish) -> Option<f64> {
-        let beside = self.beside(wish);
-        let all = self.left() - wish.worst;
+    pub fn fit(&self, need: &TimeNeed) -> Option<f64> {
+        let beside = self.beside(need);
+        let all = self.left() - need.worst;
         let share = (self.until - self.now).min(all);
-        let room = if wish.must {
-            share.max(wish.whole(wish.least, beside)).min(all)
+        let room = if need.must {
+            share.max(need.whole(need.least, beside)).min(all)
         } else {
             share
         };
-        let each = room / wish.steps.max(1) as f64 - beside;
+        let each = room / need.steps.max(1) as f64 - beside;
         // warm_up() is a tenth, or the warm-up of new workers.
-        let warmed = each / (1.1 + wish.recovery);
-        let cold = (each - wish.cold.max(warm_up(0.0))) / (1.0 + wish.recovery);
+        let warmed = each / (1.1 + need.recovery);
+        let cold = (each - need.cold.max(warm_up(0.0))) / (1.0 + need.recovery);
         let seconds = warmed
             .min(cold)
-            .clamp(wish.least, wish.seconds.max(wish.least));
-        let steps = if wish.all { wish.steps } else { 1 };
-        let whole = steps as f64 * wish.whole(seconds, beside);
+            .clamp(need.least, need.seconds.max(need.least));
+        let steps = if need.all { need.steps } else { 1 };
+        let whole = steps as f64 * need.whole(seconds, beside);
         (whole <= room + 1e-6).then_some(seconds)
     }
 
@@ -198,8 +198,8 @@ fn share(phase: Phase, of: impl Fn(Phase) -> bool) -> f64 {
 mod tests {
     use super::*;
 
-    fn wish(seconds: f64, least: f64, steps: usize) -> Wish {
-        Wish {
+    fn need(seconds: f64, least: f64, steps: usize) -> TimeNeed {
+        TimeNeed {
             seconds,
             least,
             steps,
@@ -212,8 +212,8 @@ mod tests {
         }
     }
 
-    fn short() -> Wish {
-        wish(1.0, 0.5, 10)
+    fn short() -> TimeNeed {
+        need(1.0, 0.5, 10)
     }
 
     #[test]
@@ -233,7 +233,7 @@ mod tests {
         let until = |least: f64| {
             let mut budget = Budget::of(120.0);
             budget.at(20.0, 0.0);
-            budget.enter(Phase::Sweep, &wish(least, least, 10));
+            budget.enter(Phase::Sweep, &need(least, least, 10));
             budget.until
         };
         let end = Budget::of(120.0).end();
@@ -245,28 +245,28 @@ mod tests {
     fn a_measurement_is_as_long_as_there_is_time_and_none_where_that_shows_nothing() {
         let mut budget = Budget::of(120.0);
         budget.until = 10.0;
-        assert_eq!(budget.fit(&wish(1.0, 0.5, 4)), Some(1.0));
-        let shorter = budget.fit(&wish(5.0, 0.5, 4)).unwrap();
+        assert_eq!(budget.fit(&need(1.0, 0.5, 4)), Some(1.0));
+        let shorter = budget.fit(&need(5.0, 0.5, 4)).unwrap();
         assert!((1.5..2.5).contains(&shorter), "{shorter}");
-        assert_eq!(budget.fit(&wish(5.0, 8.0, 4)), Some(8.0), "fewer of them");
-        assert_eq!(budget.fit(&wish(5.0, 20.0, 4)), None);
-        let all = Wish {
+        assert_eq!(budget.fit(&need(5.0, 8.0, 4)), Some(8.0), "fewer of them");
+        assert_eq!(budget.fit(&need(5.0, 20.0, 4)), None);
+        let all = TimeNeed {
             all: true,
-            ..wish(5.0, 8.0, 4)
+            ..need(5.0, 8.0, 4)
         };
         assert_eq!(budget.fit(&all), None);
-        let must = Wish {
+        let must = TimeNeed {
             must: true,
-            ..wish(5.0, 20.0, 4)
+            ..need(5.0, 20.0, 4)
         };
         assert_eq!(
             budget.fit(&must),
             Some(20.0),
             "it takes what others are to have"
         );
-        let worst = Wish {
+        let worst = TimeNeed {
             worst: 119.0,
-            ..wish(1.0, 0.5, 1)
+            ..need(1.0, 0.5, 1)
         };
         assert_eq!(budget.fit(&worst), None, "it may take longer");
     }

@@ -1,6 +1,6 @@
 //! The next measurement.
 
-use super::budget::Wish;
+use super::budget::TimeNeed;
 use super::rate_search::{NextRate, RateSearch};
 use super::remaining::sweep_left;
 use super::times::warm_up;
@@ -38,8 +38,8 @@ const MOST_STEP: f64 = 4.0;
 
 /// With `--quick`, the number of responses that each user of a closed loop gets, and one user
 /// alone.
-const FEW_ANSWERS: f64 = 1.5;
-const ANSWERS_ALONE: f64 = 2.5;
+const FEW_RESPONSES: f64 = 1.5;
+const RESPONSES_ALONE: f64 = 2.5;
 
 /// With `--quick`, the share of a measurement's usual time that suffices.
 const SHORT: f64 = 0.5;
@@ -119,8 +119,8 @@ impl Course {
     fn task(&self, draft: &Draft) -> Task {
         let seconds = match &self.budget {
             Some(budget) => {
-                let wish = self.wish(draft);
-                budget.fit(&wish).unwrap_or(wish.least)
+                let need = self.need(draft);
+                budget.fit(&need).unwrap_or(need.least)
             }
             None => draft.seconds,
         };
@@ -136,18 +136,19 @@ impl Course {
     }
 
     /// The time that the measurement needs.
-    pub(super) fn wish(&self, draft: &Draft) -> Wish {
+    pub(super) fn need(&self, draft: &Draft) -> TimeNeed {
         // In the proof, the measurement after it changes the setting if it does not.
         let changes = draft.setting != self.last || self.phase == Phase::Proof;
-        let limits = self.limits_but_answer(draft, 0.0);
-        let asks = f64::from(u8::from(limits.looks) + u8::from(changes && limits.asks_again));
+        let limits = self.limits_but_response(draft, 0.0);
+        let pages =
+            f64::from(u8::from(limits.checks_idle) + u8::from(changes && limits.times_second));
         let recovery = if draft.recovers {
             RECOVERY_IN_HASTE
         } else {
             0.0
         };
         let reload = self.budget.as_ref().filter(|_| changes);
-        Wish {
+        TimeNeed {
             seconds: draft.seconds,
             least: draft.least,
             steps: draft.steps,
@@ -157,7 +158,7 @@ impl Course {
             cold: if changes { self.times.window } else { 0.0 },
             recovery,
             worst: limits.timeout
-                + asks * limits.ask
+                + pages * limits.page
                 + limits.recovery.unwrap_or(0.0)
                 + reload.map_or(0.0, |budget| budget.reload()),
         }
@@ -179,20 +180,20 @@ impl Course {
     }
 
     fn limits(&self, draft: &Draft, seconds: f64) -> TaskLimits {
-        let limits = self.limits_but_answer(draft, seconds);
+        let limits = self.limits_but_response(draft, seconds);
         let Some(budget) = &self.budget else {
             return limits;
         };
         let own = seconds + warm_up(seconds).max(self.cold(draft)) + limits.timeout;
         let left = budget.left() - budget.reload() - own - limits.recovery.unwrap_or(0.0);
         TaskLimits {
-            answer: left.clamp(limits.ask, RETURN_IN_HASTE),
+            response: left.clamp(limits.page, RETURN_IN_HASTE),
             is_cut: left < RETURN_IN_HASTE,
             ..limits
         }
     }
 
-    fn limits_but_answer(&self, draft: &Draft, seconds: f64) -> TaskLimits {
+    fn limits_but_response(&self, draft: &Draft, seconds: f64) -> TaskLimits {
         let is_short = self.budget.is_some();
         let times = if is_short { TIMEOUT_IN_HASTE } else { TIMEOUT };
         let goal = self.goal.as_ref();
@@ -201,22 +202,22 @@ impl Course {
         } else {
             (seconds * RECOVERY).clamp(RECOVERY_SECONDS.0, RECOVERY_SECONDS.1)
         };
-        let ask = if is_short {
-            self.answers(PATIENCE).clamp(LEAST_PATIENCE, REST)
+        let page = if is_short {
+            self.responses(PATIENCE).clamp(LEAST_PATIENCE, REST)
         } else {
             REST
         };
         let rest = if is_short {
-            self.patience.min(ask)
+            self.patience.min(page)
         } else {
             self.patience
         };
         TaskLimits {
-            looks: !is_short || self.patience > 0.0 || draft.setting != self.last,
-            asks_again: !is_short || self.boots.is_empty(),
+            checks_idle: !is_short || self.patience > 0.0 || draft.setting != self.last,
+            times_second: !is_short || self.boots.is_empty(),
             rest,
-            ask,
-            answer: RETURN,
+            page,
+            response: RETURN,
             is_cut: false,
             timeout: goal.map_or(FIRST_TIMEOUT, |goal| {
                 (goal.limit() * times).max(LEAST_TIMEOUT)
@@ -240,7 +241,7 @@ impl Course {
     }
 
     /// With `--quick`, how long this many consecutive responses take, in seconds.
-    fn answers(&self, count: f64) -> f64 {
+    fn responses(&self, count: f64) -> f64 {
         let each = self.rest().or(self.input.first).unwrap_or(0.0);
         if self.budget.is_some() {
             each * count
@@ -249,7 +250,7 @@ impl Course {
         }
     }
 
-    fn asks(&self, what: &'static str, setting: Setting, load: Load, seconds: f64) -> Draft {
+    fn draft_with(&self, what: &'static str, setting: Setting, load: Load, seconds: f64) -> Draft {
         Draft {
             what,
             setting,
@@ -265,33 +266,33 @@ impl Course {
 
     fn window(&self) -> Draft {
         let users = Load::Users(self.first_users());
-        let seconds = self.times.window.max(self.answers(FEW_ANSWERS));
+        let seconds = self.times.window.max(self.responses(FEW_RESPONSES));
         Draft {
             steps: SETTLED_WINDOWS.saturating_sub(self.windows.len()).max(1),
-            ..self.asks("warming up", Setting::AsItWas, users, seconds)
+            ..self.draft_with("warming up", Setting::AsItWas, users, seconds)
         }
     }
 
     fn one_user(&self) -> Draft {
-        let seconds = self.times.alone.max(self.answers(ANSWERS_ALONE));
-        let draft = self.asks("one user", Setting::AsItWas, Load::Users(1), seconds);
+        let seconds = self.times.alone.max(self.responses(RESPONSES_ALONE));
+        let draft = self.draft_with("one user", Setting::AsItWas, Load::Users(1), seconds);
         Draft {
-            least: (seconds * SHORT).max(self.answers(FEW_ANSWERS)),
+            least: (seconds * SHORT).max(self.responses(FEW_RESPONSES)),
             ..draft
         }
     }
 
     fn the_same(&self) -> Draft {
         let users = Load::Users(self.first_users());
-        let least = self.times.noise.max(self.answers(FEW_ANSWERS));
-        let draft = self.asks(
+        let least = self.times.noise.max(self.responses(FEW_RESPONSES));
+        let draft = self.draft_with(
             "noise floor",
             Setting::AsItWas,
             users,
             self.noise_seconds().max(least),
         );
         Draft {
-            least: self.answers(FEW_ANSWERS).max(self.times.noise * SHORT),
+            least: self.responses(FEW_RESPONSES).max(self.times.noise * SHORT),
             steps: self.noise.left(self.times.noise_pairs.0),
             all: true,
             ..draft
@@ -314,7 +315,7 @@ impl Course {
             route: self.profile.next(),
             least: SHORTEST_ROUTE,
             steps: self.profile.left(),
-            ..self.asks("each route", Setting::AsItWas, Load::Users(1), seconds)
+            ..self.draft_with("each route", Setting::AsItWas, Load::Users(1), seconds)
         }
     }
 
@@ -324,13 +325,13 @@ impl Course {
         let expected = sweep.expected();
         let rounds = (expected.unwrap_or(0.0) * ROUNDS).min(LONGEST_ROUNDS);
         let seconds = self.times.sweep.max(rounds);
-        let few = expected.map_or(self.answers(FEW_ANSWERS), |each| each * FEW_ANSWERS);
-        let draft = self.asks("numbers of workers", setting, Load::Users(users), seconds);
+        let few = expected.map_or(self.responses(FEW_RESPONSES), |each| each * FEW_RESPONSES);
+        let draft = self.draft_with("numbers of workers", setting, Load::Users(users), seconds);
         Some(Draft {
-            seconds: seconds.max(self.answers(FEW_ANSWERS)),
+            seconds: seconds.max(self.responses(FEW_RESPONSES)),
             least: (self.times.sweep * SHORT)
                 .max(few)
-                .max(self.answers(FEW_ANSWERS)),
+                .max(self.responses(FEW_RESPONSES)),
             steps: sweep_left(sweep),
             ..draft
         })
@@ -349,7 +350,7 @@ impl Course {
             least: (self.times.beyond * SHORT).max(self.overload_shows()),
             steps: overload.left(),
             recovers: true,
-            ..self.asks("overload", setting, Load::Rate(rate), seconds)
+            ..self.draft_with("overload", setting, Load::Rate(rate), seconds)
         })
     }
 
@@ -366,7 +367,7 @@ impl Course {
         let seconds = within(self.times.step).max(self.overload_shows());
         let least = within(self.times.step * SHORT).max(self.overload_shows());
         let confirm = self.times.confirm;
-        let draft = self.asks(what, setting, Load::Rate(rate), seconds);
+        let draft = self.draft_with(what, setting, Load::Rate(rate), seconds);
         Some(if confirms {
             Draft {
                 seconds: seconds.max(confirm),
@@ -398,9 +399,9 @@ impl Course {
             Setting::AsItWas
         };
         let seconds = self.times.run.max(self.overload_shows());
-        let draft = self.asks("proof in pairs", setting, self.proof_load(), seconds);
+        let draft = self.draft_with("proof in pairs", setting, self.proof_load(), seconds);
         Draft {
-            least: (self.times.run * SHORT).max(self.answers(FEW_ANSWERS)),
+            least: (self.times.run * SHORT).max(self.responses(FEW_RESPONSES)),
             steps: self.runs_left(),
             all: true,
             ..draft

@@ -13,7 +13,7 @@ pub struct OverloadResult {
     /// The multiple of the highest rate.
     pub times: f64,
     /// The request rate.
-    pub asked: f64,
+    pub rate: f64,
     /// Requests served in time, as a share of the highest rate.
     pub goodput: f64,
     /// Latency of served requests.
@@ -69,7 +69,7 @@ impl Overload {
         };
         self.beyond.push(OverloadResult {
             times,
-            asked: self.highest * times,
+            rate: self.highest * times,
             goodput: seen.goodput / self.highest.max(1e-9),
             p99: seen.p99,
             slow: seen.p99.or(seen.p95).or(seen.p90).or(seen.p50),
@@ -89,9 +89,9 @@ mod tests {
     #[test]
     fn half_as_much_more_and_three_times_as_much_are_asked() {
         let mut overload = Overload::of(100.0);
-        let mut asked = Vec::new();
+        let mut rates = Vec::new();
         while let Some(rate) = overload.next() {
-            asked.push(rate);
+            rates.push(rate);
             overload.tried(&Measurement {
                 goodput: 90.0,
                 error_share: 0.5,
@@ -100,7 +100,7 @@ mod tests {
                 ..Measurement::default()
             });
         }
-        assert_eq!(asked, [150.0, 300.0]);
+        assert_eq!(rates, [150.0, 300.0]);
         let last = &overload.beyond[1];
         assert!((last.goodput - 0.9).abs() < 1e-9 && (last.failed - 0.1).abs() < 1e-9);
         assert_eq!((last.p99, last.slow), (None, Some(0.2)));

@@ -80,14 +80,14 @@ impl RateSearch {
 
     /// The next rate to try; `None` at the end.
     pub fn next(&self) -> Option<NextRate> {
-        let ask = |rate, confirms| NextRate { rate, confirms };
+        let step = |rate, confirms| NextRate { rate, confirms };
         if self.is_confirmed {
             return None;
         }
         let searched = self.search.next().filter(|_| self.left > 0);
-        searched.map(|rate| ask(rate, false)).or_else(|| {
+        searched.map(|rate| step(rate, false)).or_else(|| {
             let highest = self.search.highest().filter(|_| self.confirmations > 0)?;
-            Some(ask(highest, true))
+            Some(step(highest, true))
         })
     }
 
@@ -110,10 +110,10 @@ impl RateSearch {
 
     /// Takes the result of the current rate.
     pub fn tried(&mut self, seen: &Measurement) {
-        let Some(ask) = self.next() else { return };
+        let Some(step) = self.next() else { return };
         self.tries.push(RateTrial {
             setting: self.setting,
-            rate: ask.rate,
+            rate: step.rate,
             holds: seen.holds,
             seconds: seen.seconds,
             served: seen.rate,
@@ -123,7 +123,7 @@ impl RateSearch {
             error_share: seen.error_share,
             generator_late: seen.generator_late,
         });
-        if ask.confirms {
+        if step.confirms {
             return self.confirmed(seen.holds && !seen.generator_late);
         }
         self.left = self.left.saturating_sub(1);
@@ -162,10 +162,10 @@ mod tests {
 
     /// Rates up to `capacity` hold, those up to `lasting` for long.
     fn run(mut rate_search: RateSearch, capacity: f64, lasting: f64) -> RateSearch {
-        while let Some(ask) = rate_search.next() {
-            let most = if ask.confirms { lasting } else { capacity };
+        while let Some(step) = rate_search.next() {
+            let most = if step.confirms { lasting } else { capacity };
             rate_search.tried(&Measurement {
-                holds: ask.rate <= most,
+                holds: step.rate <= most,
                 ..Measurement::default()
             });
             assert!(rate_search.tries.len() < 50);
@@ -206,7 +206,7 @@ mod tests {
     #[test]
     fn a_rate_at_which_the_generator_was_late_says_nothing() {
         let mut rate_search = RateSearch::new(Setting::AsItWas, 100.0, 9);
-        let next = |rate_search: &RateSearch| rate_search.next().map(|ask| ask.rate);
+        let next = |rate_search: &RateSearch| rate_search.next().map(|step| step.rate);
         let late = Measurement {
             generator_late: true,
             holds: false,

@@ -1,6 +1,6 @@
 //! A course with a time limit: what does not fit is skipped and reported.
 
-use super::budget::Wish;
+use super::budget::TimeNeed;
 use super::{Course, NextStep, Phase, Verdict};
 
 /// More than there are phases: each is skipped at most once.
@@ -16,16 +16,16 @@ impl Course {
         };
         budget.at(seconds, page);
         for _ in 0..MOST_PARTS {
-            let proof = self.wish_of_proof();
+            let proof = self.need_of_proof();
             if let Some(budget) = &mut self.budget {
                 budget.enter(self.phase, &proof);
             }
             let Some(draft) = self.draft() else { break };
-            let wish = self.wish(&draft);
+            let need = self.need(&draft);
             if self
                 .budget
                 .as_ref()
-                .is_none_or(|budget| budget.fit(&wish).is_some())
+                .is_none_or(|budget| budget.fit(&need).is_some())
             {
                 break;
             }
@@ -47,12 +47,12 @@ impl Course {
     }
 
     /// The time that the proof will need.
-    fn wish_of_proof(&self) -> Wish {
-        Wish {
+    fn need_of_proof(&self) -> TimeNeed {
+        TimeNeed {
             changes: true,
             must: false,
             cold: self.times.window,
-            ..self.wish(&self.pair())
+            ..self.need(&self.pair())
         }
     }
 

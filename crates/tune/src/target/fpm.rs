@@ -60,12 +60,12 @@ impl FpmServer {
     /// It includes no directory of files, or this user may not signal it.
     pub(super) fn of(site: &Site) -> Result<FpmServer, String> {
         let config = site.service.files.first().cloned().unwrap_or_default();
-        let folder = site
+        let directory = site
             .service
             .includes
             .iter()
-            .find_map(|pattern| folder(pattern));
-        let folder = folder.ok_or_else(|| {
+            .find_map(|pattern| directory(pattern));
+        let directory = directory.ok_or_else(|| {
             format!(
                 "{config} includes no directory of files (include = …/*.conf), so nothing can be \
                  tried without changing it; add such a line, and tune again"
@@ -80,7 +80,7 @@ impl FpmServer {
         let fpm = FpmServer {
             config,
             section: site.pool.section.clone(),
-            drop_in: folder.join(DROP_IN),
+            drop_in: directory.join(DROP_IN),
             is_maitred: site.service.kind == Kind::MaitredFpm,
             unit: unit.map(|unit| unit.name.clone()),
             options: unit
@@ -119,11 +119,11 @@ impl FpmServer {
 
     /// Runs php-fpm's own test, and checks that the setting is in force.
     pub(super) fn check(&self, master: i32, workers: Option<u32>) -> Result<(), String> {
-        let said = match self.test(master) {
-            ConfigTest::Takes(said) => said,
+        let output_text = match self.test(master) {
+            ConfigTest::Takes(output_text) => output_text,
             ConfigTest::Refuses(why) | ConfigTest::NotKnown(why) => return Err(why),
         };
-        let found = setting_of(&said, &self.section, "pm.max_children");
+        let found = setting_of(&output_text, &self.section, "pm.max_children");
         match workers {
             Some(workers) if found != Some(workers.to_string().as_str()) => Err(format!(
                 "php-fpm does not use {} for pool {}: its pm.max_children is {}; is the pool's \
@@ -213,15 +213,22 @@ fn tested(output: io::Result<Output>) -> ConfigTest {
         Ok(output) => output,
         Err(why) => return ConfigTest::NotKnown(format!("php-fpm -tt cannot be run: {why}")),
     };
-    let said = String::from_utf8_lossy(&output.stderr) + String::from_utf8_lossy(&output.stdout);
+    let output_text =
+        String::from_utf8_lossy(&output.stderr) + String::from_utf8_lossy(&output.stdout);
     if output.status.success() {
-        return ConfigTest::Takes(said.into_owned());
+        return ConfigTest::Takes(output_text.into_owned());
     }
     if let Some(signal) = output.status.signal() {
         return ConfigTest::NotKnown(format!("php-fpm -tt was killed by signal {signal}"));
     }
-    let errors: Vec<&str> = said.lines().filter(|line| line.contains("ERROR")).collect();
-    let last = said.lines().map(str::trim).rfind(|line| !line.is_empty());
+    let errors: Vec<&str> = output_text
+        .lines()
+        .filter(|line| line.contains("ERROR"))
+        .collect();
+    let last = output_text
+        .lines()
+        .map(str::trim)
+        .rfind(|line| !line.is_empty());
     let why = match (errors.is_empty(), last) {
         (false, _) => errors.join("; "),
         (true, Some(last)) => last.to_owned(),
@@ -256,18 +263,18 @@ fn options(line: &str) -> Vec<String> {
 }
 
 /// The directory of a pattern such as `/etc/php/8.2/fpm/pool.d/*.conf`.
-fn folder(pattern: &str) -> Option<PathBuf> {
-    let folder = pattern
+fn directory(pattern: &str) -> Option<PathBuf> {
+    let directory = pattern
         .strip_suffix("/*.conf")
         .or_else(|| pattern.strip_suffix("/*"))?;
-    let is_plain = folder.starts_with('/') && !folder.contains(['*', '?', '[']);
-    is_plain.then(|| PathBuf::from(folder))
+    let is_plain = directory.starts_with('/') && !directory.contains(['*', '?', '[']);
+    is_plain.then(|| PathBuf::from(directory))
 }
 
 /// The value of a pool's entry in the output of `php-fpm -tt`.
-fn setting_of<'t>(said: &'t str, section: &str, name: &str) -> Option<&'t str> {
+fn setting_of<'t>(output_text: &'t str, section: &str, name: &str) -> Option<&'t str> {
     let heading = format!("[{section}]");
-    let mut lines = said.lines().map(|line| {
+    let mut lines = output_text.lines().map(|line| {
         line.split_once("NOTICE: ")
             .map_or(line, |(_, rest)| rest)
             .trim()
@@ -286,7 +293,7 @@ mod tests {
 
     #[test]
     fn what_php_fpm_says_of_itself_is_understood() {
-        let said = "[22-Nov-2026 15:00:00] NOTICE: [global]\n\
+        let output_text = "[22-Nov-2026 15:00:00] NOTICE: [global]\n\
                     [22-Nov-2026 15:00:00] NOTICE: \tpid = undefined\n\
                     [22-Nov-2026 15:00:00] NOTICE:  \n\
                     [22-Nov-2026 15:00:00] NOTICE: [www]\n\
@@ -294,17 +301,20 @@ mod tests {
                     [22-Nov-2026 15:00:00] NOTICE: \tpm.max_children = 7\n\
                     [22-Nov-2026 15:00:00] NOTICE: [shop]\n\
                     [22-Nov-2026 15:00:00] NOTICE: \tpm.max_children = 9\n";
-        assert_eq!(setting_of(said, "www", "pm.max_children"), Some("7"));
-        assert_eq!(setting_of(said, "shop", "pm.max_children"), Some("9"));
-        assert_eq!(setting_of(said, "none", "pm.max_children"), None);
+        assert_eq!(setting_of(output_text, "www", "pm.max_children"), Some("7"));
+        assert_eq!(
+            setting_of(output_text, "shop", "pm.max_children"),
+            Some("9")
+        );
+        assert_eq!(setting_of(output_text, "none", "pm.max_children"), None);
     }
 
     /// The result of a test with this status and this output.
-    fn ended(status: i32, said: &str) -> ConfigTest {
+    fn ended(status: i32, output_text: &str) -> ConfigTest {
         tested(Ok(Output {
             status: std::process::ExitStatus::from_raw(status),
             stdout: Vec::new(),
-            stderr: said.as_bytes().to_vec(),
+            stderr: output_text.as_bytes().to_vec(),
         }))
     }
 
@@ -314,10 +324,13 @@ mod tests {
             ConfigTest::Refuses(format!("php-fpm -tt rejects the configuration: {why}"))
         };
         assert_eq!(ended(0, "fine"), ConfigTest::Takes("fine".to_owned()));
-        let said = "NOTICE: x\nERROR: a\nERROR: b\nmore\n";
-        assert_eq!(ended(78 << 8, said), refuses("ERROR: a; ERROR: b"));
-        let said = "php-fpm: error while loading shared libraries: libargon2.so.1\n\n";
-        assert_eq!(ended(127 << 8, said), refuses(said.trim_end()));
+        let output_text = "NOTICE: x\nERROR: a\nERROR: b\nmore\n";
+        assert_eq!(ended(78 << 8, output_text), refuses("ERROR: a; ERROR: b"));
+        let output_text = "php-fpm: error while loading shared libraries: libargon2.so.1\n\n";
+        assert_eq!(
+            ended(127 << 8, output_text),
+            refuses(output_text.trim_end())
+        );
         assert_eq!(
             ended(70 << 8, ""),
             refuses("exit status: 70, without a message")
@@ -365,9 +378,9 @@ mod tests {
 
     #[test]
     fn only_a_folder_that_is_read_whole_takes_a_file() {
-        let found = folder("/etc/php/8.2/fpm/pool.d/*.conf");
+        let found = directory("/etc/php/8.2/fpm/pool.d/*.conf");
         assert_eq!(found, Some(PathBuf::from("/etc/php/8.2/fpm/pool.d")));
-        assert_eq!(folder("/etc/php/*/pool.d/*.conf"), None);
-        assert_eq!(folder("/etc/php/www.conf"), None);
+        assert_eq!(directory("/etc/php/*/pool.d/*.conf"), None);
+        assert_eq!(directory("/etc/php/www.conf"), None);
     }
 }

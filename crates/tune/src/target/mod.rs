@@ -143,7 +143,7 @@ impl Target {
     ///
     /// # Errors
     /// A message; everything is restored, or the message says what is not.
-    pub fn keep(&mut self, workers: u32, text: &str) -> Result<(), String> {
+    pub fn write(&mut self, workers: u32, text: &str) -> Result<(), String> {
         self.untouched()?;
         self.file.put(text.as_bytes()).inspect_err(|_| {
             // The backup may exist already; the first error is reported.
@@ -348,9 +348,9 @@ fn real(path: &Path) -> PathBuf {
 /// nothing.
 fn lock(main: &Path) -> Result<File, String> {
     let main = real(main);
-    let folder = main.parent().unwrap_or(Path::new("/"));
-    let shown = folder.display();
-    let file = File::open(folder).map_err(|why| format!("{shown} cannot be read: {why}"))?;
+    let directory = main.parent().unwrap_or(Path::new("/"));
+    let shown = directory.display();
+    let file = File::open(directory).map_err(|why| format!("{shown} cannot be read: {why}"))?;
     match flock(&file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => Ok(file),
         Err(rustix::io::Errno::WOULDBLOCK) => Err(format!(
@@ -368,9 +368,9 @@ mod tests {
 
     #[test]
     fn a_configuration_that_is_replaced_stays_locked_and_so_does_one_behind_a_link() {
-        let folder = tempfile::tempdir().unwrap();
+        let directory = tempfile::tempdir().unwrap();
         let elsewhere = tempfile::tempdir().unwrap();
-        let main = folder.path().join("maitred.toml");
+        let main = directory.path().join("maitred.toml");
         let link = elsewhere.path().join("maitred.toml");
         std::fs::write(&main, "mine").unwrap();
         std::os::unix::fs::symlink(&main, &link).unwrap();
@@ -393,8 +393,8 @@ mod tests {
                         [[sites]]\nhosts = [\"localhost\"]\nroot = \"/tmp\"\n";
 
     /// maitred, reloaded by `reload`.
-    fn target(folder: &Path, reload: Reload) -> Target {
-        let config = folder.join("maitred.toml");
+    fn target(directory: &Path, reload: Reload) -> Target {
+        let config = directory.join("maitred.toml");
         std::fs::write(&config, MINE).unwrap();
         Target {
             file: ReplacedFile::of(&config, b'#').unwrap(),
@@ -417,36 +417,36 @@ mod tests {
         Box::new(|| Ok("done".to_owned()))
     }
 
-    fn expect_mine(folder: &Path) {
-        let text = std::fs::read_to_string(folder.join("maitred.toml")).unwrap();
+    fn expect_mine(directory: &Path) {
+        let text = std::fs::read_to_string(directory.join("maitred.toml")).unwrap();
         assert_eq!(text, MINE);
-        assert!(!replaced_file::can_undo(&folder.join("maitred.toml")));
+        assert!(!replaced_file::can_undo(&directory.join("maitred.toml")));
     }
 
     #[test]
     fn a_fault_in_tuning_itself_leaves_no_trial() {
-        let folder = tempfile::tempdir().unwrap();
+        let directory = tempfile::tempdir().unwrap();
         let caught = std::panic::catch_unwind(|| {
-            let mut target = target(folder.path(), fine());
+            let mut target = target(directory.path(), fine());
             target.set(Setting::Workers(4)).unwrap();
             assert!(replaced_file::can_undo(target.file()));
             panic!("a fault");
         });
         assert!(caught.is_err());
-        expect_mine(folder.path());
+        expect_mine(directory.path());
     }
 
     #[test]
     fn what_stays_stays_and_what_cannot_be_written_leaves_no_backup() {
-        let folder = tempfile::tempdir().unwrap();
-        let full = folder.path().join(".maitred.toml.tune-new");
+        let directory = tempfile::tempdir().unwrap();
+        let full = directory.path().join(".maitred.toml.tune-new");
         std::fs::create_dir_all(full.join("taken")).unwrap();
-        let mut target = target(folder.path(), fine());
-        let why = target.keep(4, MINE).unwrap_err();
+        let mut target = target(directory.path(), fine());
+        let why = target.write(4, MINE).unwrap_err();
         assert!(why.contains("cannot be written"), "{why}");
-        expect_mine(folder.path());
+        expect_mine(directory.path());
         std::fs::remove_dir_all(&full).unwrap();
-        target.keep(4, &MINE.replace('2', "4")).unwrap();
+        target.write(4, &MINE.replace('2', "4")).unwrap();
         target.release();
         let path = target.file().to_owned();
         drop(target);
@@ -459,14 +459,14 @@ mod tests {
 
     #[test]
     fn what_another_hand_writes_during_a_reload_that_fails_is_left_alone() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("maitred.toml");
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("maitred.toml");
         let theirs = path.clone();
         let reload = move || {
             std::fs::write(&theirs, "theirs").unwrap();
             Err("it does not come back".to_owned())
         };
-        let mut target = target(folder.path(), Box::new(reload));
+        let mut target = target(directory.path(), Box::new(reload));
         let why = target.set(Setting::Workers(4)).unwrap_err();
         assert!(
             why.contains("it does not come back") && why.contains("another program"),
@@ -483,8 +483,8 @@ mod tests {
 
     #[test]
     fn a_link_stays_one() {
-        let folder = tempfile::tempdir().unwrap();
-        let (file, link) = (folder.path().join("real"), folder.path().join("link"));
+        let directory = tempfile::tempdir().unwrap();
+        let (file, link) = (directory.path().join("real"), directory.path().join("link"));
         std::fs::write(&file, "mine").unwrap();
         std::os::unix::fs::symlink(&file, &link).unwrap();
         let mut kept = ReplacedFile::of(&real(&link), b'#').unwrap();

@@ -14,7 +14,7 @@ pub(super) fn crawl(
     endpoint: &Endpoint,
     first: &Url,
 ) -> Result<Vec<RequestSpec>, String> {
-    let (_, body, _) = prober.ask(endpoint, first)?;
+    let (_, body, _) = prober.get(endpoint, first)?;
     let mut seen = HashSet::from([first.path.clone()]);
     let links = links(&String::from_utf8_lossy(&body), first);
     Ok(links

@@ -67,28 +67,28 @@ impl Prober {
     ///
     /// # Errors
     /// A message, when there is no response, and after a stop.
-    pub fn ask(&mut self, endpoint: &Endpoint, url: &Url) -> Result<(u16, Vec<u8>, f64), String> {
+    pub fn get(&mut self, endpoint: &Endpoint, url: &Url) -> Result<(u16, Vec<u8>, f64), String> {
         let began = Instant::now();
         let until = self.until;
-        let asked = self.client.get(endpoint, url, MOST_BYTES);
+        let received = self.client.get(endpoint, url, MOST_BYTES);
         let in_time = async {
             match until {
-                Some(until) => tokio::time::timeout_at(until.into(), asked)
+                Some(until) => tokio::time::timeout_at(until.into(), received)
                     .await
                     .map_err(|_| "it takes longer than the time allows; give more with --time")?,
-                None => asked.await,
+                None => received.await,
             }
         };
-        let answer = self.runtime.block_on(async {
+        let response = self.runtime.block_on(async {
             tokio::select! {
                 biased;
-                answer = in_time => answer,
+                response = in_time => response,
                 () = stopped(&self.stop) => Err(STOPPED.to_owned()),
             }
         })?;
         Ok((
-            answer.status,
-            answer.body.to_vec(),
+            response.status,
+            response.body.to_vec(),
             began.elapsed().as_secs_f64(),
         ))
     }
@@ -97,7 +97,7 @@ impl Prober {
     ///
     /// # Errors
     /// The same, and when it takes longer than the limit.
-    pub fn ask_within(
+    pub fn get_within(
         &mut self,
         endpoint: &Endpoint,
         url: &Url,
@@ -105,17 +105,17 @@ impl Prober {
         stop: &AtomicBool,
     ) -> Result<(u16, f64), String> {
         let began = Instant::now();
-        let asked = self.client.get(endpoint, url, 0);
-        let answer = self.runtime.block_on(async {
+        let received = self.client.get(endpoint, url, 0);
+        let response = self.runtime.block_on(async {
             tokio::select! {
                 biased;
-                answer = tokio::time::timeout(limit, asked) => {
-                    answer.map_err(|_| "it takes too long".to_owned())?
+                response = tokio::time::timeout(limit, received) => {
+                    response.map_err(|_| "it takes too long".to_owned())?
                 }
                 () = stopped(stop) => Err(STOPPED.to_owned()),
             }
         })?;
-        Ok((answer.status, began.elapsed().as_secs_f64()))
+        Ok((response.status, began.elapsed().as_secs_f64()))
     }
 }
 

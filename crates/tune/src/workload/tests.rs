@@ -55,8 +55,8 @@ fn what_a_log_has_of_requests_that_change_something_is_left_out_and_named() {
                 _ => continue,
             }
         };
-        let answer = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok";
-        client.write_all(answer.as_bytes()).unwrap();
+        let response = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok";
+        client.write_all(response.as_bytes()).unwrap();
         String::from_utf8_lossy(&request).into_owned()
     });
     let asked = WorkloadOptions {
@@ -85,8 +85,9 @@ fn pages_that_there_is_no_time_to_look_at_are_left_out_and_counted() {
             let mut request = vec![0; 4096];
             let read = client.read(&mut request).unwrap_or(0);
             if request[..read].starts_with(b"GET /quick") {
-                let answer = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok";
-                client.write_all(answer.as_bytes()).unwrap();
+                let response =
+                    "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok";
+                client.write_all(response.as_bytes()).unwrap();
             } else {
                 silent.push(client);
             }
@@ -185,12 +186,12 @@ fn who_waits_for_an_answer_that_does_not_come_can_be_stopped() {
     let mut prober = Prober::new(&[], Arc::default()).unwrap();
     let began = Instant::now();
     let limit = Duration::from_secs(600);
-    let answer = prober.ask_within(&endpoint, &place, limit, &stop);
-    assert_eq!(answer.unwrap_err(), "it was stopped");
+    let response = prober.get_within(&endpoint, &place, limit, &stop);
+    assert_eq!(response.unwrap_err(), "it was stopped");
     assert!(began.elapsed() < limit / 5, "{:?}", began.elapsed());
     assert!(silent.join().unwrap().is_some(), "it was asked");
     stop.store(false, Ordering::Relaxed);
-    let late = prober.ask_within(&endpoint, &place, Duration::from_millis(1), &stop);
+    let late = prober.get_within(&endpoint, &place, Duration::from_millis(1), &stop);
     assert!(late.is_err(), "there is no server");
 }
 
@@ -223,7 +224,7 @@ fn who_looks_at_pages_of_a_site_that_hangs_can_be_stopped() {
         assert!(silent.join().unwrap().is_some(), "it was asked");
         let place = Url::read(&url, None).unwrap();
         let endpoint = find(&place, &WorkloadOptions::default()).unwrap();
-        let why = prober.ask(&endpoint, &place).unwrap_err();
+        let why = prober.get(&endpoint, &place).unwrap_err();
         assert_eq!(why, STOPPED, "and not that it took too long");
     }
 }
@@ -236,11 +237,11 @@ fn when_too_few_pages_can_be_right_the_others_are_not_asked_for() {
     let counts = Arc::clone(&asked);
     std::thread::spawn(move || {
         for mut client in listener.incoming().map(Result::unwrap) {
-            let answer =
+            let response =
                 b"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
             if is_asked(&client) {
                 counts.fetch_add(1, Ordering::Relaxed);
-                client.write_all(answer).unwrap();
+                client.write_all(response).unwrap();
             }
         }
     });

@@ -33,12 +33,12 @@ fn quick(site: &mut SimulatedSite, input: CourseInput, pace: Pace) -> (f64, Cour
             NextStep::Measure(task) => {
                 let limits = task.limits;
                 let (ask, end) = if pace.is_worst {
-                    (limits.ask, limits.timeout)
+                    (limits.page, limits.timeout)
                 } else {
                     (alone, alone)
                 };
                 if set != task.setting {
-                    now += pace.reload + if limits.asks_again { ask } else { 0.0 };
+                    now += pace.reload + if limits.times_second { ask } else { 0.0 };
                     course.reloaded(pace.reload);
                     course.booted(WorkerStart {
                         cpu: None,
@@ -51,7 +51,7 @@ fn quick(site: &mut SimulatedSite, input: CourseInput, pace: Pace) -> (f64, Cour
                     recovery: limits.recovery.filter(|_| !pace.is_worst),
                     ..site.answer(&task, course.goal.as_ref())
                 };
-                now += if limits.looks { ask } else { 0.0 };
+                now += if limits.checks_idle { ask } else { 0.0 };
                 now += task.warm_up + task.seconds + end;
                 now += limits.recovery.unwrap_or(0.0);
                 course.seen(seen);
