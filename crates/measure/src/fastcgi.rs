@@ -3,8 +3,9 @@
 use maitred_fastcgi::cgi::HeadReader;
 use maitred_fastcgi::{AnswerEvent, AnswerReader, ProtocolStatus};
 
+use crate::marker::MarkerSearch;
 use crate::request::FASTCGI_ID;
-use crate::response::{Fault, MarkerSearch, ReadOptions, ReadResponse, ResponseSummary};
+use crate::response::{Fault, ReadOptions, ReadResponse, ResponseSummary};
 
 /// Reads one response after another.
 #[derive(Debug)]

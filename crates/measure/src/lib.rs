@@ -17,6 +17,7 @@ pub mod har;
 pub mod html;
 pub mod latency;
 pub mod live;
+pub mod marker;
 pub mod other_tools;
 pub mod outcome;
 pub mod outside;

@@ -9,9 +9,9 @@ use rustls::pki_types::ServerName;
 
 use crate::arrivals::{Profile, Spacing, exponential};
 use crate::clock;
+use crate::marker::Marker;
 use crate::outcome::Cause;
 use crate::request::{EncodedRequest, RequestSpec};
-use crate::response::Marker;
 
 /// Most connections, or users, of one run.
 pub const MAX_CONNECTIONS: usize = 100_000;

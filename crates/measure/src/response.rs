@@ -1,16 +1,16 @@
 //! Reads HTTP/1.1 responses. No I/O.
 
 use std::mem::MaybeUninit;
-use std::sync::Arc;
 
 use httparse::{ParserConfig, Status};
-use memchr::memmem::Finder;
+
+use crate::marker::{Marker, MarkerSearch};
 
 /// The longest response head, in bytes; longer ones are an error.
 pub const MAX_HEAD_BYTES: usize = 64 * 1024;
 
 /// Most headers of a response.
-const MAX_FIELDS: usize = 128;
+const MAX_HEADERS: usize = 128;
 
 /// The longest line of a chunk's size, including extensions, in bytes.
 const MAX_CHUNK_LINE: usize = 1024;
@@ -75,57 +75,6 @@ pub trait ReadResponse: std::fmt::Debug {
     /// # Errors
     /// What is missing.
     fn ended(&mut self) -> Result<ResponseSummary, Fault>;
-}
-
-/// A text that a body has to contain.
-#[derive(Debug, Clone)]
-pub struct Marker(Arc<Finder<'static>>);
-
-impl Marker {
-    /// The text to look for.
-    pub fn new(text: &str) -> Marker {
-        Marker(Arc::new(Finder::new(text.as_bytes()).into_owned()))
-    }
-}
-
-/// Searches a body for a marker, part by part.
-#[derive(Debug, Default)]
-pub struct MarkerSearch {
-    marker: Option<Marker>,
-    /// The end of the last part, which may be the start of the marker.
-    tail: Vec<u8>,
-    found: bool,
-}
-
-impl MarkerSearch {
-    /// Starts with another body.
-    pub fn begin(&mut self, marker: Option<&Marker>) {
-        self.found = marker.is_none();
-        self.tail.clear();
-        self.marker = marker.cloned();
-    }
-
-    /// Searches the next part of the body.
-    pub fn see(&mut self, part: &[u8]) {
-        let Some(Marker(finder)) = self.marker.as_ref().filter(|_| !self.found) else {
-            return;
-        };
-        let keep = finder.needle().len().saturating_sub(1);
-        self.tail.extend_from_slice(&part[..part.len().min(keep)]);
-        self.found = finder.find(&self.tail).is_some() || finder.find(part).is_some();
-        if part.len() >= keep {
-            self.tail.clear();
-            self.tail.extend_from_slice(&part[part.len() - keep..]);
-        } else {
-            let surplus = self.tail.len().saturating_sub(keep);
-            self.tail.drain(..surplus);
-        }
-    }
-
-    /// Whether it was found; true without a marker.
-    pub fn found(&self) -> bool {
-        self.found
-    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -283,7 +232,7 @@ impl Http1Reader {
         if input.is_empty() {
             return Ok(None);
         }
-        let mut fields = [const { MaybeUninit::uninit() }; MAX_FIELDS];
+        let mut fields = [const { MaybeUninit::uninit() }; MAX_HEADERS];
         let mut response = httparse::Response::new(&mut []);
         let parsed = ParserConfig::default().parse_response_with_uninit_headers(
             &mut response,
@@ -569,24 +518,6 @@ mod tests {
         assert_eq!(response.cookies, ["a=1", "b=2"]);
         assert_eq!(response.location.as_deref(), Some("/next"));
         assert!(!response.keep_alive);
-    }
-
-    #[test]
-    fn a_marker_is_found_wherever_the_parts_meet() {
-        let marker = Marker::new("needle");
-        for size in 1..20 {
-            let mut search = MarkerSearch::default();
-            search.begin(Some(&marker));
-            b"some hay, a nneedle, hay"
-                .chunks(size)
-                .for_each(|part| search.see(part));
-            assert!(search.found(), "{size}");
-            search.begin(Some(&marker));
-            b"some hay, a needl, needl e"
-                .chunks(size)
-                .for_each(|part| search.see(part));
-            assert!(!search.found(), "{size}");
-        }
     }
 
     #[test]

@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 use maitred_doctor::read::is_file;
 use maitred_measure::endpoints::{self, EndpointError, TlsTrust};
 use maitred_measure::generate::render;
+use maitred_measure::marker::Marker;
 use maitred_measure::plan::{Endpoint, Expect, Load, Plan, Protocol, Request, Think};
 use maitred_measure::request::{self, RequestSpec};
-use maitred_measure::response::Marker;
 use maitred_measure::url::Url;
 use maitred_measure::{clock, har, replay};
 

@@ -17,8 +17,9 @@ use tokio::time::{Instant, Sleep};
 
 use super::connection::OpenCount;
 use super::exchange::SendError;
+use crate::marker::MarkerSearch;
 use crate::outcome::Cause;
-use crate::response::{MAX_HEAD_BYTES, MarkerSearch, ReadOptions, ResponseSummary};
+use crate::response::{MAX_HEAD_BYTES, ReadOptions, ResponseSummary};
 use crate::stream::{Negotiated, Stream};
 
 /// Flow-control window of a stream, in bytes. Data is read as it arrives, so this much is never
