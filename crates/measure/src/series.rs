@@ -1,7 +1,5 @@
 //! A run second by second.
 
-use std::fmt::Write as _;
-
 use serde::Serialize;
 
 use crate::latency::Latencies;
@@ -85,12 +83,9 @@ pub fn csv(series: &[Second]) -> String {
         .to_owned();
     let latency = |found: Option<f64>| found.map_or(String::new(), |found| format!("{found:.7}"));
     for second in series {
-        // Writing to a string cannot fail.
-        let _ = writeln!(
-            text,
-            "{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}",
+        let counts = [
             second.number,
-            u8::from(second.warm_up),
+            u64::from(second.warm_up),
             second.sent,
             second.served,
             second.refused,
@@ -100,11 +95,12 @@ pub fn csv(series: &[Second]) -> String {
             second.in_flight,
             second.waiting,
             second.connections,
-            latency(second.p50),
-            latency(second.p90),
-            latency(second.p99),
-            latency(second.max),
-        );
+        ];
+        let latencies = [second.p50, second.p90, second.p99, second.max];
+        let counts = counts.iter().map(u64::to_string);
+        let line: Vec<String> = counts.chain(latencies.map(latency)).collect();
+        text.push_str(&line.join(","));
+        text.push('\n');
     }
     text
 }

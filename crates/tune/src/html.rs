@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use maitred_measure::html::{STYLE, chart, curve, escape, nines, percentiles};
+use maitred_measure::html::{Chart, STYLE, escape, nines, percentiles, points};
 use maitred_measure::words;
 
 use crate::course::rate_search::RateTrial;
@@ -99,23 +99,17 @@ fn throughput(report: &Report) -> String {
         .as_ref()
         .map(|choice| f64::from(choice.workers));
     let chosen = chosen.map(|workers| vec![(workers, 0.0), (workers, best)]);
-    let curves = [
-        curve("measured", 'a', report.sweep.clone()),
-        curve("universal scalability law", 'b', model.unwrap_or_default()),
-        curve("with one measurement left out", 'd', around.0),
-        curve("", 'd', around.1),
-        curve("chosen", 'c', chosen.unwrap_or_default()),
-    ];
-    chart(
-        "Requests a second by busy workers",
-        &curves,
-        numbers,
-        words::digits,
-    )
+    Chart::new("Requests a second by busy workers", numbers, words::digits)
+        .curve("measured", 'a', report.sweep.clone())
+        .curve("universal scalability law", 'b', model.unwrap_or_default())
+        .curve("with one measurement left out", 'd', around.0)
+        .curve("", 'd', around.1)
+        .curve("chosen", 'c', chosen.unwrap_or_default())
+        .svg()
 }
 
 fn latencies(report: &Report) -> String {
-    let points = |before: bool| {
+    let tries = |before: bool| {
         let tries = report.rates.iter();
         let of = tries.filter(|of: &&RateTrial| (of.setting == Setting::AsItWas) == before);
         let slow = |of: &RateTrial| of.p99.or(of.p90).or(of.p50);
@@ -129,31 +123,21 @@ fn latencies(report: &Report) -> String {
         .and_then(|text| crate::course::goal::Goal::read(text).ok());
     let most = report.rates.iter().map(|of| of.rate).fold(0.0, f64::max);
     let goal = goal.map(|goal| vec![(0.0, goal.limit()), (most, goal.limit())]);
-    let curves = [
-        curve("proposed", 'a', points(false)),
-        curve("original", 'b', points(true)),
-        curve("goal", 'c', goal.unwrap_or_default()),
-    ];
-    chart(
-        "Latency by rate (p99, or the highest percentile with enough samples)",
-        &curves,
-        numbers,
-        words::duration,
-    )
+    let title = "Latency by rate (p99, or the highest percentile with enough samples)";
+    Chart::new(title, numbers, words::duration)
+        .curve("proposed", 'a', tries(false))
+        .curve("original", 'b', tries(true))
+        .curve("goal", 'c', goal.unwrap_or_default())
+        .svg()
 }
 
 fn spectrum(report: &Report) -> String {
-    let points = |of: &[(f64, f64)]| of.iter().map(|(at, value)| (nines(*at), *value)).collect();
-    let curves = [
-        curve("proposed", 'a', points(&report.spectrums.1)),
-        curve("original", 'b', points(&report.spectrums.0)),
-    ];
-    chart(
-        "Latency by percentile in the last pair",
-        &curves,
-        percentiles,
-        words::duration,
-    )
+    let spectrum = |of: &[(f64, f64)]| points(of, |point| nines(point.0), |point| Some(point.1));
+    let title = "Latency by percentile in the last pair";
+    Chart::new(title, percentiles, words::duration)
+        .curve("proposed", 'a', spectrum(&report.spectrums.1))
+        .curve("original", 'b', spectrum(&report.spectrums.0))
+        .svg()
 }
 
 /// The lowest and the highest throughput of the models with one measurement left out.
@@ -248,61 +232,33 @@ fn bar(name: &str, seen: &Measurement) -> Option<String> {
 
 /// The timeline of the tuning.
 fn over_time(report: &Report) -> String {
-    let points = |of: fn(&TimelinePoint) -> Option<f64>| -> Vec<(f64, f64)> {
-        let moments = report.moments.iter();
-        moments
-            .filter_map(|moment| Some((moment.at, of(moment)?)))
-            .collect()
+    let of = |value: fn(&TimelinePoint) -> Option<f64>| {
+        points(&report.moments, |moment| moment.at, value)
     };
-    let rates = [
-        curve("served", 'a', points(|moment| Some(moment.served))),
-        curve("wait", 'b', points(|moment| Some(moment.waiting))),
-        curve("workers", 'c', points(|moment| Some(moment.workers))),
-    ];
-    let latencies = [
-        curve("p50", 'a', points(|moment| moment.p50)),
-        curve("p99, or the longest", 'b', points(|moment| moment.p99)),
-    ];
-    let shares = [
-        curve("processors in use", 'a', points(|moment| moment.busy)),
-        curve(
-            "time in which some task waited for one",
-            'c',
-            points(|moment| moment.stalls.cpu),
-        ),
-    ];
-    let memory = [curve("in use", 'a', points(|moment| moment.memory))];
-    let want = [
-        curve(
-            "time in which some task waited for memory",
-            'b',
-            points(|moment| moment.stalls.memory),
-        ),
-        curve(
-            "all tasks",
-            'c',
-            points(|moment| moment.stalls.all_for_memory),
-        ),
-    ];
     let percent = |share| format!("{:.0} %", share * 100.0);
-    chart(
-        "Requests and workers over time (s)",
-        &rates,
-        numbers,
-        words::digits,
-    ) + &chart(
-        "Latency over time (s)",
-        &latencies,
-        numbers,
-        words::duration,
-    ) + &chart("Processors over time (s)", &shares, numbers, percent)
-        + &chart(
-            "Memory of the machine over time (s)",
-            &memory,
-            numbers,
-            words::bytes,
-        )
-        + &chart("Memory pressure over time (s)", &want, numbers, percent)
+    let load = Chart::new("Requests and workers over time (s)", numbers, words::digits)
+        .curve("served", 'a', of(|moment| Some(moment.served)))
+        .curve("wait", 'b', of(|moment| Some(moment.waiting)))
+        .curve("workers", 'c', of(|moment| Some(moment.workers)));
+    let latency = Chart::new("Latency over time (s)", numbers, words::duration)
+        .curve("p50", 'a', of(|moment| moment.p50))
+        .curve("p99, or the longest", 'b', of(|moment| moment.p99));
+    let stalled = "time in which some task waited for one";
+    let processors = Chart::new("Processors over time (s)", numbers, percent)
+        .curve("processors in use", 'a', of(|moment| moment.busy))
+        .curve(stalled, 'c', of(|moment| moment.stalls.cpu));
+    let memory = Chart::new("Memory of the machine over time (s)", numbers, words::bytes).curve(
+        "in use",
+        'a',
+        of(|moment| moment.memory),
+    );
+    let stalled = "time in which some task waited for memory";
+    let pressure = Chart::new("Memory pressure over time (s)", numbers, percent)
+        .curve(stalled, 'b', of(|moment| moment.stalls.memory))
+        .curve("all tasks", 'c', of(|moment| moment.stalls.all_for_memory));
+    [load, latency, processors, memory, pressure]
+        .map(|chart| chart.svg())
+        .concat()
 }
 
 /// The changed settings as a diff.

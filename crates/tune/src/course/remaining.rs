@@ -33,35 +33,24 @@ impl Course {
         let confirm = if confirms { times.confirm } else { 0.0 };
         let overload = Overload::of(1.0);
         let beyond = self.overload.as_ref().unwrap_or(&overload).left();
+        let whole = |seconds: f64, count: f64| Times::whole(seconds) * count;
+        let noise = runs(times.noise_pairs.0, self.noise.pairs.len());
+        let proof = runs(times.pairs.0, self.pairs.len());
+        let numbers = of.saturating_sub(swept) as f64;
         let parts = [
             (Phase::Idle, times.idle),
-            (
-                Phase::Warm,
-                Times::whole(times.window) * SETTLED_WINDOWS as f64,
-            ),
-            (Phase::Alone, Times::whole(times.alone)),
+            (Phase::Warm, whole(times.window, SETTLED_WINDOWS as f64)),
+            (Phase::Alone, whole(times.alone, 1.0)),
             (Phase::Routes, routes),
-            (
-                Phase::Noise,
-                Times::whole(times.noise) * runs(times.noise_pairs.0, self.noise.pairs.len()),
-            ),
-            (
-                Phase::Before,
-                Times::whole(times.step) * search(&self.before),
-            ),
-            (
-                Phase::Sweep,
-                Times::whole(times.sweep) * of.saturating_sub(swept) as f64,
-            ),
+            (Phase::Noise, whole(times.noise, noise)),
+            (Phase::Before, whole(times.step, search(&self.before))),
+            (Phase::Sweep, whole(times.sweep, numbers)),
             (
                 Phase::After,
-                Times::whole(times.step) * search(&self.after) + confirm,
+                whole(times.step, search(&self.after)) + confirm,
             ),
-            (Phase::Overload, Times::whole(times.beyond) * beyond as f64),
-            (
-                Phase::Proof,
-                (times.run + times.window) * runs(times.pairs.0, self.pairs.len()),
-            ),
+            (Phase::Overload, whole(times.beyond, beyond as f64)),
+            (Phase::Proof, (times.run + times.window) * proof),
         ];
         let rest = parts.iter().filter(|(phase, _)| *phase >= self.phase);
         let rest = rest.map(|(_, seconds)| seconds).sum::<f64>();
