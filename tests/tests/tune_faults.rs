@@ -303,7 +303,7 @@ fn a_configuration_that_is_broken_during_a_trial_is_not_reloaded_and_the_site_is
         for part in [
             "zz-maitred-tune.conf is restored, but php-fpm still runs with the trial (static, ",
             "and was not reloaded: php-fpm -tt rejects the configuration: ",
-            "mend that, and reload it",
+            "fix that, and reload it",
         ] {
             assert!(said.contains(part), "'{part}' is expected of\n{said}");
         }

@@ -8,7 +8,7 @@ use crate::course::goal::Goal;
 use crate::course::overload::OverloadResult;
 use crate::course::profile::RouteProfile;
 use crate::course::proof::{self, ComparisonRow};
-use crate::course::rate_search::{RateSearch, RateTrial};
+use crate::course::rate_search::RateTrial;
 use crate::course::sweep::Sweep;
 use crate::course::{Course, PoolSetting, Verdict, WorkerStart};
 use crate::decide::{Ceiling, Choice};
@@ -155,14 +155,8 @@ impl Report {
     /// Summarises a finished course.
     pub fn of(site: &Site, load: &str, course: &Course, servers: &[Server]) -> Report {
         let (verdict, conclusion) = verdict(course);
-        let highest =
-            |rate_search: &Option<RateSearch>| rate_search.as_ref().and_then(RateSearch::highest);
-        let points = course
-            .sweep
-            .as_ref()
-            .map(|sweep| sweep.points.as_slice())
-            .unwrap_or_default();
-        let seen = || points.iter().map(|point| &point.seen).chain(&course.alone);
+        let points = || course.points().iter().map(|point| &point.seen);
+        let seen = || points().chain(&course.alone);
         let most = |of: fn(&Measurement) -> Option<f64>| seen().filter_map(of).reduce(f64::max);
         let private = most(|seen| seen.private);
         let resident = most(|seen| seen.resident);
@@ -219,8 +213,8 @@ impl Report {
             rates: tries
                 .flat_map(|rate_search| rate_search.tries.clone())
                 .collect(),
-            rate_before: highest(&course.before),
-            rate_after: highest(&course.after),
+            rate_before: course.highest_before(),
+            rate_after: course.highest_after(),
             rate_lasts: course
                 .after
                 .as_ref()
@@ -300,8 +294,6 @@ struct WorkerSizes {
 
 fn inputs(site: &Site, course: &Course, own: &WorkerSizes) -> Option<SettingInputs> {
     let choice = course.choice.as_ref()?;
-    let highest =
-        |rate_search: &Option<RateSearch>| rate_search.as_ref().and_then(RateSearch::highest);
     let alone = course.alone.as_ref();
     Some(SettingInputs {
         workers: choice.workers,
@@ -322,9 +314,7 @@ fn inputs(site: &Site, course: &Course, own: &WorkerSizes) -> Option<SettingInpu
         boot: course.boot().and_then(|boot| boot.cpu),
         total: site.total,
         cores: site.cores,
-        rate: highest(&course.after)
-            .or(highest(&course.before))
-            .unwrap_or(choice.rate),
+        rate: course.highest().unwrap_or(choice.rate),
         limit: course.goal.as_ref().map_or(1.0, Goal::limit),
         slowest: alone.and_then(|alone| alone.p99.or(alone.p90).or(alone.mean)),
         pace: course.pace,
@@ -399,19 +389,9 @@ fn file(site: &Site, course: &Course, inputs: &SettingInputs) -> String {
 }
 
 fn consistency(course: &Course) -> Vec<String> {
-    let points = course
-        .sweep
-        .as_ref()
-        .map(|sweep| sweep.points.as_slice())
-        .unwrap_or_default();
-    let off = points
-        .iter()
-        .filter_map(|point| laws::little(point.workers, &point.seen));
+    let points = course.points().iter();
+    let off = points.filter_map(|point| laws::little(point.workers, &point.seen));
     let off = off.map(f64::abs).reduce(f64::max);
-    let used = points
-        .iter()
-        .filter_map(|point| laws::processors(&point.seen))
-        .reduce(f64::max);
     let mut lines = Vec::new();
     if let Some(off) = off {
         lines.push(format!(
@@ -419,53 +399,42 @@ fn consistency(course: &Course) -> Vec<String> {
             off * 100.0
         ));
     }
-    if let Some(used) = used {
+    if let Some(used) = course.most_processors() {
         let cores = course.input.cores;
         lines.push(format!(
             "utilisation law holds: workers used {used:.2} of {cores} processors at most"
         ));
     }
-    let broken = course
-        .broken
-        .iter()
-        .map(|why| format!("not reported, since it breaks {why}"));
-    lines.extend(broken);
+    let broken = course.broken.iter();
+    lines.extend(broken.map(|why| format!("not reported, since it breaks {why}")));
     lines
 }
 
 fn not_proven(site: &Site, course: &Course, machine: &Machine) -> Vec<String> {
-    let mut lines = Vec::new();
-    let mut say = |said: bool, line: &str| {
-        if said {
-            lines.push(line.to_owned());
-        }
-    };
-    say(
-        course.is_indicative(),
-        "all of it: there was little time, the results are indicative",
-    );
-    say(
-        !course.settled && course.alone.is_some(),
-        "latencies or memory were not steady when measuring started: a leak, or a cache that is \
-         refilled again and again",
-    );
-    say(
-        course.background.is_none(),
-        "the processor time of other processes is not known (/proc)",
-    );
-    say(
-        course
-            .after
-            .as_ref()
-            .is_some_and(|rate_search| !rate_search.is_confirmed),
-        "that the highest rate lasts: it was not kept up for long",
-    );
-    lines.extend(
-        course
-            .troubles
-            .iter()
-            .map(|why| format!("{why} (--despite-noise)")),
-    );
+    let after = course.after.as_ref();
+    let notes = [
+        (
+            course.is_indicative(),
+            "all of it: there was little time, the results are indicative",
+        ),
+        (
+            !course.settled && course.alone.is_some(),
+            "latencies or memory were not steady when measuring started: a leak, or a cache that \
+             is refilled again and again",
+        ),
+        (
+            course.background.is_none(),
+            "the processor time of other processes is not known (/proc)",
+        ),
+        (
+            after.is_some_and(|search| !search.is_confirmed),
+            "that the highest rate lasts: it was not kept up for long",
+        ),
+    ];
+    let notes = notes.into_iter().filter(|(applies, _)| *applies);
+    let mut lines: Vec<String> = notes.map(|(_, note)| note.to_owned()).collect();
+    let troubles = course.troubles.iter();
+    lines.extend(troubles.map(|why| format!("{why} (--despite-noise)")));
     let disturbed = |sweep: &&Sweep| sweep.repeated > 0 || sweep.disturbed > 0;
     if let Some(sweep) = course.sweep.as_ref().filter(disturbed) {
         lines.push(format!(
@@ -535,12 +504,7 @@ fn crowded(course: &Course) -> Option<(u32, f64)> {
 
 /// What limits higher rates.
 fn further(choice: &Choice, course: &Course) -> String {
-    let used = course.sweep.as_ref().and_then(|sweep| {
-        let points = sweep.points.iter();
-        points
-            .filter_map(|point| laws::processors(&point.seen))
-            .reduce(f64::max)
-    });
+    let used = course.most_processors();
     let cores = course.input.cores;
     match used {
         _ if !choice.binding.starts_with("throughput") => {

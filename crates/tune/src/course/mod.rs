@@ -30,7 +30,7 @@ use overload::Overload;
 use profile::Profile;
 use proof::ComparisonRow;
 use rate_search::RateSearch;
-use sweep::Sweep;
+use sweep::{Sweep, SweepPoint};
 use times::Times;
 
 /// Most windows of the warm-up, and by how much the median may still change in the last ones.
@@ -522,9 +522,29 @@ impl Course {
     /// The highest rate of the proposed setting, or of the original one if nothing is proposed or
     /// no rate held.
     pub fn highest(&self) -> Option<f64> {
-        let highest =
-            |rate_search: &Option<RateSearch>| rate_search.as_ref().and_then(RateSearch::highest);
-        highest(&self.after).or(highest(&self.before))
+        self.highest_after().or(self.highest_before())
+    }
+
+    /// The highest rate of the original setting.
+    pub fn highest_before(&self) -> Option<f64> {
+        self.before.as_ref()?.highest()
+    }
+
+    /// The highest rate of the proposed setting.
+    pub fn highest_after(&self) -> Option<f64> {
+        self.after.as_ref()?.highest()
+    }
+
+    /// The measured numbers of workers.
+    pub fn points(&self) -> &[SweepPoint] {
+        self.sweep.as_ref().map_or(&[], |sweep| &sweep.points)
+    }
+
+    /// The most processors that workers have used in the sweep.
+    pub fn most_processors(&self) -> Option<f64> {
+        let used = self.points().iter();
+        let used = used.filter_map(|point| laws::processors(&point.seen));
+        used.reduce(f64::max)
     }
 
     fn paired(&mut self, seen: Measurement) {

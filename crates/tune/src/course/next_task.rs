@@ -433,13 +433,8 @@ impl Course {
 
     /// Both settings get the load that the better one can serve.
     fn proof_load(&self) -> Load {
-        let highest =
-            |rate_search: &Option<RateSearch>| rate_search.as_ref().and_then(RateSearch::highest);
-        match [highest(&self.before), highest(&self.after)]
-            .into_iter()
-            .flatten()
-            .reduce(f64::max)
-        {
+        let highest = [self.highest_before(), self.highest_after()];
+        match highest.into_iter().flatten().reduce(f64::max) {
             Some(rate) => Load::Rate(rate * PROOF_RATE),
             None => Load::Users(self.choice.as_ref().map_or(1, |choice| choice.workers)),
         }
