@@ -40,7 +40,7 @@ type Opened = Result<(SendRequest<Bytes>, OpenCount), Cause>;
 struct PooledConnection {
     opened: OnceCell<Opened>,
     taken: Cell<usize>,
-    /// A slot was returned, which only happens after an error.
+    /// A slot was returned, whose owner had a reason not to use it again.
     is_given_up: Cell<bool>,
     is_closed: Rc<Cell<bool>>,
     /// Whether it has carried a request.

@@ -10,7 +10,6 @@ pub mod overload;
 pub mod profile;
 pub mod proof;
 pub mod rate_search;
-mod remaining;
 pub mod sweep;
 mod time_limit;
 mod times;

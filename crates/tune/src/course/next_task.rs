@@ -2,7 +2,7 @@
 
 use super::budget::TimeNeed;
 use super::rate_search::{NextRate, RateSearch};
-use super::remaining::sweep_left;
+use super::time_limit::sweep_left;
 use super::times::warm_up;
 use super::{Course, NextStep, Phase, SETTLED_WINDOWS, sweep};
 use crate::measurement::{Load, Measurement, Setting, Task, TaskLimits};
