@@ -218,7 +218,7 @@ fn a_tuning_that_is_ended_puts_everything_back_and_two_at_once_are_refused() {
     going.until("static, 12");
     expect_refused(
         &site.tune(&arguments),
-        &["another `maitred tune` is at work on"],
+        &["another `maitred tune` is running on"],
     );
     going.signal(Signal::INT);
     let (said, code) = going.end();
@@ -263,7 +263,7 @@ fn what_cannot_be_measured_is_said_before_anything_is_changed() {
     refused(
         &[&bad],
         &[
-            "502 Bad Gateway; mend the site first",
+            "502 Bad Gateway; fix the site first",
             "0 % of the requests",
         ],
     );
@@ -322,7 +322,7 @@ fn who_may_not_change_the_server_or_cannot_write_leaves_it_as_it_is() {
             .expect("the program can be started");
         expect_refused(
             &output,
-            &["may not have php-fpm reload", "run the command as root"],
+            &["may not reload php-fpm", "run the command as root"],
         );
     }
     // No file may have a byte, as on a disk that is full.
@@ -462,7 +462,7 @@ fn maitred_behind_a_link_is_tuned_by_one_at_a_time_and_what_a_killed_one_tried_i
     let going = start();
     expect_refused(
         &said_by(&arguments),
-        &["another `maitred tune` is at work on"],
+        &["another `maitred tune` is running on"],
     );
     going.signal(Signal::QUIT);
     let (said, code) = going.end();
