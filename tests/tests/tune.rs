@@ -262,10 +262,7 @@ fn what_cannot_be_measured_is_said_before_anything_is_changed() {
     .map(|path| site.url(path));
     refused(
         &[&bad],
-        &[
-            "502 Bad Gateway; fix the site first",
-            "0 % of the requests",
-        ],
+        &["502 Bad Gateway; fix the site first", "0 % of the requests"],
     );
     refused(&[&login], &["looks like a login page", "--contains"]);
     refused(&[&moved], &["302 Found", "name the page it leads to"]);

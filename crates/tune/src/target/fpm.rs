@@ -11,6 +11,7 @@ use maitred_doctor::facts::Kind;
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 
 use super::replaced_file::TRIAL;
+use super::{Master, TunedServer};
 use crate::measurement::Setting;
 use crate::processes;
 use crate::site::Site;
@@ -108,18 +109,43 @@ impl FpmServer {
         ))
     }
 
-    /// The drop-in for a trial with this many workers.
-    pub(super) fn trial(&self, workers: u32) -> String {
-        format!(
-            "; {TRIAL} and removes it afterwards; if it has not, run maitred tune --undo\n[{}]\npm \
-             = static\npm.max_children = {workers}\n",
-            self.section
-        )
+    fn test(&self, master: i32) -> ConfigTest {
+        // The running binary, even if a package has replaced its file.
+        let mut command = maitred_os::spawn::command(format!("/proc/{master}/exe"));
+        if self.is_maitred {
+            command.arg("fpm");
+        }
+        command
+            .args(["-tt", "-y", &self.config])
+            .args(&self.options)
+            .stdin(Stdio::null());
+        tested(command.output())
+    }
+}
+
+impl TunedServer for FpmServer {
+    fn name(&self) -> &'static str {
+        "php-fpm"
     }
 
-    /// Runs php-fpm's own test, and checks that the setting is in force.
-    pub(super) fn check(&self, master: i32, workers: Option<u32>) -> Result<(), String> {
-        let output_text = match self.test(master) {
+    fn takes_file(&self) -> bool {
+        true
+    }
+
+    fn trial(&self, _: &[u8], workers: u32) -> Result<String, String> {
+        let section = &self.section;
+        Ok(format!(
+            "; {TRIAL} and removes it afterwards; if it has not, run maitred tune --undo
+\
+             [{section}]
+pm = static
+pm.max_children = {workers}
+"
+        ))
+    }
+
+    fn check(&self, master: &Master, workers: Option<u32>) -> Result<(), String> {
+        let output_text = match self.test(master.pid) {
             ConfigTest::Takes(output_text) => output_text,
             ConfigTest::Refuses(why) | ConfigTest::NotKnown(why) => return Err(why),
         };
@@ -136,40 +162,20 @@ impl FpmServer {
         }
     }
 
-    /// Why it would reject its configuration at a reload, if its test says so.
-    pub(super) fn refusal(&self, master: i32) -> Option<String> {
-        match self.test(master) {
+    fn refusal(&self, master: &Master) -> Option<String> {
+        match self.test(master.pid) {
             ConfigTest::Refuses(why) => Some(why),
             ConfigTest::Takes(_) | ConfigTest::NotKnown(_) => None,
         }
     }
 
-    fn test(&self, master: i32) -> ConfigTest {
-        // The running binary, even if a package has replaced its file.
-        let mut command = maitred_os::spawn::command(format!("/proc/{master}/exe"));
-        if self.is_maitred {
-            command.arg("fpm");
-        }
-        command
-            .args(["-tt", "-y", &self.config])
-            .args(&self.options)
-            .stdin(Stdio::null());
-        tested(command.output())
-    }
-
     /// Sends SIGUSR2, and waits until no old worker is left and the new ones run.
-    pub(super) fn reload(
-        &self,
-        master: i32,
-        began: Option<u64>,
-        title: &str,
-        setting: Setting,
-    ) -> Result<(), String> {
+    fn reload(&mut self, master: &Master, setting: Setting) -> Result<(), String> {
         let ended = || "php-fpm exited at the reload".to_owned();
-        let old = processes::workers(master, title);
-        let pid = Pid::from_raw(master).ok_or_else(ended)?;
+        let old = master.workers();
+        let pid = Pid::from_raw(master.pid).ok_or_else(ended)?;
         // Another process may have its id by now.
-        if processes::began(master) != began || kill_process(pid, Signal::USR2).is_err() {
+        if !master.is_running() || kill_process(pid, Signal::USR2).is_err() {
             return Err(ended());
         }
         let wanted = match setting {
@@ -180,11 +186,11 @@ impl FpmServer {
         let mut is_waited_for = !old.is_empty();
         loop {
             std::thread::sleep(LOOK);
-            let is_master = processes::is_titled(master, "php-fpm: master process");
-            if processes::began(master) != began {
+            let is_master = processes::is_titled(master.pid, "php-fpm: master process");
+            if !master.is_running() {
                 return Err(ended());
             }
-            let now = processes::workers(master, title);
+            let now = master.workers();
             let new = now.iter().filter(|pid| !old.contains(pid)).count();
             // A pool without workers shows nothing but the restart of the master.
             is_waited_for |= !is_master || new > 0;
@@ -201,7 +207,7 @@ impl FpmServer {
         }
     }
 
-    pub(super) fn how_to_start(&self) -> String {
+    fn start_command(&self) -> String {
         let unit = self.unit.as_deref().unwrap_or("php-fpm.service");
         format!("systemctl start {unit}")
     }
@@ -355,14 +361,22 @@ mod tests {
             options: Vec::new(),
             starts_some: true,
         };
+        let master = |pid| Master {
+            pid,
+            began: None,
+            title: String::new(),
+        };
         // No process has this id.
-        assert_eq!(fpm.refusal(i32::MAX), None);
-        assert!(fpm.check(i32::MAX, None).is_err(), "nothing new is tried");
+        assert_eq!(fpm.refusal(&master(i32::MAX)), None);
+        assert!(
+            fpm.check(&master(i32::MAX), None).is_err(),
+            "nothing new is tried"
+        );
         // This program does not know these options.
-        let here = std::process::id() as i32;
-        let why = fpm.refusal(here).expect("a code that is not 0");
+        let here = master(std::process::id() as i32);
+        let why = fpm.refusal(&here).expect("a code that is not 0");
         assert!(why.contains("rejects the configuration: "), "{why}");
-        assert_eq!(fpm.check(here, None), Err(why));
+        assert_eq!(fpm.check(&here, None), Err(why));
     }
 
     #[test]

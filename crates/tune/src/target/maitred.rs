@@ -4,8 +4,9 @@ use std::path::{Path, PathBuf};
 
 use toml::{Table, Value};
 
-use super::Reload;
 use super::replaced_file::TRIAL;
+use super::{Master, Reload, TunedServer};
+use crate::measurement::Setting;
 use crate::site::Site;
 
 /// Settings that a static pool does not allow.
@@ -27,19 +28,35 @@ impl MaitredServer {
             reload,
         }
     }
+}
 
-    /// The file for a trial with this many workers.
-    pub(super) fn trial(&self, before: &[u8], workers: u32) -> Result<String, String> {
+impl TunedServer for MaitredServer {
+    fn name(&self) -> &'static str {
+        "maitred"
+    }
+
+    fn takes_file(&self) -> bool {
+        false
+    }
+
+    fn trial(&self, before: &[u8], workers: u32) -> Result<String, String> {
         trial(&String::from_utf8_lossy(before), &self.section, workers)
     }
 
-    /// `maitred check`.
-    pub(super) fn check(&self) -> Result<(), String> {
+    fn check(&self, _: &Master, _: Option<u32>) -> Result<(), String> {
         check(&self.config)
     }
 
-    pub(super) fn reload(&mut self) -> Result<(), String> {
+    fn refusal(&self, _: &Master) -> Option<String> {
+        check(&self.config).err()
+    }
+
+    fn reload(&mut self, _: &Master, _: Setting) -> Result<(), String> {
         (self.reload)().map(|_| ())
+    }
+
+    fn start_command(&self) -> String {
+        "systemctl start maitred".to_owned()
     }
 }
 

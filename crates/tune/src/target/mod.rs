@@ -21,23 +21,66 @@ use replaced_file::{ReplacedFile, Undo};
 /// Reloads maitred; returns when that is done.
 pub type Reload = Box<dyn FnMut() -> Result<String, String>>;
 
-/// The kind of server, with what it needs.
-enum ServerKind {
-    Fpm(FpmServer),
-    Maitred(MaitredServer),
+/// The master process of the server.
+struct Master {
+    pid: i32,
+    /// Its start time: with the process id it identifies the process.
+    began: Option<u64>,
+    /// The start of its workers' process titles.
+    title: String,
+}
+
+impl Master {
+    fn of(site: &Site) -> Master {
+        Master {
+            pid: site.master,
+            began: processes::began(site.master),
+            title: site.title(),
+        }
+    }
+
+    fn is_running(&self) -> bool {
+        processes::began(self.pid) == self.began
+    }
+
+    fn workers(&self) -> Vec<i32> {
+        processes::workers(self.pid, &self.title)
+    }
+}
+
+/// A kind of server.
+trait TunedServer {
+    /// Its name.
+    fn name(&self) -> &'static str;
+
+    /// Whether a file of its own can be added to its configuration.
+    fn takes_file(&self) -> bool;
+
+    /// The file for a trial with this many workers, in place of `before`.
+    fn trial(&self, before: &[u8], workers: u32) -> Result<String, String>;
+
+    /// Runs its own test of the configuration, and checks that the number of workers is in force.
+    fn check(&self, master: &Master, workers: Option<u32>) -> Result<(), String>;
+
+    /// Why it would reject its configuration at a reload, if its test says so.
+    fn refusal(&self, master: &Master) -> Option<String>;
+
+    /// Reloads it, and waits until it runs with the setting.
+    fn reload(&mut self, master: &Master, setting: Setting) -> Result<(), String>;
+
+    /// The command that starts it.
+    fn start_command(&self) -> String;
 }
 
 /// A server with the pool that is tuned.
 pub struct Target {
-    server: ServerKind,
+    server: Box<dyn TunedServer>,
     file: ReplacedFile,
     /// The original contents of its other configuration files.
     others: Vec<(PathBuf, Option<Vec<u8>>)>,
     now: Setting,
     is_released: bool,
-    master: i32,
-    began: Option<u64>,
-    title: String,
+    master: Master,
     /// Held until drop.
     _lock: File,
 }
@@ -49,23 +92,15 @@ impl Target {
     /// A message: another tuning is running, this user may not change the configuration, or it
     /// includes no further file.
     pub fn of(site: &Site, reload: Reload) -> Result<Target, String> {
-        let main = site
-            .service
-            .files
-            .first()
-            .ok_or("the server has no configuration file")?;
-        let main = Path::new(main);
+        let main = main_file(site)?;
         let lock = lock(main)?;
         let is_ours = site.service.kind == Kind::Maitred;
-        let (server, file) = if is_ours {
-            (
-                ServerKind::Maitred(MaitredServer::of(site, main, reload)),
-                real(main),
-            )
+        let (server, file): (Box<dyn TunedServer>, PathBuf) = if is_ours {
+            (Box::new(MaitredServer::of(site, main, reload)), real(main))
         } else {
             let fpm = FpmServer::of(site)?;
             let file = real(fpm.drop_in());
-            (ServerKind::Fpm(fpm), file)
+            (Box::new(fpm), file)
         };
         let files = site.service.files.iter().map(PathBuf::from);
         let others = files.filter(|path| real(path) != file);
@@ -78,9 +113,7 @@ impl Target {
             others,
             now: Setting::AsItWas,
             is_released: false,
-            master: site.master,
-            began: processes::began(site.master),
-            title: site.title(),
+            master: Master::of(site),
             _lock: lock,
         })
     }
@@ -92,12 +125,12 @@ impl Target {
 
     /// Whether that is a file of its own, so that a setting can be written permanently.
     pub fn takes_file(&self) -> bool {
-        matches!(self.server, ServerKind::Fpm(_))
+        self.server.takes_file()
     }
 
     /// The master process.
     pub fn master(&self) -> i32 {
-        self.master
+        self.master.pid
     }
 
     /// The current setting.
@@ -107,7 +140,7 @@ impl Target {
 
     /// The pool's workers.
     pub fn workers(&self) -> Vec<i32> {
-        processes::workers(self.master, &self.title)
+        self.master.workers()
     }
 
     /// Applies a setting, unless it is the current one. Returns when the new workers run.
@@ -122,12 +155,8 @@ impl Target {
         let Setting::Workers(workers) = setting else {
             return self.restore();
         };
-        let text = match &self.server {
-            ServerKind::Fpm(fpm) => fpm.trial(workers),
-            ServerKind::Maitred(ours) => {
-                ours.trial(self.file.before().unwrap_or_default(), workers)?
-            }
-        };
+        let before = self.file.before().unwrap_or_default();
+        let text = self.server.trial(before, workers)?;
         self.file
             .put(text.as_bytes())
             .and_then(|()| self.check(Some(workers)))
@@ -181,7 +210,7 @@ impl Target {
                 "{} is restored, but {} still runs with the trial ({}) and was not reloaded: \
                  {why}; fix that, and reload it",
                 self.file.path().display(),
-                self.server(),
+                self.server.name(),
                 tried.words(),
             )),
         }
@@ -211,29 +240,18 @@ impl Target {
     /// Runs the server's own test before each reload: another program may have broken or added a
     /// file since the last.
     fn check(&self, workers: Option<u32>) -> Result<(), String> {
-        match &self.server {
-            ServerKind::Fpm(fpm) => fpm.check(self.master, workers),
-            ServerKind::Maitred(ours) => ours.check(),
-        }
+        self.server.check(&self.master, workers)
     }
 
     /// Why a running server would reject its configuration. A test that does not finish is no
     /// reason to keep a trial.
     fn refusal(&self) -> Option<String> {
-        if processes::began(self.master) != self.began {
-            return None;
-        }
-        match &self.server {
-            ServerKind::Fpm(fpm) => fpm.refusal(self.master),
-            ServerKind::Maitred(ours) => ours.check().err(),
-        }
+        let is_running = self.master.is_running();
+        is_running.then(|| self.server.refusal(&self.master))?
     }
 
     fn reload(&mut self) -> Result<(), String> {
-        let done = match &mut self.server {
-            ServerKind::Fpm(fpm) => fpm.reload(self.master, self.began, &self.title, self.now),
-            ServerKind::Maitred(ours) => ours.reload(),
-        };
+        let done = self.server.reload(&self.master, self.now);
         done.or_else(|why| self.give_up(why))
     }
 
@@ -249,35 +267,16 @@ impl Target {
                  and reload it"
             ));
         }
-        let again = match &mut self.server {
-            ServerKind::Fpm(fpm) => {
-                fpm.reload(self.master, self.began, &self.title, Setting::AsItWas)
-            }
-            ServerKind::Maitred(ours) => ours.reload(),
-        };
+        let again = self.server.reload(&self.master, Setting::AsItWas);
         Err(match again {
             Ok(()) => {
                 format!("{why}; its settings are restored, and it serves with them")
             }
             Err(_) => format!(
                 "{why}; its settings are restored, but it does not serve: start it ({})",
-                self.how_to_start()
+                self.server.start_command()
             ),
         })
-    }
-
-    fn server(&self) -> &'static str {
-        match &self.server {
-            ServerKind::Fpm(_) => "php-fpm",
-            ServerKind::Maitred(_) => "maitred",
-        }
-    }
-
-    fn how_to_start(&self) -> String {
-        match &self.server {
-            ServerKind::Fpm(fpm) => fpm.how_to_start(),
-            ServerKind::Maitred(_) => "systemctl start maitred".to_owned(),
-        }
     }
 }
 
@@ -296,27 +295,21 @@ impl Drop for Target {
 /// # Errors
 /// A message.
 pub fn undo(site: &Site, mut reload: Reload) -> Result<String, String> {
-    let main = site
-        .service
-        .files
-        .first()
-        .ok_or("the server has no configuration file")?;
-    let main = Path::new(main);
+    let main = main_file(site)?;
     let _lock = lock(main)?;
-    let title = site.title();
-    let began = processes::began(site.master);
+    let master = Master::of(site);
     if site.service.kind == Kind::Maitred {
         let undo = Undo::begin(&real(main))?;
         finish(undo, maitred::check(main))?;
         let done = reload()?;
         return Ok(format!("{} is restored: {done}", main.display()));
     }
-    let fpm = FpmServer::of(site)?;
+    let mut fpm = FpmServer::of(site)?;
     let file = real(fpm.drop_in());
     let undo = Undo::begin(&file)?;
     let is_there = undo.is_there();
-    finish(undo, fpm.check(site.master, None))?;
-    fpm.reload(site.master, began, &title, Setting::AsItWas)?;
+    finish(undo, fpm.check(&master, None))?;
+    fpm.reload(&master, Setting::AsItWas)?;
     Ok(if is_there {
         format!("{} is restored, and php-fpm uses it", file.display())
     } else {
@@ -336,6 +329,13 @@ fn finish(undo: Undo, checked: Result<(), String>) -> Result<(), String> {
         Ok(()) => format!("{why}; nothing is undone"),
         Err(further) => format!("{why}; {further}"),
     })
+}
+
+/// The server's main configuration file.
+fn main_file(site: &Site) -> Result<&Path, String> {
+    let main = site.service.files.first();
+    let main = main.ok_or("the server has no configuration file")?;
+    Ok(Path::new(main))
 }
 
 /// The target of a symlink: a replacement must not replace the link.
@@ -399,7 +399,7 @@ mod tests {
         Target {
             file: ReplacedFile::of(&config, b'#').unwrap(),
             _lock: lock(&config).unwrap(),
-            server: ServerKind::Maitred(MaitredServer {
+            server: Box::new(MaitredServer {
                 config,
                 section: "www".to_owned(),
                 reload,
@@ -407,9 +407,11 @@ mod tests {
             others: Vec::new(),
             now: Setting::AsItWas,
             is_released: false,
-            master: 0,
-            began: None,
-            title: String::new(),
+            master: Master {
+                pid: 0,
+                began: None,
+                title: String::new(),
+            },
         }
     }
 
