@@ -52,10 +52,10 @@ struct Curve<'a> {
 }
 
 /// Formats a value of the vertical axis.
-pub type Label = fn(f64) -> String;
+pub type FormatValue = fn(f64) -> String;
 
 /// The labels of a horizontal axis with this maximum, and their positions.
-pub type Below = fn(f64) -> Vec<(f64, String)>;
+pub type AxisLabels = fn(f64) -> Vec<(f64, String)>;
 
 /// The page.
 pub fn page(report: &Report) -> String {
@@ -112,7 +112,7 @@ fn times(most: f64) -> Vec<(f64, String)> {
 }
 
 /// Zero has no unit.
-fn at(value: f64, label: Label) -> String {
+fn at(value: f64, label: FormatValue) -> String {
     if value == 0.0 {
         "0".to_owned()
     } else {
@@ -170,14 +170,14 @@ pub fn points<T>(
 #[derive(Debug)]
 pub struct Chart<'a> {
     title: &'a str,
-    below: Below,
-    label: Label,
+    below: AxisLabels,
+    label: FormatValue,
     curves: Vec<Curve<'a>>,
 }
 
 impl<'a> Chart<'a> {
     /// An empty chart with these labels of the horizontal and the vertical axis.
-    pub fn new(title: &'a str, below: Below, label: Label) -> Chart<'a> {
+    pub fn new(title: &'a str, below: AxisLabels, label: FormatValue) -> Chart<'a> {
         Chart {
             title,
             below,
