@@ -8,7 +8,7 @@ use maitred_measure::words;
 use crate::course::rate_search::RateTrial;
 use crate::measurement::{Measurement, Setting};
 use crate::report::{Curve, Report};
-use crate::text;
+use crate::text::{self, ROUTE_COLUMNS};
 use crate::timeline::TimelinePoint;
 
 /// Most numbers on an axis.
@@ -176,27 +176,12 @@ fn routes(report: &Report) -> String {
     if report.routes.is_empty() {
         return String::new();
     }
-    let mut table =
-        "<h2>Each route</h2>\n<table><tr><th>Route<th>Share<th>Response<th>p95<th>Processor<th>Run \
-         queue<th>Waiting<th>u<th>Size<th>Peak memory<th>Other memory</tr>\n"
-            .to_owned();
+    let heading = ROUTE_COLUMNS.map(|(heading, ..)| heading).join("<th>");
+    let mut table = format!("<h2>Each route</h2>\n<table><tr><th>route<th>p95<th>{heading}</tr>\n");
     for route in &report.routes {
-        let seen = &route.seen;
-        let parts = seen.parts();
-        let cells = [
-            escape(&route.name),
-            text::percent(Some(route.share)),
-            text::time(seen.mean),
-            text::time(seen.p95),
-            text::time(seen.cpu),
-            text::time(seen.core_wait),
-            text::time(parts.map(|parts| parts.waiting)),
-            parts.map_or("n/a".to_owned(), |parts| words::digits(parts.share())),
-            text::bytes(seen.bytes),
-            text::bytes(seen.peak),
-            text::bytes(seen.uncounted()),
-        ];
-        let _ = writeln!(table, "<tr><td>{}</tr>", cells.join("<td>"));
+        let (name, p95) = (escape(&route.name), text::time(route.seen.p95));
+        let cells = ROUTE_COLUMNS.map(|(.., cell)| cell(route)).join("<td>");
+        let _ = writeln!(table, "<tr><td>{name}<td>{p95}<td>{cells}</tr>");
     }
     table + "</table>\n"
 }

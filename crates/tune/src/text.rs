@@ -2,7 +2,9 @@
 
 use maitred_measure::words;
 
+use crate::course::profile::RouteProfile;
 use crate::course::proof::ComparisonRow;
+use crate::measurement::Measurement;
 use crate::report::Report;
 use crate::settings::Recommendation;
 use crate::usl::Model;
@@ -143,7 +145,7 @@ fn each(report: &Report, lines: &mut Vec<String>) {
         time(alone.cpu),
         time(alone.core_wait),
         time(parts.map(|parts| parts.waiting)),
-        parts.map_or("n/a".to_owned(), |parts| words::digits(parts.share())),
+        processor_share(alone),
         crowded(report),
     );
     named("per request", &text, lines);
@@ -226,31 +228,44 @@ fn crowded(report: &Report) -> String {
     format!(" · run queue {} at N = {users}", words::duration(wait))
 }
 
+/// Columns of a route's row: heading, width, and value.
+type RouteColumn = (&'static str, usize, fn(&RouteProfile) -> String);
+
+/// The columns of the table of routes.
+pub(crate) const ROUTE_COLUMNS: [RouteColumn; 9] = [
+    ("share", 6, |route| percent(Some(route.share))),
+    ("response", 8, |route| time(route.seen.mean)),
+    ("processor", 10, |route| time(route.seen.cpu)),
+    ("run queue", 10, |route| time(route.seen.core_wait)),
+    ("waiting", 8, |route| {
+        time(route.seen.parts().map(|parts| parts.waiting))
+    }),
+    ("u", 5, |route| processor_share(&route.seen)),
+    ("size", 9, |route| bytes(route.seen.bytes)),
+    ("peak", 9, |route| bytes(route.seen.peak)),
+    ("beyond PHP's", 13, |route| bytes(route.seen.uncounted())),
+];
+
+/// The share of its own time that a request computes.
+fn processor_share(seen: &Measurement) -> String {
+    let parts = seen.parts();
+    parts.map_or("n/a".to_owned(), |parts| words::digits(parts.share()))
+}
+
 /// A row for each route.
 fn routes(report: &Report, lines: &mut Vec<String>) {
     if report.routes.is_empty() {
         return;
     }
-    let heading =
-        "  share response  processor  run queue  waiting     u      size      peak  beyond PHP's";
-    named("per route", heading, lines);
+    let row = |cell: &dyn Fn(&RouteColumn) -> String| {
+        let cells = ROUTE_COLUMNS.iter();
+        let cells = cells.map(|column| format!("{:>width$}", cell(column), width = column.1));
+        cells.collect::<Vec<_>>().join(" ")
+    };
+    named("per route", &row(&|column| column.0.to_owned()), lines);
     for route in &report.routes {
-        let seen = &route.seen;
-        let parts = seen.parts();
-        let text = format!(
-            "{:>6} {:>8} {:>10} {:>10} {:>8} {:>5} {:>9} {:>9} {:>13}  {}",
-            percent(Some(route.share)),
-            time(seen.mean),
-            time(seen.cpu),
-            time(seen.core_wait),
-            time(parts.map(|parts| parts.waiting)),
-            parts.map_or("n/a".to_owned(), |parts| words::digits(parts.share())),
-            bytes(seen.bytes),
-            bytes(seen.peak),
-            bytes(seen.uncounted()),
-            route.name,
-        );
-        named("", &text, lines);
+        let cells = row(&|column| column.2(route));
+        named("", &format!("{cells}  {}", route.name), lines);
     }
 }
 
