@@ -470,7 +470,10 @@ fn maitred_behind_a_link_is_tuned_by_one_at_a_time_and_what_a_killed_one_tried_i
     going.end();
     expect_refused(
         &said_by(&arguments),
-        &["still holds a trial of an earlier", "run maitred tune --undo"],
+        &[
+            "still holds a trial of an earlier",
+            "run maitred tune --undo",
+        ],
     );
     let undone = said_by(&["--undo"]);
     assert!(undone.status.success(), "{}", text(&undone.stderr));
