@@ -1,23 +1,23 @@
-//! How a run is going, for people who watch.
+//! The progress of a run, for a terminal.
 
 use crate::generate::Progress;
 use crate::outcome::Class;
 use crate::words;
 
-/// How wide the bar of progress is, in characters.
+/// Width of the progress bar, in characters.
 const BAR: usize = 40;
 
-/// The ends of the ranges that are shown, in seconds.
+/// Upper ends of the histogram's ranges, in seconds.
 const RANGES: [f64; 12] = [
     0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0,
 ];
 
-/// A picture of the run: always the same number of lines.
+/// The progress as lines; their number never changes.
 pub fn picture(progress: &Progress<'_>, url: &str) -> Vec<String> {
     let second = progress.second;
     let past = (second.number + 1) as f64;
     let done = (past / progress.duration.max(1e-9)).min(1.0);
-    // A share of at most 1 of a small number.
+    // At most 1 times a small number.
     let filled = (done * BAR as f64) as usize;
     let phase = if second.warm_up {
         "warming up"
@@ -41,7 +41,7 @@ pub fn picture(progress: &Progress<'_>, url: &str) -> Vec<String> {
             words::duration(progress.duration),
         ),
         format!(
-            "last second  {}/s sent, {}/s served, {} on their way, {} waiting, {} connections",
+            "last second  {}/s sent, {}/s served, {} in flight, {} waiting, {} connections",
             words::count(second.sent),
             words::count(second.served),
             words::count(second.in_flight),
@@ -73,7 +73,7 @@ fn histogram(progress: &Progress<'_>) -> Vec<String> {
     let names = RANGES.map(|end| format!("≤ {}", words::duration(end)));
     let names = names.into_iter().chain(["longer".to_owned()]);
     let rows = names.zip(counts).map(|(name, count)| {
-        // A share of at most 1 of a small number.
+        // At most 1 times a small number.
         let bar = (count as f64 / most as f64 * BAR as f64).round() as usize;
         format!("{name:>10}{:>12}  {}", words::count(count), "█".repeat(bar))
     });
@@ -84,7 +84,7 @@ fn histogram(progress: &Progress<'_>) -> Vec<String> {
 mod tests {
     use super::*;
     use crate::series::Second;
-    use crate::tally::{End, Tally};
+    use crate::tally::{RequestEnd, Tally};
 
     #[test]
     fn a_picture_has_always_the_same_lines_and_shows_how_far_it_is() {
@@ -102,10 +102,10 @@ mod tests {
             picture(&progress, "http://a/")
         };
         let first = draw(&total, 0);
-        total.ended(&End {
+        total.ended(&RequestEnd {
             cause: None,
             status: Some(200),
-            says_when: false,
+            has_retry_after: false,
             body_bytes: 1,
             corrected: 2_000_000,
             service: 2_000_000,

@@ -1,9 +1,8 @@
-//! An access log sent again with its own spacing. It is read as it is needed: it may be of any
-//! length.
+//! Replays an access log with its original timing. The log is streamed, so it may be of any length.
 //!
-//! Understood are the common and the combined format of Apache and nginx, and every other one with
-//! a time in brackets and a request line in quotes: `… [22/Nov/2026:07:00:00 +0000] … "GET / …" …`.
-//! Such a time says no more than the second, so the requests of a second are spread over it.
+//! Accepts the common and the combined format of Apache and nginx, and any format with a time in
+//! brackets and a request line in quotes: `… [22/Nov/2026:07:00:00 +0000] … "GET / …" …`. Such
+//! times have a resolution of one second, so the requests of a second are spread over it.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -13,48 +12,48 @@ use std::path::{Path, PathBuf};
 use tokio::sync::mpsc;
 
 use crate::clock;
-use crate::place::Place;
-use crate::request::Wish;
+use crate::request::RequestSpec;
+use crate::url::Url;
 use crate::words;
 
-/// Longest line that is looked at, in bytes; the rest of a longer one is passed over.
+/// The longest line that is parsed, in bytes; the rest of a longer one is skipped.
 const MAX_LINE_BYTES: u64 = 64 * 1024;
 
-/// How many lines are read before a log counts as one in another format.
+/// Number of lines without a request after which the log counts as one in another format.
 const LINES_TO_JUDGE: usize = 1_000;
 
 /// The furthest that a zone is ahead or behind, as zones are written.
 const FURTHEST_ZONE: i64 = 1_400;
 
-/// How many requests are read ahead.
+/// Number of requests that are read ahead.
 const AHEAD: usize = 4_096;
 
-/// Most requests of one second that are spread over it; more come at its end.
+/// Most requests of one second that are spread over it; further ones follow at its end.
 const MAX_IN_SECOND: usize = 100_000;
 
-/// A log, and how it is sent.
+/// A log, and how it is replayed.
 #[derive(Debug, Clone)]
 pub struct Source {
     /// The file.
     pub file: PathBuf,
-    /// What is sent to whom, but for method and path.
-    pub like: Wish,
-    /// How much faster than it was.
+    /// The template of the requests; method and path are the log's.
+    pub like: RequestSpec,
+    /// The speed as a factor.
     pub speed: f64,
 }
 
 /// A request of a log.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Line {
-    /// When it is due, in nanoseconds from the first one's second.
+    /// Its due time, in nanoseconds since the second of the first request.
     pub at: u64,
-    /// The request of the plan's list that it belongs to.
+    /// The index of the plan's request that it belongs to.
     pub row: usize,
-    /// What is asked.
-    pub wish: Wish,
+    /// The request.
+    pub spec: RequestSpec,
 }
 
-/// What a line of a log says.
+/// A parsed line of a log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Entry<'a> {
     /// Seconds since 1970.
@@ -64,10 +63,10 @@ struct Entry<'a> {
 }
 
 impl Source {
-    /// Looks whether the log can be read.
+    /// Checks that the log can be read.
     ///
     /// # Errors
-    /// One sentence about what is wrong with it.
+    /// A message that says what is wrong with it.
     pub fn check(&self) -> Result<(), String> {
         let shown = self.file.display();
         let file =
@@ -94,12 +93,12 @@ impl Source {
     }
 }
 
-/// The paths of a log that may be asked for again, those most asked for first, each with how often it
-/// was. No more than `most` lines are looked at.
+/// The paths of a log that may be requested again, the most frequent first, with their counts as
+/// weights. At most `most` lines are read.
 ///
 /// # Errors
-/// One sentence about what is wrong with the log.
-pub fn popular(file: &Path, like: &Wish, most: usize) -> Result<Vec<Wish>, String> {
+/// A message that says what is wrong with the log.
+pub fn popular(file: &Path, like: &RequestSpec, most: usize) -> Result<Vec<RequestSpec>, String> {
     let log = Source {
         file: file.to_owned(),
         like: like.clone(),
@@ -121,33 +120,33 @@ pub fn popular(file: &Path, like: &Wish, most: usize) -> Result<Vec<Wish>, Strin
     }
     let mut counts: Vec<_> = counts.into_iter().collect();
     counts.sort_by(|(a, more), (b, less)| less.total_cmp(more).then_with(|| a.cmp(b)));
-    let wishes = counts.into_iter().filter_map(|((method, path), weight)| {
-        Some(Wish {
-            place: Place::read(&path, Some(&like.place)).ok()?,
+    let specs = counts.into_iter().filter_map(|((method, path), weight)| {
+        Some(RequestSpec {
+            url: Url::read(&path, Some(&like.url)).ok()?,
             method,
             weight,
             ..like.clone()
         })
     });
-    Ok(wishes.collect())
+    Ok(specs.collect())
 }
 
-/// What may be sent again: a log has no bodies.
+/// Whether the request may be sent again: a log has no bodies.
 fn is_repeatable(method: &str) -> bool {
     matches!(method, "GET" | "HEAD")
 }
 
-/// Reads a log on a thread of its own.
+/// Reads a log in a thread of its own.
 #[derive(Debug)]
 pub struct Reader {
     lines: mpsc::Receiver<Line>,
 }
 
 impl Reader {
-    /// Begins to read.
+    /// Starts to read.
     ///
     /// # Errors
-    /// When the file cannot be read, or no thread can be had.
+    /// When the file cannot be read, or no thread can be started.
     pub fn start(log: &Source) -> io::Result<Reader> {
         let mut lines = Lines::new(File::open(&log.file)?);
         let (say, hear) = mpsc::channel(AHEAD);
@@ -173,13 +172,13 @@ impl Reader {
         Ok(Reader { lines: hear })
     }
 
-    /// The next request, up to the end of the log.
+    /// The next request, until the end of the log.
     pub async fn next(&mut self) -> Option<Line> {
         self.lines.recv().await
     }
 }
 
-/// A file's lines, each bounded.
+/// The lines of a file, each with a maximum length.
 struct Lines {
     file: BufReader<File>,
     buffer: Vec<u8>,
@@ -211,7 +210,7 @@ struct Spread<'a> {
     log: &'a Source,
     first: Option<i64>,
     second: i64,
-    wishes: Vec<Wish>,
+    specs: Vec<RequestSpec>,
 }
 
 impl<'a> Spread<'a> {
@@ -220,25 +219,25 @@ impl<'a> Spread<'a> {
             log,
             first: None,
             second: 0,
-            wishes: Vec::new(),
+            specs: Vec::new(),
         }
     }
 
-    /// The requests of the second before, if this one is of another.
+    /// Adds a request. Returns the requests of the second before, if this one starts a new second.
     fn add(&mut self, entry: Entry<'_>) -> Vec<Line> {
         if !is_repeatable(entry.method) {
             return Vec::new();
         }
-        let Ok(place) = Place::read(entry.path, Some(&self.log.like.place)) else {
+        let Ok(url) = Url::read(entry.path, Some(&self.log.like.url)) else {
             return Vec::new();
         };
         self.first.get_or_insert(entry.second);
         // Lines are written when requests end, so a time may be older than the one before.
-        let over = entry.second > self.second || self.wishes.len() >= MAX_IN_SECOND;
+        let over = entry.second > self.second || self.specs.len() >= MAX_IN_SECOND;
         let lines = if over { self.take() } else { Vec::new() };
         self.second = self.second.max(entry.second);
-        self.wishes.push(Wish {
-            place,
+        self.specs.push(RequestSpec {
+            url,
             method: entry.method.to_owned(),
             ..self.log.like.clone()
         });
@@ -249,14 +248,14 @@ impl<'a> Spread<'a> {
         let since = self
             .second
             .saturating_sub(self.first.unwrap_or(self.second));
-        let wishes = std::mem::take(&mut self.wishes);
-        let count = wishes.len().max(1) as f64;
-        let lines = wishes.into_iter().enumerate().map(|(place, wish)| {
+        let specs = std::mem::take(&mut self.specs);
+        let count = specs.len().max(1) as f64;
+        let lines = specs.into_iter().enumerate().map(|(place, spec)| {
             let second = since as f64 + place as f64 / count;
             Line {
                 at: clock::nanos(second / self.log.speed),
                 row: 0,
-                wish,
+                spec,
             }
         });
         lines.collect()
@@ -278,7 +277,8 @@ fn entry(line: &str) -> Option<Entry<'_>> {
     })
 }
 
-/// Where the request line's quote is: the first that is none of a user's name, where Apache has a backslash before it.
+/// Where the request line's quote is: the first that is none of a user's name, where Apache has a
+/// backslash before it.
 fn request_line(line: &str) -> Option<usize> {
     let mut quotes = line.match_indices('"').map(|(place, _)| place);
     quotes.find(|place| !line[..*place].ends_with('\\'))
@@ -319,7 +319,8 @@ fn number(text: &str, digits: usize, most: i64) -> Option<i64> {
     (number <= most).then_some(number)
 }
 
-/// Days of the Gregorian calendar, with years that begin in March, so that the leap day is the last.
+/// Days of the Gregorian calendar, with years that begin in March, so that the leap day is the
+/// last.
 fn days_since_1970(year: i64, month: i64, day: i64) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };
     let month_of_march_year = (month + 9) % 12;
@@ -334,10 +335,10 @@ mod tests {
     fn source(text: &str, speed: f64, name: &str) -> Source {
         let file = std::env::temp_dir().join(format!("maitred-{name}-{}", std::process::id()));
         std::fs::write(&file, text).expect("a file");
-        let place = Place::read("http://127.0.0.1:80/", None).expect("a URL");
+        let place = Url::read("http://127.0.0.1:80/", None).expect("a URL");
         Source {
             file,
-            like: Wish::get(place),
+            like: RequestSpec::get(place),
             speed,
         }
     }
@@ -346,7 +347,7 @@ mod tests {
         let mut reader = Reader::start(source).expect("a thread");
         let mut lines = Vec::new();
         while let Some(line) = reader.lines.blocking_recv() {
-            lines.push((clock::seconds(line.at), line.wish.label()));
+            lines.push((clock::seconds(line.at), line.spec.label()));
         }
         lines
     }
@@ -414,7 +415,7 @@ what is no line\n\
         let found = popular(&source.file, &source.like, 1_000).expect("a log");
         let found: Vec<_> = found
             .iter()
-            .map(|wish| (wish.label(), wish.weight))
+            .map(|spec| (spec.label(), spec.weight))
             .collect();
         let wanted = [("GET /c", 2.0), ("GET /a?x=1", 1.0), ("HEAD /b", 1.0)];
         assert_eq!(

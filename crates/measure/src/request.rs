@@ -1,4 +1,4 @@
-//! Requests as they are sent again and again, and lists of them.
+//! Specifications of requests, their encodings, and lists of requests.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -6,39 +6,39 @@ use std::path::Path;
 use bytes::Bytes;
 use maitred_fastcgi::{RequestWriter, write_stdin, write_stdin_end};
 
-use crate::place::Place;
+use crate::url::Url;
 
 /// Most URLs in a list.
 pub const MAX_REQUESTS: usize = 100_000;
 
-/// The largest body of a request that is kept, in bytes.
+/// The largest request body, in bytes.
 const MAX_BODY_BYTES: usize = 256 * 1024 * 1024;
 
-/// A request as somebody asks for it.
+/// The specification of a request.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Wish {
-    /// Where.
-    pub place: Place,
-    /// How.
+pub struct RequestSpec {
+    /// Its URL.
+    pub url: Url,
+    /// Its method.
     pub method: String,
-    /// Header fields besides those that HTTP needs.
+    /// Headers in addition to those that HTTP requires.
     pub headers: Vec<(String, String)>,
     /// The body.
     pub body: Vec<u8>,
-    /// How often it is chosen, beside the others.
+    /// How often it is chosen, relative to the others.
     pub weight: f64,
 }
 
-/// A request as it is sent.
+/// An encoded request.
 #[derive(Debug, Clone)]
-pub enum Said {
-    /// All its bytes.
+pub enum EncodedRequest {
+    /// All bytes of HTTP/1.1 or FastCGI.
     Bytes(Bytes),
-    /// The fields and the body that HTTP/2 has.
-    Fields(Box<http::Request<()>>, Bytes),
+    /// The headers and the body of HTTP/2.
+    Http2(Box<http::Request<Bytes>>),
 }
 
-/// Fields that belong to a connection, of which HTTP/2 has none (RFC 9113, 8.2.2).
+/// Connection-specific headers, which HTTP/2 does not allow (RFC 9113, 8.2.2).
 const NOT_IN_HTTP2: [&str; 5] = [
     "connection",
     "keep-alive",
@@ -47,11 +47,11 @@ const NOT_IN_HTTP2: [&str; 5] = [
     "upgrade",
 ];
 
-impl Wish {
+impl RequestSpec {
     /// A GET.
-    pub fn get(place: Place) -> Wish {
-        Wish {
-            place,
+    pub fn get(url: Url) -> RequestSpec {
+        RequestSpec {
+            url,
             method: "GET".to_owned(),
             headers: Vec::new(),
             body: Vec::new(),
@@ -59,19 +59,19 @@ impl Wish {
         }
     }
 
-    /// How it is called in tables.
+    /// Its name in tables.
     pub fn label(&self) -> String {
-        format!("{} {}", self.method, self.place.path)
+        format!("{} {}", self.method, self.url.path)
     }
 
-    /// Its bytes in HTTP/1.1, with the place's path or another one, and with cookies, if any.
+    /// Encodes it for HTTP/1.1, with the URL's path or another one, and with cookies, if any.
     pub fn http1(&self, path: Option<&str>, cookies: Option<&str>, keep: bool) -> Bytes {
         let has = |name: &str| self.field(name).is_some();
-        let path = path.unwrap_or(&self.place.path);
+        let path = path.unwrap_or(&self.url.path);
         let mut head = format!("{} {path} HTTP/1.1\r\n", self.method);
         // Writing to a string cannot fail.
         if !has("host") {
-            let _ = write!(head, "Host: {}\r\n", self.place.authority);
+            let _ = write!(head, "Host: {}\r\n", self.url.authority);
         }
         if !has("user-agent") {
             let _ = write!(head, "User-Agent: {AGENT}\r\n");
@@ -100,14 +100,18 @@ impl Wish {
         bytes.into()
     }
 
-    /// Its fields in HTTP/2, with the place's path or another one, and with cookies, if any.
+    /// Encodes it for HTTP/2, with the URL's path or another one, and with cookies, if any.
     ///
     /// # Errors
-    /// One sentence, where it cannot be said in HTTP/2.
-    pub fn http2(&self, path: Option<&str>, cookies: Option<&str>) -> Result<Said, String> {
-        let host = self.field("host").unwrap_or(&self.place.authority);
-        let scheme = if self.place.tls { "https" } else { "http" };
-        let path = path.unwrap_or(&self.place.path);
+    /// A message, when HTTP/2 cannot express it.
+    pub fn http2(
+        &self,
+        path: Option<&str>,
+        cookies: Option<&str>,
+    ) -> Result<EncodedRequest, String> {
+        let host = self.field("host").unwrap_or(&self.url.authority);
+        let scheme = if self.url.tls { "https" } else { "http" };
+        let path = path.unwrap_or(&self.url.path);
         let length = self.body.len().to_string();
         let of_body = [("content-type", FORM), ("content-length", &length)];
         let usual = [("user-agent", AGENT), ("accept", "*/*")].into_iter();
@@ -124,16 +128,16 @@ impl Wish {
         for (name, value) in given.chain(unsaid).chain(cookies) {
             let is = |known: &str| name.eq_ignore_ascii_case(known);
             if NOT_IN_HTTP2.iter().any(|known| is(known)) {
-                return Err(format!("HTTP/2 has no field '{name}'; leave it away"));
+                return Err(format!("HTTP/2 has no header '{name}'; leave it out"));
             }
             if !is("host") {
                 request = request.header(name, value);
             }
         }
-        let request = request.body(());
+        let request = request.body(self.body.clone().into());
         let request =
-            request.map_err(|why| format!("{} cannot be said in HTTP/2: {why}", self.label()))?;
-        Ok(Said::Fields(Box::new(request), self.body.clone().into()))
+            request.map_err(|why| format!("{} cannot be sent over HTTP/2: {why}", self.label()))?;
+        Ok(EncodedRequest::Http2(Box::new(request)))
     }
 
     fn has_body(&self) -> bool {
@@ -146,10 +150,10 @@ impl Wish {
         found.map(|(_, value)| value.as_str())
     }
 
-    /// Its bytes in FastCGI, for scripts below `root`.
+    /// Encodes it for FastCGI, for scripts below `root`.
     ///
     /// # Errors
-    /// One sentence, where it cannot be said in FastCGI.
+    /// A message, when FastCGI cannot express it.
     pub fn fastcgi(
         &self,
         root: &str,
@@ -157,17 +161,17 @@ impl Wish {
         cookies: Option<&str>,
         keep: bool,
     ) -> Result<Bytes, String> {
-        let path = path.unwrap_or(&self.place.path);
+        let path = path.unwrap_or(&self.url.path);
         let (script, query) = path.split_once('?').unwrap_or((path, ""));
         let root = root.trim_end_matches('/');
         let length = self.body.len().to_string();
         let file = format!("{root}{script}");
-        let port = self.place.port.to_string();
+        let port = self.url.port.to_string();
         let mut params: Vec<(String, &str)> = [
             ("GATEWAY_INTERFACE", "CGI/1.1"),
             ("SERVER_PROTOCOL", "HTTP/1.1"),
             ("SERVER_SOFTWARE", AGENT),
-            ("SERVER_NAME", &self.place.host),
+            ("SERVER_NAME", &self.url.host),
             ("SERVER_PORT", &port),
             ("SERVER_ADDR", "127.0.0.1"),
             ("REMOTE_ADDR", "127.0.0.1"),
@@ -182,7 +186,7 @@ impl Wish {
                 "CONTENT_LENGTH",
                 if self.body.is_empty() { "" } else { &length },
             ),
-            ("HTTP_HOST", &self.place.authority),
+            ("HTTP_HOST", &self.url.authority),
         ]
         .map(|(name, value)| (name.to_owned(), value))
         .into();
@@ -211,21 +215,21 @@ impl Wish {
     }
 }
 
-/// What we say we are.
+/// Our User-Agent.
 const AGENT: &str = concat!("maitred-bench/", env!("CARGO_PKG_VERSION"));
 
-/// What a body is where nothing else is said: a form's fields.
+/// The default type of a request body: form fields.
 const FORM: &str = "application/x-www-form-urlencoded";
 
-/// The number of every request in FastCGI: one at a time is on a connection.
+/// The id of every FastCGI request: a connection carries one at a time.
 pub const FASTCGI_ID: u16 = 1;
 
-/// Reads a header field as it is given on a command line, `Name: value`.
+/// Parses a header of the command line, `Name: value`.
 ///
 /// # Errors
-/// One sentence about what was expected.
+/// A message that says what is expected.
 pub fn read_header(text: &str) -> Result<(String, String), String> {
-    let wrong = || format!("'{text}' is no header field; expected one such as 'Accept: text/html'");
+    let wrong = || format!("'{text}' is no header; expected one such as 'Accept: text/html'");
     let (name, value) = text.split_once(':').ok_or_else(wrong)?;
     let (name, value) = (name.trim(), value.trim());
     let named: Result<http::HeaderName, _> = name.parse();
@@ -236,7 +240,7 @@ pub fn read_header(text: &str) -> Result<(String, String), String> {
     }
 }
 
-/// Reads a body as it is given: a text, or `@FILE`.
+/// Parses a body of the command line: a text, or `@FILE`.
 ///
 /// # Errors
 /// When the file cannot be read.
@@ -256,18 +260,18 @@ fn read_file(file: &Path) -> Result<Vec<u8>, String> {
     }
 }
 
-/// Reads a list of URLs as siege has it: one a line, `URL POST body` or `URL POST <file`,
+/// Reads a list of URLs in siege's format: one a line, `URL POST body` or `URL POST <file`,
 /// variables (`HOST = example.org`, `$(HOST)`), comments after `#`. A number before a URL is its
-/// weight. What is only a path belongs to `base`.
+/// weight. A path without a host belongs to `base`.
 ///
 /// # Errors
-/// One sentence with file and line.
-pub fn read_list(file: &Path, base: Option<&Place>) -> Result<Vec<Wish>, String> {
+/// A message with file and line.
+pub fn read_list(file: &Path, base: Option<&Url>) -> Result<Vec<RequestSpec>, String> {
     let shown = file.display();
     let text = read_file(file)?;
     let text = String::from_utf8(text).map_err(|_| format!("{shown} is no text in UTF-8"))?;
     let mut variables: Vec<(String, String)> = Vec::new();
-    let mut wishes = Vec::new();
+    let mut specs = Vec::new();
     for (number, line) in text.lines().enumerate() {
         let at = |why: String| format!("{shown}:{}: {why}", number + 1);
         let line = line.trim();
@@ -282,15 +286,15 @@ pub fn read_list(file: &Path, base: Option<&Place>) -> Result<Vec<Wish>, String>
         let line = known.fold(line.to_owned(), |line, (name, value)| {
             line.replace(name, value)
         });
-        wishes.push(list_line(&line, file, base).map_err(at)?);
-        if wishes.len() > MAX_REQUESTS {
+        specs.push(list_line(&line, file, base).map_err(at)?);
+        if specs.len() > MAX_REQUESTS {
             return Err(at(format!("more than {MAX_REQUESTS} URLs")));
         }
     }
-    if wishes.is_empty() {
+    if specs.is_empty() {
         return Err(format!("{shown} holds no URL; expected one a line"));
     }
-    Ok(wishes)
+    Ok(specs)
 }
 
 fn variable(line: &str) -> Option<(&str, &str)> {
@@ -300,7 +304,7 @@ fn variable(line: &str) -> Option<(&str, &str)> {
     (!name.is_empty() && name.bytes().all(is_name)).then_some((name, value.trim()))
 }
 
-fn list_line(line: &str, file: &Path, base: Option<&Place>) -> Result<Wish, String> {
+fn list_line(line: &str, file: &Path, base: Option<&Url>) -> Result<RequestSpec, String> {
     let mut words = line.split_whitespace();
     let mut word = words.next().unwrap_or_default();
     let mut weight = 1.0;
@@ -311,9 +315,9 @@ fn list_line(line: &str, file: &Path, base: Option<&Place>) -> Result<Wish, Stri
         weight = number;
         word = words.next().unwrap_or_default();
     }
-    let mut wish = Wish {
+    let mut spec = RequestSpec {
         weight,
-        ..Wish::get(Place::read(word, base)?)
+        ..RequestSpec::get(Url::read(word, base)?)
     };
     if let Some(method) = words.next() {
         let method = method.to_ascii_uppercase();
@@ -322,12 +326,12 @@ fn list_line(line: &str, file: &Path, base: Option<&Place>) -> Result<Wish, Stri
             "GET" | "HEAD" | "POST" | "PUT" | "PATCH" | "DELETE" | "OPTIONS"
         ) {
             return Err(format!(
-                "'{method}' is no method that is known; a space in a URL is %20"
+                "'{method}' is no known method; a space in a URL is %20"
             ));
         }
-        wish.method = method;
+        spec.method = method;
         let rest = words.collect::<Vec<_>>().join(" ");
-        wish.body = match rest.strip_prefix('<') {
+        spec.body = match rest.strip_prefix('<') {
             Some(name) => {
                 let folder = file.parent().unwrap_or(Path::new("."));
                 read_file(&folder.join(name.trim()))?
@@ -335,15 +339,15 @@ fn list_line(line: &str, file: &Path, base: Option<&Place>) -> Result<Wish, Stri
             None => rest.into_bytes(),
         };
     }
-    Ok(wish)
+    Ok(spec)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn get(url: &str) -> Wish {
-        Wish::get(Place::read(url, None).expect("a URL"))
+    fn get(url: &str) -> RequestSpec {
+        RequestSpec::get(Url::read(url, None).expect("a URL"))
     }
 
     #[test]
@@ -355,11 +359,11 @@ mod tests {
             "{text}"
         );
         assert!(text.ends_with("Cookie: x=1\r\n\r\n"), "{text}");
-        let mut wish = get("http://a/");
-        wish.method = "POST".into();
-        wish.headers.push(("Host".into(), "other".into()));
-        wish.body = b"a=1".to_vec();
-        let bytes = wish.http1(Some("/d"), None, false);
+        let mut spec = get("http://a/");
+        spec.method = "POST".into();
+        spec.headers.push(("Host".into(), "other".into()));
+        spec.body = b"a=1".to_vec();
+        let bytes = spec.http1(Some("/d"), None, false);
         let text = String::from_utf8_lossy(&bytes);
         assert!(text.starts_with("POST /d HTTP/1.1\r\n"), "{text}");
         assert_eq!(text.matches("Host: ").count(), 1);
@@ -369,13 +373,13 @@ mod tests {
 
     #[test]
     fn a_request_says_the_same_in_http2() {
-        let mut wish = get("https://a:81/b?c");
-        wish.method = "POST".into();
-        wish.headers.push(("HOST".into(), "other".into()));
-        wish.headers.push(("X-A".into(), "1".into()));
-        wish.body = b"a=1".to_vec();
-        let Ok(Said::Fields(request, body)) = wish.http2(Some("/d"), Some("x=1")) else {
-            panic!("fields");
+        let mut spec = get("https://a:81/b?c");
+        spec.method = "POST".into();
+        spec.headers.push(("HOST".into(), "other".into()));
+        spec.headers.push(("X-A".into(), "1".into()));
+        spec.body = b"a=1".to_vec();
+        let Ok(EncodedRequest::Http2(request)) = spec.http2(Some("/d"), Some("x=1")) else {
+            panic!("no request of HTTP/2");
         };
         assert_eq!(request.uri(), "https://other/d");
         let names: Vec<_> = request.headers().keys().map(|name| name.as_str()).collect();
@@ -388,10 +392,10 @@ mod tests {
             "cookie",
         ];
         assert_eq!(names, wanted);
-        assert_eq!(&body[..], b"a=1");
-        wish.headers.push(("Connection".into(), "close".into()));
-        let why = wish.http2(None, None).expect_err("no such field");
-        assert!(why.contains("HTTP/2 has no field 'Connection'"), "{why}");
+        assert_eq!(&request.body()[..], b"a=1");
+        spec.headers.push(("Connection".into(), "close".into()));
+        let why = spec.http2(None, None).expect_err("no such field");
+        assert!(why.contains("HTTP/2 has no header 'Connection'"), "{why}");
     }
 
     #[test]
@@ -403,13 +407,13 @@ mod tests {
         let text = "# shop\nHOST = shop.example\n\nhttp://$(HOST)/\nshop.example/a?x=1\n\
                     http://$(HOST)/cart POST a=1&b=2\n3 /c POST <body\n";
         std::fs::write(&list, text).expect("a file");
-        let base = Place::read("http://127.0.0.1:8080/", None).expect("a URL");
-        let wishes = read_list(&list, Some(&base)).expect("a list");
-        let shown: Vec<String> = wishes
+        let base = Url::read("http://127.0.0.1:8080/", None).expect("a URL");
+        let specs = read_list(&list, Some(&base)).expect("a list");
+        let shown: Vec<String> = specs
             .iter()
-            .map(|wish| {
-                let body = String::from_utf8_lossy(&wish.body);
-                format!("{} {} {} {body}", wish.weight, wish.method, wish.place)
+            .map(|spec| {
+                let body = String::from_utf8_lossy(&spec.body);
+                format!("{} {} {} {body}", spec.weight, spec.method, spec.url)
             })
             .collect();
         assert_eq!(
@@ -423,7 +427,7 @@ mod tests {
         );
         std::fs::write(&list, "http://a/\nhttp://a/ b c\n").expect("a file");
         let why = read_list(&list, None).expect_err("a space");
-        assert!(why.contains("urls.txt:2: 'B' is no method"), "{why}");
+        assert!(why.contains("urls.txt:2: 'B' is no known method"), "{why}");
         std::fs::remove_dir_all(&folder).expect("a folder of ours");
     }
 

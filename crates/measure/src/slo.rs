@@ -1,4 +1,4 @@
-//! What a run has to hold: `p99<200ms,error<0.1%`.
+//! Conditions that a run has to meet: `p99<200ms,error<0.1%`.
 
 use serde::Serialize;
 
@@ -7,13 +7,13 @@ use crate::latency::{PERCENTILES, SAMPLES_BEYOND};
 use crate::outcome::Class;
 use crate::words;
 
-/// What is looked at.
+/// The metric of a condition.
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Figure {
-    /// A percentile of served requests' corrected latencies (100: the longest).
+enum Metric {
+    /// A percentile of the corrected latencies of served requests (100: the longest).
     Percentile(f64),
     Mean,
-    /// The share of requests that were not served, unsent ones included, in percent.
+    /// Requests that were not served, including unsent ones, in percent.
     Errors,
     /// Served requests a second.
     Rate,
@@ -23,36 +23,36 @@ enum Figure {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Condition {
     text: String,
-    figure: Figure,
+    metric: Metric,
     below: bool,
     limit: f64,
 }
 
-/// What has to hold.
+/// The conditions that have to hold.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Slo {
     conditions: Vec<Condition>,
-    /// How many samples must lie beyond a percentile for it to be judged.
+    /// How many samples have to be above a percentile for it to be judged.
     beyond: f64,
 }
 
-/// How a condition has done.
+/// The result of a condition.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Verdict {
+pub struct ConditionResult {
     /// The condition.
     pub condition: String,
-    /// What was measured: seconds, a share of 1, or requests a second; nothing where the samples do
-    /// not carry it.
+    /// The measured value: seconds, a share of 1, or requests a second; `None` where there are too
+    /// few samples.
     pub measured: Option<f64>,
-    /// Whether it holds. What was not measured does not.
+    /// Whether it holds. A condition without a measured value does not.
     pub holds: bool,
 }
 
 impl Slo {
-    /// Reads conditions, separated by commas.
+    /// Parses conditions, separated by commas.
     ///
     /// # Errors
-    /// One sentence about what was expected.
+    /// A message that says what is expected.
     pub fn read(text: &str) -> Result<Slo, String> {
         let conditions = text.split(',').map(|part| condition(part.trim()));
         Ok(Slo {
@@ -61,27 +61,28 @@ impl Slo {
         })
     }
 
-    /// Judges percentiles beyond which so few samples lie: it takes less time, and is less sure.
+    /// Sets how many samples have to be above a percentile: fewer take less time, and are less
+    /// certain.
     #[must_use]
     pub fn with_samples_beyond(self, beyond: f64) -> Slo {
         Slo { beyond, ..self }
     }
 
-    /// The smallest limit of a latency, in seconds: what is slower is of no use.
+    /// The lowest limit of a latency, in seconds: slower responses are of no use.
     pub fn latency_limit(&self) -> Option<f64> {
         let latencies = self.conditions.iter().filter(|condition| {
-            condition.below && matches!(condition.figure, Figure::Percentile(_) | Figure::Mean)
+            condition.below && matches!(condition.metric, Metric::Percentile(_) | Metric::Mean)
         });
         latencies.map(|condition| condition.limit).reduce(f64::min)
     }
 
-    /// How many requests it takes to judge the percentiles.
+    /// The number of requests that the percentiles need.
     pub fn samples(&self) -> f64 {
         let samples = self
             .conditions
             .iter()
-            .map(|condition| match condition.figure {
-                Figure::Percentile(percentile) if percentile < 100.0 => {
+            .map(|condition| match condition.metric {
+                Metric::Percentile(percentile) if percentile < 100.0 => {
                     self.beyond / (1.0 - percentile / 100.0)
                 }
                 _ => 0.0,
@@ -89,10 +90,10 @@ impl Slo {
         samples.fold(0.0, f64::max)
     }
 
-    /// How each condition has done.
-    pub fn judge(&self, measured: &Measured) -> Vec<Verdict> {
+    /// The result of each condition.
+    pub fn judge(&self, measured: &Measured) -> Vec<ConditionResult> {
         let verdicts = self.conditions.iter().map(|condition| {
-            let found = figure(condition.figure, measured, self.beyond);
+            let found = metric(condition.metric, measured, self.beyond);
             let holds = found.is_some_and(|found| {
                 if condition.below {
                     found < condition.limit
@@ -100,7 +101,7 @@ impl Slo {
                     found > condition.limit
                 }
             });
-            Verdict {
+            ConditionResult {
                 condition: condition.text.clone(),
                 measured: found,
                 holds,
@@ -110,19 +111,19 @@ impl Slo {
     }
 }
 
-fn figure(figure: Figure, measured: &Measured, beyond: f64) -> Option<f64> {
+fn metric(metric: Metric, measured: &Measured, beyond: f64) -> Option<f64> {
     let total = &measured.total;
     let served = &total.ended[Class::Served.index()].corrected;
-    match figure {
-        Figure::Percentile(100.0) => served.max(),
-        Figure::Percentile(percentile) => served.carried(percentile, beyond),
-        Figure::Mean => served.mean(),
-        Figure::Errors => {
+    match metric {
+        Metric::Percentile(100.0) => served.max(),
+        Metric::Percentile(percentile) => served.carried(percentile, beyond),
+        Metric::Mean => served.mean(),
+        Metric::Errors => {
             let all = total.all() + total.unsent;
             let errors = all.saturating_sub(total.count(Class::Served));
             (all > 0).then(|| errors as f64 / all as f64)
         }
-        Figure::Rate => Some(total.count(Class::Served) as f64 / measured.seconds.max(1e-9)),
+        Metric::Rate => Some(total.count(Class::Served) as f64 / measured.seconds.max(1e-9)),
     }
 }
 
@@ -141,21 +142,21 @@ fn condition(text: &str) -> Result<Condition, String> {
         let known = PERCENTILES.iter().find(|(known, _)| *known == name);
         known.map(|(_, percentile)| *percentile)
     };
-    let figure = match name.trim() {
-        "max" => Figure::Percentile(100.0),
-        "mean" | "avg" => Figure::Mean,
-        "error" | "errors" => Figure::Errors,
-        "rate" => Figure::Rate,
-        name => Figure::Percentile(percentile(name).ok_or_else(wrong)?),
+    let metric = match name.trim() {
+        "max" => Metric::Percentile(100.0),
+        "mean" | "avg" => Metric::Mean,
+        "error" | "errors" => Metric::Errors,
+        "rate" => Metric::Rate,
+        name => Metric::Percentile(percentile(name).ok_or_else(wrong)?),
     };
-    let limit = match figure {
-        Figure::Errors => words::read_percent(limit)? / 100.0,
-        Figure::Rate => limit.trim_end_matches("/s").parse().map_err(|_| wrong())?,
+    let limit = match metric {
+        Metric::Errors => words::read_percent(limit)? / 100.0,
+        Metric::Rate => limit.trim_end_matches("/s").parse().map_err(|_| wrong())?,
         _ => words::read_duration(limit)?,
     };
     Ok(Condition {
         text: text.to_owned(),
-        figure,
+        metric,
         below: rest.starts_with('<'),
         limit,
     })
@@ -165,7 +166,7 @@ fn condition(text: &str) -> Result<Condition, String> {
 mod tests {
     use super::*;
     use crate::outcome::Cause;
-    use crate::tally::End;
+    use crate::tally::RequestEnd;
 
     fn measured(served: u64, failed: u64) -> Measured {
         let mut measured = Measured {
@@ -173,10 +174,10 @@ mod tests {
             ..Measured::default()
         };
         for number in 0..served + failed {
-            measured.total.ended(&End {
+            measured.total.ended(&RequestEnd {
                 cause: (number >= served).then_some(Cause::Status(502)),
                 status: Some(200),
-                says_when: false,
+                has_retry_after: false,
                 body_bytes: 0,
                 corrected: 100_000_000,
                 service: 100_000_000,

@@ -1,83 +1,83 @@
-//! What is counted of requests: by each thread for a second, then added up.
+//! Counts of requests: of each thread for a second, and their sums.
 
 use std::collections::BTreeMap;
 
 use crate::latency::Latencies;
 use crate::outcome::{Cause, Class};
 
-/// Most different causes that are told apart; the kernel has about 130, HTTP 900.
+/// Most distinct causes; the kernel has about 130, HTTP 900.
 const MAX_CAUSES: usize = 2_000;
 
-/// Requests that ended in one way.
+/// Latencies of the requests of one class.
 #[derive(Debug, Clone, Default)]
-pub struct Ended {
-    /// From the moment a request was due.
+pub struct ClassLatencies {
+    /// From the due time of the requests.
     pub corrected: Latencies,
-    /// From the moment it was sent.
+    /// From the moment they were sent.
     pub service: Latencies,
 }
 
 /// Requests for one URL.
 #[derive(Debug, Clone, Default)]
-pub struct Row {
-    /// How many ended in each way.
+pub struct UrlTally {
+    /// Counts by class.
     pub counts: [u64; Class::ALL.len()],
-    /// Latencies of those that were served, from the moment they were due.
+    /// Latencies of served requests, from their due time.
     pub served: Latencies,
 }
 
-/// A request that ended.
+/// The end of a request.
 #[derive(Debug, Clone, Copy)]
-pub struct End {
+pub struct RequestEnd {
     /// Why it was not served, if it was not.
     pub cause: Option<Cause>,
-    /// The answer's status, if one came.
+    /// The response's status, if there is one.
     pub status: Option<u16>,
-    /// Whether it said when to come again.
-    pub says_when: bool,
+    /// Whether the response has `Retry-After`.
+    pub has_retry_after: bool,
     /// The length of its body.
     pub body_bytes: u64,
-    /// Nanoseconds from the moment it was due.
+    /// Nanoseconds since its due time.
     pub corrected: u64,
-    /// Nanoseconds from the moment it was sent.
+    /// Nanoseconds since it was sent.
     pub service: u64,
-    /// Which URL it was for.
+    /// The index of its URL.
     pub row: usize,
 }
 
-/// What is counted.
+/// Counts.
 #[derive(Debug, Clone, Default)]
 pub struct Tally {
     /// Requests that were sent.
     pub sent: u64,
-    /// Those of them that were sent later than is tolerated.
+    /// Requests that were sent later than tolerated.
     pub late: u64,
-    /// Those of the late ones that had to wait for a free connection.
+    /// Late requests that had to wait for a free connection.
     pub late_for_connections: u64,
-    /// How long after it was due each was sent.
+    /// How long after its due time each request was sent.
     pub lateness: Latencies,
     /// Requests that were never sent.
     pub unsent: u64,
-    /// Connections that were made, and how long that took.
+    /// Opened connections, and how long that took.
     pub connects: Latencies,
     /// Requests that were sent a second time, since the server had just closed the connection.
     pub resent: u64,
-    /// How requests ended, in the order of [`Class::ALL`].
-    pub ended: [Ended; Class::ALL.len()],
+    /// Latencies by class, in the order of [`Class::ALL`].
+    pub ended: [ClassLatencies; Class::ALL.len()],
     /// Why requests were not served.
     pub causes: BTreeMap<Cause, u64>,
-    /// Answers by status.
+    /// Responses by status.
     pub statuses: BTreeMap<u16, u64>,
-    /// Refusals that said when to come again.
-    pub told_when: u64,
-    /// The bodies of answers, in bytes.
+    /// Refused requests whose response has `Retry-After`.
+    pub with_retry_after: u64,
+    /// The bodies of responses, in bytes.
     pub body_bytes: u64,
     /// By URL.
-    pub rows: Vec<Row>,
+    pub rows: Vec<UrlTally>,
 }
 
 impl Tally {
-    /// A request is sent, so many nanoseconds after it was due.
+    /// Counts a request that is sent this many nanoseconds after its due time.
     pub fn sent(&mut self, lateness: u64, tolerated: u64, for_connection: bool) {
         self.sent += 1;
         self.lateness.record(lateness);
@@ -87,14 +87,14 @@ impl Tally {
         }
     }
 
-    /// A request has ended.
-    pub fn ended(&mut self, end: &End) {
+    /// Counts the end of a request.
+    pub fn ended(&mut self, end: &RequestEnd) {
         let class = end.cause.map_or(Class::Served, Cause::class);
         let ended = &mut self.ended[class.index()];
         ended.corrected.record(end.corrected);
         ended.service.record(end.service);
         self.body_bytes += end.body_bytes;
-        self.told_when += u64::from(class == Class::Refused && end.says_when);
+        self.with_retry_after += u64::from(class == Class::Refused && end.has_retry_after);
         if let Some(status) = end.status {
             *self.statuses.entry(status).or_default() += 1;
         }
@@ -104,7 +104,7 @@ impl Tally {
             *self.causes.entry(cause).or_default() += 1;
         }
         if self.rows.len() <= end.row {
-            self.rows.resize_with(end.row + 1, Row::default);
+            self.rows.resize_with(end.row + 1, UrlTally::default);
         }
         let row = &mut self.rows[end.row];
         row.counts[class.index()] += 1;
@@ -113,17 +113,17 @@ impl Tally {
         }
     }
 
-    /// How many requests ended in this way.
+    /// The number of requests of a class that ended.
     pub fn count(&self, class: Class) -> u64 {
         self.ended[class.index()].service.count()
     }
 
-    /// How many requests ended.
+    /// The number of requests that ended.
     pub fn all(&self) -> u64 {
         Class::ALL.into_iter().map(|class| self.count(class)).sum()
     }
 
-    /// Adds what was counted elsewhere.
+    /// Adds the counts of another tally.
     pub fn add(&mut self, other: &Tally) {
         self.sent += other.sent;
         self.late += other.late;
@@ -142,10 +142,10 @@ impl Tally {
         for (status, count) in &other.statuses {
             *self.statuses.entry(*status).or_default() += count;
         }
-        self.told_when += other.told_when;
+        self.with_retry_after += other.with_retry_after;
         self.body_bytes += other.body_bytes;
         if self.rows.len() < other.rows.len() {
-            self.rows.resize_with(other.rows.len(), Row::default);
+            self.rows.resize_with(other.rows.len(), UrlTally::default);
         }
         for (ours, theirs) in self.rows.iter_mut().zip(&other.rows) {
             for (ours, theirs) in ours.counts.iter_mut().zip(theirs.counts) {
@@ -160,11 +160,11 @@ impl Tally {
 mod tests {
     use super::*;
 
-    fn end(cause: Option<Cause>, row: usize) -> End {
-        End {
+    fn end(cause: Option<Cause>, row: usize) -> RequestEnd {
+        RequestEnd {
             cause,
             status: Some(200),
-            says_when: false,
+            has_retry_after: false,
             body_bytes: 10,
             corrected: 2_000_000,
             service: 1_000_000,

@@ -1,53 +1,53 @@
-//! The server while a run goes on: workers, queue, processor time, private memory.
+//! Samples of the server during a run: workers, queue, processor time, private memory.
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
 
 use serde::Serialize;
 
-/// How it is at a moment. What the source does not say is nothing.
+/// The server's state at one moment; `None` where the source does not report a value.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
-pub struct Sample {
-    /// Seconds since the run began.
+pub struct ServerSample {
+    /// Seconds since the start of the run.
     pub second: f64,
     /// Workers that run a script.
     pub busy: Option<u64>,
-    /// Workers that run none.
+    /// Idle workers.
     pub idle: Option<u64>,
     /// Requests that wait for a worker.
     pub queue: Option<u64>,
     /// Processes.
     pub processes: Option<u64>,
-    /// Processor time since the run began, in seconds.
+    /// Processor time since the start of the run, in seconds.
     pub cpu: Option<f64>,
     /// Private memory of all processes, in bytes.
     pub private_bytes: Option<u64>,
 }
 
-/// What was seen of a server.
+/// All samples of a server.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
-pub struct Watched {
-    /// Who said it.
+pub struct ServerSamples {
+    /// Where they come from.
     pub source: String,
-    /// Why nothing more was seen.
+    /// Why sampling ended early.
     pub lost: Option<String>,
-    /// Most workers that ran a script.
+    /// Most busy workers.
     pub most_busy: Option<u64>,
-    /// Most requests that waited.
+    /// Most queued requests.
     pub most_queue: Option<u64>,
     /// Processor time during the run, in seconds.
     pub cpu: Option<f64>,
     /// Most private memory, in bytes.
     pub most_private_bytes: Option<u64>,
     /// Second by second.
-    pub samples: Vec<Sample>,
+    pub samples: Vec<ServerSample>,
 }
 
-impl Watched {
-    /// Of what was seen.
-    pub fn of(source: String, samples: Vec<Sample>, lost: Option<String>) -> Watched {
-        let most = |of: fn(&Sample) -> Option<u64>| samples.iter().filter_map(of).max();
-        Watched {
+impl ServerSamples {
+    /// Summarises samples.
+    pub fn of(source: String, samples: Vec<ServerSample>, lost: Option<String>) -> ServerSamples {
+        let most = |of: fn(&ServerSample) -> Option<u64>| samples.iter().filter_map(of).max();
+        ServerSamples {
             source,
             lost,
             most_busy: most(|sample| sample.busy),
@@ -59,37 +59,37 @@ impl Watched {
     }
 }
 
-/// A process and all that it has started, and they.
+/// A process with its descendants.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Family {
-    /// How many there are.
+pub struct ProcessTree {
+    /// The number of processes.
     pub processes: u64,
-    /// Their processor time, that of children they have collected included, in clock ticks.
+    /// Their processor time, including that of collected children, in clock ticks.
     pub ticks: u64,
     /// Their private memory in bytes, where it may be read.
     pub private_bytes: Option<u64>,
 }
 
-/// What a line of `/proc/PID/stat` says here.
+/// The used fields of `/proc/PID/stat`.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Stat {
+pub(crate) struct ProcessStat {
     pub(crate) pid: i32,
     pub(crate) parent: i32,
-    /// Its processor time, that of children it has collected included.
+    /// Its processor time, including that of collected children.
     pub(crate) ticks: u64,
 }
 
-impl Family {
-    /// As `/proc` has it now; nothing if the process is not there.
-    pub fn of(root: i32) -> Option<Family> {
+impl ProcessTree {
+    /// Reads the current state from `/proc`; `None` if the process does not exist.
+    pub fn of(root: i32) -> Option<ProcessTree> {
         let processes = processes()?;
         processes
             .contains_key(&root)
-            .then(|| Family::among(&processes, root))
+            .then(|| ProcessTree::among(&processes, root))
     }
 
-    fn among(processes: &HashMap<i32, Stat>, root: i32) -> Family {
-        let mut family = Family::default();
+    fn among(processes: &HashMap<i32, ProcessStat>, root: i32) -> ProcessTree {
+        let mut family = ProcessTree::default();
         for stat in descendants(processes, &[root]) {
             family.processes += 1;
             family.ticks += stat.ticks;
@@ -103,18 +103,21 @@ impl Family {
 }
 
 /// All processes, by their ids.
-pub(crate) fn processes() -> Option<HashMap<i32, Stat>> {
+pub(crate) fn processes() -> Option<HashMap<i32, ProcessStat>> {
     let entries = fs::read_dir("/proc").ok()?.flatten();
     let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
     let stats = pids.filter_map(|pid| {
-        // One that has just ended is none.
+        // The process may have ended meanwhile.
         stat(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
     });
     Some(stats.map(|stat| (stat.pid, stat)).collect())
 }
 
-/// Those of the processes that are roots or that a root has started, each once.
-pub(crate) fn descendants(processes: &HashMap<i32, Stat>, roots: &[i32]) -> Vec<Stat> {
+/// The root processes and their descendants, each once.
+pub(crate) fn descendants(
+    processes: &HashMap<i32, ProcessStat>,
+    roots: &[i32],
+) -> Vec<ProcessStat> {
     let mut children: HashMap<i32, Vec<i32>> = HashMap::new();
     for stat in processes.values() {
         children.entry(stat.parent).or_default().push(stat.pid);
@@ -130,13 +133,13 @@ pub(crate) fn descendants(processes: &HashMap<i32, Stat>, roots: &[i32]) -> Vec<
     found
 }
 
-/// The name, in parentheses, may hold anything (proc_pid_stat(5)).
-fn stat(line: &str) -> Option<Stat> {
+/// The name, in parentheses, may contain anything (proc_pid_stat(5)).
+fn stat(line: &str) -> Option<ProcessStat> {
     let (pid, _) = line.split_once(' ')?;
     let (_, rest) = line.rsplit_once(") ")?;
     let fields: Vec<&str> = rest.split(' ').collect();
     let ticks = |place: usize| fields.get(place)?.parse::<u64>().ok();
-    Some(Stat {
+    Some(ProcessStat {
         pid: pid.parse().ok()?,
         parent: fields.get(1)?.parse().ok()?,
         // utime, stime, cutime and cstime are the fields 14 to 17, and the state is the third.
@@ -167,20 +170,20 @@ mod tests {
             Some(10_240)
         );
         let ours = i32::try_from(std::process::id()).expect("a pid");
-        let family = Family::of(ours).expect("we are there");
+        let family = ProcessTree::of(ours).expect("we are there");
         assert!(family.processes >= 1 && family.private_bytes.is_some_and(|bytes| bytes > 0));
-        assert_eq!(Family::of(i32::MAX), None);
+        assert_eq!(ProcessTree::of(i32::MAX), None);
     }
 
     #[test]
     fn the_most_and_the_last_are_kept() {
-        let sample = |busy, cpu| Sample {
+        let sample = |busy, cpu| ServerSample {
             busy: Some(busy),
             cpu,
-            ..Sample::default()
+            ..ServerSample::default()
         };
         let samples = vec![sample(3, Some(0.5)), sample(1, Some(1.5)), sample(2, None)];
-        let watched = Watched::of("x".into(), samples, None);
+        let watched = ServerSamples::of("x".into(), samples, None);
         assert_eq!((watched.most_busy, watched.cpu), (Some(3), Some(1.5)));
         assert_eq!(watched.most_private_bytes, None);
     }

@@ -1,6 +1,6 @@
 //! Times and numbers in words, read and written.
 
-/// Longest time that can be asked for, in seconds: a week.
+/// The longest duration that can be configured, in seconds: a week.
 const LONGEST: f64 = 7.0 * 86_400.0;
 
 /// Reads `500ms`, `30s`, `5m`, `1h`, or a number of seconds, as seconds.
@@ -33,7 +33,7 @@ pub fn some(number: u64, thing: &str) -> String {
     format!("{} {thing}{s}", count(number))
 }
 
-/// A foreign text without what a terminal would take for commands, or for the end of a line.
+/// A foreign text with terminal control characters and line ends escaped.
 pub fn printable(text: &str) -> String {
     let mut shown = String::new();
     for sign in text.chars() {

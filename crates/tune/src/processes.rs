@@ -1,29 +1,29 @@
-//! A pool's workers, as /proc shows them.
+//! A pool's workers in /proc.
 
 use std::collections::HashMap;
 use std::fs;
 
-/// Most workers whose memory is measured: each look takes the kernel a walk of its pages.
+/// Most workers whose memory is measured, since the kernel has to walk their pages.
 const MAX_MEASURED: usize = 64;
 
-/// Processor time, and time of waiting for a processor, of processes, in nanoseconds.
+/// Processor time and run queue time of processes, in nanoseconds.
 #[derive(Debug, Clone, Default)]
-pub struct Clocks {
+pub struct CpuTimes {
     of: HashMap<i32, (u64, u64)>,
 }
 
 /// Memory of workers, in bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct Memory {
-    /// Their own: 95 of 100 have no more.
+pub struct WorkerMemory {
+    /// Private memory, 95th percentile.
     pub private: Option<f64>,
-    /// Half of them have no more.
+    /// Private memory, median.
     pub typical: Option<f64>,
-    /// With what they share, on average.
+    /// Resident memory, on average.
     pub resident: Option<f64>,
 }
 
-/// The children of `master` whose titles begin with `title`.
+/// The children of `master` whose titles start with `title`.
 pub fn workers(master: i32, title: &str) -> Vec<i32> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
@@ -31,7 +31,7 @@ pub fn workers(master: i32, title: &str) -> Vec<i32> {
         .collect()
 }
 
-/// Whether a process has a title that begins so, and what follows is another word.
+/// Whether the process title starts with `title` as whole words.
 pub fn is_titled(pid: i32, title: &str) -> bool {
     let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     let rest = line.strip_prefix(title.as_bytes());
@@ -45,44 +45,43 @@ fn parent(pid: i32) -> Option<i32> {
     rest.split(' ').nth(1)?.parse().ok()
 }
 
-/// When a process began, in ticks since the machine did: with its id it is one process for ever.
+/// The start time of a process, in ticks since boot: with the process id it identifies the process.
 pub fn began(pid: i32) -> Option<u64> {
     let line = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let (_, rest) = line.rsplit_once(") ")?;
-    // The state, which follows, is the third field; this is the 22nd. One that nobody has waited for yet
-    // has ended all the same.
+    // The state, which follows, is the third field; this is the 22nd. A zombie has ended.
     let mut fields = rest.split(' ');
     let is_over = matches!(fields.next()?, "Z" | "X");
     fields.nth(18)?.parse().ok().filter(|_| !is_over)
 }
 
-impl Clocks {
-    /// As they stand (Documentation/scheduler/sched-stats.rst: time on a processor, time of waiting).
-    pub fn of(pids: &[i32]) -> Clocks {
+impl CpuTimes {
+    /// The current times (Documentation/scheduler/sched-stats.rst).
+    pub fn of(pids: &[i32]) -> CpuTimes {
         let read = |pid: &i32| {
             let text = fs::read_to_string(format!("/proc/{pid}/schedstat")).ok()?;
             let mut numbers = text.split_whitespace().map(str::parse::<u64>);
             Some((*pid, (numbers.next()?.ok()?, numbers.next()?.ok()?)))
         };
-        Clocks {
+        CpuTimes {
             of: pids.iter().filter_map(read).collect(),
         }
     }
 
-    /// Seconds that each has had a processor for on average, since it was born.
+    /// The average processor time of a process since its start, in seconds.
     pub fn each(&self) -> Option<f64> {
         let all: u64 = self.of.values().map(|(cpu, _)| cpu).sum();
         (!self.of.is_empty()).then(|| all as f64 / 1e9 / self.of.len() as f64)
     }
 
-    /// What a later look has seen, too; of processes that are gone by then, this one counts.
-    pub fn look_again(&mut self, later: Clocks) {
+    /// Merges a later snapshot; processes that have ended keep their earlier times.
+    pub fn look_again(&mut self, later: CpuTimes) {
         self.of.extend(later.of);
     }
 
-    /// Seconds on a processor and of waiting for one since `before`; nothing where workers have come
-    /// and gone, so that it is not known.
-    pub fn since(&self, before: &Clocks) -> Option<(f64, f64)> {
+    /// Processor time and run queue time since `before`, in seconds; `None` if processes have ended
+    /// without a later snapshot.
+    pub fn since(&self, before: &CpuTimes) -> Option<(f64, f64)> {
         if self.of.is_empty() || before.of.keys().any(|pid| !self.of.contains_key(pid)) {
             return None;
         }
@@ -98,8 +97,8 @@ impl Clocks {
     }
 }
 
-/// What workers have of memory now.
-pub fn memory(pids: &[i32]) -> Memory {
+/// The current memory of workers.
+pub fn memory(pids: &[i32]) -> WorkerMemory {
     let rollups = pids.iter().take(MAX_MEASURED);
     let rollups =
         rollups.filter_map(|pid| fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok());
@@ -112,14 +111,14 @@ pub fn memory(pids: &[i32]) -> Memory {
             .get((last? as f64 * share).round() as usize)
             .copied()
     };
-    Memory {
+    WorkerMemory {
         private: at(0.95),
         typical: at(0.5),
         resident: last.map(|_| resident.iter().sum::<f64>() / resident.len() as f64),
     }
 }
 
-/// The most files that one of these has open; nothing where this user may not see it.
+/// The most files that a worker has open; `None` if this user may not see it.
 pub fn open_files(pids: &[i32]) -> Option<u64> {
     let each = pids.iter().take(MAX_MEASURED).filter_map(|pid| {
         let entries = fs::read_dir(format!("/proc/{pid}/fd")).ok()?;
@@ -128,17 +127,17 @@ pub fn open_files(pids: &[i32]) -> Option<u64> {
     each.max()
 }
 
-/// Has the kernel forget the most memory that workers have had (proc_pid_clear_refs(5): 5). Who may not,
-/// has it remember the most since they were started.
+/// Resets the kernel's maximum of the workers' resident memory (proc_pid_clear_refs(5): 5). Without
+/// permission the maximum since their start remains.
 pub fn forget_peaks(pids: &[i32]) {
     for pid in pids {
-        // It is as good as it is without.
+        // Fails without permission.
         let _ = fs::write(format!("/proc/{pid}/clear_refs"), "5");
     }
 }
 
-/// The most private memory that one of these has had at any moment: the most that it had in all, without
-/// what it shares with others now.
+/// The most private memory that a worker has had at any moment: its maximum of resident memory,
+/// without the memory that it shares now.
 pub fn peak(pids: &[i32]) -> Option<f64> {
     let each = pids.iter().take(MAX_MEASURED).filter_map(|pid| {
         let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
@@ -149,7 +148,7 @@ pub fn peak(pids: &[i32]) -> Option<f64> {
     each.filter(|bytes| *bytes > 0.0).reduce(f64::max)
 }
 
-/// The lines that begin so, in bytes.
+/// The sum of the lines that start with `name`, in bytes.
 fn sum(rollup: &str, name: &str) -> Option<f64> {
     let lines = rollup.lines().filter(|line| line.starts_with(name));
     let kibibytes = lines.filter_map(|line| line.split_whitespace().nth(1)?.parse::<f64>().ok());
@@ -170,7 +169,7 @@ mod tests {
             .unwrap();
         let pid = i32::try_from(child.id()).unwrap();
         let us = i32::try_from(std::process::id()).unwrap();
-        // Until it has become `sleep` it is a copy of us.
+        // Until exec it is a copy of this process.
         while !is_titled(pid, "sleep") {}
         assert_eq!(workers(us, "sleep"), [pid]);
         assert_eq!(workers(us, "slee"), [0_i32; 0], "a part of a word is none");
@@ -181,16 +180,16 @@ mod tests {
         assert!(peak(&[pid]).is_some_and(|peak| peak >= private / 2.0));
         assert_eq!(peak(&[]), None);
         assert!(open_files(&[pid]).is_some_and(|files| files >= 3));
-        let before = Clocks::of(&[pid, us]);
-        assert!(Clocks::of(&[pid, us]).since(&before).is_some());
+        let before = CpuTimes::of(&[pid, us]);
+        assert!(CpuTimes::of(&[pid, us]).since(&before).is_some());
         assert!(before.each().is_some_and(|cpu| cpu > 0.0));
         child.kill().unwrap();
         while began(pid).is_some() {}
         child.wait().unwrap();
-        assert_eq!(Clocks::of(&[us]).since(&before), None, "one has gone");
+        assert_eq!(CpuTimes::of(&[us]).since(&before), None, "one has gone");
         let mut all = before.clone();
-        all.look_again(Clocks::of(&[us]));
+        all.look_again(CpuTimes::of(&[us]));
         assert!(all.since(&before).is_some(), "it was there before");
-        assert_eq!(memory(&[]), Memory::default());
+        assert_eq!(memory(&[]), WorkerMemory::default());
     }
 }

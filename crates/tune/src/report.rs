@@ -1,173 +1,170 @@
-//! What a tuning came to, for programs and for the other faces of the report.
+//! The report of a tuning, for programs and for the text and HTML reports.
 
 use std::path::PathBuf;
 
 use serde::Serialize;
 
 use crate::course::goal::Goal;
-use crate::course::hunt::{Hunt, Try};
-use crate::course::overload::Beyond;
-use crate::course::profile::Profiled;
-use crate::course::proof::{self, Row};
+use crate::course::overload::OverloadResult;
+use crate::course::profile::RouteProfile;
+use crate::course::proof::{self, ComparisonRow};
+use crate::course::rate_search::RateTrial;
 use crate::course::sweep::Sweep;
-use crate::course::{Boot, Course, Now, Verdict};
+use crate::course::{Course, PoolSetting, Verdict, WorkerStart};
 use crate::decide::{Ceiling, Choice};
 use crate::growth::Slope;
 use crate::laws;
 use crate::machine::Machine;
-use crate::moments::Moment;
+use crate::measurement::Measurement;
 use crate::processes;
-use crate::seen::Seen;
-use crate::settings::{self, Inputs, Line, Server};
+use crate::settings::{self, Recommendation, Server, SettingInputs};
 use crate::site::{Site, memory_limit, opcache, processor_limit, strings, wall_limit};
+use crate::timeline::TimelinePoint;
 
-/// The report's form; it changes when a field changes its meaning or goes.
+/// The version of the report's format; it changes when a field is removed or changes its meaning.
 pub const SCHEMA: &str = "maitred-tune/1";
 
-/// The times that the demand is more than its mean in nearly all moments: the workers that one rate needs at
-/// 99 of 100 moments are its mean and so many of its deviations (Poisson).
+/// The demand exceeds its mean at most moments: at 99 of 100 moments the busy workers are at most
+/// the mean plus this many standard deviations (Poisson).
 const PEAKS: f64 = 2.33;
 
-/// From this share on processors are busy: the web server and the generator need the rest.
+/// From this share on the processors are busy: the web server and the generator need the rest.
 const BUSY: f64 = 0.6;
 
-/// maitred's page cache has a part for each processor, up to so many.
+/// maitred's page cache has a part for each processor, up to this many.
 const MOST_PARTS: u32 = 16;
 
-/// Most files that are looked at to count scripts.
+/// Most files that are visited to count scripts.
 const MOST_FILES: u64 = 200_000;
 
 /// Points of a chart.
 pub type Curve = Vec<(f64, f64)>;
 
-/// A report. Times are in seconds, memory in bytes, shares of 1.
+/// A report. Times are in seconds, memory is in bytes, shares are of 1.
 #[derive(Debug, Clone, Serialize)]
 pub struct Report {
     /// [`SCHEMA`].
     pub schema: &'static str,
-    /// What was tuned: the pool, its server and its file.
+    /// The tuned pool, its server and its file.
     pub subject: String,
-    /// Whether there was too little time for more than a hint.
+    /// Whether there was too little time for more than an indication.
     pub indicative: bool,
     /// The machine.
     pub machine: Machine,
-    /// What was asked for.
+    /// The source of the requests.
     pub load: String,
-    /// How the pool was set.
-    pub before: Now,
+    /// The pool's original setting.
+    pub before: PoolSetting,
     /// `gain`, `no_gain`, `nothing_to_gain` or `cannot_say`.
     pub verdict: &'static str,
     /// The same as a sentence.
     pub conclusion: String,
-    /// The goal, and whether somebody gave it.
+    /// The goal, and whether the user gave it.
     pub goal: Option<String>,
     #[allow(missing_docs)]
     pub goal_given: bool,
-    /// Others used much, or the machine differs from itself, and somebody has said that it is to go on.
+    /// Reasons to stop that `--despite-noise` has overridden.
     pub despite_noise: Vec<String>,
     /// By which share the throughput of the same setting may differ from itself.
     pub noise_floor: Option<f64>,
-    /// One user.
-    pub alone: Option<Seen>,
-    /// The number of users nearest to what was chosen, and a request's waiting for a processor then.
+    /// One user alone.
+    pub alone: Option<Measurement>,
+    /// The number of users closest to the chosen number of workers, and the run queue time of a
+    /// request with it.
     pub crowded: Option<(u32, f64)>,
-    /// The same of each route, where there are several.
-    pub routes: Vec<Profiled>,
-    /// What it costs until a worker serves.
-    pub boot: Option<Boot>,
-    /// What all workers have together, in bytes: OPcache and code, counted once.
+    /// One user alone for each route, if there are several.
+    pub routes: Vec<RouteProfile>,
+    /// The cost of starting workers.
+    pub boot: Option<WorkerStart>,
+    /// Memory that all workers share, in bytes: OPcache and code, counted once.
     pub shared: Option<f64>,
-    /// The most private memory that a worker had at any moment.
+    /// The most private memory of a worker at any moment.
     pub peak: Option<f64>,
-    /// The most memory that PHP itself has counted for a script, or why that is not known.
+    /// The most memory that PHP counted for a script, or why it is unknown.
     pub counted: Option<f64>,
-    /// That is of 99 of 100 scripts since the server's start, an eighth too much at most, and not of the largest.
+    /// The count is for 99 of 100 scripts since the server's start, up to an eighth too high, and
+    /// not for the largest script.
     pub counted_since_start: bool,
     #[allow(missing_docs)]
     pub not_counted: Option<String>,
-    /// What that worker had beside it.
+    /// What that worker had in addition.
     pub uncounted: Option<f64>,
-    /// Memory of a worker: the most of its own that was seen, and with what it shares.
+    /// Memory of a worker: the most private memory, and resident memory.
     pub private: Option<f64>,
     #[allow(missing_docs)]
     pub resident: Option<f64>,
-    /// What a worker in the middle of all has for itself.
+    /// Private memory of a worker, median.
     pub typical: Option<f64>,
-    /// How workers grow with what they serve.
+    /// The growth of workers.
     pub growth: Option<Slope>,
-    /// What bounds the number of workers from above.
+    /// The upper bound of the number of workers.
     pub ceiling: Option<Ceiling>,
     /// Throughput by workers.
     pub sweep: Vec<(f64, f64)>,
-    /// What was chosen.
+    /// The choice.
     pub choice: Option<Choice>,
-    /// Rates that were tried.
-    pub rates: Vec<Try>,
-    /// The highest that held, before and after.
+    /// The rates that were tried.
+    pub rates: Vec<RateTrial>,
+    /// The highest rates that held, before and after.
     pub rate_before: Option<f64>,
     #[allow(missing_docs)]
     pub rate_after: Option<f64>,
-    /// Whether that was kept up for long.
+    /// Whether the highest rate has lasted.
     pub rate_lasts: bool,
-    /// The database of this machine that takes the fewest connections, and how many.
+    /// The database on this machine with the fewest connections, and their number.
     pub downstream: Option<(String, u64)>,
-    /// Workers that this rate keeps busy, with what chance makes of it.
+    /// Workers that this rate keeps busy, including peaks.
     pub demand: Option<f64>,
-    /// What it would take to serve more.
+    /// What limits higher rates.
     pub further: Option<String>,
-    /// What becomes of more requests than that.
-    pub overload: Vec<Beyond>,
-    /// The old setting beside itself.
-    pub noise: Vec<Row>,
-    /// The new one beside the old one.
-    pub proof: Vec<Row>,
-    /// How many pairs that are, and how many were made again since others used the processors.
+    /// The behaviour under overload.
+    pub overload: Vec<OverloadResult>,
+    /// The original setting compared with itself.
+    pub noise: Vec<ComparisonRow>,
+    /// The new setting compared with the original one.
+    pub proof: Vec<ComparisonRow>,
+    /// The number of pairs, and how many were repeated because other processes used the processors.
     pub pairs: usize,
     #[allow(missing_docs)]
     pub repeated_pairs: usize,
     /// Requests that were not served in the pairs, of all: before, after.
     pub errors: Option<(f64, f64)>,
-    /// Memory of all workers' own, in bytes: before, after.
+    /// Private memory of all workers, in bytes: before, after.
     pub memory: Option<(f64, f64)>,
-    /// Whether the figures obey the laws, in words.
+    /// Whether the measurements obey the laws.
     pub consistency: Vec<String>,
-    /// What there was no time for.
+    /// What was skipped for want of time.
     pub left_out: Vec<String>,
-    /// What is not proven, and what makes the figures less sure.
+    /// What is not proven, and what makes the results less certain.
     pub not_proven: Vec<String>,
-    /// Settings for the servers that were asked for.
-    pub settings: Vec<Line>,
-    /// What was written, or is to be pasted.
+    /// Settings for the servers that the user named.
+    pub settings: Vec<Recommendation>,
+    /// What was written, or what the user has to write.
     pub written: Option<String>,
-    /// The file or the lines that say so.
+    /// The file with the new setting.
     pub file: String,
-    /// Latencies by percentile in the pairs, for a chart: before, after.
+    /// Latencies by percentile in the last pair, for a chart: before, after.
     #[serde(skip)]
     pub spectrums: (Curve, Curve),
-    /// Second by second, for a chart.
+    /// The timeline, for a chart.
     #[serde(skip)]
-    pub moments: Vec<Moment>,
+    pub moments: Vec<TimelinePoint>,
 }
 
 impl Report {
-    /// Of a course that is over.
+    /// Summarises a finished course.
     pub fn of(site: &Site, load: &str, course: &Course, servers: &[Server]) -> Report {
         let (verdict, conclusion) = verdict(course);
-        let highest = |hunt: &Option<Hunt>| hunt.as_ref().and_then(Hunt::highest);
-        let points = course
-            .sweep
-            .as_ref()
-            .map(|sweep| sweep.points.as_slice())
-            .unwrap_or_default();
-        let seen = || points.iter().map(|point| &point.seen).chain(&course.alone);
-        let most = |of: fn(&Seen) -> Option<f64>| seen().filter_map(of).reduce(f64::max);
+        let points = || course.points().iter().map(|point| &point.seen);
+        let seen = || points().chain(&course.alone);
+        let most = |of: fn(&Measurement) -> Option<f64>| seen().filter_map(of).reduce(f64::max);
         let private = most(|seen| seen.private);
         let resident = most(|seen| seen.resident);
         let tries = [&course.before, &course.after].into_iter().flatten();
         let peak = most(|seen| seen.peak);
         let largest = largest_counted(course);
         let shared = resident.zip(private).map(|(all, own)| (all - own).max(0.0));
-        let own = Sizes {
+        let own = WorkerSizes {
             private,
             resident,
             peak,
@@ -185,7 +182,7 @@ impl Report {
             subject: format!("{} of {}", site.pool.name, site.service.name),
             indicative: course.is_indicative(),
             load: load.to_owned(),
-            before: course.terms.now.clone(),
+            before: course.input.now.clone(),
             verdict,
             conclusion,
             goal: course.goal.as_ref().map(|goal| goal.text.clone()),
@@ -213,10 +210,15 @@ impl Report {
                 .map(|sweep| sweep.curve())
                 .unwrap_or_default(),
             choice: course.choice.clone(),
-            rates: tries.flat_map(|hunt| hunt.tries.clone()).collect(),
-            rate_before: highest(&course.before),
-            rate_after: highest(&course.after),
-            rate_lasts: course.after.as_ref().is_some_and(|hunt| hunt.is_confirmed),
+            rates: tries
+                .flat_map(|rate_search| rate_search.tries.clone())
+                .collect(),
+            rate_before: course.highest_before(),
+            rate_after: course.highest_after(),
+            rate_lasts: course
+                .after
+                .as_ref()
+                .is_some_and(|rate_search| rate_search.is_confirmed),
             downstream: downstream(site),
             demand: demand(course),
             further: course.choice.as_ref().map(|choice| further(choice, course)),
@@ -243,10 +245,10 @@ impl Report {
         }
     }
 
-    /// For programs.
+    /// The report as JSON.
     ///
     /// # Errors
-    /// Nothing that is known to happen.
+    /// None that is known to happen.
     pub fn json(&self) -> Result<String, String> {
         serde_json::to_string_pretty(self).map_err(|why| why.to_string())
     }
@@ -264,13 +266,13 @@ fn verdict(course: &Course) -> (&'static str, String) {
         Some(Verdict::CannotSay(why)) => ("cannot_say", why.clone()),
         None => (
             "cannot_say",
-            "it was ended before anything could be said".to_owned(),
+            "it was stopped before there was a result".to_owned(),
         ),
     }
 }
 
-/// What was seen of the script that PHP itself has counted most memory for.
-fn largest_counted(course: &Course) -> Option<&Seen> {
+/// The measurement of the script with the most memory by PHP's count.
+fn largest_counted(course: &Course) -> Option<&Measurement> {
     let routes = course.profile.profiled.iter().map(|route| &route.seen);
     let known = routes
         .chain(&course.alone)
@@ -283,18 +285,17 @@ fn largest_counted(course: &Course) -> Option<&Seen> {
 }
 
 /// Memory of a worker, in bytes.
-struct Sizes {
+struct WorkerSizes {
     private: Option<f64>,
     resident: Option<f64>,
     peak: Option<f64>,
     shared: Option<f64>,
 }
 
-fn inputs(site: &Site, course: &Course, own: &Sizes) -> Option<Inputs> {
+fn inputs(site: &Site, course: &Course, own: &WorkerSizes) -> Option<SettingInputs> {
     let choice = course.choice.as_ref()?;
-    let highest = |hunt: &Option<Hunt>| hunt.as_ref().and_then(Hunt::highest);
     let alone = course.alone.as_ref();
-    Some(Inputs {
+    Some(SettingInputs {
         workers: choice.workers,
         is_proven: course.verdict == Some(Verdict::Gain),
         binding: choice.binding.clone(),
@@ -313,9 +314,7 @@ fn inputs(site: &Site, course: &Course, own: &Sizes) -> Option<Inputs> {
         boot: course.boot().and_then(|boot| boot.cpu),
         total: site.total,
         cores: site.cores,
-        rate: highest(&course.after)
-            .or(highest(&course.before))
-            .unwrap_or(choice.rate),
+        rate: course.highest().unwrap_or(choice.rate),
         limit: course.goal.as_ref().map_or(1.0, Goal::limit),
         slowest: alone.and_then(|alone| alone.p99.or(alone.p90).or(alone.mean)),
         pace: course.pace,
@@ -330,7 +329,7 @@ fn inputs(site: &Site, course: &Course, own: &Sizes) -> Option<Inputs> {
     })
 }
 
-/// Bytes of all pages that were asked for one by one, and of the largest, on average.
+/// Average sizes of the requested pages: all together, and the largest.
 fn pages(course: &Course) -> Option<(f64, f64)> {
     let routes = course.profile.profiled.iter().map(|route| &route.seen);
     let mut sizes: Vec<f64> = routes.filter_map(|seen| seen.bytes).collect();
@@ -341,7 +340,7 @@ fn pages(course: &Course) -> Option<(f64, f64)> {
     Some((sizes.iter().sum(), largest))
 }
 
-/// Scripts in the folders of a pool's code, as far as they are counted.
+/// The number of scripts in the directories of a pool's code, as far as they are counted.
 fn scripts(roots: &[String]) -> Option<u64> {
     let mut folders: Vec<PathBuf> = roots.iter().map(PathBuf::from).collect();
     let (mut found, mut seen) = (0, 0);
@@ -363,8 +362,8 @@ fn scripts(roots: &[String]) -> Option<u64> {
     (found > 0).then_some(found)
 }
 
-/// The settings that were tried, with their reasons: nothing that no pair of runs has seen.
-fn file(site: &Site, course: &Course, inputs: &Inputs) -> String {
+/// The measured settings with their reasons, and none that no pair of runs has tested.
+fn file(site: &Site, course: &Course, inputs: &SettingInputs) -> String {
     let server = match site.service.kind {
         maitred_doctor::facts::Kind::Maitred => Server::Maitred,
         _ => Server::PhpFpm,
@@ -390,19 +389,9 @@ fn file(site: &Site, course: &Course, inputs: &Inputs) -> String {
 }
 
 fn consistency(course: &Course) -> Vec<String> {
-    let points = course
-        .sweep
-        .as_ref()
-        .map(|sweep| sweep.points.as_slice())
-        .unwrap_or_default();
-    let off = points
-        .iter()
-        .filter_map(|point| laws::little(point.workers, &point.seen));
+    let points = course.points().iter();
+    let off = points.filter_map(|point| laws::little(point.workers, &point.seen));
     let off = off.map(f64::abs).reduce(f64::max);
-    let used = points
-        .iter()
-        .filter_map(|point| laws::processors(&point.seen))
-        .reduce(f64::max);
     let mut lines = Vec::new();
     if let Some(off) = off {
         lines.push(format!(
@@ -410,55 +399,47 @@ fn consistency(course: &Course) -> Vec<String> {
             off * 100.0
         ));
     }
-    if let Some(used) = used {
-        let cores = course.terms.cores;
+    if let Some(used) = course.most_processors() {
+        let cores = course.input.cores;
         lines.push(format!(
             "utilisation law holds: workers used {used:.2} of {cores} processors at most"
         ));
     }
-    let broken = course
-        .broken
-        .iter()
-        .map(|why| format!("not told, since it breaks {why}"));
-    lines.extend(broken);
+    let broken = course.broken.iter();
+    lines.extend(broken.map(|why| format!("not reported, since it breaks {why}")));
     lines
 }
 
 fn not_proven(site: &Site, course: &Course, machine: &Machine) -> Vec<String> {
-    let mut lines = Vec::new();
-    let mut say = |said: bool, line: &str| {
-        if said {
-            lines.push(line.to_owned());
-        }
-    };
-    say(
-        course.is_indicative(),
-        "all of it: there was little time, the figures are indicative",
-    );
-    say(
-        !course.settled && course.alone.is_some(),
-        "latencies or memory had not come to rest when measuring began: a leak, or a cache that is filled anew \
-         again and again",
-    );
-    say(
-        course.background.is_none(),
-        "what others use of the processors is not known (/proc)",
-    );
-    say(
-        course.after.as_ref().is_some_and(|hunt| !hunt.is_confirmed),
-        "that the highest rate lasts: it was not kept up for long",
-    );
-    lines.extend(
-        course
-            .troubles
-            .iter()
-            .map(|why| format!("{why} (--despite-noise)")),
-    );
+    let after = course.after.as_ref();
+    let notes = [
+        (
+            course.is_indicative(),
+            "all of it: there was little time, the results are indicative",
+        ),
+        (
+            !course.settled && course.alone.is_some(),
+            "latencies or memory were not steady when measuring started: a leak, or a cache that \
+             is refilled again and again",
+        ),
+        (
+            course.background.is_none(),
+            "the processor time of other processes is not known (/proc)",
+        ),
+        (
+            after.is_some_and(|search| !search.is_confirmed),
+            "that the highest rate lasts: it was not kept up for long",
+        ),
+    ];
+    let notes = notes.into_iter().filter(|(applies, _)| *applies);
+    let mut lines: Vec<String> = notes.map(|(_, note)| note.to_owned()).collect();
+    let troubles = course.troubles.iter();
+    lines.extend(troubles.map(|why| format!("{why} (--despite-noise)")));
     let disturbed = |sweep: &&Sweep| sweep.repeated > 0 || sweep.disturbed > 0;
     if let Some(sweep) = course.sweep.as_ref().filter(disturbed) {
         lines.push(format!(
-            "others used the processors meanwhile: {} measurements were made again, and {} of {} count \
-             all the same",
+            "other processes used the processors: {} measurements were repeated, and {} of {} \
+             count all the same",
             sweep.repeated,
             sweep.disturbed,
             sweep.points.len()
@@ -474,8 +455,8 @@ fn not_proven(site: &Site, course: &Course, machine: &Machine) -> Vec<String> {
         .filter(|slope| !slope.leaks() && !slope.is_long())
     {
         lines.push(format!(
-            "that workers do not grow: each had served {:.0} requests at most before it was started anew; \
-             2000 show it",
+            "that workers do not grow: each had served {:.0} requests at most before it was \
+             restarted; 2000 show it",
             slope.requests
         ));
     }
@@ -483,7 +464,7 @@ fn not_proven(site: &Site, course: &Course, machine: &Machine) -> Vec<String> {
         && u64::from(choice.workers) > most
     {
         lines.push(format!(
-            "that {name} has room for {} workers with a connection each: it takes {most} (--most-workers)",
+            "that {name} has connections for {} workers: it accepts {most} (--most-workers)",
             choice.workers
         ));
     }
@@ -494,13 +475,13 @@ fn not_proven(site: &Site, course: &Course, machine: &Machine) -> Vec<String> {
     }
     lines.extend(machine.doubts());
     lines
-        .push("the generator runs on the same machine and has a part of its processors".to_owned());
+        .push("the generator runs on the same machine and takes part of its processors".to_owned());
     lines.push("settings other than the number of workers follow by formula".to_owned());
     lines
 }
 
-/// The workers that the highest rate keeps busy: rate x time of a request without waiting for a processor, and
-/// what chance makes of it.
+/// The workers that the highest rate keeps busy: rate x time of a request without the run queue,
+/// including peaks.
 fn demand(course: &Course) -> Option<f64> {
     let alone = course.alone.as_ref()?;
     let each = alone.mean? - alone.core_wait.unwrap_or(0.0);
@@ -508,7 +489,7 @@ fn demand(course: &Course) -> Option<f64> {
     Some(mean + PEAKS * mean.sqrt())
 }
 
-/// The database that takes the fewest connections.
+/// The database with the fewest connections.
 fn downstream(site: &Site) -> Option<(String, u64)> {
     let databases = site.downstream.as_ref().ok()?.iter();
     databases.min_by_key(|(_, most)| *most).cloned()
@@ -521,32 +502,27 @@ fn crowded(course: &Course) -> Option<(u32, f64)> {
     Some((near.workers, near.seen.core_wait?))
 }
 
-/// What it would take to serve more.
+/// What limits higher rates.
 fn further(choice: &Choice, course: &Course) -> String {
-    let used = course.sweep.as_ref().and_then(|sweep| {
-        let points = sweep.points.iter();
-        points
-            .filter_map(|point| laws::processors(&point.seen))
-            .reduce(f64::max)
-    });
-    let cores = course.terms.cores;
+    let used = course.most_processors();
+    let cores = course.input.cores;
     match used {
         _ if !choice.binding.starts_with("throughput") => {
-            "what binds the number of workers: memory, or the number that was given".to_owned()
+            "the limit of the number of workers: memory, or the given one".to_owned()
         }
         Some(used) if used > cores * BUSY => {
-            "processors, or scripts that compute less: those that there are, are busy".to_owned()
+            "processors, or scripts that compute less: all processors are busy".to_owned()
         }
         Some(used) => format!(
-            "what the scripts wait for, such as a database: of {cores} processors they keep {used:.1} busy, and \
-             the web server and the generator take their part"
+            "what the scripts wait for, such as a database: of {cores} processors they keep \
+             {used:.1} busy, and the web server and the generator take their part"
         ),
-        None => "not known: the workers' processor time is not".to_owned(),
+        None => "not known: the workers' processor time is unknown".to_owned(),
     }
 }
 
-/// A figure of the pairs, before and after, as the middle of all has it.
-fn in_pairs(course: &Course, of: impl Fn(&Seen) -> Option<f64>) -> Option<(f64, f64)> {
+/// The median of a metric in the pairs, before and after.
+fn in_pairs(course: &Course, of: impl Fn(&Measurement) -> Option<f64>) -> Option<(f64, f64)> {
     let middle = |values: &mut dyn Iterator<Item = Option<f64>>| {
         let mut values: Vec<f64> = values.flatten().collect();
         values.sort_by(f64::total_cmp);
@@ -557,7 +533,7 @@ fn in_pairs(course: &Course, of: impl Fn(&Seen) -> Option<f64>) -> Option<(f64, 
     Some((old, new))
 }
 
-/// The last pair's curves.
+/// The spectrums of the last pair.
 fn spectrums(course: &Course) -> (Curve, Curve) {
     let last = course.pairs.last();
     last.map_or_else(Default::default, |(old, new)| {

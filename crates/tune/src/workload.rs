@@ -1,41 +1,41 @@
-//! What is asked for: URLs, a list of them, an access log, or the links of a page; each tried once before
-//! anything is measured.
+//! The requests of a tuning: URLs, a list of them, an access log, or the links of a page. Each page
+//! is requested once before the first measurement.
 
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use maitred_doctor::read::is_file;
-use maitred_measure::answer::Marker;
-use maitred_measure::doors::{self, NotFound, Trust};
+use maitred_measure::endpoints::{self, EndpointError, TlsTrust};
 use maitred_measure::generate::render;
-use maitred_measure::place::Place;
-use maitred_measure::plan::{Door, Expect, Load, Plan, Request, Think, Wire};
-use maitred_measure::request::{self, Wish};
+use maitred_measure::marker::Marker;
+use maitred_measure::plan::{Endpoint, Expect, Load, Plan, Protocol, Request, Think};
+use maitred_measure::request::{self, RequestSpec};
+use maitred_measure::url::Url;
 use maitred_measure::{clock, har, replay};
 
 mod links;
 mod prober;
 
 use crate::course::profile::Route;
-use crate::runner::Ended;
+use crate::runner::Abort;
 use links::crawl;
 pub use prober::Prober;
 use prober::STOPPED;
 
-/// Most URLs that are asked for; those that are asked for most.
+/// Most URLs that are requested: the most frequent ones.
 const MOST_URLS: usize = 50;
 
-/// Most lines of a log that are looked at.
+/// Most lines of a log that are read.
 const MOST_LINES: usize = 1_000_000;
 
-/// Bytes of a page in which links, markers and forms are looked for.
+/// Bytes of a page that are searched for links, markers and forms.
 const MOST_BYTES: usize = 1 << 20;
 
-/// The share of the requests that have to get the expected answer.
+/// The share of the requests that have to get the expected response.
 const FITTING: f64 = 0.95;
 
-/// Words of paths that do something besides showing a page, even by GET.
+/// Parts of paths that change something, even with GET.
 const DOING: [&str; 22] = [
     "logout",
     "log-out",
@@ -61,164 +61,164 @@ const DOING: [&str; 22] = [
     "wp-cron.php",
 ];
 
-/// How often it is looked whether a page is served.
+/// How often to check whether a page is served.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Most paths that are named of those that are not asked for.
+/// Most paths that are listed of those that are skipped.
 const MOST_NAMED: usize = 5;
 
-/// What is asked for, and what is expected.
+/// The requests, and the expected responses.
 #[derive(Debug, Clone, Default)]
-pub struct Asked {
+pub struct WorkloadOptions {
     /// URLs.
     pub urls: Vec<String>,
-    /// A list of them, as `maitred bench` has it.
+    /// A list of URLs in the format of `maitred bench`.
     pub urls_file: Option<PathBuf>,
     /// An access log.
     pub access_log: Option<PathBuf>,
-    /// What a browser has saved.
+    /// A HAR file of a browser.
     pub har: Option<PathBuf>,
-    /// Users keep cookies.
+    /// Users store cookies.
     pub cookies: bool,
-    /// The pages that the first URL links to.
+    /// Request the pages that the first URL links to.
     pub crawl: bool,
-    /// Header fields, as `Name: value`.
+    /// Headers, as `Name: value`.
     pub headers: Vec<String>,
-    /// Statuses; none: 200 to 299.
+    /// Expected statuses; empty for 200 to 299.
     pub expect: Vec<u16>,
-    /// A text of every right page.
+    /// A text that every page has to contain.
     pub contains: Option<String>,
-    /// Other methods than GET and HEAD may be sent.
+    /// Methods other than GET and HEAD are allowed.
     pub allow_write: bool,
     /// The site is on another machine, and is the user's own.
     pub owned: bool,
-    /// Whom to trust.
-    pub trust: Trust,
+    /// Trusted certificates.
+    pub trust: TlsTrust,
 }
 
-/// What will be asked for.
+/// The requests of a tuning.
 #[derive(Debug, Clone)]
 pub struct Workload {
-    /// The requests, ready to send; load and times are still to be said.
+    /// The encoded requests; load and times are set later.
     pub plan: Plan,
-    /// Where they come from, in words.
+    /// Their source, for people.
     pub source: String,
-    /// What a log or a page has and is not asked for, since it may change something.
+    /// Paths of a log or a page that are skipped because they may change something.
     pub left_out: Vec<String>,
-    /// The first of them, which is asked to see whether the site is there.
-    pub first: (Door, Place),
-    /// How long that took, in seconds.
+    /// The first page, which shows whether the site responds.
+    pub first: (Endpoint, Url),
+    /// How long it took, in seconds.
     pub took: Option<f64>,
 }
 
-/// Finds out what to ask for, and whether the site answers it as it should.
+/// Prepares the requests, and checks that the site responds as expected.
 ///
 /// # Errors
-/// One sentence, or that somebody has said to stop.
-pub fn prepare(asked: &Asked, prober: &mut Prober) -> Result<Workload, Ended> {
-    match look(asked, prober) {
+/// A message, or that the user has stopped it.
+pub fn prepare(options: &WorkloadOptions, prober: &mut Prober) -> Result<Workload, Abort> {
+    match look(options, prober) {
         Ok(workload) => Ok(workload),
-        Err(_) if prober.is_stopped() => Err(Ended::Stopped),
-        Err(why) => Err(Ended::Trouble(why)),
+        Err(_) if prober.is_stopped() => Err(Abort::Stopped),
+        Err(why) => Err(Abort::Failed(why)),
     }
 }
 
-fn look(asked: &Asked, prober: &mut Prober) -> Result<Workload, String> {
-    let (mut wishes, source) = wishes(asked)?;
+fn look(options: &WorkloadOptions, prober: &mut Prober) -> Result<Workload, String> {
+    let (mut specs, source) = specs(options)?;
     let mut left_out = Vec::new();
-    if let Some(saved) = asked.access_log.as_ref().or(asked.har.as_ref()) {
-        wishes = only_showing(wishes, &mut left_out);
-        if wishes.is_empty() {
+    if let Some(saved) = options.access_log.as_ref().or(options.har.as_ref()) {
+        specs = only_showing(specs, &mut left_out);
+        if specs.is_empty() {
             return Err(format!(
-                "{} has only requests that may change something, such as {}; name with --urls-file what may \
-                 be asked for",
+                "{} has only requests that may change something, such as {}; list allowed requests \
+                 with --urls-file",
                 saved.display(),
                 left_out.first().map_or("", String::as_str)
             ));
         }
     }
-    let first = wishes
+    let first = specs
         .first()
-        .ok_or("name a URL to ask for, such as http://127.0.0.1/")?
-        .place
+        .ok_or("name a URL, such as http://127.0.0.1/")?
+        .url
         .clone();
-    let door = find(&first, asked)?;
-    if asked.crawl {
-        let linked = crawl(prober, &door, &first)?;
-        wishes.extend(only_showing(linked, &mut left_out));
+    let endpoint = find(&first, options)?;
+    if options.crawl {
+        let linked = crawl(prober, &endpoint, &first)?;
+        specs.extend(only_showing(linked, &mut left_out));
     }
-    wishes.truncate(MOST_URLS);
-    if let Some(other) = wishes.iter().find(|wish| !wish.place.same_server(&first)) {
+    specs.truncate(MOST_URLS);
+    if let Some(other) = specs.iter().find(|spec| !spec.url.same_server(&first)) {
         return Err(format!(
             "{} is on another server than {first}; one server is tuned at a time",
-            other.place
+            other.url
         ));
     }
-    let writes = wishes
+    let writes = specs
         .iter()
-        .find(|wish| !matches!(wish.method.as_str(), "GET" | "HEAD"));
-    if let Some(wish) = writes.filter(|_| !asked.allow_write) {
+        .find(|spec| !matches!(spec.method.as_str(), "GET" | "HEAD"));
+    if let Some(spec) = writes.filter(|_| !options.allow_write) {
         return Err(format!(
-            "{} may change something, many thousand times; say --allow-write if it may",
-            wish.label()
+            "{} may change something, many thousand times; allow that with --allow-write",
+            spec.label()
         ));
     }
     let expect = Expect {
-        statuses: asked.expect.clone(),
-        marker: asked.contains.as_deref().map(Marker::new),
+        statuses: options.expect.clone(),
+        marker: options.contains.as_deref().map(Marker::new),
     };
-    let Fitting {
-        wishes,
+    let FittingRequests {
+        specs,
         took,
         unasked,
-    } = fitting(prober, &door, wishes, asked, &expect)?;
+    } = fitting(prober, &endpoint, specs, options, &expect)?;
     let late = match unasked {
         0 => String::new(),
-        some => format!(" ({some} more were left out: there was no time to look at them)"),
+        some => format!(" ({some} more were skipped: there was no time to check them)"),
     };
     let source = format!(
         "{} from {source}{late}",
-        maitred_measure::words::some(wishes.len() as u64, "URL")
+        maitred_measure::words::some(specs.len() as u64, "URL")
     );
     Ok(Workload {
         took,
         first: (
-            door.clone(),
-            wishes.first().map_or(first, |wish| wish.place.clone()),
+            endpoint.clone(),
+            specs.first().map_or(first, |spec| spec.url.clone()),
         ),
-        plan: plan(door, wishes, asked, expect)?,
+        plan: plan(endpoint, specs, options, expect)?,
         source,
         left_out,
     })
 }
 
 impl Workload {
-    /// What is asked for, in the plan's order, and how often each is.
+    /// The requested paths in the plan's order, with their shares.
     pub fn routes(&self) -> Vec<Route> {
-        let all: f64 = self.plan.requests.iter().map(|each| each.wish.weight).sum();
+        let all: f64 = self.plan.requests.iter().map(|each| each.spec.weight).sum();
         let routes = self.plan.requests.iter().map(|request| Route {
-            name: request.wish.label(),
-            share: request.wish.weight / all.max(f64::MIN_POSITIVE),
+            name: request.spec.label(),
+            share: request.spec.weight / all.max(f64::MIN_POSITIVE),
         });
         routes.collect()
     }
 
-    /// Whether the first page gets the answer that is expected, within a time.
+    /// Checks within a time limit that the first page gets the expected response.
     ///
     /// # Errors
-    /// What it gets instead.
+    /// The response that it gets instead.
     pub fn is_served(&self, prober: &mut Prober, within: Duration) -> Result<(), String> {
-        let (door, place) = &self.first;
+        let (endpoint, url) = &self.first;
         let began = Instant::now();
-        // What is written already is looked at to the end.
+        // A written setting is checked to the end, even if the user stops.
         let never = AtomicBool::new(false);
         loop {
-            let why = match prober.ask_within(door, place, within, &never) {
+            let why = match prober.get_within(endpoint, url, within, &never) {
                 Ok((status, _)) => match self.plan.expect.judge(status, true, None) {
-                    Some(cause) => format!("{place} answers {cause}"),
+                    Some(cause) => format!("{url} returns {cause}"),
                     None => return Ok(()),
                 },
-                Err(why) => format!("{place}: {why}"),
+                Err(why) => format!("{url}: {why}"),
             };
             if began.elapsed() > within {
                 return Err(why);
@@ -227,7 +227,7 @@ impl Workload {
         }
     }
 
-    /// What is not asked for, in a sentence.
+    /// A message that lists the skipped paths.
     pub fn left_out(&self) -> Option<String> {
         let named = self.left_out.iter().take(MOST_NAMED);
         let mut named = named.cloned().collect::<Vec<_>>().join(", ");
@@ -237,16 +237,16 @@ impl Workload {
             _ => (),
         }
         Some(format!(
-            "not asked for, since it may change something: {named}; --urls-file names what may be asked for"
+            "skipped, since it may change something: {named}; --urls-file lists allowed requests"
         ))
     }
 }
 
-/// Those that only show something, as far as their paths tell; the others are named.
-fn only_showing(wishes: Vec<Wish>, left_out: &mut Vec<String>) -> Vec<Wish> {
-    let (doing, showing): (Vec<Wish>, Vec<Wish>) =
-        wishes.into_iter().partition(|wish| does(&wish.place.path));
-    left_out.extend(doing.into_iter().map(|wish| wish.place.path));
+/// The requests whose paths look read-only; the others are listed.
+fn only_showing(specs: Vec<RequestSpec>, left_out: &mut Vec<String>) -> Vec<RequestSpec> {
+    let (doing, showing): (Vec<RequestSpec>, Vec<RequestSpec>) =
+        specs.into_iter().partition(|spec| does(&spec.url.path));
+    left_out.extend(doing.into_iter().map(|spec| spec.url.path));
     showing
 }
 
@@ -255,25 +255,25 @@ fn does(path: &str) -> bool {
     DOING.iter().any(|word| small.contains(word))
 }
 
-fn wishes(asked: &Asked) -> Result<(Vec<Wish>, &'static str), String> {
-    let places = asked.urls.iter().map(|url| Place::read(url, None));
-    let places = places.collect::<Result<Vec<_>, _>>()?;
-    if let Some(list) = &asked.urls_file {
-        return Ok((request::read_list(list, places.first())?, "a list"));
+fn specs(options: &WorkloadOptions) -> Result<(Vec<RequestSpec>, &'static str), String> {
+    let urls = options.urls.iter().map(|url| Url::read(url, None));
+    let urls = urls.collect::<Result<Vec<_>, _>>()?;
+    if let Some(list) = &options.urls_file {
+        return Ok((request::read_list(list, urls.first())?, "a list"));
     }
-    if let Some(file) = &asked.har {
-        let all = har::read(file, places.first())?;
-        let scripts = all.into_iter().filter(|wish| !is_file(&wish.place.path));
+    if let Some(file) = &options.har {
+        let all = har::read(file, urls.first())?;
+        let scripts = all.into_iter().filter(|spec| !is_file(&spec.url.path));
         return Ok((scripts.collect(), "a HAR file"));
     }
-    if let Some(log) = &asked.access_log {
-        let like = places
+    if let Some(log) = &options.access_log {
+        let like = urls
             .first()
             .ok_or("an access log names no server: give its URL, too")?;
-        let all = replay::popular(log, &Wish::get(like.clone()), MOST_LINES)?;
-        let scripts: Vec<Wish> = all
+        let all = replay::popular(log, &RequestSpec::get(like.clone()), MOST_LINES)?;
+        let scripts: Vec<RequestSpec> = all
             .into_iter()
-            .filter(|wish| !is_file(&wish.place.path))
+            .filter(|spec| !is_file(&spec.url.path))
             .collect();
         if scripts.is_empty() {
             return Err(format!(
@@ -283,48 +283,49 @@ fn wishes(asked: &Asked) -> Result<(Vec<Wish>, &'static str), String> {
         }
         return Ok((scripts, "an access log"));
     }
-    let source = if asked.crawl {
+    let source = if options.crawl {
         "the links of a page"
     } else {
         "the command line"
     };
-    Ok((places.into_iter().map(Wish::get).collect(), source))
+    Ok((urls.into_iter().map(RequestSpec::get).collect(), source))
 }
 
-fn find(place: &Place, asked: &Asked) -> Result<Door, String> {
-    let found = doors::find(place, None, &asked.trust, &[b"http/1.1"], asked.owned);
+fn find(url: &Url, options: &WorkloadOptions) -> Result<Endpoint, String> {
+    let found = endpoints::find(url, None, &options.trust, &[b"http/1.1"], options.owned);
     found.map_err(|why| match why {
-        NotFound::Because(why) => why,
-        NotFound::Elsewhere(address) => format!(
-            "{address} is on another machine, whose settings cannot be measured from here; if the pool \
-             here is what answers there (a balancer of yours), say --yes-i-own-it"
+        EndpointError::Failed(why) => why,
+        EndpointError::Remote(address) => format!(
+            "{address} is on another machine, whose settings cannot be measured from here; if the \
+             pool here serves it (behind your load balancer), confirm with --yes-i-own-it"
         ),
     })
 }
 
-/// Those that get the expected answer, how long the first of them took, and how many there was no time to ask for.
-struct Fitting {
-    wishes: Vec<Wish>,
+/// The requests with the expected response, how long the first took, and how many were skipped for
+/// want of time.
+struct FittingRequests {
+    specs: Vec<RequestSpec>,
     took: Option<f64>,
     unasked: usize,
 }
 
-/// Those that get the expected answer, if nearly all do.
+/// Selects the requests with the expected response, if nearly all get it.
 fn fitting(
     prober: &mut Prober,
-    door: &Door,
-    wishes: Vec<Wish>,
-    asked: &Asked,
+    endpoint: &Endpoint,
+    specs: Vec<RequestSpec>,
+    options: &WorkloadOptions,
     expect: &Expect,
-) -> Result<Fitting, String> {
+) -> Result<FittingRequests, String> {
     let (mut all, mut right, mut took, mut unasked) = (0.0, Vec::new(), None, 0);
-    let whole: f64 = wishes.iter().map(|wish| wish.weight).sum();
+    let whole: f64 = specs.iter().map(|spec| spec.weight).sum();
     let (mut wrong, mut lost): (Option<String>, f64) = (None, 0.0);
-    for wish in wishes {
+    for spec in specs {
         if prober.is_stopped() {
             return Err(STOPPED.to_owned());
         }
-        // Whatever the others get, it is too few: each may take a minute to say nothing.
+        // Too few can still fit, and each of the others may take a minute to time out.
         if let Some(why) = wrong.as_ref().filter(|_| lost > (1.0 - FITTING) * whole) {
             return Err(too_few(why, "at most ", (whole - lost) / whole));
         }
@@ -332,40 +333,40 @@ fn fitting(
             unasked += 1;
             continue;
         }
-        if !matches!(wish.method.as_str(), "GET") {
-            all += wish.weight;
-            right.push(wish);
+        if !matches!(spec.method.as_str(), "GET") {
+            all += spec.weight;
+            right.push(spec);
             continue;
         }
-        let answer = prober.ask(door, &wish.place);
-        if answer.is_err() && !right.is_empty() && prober.is_late() {
+        let response = prober.get(endpoint, &spec.url);
+        if response.is_err() && !right.is_empty() && prober.is_late() {
             unasked += 1;
             continue;
         }
-        all += wish.weight;
-        let why = match answer {
+        all += spec.weight;
+        let why = match response {
             Ok((status, body, seconds)) => {
                 took = took.or(Some(seconds));
-                why_not(&wish.place, status, &body, asked, expect)
+                why_not(&spec.url, status, &body, options, expect)
             }
-            Err(why) => Some(format!("{}: {why}", wish.place)),
+            Err(why) => Some(format!("{}: {why}", spec.url)),
         };
         match why {
-            None => right.push(wish),
+            None => right.push(spec),
             Some(why) => {
-                lost += wish.weight;
+                lost += spec.weight;
                 wrong = wrong.or(Some(why));
             }
         }
     }
-    let fits: f64 = right.iter().map(|wish| wish.weight).sum();
+    let fits: f64 = right.iter().map(|spec| spec.weight).sum();
     match wrong {
         Some(why) if fits < FITTING * all => {
             let share = fits.max(0.0) / all.max(f64::MIN_POSITIVE);
             Err(too_few(&why, "", share))
         }
-        _ => Ok(Fitting {
-            wishes: right,
+        _ => Ok(FittingRequests {
+            specs: right,
             took,
             unasked,
         }),
@@ -374,18 +375,21 @@ fn fitting(
 
 fn too_few(why: &str, at_most: &str, share: f64) -> String {
     let share = (share * 100.0).floor().abs();
-    format!("{why} ({at_most}{share:.0} % of the requests get the expected answer; expected 95 %)")
+    format!(
+        "{why} ({at_most}{share:.0} % of the requests get the expected response; expected 95 \
+             %)"
+    )
 }
 
 fn why_not(
-    place: &Place,
+    url: &Url,
     status: u16,
     body: &[u8],
-    asked: &Asked,
+    options: &WorkloadOptions,
     expect: &Expect,
 ) -> Option<String> {
     let text = String::from_utf8_lossy(body);
-    let has_marker = asked
+    let has_marker = options
         .contains
         .as_ref()
         .is_none_or(|marker| text.contains(marker.as_str()));
@@ -394,15 +398,15 @@ fn why_not(
             301 | 302 | 303 | 307 | 308 => {
                 "; name the page it leads to, or send a session with --header"
             }
-            500.. => "; mend the site first",
-            _ => "; expected 200 to 299, or what --expect says",
+            500.. => "; fix the site first",
+            _ => "; expected 200 to 299, or the statuses of --expect",
         };
-        return Some(format!("{place} answers {cause}{hint}"));
+        return Some(format!("{url} returns {cause}{hint}"));
     }
-    (asked.contains.is_none() && asks_for_password(&text)).then(|| {
+    (options.contains.is_none() && asks_for_password(&text)).then(|| {
         format!(
-            "{place} looks like a login page (it asks for a password): send a session with --header \
-             'Cookie: …', or say with --contains what a right page holds"
+            "{url} looks like a login page (it asks for a password): send a session with --header \
+             'Cookie: …', or name a text of the right page with --contains"
         )
     })
 }
@@ -414,12 +418,20 @@ fn asks_for_password(page: &str) -> bool {
         .any(|sign| page.contains(sign))
 }
 
-fn plan(door: Door, wishes: Vec<Wish>, asked: &Asked, expect: Expect) -> Result<Plan, String> {
-    let headers = asked.headers.iter().map(|text| request::read_header(text));
+fn plan(
+    endpoint: Endpoint,
+    specs: Vec<RequestSpec>,
+    options: &WorkloadOptions,
+    expect: Expect,
+) -> Result<Plan, String> {
+    let headers = options
+        .headers
+        .iter()
+        .map(|text| request::read_header(text));
     let headers = headers.collect::<Result<Vec<_>, _>>()?;
     let mut plan = Plan {
-        doors: vec![door],
-        wire: Wire::Http1,
+        endpoints: vec![endpoint],
+        protocol: Protocol::Http1,
         requests: Vec::new(),
         in_order: false,
         load: Load::Closed {
@@ -436,16 +448,16 @@ fn plan(door: Door, wishes: Vec<Wish>, asked: &Asked, expect: Expect) -> Result<
         seed: 1,
         keep_alive: true,
         follow: false,
-        cookies: asked.cookies,
+        cookies: options.cookies,
         expect,
     };
-    for mut wish in wishes {
-        wish.headers.extend(headers.iter().cloned());
-        let said = render(&plan, &wish, None, None)?;
+    for mut spec in specs {
+        spec.headers.extend(headers.iter().cloned());
+        let encoded = render(&plan, &spec, None, None)?;
         plan.requests.push(Request {
-            wish,
-            door: 0,
-            said,
+            spec,
+            endpoint: 0,
+            encoded,
         });
     }
     Ok(plan)

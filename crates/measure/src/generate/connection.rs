@@ -1,5 +1,4 @@
-//! A connection as those who send have it: one of their own, or a stream's place on one that they
-//! share with others.
+//! A connection as senders see it: a connection of their own, or a stream slot on a shared one.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -7,88 +6,88 @@ use std::task::{Context, Poll};
 
 use tokio::time::Instant;
 
-use super::exchange::{Single, Trouble};
-use super::http2::Place;
-use crate::answer::{Answer, Asked};
+use super::exchange::{SendError, SerialConnection};
+use super::http2::StreamSlot;
 use crate::outcome::Cause;
-use crate::request::Said;
+use crate::request::EncodedRequest;
+use crate::response::{ReadOptions, ResponseSummary};
 
-/// A connection that is open, as long as this is kept.
+/// Counts an open connection as long as it exists.
 #[derive(Debug)]
-pub struct Counted(Rc<Cell<u64>>);
+pub struct OpenCount(Rc<Cell<u64>>);
 
-impl Counted {
-    /// One more of those that are counted there.
-    pub fn new(open: &Rc<Cell<u64>>) -> Counted {
+impl OpenCount {
+    /// Counts one more connection.
+    pub fn new(open: &Rc<Cell<u64>>) -> OpenCount {
         open.set(open.get() + 1);
-        Counted(open.clone())
+        OpenCount(open.clone())
     }
 }
 
-impl Drop for Counted {
+impl Drop for OpenCount {
     fn drop(&mut self) {
         self.0.set(self.0.get().saturating_sub(1));
     }
 }
 
-/// What carries one request at a time.
+/// Carries one request at a time.
 #[derive(Debug)]
 pub enum Connection {
-    /// A connection of one's own.
-    Single(Single),
-    /// A place on a connection of HTTP/2.
-    Shared(Place),
+    /// A connection of its own.
+    Serial(SerialConnection),
+    /// A stream slot on a connection of HTTP/2.
+    Shared(StreamSlot),
 }
 
 impl Connection {
-    /// Sends a request and reads its answer.
+    /// Sends a request and reads the response.
     ///
     /// # Errors
-    /// Why there is no answer.
-    pub async fn ask(
+    /// Why there is no response.
+    pub async fn send(
         &mut self,
-        said: &Said,
-        asked: Asked<'_>,
+        encoded: &EncodedRequest,
+        options: ReadOptions<'_>,
         deadline: Instant,
-    ) -> Result<Answer, Trouble> {
-        match (self, said) {
-            (Connection::Single(single), Said::Bytes(bytes)) => {
-                single.ask(bytes, asked, deadline).await
+    ) -> Result<ResponseSummary, SendError> {
+        match (self, encoded) {
+            (Connection::Serial(serial), EncodedRequest::Bytes(bytes)) => {
+                serial.send(bytes, options, deadline).await
             }
-            (Connection::Shared(place), Said::Fields(head, body)) => {
-                place.ask(head, body, asked, deadline).await
+            (Connection::Shared(slot), EncodedRequest::Http2(request)) => {
+                slot.send(request, options, deadline).await
             }
-            _ => Err(Trouble::Cause(Cause::Fault(
+            _ => Err(SendError::Cause(Cause::Fault(
                 "a request of another protocol",
             ))),
         }
     }
 
-    /// Whether it can carry another request after it has carried one with this end.
-    pub fn keeps(&self, answer: &Result<Answer, Trouble>) -> bool {
+    /// Whether it can carry another request after this result.
+    pub fn is_reusable(&self, response: &Result<ResponseSummary, SendError>) -> bool {
         match self {
-            Connection::Single(_) => answer.as_ref().is_ok_and(|answer| answer.keeps),
-            // A stream that fails leaves the others alone. One that hangs may not be alone.
-            Connection::Shared(place) => {
-                let timed_out = Err(Trouble::Cause(Cause::TimedOut));
-                !place.is_gone() && *answer != timed_out
+            Connection::Serial(_) => response.as_ref().is_ok_and(|response| response.keep_alive),
+            // A failed stream does not affect the others. A timeout may affect all of them.
+            Connection::Shared(slot) => {
+                let timed_out = Err(SendError::Cause(Cause::TimedOut));
+                !slot.is_closed() && *response != timed_out
             }
         }
     }
 
-    /// Whether it is known that it carries nothing any more.
-    pub fn is_gone(&self) -> bool {
+    /// Whether the connection is known to be closed.
+    pub fn is_closed(&self) -> bool {
         match self {
-            Connection::Single(_) => false,
-            Connection::Shared(place) => place.is_gone(),
+            Connection::Serial(_) => false,
+            Connection::Shared(slot) => slot.is_closed(),
         }
     }
 
-    /// Ready when an idle connection is of no use any more. That of a shared one shows when it is
-    /// needed.
+    /// Ready when an idle connection can no longer be used. A shared connection shows that when it
+    /// is needed.
     pub fn poll_useless(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         match self {
-            Connection::Single(single) => single.poll_useless(cx),
+            Connection::Serial(serial) => serial.poll_useless(cx),
             Connection::Shared(_) => Poll::Pending,
         }
     }

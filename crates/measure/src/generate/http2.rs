@@ -1,5 +1,5 @@
-//! Connections of HTTP/2 (RFC 9113), each with places for so many requests at a time. The crate h2
-//! speaks the protocol.
+//! Connections of HTTP/2 (RFC 9113), each with slots for a number of concurrent streams. The crate
+//! h2 implements the protocol.
 
 use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
@@ -11,66 +11,73 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use h2::client::{Builder, ResponseFuture, SendRequest};
 use h2::{Reason, RecvStream, SendStream};
-use http::{Request, Response, header};
+use http::{Request, Response};
 use tokio::sync::OnceCell;
 use tokio::time::{Instant, Sleep};
 
-use super::connection::Counted;
-use super::exchange::Trouble;
-use crate::answer::{Answer, Asked, MAX_COOKIES, MAX_HEAD_BYTES, Search};
+use super::connection::OpenCount;
+use super::exchange::SendError;
+use crate::marker::MarkerSearch;
 use crate::outcome::Cause;
-use crate::stream::Stream;
+use crate::response::{MAX_HEAD_BYTES, ReadOptions, ResponseSummary};
+use crate::stream::{Negotiated, Stream};
 
-/// How much may be on its way to us on a stream before we say that it has come, in bytes. It is
-/// read as it comes, so nothing holds as much.
+/// Flow-control window of a stream, in bytes. Data is read as it arrives, so this much is never
+/// buffered.
 const STREAM_WINDOW: u32 = 16 * 1024 * 1024;
 
-/// The same for a connection.
+/// Flow-control window of a connection.
 const CONNECTION_WINDOW: u32 = 256 * 1024 * 1024;
 
-/// How HTTP/2 is called in a handshake of TLS (RFC 9113, 3.2).
+/// The ALPN name of HTTP/2 (RFC 9113, 3.2).
 pub const PROTOCOL: &[u8] = b"h2";
 
-/// How a connection is made.
-type Opened = Result<(SendRequest<Bytes>, Counted), Cause>;
+/// An established connection, or why there is none.
+type Opened = Result<(SendRequest<Bytes>, OpenCount), Cause>;
 
-/// A connection and how many of its places are taken.
+/// A connection, and how many of its slots are taken.
 #[derive(Debug, Default)]
 struct PooledConnection {
     opened: OnceCell<Opened>,
     taken: Cell<usize>,
-    /// Whoever gave a place back had a reason not to take it again.
+    /// A slot was returned, whose owner had a reason not to use it again.
     is_given_up: Cell<bool>,
-    is_gone: Rc<Cell<bool>>,
+    is_closed: Rc<Cell<bool>>,
     /// Whether it has carried a request.
     is_used: Cell<bool>,
 }
 
 /// The connections of a thread to one server.
 #[derive(Debug, Default)]
-pub struct Trunks {
-    /// A connection ends with the last that has a place on it.
+pub struct Http2Pool {
+    /// A connection is closed with its last slot.
     open: RefCell<Vec<Weak<PooledConnection>>>,
 }
 
-impl Trunks {
-    /// A place on a connection with less than `streams` others, or on a new one that `connect`
-    /// makes.
+impl Http2Pool {
+    /// A slot on a connection with fewer than `streams` taken, or on a new connection from
+    /// `connect`.
     ///
     /// # Errors
     /// Why there is no connection.
-    pub async fn place(
+    pub async fn slot(
         &self,
         streams: usize,
         deadline: Instant,
-        connect: impl AsyncFnOnce() -> Result<(Stream, Counted), Cause>,
-    ) -> Result<Place, Cause> {
-        let taken = Taken::of(self.with_room(streams));
-        let trunk = &taken.0;
-        let is_gone = trunk.is_gone.clone();
-        let opening = trunk.opened.get_or_init(|| async {
-            let (stream, counted) = connect().await?;
-            Ok((begin(stream, is_gone).await?, counted))
+        connect: impl AsyncFnOnce() -> Result<(Stream, Negotiated, OpenCount), Cause>,
+    ) -> Result<StreamSlot, Cause> {
+        let taken = SlotGuard::of(self.with_room(streams));
+        let pooled = &taken.0;
+        let is_closed = pooled.is_closed.clone();
+        let opening = pooled.opened.get_or_init(|| async {
+            let (stream, negotiated, counted) = connect().await?;
+            if matches!(negotiated, Negotiated::Alpn(chosen) if chosen.as_deref() != Some(PROTOCOL))
+            {
+                return Err(Cause::Fault(
+                    "the server chose another protocol than HTTP/2 (ALPN)",
+                ));
+            }
+            Ok((begin(stream, is_closed).await?, counted))
         });
         let opened = tokio::time::timeout_at(deadline, opening).await;
         let opened = opened.map_err(|_| Cause::ConnectTimedOut)?;
@@ -78,40 +85,32 @@ impl Trunks {
             Ok((sender, _)) => sender.clone(),
             Err(cause) => return Err(*cause),
         };
-        Ok(Place {
+        Ok(StreamSlot {
             sender,
             taken,
             timer: Box::pin(tokio::time::sleep_until(deadline)),
-            search: Search::default(),
+            search: MarkerSearch::default(),
         })
     }
 
     fn with_room(&self, streams: usize) -> Rc<PooledConnection> {
         let mut open = self.open.borrow_mut();
-        open.retain(|trunk| trunk.strong_count() > 0);
+        open.retain(|pooled| pooled.strong_count() > 0);
         let mut alive = open.iter().filter_map(Weak::upgrade);
-        let has_room = |trunk: &Rc<PooledConnection>| {
-            trunk.taken.get() < streams && !trunk.is_given_up.get() && !trunk.is_gone.get()
+        let has_room = |pooled: &Rc<PooledConnection>| {
+            pooled.taken.get() < streams && !pooled.is_given_up.get() && !pooled.is_closed.get()
         };
-        if let Some(trunk) = alive.find(has_room) {
-            return trunk;
+        if let Some(pooled) = alive.find(has_room) {
+            return pooled;
         }
-        let trunk = Rc::<PooledConnection>::default();
-        open.push(Rc::downgrade(&trunk));
-        trunk
+        let pooled = Rc::<PooledConnection>::default();
+        open.push(Rc::downgrade(&pooled));
+        pooled
     }
 }
 
-/// Begins to speak on a connection, which works until nobody has a place on it.
-async fn begin(stream: Stream, is_gone: Rc<Cell<bool>>) -> Result<SendRequest<Bytes>, Cause> {
-    if stream
-        .protocol()
-        .is_some_and(|chosen| chosen != Some(PROTOCOL))
-    {
-        return Err(Cause::Fault(
-            "the server chose another protocol than HTTP/2 (ALPN)",
-        ));
-    }
+/// Starts HTTP/2 on a connection, which lives until its last slot is returned.
+async fn begin(stream: Stream, is_closed: Rc<Cell<bool>>) -> Result<SendRequest<Bytes>, Cause> {
     let mut builder = Builder::new();
     builder
         .enable_push(false)
@@ -120,121 +119,119 @@ async fn begin(stream: Stream, is_gone: Rc<Cell<bool>>) -> Result<SendRequest<By
         .max_header_list_size(u32::try_from(MAX_HEAD_BYTES).unwrap_or(u32::MAX));
     let (sender, connection) = builder.handshake(stream).await.map_err(|why| cause(&why))?;
     tokio::task::spawn_local(async move {
-        // Those who have asked are told.
+        // The streams report the error.
         let _ = connection.await;
-        is_gone.set(true);
+        is_closed.set(true);
     });
     Ok(sender)
 }
 
-/// A place that is taken, as long as this is kept.
+/// A taken slot; it is returned on drop.
 #[derive(Debug)]
-struct Taken(Rc<PooledConnection>);
+struct SlotGuard(Rc<PooledConnection>);
 
-impl Taken {
-    fn of(trunk: Rc<PooledConnection>) -> Taken {
-        trunk.taken.set(trunk.taken.get() + 1);
-        Taken(trunk)
+impl SlotGuard {
+    fn of(pooled: Rc<PooledConnection>) -> SlotGuard {
+        pooled.taken.set(pooled.taken.get() + 1);
+        SlotGuard(pooled)
     }
 }
 
-impl Drop for Taken {
+impl Drop for SlotGuard {
     fn drop(&mut self) {
         self.0.taken.set(self.0.taken.get().saturating_sub(1));
         self.0.is_given_up.set(true);
     }
 }
 
-/// A place on a connection, which carries one request at a time.
+/// A slot on a connection, which carries one stream at a time.
 #[derive(Debug)]
-pub struct Place {
+pub struct StreamSlot {
     sender: SendRequest<Bytes>,
-    taken: Taken,
-    /// Armed once and then only moved on.
+    taken: SlotGuard,
+    /// Created once and then only reset.
     timer: Pin<Box<Sleep>>,
-    search: Search,
+    search: MarkerSearch,
 }
 
-impl Place {
-    /// Whether its connection has ended.
-    pub fn is_gone(&self) -> bool {
-        self.taken.0.is_gone.get()
+impl StreamSlot {
+    /// Whether the connection is closed.
+    pub fn is_closed(&self) -> bool {
+        self.taken.0.is_closed.get()
     }
 
-    /// Sends a request and reads its answer.
+    /// Sends a request and reads the response.
     ///
     /// # Errors
-    /// Why there is no answer.
-    pub async fn ask(
+    /// Why there is no response.
+    pub async fn send(
         &mut self,
-        head: &Request<()>,
-        body: &Bytes,
-        asked: Asked<'_>,
+        request: &Request<Bytes>,
+        options: ReadOptions<'_>,
         deadline: Instant,
-    ) -> Result<Answer, Trouble> {
+    ) -> Result<ResponseSummary, SendError> {
         self.timer.as_mut().reset(deadline);
-        self.search.begin(asked.marker);
-        let mut began = false;
-        let talking = talk(
+        self.search.begin(options.marker);
+        let mut has_begun = false;
+        let exchanging = exchange(
             &mut self.sender,
-            (head, body),
-            asked,
+            request,
+            options,
             &mut self.search,
-            &mut began,
+            &mut has_begun,
         );
-        let answer = tokio::select! {
+        let summary = tokio::select! {
             biased;
-            answer = talking => answer,
-            () = &mut self.timer => return Err(Trouble::Cause(Cause::TimedOut)),
+            summary = exchanging => summary,
+            () = &mut self.timer => return Err(SendError::Cause(Cause::TimedOut)),
         };
-        let trunk = &self.taken.0;
-        let was_used = trunk.is_used.replace(true);
-        answer.map_err(|why| {
-            // Anything but the end of this one stream is the end of all.
+        let pooled = &self.taken.0;
+        let was_used = pooled.is_used.replace(true);
+        summary.map_err(|why| {
+            // Any error but a stream reset ends the whole connection.
             if !why.is_reset() {
-                trunk.is_gone.set(true);
+                pooled.is_closed.set(true);
             }
             let never_seen = why.reason() == Some(Reason::REFUSED_STREAM)
                 || was_used && why.is_remote() && why.reason() == Some(Reason::NO_ERROR)
                 || was_used && (why.is_io() || why.reason().is_none());
-            if never_seen && !began {
-                Trouble::Stale(cause(&why))
+            if never_seen && !has_begun {
+                SendError::Stale(cause(&why))
             } else {
-                Trouble::Cause(cause(&why))
+                SendError::Cause(cause(&why))
             }
         })
     }
 }
 
-async fn talk(
+async fn exchange(
     sender: &mut SendRequest<Bytes>,
-    (head, body): (&Request<()>, &Bytes),
-    asked: Asked<'_>,
-    search: &mut Search,
-    began: &mut bool,
-) -> Result<Answer, h2::Error> {
+    request: &Request<Bytes>,
+    options: ReadOptions<'_>,
+    search: &mut MarkerSearch,
+    has_begun: &mut bool,
+) -> Result<ResponseSummary, h2::Error> {
     poll_fn(|cx| sender.poll_ready(cx)).await?;
-    let (response, stream) = sender.send_request(head.clone(), body.is_empty())?;
-    let mut upload = Upload {
-        stream,
-        rest: body.clone(),
-    };
-    let response = answered(response, &mut upload).await?;
-    *began = true;
-    let mut answer = answer_of(&response, asked);
+    let (head, body) = request.clone().into_parts();
+    let head = Request::from_parts(head, ());
+    let (response, stream) = sender.send_request(head, body.is_empty())?;
+    let mut upload = Upload { stream, rest: body };
+    let response = response_head(response, &mut upload).await?;
+    *has_begun = true;
+    let mut summary = summary_of(&response, options);
     let mut body = response.into_body();
-    while let Some(part) = part_of(&mut body, &mut upload).await {
+    while let Some(part) = next_part(&mut body, &mut upload).await {
         let part = part?;
-        answer.body_bytes += part.len() as u64;
+        summary.body_bytes += part.len() as u64;
         search.see(&part);
         body.flow_control().release_capacity(part.len())?;
     }
-    answer.has_marker = search.found();
-    Ok(answer)
+    summary.has_marker = search.found();
+    Ok(summary)
 }
 
-/// Who refuses a body says so before it has come, so both are waited for.
-async fn answered(
+/// A server may reject a request before it has read the body, so both are polled.
+async fn response_head(
     mut response: ResponseFuture,
     upload: &mut Upload,
 ) -> Result<Response<RecvStream>, h2::Error> {
@@ -245,7 +242,7 @@ async fn answered(
     .await
 }
 
-async fn part_of(body: &mut RecvStream, upload: &mut Upload) -> Option<Result<Bytes, h2::Error>> {
+async fn next_part(body: &mut RecvStream, upload: &mut Upload) -> Option<Result<Bytes, h2::Error>> {
     poll_fn(|cx| {
         upload.poll(cx);
         body.poll_data(cx)
@@ -253,14 +250,14 @@ async fn part_of(body: &mut RecvStream, upload: &mut Upload) -> Option<Result<By
     .await
 }
 
-/// A request's body on its way.
+/// A request body that is being sent.
 struct Upload {
     stream: SendStream<Bytes>,
     rest: Bytes,
 }
 
 impl Upload {
-    /// Sends as much as the server takes. Where it takes no more, the answer says why.
+    /// Sends as much as flow control allows. If the server takes no more, the response says why.
     fn poll(&mut self, cx: &mut Context<'_>) {
         while !self.rest.is_empty() {
             self.stream.reserve_capacity(self.rest.len());
@@ -282,32 +279,23 @@ impl Upload {
     }
 }
 
-fn answer_of<T>(response: &Response<T>, asked: Asked<'_>) -> Answer {
-    let text = |value: &header::HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
-    let fields = response.headers();
-    let location = fields.get(header::LOCATION);
-    let location = location.filter(|_| response.status().is_redirection());
-    let cookies = fields.get_all(header::SET_COOKIE).into_iter();
-    let cookies = cookies.take(if asked.cookies { MAX_COOKIES } else { 0 });
-    let pair = |cookie: String| {
-        let pair = cookie.split(';').next().unwrap_or_default();
-        pair.trim().to_owned()
-    };
-    Answer {
+fn summary_of<T>(response: &Response<T>, options: ReadOptions<'_>) -> ResponseSummary {
+    let mut summary = ResponseSummary {
         status: response.status().as_u16(),
-        keeps: true,
-        location: location.map(text),
-        cookies: cookies.map(|cookie| pair(text(cookie))).collect(),
-        says_when: fields.contains_key(header::RETRY_AFTER),
-        ..Answer::default()
+        keep_alive: true,
+        ..ResponseSummary::default()
+    };
+    for (name, value) in response.headers() {
+        summary.take_header(name.as_str(), value.as_bytes(), options.cookies);
     }
+    summary
 }
 
-/// What an error of h2's says.
+/// Translates an error of h2.
 fn cause(why: &h2::Error) -> Cause {
     match (why.get_io().map(io::Error::kind), why.reason()) {
         (Some(io::ErrorKind::BrokenPipe | io::ErrorKind::UnexpectedEof), _) => {
-            Cause::Fault("closed without an answer")
+            Cause::Fault("closed without a response")
         }
         (Some(io::ErrorKind::ConnectionReset), _) => {
             Cause::Io(nix::errno::Errno::ECONNRESET as i32)

@@ -1,4 +1,4 @@
-//! One thread of the generator: what its requests share, and how it reports every second.
+//! One thread of the generator: the state that its tasks share, and its report every second.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -11,100 +11,101 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::closed::Presence;
-use super::connection::{Connection, Counted};
-use super::exchange::{Single, Trouble};
-use super::http2::Trunks;
-use crate::answer::{Answer, Asked};
+use super::connection::{Connection, OpenCount};
+use super::exchange::{SendError, SerialConnection};
+use super::http2::Http2Pool;
 use crate::clock::{self, SECOND};
 use crate::outcome::Cause;
-use crate::plan::{MAX_REDIRECTS, Plan, Wire};
-use crate::request::{Said, Wish};
-use crate::stream::Stream;
-use crate::tally::{End, Tally};
+use crate::plan::{MAX_REDIRECTS, Plan, Protocol};
+use crate::request::{EncodedRequest, RequestSpec};
+use crate::response::{ReadOptions, ResponseSummary};
+use crate::stream::{self, Negotiated, Stream};
+use crate::tally::{RequestEnd, Tally};
 
-/// How often a thread looks whether it is to stop.
+/// How often a thread checks whether it has to stop.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// Most cookies of a user.
 const MAX_COOKIES: usize = 200;
 
-/// The place of measured requests in a pair of tallies, and that of the warm-up's.
+/// Index of the measured requests in a pair of tallies, and that of the warm-up's.
 pub const MEASURED: usize = 0;
 /// See [`MEASURED`].
 pub const WARM_UP: usize = 1;
 
-/// What threads share.
+/// The state that threads share.
 #[derive(Debug)]
-pub struct Shared {
-    /// What is to be done.
+pub struct RunState {
+    /// What to send.
     pub plan: Arc<Plan>,
-    /// When it begins ([`clock::now`]).
+    /// The start ([`clock::now`]).
     pub start: u64,
-    /// Whether it has to end now.
+    /// Set when the run has to end now.
     pub stop: Arc<AtomicBool>,
-    /// How many requests may still be sent.
+    /// The number of requests that may still be sent.
     pub quota: AtomicU64,
 }
 
-/// What a thread counted up to the end of a second.
+/// A thread's counts for one second.
 #[derive(Debug)]
 pub struct Interval {
-    /// Which second since the start; the last one may be shorter.
+    /// The second since the start; the last interval may be shorter.
     pub second: u64,
     /// Measured and warm-up.
     pub tallies: [Tally; 2],
-    /// Requests on their way.
+    /// Requests in flight.
     pub in_flight: u64,
     /// Most of them at once.
     pub most_in_flight: u64,
     /// Requests that wait for a connection.
     pub waiting: u64,
-    /// Connections that are open.
+    /// Open connections.
     pub connections: u64,
 }
 
-/// What a thread says.
+/// A report of a thread.
 #[derive(Debug)]
-pub enum Report {
+pub enum ThreadReport {
     /// A second is over.
     Second(Box<Interval>),
-    /// All is over.
+    /// The thread has ended.
     Over {
         /// Processor time in seconds.
         cpu: f64,
-        /// Time in which it could have run and got no processor, in seconds, where that is known.
+        /// How long it was runnable without a processor, in seconds, where that is known.
         wait: Option<f64>,
-        /// When the last request ended ([`clock::now`]); 0 if none did.
+        /// When the last request ended ([`clock::now`]); 0 without requests.
         last_end: u64,
-        /// How long users were there.
+        /// How long users were active.
         presence: Presence,
     },
 }
 
 /// A request to be sent.
 #[derive(Debug)]
-pub struct Job {
-    /// When it is due ([`clock::now`]).
+pub struct ScheduledRequest {
+    /// Its due time ([`clock::now`]).
     pub due: u64,
-    /// Which of the plan's requests; with `own`: whose door and row it has.
+    /// The index of the plan's request; with `own`, that of its endpoint and of its row in the
+    /// tally.
     pub row: usize,
-    /// What is asked instead.
-    pub own: Option<Rc<Wish>>,
+    /// A request that replaces the plan's.
+    pub own: Option<Rc<RequestSpec>>,
     /// Whether it had to wait for a connection.
     pub waited: bool,
 }
 
 /// A user's cookies.
-pub type Jar = BTreeMap<String, String>;
+pub type CookieJar = BTreeMap<String, String>;
 
-/// What a thread's tasks share.
+/// The state that a thread's tasks share.
 #[derive(Debug)]
 pub struct Thread {
-    /// What threads share.
-    pub shared: Arc<Shared>,
-    /// Which of the threads it is.
+    /// The state that threads share.
+    pub shared: Arc<RunState>,
+    /// The index of the thread.
     pub number: usize,
-    /// Chance.
+    /// Its random numbers.
     pub random: RefCell<fastrand::Rng>,
     tallies: RefCell<[Tally; 2]>,
     in_flight: Cell<u64>,
@@ -112,10 +113,10 @@ pub struct Thread {
     /// Requests that wait for a connection.
     pub waiting: Cell<u64>,
     connections: Rc<Cell<u64>>,
-    /// Those of HTTP/2 to each server.
-    trunks: Vec<Trunks>,
+    /// HTTP/2 connections to each server.
+    pools: Vec<Http2Pool>,
     last_end: Cell<u64>,
-    /// The second that is to be said next.
+    /// The second that is reported next.
     second: Cell<u64>,
     presence: Cell<Presence>,
     /// The same moment on both clocks.
@@ -123,12 +124,12 @@ pub struct Thread {
 }
 
 impl Thread {
-    /// Of the current runtime.
-    pub fn new(shared: Arc<Shared>, number: usize) -> Thread {
+    /// For the current runtime.
+    pub fn new(shared: Arc<RunState>, number: usize) -> Thread {
         let seed = shared.plan.seed.wrapping_add(number as u64);
-        let trunks = shared.plan.doors.iter().map(|_| Trunks::default());
+        let pools = shared.plan.endpoints.iter().map(|_| Http2Pool::default());
         Thread {
-            trunks: trunks.collect(),
+            pools: pools.collect(),
             shared,
             number,
             random: RefCell::new(fastrand::Rng::with_seed(seed)),
@@ -144,7 +145,7 @@ impl Thread {
         }
     }
 
-    /// What is to be done.
+    /// What to send.
     pub fn plan(&self) -> &Plan {
         &self.shared.plan
     }
@@ -154,7 +155,7 @@ impl Thread {
         self.epoch.0 + Duration::from_nanos(moment.saturating_sub(self.epoch.1))
     }
 
-    /// Whether a request that is due then is sent.
+    /// Whether a request with this due time is sent.
     pub fn is_time(&self, due: u64) -> bool {
         due < self.shared.start.saturating_add(self.plan().duration)
     }
@@ -165,17 +166,17 @@ impl Thread {
         count(&mut self.tallies.borrow_mut()[which]);
     }
 
-    /// A request that was due then is never sent.
+    /// Counts a request that is never sent.
     pub fn unsent(&self, due: u64) {
         self.tally(due, |tally| tally.unsent += 1);
     }
 
-    /// Sends a request, and counts what becomes of it.
-    pub async fn carry_out(
+    /// Sends a request, and counts the result.
+    pub async fn execute(
         &self,
-        job: &Job,
+        job: &ScheduledRequest,
         connection: &mut Option<Connection>,
-        jar: Option<&mut Jar>,
+        jar: Option<&mut CookieJar>,
     ) {
         let sent = clock::now();
         let plan = self.plan();
@@ -187,15 +188,17 @@ impl Thread {
         self.in_flight.set(in_flight);
         self.most_in_flight
             .set(self.most_in_flight.get().max(in_flight));
-        let (cause, answer) = self.talk(job, sent, connection, jar).await;
+        let (cause, response) = self.perform(job, sent, connection, jar).await;
         self.in_flight.set(self.in_flight.get() - 1);
         let done = clock::now();
         self.last_end.set(done);
-        let end = End {
+        let end = RequestEnd {
             cause,
-            status: answer.as_ref().map(|answer| answer.status),
-            says_when: answer.as_ref().is_some_and(|answer| answer.says_when),
-            body_bytes: answer.map_or(0, |answer| answer.body_bytes),
+            status: response.as_ref().map(|response| response.status),
+            has_retry_after: response
+                .as_ref()
+                .is_some_and(|response| response.has_retry_after),
+            body_bytes: response.map_or(0, |response| response.body_bytes),
             corrected: done.saturating_sub(job.due),
             service: done.saturating_sub(sent),
             row: job.row,
@@ -203,14 +206,14 @@ impl Thread {
         self.tally(job.due, |tally| tally.ended(&end));
     }
 
-    /// Asks, and asks again where a redirect leads, if that is wanted.
-    async fn talk(
+    /// Sends the request, and follows redirects if that is configured.
+    async fn perform(
         &self,
-        job: &Job,
+        job: &ScheduledRequest,
         sent: u64,
         connection: &mut Option<Connection>,
-        mut jar: Option<&mut Jar>,
-    ) -> (Option<Cause>, Option<Answer>) {
+        mut jar: Option<&mut CookieJar>,
+    ) -> (Option<Cause>, Option<ResponseSummary>) {
         let plan = self.plan();
         let Some(request) = plan.requests.get(job.row) else {
             return (
@@ -218,7 +221,7 @@ impl Thread {
                 None,
             );
         };
-        let wish = job.own.as_deref().unwrap_or(&request.wish);
+        let spec = job.own.as_deref().unwrap_or(&request.spec);
         let deadline = self.instant(sent.saturating_add(plan.timeout));
         let mut path: Option<String> = None;
         for _ in 0..=MAX_REDIRECTS {
@@ -227,35 +230,37 @@ impl Thread {
                 .filter(|jar| !jar.is_empty())
                 .map(cookie_field);
             let rendered;
-            let said = if job.own.is_none() && path.is_none() && cookies.is_none() {
-                &request.said
+            let encoded = if job.own.is_none() && path.is_none() && cookies.is_none() {
+                &request.encoded
             } else {
-                rendered = render(plan, wish, path.as_deref(), cookies.as_deref());
+                rendered = render(plan, spec, path.as_deref(), cookies.as_deref());
                 match &rendered {
-                    Ok(said) => said,
-                    Err(_) => return (Some(Cause::Fault("a request that cannot be said")), None),
+                    Ok(encoded) => encoded,
+                    Err(_) => {
+                        return (Some(Cause::Fault("a request that cannot be encoded")), None);
+                    }
                 }
             };
-            let asked = Asked {
-                head: wish.method == "HEAD",
+            let options = ReadOptions {
+                head: spec.method == "HEAD",
                 marker: plan.expect.marker.as_ref(),
                 cookies: jar.is_some(),
             };
-            let repeatable = !matches!(wish.method.as_str(), "POST" | "PATCH");
-            let sending = Sending {
+            let repeatable = !matches!(spec.method.as_str(), "POST" | "PATCH");
+            let attempt = Attempt {
                 due: job.due,
-                door: request.door,
+                endpoint: request.endpoint,
                 deadline,
                 repeatable,
             };
-            let answer = match self.ask(&sending, said, asked, connection).await {
-                Ok(answer) => answer,
+            let response = match self.send(&attempt, encoded, options, connection).await {
+                Ok(response) => response,
                 Err(cause) => return (Some(cause), None),
             };
             if let Some(jar) = &mut jar {
-                keep(jar, &answer.cookies);
+                keep(jar, &response.cookies);
             }
-            let leads = answer.location.as_deref().map(|to| wish.place.follow(to));
+            let leads = response.location.as_deref().map(|to| spec.url.follow(to));
             let here = leads.as_ref().map(Option::is_some);
             if plan.follow
                 && let Some(Some(next)) = leads
@@ -263,74 +268,78 @@ impl Thread {
                 path = Some(next);
                 continue;
             }
-            let cause = plan.expect.judge(answer.status, answer.has_marker, here);
-            return (cause, Some(answer));
+            let cause = plan
+                .expect
+                .judge(response.status, response.has_marker, here);
+            return (cause, Some(response));
         }
         (Some(Cause::TooManyRedirects), None)
     }
 
-    /// Sends a request on the connection, or on a new one; on a second one if the server has just
-    /// closed the first (RFC 9112, 9.3.1).
-    async fn ask(
+    /// Sends a request on the connection, or on a new one. Retries once on a new connection if the
+    /// server has just closed the first (RFC 9112, 9.3.1).
+    async fn send(
         &self,
-        sending: &Sending,
-        said: &Said,
-        asked: Asked<'_>,
+        attempt: &Attempt,
+        encoded: &EncodedRequest,
+        options: ReadOptions<'_>,
         connection: &mut Option<Connection>,
-    ) -> Result<Answer, Cause> {
-        let mut may_repeat = sending.repeatable;
+    ) -> Result<ResponseSummary, Cause> {
+        let mut may_repeat = attempt.repeatable;
         loop {
-            if connection.as_ref().is_none_or(Connection::is_gone) {
+            if connection.as_ref().is_none_or(Connection::is_closed) {
                 *connection = None;
-                *connection = Some(self.connect(sending).await?);
+                *connection = Some(self.connect(attempt).await?);
             }
             let Some(open) = connection else {
                 return Err(Cause::Fault("no connection"));
             };
-            let answer = open.ask(said, asked, sending.deadline).await;
-            if !(self.plan().keep_alive && open.keeps(&answer)) {
+            let response = open.send(encoded, options, attempt.deadline).await;
+            if !(self.plan().keep_alive && open.is_reusable(&response)) {
                 *connection = None;
             }
-            match answer {
-                Ok(answer) => return Ok(answer),
-                Err(Trouble::Stale(_)) if may_repeat => {
+            match response {
+                Ok(response) => return Ok(response),
+                Err(SendError::Stale(_)) if may_repeat => {
                     may_repeat = false;
-                    self.tally(sending.due, |tally| tally.resent += 1);
+                    self.tally(attempt.due, |tally| tally.resent += 1);
                 }
-                Err(Trouble::Stale(cause) | Trouble::Cause(cause)) => return Err(cause),
+                Err(SendError::Stale(cause) | SendError::Cause(cause)) => return Err(cause),
             }
         }
     }
 
-    async fn connect(&self, sending: &Sending) -> Result<Connection, Cause> {
-        let wire = &self.plan().wire;
-        let deadline = sending.deadline;
-        if let (Wire::Http2 { streams }, Some(trunks)) = (wire, self.trunks.get(sending.door)) {
-            let connect = async || self.open(sending).await;
-            let place = trunks.place(*streams, deadline, connect).await?;
-            return Ok(Connection::Shared(place));
+    async fn connect(&self, attempt: &Attempt) -> Result<Connection, Cause> {
+        let protocol = &self.plan().protocol;
+        let deadline = attempt.deadline;
+        if let (Protocol::Http2 { streams }, Some(pools)) =
+            (protocol, self.pools.get(attempt.endpoint))
+        {
+            let connect = async || self.open(attempt).await;
+            let slot = pools.slot(*streams, deadline, connect).await?;
+            return Ok(Connection::Shared(slot));
         }
-        let opened = tokio::time::timeout_at(deadline, self.open(sending)).await;
-        let (stream, counted) = opened.map_err(|_| Cause::ConnectTimedOut)??;
-        let single = Single::new(stream, wire, deadline, counted);
-        Ok(Connection::Single(single))
+        let opened = tokio::time::timeout_at(deadline, self.open(attempt)).await;
+        let (stream, _, counted) = opened.map_err(|_| Cause::ConnectTimedOut)??;
+        let serial = SerialConnection::new(stream, protocol, deadline, counted);
+        Ok(Connection::Serial(serial))
     }
 
-    /// Connects, and notes how long that took.
-    async fn open(&self, sending: &Sending) -> Result<(Stream, Counted), Cause> {
-        let Some(door) = self.plan().doors.get(sending.door) else {
+    /// Connects, and records how long that took.
+    async fn open(&self, attempt: &Attempt) -> Result<(Stream, Negotiated, OpenCount), Cause> {
+        let Some(endpoint) = self.plan().endpoints.get(attempt.endpoint) else {
             return Err(Cause::Fault("a server that is not in the list"));
         };
         let began = clock::now();
-        let stream = Stream::connect(door).await;
-        let stream = stream.map_err(|why| Cause::of_io(&why))?;
+        let connected = stream::connect(endpoint).await;
+        let (stream, negotiated) = connected.map_err(|why| Cause::of_io(&why))?;
         let took = clock::now().saturating_sub(began);
-        self.tally(sending.due, |tally| tally.connects.record(took));
-        Ok((stream, Counted::new(&self.connections)))
+        self.tally(attempt.due, |tally| tally.connects.record(took));
+        Ok((stream, negotiated, OpenCount::new(&self.connections)))
     }
 
-    /// Reports every second until all is to stop.
-    pub async fn report(&self, to: &Sender<Report>) {
+    /// Reports every second until the end.
+    pub async fn report(&self, to: &Sender<ThreadReport>) {
         loop {
             tokio::time::sleep(LOOK).await;
             if self.shared.stop.load(Ordering::Relaxed) {
@@ -343,9 +352,9 @@ impl Thread {
         }
     }
 
-    /// Says what was counted since the last time: in the next second, of which there may be less, or
-    /// up to a look more, at the end.
-    pub fn flush(&self, to: &Sender<Report>) {
+    /// Reports the counts since the last report as those of the next second. At the end that may be
+    /// less than a second, or more by one check interval.
+    pub fn flush(&self, to: &Sender<ThreadReport>) {
         let second = self.second.get();
         self.second.set(second + 1);
         let interval = Interval {
@@ -356,18 +365,18 @@ impl Thread {
             waiting: self.waiting.get(),
             connections: self.connections.get(),
         };
-        // Who does not listen any more needs nothing.
-        let _ = to.send(Report::Second(Box::new(interval)));
+        // Fails only if the receiver is gone, and then the report is not needed.
+        let _ = to.send(ThreadReport::Second(Box::new(interval)));
     }
 
-    /// A user was there for so many nanoseconds of the measured time.
+    /// Records that a user was active for this many nanoseconds of the measured time.
     pub fn was_present(&self, nanos: u64) {
         let mut presence = self.presence.get();
         presence.add(nanos);
         self.presence.set(presence);
     }
 
-    /// How long users were there.
+    /// How long users were active.
     pub fn presence(&self) -> Presence {
         self.presence.get()
     }
@@ -378,34 +387,36 @@ impl Thread {
     }
 }
 
-/// What a request's attempts share.
-struct Sending {
+/// What the attempts of a request share.
+struct Attempt {
     due: u64,
-    door: usize,
+    endpoint: usize,
     deadline: Instant,
     /// Whether it may be sent twice.
     repeatable: bool,
 }
 
-/// How a request is said.
+/// Encodes a request.
 ///
 /// # Errors
-/// Where it cannot be said in the plan's protocol.
+/// When the plan's protocol cannot express it.
 pub fn render(
     plan: &Plan,
-    wish: &Wish,
+    spec: &RequestSpec,
     path: Option<&str>,
     cookies: Option<&str>,
-) -> Result<Said, String> {
+) -> Result<EncodedRequest, String> {
     let keep = plan.keep_alive;
-    match &plan.wire {
-        Wire::Fastcgi { root } => wish.fastcgi(root, path, cookies, keep).map(Said::Bytes),
-        Wire::Http1 => Ok(Said::Bytes(wish.http1(path, cookies, keep))),
-        Wire::Http2 { .. } => wish.http2(path, cookies),
+    match &plan.protocol {
+        Protocol::Fastcgi { root } => spec
+            .fastcgi(root, path, cookies, keep)
+            .map(EncodedRequest::Bytes),
+        Protocol::Http1 => Ok(EncodedRequest::Bytes(spec.http1(path, cookies, keep))),
+        Protocol::Http2 { .. } => spec.http2(path, cookies),
     }
 }
 
-fn cookie_field(jar: &Jar) -> String {
+fn cookie_field(jar: &CookieJar) -> String {
     let pairs: Vec<String> = jar
         .iter()
         .map(|(name, value)| format!("{name}={value}"))
@@ -413,7 +424,7 @@ fn cookie_field(jar: &Jar) -> String {
     pairs.join("; ")
 }
 
-fn keep(jar: &mut Jar, cookies: &[String]) {
+fn keep(jar: &mut CookieJar, cookies: &[String]) {
     for cookie in cookies {
         let Some((name, value)) = cookie.split_once('=') else {
             continue;

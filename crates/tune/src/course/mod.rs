@@ -1,36 +1,35 @@
-//! The course of a tuning, step by step: what is measured next, and what follows from what was seen.
-//! It measures and changes nothing itself.
+//! The course of a tuning as a state machine: it decides what is measured next, and draws
+//! conclusions from the measurements. It measures and changes nothing itself.
 
-mod ahead;
 mod budget;
 pub mod goal;
-pub mod hunt;
-mod left;
+mod input;
+mod next_task;
 pub mod noise;
 pub mod overload;
 pub mod profile;
 pub mod proof;
-mod share;
+pub mod rate_search;
 pub mod sweep;
-mod terms;
+mod time_limit;
 mod times;
 
 use maitred_measure::compare::b_first;
 
 use crate::decide::{self, Choice};
-use crate::growth::{Looks, Slope};
+use crate::growth::{GrowthSamples, Slope};
 use crate::laws;
-use crate::moments::Moment;
-use crate::seen::{Seen, Setting};
+use crate::measurement::{Measurement, Setting};
+use crate::timeline::TimelinePoint;
 use budget::Budget;
 use goal::Goal;
-use hunt::Hunt;
+pub use input::{CourseInput, IdleSample, NextStep, PoolSetting, Verdict, WorkerStart};
 use noise::Noise;
 use overload::Overload;
 use profile::Profile;
-use proof::Row;
-use sweep::Sweep;
-pub use terms::{Boot, Next, Now, Rest, Terms, Verdict};
+use proof::ComparisonRow;
+use rate_search::RateSearch;
+use sweep::{Sweep, SweepPoint};
 use times::Times;
 
 /// Most windows of the warm-up, and by how much the median may still change in the last ones.
@@ -38,21 +37,21 @@ const MOST_WINDOWS: usize = 8;
 const SETTLED: f64 = 0.05;
 const SETTLED_WINDOWS: usize = 3;
 
-/// Most requests that may fail before anything is tuned.
+/// The highest error rate with which a tuning starts.
 const MOST_ERRORS: f64 = 0.05;
 
-/// A search begins with this share of what users without pauses were served.
+/// A rate search starts with this share of the throughput of a closed loop.
 const FIRST_RATE: f64 = 0.85;
 
-/// The share of all processors that others may use while nothing is asked, and how often it is looked again
-/// whether they still do.
+/// The share of all processors that other processes may use without load, and how often to check
+/// again whether they still do.
 const MOST_BACKGROUND: f64 = 0.1;
 const LOOKS_AT_OTHERS: usize = 3;
 
-/// A page that takes longer than this is slow where time is short, in seconds.
+/// With `--quick`, a page that takes longer than this is slow, in seconds.
 const SLOW: f64 = 0.3;
 
-/// How many pairs of the proof are made again, since others used the processors meanwhile.
+/// Most pairs of the proof that are repeated because other processes used the processors.
 const MOST_REPEATED_PAIRS: usize = 8;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd)]
@@ -70,88 +69,88 @@ enum Phase {
     Over,
 }
 
-/// A tuning that goes on.
+/// A tuning.
 #[derive(Debug, Clone)]
 pub struct Course {
-    /// What is known beforehand.
-    pub terms: Terms,
+    /// What is known before the first measurement.
+    pub input: CourseInput,
     times: Times,
     budget: Option<Budget>,
     phase: Phase,
     last: Setting,
-    /// How long the queue that the last load has left may take, in seconds.
+    /// How long the queue of the last load may take to drain, in seconds.
     patience: f64,
-    half: Option<Seen>,
-    /// What others used of the processors while nothing was asked.
+    half: Option<Measurement>,
+    /// The share of the processors that other processes used without load.
     pub background: Option<f64>,
-    /// What else was seen then.
-    pub at_rest: Rest,
+    /// The machine's state without load.
+    pub at_rest: IdleSample,
     looks_at_others: usize,
     windows: Vec<(f64, Option<f64>)>,
     /// Windows in which nothing was served: the page takes longer.
     empty_windows: usize,
-    /// What the first users were served in the last window of the warm-up, a second.
+    /// The throughput of the last window of the warm-up, in requests a second.
     usual_rate: Option<f64>,
-    /// Whether latencies came to rest.
+    /// Whether latencies became steady.
     pub settled: bool,
-    /// One user; without times where these broke a law.
-    pub alone: Option<Seen>,
-    /// How long one user waited for an answer, on average, in seconds: where times broke a law, by how often
-    /// it was served.
+    /// One user alone; without times if these broke a law.
+    pub alone: Option<Measurement>,
+    /// The average latency of one user alone, in seconds; if times broke a law, computed from the
+    /// throughput.
     pub pace: Option<f64>,
-    /// Each route by itself.
+    /// Each route alone.
     pub profile: Profile,
-    /// The goal, given or made.
+    /// The goal, the user's or the default one.
     pub goal: Option<Goal>,
-    /// The setting as it was, against itself.
+    /// The original setting compared with itself.
     pub noise: Noise,
-    /// Why nothing would be concluded here and now, if somebody had not said that it is to go on.
+    /// Reasons to stop that `--despite-noise` overrides.
     pub troubles: Vec<String>,
-    /// Rates with the setting as it was.
-    pub before: Option<Hunt>,
+    /// The highest rate of the original setting.
+    pub before: Option<RateSearch>,
     /// Throughput by workers.
     pub sweep: Option<Sweep>,
-    looks: Looks,
-    boots: Vec<Boot>,
-    /// Second by second.
-    pub moments: Vec<Moment>,
-    /// How workers grow with what they serve.
+    growth_samples: GrowthSamples,
+    boots: Vec<WorkerStart>,
+    /// The timeline, second by second.
+    pub moments: Vec<TimelinePoint>,
+    /// The growth of workers with the requests that they serve.
     pub growth: Option<Slope>,
-    /// The number of workers.
+    /// The chosen number of workers.
     pub choice: Option<Choice>,
-    /// Rates with that.
-    pub after: Option<Hunt>,
-    /// More than that.
+    /// The highest rate with that.
+    pub after: Option<RateSearch>,
+    /// Overload.
     pub overload: Option<Overload>,
     /// Pairs of runs, old and new.
-    pub pairs: Vec<(Seen, Seen)>,
-    /// Pairs that were made again, since others used the processors meanwhile.
+    pub pairs: Vec<(Measurement, Measurement)>,
+    /// Pairs that were repeated because other processes used the processors.
     pub repeated: usize,
-    /// What they say.
-    pub rows: Vec<Row>,
-    /// Figures that broke a law, and why they are not told.
+    /// The comparison of the pairs.
+    pub rows: Vec<ComparisonRow>,
+    /// Measurements that broke a law, and which.
     pub broken: Vec<String>,
-    /// What there was no time for.
+    /// What was skipped for want of time.
     pub left_out: Vec<String>,
-    /// What it came to.
+    /// The result.
     pub verdict: Option<Verdict>,
 }
 
 impl Course {
-    /// At its beginning.
-    pub fn new(terms: Terms) -> Course {
+    /// A tuning before its first step.
+    pub fn new(input: CourseInput) -> Course {
         Course {
-            times: Times::of(terms.seconds),
-            goal: terms.goal.clone(),
-            profile: Profile::of(&terms.routes),
-            budget: terms.ends.then(|| Budget::of(terms.seconds)),
-            terms,
+            times: Times::of(input.seconds),
+            goal: input.goal.clone(),
+            profile: Profile::of(&input.routes),
+            budget: input.ends.then(|| Budget::of(input.seconds)),
+            input,
             phase: Phase::Idle,
             last: Setting::AsItWas,
             patience: 0.0,
             half: None,
             background: None,
-            at_rest: Rest::default(),
+            at_rest: IdleSample::default(),
             looks_at_others: 0,
             windows: Vec::new(),
             empty_windows: 0,
@@ -163,7 +162,7 @@ impl Course {
             troubles: Vec::new(),
             before: None,
             sweep: None,
-            looks: Looks::default(),
+            growth_samples: GrowthSamples::default(),
             boots: Vec::new(),
             moments: Vec::new(),
             growth: None,
@@ -179,13 +178,13 @@ impl Course {
         }
     }
 
-    /// Whether its figures are only indicative.
+    /// Whether its results are only indicative.
     pub fn is_indicative(&self) -> bool {
         self.times.is_indicative
     }
 
-    /// How long the page takes that it is looked with whether the server is at rest, in seconds: it is the
-    /// first of all.
+    /// The usual latency, in seconds, of the page that the check for an idle server requests: the
+    /// first URL.
     pub fn rest(&self) -> Option<f64> {
         let first = self.profile.profiled.first();
         let first = first.and_then(|route| route.seen.mean);
@@ -193,18 +192,18 @@ impl Course {
     }
 
     /// Workers were started.
-    pub fn booted(&mut self, boot: Boot) {
+    pub fn booted(&mut self, boot: WorkerStart) {
         self.boots.push(boot);
     }
 
-    /// What it costs until a worker serves, as the middle of all starts has it.
-    pub fn boot(&self) -> Option<Boot> {
+    /// The median cost of starting workers.
+    pub fn boot(&self) -> Option<WorkerStart> {
         let mut boots = self.boots.clone();
         boots.sort_by(|a, b| a.first.total_cmp(&b.first));
         boots.get(boots.len() / 2).copied()
     }
 
-    /// The setting that was chosen.
+    /// The proposed setting.
     pub fn proposed(&self) -> Setting {
         self.choice
             .as_ref()
@@ -212,22 +211,22 @@ impl Course {
     }
 
     fn is_new_next(&self) -> bool {
-        let new_first = b_first(self.pairs.len(), self.terms.seed);
+        let new_first = b_first(self.pairs.len(), self.input.seed);
         new_first == self.half.is_none()
     }
 
-    /// What the machine was like while nothing was asked.
-    pub fn idled(&mut self, rest: Rest) {
+    /// The machine was observed without load.
+    pub fn idled(&mut self, rest: IdleSample) {
         self.at_rest = rest;
         self.background = rest.outside;
         self.looks_at_others += 1;
         let much = rest.outside.filter(|share| *share > MOST_BACKGROUND);
         if let Some(share) = much {
-            if self.looks_at_others < LOOKS_AT_OTHERS && !self.terms.despite_noise {
+            if self.looks_at_others < LOOKS_AT_OTHERS && !self.input.despite_noise {
                 return;
             }
             self.trouble(format!(
-                "others use {:.0} % of the processors while nothing is asked; expected 10 % at most",
+                "other processes use {:.0} % of the processors without load; expected at most 10 %",
                 share * 100.0
             ));
         }
@@ -236,22 +235,22 @@ impl Course {
         }
     }
 
-    /// Figures would not be the site's: it ends here, unless somebody has said that it is to go on.
+    /// Ends the tuning, because results would not be the site's, unless `--despite-noise` is given.
     fn trouble(&mut self, why: String) {
-        if !self.terms.despite_noise {
+        if !self.input.despite_noise {
             return self.end(Verdict::CannotSay(format!(
-                "{why}: figures would be those of others as much as the site's; tune when the machine is \
-                 quiet, or give more time, or go on all the same with --despite-noise"
+                "{why}: results would depend on other processes as much as on the site; tune when \
+                 the machine is quiet, give more time, or continue with --despite-noise"
             )));
         }
         self.troubles.push(why);
     }
 
-    /// What was seen of what came next.
-    pub fn seen(&mut self, seen: Seen) {
-        if let Next::Measure(task) = self.next() {
+    /// Takes the measurement of the current step.
+    pub fn seen(&mut self, seen: Measurement) {
+        if let NextStep::Measure(task) = self.next() {
             if self.last != task.setting {
-                self.looks.begin_anew();
+                self.growth_samples.restart();
             }
             self.last = task.setting;
             self.patience = self.patience_after(&task, &seen);
@@ -271,15 +270,15 @@ impl Course {
         }
     }
 
-    /// Workers of a fixed number live from one change of the number to the next.
-    fn look_at_growth(&mut self, seen: &Seen) {
-        let is_fixed = matches!(self.last, Setting::Workers(_)) || self.terms.now.pm == "static";
+    /// Workers of a static pool live from one change of their number to the next.
+    fn look_at_growth(&mut self, seen: &Measurement) {
+        let is_fixed = matches!(self.last, Setting::Workers(_)) || self.input.now.pm == "static";
         let Some(private) = seen.private.filter(|_| is_fixed && seen.workers > 0) else {
             return;
         };
         let each = seen.served as f64 / f64::from(seen.workers);
-        self.looks.look(each, private);
-        self.growth = self.looks.slope();
+        self.growth_samples.add(each, private);
+        self.growth = self.growth_samples.slope();
     }
 
     fn end(&mut self, verdict: Verdict) {
@@ -287,12 +286,13 @@ impl Course {
         self.phase = Phase::Over;
     }
 
-    fn warmed(&mut self, seen: &Seen) {
+    fn warmed(&mut self, seen: &Measurement) {
         if seen.error_share > MOST_ERRORS {
             return self.end(Verdict::CannotSay(format!(
-                "{:.0} % of the requests did not get the expected answer ({}); expected less than 5 %",
+                "{:.0} % of the requests did not get the expected response ({}); expected less \
+                 than 5 %",
                 seen.error_share * 100.0,
-                seen.cause.as_deref().unwrap_or("no answer"),
+                seen.cause.as_deref().unwrap_or("no response"),
             )));
         }
         match seen.p50.or(seen.mean) {
@@ -306,7 +306,7 @@ impl Course {
         }
     }
 
-    /// Whether neither latencies nor the workers' memory change any more.
+    /// Whether latencies and the workers' memory have both become steady.
     fn has_settled(&self) -> bool {
         let last = || self.windows.iter().rev().take(SETTLED_WINDOWS);
         let rests = |values: &mut dyn Iterator<Item = f64>| {
@@ -320,15 +320,14 @@ impl Course {
             && rests(&mut last().filter_map(|(_, private)| *private))
     }
 
-    fn was_alone(&mut self, seen: Seen) {
+    fn was_alone(&mut self, seen: Measurement) {
         let Some(mean) = seen.mean.filter(|_| seen.served > 0) else {
             return self.end(Verdict::CannotSay(
-                "one user alone was served nothing in the time that there is; give more with --time"
-                    .to_owned(),
+                "no request of one user alone was served in time; give more with --time".to_owned(),
             ));
         };
-        let lawful = laws::obeys(Some(1), self.terms.cores, &seen);
-        // One user is served as often as answers take long, and counting is never off.
+        let lawful = laws::obeys(Some(1), self.input.cores, &seen);
+        // The throughput of one user gives the average latency, and counts are never off.
         let alone = match &lawful {
             Ok(()) => mean,
             Err(_) => seen.seconds / seen.served as f64,
@@ -341,8 +340,8 @@ impl Course {
         let limit = self.goal.as_ref().map_or(f64::INFINITY, Goal::limit);
         if lawful.is_ok() && alone >= limit {
             return self.end(Verdict::CannotSay(format!(
-                "the goal cannot be met: one request alone takes {:.0} ms, and the goal is {}; workers \
-                 make no request faster, only the application can",
+                "the goal cannot be met: one request alone takes {:.0} ms, and the goal is {}; \
+                 more workers make no request faster, only the application can",
                 alone * 1e3,
                 self.goal.as_ref().map_or("", |goal| goal.text.as_str()),
             )));
@@ -360,8 +359,8 @@ impl Course {
         };
     }
 
-    fn profiled(&mut self, seen: Seen) {
-        let lawful = laws::obeys(Some(1), self.terms.cores, &seen);
+    fn profiled(&mut self, seen: Measurement) {
+        let lawful = laws::obeys(Some(1), self.input.cores, &seen);
         self.profile.tried(match lawful {
             Ok(()) => seen,
             Err(why) => {
@@ -375,9 +374,9 @@ impl Course {
         }
     }
 
-    fn against_itself(&mut self, seen: Seen) {
+    fn against_itself(&mut self, seen: Measurement) {
         let pairs = self.times.noise_pairs;
-        if !self.noise.tried(seen, pairs, self.terms.seed) {
+        if !self.noise.tried(seen, pairs, self.input.seed) {
             return;
         }
         self.begin_before();
@@ -387,10 +386,10 @@ impl Course {
     }
 
     fn begin_before(&mut self) {
-        // Where there was no time to set it beside itself, the warm-up has to do.
+        // If the comparison with itself was skipped, the warm-up has to do.
         let usual = self.usual_rate.unwrap_or(0.0);
         let rate = self.noise.best().unwrap_or(usual);
-        self.before = Some(Hunt::new(
+        self.before = Some(RateSearch::new(
             Setting::AsItWas,
             rate * FIRST_RATE,
             self.times.steps,
@@ -398,10 +397,12 @@ impl Course {
         self.phase = Phase::Before;
     }
 
-    fn tried_before(&mut self, seen: &Seen) {
-        let Some(hunt) = &mut self.before else { return };
-        hunt.tried(seen);
-        if hunt.next().is_none() {
+    fn tried_before(&mut self, seen: &Measurement) {
+        let Some(rate_search) = &mut self.before else {
+            return;
+        };
+        rate_search.tried(seen);
+        if rate_search.next().is_none() {
             self.begin_sweep();
         }
     }
@@ -409,29 +410,29 @@ impl Course {
     fn begin_sweep(&mut self) {
         let alone = self.alone.as_ref().and_then(|alone| alone.private);
         let private = self.noise.private().or(alone);
-        let terms = &self.terms;
+        let input = &self.input;
         let ceiling = decide::ceiling(
-            &terms.memory,
+            &input.memory,
             private,
-            terms.now.workers,
-            terms.most_workers,
+            input.now.workers,
+            input.most_workers,
         );
         let enough = decide::enough(self.noise.floor);
         let sweep = Sweep::new(ceiling, self.background, enough);
         let is_slow = self.budget.is_some() && self.rest().is_some_and(|rest| rest > SLOW);
-        self.sweep = Some(match self.is_indicative() {
-            // What broke a law has no times, and is no point.
-            true if is_slow => {
-                sweep.of_slow(self.alone.as_ref().filter(|alone| alone.mean.is_some()))
-            }
-            true => sweep.in_haste(),
-            false => sweep,
+        self.sweep = Some(if !self.is_indicative() {
+            sweep
+        } else if is_slow {
+            // A measurement that broke a law has no times, and is no point.
+            sweep.of_slow(self.alone.as_ref().filter(|alone| alone.mean.is_some()))
+        } else {
+            sweep.in_haste()
         });
         self.phase = Phase::Sweep;
     }
 
-    fn swept(&mut self, seen: Seen) {
-        let cores = self.terms.cores;
+    fn swept(&mut self, seen: Measurement) {
+        let cores = self.input.cores;
         let Some(sweep) = &mut self.sweep else { return };
         sweep.tried(seen, cores);
         if sweep.next().is_none() {
@@ -446,14 +447,14 @@ impl Course {
             .alone
             .as_ref()
             .and_then(|alone| alone.cpu.zip(alone.mean));
-        // Waiting for a processor is no waiting that another worker could use.
+        // While a request waits for a processor, another worker could not run either.
         let waited = self
             .alone
             .as_ref()
             .and_then(|alone| alone.core_wait)
             .unwrap_or(0.0);
         let knee = share.filter(|(cpu, _)| *cpu > 0.0);
-        let knee = knee.map(|(cpu, mean)| self.terms.cores * (mean - waited).max(cpu) / cpu);
+        let knee = knee.map(|(cpu, mean)| self.input.cores * (mean - waited).max(cpu) / cpu);
         let enough = decide::enough(self.noise.floor);
         self.choice = decide::choose(&sweep.curve(), sweep.ceiling(), knee, enough);
         let Some(choice) = &self.choice else {
@@ -465,15 +466,15 @@ impl Course {
         if let Some(why) = self.sweep.as_ref().and_then(Sweep::is_cut_short) {
             return self.end(Verdict::CannotSay(why));
         }
-        let now = &self.terms.now;
+        let now = &self.input.now;
         if now.pm == "static" && decide::is_same(now.workers, choice.workers) {
-            let what = format!("{} is what was found", now.words());
-            // Nothing is proposed; what there is is asked for too much.
+            let what = format!("{} is already the best setting found", now.words());
+            // Nothing is proposed; the overload phase measures the original setting.
             self.verdict = Some(Verdict::NothingToGain(what));
             return self.go_beyond();
         }
         let setting = Setting::Workers(choice.workers);
-        self.after = Some(Hunt::lasting(
+        self.after = Some(RateSearch::lasting(
             setting,
             choice.rate * FIRST_RATE,
             self.times.steps,
@@ -481,15 +482,17 @@ impl Course {
         self.phase = Phase::After;
     }
 
-    fn tried_after(&mut self, seen: &Seen) {
-        let Some(hunt) = &mut self.after else { return };
-        hunt.tried(seen);
-        if hunt.next().is_none() {
+    fn tried_after(&mut self, seen: &Measurement) {
+        let Some(rate_search) = &mut self.after else {
+            return;
+        };
+        rate_search.tried(seen);
+        if rate_search.next().is_none() {
             self.go_beyond();
         }
     }
 
-    /// What the better of both can do is known: now more is asked for.
+    /// The highest rate is known: starts the overload phase.
     fn go_beyond(&mut self) {
         self.phase = Phase::Overload;
         self.overload = self.highest().map(Overload::of);
@@ -498,7 +501,7 @@ impl Course {
         }
     }
 
-    fn overloaded(&mut self, seen: &Seen) {
+    fn overloaded(&mut self, seen: &Measurement) {
         let Some(overload) = &mut self.overload else {
             return;
         };
@@ -515,19 +518,42 @@ impl Course {
         };
     }
 
-    /// The highest rate of the setting that is proposed, or, where none is or no rate held, as it was.
+    /// The highest rate of the proposed setting, or of the original one if nothing is proposed or
+    /// no rate held.
     pub fn highest(&self) -> Option<f64> {
-        let highest = |hunt: &Option<Hunt>| hunt.as_ref().and_then(Hunt::highest);
-        highest(&self.after).or(highest(&self.before))
+        self.highest_after().or(self.highest_before())
     }
 
-    fn paired(&mut self, seen: Seen) {
+    /// The highest rate of the original setting.
+    pub fn highest_before(&self) -> Option<f64> {
+        self.before.as_ref()?.highest()
+    }
+
+    /// The highest rate of the proposed setting.
+    pub fn highest_after(&self) -> Option<f64> {
+        self.after.as_ref()?.highest()
+    }
+
+    /// The measured numbers of workers.
+    pub fn points(&self) -> &[SweepPoint] {
+        self.sweep.as_ref().map_or(&[], |sweep| &sweep.points)
+    }
+
+    /// The most processors that workers have used in the sweep.
+    pub fn most_processors(&self) -> Option<f64> {
+        let used = self.points().iter();
+        let used = used.filter_map(|point| laws::processors(&point.seen));
+        used.reduce(f64::max)
+    }
+
+    fn paired(&mut self, seen: Measurement) {
         let is_new = self.is_new_next();
         let Some(first) = self.half.take() else {
             self.half = Some(seen);
             return;
         };
-        let is_disturbed = |seen: &Seen| seen.outside.is_some_and(|share| share > MOST_BACKGROUND);
+        let is_disturbed =
+            |seen: &Measurement| seen.outside.is_some_and(|share| share > MOST_BACKGROUND);
         let is_quiet = !self.background.is_some_and(|share| share > MOST_BACKGROUND);
         let again = is_quiet && !self.is_indicative() && self.repeated < MOST_REPEATED_PAIRS;
         if again && (is_disturbed(&first) || is_disturbed(&seen)) {
@@ -540,7 +566,7 @@ impl Course {
         if self.pairs.len() < fewest {
             return;
         }
-        self.rows = proof::rows(&self.pairs, self.terms.seed);
+        self.rows = proof::rows(&self.pairs, self.input.seed);
         if self.pairs.len() < most && !proof::is_clear(&self.rows) {
             return;
         }
@@ -552,13 +578,12 @@ impl Course {
         if proof::is_gain(&self.rows) {
             return Verdict::Gain;
         }
-        if self.terms.now.pm == "auto" {
-            let why = match proof::is_as_much(&self.rows) {
-                true => "pm = auto serves as much as the best fixed number",
-                false => {
-                    "no fixed number is shown to serve more than pm = auto; the pairs differ by too much to \
-                     say that it serves as much"
-                }
+        if self.input.now.pm == "auto" {
+            let why = if proof::is_as_much(&self.rows) {
+                "pm = auto serves as much as the best fixed number"
+            } else {
+                "no fixed number is shown to serve more than pm = auto; the pairs vary too much to \
+                 show that it serves as much"
             };
             return Verdict::NothingToGain(why.to_owned());
         }
