@@ -5,34 +5,13 @@
 //! reference page is generated from them ([`reference()`]). What comes out is a [`Config`] in which
 //! nothing is left to check, or all the [`Mistakes`] at once, each with its line and column.
 
-pub mod directives;
-
-mod acme;
-mod admin;
 mod assemble;
-mod collector;
-mod confinement;
-mod directive;
-mod door;
-mod doors;
+mod check;
 pub mod fpm;
-mod front;
-mod host;
-mod listen;
-pub mod log_format;
 mod mistakes;
-mod mode;
-mod output;
+mod model;
+mod read;
 mod reference;
-mod remarks;
-mod settings;
-mod slowlog;
-mod spares;
-mod syntax;
-mod tls;
-mod units;
-mod value;
-mod written;
 
 use std::fs::File;
 use std::io::Read;
@@ -40,29 +19,31 @@ use std::path::Path;
 
 use toml::de::DeTable;
 
-pub use acme::{Acme, Challenge, ExternalAccount, LETS_ENCRYPT};
-pub use admin::{AdminAccess, AdminDraft, AdminToken};
-pub use collector::{Collector, Syslog, SyslogServer};
-pub use confinement::{Confinement, CoreSize, NoNewPrivileges, Together};
-pub use directive::{Directive, Needs, Preset};
-pub use door::{Address, DEFAULT_SOCKET_MODE, Door};
-pub use host::Host;
-pub use listen::parse_listen;
-pub use log_format::LogFormat;
 pub use mistakes::{Mistake, Mistakes, Place};
-pub use mode::{BootConnections, Mode};
-pub use output::{Output, SendfileRoot};
-pub use reference::{applications, reference};
-pub use settings::{
-    ClientLimits, Config, Destination, DoorLog, Listening, LogTarget, MAX_CHILDREN_PER_POOL, Pool,
-    ProcessManager, Site, SiteLog, Upstream,
+pub use model::acme::{Acme, Challenge, ExternalAccount, LETS_ENCRYPT};
+pub use model::admin::{AdminAccess, AdminDraft, AdminToken};
+pub use model::client_limits::ClientLimits;
+pub use model::collector::{Collector, Syslog, SyslogServer};
+pub use model::config::{
+    Config, DoorLog, Listening, LogTarget, MAX_CHILDREN_PER_POOL, Pool, ProcessManager, Upstream,
 };
-pub use tls::{CertificateFiles, ClientCertificates, HTTPS_PORT, Tls, TlsVersion};
-pub use value::{Value, Wrong};
-pub use written::{Section, place_of_setting};
+pub use model::confinement::{Confinement, CoreSize, NoNewPrivileges, Together};
+pub use model::host::Host;
+pub use model::listener::{Address, DEFAULT_SOCKET_MODE, Door};
+pub use model::log_format::{self, LogFormat};
+pub use model::mode::{BootConnections, Mode};
+pub use model::output::{Output, SendfileRoot};
+pub use model::site::{Destination, Site, SiteLog};
+pub use model::tls::{CertificateFiles, ClientCertificates, HTTPS_PORT, Tls, TlsVersion};
+pub use read::directive::{Directive, Needs, Preset};
+pub use read::directives;
+pub use read::listen::parse_listen;
+pub use read::position::{Section, place_of_setting};
+pub use read::value::{Value, Wrong};
+pub use reference::{applications, reference};
 
 use mistakes::Fault;
-use syntax::syntax_faults;
+use read::syntax::syntax_faults;
 
 /// The largest configuration file that is read, in bytes. Ten thousand sites need two million.
 pub const MAX_FILE_BYTES: usize = 16 * 1024 * 1024;
@@ -90,7 +71,7 @@ pub fn load_with_remarks(path: &Path) -> Result<(Config, Vec<Mistake>), Mistakes
 /// text; `config` was made of it.
 pub fn remarks(text: &str, file: &Path, config: &Config) -> Vec<Mistake> {
     let (table, _) = DeTable::parse_recoverable(text);
-    let mut faults = remarks::remarks(table.get_ref(), config);
+    let mut faults = check::remarks::remarks(table.get_ref(), config);
     faults.sort_by_key(|fault| fault.span.start);
     let faults = faults.into_iter();
     faults.map(|fault| fault.located(text, file)).collect()

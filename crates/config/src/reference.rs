@@ -5,12 +5,12 @@ use std::fmt::Write;
 use maitred_pagecache::apps::cache_of;
 use maitred_rules::apps::App;
 
-use crate::directive::{Directive, Preset};
-use crate::directives::{cache, doors, output, pools, rules, sites, tls, top};
+use crate::read::directive::{Directive, Preset};
+use crate::read::directives::{cache, doors, output, pools, rules, sites, tls, top};
 
 const HEAD: &str = r#"# Configuration
 
-<!-- Made from the directives in crates/config/src/directives; change them, not this page:
+<!-- Made from the directives in crates/config/src/read/directives; change them, not this page:
      MAITRED_WRITE_REFERENCE=1 cargo test -p maitred-config reference -->
 
 maitred needs no configuration to serve a folder: `maitred serve public/`. For more than that it

@@ -8,8 +8,8 @@ use super::check::is_tcp;
 use super::draft::PoolDraft;
 use super::log::{Log, Refused};
 use super::{Level, Options};
-use crate::directives::doors::MAX_SOCKET_PATH_BYTES;
-use crate::door::{Address, DEFAULT_SOCKET_MODE, Door};
+use crate::model::listener::{Address, DEFAULT_SOCKET_MODE, Door};
+use crate::read::directives::doors::MAX_SOCKET_PATH_BYTES;
 
 /// The door of a pool. `when_ready` gets what php-fpm's workers say of it when they start.
 pub(super) fn door(

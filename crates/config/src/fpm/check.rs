@@ -16,7 +16,7 @@ use super::entries::DEFAULT_FACILITY;
 use super::log::{Log, Refused, reason};
 use super::paths::{LOCALSTATEDIR, PREFIX, full, full_with_prefix, is_directory};
 use super::{Level, Options};
-use crate::settings::ProcessManager;
+use crate::model::config::ProcessManager;
 
 /// `ZLOG_MIN_LIMIT`: the shortest longest line of the log, in bytes.
 const LEAST_LOG_LIMIT: i32 = 512;

@@ -5,7 +5,7 @@ use std::fmt;
 use std::rc::Rc;
 
 use super::Level;
-use crate::settings::ProcessManager;
+use crate::model::config::ProcessManager;
 
 /// Where something stands in the configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]

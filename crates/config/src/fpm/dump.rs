@@ -2,7 +2,7 @@
 
 use super::check::DEFAULT_LEVEL;
 use super::draft::{Draft, Globals, PoolDraft};
-use crate::settings::ProcessManager;
+use crate::model::config::ProcessManager;
 
 /// The lines, without their time and level.
 pub(super) fn dump(draft: &Draft) -> Vec<String> {

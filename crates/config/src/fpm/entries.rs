@@ -4,7 +4,7 @@
 use super::Level;
 use super::draft::{Globals, PoolDraft, UNLIMITED};
 use super::grammar::atoi;
-use crate::settings::ProcessManager;
+use crate::model::config::ProcessManager;
 
 /// A setting: its name, and what it takes.
 pub(super) struct Entry<T> {

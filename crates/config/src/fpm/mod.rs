@@ -5,8 +5,6 @@
 //! `reader`), keeps what they say (`draft`, `entries`), checks it (`check`) and makes a
 //! [`Config`] of it (`settle`, `address`).
 
-pub mod access_format;
-
 mod accounts;
 mod address;
 mod check;
@@ -28,10 +26,11 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::confinement::CoreSize;
-use crate::settings::Config;
+use crate::model::config::Config;
+use crate::model::confinement::CoreSize;
 use log::{Log, Refused};
 
+pub use crate::model::access_format;
 pub use grammar::{Statement, read_line};
 
 /// php-fpm's command line, as far as its configuration is concerned.

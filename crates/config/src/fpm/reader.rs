@@ -9,8 +9,8 @@ use super::entries::{self, Entry, boolean, with_pool};
 use super::grammar::{Statement, read_line};
 use super::log::{Log, Refused, reason};
 use super::paths;
-use crate::directive::nearest;
 use crate::mistakes::quoted;
+use crate::read::directive::nearest;
 
 /// Deepest include, and so the number of files that may be open at a time.
 const MAX_DEPTH: usize = 5;

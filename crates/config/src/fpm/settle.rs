@@ -11,10 +11,12 @@ use super::draft::{Draft, Globals, PoolDraft, UNLIMITED};
 use super::entries::DEFAULT_FACILITY;
 use super::log::{Log, Refused};
 use super::{Fpm, Level, Options};
-use crate::confinement::{Confinement, CoreSize, NoNewPrivileges};
-use crate::door::Address;
-use crate::settings::{Config, DoorLog, LogTarget, MAX_CHILDREN_PER_POOL, Pool, ProcessManager};
-use crate::units::MAX_DURATION;
+use crate::model::config::{
+    Config, DoorLog, LogTarget, MAX_CHILDREN_PER_POOL, Pool, ProcessManager,
+};
+use crate::model::confinement::{Confinement, CoreSize, NoNewPrivileges};
+use crate::model::listener::Address;
+use crate::read::units::MAX_DURATION;
 
 /// Longest name of a pool in bytes.
 const MAX_POOL_NAME_BYTES: usize = 64;

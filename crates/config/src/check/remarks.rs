@@ -1,0 +1,184 @@
+//! Settings that mean nothing where they stand, or more than meets the eye: no mistake, but whoever
+//! wrote one expects something else of it.
+
+use toml::de::DeTable;
+
+use crate::mistakes::Fault;
+use crate::model::admin;
+use crate::model::config::{
+    Config, DEFAULT_MAX_SPAWN_RATE, DEFAULT_OPCACHE_MEMORY_MAX_BYTES, Pool,
+};
+use crate::model::listener::Address;
+use crate::model::mode::{BootConnections, DEFAULT_BOOT_TIMEOUT, Mode};
+
+/// A setting of pools that only some modes heed.
+struct Heeded {
+    name: &'static str,
+    by: &'static [Mode],
+    /// Whether it says anything else than what holds without it.
+    says: fn(&Pool) -> bool,
+    /// What does in the other modes what is expected of it, if anything does.
+    instead: fn(Mode) -> Option<&'static str>,
+}
+
+const NOTHING: fn(Mode) -> Option<&'static str> = |_| None;
+
+const HEEDED: &[Heeded] = &[
+    Heeded {
+        name: "script",
+        by: &[Mode::Worker, Mode::Snapshot],
+        says: |pool| pool.script.is_some(),
+        instead: NOTHING,
+    },
+    Heeded {
+        name: "boot_timeout",
+        by: &[Mode::Worker],
+        says: |pool| pool.boot_timeout != DEFAULT_BOOT_TIMEOUT,
+        instead: |mode| match mode {
+            Mode::Snapshot => Some("a boot may take 30 s there"),
+            Mode::Classic | Mode::Worker => None,
+        },
+    },
+    Heeded {
+        name: "requests_per_child",
+        by: &[Mode::Snapshot],
+        says: |pool| pool.requests_per_child != 1,
+        instead: |_| Some("`max_requests` is what bounds the requests of a worker there"),
+    },
+    Heeded {
+        name: "rewinds_per_child",
+        by: &[Mode::Snapshot],
+        says: |pool| pool.rewinds_per_child != 0,
+        instead: NOTHING,
+    },
+    Heeded {
+        name: "boot_connections",
+        by: &[Mode::Snapshot],
+        says: |pool| pool.boot_connections != BootConnections::default(),
+        instead: NOTHING,
+    },
+    Heeded {
+        name: "warm_requests",
+        by: &[Mode::Snapshot],
+        says: |pool| !pool.warm_requests.is_empty(),
+        instead: NOTHING,
+    },
+    Heeded {
+        name: "watch",
+        by: &[Mode::Worker, Mode::Snapshot],
+        says: |pool| pool.watch,
+        instead: NOTHING,
+    },
+    Heeded {
+        name: "opcache_memory_max",
+        by: &[Mode::Worker, Mode::Snapshot],
+        says: |pool| pool.opcache_memory_max != DEFAULT_OPCACHE_MEMORY_MAX_BYTES,
+        instead: NOTHING,
+    },
+    Heeded {
+        name: "max_requests",
+        by: &[Mode::Classic, Mode::Worker],
+        says: |pool| pool.max_requests != 0,
+        instead: |_| {
+            Some(
+                "`requests_per_child` and `rewinds_per_child` are what bounds the requests of a copy",
+            )
+        },
+    },
+    Heeded {
+        name: "max_spawn_rate",
+        by: &[Mode::Classic, Mode::Worker],
+        says: |pool| pool.max_spawn_rate != DEFAULT_MAX_SPAWN_RATE,
+        instead: |_| Some("it bounds pools with `pm = \"dynamic\"` or `\"ondemand\"` alone"),
+    },
+];
+
+/// What is to be said of the settings of a file from which `config` was made.
+pub(crate) fn remarks(table: &DeTable<'_>, config: &Config) -> Vec<Fault> {
+    let pools = table
+        .get("pools")
+        .and_then(|pools| pools.get_ref().as_table());
+    let mut remarks: Vec<Fault> = admin::remarks(table, config).collect();
+    for (name, settings) in pools.into_iter().flat_map(|pools| pools.iter()) {
+        let pool = config.pool(name.get_ref());
+        let settings = settings.get_ref().as_table();
+        if let Some((pool, settings)) = pool.zip(settings) {
+            remarks.extend(of_mode(pool, settings));
+            remarks.extend(of_open_door(pool, settings));
+        }
+    }
+    let sites = table.get("sites");
+    let sites = sites.and_then(|sites| sites.get_ref().as_array());
+    let tables = sites.into_iter().flat_map(|sites| sites.iter());
+    let tables = tables.filter_map(|site| site.get_ref().as_table());
+    remarks.extend(tables.filter_map(of_cookies));
+    remarks
+}
+
+/// A site that caches pages which do not say how long they are fresh, and does not say by which
+/// cookie people are logged in.
+fn of_cookies(site: &DeTable<'_>) -> Option<Fault> {
+    let cache = site.get("cache")?.get_ref().as_table()?;
+    let is_told = ["private_cookies", "public_cookies"]
+        .iter()
+        .any(|name| cache.contains_key(*name));
+    let is_off = cache.get("enabled");
+    let is_off = is_off.is_some_and(|value| value.get_ref().as_bool() == Some(false));
+    let valid = cache.get("valid")?;
+    (!is_told && !is_off && !site.contains_key("app")).then(|| {
+        let sentence = "`valid` has pages cached for all visitors, and neither `app` nor `private_cookies` \
+             says by which cookie people are logged in: until one does, requests with a cookie that \
+             the site has set are not answered from the cache, and responses to requests with an \
+             unknown cookie are not stored (`public_cookies`)";
+        Fault::new(valid.span(), sentence.to_owned())
+    })
+}
+
+/// The settings of a pool that its mode does not heed.
+fn of_mode(pool: &Pool, settings: &DeTable<'_>) -> Vec<Fault> {
+    let unheeded = HEEDED
+        .iter()
+        .filter(|heeded| !heeded.by.contains(&pool.mode) && (heeded.says)(pool));
+    let found = unheeded.filter_map(|heeded| {
+        let value = settings.get(heeded.name)?;
+        Some(Fault::new(
+            value.span(),
+            heeded.sentence(pool.mode, settings),
+        ))
+    });
+    found.collect()
+}
+
+/// A FastCGI listener that anybody may connect to who reaches it.
+fn of_open_door(pool: &Pool, settings: &DeTable<'_>) -> Option<Fault> {
+    let door = pool.door.as_ref()?;
+    let is_open = matches!(door.listen, Address::Tcp(_)) && door.allowed_clients.is_none();
+    let value = settings.get("listen").filter(|_| is_open)?;
+    let sentence = "`listen` is a TCP address without `listen_allowed_clients`: whoever reaches it, \
+                    and that is every user of this machine, runs code as the pool's user \
+                    (`PHP_VALUE`); listen on a Unix socket, whose owner and mode say who may \
+                    connect, or name the addresses of the web servers";
+    Some(Fault::new(value.span(), sentence.to_owned()))
+}
+
+impl Heeded {
+    fn sentence(&self, mode: Mode, settings: &DeTable<'_>) -> String {
+        let modes: Vec<String> = self
+            .by
+            .iter()
+            .map(|mode| format!("\"{}\"", mode.name()))
+            .collect();
+        let default = match settings.contains_key("mode") {
+            true => "",
+            false => ", the default",
+        };
+        let instead = (self.instead)(mode).map_or(String::new(), |what| format!(" ({what})"));
+        format!(
+            "`{}` has no effect in a pool whose `mode` is \"{}\"{default}{instead}; leave it out, or \
+             set `mode` to {}",
+            self.name,
+            mode.name(),
+            modes.join(" or ")
+        )
+    }
+}

@@ -1,0 +1,17 @@
+//! The checked settings, as the rest of the program gets them.
+
+pub mod access_format;
+pub mod acme;
+pub mod admin;
+pub mod client_limits;
+pub mod collector;
+pub mod config;
+pub mod confinement;
+pub mod front;
+pub mod host;
+pub mod listener;
+pub mod log_format;
+pub mod mode;
+pub mod output;
+pub mod site;
+pub mod tls;

@@ -1,0 +1,108 @@
+//! What is said of a site.
+
+use std::path::PathBuf;
+
+use maitred_rules::settings::Upstream;
+use maitred_rules::{IpNet, Rules};
+use serde::{Deserialize, Serialize};
+
+use crate::model::host::Host;
+use crate::model::output::Output;
+
+const DEFAULT_INDEX: [&str; 2] = ["index.php", "index.html"];
+const DEFAULT_FRONT_CONTROLLER: &str = "/index.php";
+const DEFAULT_MAX_BODY_SIZE_BYTES: u64 = 256 << 20;
+
+/// What answers the requests for some hosts.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Site {
+    /// The hosts, at least one.
+    pub hosts: Vec<Host>,
+    /// The document root: an absolute path that was a directory when it was checked.
+    pub root: PathBuf,
+    /// File names looked for in a folder, in this order.
+    pub index: Vec<String>,
+    /// Who runs the site's PHP.
+    pub destination: Destination,
+    /// The script for paths that are no file, as a path below the root that begins with `/`.
+    pub front_controller: Option<String>,
+    /// Largest request body in bytes.
+    pub max_body_size: u64,
+    /// Where its requests are logged, if not where all are.
+    #[serde(default)]
+    pub access_log: SiteLog,
+    /// How its pages are cached; none: they are not.
+    #[serde(default)]
+    pub cache: Option<Cache>,
+    /// What it says about paths and clients; those of its application follow its own.
+    #[serde(default)]
+    pub rules: Rules,
+    /// How its answers leave.
+    #[serde(default)]
+    pub output: Output,
+}
+
+/// Where the requests of a site are logged.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SiteLog {
+    /// Where [`crate::Config::access_log`] says.
+    #[default]
+    Server,
+    /// Nowhere.
+    Off,
+    /// A file of its own; an absolute path.
+    File(PathBuf),
+}
+
+/// The page cache of a site.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cache {
+    /// What is kept.
+    pub rules: maitred_pagecache::settings::Settings,
+    /// It says `enabled = false`: the site has none.
+    #[serde(skip)]
+    pub(crate) is_off: bool,
+    /// Who may drop pages with PURGE.
+    #[serde(default)]
+    pub purge_from: Vec<IpNet>,
+}
+
+/// Who runs a site's PHP.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Destination {
+    /// A pool of ours, by its name; it is in `Config::pools`.
+    Pool(String),
+    /// A foreign FastCGI server.
+    Upstream(Upstream),
+}
+
+impl Site {
+    /// The pools that run its scripts, by their names.
+    pub fn pools(&self) -> impl Iterator<Item = &str> {
+        let own = match &self.destination {
+            Destination::Pool(name) => Some(name.as_str()),
+            Destination::Upstream(_) => None,
+        };
+        let others = self.rules.paths.iter();
+        own.into_iter()
+            .chain(others.filter_map(|path| path.pool.as_deref()))
+    }
+
+    /// A site for every host in which every setting has its default.
+    pub(crate) fn at(root: PathBuf, destination: Destination) -> Site {
+        Site {
+            hosts: vec![Host::Any],
+            root,
+            index: DEFAULT_INDEX.map(str::to_owned).to_vec(),
+            destination,
+            front_controller: Some(DEFAULT_FRONT_CONTROLLER.to_owned()),
+            max_body_size: DEFAULT_MAX_BODY_SIZE_BYTES,
+            access_log: SiteLog::Server,
+            output: Output::default(),
+            cache: None,
+            rules: Rules::default(),
+        }
+    }
+}

@@ -1,0 +1,266 @@
+//! A pool's FastCGI door: those settings of `[pools.NAME]`. Names are php-fpm's, with `_` for `.`.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+use crate::model::access_format::AccessFormat;
+use crate::model::listener::Address;
+use crate::read::directive::{Directive, Needs, Preset};
+use crate::read::listen::parse_listen;
+use crate::read::value::{Value, Wrong};
+
+/// Most connections that a door may have waiting in the kernel: its queue's length is an `int`.
+const MAX_BACKLOG: u32 = i32::MAX as u32;
+
+/// Longest path of a Unix socket in bytes: `sun_path` of `sockaddr_un` without its NUL (unix(7)).
+pub(crate) const MAX_SOCKET_PATH_BYTES: usize = 107;
+
+const ADDRESS: &str = "the path of a Unix socket, or an address and a port such as \
+                       \"127.0.0.1:9000\"";
+
+/// What the settings of a door are read into. What is not set, or wrong, is not there.
+#[derive(Debug, Clone, Default)]
+pub struct DoorDraft {
+    pub(crate) listen: Option<Asked>,
+    pub(crate) status_listen: Option<Asked>,
+    pub(crate) backlog: Option<u32>,
+    pub(crate) owner: Option<String>,
+    pub(crate) group: Option<String>,
+    pub(crate) mode: Option<u32>,
+    pub(crate) acl_users: Vec<String>,
+    pub(crate) acl_groups: Vec<String>,
+    pub(crate) allowed_clients: Option<Vec<IpAddr>>,
+    pub(crate) limit_extensions: Option<Vec<String>>,
+    pub(crate) access_log: Option<PathBuf>,
+    pub(crate) access_format: Option<String>,
+    pub(crate) access_suppress_path: Vec<String>,
+}
+
+/// An address, and how it is written.
+#[derive(Debug, Clone)]
+pub(crate) struct Asked {
+    pub(crate) address: Address,
+    pub(crate) text: String,
+}
+
+/// The directives of a pool's door.
+pub const DIRECTIVES: &[Directive<DoorDraft>] = &[
+    Directive {
+        name: "listen",
+        default: Preset::Words("none"),
+        unit: "",
+        takes: ADDRESS,
+        needs: Needs::NewZygote,
+        doc: "Where web servers such as nginx and Apache reach the pool over FastCGI, as they \
+              reach php-fpm. A port alone means all addresses. Without it, the pool serves its \
+              sites only; where every pool has one, there need be no site.",
+        example: "\"/run/maitred/www.sock\"",
+        read: |door, value| {
+            door.listen = Some(asked(value)?);
+            Ok(())
+        },
+    },
+    Directive {
+        name: "listen_backlog",
+        default: Preset::Words("as many as the kernel lets (`net.core.somaxconn`)"),
+        unit: "connections",
+        takes: "a whole number from 1 to 2147483647",
+        needs: Needs::NewZygote,
+        doc: "How many connections may wait in the kernel until they are accepted.",
+        example: "511",
+        read: |door, value| {
+            door.backlog = Some(value.count(1, MAX_BACKLOG)?);
+            Ok(())
+        },
+    },
+    Directive {
+        name: "listen_owner",
+        default: Preset::Words("the user who starts the server"),
+        unit: "",
+        takes: "the name or the number of a user",
+        needs: Needs::NewZygote,
+        doc: "The owner of the Unix socket: the web server's user. Needs maitred to be started as \
+              root.",
+        example: "\"www-data\"",
+        read: |door, value| {
+            door.owner = Some(value.account()?);
+            Ok(())
+        },
+    },
+    Directive {
+        name: "listen_group",
+        default: Preset::Words("that of `listen_owner`"),
+        unit: "",
+        takes: "the name or the number of a group",
+        needs: Needs::NewZygote,
+        doc: "The group of the Unix socket.",
+        example: "\"www-data\"",
+        read: |door, value| {
+            door.group = Some(value.account()?);
+            Ok(())
+        },
+    },
+    Directive {
+        name: "listen_mode",
+        default: Preset::Value("\"0660\""),
+        unit: "",
+        takes: "an octal number in quotes such as \"0660\"",
+        needs: Needs::NewZygote,
+        doc: "The mode of the Unix socket. Whoever may write to it may connect.",
+        example: "\"0666\"",
+        read: |door, value| {
+            let octal = |text: &str| u32::from_str_radix(text, 8).ok();
+            door.mode = Some(value.text_as(|text| octal(text).filter(|mode| *mode <= 0o777))?);
+            Ok(())
+        },
+    },
+    Directive {
+        name: "listen_acl_users",
+        default: Preset::Words("none"),
+        unit: "",
+        takes: "the name of a user, or an array of them",
+        needs: Needs::NewZygote,
+        doc: "Users who may connect to the Unix socket (POSIX ACL), in place of `listen_owner` \
+              and `listen_group`.",
+        example: "[\"www-data\", \"nginx\"]",
+        read: |door, value| {
+            door.acl_users = value.each(Value::account)?;
+            Ok(())
+        },
+    },
+    Directive {
+        name: "listen_acl_groups",
+        default: Preset::Words("none"),
+        unit: "",
+        takes: "the name of a group, or an array of them",
+        needs: Needs::NewZygote,
+        doc: "Groups that may connect to the Unix socket, likewise.",
+        example: "[\"web\"]",
+        read: |door, value| {
+            door.acl_groups = value.each(Value::account)?;
+            Ok(())
+        },
+    },
+    Directive {
+        name: "listen_allowed_clients",
+        default: Preset::Words("all"),
+        unit: "",
+        takes: "an IP address, or an array of them",
+        needs: Needs::NewZygote,
+        doc: "Addresses that may connect over TCP: those of web servers.",
+        example: "[\"10.0.0.5\", \"::1\"]",
+        read: |door, value| {
+            let address = |value: &Value<'_>| value.text_as(|text| text.parse::<IpAddr>().ok());
+            door.allowed_clients = Some(value.each(address)?);
+            Ok(())
+        },
+    },
+    Directive {
+        name: "status_listen",
+        default: Preset::Words("none"),
+        unit: "",
+        takes: ADDRESS,
+        needs: Needs::NewZygote,
+        doc: "Where the pool's status is answered over FastCGI apart from its requests, at \
+              `status_path` or else at `/`.",
+        example: "\"127.0.0.1:9001\"",
+        read: |door, value| {
+            door.status_listen = Some(asked(value)?);
+            Ok(())
+        },
+    },
+    Directive {
+        name: "limit_extensions",
+        default: Preset::Value("[\".php\", \".phar\"]"),
+        unit: "",
+        takes: "an ending such as \".php\", or an array of them",
+        needs: Needs::NewZygote,
+        doc: "How the names of scripts end that web servers may have run. php-fpm's \
+              `security.limit_extensions`. `\"\"` means that every file is a script.",
+        example: "[\".php\", \".php8\"]",
+        read: |door, value| {
+            let ending = |value: &Value<'_>| {
+                value.text_as(|text| {
+                    let good = text.is_empty() || text.starts_with('.') && text.len() > 1;
+                    (good && !text.contains([' ', '/'])).then(|| text.to_owned())
+                })
+            };
+            let mut endings = value.each(ending)?;
+            endings.retain(|ending| !ending.is_empty());
+            door.limit_extensions = Some(endings);
+            Ok(())
+        },
+    },
+    Directive {
+        name: "access_log",
+        default: Preset::Words("none"),
+        unit: "",
+        takes: "a path",
+        needs: Needs::NewZygote,
+        doc: "Where the requests that come through the door are logged. In it, `access_log` at \
+              the top of the file has no part.",
+        example: "\"log/www.access.log\"",
+        read: |door, value| {
+            door.access_log = Some(value.path()?);
+            Ok(())
+        },
+    },
+    Directive {
+        name: "access_format",
+        default: Preset::Value("\"%R - %u %t \\\"%m %r\\\" %s\""),
+        unit: "",
+        takes: "a format as php-fpm's `access.format` has it",
+        needs: Needs::NewZygote,
+        doc: "The form of a line of the door's access log, in php-fpm's placeholders.",
+        example: "\"%t %m %r%Q%q %s %{milli}d ms %{kilo}M kB\"",
+        read: |door, value| {
+            let format = value.text()?;
+            if let Err(problem) = AccessFormat::parse(format) {
+                return Err(value.refused(&format!("is no such format: {problem}")));
+            }
+            door.access_format = Some(format.to_owned());
+            Ok(())
+        },
+    },
+    Directive {
+        name: "access_suppress_path",
+        default: Preset::Words("none"),
+        unit: "",
+        takes: "a path that begins with \"/\", or an array of them",
+        needs: Needs::NewZygote,
+        doc: "Paths whose requests are not logged if they are plain GET or HEAD requests without \
+              query or body and are answered with a status of 2xx.",
+        example: "[\"/ping\"]",
+        read: |door, value| {
+            let path = |value: &Value<'_>| {
+                value.text_as(|text| text.starts_with('/').then(|| text.to_owned()))
+            };
+            door.access_suppress_path = value.each(path)?;
+            Ok(())
+        },
+    },
+];
+
+pub(crate) fn asked(value: &Value<'_>) -> Result<Asked, Wrong> {
+    let text = value.text()?;
+    let path = text.strip_prefix("unix:").unwrap_or(text);
+    let address = if path.starts_with('/') {
+        if path.len() > MAX_SOCKET_PATH_BYTES {
+            return Err(value.refused(&format!(
+                "is longer than the {MAX_SOCKET_PATH_BYTES} bytes that a Unix socket's path may \
+                 have"
+            )));
+        }
+        Address::Unix(PathBuf::from(path))
+    } else if path.len() < text.len() {
+        return Err(
+            value.refused("is not absolute; expected \"unix:\" and a path that begins with \"/\"")
+        );
+    } else {
+        Address::Tcp(parse_listen(text).map_err(|why| value.refused(&why))?)
+    };
+    Ok(Asked {
+        address,
+        text: path.to_owned(),
+    })
+}

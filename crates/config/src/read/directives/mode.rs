@@ -1,0 +1,67 @@
+//! How a pool's workers run an application: settings in `[pools.NAME]`.
+
+use crate::model::config::Pool;
+use crate::model::mode::Mode;
+use crate::read::directive::{Directive, Needs, Preset};
+use crate::read::value::{Value, Wrong};
+
+pub(super) const MODE: Directive<Pool> = Directive {
+    name: "mode",
+    default: Preset::Value("\"classic\""),
+    unit: "",
+    takes: "\"classic\", \"worker\" or \"snapshot\"",
+    needs: Needs::NewZygote,
+    doc: "How the pool's workers run an application. `\"classic\"`: every request runs its script from \
+          the beginning, as in php-fpm. `\"worker\"`: each worker boots `script` once, which then asks \
+          for one request after the other with `frankenphp_handle_request()`; what the application \
+          does not reset itself, the next request finds. See the guide's page on worker mode. \
+          `\"snapshot\"`: `script` is booted once for all, until it calls `maitred_snapshot()`; \
+          every request is then served by a copy of the process as it was there, made before the \
+          request came, so that it costs no boot and finds nothing of another request. See the \
+          guide's page on snapshot mode.",
+    example: "\"worker\"",
+    read: |pool, value| {
+        pool.mode = mode(value)?;
+        Ok(())
+    },
+};
+
+pub(super) const SCRIPT: Directive<Pool> = Directive {
+    name: "script",
+    default: Preset::Words("none; every `mode` but `\"classic\"` needs it"),
+    unit: "",
+    takes: "the path of a file",
+    needs: Needs::NewZygote,
+    doc: "The script that is booted where `mode` is not `\"classic\"`. All of the pool's requests go to \
+          it, whatever script they ask for: that one is `$_SERVER['SCRIPT_FILENAME']`. A relative \
+          path is relative to the folder of the configuration file.",
+    example: "\"public/worker.php\"",
+    read: |pool, value| {
+        pool.script = Some(value.file()?);
+        Ok(())
+    },
+};
+
+pub(super) const BOOT_TIMEOUT: Directive<Pool> = Directive {
+    name: "boot_timeout",
+    default: Preset::Value("\"60s\""),
+    unit: "seconds",
+    takes: "a duration of at most 366 days such as \"30s\"",
+    needs: Needs::NewZygote,
+    doc: "How long `script` may take from its start until it asks for its first request. A worker \
+          that takes longer is ended, and another one is tried. 0 means for ever.",
+    example: "\"2m\"",
+    read: |pool, value| {
+        pool.boot_timeout = value.duration()?;
+        Ok(())
+    },
+};
+
+fn mode(value: &Value<'_>) -> Result<Mode, Wrong> {
+    match value.text()? {
+        "classic" => Ok(Mode::Classic),
+        "worker" => Ok(Mode::Worker),
+        "snapshot" => Ok(Mode::Snapshot),
+        _ => Err(value.wrong()),
+    }
+}

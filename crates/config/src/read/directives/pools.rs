@@ -1,0 +1,557 @@
+//! Settings of a pool, in `[pools.NAME]`. Names are php-fpm's, without the `pm.` prefix.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crate::model::config::{MAX_CHILDREN_PER_POOL, Pool, ProcessManager};
+use crate::read::directive::{Directive, Needs, Preset};
+use crate::read::directives::top::log_target;
+use crate::read::directives::{booted, confinement, mode, queue};
+use crate::read::value::{Entry, Value, Wrong, for_each};
+
+/// Most calls of a stack in a slow log; a stack travels in one message.
+const MAX_SLOWLOG_TRACE_DEPTH: u32 = 100;
+
+/// What the entries of a table of php.ini settings may be, and how one is read.
+struct IniKind {
+    takes: &'static str,
+    read: fn(&Value<'_>) -> Result<String, Wrong>,
+}
+
+const INI_VALUE: IniKind = IniKind {
+    takes: "a string, a number, true or false",
+    read: |value| value.ini_value(),
+};
+const INI_FLAG: IniKind = IniKind {
+    takes: "true or false (also \"on\" and \"off\")",
+    read: |value| value.ini_flag(),
+};
+
+/// The directives of a pool.
+pub const DIRECTIVES: &[Directive<Pool>] = &[
+    Directive {
+        name: "pm",
+        default: Preset::Value("\"auto\""),
+        unit: "",
+        takes: "\"static\", \"dynamic\", \"ondemand\" or \"auto\"",
+        needs: Needs::NewZygote,
+        doc: "How the number of workers is decided. `\"static\"` always has `max_children` of \
+              them. `\"dynamic\"` has as many as run requests, and between `min_spare_servers` \
+              and `max_spare_servers` more that are idle. `\"ondemand\"` has none until a request \
+              comes, and ends those that were idle for `process_idle_timeout`; when it has had \
+              none for as long, the pool's PHP ends as well. A request that finds no idle worker \
+              has one started at once, up to `max_children`; shrinking ends at most one worker a \
+              second, the one idle for longest. `\"auto\"` finds the number: as many as requests \
+              need, but no more than keep the processors busy and than there is memory for (see \
+              the guide's page on the number of workers).",
+        example: "\"ondemand\"",
+        read: |pool, value| {
+            pool.pm = process_manager(value)?;
+            Ok(())
+        },
+    },
+    mode::MODE,
+    mode::SCRIPT,
+    mode::BOOT_TIMEOUT,
+    Directive {
+        name: "max_children",
+        default: Preset::Words(
+            "with `pm = \"auto\"` 64 for each core, at most 128 or two for each; else two for each",
+        ),
+        unit: "workers",
+        takes: "a whole number from 1 to 10000",
+        needs: Needs::NewZygote,
+        doc: "Most workers of the pool, which is also how many of its requests run at a time.",
+        example: "40",
+        read: |pool, value| {
+            pool.max_children = Some(value.count(1, MAX_CHILDREN_PER_POOL)?);
+            Ok(())
+        },
+    },
+    Directive {
+        name: "start_servers",
+        default: Preset::Words("the middle of `min_spare_servers` and `max_spare_servers`"),
+        unit: "workers",
+        takes: "a whole number from 1 to 10000",
+        needs: Needs::NewZygote,
+        doc: "Workers of a dynamic pool at its start, from `min_spare_servers` to \
+              `max_spare_servers`. Other pools do not heed it.",
+        example: "4",
+        read: |pool, value| {
+            pool.start_servers = Some(value.count(1, MAX_CHILDREN_PER_POOL)?);
+            Ok(())
+        },
+    },
+    Directive {
+        name: "min_spare_servers",
+        default: Preset::Words("none; a dynamic pool needs it"),
+        unit: "workers",
+        takes: "a whole number from 0 to 10000",
+        needs: Needs::NewZygote,
+        doc: "Idle workers that a dynamic pool has at least, 1 or more, as long as `max_children` \
+              allows: as soon as there are fewer, it starts more. With `pm = \"auto\"`, 0 has the \
+              last worker go too when nobody has asked for five minutes, and the pool's PHP \
+              `process_idle_timeout` later. Other pools do not heed it.",
+        example: "2",
+        read: |pool, value| {
+            pool.min_spare_servers = Some(value.count(0, MAX_CHILDREN_PER_POOL)?);
+            Ok(())
+        },
+    },
+    Directive {
+        name: "max_spare_servers",
+        default: Preset::Words("none; a dynamic pool needs it"),
+        unit: "workers",
+        takes: "a whole number from 1 to 10000",
+        needs: Needs::NewZygote,
+        doc: "Idle workers beyond which a dynamic pool ends one each second. From \
+              `min_spare_servers` to `max_children`. Other pools do not heed it.",
+        example: "6",
+        read: |pool, value| {
+            pool.max_spare_servers = Some(value.count(1, MAX_CHILDREN_PER_POOL)?);
+            Ok(())
+        },
+    },
+    Directive {
+        name: "max_spawn_rate",
+        default: Preset::Value("32"),
+        unit: "workers",
+        takes: "a whole number from 1 to 10000",
+        needs: Needs::NewZygote,
+        doc: "Most workers that a dynamic or ondemand pool starts within any one second, \
+              besides `start_servers`. Up to that number they are started at once: unlike \
+              php-fpm, which doubles what it starts from second to second until it comes to this \
+              rate, and heeds it in dynamic pools only. An auto pool starts at once what requests \
+              wait for, as far as there are memory and processors for it.",
+        example: "64",
+        read: |pool, value| {
+            pool.max_spawn_rate = value.count(1, MAX_CHILDREN_PER_POOL)?;
+            Ok(())
+        },
+    },
+    Directive {
+        name: "process_idle_timeout",
+        default: Preset::Value("\"10s\""),
+        unit: "seconds",
+        takes: "a duration from 1 second to 366 days such as \"30s\"",
+        needs: Needs::NewZygote,
+        doc: "How long a worker of an ondemand pool stays without a request, in whole seconds, \
+              and how long its PHP stays without workers, also that of a pool with \
+              `pm = \"auto\"` and `min_spare_servers = 0`. Other pools do not heed it.",
+        example: "\"60s\"",
+        read: |pool, value| {
+            let timeout = value.duration()?;
+            if timeout < Duration::from_secs(1) {
+                return Err(value.wrong());
+            }
+            pool.process_idle_timeout = timeout;
+            Ok(())
+        },
+    },
+    Directive {
+        name: "user",
+        default: Preset::Words("the owner of the document root, or `www-data` if that is root"),
+        unit: "",
+        takes: "the name or the number of a user",
+        needs: Needs::NewZygote,
+        doc: "The user that PHP runs as. Used only if the server is started as root; otherwise \
+              everything runs as the user who started it.",
+        example: "\"shop\"",
+        read: |pool, value| {
+            pool.user = Some(value.account()?);
+            Ok(())
+        },
+    },
+    Directive {
+        name: "group",
+        default: Preset::Words("the user's group"),
+        unit: "",
+        takes: "the name or the number of a group",
+        needs: Needs::NewZygote,
+        doc: "The group that PHP runs as. Used only if the server is started as root.",
+        example: "\"shop\"",
+        read: |pool, value| {
+            pool.group = Some(value.account()?);
+            Ok(())
+        },
+    },
+    Directive {
+        name: "php",
+        default: Preset::Words("that of the program `maitred-php`"),
+        unit: "",
+        takes: "a PHP version in quotes such as \"8.2\"",
+        needs: Needs::NewZygote,
+        doc: "The PHP version that runs the pool's scripts: that of the program `maitred-php8.2` \
+              beside `maitred` or in `../libexec/maitred`, or of `maitred-php` if it is the same.",
+        example: "\"8.2\"",
+        read: |pool, value| {
+            pool.php = Some(value.text_as(php_version)?);
+            Ok(())
+        },
+    },
+    Directive {
+        name: "php_ini",
+        default: Preset::Words("`/etc/php/X.Y/fpm/php.ini` if it exists, or else PHP's own"),
+        unit: "",
+        takes: "the path of a file",
+        needs: Needs::NewZygote,
+        doc: "The php.ini of the pool.",
+        example: "\"php/shop.ini\"",
+        read: |pool, value| {
+            pool.php_ini = Some(value.file()?);
+            Ok(())
+        },
+    },
+    Directive {
+        name: "php_ini_scan_dir",
+        default: Preset::Words("`/etc/php/X.Y/fpm/conf.d` if it exists, or else PHP's own"),
+        unit: "",
+        takes: "the path of a directory",
+        needs: Needs::NewZygote,
+        doc: "The folder of further INI files, which is where distributions load extensions.",
+        example: "\"php/conf.d\"",
+        read: |pool, value| {
+            pool.php_ini_scan_dir = Some(value.directory()?);
+            Ok(())
+        },
+    },
+    Directive {
+        name: "php_value",
+        default: Preset::Value("{}"),
+        unit: "",
+        takes: "a table of php.ini settings such as { memory_limit = \"256M\" }",
+        needs: Needs::NewZygote,
+        doc: "php.ini settings that scripts and `.user.ini` may change. Names with a dot may be \
+              written with or without quotes.",
+        example: "{ memory_limit = \"256M\", session.gc_maxlifetime = 3600 }",
+        read: |pool, value| ini_table(&mut pool.php_value, value, &INI_VALUE),
+    },
+    Directive {
+        name: "php_admin_value",
+        default: Preset::Value("{}"),
+        unit: "",
+        takes: "a table of php.ini settings such as { memory_limit = \"256M\" }",
+        needs: Needs::NewZygote,
+        doc: "php.ini settings that neither scripts nor `.user.ini` can change.",
+        example: "{ open_basedir = \"/srv/shop\" }",
+        read: |pool, value| ini_table(&mut pool.php_admin_value, value, &INI_VALUE),
+    },
+    Directive {
+        name: "php_flag",
+        default: Preset::Value("{}"),
+        unit: "",
+        takes: "a table of php.ini switches such as { display_errors = false }",
+        needs: Needs::NewZygote,
+        doc: "As `php_value`, for settings that are on or off.",
+        example: "{ display_errors = false }",
+        read: |pool, value| ini_table(&mut pool.php_value, value, &INI_FLAG),
+    },
+    Directive {
+        name: "php_admin_flag",
+        default: Preset::Value("{}"),
+        unit: "",
+        takes: "a table of php.ini switches such as { display_errors = false }",
+        needs: Needs::NewZygote,
+        doc: "As `php_admin_value`, for settings that are on or off.",
+        example: "{ log_errors = true }",
+        read: |pool, value| ini_table(&mut pool.php_admin_value, value, &INI_FLAG),
+    },
+    Directive {
+        name: "env",
+        default: Preset::Value("{}"),
+        unit: "",
+        takes: "a table of environment variables such as { APP_ENV = \"prod\" }",
+        needs: Needs::NewZygote,
+        doc: "Environment variables of the pool's PHP, taken as they stand: a `$` in a value means \
+              nothing. Nothing else of the server's own environment is passed on.",
+        example: "{ APP_ENV = \"prod\" }",
+        read: |pool, value| {
+            for_each(value.entries(INI_VALUE.takes)?, |entry| {
+                if entry.name.is_empty() || entry.name.contains(['=', '\0']) {
+                    return Err(entry.misnamed("cannot be the name of an environment variable"));
+                }
+                pool.env.push((entry.name, entry.value.ini_value()?));
+                Ok(())
+            })
+        },
+    },
+    confinement::CHROOT,
+    confinement::CHDIR,
+    confinement::RLIMIT_FILES,
+    confinement::RLIMIT_CORE,
+    confinement::PROCESS_PRIORITY,
+    confinement::OOM_SCORE_ADJ,
+    confinement::NO_NEW_PRIVILEGES,
+    confinement::MEMORY_MAX,
+    confinement::MEMORY_HIGH,
+    confinement::CPU_MAX,
+    confinement::PIDS_MAX,
+    booted::REQUESTS_PER_CHILD,
+    booted::REWINDS_PER_CHILD,
+    booted::BOOT_CONNECTIONS,
+    booted::WATCH,
+    booted::WARM_REQUESTS,
+    booted::OPCACHE_MEMORY_MAX,
+    Directive {
+        name: "max_requests",
+        default: Preset::Value("0"),
+        unit: "requests",
+        takes: "a whole number from 0 to 4294967295",
+        needs: Needs::NewZygote,
+        doc: "Requests after which a worker is replaced by a new one, against leaks. Its \
+              replacement is started a little before, earlier for some workers than for others, \
+              and takes over when it is ready, so that no request waits for it. 0 means never.",
+        example: "1000",
+        read: |pool, value| {
+            pool.max_requests = value.count(0, u32::MAX)?.into();
+            Ok(())
+        },
+    },
+    Directive {
+        name: "max_private_memory",
+        default: Preset::Value("0"),
+        unit: "bytes",
+        takes: "a size such as \"64M\"",
+        needs: Needs::NewZygote,
+        doc: "How much memory of its own a worker may have between two requests before it is \
+              replaced by a new one, against leaks. What it shares with other processes (PHP \
+              itself, OPcache, what it has from its zygote) does not count. 0 means without limit.",
+        example: "\"96M\"",
+        read: |pool, value| {
+            pool.max_private_memory = value.size(0)?;
+            Ok(())
+        },
+    },
+    Directive {
+        name: "request_terminate_timeout",
+        default: Preset::Value("0"),
+        unit: "seconds",
+        takes: "a duration of at most 366 days such as \"30s\"",
+        needs: Needs::NewZygote,
+        doc: "How long a script may run before its worker is ended and the client gets a 504, \
+              also when the client has left. A script that goes on after \
+              fastcgi_finish_request() is not ended, as in php-fpm by default. 0 means for ever.",
+        example: "\"30s\"",
+        read: |pool, value| {
+            pool.request_terminate_timeout = value.duration()?;
+            Ok(())
+        },
+    },
+    Directive {
+        name: "request_slowlog_timeout",
+        default: Preset::Value("0"),
+        unit: "seconds",
+        takes: "a duration of at most 366 days such as \"30s\"",
+        needs: Needs::NewZygote,
+        doc: "How long a script may run before it is written to `slowlog` what it is at: once for \
+              each run, also when its client has left, but not after fastcgi_finish_request(). \
+              The script is neither stopped nor slowed down. Not more than \
+              `request_terminate_timeout`. 0 means for ever.",
+        example: "\"5s\"",
+        read: |pool, value| {
+            pool.request_slowlog_timeout = value.duration()?;
+            Ok(())
+        },
+    },
+    Directive {
+        name: "slowlog",
+        default: Preset::Value("\"off\""),
+        unit: "",
+        takes: "a path, \"stderr\" or \"off\"",
+        needs: Needs::NewZygote,
+        doc: "The file to which the PHP stacks of slow scripts are appended, in php-fpm's format \
+              and with the classes of methods. Several pools may share one. The server makes it, \
+              readable by the user it is started as and its group. An entry that cannot be \
+              written is lost; nothing waits for it.",
+        example: "\"log/slow.log\"",
+        read: |pool, value| {
+            pool.slowlog = match value.text()? {
+                "off" => None,
+                _ => Some(log_target(value)?),
+            };
+            Ok(())
+        },
+    },
+    Directive {
+        name: "request_slowlog_trace_depth",
+        default: Preset::Value("20"),
+        unit: "calls",
+        takes: "a whole number from 1 to 100",
+        needs: Needs::NewZygote,
+        doc: "Most calls of a stack in `slowlog`, counted from the innermost.",
+        example: "50",
+        read: |pool, value| {
+            pool.request_slowlog_trace_depth = value.count(1, MAX_SLOWLOG_TRACE_DEPTH)?;
+            Ok(())
+        },
+    },
+    Directive {
+        name: "request_accounting",
+        default: Preset::Value("true"),
+        unit: "",
+        takes: "true or false",
+        needs: Needs::NewZygote,
+        doc: "Whether it is measured where the time of each request went: processor time, waiting \
+              for a processor, waiting for anything else, and processor time of children. It costs \
+              less than a microsecond for each. A pool with `pm = \"auto\"`, the default, measures all \
+              the same. See the guide's page on request times.",
+        example: "false",
+        read: |pool, value| {
+            pool.request_accounting = value.boolean()?;
+            Ok(())
+        },
+    },
+    Directive {
+        name: "server_timing",
+        default: Preset::Value("false"),
+        unit: "",
+        takes: "true or false",
+        needs: Needs::NewZygote,
+        doc: "Whether answers of scripts have a `Server-Timing` field with what \
+              `request_accounting` measures, which browsers show. Everybody who asks is told. An \
+              answer that begins before its script has ended has none.",
+        example: "true",
+        read: |pool, value| {
+            pool.server_timing = value.boolean()?;
+            Ok(())
+        },
+    },
+    queue::REQUEST_QUEUE_TIMEOUT,
+    queue::REQUEST_QUEUE_LENGTH,
+    queue::REQUEST_DEADLINE_HEADER,
+    queue::RESERVED_WORKERS,
+    Directive {
+        name: "spool_limit",
+        default: Preset::Value("\"1G\""),
+        unit: "bytes",
+        takes: "a size such as \"64M\"",
+        needs: Needs::NewZygote,
+        doc: "How much of one answer is kept for a client that reads more slowly than the script \
+              writes, first in memory, then in a file in `spool_dir`. Beyond that the script \
+              waits.",
+        example: "\"256M\"",
+        read: |pool, value| {
+            pool.spool_limit = value.size(0)?;
+            Ok(())
+        },
+    },
+    Directive {
+        name: "status_path",
+        default: Preset::Value("\"\""),
+        unit: "",
+        takes: OWN_PATH,
+        needs: Needs::NewZygote,
+        doc: "The path at which every site of the pool answers with php-fpm's status page, even \
+              if all workers are busy: as text, or with `?html`, `?json`, `?xml` or \
+              `?openmetrics`, and each of them with `&full`. It comes before a file of that name. \
+              Whoever can reach the site can read it. `\"\"` means none.",
+        example: "\"/status\"",
+        read: |pool, value| {
+            pool.status_path = value.text_as(own_path)?;
+            Ok(())
+        },
+    },
+    Directive {
+        name: "ping_path",
+        default: Preset::Value("\"\""),
+        unit: "",
+        takes: OWN_PATH,
+        needs: Needs::NewZygote,
+        doc: "The path at which every site of the pool answers with `ping_response`, even if all \
+              workers are busy. It comes before `status_path`, and before a file of that name. \
+              `\"\"` means none.",
+        example: "\"/ping\"",
+        read: |pool, value| {
+            pool.ping_path = value.text_as(own_path)?;
+            Ok(())
+        },
+    },
+    Directive {
+        name: "ping_response",
+        default: Preset::Value("\"pong\""),
+        unit: "",
+        takes: "a text that is not empty",
+        needs: Needs::NewZygote,
+        doc: "What `ping_path` answers, as plain text.",
+        example: "\"alive\"",
+        read: |pool, value| {
+            pool.ping_response =
+                value.text_as(|text| (!text.is_empty()).then(|| text.to_owned()))?;
+            Ok(())
+        },
+    },
+];
+
+/// What php-fpm takes for `pm.status_path` and `ping.path` (`fpm_conf.c`): no character of it can
+/// be written in two ways in a request.
+const OWN_PATH: &str =
+    "a path such as \"/status\" of letters, digits and the characters /-_.~, or \"\" for none";
+
+fn own_path(text: &str) -> Option<Option<String>> {
+    if text.is_empty() {
+        return Some(None);
+    }
+    let good = |byte: u8| byte.is_ascii_alphanumeric() || b"/-_.~".contains(&byte);
+    let taken = text.starts_with('/') && text.len() > 1 && text.bytes().all(good);
+    taken.then(|| Some(text.to_owned()))
+}
+
+fn process_manager(value: &Value<'_>) -> Result<ProcessManager, Wrong> {
+    if value.is_table() {
+        return Err(value.refused(
+            "is how php-fpm writes it; leave the prefix `pm.` out, such as `max_children = 40`",
+        ));
+    }
+    match value.text()? {
+        "static" => Ok(ProcessManager::Static),
+        "dynamic" => Ok(ProcessManager::Dynamic),
+        "ondemand" => Ok(ProcessManager::Ondemand),
+        "auto" => Ok(ProcessManager::Auto),
+        _ => Err(value.wrong()),
+    }
+}
+
+fn php_version(text: &str) -> Option<String> {
+    let is_number = |part: &str| {
+        (1..=3).contains(&part.len()) && part.bytes().all(|byte| byte.is_ascii_digit())
+    };
+    let (major, minor) = text.split_once('.')?;
+    (is_number(major) && is_number(minor)).then(|| text.to_owned())
+}
+
+fn ini_table(
+    into: &mut BTreeMap<String, String>,
+    table: &Value<'_>,
+    kind: &IniKind,
+) -> Result<(), Wrong> {
+    for_each(table.entries(kind.takes)?, |entry| {
+        ini_entry(into, "", entry, kind)
+    })
+}
+
+/// Reads one entry. In TOML `session.gc_divisor = 5` is a table in a table, so the parts of a name
+/// are put together again here; TOML itself bounds how deep tables lie in each other.
+fn ini_entry(
+    into: &mut BTreeMap<String, String>,
+    prefix: &str,
+    entry: Entry<'_>,
+    kind: &IniKind,
+) -> Result<(), Wrong> {
+    let good = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
+    if entry.name.is_empty() || !entry.name.bytes().all(good) {
+        return Err(entry.misnamed("cannot be the name of a php.ini setting"));
+    }
+    let name = format!("{prefix}{}", entry.name);
+    if entry.value.is_table() {
+        let prefix = format!("{name}.");
+        return for_each(entry.value.entries(kind.takes)?, |inner| {
+            ini_entry(into, &prefix, inner, kind)
+        });
+    }
+    let value = (kind.read)(&entry.value)?;
+    if into.contains_key(&name) {
+        return Err(entry.misnamed("is set twice in this pool; leave one out"));
+    }
+    into.insert(name, value);
+    Ok(())
+}

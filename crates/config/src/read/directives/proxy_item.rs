@@ -1,0 +1,117 @@
+//! Reading `proxy` of a site, one item at a time.
+
+use std::time::Duration;
+
+use maitred_rules::Pattern;
+use maitred_rules::settings::{Proxy, Upstream};
+
+use super::rule_items::{PATTERN, pattern};
+use super::sites::parse_upstream;
+use crate::read::value::{Value, Wrong};
+
+/// What a server may take to accept a connection, if nothing is said.
+const CONNECT: Duration = Duration::from_secs(5);
+/// What a server may say nothing and take nothing, if nothing is said (nginx's defaults).
+const SILENCE: Duration = Duration::from_secs(60);
+/// The port of HTTP.
+const HTTP_PORT: u16 = 80;
+
+const SERVER: &str = "a server such as \"http://127.0.0.1:3000\" or \"unix:/run/app.sock\"";
+const HOST: &str = "a host name such as \"app.example.com\", or one with a port";
+const WAIT: &str = "a duration from \"1ms\" to 366 days such as \"60s\"";
+
+pub(super) fn read_proxy(item: &Value<'_>) -> Result<Proxy, Wrong> {
+    let record = item.record(&[
+        ("path", PATTERN),
+        ("to", SERVER),
+        ("host", HOST),
+        ("strip_prefix", "true or false"),
+        ("connect_timeout", WAIT),
+        ("read_timeout", WAIT),
+        ("send_timeout", WAIT),
+    ])?;
+    let wait = |name, unless: Duration| record.get(name).map_or(Ok(unless), positive);
+    let proxy = Proxy {
+        path: record.get("path").map_or(Ok(Pattern::all()), whole_path)?,
+        to: server(record.need("to")?)?,
+        host: record.get("host").map(host).transpose()?,
+        strip_prefix: record
+            .get("strip_prefix")
+            .map_or(Ok(false), Value::boolean)?,
+        connect_timeout: wait("connect_timeout", CONNECT)?,
+        read_timeout: wait("read_timeout", SILENCE)?,
+        send_timeout: wait("send_timeout", SILENCE)?,
+    };
+    match (record.get("strip_prefix"), &proxy.path) {
+        (Some(value), path) if proxy.strip_prefix && !matches!(path, Pattern::Below(_)) => {
+            Err(value.refused("needs a `path` that is a folder, such as \"/app/*\""))
+        }
+        _ => Ok(proxy),
+    }
+}
+
+/// A pattern. A path with a slash at its end is what nginx has for a folder, and would here be one
+/// address alone, which nobody means.
+fn whole_path(value: &Value<'_>) -> Result<Pattern, Wrong> {
+    match pattern(value)? {
+        Pattern::Exact(path) if path.ends_with('/') => {
+            let why = format!("is one address alone; write \"{path}*\" for all below it");
+            Err(value.refused(&why))
+        }
+        pattern => Ok(pattern),
+    }
+}
+
+fn positive(value: &Value<'_>) -> Result<Duration, Wrong> {
+    match value.duration()? {
+        Duration::ZERO => Err(value.wrong()),
+        duration => Ok(duration),
+    }
+}
+
+fn host(value: &Value<'_>) -> Result<String, Wrong> {
+    value.text_as(|text| {
+        let authority = match parse_upstream(text) {
+            Ok(Upstream::Tcp { .. }) => true,
+            _ => matches!(
+                parse_upstream(&format!("{text}:1")),
+                Ok(Upstream::Tcp { .. })
+            ),
+        };
+        authority.then(|| text.to_owned())
+    })
+}
+
+fn server(value: &Value<'_>) -> Result<Upstream, Wrong> {
+    let text = value.text()?;
+    if text.starts_with("unix:") {
+        return address(value, text);
+    }
+    if text.starts_with("https://") {
+        let why = "is reached over TLS, which is not spoken to servers behind; expected one on \
+                   this machine or in its network, with \"http://\"";
+        return Err(value.refused(why));
+    }
+    let Some(authority) = text.strip_prefix("http://") else {
+        return Err(value.wrong());
+    };
+    if authority.contains(['/', '?', '#']) {
+        let why = "has a path; leave it out: the server is asked for the path that the client \
+                   asks for, and `strip_prefix = true` takes the folder off it";
+        return Err(value.refused(why));
+    }
+    let has_port = authority
+        .rsplit_once(':')
+        .is_some_and(|(_, port)| !port.ends_with(']'));
+    match has_port {
+        true => address(value, authority),
+        false => address(value, &format!("{authority}:{HTTP_PORT}")),
+    }
+}
+
+fn address(value: &Value<'_>, text: &str) -> Result<Upstream, Wrong> {
+    parse_upstream(text).map_err(|why| match why {
+        Some(why) => value.refused(why),
+        None => value.wrong(),
+    })
+}

@@ -1,0 +1,441 @@
+//! Reading one value: its type, its unit, and the sentence when it is wrong.
+
+use std::borrow::Cow;
+use std::fs;
+use std::io;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use toml::Spanned;
+use toml::de::DeValue;
+
+use crate::mistakes::{Fault, quoted};
+use crate::read::directive::enumerate;
+use crate::read::units::{self, MAX_DURATION, MAX_SIZE_BYTES};
+
+/// Most items of an array; each is compared with those before it.
+const MAX_ITEMS: usize = 10_000;
+
+/// A value in the file, with all that is needed to say what is wrong with it.
+#[derive(Debug)]
+pub struct Value<'a> {
+    name: Cow<'a, str>,
+    /// "is" for the value of a setting, "has" for one of several in it.
+    verb: &'static str,
+    takes: &'static str,
+    base: &'a Path,
+    value: &'a Spanned<DeValue<'a>>,
+}
+
+/// Why a value is not taken: one or more sentences, each with its place.
+#[derive(Debug)]
+pub struct Wrong(Vec<Fault>);
+
+impl Wrong {
+    pub(crate) fn into_faults(self) -> Vec<Fault> {
+        self.0
+    }
+}
+
+/// An entry of a table: its name, and where that stands.
+pub(crate) struct Entry<'a> {
+    pub(crate) name: String,
+    pub(crate) span: Range<usize>,
+    pub(crate) value: Value<'a>,
+}
+
+impl<'a> Value<'a> {
+    pub(crate) fn of(
+        name: &'a str,
+        takes: &'static str,
+        value: &'a Spanned<DeValue<'a>>,
+        base: &'a Path,
+    ) -> Value<'a> {
+        Value {
+            name: Cow::Borrowed(name),
+            verb: "is",
+            takes,
+            base,
+            value,
+        }
+    }
+
+    pub(crate) fn span(&self) -> Range<usize> {
+        self.value.span()
+    }
+
+    /// The sentence for a value of the wrong type or out of range.
+    pub(crate) fn wrong(&self) -> Wrong {
+        let (name, verb, takes) = (quoted(&self.name), self.verb, self.takes);
+        self.because(format!(
+            "`{name}` {verb} {}; expected {takes}",
+            self.found()
+        ))
+    }
+
+    /// The sentence for a value that `why` says more about: it continues "`name` is 5, which".
+    pub(crate) fn refused(&self, why: &str) -> Wrong {
+        let (name, verb) = (quoted(&self.name), self.verb);
+        self.because(format!("`{name}` {verb} {}, which {why}", self.found()))
+    }
+
+    fn because(&self, sentence: String) -> Wrong {
+        Wrong(vec![Fault::new(self.span(), sentence)])
+    }
+
+    fn found(&self) -> String {
+        match self.value.get_ref() {
+            DeValue::String(text) => format!("the string \"{}\"", quoted(text)),
+            DeValue::Integer(number) => format!("the number {}", quoted(&number.to_string())),
+            DeValue::Float(number) => format!("the number {}", quoted(number.as_str())),
+            DeValue::Boolean(value) => value.to_string(),
+            DeValue::Datetime(_) => "a date or time".to_owned(),
+            DeValue::Array(items) if items.is_empty() => "an empty array".to_owned(),
+            DeValue::Array(_) => "an array".to_owned(),
+            DeValue::Table(_) => "a table".to_owned(),
+        }
+    }
+
+    pub(crate) fn is_table(&self) -> bool {
+        self.value.get_ref().is_table()
+    }
+
+    fn integer(&self) -> Option<i64> {
+        let integer = self.value.get_ref().as_integer()?;
+        i64::from_str_radix(integer.as_str(), integer.radix()).ok()
+    }
+
+    /// A string. It ends up in C, so it holds no NUL.
+    pub(crate) fn text(&self) -> Result<&'a str, Wrong> {
+        let text = self.value.get_ref().as_str().ok_or_else(|| self.wrong())?;
+        if text.contains('\0') {
+            return Err(self.refused("holds a NUL character; leave it out"));
+        }
+        Ok(text)
+    }
+
+    /// A string that `accept` makes something of.
+    pub(crate) fn text_as<R>(&self, accept: impl Fn(&'a str) -> Option<R>) -> Result<R, Wrong> {
+        accept(self.text()?).ok_or_else(|| self.wrong())
+    }
+
+    /// A string that no message shows, whatever is wrong with it.
+    pub(crate) fn secret<R>(&self, accept: impl Fn(&'a str) -> Option<R>) -> Result<R, Wrong> {
+        let text = self.value.get_ref().as_str();
+        text.and_then(accept).ok_or_else(|| {
+            let value = self.value.get_ref();
+            let is_shown = !value.is_str() && !value.is_integer() && !value.is_float();
+            if is_shown {
+                return self.wrong();
+            }
+            let (name, takes) = (quoted(&self.name), self.takes);
+            let sentence = format!("`{name}` is something else, not shown here; expected {takes}");
+            self.because(sentence)
+        })
+    }
+
+    pub(crate) fn boolean(&self) -> Result<bool, Wrong> {
+        self.value.get_ref().as_bool().ok_or_else(|| self.wrong())
+    }
+
+    /// A whole number from `least` to `most`, both included.
+    pub(crate) fn count(&self, least: u32, most: u32) -> Result<u32, Wrong> {
+        let number = self.integer().and_then(|number| u32::try_from(number).ok());
+        number
+            .filter(|number| (least..=most).contains(number))
+            .ok_or_else(|| self.wrong())
+    }
+
+    /// A whole number from `least` to `most`, both included, which may be negative.
+    pub(crate) fn signed(&self, least: i32, most: i32) -> Result<i32, Wrong> {
+        let number = self.integer().and_then(|number| i32::try_from(number).ok());
+        number
+            .filter(|number| (least..=most).contains(number))
+            .ok_or_else(|| self.wrong())
+    }
+
+    /// A number with or without decimals, in thousandths (rounded) from `least` to `most`.
+    pub(crate) fn thousandths(&self, least: u32, most: u32) -> Result<u32, Wrong> {
+        let number = match self.value.get_ref() {
+            DeValue::Float(number) => number.as_str().parse::<f64>().ok(),
+            _ => self.integer().map(|number| number as f64),
+        };
+        let thousandths = number.map(|number| (number * 1000.0).round());
+        thousandths
+            .filter(|number| (f64::from(least)..=f64::from(most)).contains(number))
+            .map(|number| number as u32)
+            .ok_or_else(|| self.wrong())
+    }
+
+    /// A user or a group: a name, or a number.
+    pub(crate) fn account(&self) -> Result<String, Wrong> {
+        if let Some(number) = self.integer() {
+            return u32::try_from(number)
+                .map(|id| id.to_string())
+                .map_err(|_| self.wrong());
+        }
+        self.text_as(|text| {
+            let good = |c: char| !c.is_whitespace() && !c.is_control() && !":/,".contains(c);
+            (!text.is_empty() && text.chars().all(good)).then(|| text.to_owned())
+        })
+    }
+
+    /// A duration: a string with a unit, or a number of seconds.
+    pub(crate) fn duration(&self) -> Result<Duration, Wrong> {
+        let duration = match self.integer() {
+            Some(seconds) => u64::try_from(seconds).ok().map(Duration::from_secs),
+            None => units::duration(self.text()?),
+        };
+        duration
+            .filter(|duration| *duration <= MAX_DURATION)
+            .ok_or_else(|| self.wrong())
+    }
+
+    /// A size in bytes from `least` on: a string with a unit, or a number of bytes.
+    pub(crate) fn size(&self, least: u64) -> Result<u64, Wrong> {
+        let size = match self.integer() {
+            Some(bytes) => u64::try_from(bytes).ok(),
+            None => units::size(self.text()?),
+        };
+        size.filter(|size| (least..=MAX_SIZE_BYTES).contains(size))
+            .ok_or_else(|| self.wrong())
+    }
+
+    /// A path, made absolute: a relative one is relative to the folder of the file.
+    pub(crate) fn path(&self) -> Result<PathBuf, Wrong> {
+        let text = self.text_as(|text| (!text.is_empty()).then_some(text))?;
+        let path = self.base.join(text);
+        if path.to_str().is_none() {
+            let base = self.base.display();
+            return Err(self.refused(&format!("is below {base}, whose name is not UTF-8")));
+        }
+        Ok(path)
+    }
+
+    /// A path that is a directory now.
+    pub(crate) fn directory(&self) -> Result<PathBuf, Wrong> {
+        self.existing(directory_problem)
+    }
+
+    /// A path that is a file now.
+    pub(crate) fn file(&self) -> Result<PathBuf, Wrong> {
+        self.existing(file_problem)
+    }
+
+    fn existing(&self, problem: fn(&Path) -> Option<String>) -> Result<PathBuf, Wrong> {
+        let path = self.path()?;
+        match problem(&path) {
+            None => Ok(path),
+            Some(problem) => {
+                let (name, path) = (quoted(&self.name), path.display());
+                Err(self.because(format!("`{name}` is {path}, but it {problem}")))
+            }
+        }
+    }
+
+    /// What `read` makes of each item of an array, or of the one value that stands for an array of
+    /// one. An empty array is wrong, and so is an item that is there twice.
+    pub(crate) fn each<R: PartialEq>(
+        &self,
+        read: impl Fn(&Value<'a>) -> Result<R, Wrong>,
+    ) -> Result<Vec<R>, Wrong> {
+        let Some(items) = self.value.get_ref().as_array() else {
+            return Ok(vec![read(self)?]);
+        };
+        if items.is_empty() {
+            return Err(self.wrong());
+        }
+        if items.len() > MAX_ITEMS {
+            return Err(self.refused(&format!("has more than {MAX_ITEMS} items")));
+        }
+        let mut good = Vec::new();
+        let mut faults = Vec::new();
+        for item in items {
+            let item = Value {
+                name: self.name.clone(),
+                verb: "has",
+                value: item,
+                ..*self
+            };
+            match read(&item) {
+                Ok(value) if good.contains(&value) => {
+                    faults.extend(item.refused("is there twice; leave one out").0);
+                }
+                Ok(value) => good.push(value),
+                Err(wrong) => faults.extend(wrong.0),
+            }
+        }
+        if faults.is_empty() {
+            Ok(good)
+        } else {
+            Err(Wrong(faults))
+        }
+    }
+
+    /// The entries of a table. Each of them `takes` what is said here.
+    pub(crate) fn entries(&self, takes: &'static str) -> Result<Vec<Entry<'a>>, Wrong> {
+        let table = self
+            .value
+            .get_ref()
+            .as_table()
+            .ok_or_else(|| self.wrong())?;
+        let entry = |(key, value): (&'a Spanned<_>, &'a Spanned<DeValue<'a>>)| {
+            let name: &Cow<'a, str> = key.get_ref();
+            let full_name = Cow::Owned(format!("{}.{name}", self.name));
+            let value = Value {
+                name: full_name,
+                verb: "is",
+                takes,
+                base: self.base,
+                value,
+            };
+            Entry {
+                name: name.to_string(),
+                span: key.span(),
+                value,
+            }
+        };
+        Ok(table.iter().map(entry).collect())
+    }
+
+    /// A string, a number or a boolean as php.ini has it.
+    pub(crate) fn ini_value(&self) -> Result<String, Wrong> {
+        match self.value.get_ref() {
+            DeValue::Boolean(value) => Ok(u8::from(*value).to_string()),
+            DeValue::Integer(_) => self
+                .integer()
+                .map(|number| number.to_string())
+                .ok_or_else(|| self.wrong()),
+            DeValue::Float(number) => {
+                let finite = number.as_str().parse::<f64>().is_ok_and(f64::is_finite);
+                finite
+                    .then(|| number.as_str().to_owned())
+                    .ok_or_else(|| self.wrong())
+            }
+            _ => self.text().map(str::to_owned),
+        }
+    }
+
+    /// A switch as php-fpm's `php_flag` has it, as `1` or `0` (`fpm_conf_set_boolean`).
+    pub(crate) fn ini_flag(&self) -> Result<String, Wrong> {
+        let flag = match self.value.get_ref() {
+            DeValue::Boolean(value) => Some(*value),
+            DeValue::Integer(_) => match self.integer() {
+                Some(0) => Some(false),
+                Some(1) => Some(true),
+                _ => None,
+            },
+            _ => match self.text()? {
+                "1" | "yes" | "true" | "on" => Some(true),
+                "0" | "no" | "none" | "false" | "off" | "" => Some(false),
+                _ => None,
+            },
+        };
+        flag.map(|flag| u8::from(flag).to_string())
+            .ok_or_else(|| self.wrong())
+    }
+}
+
+/// A table whose entries have fixed names: one item of a list of rules.
+pub(crate) struct Record<'a> {
+    fields: Vec<Entry<'a>>,
+    whole: Value<'a>,
+}
+
+impl<'a> Value<'a> {
+    /// The fields of a table, each with what it `takes`. Any other name is a mistake.
+    pub(crate) fn record(
+        &self,
+        known: &[(&'static str, &'static str)],
+    ) -> Result<Record<'a>, Wrong> {
+        let mut fields = self.entries(self.takes)?;
+        let mut faults = Vec::new();
+        for field in &mut fields {
+            match known.iter().find(|(name, _)| *name == field.name) {
+                Some((_, takes)) => field.value.takes = takes,
+                None => {
+                    let names = enumerate(known.iter().map(|(name, _)| *name));
+                    let wrong = field.misnamed(&format!("is unknown; expected one of {names}"));
+                    faults.extend(wrong.0);
+                }
+            }
+        }
+        let whole = Value {
+            name: self.name.clone(),
+            ..*self
+        };
+        match faults.is_empty() {
+            true => Ok(Record { fields, whole }),
+            false => Err(Wrong(faults)),
+        }
+    }
+}
+
+impl<'a> Record<'a> {
+    /// The field of this name, if it is there.
+    pub(crate) fn get(&self, name: &str) -> Option<&Value<'a>> {
+        let field = self.fields.iter().find(|field| field.name == name);
+        field.map(|field| &field.value)
+    }
+
+    /// The field of this name, which has to be there.
+    pub(crate) fn need(&self, name: &str) -> Result<&Value<'a>, Wrong> {
+        let lacks = || self.whole.refused(&format!("lacks `{name}`"));
+        self.get(name).ok_or_else(lacks)
+    }
+}
+
+/// Runs `read` for each of `items` and keeps all that is wrong with them.
+pub(crate) fn for_each<I>(
+    items: impl IntoIterator<Item = I>,
+    mut read: impl FnMut(I) -> Result<(), Wrong>,
+) -> Result<(), Wrong> {
+    let mut faults = Vec::new();
+    for item in items {
+        if let Err(wrong) = read(item) {
+            faults.extend(wrong.0);
+        }
+    }
+    if faults.is_empty() {
+        Ok(())
+    } else {
+        Err(Wrong(faults))
+    }
+}
+
+impl Entry<'_> {
+    /// The sentence for an entry with a name that cannot be one; `why` continues its name.
+    pub(crate) fn misnamed(&self, why: &str) -> Wrong {
+        let sentence = format!("`{}` {why}", quoted(&self.value.name));
+        Wrong(vec![Fault::new(self.span.clone(), sentence)])
+    }
+}
+
+/// Why `path` cannot serve as a directory, as the end of a sentence that begins with it.
+pub(crate) fn directory_problem(path: &Path) -> Option<String> {
+    match fs::metadata(path) {
+        Ok(metadata) if !metadata.is_dir() => {
+            Some("is not a directory; name the directory".to_owned())
+        }
+        Ok(_) if path.to_str().is_none() => Some("has a name that is not UTF-8".to_owned()),
+        Ok(_) => None,
+        Err(error) => Some(lookup_problem(&error, "directory")),
+    }
+}
+
+fn file_problem(path: &Path) -> Option<String> {
+    match fs::metadata(path) {
+        Ok(metadata) if metadata.is_dir() => Some("is a directory; name the file".to_owned()),
+        Ok(_) => None,
+        Err(error) => Some(lookup_problem(&error, "file")),
+    }
+}
+
+fn lookup_problem(error: &io::Error, what: &str) -> String {
+    if error.kind() == io::ErrorKind::NotFound {
+        format!("does not exist; create the {what} or correct the path")
+    } else {
+        format!("cannot be looked up: {error}")
+    }
+}
