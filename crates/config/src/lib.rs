@@ -10,8 +10,10 @@ mod check;
 pub mod fpm;
 mod mistakes;
 mod model;
+mod on_disk;
 mod read;
 mod reference;
+mod suggest;
 
 use std::fs::File;
 use std::io::Read;
@@ -19,20 +21,21 @@ use std::path::Path;
 
 use toml::de::DeTable;
 
+pub use maitred_rules::settings::Upstream;
 pub use mistakes::{Mistake, Mistakes, Place};
 pub use model::acme::{Acme, Challenge, ExternalAccount, LETS_ENCRYPT};
 pub use model::admin::{AdminAccess, AdminDraft, AdminToken};
 pub use model::client_limits::ClientLimits;
 pub use model::collector::{Collector, Syslog, SyslogServer};
-pub use model::config::{
-    Config, DoorLog, Listening, LogTarget, MAX_CHILDREN_PER_POOL, Pool, ProcessManager, Upstream,
-};
+pub use model::config::{Config, Listening};
 pub use model::confinement::{Confinement, CoreSize, NoNewPrivileges, Together};
 pub use model::host::Host;
 pub use model::listener::{Address, DEFAULT_SOCKET_MODE, Door};
 pub use model::log_format::{self, LogFormat};
+pub use model::log_target::LogTarget;
 pub use model::mode::{BootConnections, Mode};
 pub use model::output::{Output, SendfileRoot};
+pub use model::pool::{DoorLog, MAX_CHILDREN_PER_POOL, Pool, ProcessManager};
 pub use model::site::{Destination, Site, SiteLog};
 pub use model::tls::{CertificateFiles, ClientCertificates, HTTPS_PORT, Tls, TlsVersion};
 pub use read::directive::{Directive, Needs, Preset};

@@ -5,9 +5,12 @@ use std::collections::HashMap;
 use toml::de::DeTable;
 
 use crate::mistakes::Fault;
-use crate::model::config::{Config, DoorLog, Pool};
+use crate::model::config::Config;
 use crate::model::listener::{Address, Door};
-use crate::read::directives::doors::{Asked, DIRECTIVES, DoorDraft};
+use crate::model::pool::{DoorLog, Pool};
+use crate::read::directives::doors::DIRECTIVES;
+use crate::read::drafts::Asked;
+use crate::read::drafts::DoorDraft;
 
 /// php-fpm's `access.format`, where nobody says.
 const DEFAULT_ACCESS_FORMAT: &str = "%R - %u %t \"%m %r\" %s";

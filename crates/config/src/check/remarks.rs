@@ -3,13 +3,12 @@
 
 use toml::de::DeTable;
 
+use crate::check::admin;
 use crate::mistakes::Fault;
-use crate::model::admin;
-use crate::model::config::{
-    Config, DEFAULT_MAX_SPAWN_RATE, DEFAULT_OPCACHE_MEMORY_MAX_BYTES, Pool,
-};
+use crate::model::config::Config;
 use crate::model::listener::Address;
 use crate::model::mode::{BootConnections, DEFAULT_BOOT_TIMEOUT, Mode};
+use crate::model::pool::{DEFAULT_MAX_SPAWN_RATE, DEFAULT_OPCACHE_MEMORY_MAX_BYTES, Pool};
 
 /// A setting of pools that only some modes heed.
 struct Heeded {

@@ -4,7 +4,7 @@
 use toml::de::DeTable;
 
 use crate::mistakes::Fault;
-use crate::model::config::Pool;
+use crate::model::pool::Pool;
 
 /// The setting that turns the slow log on.
 const TIMEOUT: &str = "request_slowlog_timeout";

@@ -6,7 +6,7 @@ use std::ops::Range;
 use toml::de::DeTable;
 
 use crate::mistakes::Fault;
-use crate::model::config::{Pool, ProcessManager};
+use crate::model::pool::{Pool, ProcessManager};
 
 /// The settings that a dynamic pool cannot do without.
 const NEEDED: [&str; 3] = ["max_children", "min_spare_servers", "max_spare_servers"];

@@ -7,7 +7,8 @@ use super::accounts;
 use super::check::is_tcp;
 use super::draft::PoolDraft;
 use super::log::{Log, Refused};
-use super::{Level, Options};
+use super::options::Options;
+use crate::model::fpm::Level;
 use crate::model::listener::{Address, DEFAULT_SOCKET_MODE, Door};
 use crate::read::directives::doors::MAX_SOCKET_PATH_BYTES;
 

@@ -10,13 +10,14 @@ use maitred_os::users;
 use maitred_os::walk::{self, Rule};
 use nix::libc;
 
-use super::access_format::AccessFormat;
 use super::draft::{DEFAULT_BACKLOG, Draft, Globals, PoolDraft};
 use super::entries::DEFAULT_FACILITY;
 use super::log::{Log, Refused, reason};
+use super::options::Options;
 use super::paths::{LOCALSTATEDIR, PREFIX, full, full_with_prefix, is_directory};
-use super::{Level, Options};
-use crate::model::config::ProcessManager;
+use crate::model::access_format::AccessFormat;
+use crate::model::fpm::Level;
+use crate::model::pool::ProcessManager;
 
 /// `ZLOG_MIN_LIMIT`: the shortest longest line of the log, in bytes.
 const LEAST_LOG_LIMIT: i32 = 512;

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::rc::Rc;
 
-use super::Level;
-use crate::model::config::ProcessManager;
+use crate::model::fpm::Level;
+use crate::model::pool::ProcessManager;
 
 /// Where something stands in the configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 
 use super::check::DEFAULT_LEVEL;
 use super::draft::{Draft, Globals, PoolDraft};
-use crate::model::config::ProcessManager;
+use crate::model::pool::ProcessManager;
 
 /// The lines, without their time and level.
 pub(super) fn dump(draft: &Draft) -> Vec<String> {

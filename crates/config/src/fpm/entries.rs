@@ -1,10 +1,10 @@
 //! The settings of php-fpm's files, by name: what each takes, and where it is kept
 //! (`ini_fpm_global_options` and `ini_fpm_pool_options` of `fpm_conf.c`).
 
-use super::Level;
 use super::draft::{Globals, PoolDraft, UNLIMITED};
 use super::grammar::atoi;
-use crate::model::config::ProcessManager;
+use crate::model::fpm::Level;
+use crate::model::pool::ProcessManager;
 
 /// A setting: its name, and what it takes.
 pub(super) struct Entry<T> {

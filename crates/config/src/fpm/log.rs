@@ -2,7 +2,7 @@
 
 use std::io;
 
-use super::Level;
+use crate::model::fpm::Level;
 
 /// The lines said so far.
 #[derive(Debug, Default)]

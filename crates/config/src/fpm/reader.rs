@@ -10,7 +10,7 @@ use super::grammar::{Statement, read_line};
 use super::log::{Log, Refused, reason};
 use super::paths;
 use crate::mistakes::quoted;
-use crate::read::directive::nearest;
+use crate::suggest::nearest;
 
 /// Deepest include, and so the number of files that may be open at a time.
 const MAX_DEPTH: usize = 5;

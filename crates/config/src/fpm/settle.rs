@@ -10,12 +10,13 @@ use super::check::DEFAULT_LEVEL;
 use super::draft::{Draft, Globals, PoolDraft, UNLIMITED};
 use super::entries::DEFAULT_FACILITY;
 use super::log::{Log, Refused};
-use super::{Fpm, Level, Options};
-use crate::model::config::{
-    Config, DoorLog, LogTarget, MAX_CHILDREN_PER_POOL, Pool, ProcessManager,
-};
+use super::options::Options;
+use crate::model::config::Config;
 use crate::model::confinement::{Confinement, CoreSize, NoNewPrivileges};
+use crate::model::fpm::{Fpm, Level};
 use crate::model::listener::Address;
+use crate::model::log_target::LogTarget;
+use crate::model::pool::{DoorLog, MAX_CHILDREN_PER_POOL, Pool, ProcessManager};
 use crate::read::units::MAX_DURATION;
 
 /// Longest name of a pool in bytes.

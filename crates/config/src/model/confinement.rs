@@ -1,14 +1,8 @@
 //! What a pool may use and where it lives: its settings, and what must hold between them.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
-use toml::de::DeTable;
-
-use crate::mistakes::Fault;
-use crate::model::config::Pool;
-use crate::model::site::Site;
-use crate::read::value::directory_problem;
 
 /// Processes of a pool besides its workers that `pids_max` must have room for: the zygote, and the
 /// process between it and a worker that is being forked.
@@ -78,79 +72,4 @@ pub enum CoreSize {
     Unlimited,
     /// So many bytes; none are written for 0.
     Bytes(u64),
-}
-
-/// Checks a pool's confinement. A setting that is wrong by itself has been told already.
-pub(crate) fn settle_confinement(pool: &Pool, settings: &DeTable<'_>) -> Vec<Fault> {
-    let at = |name: &str| settings.get(name).map_or(0..0, |value| value.span());
-    let confinement = &pool.confinement;
-    let mut faults = Vec::new();
-    let broken_chroot = settings.contains_key("chroot") && confinement.chroot.is_none();
-    if let Some(chdir) = confinement.chdir.as_deref().filter(|_| !broken_chroot) {
-        let inside = match &confinement.chroot {
-            Some(chroot) => chroot.join(chdir.strip_prefix("/").unwrap_or(chdir)),
-            None => chdir.to_owned(),
-        };
-        if let Some(problem) = directory_problem(&inside) {
-            let (chdir, inside) = (chdir.display(), inside.display());
-            let sentence = match &confinement.chroot {
-                Some(_) => format!(
-                    "`chdir` is {chdir}, which is {inside} outside of the chroot, but that {problem}"
-                ),
-                None => format!("`chdir` is {chdir}, but it {problem}"),
-            };
-            faults.push(Fault::new(at("chdir"), sentence));
-        }
-    }
-    let Together {
-        memory_max,
-        memory_high,
-        pids_max,
-        ..
-    } = confinement.together;
-    if let (Some(max), Some(high)) = (memory_max, memory_high)
-        && high > max
-    {
-        let sentence = format!(
-            "`memory_high` is {high} bytes, which is more than `memory_max`, {max}, and would \
-             never be reached"
-        );
-        faults.push(Fault::new(at("memory_high"), sentence));
-    }
-    if let (Some(pids), Some(workers)) = (pids_max, pool.max_children)
-        && pids < workers.saturating_add(PIDS_BESIDES_WORKERS)
-    {
-        let least = workers.saturating_add(PIDS_BESIDES_WORKERS);
-        let sentence = format!(
-            "`pids_max` is the number {pids}, which is too few for `max_children`, {workers}; \
-             expected {least} at least, and one more for each program that scripts start"
-        );
-        faults.push(Fault::new(at("pids_max"), sentence));
-    }
-    faults
-}
-
-/// What is wrong with a site of a pool that has a `chroot`, if anything is: the pool's scripts see
-/// nothing that does not lie beneath it.
-pub(crate) fn outside_of_chroot(site: &Site, pool: &Pool) -> Option<String> {
-    let chroot = pool.confinement.chroot.as_deref()?;
-    let aliases = site
-        .rules
-        .aliases
-        .iter()
-        .map(|alias| ("aliases", &alias.folder));
-    let mut folders = std::iter::once(("root", &site.root)).chain(aliases);
-    folders.find_map(|(setting, named)| {
-        let folder = named.canonicalize();
-        let folder: &Path = folder.as_deref().unwrap_or(named);
-        (!folder.starts_with(chroot)).then(|| {
-            format!(
-                "`{setting}` is {}, which does not lie beneath {}, the `chroot` of pool `{}`; move \
-                 the site there, or give it another pool",
-                folder.display(),
-                chroot.display(),
-                pool.name
-            )
-        })
-    })
 }

@@ -1,6 +1,7 @@
 //! What is said of a site.
 
-use std::path::PathBuf;
+use crate::model::pool::Pool;
+use std::path::{Path, PathBuf};
 
 use maitred_rules::settings::Upstream;
 use maitred_rules::{IpNet, Rules};
@@ -105,4 +106,29 @@ impl Site {
             rules: Rules::default(),
         }
     }
+}
+
+/// What is wrong with a site of a pool that has a `chroot`, if anything is: the pool's scripts see
+/// nothing that does not lie beneath it.
+pub(crate) fn outside_of_chroot(site: &Site, pool: &Pool) -> Option<String> {
+    let chroot = pool.confinement.chroot.as_deref()?;
+    let aliases = site
+        .rules
+        .aliases
+        .iter()
+        .map(|alias| ("aliases", &alias.folder));
+    let mut folders = std::iter::once(("root", &site.root)).chain(aliases);
+    folders.find_map(|(setting, named)| {
+        let folder = named.canonicalize();
+        let folder: &Path = folder.as_deref().unwrap_or(named);
+        (!folder.starts_with(chroot)).then(|| {
+            format!(
+                "`{setting}` is {}, which does not lie beneath {}, the `chroot` of pool `{}`; move \
+                 the site there, or give it another pool",
+                folder.display(),
+                chroot.display(),
+                pool.name
+            )
+        })
+    })
 }

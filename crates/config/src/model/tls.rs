@@ -5,19 +5,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use toml::Spanned;
-use toml::de::{DeTable, DeValue};
 
-use crate::mistakes::Fault;
-use crate::model::acme::{Acme, check_acme};
-use crate::model::config::Config;
+use crate::model::acme::Acme;
 
 /// The port of HTTPS (RFC 9110 §4.2.2).
 pub const HTTPS_PORT: u16 = 443;
-
-/// For how long a host has to be HTTPS only to be in the list that browsers are shipped with
-/// (hstspreload.org).
-const PRELOAD_AGE: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
 const DEFAULT_LISTEN: SocketAddr = SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), HTTPS_PORT);
 
@@ -110,74 +102,6 @@ impl Tls {
             false => first,
         }
     }
-}
-
-/// What does not fit together in `[tls]`, which `section` is, and between it and the top of the
-/// file. A setting that is wrong by itself has been told already.
-pub(crate) fn check_tls(
-    tls: &Tls,
-    config: &Config,
-    table: &DeTable<'_>,
-    section: &Spanned<DeValue<'_>>,
-) -> Vec<Fault> {
-    let settings = section.get_ref().as_table();
-    let value = |name: &str| settings.and_then(|settings| settings.get(name));
-    let mut faults = Vec::new();
-    let mut fault = |name: &str, sentence: &str| {
-        let span = value(name).map_or(section.span(), Spanned::span);
-        faults.push(Fault::new(span, sentence.to_owned()));
-    };
-    if value("certificates").is_none() && value("acme").is_none() {
-        let sentence = "[tls] has no `certificates`; add the files of at least one, such as \
-                        certificates = [{ cert = \"site.pem\", key = \"site.key\" }], or \
-                        `acme` to have them issued";
-        fault("certificates", sentence);
-    }
-    if let Some(sentence) = check_acme(tls, config) {
-        fault("acme", sentence);
-    }
-    let asks = tls.client_certificates != ClientCertificates::Off;
-    if asks && value("client_ca").is_none() {
-        let sentence = "`client_certificates` needs `client_ca`; add the file with the \
-                        certificates of those who issue them";
-        fault("client_certificates", sentence);
-    }
-    if !asks && value("client_ca").is_some() && value("client_certificates").is_none() {
-        let sentence = "`client_ca` is for `client_certificates`; add that, or leave this out";
-        fault("client_ca", sentence);
-    }
-    if tls.hsts_include_subdomains && tls.hsts.is_none() {
-        let sentence = "`hsts_include_subdomains` is for `hsts`; add that, or leave this out";
-        fault("hsts_include_subdomains", sentence);
-    }
-    let is_for_all = tls.hsts_include_subdomains && tls.hsts.is_some_and(|age| age >= PRELOAD_AGE);
-    if tls.hsts_preload && !is_for_all {
-        let sentence = "`hsts_preload` needs `hsts` of at least \"365d\" and \
-                        `hsts_include_subdomains`; the list of browsers takes no less \
-                        (hstspreload.org)";
-        fault("hsts_preload", sentence);
-    }
-    if tls.redirect.is_some() && !table.contains_key("listen") {
-        let sentence = "`redirect` is for plain HTTP, and the file has no `listen`; add one \
-                        before the first section, such as listen = \":80\"";
-        fault("redirect", sentence);
-    }
-    if tls.redirect.is_some() && tls.port() == 0 {
-        let sentence = "`redirect` needs to know where to; give `listen` in [tls] a port \
-                        other than 0";
-        fault("redirect", sentence);
-    }
-    let shared = |address: &&SocketAddr| {
-        let taken = config.listen.contains(address) || config.admin == Some(**address);
-        address.port() != 0 && taken
-    };
-    if let Some(shared) = tls.listen.iter().find(shared) {
-        let sentence = format!(
-            "`listen` has {shared}, which plain HTTP is answered at too; choose another port"
-        );
-        fault("listen", &sentence);
-    }
-    faults
 }
 
 #[cfg(test)]

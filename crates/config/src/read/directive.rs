@@ -1,5 +1,6 @@
 //! One setting, one item: what a directive is, and how a table of settings is read with them.
 
+use crate::suggest::{enumerate, nearest};
 use std::path::Path;
 
 use toml::de::DeTable;
@@ -7,9 +8,6 @@ use toml::de::DeTable;
 use crate::mistakes::{Fault, quoted};
 use crate::read::directives;
 use crate::read::value::{Value, Wrong};
-
-/// Longest unknown name for which a nearest one is looked for, in bytes.
-const MAX_COMPARED_BYTES: usize = 64;
 
 /// A setting: the one place that knows its name, default, unit, documentation and parser.
 ///
@@ -120,26 +118,4 @@ fn unknown_setting(name: &str, section: &str, known: &[&'static str]) -> String 
             enumerate(known.iter().copied())
         ),
     }
-}
-
-/// The name among `known` that `name` is most likely a misspelling of.
-pub(crate) fn nearest<'k>(name: &str, known: impl Iterator<Item = &'k str>) -> Option<&'k str> {
-    if name.len() > MAX_COMPARED_BYTES {
-        return None;
-    }
-    // A third of the letters may be wrong: more, and short names resemble everything.
-    let far = name.chars().count().div_ceil(3).min(4);
-    known
-        .map(|candidate| (strsim::damerau_levenshtein(name, candidate), candidate))
-        .filter(|(distance, _)| *distance <= far)
-        .min_by_key(|(distance, _)| *distance)
-        .map(|(_, candidate)| candidate)
-}
-
-/// The names as a list in a sentence.
-pub(crate) fn enumerate<'k>(names: impl Iterator<Item = &'k str>) -> String {
-    names
-        .map(|name| format!("`{name}`"))
-        .collect::<Vec<_>>()
-        .join(", ")
 }

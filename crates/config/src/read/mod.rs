@@ -2,6 +2,7 @@
 
 pub mod directive;
 pub mod directives;
+pub mod drafts;
 pub mod listen;
 pub mod position;
 pub mod syntax;

@@ -1,8 +1,7 @@
 //! Reading one value: its type, its unit, and the sentence when it is wrong.
 
+use crate::on_disk::{directory_problem, file_problem};
 use std::borrow::Cow;
-use std::fs;
-use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -11,8 +10,8 @@ use toml::Spanned;
 use toml::de::DeValue;
 
 use crate::mistakes::{Fault, quoted};
-use crate::read::directive::enumerate;
 use crate::read::units::{self, MAX_DURATION, MAX_SIZE_BYTES};
+use crate::suggest::enumerate;
 
 /// Most items of an array; each is compared with those before it.
 const MAX_ITEMS: usize = 10_000;
@@ -409,33 +408,5 @@ impl Entry<'_> {
     pub(crate) fn misnamed(&self, why: &str) -> Wrong {
         let sentence = format!("`{}` {why}", quoted(&self.value.name));
         Wrong(vec![Fault::new(self.span.clone(), sentence)])
-    }
-}
-
-/// Why `path` cannot serve as a directory, as the end of a sentence that begins with it.
-pub(crate) fn directory_problem(path: &Path) -> Option<String> {
-    match fs::metadata(path) {
-        Ok(metadata) if !metadata.is_dir() => {
-            Some("is not a directory; name the directory".to_owned())
-        }
-        Ok(_) if path.to_str().is_none() => Some("has a name that is not UTF-8".to_owned()),
-        Ok(_) => None,
-        Err(error) => Some(lookup_problem(&error, "directory")),
-    }
-}
-
-fn file_problem(path: &Path) -> Option<String> {
-    match fs::metadata(path) {
-        Ok(metadata) if metadata.is_dir() => Some("is a directory; name the file".to_owned()),
-        Ok(_) => None,
-        Err(error) => Some(lookup_problem(&error, "file")),
-    }
-}
-
-fn lookup_problem(error: &io::Error, what: &str) -> String {
-    if error.kind() == io::ErrorKind::NotFound {
-        format!("does not exist; create the {what} or correct the path")
-    } else {
-        format!("cannot be looked up: {error}")
     }
 }

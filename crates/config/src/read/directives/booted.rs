@@ -1,7 +1,7 @@
 //! Copies of an application that is booted once: settings in `[pools.NAME]`.
 
-use crate::model::config::Pool;
 use crate::model::mode::BootConnections;
+use crate::model::pool::Pool;
 use crate::read::directive::{Directive, Needs, Preset};
 
 pub(super) const REQUESTS_PER_CHILD: Directive<Pool> = Directive {

@@ -20,15 +20,6 @@ const DEFAULT_STATUSES: [u16; 3] = [200, 301, 302];
 /// The statuses of HTTP.
 const STATUSES: std::ops::RangeInclusive<u16> = 200..=599;
 
-/// The settings of a site's cache, and which of those that a preset has are the site's own.
-#[derive(Debug)]
-pub struct CacheDraft {
-    pub(crate) cache: Cache,
-    pub(crate) has_cookies: bool,
-    pub(crate) has_public: bool,
-    pub(crate) has_parameters: bool,
-}
-
 fn patterns(value: &Value<'_>) -> Result<Vec<Pattern>, Wrong> {
     value.each(|item| item.text_as(|text| (!text.is_empty()).then(|| Pattern::new(text))))
 }

@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::model::config::Pool;
 use crate::model::confinement::{CoreSize, NoNewPrivileges};
+use crate::model::pool::Pool;
 use crate::read::directive::{Directive, Needs, Preset};
 
 /// Fewest open files a pool may be limited to: its processes need some themselves, one of them for

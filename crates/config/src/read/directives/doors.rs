@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use crate::model::access_format::AccessFormat;
 use crate::model::listener::Address;
 use crate::read::directive::{Directive, Needs, Preset};
+use crate::read::drafts::{Asked, DoorDraft};
 use crate::read::listen::parse_listen;
 use crate::read::value::{Value, Wrong};
 
@@ -17,31 +18,6 @@ pub(crate) const MAX_SOCKET_PATH_BYTES: usize = 107;
 
 const ADDRESS: &str = "the path of a Unix socket, or an address and a port such as \
                        \"127.0.0.1:9000\"";
-
-/// What the settings of a door are read into. What is not set, or wrong, is not there.
-#[derive(Debug, Clone, Default)]
-pub struct DoorDraft {
-    pub(crate) listen: Option<Asked>,
-    pub(crate) status_listen: Option<Asked>,
-    pub(crate) backlog: Option<u32>,
-    pub(crate) owner: Option<String>,
-    pub(crate) group: Option<String>,
-    pub(crate) mode: Option<u32>,
-    pub(crate) acl_users: Vec<String>,
-    pub(crate) acl_groups: Vec<String>,
-    pub(crate) allowed_clients: Option<Vec<IpAddr>>,
-    pub(crate) limit_extensions: Option<Vec<String>>,
-    pub(crate) access_log: Option<PathBuf>,
-    pub(crate) access_format: Option<String>,
-    pub(crate) access_suppress_path: Vec<String>,
-}
-
-/// An address, and how it is written.
-#[derive(Debug, Clone)]
-pub(crate) struct Asked {
-    pub(crate) address: Address,
-    pub(crate) text: String,
-}
 
 /// The directives of a pool's door.
 pub const DIRECTIVES: &[Directive<DoorDraft>] = &[

@@ -1,7 +1,7 @@
 //! How a pool's workers run an application: settings in `[pools.NAME]`.
 
-use crate::model::config::Pool;
 use crate::model::mode::Mode;
+use crate::model::pool::Pool;
 use crate::read::directive::{Directive, Needs, Preset};
 use crate::read::value::{Value, Wrong};
 

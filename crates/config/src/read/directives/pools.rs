@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::model::config::{MAX_CHILDREN_PER_POOL, Pool, ProcessManager};
+use crate::model::pool::{MAX_CHILDREN_PER_POOL, Pool, ProcessManager};
 use crate::read::directive::{Directive, Needs, Preset};
 use crate::read::directives::top::log_target;
 use crate::read::directives::{booted, confinement, mode, queue};

@@ -1,6 +1,6 @@
 //! How requests wait for a pool's workers: those settings of `[pools.NAME]`.
 
-use crate::model::config::{MAX_CHILDREN_PER_POOL, Pool};
+use crate::model::pool::{MAX_CHILDREN_PER_POOL, Pool};
 use crate::read::directive::{Directive, Needs, Preset};
 
 /// Most requests that may wait for the workers of one pool.

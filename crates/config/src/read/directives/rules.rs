@@ -1,30 +1,17 @@
 //! Settings of a site about paths and clients, in `[[sites]]`.
 
-use std::ops::Range;
-
 use maitred_rules::Pattern;
 use maitred_rules::apps::App;
-use maitred_rules::settings::{Alias, Rules};
+use maitred_rules::settings::Alias;
 
-use super::classic::{CLASSIC_PATHS, CLASSIC_POOL, ClassicDraft};
+use super::classic::{CLASSIC_PATHS, CLASSIC_POOL};
 use super::proxy_item::read_proxy;
 use super::rule_items::{
     NETWORKS, networks, patterns, php_rules, read_basic_auth, read_deny, read_expires,
     read_headers, read_path, read_rate_limit, read_redirect, read_rewrite, site_path,
 };
 use crate::read::directive::{Directive, Needs, Preset};
-
-/// What a site says about paths and clients, and where it names what is known later.
-#[derive(Debug, Default)]
-pub struct RulesDraft {
-    pub(crate) rules: Rules,
-    pub(crate) app: Option<App>,
-    /// Pools that some paths name.
-    pub(crate) pools: Vec<(String, Range<usize>)>,
-    pub(crate) classic: ClassicDraft,
-    /// Each setting's place, by its name.
-    pub(crate) spans: Vec<(&'static str, Range<usize>)>,
-}
+use crate::read::drafts::RulesDraft;
 
 const PATTERNS: &str = "a path (\"/a\"), a folder (\"/a/*\"), an ending (\"*.css\"), a regular \
                         expression (\"~^/a[0-9]+$\"), or an array of them";

@@ -1,38 +1,15 @@
 //! Settings of a site, in `[[sites]]`.
 
-use std::ops::Range;
+use maitred_rules::settings::Upstream;
 use std::path::PathBuf;
 
-use super::cache::CacheDraft;
-use super::rules::RulesDraft;
-use crate::model::config::Upstream;
 use crate::model::host::{Host, is_host_name};
-use crate::model::output::Output;
 use crate::model::site::SiteLog;
 use crate::read::directive::{Directive, Needs, Preset};
+use crate::read::drafts::{Placed, SiteDraft};
 
 /// Longest path of a Unix socket in bytes: `sun_path` has 108 with its final NUL (unix(7)).
 const MAX_SOCKET_PATH_BYTES: usize = 107;
-
-/// A site as far as its own table says: which pool runs it is known when all pools are.
-#[derive(Debug, Default)]
-pub struct SiteDraft {
-    pub(crate) hosts: Option<Vec<Placed<Host>>>,
-    pub(crate) root: Option<PathBuf>,
-    pub(crate) index: Option<Vec<String>>,
-    pub(crate) pool: Option<(String, Range<usize>)>,
-    pub(crate) upstream: Option<(Upstream, Range<usize>)>,
-    /// `Some(None)`: the file says that there is none.
-    pub(crate) front_controller: Option<Option<String>>,
-    pub(crate) max_body_size: Option<u64>,
-    pub(crate) access_log: SiteLog,
-    /// What it says about its cache, if it has one.
-    pub(crate) cache: Option<CacheDraft>,
-    /// What it says about paths and clients.
-    pub(crate) rules: RulesDraft,
-    /// How its answers leave.
-    pub(crate) output: Output,
-}
 
 /// The directives of a site.
 pub const DIRECTIVES: &[Directive<SiteDraft>] = &[
@@ -163,16 +140,6 @@ pub const DIRECTIVES: &[Directive<SiteDraft>] = &[
         },
     },
 ];
-
-/// A value with its place, which does not count when two are compared.
-#[derive(Debug)]
-pub(crate) struct Placed<T>(pub(crate) T, pub(crate) Range<usize>);
-
-impl<T: PartialEq> PartialEq for Placed<T> {
-    fn eq(&self, other: &Placed<T>) -> bool {
-        self.0 == other.0
-    }
-}
 
 /// Reads the address of a FastCGI server; `Err` may say more than that it is none.
 pub(super) fn parse_upstream(text: &str) -> Result<Upstream, Option<&'static str>> {

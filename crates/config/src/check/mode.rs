@@ -1,0 +1,34 @@
+//! What must hold between a pool's `mode` and its other settings.
+
+use toml::de::DeTable;
+
+use crate::mistakes::Fault;
+use crate::model::mode::Mode;
+use crate::model::pool::Pool;
+
+/// Checks a pool's mode against the settings it goes with.
+pub(crate) fn check_mode(pool: &Pool, settings: &DeTable<'_>) -> Vec<Fault> {
+    let mode = pool.mode.name();
+    let span = |name| settings.get(name).map_or(0..0, |value| value.span());
+    let mut faults = Vec::new();
+    // A wrong `script` has been told already.
+    if pool.mode != Mode::Classic && pool.script.is_none() && !settings.contains_key("script") {
+        let sentence = format!(
+            "`mode` is \"{mode}\", which needs `script`; add the script that is to be booted"
+        );
+        faults.push(Fault::new(span("mode"), sentence));
+    }
+    let both = pool
+        .script
+        .as_deref()
+        .zip(pool.confinement.chroot.as_deref());
+    if let Some((script, chroot)) = both.filter(|(script, chroot)| !script.starts_with(chroot)) {
+        let sentence = format!(
+            "`script` is {}, which does not lie beneath {}, the pool's `chroot`; move it there",
+            script.display(),
+            chroot.display()
+        );
+        faults.push(Fault::new(span("script"), sentence));
+    }
+    faults
+}
