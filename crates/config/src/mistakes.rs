@@ -4,6 +4,8 @@ use std::fmt;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+use toml::de::DeTable;
+
 /// Most mistakes that are listed; the rest is counted.
 const MAX_MISTAKES_LISTED: usize = 100;
 
@@ -102,8 +104,15 @@ pub(crate) struct Fault {
 }
 
 impl Fault {
-    pub(crate) fn new(span: Range<usize>, sentence: String) -> Fault {
+    pub(crate) fn new(span: Range<usize>, sentence: impl Into<String>) -> Fault {
+        let sentence = sentence.into();
         Fault { span, sentence }
+    }
+
+    /// A fault at the value of a setting, or at the start of the file if it is not set.
+    pub(crate) fn at(settings: &DeTable<'_>, name: &str, sentence: impl Into<String>) -> Fault {
+        let span = settings.get(name).map_or(0..0, |value| value.span());
+        Fault::new(span, sentence)
     }
 
     /// Where in `text` it is.
@@ -157,9 +166,7 @@ mod tests {
 
     #[test]
     fn the_hundred_and_first_mistake_is_counted_not_listed() {
-        let faults = (0..103)
-            .map(|at| Fault::new(at..at, "no".to_owned()))
-            .collect();
+        let faults = (0..103).map(|at| Fault::new(at..at, "no")).collect();
         let mistakes = Mistakes::locate(faults, &"x".repeat(200), Path::new("f"));
         assert_eq!(mistakes.iter().count(), 100);
         assert!(mistakes.to_string().ends_with("f:1:100: no\nand 3 more"));

@@ -15,7 +15,7 @@ pub(crate) fn settle(config: &mut Config, table: &DeTable<'_>) -> Option<Fault> 
     let place = table.get("admin_token").filter(|_| twice);
     let fault = place.map(|value| {
         let sentence = "`admin_token` stands beside `admin_token_file`; leave one of them out";
-        Fault::new(value.span(), sentence.to_owned())
+        Fault::new(value.span(), sentence)
     });
     access.users.extend(draft.owner.as_deref().and_then(user));
     access.group = draft.group.as_deref().and_then(group);

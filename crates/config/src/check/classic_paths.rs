@@ -32,7 +32,7 @@ impl ClassicDraft {
         }
         if self.paths.is_empty() {
             let sentence = "`classic_pool` needs `classic_paths`; add the paths that it runs";
-            faults.push(Fault::new(span, sentence.to_owned()));
+            faults.push(Fault::new(span, sentence));
         }
         let paths = self.paths.into_iter();
         let settings = |path| PathSettings {

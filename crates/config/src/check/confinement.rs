@@ -8,7 +8,7 @@ use crate::model::pool::Pool;
 use crate::on_disk::directory_problem;
 
 /// Checks a pool's confinement. A setting that is wrong by itself has been told already.
-pub(crate) fn settle_confinement(pool: &Pool, settings: &DeTable<'_>) -> Vec<Fault> {
+pub(crate) fn check_confinement(pool: &Pool, settings: &DeTable<'_>) -> Vec<Fault> {
     let at = |name: &str| settings.get(name).map_or(0..0, |value| value.span());
     let confinement = &pool.confinement;
     let mut faults = Vec::new();

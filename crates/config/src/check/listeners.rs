@@ -27,7 +27,11 @@ const TCP_ONLY: [&str; 1] = ["listen_allowed_clients"];
 
 /// Gives the pool its door, and says what does not fit together. A setting that is wrong by itself
 /// has been told already.
-pub(crate) fn settle_door(pool: &mut Pool, draft: DoorDraft, settings: &DeTable<'_>) -> Vec<Fault> {
+pub(crate) fn settle_listeners(
+    pool: &mut Pool,
+    draft: DoorDraft,
+    settings: &DeTable<'_>,
+) -> Vec<Fault> {
     let mut faults = Vec::new();
     let mut fault = |name: &str, sentence: String| {
         let span = settings.get(name).map_or(0..0, |value| value.span());

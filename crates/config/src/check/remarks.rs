@@ -129,7 +129,7 @@ fn of_cookies(site: &DeTable<'_>) -> Option<Fault> {
              says by which cookie people are logged in: until one does, requests with a cookie that \
              the site has set are not answered from the cache, and responses to requests with an \
              unknown cookie are not stored (`public_cookies`)";
-        Fault::new(valid.span(), sentence.to_owned())
+        Fault::new(valid.span(), sentence)
     })
 }
 
@@ -157,7 +157,7 @@ fn of_open_door(pool: &Pool, settings: &DeTable<'_>) -> Option<Fault> {
                     and that is every user of this machine, runs code as the pool's user \
                     (`PHP_VALUE`); listen on a Unix socket, whose owner and mode say who may \
                     connect, or name the addresses of the web servers";
-    Some(Fault::new(value.span(), sentence.to_owned()))
+    Some(Fault::new(value.span(), sentence))
 }
 
 impl Heeded {

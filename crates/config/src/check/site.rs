@@ -1,6 +1,5 @@
 //! What must hold between the settings of a site, its pool and the other sites.
 
-use maitred_rules::settings::Upstream;
 use std::collections::HashMap;
 use std::ops::Range;
 
@@ -11,27 +10,28 @@ use crate::mistakes::{Fault, quoted};
 use crate::model::host::Host;
 use crate::model::pool::Pool;
 use crate::model::site::{Destination, Site, outside_of_chroot};
-use crate::read::drafts::Placed;
-use crate::read::drafts::RulesDraft;
-use crate::read::drafts::SiteDraft;
+use crate::read::drafts::{Placed, RulesDraft, SiteDraft};
 use crate::suggest::{enumerate, nearest};
 
-/// A site's draft, and where its table stands.
-pub(crate) type PlacedDraft = (SiteDraft, Range<usize>);
+/// A site's draft and the position of its table.
+pub(crate) struct SpannedDraft {
+    pub(crate) site: SiteDraft,
+    pub(crate) span: Range<usize>,
+}
 
-/// Refuses a host that two sites have, at every place where it stands.
-pub(crate) fn refuse_shared_hosts(drafts: &[PlacedDraft], faults: &mut Vec<Fault>) {
-    const ANY: &str = "another site has no `hosts` or \"*\" too, and only one site can answer for \
-                       all names that are left; add `hosts`";
+/// Refuses a host of two sites, at each position.
+pub(crate) fn refuse_shared_hosts(drafts: &[SpannedDraft], faults: &mut Vec<Fault>) {
+    const ANY: &str = "another site has no `hosts` or \"*\" too, and only one site can serve all \
+                       other names; add `hosts`";
     let shared = |host: &Host| {
         format!("`hosts` has \"{host}\", which another site has too; leave it out of one")
     };
-    // The site that has a host first, where it says so, and the sentence if that is one too many.
+    // The first site of each host, and its fault until a second site has the host.
     let mut owners: HashMap<&Host, (usize, Option<Fault>)> = HashMap::new();
-    for (index, (draft, span)) in drafts.iter().enumerate() {
-        let named = draft.hosts.iter().flatten();
+    for (index, SpannedDraft { site, span }) in drafts.iter().enumerate() {
+        let named = site.hosts.iter().flatten();
         let named = named.map(|Placed(host, span)| (host, span, shared(host)));
-        let unnamed = draft
+        let unnamed = site
             .hosts
             .is_none()
             .then(|| (&Host::Any, span, ANY.to_owned()));
@@ -46,14 +46,20 @@ pub(crate) fn refuse_shared_hosts(drafts: &[PlacedDraft], faults: &mut Vec<Fault
     }
 }
 
-/// The site of a draft. `None` if something is wrong with it, which is then among `faults`.
-pub(crate) fn resolve(
-    draft: SiteDraft,
-    span: Range<usize>,
+/// The site of a draft. `None` if it has faults, which are added to `faults`.
+pub(crate) fn settle_site(
+    draft: SpannedDraft,
     pools: &[Pool],
     faults: &mut Vec<Fault>,
 ) -> Option<Site> {
-    let destination = destination_of(draft.pool, draft.upstream, &span, pools, faults)?;
+    let SpannedDraft { site: draft, span } = draft;
+    let destination = match destination_of(&draft, &span, pools) {
+        Ok(destination) => destination?,
+        Err(fault) => {
+            faults.push(fault);
+            return None;
+        }
+    };
     let mut site = Site::at(draft.root?, destination);
     if let Some(hosts) = draft.hosts {
         site.hosts = hosts.into_iter().map(|Placed(host, _)| host).collect();
@@ -63,13 +69,13 @@ pub(crate) fn resolve(
     let app = draft.rules.app;
     site.cache = draft.cache.map(|cache| settle_cache(cache, app));
     site.cache.take_if(|cache| cache.is_off);
-    if let Some(app) = draft.rules.app {
+    if let Some(app) = app {
         site.front_controller = app.preset().front_controller.map(str::to_owned);
     }
     site.front_controller = draft.front_controller.unwrap_or(site.front_controller);
-    let wrong = faults.len();
-    settle_rules(&mut site, draft.rules, &span, pools, faults);
-    if faults.len() > wrong {
+    let wrong = settle_rules(&mut site, draft.rules, &span, pools);
+    if !wrong.is_empty() {
+        faults.extend(wrong);
         return None;
     }
     site.max_body_size = draft.max_body_size.unwrap_or(site.max_body_size);
@@ -84,66 +90,61 @@ pub(crate) fn resolve(
     Some(site)
 }
 
-/// Where the scripts of a site run. `None` if that cannot be told, and why is among `faults` then.
+/// The pool or upstream of a site; none if all pools have faults, which are reported already.
 fn destination_of(
-    pool: Option<(String, Range<usize>)>,
-    upstream: Option<(Upstream, Range<usize>)>,
+    draft: &SiteDraft,
     site: &Range<usize>,
     pools: &[Pool],
-    faults: &mut Vec<Fault>,
-) -> Option<Destination> {
-    let (span, sentence) = match (pool, upstream) {
-        (None, Some((upstream, _))) => return Some(Destination::Upstream(upstream)),
+) -> Result<Option<Destination>, Fault> {
+    match (&draft.pool, &draft.upstream) {
+        (None, Some((upstream, _))) => Ok(Some(Destination::Upstream(upstream.clone()))),
         (Some(_), Some((_, span))) => {
             let sentence = "this site has both `pool` and `upstream`; leave one out";
-            (span, sentence.to_owned())
+            Err(Fault::new(span.clone(), sentence))
         }
-        (Some((name, span)), None) => match pools.iter().any(|pool| pool.name == name) {
-            true => return Some(Destination::Pool(name)),
-            false => (span, unknown_pool(&name, pools)),
-        },
+        (Some((name, _)), None) if pools.iter().any(|pool| pool.name == *name) => {
+            Ok(Some(Destination::Pool(name.clone())))
+        }
+        (Some((name, span)), None) => Err(Fault::new(span.clone(), unknown_pool(name, pools))),
         (None, None) => match pools {
-            [only] => return Some(Destination::Pool(only.name.clone())),
-            // Wrong pools have been complained about; what the site may name is not known.
-            [] => return None,
+            [only] => Ok(Some(Destination::Pool(only.name.clone()))),
+            [] => Ok(None),
             [_, _, ..] => {
                 let names = enumerate(pools.iter().map(|pool| pool.name.as_str()));
                 let sentence = format!("this site has no `pool`; expected one of {names}");
-                (site.clone(), sentence)
+                Err(Fault::new(site.clone(), sentence))
             }
         },
-    };
-    faults.push(Fault::new(span, sentence));
-    None
+    }
 }
 
-/// The rules of a site, with those of its application, if all of them hold together.
+/// Gives the site its rules and those of its application.
 fn settle_rules(
     site: &mut Site,
     draft: RulesDraft,
     span: &Range<usize>,
     pools: &[Pool],
-    faults: &mut Vec<Fault>,
-) {
+) -> Vec<Fault> {
+    let mut faults = Vec::new();
     for (name, span) in draft.pools {
         if !pools.iter().any(|pool| pool.name == name) {
             faults.push(Fault::new(span, unknown_pool(&name, pools)));
         }
     }
     site.rules = draft.rules;
-    // They come before the other paths, since the first that matches holds.
-    site.rules
-        .paths
-        .splice(0..0, draft.classic.into_settings(pools, faults));
+    // Before the other paths, since the first match wins.
+    let classic = draft.classic.into_settings(pools, &mut faults);
+    site.rules.paths.splice(0..0, classic);
     let added = match draft.app {
         Some(app) => app.add_to(&mut site.rules).map_err(|why| ("app", why)),
         None => Ok(()),
     };
     if let Err((setting, why)) = added.and_then(|()| SiteRules::compile(&site.rules).map(drop)) {
-        let place = draft.spans.iter().find(|(name, _)| *name == setting);
-        let place = place.map_or(span, |(_, place)| place);
-        faults.push(Fault::new(place.clone(), format!("`{setting}` {why}")));
+        let found = draft.spans.iter().find(|(name, _)| *name == setting);
+        let span = found.map_or(span, |(_, span)| span);
+        faults.push(Fault::new(span.clone(), format!("`{setting}` {why}")));
     }
+    faults
 }
 
 fn unknown_pool(name: &str, pools: &[Pool]) -> String {

@@ -13,7 +13,7 @@ const NEEDED: [&str; 3] = ["max_children", "min_spare_servers", "max_spare_serve
 
 /// Checks the spare workers of a dynamic pool against each other and settles `start_servers`. A
 /// setting that is wrong by itself has been told already, and nothing more is said about it.
-pub(crate) fn settle_spares(pool: &mut Pool, settings: &DeTable<'_>) -> Vec<Fault> {
+pub(crate) fn settle_spare_servers(pool: &mut Pool, settings: &DeTable<'_>) -> Vec<Fault> {
     if pool.pm != ProcessManager::Dynamic {
         return Vec::new();
     }

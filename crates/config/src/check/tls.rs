@@ -28,7 +28,7 @@ pub(crate) fn check_tls(
     let mut faults = Vec::new();
     let mut fault = |name: &str, sentence: &str| {
         let span = value(name).map_or(section.span(), Spanned::span);
-        faults.push(Fault::new(span, sentence.to_owned()));
+        faults.push(Fault::new(span, sentence));
     };
     if value("certificates").is_none() && value("acme").is_none() {
         let sentence = "[tls] has no `certificates`; add the files of at least one, such as \

@@ -6,7 +6,6 @@ use std::path::Path;
 use toml::de::DeTable;
 
 use crate::mistakes::{Fault, quoted};
-use crate::read::directives;
 use crate::read::value::{Value, Wrong};
 
 /// A setting: the one place that knows its name, default, unit, documentation and parser.
@@ -61,32 +60,48 @@ impl std::fmt::Display for Needs {
     }
 }
 
-/// Reads all settings of `table` into `target`. Names in `others` are somebody else's to read.
-pub(crate) fn read_table<T>(
-    directives: &[Directive<T>],
-    others: &[&'static str],
-    section: &str,
-    table: &DeTable<'_>,
-    base: &Path,
-    target: &mut T,
-) -> Vec<Fault> {
-    let known = directives.iter().map(|directive| directive.name);
-    let known: Vec<_> = known.chain(others.iter().copied()).collect();
-    let unknown = table
-        .iter()
-        .filter(|(key, _)| !known.contains(&key.get_ref().as_ref()));
-    let mut faults: Vec<_> = unknown
-        .map(|(key, _)| {
-            let sentence = unknown_setting(key.get_ref(), section, &known);
-            Fault::new(key.span(), sentence)
-        })
-        .collect();
-    faults.extend(read_known(directives, table, base, target));
-    faults
+/// A section of the file and the settings it takes.
+pub(crate) struct SectionTable {
+    /// The section, as messages name it.
+    pub(crate) home: &'static str,
+    /// The names of its settings.
+    pub(crate) settings: fn() -> Vec<&'static str>,
+    /// The names of the sections within it.
+    pub(crate) subsections: &'static [&'static str],
 }
 
-/// Reads those settings of `table` into `target` that are among `directives`.
-pub(crate) fn read_known<T>(
+impl SectionTable {
+    /// A fault for each name in `table` that the section does not take. `title` continues
+    /// "unknown setting `NAME`"; `home_of` finds the section of a misplaced setting.
+    pub(crate) fn unknown(
+        &self,
+        table: &DeTable<'_>,
+        title: &str,
+        home_of: fn(&str) -> Option<&'static str>,
+    ) -> Vec<Fault> {
+        let mut known = (self.settings)();
+        known.extend(self.subsections);
+        let names = table
+            .iter()
+            .map(|(key, _)| (key.get_ref().as_ref(), key.span()));
+        let unknown = names.filter(|(name, _)| !known.contains(name));
+        let fault = |(name, span)| {
+            let what = format!("unknown setting `{}` {title}", quoted(name));
+            let names = || known.iter().copied();
+            let sentence = match (home_of(name), nearest(name, names())) {
+                (Some(home), _) => format!("{what}; it belongs in {home}"),
+                (None, Some(nearest)) => format!("{what}; did you mean `{nearest}`?"),
+                (None, None) => format!("{what}; expected one of {}", enumerate(names())),
+            };
+            Fault::new(span, sentence)
+        };
+        unknown.map(fault).collect()
+    }
+}
+
+/// Reads the settings of `table` that are among `directives` into `target`. Relative paths start
+/// from `base`.
+pub(crate) fn read_settings<T>(
     directives: &[Directive<T>],
     table: &DeTable<'_>,
     base: &Path,
@@ -104,18 +119,4 @@ pub(crate) fn read_known<T>(
         }
     }
     faults
-}
-
-fn unknown_setting(name: &str, section: &str, known: &[&'static str]) -> String {
-    let what = format!("unknown setting `{}` {section}", quoted(name));
-    if let Some(home) = directives::section_of(name) {
-        return format!("{what}; it belongs in {home}");
-    }
-    match nearest(name, known.iter().copied()) {
-        Some(nearest) => format!("{what}; did you mean `{nearest}`?"),
-        None => format!(
-            "{what}; expected one of {}",
-            enumerate(known.iter().copied())
-        ),
-    }
 }

@@ -27,7 +27,7 @@ pub(crate) fn syntax_faults(errors: &[toml::de::Error], text: &str) -> Vec<Fault
         .collect();
     spans.sort_by_key(|(span, _)| span.start);
     if let (Some((span, _)), Some(sentence)) = (spans.first(), of_another_server(text)) {
-        return vec![Fault::new(span.clone(), sentence.to_owned())];
+        return vec![Fault::new(span.clone(), sentence)];
     }
     let bytes = text.as_bytes();
     let mut reported_to = None;

@@ -336,17 +336,17 @@ fn two_sites_for_all_other_names_are_refused() {
     refused(
         &format!("{SITE}{SITE}"),
         &[
-            "1:1: another site has no `hosts` or \"*\" too, and only one site can answer for all \
-           names that are left; add `hosts`",
-            "3:1: another site has no `hosts` or \"*\" too, and only one site can answer for all \
-           names that are left; add `hosts`",
+            "1:1: another site has no `hosts` or \"*\" too, and only one site can serve all other \
+           names; add `hosts`",
+            "3:1: another site has no `hosts` or \"*\" too, and only one site can serve all other \
+           names; add `hosts`",
         ],
     );
     refused(
         &format!("{SITE}{SITE}hosts = \"*\""),
         &[
-            "1:1: another site has no `hosts` or \"*\" too, and only one site can answer for all \
-           names that are left; add `hosts`",
+            "1:1: another site has no `hosts` or \"*\" too, and only one site can serve all other \
+           names; add `hosts`",
             "5:9: `hosts` has \"*\", which another site has too; leave it out of one",
         ],
     );

@@ -1,8 +1,8 @@
-//! The tables of directives, one file per group.
+//! The tables of directives, one file per group, and the sections they belong to.
 
 mod booted;
 pub mod cache;
-pub(crate) mod classic;
+mod classic;
 mod confinement;
 pub mod doors;
 mod mode;
@@ -16,34 +16,54 @@ pub mod sites;
 pub mod tls;
 pub mod top;
 
-/// The section in which a setting of this name belongs.
+use super::directive::{Directive, SectionTable};
+
+fn names<T>(directives: &[Directive<T>]) -> impl Iterator<Item = &'static str> {
+    directives.iter().map(|directive| directive.name)
+}
+
+pub(crate) const TOP: SectionTable = SectionTable {
+    home: "the part of the file before the first section",
+    settings: || names(top::DIRECTIVES).collect(),
+    subsections: &["pools", "sites", "tls"],
+};
+
+pub(crate) const POOL: SectionTable = SectionTable {
+    home: "[pools.NAME]",
+    settings: || {
+        names(pools::DIRECTIVES)
+            .chain(names(doors::DIRECTIVES))
+            .collect()
+    },
+    subsections: &[],
+};
+
+pub(crate) const SITE: SectionTable = SectionTable {
+    home: "[[sites]]",
+    settings: || {
+        let rules = names(rules::DIRECTIVES).chain(names(output::DIRECTIVES));
+        names(sites::DIRECTIVES).chain(rules).collect()
+    },
+    subsections: &["cache"],
+};
+
+pub(crate) const CACHE: SectionTable = SectionTable {
+    home: "[sites.cache]",
+    settings: || names(cache::DIRECTIVES).collect(),
+    subsections: &[],
+};
+
+pub(crate) const TLS: SectionTable = SectionTable {
+    home: "[tls]",
+    settings: || names(tls::DIRECTIVES).collect(),
+    subsections: &[],
+};
+
+/// The section that takes a setting of this name.
 pub(crate) fn section_of(name: &str) -> Option<&'static str> {
-    if top::DIRECTIVES
+    let sections = [TOP, POOL, SITE, CACHE, TLS];
+    let home = sections
         .iter()
-        .any(|directive| directive.name == name)
-    {
-        return Some("the part of the file before the first section");
-    }
-    let in_pools = pools::DIRECTIVES.iter().map(|directive| directive.name);
-    let of_doors = doors::DIRECTIVES.iter().map(|directive| directive.name);
-    if in_pools.chain(of_doors).any(|known| known == name) {
-        return Some("[pools.NAME]");
-    }
-    let of_sites = sites::DIRECTIVES.iter().map(|directive| directive.name);
-    let of_rules = rules::DIRECTIVES.iter().map(|directive| directive.name);
-    let of_output = output::DIRECTIVES.iter().map(|directive| directive.name);
-    let mut of_sites = of_sites.chain(of_rules).chain(of_output);
-    if of_sites.any(|known| known == name) {
-        return Some("[[sites]]");
-    }
-    if cache::DIRECTIVES
-        .iter()
-        .any(|directive| directive.name == name)
-    {
-        return Some("[sites.cache]");
-    }
-    tls::DIRECTIVES
-        .iter()
-        .any(|directive| directive.name == name)
-        .then_some("[tls]")
+        .find(|section| (section.settings)().contains(&name));
+    home.map(|section| section.home)
 }
