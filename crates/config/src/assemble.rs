@@ -73,7 +73,7 @@ impl Assembler<'_> {
     }
 
     fn config(&mut self, table: &DeTable<'_>) -> Config {
-        let mut config = Config::default();
+        let mut config = Config::new();
         self.refuse_unknown(&directives::TOP, table, "at the top of the file");
         self.suggest_sections(table);
         self.read(top::DIRECTIVES, table, &mut config);

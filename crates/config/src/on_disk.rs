@@ -1,8 +1,7 @@
 //! Whether a path is there.
 
-use std::fs;
-use std::io;
 use std::path::Path;
+use std::{fs, io};
 
 /// Why `path` cannot serve as a directory, as the end of a sentence that begins with it.
 pub(crate) fn directory_problem(path: &Path) -> Option<String> {

@@ -9,8 +9,7 @@ use crate::model::config::Config;
 use crate::model::listener::{Address, Door};
 use crate::model::pool::{DoorLog, Pool};
 use crate::read::directives::doors::DIRECTIVES;
-use crate::read::drafts::Asked;
-use crate::read::drafts::DoorDraft;
+use crate::read::drafts::{Asked, DoorDraft};
 
 /// php-fpm's `access.format`, where nobody says.
 const DEFAULT_ACCESS_FORMAT: &str = "%R - %u %t \"%m %r\" %s";

@@ -8,7 +8,7 @@ use crate::mistakes::Fault;
 use crate::model::config::Config;
 use crate::model::listener::Address;
 use crate::model::mode::{BootConnections, DEFAULT_BOOT_TIMEOUT, Mode};
-use crate::model::pool::{DEFAULT_MAX_SPAWN_RATE, DEFAULT_OPCACHE_MEMORY_MAX_BYTES, Pool};
+use crate::model::pool::Pool;
 
 /// A setting of pools that only some modes heed.
 struct Heeded {
@@ -71,7 +71,7 @@ const HEEDED: &[Heeded] = &[
     Heeded {
         name: "opcache_memory_max",
         by: &[Mode::Worker, Mode::Snapshot],
-        says: |pool| pool.opcache_memory_max != DEFAULT_OPCACHE_MEMORY_MAX_BYTES,
+        says: |pool| pool.opcache_memory_max != Pool::default().opcache_memory_max,
         instead: NOTHING,
     },
     Heeded {
@@ -87,7 +87,7 @@ const HEEDED: &[Heeded] = &[
     Heeded {
         name: "max_spawn_rate",
         by: &[Mode::Classic, Mode::Worker],
-        says: |pool| pool.max_spawn_rate != DEFAULT_MAX_SPAWN_RATE,
+        says: |pool| pool.max_spawn_rate != Pool::default().max_spawn_rate,
         instead: |_| Some("it bounds pools with `pm = \"dynamic\"` or `\"ondemand\"` alone"),
     },
 ];

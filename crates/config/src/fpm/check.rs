@@ -1,13 +1,11 @@
 //! What must hold of the settings, in the order and the words of php-fpm (`fpm_conf_post_process`,
 //! `fpm_conf_process_all_pools`), with the place of the mistake where php-fpm has none.
 
-use std::fs;
-use std::io;
 use std::path::Path;
+use std::{fs, io};
 
-use maitred_os::guarded;
-use maitred_os::users;
 use maitred_os::walk::{self, Rule};
+use maitred_os::{guarded, users};
 use nix::libc;
 
 use super::draft::{DEFAULT_BACKLOG, Draft, Globals, PoolDraft};
@@ -16,7 +14,6 @@ use super::log::{Log, Refused, reason};
 use super::options::Options;
 use super::paths::{LOCALSTATEDIR, PREFIX, full, full_with_prefix, is_directory};
 use crate::model::access_format::AccessFormat;
-use crate::model::fpm::Level;
 use crate::model::pool::ProcessManager;
 
 /// `ZLOG_MIN_LIMIT`: the shortest longest line of the log, in bytes.
@@ -554,6 +551,3 @@ fn open_access_logs(pools: &[PoolDraft], options: &Options, log: &mut Log) -> Re
     }
     Ok(())
 }
-
-/// How much is logged, where nobody says.
-pub(super) const DEFAULT_LEVEL: Level = Level::Notice;

@@ -8,7 +8,7 @@ use crate::model::fpm::Level;
 use crate::model::pool::ProcessManager;
 
 /// Where something stands in the configuration.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Place {
     pub(super) file: Rc<str>,
     pub(super) line: usize,
@@ -27,7 +27,7 @@ pub(super) type Places = BTreeMap<&'static str, Place>;
 pub(super) const UNLIMITED: i32 = -1;
 
 /// The section `[global]`. Numbers are as php-fpm keeps them: 0 is none, times are seconds.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Globals {
     pub(super) pid: Option<String>,
     pub(super) error_log: Option<String>,
@@ -52,33 +52,25 @@ pub(super) struct Globals {
 /// `ZLOG_DEFAULT_LIMIT` of `zlog.h`.
 const DEFAULT_LOG_LIMIT: i32 = 1024;
 
-impl Default for Globals {
-    fn default() -> Globals {
+impl Globals {
+    pub(super) fn new() -> Globals {
         Globals {
-            pid: None,
-            error_log: None,
-            syslog_ident: None,
-            syslog_facility: None,
-            log_level: None,
             log_limit: DEFAULT_LOG_LIMIT,
             log_buffering: true,
-            emergency_restart_threshold: 0,
-            emergency_restart_interval: 0,
-            process_control_timeout: 0,
-            process_max: 0,
-            process_priority: None,
             daemonize: true,
-            rlimit_files: 0,
-            rlimit_core: 0,
-            events_mechanism: None,
-            systemd_interval: None,
-            places: Places::new(),
+            ..Globals::default()
         }
+    }
+
+    /// Where `setting` stands, as the end of a sentence; nothing if it is not set.
+    pub(super) fn place_of(&self, setting: &str) -> String {
+        let place = self.places.get(setting);
+        place.map_or_else(String::new, |place| format!(" ({place})"))
     }
 }
 
 /// The section of a pool.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct PoolDraft {
     pub(super) name: String,
     /// The pool whose status this hidden one shows (`pm.status_listen`).
@@ -140,54 +132,13 @@ impl PoolDraft {
     pub(super) fn new(name: &str, section: Place) -> PoolDraft {
         PoolDraft {
             name: name.to_owned(),
-            status_of: None,
-            prefix: None,
-            user: None,
-            group: None,
-            listen: None,
             listen_backlog: DEFAULT_BACKLOG,
-            listen_acl_users: None,
-            listen_acl_groups: None,
-            listen_owner: None,
-            listen_group: None,
-            listen_mode: None,
-            listen_allowed_clients: None,
-            process_priority: None,
-            process_dumpable: false,
-            pm: None,
-            max_children: 0,
-            start_servers: 0,
-            min_spare_servers: 0,
-            max_spare_servers: 0,
             max_spawn_rate: 32,
             process_idle_timeout: 10,
-            max_requests: 0,
-            status_path: None,
-            status_listen: None,
-            ping_path: None,
-            ping_response: None,
-            access_log: None,
-            access_format: None,
-            slowlog: None,
-            request_slowlog_timeout: 0,
-            request_slowlog_trace_depth: 0,
-            request_terminate_timeout: 0,
-            track_finished: false,
-            rlimit_files: 0,
-            rlimit_core: 0,
-            chroot: None,
-            chdir: None,
-            catch_workers_output: false,
             decorate_workers_output: true,
             clear_env: true,
-            limit_extensions: None,
-            apparmor_hat: None,
-            access_suppress_paths: Vec::new(),
-            env: Vec::new(),
-            php_values: Vec::new(),
-            php_admin_values: Vec::new(),
             section,
-            places: Places::new(),
+            ..PoolDraft::default()
         }
     }
 
@@ -223,7 +174,7 @@ impl PoolDraft {
 }
 
 /// Everything that the files say.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub(super) struct Draft {
     pub(super) globals: Globals,
     pub(super) pools: Vec<PoolDraft>,

@@ -60,7 +60,7 @@ pub struct Failed {
 /// that is not UTF-8.
 pub fn load(options: &Options, php_ini: &dyn Fn(&str) -> Option<String>) -> Result<Loaded, Failed> {
     let mut log = Log::default();
-    let mut level = check::DEFAULT_LEVEL;
+    let mut level = entries::DEFAULT_LEVEL;
     match read(options, php_ini, &mut level, &mut log) {
         Ok((config, dump)) => Ok(Loaded {
             config,

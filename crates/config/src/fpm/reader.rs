@@ -42,7 +42,10 @@ impl<'a> Reader<'a> {
         variable: &'a dyn Fn(&str) -> Option<String>,
     ) -> Reader<'a> {
         Reader {
-            draft: Draft::default(),
+            draft: Draft {
+                globals: Globals::new(),
+                pools: Vec::new(),
+            },
             log,
             prefix,
             variable,
@@ -316,7 +319,7 @@ fn set<T>(
         .find(|entry| entry.name.eq_ignore_ascii_case(name));
     match entry {
         None => Ok(None),
-        Some(entry) => match entry.slot.set(target, value, pool) {
+        Some(entry) => match entry.set(target, value, pool) {
             Ok(()) => Ok(Some(entry.name)),
             Err(why) => Err((entry.name, why)),
         },
@@ -358,14 +361,5 @@ fn has_replacement(statement: &Statement) -> bool {
         Statement::Section(name) => wrong(name),
         Statement::Entry { name, value } => wrong(name) || value.as_deref().is_some_and(wrong),
         Statement::Item { name, key, value } => wrong(name) || wrong(key) || wrong(value),
-    }
-}
-
-/// The settings of `[global]`, for what is checked of them.
-impl Globals {
-    /// Where `setting` stands, as the end of a sentence; nothing if it is not set.
-    pub(super) fn place_of(&self, setting: &str) -> String {
-        let place = self.places.get(setting);
-        place.map_or_else(String::new, |place| format!(" ({place})"))
     }
 }

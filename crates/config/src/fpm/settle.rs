@@ -6,9 +6,8 @@ use std::time::Duration;
 
 use super::accounts::{self, Account};
 use super::address;
-use super::check::DEFAULT_LEVEL;
 use super::draft::{Draft, Globals, PoolDraft, UNLIMITED};
-use super::entries::DEFAULT_FACILITY;
+use super::entries::{DEFAULT_FACILITY, DEFAULT_LEVEL};
 use super::log::{Log, Refused};
 use super::options::Options;
 use crate::model::config::Config;
@@ -58,7 +57,7 @@ pub(super) fn name_problem(name: &str) -> Option<String> {
 pub(super) fn settle(draft: &Draft, options: &Options, log: &mut Log) -> Result<Config, Refused> {
     let mut config = Config {
         listen: Vec::new(),
-        ..Config::default()
+        ..Config::new()
     };
     let globals = &draft.globals;
     config.error_log = match globals.error_log.as_deref().unwrap_or_default() {

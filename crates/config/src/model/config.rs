@@ -1,9 +1,7 @@
-//! Checked settings: what the rest of the program is told.
+//! The settings of the whole server.
 //!
 //! Sent to the front as JSON, so all text in it is UTF-8.
 
-use crate::model::log_target::LogTarget;
-use crate::model::pool::{MAX_CHILDREN_PER_POOL, Pool, ProcessManager};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -19,135 +17,101 @@ use crate::model::fpm::Fpm;
 use crate::model::front;
 use crate::model::listener::{Address, Door};
 use crate::model::log_format::LogFormat;
-use crate::model::site::outside_of_chroot;
-use crate::model::site::{Destination, Site};
+use crate::model::log_target::LogTarget;
+use crate::model::pool::{MAX_CHILDREN_PER_POOL, Pool, ProcessManager};
+use crate::model::site::{Destination, Site, outside_of_chroot};
 use crate::model::tls::Tls;
+use crate::model::with_defaults::with_defaults;
 use crate::on_disk::directory_problem;
 
-/// The pool of sites that name none in a configuration that defines none.
+/// The pool of a configuration that defines none.
 pub(crate) const IMPLICIT_POOL: &str = "www";
 
 const DEFAULT_LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
+
 /// Apache's `MinRate` (mod_reqtimeout), in bytes per second.
 const DEFAULT_MIN_RATE: u32 = 500;
-/// Below the 90 seconds after which systemd loses patience (`TimeoutStopSec`, systemd-system.conf(5)).
-const DEFAULT_PROCESS_CONTROL_TIMEOUT: Duration = Duration::from_secs(60);
-const DEFAULT_CACHE_MEMORY_BYTES: u64 = 64 << 20;
-const DEFAULT_CACHE_MAX_SIZE_BYTES: u64 = 1 << 30;
-const DEFAULT_CACHE_INACTIVE: Duration = Duration::from_secs(600);
-const DEFAULT_SPARE_ZYGOTES: u32 = 2;
 
-/// A whole configuration in which nothing is left to check.
+with_defaults! {
+/// A whole, checked configuration. A field that an older program does not hand over has its
+/// default.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Config {
     /// Addresses for plain HTTP, at least one if there are sites and no TLS. `[::]` means IPv4 as
     /// well.
-    pub listen: Vec<SocketAddr>,
-    /// How clients are served over TLS, if they are.
-    #[serde(default)]
-    pub tls: Option<Tls>,
-    /// Where requests are logged, if they are.
-    pub access_log: Option<LogTarget>,
-    /// How requests are logged.
-    pub access_log_format: LogFormat,
-    /// Whether answers carry the request's id.
-    #[serde(default)]
-    pub send_request_id: bool,
-    /// Where everything else is logged.
-    pub error_log: LogTarget,
-    /// Where metrics and status are answered over HTTP and TCP, if they are; not in `listen`.
-    pub admin: Option<SocketAddr>,
-    /// Who may read what there, and the Unix socket if there is one.
-    #[serde(default)]
-    pub admin_access: AdminAccess,
-    /// Where the commands reach the server: an absolute path, if one is set.
-    pub admin_socket: Option<PathBuf>,
-    /// Proxies that are believed what they say of their clients.
-    #[serde(default)]
-    pub trusted_proxies: Vec<IpNet>,
-    /// By what header fields they say it.
-    #[serde(default)]
-    pub trusted_headers: Vec<Field>,
-    /// Whether connections to `listen` begin with the PROXY protocol; then there are
+    pub listen: Vec<SocketAddr> = vec![DEFAULT_LISTEN],
+    /// Settings of HTTPS, if there is any.
+    pub tls: Option<Tls> = None,
+    /// The access log, if there is one.
+    pub access_log: Option<LogTarget> = None,
+    /// The format of its lines.
+    pub access_log_format: LogFormat = LogFormat::default(),
+    /// Whether responses have an `X-Request-Id` header.
+    pub send_request_id: bool = false,
+    /// The log of everything else.
+    pub error_log: LogTarget = LogTarget::Stderr,
+    /// The TCP address of metrics and status, if there is one; not in `listen`.
+    pub admin: Option<SocketAddr> = None,
+    /// Access rights there, and the Unix socket if there is one.
+    pub admin_access: AdminAccess = AdminAccess::default(),
+    /// The socket of the commands: an absolute path, if one is set.
+    pub admin_socket: Option<PathBuf> = None,
+    /// Proxies whose word about their clients is trusted.
+    pub trusted_proxies: Vec<IpNet> = Vec::new(),
+    /// The request headers by which they send it.
+    pub trusted_headers: Vec<Field> =
+        vec![Field::Addresses("x-forwarded-for".to_owned()), Field::Proto],
+    /// Whether connections to `listen` start with the PROXY protocol; then there are
     /// `trusted_proxies`.
-    #[serde(default)]
-    pub proxy_protocol: bool,
-    /// Least rate in bytes per second at which clients send a body; 0 is none.
-    #[serde(default = "default_min_rate")]
-    pub min_request_rate: u32,
-    /// Least rate in bytes per second at which clients take an answer; 0 is none.
-    #[serde(default = "default_min_rate")]
-    pub min_answer_rate: u32,
-    /// What clients may take.
-    #[serde(default)]
-    pub clients: ClientLimits,
-    /// The user of the front, if the supervisor is root.
-    pub front_user: String,
-    /// Whether the front, and the process that gets certificates, are restricted to what they need.
-    #[serde(default = "front::default_sandbox")]
-    pub front_sandbox: bool,
+    pub proxy_protocol: bool = false,
+    /// Least rate in bytes per second at which clients send a request body; 0 is none.
+    pub min_request_rate: u32 = DEFAULT_MIN_RATE,
+    /// Least rate in bytes per second at which clients read a response; 0 is none.
+    pub min_answer_rate: u32 = DEFAULT_MIN_RATE,
+    /// Limits of clients.
+    pub clients: ClientLimits = ClientLimits::default(),
+    /// The user of the front, if the supervisor is root. Empty only in `Config::default()`.
+    pub front_user: String = String::new(),
+    /// Whether the front, and the process that gets certificates, run in a sandbox.
+    pub front_sandbox: bool = true,
     /// Threads of the front; 0 is one for every two cores.
-    pub front_threads: u32,
-    /// Folder for temporary files of large request bodies and answers.
-    pub spool_dir: PathBuf,
-    /// Bytes of memory for pages that are kept.
-    #[serde(default = "default_cache_memory")]
-    pub cache_memory: u64,
-    /// Folder for pages that are kept; none: they are in memory only.
-    #[serde(default)]
-    pub cache_dir: Option<PathBuf>,
-    /// Bytes of all files in that folder.
-    #[serde(default = "default_cache_max_size")]
-    pub cache_max_size: u64,
-    /// After how long a page in that folder goes that nobody asked for.
-    #[serde(default = "default_cache_inactive")]
-    pub cache_inactive: Duration,
-    /// How long a stop waits for requests that run; zero is not at all.
-    pub process_control_timeout: Duration,
+    pub front_threads: u32 = 0,
+    /// Directory for temporary files of large request bodies and responses.
+    pub spool_dir: PathBuf = std::env::temp_dir(),
+    /// Bytes of memory for cached pages.
+    pub cache_memory: u64 = 64 << 20,
+    /// Directory for cached pages; none: they are in memory only.
+    pub cache_dir: Option<PathBuf> = None,
+    /// Bytes of all files in that directory.
+    pub cache_max_size: u64 = 1 << 30,
+    /// Time without a request after which a page leaves that directory.
+    pub cache_inactive: Duration = Duration::from_secs(600),
+    /// How long a shutdown waits for running requests; zero is not at all. The default is below
+    /// systemd's `TimeoutStopSec` of 90 seconds (systemd-system.conf(5)).
+    pub process_control_timeout: Duration = Duration::from_secs(60),
     /// Whether a PHP with known vulnerabilities is refused, not only warned about.
-    pub require_fixed_php: bool,
+    pub require_fixed_php: bool = false,
     /// Most pools with `pm = "ondemand"` whose PHP stays started while they have no worker.
-    #[serde(default = "default_spare_zygotes")]
-    pub spare_zygotes: u32,
+    pub spare_zygotes: u32 = 2,
     /// The pools, sorted by name.
-    pub pools: Vec<Pool>,
-    /// The sites, in the order of the file, at least one unless every pool has a door. No host is in
-    /// two of them.
-    pub sites: Vec<Site>,
-    /// What php-fpm's own configuration says beside, if the server is started as php-fpm.
-    pub fpm: Option<Fpm>,
+    pub pools: Vec<Pool> = Vec::new(),
+    /// The sites, in the order of the file, at least one unless every pool has a FastCGI listener.
+    /// Each host is in one of them only.
+    pub sites: Vec<Site> = Vec::new(),
+    /// php-fpm's settings without a counterpart above, if the server is started as php-fpm.
+    pub fpm: Option<Fpm> = None,
+}
 }
 
-/// For what an older program hands over, which does not know of caches.
-fn default_cache_memory() -> u64 {
-    DEFAULT_CACHE_MEMORY_BYTES
-}
-
-fn default_cache_max_size() -> u64 {
-    DEFAULT_CACHE_MAX_SIZE_BYTES
-}
-
-fn default_cache_inactive() -> Duration {
-    DEFAULT_CACHE_INACTIVE
-}
-
-fn default_spare_zygotes() -> u32 {
-    DEFAULT_SPARE_ZYGOTES
-}
-
-/// For what an older program hands over, which does not know of rates.
-fn default_min_rate() -> u32 {
-    DEFAULT_MIN_RATE
-}
-
-/// Something that is listened on, and for whom.
+/// A listening socket and its clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Listening<'a> {
     /// The clients of the sites, over plain HTTP.
     Http(SocketAddr),
     /// The clients of the sites, over TLS.
     Https(SocketAddr),
-    /// Whoever looks after the server.
+    /// Administrators and monitoring.
     Admin(SocketAddr),
     /// The same, over a Unix socket.
     AdminSocket(&'a Door),
@@ -156,7 +120,7 @@ pub enum Listening<'a> {
 }
 
 impl Listening<'_> {
-    /// Where.
+    /// Its address.
     pub fn address(self) -> Address {
         match self {
             Listening::Http(address) | Listening::Https(address) | Listening::Admin(address) => {
@@ -167,46 +131,18 @@ impl Listening<'_> {
     }
 }
 
-impl Default for Config {
-    /// All defaults, and not yet a site: what the directives are read into.
-    fn default() -> Config {
+impl Config {
+    /// All defaults, and not yet a site: the directives read into it.
+    pub(crate) fn new() -> Config {
+        let front_user = front::default_user().to_owned();
         Config {
-            listen: vec![DEFAULT_LISTEN],
-            tls: None,
-            access_log: None,
-            access_log_format: LogFormat::default(),
-            send_request_id: false,
-            error_log: LogTarget::Stderr,
-            admin: None,
-            admin_access: AdminAccess::default(),
-            admin_socket: None,
-            trusted_proxies: Vec::new(),
-            trusted_headers: vec![Field::Addresses("x-forwarded-for".to_owned()), Field::Proto],
-            proxy_protocol: false,
-            min_request_rate: DEFAULT_MIN_RATE,
-            min_answer_rate: DEFAULT_MIN_RATE,
-            clients: ClientLimits::default(),
-            front_user: front::default_user().to_owned(),
-            front_sandbox: front::default_sandbox(),
-            front_threads: 0,
-            spool_dir: std::env::temp_dir(),
-            cache_memory: DEFAULT_CACHE_MEMORY_BYTES,
-            cache_dir: None,
-            cache_max_size: DEFAULT_CACHE_MAX_SIZE_BYTES,
-            cache_inactive: DEFAULT_CACHE_INACTIVE,
-            process_control_timeout: DEFAULT_PROCESS_CONTROL_TIMEOUT,
-            require_fixed_php: false,
-            spare_zygotes: DEFAULT_SPARE_ZYGOTES,
-            pools: Vec::new(),
-            sites: Vec::new(),
-            fpm: None,
+            front_user,
+            ..Config::default()
         }
     }
-}
 
-impl Config {
     /// The configuration of `maitred serve DIR`: one site for every host with `dir` as its root,
-    /// run by one pool. An empty `listen` is 127.0.0.1:8080; without `workers` it finds how many it needs.
+    /// run by one pool. An empty `listen` is 127.0.0.1:8080; without `workers`, `pm` is auto.
     ///
     /// # Errors
     /// `dir` is no directory, or `workers` is not from 1 to [`MAX_CHILDREN_PER_POOL`].
@@ -218,9 +154,10 @@ impl Config {
         let root = std::path::absolute(dir).unwrap_or_else(|_| dir.to_path_buf());
         if let Some(problem) = directory_problem(&root) {
             let is_configuration = root.extension().is_some_and(|end| end == "toml");
-            let remedy = match root.is_file() && is_configuration {
-                true => ", or a configuration with --config",
-                false => "",
+            let remedy = if root.is_file() && is_configuration {
+                ", or a configuration with --config"
+            } else {
+                ""
             };
             let sentence = format!("the document root {problem}{remedy}");
             return Err(Mistakes::about(dir, sentence));
@@ -228,7 +165,7 @@ impl Config {
         let config = Config {
             pools: vec![Pool::named(IMPLICIT_POOL)],
             sites: vec![Site::at(root, Destination::Pool(IMPLICIT_POOL.to_owned()))],
-            ..Config::default()
+            ..Config::new()
         };
         match workers {
             Some(workers) => config.with_listen(listen).with_workers(workers),
@@ -264,18 +201,19 @@ impl Config {
         Ok(self)
     }
 
-    /// All that is listened on: the addresses of the sites, plain and with TLS, the admin door, the
-    /// doors of the pools.
+    /// All listeners: those of the sites, plain and with TLS, of the admin, and the FastCGI listeners
+    /// of the pools.
     pub fn listening(&self) -> Vec<Listening<'_>> {
         let sites = self.listen.iter().copied().map(Listening::Http);
         let tls = self.tls.iter().flat_map(|tls| tls.listen.iter().copied());
-        let doors = self.pools.iter();
-        let doors = doors.flat_map(|pool| [&pool.door, &pool.status_door].into_iter().flatten());
+        let listeners = self.pools.iter();
+        let listeners =
+            listeners.flat_map(|pool| [&pool.door, &pool.status_door].into_iter().flatten());
         sites
             .chain(tls.map(Listening::Https))
             .chain(self.admin.map(Listening::Admin))
             .chain(self.admin_access.socket.iter().map(Listening::AdminSocket))
-            .chain(doors.map(Listening::Fastcgi))
+            .chain(listeners.map(Listening::Fastcgi))
             .collect()
     }
 
@@ -284,8 +222,8 @@ impl Config {
         self.pools.iter().find(|pool| pool.name == name)
     }
 
-    /// What is wrong with the first site that lies outside of its pool's `chroot`, if there is one.
-    /// A configuration that was read has none; one whose pools were changed since may.
+    /// The error of the first site outside of its pool's `chroot`, if there is one. A configuration
+    /// that was read has none; one whose pools were changed since may.
     pub fn site_outside_of_chroot(&self) -> Option<String> {
         self.sites.iter().find_map(|site| {
             let mut pools = site.pools();

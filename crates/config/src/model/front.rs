@@ -1,21 +1,16 @@
-//! What holds of the front unless a configuration says otherwise.
+//! The default user of the front.
 
 use nix::unistd::User;
 
-/// Users that the front runs as, the first that is there: one of its own, which installing makes,
-/// or who serves the web on Debian.
+/// Users that the front runs as, the first that exists: its own, which the installation creates,
+/// or Debian's user of web servers.
 const USERS: [&str; 2] = ["maitred", "www-data"];
 
-/// The user of the front where none is set. One that is missing is refused later, by its name.
+/// The user of the front where none is set. A missing one is refused later, by its name.
 pub(crate) fn default_user() -> &'static str {
     let is_there = |name: &&str| matches!(User::from_name(name), Ok(Some(_)));
     let [_, last] = USERS;
     USERS.into_iter().find(is_there).unwrap_or(last)
-}
-
-/// It is restricted, also if an older program hands over, which does not know of that.
-pub(crate) fn default_sandbox() -> bool {
-    true
 }
 
 #[cfg(test)]

@@ -18,3 +18,4 @@ pub mod output;
 pub mod pool;
 pub mod site;
 pub mod tls;
+mod with_defaults;

@@ -1,38 +1,33 @@
-//! How a pool's workers run an application, and what must hold between the settings of that.
+//! How a pool's workers run an application.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// Longest that booting a script may take, if nothing else is said.
+/// Default of `boot_timeout`.
 pub(crate) const DEFAULT_BOOT_TIMEOUT: Duration = Duration::from_secs(60);
-
-/// For what an older program hands over, which does not know of scripts that boot.
-pub(crate) fn default_boot_timeout() -> Duration {
-    DEFAULT_BOOT_TIMEOUT
-}
 
 /// How a pool's workers run an application.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Mode {
-    /// Every request runs its own script from the beginning.
+    /// Every request runs its own script.
     #[default]
     Classic,
-    /// Each worker boots one script, which asks for one request after the other.
+    /// Each worker boots one script, which takes its requests in a loop.
     Worker,
-    /// One script is booted for all workers, which are copies of that process.
+    /// One script is booted, and all workers are copies of that process.
     Snapshot,
 }
 
-/// What becomes of connections that the boot of an application has left open.
+/// The handling of connections that the boot of an application has left open.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum BootConnections {
-    /// The boot has failed, and the log names them.
+    /// The boot fails, and the log names them.
     #[default]
     Refuse,
-    /// They are closed, and whoever needs one in a copy has to connect again.
+    /// They are closed; code that needs one in a copy connects again.
     Close,
 }
 

@@ -1,14 +1,13 @@
-//! What a site says about how its answers leave: compressed, or as files that its scripts name.
+//! Settings of a site's responses: compression, and files named by scripts.
 
 use std::path::PathBuf;
 
 use maitred_rules::coding::Coding;
 use serde::{Deserialize, Serialize};
 
-/// Below this, what is saved is lost again in the fields that say so and in a packet's own bytes.
-const DEFAULT_MIN_LENGTH_BYTES: u64 = 1024;
+use crate::model::with_defaults::with_defaults;
 
-/// What text is, by other names, too; not what is compressed by its own format.
+/// Text under its other names, and formats without compression of their own.
 const DEFAULT_TYPES: [&str; 14] = [
     "text/",
     "+json",
@@ -26,38 +25,30 @@ const DEFAULT_TYPES: [&str; 14] = [
     "image/x-icon",
 ];
 
-/// How the answers of a site leave.
+with_defaults! {
+/// Compression, and files named by scripts, in a site's responses.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Output {
-    /// Folders whose files its scripts may have sent in place of their own answers.
-    pub sendfile_roots: Vec<SendfileRoot>,
-    /// The codings in which answers are sent to whoever takes them; the first goes before others.
-    pub compression: Vec<Coding>,
-    /// Whether files are sent that lie beside others, compressed.
-    pub precompressed: bool,
-    /// Bytes below which nothing is compressed.
-    pub compression_min_length: u64,
-    /// What is compressed: media types, a kind with its slash, or an ending that begins with a plus.
-    pub compression_types: Vec<String>,
+    /// Directories with files that scripts may name in `X-Accel-Redirect` or `X-Sendfile`.
+    pub sendfile_roots: Vec<SendfileRoot> = Vec::new(),
+    /// The content encodings of responses, in the order of preference.
+    pub compression: Vec<Coding> = Coding::ALL.to_vec(),
+    /// Whether compressed files beside the originals are sent.
+    pub precompressed: bool = true,
+    /// Bytes below which nothing is compressed. Below the default, the extra headers and the
+    /// packet's own bytes outweigh the savings.
+    pub compression_min_length: u64 = 1024,
+    /// The media types to compress: whole, with a slash at the end, or a suffix that starts with a
+    /// plus.
+    pub compression_types: Vec<String> = DEFAULT_TYPES.map(str::to_owned).to_vec(),
+}
 }
 
-impl Default for Output {
-    fn default() -> Output {
-        Output {
-            sendfile_roots: Vec::new(),
-            compression: Coding::ALL.to_vec(),
-            precompressed: true,
-            compression_min_length: DEFAULT_MIN_LENGTH_BYTES,
-            compression_types: DEFAULT_TYPES.map(str::to_owned).to_vec(),
-        }
-    }
-}
-
-/// A folder whose files scripts may have sent.
+/// A directory with files that scripts may name.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SendfileRoot {
-    /// What the paths of `X-Accel-Redirect` begin with: begins and ends with a slash.
+    /// The prefix of paths in `X-Accel-Redirect`: starts and ends with a slash.
     pub path: String,
-    /// The folder, as an absolute path.
+    /// The directory, as an absolute path.
     pub folder: PathBuf,
 }

@@ -1,7 +1,7 @@
 //! The checked settings of a pool.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -9,26 +9,19 @@ use serde::{Deserialize, Serialize};
 use crate::model::confinement::{Confinement, PIDS_BESIDES_WORKERS};
 use crate::model::listener::Door;
 use crate::model::log_target::LogTarget;
-use crate::model::mode::{BootConnections, DEFAULT_BOOT_TIMEOUT, Mode, default_boot_timeout};
+use crate::model::mode::{BootConnections, DEFAULT_BOOT_TIMEOUT, Mode};
+use crate::model::with_defaults::with_defaults;
 
-/// Most workers one pool may have. Each has slots in the pool's shared memory.
+/// Most workers of one pool. Each has slots in the pool's shared memory.
 pub const MAX_CHILDREN_PER_POOL: u32 = 10_000;
-pub(crate) const DEFAULT_MAX_SPAWN_RATE: u32 = 32;
-const DEFAULT_PROCESS_IDLE_TIMEOUT: Duration = Duration::from_secs(10);
-const DEFAULT_SLOWLOG_TRACE_DEPTH: u32 = 20;
-const DEFAULT_REQUEST_QUEUE_TIMEOUT: Duration = Duration::from_secs(10);
-const DEFAULT_REQUEST_QUEUE_LENGTH: u32 = 1000;
-const DEFAULT_SPOOL_LIMIT_BYTES: u64 = 1 << 30;
-/// php-fpm's `security.limit_extensions`.
-const DEFAULT_LIMIT_EXTENSIONS: [&str; 2] = [".php", ".phar"];
-const DEFAULT_PING_RESPONSE: &str = "pong";
-/// Where PHP's own default is 128 MB, what two doublings make of it.
-pub(crate) const DEFAULT_OPCACHE_MEMORY_MAX_BYTES: u64 = 512 << 20;
-/// Workers of a pool that does not say how many, for each core.
+
+/// Default of `max_children` per core.
 const WORKERS_PER_CORE: u32 = 2;
-/// The same of one that finds how many it needs, which it hardly ever reaches.
+
+/// The same for `pm = "auto"`, which hardly ever reaches it.
 const AUTO_WORKERS_PER_CORE: u32 = 64;
-/// And for all cores: MySQL and MariaDB take 151 connections where nobody has said otherwise.
+
+/// Its bound for all cores: MySQL and MariaDB accept 151 connections by default.
 const AUTO_WORKERS_MOST: u32 = 128;
 
 /// How a pool decides how many workers it has.
@@ -37,11 +30,11 @@ const AUTO_WORKERS_MOST: u32 = 128;
 pub enum ProcessManager {
     /// Always `max_children` of them.
     Static,
-    /// As many as have something to do, and `min_spare_servers` more.
+    /// The busy ones and `min_spare_servers` more.
     Dynamic,
-    /// As many as have something to do.
+    /// The busy ones.
     Ondemand,
-    /// As many as are needed and there is room for, by what requests cost.
+    /// As many as the load needs and memory allows, by the measured cost of requests.
     Auto,
 }
 
@@ -63,247 +56,178 @@ impl std::fmt::Display for ProcessManager {
     }
 }
 
-/// For what an older program hands over, which does not know of copies.
-fn default_requests_per_child() -> u32 {
-    1
-}
-
-/// For what an older program hands over, which makes no OPcache larger.
-fn default_opcache_memory_max() -> u64 {
-    DEFAULT_OPCACHE_MEMORY_MAX_BYTES
-}
-
-/// A set of workers with one configuration.
+with_defaults! {
+/// A set of workers with one configuration. A field that an older program does not hand over has
+/// its default.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Pool {
     /// Name: letters, digits, `_` and `-`, at most 32.
-    pub name: String,
+    pub name: String = String::new(),
     /// How the number of workers is decided.
-    pub pm: ProcessManager,
+    pub pm: ProcessManager = ProcessManager::Auto,
     /// How its workers run an application.
-    #[serde(default)]
-    pub mode: Mode,
-    /// The script that is booted: an absolute path; set unless `mode` is classic.
-    #[serde(default)]
-    pub script: Option<PathBuf>,
-    /// Longest that booting it may take.
-    #[serde(default = "default_boot_timeout")]
-    pub boot_timeout: Duration,
-    /// Most workers; `None` is [as many](Pool::most_workers) as the machine suggests.
-    pub max_children: Option<u32>,
+    pub mode: Mode = Mode::Classic,
+    /// The script that boots the application: an absolute path; set unless `mode` is classic.
+    pub script: Option<PathBuf> = None,
+    /// Longest boot of `script`.
+    pub boot_timeout: Duration = DEFAULT_BOOT_TIMEOUT,
+    /// Most workers; `None`: [by the machine](Pool::most_workers).
+    pub max_children: Option<u32> = None,
     /// Workers of a dynamic pool at its start; always set once a dynamic pool has been checked.
-    pub start_servers: Option<u32>,
+    pub start_servers: Option<u32> = None,
     /// Fewest idle workers of a dynamic pool; set as `start_servers` is.
-    pub min_spare_servers: Option<u32>,
+    pub min_spare_servers: Option<u32> = None,
     /// Most idle workers of a dynamic pool; set as `start_servers` is.
-    pub max_spare_servers: Option<u32>,
-    /// Most workers that a dynamic or ondemand pool starts within any one second.
-    pub max_spawn_rate: u32,
-    /// How long a worker of an ondemand pool stays that has nothing to do.
-    pub process_idle_timeout: Duration,
+    pub max_spare_servers: Option<u32> = None,
+    /// Most workers that a dynamic or ondemand pool starts per second.
+    pub max_spawn_rate: u32 = 32,
+    /// Idle time after which a worker of an ondemand pool ends.
+    pub process_idle_timeout: Duration = Duration::from_secs(10),
     /// User of the zygote and the workers, by name or number, if set.
-    pub user: Option<String>,
+    pub user: Option<String> = None,
     /// Group of the zygote and the workers, by name or number, if set.
-    pub group: Option<String>,
+    pub group: Option<String> = None,
     /// The PHP version to run, such as `8.2`, if set.
-    pub php: Option<String>,
+    pub php: Option<String> = None,
     /// The php.ini to read, if set.
-    pub php_ini: Option<PathBuf>,
-    /// The folder of further INI files, if set.
-    pub php_ini_scan_dir: Option<PathBuf>,
+    pub php_ini: Option<PathBuf> = None,
+    /// The directory of further INI files, if set.
+    pub php_ini_scan_dir: Option<PathBuf> = None,
     /// INI values that a script may change: `php_value` and, as `1` and `0`, `php_flag`.
-    pub php_value: BTreeMap<String, String>,
+    pub php_value: BTreeMap<String, String> = BTreeMap::new(),
     /// INI values that no script may change: `php_admin_value` and `php_admin_flag`.
-    pub php_admin_value: BTreeMap<String, String>,
-    /// Environment variables of the workers, in their order; each name is there once.
-    pub env: Vec<(String, String)>,
-    /// What it may use and where it lives.
-    pub confinement: Confinement,
-    /// Requests that a copy of a booted application serves.
-    #[serde(default = "default_requests_per_child")]
-    pub requests_per_child: u32,
-    /// How often a copy goes back to what it was when it was forked, and serves as many again.
-    #[serde(default)]
-    pub rewinds_per_child: u32,
-    /// What becomes of connections that its boot has left open.
-    #[serde(default)]
-    pub boot_connections: BootConnections,
-    /// A booted application is booted anew when one of its files is saved.
-    #[serde(default)]
-    pub watch: bool,
-    /// Bytes that OPcache is given at most when it is full in a pool that boots an application; 0: it is
-    /// never made larger.
-    #[serde(default = "default_opcache_memory_max")]
-    pub opcache_memory_max: u64,
-    /// Paths asked for before a booted application is copied; each begins with a slash.
-    #[serde(default)]
-    pub warm_requests: Vec<String>,
+    pub php_admin_value: BTreeMap<String, String> = BTreeMap::new(),
+    /// Environment variables of the workers, in their order, without duplicates.
+    pub env: Vec<(String, String)> = Vec::new(),
+    /// Resource limits, root directory and privileges.
+    pub confinement: Confinement = Confinement::default(),
+    /// Requests served by one copy of a booted application.
+    pub requests_per_child: u32 = 1,
+    /// How often a copy is rewound to its state after the fork, to serve as many again.
+    pub rewinds_per_child: u32 = 0,
+    /// Connections left open by the boot: an error, or closed.
+    pub boot_connections: BootConnections = BootConnections::Refuse,
+    /// Whether a saved file of a booted application starts a new boot.
+    pub watch: bool = false,
+    /// Bytes to which a full OPcache of a booted application may grow; 0: it never grows. The
+    /// default is PHP's own, 128 MB, doubled twice.
+    pub opcache_memory_max: u64 = 512 << 20,
+    /// Paths requested before a booted application is copied; each starts with a slash.
+    pub warm_requests: Vec<String> = Vec::new(),
     /// Requests after which a worker is replaced; 0 is never.
-    pub max_requests: u64,
+    pub max_requests: u64 = 0,
     /// Bytes of private memory beyond which a worker is replaced; 0 is never.
-    pub max_private_memory: u64,
-    /// How long a script may run; zero is for ever.
-    pub request_terminate_timeout: Duration,
-    /// How long a script may run before its stack is written to `slowlog`; zero is for ever.
-    pub request_slowlog_timeout: Duration,
+    pub max_private_memory: u64 = 0,
+    /// Timeout of a running script; zero is none.
+    pub request_terminate_timeout: Duration = Duration::ZERO,
+    /// Run time after which the stack of a script is written to `slowlog`; zero is never.
+    pub request_slowlog_timeout: Duration = Duration::ZERO,
     /// Most frames of such a stack.
-    pub request_slowlog_trace_depth: u32,
-    /// What each request costs is measured.
-    pub request_accounting: bool,
-    /// Answers have a `Server-Timing` field.
-    pub server_timing: bool,
-    /// Where stacks of slow scripts are written, if they are; set if `request_slowlog_timeout` is.
-    pub slowlog: Option<LogTarget>,
-    /// How long a request may wait for a worker; zero is not at all.
-    pub request_queue_timeout: Duration,
-    /// How many requests may wait for a worker.
-    pub request_queue_length: u32,
-    /// The header that says how long an answer is waited for, if there is one.
-    pub request_deadline_header: Option<String>,
-    /// Workers that urgent requests alone may have.
-    pub reserved_workers: u32,
-    /// Bytes of one answer that are kept for a slow client before the script has to wait.
-    pub spool_limit: u64,
-    /// The path that answers with the pool's status, if set.
-    pub status_path: Option<String>,
-    /// The path that answers with `ping_response`, if set.
-    pub ping_path: Option<String>,
-    /// What `ping_path` answers; not empty.
-    pub ping_response: String,
-    /// Where web servers reach it over FastCGI, if they do.
-    pub door: Option<Door>,
-    /// Where its status is answered over FastCGI apart from its requests, if it is.
-    pub status_door: Option<Door>,
-    /// How scripts that come through the door end; empty: no matter how. Each begins with a dot.
-    pub limit_extensions: Vec<String>,
-    /// The access log of the door's requests, in php-fpm's format, if there is one.
-    pub door_log: Option<DoorLog>,
-    /// What its workers print is logged; otherwise it is lost, if the server was started as php-fpm.
-    pub catch_workers_output: bool,
-    /// What they print is logged with the pool and the worker it is from.
-    pub decorate_workers_output: bool,
-    /// Workers get none of the server's own environment.
-    pub clear_env: bool,
+    pub request_slowlog_trace_depth: u32 = 20,
+    /// Whether the cost of each request is measured.
+    pub request_accounting: bool = true,
+    /// Whether responses have a `Server-Timing` header.
+    pub server_timing: bool = false,
+    /// The log of slow scripts, if there is one; set if `request_slowlog_timeout` is.
+    pub slowlog: Option<LogTarget> = None,
+    /// Longest wait of a request for a worker; zero: requests do not wait.
+    pub request_queue_timeout: Duration = Duration::from_secs(10),
+    /// Most requests that wait for a worker.
+    pub request_queue_length: u32 = 1000,
+    /// The request header with the client's deadline, if there is one.
+    pub request_deadline_header: Option<String> = None,
+    /// Workers reserved for urgent requests.
+    pub reserved_workers: u32 = 0,
+    /// Bytes of one response that are buffered for a slow client before the script has to wait.
+    pub spool_limit: u64 = 1 << 30,
+    /// The path of the status page, if set.
+    pub status_path: Option<String> = None,
+    /// The path that responds with `ping_response`, if set.
+    pub ping_path: Option<String> = None,
+    /// The response of `ping_path`; not empty.
+    pub ping_response: String = "pong".to_owned(),
+    /// The FastCGI listener for web servers, if there is one.
+    pub door: Option<Door> = None,
+    /// The FastCGI listener for the status page alone, if there is one.
+    pub status_door: Option<Door> = None,
+    /// File name endings of scripts that the FastCGI listener accepts, each with its dot; empty:
+    /// all. The default is that of php-fpm's `security.limit_extensions`.
+    pub limit_extensions: Vec<String> = vec![".php".to_owned(), ".phar".to_owned()],
+    /// The access log of the FastCGI listener, in php-fpm's format, if there is one.
+    pub door_log: Option<DoorLog> = None,
+    /// Whether the output of workers is logged; otherwise it is lost, if the server was started as
+    /// php-fpm.
+    pub catch_workers_output: bool = true,
+    /// Whether lines of that output are logged with their pool and worker.
+    pub decorate_workers_output: bool = true,
+    /// Whether workers get none of the server's own environment.
+    pub clear_env: bool = true,
     /// Extensions to load beside those of php.ini (`php_admin_value[extension]`).
-    pub extensions: Vec<String>,
-    /// php.ini entries that come after the files and before `php_value` (`-d` of php-fpm).
-    pub defines: Vec<(String, String)>,
-    /// No php.ini is read at all (`-n` of php-fpm).
-    pub no_php_ini: bool,
-    /// `request_terminate_timeout` binds a script after fastcgi_finish_request(), too.
-    pub request_terminate_timeout_track_finished: bool,
-    /// Workers may be inspected and leave core files (`process.dumpable`).
-    pub process_dumpable: bool,
+    pub extensions: Vec<String> = Vec::new(),
+    /// php.ini entries read after the files and before `php_value` (`-d` of php-fpm).
+    pub defines: Vec<(String, String)> = Vec::new(),
+    /// Whether no php.ini is read at all (`-n` of php-fpm).
+    pub no_php_ini: bool = false,
+    /// Whether `request_terminate_timeout` applies after fastcgi_finish_request(), too.
+    pub request_terminate_timeout_track_finished: bool = false,
+    /// Whether workers may be traced and leave core files (`process.dumpable`).
+    pub process_dumpable: bool = false,
     /// The AppArmor profile its workers change to, if any.
-    pub apparmor_hat: Option<String>,
+    pub apparmor_hat: Option<String> = None,
+}
 }
 
-/// php-fpm's `access.log`, `access.format` and `access.suppress_path`.
+/// The access log of a FastCGI listener: php-fpm's `access.log`, `access.format` and
+/// `access.suppress_path`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DoorLog {
     /// The file: an absolute path.
     pub path: PathBuf,
-    /// The form of a line, checked.
+    /// The format of a line, checked.
     pub format: String,
-    /// Paths whose plain and successful requests are not logged.
+    /// Paths whose plain, successful requests are not logged.
     pub suppress_path: Vec<String>,
 }
 
 impl Pool {
-    /// Most workers on a machine of so many cores: what is set, or as many as suit it and `pids_max` has room for.
+    /// Most workers on a machine with `cores` cores: `max_children`, or the default, bounded by
+    /// `pids_max`.
     pub fn most_workers(&self, cores: u32) -> u32 {
         let two_each = cores.saturating_mul(WORKERS_PER_CORE);
-        let by_default = match self.pm {
-            ProcessManager::Auto => {
-                let many = cores.saturating_mul(AUTO_WORKERS_PER_CORE);
-                many.min(AUTO_WORKERS_MOST).max(two_each)
-            }
-            ProcessManager::Static | ProcessManager::Dynamic | ProcessManager::Ondemand => two_each,
+        let by_default = if self.pm == ProcessManager::Auto {
+            let many = cores.saturating_mul(AUTO_WORKERS_PER_CORE);
+            many.min(AUTO_WORKERS_MOST).max(two_each)
+        } else {
+            two_each
         };
         let processes = self.confinement.together.pids_max.unwrap_or(u32::MAX);
         let forked = processes.saturating_sub(PIDS_BESIDES_WORKERS).max(1);
         self.max_children.unwrap_or(by_default.min(forked))
     }
 
-    /// Fewest workers of one that finds how many it needs.
+    /// Fewest workers with `pm = "auto"`.
     pub fn fewest_found(&self) -> u32 {
         u32::from(self.min_spare_servers != Some(0))
     }
 
     /// A pool in which every setting has its default.
     pub fn named(name: &str) -> Pool {
+        let name = name.to_owned();
         Pool {
-            name: name.to_owned(),
-            pm: ProcessManager::Auto,
-            mode: Mode::Classic,
-            script: None,
-            boot_timeout: DEFAULT_BOOT_TIMEOUT,
-            max_children: None,
-            start_servers: None,
-            min_spare_servers: None,
-            max_spare_servers: None,
-            max_spawn_rate: DEFAULT_MAX_SPAWN_RATE,
-            process_idle_timeout: DEFAULT_PROCESS_IDLE_TIMEOUT,
-            user: None,
-            group: None,
-            php: None,
-            php_ini: None,
-            php_ini_scan_dir: None,
-            php_value: BTreeMap::new(),
-            php_admin_value: BTreeMap::new(),
-            env: Vec::new(),
-            confinement: Confinement::default(),
-            requests_per_child: 1,
-            rewinds_per_child: 0,
-            boot_connections: BootConnections::Refuse,
-            watch: false,
-            opcache_memory_max: DEFAULT_OPCACHE_MEMORY_MAX_BYTES,
-            warm_requests: Vec::new(),
-            max_requests: 0,
-            max_private_memory: 0,
-            request_terminate_timeout: Duration::ZERO,
-            request_slowlog_timeout: Duration::ZERO,
-            request_slowlog_trace_depth: DEFAULT_SLOWLOG_TRACE_DEPTH,
-            request_accounting: true,
-            server_timing: false,
-            slowlog: None,
-            request_queue_timeout: DEFAULT_REQUEST_QUEUE_TIMEOUT,
-            request_queue_length: DEFAULT_REQUEST_QUEUE_LENGTH,
-            request_deadline_header: None,
-            reserved_workers: 0,
-            spool_limit: DEFAULT_SPOOL_LIMIT_BYTES,
-            status_path: None,
-            ping_path: None,
-            ping_response: DEFAULT_PING_RESPONSE.to_owned(),
-            door: None,
-            status_door: None,
-            limit_extensions: DEFAULT_LIMIT_EXTENSIONS.map(str::to_owned).to_vec(),
-            door_log: None,
-            catch_workers_output: true,
-            decorate_workers_output: true,
-            clear_env: true,
-            extensions: Vec::new(),
-            defines: Vec::new(),
-            no_php_ini: false,
-            request_terminate_timeout_track_finished: false,
-            process_dumpable: false,
-            apparmor_hat: None,
+            name,
+            ..Pool::default()
         }
     }
-}
 
-impl Pool {
-    /// The script that is booted as the pool's PHP sees it, if one is.
-    pub fn booted_script(&self) -> Option<std::path::PathBuf> {
+    /// The script of a booted application, as the pool's PHP sees it below its `chroot`.
+    pub fn booted_script(&self) -> Option<PathBuf> {
         let script = self
             .script
             .as_ref()
             .filter(|_| self.mode != Mode::Classic)?;
         let inside = self.confinement.chroot.as_ref();
         let inside = inside.and_then(|chroot| script.strip_prefix(chroot).ok());
-        Some(match inside {
-            Some(rest) => std::path::Path::new("/").join(rest),
-            None => script.clone(),
-        })
+        Some(inside.map_or_else(|| script.clone(), |rest| Path::new("/").join(rest)))
     }
 }

@@ -1,6 +1,5 @@
 //! What is said of a site.
 
-use crate::model::pool::Pool;
 use std::path::{Path, PathBuf};
 
 use maitred_rules::settings::Upstream;
@@ -9,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::host::Host;
 use crate::model::output::Output;
+use crate::model::pool::Pool;
 
 const DEFAULT_INDEX: [&str; 2] = ["index.php", "index.html"];
 const DEFAULT_FRONT_CONTROLLER: &str = "/index.php";

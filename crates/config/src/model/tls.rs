@@ -1,4 +1,4 @@
-//! Settings of TLS, checked, and what must hold between them.
+//! The settings of HTTPS.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
@@ -7,45 +7,46 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::model::acme::Acme;
+use crate::model::with_defaults::with_defaults;
 
 /// The port of HTTPS (RFC 9110 §4.2.2).
 pub const HTTPS_PORT: u16 = 443;
 
 const DEFAULT_LISTEN: SocketAddr = SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), HTTPS_PORT);
 
-/// How clients are served over TLS.
+with_defaults! {
+/// The settings of HTTPS.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Tls {
     /// Addresses for HTTPS, at least one. `[::]` means IPv4 as well.
-    pub listen: Vec<SocketAddr>,
-    /// The certificates, at least one if there is no `acme`; the first is for clients that name no
-    /// host, or an unknown one.
-    pub certificates: Vec<CertificateFiles>,
-    /// How hosts without one get theirs, if they do.
-    #[serde(default)]
-    pub acme: Option<Acme>,
-    /// The oldest version of TLS that is spoken.
-    pub min_version: TlsVersion,
-    /// The status with which a request over plain HTTP is sent to HTTPS, if it is.
-    pub redirect: Option<u16>,
-    /// For how long a browser shall not come over plain HTTP (RFC 6797), if it is told.
-    pub hsts: Option<Duration>,
-    /// That holds for all names below the host's as well.
-    #[serde(default)]
-    pub hsts_include_subdomains: bool,
-    /// Browsers may know it before the first visit.
-    #[serde(default)]
-    pub hsts_preload: bool,
-    /// Whether clients show certificates.
-    pub client_certificates: ClientCertificates,
-    /// Who issues them: a PEM file; set unless clients show none.
-    pub client_ca: Option<PathBuf>,
+    pub listen: Vec<SocketAddr> = vec![DEFAULT_LISTEN],
+    /// The certificates, at least one if there is no `acme`; the first is for clients without SNI
+    /// or with an unknown name.
+    pub certificates: Vec<CertificateFiles> = Vec::new(),
+    /// Automatic certificates for the other hosts, if there are any.
+    pub acme: Option<Acme> = None,
+    /// The oldest accepted version of TLS.
+    pub min_version: TlsVersion = TlsVersion::V12,
+    /// The status that redirects plain HTTP to HTTPS, if it is redirected.
+    pub redirect: Option<u16> = None,
+    /// `max-age` of `Strict-Transport-Security` (RFC 6797), if it is sent.
+    pub hsts: Option<Duration> = None,
+    /// `includeSubDomains` of that header.
+    pub hsts_include_subdomains: bool = false,
+    /// `preload` of that header.
+    pub hsts_preload: bool = false,
+    /// Whether clients are asked for certificates.
+    pub client_certificates: ClientCertificates = ClientCertificates::Off,
+    /// The CA certificates for them: a PEM file; set unless `client_certificates` is off.
+    pub client_ca: Option<PathBuf> = None,
+}
 }
 
 /// The files of a certificate.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CertificateFiles {
-    /// The certificate and those between it and its root, as PEM.
+    /// The certificate and its chain without the root, as PEM.
     pub cert: PathBuf,
     /// Its private key, as PEM.
     pub key: PathBuf,
@@ -62,44 +63,27 @@ pub enum TlsVersion {
     V13,
 }
 
-/// Whether clients show certificates.
+/// Whether clients are asked for certificates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ClientCertificates {
-    /// They are not asked.
+    /// They are not.
     Off,
-    /// They are asked, and may show none.
+    /// They are, and may send none.
     Optional,
-    /// Who shows none is not served.
+    /// They are, and the handshake fails without one.
     Required,
 }
 
-impl Default for Tls {
-    /// All defaults, and not yet a certificate: what the directives are read into.
-    fn default() -> Tls {
-        Tls {
-            listen: vec![DEFAULT_LISTEN],
-            certificates: Vec::new(),
-            acme: None,
-            min_version: TlsVersion::V12,
-            redirect: None,
-            hsts: None,
-            hsts_include_subdomains: false,
-            hsts_preload: false,
-            client_certificates: ClientCertificates::Off,
-            client_ca: None,
-        }
-    }
-}
-
 impl Tls {
-    /// The port that clients are sent to: 443 if it is listened on, otherwise the first.
+    /// The port of redirects: 443 if there is a listener, otherwise the first.
     pub fn port(&self) -> u16 {
         let mut ports = self.listen.iter().map(SocketAddr::port);
         let first = ports.next().unwrap_or(HTTPS_PORT);
-        match first == HTTPS_PORT || ports.any(|port| port == HTTPS_PORT) {
-            true => HTTPS_PORT,
-            false => first,
+        if ports.any(|port| port == HTTPS_PORT) {
+            HTTPS_PORT
+        } else {
+            first
         }
     }
 }

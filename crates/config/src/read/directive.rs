@@ -1,12 +1,12 @@
 //! One setting, one item: what a directive is, and how a table of settings is read with them.
 
-use crate::suggest::{enumerate, nearest};
 use std::path::Path;
 
 use toml::de::DeTable;
 
 use crate::mistakes::{Fault, quoted};
 use crate::read::value::{Value, Wrong};
+use crate::suggest::{enumerate, nearest};
 
 /// A setting: the one place that knows its name, default, unit, documentation and parser.
 ///
@@ -58,6 +58,12 @@ impl std::fmt::Display for Needs {
             Needs::Restart => "a restart",
         })
     }
+}
+
+/// Puts a value that was read into its field.
+pub(crate) fn store<R>(field: &mut R, value: Result<R, Wrong>) -> Result<(), Wrong> {
+    *field = value?;
+    Ok(())
 }
 
 /// A section of the file and the settings it takes.

@@ -1,6 +1,5 @@
 //! Reading one value: its type, its unit, and the sentence when it is wrong.
 
-use crate::on_disk::{directory_problem, file_problem};
 use std::borrow::Cow;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -10,6 +9,7 @@ use toml::Spanned;
 use toml::de::DeValue;
 
 use crate::mistakes::{Fault, quoted};
+use crate::on_disk::{directory_problem, file_problem};
 use crate::read::units::{self, MAX_DURATION, MAX_SIZE_BYTES};
 use crate::suggest::enumerate;
 

@@ -2,7 +2,7 @@
 
 use crate::model::mode::BootConnections;
 use crate::model::pool::Pool;
-use crate::read::directive::{Directive, Needs, Preset};
+use crate::read::directive::{Directive, Needs, Preset, store};
 
 pub(super) const REQUESTS_PER_CHILD: Directive<Pool> = Directive {
     name: "requests_per_child",
@@ -14,10 +14,7 @@ pub(super) const REQUESTS_PER_CHILD: Directive<Pool> = Directive {
           ends. With 1, no request sees anything of another. More is cheaper, and holds only for \
           scripts that call `frankenphp_handle_request()` in a loop.",
     example: "10",
-    read: |pool, value| {
-        pool.requests_per_child = value.count(1, u32::MAX)?;
-        Ok(())
-    },
+    read: |pool, value| store(&mut pool.requests_per_child, value.count(1, u32::MAX)),
 };
 
 pub(super) const REWINDS_PER_CHILD: Directive<Pool> = Directive {
@@ -31,10 +28,7 @@ pub(super) const REWINDS_PER_CHILD: Directive<Pool> = Directive {
           memory is put back and what it has opened is closed; a copy in which anything else has \
           changed ends. With 0, or in a pool with a `chroot`, every copy is a new process.",
     example: "1000",
-    read: |pool, value| {
-        pool.rewinds_per_child = value.count(0, u32::MAX)?;
-        Ok(())
-    },
+    read: |pool, value| store(&mut pool.rewinds_per_child, value.count(0, u32::MAX)),
 };
 
 pub(super) const BOOT_CONNECTIONS: Directive<Pool> = Directive {
@@ -72,10 +66,7 @@ pub(super) const WATCH: Directive<Pool> = Directive {
           var, storage, cache, tmp, log and logs. The boot before serves until the new one is ready, \
           and goes on if that fails.",
     example: "true",
-    read: |pool, value| {
-        pool.watch = value.boolean()?;
-        Ok(())
-    },
+    read: |pool, value| store(&mut pool.watch, value.boolean()),
 };
 
 pub(super) const OPCACHE_MEMORY_MAX: Directive<Pool> = Directive {
@@ -91,10 +82,7 @@ pub(super) const OPCACHE_MEMORY_MAX: Directive<Pool> = Directive {
           never given more than a quarter of the memory that the pool may have. 0 means that it stays \
           as it is.",
     example: "\"1G\"",
-    read: |pool, value| {
-        pool.opcache_memory_max = value.size(0)?;
-        Ok(())
-    },
+    read: |pool, value| store(&mut pool.opcache_memory_max, value.size(0)),
 };
 
 pub(super) const WARM_REQUESTS: Directive<Pool> = Directive {

@@ -4,7 +4,7 @@ use maitred_pagecache::settings::{Pattern, Valid};
 
 use super::rule_items::{NETWORKS, networks};
 use crate::model::site::Cache;
-use crate::read::directive::{Directive, Needs, Preset};
+use crate::read::directive::{Directive, Needs, Preset, store};
 use crate::read::value::{Value, Wrong};
 
 const NAMES: &str = "a name such as \"wordpress_logged_in_*\", or an array of them";
@@ -78,10 +78,7 @@ pub const DIRECTIVES: &[Directive<Cache>] = &[
         needs: Needs::Live,
         doc: "Whether there is a cache. `false` is as if the section were not there.",
         example: "false",
-        read: |cache, value| {
-            cache.is_off = !value.boolean()?;
-            Ok(())
-        },
+        read: |cache, value| store(&mut cache.is_off, value.boolean().map(|on| !on)),
     },
     Directive {
         name: "valid",
@@ -92,10 +89,7 @@ pub const DIRECTIVES: &[Directive<Cache>] = &[
         doc: "For how long answers are good that do not say so themselves. A duration alone is for \
               the statuses 200, 301 and 302.",
         example: "\"10m\"",
-        read: |cache, value| {
-            cache.rules.valid = valid(value)?;
-            Ok(())
-        },
+        read: |cache, value| store(&mut cache.rules.valid, valid(value)),
     },
     Directive {
         name: "private_cookies",
@@ -107,10 +101,7 @@ pub const DIRECTIVES: &[Directive<Cache>] = &[
               from the cache nor kept. `*` stands for any letters. These take the place of the \
               default.",
         example: "[\"PHPSESSID\", \"shop_session_*\"]",
-        read: |cache, value| {
-            cache.rules.private_cookies = patterns(value)?;
-            Ok(())
-        },
+        read: |cache, value| store(&mut cache.rules.private_cookies, patterns(value)),
     },
     Directive {
         name: "public_cookies",
@@ -128,10 +119,7 @@ pub const DIRECTIVES: &[Directive<Cache>] = &[
               response to a request with any other cookie is not stored. The cookies named here \
               have no such effect; `\"*\"` means all.",
         example: "[\"lang\", \"cookie_notice_*\"]",
-        read: |cache, value| {
-            cache.rules.public_cookies = patterns(value)?;
-            Ok(())
-        },
+        read: |cache, value| store(&mut cache.rules.public_cookies, patterns(value)),
     },
     Directive {
         name: "bypass_cookies",
@@ -141,10 +129,7 @@ pub const DIRECTIVES: &[Directive<Cache>] = &[
         needs: Needs::Live,
         doc: "A request with such a cookie is not answered from the cache; its answer may be kept.",
         example: "\"preview\"",
-        read: |cache, value| {
-            cache.rules.bypass.cookies = patterns(value)?;
-            Ok(())
-        },
+        read: |cache, value| store(&mut cache.rules.bypass.cookies, patterns(value)),
     },
     Directive {
         name: "bypass_headers",
@@ -155,10 +140,7 @@ pub const DIRECTIVES: &[Directive<Cache>] = &[
         doc: "A request with such a field, unless it is empty or `0`, is not answered from the cache; \
               its answer may be kept.",
         example: "\"X-Refresh\"",
-        read: |cache, value| {
-            cache.rules.bypass.headers = names(value)?;
-            Ok(())
-        },
+        read: |cache, value| store(&mut cache.rules.bypass.headers, names(value)),
     },
     Directive {
         name: "bypass_paths",
@@ -170,10 +152,7 @@ pub const DIRECTIVES: &[Directive<Cache>] = &[
               the cache; its answer may be kept. `*` stands for any letters. What `no_store_paths` says of \
               scripts holds here, too.",
         example: "\"/live/*\"",
-        read: |cache, value| {
-            cache.rules.bypass.paths = patterns(value)?;
-            Ok(())
-        },
+        read: |cache, value| store(&mut cache.rules.bypass.paths, patterns(value)),
     },
     Directive {
         name: "bypass_parameters",
@@ -184,10 +163,7 @@ pub const DIRECTIVES: &[Directive<Cache>] = &[
         doc: "A request whose query has such a parameter is not answered from the cache; its \
               answer may be kept.",
         example: "\"nocache\"",
-        read: |cache, value| {
-            cache.rules.bypass.parameters = patterns(value)?;
-            Ok(())
-        },
+        read: |cache, value| store(&mut cache.rules.bypass.parameters, patterns(value)),
     },
     Directive {
         name: "bypass_methods",
@@ -198,10 +174,7 @@ pub const DIRECTIVES: &[Directive<Cache>] = &[
         doc: "Requests with such a method are not answered from the cache. All methods but GET \
               and HEAD never are.",
         example: "\"HEAD\"",
-        read: |cache, value| {
-            cache.rules.bypass.methods = methods(value)?;
-            Ok(())
-        },
+        read: |cache, value| store(&mut cache.rules.bypass.methods, methods(value)),
     },
     Directive {
         name: "no_store_cookies",
@@ -212,10 +185,7 @@ pub const DIRECTIVES: &[Directive<Cache>] = &[
         doc: "The answer to a request with such a cookie is not kept; it may be answered from \
               the cache.",
         example: "\"experiment_*\"",
-        read: |cache, value| {
-            cache.rules.no_store.cookies = patterns(value)?;
-            Ok(())
-        },
+        read: |cache, value| store(&mut cache.rules.no_store.cookies, patterns(value)),
     },
     Directive {
         name: "no_store_headers",
@@ -226,10 +196,7 @@ pub const DIRECTIVES: &[Directive<Cache>] = &[
         doc: "The answer to a request with such a field, unless it is empty or `0`, is not kept; \
               it may be answered from the cache.",
         example: "\"X-Probe\"",
-        read: |cache, value| {
-            cache.rules.no_store.headers = names(value)?;
-            Ok(())
-        },
+        read: |cache, value| store(&mut cache.rules.no_store.headers, names(value)),
     },
     Directive {
         name: "no_store_paths",
@@ -255,10 +222,7 @@ pub const DIRECTIVES: &[Directive<Cache>] = &[
         doc: "The answer to a request whose query has such a parameter is not kept; it may be \
               answered from the cache.",
         example: "[\"s\", \"preview\"]",
-        read: |cache, value| {
-            cache.rules.no_store.parameters = patterns(value)?;
-            Ok(())
-        },
+        read: |cache, value| store(&mut cache.rules.no_store.parameters, patterns(value)),
     },
     Directive {
         name: "min_uses",
@@ -268,10 +232,7 @@ pub const DIRECTIVES: &[Directive<Cache>] = &[
         needs: Needs::Live,
         doc: "How often something is asked for before it is kept.",
         example: "2",
-        read: |cache, value| {
-            cache.rules.min_uses = value.count(1, MAX_USES)?;
-            Ok(())
-        },
+        read: |cache, value| store(&mut cache.rules.min_uses, value.count(1, MAX_USES)),
     },
     Directive {
         name: "stale_while_revalidate",
@@ -283,10 +244,7 @@ pub const DIRECTIVES: &[Directive<Cache>] = &[
               does not say so itself. What says `must-revalidate`, `no-cache` or `max-age=0` \
               never does.",
         example: "\"1m\"",
-        read: |cache, value| {
-            cache.rules.stale_while_revalidate = seconds(value)?;
-            Ok(())
-        },
+        read: |cache, value| store(&mut cache.rules.stale_while_revalidate, seconds(value)),
     },
     Directive {
         name: "background_update",
@@ -298,10 +256,7 @@ pub const DIRECTIVES: &[Directive<Cache>] = &[
               `stale_while_revalidate` gets it at once, while it is made again, as those do who \
               ask after. If not, the first waits for the new page.",
         example: "false",
-        read: |cache, value| {
-            cache.rules.background_update = value.boolean()?;
-            Ok(())
-        },
+        read: |cache, value| store(&mut cache.rules.background_update, value.boolean()),
     },
     Directive {
         name: "stale_if_error",
@@ -313,10 +268,7 @@ pub const DIRECTIVES: &[Directive<Cache>] = &[
               script answers with 500, 502, 503 or 504, dies, takes too long, or finds no worker. \
               What says `must-revalidate`, `no-cache` or `max-age=0` never does.",
         example: "\"1d\"",
-        read: |cache, value| {
-            cache.rules.stale_if_error = seconds(value)?;
-            Ok(())
-        },
+        read: |cache, value| store(&mut cache.rules.stale_if_error, seconds(value)),
     },
     Directive {
         name: "lock_timeout",
@@ -343,10 +295,7 @@ pub const DIRECTIVES: &[Directive<Cache>] = &[
               `Last-Modified`, so that the script can say with a 304 that it is still the same. \
               What says `no-cache` and has one of them is then kept.",
         example: "false",
-        read: |cache, value| {
-            cache.rules.revalidate = value.boolean()?;
-            Ok(())
-        },
+        read: |cache, value| store(&mut cache.rules.revalidate, value.boolean()),
     },
     Directive {
         name: "heuristic",
@@ -358,10 +307,7 @@ pub const DIRECTIVES: &[Directive<Cache>] = &[
               says nothing, is so for a tenth of the time since its `Last-Modified`, at most a \
               day (RFC 9111 §4.2.2).",
         example: "true",
-        read: |cache, value| {
-            cache.rules.heuristic = value.boolean()?;
-            Ok(())
-        },
+        read: |cache, value| store(&mut cache.rules.heuristic, value.boolean()),
     },
     Directive {
         name: "obey_requests",
@@ -373,10 +319,7 @@ pub const DIRECTIVES: &[Directive<Cache>] = &[
               §5.2.1). Then everybody can have the script run by asking for it, as browsers do \
               that load a page again.",
         example: "true",
-        read: |cache, value| {
-            cache.rules.obey_requests = value.boolean()?;
-            Ok(())
-        },
+        read: |cache, value| store(&mut cache.rules.obey_requests, value.boolean()),
     },
     Directive {
         name: "ignore_headers",
@@ -434,10 +377,7 @@ pub const DIRECTIVES: &[Directive<Cache>] = &[
         doc: "Whether the order of the parameters makes no difference. Scripts see them sorted \
               by name; those of one name keep their order.",
         example: "true",
-        read: |cache, value| {
-            cache.rules.key.sort_parameters = value.boolean()?;
-            Ok(())
-        },
+        read: |cache, value| store(&mut cache.rules.key.sort_parameters, value.boolean()),
     },
     Directive {
         name: "key_headers",
@@ -448,10 +388,7 @@ pub const DIRECTIVES: &[Directive<Cache>] = &[
         doc: "Header fields of requests that make a difference, beside those that answers name in \
               `Vary`.",
         example: "\"X-Device\"",
-        read: |cache, value| {
-            cache.rules.key.headers = names(value)?;
-            Ok(())
-        },
+        read: |cache, value| store(&mut cache.rules.key.headers, names(value)),
     },
     Directive {
         name: "key_cookies",
@@ -462,8 +399,10 @@ pub const DIRECTIVES: &[Directive<Cache>] = &[
         doc: "Cookies whose values make a difference.",
         example: "[\"currency\", \"language\"]",
         read: |cache, value| {
-            cache.rules.key.cookies = value.each(|item| item.text().map(str::to_owned))?;
-            Ok(())
+            store(
+                &mut cache.rules.key.cookies,
+                value.each(|item| item.text().map(str::to_owned)),
+            )
         },
     },
     Directive {
@@ -475,10 +414,7 @@ pub const DIRECTIVES: &[Directive<Cache>] = &[
         doc: "Fields of answers that hold tags, with spaces or commas between them, beside \
               `Cache-Groups` (RFC 9875). Clients do not see them.",
         example: "[\"Surrogate-Key\", \"Cache-Tag\"]",
-        read: |cache, value| {
-            cache.rules.tag_headers = names(value)?;
-            Ok(())
-        },
+        read: |cache, value| store(&mut cache.rules.tag_headers, names(value)),
     },
     Directive {
         name: "litespeed",
@@ -491,10 +427,7 @@ pub const DIRECTIVES: &[Directive<Cache>] = &[
               `X-LiteSpeed-Vary` that it depends on something else than cookies in `key_cookies` is \
               not kept.",
         example: "true",
-        read: |cache, value| {
-            cache.rules.litespeed = value.boolean()?;
-            Ok(())
-        },
+        read: |cache, value| store(&mut cache.rules.litespeed, value.boolean()),
     },
     Directive {
         name: "max_object_size",
@@ -504,10 +437,7 @@ pub const DIRECTIVES: &[Directive<Cache>] = &[
         needs: Needs::Live,
         doc: "The largest body that is kept.",
         example: "\"1M\"",
-        read: |cache, value| {
-            cache.rules.max_object_size = value.size(1)?;
-            Ok(())
-        },
+        read: |cache, value| store(&mut cache.rules.max_object_size, value.size(1)),
     },
     Directive {
         name: "purge_from",
@@ -519,9 +449,6 @@ pub const DIRECTIVES: &[Directive<Cache>] = &[
               all of this host that begin so. With a field `Cache-Groups` it drops the pages of these \
               groups instead, and with `Soft-Purge: 1` pages will do until there are new ones.",
         example: "[\"127.0.0.1\", \"10.0.0.0/8\"]",
-        read: |cache, value| {
-            cache.purge_from = networks(value)?;
-            Ok(())
-        },
+        read: |cache, value| store(&mut cache.purge_from, networks(value)),
     },
 ];

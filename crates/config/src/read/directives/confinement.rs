@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use crate::model::confinement::{CoreSize, NoNewPrivileges};
 use crate::model::pool::Pool;
-use crate::read::directive::{Directive, Needs, Preset};
+use crate::read::directive::{Directive, Needs, Preset, store};
 
 /// Fewest open files a pool may be limited to: its processes need some themselves, one of them for
 /// each thread of the front.
@@ -73,8 +73,12 @@ pub(super) const RLIMIT_FILES: Directive<Pool> = Directive {
     doc: "Most files and sockets that each process of the pool may have open.",
     example: "4096",
     read: |pool, value| {
-        pool.confinement.rlimit_files = Some(value.count(LEAST_FILES, MOST_FILES)?.into());
-        Ok(())
+        store(
+            &mut pool.confinement.rlimit_files,
+            value
+                .count(LEAST_FILES, MOST_FILES)
+                .map(|number| Some(number.into())),
+        )
     },
 };
 
@@ -107,8 +111,10 @@ pub(super) const PROCESS_PRIORITY: Directive<Pool> = Directive {
           php-fpm's `process.priority`. Less than the server's own needs it to be started as root.",
     example: "5",
     read: |pool, value| {
-        pool.confinement.process_priority = Some(value.signed(-19, 20)?);
-        Ok(())
+        store(
+            &mut pool.confinement.process_priority,
+            value.signed(-19, 20).map(Some),
+        )
     },
 };
 
@@ -123,8 +129,10 @@ pub(super) const OOM_SCORE_ADJ: Directive<Pool> = Directive {
           as root.",
     example: "500",
     read: |pool, value| {
-        pool.confinement.oom_score_adj = Some(value.signed(-1000, 1000)?);
-        Ok(())
+        store(
+            &mut pool.confinement.oom_score_adj,
+            value.signed(-1000, 1000).map(Some),
+        )
     },
 };
 
@@ -165,8 +173,10 @@ pub(super) const MEMORY_MAX: Directive<Pool> = Directive {
           says why, and the server runs without the limit.",
     example: "\"2G\"",
     read: |pool, value| {
-        pool.confinement.together.memory_max = Some(value.size(LEAST_MEMORY_BYTES)?);
-        Ok(())
+        store(
+            &mut pool.confinement.together.memory_max,
+            value.size(LEAST_MEMORY_BYTES).map(Some),
+        )
     },
 };
 
@@ -180,8 +190,10 @@ pub(super) const MEMORY_HIGH: Directive<Pool> = Directive {
           kernel takes back what it can. Nothing is ended. At most `memory_max`.",
     example: "\"1536M\"",
     read: |pool, value| {
-        pool.confinement.together.memory_high = Some(value.size(LEAST_MEMORY_BYTES)?);
-        Ok(())
+        store(
+            &mut pool.confinement.together.memory_high,
+            value.size(LEAST_MEMORY_BYTES).map(Some),
+        )
     },
 };
 
@@ -212,7 +224,9 @@ pub(super) const PIDS_MAX: Directive<Pool> = Directive {
           that leaves room for.",
     example: "200",
     read: |pool, value| {
-        pool.confinement.together.pids_max = Some(value.count(LEAST_PIDS, MOST_PIDS)?);
-        Ok(())
+        store(
+            &mut pool.confinement.together.pids_max,
+            value.count(LEAST_PIDS, MOST_PIDS).map(Some),
+        )
     },
 };

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use crate::model::access_format::AccessFormat;
 use crate::model::listener::Address;
-use crate::read::directive::{Directive, Needs, Preset};
+use crate::read::directive::{Directive, Needs, Preset, store};
 use crate::read::drafts::{Asked, DoorDraft};
 use crate::read::listen::parse_listen;
 use crate::read::value::{Value, Wrong};
@@ -31,10 +31,7 @@ pub const DIRECTIVES: &[Directive<DoorDraft>] = &[
               reach php-fpm. A port alone means all addresses. Without it, the pool serves its \
               sites only; where every pool has one, there need be no site.",
         example: "\"/run/maitred/www.sock\"",
-        read: |door, value| {
-            door.listen = Some(asked(value)?);
-            Ok(())
-        },
+        read: |door, value| store(&mut door.listen, asked(value).map(Some)),
     },
     Directive {
         name: "listen_backlog",
@@ -44,10 +41,7 @@ pub const DIRECTIVES: &[Directive<DoorDraft>] = &[
         needs: Needs::NewZygote,
         doc: "How many connections may wait in the kernel until they are accepted.",
         example: "511",
-        read: |door, value| {
-            door.backlog = Some(value.count(1, MAX_BACKLOG)?);
-            Ok(())
-        },
+        read: |door, value| store(&mut door.backlog, value.count(1, MAX_BACKLOG).map(Some)),
     },
     Directive {
         name: "listen_owner",
@@ -58,10 +52,7 @@ pub const DIRECTIVES: &[Directive<DoorDraft>] = &[
         doc: "The owner of the Unix socket: the web server's user. Needs maitred to be started as \
               root.",
         example: "\"www-data\"",
-        read: |door, value| {
-            door.owner = Some(value.account()?);
-            Ok(())
-        },
+        read: |door, value| store(&mut door.owner, value.account().map(Some)),
     },
     Directive {
         name: "listen_group",
@@ -71,10 +62,7 @@ pub const DIRECTIVES: &[Directive<DoorDraft>] = &[
         needs: Needs::NewZygote,
         doc: "The group of the Unix socket.",
         example: "\"www-data\"",
-        read: |door, value| {
-            door.group = Some(value.account()?);
-            Ok(())
-        },
+        read: |door, value| store(&mut door.group, value.account().map(Some)),
     },
     Directive {
         name: "listen_mode",
@@ -99,10 +87,7 @@ pub const DIRECTIVES: &[Directive<DoorDraft>] = &[
         doc: "Users who may connect to the Unix socket (POSIX ACL), in place of `listen_owner` \
               and `listen_group`.",
         example: "[\"www-data\", \"nginx\"]",
-        read: |door, value| {
-            door.acl_users = value.each(Value::account)?;
-            Ok(())
-        },
+        read: |door, value| store(&mut door.acl_users, value.each(Value::account)),
     },
     Directive {
         name: "listen_acl_groups",
@@ -112,10 +97,7 @@ pub const DIRECTIVES: &[Directive<DoorDraft>] = &[
         needs: Needs::NewZygote,
         doc: "Groups that may connect to the Unix socket, likewise.",
         example: "[\"web\"]",
-        read: |door, value| {
-            door.acl_groups = value.each(Value::account)?;
-            Ok(())
-        },
+        read: |door, value| store(&mut door.acl_groups, value.each(Value::account)),
     },
     Directive {
         name: "listen_allowed_clients",
@@ -140,10 +122,7 @@ pub const DIRECTIVES: &[Directive<DoorDraft>] = &[
         doc: "Where the pool's status is answered over FastCGI apart from its requests, at \
               `status_path` or else at `/`.",
         example: "\"127.0.0.1:9001\"",
-        read: |door, value| {
-            door.status_listen = Some(asked(value)?);
-            Ok(())
-        },
+        read: |door, value| store(&mut door.status_listen, asked(value).map(Some)),
     },
     Directive {
         name: "limit_extensions",
@@ -176,10 +155,7 @@ pub const DIRECTIVES: &[Directive<DoorDraft>] = &[
         doc: "Where the requests that come through the door are logged. In it, `access_log` at \
               the top of the file has no part.",
         example: "\"log/www.access.log\"",
-        read: |door, value| {
-            door.access_log = Some(value.path()?);
-            Ok(())
-        },
+        read: |door, value| store(&mut door.access_log, value.path().map(Some)),
     },
     Directive {
         name: "access_format",

@@ -2,7 +2,7 @@
 
 use crate::model::mode::Mode;
 use crate::model::pool::Pool;
-use crate::read::directive::{Directive, Needs, Preset};
+use crate::read::directive::{Directive, Needs, Preset, store};
 use crate::read::value::{Value, Wrong};
 
 pub(super) const MODE: Directive<Pool> = Directive {
@@ -20,10 +20,7 @@ pub(super) const MODE: Directive<Pool> = Directive {
           request came, so that it costs no boot and finds nothing of another request. See the \
           guide's page on snapshot mode.",
     example: "\"worker\"",
-    read: |pool, value| {
-        pool.mode = mode(value)?;
-        Ok(())
-    },
+    read: |pool, value| store(&mut pool.mode, mode(value)),
 };
 
 pub(super) const SCRIPT: Directive<Pool> = Directive {
@@ -36,10 +33,7 @@ pub(super) const SCRIPT: Directive<Pool> = Directive {
           it, whatever script they ask for: that one is `$_SERVER['SCRIPT_FILENAME']`. A relative \
           path is relative to the folder of the configuration file.",
     example: "\"public/worker.php\"",
-    read: |pool, value| {
-        pool.script = Some(value.file()?);
-        Ok(())
-    },
+    read: |pool, value| store(&mut pool.script, value.file().map(Some)),
 };
 
 pub(super) const BOOT_TIMEOUT: Directive<Pool> = Directive {
@@ -51,10 +45,7 @@ pub(super) const BOOT_TIMEOUT: Directive<Pool> = Directive {
     doc: "How long `script` may take from its start until it asks for its first request. A worker \
           that takes longer is ended, and another one is tried. 0 means for ever.",
     example: "\"2m\"",
-    read: |pool, value| {
-        pool.boot_timeout = value.duration()?;
-        Ok(())
-    },
+    read: |pool, value| store(&mut pool.boot_timeout, value.duration()),
 };
 
 fn mode(value: &Value<'_>) -> Result<Mode, Wrong> {

@@ -4,7 +4,7 @@ use maitred_rules::Pattern;
 use maitred_rules::coding::{Coding, refuse_type};
 
 use crate::model::output::{Output, SendfileRoot};
-use crate::read::directive::{Directive, Needs, Preset};
+use crate::read::directive::{Directive, Needs, Preset, store};
 
 /// The directives of a site that are about how its answers leave.
 pub const DIRECTIVES: &[Directive<Output>] = &[
@@ -38,10 +38,7 @@ pub const DIRECTIVES: &[Directive<Output>] = &[
               that take it, if it is not older; for types and sizes that are compressed at all \
               (`compression_types`, `compression_min_length`).",
         example: "false",
-        read: |output, value| {
-            output.precompressed = value.boolean()?;
-            Ok(())
-        },
+        read: |output, value| store(&mut output.precompressed, value.boolean()),
     },
     Directive {
         name: "compression_min_length",
@@ -51,10 +48,7 @@ pub const DIRECTIVES: &[Directive<Output>] = &[
         needs: Needs::Live,
         doc: "What is smaller is sent as it is.",
         example: "\"4k\"",
-        read: |output, value| {
-            output.compression_min_length = value.size(0)?;
-            Ok(())
-        },
+        read: |output, value| store(&mut output.compression_min_length, value.size(0)),
     },
     Directive {
         name: "compression_types",

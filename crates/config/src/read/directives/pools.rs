@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::model::pool::{MAX_CHILDREN_PER_POOL, Pool, ProcessManager};
-use crate::read::directive::{Directive, Needs, Preset};
+use crate::read::directive::{Directive, Needs, Preset, store};
 use crate::read::directives::top::log_target;
 use crate::read::directives::{booted, confinement, mode, queue};
 use crate::read::value::{Entry, Value, Wrong, for_each};
@@ -45,10 +45,7 @@ pub const DIRECTIVES: &[Directive<Pool>] = &[
               need, but no more than keep the processors busy and than there is memory for (see \
               the guide's page on the number of workers).",
         example: "\"ondemand\"",
-        read: |pool, value| {
-            pool.pm = process_manager(value)?;
-            Ok(())
-        },
+        read: |pool, value| store(&mut pool.pm, process_manager(value)),
     },
     mode::MODE,
     mode::SCRIPT,
@@ -64,8 +61,10 @@ pub const DIRECTIVES: &[Directive<Pool>] = &[
         doc: "Most workers of the pool, which is also how many of its requests run at a time.",
         example: "40",
         read: |pool, value| {
-            pool.max_children = Some(value.count(1, MAX_CHILDREN_PER_POOL)?);
-            Ok(())
+            store(
+                &mut pool.max_children,
+                value.count(1, MAX_CHILDREN_PER_POOL).map(Some),
+            )
         },
     },
     Directive {
@@ -78,8 +77,10 @@ pub const DIRECTIVES: &[Directive<Pool>] = &[
               `max_spare_servers`. Other pools do not heed it.",
         example: "4",
         read: |pool, value| {
-            pool.start_servers = Some(value.count(1, MAX_CHILDREN_PER_POOL)?);
-            Ok(())
+            store(
+                &mut pool.start_servers,
+                value.count(1, MAX_CHILDREN_PER_POOL).map(Some),
+            )
         },
     },
     Directive {
@@ -94,8 +95,10 @@ pub const DIRECTIVES: &[Directive<Pool>] = &[
               `process_idle_timeout` later. Other pools do not heed it.",
         example: "2",
         read: |pool, value| {
-            pool.min_spare_servers = Some(value.count(0, MAX_CHILDREN_PER_POOL)?);
-            Ok(())
+            store(
+                &mut pool.min_spare_servers,
+                value.count(0, MAX_CHILDREN_PER_POOL).map(Some),
+            )
         },
     },
     Directive {
@@ -108,8 +111,10 @@ pub const DIRECTIVES: &[Directive<Pool>] = &[
               `min_spare_servers` to `max_children`. Other pools do not heed it.",
         example: "6",
         read: |pool, value| {
-            pool.max_spare_servers = Some(value.count(1, MAX_CHILDREN_PER_POOL)?);
-            Ok(())
+            store(
+                &mut pool.max_spare_servers,
+                value.count(1, MAX_CHILDREN_PER_POOL).map(Some),
+            )
         },
     },
     Directive {
@@ -125,8 +130,10 @@ pub const DIRECTIVES: &[Directive<Pool>] = &[
               wait for, as far as there are memory and processors for it.",
         example: "64",
         read: |pool, value| {
-            pool.max_spawn_rate = value.count(1, MAX_CHILDREN_PER_POOL)?;
-            Ok(())
+            store(
+                &mut pool.max_spawn_rate,
+                value.count(1, MAX_CHILDREN_PER_POOL),
+            )
         },
     },
     Directive {
@@ -157,10 +164,7 @@ pub const DIRECTIVES: &[Directive<Pool>] = &[
         doc: "The user that PHP runs as. Used only if the server is started as root; otherwise \
               everything runs as the user who started it.",
         example: "\"shop\"",
-        read: |pool, value| {
-            pool.user = Some(value.account()?);
-            Ok(())
-        },
+        read: |pool, value| store(&mut pool.user, value.account().map(Some)),
     },
     Directive {
         name: "group",
@@ -170,10 +174,7 @@ pub const DIRECTIVES: &[Directive<Pool>] = &[
         needs: Needs::NewZygote,
         doc: "The group that PHP runs as. Used only if the server is started as root.",
         example: "\"shop\"",
-        read: |pool, value| {
-            pool.group = Some(value.account()?);
-            Ok(())
-        },
+        read: |pool, value| store(&mut pool.group, value.account().map(Some)),
     },
     Directive {
         name: "php",
@@ -184,10 +185,7 @@ pub const DIRECTIVES: &[Directive<Pool>] = &[
         doc: "The PHP version that runs the pool's scripts: that of the program `maitred-php8.2` \
               beside `maitred` or in `../libexec/maitred`, or of `maitred-php` if it is the same.",
         example: "\"8.2\"",
-        read: |pool, value| {
-            pool.php = Some(value.text_as(php_version)?);
-            Ok(())
-        },
+        read: |pool, value| store(&mut pool.php, value.text_as(php_version).map(Some)),
     },
     Directive {
         name: "php_ini",
@@ -197,10 +195,7 @@ pub const DIRECTIVES: &[Directive<Pool>] = &[
         needs: Needs::NewZygote,
         doc: "The php.ini of the pool.",
         example: "\"php/shop.ini\"",
-        read: |pool, value| {
-            pool.php_ini = Some(value.file()?);
-            Ok(())
-        },
+        read: |pool, value| store(&mut pool.php_ini, value.file().map(Some)),
     },
     Directive {
         name: "php_ini_scan_dir",
@@ -210,10 +205,7 @@ pub const DIRECTIVES: &[Directive<Pool>] = &[
         needs: Needs::NewZygote,
         doc: "The folder of further INI files, which is where distributions load extensions.",
         example: "\"php/conf.d\"",
-        read: |pool, value| {
-            pool.php_ini_scan_dir = Some(value.directory()?);
-            Ok(())
-        },
+        read: |pool, value| store(&mut pool.php_ini_scan_dir, value.directory().map(Some)),
     },
     Directive {
         name: "php_value",
@@ -317,10 +309,7 @@ pub const DIRECTIVES: &[Directive<Pool>] = &[
               replaced by a new one, against leaks. What it shares with other processes (PHP \
               itself, OPcache, what it has from its zygote) does not count. 0 means without limit.",
         example: "\"96M\"",
-        read: |pool, value| {
-            pool.max_private_memory = value.size(0)?;
-            Ok(())
-        },
+        read: |pool, value| store(&mut pool.max_private_memory, value.size(0)),
     },
     Directive {
         name: "request_terminate_timeout",
@@ -332,10 +321,7 @@ pub const DIRECTIVES: &[Directive<Pool>] = &[
               also when the client has left. A script that goes on after \
               fastcgi_finish_request() is not ended, as in php-fpm by default. 0 means for ever.",
         example: "\"30s\"",
-        read: |pool, value| {
-            pool.request_terminate_timeout = value.duration()?;
-            Ok(())
-        },
+        read: |pool, value| store(&mut pool.request_terminate_timeout, value.duration()),
     },
     Directive {
         name: "request_slowlog_timeout",
@@ -348,10 +334,7 @@ pub const DIRECTIVES: &[Directive<Pool>] = &[
               The script is neither stopped nor slowed down. Not more than \
               `request_terminate_timeout`. 0 means for ever.",
         example: "\"5s\"",
-        read: |pool, value| {
-            pool.request_slowlog_timeout = value.duration()?;
-            Ok(())
-        },
+        read: |pool, value| store(&mut pool.request_slowlog_timeout, value.duration()),
     },
     Directive {
         name: "slowlog",
@@ -381,8 +364,10 @@ pub const DIRECTIVES: &[Directive<Pool>] = &[
         doc: "Most calls of a stack in `slowlog`, counted from the innermost.",
         example: "50",
         read: |pool, value| {
-            pool.request_slowlog_trace_depth = value.count(1, MAX_SLOWLOG_TRACE_DEPTH)?;
-            Ok(())
+            store(
+                &mut pool.request_slowlog_trace_depth,
+                value.count(1, MAX_SLOWLOG_TRACE_DEPTH),
+            )
         },
     },
     Directive {
@@ -396,10 +381,7 @@ pub const DIRECTIVES: &[Directive<Pool>] = &[
               less than a microsecond for each. A pool with `pm = \"auto\"`, the default, measures all \
               the same. See the guide's page on request times.",
         example: "false",
-        read: |pool, value| {
-            pool.request_accounting = value.boolean()?;
-            Ok(())
-        },
+        read: |pool, value| store(&mut pool.request_accounting, value.boolean()),
     },
     Directive {
         name: "server_timing",
@@ -411,10 +393,7 @@ pub const DIRECTIVES: &[Directive<Pool>] = &[
               `request_accounting` measures, which browsers show. Everybody who asks is told. An \
               answer that begins before its script has ended has none.",
         example: "true",
-        read: |pool, value| {
-            pool.server_timing = value.boolean()?;
-            Ok(())
-        },
+        read: |pool, value| store(&mut pool.server_timing, value.boolean()),
     },
     queue::REQUEST_QUEUE_TIMEOUT,
     queue::REQUEST_QUEUE_LENGTH,
@@ -430,10 +409,7 @@ pub const DIRECTIVES: &[Directive<Pool>] = &[
               writes, first in memory, then in a file in `spool_dir`. Beyond that the script \
               waits.",
         example: "\"256M\"",
-        read: |pool, value| {
-            pool.spool_limit = value.size(0)?;
-            Ok(())
-        },
+        read: |pool, value| store(&mut pool.spool_limit, value.size(0)),
     },
     Directive {
         name: "status_path",
@@ -446,10 +422,7 @@ pub const DIRECTIVES: &[Directive<Pool>] = &[
               `?openmetrics`, and each of them with `&full`. It comes before a file of that name. \
               Whoever can reach the site can read it. `\"\"` means none.",
         example: "\"/status\"",
-        read: |pool, value| {
-            pool.status_path = value.text_as(own_path)?;
-            Ok(())
-        },
+        read: |pool, value| store(&mut pool.status_path, value.text_as(own_path)),
     },
     Directive {
         name: "ping_path",
@@ -461,10 +434,7 @@ pub const DIRECTIVES: &[Directive<Pool>] = &[
               workers are busy. It comes before `status_path`, and before a file of that name. \
               `\"\"` means none.",
         example: "\"/ping\"",
-        read: |pool, value| {
-            pool.ping_path = value.text_as(own_path)?;
-            Ok(())
-        },
+        read: |pool, value| store(&mut pool.ping_path, value.text_as(own_path)),
     },
     Directive {
         name: "ping_response",
@@ -475,9 +445,10 @@ pub const DIRECTIVES: &[Directive<Pool>] = &[
         doc: "What `ping_path` answers, as plain text.",
         example: "\"alive\"",
         read: |pool, value| {
-            pool.ping_response =
-                value.text_as(|text| (!text.is_empty()).then(|| text.to_owned()))?;
-            Ok(())
+            store(
+                &mut pool.ping_response,
+                value.text_as(|text| (!text.is_empty()).then(|| text.to_owned())),
+            )
         },
     },
 ];

@@ -1,7 +1,7 @@
 //! How requests wait for a pool's workers: those settings of `[pools.NAME]`.
 
 use crate::model::pool::{MAX_CHILDREN_PER_POOL, Pool};
-use crate::read::directive::{Directive, Needs, Preset};
+use crate::read::directive::{Directive, Needs, Preset, store};
 
 /// Most requests that may wait for the workers of one pool.
 const MAX_REQUEST_QUEUE_LENGTH: u32 = 1_000_000;
@@ -19,10 +19,7 @@ pub(super) const REQUEST_QUEUE_TIMEOUT: Directive<Pool> = Directive {
           for longer gets it at once, as far as that can be known. 0 means that it does not wait at \
           all. See the guide's page on overload.",
     example: "\"2s\"",
-    read: |pool, value| {
-        pool.request_queue_timeout = value.duration()?;
-        Ok(())
-    },
+    read: |pool, value| store(&mut pool.request_queue_timeout, value.duration()),
 };
 
 pub(super) const REQUEST_QUEUE_LENGTH: Directive<Pool> = Directive {
@@ -36,8 +33,10 @@ pub(super) const REQUEST_QUEUE_LENGTH: Directive<Pool> = Directive {
           pool that grows has another worker started for who is refused.",
     example: "200",
     read: |pool, value| {
-        pool.request_queue_length = value.count(0, MAX_REQUEST_QUEUE_LENGTH)?;
-        Ok(())
+        store(
+            &mut pool.request_queue_length,
+            value.count(0, MAX_REQUEST_QUEUE_LENGTH),
+        )
     },
 };
 
@@ -75,8 +74,10 @@ pub(super) const RESERVED_WORKERS: Directive<Pool> = Directive {
           may have fewer workers than that: there an urgent request gets the next that is free.",
     example: "1",
     read: |pool, value| {
-        pool.reserved_workers = value.count(0, MAX_CHILDREN_PER_POOL)?;
-        Ok(())
+        store(
+            &mut pool.reserved_workers,
+            value.count(0, MAX_CHILDREN_PER_POOL),
+        )
     },
 };
 

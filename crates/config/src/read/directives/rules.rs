@@ -10,7 +10,7 @@ use super::rule_items::{
     NETWORKS, networks, patterns, php_rules, read_basic_auth, read_deny, read_expires,
     read_headers, read_path, read_rate_limit, read_redirect, read_rewrite, site_path,
 };
-use crate::read::directive::{Directive, Needs, Preset};
+use crate::read::directive::{Directive, Needs, Preset, store};
 use crate::read::drafts::RulesDraft;
 
 const PATTERNS: &str = "a path (\"/a\"), a folder (\"/a/*\"), an ending (\"*.css\"), a regular \
@@ -31,10 +31,7 @@ pub const DIRECTIVES: &[Directive<RulesDraft>] = &[
               controller, what nobody gets, where PHP does not run. The guide has them all in \
               [a table](../guide/applications.md).",
         example: "\"wordpress\"",
-        read: |site, value| {
-            site.app = Some(value.text_as(App::named)?);
-            Ok(())
-        },
+        read: |site, value| store(&mut site.app, value.text_as(App::named).map(Some)),
     },
     Directive {
         name: "redirects",
@@ -80,10 +77,7 @@ pub const DIRECTIVES: &[Directive<RulesDraft>] = &[
         needs: Needs::Live,
         doc: "The clients that the site answers; all others get a 403.",
         example: "[\"192.0.2.0/24\", \"2001:db8::/32\"]",
-        read: |site, value| {
-            site.rules.allow = networks(value)?;
-            Ok(())
-        },
+        read: |site, value| store(&mut site.rules.allow, networks(value)),
     },
     Directive {
         name: "deny",
@@ -98,10 +92,7 @@ pub const DIRECTIVES: &[Directive<RulesDraft>] = &[
               403, 404 or 410. It holds for what was asked for, for what that is rewritten to, and \
               for the script that runs.",
         example: "[\"/private/*\", \"*.sql\", { path = \"/admin/*\", except = [\"10.0.0.0/8\"] }]",
-        read: |site, value| {
-            site.rules.deny = value.each(read_deny)?;
-            Ok(())
-        },
+        read: |site, value| store(&mut site.rules.deny, value.each(read_deny)),
     },
     Directive {
         name: "allow_php",
@@ -111,10 +102,7 @@ pub const DIRECTIVES: &[Directive<RulesDraft>] = &[
         needs: Needs::Live,
         doc: "The scripts that may run, by their names as in `SCRIPT_NAME`. All others are a 403.",
         example: "[\"/index.php\"]",
-        read: |site, value| {
-            site.rules.allow_php = patterns(value)?;
-            Ok(())
-        },
+        read: |site, value| store(&mut site.rules.allow_php, patterns(value)),
     },
     Directive {
         name: "deny_php",
@@ -126,10 +114,7 @@ pub const DIRECTIVES: &[Directive<RulesDraft>] = &[
               and never sent as text. The first pattern that matches decides; behind a `!` it \
               has scripts run all the same, also where the rules of `app` say otherwise.",
         example: "[\"!/uploads/report.php\", \"/uploads/*\"]",
-        read: |site, value| {
-            site.rules.deny_php = php_rules(value)?;
-            Ok(())
-        },
+        read: |site, value| store(&mut site.rules.deny_php, php_rules(value)),
     },
     Directive {
         name: "basic_auth",
@@ -143,10 +128,7 @@ pub const DIRECTIVES: &[Directive<RulesDraft>] = &[
               is read again within a second. `realm` is what the browser shows. Scripts get the \
               name in `REMOTE_USER`.",
         example: "{ path = \"/admin/*\", users = \"users\", realm = \"Staff\" }",
-        read: |site, value| {
-            site.rules.basic_auth = value.each(read_basic_auth)?;
-            Ok(())
-        },
+        read: |site, value| store(&mut site.rules.basic_auth, value.each(read_basic_auth)),
     },
     Directive {
         name: "headers",
@@ -160,10 +142,7 @@ pub const DIRECTIVES: &[Directive<RulesDraft>] = &[
               whose `path` matches (all paths if it is absent) count together; a later one goes \
               over an earlier one.",
         example: "{ Strict-Transport-Security = \"max-age=31536000\" }",
-        read: |site, value| {
-            site.rules.headers = value.each(read_headers)?;
-            Ok(())
-        },
+        read: |site, value| store(&mut site.rules.headers, value.each(read_headers)),
     },
     Directive {
         name: "expires",
@@ -176,10 +155,7 @@ pub const DIRECTIVES: &[Directive<RulesDraft>] = &[
               `immutable = true` says that a file never changes under its name. An answer that \
               says so itself is left alone, and so are errors.",
         example: "[{ path = \"/build/*\", after = \"365d\", immutable = true }]",
-        read: |site, value| {
-            site.rules.expires = value.each(read_expires)?;
-            Ok(())
-        },
+        read: |site, value| store(&mut site.rules.expires, value.each(read_expires)),
     },
     Directive {
         name: "error_pages",
@@ -214,10 +190,7 @@ pub const DIRECTIVES: &[Directive<RulesDraft>] = &[
         needs: Needs::Live,
         doc: "Whether `error_pages` replace the errors that scripts answer with, too.",
         example: "true",
-        read: |site, value| {
-            site.rules.intercept_errors = value.boolean()?;
-            Ok(())
-        },
+        read: |site, value| store(&mut site.rules.intercept_errors, value.boolean()),
     },
     Directive {
         name: "autoindex",
@@ -298,10 +271,7 @@ pub const DIRECTIVES: &[Directive<RulesDraft>] = &[
               something; `read_timeout` is also how long a WebSocket may be quiet. The \
               [guide](../guide/proxy.md) says more.",
         example: "[{ path = \"/app/*\", to = \"http://127.0.0.1:3000\", read_timeout = \"5m\" }]",
-        read: |site, value| {
-            site.rules.proxy = value.each(read_proxy)?;
-            Ok(())
-        },
+        read: |site, value| store(&mut site.rules.proxy, value.each(read_proxy)),
     },
     Directive {
         name: "rate_limit",
@@ -318,10 +288,7 @@ pub const DIRECTIVES: &[Directive<RulesDraft>] = &[
               rewritten to, or of a folder's index; that of the front controller holds for its own name \
               alone.",
         example: "{ path = \"/wp-login.php\", rate = \"10/m\", burst = 5 }",
-        read: |site, value| {
-            site.rules.rate_limit = value.each(read_rate_limit)?;
-            Ok(())
-        },
+        read: |site, value| store(&mut site.rules.rate_limit, value.each(read_rate_limit)),
     },
     Directive {
         name: "connection_limit",
@@ -333,8 +300,10 @@ pub const DIRECTIVES: &[Directive<RulesDraft>] = &[
               Over HTTP/2 each request counts.",
         example: "20",
         read: |site, value| {
-            site.rules.connection_limit = Some(value.count(1, MAX_CONNECTIONS)?);
-            Ok(())
+            store(
+                &mut site.rules.connection_limit,
+                value.count(1, MAX_CONNECTIONS).map(Some),
+            )
         },
     },
 ];

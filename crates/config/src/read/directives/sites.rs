@@ -1,11 +1,12 @@
 //! Settings of a site, in `[[sites]]`.
 
-use maitred_rules::settings::Upstream;
 use std::path::PathBuf;
+
+use maitred_rules::settings::Upstream;
 
 use crate::model::host::{Host, is_host_name};
 use crate::model::site::SiteLog;
-use crate::read::directive::{Directive, Needs, Preset};
+use crate::read::directive::{Directive, Needs, Preset, store};
 use crate::read::drafts::{Placed, SiteDraft};
 
 /// Longest path of a Unix socket in bytes: `sun_path` has 108 with its final NUL (unix(7)).
@@ -40,10 +41,7 @@ pub const DIRECTIVES: &[Directive<SiteDraft>] = &[
         doc: "The document root: the folder with the site's public files and scripts. It must \
               exist. A relative path is relative to the folder of the configuration file.",
         example: "\"public\"",
-        read: |site, value| {
-            site.root = Some(value.directory()?);
-            Ok(())
-        },
+        read: |site, value| store(&mut site.root, value.directory().map(Some)),
     },
     Directive {
         name: "index",
@@ -104,8 +102,10 @@ pub const DIRECTIVES: &[Directive<SiteDraft>] = &[
               Symfony need. It is used only if it exists. With `\"\"` such a path is a 404.",
         example: "\"/app.php\"",
         read: |site, value| {
-            site.front_controller = Some(value.text_as(front_controller)?);
-            Ok(())
+            store(
+                &mut site.front_controller,
+                value.text_as(front_controller).map(Some),
+            )
         },
     },
     Directive {
@@ -117,10 +117,7 @@ pub const DIRECTIVES: &[Directive<SiteDraft>] = &[
         doc: "The largest request body; a larger one gets a 413. PHP's own limits, \
               `post_max_size` and `upload_max_filesize`, hold besides.",
         example: "\"64M\"",
-        read: |site, value| {
-            site.max_body_size = Some(value.size(1)?);
-            Ok(())
-        },
+        read: |site, value| store(&mut site.max_body_size, value.size(1).map(Some)),
     },
     Directive {
         name: "access_log",

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use crate::model::acme::{Acme, Challenge, ExternalAccount, LETS_ENCRYPT};
 use crate::model::host::is_host_name;
 use crate::model::tls::{CertificateFiles, ClientCertificates, Tls, TlsVersion};
-use crate::read::directive::{Directive, Needs, Preset};
+use crate::read::directive::{Directive, Needs, Preset, store};
 use crate::read::listen::parse_listen;
 use crate::read::value::{Value, Wrong, for_each};
 
@@ -44,10 +44,7 @@ pub const DIRECTIVES: &[Directive<Tls>] = &[
               Only the supervisor needs to read the files. Changed files are noticed within about \
               a minute; what is wrong with them is said, and the certificate before stays.",
         example: "[{ cert = \"site.pem\", key = \"site.key\" }]",
-        read: |tls, value| {
-            tls.certificates = value.each(certificate)?;
-            Ok(())
-        },
+        read: |tls, value| store(&mut tls.certificates, value.each(certificate)),
     },
     Directive {
         name: "acme",
@@ -66,10 +63,7 @@ pub const DIRECTIVES: &[Directive<Tls>] = &[
               `external_account` is { id = \"…\", key_file = \"…\" } for authorities that give \
               accounts themselves. Names with `*.` need a certificate of their own.",
         example: "{ email = \"ops@example.com\", terms_agreed = true }",
-        read: |tls, value| {
-            tls.acme = Some(acme(value)?);
-            Ok(())
-        },
+        read: |tls, value| store(&mut tls.acme, acme(value).map(Some)),
     },
     Directive {
         name: "min_version",
@@ -81,12 +75,14 @@ pub const DIRECTIVES: &[Directive<Tls>] = &[
               there at all.",
         example: "\"1.3\"",
         read: |tls, value| {
-            tls.min_version = value.text_as(|text| match text {
-                "1.2" => Some(TlsVersion::V12),
-                "1.3" => Some(TlsVersion::V13),
-                _ => None,
-            })?;
-            Ok(())
+            store(
+                &mut tls.min_version,
+                value.text_as(|text| match text {
+                    "1.2" => Some(TlsVersion::V12),
+                    "1.3" => Some(TlsVersion::V13),
+                    _ => None,
+                }),
+            )
         },
     },
     Directive {
@@ -138,10 +134,7 @@ pub const DIRECTIVES: &[Directive<Tls>] = &[
         doc: "Whether `hsts` holds for all names below the host's as well (`includeSubDomains`), \
               also for those that another server answers.",
         example: "true",
-        read: |tls, value| {
-            tls.hsts_include_subdomains = value.boolean()?;
-            Ok(())
-        },
+        read: |tls, value| store(&mut tls.hsts_include_subdomains, value.boolean()),
     },
     Directive {
         name: "hsts_preload",
@@ -153,10 +146,7 @@ pub const DIRECTIVES: &[Directive<Tls>] = &[
               only (`preload`); you ask for it at hstspreload.org. It takes long to get out of that \
               list again. It needs `hsts_include_subdomains`, and an `hsts` of at least \"365d\".",
         example: "true",
-        read: |tls, value| {
-            tls.hsts_preload = value.boolean()?;
-            Ok(())
-        },
+        read: |tls, value| store(&mut tls.hsts_preload, value.boolean()),
     },
     Directive {
         name: "client_certificates",
@@ -170,13 +160,15 @@ pub const DIRECTIVES: &[Directive<Tls>] = &[
               variables that begin with `SSL_CLIENT_`.",
         example: "\"off\"",
         read: |tls, value| {
-            tls.client_certificates = value.text_as(|text| match text {
-                "off" => Some(ClientCertificates::Off),
-                "optional" => Some(ClientCertificates::Optional),
-                "required" => Some(ClientCertificates::Required),
-                _ => None,
-            })?;
-            Ok(())
+            store(
+                &mut tls.client_certificates,
+                value.text_as(|text| match text {
+                    "off" => Some(ClientCertificates::Off),
+                    "optional" => Some(ClientCertificates::Optional),
+                    "required" => Some(ClientCertificates::Required),
+                    _ => None,
+                }),
+            )
         },
     },
     Directive {
@@ -187,10 +179,7 @@ pub const DIRECTIVES: &[Directive<Tls>] = &[
         needs: Needs::Live,
         doc: "A PEM file with the certificates of those who issue the clients' certificates.",
         example: "\"clients.pem\"",
-        read: |tls, value| {
-            tls.client_ca = Some(value.file()?);
-            Ok(())
-        },
+        read: |tls, value| store(&mut tls.client_ca, value.file().map(Some)),
     },
 ];
 

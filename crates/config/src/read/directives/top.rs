@@ -10,7 +10,7 @@ use crate::model::config::Config;
 use crate::model::listener::Address;
 use crate::model::log_format::LogFormat;
 use crate::model::log_target::LogTarget;
-use crate::read::directive::{Directive, Needs, Preset};
+use crate::read::directive::{Directive, Needs, Preset, store};
 use crate::read::listen::parse_listen;
 use crate::read::value::{Value, Wrong};
 
@@ -89,10 +89,7 @@ pub const DIRECTIVES: &[Directive<Config>] = &[
               `REQUEST_ID`, and the logs have it in any case. It is that of a trusted proxy, if \
               one has sent an `X-Request-Id`.",
         example: "true",
-        read: |config, value| {
-            config.send_request_id = value.boolean()?;
-            Ok(())
-        },
+        read: |config, value| store(&mut config.send_request_id, value.boolean()),
     },
     Directive {
         name: "error_log",
@@ -106,10 +103,7 @@ pub const DIRECTIVES: &[Directive<Config>] = &[
               `server=unix:/dev/log`. What nobody collects is written to standard error. From one \
               kind to another needs a restart.",
         example: "\"log/error.log\"",
-        read: |config, value| {
-            config.error_log = log_or_collector(value)?;
-            Ok(())
-        },
+        read: |config, value| store(&mut config.error_log, log_or_collector(value)),
     },
     Directive {
         name: "admin",
@@ -145,8 +139,10 @@ pub const DIRECTIVES: &[Directive<Config>] = &[
         doc: "The owner of the Unix socket of `admin`, who may read everything there.",
         example: "\"monitoring\"",
         read: |config, value| {
-            config.admin_access.draft.owner = Some(value.account()?);
-            Ok(())
+            store(
+                &mut config.admin_access.draft.owner,
+                value.account().map(Some),
+            )
         },
     },
     Directive {
@@ -159,8 +155,10 @@ pub const DIRECTIVES: &[Directive<Config>] = &[
               may read everything there.",
         example: "\"monitoring\"",
         read: |config, value| {
-            config.admin_access.draft.group = Some(value.account()?);
-            Ok(())
+            store(
+                &mut config.admin_access.draft.group,
+                value.account().map(Some),
+            )
         },
     },
     Directive {
@@ -207,8 +205,10 @@ pub const DIRECTIVES: &[Directive<Config>] = &[
               answered with a 401. `admin_token_file` leaves it out of this file.",
         example: "\"uHqUJ3tnW6rQ0T1kVbcz\"",
         read: |config, value| {
-            config.admin_access.token = Some(value.secret(AdminToken::new)?);
-            Ok(())
+            store(
+                &mut config.admin_access.token,
+                value.secret(AdminToken::new).map(Some),
+            )
         },
     },
     Directive {
@@ -239,10 +239,7 @@ pub const DIRECTIVES: &[Directive<Config>] = &[
               reach the server; for its user and root only. One that is set must be free. If another server \
               has the default, `admin-PID.sock` beside it is used.",
         example: "\"/run/maitred/admin.sock\"",
-        read: |config, value| {
-            config.admin_socket = Some(value.path()?);
-            Ok(())
-        },
+        read: |config, value| store(&mut config.admin_socket, value.path().map(Some)),
     },
     Directive {
         name: "trusted_proxies",
@@ -256,10 +253,7 @@ pub const DIRECTIVES: &[Directive<Config>] = &[
               proxy; if that cannot be read, the request gets a 400. A request of theirs that \
               names no client is their own. Nobody else is believed.",
         example: "[\"10.0.0.0/8\"]",
-        read: |config, value| {
-            config.trusted_proxies = networks(value)?;
-            Ok(())
-        },
+        read: |config, value| store(&mut config.trusted_proxies, networks(value)),
     },
     Directive {
         name: "trusted_headers",
@@ -273,8 +267,10 @@ pub const DIRECTIVES: &[Directive<Config>] = &[
               takes away on every request: what it lets pass is the client's own word.",
         example: "[\"CF-Connecting-IP\", \"X-Forwarded-Proto\"]",
         read: |config, value| {
-            config.trusted_headers = value.each(|item| item.text_as(Field::named))?;
-            Ok(())
+            store(
+                &mut config.trusted_headers,
+                value.each(|item| item.text_as(Field::named)),
+            )
         },
     },
     Directive {
@@ -286,10 +282,7 @@ pub const DIRECTIVES: &[Directive<Config>] = &[
         doc: "Whether every connection to `listen`, and to that of `[tls]`, begins with the PROXY \
               protocol (version 1 or 2), which says whose it is. Only connections of `trusted_proxies` are taken then.",
         example: "false",
-        read: |config, value| {
-            config.proxy_protocol = value.boolean()?;
-            Ok(())
-        },
+        read: |config, value| store(&mut config.proxy_protocol, value.boolean()),
     },
     Directive {
         name: "min_request_rate",
@@ -302,10 +295,7 @@ pub const DIRECTIVES: &[Directive<Config>] = &[
               bytes. Then it gets a 408. The head has 20 seconds in any case. 0 asks for one byte in 20 \
               seconds. For connections that begin after a change.",
         example: "1000",
-        read: |config, value| {
-            config.min_request_rate = value.count(0, MAX_MIN_RATE)?;
-            Ok(())
-        },
+        read: |config, value| store(&mut config.min_request_rate, value.count(0, MAX_MIN_RATE)),
     },
     Directive {
         name: "min_answer_rate",
@@ -318,10 +308,7 @@ pub const DIRECTIVES: &[Directive<Config>] = &[
               is cut off. 0 asks for something to be taken in 60 seconds. For connections that begin after a \
               change.",
         example: "1000",
-        read: |config, value| {
-            config.min_answer_rate = value.count(0, MAX_MIN_RATE)?;
-            Ok(())
-        },
+        read: |config, value| store(&mut config.min_answer_rate, value.count(0, MAX_MIN_RATE)),
     },
     Directive {
         name: "max_connections_per_address",
@@ -335,8 +322,10 @@ pub const DIRECTIVES: &[Directive<Config>] = &[
               it is the client's address that counts. 0 is no limit.",
         example: "1000",
         read: |config, value| {
-            config.clients.connections_per_address = value.count(0, MAX_CONNECTIONS_PER_ADDRESS)?;
-            Ok(())
+            store(
+                &mut config.clients.connections_per_address,
+                value.count(0, MAX_CONNECTIONS_PER_ADDRESS),
+            )
         },
     },
     Directive {
@@ -353,10 +342,7 @@ pub const DIRECTIVES: &[Directive<Config>] = &[
               address that counts. A request that finds no room is refused: over HTTP/2 so that the client sends it again \
               (`REFUSED_STREAM`), over HTTP/1 with a 503.",
         example: "\"256M\"",
-        read: |config, value| {
-            config.clients.request_memory = value.size(1 << 20)?;
-            Ok(())
-        },
+        read: |config, value| store(&mut config.clients.request_memory, value.size(1 << 20)),
     },
     Directive {
         name: "front_user",
@@ -371,10 +357,7 @@ pub const DIRECTIVES: &[Directive<Config>] = &[
               Used only if the server is started as root; otherwise everything runs as the user \
               who started it.",
         example: "\"www-data\"",
-        read: |config, value| {
-            config.front_user = value.account()?;
-            Ok(())
-        },
+        read: |config, value| store(&mut config.front_user, value.account()),
     },
     Directive {
         name: "front_sandbox",
@@ -390,10 +373,7 @@ pub const DIRECTIVES: &[Directive<Config>] = &[
               file system is mounted on `/home`, `/srv` or another such part, or a folder takes \
               its place.",
         example: "false",
-        read: |config, value| {
-            config.front_sandbox = value.boolean()?;
-            Ok(())
-        },
+        read: |config, value| store(&mut config.front_sandbox, value.boolean()),
     },
     Directive {
         name: "front_threads",
@@ -403,10 +383,7 @@ pub const DIRECTIVES: &[Directive<Config>] = &[
         needs: Needs::Restart,
         doc: "Threads of the front. 0 means one for every two cores: the scripts need the rest.",
         example: "4",
-        read: |config, value| {
-            config.front_threads = value.count(0, MAX_FRONT_THREADS)?;
-            Ok(())
-        },
+        read: |config, value| store(&mut config.front_threads, value.count(0, MAX_FRONT_THREADS)),
     },
     Directive {
         name: "spool_dir",
@@ -417,10 +394,7 @@ pub const DIRECTIVES: &[Directive<Config>] = &[
         doc: "The folder for temporary files: request bodies too large for memory, and answers \
               that a slow client has not taken yet. `front_user` must be able to write there.",
         example: "\"spool\"",
-        read: |config, value| {
-            config.spool_dir = value.directory()?;
-            Ok(())
-        },
+        read: |config, value| store(&mut config.spool_dir, value.directory()),
     },
     Directive {
         name: "cache_memory",
@@ -432,10 +406,7 @@ pub const DIRECTIVES: &[Directive<Config>] = &[
               of processors, 16 at most, and one page may take a quarter of such a part: on four, and \
               with 64 MB, 4 MB.",
         example: "\"256M\"",
-        read: |config, value| {
-            config.cache_memory = value.size(1 << 20)?;
-            Ok(())
-        },
+        read: |config, value| store(&mut config.cache_memory, value.size(1 << 20)),
     },
     Directive {
         name: "cache_dir",
@@ -446,10 +417,7 @@ pub const DIRECTIVES: &[Directive<Config>] = &[
         doc: "The folder for the pages that are kept, which they are still when the server has been \
               restarted. `front_user` must be able to write there, and nobody else should.",
         example: "\"cache\"",
-        read: |config, value| {
-            config.cache_dir = Some(value.directory()?);
-            Ok(())
-        },
+        read: |config, value| store(&mut config.cache_dir, value.directory().map(Some)),
     },
     Directive {
         name: "cache_max_size",
@@ -460,10 +428,7 @@ pub const DIRECTIVES: &[Directive<Config>] = &[
         doc: "The most that the files in `cache_dir` may have together. What was not asked for in the \
               longest time goes first.",
         example: "\"10G\"",
-        read: |config, value| {
-            config.cache_max_size = value.size(1 << 20)?;
-            Ok(())
-        },
+        read: |config, value| store(&mut config.cache_max_size, value.size(1 << 20)),
     },
     Directive {
         name: "cache_inactive",
@@ -473,10 +438,7 @@ pub const DIRECTIVES: &[Directive<Config>] = &[
         needs: Needs::Restart,
         doc: "After how long a page goes from `cache_dir` that nobody asked for.",
         example: "\"1h\"",
-        read: |config, value| {
-            config.cache_inactive = value.duration()?;
-            Ok(())
-        },
+        read: |config, value| store(&mut config.cache_inactive, value.duration()),
     },
     Directive {
         name: "process_control_timeout",
@@ -488,10 +450,7 @@ pub const DIRECTIVES: &[Directive<Config>] = &[
               all, which is php-fpm's default and cuts them off. Keep it below `TimeoutStopSec` \
               of systemd, which is 90 seconds. A second signal ends the server at once.",
         example: "\"30s\"",
-        read: |config, value| {
-            config.process_control_timeout = value.duration()?;
-            Ok(())
-        },
+        read: |config, value| store(&mut config.process_control_timeout, value.duration()),
     },
     Directive {
         name: "require_fixed_php",
@@ -502,10 +461,7 @@ pub const DIRECTIVES: &[Directive<Config>] = &[
         doc: "Whether a PHP with known vulnerabilities is refused. Otherwise the server warns \
               about it and runs it. What runs already goes on when this is set.",
         example: "true",
-        read: |config, value| {
-            config.require_fixed_php = value.boolean()?;
-            Ok(())
-        },
+        read: |config, value| store(&mut config.require_fixed_php, value.boolean()),
     },
     Directive {
         name: "spare_zygotes",
@@ -519,10 +475,7 @@ pub const DIRECTIVES: &[Directive<Config>] = &[
               waits until PHP has started, 30 to 100 ms. Each takes about 10 MB, as php-fpm's master \
               does. While memory is short and a pool with `pm = \"auto\"` runs, none is kept.",
         example: "0",
-        read: |config, value| {
-            config.spare_zygotes = value.count(0, MAX_SPARE_ZYGOTES)?;
-            Ok(())
-        },
+        read: |config, value| store(&mut config.spare_zygotes, value.count(0, MAX_SPARE_ZYGOTES)),
     },
 ];
 
