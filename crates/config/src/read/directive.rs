@@ -1,4 +1,4 @@
-//! One setting, one item: what a directive is, and how a table of settings is read with them.
+//! Directives: one item per setting, and reading a table with them.
 
 use std::path::Path;
 
@@ -10,41 +10,41 @@ use crate::suggest::{enumerate, nearest};
 
 /// A setting: the one place that knows its name, default, unit, documentation and parser.
 ///
-/// `T` is what the setting is read into.
+/// `T` is the struct with the setting's field.
 pub struct Directive<T> {
     /// The name in the configuration file.
     pub name: &'static str,
-    /// What holds when the setting is absent.
+    /// The default.
     pub default: Preset,
-    /// What a bare number counts; empty where there are no numbers.
+    /// The unit of a bare number; empty where there are no numbers.
     pub unit: &'static str,
-    /// What the value may be, as it follows the word "expected".
+    /// The accepted values, as a continuation of "expected".
     pub takes: &'static str,
-    /// What a change of the setting needs to take effect.
+    /// What applies a change of the setting.
     pub needs: Needs,
-    /// What the setting does, for the reference.
+    /// The paragraph in the reference.
     pub doc: &'static str,
-    /// A value as it stands after `name =`.
+    /// An example of a value, as written after `name =`.
     pub example: &'static str,
-    /// Reads the value into its place.
+    /// Reads the value into its field.
     pub read: fn(&mut T, &Value<'_>) -> Result<(), Wrong>,
 }
 
-/// What holds when a setting is absent.
+/// The default of a setting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Preset {
-    /// The same as this value, in TOML.
+    /// This value, in TOML.
     Value(&'static str),
-    /// Something that no value says, in words.
+    /// A default that no value expresses, as text.
     Words(&'static str),
 }
 
-/// What a change of a setting needs to take effect.
+/// What applies a change of a setting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Needs {
-    /// A reload, which applies it to the running processes.
+    /// A reload; running processes apply it.
     Live,
-    /// A reload, which gives the pool a new zygote, and with it new workers.
+    /// A reload that gives the pool a new zygote and new workers.
     NewZygote,
     /// A restart of the whole program.
     Restart,

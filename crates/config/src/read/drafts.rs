@@ -1,4 +1,4 @@
-//! What the directives of sites and listeners are read into, before it is checked.
+//! Drafts: what the directives of sites and listeners are read into before the checks.
 
 use std::net::IpAddr;
 use std::ops::Range;
@@ -13,7 +13,7 @@ use crate::model::listener::Address;
 use crate::model::output::Output;
 use crate::model::site::{Cache, SiteLog};
 
-/// A site as far as its own table says: which pool runs it is known when all pools are.
+/// A site as its own table describes it; its pool is looked up when all pools are read.
 #[derive(Debug, Default)]
 pub struct SiteDraft {
     pub(crate) hosts: Option<Vec<Placed<Host>>>,
@@ -21,35 +21,35 @@ pub struct SiteDraft {
     pub(crate) index: Option<Vec<String>>,
     pub(crate) pool: Option<(String, Range<usize>)>,
     pub(crate) upstream: Option<(Upstream, Range<usize>)>,
-    /// `Some(None)`: the file says that there is none.
+    /// `Some(None)`: the file sets it to none.
     pub(crate) front_controller: Option<Option<String>>,
     pub(crate) max_body_size: Option<u64>,
     pub(crate) access_log: SiteLog,
-    /// What it says about its cache, if it has one.
+    /// Its cache, if it has one.
     pub(crate) cache: Option<CacheDraft>,
-    /// What it says about paths and clients.
+    /// Its rules for paths and clients.
     pub(crate) rules: RulesDraft,
-    /// How its answers leave.
+    /// Settings of its responses.
     pub(crate) output: Output,
 }
 
-/// A value with its place, which does not count when two are compared.
+/// A value with its position, which comparisons ignore.
 #[derive(Debug)]
 pub(crate) struct Placed<T>(pub(crate) T, pub(crate) Range<usize>);
 
-/// What a site says about paths and clients, and where it names what is known later.
+/// The rules of a site, and the positions of names to look up later.
 #[derive(Debug, Default)]
 pub struct RulesDraft {
     pub(crate) rules: Rules,
     pub(crate) app: Option<App>,
-    /// Pools that some paths name.
+    /// Pools of single paths.
     pub(crate) pools: Vec<(String, Range<usize>)>,
     pub(crate) classic: ClassicDraft,
-    /// Each setting's place, by its name.
+    /// The position of each setting, by its name.
     pub(crate) spans: Vec<(&'static str, Range<usize>)>,
 }
 
-/// What a site says about such paths.
+/// The settings of `classic_paths` and `classic_pool`.
 #[derive(Debug, Default)]
 pub(crate) struct ClassicDraft {
     pub(crate) paths: Vec<Pattern>,
@@ -57,7 +57,7 @@ pub(crate) struct ClassicDraft {
     pub(crate) pool: Option<(String, Range<usize>)>,
 }
 
-/// The settings of a site's cache, and which of those that a preset has are the site's own.
+/// The settings of a site's cache, and whether it sets those that an application's preset has.
 #[derive(Debug)]
 pub struct CacheDraft {
     pub(crate) cache: Cache,
@@ -66,7 +66,7 @@ pub struct CacheDraft {
     pub(crate) has_parameters: bool,
 }
 
-/// What the settings of a door are read into. What is not set, or wrong, is not there.
+/// The settings of a FastCGI listener. Unset and wrong ones are absent.
 #[derive(Debug, Clone, Default)]
 pub struct DoorDraft {
     pub(crate) listen: Option<Asked>,
@@ -84,7 +84,7 @@ pub struct DoorDraft {
     pub(crate) access_suppress_path: Vec<String>,
 }
 
-/// An address, and how it is written.
+/// An address and its text in the file.
 #[derive(Debug, Clone)]
 pub(crate) struct Asked {
     pub(crate) address: Address,

@@ -2,12 +2,12 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-/// Reads an address to listen on: `127.0.0.1:8080`, `[::1]:8080`, `localhost:8080` (the IPv4 one),
-/// and `:80` or `80` for all addresses (`[::]`, IPv4 included, which is what php-fpm means by it).
-/// Port 0 lets the system choose.
+/// Parses an address to listen on: `127.0.0.1:8080`, `[::1]:8080`, `localhost:8080` (IPv4), and
+/// `:80` or `80` for all addresses (`[::]`, IPv4 included, as in php-fpm). With port 0 the system
+/// chooses.
 ///
 /// # Errors
-/// What is wrong with `text`, as the end of a sentence that begins with it.
+/// The reason, as the end of a sentence that starts with `text`.
 pub fn parse_listen(text: &str) -> Result<SocketAddr, String> {
     if let Ok(address) = text.parse::<SocketAddr>() {
         return Ok(address);
@@ -43,7 +43,7 @@ pub fn parse_listen(text: &str) -> Result<SocketAddr, String> {
     }
 }
 
-/// Whether `host` holds no further colon: `1:2:3` is a wrong IPv6 address, not a name or a port.
+/// Whether `host` has no further colon: `1:2:3` is a wrong IPv6 address, not a name or a port.
 fn host_is_plain(host: &str) -> bool {
     !host.contains([':', '[', ']', ' ']) && host.parse::<IpAddr>().is_err() || host.is_empty()
 }

@@ -1,4 +1,4 @@
-//! From the text of `maitred.toml` to values: what each setting takes.
+//! From the text of `maitred.toml` to the values of its settings.
 
 pub mod directive;
 pub mod directives;

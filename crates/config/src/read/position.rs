@@ -1,4 +1,4 @@
-//! Where a setting is written, for those that are right by themselves and wrong on this machine.
+//! The position of a setting, for errors found later, when it is applied.
 
 use std::path::Path;
 
@@ -8,19 +8,19 @@ use toml::de::{DeTable, DeValue};
 use crate::mistakes::place_of;
 use crate::{Place, read};
 
-/// The part of a configuration file that a setting is written in.
+/// A section of the configuration file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Section {
-    /// Before the first section: the whole server's.
+    /// Before the first section: the server's settings.
     Server,
     /// `[pools.NAME]`.
     Pool(String),
-    /// The `[[sites]]` of this number, as in [`crate::Config::sites`].
+    /// The `[[sites]]` with this index in [`crate::Config::sites`].
     Site(usize),
 }
 
-/// Where a setting is written in the file at `path`: its value, or else its section. None where the file
-/// has neither, as for what the command line says, or cannot be read any more.
+/// The position of a setting in the file at `path`: its value, or else its section. None if the
+/// file has neither, as for command line options, or cannot be read.
 pub fn place_of_setting(path: &Path, section: &Section, setting: &str) -> Option<Place> {
     let text = read(path).ok()?;
     let (table, _) = DeTable::parse_recoverable(&text);

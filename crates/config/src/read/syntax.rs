@@ -1,25 +1,25 @@
-//! What is wrong with a text that is no TOML. The words of the parser are for those who know TOML; what people
-//! write who come from other servers has words of its own.
+//! Errors of a text that is no TOML. The parser's messages are for readers who know TOML; the
+//! configuration of another server gets a message of its own.
 
 use std::ops::Range;
 
 use crate::mistakes::{Fault, quoted};
 
-/// Lines of a text that are looked at to tell whose configuration it is.
+/// Lines that are checked for another server's syntax.
 const MAX_LINES_LOOKED_AT: usize = 1000;
 
-/// What the parser says of a name that stands twice, and of a text without quotation marks.
+/// The parser's messages for a duplicate key and for a string without quotation marks.
 const TWICE: &str = "duplicate key";
 const UNQUOTED: &str = "string values must be quoted";
 
-/// What it says of a word that begins like another value: `No` like `nan`, `tRUE` like `true`.
+/// Its message for a word that starts like another value: `No` like `nan`, `tRUE` like `true`.
 const NO_SCALAR: &str = "invalid ";
 
-/// Quotation marks that editors for prose make of the plain ones.
+/// Typographic quotation marks, which word processors insert.
 const PRINTED: [char; 6] = ['“', '”', '„', '‘', '’', '‚'];
 
-/// What is wrong: one sentence if it is the configuration of another server, and otherwise the first fault of each
-/// line, since those that follow it there come of it.
+/// One fault if it is the configuration of another server, and otherwise the first fault of each
+/// line, since later ones on the line are consequences.
 pub(crate) fn syntax_faults(errors: &[toml::de::Error], text: &str) -> Vec<Fault> {
     let mut spans: Vec<_> = errors
         .iter()
@@ -43,7 +43,7 @@ pub(crate) fn syntax_faults(errors: &[toml::de::Error], text: &str) -> Vec<Fault
     faults
 }
 
-/// Whose configuration a text is that is no TOML, and what to do, if that can be told.
+/// The message for the configuration of another server.
 fn of_another_server(text: &str) -> Option<&'static str> {
     let lines = || text.lines().take(MAX_LINES_LOOKED_AT).map(str::trim);
     let has = |is: fn(&str) -> bool| lines().any(is);
@@ -69,7 +69,7 @@ fn of_another_server(text: &str) -> Option<&'static str> {
     None
 }
 
-/// What is wrong at one place.
+/// The message for the error at one position.
 fn sentence(text: &str, span: Range<usize>, message: &str) -> String {
     let line = text.get(..span.start).unwrap_or_default();
     let start = line.rfind('\n').map_or(0, |newline| newline + 1);
@@ -118,7 +118,7 @@ fn sentence(text: &str, span: Range<usize>, message: &str) -> String {
     format!("this is not TOML: {}", one_line(message))
 }
 
-/// Whether a word says of something that it is so, or that it is not, as php.ini and php-fpm have it.
+/// Whether a word is a boolean of php.ini or php-fpm.
 fn is_switch(word: &str) -> bool {
     let words = ["yes", "no", "on", "off", "true", "false"];
     words.iter().any(|known| word.eq_ignore_ascii_case(known))

@@ -2,15 +2,15 @@
 
 use std::time::Duration;
 
-/// The longest duration a setting takes: one year, so that no deadline overflows a clock.
+/// The longest duration of a setting: one year, so that no deadline overflows a clock.
 pub(crate) const MAX_DURATION: Duration = Duration::from_secs(366 * 24 * 60 * 60);
 
-/// The largest size a setting takes, in bytes: file offsets are signed.
+/// The largest size of a setting, in bytes: file offsets are signed.
 pub(crate) const MAX_SIZE_BYTES: u64 = i64::MAX as u64;
 
 /// A duration: `30s`, `5m`, `1h`, `1d`, `500ms`, and a bare number of seconds.
 ///
-/// The units are those of php-fpm (`fpm_conf_set_time`), and `ms` of ours.
+/// The units are php-fpm's (`fpm_conf_set_time`), and `ms`.
 pub(crate) fn duration(text: &str) -> Option<Duration> {
     let (number, unit) = split(text)?;
     let milliseconds_per_unit: u64 = match unit {

@@ -1,4 +1,4 @@
-//! Reading one value: its type, its unit, and the sentence when it is wrong.
+//! Reading one value: its type, its unit, and the error text.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -16,18 +16,18 @@ use crate::suggest::enumerate;
 /// Most items of an array; each is compared with those before it.
 const MAX_ITEMS: usize = 10_000;
 
-/// A value in the file, with all that is needed to say what is wrong with it.
+/// A value in the file, with the context of its error texts.
 #[derive(Debug)]
 pub struct Value<'a> {
     name: Cow<'a, str>,
-    /// "is" for the value of a setting, "has" for one of several in it.
+    /// "is" for the value of a setting, "has" for an item of it.
     verb: &'static str,
     takes: &'static str,
     base: &'a Path,
     value: &'a Spanned<DeValue<'a>>,
 }
 
-/// Why a value is not taken: one or more sentences, each with its place.
+/// Why a value is rejected: one or more faults.
 #[derive(Debug)]
 pub struct Wrong(Vec<Fault>);
 
@@ -37,7 +37,7 @@ impl Wrong {
     }
 }
 
-/// An entry of a table: its name, and where that stands.
+/// An entry of a table, and the position of its name.
 pub(crate) struct Entry<'a> {
     pub(crate) name: String,
     pub(crate) span: Range<usize>,
@@ -64,7 +64,7 @@ impl<'a> Value<'a> {
         self.value.span()
     }
 
-    /// The sentence for a value of the wrong type or out of range.
+    /// The fault of a value of the wrong type or out of range.
     pub(crate) fn wrong(&self) -> Wrong {
         let (name, verb, takes) = (quoted(&self.name), self.verb, self.takes);
         self.because(format!(
@@ -73,7 +73,7 @@ impl<'a> Value<'a> {
         ))
     }
 
-    /// The sentence for a value that `why` says more about: it continues "`name` is 5, which".
+    /// A fault with its reason: `why` continues "`name` is 5, which".
     pub(crate) fn refused(&self, why: &str) -> Wrong {
         let (name, verb) = (quoted(&self.name), self.verb);
         self.because(format!("`{name}` {verb} {}, which {why}", self.found()))
@@ -105,7 +105,7 @@ impl<'a> Value<'a> {
         i64::from_str_radix(integer.as_str(), integer.radix()).ok()
     }
 
-    /// A string. It ends up in C, so it holds no NUL.
+    /// A string without NUL, since it may be passed to C.
     pub(crate) fn text(&self) -> Result<&'a str, Wrong> {
         let text = self.value.get_ref().as_str().ok_or_else(|| self.wrong())?;
         if text.contains('\0') {
@@ -114,12 +114,12 @@ impl<'a> Value<'a> {
         Ok(text)
     }
 
-    /// A string that `accept` makes something of.
+    /// A string that `accept` converts.
     pub(crate) fn text_as<R>(&self, accept: impl Fn(&'a str) -> Option<R>) -> Result<R, Wrong> {
         accept(self.text()?).ok_or_else(|| self.wrong())
     }
 
-    /// A string that no message shows, whatever is wrong with it.
+    /// A secret string, which no message shows.
     pub(crate) fn secret<R>(&self, accept: impl Fn(&'a str) -> Option<R>) -> Result<R, Wrong> {
         let text = self.value.get_ref().as_str();
         text.and_then(accept).ok_or_else(|| {
@@ -201,7 +201,7 @@ impl<'a> Value<'a> {
             .ok_or_else(|| self.wrong())
     }
 
-    /// A path, made absolute: a relative one is relative to the folder of the file.
+    /// An absolute path; a relative one starts from the directory of the file.
     pub(crate) fn path(&self) -> Result<PathBuf, Wrong> {
         let text = self.text_as(|text| (!text.is_empty()).then_some(text))?;
         let path = self.base.join(text);
@@ -212,12 +212,12 @@ impl<'a> Value<'a> {
         Ok(path)
     }
 
-    /// A path that is a directory now.
+    /// The path of an existing directory.
     pub(crate) fn directory(&self) -> Result<PathBuf, Wrong> {
         self.existing(directory_problem)
     }
 
-    /// A path that is a file now.
+    /// The path of an existing file.
     pub(crate) fn file(&self) -> Result<PathBuf, Wrong> {
         self.existing(file_problem)
     }
@@ -233,8 +233,8 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// What `read` makes of each item of an array, or of the one value that stands for an array of
-    /// one. An empty array is wrong, and so is an item that is there twice.
+    /// The items of an array, each converted by `read`; a single value stands for an array of one.
+    /// An empty array and duplicates are faults.
     pub(crate) fn each<R: PartialEq>(
         &self,
         read: impl Fn(&Value<'a>) -> Result<R, Wrong>,
@@ -272,7 +272,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// The entries of a table. Each of them `takes` what is said here.
+    /// The entries of a table, each with `takes` as its accepted values.
     pub(crate) fn entries(&self, takes: &'static str) -> Result<Vec<Entry<'a>>, Wrong> {
         let table = self
             .value
@@ -298,7 +298,7 @@ impl<'a> Value<'a> {
         Ok(table.iter().map(entry).collect())
     }
 
-    /// A string, a number or a boolean as php.ini has it.
+    /// A string, a number or a boolean as the text of a php.ini value.
     pub(crate) fn ini_value(&self) -> Result<String, Wrong> {
         match self.value.get_ref() {
             DeValue::Boolean(value) => Ok(u8::from(*value).to_string()),
@@ -316,7 +316,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// A switch as php-fpm's `php_flag` has it, as `1` or `0` (`fpm_conf_set_boolean`).
+    /// A switch like php-fpm's `php_flag`, as `1` or `0` (`fpm_conf_set_boolean`).
     pub(crate) fn ini_flag(&self) -> Result<String, Wrong> {
         let flag = match self.value.get_ref() {
             DeValue::Boolean(value) => Some(*value),
@@ -336,14 +336,14 @@ impl<'a> Value<'a> {
     }
 }
 
-/// A table whose entries have fixed names: one item of a list of rules.
+/// A table with fixed names, such as one item of a list of rules.
 pub(crate) struct Record<'a> {
     fields: Vec<Entry<'a>>,
     whole: Value<'a>,
 }
 
 impl<'a> Value<'a> {
-    /// The fields of a table, each with what it `takes`. Any other name is a mistake.
+    /// The fields of a table, each with its accepted values. Any other name is a fault.
     pub(crate) fn record(
         &self,
         known: &[(&'static str, &'static str)],
@@ -372,20 +372,20 @@ impl<'a> Value<'a> {
 }
 
 impl<'a> Record<'a> {
-    /// The field of this name, if it is there.
+    /// The field of this name, if it is set.
     pub(crate) fn get(&self, name: &str) -> Option<&Value<'a>> {
         let field = self.fields.iter().find(|field| field.name == name);
         field.map(|field| &field.value)
     }
 
-    /// The field of this name, which has to be there.
+    /// The field of this name, which is required.
     pub(crate) fn need(&self, name: &str) -> Result<&Value<'a>, Wrong> {
         let lacks = || self.whole.refused(&format!("lacks `{name}`"));
         self.get(name).ok_or_else(lacks)
     }
 }
 
-/// Runs `read` for each of `items` and keeps all that is wrong with them.
+/// Runs `read` for each of `items` and collects their faults.
 pub(crate) fn for_each<I>(
     items: impl IntoIterator<Item = I>,
     mut read: impl FnMut(I) -> Result<(), Wrong>,
@@ -404,7 +404,7 @@ pub(crate) fn for_each<I>(
 }
 
 impl Entry<'_> {
-    /// The sentence for an entry with a name that cannot be one; `why` continues its name.
+    /// The fault of an entry with an invalid name; `why` continues the name.
     pub(crate) fn misnamed(&self, why: &str) -> Wrong {
         let sentence = format!("`{}` {why}", quoted(&self.value.name));
         Wrong(vec![Fault::new(self.span.clone(), sentence)])

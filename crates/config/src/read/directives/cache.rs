@@ -8,16 +8,16 @@ use crate::read::directive::{Directive, Needs, Preset, store};
 use crate::read::value::{Value, Wrong};
 
 const NAMES: &str = "a name such as \"wordpress_logged_in_*\", or an array of them";
-const FIELDS: &str = "the name of a header field, or an array of them";
+const FIELDS: &str = "the name of a header, or an array of them";
 const PATHS: &str = "a path such as \"/cart/*\", or an array of them";
 const PARAMETERS: &str = "the name of a parameter such as \"utm_*\", or an array of them";
 const METHODS: &str = "\"GET\", \"HEAD\", or an array of them";
 const DURATION: &str = "a duration such as \"10s\"";
-/// Most that `min_uses` may ask for.
+/// Most `min_uses`.
 const MAX_USES: u32 = 1_000_000;
-/// Statuses that are meant where none is named, as with nginx.
+/// Statuses of a duration alone, as with nginx.
 const DEFAULT_STATUSES: [u16; 3] = [200, 301, 302];
-/// The statuses of HTTP.
+/// The range of statuses.
 const STATUSES: std::ops::RangeInclusive<u16> = 200..=599;
 
 fn patterns(value: &Value<'_>) -> Result<Vec<Pattern>, Wrong> {
@@ -63,7 +63,7 @@ fn valid(value: &Value<'_>) -> Result<Vec<Valid>, Wrong> {
         let seconds = seconds(&entry.value)?;
         valid.push(Valid { status, seconds });
     }
-    // The statuses that are named count before the rest.
+    // Named statuses take precedence over `any`.
     valid.sort_by_key(|valid| valid.status.is_none());
     Ok(valid)
 }
@@ -76,7 +76,7 @@ pub const DIRECTIVES: &[Directive<Cache>] = &[
         unit: "",
         takes: "true or false",
         needs: Needs::Live,
-        doc: "Whether there is a cache. `false` is as if the section were not there.",
+        doc: "Whether the site has a cache. With `false`, the section has no effect.",
         example: "false",
         read: |cache, value| store(&mut cache.is_off, value.boolean().map(|on| !on)),
     },
@@ -86,7 +86,7 @@ pub const DIRECTIVES: &[Directive<Cache>] = &[
         unit: "seconds",
         takes: "a duration, or a table of statuses such as { 200 = \"10m\", 404 = \"1m\", any = \"10s\" }",
         needs: Needs::Live,
-        doc: "For how long answers are good that do not say so themselves. A duration alone is for \
+        doc: "Freshness lifetime of responses without one of their own. A duration alone is for \
               the statuses 200, 301 and 302.",
         example: "\"10m\"",
         read: |cache, value| store(&mut cache.rules.valid, valid(value)),
@@ -97,9 +97,8 @@ pub const DIRECTIVES: &[Directive<Cache>] = &[
         unit: "",
         takes: NAMES,
         needs: Needs::Live,
-        doc: "Cookies of people who see something of their own. What has one is neither answered \
-              from the cache nor kept. `*` stands for any letters. These take the place of the \
-              default.",
+        doc: "Cookies of logged-in users. A request with one is not served from the cache, and \
+              its response is not stored. `*` matches any characters. These replace the default.",
         example: "[\"PHPSESSID\", \"shop_session_*\"]",
         read: |cache, value| store(&mut cache.rules.private_cookies, patterns(value)),
     },
@@ -112,12 +111,12 @@ pub const DIRECTIVES: &[Directive<Cache>] = &[
         unit: "",
         takes: NAMES,
         needs: Needs::Live,
-        doc: "Cookies that make no difference to what the site answers, such as a language's that \
-              `key_cookies` has not, or a consent's. Where a site with `valid` has neither `app` \
-              nor `private_cookies`, no setting says which cookie is a login's: a request with a \
-              cookie that the site has set before is not answered from the cache, and the \
-              response to a request with any other cookie is not stored. The cookies named here \
-              have no such effect; `\"*\"` means all.",
+        doc: "Cookies without influence on responses, such as one for a language that is not in \
+              `key_cookies`, or for consent. Where a site with `valid` has neither `app` nor \
+              `private_cookies`, no setting says which cookie is a login's: a request with a \
+              cookie that the site has set before is not served from the cache, and the response \
+              to a request with any other cookie is not stored. The cookies named here have no \
+              such effect; `\"*\"` means all.",
         example: "[\"lang\", \"cookie_notice_*\"]",
         read: |cache, value| store(&mut cache.rules.public_cookies, patterns(value)),
     },
@@ -127,7 +126,8 @@ pub const DIRECTIVES: &[Directive<Cache>] = &[
         unit: "",
         takes: NAMES,
         needs: Needs::Live,
-        doc: "A request with such a cookie is not answered from the cache; its answer may be kept.",
+        doc: "A request with such a cookie is not served from the cache; its response may be \
+              stored.",
         example: "\"preview\"",
         read: |cache, value| store(&mut cache.rules.bypass.cookies, patterns(value)),
     },
@@ -137,8 +137,8 @@ pub const DIRECTIVES: &[Directive<Cache>] = &[
         unit: "",
         takes: FIELDS,
         needs: Needs::Live,
-        doc: "A request with such a field, unless it is empty or `0`, is not answered from the cache; \
-              its answer may be kept.",
+        doc: "A request with such a header, unless it is empty or `0`, is not served from the \
+              cache; its response may be stored.",
         example: "\"X-Refresh\"",
         read: |cache, value| store(&mut cache.rules.bypass.headers, names(value)),
     },
@@ -148,9 +148,9 @@ pub const DIRECTIVES: &[Directive<Cache>] = &[
         unit: "",
         takes: PATHS,
         needs: Needs::Live,
-        doc: "A request whose path, as the client writes it, is such a one is not answered from \
-              the cache; its answer may be kept. `*` stands for any letters. What `no_store_paths` says of \
-              scripts holds here, too.",
+        doc: "A request with such a path, as the client writes it, is not served from the cache; \
+              its response may be stored. `*` matches any characters. For scripts, the same \
+              holds as in `no_store_paths`.",
         example: "\"/live/*\"",
         read: |cache, value| store(&mut cache.rules.bypass.paths, patterns(value)),
     },
@@ -160,8 +160,8 @@ pub const DIRECTIVES: &[Directive<Cache>] = &[
         unit: "",
         takes: PARAMETERS,
         needs: Needs::Live,
-        doc: "A request whose query has such a parameter is not answered from the cache; its \
-              answer may be kept.",
+        doc: "A request with such a query parameter is not served from the cache; its response \
+              may be stored.",
         example: "\"nocache\"",
         read: |cache, value| store(&mut cache.rules.bypass.parameters, patterns(value)),
     },
@@ -171,8 +171,8 @@ pub const DIRECTIVES: &[Directive<Cache>] = &[
         unit: "",
         takes: METHODS,
         needs: Needs::Live,
-        doc: "Requests with such a method are not answered from the cache. All methods but GET \
-              and HEAD never are.",
+        doc: "Requests with such a method are not served from the cache. Only GET and HEAD ever \
+              are.",
         example: "\"HEAD\"",
         read: |cache, value| store(&mut cache.rules.bypass.methods, methods(value)),
     },
@@ -182,7 +182,7 @@ pub const DIRECTIVES: &[Directive<Cache>] = &[
         unit: "",
         takes: NAMES,
         needs: Needs::Live,
-        doc: "The answer to a request with such a cookie is not kept; it may be answered from \
+        doc: "The response to a request with such a cookie is not stored; it may be served from \
               the cache.",
         example: "\"experiment_*\"",
         read: |cache, value| store(&mut cache.rules.no_store.cookies, patterns(value)),
@@ -193,8 +193,8 @@ pub const DIRECTIVES: &[Directive<Cache>] = &[
         unit: "",
         takes: FIELDS,
         needs: Needs::Live,
-        doc: "The answer to a request with such a field, unless it is empty or `0`, is not kept; \
-              it may be answered from the cache.",
+        doc: "The response to a request with such a header, unless it is empty or `0`, is not \
+              stored; it may be served from the cache.",
         example: "\"X-Probe\"",
         read: |cache, value| store(&mut cache.rules.no_store.headers, names(value)),
     },
@@ -204,9 +204,9 @@ pub const DIRECTIVES: &[Directive<Cache>] = &[
         unit: "",
         takes: PATHS,
         needs: Needs::Live,
-        doc: "What is never kept, by the path that the client asks for. `*` stands for any letters. \
-              A script is meant with whatever stands behind it (`/account.php/x.css`), and a path \
-              behind a script, too (`/index.php/cart/`).",
+        doc: "Paths that are never cached, as the client requests them. `*` matches any \
+              characters. A script includes its path info (`/account.php/x.css`), and a path \
+              also matches behind a script (`/index.php/cart/`).",
         example: "[\"/cart/*\", \"/checkout/*\"]",
         read: |cache, value| {
             cache.rules.no_store.paths.extend(patterns(value)?);
@@ -219,8 +219,8 @@ pub const DIRECTIVES: &[Directive<Cache>] = &[
         unit: "",
         takes: PARAMETERS,
         needs: Needs::Live,
-        doc: "The answer to a request whose query has such a parameter is not kept; it may be \
-              answered from the cache.",
+        doc: "The response to a request with such a query parameter is not stored; it may be \
+              served from the cache.",
         example: "[\"s\", \"preview\"]",
         read: |cache, value| store(&mut cache.rules.no_store.parameters, patterns(value)),
     },
@@ -230,7 +230,7 @@ pub const DIRECTIVES: &[Directive<Cache>] = &[
         unit: "",
         takes: "a number from 1 to 1000000",
         needs: Needs::Live,
-        doc: "How often something is asked for before it is kept.",
+        doc: "Requests for a page before it is stored.",
         example: "2",
         read: |cache, value| store(&mut cache.rules.min_uses, value.count(1, MAX_USES)),
     },
@@ -240,9 +240,8 @@ pub const DIRECTIVES: &[Directive<Cache>] = &[
         unit: "seconds",
         takes: DURATION,
         needs: Needs::Live,
-        doc: "For how long an answer that is not good any more will do while a new one is made, if it \
-              does not say so itself. What says `must-revalidate`, `no-cache` or `max-age=0` \
-              never does.",
+        doc: "How long a stale page may be served while a new one is made, if the response does \
+              not say so itself. One with `must-revalidate`, `no-cache` or `max-age=0` never is.",
         example: "\"1m\"",
         read: |cache, value| store(&mut cache.rules.stale_while_revalidate, seconds(value)),
     },
@@ -252,9 +251,9 @@ pub const DIRECTIVES: &[Directive<Cache>] = &[
         unit: "",
         takes: "true or false",
         needs: Needs::Live,
-        doc: "Whether whoever is the first to ask for a page that will do for \
-              `stale_while_revalidate` gets it at once, while it is made again, as those do who \
-              ask after. If not, the first waits for the new page.",
+        doc: "Whether the first request for a page that is stale within `stale_while_revalidate` \
+              gets it at once, while it is updated in the background, as later requests do. If \
+              not, the first request waits for the new page.",
         example: "false",
         read: |cache, value| store(&mut cache.rules.background_update, value.boolean()),
     },
@@ -264,9 +263,9 @@ pub const DIRECTIVES: &[Directive<Cache>] = &[
         unit: "seconds",
         takes: DURATION,
         needs: Needs::Live,
-        doc: "For how long an answer that is not good any more will do when no other can be had: the \
-              script answers with 500, 502, 503 or 504, dies, takes too long, or finds no worker. \
-              What says `must-revalidate`, `no-cache` or `max-age=0` never does.",
+        doc: "How long a stale page may be served when no new one can be had: the script \
+              responds with 500, 502, 503 or 504, dies, times out, or finds no worker. One with \
+              `must-revalidate`, `no-cache` or `max-age=0` never is.",
         example: "\"1d\"",
         read: |cache, value| store(&mut cache.rules.stale_if_error, seconds(value)),
     },
@@ -276,8 +275,8 @@ pub const DIRECTIVES: &[Directive<Cache>] = &[
         unit: "seconds",
         takes: DURATION,
         needs: Needs::Live,
-        doc: "For how long requests wait for an answer that another request has made already, before \
-              they have one made of their own.",
+        doc: "How long requests wait for a page that another request is making, before each runs \
+              the script itself.",
         example: "\"10s\"",
         read: |cache, value| {
             cache.rules.lock_timeout = seconds(value)?;
@@ -291,9 +290,9 @@ pub const DIRECTIVES: &[Directive<Cache>] = &[
         unit: "",
         takes: "true or false",
         needs: Needs::Live,
-        doc: "Whether a page that is not good any more is asked for again with its `ETag` and \
-              `Last-Modified`, so that the script can say with a 304 that it is still the same. \
-              What says `no-cache` and has one of them is then kept.",
+        doc: "Whether a stale page is revalidated with its `ETag` and `Last-Modified`, so that \
+              the script can respond with a 304. Responses with `no-cache` and one of these \
+              headers are then stored.",
         example: "false",
         read: |cache, value| store(&mut cache.rules.revalidate, value.boolean()),
     },
@@ -303,9 +302,9 @@ pub const DIRECTIVES: &[Directive<Cache>] = &[
         unit: "",
         takes: "true or false",
         needs: Needs::Live,
-        doc: "Whether an answer that does not say for how long it is good, and for which `valid` \
-              says nothing, is so for a tenth of the time since its `Last-Modified`, at most a \
-              day (RFC 9111 §4.2.2).",
+        doc: "Whether a response without a freshness lifetime, of its own or by `valid`, is \
+              fresh for a tenth of the time since its `Last-Modified`, at most a day (RFC 9111 \
+              §4.2.2).",
         example: "true",
         read: |cache, value| store(&mut cache.rules.heuristic, value.boolean()),
     },
@@ -315,9 +314,8 @@ pub const DIRECTIVES: &[Directive<Cache>] = &[
         unit: "",
         takes: "true or false",
         needs: Needs::Live,
-        doc: "Whether what requests say in `Cache-Control` and `Pragma` is obeyed (RFC 9111 \
-              §5.2.1). Then everybody can have the script run by asking for it, as browsers do \
-              that load a page again.",
+        doc: "Whether `Cache-Control` and `Pragma` of requests are obeyed (RFC 9111 §5.2.1). \
+              Then any client can make the script run, as browsers do on a reload.",
         example: "true",
         read: |cache, value| store(&mut cache.rules.obey_requests, value.boolean()),
     },
@@ -328,8 +326,8 @@ pub const DIRECTIVES: &[Directive<Cache>] = &[
         takes: "\"X-Accel-Expires\", \"Expires\", \"Cache-Control\", \"Set-Cookie\", \"Vary\", or an \
                 array of them",
         needs: Needs::Live,
-        doc: "Fields of answers that are not listened to. With `Set-Cookie`, answers that set cookies \
-              are kept, and everybody gets the same cookies.",
+        doc: "Response headers that the cache ignores. With `Set-Cookie`, responses that set \
+              cookies are stored, and all clients get the same cookies.",
         example: "[\"Cache-Control\", \"Expires\"]",
         read: |cache, value| {
             for name in names(value)? {
@@ -355,9 +353,9 @@ pub const DIRECTIVES: &[Directive<Cache>] = &[
         unit: "",
         takes: "the name of a parameter such as \"utm_*\", an array of them, or false",
         needs: Needs::Live,
-        doc: "Parameters of the query that make no difference: a request with one is answered with the \
-              page that was kept of the address without. If none was, the script does not see these \
-              parameters, since it could show everybody what is in them.",
+        doc: "Query parameters without influence on the page: a request with one gets the page \
+              that is cached for the address without it. If there is none, the script does not \
+              see these parameters, since it could show their values to all clients.",
         example: "[\"utm_*\", \"fbclid\", \"gclid\"]",
         read: |cache, value| {
             cache.rules.key.ignore_parameters = match value.boolean() {
@@ -374,8 +372,8 @@ pub const DIRECTIVES: &[Directive<Cache>] = &[
         unit: "",
         takes: "true or false",
         needs: Needs::Live,
-        doc: "Whether the order of the parameters makes no difference. Scripts see them sorted \
-              by name; those of one name keep their order.",
+        doc: "Whether the order of query parameters has no influence on the page. Scripts see \
+              them sorted by name; those of one name keep their order.",
         example: "true",
         read: |cache, value| store(&mut cache.rules.key.sort_parameters, value.boolean()),
     },
@@ -385,8 +383,8 @@ pub const DIRECTIVES: &[Directive<Cache>] = &[
         unit: "",
         takes: FIELDS,
         needs: Needs::Live,
-        doc: "Header fields of requests that make a difference, beside those that answers name in \
-              `Vary`.",
+        doc: "Request headers that are part of the cache key, beside those that responses name \
+              in `Vary`.",
         example: "\"X-Device\"",
         read: |cache, value| store(&mut cache.rules.key.headers, names(value)),
     },
@@ -396,7 +394,7 @@ pub const DIRECTIVES: &[Directive<Cache>] = &[
         unit: "",
         takes: "the name of a cookie, or an array of them",
         needs: Needs::Live,
-        doc: "Cookies whose values make a difference.",
+        doc: "Cookies whose values are part of the cache key.",
         example: "[\"currency\", \"language\"]",
         read: |cache, value| {
             store(
@@ -411,8 +409,8 @@ pub const DIRECTIVES: &[Directive<Cache>] = &[
         unit: "",
         takes: FIELDS,
         needs: Needs::Live,
-        doc: "Fields of answers that hold tags, with spaces or commas between them, beside \
-              `Cache-Groups` (RFC 9875). Clients do not see them.",
+        doc: "Response headers with cache tags, separated by spaces or commas, beside \
+              `Cache-Groups` (RFC 9875). They are not sent to clients.",
         example: "[\"Surrogate-Key\", \"Cache-Tag\"]",
         read: |cache, value| store(&mut cache.rules.tag_headers, names(value)),
     },
@@ -422,10 +420,10 @@ pub const DIRECTIVES: &[Directive<Cache>] = &[
         unit: "",
         takes: "true or false",
         needs: Needs::Live,
-        doc: "Whether `X-LiteSpeed-Cache-Control`, `X-LiteSpeed-Tag` and `X-LiteSpeed-Purge` of answers \
-              are listened to, as plugins for LiteSpeed's cache write them. What says with \
-              `X-LiteSpeed-Vary` that it depends on something else than cookies in `key_cookies` is \
-              not kept.",
+        doc: "Whether the response headers `X-LiteSpeed-Cache-Control`, `X-LiteSpeed-Tag` and \
+              `X-LiteSpeed-Purge` are obeyed, as plugins for LiteSpeed's cache send them. A \
+              response whose `X-LiteSpeed-Vary` names anything else than cookies in \
+              `key_cookies` is not stored.",
         example: "true",
         read: |cache, value| store(&mut cache.rules.litespeed, value.boolean()),
     },
@@ -435,7 +433,7 @@ pub const DIRECTIVES: &[Directive<Cache>] = &[
         unit: "bytes",
         takes: "a size from 1 on such as \"1M\"",
         needs: Needs::Live,
-        doc: "The largest body that is kept.",
+        doc: "The largest body that is cached.",
         example: "\"1M\"",
         read: |cache, value| store(&mut cache.rules.max_object_size, value.size(1)),
     },
@@ -445,9 +443,10 @@ pub const DIRECTIVES: &[Directive<Cache>] = &[
         unit: "",
         takes: NETWORKS,
         needs: Needs::Live,
-        doc: "Who may drop pages with `PURGE /path`: the page of this address, or with a `*` at its end \
-              all of this host that begin so. With a field `Cache-Groups` it drops the pages of these \
-              groups instead, and with `Soft-Purge: 1` pages will do until there are new ones.",
+        doc: "Clients that may purge pages with `PURGE /path`: the page of this address, or with \
+              a `*` at its end all pages of this host with this prefix. A `Cache-Groups` header \
+              purges the pages of these groups instead, and with `Soft-Purge: 1` purged pages \
+              are stale rather than dropped.",
         example: "[\"127.0.0.1\", \"10.0.0.0/8\"]",
         read: |cache, value| store(&mut cache.purge_from, networks(value)),
     },

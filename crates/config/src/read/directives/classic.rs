@@ -1,4 +1,4 @@
-//! Paths of a site that another pool runs than the one with the booted application.
+//! The paths of a site with a booted application that a classic pool runs.
 
 use maitred_rules::Pattern;
 
@@ -11,8 +11,9 @@ pub(super) const CLASSIC_PATHS: Directive<RulesDraft> = Directive {
     unit: "",
     takes: "a path such as \"/wp-login.php\" or a folder such as \"/wp-admin/\", or an array of them",
     needs: Needs::Live,
-    doc: "Paths whose scripts `classic_pool` runs: what does not work in an application that is booted \
-          once. A path that ends with `/` means all below it. They come before those of `paths`.",
+    doc: "Paths whose scripts `classic_pool` runs: parts of a booted application that need a \
+          classic pool. A path that ends with `/` means all below it. They take precedence over \
+          `paths`.",
     example: "[\"/wp-login.php\", \"/wp-admin/\", \"/xmlrpc.php\"]",
     read: |site, value| {
         site.classic.paths = value.each(|item| {

@@ -1,4 +1,4 @@
-//! What a pool may use and where it lives: those settings of `[pools.NAME]`.
+//! Resource limits, root directory and privileges: settings of `[pools.NAME]`.
 
 use std::path::{Path, PathBuf};
 
@@ -6,22 +6,22 @@ use crate::model::confinement::{CoreSize, NoNewPrivileges};
 use crate::model::pool::Pool;
 use crate::read::directive::{Directive, Needs, Preset, store};
 
-/// Fewest open files a pool may be limited to: its processes need some themselves, one of them for
-/// each thread of the front.
+/// Least `rlimit_files`: the processes need some themselves, among them one for each thread of the
+/// front.
 const LEAST_FILES: u32 = 128;
 
-/// Most open files that can be asked for; Linux's own limit, `fs.nr_open`, can be no larger.
+/// Most `rlimit_files`; Linux's own limit, `fs.nr_open`, is never larger.
 const MOST_FILES: u32 = 1 << 30;
 
-/// Least memory a pool may be limited to, in bytes: PHP itself needs about as much.
+/// Least `memory_max`, in bytes: PHP itself needs about as much.
 const LEAST_MEMORY_BYTES: u64 = 16 << 20;
 
-/// Least and most processor time a pool may be limited to, in thousandths of a core. The kernel
-/// takes no less (`min_cfs_quota_period`, kernel/sched/core.c).
+/// Least and most `cpu_max`, in thousandths of a core. The kernel accepts no less
+/// (`min_cfs_quota_period`, kernel/sched/core.c).
 const LEAST_CORE_THOUSANDTHS: u32 = 10;
 const MOST_CORE_THOUSANDTHS: u32 = 10_000_000;
 
-/// Fewest and most processes a pool may be limited to; Linux has at most four million.
+/// Least and most `pids_max`; Linux has at most four million.
 const LEAST_PIDS: u32 = 3;
 const MOST_PIDS: u32 = 1 << 22;
 
@@ -32,9 +32,9 @@ pub(super) const CHROOT: Directive<Pool> = Directive {
     takes: "the path of a directory",
     needs: Needs::Restart,
     doc: "The directory that is `/` for the pool's scripts. PHP, its php.ini and its extensions \
-          are loaded before; what scripts open, include or execute lies beneath it. The sites of \
-          the pool must lie there too, and `SCRIPT_FILENAME` and `DOCUMENT_ROOT` are told without \
-          the directory's own path. Needs maitred to be started as root.",
+          are loaded before; scripts open, include and execute only files below it. The sites of \
+          the pool must be below it, too, and `SCRIPT_FILENAME` and `DOCUMENT_ROOT` are passed \
+          without the directory's own path. Needs maitred to be started as root.",
     example: "\"public\"",
     read: |pool, value| {
         let folder = value.directory()?;
@@ -53,9 +53,10 @@ pub(super) const CHDIR: Directive<Pool> = Directive {
     unit: "",
     takes: "the absolute path of a directory, within `chroot` if there is one",
     needs: Needs::NewZygote,
-    doc: "The directory that each request starts in, and ends in: PHP changes to the script's own \
-          while that runs, and back for functions registered with register_shutdown_function(), \
-          as in php-fpm. Without it, these run in the script's directory too.",
+    doc: "The working directory at the start and the end of each request: PHP changes to the \
+          script's directory while it runs, and back for functions registered with \
+          register_shutdown_function(), as in php-fpm. Without it, these run in the script's \
+          directory, too.",
     example: "\"/tmp\"",
     read: |pool, value| {
         let absolute = |text: &str| Path::new(text).is_absolute().then(|| PathBuf::from(text));
@@ -70,7 +71,7 @@ pub(super) const RLIMIT_FILES: Directive<Pool> = Directive {
     unit: "files",
     takes: "a whole number from 128 to 1073741824",
     needs: Needs::NewZygote,
-    doc: "Most files and sockets that each process of the pool may have open.",
+    doc: "Most open files and sockets of each process of the pool.",
     example: "4096",
     read: |pool, value| {
         store(
@@ -88,9 +89,8 @@ pub(super) const RLIMIT_CORE: Directive<Pool> = Directive {
     unit: "bytes",
     takes: "a size such as \"64M\", or \"unlimited\"",
     needs: Needs::NewZygote,
-    doc: "The largest core file that a process of the pool may leave when it crashes. Where the \
-          pool's user is not the one who started the server, Linux writes none unless its \
-          `fs.suid_dumpable` says so.",
+    doc: "The largest core file of a crashed process of the pool. Where the pool's user is not \
+          the one who started the server, Linux writes none unless `fs.suid_dumpable` allows it.",
     example: "\"unlimited\"",
     read: |pool, value| {
         pool.confinement.rlimit_core = Some(match value.text() {
@@ -107,8 +107,9 @@ pub(super) const PROCESS_PRIORITY: Directive<Pool> = Directive {
     unit: "",
     takes: "a whole number from -19 to 20",
     needs: Needs::NewZygote,
-    doc: "The nice value of the pool's processes: the lower, the more they come before others. \
-          php-fpm's `process.priority`. Less than the server's own needs it to be started as root.",
+    doc: "The nice value of the pool's processes: lower values get more processor time. \
+          php-fpm's `process.priority`. A lower value than the server's own needs it to be \
+          started as root.",
     example: "5",
     read: |pool, value| {
         store(
@@ -124,9 +125,9 @@ pub(super) const OOM_SCORE_ADJ: Directive<Pool> = Directive {
     unit: "",
     takes: "a whole number from -1000 to 1000",
     needs: Needs::NewZygote,
-    doc: "How readily the kernel ends the pool's processes when the machine runs out of memory: \
-          1000 before all others, -1000 never. Less than the server's own needs it to be started \
-          as root.",
+    doc: "The preference with which the kernel kills the pool's processes when the machine runs \
+          out of memory: 1000 first, -1000 never. A lower value than the server's own needs it \
+          to be started as root.",
     example: "500",
     read: |pool, value| {
         store(
@@ -142,12 +143,12 @@ pub(super) const NO_NEW_PRIVILEGES: Directive<Pool> = Directive {
     unit: "",
     takes: "true, false or \"auto\"",
     needs: Needs::NewZygote,
-    doc: "Whether programs that scripts start are kept from gaining rights (set-user-ID and \
-          set-group-ID bits, file capabilities), as systemd's `NoNewPrivileges`. Mailers such as \
-          those of Postfix and Exim gain some, and so does `sudo`: `\"auto\"` is true unless the \
-          program of PHP's `sendmail_path`, `/usr/sbin/sendmail` or `/usr/bin/sudo` is there, as \
-          the pool's scripts see it. With true, root's capabilities are out of reach for good, \
-          too. Started as php-fpm, it is false, as with php-fpm.",
+    doc: "Whether programs started by scripts are kept from gaining privileges (set-user-ID and \
+          set-group-ID bits, file capabilities), like systemd's `NoNewPrivileges`. Mailers such \
+          as those of Postfix and Exim need some, and so does `sudo`: `\"auto\"` is true unless \
+          the program of PHP's `sendmail_path`, `/usr/sbin/sendmail` or `/usr/bin/sudo` exists, \
+          as the pool's scripts see it. With true, root's capabilities are out of reach for \
+          good, too. Started as php-fpm, it is false, as with php-fpm.",
     example: "true",
     read: |pool, value| {
         pool.confinement.no_new_privileges = match (value.boolean(), value.text()) {
@@ -166,11 +167,11 @@ pub(super) const MEMORY_MAX: Directive<Pool> = Directive {
     unit: "bytes",
     takes: "a size of at least \"16M\"",
     needs: Needs::NewZygote,
-    doc: "Most memory of all processes of the pool together, OPcache and what scripts start \
-          included. Beyond it, the kernel ends one of them; `pm = \"auto\"` has no more workers than \
-          fit into it, and any other as many as it says. Needs a control group, as \
-          `memory_high`, `cpu_max` and `pids_max` do: where the machine gives none, a warning \
-          says why, and the server runs without the limit.",
+    doc: "Most memory of all processes of the pool together, including OPcache and programs \
+          started by scripts. Beyond it, the kernel kills one of them. `pm = \"auto\"` has no \
+          more workers than fit into it; other pools have their own number regardless. Needs a \
+          control group, as `memory_high`, `cpu_max` and `pids_max` do: where the machine offers \
+          none, a warning is logged with the reason, and the server runs without the limit.",
     example: "\"2G\"",
     read: |pool, value| {
         store(
@@ -187,7 +188,7 @@ pub(super) const MEMORY_HIGH: Directive<Pool> = Directive {
     takes: "a size of at least \"16M\"",
     needs: Needs::NewZygote,
     doc: "Memory of all processes of the pool together beyond which they are slowed down and the \
-          kernel takes back what it can. Nothing is ended. At most `memory_max`.",
+          kernel reclaims memory from them. No process is killed. At most `memory_max`.",
     example: "\"1536M\"",
     read: |pool, value| {
         store(
@@ -204,7 +205,7 @@ pub(super) const CPU_MAX: Directive<Pool> = Directive {
     takes: "a number of cores from 0.01 to 10000 such as 1.5",
     needs: Needs::NewZygote,
     doc: "Most processor time of all processes of the pool together, in cores: 1.5 is as much as \
-          one core and half of another can give. What is beyond waits.",
+          one core and half of another. Beyond it, they wait.",
     example: "1.5",
     read: |pool, value| {
         let cores = value.thousandths(LEAST_CORE_THOUSANDTHS, MOST_CORE_THOUSANDTHS)?;
@@ -219,9 +220,9 @@ pub(super) const PIDS_MAX: Directive<Pool> = Directive {
     unit: "processes",
     takes: "a whole number from 3 to 4194304",
     needs: Needs::NewZygote,
-    doc: "Most processes and threads of the pool: its workers, two more, and what scripts start. \
-          Beyond it, no further one can be started; a pool without `max_children` has no more workers than \
-          that leaves room for.",
+    doc: "Most processes and threads of the pool: its workers, two more, and programs started by \
+          scripts. Beyond it, no further one can be started. A pool without `max_children` has \
+          no more workers than fit.",
     example: "200",
     read: |pool, value| {
         store(

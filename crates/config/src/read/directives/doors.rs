@@ -1,4 +1,4 @@
-//! A pool's FastCGI door: those settings of `[pools.NAME]`. Names are php-fpm's, with `_` for `.`.
+//! A pool's FastCGI listener: settings of `[pools.NAME]`. Names are php-fpm's, with `_` for `.`.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use crate::read::drafts::{Asked, DoorDraft};
 use crate::read::listen::parse_listen;
 use crate::read::value::{Value, Wrong};
 
-/// Most connections that a door may have waiting in the kernel: its queue's length is an `int`.
+/// Most `listen_backlog`, which is an `int` in the kernel.
 const MAX_BACKLOG: u32 = i32::MAX as u32;
 
 /// Longest path of a Unix socket in bytes: `sun_path` of `sockaddr_un` without its NUL (unix(7)).
@@ -19,7 +19,7 @@ pub(crate) const MAX_SOCKET_PATH_BYTES: usize = 107;
 const ADDRESS: &str = "the path of a Unix socket, or an address and a port such as \
                        \"127.0.0.1:9000\"";
 
-/// The directives of a pool's door.
+/// The directives of a pool's FastCGI listener.
 pub const DIRECTIVES: &[Directive<DoorDraft>] = &[
     Directive {
         name: "listen",
@@ -27,9 +27,9 @@ pub const DIRECTIVES: &[Directive<DoorDraft>] = &[
         unit: "",
         takes: ADDRESS,
         needs: Needs::NewZygote,
-        doc: "Where web servers such as nginx and Apache reach the pool over FastCGI, as they \
-              reach php-fpm. A port alone means all addresses. Without it, the pool serves its \
-              sites only; where every pool has one, there need be no site.",
+        doc: "The FastCGI listener, to which web servers such as nginx and Apache connect as to \
+              php-fpm. A port alone means all addresses. Without it, the pool serves its sites \
+              only; where every pool has one, there need be no site.",
         example: "\"/run/maitred/www.sock\"",
         read: |door, value| store(&mut door.listen, asked(value).map(Some)),
     },
@@ -39,7 +39,7 @@ pub const DIRECTIVES: &[Directive<DoorDraft>] = &[
         unit: "connections",
         takes: "a whole number from 1 to 2147483647",
         needs: Needs::NewZygote,
-        doc: "How many connections may wait in the kernel until they are accepted.",
+        doc: "Most connections that wait in the kernel to be accepted.",
         example: "511",
         read: |door, value| store(&mut door.backlog, value.count(1, MAX_BACKLOG).map(Some)),
     },
@@ -70,7 +70,7 @@ pub const DIRECTIVES: &[Directive<DoorDraft>] = &[
         unit: "",
         takes: "an octal number in quotes such as \"0660\"",
         needs: Needs::NewZygote,
-        doc: "The mode of the Unix socket. Whoever may write to it may connect.",
+        doc: "The mode of the Unix socket. Write permission allows to connect.",
         example: "\"0666\"",
         read: |door, value| {
             let octal = |text: &str| u32::from_str_radix(text, 8).ok();
@@ -95,7 +95,8 @@ pub const DIRECTIVES: &[Directive<DoorDraft>] = &[
         unit: "",
         takes: "the name of a group, or an array of them",
         needs: Needs::NewZygote,
-        doc: "Groups that may connect to the Unix socket, likewise.",
+        doc: "Groups that may connect to the Unix socket (POSIX ACL), in place of `listen_owner` \
+              and `listen_group`.",
         example: "[\"web\"]",
         read: |door, value| store(&mut door.acl_groups, value.each(Value::account)),
     },
@@ -105,7 +106,7 @@ pub const DIRECTIVES: &[Directive<DoorDraft>] = &[
         unit: "",
         takes: "an IP address, or an array of them",
         needs: Needs::NewZygote,
-        doc: "Addresses that may connect over TCP: those of web servers.",
+        doc: "Addresses of web servers that may connect over TCP.",
         example: "[\"10.0.0.5\", \"::1\"]",
         read: |door, value| {
             let address = |value: &Value<'_>| value.text_as(|text| text.parse::<IpAddr>().ok());
@@ -119,8 +120,8 @@ pub const DIRECTIVES: &[Directive<DoorDraft>] = &[
         unit: "",
         takes: ADDRESS,
         needs: Needs::NewZygote,
-        doc: "Where the pool's status is answered over FastCGI apart from its requests, at \
-              `status_path` or else at `/`.",
+        doc: "A FastCGI listener for the pool's status page alone, at `status_path` or else at \
+              `/`.",
         example: "\"127.0.0.1:9001\"",
         read: |door, value| store(&mut door.status_listen, asked(value).map(Some)),
     },
@@ -130,7 +131,7 @@ pub const DIRECTIVES: &[Directive<DoorDraft>] = &[
         unit: "",
         takes: "an ending such as \".php\", or an array of them",
         needs: Needs::NewZygote,
-        doc: "How the names of scripts end that web servers may have run. php-fpm's \
+        doc: "File name endings of scripts that web servers may run. php-fpm's \
               `security.limit_extensions`. `\"\"` means that every file is a script.",
         example: "[\".php\", \".php8\"]",
         read: |door, value| {
@@ -152,8 +153,8 @@ pub const DIRECTIVES: &[Directive<DoorDraft>] = &[
         unit: "",
         takes: "a path",
         needs: Needs::NewZygote,
-        doc: "Where the requests that come through the door are logged. In it, `access_log` at \
-              the top of the file has no part.",
+        doc: "The access log of the FastCGI listener. `access_log` at the top of the file does \
+              not apply to it.",
         example: "\"log/www.access.log\"",
         read: |door, value| store(&mut door.access_log, value.path().map(Some)),
     },
@@ -163,7 +164,7 @@ pub const DIRECTIVES: &[Directive<DoorDraft>] = &[
         unit: "",
         takes: "a format as php-fpm's `access.format` has it",
         needs: Needs::NewZygote,
-        doc: "The form of a line of the door's access log, in php-fpm's placeholders.",
+        doc: "The format of the FastCGI listener's access log, in php-fpm's placeholders.",
         example: "\"%t %m %r%Q%q %s %{milli}d ms %{kilo}M kB\"",
         read: |door, value| {
             let format = value.text()?;
@@ -180,8 +181,8 @@ pub const DIRECTIVES: &[Directive<DoorDraft>] = &[
         unit: "",
         takes: "a path that begins with \"/\", or an array of them",
         needs: Needs::NewZygote,
-        doc: "Paths whose requests are not logged if they are plain GET or HEAD requests without \
-              query or body and are answered with a status of 2xx.",
+        doc: "Paths that are not logged: plain GET or HEAD requests without query or body that \
+              get a 2xx response.",
         example: "[\"/ping\"]",
         read: |door, value| {
             let path = |value: &Value<'_>| {

@@ -11,14 +11,14 @@ pub(super) const MODE: Directive<Pool> = Directive {
     unit: "",
     takes: "\"classic\", \"worker\" or \"snapshot\"",
     needs: Needs::NewZygote,
-    doc: "How the pool's workers run an application. `\"classic\"`: every request runs its script from \
-          the beginning, as in php-fpm. `\"worker\"`: each worker boots `script` once, which then asks \
-          for one request after the other with `frankenphp_handle_request()`; what the application \
-          does not reset itself, the next request finds. See the guide's page on worker mode. \
-          `\"snapshot\"`: `script` is booted once for all, until it calls `maitred_snapshot()`; \
-          every request is then served by a copy of the process as it was there, made before the \
-          request came, so that it costs no boot and finds nothing of another request. See the \
-          guide's page on snapshot mode.",
+    doc: "How the pool's workers run an application. `\"classic\"`: every request runs its own \
+          script, as in php-fpm. `\"worker\"`: each worker boots `script` once, which then takes \
+          its requests in a loop with `frankenphp_handle_request()`; state that the application \
+          does not reset is visible to the next request. See the guide's page on worker mode. \
+          `\"snapshot\"`: `script` is booted once for all workers, until it calls \
+          `maitred_snapshot()`; every request is then served by a copy of that process, forked \
+          before the request arrives, so that it costs no boot and sees nothing of other \
+          requests. See the guide's page on snapshot mode.",
     example: "\"worker\"",
     read: |pool, value| store(&mut pool.mode, mode(value)),
 };
@@ -29,9 +29,10 @@ pub(super) const SCRIPT: Directive<Pool> = Directive {
     unit: "",
     takes: "the path of a file",
     needs: Needs::NewZygote,
-    doc: "The script that is booted where `mode` is not `\"classic\"`. All of the pool's requests go to \
-          it, whatever script they ask for: that one is `$_SERVER['SCRIPT_FILENAME']`. A relative \
-          path is relative to the folder of the configuration file.",
+    doc: "The script that boots the application where `mode` is not `\"classic\"`. It serves all \
+          requests of the pool, whatever their script: that one is \
+          `$_SERVER['SCRIPT_FILENAME']`. A relative path is relative to the directory of the \
+          configuration file.",
     example: "\"public/worker.php\"",
     read: |pool, value| store(&mut pool.script, value.file().map(Some)),
 };
@@ -42,8 +43,8 @@ pub(super) const BOOT_TIMEOUT: Directive<Pool> = Directive {
     unit: "seconds",
     takes: "a duration of at most 366 days such as \"30s\"",
     needs: Needs::NewZygote,
-    doc: "How long `script` may take from its start until it asks for its first request. A worker \
-          that takes longer is ended, and another one is tried. 0 means for ever.",
+    doc: "Timeout of `script` from its start to its first request. A worker that takes longer is \
+          ended, and another one is tried. 0 means none.",
     example: "\"2m\"",
     read: |pool, value| store(&mut pool.boot_timeout, value.duration()),
 };

@@ -1,4 +1,4 @@
-//! Settings of a site about how its answers leave, in `[[sites]]`.
+//! Settings of a site's responses, in `[[sites]]`.
 
 use maitred_rules::Pattern;
 use maitred_rules::coding::{Coding, refuse_type};
@@ -6,7 +6,7 @@ use maitred_rules::coding::{Coding, refuse_type};
 use crate::model::output::{Output, SendfileRoot};
 use crate::read::directive::{Directive, Needs, Preset, store};
 
-/// The directives of a site that are about how its answers leave.
+/// The directives of a site's responses.
 pub const DIRECTIVES: &[Directive<Output>] = &[
     Directive {
         name: "compression",
@@ -14,10 +14,10 @@ pub const DIRECTIVES: &[Directive<Output>] = &[
         unit: "",
         takes: "\"zstd\", \"br\", \"gzip\", an array of them, or false",
         needs: Needs::Live,
-        doc: "The codings in which scripts' answers and static files are sent to clients that take \
-              them. Where a client likes several alike, scripts' answers get the first of these, and \
-              files, which are compressed once and kept, the smallest. See \
-              [Compression](../guide/compression.md).",
+        doc: "The content encodings of responses of scripts and of static files, for clients \
+              that accept them. Where a client accepts several equally, scripts' responses get \
+              the first of these, and files, which are compressed once and cached, the smallest. \
+              See [Compression](../guide/compression.md).",
         example: "[\"br\", \"gzip\"]",
         read: |output, value| {
             output.compression = match value.boolean() {
@@ -34,9 +34,9 @@ pub const DIRECTIVES: &[Directive<Output>] = &[
         unit: "",
         takes: "true or false",
         needs: Needs::Live,
-        doc: "Whether `app.css.br`, `app.css.zst` or `app.css.gz` is sent for `app.css` to clients \
-              that take it, if it is not older; for types and sizes that are compressed at all \
-              (`compression_types`, `compression_min_length`).",
+        doc: "Whether `app.css.br`, `app.css.zst` or `app.css.gz` is sent for `app.css` to \
+              clients that accept it, if it is not older; for types and sizes that are \
+              compressed at all (`compression_types`, `compression_min_length`).",
         example: "false",
         read: |output, value| store(&mut output.precompressed, value.boolean()),
     },
@@ -46,7 +46,7 @@ pub const DIRECTIVES: &[Directive<Output>] = &[
         unit: "bytes",
         takes: "a size from 0 on such as \"1k\"",
         needs: Needs::Live,
-        doc: "What is smaller is sent as it is.",
+        doc: "Smaller responses are not compressed.",
         example: "\"4k\"",
         read: |output, value| store(&mut output.compression_min_length, value.size(0)),
     },
@@ -60,7 +60,8 @@ pub const DIRECTIVES: &[Directive<Output>] = &[
         takes: "a media type such as \"text/css\", a kind such as \"text/\", an ending such as \
                 \"+json\", or an array of them",
         needs: Needs::Live,
-        doc: "What is compressed, in place of the default. `text/event-stream` never is.",
+        doc: "The media types to compress, in place of the default. `text/event-stream` is never \
+              compressed.",
         example: "[\"text/\", \"application/json\", \"+json\"]",
         read: |output, value| {
             output.compression_types = value.each(|item| {
@@ -79,10 +80,11 @@ pub const DIRECTIVES: &[Directive<Output>] = &[
         unit: "",
         takes: "a table of paths and folders such as { \"/protected/\" = \"/srv/files\" }",
         needs: Needs::Live,
-        doc: "Folders whose files scripts may have sent in place of their own answers: with \
-          `X-Accel-Redirect`, which names a path that begins as one of these, or `X-Sendfile`, which \
-          names a file in one of the folders. No client can ask for these paths. Hidden files and \
-          PHP source are not sent. See [What PHP can tell the server](../guide/from-php.md).",
+        doc: "Directories with files that scripts may send in place of their own body: with an \
+              `X-Accel-Redirect` header, which names a path that starts with one of these, or \
+              `X-Sendfile`, which names a file in one of the directories. Clients cannot request \
+              these paths. Hidden files and PHP source are not sent. See [What PHP can tell the \
+              server](../guide/from-php.md).",
         example: "{ \"/protected/\" = \"files\" }",
         read: |output, value| {
             for root in value.entries("the path of a directory")? {

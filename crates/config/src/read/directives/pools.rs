@@ -9,10 +9,10 @@ use crate::read::directives::top::log_target;
 use crate::read::directives::{booted, confinement, mode, queue};
 use crate::read::value::{Entry, Value, Wrong, for_each};
 
-/// Most calls of a stack in a slow log; a stack travels in one message.
+/// Most `request_slowlog_trace_depth`: a stack is sent in one message.
 const MAX_SLOWLOG_TRACE_DEPTH: u32 = 100;
 
-/// What the entries of a table of php.ini settings may be, and how one is read.
+/// The accepted entries of a table of php.ini settings, and their parser.
 struct IniKind {
     takes: &'static str,
     read: fn(&Value<'_>) -> Result<String, Wrong>,
@@ -35,15 +35,15 @@ pub const DIRECTIVES: &[Directive<Pool>] = &[
         unit: "",
         takes: "\"static\", \"dynamic\", \"ondemand\" or \"auto\"",
         needs: Needs::NewZygote,
-        doc: "How the number of workers is decided. `\"static\"` always has `max_children` of \
-              them. `\"dynamic\"` has as many as run requests, and between `min_spare_servers` \
-              and `max_spare_servers` more that are idle. `\"ondemand\"` has none until a request \
-              comes, and ends those that were idle for `process_idle_timeout`; when it has had \
-              none for as long, the pool's PHP ends as well. A request that finds no idle worker \
-              has one started at once, up to `max_children`; shrinking ends at most one worker a \
-              second, the one idle for longest. `\"auto\"` finds the number: as many as requests \
-              need, but no more than keep the processors busy and than there is memory for (see \
-              the guide's page on the number of workers).",
+        doc: "How the number of workers is decided. `\"static\"` always has `max_children` \
+              workers. `\"dynamic\"` has the busy ones, and between `min_spare_servers` and \
+              `max_spare_servers` idle ones. `\"ondemand\"` has none until a request arrives, \
+              and ends workers that were idle for `process_idle_timeout`; after the same time \
+              without workers, the pool's PHP ends as well. A request without an idle worker \
+              starts one at once, up to `max_children`; shrinking ends at most one worker a \
+              second, the one that was idle longest. `\"auto\"` finds the number: as many as the \
+              load needs, but no more than keep the processors busy and fit into memory (see the \
+              guide's page on the number of workers).",
         example: "\"ondemand\"",
         read: |pool, value| store(&mut pool.pm, process_manager(value)),
     },
@@ -58,7 +58,7 @@ pub const DIRECTIVES: &[Directive<Pool>] = &[
         unit: "workers",
         takes: "a whole number from 1 to 10000",
         needs: Needs::NewZygote,
-        doc: "Most workers of the pool, which is also how many of its requests run at a time.",
+        doc: "Most workers of the pool, which is also the number of requests that run at a time.",
         example: "40",
         read: |pool, value| {
             store(
@@ -74,7 +74,7 @@ pub const DIRECTIVES: &[Directive<Pool>] = &[
         takes: "a whole number from 1 to 10000",
         needs: Needs::NewZygote,
         doc: "Workers of a dynamic pool at its start, from `min_spare_servers` to \
-              `max_spare_servers`. Other pools do not heed it.",
+              `max_spare_servers`. Ignored in other pools.",
         example: "4",
         read: |pool, value| {
             store(
@@ -89,10 +89,10 @@ pub const DIRECTIVES: &[Directive<Pool>] = &[
         unit: "workers",
         takes: "a whole number from 0 to 10000",
         needs: Needs::NewZygote,
-        doc: "Idle workers that a dynamic pool has at least, 1 or more, as long as `max_children` \
-              allows: as soon as there are fewer, it starts more. With `pm = \"auto\"`, 0 has the \
-              last worker go too when nobody has asked for five minutes, and the pool's PHP \
-              `process_idle_timeout` later. Other pools do not heed it.",
+        doc: "Fewest idle workers of a dynamic pool, 1 or more: below it, the pool starts \
+              workers as far as `max_children` allows. With `pm = \"auto\"` and 0, the last \
+              worker ends after five minutes without a request, and the pool's PHP after another \
+              `process_idle_timeout`. Ignored in other pools.",
         example: "2",
         read: |pool, value| {
             store(
@@ -107,8 +107,8 @@ pub const DIRECTIVES: &[Directive<Pool>] = &[
         unit: "workers",
         takes: "a whole number from 1 to 10000",
         needs: Needs::NewZygote,
-        doc: "Idle workers beyond which a dynamic pool ends one each second. From \
-              `min_spare_servers` to `max_children`. Other pools do not heed it.",
+        doc: "Most idle workers of a dynamic pool, from `min_spare_servers` to `max_children`: \
+              beyond it, one ends each second. Ignored in other pools.",
         example: "6",
         read: |pool, value| {
             store(
@@ -123,11 +123,11 @@ pub const DIRECTIVES: &[Directive<Pool>] = &[
         unit: "workers",
         takes: "a whole number from 1 to 10000",
         needs: Needs::NewZygote,
-        doc: "Most workers that a dynamic or ondemand pool starts within any one second, \
-              besides `start_servers`. Up to that number they are started at once: unlike \
-              php-fpm, which doubles what it starts from second to second until it comes to this \
-              rate, and heeds it in dynamic pools only. An auto pool starts at once what requests \
-              wait for, as far as there are memory and processors for it.",
+        doc: "Most workers that a dynamic or ondemand pool starts within any one second, besides \
+              `start_servers`. Up to that number they are started at once: unlike php-fpm, which \
+              starts one, two, four … per second up to this rate, and in dynamic pools only. An \
+              auto pool starts workers for all waiting requests at once, as far as memory and \
+              processors allow.",
         example: "64",
         read: |pool, value| {
             store(
@@ -142,9 +142,9 @@ pub const DIRECTIVES: &[Directive<Pool>] = &[
         unit: "seconds",
         takes: "a duration from 1 second to 366 days such as \"30s\"",
         needs: Needs::NewZygote,
-        doc: "How long a worker of an ondemand pool stays without a request, in whole seconds, \
-              and how long its PHP stays without workers, also that of a pool with \
-              `pm = \"auto\"` and `min_spare_servers = 0`. Other pools do not heed it.",
+        doc: "Idle time after which a worker of an ondemand pool ends, in whole seconds, and \
+              after which its PHP without workers ends, also that of a pool with `pm = \"auto\"` \
+              and `min_spare_servers = 0`. Ignored in other pools.",
         example: "\"60s\"",
         read: |pool, value| {
             let timeout = value.duration()?;
@@ -183,7 +183,8 @@ pub const DIRECTIVES: &[Directive<Pool>] = &[
         takes: "a PHP version in quotes such as \"8.2\"",
         needs: Needs::NewZygote,
         doc: "The PHP version that runs the pool's scripts: that of the program `maitred-php8.2` \
-              beside `maitred` or in `../libexec/maitred`, or of `maitred-php` if it is the same.",
+              beside `maitred` or in `../libexec/maitred`, or of `maitred-php` if it has the \
+              same version.",
         example: "\"8.2\"",
         read: |pool, value| store(&mut pool.php, value.text_as(php_version).map(Some)),
     },
@@ -203,7 +204,7 @@ pub const DIRECTIVES: &[Directive<Pool>] = &[
         unit: "",
         takes: "the path of a directory",
         needs: Needs::NewZygote,
-        doc: "The folder of further INI files, which is where distributions load extensions.",
+        doc: "The directory of further INI files, in which distributions load extensions.",
         example: "\"php/conf.d\"",
         read: |pool, value| store(&mut pool.php_ini_scan_dir, value.directory().map(Some)),
     },
@@ -254,8 +255,8 @@ pub const DIRECTIVES: &[Directive<Pool>] = &[
         unit: "",
         takes: "a table of environment variables such as { APP_ENV = \"prod\" }",
         needs: Needs::NewZygote,
-        doc: "Environment variables of the pool's PHP, taken as they stand: a `$` in a value means \
-              nothing. Nothing else of the server's own environment is passed on.",
+        doc: "Environment variables of the pool's PHP, taken literally: `$` has no meaning in a \
+              value. PHP gets nothing else of the server's own environment.",
         example: "{ APP_ENV = \"prod\" }",
         read: |pool, value| {
             for_each(value.entries(INI_VALUE.takes)?, |entry| {
@@ -290,9 +291,9 @@ pub const DIRECTIVES: &[Directive<Pool>] = &[
         unit: "requests",
         takes: "a whole number from 0 to 4294967295",
         needs: Needs::NewZygote,
-        doc: "Requests after which a worker is replaced by a new one, against leaks. Its \
-              replacement is started a little before, earlier for some workers than for others, \
-              and takes over when it is ready, so that no request waits for it. 0 means never.",
+        doc: "Requests after which a worker is replaced, against memory leaks. Its replacement \
+              is started a little before, at a different time for each worker, and takes over \
+              when it is ready, so that no request waits for it. 0 means never.",
         example: "1000",
         read: |pool, value| {
             pool.max_requests = value.count(0, u32::MAX)?.into();
@@ -305,9 +306,9 @@ pub const DIRECTIVES: &[Directive<Pool>] = &[
         unit: "bytes",
         takes: "a size such as \"64M\"",
         needs: Needs::NewZygote,
-        doc: "How much memory of its own a worker may have between two requests before it is \
-              replaced by a new one, against leaks. What it shares with other processes (PHP \
-              itself, OPcache, what it has from its zygote) does not count. 0 means without limit.",
+        doc: "Private memory of an idle worker beyond which it is replaced, against memory \
+              leaks. Memory shared with other processes (PHP itself, OPcache, pages inherited \
+              from its zygote) does not count. 0 means no limit.",
         example: "\"96M\"",
         read: |pool, value| store(&mut pool.max_private_memory, value.size(0)),
     },
@@ -317,9 +318,9 @@ pub const DIRECTIVES: &[Directive<Pool>] = &[
         unit: "seconds",
         takes: "a duration of at most 366 days such as \"30s\"",
         needs: Needs::NewZygote,
-        doc: "How long a script may run before its worker is ended and the client gets a 504, \
-              also when the client has left. A script that goes on after \
-              fastcgi_finish_request() is not ended, as in php-fpm by default. 0 means for ever.",
+        doc: "Timeout of a running script: its worker is ended and the client gets a 504, also \
+              when the client has disconnected. A script that continues after \
+              fastcgi_finish_request() is not ended, as in php-fpm by default. 0 means none.",
         example: "\"30s\"",
         read: |pool, value| store(&mut pool.request_terminate_timeout, value.duration()),
     },
@@ -329,10 +330,10 @@ pub const DIRECTIVES: &[Directive<Pool>] = &[
         unit: "seconds",
         takes: "a duration of at most 366 days such as \"30s\"",
         needs: Needs::NewZygote,
-        doc: "How long a script may run before it is written to `slowlog` what it is at: once for \
-              each run, also when its client has left, but not after fastcgi_finish_request(). \
-              The script is neither stopped nor slowed down. Not more than \
-              `request_terminate_timeout`. 0 means for ever.",
+        doc: "Run time of a script after which its stack is written to `slowlog`: once for each \
+              request, also when the client has disconnected, but not after \
+              fastcgi_finish_request(). The script is neither stopped nor slowed down. Not more \
+              than `request_terminate_timeout`. 0 means never.",
         example: "\"5s\"",
         read: |pool, value| store(&mut pool.request_slowlog_timeout, value.duration()),
     },
@@ -343,9 +344,9 @@ pub const DIRECTIVES: &[Directive<Pool>] = &[
         takes: "a path, \"stderr\" or \"off\"",
         needs: Needs::NewZygote,
         doc: "The file to which the PHP stacks of slow scripts are appended, in php-fpm's format \
-              and with the classes of methods. Several pools may share one. The server makes it, \
-              readable by the user it is started as and its group. An entry that cannot be \
-              written is lost; nothing waits for it.",
+              with class names added to methods. Several pools may share one. The server creates \
+              it, readable by the user who starts the server and its group. An entry that cannot \
+              be written is lost; nothing waits for it.",
         example: "\"log/slow.log\"",
         read: |pool, value| {
             pool.slowlog = match value.text()? {
@@ -376,10 +377,10 @@ pub const DIRECTIVES: &[Directive<Pool>] = &[
         unit: "",
         takes: "true or false",
         needs: Needs::NewZygote,
-        doc: "Whether it is measured where the time of each request went: processor time, waiting \
-              for a processor, waiting for anything else, and processor time of children. It costs \
-              less than a microsecond for each. A pool with `pm = \"auto\"`, the default, measures all \
-              the same. See the guide's page on request times.",
+        doc: "Whether the time of each request is measured by its cause: processor time, waiting \
+              for a processor, waiting for anything else, and processor time of child processes. \
+              It costs less than a microsecond per request. A pool with `pm = \"auto\"`, the \
+              default, measures in any case. See the guide's page on request times.",
         example: "false",
         read: |pool, value| store(&mut pool.request_accounting, value.boolean()),
     },
@@ -389,9 +390,9 @@ pub const DIRECTIVES: &[Directive<Pool>] = &[
         unit: "",
         takes: "true or false",
         needs: Needs::NewZygote,
-        doc: "Whether answers of scripts have a `Server-Timing` field with what \
-              `request_accounting` measures, which browsers show. Everybody who asks is told. An \
-              answer that begins before its script has ended has none.",
+        doc: "Whether responses of scripts have a `Server-Timing` header with the times of \
+              `request_accounting`, which browsers show. All clients see it. A response that \
+              starts before its script has ended has none.",
         example: "true",
         read: |pool, value| store(&mut pool.server_timing, value.boolean()),
     },
@@ -405,9 +406,8 @@ pub const DIRECTIVES: &[Directive<Pool>] = &[
         unit: "bytes",
         takes: "a size such as \"64M\"",
         needs: Needs::NewZygote,
-        doc: "How much of one answer is kept for a client that reads more slowly than the script \
-              writes, first in memory, then in a file in `spool_dir`. Beyond that the script \
-              waits.",
+        doc: "Most bytes of one response that are buffered for a slow client, first in memory, \
+              then in a file in `spool_dir`. Beyond it, the script waits.",
         example: "\"256M\"",
         read: |pool, value| store(&mut pool.spool_limit, value.size(0)),
     },
@@ -417,10 +417,10 @@ pub const DIRECTIVES: &[Directive<Pool>] = &[
         unit: "",
         takes: OWN_PATH,
         needs: Needs::NewZygote,
-        doc: "The path at which every site of the pool answers with php-fpm's status page, even \
-              if all workers are busy: as text, or with `?html`, `?json`, `?xml` or \
-              `?openmetrics`, and each of them with `&full`. It comes before a file of that name. \
-              Whoever can reach the site can read it. `\"\"` means none.",
+        doc: "The path of php-fpm's status page on every site of the pool, also while all \
+              workers are busy: as text, or with `?html`, `?json`, `?xml` or `?openmetrics`, and \
+              each of them with `&full`. It takes precedence over a file of that name. All \
+              clients of the site can read it. `\"\"` means none.",
         example: "\"/status\"",
         read: |pool, value| store(&mut pool.status_path, value.text_as(own_path)),
     },
@@ -430,9 +430,9 @@ pub const DIRECTIVES: &[Directive<Pool>] = &[
         unit: "",
         takes: OWN_PATH,
         needs: Needs::NewZygote,
-        doc: "The path at which every site of the pool answers with `ping_response`, even if all \
-              workers are busy. It comes before `status_path`, and before a file of that name. \
-              `\"\"` means none.",
+        doc: "The path that responds with `ping_response` on every site of the pool, also while \
+              all workers are busy. It takes precedence over `status_path`, and over a file of \
+              that name. `\"\"` means none.",
         example: "\"/ping\"",
         read: |pool, value| store(&mut pool.ping_path, value.text_as(own_path)),
     },
@@ -442,7 +442,7 @@ pub const DIRECTIVES: &[Directive<Pool>] = &[
         unit: "",
         takes: "a text that is not empty",
         needs: Needs::NewZygote,
-        doc: "What `ping_path` answers, as plain text.",
+        doc: "The response of `ping_path`, as plain text.",
         example: "\"alive\"",
         read: |pool, value| {
             store(
@@ -453,8 +453,8 @@ pub const DIRECTIVES: &[Directive<Pool>] = &[
     },
 ];
 
-/// What php-fpm takes for `pm.status_path` and `ping.path` (`fpm_conf.c`): no character of it can
-/// be written in two ways in a request.
+/// The characters of php-fpm's `pm.status_path` and `ping.path` (`fpm_conf.c`): none of them has
+/// two spellings in a request.
 const OWN_PATH: &str =
     "a path such as \"/status\" of letters, digits and the characters /-_.~, or \"\" for none";
 
@@ -500,8 +500,8 @@ fn ini_table(
     })
 }
 
-/// Reads one entry. In TOML `session.gc_divisor = 5` is a table in a table, so the parts of a name
-/// are put together again here; TOML itself bounds how deep tables lie in each other.
+/// Reads one entry. In TOML `session.gc_divisor = 5` is a nested table, so the parts of a name are
+/// joined again here; TOML itself bounds the nesting.
 fn ini_entry(
     into: &mut BTreeMap<String, String>,
     prefix: &str,

@@ -1,4 +1,4 @@
-//! Reading `proxy` of a site, one item at a time.
+//! Reading the items of `proxy` of a site.
 
 use std::time::Duration;
 
@@ -9,11 +9,11 @@ use super::rule_items::{PATTERN, pattern};
 use super::sites::parse_upstream;
 use crate::read::value::{Value, Wrong};
 
-/// What a server may take to accept a connection, if nothing is said.
+/// Default of `connect_timeout`.
 const CONNECT: Duration = Duration::from_secs(5);
-/// What a server may say nothing and take nothing, if nothing is said (nginx's defaults).
+/// Default of `read_timeout` and `send_timeout` (nginx's).
 const SILENCE: Duration = Duration::from_secs(60);
-/// The port of HTTP.
+/// The port of HTTP (RFC 9110 §4.2.1).
 const HTTP_PORT: u16 = 80;
 
 const SERVER: &str = "a server such as \"http://127.0.0.1:3000\" or \"unix:/run/app.sock\"";
@@ -50,8 +50,8 @@ pub(super) fn read_proxy(item: &Value<'_>) -> Result<Proxy, Wrong> {
     }
 }
 
-/// A pattern. A path with a slash at its end is what nginx has for a folder, and would here be one
-/// address alone, which nobody means.
+/// A pattern. A path with a slash at its end means a folder in nginx, and would match one address
+/// alone here.
 fn whole_path(value: &Value<'_>) -> Result<Pattern, Wrong> {
     match pattern(value)? {
         Pattern::Exact(path) if path.ends_with('/') => {

@@ -1,12 +1,12 @@
-//! How requests wait for a pool's workers: those settings of `[pools.NAME]`.
+//! The queue of a pool: settings of `[pools.NAME]`.
 
 use crate::model::pool::{MAX_CHILDREN_PER_POOL, Pool};
 use crate::read::directive::{Directive, Needs, Preset, store};
 
-/// Most requests that may wait for the workers of one pool.
+/// Most `request_queue_length`.
 const MAX_REQUEST_QUEUE_LENGTH: u32 = 1_000_000;
 
-/// Longest name of a header, in bytes.
+/// Longest name of a request header, in bytes.
 const MAX_HEADER_NAME: usize = 64;
 
 pub(super) const REQUEST_QUEUE_TIMEOUT: Directive<Pool> = Directive {
@@ -15,9 +15,9 @@ pub(super) const REQUEST_QUEUE_TIMEOUT: Directive<Pool> = Directive {
     unit: "seconds",
     takes: "a duration of at most 366 days such as \"30s\"",
     needs: Needs::NewZygote,
-    doc: "How long a request may wait for a worker before the client gets a 503. One that would wait \
-          for longer gets it at once, as far as that can be known. 0 means that it does not wait at \
-          all. See the guide's page on overload.",
+    doc: "Longest wait of a request for a worker; then the client gets a 503. A request whose \
+          predicted wait is longer gets the 503 at once. 0 means that requests do not wait. See \
+          the guide's page on overload.",
     example: "\"2s\"",
     read: |pool, value| store(&mut pool.request_queue_timeout, value.duration()),
 };
@@ -28,9 +28,9 @@ pub(super) const REQUEST_QUEUE_LENGTH: Directive<Pool> = Directive {
     unit: "requests",
     takes: "a whole number from 0 to 1000000",
     needs: Needs::NewZygote,
-    doc: "How many requests may wait for a worker. Those beyond get a 503 at once; if more come for a \
-          while than can be answered, those that have waited for longest get it. With 0 nobody waits; a \
-          pool that grows has another worker started for who is refused.",
+    doc: "Most requests that wait for a worker. Further ones get a 503 at once; if more requests \
+          arrive for a while than can be served, those with the longest wait get it. With 0 no \
+          request waits; a pool that grows starts another worker for each rejected request.",
     example: "200",
     read: |pool, value| {
         store(
@@ -46,11 +46,11 @@ pub(super) const REQUEST_DEADLINE_HEADER: Directive<Pool> = Directive {
     unit: "",
     takes: "the name of a header such as \"X-Request-Timeout\", or \"\"",
     needs: Needs::NewZygote,
-    doc: "The header in which a client, or a balancer in front, says how long it will wait for the \
-          answer: milliseconds such as `1500`, or with a unit, `1500ms` or `2s`. Such a request waits \
-          for a worker for no longer than half of that, and a time that is over has a 503 at once. \
-          It only ever shortens `request_queue_timeout`, so it is believed from anybody; what is no \
-          time is not heeded. `\"\"` means none.",
+    doc: "The request header in which a client, or a load balancer in front, sends its timeout: \
+          milliseconds such as `1500`, or with a unit, `1500ms` or `2s`. Such a request waits \
+          for a worker for at most half of that, and an expired timeout gets a 503 at once. The \
+          header can only shorten `request_queue_timeout`, so it is accepted from all clients; \
+          an invalid value is ignored. `\"\"` means none.",
     example: "\"X-Envoy-Expected-Rq-Timeout-Ms\"",
     read: |pool, value| {
         pool.request_deadline_header = match value.text()? {
@@ -68,10 +68,11 @@ pub(super) const RESERVED_WORKERS: Directive<Pool> = Directive {
     unit: "workers",
     takes: "a whole number from 0 to 10000",
     needs: Needs::NewZygote,
-    doc: "Workers that are kept for paths with `urgent = true` in `paths`: all other requests together \
-          never have more than `max_children` less these, and at least one. So an administrator's pages \
-          or a health check are answered while all the rest waits or hangs. A pool with `pm = \"auto\"` \
-          may have fewer workers than that: there an urgent request gets the next that is free.",
+    doc: "Workers reserved for paths with `urgent = true` in `paths`: all other requests \
+          together use at most `max_children` less these, and at least one. So an \
+          administrator's pages or a health check get a response while all the rest waits or \
+          hangs. A pool with `pm = \"auto\"` may have fewer workers than that: there an urgent \
+          request gets the next free worker.",
     example: "1",
     read: |pool, value| {
         store(

@@ -1,4 +1,4 @@
-//! Reading the rules of a site, one item of a list at a time.
+//! Reading the items of a site's rules.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -19,8 +19,8 @@ pub(super) const PATTERN: &str = "a path (\"/a\"), a folder (\"/a/*\"), an endin
 pub(super) const NETWORKS: &str = "an address such as \"192.0.2.1\", a network such as \"192.0.2.0/24\", or \
                         an array of them";
 const TARGET: &str = "a path such as \"/new/$1\" or a URL";
-const FIELDS: &str = "a table of header fields such as { X-Frame-Options = \"DENY\" }";
-/// Largest status of HTTP.
+const FIELDS: &str = "a table of headers such as { X-Frame-Options = \"DENY\" }";
+/// The largest status.
 const LAST_STATUS: u32 = 599;
 /// Most requests of a rate or a burst.
 const MAX_RATE: u32 = 1_000_000;
@@ -33,12 +33,12 @@ pub(super) fn patterns(value: &Value<'_>) -> Result<Vec<Pattern>, Wrong> {
     value.each(pattern)
 }
 
-/// Where scripts do not run.
+/// The patterns of `deny_php`.
 pub(super) fn php_rules(value: &Value<'_>) -> Result<Vec<PhpRule>, Wrong> {
     value.each(|item| PhpRule::parse(item.text()?).map_err(|why| item.refused(&why)))
 }
 
-/// The field `path`, or all paths.
+/// The field `path`; default: all paths.
 fn path_of(record: &Record<'_>) -> Result<Pattern, Wrong> {
     record.get("path").map_or(Ok(Pattern::all()), pattern)
 }
@@ -52,7 +52,7 @@ pub(crate) fn networks(value: &Value<'_>) -> Result<Vec<IpNet>, Wrong> {
     value.each(network)
 }
 
-/// A path of the site as it stands in an address, without a query.
+/// A path of the site as written in a URL, without a query.
 pub(super) fn site_path(text: &str) -> Option<String> {
     let good = text.starts_with('/') && !text.contains(['?', '#', '%', '*', '\\']);
     (good && maitred_rules::path::clean_path(text).is_ok()).then(|| text.to_owned())
@@ -183,7 +183,7 @@ pub(super) fn read_headers(item: &Value<'_>) -> Result<HeaderRule, Wrong> {
         ("path", PATTERN),
         ("set", FIELDS),
         ("add", FIELDS),
-        ("unset", "the name of a header field, or an array of names"),
+        ("unset", "the name of a header, or an array of names"),
     ])?;
     Ok(HeaderRule {
         path: path_of(&record)?,
@@ -245,7 +245,7 @@ pub(super) fn read_expires(item: &Value<'_>) -> Result<Expires, Wrong> {
     })
 }
 
-/// The settings, and where the pool is named.
+/// The settings, and the position of the pool's name.
 pub(super) fn read_path(item: &Value<'_>) -> Result<Placed, Wrong> {
     let record = item.record(&[
         ("path", PATTERN),

@@ -20,9 +20,9 @@ pub const DIRECTIVES: &[Directive<SiteDraft>] = &[
         unit: "",
         takes: "a host name such as \"example.com\" or \"*.example.com\", or an array of them",
         needs: Needs::Live,
-        doc: "The host names the site answers to. `*.example.com` means all names below \
-              `example.com`, but not that name itself. `*` means every name that no other site \
-              has. An exact name goes before a name with `*.`, and a long one before a short one.",
+        doc: "The host names of the site. `*.example.com` means all names below `example.com`, \
+              but not that name itself. `*` means every name that no other site has. An exact \
+              name takes precedence over a name with `*.`, and a longer one over a shorter one.",
         example: "[\"shop.example.com\", \"*.shop.example.com\"]",
         read: |site, value| {
             site.hosts = Some(value.each(|item| {
@@ -38,8 +38,8 @@ pub const DIRECTIVES: &[Directive<SiteDraft>] = &[
         unit: "",
         takes: "the path of a directory",
         needs: Needs::Live,
-        doc: "The document root: the folder with the site's public files and scripts. It must \
-              exist. A relative path is relative to the folder of the configuration file.",
+        doc: "The document root: the directory with the site's public files and scripts. It must \
+              exist. A relative path is relative to the directory of the configuration file.",
         example: "\"public\"",
         read: |site, value| store(&mut site.root, value.directory().map(Some)),
     },
@@ -49,7 +49,7 @@ pub const DIRECTIVES: &[Directive<SiteDraft>] = &[
         unit: "",
         takes: "a file name such as \"index.php\", or an array of them",
         needs: Needs::Live,
-        doc: "The files that stand for a folder; the first that exists is taken.",
+        doc: "The index files of a directory; the first that exists is used.",
         example: "[\"index.html\", \"index.php\"]",
         read: |site, value| {
             site.index = Some(value.each(|item| {
@@ -67,7 +67,7 @@ pub const DIRECTIVES: &[Directive<SiteDraft>] = &[
         unit: "",
         takes: "the name of a pool",
         needs: Needs::Live,
-        doc: "The pool that runs the site's PHP. It must be named if there are several pools.",
+        doc: "The pool that runs the site's PHP. Required if there are several pools.",
         example: "\"shop\"",
         read: |site, value| {
             site.pool = Some((value.text()?.to_owned(), value.span()));
@@ -80,7 +80,7 @@ pub const DIRECTIVES: &[Directive<SiteDraft>] = &[
         unit: "",
         takes: "\"unix:/path\" or \"host:port\"",
         needs: Needs::Live,
-        doc: "A FastCGI server that runs the site's PHP in place of a pool, such as a php-fpm.",
+        doc: "A FastCGI server that runs the site's PHP in place of a pool, such as php-fpm.",
         example: "\"unix:/run/php/php8.2-fpm.sock\"",
         read: |site, value| {
             let upstream = value.text_as(|text| Some(parse_upstream(text)))?;
@@ -98,8 +98,8 @@ pub const DIRECTIVES: &[Directive<SiteDraft>] = &[
         unit: "",
         takes: "a path below the root such as \"/index.php\", or \"\" for none",
         needs: Needs::Live,
-        doc: "The script that answers for every path that is no file, as WordPress, Laravel and \
-              Symfony need. It is used only if it exists. With `\"\"` such a path is a 404.",
+        doc: "The script for all paths without a file, as WordPress, Laravel and Symfony need. \
+              It is used only if it exists. With `\"\"` such a path is a 404.",
         example: "\"/app.php\"",
         read: |site, value| {
             store(
@@ -115,7 +115,7 @@ pub const DIRECTIVES: &[Directive<SiteDraft>] = &[
         takes: "a size from 1 on such as \"64M\"",
         needs: Needs::Live,
         doc: "The largest request body; a larger one gets a 413. PHP's own limits, \
-              `post_max_size` and `upload_max_filesize`, hold besides.",
+              `post_max_size` and `upload_max_filesize`, apply as well.",
         example: "\"64M\"",
         read: |site, value| store(&mut site.max_body_size, value.size(1).map(Some)),
     },
@@ -125,8 +125,8 @@ pub const DIRECTIVES: &[Directive<SiteDraft>] = &[
         unit: "",
         takes: "a path or \"off\"",
         needs: Needs::Live,
-        doc: "The file to which a line is appended for each request to the site, in place of the \
-              server's; sites may share one. The form of a line is `access_log_format`.",
+        doc: "The access log of the site, in place of the server's; sites may share one. Its \
+              format is `access_log_format`.",
         example: "\"log/shop.log\"",
         read: |site, value| {
             site.access_log = match value.text()? {
@@ -138,7 +138,7 @@ pub const DIRECTIVES: &[Directive<SiteDraft>] = &[
     },
 ];
 
-/// Reads the address of a FastCGI server; `Err` may say more than that it is none.
+/// Parses the address of a FastCGI server. An error may have a reason.
 pub(super) fn parse_upstream(text: &str) -> Result<Upstream, Option<&'static str>> {
     if let Some(path) = text.strip_prefix("unix:") {
         if !path.starts_with('/') {

@@ -9,8 +9,7 @@ use crate::read::directive::{Directive, Needs, Preset, store};
 use crate::read::listen::parse_listen;
 use crate::read::value::{Value, Wrong, for_each};
 
-/// Where a redirection without a status of its own is permanent and keeps the method (RFC 9110
-/// §15.4.9).
+/// The default status of a redirect: permanent, preserves the method (RFC 9110 §15.4.9).
 const PERMANENT_REDIRECT: u16 = 308;
 
 /// The directives of `[tls]`.
@@ -21,7 +20,7 @@ pub const DIRECTIVES: &[Directive<Tls>] = &[
         unit: "",
         takes: "an address and a port such as \"[::]:443\", or an array of them",
         needs: Needs::Live,
-        doc: "Where HTTPS is answered. The forms are those of `listen` at the top of the file, \
+        doc: "Addresses and ports for HTTPS, in the forms of `listen` at the top of the file, \
               which is then for plain HTTP and has no default.",
         example: "[\"[::]:443\"]",
         read: |tls, value| {
@@ -36,13 +35,14 @@ pub const DIRECTIVES: &[Directive<Tls>] = &[
         unit: "",
         takes: "a table such as { cert = \"site.pem\", key = \"site.key\" }, or an array of them",
         needs: Needs::Live,
-        doc: "The certificates, each with its private key, as PEM files. `cert` begins with the \
-              certificate itself, followed by those between it and its root. Which one a client \
-              is shown is decided by the host it asks for (SNI) and the names in the \
-              certificates; of two for one name, with ECDSA and with RSA, the first that the \
-              client understands. Who asks for no name, or an unknown one, is shown the first. \
-              Only the supervisor needs to read the files. Changed files are noticed within about \
-              a minute; what is wrong with them is said, and the certificate before stays.",
+        doc: "The certificates, each with its private key, as PEM files. `cert` starts with the \
+              certificate itself, followed by its intermediate certificates. The certificate for \
+              a connection is chosen by the client's host name (SNI) and the names in the \
+              certificates; of two for one name, with ECDSA and with RSA, it is the first one \
+              that the client supports. A client without SNI, or with an unknown name, gets the \
+              first certificate. Only the supervisor needs to read the files. Changed files are \
+              detected within about a minute; errors in them are logged, and the previous \
+              certificate stays in use.",
         example: "[{ cert = \"site.pem\", key = \"site.key\" }]",
         read: |tls, value| store(&mut tls.certificates, value.each(certificate)),
     },
@@ -52,16 +52,17 @@ pub const DIRECTIVES: &[Directive<Tls>] = &[
         unit: "",
         takes: "a table such as { email = \"ops@example.com\", terms_agreed = true }",
         needs: Needs::Live,
-        doc: "Has a certificate issued for every host that a site names and that none of \
-              `certificates` is for, and renewed after two thirds of its life. `terms_agreed` says \
-              that you agree to the authority's terms of service. `directory` is the URL of another \
-              authority than Let's Encrypt, and `ca` a PEM file with the roots it is trusted by if \
-              the system's are not enough. `challenge` is \"http-01\" (port 80 has to lead here) or \
-              \"tls-alpn-01\" (port 443); without it, whichever is listened for. `folder` is where \
-              account, keys and certificates are kept; without it, /var/lib/maitred/acme, or for a \
-              user other than root maitred/acme in `XDG_STATE_HOME` or ~/.local/state. \
-              `external_account` is { id = \"…\", key_file = \"…\" } for authorities that give \
-              accounts themselves. Names with `*.` need a certificate of their own.",
+        doc: "Automatic certificates (ACME) for every host of a site that none of `certificates` \
+              covers, renewed after two thirds of their lifetime. `terms_agreed` says that you \
+              agree to the authority's terms of service. `directory` is the URL of another \
+              authority than Let's Encrypt, and `ca` a PEM file with roots to verify its server \
+              if the system's are not enough. `challenge` is \"http-01\" (port 80 must lead \
+              here) or \"tls-alpn-01\" (port 443); the default depends on the listeners. \
+              `folder` is the directory of account, keys and certificates; the default is \
+              /var/lib/maitred/acme, or for a user other than root maitred/acme in \
+              `XDG_STATE_HOME` or ~/.local/state. `external_account` is { id = \"…\", key_file = \
+              \"…\" } for authorities that hand out accounts themselves. Names with `*.` need a \
+              certificate of their own.",
         example: "{ email = \"ops@example.com\", terms_agreed = true }",
         read: |tls, value| store(&mut tls.acme, acme(value).map(Some)),
     },
@@ -71,8 +72,8 @@ pub const DIRECTIVES: &[Directive<Tls>] = &[
         unit: "",
         takes: "\"1.2\" or \"1.3\"",
         needs: Needs::Live,
-        doc: "The oldest version of TLS that is spoken. Older ones than 1.2 are broken and not \
-              there at all.",
+        doc: "The oldest accepted version of TLS. Versions before 1.2 are broken and not \
+              supported at all.",
         example: "\"1.3\"",
         read: |tls, value| {
             store(
@@ -91,9 +92,9 @@ pub const DIRECTIVES: &[Directive<Tls>] = &[
         unit: "",
         takes: "true, false, 301 or 308",
         needs: Needs::Live,
-        doc: "Whether requests over plain HTTP are sent to HTTPS, at port 443 if that is listened \
-              on. `true` is 308, which keeps the method of the request; 301 lets a browser make \
-              a POST a GET.",
+        doc: "Whether plain HTTP is redirected to HTTPS, to port 443 if there is a listener. \
+              `true` is 308, which preserves the method of the request; 301 lets browsers turn a \
+              POST into a GET.",
         example: "true",
         read: |tls, value| {
             tls.redirect = match value.boolean() {
@@ -113,9 +114,9 @@ pub const DIRECTIVES: &[Directive<Tls>] = &[
         unit: "seconds",
         takes: "a duration of at most 366 days such as \"365d\", or \"off\"",
         needs: Needs::Live,
-        doc: "For how long a browser that was here once shall come over HTTPS only \
-              (`Strict-Transport-Security`). It is part of every answer over TLS that has none of \
-              its own. `0` takes back what was said before.",
+        doc: "`max-age` of the `Strict-Transport-Security` header: the time during which \
+              browsers use HTTPS only. The header is added to every response over TLS that has \
+              none of its own. `0` revokes it.",
         example: "\"365d\"",
         read: |tls, value| {
             tls.hsts = match value.text() {
@@ -131,8 +132,8 @@ pub const DIRECTIVES: &[Directive<Tls>] = &[
         unit: "",
         takes: "true or false",
         needs: Needs::Live,
-        doc: "Whether `hsts` holds for all names below the host's as well (`includeSubDomains`), \
-              also for those that another server answers.",
+        doc: "Whether `hsts` applies to all subdomains of the host (`includeSubDomains`), \
+              including those on other servers.",
         example: "true",
         read: |tls, value| store(&mut tls.hsts_include_subdomains, value.boolean()),
     },
@@ -142,9 +143,10 @@ pub const DIRECTIVES: &[Directive<Tls>] = &[
         unit: "",
         takes: "true or false",
         needs: Needs::Live,
-        doc: "Whether browsers may be shipped with the host in their list of those that are HTTPS \
-              only (`preload`); you ask for it at hstspreload.org. It takes long to get out of that \
-              list again. It needs `hsts_include_subdomains`, and an `hsts` of at least \"365d\".",
+        doc: "Whether the `Strict-Transport-Security` header has `preload`, which allows \
+              browsers to ship the host in their list of HTTPS-only hosts; you submit it at \
+              hstspreload.org. Removal from that list takes long. It needs \
+              `hsts_include_subdomains`, and an `hsts` of at least \"365d\".",
         example: "true",
         read: |tls, value| store(&mut tls.hsts_preload, value.boolean()),
     },
@@ -154,10 +156,10 @@ pub const DIRECTIVES: &[Directive<Tls>] = &[
         unit: "",
         takes: "\"off\", \"optional\" or \"required\"",
         needs: Needs::Live,
-        doc: "Whether clients are asked for certificates, which `client_ca` must have issued. One \
-              that is not in order ends the handshake, and with `\"required\"` one that is \
-              missing. PHP is told in `SSL_CLIENT_VERIFY` (`SUCCESS` or `NONE`) and other \
-              variables that begin with `SSL_CLIENT_`.",
+        doc: "Whether clients are asked for certificates, which `client_ca` must have issued. An \
+              invalid one fails the handshake, and with `\"required\"` so does a missing one. \
+              PHP gets the result in `SSL_CLIENT_VERIFY` (`SUCCESS` or `NONE`) and other \
+              variables that start with `SSL_CLIENT_`.",
         example: "\"off\"",
         read: |tls, value| {
             store(
@@ -177,7 +179,7 @@ pub const DIRECTIVES: &[Directive<Tls>] = &[
         unit: "",
         takes: "the path of a file",
         needs: Needs::Live,
-        doc: "A PEM file with the certificates of those who issue the clients' certificates.",
+        doc: "A PEM file with the CA certificates that issue the clients' certificates.",
         example: "\"clients.pem\"",
         read: |tls, value| store(&mut tls.client_ca, value.file().map(Some)),
     },
@@ -202,7 +204,7 @@ fn certificate(value: &Value<'_>) -> Result<CertificateFiles, Wrong> {
     }
 }
 
-/// Reads how certificates are got.
+/// Reads the settings of ACME.
 fn acme(value: &Value<'_>) -> Result<Acme, Wrong> {
     let record = value.record(&[
         ("email", "an address such as \"ops@example.com\""),

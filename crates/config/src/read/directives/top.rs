@@ -17,11 +17,11 @@ use crate::read::value::{Value, Wrong};
 /// Most threads of the front.
 const MAX_FRONT_THREADS: u32 = 64;
 
-/// Highest least rate of clients, in bytes per second: of a client that is far away, not more can be asked.
+/// Most `min_request_rate` and `min_answer_rate`, in bytes per second: slow links reach no more.
 const MAX_MIN_RATE: u32 = 1_000_000;
-/// Highest limit of connections of one address.
+/// Most `max_connections_per_address`.
 const MAX_CONNECTIONS_PER_ADDRESS: u32 = 1_000_000;
-/// Most pools whose PHP is kept started for nobody.
+/// Most `spare_zygotes`.
 const MAX_SPARE_ZYGOTES: u32 = 1000;
 const LOG: &str = "a path, \"stderr\", \"syslog\" or \"journald\"";
 const LOG_OR_OFF: &str = "a path, \"stderr\", \"syslog\", \"journald\" or \"off\"";
@@ -34,8 +34,8 @@ pub const DIRECTIVES: &[Directive<Config>] = &[
         unit: "",
         takes: "an address and a port such as \"127.0.0.1:8080\", or an array of them",
         needs: Needs::Live,
-        doc: "Where plain HTTP is answered. `\":80\"` and `\"80\"` mean all addresses, IPv4 and \
-              IPv6, as `\"[::]:80\"` does. Port 0 lets the system choose a port.",
+        doc: "Addresses and ports for plain HTTP. `\":80\"` and `\"80\"` mean all addresses, \
+              IPv4 and IPv6, as `\"[::]:80\"` does. With port 0 the system chooses a port.",
         example: "[\"[::]:80\"]",
         read: |config, value| {
             config.listen =
@@ -49,9 +49,10 @@ pub const DIRECTIVES: &[Directive<Config>] = &[
         unit: "",
         takes: LOG_OR_OFF,
         needs: Needs::Live,
-        doc: "Where a line goes for each request: a file, or `\"syslog\"` or `\"journald\"` as for \
-              `error_log`. `\"stderr\"` writes the lines among the server's own messages. With \
-              `severity=` a line to syslog says how important it is (`info`).",
+        doc: "The access log, with one line per request: a file, or `\"syslog\"` or \
+              `\"journald\"` as in `error_log`. `\"stderr\"` writes the lines among the server's \
+              own messages. With `severity=`, the lines in syslog have another severity than \
+              `info`.",
         example: "\"log/access.log\"",
         read: |config, value| {
             config.access_log = match value.text()? {
@@ -67,11 +68,11 @@ pub const DIRECTIVES: &[Directive<Config>] = &[
         unit: "",
         takes: "\"combined\", \"json\" or a text with variables such as \"$remote_addr $status\"",
         needs: Needs::Live,
-        doc: "How a request is logged: `\"combined\"` is the combined format of Apache and nginx \
-              followed by the time the request waited, the time its script ran and its id; \
-              `\"json\"` is one JSON object; and any other text has \
-              [nginx's variables](../guide/logs.md#formats) in it. One that begins with `{` is \
-              JSON.",
+        doc: "The format of the access log: `\"combined\"` is the combined format of Apache and \
+              nginx followed by the time in the queue, the run time of the script and the \
+              request id; `\"json\"` is one JSON object per line; any other text is a format \
+              with [nginx's variables](../guide/logs.md#formats). A format that starts with `{` \
+              is JSON.",
         example: "\"$host $remote_addr \\\"$request\\\" $status $request_ms $queue_ms $script_ms\"",
         read: |config, value| {
             let format = LogFormat::parse(value.text()?);
@@ -85,9 +86,9 @@ pub const DIRECTIVES: &[Directive<Config>] = &[
         unit: "",
         takes: "true or false",
         needs: Needs::Live,
-        doc: "Whether answers carry the request's id in `X-Request-Id`. Scripts find it in \
-              `REQUEST_ID`, and the logs have it in any case. It is that of a trusted proxy, if \
-              one has sent an `X-Request-Id`.",
+        doc: "Whether responses have an `X-Request-Id` header. Scripts find the id in \
+              `REQUEST_ID`, and the logs have it in any case. If a trusted proxy sends an \
+              `X-Request-Id` header, the id is that one.",
         example: "true",
         read: |config, value| store(&mut config.send_request_id, value.boolean()),
     },
@@ -97,11 +98,11 @@ pub const DIRECTIVES: &[Directive<Config>] = &[
         unit: "",
         takes: LOG,
         needs: Needs::Live,
-        doc: "Where the server's own messages go, and what PHP writes to its error log and to \
-              standard error. `\"syslog\"` is the machine's own; nginx's options say more, as in \
-              `\"syslog:server=192.0.2.1:514,facility=local7,tag=maitred\"` (UDP) or \
-              `server=unix:/dev/log`. What nobody collects is written to standard error. From one \
-              kind to another needs a restart.",
+        doc: "The log of the server's own messages, of PHP's error log and of PHP's standard \
+              error. `\"syslog\"` is the machine's own; a remote one takes nginx's options, as \
+              in `\"syslog:server=192.0.2.1:514,facility=local7,tag=maitred\"` (UDP) or \
+              `server=unix:/dev/log`. Lines that cannot be delivered are written to standard \
+              error. A change from one kind of log to another needs a restart.",
         example: "\"log/error.log\"",
         read: |config, value| store(&mut config.error_log, log_or_collector(value)),
     },
@@ -112,12 +113,12 @@ pub const DIRECTIVES: &[Directive<Config>] = &[
         takes: "an address and a port such as \"127.0.0.1:9180\", the path of a Unix socket, or \
                 \"off\"",
         needs: Needs::Live,
-        doc: "Where metrics for Prometheus (`/metrics`), status pages (`/status/POOL`) and pings \
-              (`/ping/POOL`) are answered over HTTP. Every process of this machine reaches a \
+        doc: "The HTTP listener for Prometheus metrics (`/metrics`), status pages \
+              (`/status/POOL`) and pings (`/ping/POOL`). All processes of this machine reach a \
               loopback address, and so do the scripts of all pools: set `admin_token` there, or \
-              use a Unix socket (`\"unix:/run/maitred/http.sock\"`). A client that neither has \
-              the token nor is known by the socket is not shown query strings, and where pools \
-              run as several users none of what requests ask for.",
+              use a Unix socket (`\"unix:/run/maitred/http.sock\"`). A client without the token, \
+              or without rights on the socket, sees no query strings, and where pools run as \
+              several users no request paths either.",
         example: "\"127.0.0.1:9180\"",
         read: |config, value| {
             (config.admin, config.admin_access.draft.path) = match value.text()? {
@@ -167,9 +168,9 @@ pub const DIRECTIVES: &[Directive<Config>] = &[
         unit: "",
         takes: "an octal number in quotes such as \"0660\"",
         needs: Needs::Live,
-        doc: "The mode of the Unix socket of `admin`: who may write to it may connect. Who has \
-              connected and is neither root, the server's user, of `admin_owner`, `admin_group` \
-              or `admin_users`, nor has the token is answered with a 403.",
+        doc: "The mode of the Unix socket of `admin`: write permission allows to connect. A \
+              client gets a 403 if it is neither root, the server's user, of `admin_owner`, \
+              `admin_group` or `admin_users`, nor has the token.",
         example: "\"0666\"",
         read: |config, value| {
             let octal = |text: &str| u32::from_str_radix(text, 8).ok();
@@ -185,7 +186,7 @@ pub const DIRECTIVES: &[Directive<Config>] = &[
         takes: "the name or the number of a user, or an array of them",
         needs: Needs::Live,
         doc: "Further users who may read everything over the Unix socket of `admin`, if its mode \
-              lets them connect: the system says who a client is.",
+              lets them connect. The kernel reports the user of each client.",
         example: "\"nobody\"",
         read: |config, value| {
             config.admin_access.users = value.each(|item| {
@@ -201,8 +202,8 @@ pub const DIRECTIVES: &[Directive<Config>] = &[
         unit: "",
         takes: TOKEN,
         needs: Needs::Live,
-        doc: "What a client of `admin` has to send (`Authorization: Bearer TOKEN`); all others are \
-              answered with a 401. `admin_token_file` leaves it out of this file.",
+        doc: "The bearer token of clients of `admin` (`Authorization: Bearer TOKEN`); requests \
+              without it get a 401. `admin_token_file` keeps the token out of this file.",
         example: "\"uHqUJ3tnW6rQ0T1kVbcz\"",
         read: |config, value| {
             store(
@@ -217,8 +218,8 @@ pub const DIRECTIVES: &[Directive<Config>] = &[
         unit: "",
         takes: "a path",
         needs: Needs::Live,
-        doc: "A file with that token, which not everybody may read. It is read at the start and \
-              at each reload.",
+        doc: "A file with that token, without permissions for other users. It is read at the \
+              start and at each reload.",
         example: "\"admin.token\"",
         read: |config, value| {
             let token = AdminToken::in_file(&value.path()?);
@@ -236,8 +237,9 @@ pub const DIRECTIVES: &[Directive<Config>] = &[
         takes: "a path",
         needs: Needs::Restart,
         doc: "The Unix socket over which `maitred status`, `top`, `reload`, `stop` and `drain` \
-              reach the server; for its user and root only. One that is set must be free. If another server \
-              has the default, `admin-PID.sock` beside it is used.",
+              reach the server; for its user and root only. If it is set, no other server may \
+              use it. If another server uses the default, the socket is `admin-PID.sock` beside \
+              it.",
         example: "\"/run/maitred/admin.sock\"",
         read: |config, value| store(&mut config.admin_socket, value.path().map(Some)),
     },
@@ -248,10 +250,10 @@ pub const DIRECTIVES: &[Directive<Config>] = &[
         takes: "an address such as \"192.0.2.1\", a network such as \"192.0.2.0/24\", or an array \
                 of them",
         needs: Needs::Live,
-        doc: "Proxies in front of this server that are believed what they say of their clients in \
-              `trusted_headers`. The client is the last address they name that is no trusted \
-              proxy; if that cannot be read, the request gets a 400. A request of theirs that \
-              names no client is their own. Nobody else is believed.",
+        doc: "Proxies in front of this server whose `trusted_headers` are trusted. The client is \
+              the last address in those headers that is no trusted proxy; an unreadable header \
+              gets a 400. A request without those headers has the proxy as its client. The \
+              headers of all other clients are ignored.",
         example: "[\"10.0.0.0/8\"]",
         read: |config, value| store(&mut config.trusted_proxies, networks(value)),
     },
@@ -259,12 +261,13 @@ pub const DIRECTIVES: &[Directive<Config>] = &[
         name: "trusted_headers",
         default: Preset::Value("[\"X-Forwarded-For\", \"X-Forwarded-Proto\"]"),
         unit: "",
-        takes: "the name of a header field such as \"X-Forwarded-For\", or an array of names",
+        takes: "the name of a header such as \"X-Forwarded-For\", or an array of names",
         needs: Needs::Live,
-        doc: "The header fields by which `trusted_proxies` speak of their clients: \
-              `X-Forwarded-Proto`, `X-Forwarded-Host`, `Forwarded` (RFC 7239), and any other name \
-              holds addresses in the form of `X-Forwarded-For`. Name only what the proxy sets or \
-              takes away on every request: what it lets pass is the client's own word.",
+        doc: "The request headers in which `trusted_proxies` describe their clients: \
+              `X-Forwarded-Proto`, `X-Forwarded-Host`, `Forwarded` (RFC 7239), and any other \
+              name for a header with addresses like `X-Forwarded-For`. List only headers that \
+              the proxy sets or removes on every request: a header that it passes on is under \
+              the client's control.",
         example: "[\"CF-Connecting-IP\", \"X-Forwarded-Proto\"]",
         read: |config, value| {
             store(
@@ -279,8 +282,9 @@ pub const DIRECTIVES: &[Directive<Config>] = &[
         unit: "",
         takes: "true or false",
         needs: Needs::Live,
-        doc: "Whether every connection to `listen`, and to that of `[tls]`, begins with the PROXY \
-              protocol (version 1 or 2), which says whose it is. Only connections of `trusted_proxies` are taken then.",
+        doc: "Whether every connection to `listen`, and to that of `[tls]`, starts with the \
+              PROXY protocol (version 1 or 2), which carries the address of the client. Only \
+              connections of `trusted_proxies` are accepted then.",
         example: "false",
         read: |config, value| store(&mut config.proxy_protocol, value.boolean()),
     },
@@ -290,10 +294,11 @@ pub const DIRECTIVES: &[Directive<Config>] = &[
         unit: "bytes per second",
         takes: "a whole number from 0 to 1000000",
         needs: Needs::Live,
-        doc: "How fast a client has to send a request's body. One that is slower is waited for as long as its \
-              20 seconds last: to wait uses them up, and what it sends gives some back, a second for this many \
-              bytes. Then it gets a 408. The head has 20 seconds in any case. 0 asks for one byte in 20 \
-              seconds. For connections that begin after a change.",
+        doc: "Least rate in bytes per second of a request body. A slower client has a budget of \
+              20 seconds: waiting for it spends the budget, and every so many bytes earn a \
+              second back. When it is spent, the client gets a 408. The request head has a \
+              timeout of 20 seconds in any case. 0 requires one byte in 20 seconds. A change \
+              applies to new connections.",
         example: "1000",
         read: |config, value| store(&mut config.min_request_rate, value.count(0, MAX_MIN_RATE)),
     },
@@ -303,10 +308,11 @@ pub const DIRECTIVES: &[Directive<Config>] = &[
         unit: "bytes per second",
         takes: "a whole number from 0 to 1000000",
         needs: Needs::Live,
-        doc: "How fast a client has to take its answer; counted as `min_request_rate` is, with 60 seconds. Only \
-              the time counts in which the client is waited for, not that of a script. A client that is slower \
-              is cut off. 0 asks for something to be taken in 60 seconds. For connections that begin after a \
-              change.",
+        doc: "Least rate in bytes per second at which a client reads a response, with a budget \
+              of 60 seconds that works like that of `min_request_rate`. Only time spent waiting \
+              for the client counts, not that of a script. The connection of a slower client is \
+              closed. 0 requires that some bytes are read in 60 seconds. A change applies to new \
+              connections.",
         example: "1000",
         read: |config, value| store(&mut config.min_answer_rate, value.count(0, MAX_MIN_RATE)),
     },
@@ -316,10 +322,11 @@ pub const DIRECTIVES: &[Directive<Config>] = &[
         unit: "connections",
         takes: "a whole number from 0 to 1000000",
         needs: Needs::Live,
-        doc: "How many connections clients of one address, or of one /64 of IPv6, may have at once; one more is closed. \
-              Not counted are `trusted_proxies`, this machine, and private networks (such as `10.0.0.0/8`, \
-              `192.168.0.0/16`, `fc00::/7`), where other proxies and containers are. With the PROXY protocol \
-              it is the client's address that counts. 0 is no limit.",
+        doc: "Most simultaneous connections of one client address, or of one /64 of IPv6; \
+              further ones are closed. Not limited are `trusted_proxies`, this machine, and \
+              private networks (such as `10.0.0.0/8`, `192.168.0.0/16`, `fc00::/7`), where other \
+              proxies and containers are. With the PROXY protocol, the address is the client's. \
+              0 is no limit.",
         example: "1000",
         read: |config, value| {
             store(
@@ -334,13 +341,14 @@ pub const DIRECTIVES: &[Directive<Config>] = &[
         unit: "bytes",
         takes: "a size from 1048576 on such as \"64M\"",
         needs: Needs::Live,
-        doc: "Memory that all requests in hand may hold with their heads: those that wait for their body or for a \
-              worker. A few bytes of HTTP/2 can be a large head. The first 96 KB of each connection are not \
-              counted. Clients of one address, or of one /64 of IPv6, may hold an eighth of it, so that one \
-              cannot have the requests of others refused; `trusted_proxies`, this machine and private networks, \
-              which many clients come from, may hold all of it. With the PROXY protocol it is the client's \
-              address that counts. A request that finds no room is refused: over HTTP/2 so that the client sends it again \
-              (`REFUSED_STREAM`), over HTTP/1 with a 503.",
+        doc: "Memory for the heads of all requests in flight: those that wait for their body or \
+              for a worker. A few bytes of HTTP/2 can decode to a large head. The first 96 KB of \
+              each connection are not counted. Clients of one address, or of one /64 of IPv6, \
+              may use an eighth of it, so that one client cannot cause the rejection of others; \
+              `trusted_proxies`, this machine and private networks, which stand for many \
+              clients, may use all of it. With the PROXY protocol, the address is the client's. \
+              Beyond it, requests are rejected: over HTTP/2 with `REFUSED_STREAM`, so that the \
+              client retries, over HTTP/1 with a 503.",
         example: "\"256M\"",
         read: |config, value| store(&mut config.clients.request_memory, value.size(1 << 20)),
     },
@@ -352,10 +360,10 @@ pub const DIRECTIVES: &[Directive<Config>] = &[
         unit: "",
         takes: "the name or the number of a user",
         needs: Needs::Restart,
-        doc: "The user of the front, the process that talks to clients. It needs to read the \
-              document roots, and should be no pool's user, whose scripts could send it signals. \
-              Used only if the server is started as root; otherwise everything runs as the user \
-              who started it.",
+        doc: "The user of the front, the process that talks to clients. It must be able to read \
+              the document roots, and should not be the user of a pool, whose scripts could send \
+              it signals. Used only if the server is started as root; otherwise everything runs \
+              as the user who started it.",
         example: "\"www-data\"",
         read: |config, value| store(&mut config.front_user, value.account()),
     },
@@ -366,12 +374,12 @@ pub const DIRECTIVES: &[Directive<Config>] = &[
         takes: "true or false",
         needs: Needs::Restart,
         doc: "Whether the front, and the process that gets certificates, are restricted to the \
-              system calls and files that they need (seccomp and Landlock), and can gain no \
-              rights. What the kernel does not offer is logged, and left out. A restriction cannot \
-              be widened: a reload that adds a site in a part of the machine where none lay before \
-              warns that the server has to be restarted or upgraded, and so it has to be when a \
-              file system is mounted on `/home`, `/srv` or another such part, or a folder takes \
-              its place.",
+              system calls and files that they need (seccomp and Landlock), without a way to \
+              gain privileges. Restrictions that the kernel does not support are logged and left \
+              out. A sandbox cannot be widened: a reload that adds a site in a new part of the \
+              file system warns that the server has to be restarted or upgraded. That is needed, \
+              too, when a file system is mounted on `/home`, `/srv` or another such part, or the \
+              directory is replaced.",
         example: "false",
         read: |config, value| store(&mut config.front_sandbox, value.boolean()),
     },
@@ -391,8 +399,8 @@ pub const DIRECTIVES: &[Directive<Config>] = &[
         unit: "",
         takes: "the path of a directory",
         needs: Needs::Live,
-        doc: "The folder for temporary files: request bodies too large for memory, and answers \
-              that a slow client has not taken yet. `front_user` must be able to write there.",
+        doc: "The directory for temporary files: request bodies too large for memory, and \
+              responses buffered for slow clients. `front_user` must be able to write there.",
         example: "\"spool\"",
         read: |config, value| store(&mut config.spool_dir, value.directory()),
     },
@@ -402,9 +410,9 @@ pub const DIRECTIVES: &[Directive<Config>] = &[
         unit: "bytes",
         takes: "a size from 1048576 on such as \"64M\"",
         needs: Needs::Restart,
-        doc: "Memory for the pages that all sites with a `[sites.cache]` keep. It is divided by the number \
-              of processors, 16 at most, and one page may take a quarter of such a part: on four, and \
-              with 64 MB, 4 MB.",
+        doc: "Memory for the cached pages of all sites with a `[sites.cache]`. It is divided by \
+              the number of processors, 16 at most, and one page may use a quarter of such a \
+              part: with four processors and 64 MB, 4 MB.",
         example: "\"256M\"",
         read: |config, value| store(&mut config.cache_memory, value.size(1 << 20)),
     },
@@ -414,8 +422,8 @@ pub const DIRECTIVES: &[Directive<Config>] = &[
         unit: "",
         takes: "the path of a directory",
         needs: Needs::Restart,
-        doc: "The folder for the pages that are kept, which they are still when the server has been \
-              restarted. `front_user` must be able to write there, and nobody else should.",
+        doc: "The directory for cached pages, which survive a restart of the server there. \
+              `front_user` must be able to write there, and no other user should.",
         example: "\"cache\"",
         read: |config, value| store(&mut config.cache_dir, value.directory().map(Some)),
     },
@@ -425,8 +433,8 @@ pub const DIRECTIVES: &[Directive<Config>] = &[
         unit: "bytes",
         takes: "a size from 1048576 on such as \"1G\"",
         needs: Needs::Restart,
-        doc: "The most that the files in `cache_dir` may have together. What was not asked for in the \
-              longest time goes first.",
+        doc: "Most bytes of all files in `cache_dir`. The least recently requested pages are \
+              evicted first.",
         example: "\"10G\"",
         read: |config, value| store(&mut config.cache_max_size, value.size(1 << 20)),
     },
@@ -436,7 +444,7 @@ pub const DIRECTIVES: &[Directive<Config>] = &[
         unit: "seconds",
         takes: "a duration such as \"1h\"",
         needs: Needs::Restart,
-        doc: "After how long a page goes from `cache_dir` that nobody asked for.",
+        doc: "Time without a request after which a page is evicted from `cache_dir`.",
         example: "\"1h\"",
         read: |config, value| store(&mut config.cache_inactive, value.duration()),
     },
@@ -446,9 +454,9 @@ pub const DIRECTIVES: &[Directive<Config>] = &[
         unit: "seconds",
         takes: "a duration of at most 366 days such as \"30s\"",
         needs: Needs::Live,
-        doc: "How long a stop waits for requests that run before it ends them. 0 means not at \
-              all, which is php-fpm's default and cuts them off. Keep it below `TimeoutStopSec` \
-              of systemd, which is 90 seconds. A second signal ends the server at once.",
+        doc: "How long a shutdown waits for running requests before it ends them. 0 means not at \
+              all, which is php-fpm's default and aborts them. Keep it below `TimeoutStopSec` of \
+              systemd, which is 90 seconds. A second signal ends the server at once.",
         example: "\"30s\"",
         read: |config, value| store(&mut config.process_control_timeout, value.duration()),
     },
@@ -458,8 +466,8 @@ pub const DIRECTIVES: &[Directive<Config>] = &[
         unit: "",
         takes: "true or false",
         needs: Needs::Live,
-        doc: "Whether a PHP with known vulnerabilities is refused. Otherwise the server warns \
-              about it and runs it. What runs already goes on when this is set.",
+        doc: "Whether a PHP with known vulnerabilities is refused. Otherwise the server logs a \
+              warning and runs it. A running PHP is not stopped when this is set.",
         example: "true",
         read: |config, value| store(&mut config.require_fixed_php, value.boolean()),
     },
@@ -470,16 +478,17 @@ pub const DIRECTIVES: &[Directive<Config>] = &[
         takes: "a whole number from 0 to 1000",
         needs: Needs::Live,
         doc: "How many pools with `pm = \"ondemand\"`, or with `pm = \"auto\"` and \
-              `min_spare_servers = 0`, keep their PHP started while they have no worker: those that \
-              were asked last, and before that the first of the file. The first request to another \
-              waits until PHP has started, 30 to 100 ms. Each takes about 10 MB, as php-fpm's master \
-              does. While memory is short and a pool with `pm = \"auto\"` runs, none is kept.",
+              `min_spare_servers = 0`, keep their PHP started while they have no worker: the \
+              most recently requested pools, and before any request the first ones of the file. \
+              The first request to another pool waits until PHP has started, 30 to 100 ms. Each \
+              takes about 10 MB, as php-fpm's master does. While memory is short and a pool with \
+              `pm = \"auto\"` runs, there is none.",
         example: "0",
         read: |config, value| store(&mut config.spare_zygotes, value.count(0, MAX_SPARE_ZYGOTES)),
     },
 ];
 
-/// A path, `stderr`, or who collects logs.
+/// A path, `stderr`, or a log collector.
 fn log_or_collector(value: &Value<'_>) -> Result<LogTarget, Wrong> {
     match Collector::parse(value.text()?) {
         Some(Ok(collector)) => Ok(LogTarget::Collector(collector)),
