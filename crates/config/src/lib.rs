@@ -1,9 +1,9 @@
 //! From the text of `maitred.toml` to checked settings.
 //!
-//! Every setting is one [`Directive`]: its name, default, unit, documentation, parser and what a
-//! change of it needs. The tables of directives are in [`directives`], one file per group; the
-//! reference page is generated from them ([`reference()`]). What comes out is a [`Config`] in which
-//! nothing is left to check, or all the [`Mistakes`] at once, each with its line and column.
+//! Every setting is one [`Directive`]: its name, default, unit, documentation, parser and what
+//! applies a change of it. The tables of directives are in [`directives`], one file per group; the
+//! reference page is generated from them ([`reference()`]). The result is a fully checked
+//! [`Config`], or all the [`Mistakes`] at once, each with its line and column.
 
 mod assemble;
 mod check;
@@ -54,12 +54,12 @@ pub const MAX_FILE_BYTES: usize = 16 * 1024 * 1024;
 /// Reads and checks the configuration file at `path`.
 ///
 /// # Errors
-/// All mistakes of the file, or the one reason why it cannot be read.
+/// All mistakes of the file, or the reason why it cannot be read.
 pub fn load(path: &Path) -> Result<Config, Mistakes> {
     parse(&read(path)?, path)
 }
 
-/// As [`load`], and what is to be said of settings that are right and have no effect where they stand.
+/// As [`load`], with warnings about settings that are valid but have no effect.
 ///
 /// # Errors
 /// As [`load`].
@@ -70,8 +70,8 @@ pub fn load_with_remarks(path: &Path) -> Result<(Config, Vec<Mistake>), Mistakes
     Ok((config, remarks))
 }
 
-/// What is to be said of settings in `text` that have no effect where they stand, in the order of the
-/// text; `config` was made of it.
+/// Warnings about settings in `text` without effect, in the order of the text; `config` was made
+/// from it.
 pub fn remarks(text: &str, file: &Path, config: &Config) -> Vec<Mistake> {
     let (table, _) = DeTable::parse_recoverable(text);
     let mut faults = check::remarks::remarks(table.get_ref(), config);
@@ -91,7 +91,7 @@ fn read(path: &Path) -> Result<String, Mistakes> {
         Mistakes::about(path, sentence)
     };
     let mut bytes = Vec::new();
-    // One byte more than is allowed, so that `parse` sees that there is more.
+    // One byte more than the limit, so that `parse` detects larger files.
     let limit = MAX_FILE_BYTES as u64 + 1;
     File::open(path)
         .and_then(|file| file.take(limit).read_to_end(&mut bytes))
@@ -113,11 +113,11 @@ fn read(path: &Path) -> Result<String, Mistakes> {
     }
 }
 
-/// Checks the configuration in `text`. `file` names it in mistakes, and relative paths in it are
-/// relative to the folder of `file`. The folders and files it names are looked for on disk.
+/// Checks the configuration in `text`. `file` names it in mistakes, and its directory is the base
+/// of relative paths. Directories and files in it must exist on disk.
 ///
 /// # Errors
-/// All mistakes, in the order of the text. If the text is no TOML, only those of its syntax.
+/// All mistakes, in the order of the text. If the text is no TOML, only syntax errors.
 pub fn parse(text: &str, file: &Path) -> Result<Config, Mistakes> {
     if text.len() > MAX_FILE_BYTES {
         return Err(too_large(file));
@@ -137,7 +137,7 @@ fn too_large(file: &Path) -> Mistakes {
     )
 }
 
-/// The folder that relative paths in `file` start from, absolute where the system can say so.
+/// The base of relative paths in `file`, absolute if the system provides it.
 fn folder_of(file: &Path) -> std::path::PathBuf {
     let folder = match file.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,

@@ -1,4 +1,4 @@
-//! What is wrong with a configuration, in sentences that say where.
+//! Mistakes in a configuration, with their positions.
 
 use std::fmt;
 use std::ops::Range;
@@ -9,10 +9,10 @@ use toml::de::DeTable;
 /// Most mistakes that are listed; the rest is counted.
 const MAX_MISTAKES_LISTED: usize = 100;
 
-/// Most characters of the user's own text that one sentence repeats.
+/// Most characters of the user's text that a message quotes.
 const MAX_QUOTED_CHARS: usize = 60;
 
-/// Where in a file a mistake is.
+/// A position in a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Place {
     /// Line, counted from 1.
@@ -24,11 +24,11 @@ pub struct Place {
 /// One mistake.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mistake {
-    /// The configuration file, or the folder given in its stead.
+    /// The configuration file, or the directory given in its stead.
     pub file: PathBuf,
-    /// Where in the file, if the mistake is at one place.
+    /// The position in the file, if the mistake has one.
     pub place: Option<Place>,
-    /// What was found, what was expected, and what to do.
+    /// The finding, the expected value and the remedy.
     pub sentence: String,
 }
 
@@ -42,7 +42,7 @@ impl fmt::Display for Mistake {
     }
 }
 
-/// All mistakes of a configuration, never none; its text is one line for each.
+/// All mistakes of a configuration, at least one; displayed as one line for each.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mistakes {
     listed: Vec<Mistake>,
@@ -50,7 +50,7 @@ pub struct Mistakes {
 }
 
 impl Mistakes {
-    /// One mistake that is at no one place in `file`.
+    /// One mistake without a position in `file`.
     pub(crate) fn about(file: &Path, sentence: String) -> Mistakes {
         let mistake = Mistake {
             file: file.to_path_buf(),
@@ -63,7 +63,7 @@ impl Mistakes {
         }
     }
 
-    /// Faults of `text`, in the order in which they stand there.
+    /// Faults of `text`, in the order of their positions.
     pub(crate) fn locate(mut faults: Vec<Fault>, text: &str, file: &Path) -> Mistakes {
         faults.sort_by_key(|fault| fault.span.start);
         let unlisted = faults.len().saturating_sub(MAX_MISTAKES_LISTED);
@@ -96,7 +96,7 @@ impl fmt::Display for Mistakes {
 
 impl std::error::Error for Mistakes {}
 
-/// A mistake whose place is still a range of bytes.
+/// A mistake whose position is a range of bytes.
 #[derive(Debug, Clone)]
 pub(crate) struct Fault {
     pub(crate) span: Range<usize>,
@@ -115,7 +115,7 @@ impl Fault {
         Fault::new(span, sentence)
     }
 
-    /// Where in `text` it is.
+    /// The mistake with its position in `text`.
     pub(crate) fn located(self, text: &str, file: &Path) -> Mistake {
         Mistake {
             file: file.to_path_buf(),
@@ -125,7 +125,7 @@ impl Fault {
     }
 }
 
-/// Where in `text` this byte is.
+/// The position of a byte in `text`.
 pub(crate) fn place_of(text: &str, offset: usize) -> Place {
     let mut offset = offset.min(text.len());
     while !text.is_char_boundary(offset) {
@@ -139,7 +139,7 @@ pub(crate) fn place_of(text: &str, offset: usize) -> Place {
     }
 }
 
-/// The user's own text as a sentence may repeat it: on one line and not too long.
+/// The user's text for a message: on one line and not too long.
 pub(crate) fn quoted(text: &str) -> String {
     let mut shown: String = text.chars().take(MAX_QUOTED_CHARS).collect();
     if shown.len() < text.len() {

@@ -1,9 +1,9 @@
-//! Whether a path is there.
+//! Whether a path exists.
 
 use std::path::Path;
 use std::{fs, io};
 
-/// Why `path` cannot serve as a directory, as the end of a sentence that begins with it.
+/// Why `path` is no usable directory, as the end of a sentence that starts with it.
 pub(crate) fn directory_problem(path: &Path) -> Option<String> {
     match fs::metadata(path) {
         Ok(metadata) if !metadata.is_dir() => {
@@ -27,6 +27,6 @@ fn lookup_problem(error: &io::Error, what: &str) -> String {
     if error.kind() == io::ErrorKind::NotFound {
         format!("does not exist; create the {what} or correct the path")
     } else {
-        format!("cannot be looked up: {error}")
+        format!("cannot be accessed: {error}")
     }
 }

@@ -1,6 +1,6 @@
-//! Names in messages: lists of them, and the nearest one.
+//! Names in messages: lists of them, and suggestions.
 
-/// Longest unknown name for which a nearest one is looked for, in bytes.
+/// Longest unknown name that gets a suggestion, in bytes.
 const MAX_COMPARED_BYTES: usize = 64;
 
 /// The name among `known` that `name` is most likely a misspelling of.
@@ -17,7 +17,7 @@ pub(crate) fn nearest<'k>(name: &str, known: impl Iterator<Item = &'k str>) -> O
         .map(|(_, candidate)| candidate)
 }
 
-/// The names as a list in a sentence.
+/// The names as a list for a sentence.
 pub(crate) fn enumerate<'k>(names: impl Iterator<Item = &'k str>) -> String {
     names
         .map(|name| format!("`{name}`"))

@@ -47,8 +47,8 @@ pub fn write_report(out: &mut Vec<u8>, report: &[u8]) {
     write_management(out, REPORT, report);
 }
 
-/// Appends early hints, as one management record: header lines, each with its CR LF, and an empty one.
-/// Nothing if they are longer than a record.
+/// Appends early hints, as one management record: header lines, each with its CR LF, and an empty
+/// one. Nothing if they are longer than a record.
 pub fn write_hints(out: &mut Vec<u8>, hints: &[u8]) {
     if hints.len() <= MAX_CONTENT_LEN {
         write_management(out, HINTS, hints);

@@ -8,7 +8,8 @@ pub const DEFAULT_MAX_PARAMS_BYTES: usize = 1 << 20;
 /// Room for parameters that a connection keeps between two requests, in bytes.
 const KEPT_PARAMS_BYTES: usize = 16 * 1024;
 
-/// The parameters that a web server may send, likewise: a megabyte of them, and what belongs to them.
+/// The parameters that a web server may send, likewise: a megabyte of them, and what belongs to
+/// them.
 pub const FOREIGN_MAX_PARAMS_BYTES: usize = 2 << 20;
 
 /// What a web server says on a connection.

@@ -259,8 +259,8 @@ impl Head {
         self.bytes.len() + self.headers.capacity() * size_of::<HeaderSpans>()
     }
 
-    /// Length of the head in bytes, from the request line to the empty line; over HTTP/2 that of its
-    /// method, path, authority and fields, of which one that is repeated counts once.
+    /// Length of the head in bytes, from the request line to the empty line; over HTTP/2 that of
+    /// its method, path, authority and fields, of which one that is repeated counts once.
     pub fn len_bytes(&self) -> usize {
         self.bytes.len()
     }

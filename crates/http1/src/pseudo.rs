@@ -95,8 +95,8 @@ impl Head {
     }
 }
 
-/// Where a long part is already, if one of the fields before has it: a client that repeats a field of
-/// HPACK's table sends a byte for it, and is not to have a copy of the field made each time.
+/// Where a long part is already, if one of the fields before has it: a client that repeats a field
+/// of HPACK's table sends a byte for it, and is not to have a copy of the field made each time.
 fn repeated(
     headers: &[HeaderSpans],
     bytes: &[u8],

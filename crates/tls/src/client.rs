@@ -37,7 +37,8 @@ const ATTRIBUTES: [(&str, &str); 17] = [
 /// Names and values that a request of a client gets for its certificate.
 pub type Variables = Vec<(&'static str, String)>;
 
-/// The variables of a client that was asked for a certificate, and showed this one, which is in order.
+/// The variables of a client that was asked for a certificate, and showed this one, which is in
+/// order.
 pub fn variables(certificate: Option<&CertificateDer<'_>>) -> Variables {
     let parsed = certificate.and_then(|der| {
         let (_, parsed) = X509Certificate::from_der(der).ok()?;

@@ -1,7 +1,7 @@
 //! Certificates, keys and tickets: from the bytes of files to what a handshake needs. No I/O.
 //!
-//! The supervisor reads the files and has all checked here ([`Server::new`]); the front is handed the
-//! same [`Material`] and makes the same of it.
+//! The supervisor reads the files and has all checked here ([`Server::new`]); the front is handed
+//! the same [`Material`] and makes the same of it.
 
 mod acme;
 mod certificate;

@@ -10,7 +10,8 @@ const BEGIN: &str = "-----BEGIN ";
 const END: &str = "-----END ";
 const DASHES: &str = "-----";
 
-/// Most parts that are read of one file. A chain has three, and all roots of the world some hundreds.
+/// Most parts that are read of one file. A chain has three, and all roots of the world some
+/// hundreds.
 const MAX_PARTS: usize = 1000;
 
 /// What lies between `BEGIN` and `END`, both included.

@@ -150,8 +150,8 @@ fn verifier(
         .map_err(|why| Fault::of(&clients.ca.path, format!("it cannot be used: {why}")))
 }
 
-/// What tickets are good for: whom these issuers let in. A ticket that was given before clients were
-/// asked for certificates, or to whom another issuer let in, must not get in by it.
+/// What tickets are good for: whom these issuers let in. A ticket that was given before clients
+/// were asked for certificates, or to whom another issuer let in, must not get in by it.
 fn purpose(material: &Material) -> Vec<u8> {
     match &material.clients {
         None => Vec::new(),

@@ -2,8 +2,8 @@
 //! handshake. What they are sealed with changes every six hours and is then forgotten.
 //!
 //! All keys come from one secret. Each period's secret is made from that of the period before, and
-//! not the other way round: who learns the present one can open no ticket of the past. So two fronts
-//! that were given the same secret, at an upgrade for one, open each other's tickets.
+//! not the other way round: who learns the present one can open no ticket of the past. So two
+//! fronts that were given the same secret, at an upgrade for one, open each other's tickets.
 
 use std::fmt;
 use std::sync::{Mutex, PoisonError};

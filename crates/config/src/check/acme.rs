@@ -1,4 +1,4 @@
-//! What ACME does with a configuration, and what must hold between `acme` and other settings.
+//! ACME's names and challenges for a configuration, and checks between `acme` and other settings.
 
 use std::collections::HashSet;
 use std::net::Ipv4Addr;
@@ -8,11 +8,11 @@ use crate::model::config::Config;
 use crate::model::host::Host;
 use crate::model::tls::{ClientCertificates, HTTPS_PORT, Tls};
 
-/// The port that `http-01` comes to (RFC 8555 §8.3).
+/// The port of `http-01` (RFC 8555 §8.3).
 const HTTP_PORT: u16 = 80;
 
-/// Endings of names that nobody owns (RFC 2606, RFC 6761, RFC 6762, RFC 7686, RFC 8375) or that are
-/// common in networks of one's own.
+/// Top-level domains without public certificates: reserved (RFC 2606, RFC 6761, RFC 6762, RFC 7686,
+/// RFC 8375), or common in private networks.
 const PRIVATE_ENDINGS: &[&str] = &[
     "alt",
     "arpa",
@@ -28,8 +28,8 @@ const PRIVATE_ENDINGS: &[&str] = &[
 ];
 
 impl Acme {
-    /// How it is shown that a host is ours: as it is set, or else over plain HTTP where that is
-    /// spoken at its port, or where TLS is not at its own.
+    /// The challenge: as set, or else `http-01` if there is plain HTTP at port 80, or plain HTTP
+    /// but no TLS at port 443.
     pub fn challenge(&self, config: &Config) -> Challenge {
         let plain = &config.listen;
         let tls = config.tls.as_ref();
@@ -42,14 +42,15 @@ impl Acme {
         })
     }
 
-    /// The hosts of all sites that a certificate can be asked for, each once, in the order of the file.
+    /// The hosts of all sites that can have a certificate, without duplicates, in the order of the
+    /// file.
     pub fn names<'c>(&self, config: &'c Config) -> Vec<&'c str> {
         let mut seen = HashSet::new();
         let names = exact(config).filter(|name| self.not_issued_for(name).is_none());
         names.filter(|name| seen.insert(*name)).collect()
     }
 
-    /// The hosts that no certificate can be asked for, each with the reason as the end of a sentence.
+    /// The hosts that can have no certificate, each with the reason as the end of a sentence.
     pub fn left_out<'c>(&self, config: &'c Config) -> Vec<(&'c str, &'static str)> {
         let out = exact(config).filter_map(|name| Some((name, self.not_issued_for(name)?)));
         out.collect()
@@ -66,7 +67,7 @@ impl Acme {
         }
         let ending = name.rsplit('.').next().unwrap_or_default();
         let is_private = !name.contains('.') || PRIVATE_ENDINGS.contains(&ending);
-        // An authority of one's own issues for what it likes.
+        // A private authority issues for any name.
         (is_private && self.ca.is_none()).then_some("is no name of the public Internet")
     }
 }
@@ -83,7 +84,7 @@ fn exact(config: &Config) -> impl Iterator<Item = &str> {
     })
 }
 
-/// What does not fit together between `acme` and other settings, as sentences.
+/// The fault between `acme` and other settings, if there is one.
 pub(crate) fn check_acme(tls: &Tls, config: &Config) -> Option<&'static str> {
     let challenge = tls.acme.as_ref()?.challenge;
     if challenge == Some(Challenge::Http01) && config.listen.is_empty() {
@@ -98,7 +99,7 @@ pub(crate) fn check_acme(tls: &Tls, config: &Config) -> Option<&'static str> {
     {
         return Some(
             "`acme` with the challenge tls-alpn-01 cannot go with client_certificates = \
-             \"required\", since the authority that looks has none; use http-01, which needs a \
+             \"required\", since the authority's validation has none; use http-01, which needs a \
              `listen` for plain HTTP",
         );
     }

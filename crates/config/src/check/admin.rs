@@ -1,4 +1,4 @@
-//! What must hold between the settings of the admin listener.
+//! Checks between the settings of the admin listener.
 
 use toml::de::DeTable;
 
@@ -7,14 +7,14 @@ use crate::model::admin::{group, user};
 use crate::model::config::Config;
 use crate::model::listener::{Address, Door};
 
-/// Makes of the settings what holds, or says what does not fit together.
+/// Turns the draft into the access rights and the socket.
 pub(crate) fn settle(config: &mut Config, table: &DeTable<'_>) -> Option<Fault> {
     let access = &mut config.admin_access;
     let draft = std::mem::take(&mut access.draft);
     let twice = table.contains_key("admin_token") && table.contains_key("admin_token_file");
     let place = table.get("admin_token").filter(|_| twice);
     let fault = place.map(|value| {
-        let sentence = "`admin_token` stands beside `admin_token_file`; leave one of them out";
+        let sentence = "`admin_token` and `admin_token_file` are both set; leave one of them out";
         Fault::new(value.span(), sentence)
     });
     access.users.extend(draft.owner.as_deref().and_then(user));
@@ -31,7 +31,7 @@ pub(crate) fn settle(config: &mut Config, table: &DeTable<'_>) -> Option<Fault> 
     fault
 }
 
-/// Settings of the Unix socket where there is none.
+/// Warnings about settings of the Unix socket without one.
 pub(crate) fn remarks<'a>(
     table: &'a DeTable<'_>,
     config: &Config,

@@ -7,7 +7,7 @@ use maitred_rules::apps::App;
 use crate::model::site::Cache;
 use crate::read::drafts::CacheDraft;
 
-/// What an application's preset adds to the settings of its site's cache.
+/// Adds the preset of the site's application to the settings of its cache.
 pub(crate) fn settle_cache(draft: CacheDraft, app: Option<App>) -> Cache {
     let of =
         |names: &[&str]| -> Vec<Pattern> { names.iter().map(|name| Pattern::new(name)).collect() };

@@ -1,4 +1,4 @@
-//! The paths of a site that another pool runs than the one with the booted application.
+//! Checks of the paths of a site that run in a classic pool.
 
 use maitred_rules::settings::PathSettings;
 
@@ -8,7 +8,7 @@ use crate::model::pool::Pool;
 use crate::read::drafts::ClassicDraft;
 
 impl ClassicDraft {
-    /// The settings of these paths, if what is said of them holds together.
+    /// The settings of these paths, without faults only.
     pub(crate) fn into_settings(
         self,
         pools: &[Pool],

@@ -1,4 +1,4 @@
-//! What must hold between the settings of a pool's confinement.
+//! Checks between the settings of a pool's confinement.
 
 use toml::de::DeTable;
 
@@ -7,7 +7,7 @@ use crate::model::confinement::{PIDS_BESIDES_WORKERS, Together};
 use crate::model::pool::Pool;
 use crate::on_disk::directory_problem;
 
-/// Checks a pool's confinement. A setting that is wrong by itself has been told already.
+/// Checks a pool's confinement. Settings with a fault of their own are reported already.
 pub(crate) fn check_confinement(pool: &Pool, settings: &DeTable<'_>) -> Vec<Fault> {
     let at = |name: &str| settings.get(name).map_or(0..0, |value| value.span());
     let confinement = &pool.confinement;
@@ -22,7 +22,8 @@ pub(crate) fn check_confinement(pool: &Pool, settings: &DeTable<'_>) -> Vec<Faul
             let (chdir, inside) = (chdir.display(), inside.display());
             let sentence = match &confinement.chroot {
                 Some(_) => format!(
-                    "`chdir` is {chdir}, which is {inside} outside of the chroot, but that {problem}"
+                    "`chdir` is {chdir}, which is {inside} outside of the chroot, but that \
+                     {problem}"
                 ),
                 None => format!("`chdir` is {chdir}, but it {problem}"),
             };

@@ -1,4 +1,4 @@
-//! From the settings of pools' doors to the doors, and what must hold between them.
+//! The FastCGI listeners of pools, and checks between their settings.
 
 use std::collections::HashMap;
 
@@ -11,10 +11,10 @@ use crate::model::pool::{DoorLog, Pool};
 use crate::read::directives::doors::DIRECTIVES;
 use crate::read::drafts::{Asked, DoorDraft};
 
-/// php-fpm's `access.format`, where nobody says.
+/// The default of php-fpm's `access.format`.
 const DEFAULT_ACCESS_FORMAT: &str = "%R - %u %t \"%m %r\" %s";
 
-/// Settings that a door of one kind alone has.
+/// Settings of one kind of listener only.
 const UNIX_ONLY: [&str; 5] = [
     "listen_owner",
     "listen_group",
@@ -24,8 +24,7 @@ const UNIX_ONLY: [&str; 5] = [
 ];
 const TCP_ONLY: [&str; 1] = ["listen_allowed_clients"];
 
-/// Gives the pool its door, and says what does not fit together. A setting that is wrong by itself
-/// has been told already.
+/// Gives the pool its listeners. Settings with a fault of their own are reported already.
 pub(crate) fn settle_listeners(
     pool: &mut Pool,
     draft: DoorDraft,
@@ -72,8 +71,8 @@ pub(crate) fn settle_listeners(
     faults
 }
 
-/// What is set and has no effect: for sockets that the pool does not listen on, or without or beside another
-/// setting. Each with its sentence.
+/// Settings without effect, each with its error text: for another kind of socket, or without or
+/// beside another setting.
 fn misplaced(draft: &DoorDraft, set: impl Fn(&str) -> bool) -> Vec<(&'static str, String)> {
     let mut told = Vec::new();
     let has = |is_unix: bool| {
@@ -126,7 +125,7 @@ fn door(draft: &DoorDraft, asked: &Asked) -> Door {
     }
 }
 
-/// Doors that are at an address which is another's too. `pools` is the table of all pools.
+/// Faults for listeners with the address of another one. `pools` is the table of all pools.
 pub(crate) fn refuse_shared_addresses(config: &Config, pools: &DeTable<'_>) -> Vec<Fault> {
     let mut owners: HashMap<Address, String> = HashMap::new();
     for address in &config.listen {

@@ -1,4 +1,4 @@
-//! What must hold between settings.
+//! Checks between settings.
 
 pub mod acme;
 pub mod admin;

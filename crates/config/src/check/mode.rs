@@ -1,4 +1,4 @@
-//! What must hold between a pool's `mode` and its other settings.
+//! Checks between a pool's `mode` and its other settings.
 
 use toml::de::DeTable;
 
@@ -6,15 +6,15 @@ use crate::mistakes::Fault;
 use crate::model::mode::Mode;
 use crate::model::pool::Pool;
 
-/// Checks a pool's mode against the settings it goes with.
+/// Checks a pool's mode against its other settings.
 pub(crate) fn check_mode(pool: &Pool, settings: &DeTable<'_>) -> Vec<Fault> {
     let mode = pool.mode.name();
     let span = |name| settings.get(name).map_or(0..0, |value| value.span());
     let mut faults = Vec::new();
-    // A wrong `script` has been told already.
+    // A wrong `script` is reported already.
     if pool.mode != Mode::Classic && pool.script.is_none() && !settings.contains_key("script") {
         let sentence = format!(
-            "`mode` is \"{mode}\", which needs `script`; add the script that is to be booted"
+            "`mode` is \"{mode}\", which needs `script`; add the script that boots the application"
         );
         faults.push(Fault::new(span("mode"), sentence));
     }
@@ -24,7 +24,7 @@ pub(crate) fn check_mode(pool: &Pool, settings: &DeTable<'_>) -> Vec<Fault> {
         .zip(pool.confinement.chroot.as_deref());
     if let Some((script, chroot)) = both.filter(|(script, chroot)| !script.starts_with(chroot)) {
         let sentence = format!(
-            "`script` is {}, which does not lie beneath {}, the pool's `chroot`; move it there",
+            "`script` is {}, which is not below {}, the pool's `chroot`; move it there",
             script.display(),
             chroot.display()
         );

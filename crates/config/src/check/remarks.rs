@@ -1,5 +1,4 @@
-//! Settings that mean nothing where they stand, or more than meets the eye: no mistake, but whoever
-//! wrote one expects something else of it.
+//! Warnings about settings that are valid but have no effect, or a surprising one.
 
 use toml::de::DeTable;
 
@@ -10,13 +9,13 @@ use crate::model::listener::Address;
 use crate::model::mode::{BootConnections, DEFAULT_BOOT_TIMEOUT, Mode};
 use crate::model::pool::Pool;
 
-/// A setting of pools that only some modes heed.
+/// A setting of pools that has an effect in some modes only.
 struct Heeded {
     name: &'static str,
     by: &'static [Mode],
-    /// Whether it says anything else than what holds without it.
+    /// Whether it differs from the default.
     says: fn(&Pool) -> bool,
-    /// What does in the other modes what is expected of it, if anything does.
+    /// A hint for the other modes, if there is one.
     instead: fn(Mode) -> Option<&'static str>,
 }
 
@@ -80,7 +79,8 @@ const HEEDED: &[Heeded] = &[
         says: |pool| pool.max_requests != 0,
         instead: |_| {
             Some(
-                "`requests_per_child` and `rewinds_per_child` are what bounds the requests of a copy",
+                "`requests_per_child` and `rewinds_per_child` are what bounds the requests of a \
+                 copy",
             )
         },
     },
@@ -92,7 +92,7 @@ const HEEDED: &[Heeded] = &[
     },
 ];
 
-/// What is to be said of the settings of a file from which `config` was made.
+/// The warnings about a file from which `config` was made.
 pub(crate) fn remarks(table: &DeTable<'_>, config: &Config) -> Vec<Fault> {
     let pools = table
         .get("pools")
@@ -114,8 +114,7 @@ pub(crate) fn remarks(table: &DeTable<'_>, config: &Config) -> Vec<Fault> {
     remarks
 }
 
-/// A site that caches pages which do not say how long they are fresh, and does not say by which
-/// cookie people are logged in.
+/// A site that caches pages by `valid`, without the cookie of logged-in users.
 fn of_cookies(site: &DeTable<'_>) -> Option<Fault> {
     let cache = site.get("cache")?.get_ref().as_table()?;
     let is_told = ["private_cookies", "public_cookies"]
@@ -125,15 +124,17 @@ fn of_cookies(site: &DeTable<'_>) -> Option<Fault> {
     let is_off = is_off.is_some_and(|value| value.get_ref().as_bool() == Some(false));
     let valid = cache.get("valid")?;
     (!is_told && !is_off && !site.contains_key("app")).then(|| {
-        let sentence = "`valid` has pages cached for all visitors, and neither `app` nor `private_cookies` \
-             says by which cookie people are logged in: until one does, requests with a cookie that \
+        let sentence = "`valid` has pages cached for all visitors, and neither `app` nor \
+                        `private_cookies` \
+             says by which cookie people are logged in: until one does, requests with a cookie \
+             that \
              the site has set are not answered from the cache, and responses to requests with an \
              unknown cookie are not stored (`public_cookies`)";
         Fault::new(valid.span(), sentence)
     })
 }
 
-/// The settings of a pool that its mode does not heed.
+/// The settings of a pool without effect in its mode.
 fn of_mode(pool: &Pool, settings: &DeTable<'_>) -> Vec<Fault> {
     let unheeded = HEEDED
         .iter()
@@ -148,12 +149,13 @@ fn of_mode(pool: &Pool, settings: &DeTable<'_>) -> Vec<Fault> {
     found.collect()
 }
 
-/// A FastCGI listener that anybody may connect to who reaches it.
+/// A FastCGI listener that is open to all its network.
 fn of_open_door(pool: &Pool, settings: &DeTable<'_>) -> Option<Fault> {
     let door = pool.door.as_ref()?;
     let is_open = matches!(door.listen, Address::Tcp(_)) && door.allowed_clients.is_none();
     let value = settings.get("listen").filter(|_| is_open)?;
-    let sentence = "`listen` is a TCP address without `listen_allowed_clients`: whoever reaches it, \
+    let sentence = "`listen` is a TCP address without `listen_allowed_clients`: whoever reaches \
+                    it, \
                     and that is every user of this machine, runs code as the pool's user \
                     (`PHP_VALUE`); listen on a Unix socket, whose owner and mode say who may \
                     connect, or name the addresses of the web servers";
@@ -173,7 +175,8 @@ impl Heeded {
         };
         let instead = (self.instead)(mode).map_or(String::new(), |what| format!(" ({what})"));
         format!(
-            "`{}` has no effect in a pool whose `mode` is \"{}\"{default}{instead}; leave it out, or \
+            "`{}` has no effect in a pool whose `mode` is \"{}\"{default}{instead}; leave it out, \
+             or \
              set `mode` to {}",
             self.name,
             mode.name(),

@@ -1,4 +1,4 @@
-//! What must hold between the settings of a site, its pool and the other sites.
+//! Checks between the settings of a site, its pool and the other sites.
 
 use std::collections::HashMap;
 use std::ops::Range;

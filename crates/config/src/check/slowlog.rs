@@ -1,5 +1,4 @@
-//! What must hold between the settings of a slow log, which is what php-fpm asks for
-//! (`fpm_conf_process_all_pools` in its `fpm_conf.c`).
+//! Checks of the slow log, which are php-fpm's (`fpm_conf_process_all_pools` in `fpm_conf.c`).
 
 use toml::de::DeTable;
 
@@ -9,8 +8,8 @@ use crate::model::pool::Pool;
 /// The setting that turns the slow log on.
 const TIMEOUT: &str = "request_slowlog_timeout";
 
-/// Checks the settings of a pool's slow log against each other. A slow log without a time stays
-/// empty, and that is no mistake.
+/// Checks the settings of a pool's slow log. A slow log without a timeout stays empty, and that is
+/// no fault.
 pub(crate) fn check_slowlog(pool: &Pool, settings: &DeTable<'_>) -> Vec<Fault> {
     let timeout = pool.request_slowlog_timeout;
     if timeout.is_zero() {
@@ -18,7 +17,7 @@ pub(crate) fn check_slowlog(pool: &Pool, settings: &DeTable<'_>) -> Vec<Fault> {
     }
     let span = settings.get(TIMEOUT).map_or(0..0, |timeout| timeout.span());
     let mut faults = Vec::new();
-    // A wrong `slowlog` has been told already.
+    // A wrong `slowlog` is reported already.
     if pool.slowlog.is_none() && !settings.contains_key("slowlog") {
         let sentence = format!("`{TIMEOUT}` needs `slowlog`; add it to the pool");
         faults.push(Fault::new(span.clone(), sentence));
@@ -26,8 +25,9 @@ pub(crate) fn check_slowlog(pool: &Pool, settings: &DeTable<'_>) -> Vec<Fault> {
     let limit = pool.request_terminate_timeout;
     if !limit.is_zero() && timeout > limit {
         let sentence = format!(
-            "`{TIMEOUT}` is {timeout:?}, which is more than `request_terminate_timeout`, {limit:?}: \
-             no script runs that long"
+            "`{TIMEOUT}` is {timeout:?}, which is more than `request_terminate_timeout`, \
+             {limit:?}: no \
+             script runs for so long"
         );
         faults.push(Fault::new(span, sentence));
     }

@@ -1,5 +1,4 @@
-//! What must hold between the settings of a dynamic pool, which is what php-fpm asks for
-//! (`fpm_conf_process_all_pools` in its `fpm_conf.c`).
+//! Checks of a dynamic pool, which are php-fpm's (`fpm_conf_process_all_pools` in `fpm_conf.c`).
 
 use std::ops::Range;
 
@@ -8,11 +7,11 @@ use toml::de::DeTable;
 use crate::mistakes::Fault;
 use crate::model::pool::{Pool, ProcessManager};
 
-/// The settings that a dynamic pool cannot do without.
+/// Required settings of a dynamic pool.
 const NEEDED: [&str; 3] = ["max_children", "min_spare_servers", "max_spare_servers"];
 
-/// Checks the spare workers of a dynamic pool against each other and settles `start_servers`. A
-/// setting that is wrong by itself has been told already, and nothing more is said about it.
+/// Checks the spare workers of a dynamic pool and sets `start_servers`. Settings with a fault of
+/// their own are reported already.
 pub(crate) fn settle_spare_servers(pool: &mut Pool, settings: &DeTable<'_>) -> Vec<Fault> {
     if pool.pm != ProcessManager::Dynamic {
         return Vec::new();
@@ -28,8 +27,8 @@ pub(crate) fn settle_spare_servers(pool: &mut Pool, settings: &DeTable<'_>) -> V
         return faults;
     };
     if min == 0 {
-        let sentence = "`min_spare_servers` is the number 0; a dynamic pool needs 1 at least, and \
-                        `pm = \"auto\"` alone may have none";
+        let sentence = "`min_spare_servers` is the number 0; a dynamic pool needs 1 at least; only \
+                        `pm = \"auto\"` may have none";
         faults.push(Fault::new(
             at("min_spare_servers").unwrap_or(0..0),
             sentence.to_owned(),

@@ -1,4 +1,4 @@
-//! What must hold in `[tls]`, and between it and the top of the file.
+//! Checks of `[tls]`, and between it and the top of the file.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -11,12 +11,11 @@ use crate::mistakes::Fault;
 use crate::model::config::Config;
 use crate::model::tls::{ClientCertificates, Tls};
 
-/// For how long a host has to be HTTPS only to be in the list that browsers are shipped with
-/// (hstspreload.org).
+/// Least `max-age` for the preload list of browsers (hstspreload.org).
 const PRELOAD_AGE: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
-/// What does not fit together in `[tls]`, which `section` is, and between it and the top of the
-/// file. A setting that is wrong by itself has been told already.
+/// Faults of `[tls]`, which is `section`, and between it and the top of the file. Settings with a
+/// fault of their own are reported already.
 pub(crate) fn check_tls(
     tls: &Tls,
     config: &Config,
@@ -41,8 +40,8 @@ pub(crate) fn check_tls(
     }
     let asks = tls.client_certificates != ClientCertificates::Off;
     if asks && value("client_ca").is_none() {
-        let sentence = "`client_certificates` needs `client_ca`; add the file with the \
-                        certificates of those who issue them";
+        let sentence = "`client_certificates` needs `client_ca`; add the file with the CA \
+                        certificates";
         fault("client_certificates", sentence);
     }
     if !asks && value("client_ca").is_some() && value("client_certificates").is_none() {
@@ -56,8 +55,8 @@ pub(crate) fn check_tls(
     let is_for_all = tls.hsts_include_subdomains && tls.hsts.is_some_and(|age| age >= PRELOAD_AGE);
     if tls.hsts_preload && !is_for_all {
         let sentence = "`hsts_preload` needs `hsts` of at least \"365d\" and \
-                        `hsts_include_subdomains`; the list of browsers takes no less \
-                        (hstspreload.org)";
+                        `hsts_include_subdomains`; the preload list of browsers requires \
+                        it (hstspreload.org)";
         fault("hsts_preload", sentence);
     }
     if tls.redirect.is_some() && !table.contains_key("listen") {
@@ -66,8 +65,8 @@ pub(crate) fn check_tls(
         fault("redirect", sentence);
     }
     if tls.redirect.is_some() && tls.port() == 0 {
-        let sentence = "`redirect` needs to know where to; give `listen` in [tls] a port \
-                        other than 0";
+        let sentence = "`redirect` needs a port; give `listen` in [tls] one other than \
+                        0";
         fault("redirect", sentence);
     }
     let shared = |address: &&SocketAddr| {
@@ -76,7 +75,7 @@ pub(crate) fn check_tls(
     };
     if let Some(shared) = tls.listen.iter().find(shared) {
         let sentence = format!(
-            "`listen` has {shared}, which plain HTTP is answered at too; choose another port"
+            "`listen` has {shared}, which is also an address of plain HTTP; choose another port"
         );
         fault("listen", &sentence);
     }

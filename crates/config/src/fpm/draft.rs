@@ -1,4 +1,4 @@
-//! Settings as php-fpm's files say them, before anything is checked (`fpm_conf.h`).
+//! The settings of php-fpm's files, before they are checked (`fpm_conf.h`).
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,7 +7,7 @@ use std::rc::Rc;
 use crate::model::fpm::Level;
 use crate::model::pool::ProcessManager;
 
-/// Where something stands in the configuration.
+/// A position in the configuration.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Place {
     pub(super) file: Rc<str>,
@@ -20,13 +20,13 @@ impl fmt::Display for Place {
     }
 }
 
-/// Where the settings of a section stand, by their names.
+/// The positions of the settings of a section, by name.
 pub(super) type Places = BTreeMap<&'static str, Place>;
 
-/// `-1`, which is no size: without limit.
+/// `-1`: without limit.
 pub(super) const UNLIMITED: i32 = -1;
 
-/// The section `[global]`. Numbers are as php-fpm keeps them: 0 is none, times are seconds.
+/// The section `[global]`. Numbers are as in php-fpm: 0 is none, times are seconds.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Globals {
     pub(super) pid: Option<String>,
@@ -62,7 +62,7 @@ impl Globals {
         }
     }
 
-    /// Where `setting` stands, as the end of a sentence; nothing if it is not set.
+    /// The position of `setting`, as the end of a sentence; empty if it is not set.
     pub(super) fn place_of(&self, setting: &str) -> String {
         let place = self.places.get(setting);
         place.map_or_else(String::new, |place| format!(" ({place})"))
@@ -73,7 +73,7 @@ impl Globals {
 #[derive(Debug, Clone, Default)]
 pub(super) struct PoolDraft {
     pub(super) name: String,
-    /// The pool whose status this hidden one shows (`pm.status_listen`).
+    /// The pool whose status this hidden pool shows (`pm.status_listen`).
     pub(super) status_of: Option<String>,
     pub(super) prefix: Option<String>,
     pub(super) user: Option<String>,
@@ -116,7 +116,7 @@ pub(super) struct PoolDraft {
     pub(super) clear_env: bool,
     pub(super) limit_extensions: Option<String>,
     pub(super) apparmor_hat: Option<String>,
-    /// These four in the order of the files.
+    /// These four are in the order of the files.
     pub(super) access_suppress_paths: Vec<String>,
     pub(super) env: Vec<(String, String)>,
     pub(super) php_values: Vec<(String, String)>,
@@ -125,7 +125,7 @@ pub(super) struct PoolDraft {
     pub(super) places: Places,
 }
 
-/// `FPM_BACKLOG_DEFAULT` on Linux: as long as the kernel lets it be.
+/// `FPM_BACKLOG_DEFAULT` on Linux: the kernel's maximum.
 pub(super) const DEFAULT_BACKLOG: i32 = -1;
 
 impl PoolDraft {
@@ -142,8 +142,8 @@ impl PoolDraft {
         }
     }
 
-    /// The hidden pool that answers at `pm.status_listen` (`fpm_worker_pool_shared_status_alloc`).
-    /// What concerns php.ini, and the folder of relative paths, is not taken over.
+    /// The hidden pool at `pm.status_listen` (`fpm_worker_pool_shared_status_alloc`). It does not
+    /// inherit settings of php.ini and the prefix.
     pub(super) fn status_pool(&self) -> PoolDraft {
         let of = self.clone();
         PoolDraft {
@@ -167,13 +167,13 @@ impl PoolDraft {
         }
     }
 
-    /// Where `setting` stands, or else the section, as the end of a sentence.
+    /// The position of `setting`, or else of the section, as the end of a sentence.
     pub(super) fn place_of(&self, setting: &str) -> String {
         format!(" ({})", self.places.get(setting).unwrap_or(&self.section))
     }
 }
 
-/// Everything that the files say.
+/// All settings of the files.
 #[derive(Debug, Clone)]
 pub(super) struct Draft {
     pub(super) globals: Globals,

@@ -102,7 +102,7 @@ pub(super) const POOL: &[Entry<PoolDraft>] = entries! {
 };
 
 impl<T> Entry<T> {
-    /// Sets the value, or says why it cannot be one. `pool` is what `$pool` stands for.
+    /// Sets the value. The error is the reason why it is invalid. `pool` is the value of `$pool`.
     pub(super) fn set(
         &self,
         target: &mut T,
@@ -156,7 +156,7 @@ pub(super) fn with_pool(value: &str, pool: Option<&str>) -> Result<String, &'sta
     }
 }
 
-/// `fpm_conf_set_boolean`. The scanner has made `1` or nothing of words that are not quoted.
+/// `fpm_conf_set_boolean`. The scanner turns unquoted words into `1` or an empty text.
 pub(super) fn boolean(value: &str) -> Result<bool, &'static str> {
     match value {
         "1" | "yes" | "true" | "on" => Ok(true),
@@ -220,8 +220,8 @@ fn manager(value: &str) -> Result<ProcessManager, &'static str> {
     }
 }
 
-/// Facilities in the order of their numbers, from 0 on in steps of eight (`syslog.h`). Those
-/// between FTP and LOCAL0 have no use.
+/// Facilities in the order of their numbers, from 0 in steps of eight (`syslog.h`). Those between
+/// FTP and LOCAL0 are unused.
 const FACILITIES: [&str; 24] = [
     "KERN", "USER", "MAIL", "DAEMON", "AUTH", "SYSLOG", "LPR", "NEWS", "UUCP", "CRON", "AUTHPRIV",
     "FTP", "", "", "", "", "LOCAL0", "LOCAL1", "LOCAL2", "LOCAL3", "LOCAL4", "LOCAL5", "LOCAL6",

@@ -1,26 +1,27 @@
-//! What a line of php-fpm's configuration says: php.ini's grammar (`Zend/zend_ini_parser.y`).
+//! The statements of a line of php-fpm's configuration: php.ini's grammar
+//! (`Zend/zend_ini_parser.y`).
 
 use super::constants;
 use super::lexer::{Token, words};
 
-/// Deepest `(`, `!` and `~` within each other; the parser calls itself for each.
+/// Deepest nesting of `(`, `!` and `~`; the parser is recursive.
 const MAX_DEPTH: usize = 50;
 
-/// Something that a line says.
+/// A statement.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Statement {
     /// `[NAME]`.
     Section(String),
     /// `NAME = VALUE`, or `NAME` alone.
     Entry {
-        /// The name, as it is written.
+        /// The name, as written.
         name: String,
         /// The value; none if there is no `=`.
         value: Option<String>,
     },
     /// `NAME[KEY] = VALUE`.
     Item {
-        /// The name, as it is written.
+        /// The name, as written.
         name: String,
         /// The key, which may be empty.
         key: String,
@@ -29,13 +30,13 @@ pub enum Statement {
     },
 }
 
-/// What `line` says, which holds no line break, and if it is not understood up to its end: what was
-/// found instead. `variable` has the value of `${NAME}`; what it does not know is empty.
+/// The statements of `line`, which has no line break, and the unexpected word if it has a syntax
+/// error. `variable` returns the value of `${NAME}`; an unknown one is empty.
 pub fn read_line(
     line: &str,
     variable: &dyn Fn(&str) -> Option<String>,
 ) -> (Vec<Statement>, Option<String>) {
-    // The scanner works on text that ends with the first NUL.
+    // The scanner's text ends with the first NUL.
     let line = line.split('\0').next().unwrap_or_default();
     let mut parser = Parser {
         words: words(&format!("{line}\n")),
@@ -52,7 +53,7 @@ pub fn read_line(
     }
 }
 
-/// The word at hand cannot stand where it does.
+/// The next word is unexpected.
 struct Unexpected;
 
 struct Parser<'a> {
@@ -93,8 +94,8 @@ impl Parser<'_> {
         }
     }
 
-    /// Reads a statement; false at the end of the line. One that is complete is kept even if what
-    /// follows it is not understood.
+    /// Reads a statement; false at the end of the line. A complete one stays even if a syntax error
+    /// follows.
     fn statement(&mut self, into: &mut Vec<Statement>) -> Result<bool, Unexpected> {
         let Some(word) = self.peek().cloned() else {
             return Ok(false);
@@ -139,7 +140,7 @@ impl Parser<'_> {
         Ok(word.to_owned())
     }
 
-    /// `|`, `&` and `^` have one rank, so they are worked off from left to right.
+    /// `|`, `&` and `^` have the same precedence, and are evaluated from left to right.
     fn expression(&mut self, depth: usize) -> Result<String, Unexpected> {
         let mut left = self.operand(depth)?;
         loop {
@@ -177,7 +178,7 @@ impl Parser<'_> {
         }
     }
 
-    /// Texts that stand side by side are one. In a section a word is never a constant.
+    /// Adjacent texts are joined. In a section a word is never a constant.
     fn joined(&mut self, in_section: bool) -> Result<Option<String>, Unexpected> {
         let mut joined: Option<String> = None;
         loop {
@@ -236,7 +237,7 @@ impl Parser<'_> {
     }
 }
 
-/// C's `atoi`, which reads as far as there are digits; what is too large is the largest number.
+/// C's `atoi`, which stops at the first non-digit; saturates.
 pub(super) fn atoi(text: &str) -> i32 {
     let text = text.trim_start_matches(|c: char| c.is_ascii_whitespace() || c == '\x0b');
     let (negative, digits) = match text.as_bytes() {

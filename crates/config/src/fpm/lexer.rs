@@ -1,19 +1,19 @@
-//! The words of a line of php-fpm's configuration: php.ini's scanner in its normal mode
+//! The lexemes of a line of php-fpm's configuration: php.ini's scanner in its normal mode
 //! (`Zend/zend_ini_scanner.l`).
 //!
-//! Of the rules of a state the one that takes most bytes wins, and of those the first. php-fpm gives
-//! each line to the scanner alone, so a line always ends in its only line break.
+//! The rule of a state with the longest match wins, and of equal ones the first. php-fpm scans each
+//! line alone, so a line always ends in its only line break.
 
-/// A word of a line. Its text is what stands there, without the quotes.
+/// A lexeme of a line. Its text has no quotes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Token {
     /// `[` of a section.
     Section,
     /// The name of a setting.
     Label(String),
-    /// The name of a setting of which `[KEY]` follows.
+    /// The name of a setting before `[KEY]`.
     Offset(String),
-    /// Text that stands for itself: quoted once, a number, blanks, or anything else.
+    /// Literal text: in single quotes, a number, blanks, or anything else.
     Text(String),
     /// A bare word, which may be the name of a constant.
     Constant(String),
@@ -29,7 +29,7 @@ pub(super) enum Token {
     Variable(String),
     /// The end of a value or of the line.
     EndOfLine,
-    /// A character that stands for itself.
+    /// A literal character.
     Sign(u8),
 }
 
@@ -43,7 +43,7 @@ enum State {
     DoubleQuotes,
 }
 
-/// What a rule makes of the bytes it takes.
+/// The result of a rule.
 type Taken = (usize, Rule);
 
 #[derive(Debug, Clone, Copy)]
@@ -61,7 +61,7 @@ enum Rule {
     Dollar,
     Constant,
     Text,
-    /// An `=` within a value, which is not part of it: it is left for the next word.
+    /// An `=` within a value, which is left for the next lexeme.
     Unread,
     OpenQuote,
     CloseQuote,
@@ -71,7 +71,7 @@ enum Rule {
     CloseVariable,
 }
 
-/// The words of `line`, which holds its line break. Ends early at what the scanner takes for the
+/// The lexemes of `line`, which includes its line break. Ends early where the scanner detects the
 /// end of the text.
 pub(super) fn words(line: &str) -> Vec<Token> {
     let mut scanner = Scanner {
@@ -87,7 +87,7 @@ struct Scanner<'a> {
     bytes: &'a [u8],
     at: usize,
     state: State,
-    /// States to come back to after `"` and `}`.
+    /// States to return to after `"` and `}`.
     outer: Vec<State>,
 }
 
@@ -97,7 +97,7 @@ impl Scanner<'_> {
             if self.at >= self.bytes.len() {
                 let unfinished = self.state == State::Value;
                 self.state = State::Initial;
-                // Nothing follows, so this is said once.
+                // Nothing follows, so this happens once.
                 return unfinished.then_some(Token::EndOfLine);
             }
             let rest = &self.bytes[self.at..];
@@ -105,7 +105,7 @@ impl Scanner<'_> {
                 self.at = 3;
                 continue;
             }
-            // A text in single quotes that has no end is one that the scanner finds no end of.
+            // A text in single quotes without an end.
             let quotable = matches!(
                 self.state,
                 State::Value | State::Offset | State::SectionValue
@@ -177,7 +177,7 @@ impl Scanner<'_> {
     }
 }
 
-/// The longest match, and the first of those that are equally long.
+/// The longest match, and of equal ones the first.
 fn longest(rules: &[(usize, Rule)]) -> Option<Taken> {
     let mut best: Option<Taken> = None;
     for (length, rule) in rules {
@@ -286,7 +286,7 @@ fn double_quotes(rest: &[u8]) -> Taken {
     (quoted_part(rest), Rule::Quoted)
 }
 
-/// How long the text goes on until the closing quote or a variable.
+/// The length of the text up to the closing quote or a variable.
 fn quoted_part(rest: &[u8]) -> usize {
     let mut at = 0;
     while at < rest.len() {
@@ -344,8 +344,8 @@ fn is_section(byte: u8) -> bool {
     !b"$\n\r;\"']\\".contains(&byte)
 }
 
-/// `VALUE_CHARS+` and `SECTION_VALUE_CHARS+`: what `good` takes, a dollar that begins no variable
-/// with what follows it, and in a section a backslash with what follows it.
+/// `VALUE_CHARS+` and `SECTION_VALUE_CHARS+`: bytes accepted by `good`, a dollar that starts no
+/// variable with the next byte, and in a section a backslash with the next byte.
 fn dollars_and(rest: &[u8], good: fn(u8) -> bool) -> usize {
     let mut at = 0;
     while at < rest.len() {
@@ -357,7 +357,7 @@ fn dollars_and(rest: &[u8], good: fn(u8) -> bool) -> usize {
         } else if byte == b'$' && !matches!(rest.get(at + 1), None | Some(b'{' | 0)) {
             at += 2;
         } else if byte == b'\\' && at + 1 < rest.len() {
-            // Only a section gets here: in a value a backslash is as good as any.
+            // Only in a section: in a value a backslash is an ordinary byte.
             at += 2;
         } else {
             break;
@@ -394,7 +394,7 @@ fn comment(rest: &[u8]) -> usize {
     }
 }
 
-/// A text in single quotes, which is not empty.
+/// A non-empty text in single quotes.
 fn raw(rest: &[u8]) -> usize {
     if rest[0] != b'\'' {
         return 0;
@@ -428,7 +428,7 @@ fn quote(rest: &[u8]) -> usize {
     }
 }
 
-/// How much is taken of a word for yes, and of one for no, with the blanks after it.
+/// The length of a word for true, or for false, with the blanks after it.
 fn switch_words(rest: &[u8]) -> (usize, usize) {
     let taken = |words: &[&str]| {
         let words = words.iter().filter(|word| {

@@ -1,9 +1,9 @@
 //! php-fpm's own configuration: `php-fpm.conf` and its pool files, read into the same settings as
 //! `maitred.toml`.
 //!
-//! [`load`] does what php-fpm does before it starts: it reads the files (`lexer`, `grammar`,
-//! `reader`), keeps what they say (`draft`, `entries`), checks it (`check`) and makes a
-//! [`Config`] of it (`settle`, `address`).
+//! [`load`] does what php-fpm does before its start: it reads the files (`lexer`, `grammar`,
+//! `reader`) into drafts (`draft`, `entries`), checks them (`check`) and turns them into a
+//! [`Config`] (`settle`, `address`).
 
 mod accounts;
 mod address;
@@ -28,36 +28,36 @@ pub use crate::model::fpm::{Fpm, Level};
 pub use grammar::{Statement, read_line};
 pub use options::Options;
 
-/// A configuration, and what there is to say about it.
+/// A configuration and the messages about it.
 #[derive(Debug, Clone)]
 pub struct Loaded {
     /// The configuration; its `fpm` is set.
     pub config: Config,
     /// Lines for the log, in their order.
     pub messages: Vec<(Level, String)>,
-    /// The configuration as `-tt` prints it: lines of level [`Level::Notice`], before the one that
-    /// says `configuration file FILE test is successful`.
+    /// The configuration as `-tt` prints it: lines of level [`Level::Notice`], before the line
+    /// `configuration file FILE test is successful`.
     pub dump: Vec<String>,
 }
 
 /// A configuration is refused.
 #[derive(Debug, Clone)]
 pub struct Failed {
-    /// Lines for the log, in their order; among them why it is refused, at [`Level::Error`] or
+    /// Lines for the log, in their order; among them the reason, at [`Level::Error`] or
     /// [`Level::Alert`]. php-fpm's last line, `FPM initialization failed`, is not among them.
     pub messages: Vec<(Level, String)>,
-    /// How much is logged, if the files said so before they failed.
+    /// The log level, if the files set it before they failed.
     pub log_level: Level,
 }
 
-/// Reads php-fpm's configuration. As php-fpm does, it makes the logs that do not exist yet. `php_ini`
-/// tells an entry of php.ini, if there is one of a name: for `${NAME}`, it goes before the environment
+/// Reads php-fpm's configuration. As php-fpm does, it creates missing log files. `php_ini` looks up
+/// an entry of php.ini: for `${NAME}`, it takes precedence over the environment
 /// (`zend_ini_get_var`).
 ///
 /// # Errors
-/// What php-fpm refuses, in its words, and beyond that: a Unix socket whose folder is missing or
-/// whose path is too long, two pools that listen on one address however it is written, and text
-/// that is not UTF-8.
+/// php-fpm's errors, in its words, and beyond that: a Unix socket whose directory is missing or
+/// whose path is too long, two pools with one address regardless of its spelling, and text that is
+/// not UTF-8.
 pub fn load(options: &Options, php_ini: &dyn Fn(&str) -> Option<String>) -> Result<Loaded, Failed> {
     let mut log = Log::default();
     let mut level = entries::DEFAULT_LEVEL;

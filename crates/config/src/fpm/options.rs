@@ -1,17 +1,17 @@
-//! php-fpm's command line, as far as its configuration is concerned.
+//! php-fpm's command line options about its configuration.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-/// php-fpm's command line, as far as its configuration is concerned.
+/// php-fpm's command line options about its configuration.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
     /// The configuration file (`-y`).
     pub file: PathBuf,
-    /// The folder that relative paths start from (`-p`).
+    /// The base of relative paths (`-p`).
     pub prefix: Option<PathBuf>,
-    /// The pid file (`-g`); `pid` in the configuration goes before it.
+    /// The pid file (`-g`); `pid` in the configuration takes precedence.
     pub pid: Option<PathBuf>,
     /// Pools may run as root (`-R`).
     pub allow_root: bool,
@@ -19,10 +19,10 @@ pub struct Options {
     pub force_stderr: bool,
     /// Whether it goes to the background (`-D`, `-F`), whatever the configuration says.
     pub daemonize: Option<bool>,
-    /// Whether this process is root's. Otherwise `user`, `group`, `chroot` and `process.priority`
-    /// have no effect.
+    /// Whether this process runs as root. Otherwise `user`, `group`, `chroot` and
+    /// `process.priority` have no effect.
     pub is_root: bool,
-    /// The php.ini or its folder (`-c`).
+    /// The php.ini or its directory (`-c`).
     pub php_ini: Option<PathBuf>,
     /// No php.ini is read (`-n`).
     pub no_php_ini: bool,
@@ -30,8 +30,8 @@ pub struct Options {
     pub defines: Vec<(String, String)>,
     /// The configuration is only tested (`-t`).
     pub test: bool,
-    /// What `${NAME}`, `env[NAME] = $NAME` and `clear_env = no` take the values of variables from;
-    /// none: this process's own environment.
+    /// The environment for `${NAME}`, `env[NAME] = $NAME` and `clear_env = no`; none: this
+    /// process's own.
     pub environment: Option<BTreeMap<String, String>>,
 }
 
@@ -47,7 +47,7 @@ impl Options {
         }
     }
 
-    /// All variables in their order, but those that are not UTF-8, which no pool can be told.
+    /// All variables in their order, except those that are not UTF-8.
     pub(super) fn variables(&self) -> Vec<(String, String)> {
         let text = |text: OsString| text.into_string().ok();
         match &self.environment {

@@ -1,4 +1,4 @@
-//! Reads php-fpm's files line by line, with what they include (`fpm_conf_load_ini_file`).
+//! Reads php-fpm's files line by line, with their includes (`fpm_conf_load_ini_file`).
 
 use std::fs::File;
 use std::io::Read;
@@ -12,26 +12,27 @@ use super::paths;
 use crate::mistakes::quoted;
 use crate::suggest::nearest;
 
-/// Deepest include, and so the number of files that may be open at a time.
+/// Deepest include, and so the number of files open at a time.
 const MAX_DEPTH: usize = 5;
 
-/// Most bytes of all files together, included twice counting twice. Ten thousand pools need less.
+/// Most bytes of all files together; a file included twice counts twice. Ten thousand pools need
+/// less.
 const MAX_BYTES: usize = 64 * 1024 * 1024;
 
 /// Most pools of a configuration.
 const MAX_POOLS: usize = 10_000;
 
-/// What is being read.
+/// The state of reading.
 pub(super) struct Reader<'a> {
     pub(super) draft: Draft,
     pub(super) log: &'a mut Log,
-    /// The folder of relative includes, if one was given on the command line.
+    /// The base of relative includes, if the command line has one.
     pub(super) prefix: Option<&'a str>,
     /// The value of `${NAME}`.
     pub(super) variable: &'a dyn Fn(&str) -> Option<String>,
     depth: usize,
     bytes: usize,
-    /// Index of the pool whose section it is; none: `[global]`.
+    /// Index of the section's pool; none: `[global]`.
     pool: Option<usize>,
 }
 
@@ -55,7 +56,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Reads a file and what it includes.
+    /// Reads a file and its includes.
     pub(super) fn read_file(&mut self, file: &str) -> Result<(), Refused> {
         let bytes = self.bytes_of(file)?;
         if self.depth >= MAX_DEPTH {
@@ -80,7 +81,7 @@ impl<'a> Reader<'a> {
 
     fn bytes_of(&mut self, file: &str) -> Result<Vec<u8>, Refused> {
         let mut bytes = Vec::new();
-        // One byte more than is left, to see that there is more.
+        // One byte more than is left, to detect larger files.
         let left = MAX_BYTES - self.bytes;
         let read = File::open(file)
             .and_then(|opened| opened.take(left as u64 + 1).read_to_end(&mut bytes));
@@ -306,7 +307,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// The name of the setting that has been set, as the table has it; none if there is no such.
+/// Sets a setting and returns its name in the table; none if it is unknown.
 fn set<T>(
     entries: &[Entry<T>],
     target: &mut T,
@@ -326,7 +327,7 @@ fn set<T>(
     }
 }
 
-/// php-fpm's sentence, and what it does not say: where the setting belongs, or what it may mean.
+/// php-fpm's message, with a hint: the section of the setting, or a suggestion.
 fn unknown(name: &str, in_pool: bool) -> String {
     let sentence = format!("unknown entry '{name}'");
     let is = |known: &str| known.eq_ignore_ascii_case(name);
@@ -347,8 +348,8 @@ fn unknown(name: &str, in_pool: bool) -> String {
     }
 }
 
-/// The folder in which a pattern with wildcards is looked for, if there is no such: glob(3), which
-/// is told to stop at folders that cannot be read, does so there.
+/// The missing directory of a pattern with wildcards, if it is missing: glob(3) with GLOB_ERR fails
+/// there.
 fn missing_folder(pattern: &str) -> Option<&str> {
     let wildcard = pattern.find(['*', '?', '['])?;
     let folder = &pattern[..pattern[..wildcard].rfind('/')?];

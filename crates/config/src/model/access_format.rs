@@ -1,4 +1,4 @@
-//! The form of a line of a pool's access log: php-fpm's `access.format` (`fpm_log.c`).
+//! The format of a pool's access log: php-fpm's `access.format` (`fpm_log.c`).
 
 /// Most characters between the braces of a modifier; more are cut off.
 const MAX_MODIFIER_BYTES: usize = 128;
@@ -10,7 +10,7 @@ pub struct AccessFormat(pub Vec<Token>);
 /// A part of a line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Token {
-    /// Text that stands for itself.
+    /// Literal text.
     Text(String),
     /// `%C`: the share of a processor the request took, in percent.
     Cpu(Cpu),
@@ -24,11 +24,11 @@ pub enum Token {
     ContentLength,
     /// `%m`: the method.
     Method,
-    /// `%M`: the most memory PHP had.
+    /// `%M`: peak memory of PHP.
     Memory(Memory),
     /// `%n`: the pool.
     Pool,
-    /// `%{NAME}o`: a header of the answer.
+    /// `%{NAME}o`: a response header.
     Header(String),
     /// `%p`: the worker's process id.
     Pid,
@@ -44,22 +44,22 @@ pub enum Token {
     RemoteAddress,
     /// `%s`: the status.
     Status,
-    /// `%t`: when the request came; as strftime(3) has it, if it says how.
+    /// `%t`: the time of the request's arrival, with its strftime(3) format if it has one.
     Start(Option<String>),
-    /// `%T`: when the line is written, likewise.
+    /// `%T`: the time when the line is written, likewise.
     End(Option<String>),
     /// `%u`: the user of Basic authentication.
     User,
 }
 
-/// What of the processor time counts.
+/// The part of the processor time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cpu {
     /// All of it.
     Total,
-    /// What the script took itself.
+    /// User time.
     User,
-    /// What the kernel took for it.
+    /// System time.
     System,
 }
 
@@ -86,10 +86,10 @@ pub enum Memory {
 }
 
 impl AccessFormat {
-    /// Reads a format.
+    /// Parses a format.
     ///
     /// # Errors
-    /// What is wrong with it, in php-fpm's words.
+    /// The reason, in php-fpm's words.
     pub fn parse(format: &str) -> Result<AccessFormat, String> {
         let mut tokens = Vec::new();
         let mut text = String::new();
@@ -99,7 +99,7 @@ impl AccessFormat {
                 text.push(c);
                 continue;
             }
-            // A lone `%` at the end says nothing.
+            // A lone `%` at the end is ignored.
             match next_token(&mut rest)? {
                 None => {}
                 Some(Token::Text(percent)) => text.push_str(&percent),
@@ -118,7 +118,7 @@ impl AccessFormat {
     }
 }
 
-/// What follows a `%`.
+/// The token after a `%`.
 fn next_token(rest: &mut std::str::Chars<'_>) -> Result<Option<Token>, String> {
     let mut modifier = String::new();
     loop {
@@ -164,7 +164,7 @@ fn token(letter: char, modifier: String) -> Result<Token, String> {
         },
         'd' => match modifier.to_ascii_lowercase().as_str() {
             "" | "seconds" => Ok(Token::Duration(Duration::Seconds)),
-            // Those with one `l` are php-fpm's own, for compatibility.
+            // The spellings with one `l` are php-fpm's own, for compatibility.
             "milliseconds" | "milli" | "miliseconds" | "mili" => {
                 Ok(Token::Duration(Duration::Milliseconds))
             }

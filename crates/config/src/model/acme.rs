@@ -1,30 +1,30 @@
-//! Settings of automatic certificates (ACME, RFC 8555), and what must hold between them and others.
+//! Settings of automatic certificates (ACME, RFC 8555).
 
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-/// Whom certificates are asked of if nobody else is named.
+/// The default authority.
 pub const LETS_ENCRYPT: &str = "https://acme-v02.api.letsencrypt.org/directory";
 
-/// How certificates are got by ACME.
+/// Settings of ACME.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Acme {
-    /// Whom the authority may write to.
+    /// The contact address of the account.
     pub email: Option<String>,
     /// The URL of the authority's directory.
     pub directory: String,
-    /// A PEM file with the roots that the authority itself is trusted by; none: the system's.
+    /// A PEM file with roots to verify the authority's server; none: the system's.
     pub ca: Option<PathBuf>,
-    /// How it is shown that a host is ours; none: as the ports are.
+    /// The challenge; none: chosen by the listeners.
     pub challenge: Option<Challenge>,
-    /// Where account, keys and certificates are kept; none: where the user's state is.
+    /// The directory of account, keys and certificates; none: the user's state directory.
     pub folder: Option<PathBuf>,
-    /// What binds the account to one that the authority has given otherwise.
+    /// The external account that the ACME account is bound to.
     pub external_account: Option<ExternalAccount>,
 }
 
-/// How it is shown that a host is ours.
+/// The proof of control over a host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Challenge {
     /// A file over plain HTTP, at port 80 (RFC 8555 §8.3).
@@ -35,10 +35,10 @@ pub enum Challenge {
     TlsAlpn01,
 }
 
-/// An account that the authority has given otherwise (RFC 8555 §7.3.4).
+/// An external account (RFC 8555 §7.3.4).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExternalAccount {
-    /// What it is called.
+    /// Its identifier.
     pub id: String,
     /// A file with its key in base64url.
     pub key_file: PathBuf,

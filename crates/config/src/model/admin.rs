@@ -1,4 +1,4 @@
-//! Who may read metrics and status pages over HTTP (`admin`).
+//! Access rights for metrics and status pages over HTTP (`admin`).
 
 use std::fmt;
 use std::fs::File;
@@ -13,19 +13,19 @@ use sha2::{Digest, Sha256};
 
 use crate::model::listener::Door;
 
-/// Bounds of a token's length in characters. Sixteen random ones are more than anybody tries out.
+/// Bounds of a token's length in characters. Sixteen random ones cannot be guessed.
 const TOKEN_CHARS: std::ops::RangeInclusive<usize> = 16..=256;
 
-/// Most bytes of a file with a token: line ends and spaces after it are not part of it.
+/// Most bytes of a file with a token; whitespace at its end is not part of the token.
 const TOKEN_FILE_BYTES: u64 = 4096;
 
-/// The rights of everybody who is neither the owner of a file nor of its group.
+/// The permissions of other users.
 const RIGHTS_OF_OTHERS: u32 = 0o007;
 
-/// What a token consists of (RFC 6750 §2.1), for sentences.
+/// The syntax of a token (RFC 6750 §2.1), for error texts.
 pub(crate) const TOKEN: &str = "16 to 256 letters, digits or characters of -._~+/=";
 
-/// Who may read what over the admin listener.
+/// Access rights on the admin listener.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AdminAccess {
     /// The Unix socket, where `admin` is the path of one.
@@ -34,16 +34,16 @@ pub struct AdminAccess {
     pub users: Vec<u32>,
     /// A group whose processes may, too.
     pub group: Option<u32>,
-    /// What else shows that a client may read everything.
+    /// The token that allows a client to read everything.
     pub token: Option<AdminToken>,
-    /// Pools run as more than one user: one may be no concern of another's.
+    /// Whether pools run as more than one user, who must not see each other's requests.
     pub has_several_users: bool,
     #[serde(skip)]
-    /// The settings as they are read; nothing is in it once they have been.
+    /// The draft of the settings; empty once they are settled.
     pub draft: AdminDraft,
 }
 
-/// The settings as they are read, one after the other.
+/// The draft of the settings.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AdminDraft {
     pub(crate) path: Option<PathBuf>,
@@ -52,7 +52,7 @@ pub struct AdminDraft {
     pub(crate) mode: Option<u32>,
 }
 
-/// A token, of which only the hash is stored: neither a log nor a copy of the settings shows it.
+/// A token. Only its hash is stored, so no log and no copy of the settings reveals it.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AdminToken([u8; 32]);
 
@@ -63,7 +63,7 @@ impl fmt::Debug for AdminToken {
 }
 
 impl AdminToken {
-    /// The token, if it is fit for one.
+    /// The token, if `text` is a valid one.
     pub fn new(text: &str) -> Option<AdminToken> {
         let fit = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~+/=".contains(&byte);
         let is_fit = TOKEN_CHARS.contains(&text.len()) && text.bytes().all(fit);
@@ -75,10 +75,11 @@ impl AdminToken {
         &self.0
     }
 
-    /// The token in a file, which not everybody may read.
+    /// The token in a file without permissions for other users.
     ///
     /// # Errors
-    /// Why there is none; it continues "`admin_token_file` is PATH, which", and shows none of the file.
+    /// The reason; it continues "`admin_token_file` is PATH, which", and reveals nothing of the
+    /// file.
     pub(crate) fn in_file(path: &Path) -> Result<AdminToken, String> {
         let text = read_small(path).map_err(|why| match why.kind() {
             io::ErrorKind::PermissionDenied if why.raw_os_error().is_none() => why.to_string(),
@@ -91,7 +92,7 @@ impl AdminToken {
 
 fn read_small(path: &Path) -> io::Result<String> {
     let mut options = File::options();
-    // A FIFO has no end that is waited for.
+    // Do not wait for the writer of a FIFO.
     let file = options.read(true).custom_flags(O_NONBLOCK).open(path)?;
     let meta = file.metadata()?;
     if !meta.is_file() {
@@ -106,7 +107,7 @@ fn read_small(path: &Path) -> io::Result<String> {
     Ok(text)
 }
 
-/// The number of a user, by name or number.
+/// The user id, by name or number.
 pub(crate) fn user(name: &str) -> Option<u32> {
     let by_name = || User::from_name(name).ok().flatten();
     let number = name.parse().ok();

@@ -1,4 +1,4 @@
-//! Collectors of logs in place of a file: syslog, in nginx's words, and journald.
+//! Log collectors: syslog, in nginx's words, and journald.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -7,10 +7,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::mistakes::quoted;
 
-/// Where the system's own syslog listens (syslog(3)).
+/// The socket of the system's own syslog (syslog(3)).
 const LOCAL_SERVER: &str = "/dev/log";
 
-/// Where the journal listens. One of a namespace (`LogNamespace=`) listens elsewhere.
+/// The socket of the journal. One of a namespace (`LogNamespace=`) has its own.
 const JOURNAL: &str = "/run/systemd/journal/socket";
 
 /// The port of syslog over UDP (RFC 5426 §3.3).
@@ -22,59 +22,59 @@ const MAX_TAG_BYTES: usize = 32;
 /// Longest path of a Unix socket in bytes: `sun_path` has 108 with its final NUL (unix(7)).
 const MAX_SOCKET_PATH_BYTES: usize = 107;
 
-/// The name that lines carry where none is given.
+/// The default tag.
 const DEFAULT_TAG: &str = "maitred";
 
-/// The facility of lines where none is given: nginx's.
+/// The default facility: nginx's.
 const DEFAULT_FACILITY: u8 = 23;
 
-/// The severity of a request's line where none is given: `info`.
+/// The default severity of access log lines: `info`.
 const DEFAULT_SEVERITY: u8 = 6;
 
-/// The facilities by their numbers (RFC 5424 §6.2.1), by nginx's names.
+/// The facilities in the order of their numbers (RFC 5424 §6.2.1), by nginx's names.
 const FACILITIES: [&str; 24] = [
     "kern", "user", "mail", "daemon", "auth", "intern", "lpr", "news", "uucp", "clock", "authpriv",
     "ftp", "ntp", "audit", "alert", "cron", "local0", "local1", "local2", "local3", "local4",
     "local5", "local6", "local7",
 ];
 
-/// The severities by their numbers (RFC 5424 §6.2.1), by nginx's names.
+/// The severities in the order of their numbers (RFC 5424 §6.2.1), by nginx's names.
 const SEVERITIES: [&str; 8] = [
     "emerg", "alert", "crit", "error", "warn", "notice", "info", "debug",
 ];
 
-/// Who collects the lines of a log.
+/// A log collector.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Collector {
     /// systemd's journal, over its own protocol, by the absolute path of its socket.
     Journald(PathBuf),
-    /// A server that speaks syslog.
+    /// A syslog server.
     Syslog(Syslog),
 }
 
-/// How lines get to a syslog server, and what they carry.
+/// The options of a syslog server.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Syslog {
-    /// Where it is.
+    /// Its address.
     pub server: SyslogServer,
     /// The facility's number, from 0 to 23.
     pub facility: u8,
-    /// The severity of a request's line, from 0 to 7.
+    /// The severity of an access log line, from 0 to 7.
     pub severity: u8,
-    /// The name that lines carry.
+    /// The tag of lines.
     pub tag: String,
-    /// Whether they carry this machine's name.
+    /// Whether lines have this machine's name.
     pub hostname: bool,
 }
 
-/// Where a syslog server is.
+/// The address of a syslog server.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SyslogServer {
     /// A Unix socket, by its absolute path.
     Unix(PathBuf),
-    /// An address that takes UDP.
+    /// An address, over UDP.
     Udp(SocketAddr),
 }
 
@@ -91,10 +91,10 @@ impl std::fmt::Display for Collector {
 }
 
 impl Collector {
-    /// The collector that a text names; nothing if it names none.
+    /// The collector that a text names, if it does.
     ///
     /// # Errors
-    /// What is wrong with it: the end of a sentence that begins with its name.
+    /// The reason, as the end of a sentence that starts with the setting's name.
     pub(crate) fn parse(text: &str) -> Option<Result<Collector, String>> {
         if text == "journald" {
             return Some(Ok(Collector::Journald(JOURNAL.into())));
@@ -111,7 +111,7 @@ impl Collector {
 }
 
 impl Syslog {
-    /// Reads nginx's options: `server=…,facility=…,severity=…,tag=…,nohostname`.
+    /// Parses nginx's options: `server=…,facility=…,severity=…,tag=…,nohostname`.
     fn parse(options: &str) -> Result<Syslog, String> {
         let mut syslog = Syslog {
             server: SyslogServer::Unix(LOCAL_SERVER.into()),
@@ -150,7 +150,7 @@ impl Syslog {
                 }
             }
         }
-        // The machine's own server knows its name, and takes it for the tag (as glibc does).
+        // The machine's own server knows its name, and would take it for the tag (as glibc does).
         if matches!(syslog.server, SyslogServer::Unix(_)) {
             syslog.hostname = false;
         }
@@ -172,8 +172,8 @@ impl SyslogServer {
         address.map(SyslogServer::Udp).map_err(|_| {
             let text = quoted(text);
             format!(
-                "has the server `{text}`; expected an IP address (names are not looked up while \
-                 lines wait), with or without a port, or unix:/path"
+                "has the server `{text}`; expected an IP address (names are not \
+                 resolved), with or without a port, or unix:/path"
             )
         })
     }

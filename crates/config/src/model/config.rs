@@ -201,8 +201,8 @@ impl Config {
         Ok(self)
     }
 
-    /// All listeners: those of the sites, plain and with TLS, of the admin, and the FastCGI listeners
-    /// of the pools.
+    /// All listeners: those of the sites, plain and with TLS, of the admin, and the FastCGI
+    /// listeners of the pools.
     pub fn listening(&self) -> Vec<Listening<'_>> {
         let sites = self.listen.iter().copied().map(Listening::Http);
         let tls = self.tls.iter().flat_map(|tls| tls.listen.iter().copied());

@@ -1,19 +1,19 @@
-//! What a pool may use and where it lives: its settings, and what must hold between them.
+//! Resource limits, root directory and privileges of a pool.
 
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-/// Processes of a pool besides its workers that `pids_max` must have room for: the zygote, and the
-/// process between it and a worker that is being forked.
+/// Processes of a pool that `pids_max` counts besides the workers: the zygote, and the process
+/// between it and a worker during a fork.
 pub(crate) const PIDS_BESIDES_WORKERS: u32 = 2;
 
-/// What a pool may use and where it lives. Everything is as the system has it unless it is set.
+/// Resource limits, root directory and privileges of a pool. Unset ones are the system's.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Confinement {
-    /// The folder that is `/` for the pool's scripts: a real path, without symbolic links.
+    /// The directory that is `/` for the pool's scripts: a real path, without symbolic links.
     pub chroot: Option<PathBuf>,
-    /// The folder each request starts in: an absolute path, beneath `chroot` if there is one.
+    /// The working directory of each request: an absolute path, below `chroot` if there is one.
     pub chdir: Option<PathBuf>,
     /// Open files of each process.
     pub rlimit_files: Option<u64>,
@@ -21,21 +21,21 @@ pub struct Confinement {
     pub rlimit_core: Option<CoreSize>,
     /// The nice value, from -19 (first) to 20 (last).
     pub process_priority: Option<i32>,
-    /// How readily the kernel ends the pool's processes when memory is short: -1000 (never) to
+    /// The kernel's preference to kill the pool's processes when memory is short: -1000 (never) to
     /// 1000 (first).
     pub oom_score_adj: Option<i32>,
-    /// Whether programs that scripts start may gain rights.
+    /// Whether programs started by scripts may gain privileges.
     #[serde(default)]
     pub no_new_privileges: NoNewPrivileges,
     /// Limits of all processes of the pool together.
     pub together: Together,
 }
 
-/// Whether programs that a pool's scripts start may gain rights, as by a set-user-ID bit.
+/// Whether programs started by a pool's scripts may gain privileges, as by a set-user-ID bit.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NoNewPrivileges {
-    /// They may where PHP's mail() would start a program that is there: most mailers gain a group or root.
+    /// They may where PHP's mail() finds a program to start: most mailers gain a group or root.
     #[default]
     Auto,
     /// They may not.
@@ -44,21 +44,21 @@ pub enum NoNewPrivileges {
     No,
 }
 
-/// Limits of all processes of a pool together, which a control group keeps.
+/// Limits of all processes of a pool together, enforced by a control group.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Together {
-    /// Bytes of memory beyond which the kernel ends a process of the pool.
+    /// Bytes of memory beyond which the kernel kills a process of the pool.
     pub memory_max: Option<u64>,
-    /// Bytes of memory beyond which the pool's processes are slowed down and memory is taken back.
+    /// Bytes of memory beyond which the pool's processes are slowed down and memory is reclaimed.
     pub memory_high: Option<u64>,
-    /// Thousandths of a core that may be used.
+    /// Processor time in thousandths of a core.
     pub cpu_max: Option<u32>,
     /// Processes and threads.
     pub pids_max: Option<u32>,
 }
 
 impl Together {
-    /// Whether nothing is limited.
+    /// Whether there is no limit.
     pub fn is_unlimited(&self) -> bool {
         *self == Together::default()
     }
@@ -68,8 +68,8 @@ impl Together {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CoreSize {
-    /// As large as it gets.
+    /// No limit.
     Unlimited,
-    /// So many bytes; none are written for 0.
+    /// This number of bytes; 0: no core files.
     Bytes(u64),
 }

@@ -8,25 +8,26 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::confinement::CoreSize;
 
-/// What php-fpm's configuration says of the whole server that [`crate::Config`] has no place for.
-/// Its presence there means: behave as php-fpm does.
+/// php-fpm's global settings without a field in [`crate::Config`]. Their presence there means:
+/// behave like php-fpm.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Fpm {
-    /// The configuration file, as the title of the process shows it.
+    /// The configuration file, as in the process title.
     pub file: PathBuf,
-    /// The file to which the supervisor's process id is written.
+    /// The pid file of the supervisor.
     pub pid: Option<PathBuf>,
-    /// How much is logged.
+    /// The least level that is logged.
     pub log_level: Level,
     /// Longest line of the log, in bytes; longer ones are wrapped.
     pub log_limit: usize,
     /// Each line of the log is one write.
     pub log_buffering: bool,
-    /// The name that messages to syslog carry.
+    /// The ident of syslog messages.
     pub syslog_ident: String,
-    /// The facility of messages to syslog, as `syslog.h` numbers it (`LOG_DAEMON` is 24).
+    /// The facility of syslog messages, as in `syslog.h` (`LOG_DAEMON` is 24).
     pub syslog_facility: i32,
-    /// So many workers dead by SIGSEGV or SIGBUS within the interval begin a reload; 0 is never.
+    /// Number of workers killed by SIGSEGV or SIGBUS within the interval that causes a reload; 0 is
+    /// never.
     pub emergency_restart_threshold: u32,
     /// The interval of `emergency_restart_threshold`; zero is never.
     pub emergency_restart_interval: Duration,
@@ -40,35 +41,35 @@ pub struct Fpm {
     pub rlimit_core: Option<CoreSize>,
     /// The supervisor goes to the background.
     pub daemonize: bool,
-    /// How often systemd is told how the server is; zero is never.
+    /// Interval of status notifications to systemd; zero is never.
     pub systemd_interval: Duration,
     /// Pools may run as root (`--allow-to-run-as-root`).
     pub allow_root: bool,
     /// Log lines go to standard error though it is no terminal (`--force-stderr`).
     pub force_stderr: bool,
-    /// What php-fpm's workers say of the configuration when they start, by the name of their pool:
-    /// it is logged where what they say is, once the server is ready to handle connections.
+    /// Messages of php-fpm's workers about the configuration at their start, by pool: logged like
+    /// worker output, once the server is ready to handle connections.
     pub said_when_ready: BTreeMap<String, Vec<(Level, String)>>,
 }
 
-/// How important a message is, as php-fpm's `log_level` has it.
+/// A log level of php-fpm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Level {
     /// Everything.
     Debug,
-    /// What is to be known.
+    /// Normal events.
     Notice,
-    /// What may become a fault.
+    /// Possible problems.
     Warning,
-    /// What failed.
+    /// Failures.
     Error,
-    /// What needs somebody at once.
+    /// Failures that need action at once.
     Alert,
 }
 
 impl Level {
-    /// As a line of the log names it.
+    /// Its name in log lines.
     pub fn name(self) -> &'static str {
         match self {
             Level::Debug => "DEBUG",

@@ -1,4 +1,4 @@
-//! The host names a site answers to.
+//! The host names of a site.
 
 use std::net::Ipv6Addr;
 
@@ -9,16 +9,16 @@ use serde::{Deserialize, Serialize};
 const MAX_HOST_BYTES: usize = 253;
 const MAX_LABEL_BYTES: usize = 63;
 
-/// Which requests a site answers, by the host in `Host` or `:authority`, without the port.
+/// A host name of a site, to match the host in `Host` or `:authority`, without the port.
 ///
-/// Names are in lower case and have no final dot. The most exact one wins: `Exact`, then the
+/// Names are in lower case and have no final dot. The most specific one wins: `Exact`, then the
 /// longest `Below`, then `Any`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Host {
     /// This name only. An IPv6 address is in brackets, as RFC 3986 §3.2.2 has it in `Host`.
     Exact(String),
-    /// `*.example.com`: names of one or more labels below `example.com`, which is what is kept.
+    /// `*.example.com`: names of one or more labels below `example.com`; stored without `*.`.
     Below(String),
     /// `*`: any name that no other site has, and requests without one.
     Any,
@@ -28,7 +28,7 @@ impl Host {
     /// Reads `shop.example.com`, `*.example.com` or `*`.
     ///
     /// # Errors
-    /// What is wrong with `text`, as the end of a sentence that begins with it.
+    /// The reason, as the end of a sentence that starts with `text`.
     pub(crate) fn parse(text: &str) -> Result<Host, String> {
         if text == "*" {
             return Ok(Host::Any);
@@ -52,7 +52,7 @@ impl Host {
         }
         let without_port = name.rsplit_once(':').map(|(host, _)| host);
         if without_port.is_some_and(|host| is_host_name(host) || is_bracketed_ipv6(host)) {
-            return Err("has a port; expected the name only, a site answers on every port".into());
+            return Err("has a port; expected the name only, a site is on every port".into());
         }
         Err(
             "is no host name; expected one such as \"example.com\", \"*.example.com\" or \"*\""
@@ -109,7 +109,7 @@ mod tests {
 
     #[test]
     fn a_name_with_a_port_or_a_scheme_is_refused_with_its_own_sentence() {
-        let port = "has a port; expected the name only, a site answers on every port";
+        let port = "has a port; expected the name only, a site is on every port";
         assert_eq!(Host::parse("example.com:80").unwrap_err(), port);
         assert_eq!(Host::parse("[::1]:80").unwrap_err(), port);
         assert_eq!(

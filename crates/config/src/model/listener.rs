@@ -1,4 +1,4 @@
-//! A pool's FastCGI door: where web servers reach it, and who may.
+//! The FastCGI listener of a pool.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -6,37 +6,37 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-/// Mode of a Unix socket where nobody says (php-fpm's `listen.mode`).
+/// Default mode of a Unix socket (php-fpm's `listen.mode`).
 pub const DEFAULT_SOCKET_MODE: u32 = 0o660;
 
 /// A listening FastCGI socket, with php-fpm's `listen` settings.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Door {
-    /// Where it listens.
+    /// Its address.
     pub listen: Address,
-    /// The same as the configuration writes it, for messages. A port alone means all addresses,
+    /// The address as written in the configuration, for messages. A port alone means all addresses,
     /// those of IPv4 where there is no IPv6.
     #[serde(default)]
     pub asked: String,
-    /// Length of the kernel's queue of connections that nobody has accepted; none: as long as the
-    /// kernel lets it be (`net.core.somaxconn`).
+    /// Length of the kernel's queue of connections not yet accepted; none: the kernel's maximum
+    /// (`net.core.somaxconn`).
     pub backlog: Option<u32>,
-    /// Owner of the Unix socket, by name or number, if another than whoever makes it.
+    /// Owner of the Unix socket, by name or number, if not the user who creates it.
     pub owner: Option<String>,
     /// Group of the Unix socket, by name or number, likewise.
     pub group: Option<String>,
     /// Mode of the Unix socket.
     pub mode: u32,
-    /// Users who may also connect to the Unix socket (POSIX ACL). If there are any, or any groups,
+    /// Users who may also connect to the Unix socket (POSIX ACL). With any users or groups here,
     /// owner and group are not set.
     pub acl_users: Vec<String>,
     /// Groups that may also connect to the Unix socket.
     pub acl_groups: Vec<String>,
-    /// Addresses that may connect over TCP; none: all of them. An empty list: nobody.
+    /// Addresses that may connect over TCP; `None`: all of them; an empty list: none.
     pub allowed_clients: Option<Vec<IpAddr>>,
 }
 
-/// Where a socket listens.
+/// The address of a listener.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Address {
@@ -47,7 +47,7 @@ pub enum Address {
 }
 
 impl Door {
-    /// A door at `listen` in which every other setting has its default.
+    /// A listener at `listen` in which every other setting has its default.
     pub fn at(listen: Address) -> Door {
         Door {
             asked: listen.to_string(),

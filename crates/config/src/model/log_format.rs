@@ -1,8 +1,8 @@
-//! The form of a line of the access log, in nginx's variables.
+//! The format of the access log, in nginx's variables.
 //!
-//! A format that begins with `{` is JSON: its values are written as that, and what there is none of is
-//! `null`. In any other, bytes that could end a line or a quoted field are written as `\xHH`, and what
-//! there is none of is `-`, both as nginx does.
+//! A format that starts with `{` is JSON: values are escaped for it, and missing ones are `null`.
+//! In any other format, bytes that could end a line or a quoted value are written as `\xHH`, and
+//! missing values are `-`, both as in nginx.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,8 +11,8 @@ use crate::mistakes::quoted;
 /// Longest format in bytes.
 const MAX_FORMAT_BYTES: usize = 4096;
 
-/// Apache's and nginx's combined log format, and what we know beside: the seconds that the request
-/// waited for a worker, those that its script ran, and the request's id.
+/// The combined log format of Apache and nginx, followed by the seconds in the queue, the seconds
+/// that the script ran, and the request id.
 pub const COMBINED: &str = "$remote_addr - $remote_user [$time_local] \"$request\" $status \
                             $body_bytes_sent \"$http_referer\" \"$http_user_agent\" $queue_time \
                             $script_time $request_id";
@@ -24,14 +24,15 @@ pub const JSON: &str = "{\"time\":$msec,\"request_id\":\"$request_id\",\
                         \"target\":\"$request_uri\",\"protocol\":\"$server_protocol\",\
                         \"status\":$status,\"bytes\":$body_bytes_sent,\
                         \"referer\":\"$http_referer\",\"user_agent\":\"$http_user_agent\",\
-                        \"pool\":\"$pool\",\"cache\":\"$upstream_cache_status\",\"request_time\":$request_time,\
+                        \"pool\":\"$pool\",\"cache\":\"$upstream_cache_status\",\
+                         \"request_time\":$request_time,\
                         \"queue_time\":$queue_time,\"script_time\":$script_time,\
                         \"cpu_time\":$cpu_time,\"core_wait_time\":$core_wait_time,\
                         \"blocked_time\":$blocked_time,\
                         \"children_cpu_time\":$children_cpu_time,\
                         \"peak_memory\":$peak_memory}";
 
-/// A checked format. It is sent as its text.
+/// A checked format. It is serialized as its text.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub struct LogFormat {
@@ -42,18 +43,18 @@ pub struct LogFormat {
 /// A part of a line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Part {
-    /// Text that stands for itself.
+    /// Literal text.
     Text(String),
     /// The value of a variable.
     Value(Variable, Place),
 }
 
-/// Where a value stands, and so how it is written.
+/// The context of a value, which decides its escaping.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Place {
     /// In a line of text.
     Line,
-    /// It is a JSON string of its own, whose quotes belong to it.
+    /// A JSON string of its own, including its quotes.
     JsonString,
     /// Within a JSON string.
     WithinString,
@@ -61,12 +62,13 @@ pub enum Place {
     JsonNumber,
 }
 
-/// What is known of a request.
+/// A variable of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Variable {
-    /// `$remote_addr`: the client's address, as a trusted proxy names it if there is one.
+    /// `$remote_addr`: the client's address, from a trusted proxy if there is one.
     RemoteAddr,
-    /// `$remote_user`: the name of Basic authentication (RFC 7617), whoever checks it.
+    /// `$remote_user`: the user of Basic authentication (RFC 7617), checked by the server or the
+    /// script.
     RemoteUser,
     /// `$time_local`: `20/Nov/2026:09:14:30 +0000`.
     TimeLocal,
@@ -90,52 +92,53 @@ pub enum Variable {
     Protocol,
     /// `$scheme`: `http` or `https`.
     Scheme,
-    /// `$host`: the host that was asked for, without its port.
+    /// `$host`: the requested host, without its port.
     Host,
     /// `$status`.
     Status,
     /// `$body_bytes_sent`.
     BodyBytesSent,
-    /// `$bytes_sent`: header and body.
+    /// `$bytes_sent`: response head and body.
     BytesSent,
     /// `$request_length`: bytes of head and body.
     RequestLength,
-    /// `$request_time`, `$request_ms`: from the whole head to the last byte of the answer.
+    /// `$request_time`, `$request_ms`: from the complete request head to the last byte of the
+    /// response.
     RequestTime(Unit),
-    /// `$queue_time`, `$queue_ms`: how long it waited for a worker.
+    /// `$queue_time`, `$queue_ms`: time in the queue for a worker.
     QueueTime(Unit),
-    /// `$script_time`, `$script_ms`: how long its script ran.
+    /// `$script_time`, `$script_ms`: run time of its script.
     ScriptTime(Unit),
-    /// `$cpu_time`, `$cpu_ms`: how long it used a processor, in the worker.
+    /// `$cpu_time`, `$cpu_ms`: processor time, in the worker.
     CpuTime(Unit),
-    /// `$core_wait_time`, `$core_wait_ms`: how long it was ready to run and had no processor.
+    /// `$core_wait_time`, `$core_wait_ms`: time waiting for a processor.
     CoreWaitTime(Unit),
-    /// `$blocked_time`, `$blocked_ms`: how long its script waited for anything else.
+    /// `$blocked_time`, `$blocked_ms`: time that its script waited for anything else.
     BlockedTime(Unit),
-    /// `$children_cpu_time`, `$children_cpu_ms`: processor time of processes that its script started.
+    /// `$children_cpu_time`, `$children_cpu_ms`: processor time of child processes of its script.
     ChildrenCpuTime(Unit),
-    /// `$peak_memory`: the most memory that its script had, in bytes.
+    /// `$peak_memory`: the peak memory of its script, in bytes.
     PeakMemory,
-    /// `$upstream_response_time`: both together, which is what nginx sees of a php-fpm.
+    /// `$upstream_response_time`: queue and script time, which is nginx's view of a php-fpm.
     UpstreamTime,
     /// `$request_id`.
     RequestId,
     /// `$pool`: the pool that ran its script.
     Pool,
-    /// `$upstream_cache_status`: what the page cache has done, in nginx's words: `HIT`, `MISS`,
+    /// `$upstream_cache_status`: the result of the page cache, in nginx's words: `HIT`, `MISS`,
     /// `EXPIRED`, `BYPASS`, `STALE`, `UPDATING`, `REVALIDATED`.
     CacheStatus,
     /// `$ssl_protocol`, such as `TLSv1.3`.
     SslProtocol,
     /// `$ssl_cipher`, by OpenSSL's name.
     SslCipher,
-    /// `$pid`: our own process id.
+    /// `$pid`: the process id of the front.
     Pid,
-    /// `$http_NAME`: a header field of the request, by its name with dashes.
+    /// `$http_NAME`: a request header, by its name with dashes.
     Header(String),
 }
 
-/// How a time is written.
+/// The unit of a duration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unit {
     /// Seconds, with six decimals.
@@ -144,7 +147,7 @@ pub enum Unit {
     Milliseconds,
 }
 
-/// The variables without those of header fields, and whether each is a number.
+/// The variables except those of headers, and whether each is a number.
 const VARIABLES: [(&str, Variable, bool); 41] = [
     ("remote_addr", Variable::RemoteAddr, false),
     ("remote_user", Variable::RemoteUser, false),
@@ -245,10 +248,10 @@ impl Variable {
 }
 
 impl LogFormat {
-    /// Reads a format, or the name of one.
+    /// Parses a format, or the name of one.
     ///
     /// # Errors
-    /// What is wrong with it: the end of a sentence that begins with its name.
+    /// The reason, as the end of a sentence that starts with the setting's name.
     pub fn parse(text: &str) -> Result<LogFormat, String> {
         let template = match text {
             "combined" => COMBINED,
@@ -281,12 +284,12 @@ impl LogFormat {
         })
     }
 
-    /// What a line is made of.
+    /// The parts of a line.
     pub fn parts(&self) -> &[Part] {
         &self.parts
     }
 
-    /// Whether a line says what a script has cost: how long it took, and where that time went.
+    /// Whether a line has the cost of a script: its run time or the parts of it.
     pub fn tells_costs(&self) -> bool {
         self.parts.iter().any(|part| match part {
             Part::Text(_) => false,
@@ -307,7 +310,7 @@ impl Default for LogFormat {
     fn default() -> LogFormat {
         LogFormat {
             text: "combined".to_owned(),
-            // It is a format: a test says so.
+            // It parses, as a test shows.
             parts: parts(COMBINED, |_, _| Ok(Place::Line)).unwrap_or_default(),
         }
     }
@@ -327,8 +330,8 @@ impl TryFrom<String> for LogFormat {
     }
 }
 
-/// Takes a template apart. `place` says where a value stands, by the text before it and by whether it
-/// is a number.
+/// Splits a template. `place` decides the context of a value by the text before it and by whether
+/// it is a number.
 fn parts(
     template: &str,
     mut place: impl FnMut(&str, (&str, bool)) -> Result<Place, String>,
@@ -366,7 +369,7 @@ fn name(after: &str) -> Result<(&str, &str), String> {
     }
 }
 
-/// The parts of a format that is JSON, which it has to be whatever its values are.
+/// The parts of a JSON format, which must be valid JSON with any values.
 fn json_parts(template: &str) -> Result<Vec<Part>, String> {
     let mut in_string = false;
     let place = |text: &str, (name, is_number): (&str, bool)| {
@@ -385,12 +388,12 @@ fn json_parts(template: &str) -> Result<Vec<Part>, String> {
     match serde_json::from_str::<serde_json::Value>(&example) {
         Ok(_) => Ok(parts),
         Err(why) => Err(format!(
-            "begins with `{{` and is no JSON ({why}); correct it, or begin it with something else"
+            "starts with `{{` and is no JSON ({why}); correct it, or start it with something else"
         )),
     }
 }
 
-/// How many quotes there are that no backslash precedes.
+/// The number of quotes without a backslash before them.
 fn quotes(text: &str) -> usize {
     let mut escaped = false;
     let is_quote = |c: char| {
@@ -401,7 +404,7 @@ fn quotes(text: &str) -> usize {
     text.chars().map(is_quote).filter(|is| *is).count()
 }
 
-/// A value that is a whole string takes its quotes, so that it can be `null`.
+/// A value that is a whole string includes its quotes, so that it can be `null`.
 fn take_quotes(parts: &mut Vec<Part>) {
     for at in 1..parts.len().saturating_sub(1) {
         let (before, rest) = parts.split_at_mut(at);

@@ -1,4 +1,4 @@
-//! Where a log goes.
+//! The target of a log.
 
 use std::path::PathBuf;
 
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::collector::Collector;
 
-/// Where a log goes.
+/// The target of a log.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LogTarget {
@@ -14,9 +14,9 @@ pub enum LogTarget {
     Stderr,
     /// A file, appended to; an absolute path.
     File(PathBuf),
-    /// The system's log, as [`Fpm`] says.
+    /// The system's log, by the settings of php-fpm.
     Syslog,
-    /// Somebody who collects logs.
+    /// A log collector.
     Collector(Collector),
 }
 

@@ -1,4 +1,4 @@
-//! What is said of a site.
+//! The settings of a site.
 
 use std::path::{Path, PathBuf};
 
@@ -14,43 +14,43 @@ const DEFAULT_INDEX: [&str; 2] = ["index.php", "index.html"];
 const DEFAULT_FRONT_CONTROLLER: &str = "/index.php";
 const DEFAULT_MAX_BODY_SIZE_BYTES: u64 = 256 << 20;
 
-/// What answers the requests for some hosts.
+/// A site: the settings of some hosts.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Site {
     /// The hosts, at least one.
     pub hosts: Vec<Host>,
     /// The document root: an absolute path that was a directory when it was checked.
     pub root: PathBuf,
-    /// File names looked for in a folder, in this order.
+    /// Index files of a directory, in this order.
     pub index: Vec<String>,
-    /// Who runs the site's PHP.
+    /// The pool or upstream that runs the site's PHP.
     pub destination: Destination,
-    /// The script for paths that are no file, as a path below the root that begins with `/`.
+    /// The script for paths without a file, as a path below the root that starts with `/`.
     pub front_controller: Option<String>,
     /// Largest request body in bytes.
     pub max_body_size: u64,
-    /// Where its requests are logged, if not where all are.
+    /// Its access log, if it has its own.
     #[serde(default)]
     pub access_log: SiteLog,
-    /// How its pages are cached; none: they are not.
+    /// Its page cache, if it has one.
     #[serde(default)]
     pub cache: Option<Cache>,
-    /// What it says about paths and clients; those of its application follow its own.
+    /// Its rules for paths and clients, followed by those of its application.
     #[serde(default)]
     pub rules: Rules,
-    /// How its answers leave.
+    /// Settings of its responses.
     #[serde(default)]
     pub output: Output,
 }
 
-/// Where the requests of a site are logged.
+/// The access log of a site.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SiteLog {
-    /// Where [`crate::Config::access_log`] says.
+    /// The server's, [`crate::Config::access_log`].
     #[default]
     Server,
-    /// Nowhere.
+    /// None.
     Off,
     /// A file of its own; an absolute path.
     File(PathBuf),
@@ -59,23 +59,23 @@ pub enum SiteLog {
 /// The page cache of a site.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cache {
-    /// What is kept.
+    /// The rules of caching.
     pub rules: maitred_pagecache::settings::Settings,
-    /// It says `enabled = false`: the site has none.
+    /// It has `enabled = false`.
     #[serde(skip)]
     pub(crate) is_off: bool,
-    /// Who may drop pages with PURGE.
+    /// Clients that may send PURGE.
     #[serde(default)]
     pub purge_from: Vec<IpNet>,
 }
 
-/// Who runs a site's PHP.
+/// The pool or upstream that runs a site's PHP.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Destination {
-    /// A pool of ours, by its name; it is in `Config::pools`.
+    /// A pool of `Config::pools`, by its name.
     Pool(String),
-    /// A foreign FastCGI server.
+    /// An external FastCGI server.
     Upstream(Upstream),
 }
 
@@ -108,8 +108,8 @@ impl Site {
     }
 }
 
-/// What is wrong with a site of a pool that has a `chroot`, if anything is: the pool's scripts see
-/// nothing that does not lie beneath it.
+/// The error of a site outside of its pool's `chroot`, if it is: scripts see nothing but files
+/// below it.
 pub(crate) fn outside_of_chroot(site: &Site, pool: &Pool) -> Option<String> {
     let chroot = pool.confinement.chroot.as_deref()?;
     let aliases = site
@@ -123,7 +123,7 @@ pub(crate) fn outside_of_chroot(site: &Site, pool: &Pool) -> Option<String> {
         let folder: &Path = folder.as_deref().unwrap_or(named);
         (!folder.starts_with(chroot)).then(|| {
             format!(
-                "`{setting}` is {}, which does not lie beneath {}, the `chroot` of pool `{}`; move \
+                "`{setting}` is {}, which is not below {}, the `chroot` of pool `{}`; move \
                  the site there, or give it another pool",
                 folder.display(),
                 chroot.display(),

@@ -54,7 +54,7 @@ impl std::fmt::Display for Needs {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         out.write_str(match self {
             Needs::Live => "a reload",
-            Needs::NewZygote => "a reload, which starts the pool's PHP anew",
+            Needs::NewZygote => "a reload, which restarts the pool's PHP",
             Needs::Restart => "a restart",
         })
     }

@@ -52,18 +52,22 @@ fn of_another_server(text: &str) -> Option<&'static str> {
     }
     if has(|line| line == "[global]" || line.starts_with("pm.")) {
         return Some(
-            "this is the configuration of php-fpm; `maitred fpm --fpm-config FILE` runs with it as it is, and \
-             [pools.NAME] takes the same settings, without the prefix `pm.` and with texts in quotation marks",
+            "this is the configuration of php-fpm; `maitred fpm --fpm-config FILE` runs with it \
+             as it is, and \
+             [pools.NAME] takes the same settings, without the prefix `pm.` and with texts in \
+             quotation marks",
         );
     }
     if has(|line| line.starts_with("server {") || line.starts_with("http {")) {
         return Some(
-            "this is a configuration of nginx; write [[sites]] with the `hosts` and the `root` of each server",
+            "this is a configuration of nginx; write [[sites]] with the `hosts` and the `root` of \
+             each server",
         );
     }
     if has(|line| line.starts_with("<VirtualHost") || line.starts_with("<Directory")) {
         return Some(
-            "this is a configuration of Apache; write [[sites]] with the `hosts` and the `root` of each VirtualHost",
+            "this is a configuration of Apache; write [[sites]] with the `hosts` and the `root` \
+             of each VirtualHost",
         );
     }
     None

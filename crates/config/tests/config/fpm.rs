@@ -129,7 +129,8 @@ fn of_a_setting_of_php_ini_that_is_there_twice_the_first_holds() {
 #[test]
 fn a_name_in_braces_is_an_entry_of_php_ini_or_else_a_variable() {
     let files = Files::with(&format!(
-        "{GOOD}env[A] = ${{IN_BOTH}}\nenv[B] = ${{OUTSIDE}}\nenv[C] = \"empty:${{NOWHERE}}\"\nenv[D] = $IN_BOTH\n"
+        "{GOOD}env[A] = ${{IN_BOTH}}\nenv[B] = ${{OUTSIDE}}\nenv[C] = \
+         \"empty:${{NOWHERE}}\"\nenv[D] = $IN_BOTH\n"
     ));
     let outside = [("IN_BOTH", "outside"), ("OUTSIDE", "there")];
     let outside = outside.map(|(name, value)| (name.to_owned(), value.to_owned()));

@@ -22,7 +22,8 @@ const AROUND: [(&str, &str); 8] = [
     ("[pools.www]\n", "\n[[sites]]\nroot = \"public\"\n"),
     (
         "",
-        "\ncertificates = { cert = \"site.pem\", key = \"site.key\" }\n[[sites]]\nroot = \"public\"\n",
+        "\ncertificates = { cert = \"site.pem\", key = \"site.key\" }\n[[sites]]\nroot = \
+         \"public\"\n",
     ),
     (
         "[tls]\nlisten = \":443\"\n",

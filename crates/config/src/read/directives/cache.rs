@@ -82,9 +82,12 @@ pub const DIRECTIVES: &[Directive<Cache>] = &[
     },
     Directive {
         name: "valid",
-        default: Preset::Words("none: only what says itself for how long it is good is kept"),
+        default: Preset::Words(
+            "none: only responses with a freshness lifetime of their own are stored",
+        ),
         unit: "seconds",
-        takes: "a duration, or a table of statuses such as { 200 = \"10m\", 404 = \"1m\", any = \"10s\" }",
+        takes: "a duration, or a table of statuses such as { 200 = \"10m\", 404 = \"1m\", any = \
+                \"10s\" }",
         needs: Needs::Live,
         doc: "Freshness lifetime of responses without one of their own. A duration alone is for \
               the statuses 200, 301 and 302.",
@@ -105,7 +108,8 @@ pub const DIRECTIVES: &[Directive<Cache>] = &[
     Directive {
         name: "public_cookies",
         default: Preset::Words(
-            "with `app` or `private_cookies` all others; otherwise none but well-known ones that the \
+            "with `app` or `private_cookies` all others; otherwise none but well-known ones that \
+             the \
              site's scripts do not set (`_ga`, `_pk_*`, `AWSALB*` and the like)",
         ),
         unit: "",
@@ -323,7 +327,8 @@ pub const DIRECTIVES: &[Directive<Cache>] = &[
         name: "ignore_headers",
         default: Preset::Value("[]"),
         unit: "",
-        takes: "\"X-Accel-Expires\", \"Expires\", \"Cache-Control\", \"Set-Cookie\", \"Vary\", or an \
+        takes: "\"X-Accel-Expires\", \"Expires\", \"Cache-Control\", \"Set-Cookie\", \"Vary\", or \
+                an \
                 array of them",
         needs: Needs::Live,
         doc: "Response headers that the cache ignores. With `Set-Cookie`, responses that set \
@@ -347,8 +352,8 @@ pub const DIRECTIVES: &[Directive<Cache>] = &[
     Directive {
         name: "ignore_parameters",
         default: Preset::Words(
-            "none; with an `app`, those that only say where a visitor comes from: utm_*, fbclid, gclid \
-             and the like",
+            "none; with an `app`, those of campaigns and referrers: utm_*, fbclid, gclid and the \
+             like",
         ),
         unit: "",
         takes: "the name of a parameter such as \"utm_*\", an array of them, or false",
@@ -439,7 +444,7 @@ pub const DIRECTIVES: &[Directive<Cache>] = &[
     },
     Directive {
         name: "purge_from",
-        default: Preset::Words("nobody"),
+        default: Preset::Words("no clients"),
         unit: "",
         takes: NETWORKS,
         needs: Needs::Live,

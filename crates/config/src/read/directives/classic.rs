@@ -9,7 +9,8 @@ pub(super) const CLASSIC_PATHS: Directive<RulesDraft> = Directive {
     name: "classic_paths",
     default: Preset::Words("none"),
     unit: "",
-    takes: "a path such as \"/wp-login.php\" or a folder such as \"/wp-admin/\", or an array of them",
+    takes: "a path such as \"/wp-login.php\" or a folder such as \"/wp-admin/\", or an array of \
+            them",
     needs: Needs::Live,
     doc: "Paths whose scripts `classic_pool` runs: parts of a booted application that need a \
           classic pool. A path that ends with `/` means all below it. They take precedence over \

@@ -35,7 +35,7 @@ pub const DIRECTIVES: &[Directive<DoorDraft>] = &[
     },
     Directive {
         name: "listen_backlog",
-        default: Preset::Words("as many as the kernel lets (`net.core.somaxconn`)"),
+        default: Preset::Words("the kernel's maximum (`net.core.somaxconn`)"),
         unit: "connections",
         takes: "a whole number from 1 to 2147483647",
         needs: Needs::NewZygote,
@@ -179,7 +179,7 @@ pub const DIRECTIVES: &[Directive<DoorDraft>] = &[
         name: "access_suppress_path",
         default: Preset::Words("none"),
         unit: "",
-        takes: "a path that begins with \"/\", or an array of them",
+        takes: "a path that starts with \"/\", or an array of them",
         needs: Needs::NewZygote,
         doc: "Paths that are not logged: plain GET or HEAD requests without query or body that \
               get a 2xx response.",
@@ -207,7 +207,7 @@ pub(crate) fn asked(value: &Value<'_>) -> Result<Asked, Wrong> {
         Address::Unix(PathBuf::from(path))
     } else if path.len() < text.len() {
         return Err(
-            value.refused("is not absolute; expected \"unix:\" and a path that begins with \"/\"")
+            value.refused("is not absolute; expected \"unix:\" and a path that starts with \"/\"")
         );
     } else {
         Address::Tcp(parse_listen(text).map_err(|why| value.refused(&why))?)

@@ -53,7 +53,8 @@ pub const DIRECTIVES: &[Directive<Pool>] = &[
     Directive {
         name: "max_children",
         default: Preset::Words(
-            "with `pm = \"auto\"` 64 for each core, at most 128 or two for each; else two for each",
+            "with `pm = \"auto\"` 64 per core, but at most 128 or two per core; otherwise two per \
+             core",
         ),
         unit: "workers",
         takes: "a whole number from 1 to 10000",

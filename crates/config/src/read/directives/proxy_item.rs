@@ -88,16 +88,16 @@ fn server(value: &Value<'_>) -> Result<Upstream, Wrong> {
         return address(value, text);
     }
     if text.starts_with("https://") {
-        let why = "is reached over TLS, which is not spoken to servers behind; expected one on \
-                   this machine or in its network, with \"http://\"";
+        let why = "needs TLS, which is not supported for upstream servers; expected one on this \
+                   machine or in its network, with \"http://\"";
         return Err(value.refused(why));
     }
     let Some(authority) = text.strip_prefix("http://") else {
         return Err(value.wrong());
     };
     if authority.contains(['/', '?', '#']) {
-        let why = "has a path; leave it out: the server is asked for the path that the client \
-                   asks for, and `strip_prefix = true` takes the folder off it";
+        let why = "has a path; leave it out: the server gets the client's path, and `strip_prefix \
+                   = true` removes the folder from it";
         return Err(value.refused(why));
     }
     let has_port = authority

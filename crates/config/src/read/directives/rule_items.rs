@@ -14,9 +14,11 @@ use maitred_rules::{IpNet, Pattern};
 use crate::read::units;
 use crate::read::value::{Record, Value, Wrong};
 
-pub(super) const PATTERN: &str = "a path (\"/a\"), a folder (\"/a/*\"), an ending (\"*.css\") or a regular \
+pub(super) const PATTERN: &str = "a path (\"/a\"), a folder (\"/a/*\"), an ending (\"*.css\") or \
+                                  a regular \
                        expression (\"~^/a[0-9]+$\")";
-pub(super) const NETWORKS: &str = "an address such as \"192.0.2.1\", a network such as \"192.0.2.0/24\", or \
+pub(super) const NETWORKS: &str = "an address such as \"192.0.2.1\", a network such as \
+                                   \"192.0.2.0/24\", or \
                         an array of them";
 const TARGET: &str = "a path such as \"/new/$1\" or a URL";
 const FIELDS: &str = "a table of headers such as { X-Frame-Options = \"DENY\" }";
@@ -266,7 +268,7 @@ pub(super) fn read_path(item: &Value<'_>) -> Result<Placed, Wrong> {
         urgent: record.get("urgent").map_or(Ok(false), Value::boolean)?,
     };
     if settings.pool.is_none() && settings.max_body_size.is_none() && !settings.urgent {
-        return Err(item.refused("says nothing; add `pool`, `max_body_size` or `urgent = true`"));
+        return Err(item.refused("has no setting; add `pool`, `max_body_size` or `urgent = true`"));
     }
     Ok((settings, pool.map(Value::span)))
 }

@@ -25,7 +25,8 @@ pub const DIRECTIVES: &[Directive<RulesDraft>] = &[
         name: "app",
         default: Preset::Words("none"),
         unit: "",
-        takes: "\"wordpress\", \"laravel\", \"symfony\", \"drupal\", \"nextcloud\" or \"mediawiki\"",
+        takes: "\"wordpress\", \"laravel\", \"symfony\", \"drupal\", \"nextcloud\" or \
+                \"mediawiki\"",
         needs: Needs::Live,
         doc: "The application of the site. Its rules follow the site's own: its front \
               controller, denied paths, paths without PHP. The guide lists them in [a \

@@ -121,7 +121,7 @@ pub const DIRECTIVES: &[Directive<SiteDraft>] = &[
     },
     Directive {
         name: "access_log",
-        default: Preset::Words("where `access_log` at the top says"),
+        default: Preset::Words("`access_log` at the top of the file"),
         unit: "",
         takes: "a path or \"off\"",
         needs: Needs::Live,
@@ -143,7 +143,7 @@ pub(super) fn parse_upstream(text: &str) -> Result<Upstream, Option<&'static str
     if let Some(path) = text.strip_prefix("unix:") {
         if !path.starts_with('/') {
             return Err(Some(
-                "is not absolute; expected \"unix:\" and a path that begins with \"/\"",
+                "is not absolute; expected \"unix:\" and a path that starts with \"/\"",
             ));
         }
         if path.len() > MAX_SOCKET_PATH_BYTES {

@@ -209,7 +209,7 @@ fn acme(value: &Value<'_>) -> Result<Acme, Wrong> {
     let record = value.record(&[
         ("email", "an address such as \"ops@example.com\""),
         ("terms_agreed", "true"),
-        ("directory", "a URL that begins with https://"),
+        ("directory", "a URL that starts with https://"),
         ("ca", "the path of a PEM file"),
         ("challenge", "\"http-01\" or \"tls-alpn-01\""),
         ("folder", "the path of a folder"),

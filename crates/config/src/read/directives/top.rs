@@ -395,7 +395,7 @@ pub const DIRECTIVES: &[Directive<Config>] = &[
     },
     Directive {
         name: "spool_dir",
-        default: Preset::Words("the system's folder for temporary files"),
+        default: Preset::Words("the system's directory for temporary files"),
         unit: "",
         takes: "the path of a directory",
         needs: Needs::Live,
@@ -418,7 +418,7 @@ pub const DIRECTIVES: &[Directive<Config>] = &[
     },
     Directive {
         name: "cache_dir",
-        default: Preset::Words("none; pages are kept in memory only"),
+        default: Preset::Words("none; pages are cached in memory only"),
         unit: "",
         takes: "the path of a directory",
         needs: Needs::Restart,
