@@ -20,8 +20,8 @@ use crate::model::pool::Pool;
 use crate::model::site::Cache;
 use crate::model::tls::Tls;
 use crate::read::directive::{Directive, SectionTable, read_settings};
-use crate::read::directives::{self, cache, doors, output, pools, rules, sites, tls, top};
-use crate::read::drafts::{CacheDraft, DoorDraft, SiteDraft};
+use crate::read::directives::{self, cache, listeners, output, pools, rules, sites, tls, top};
+use crate::read::drafts::{CacheDraft, ListenerDraft, SiteDraft};
 use crate::suggest::nearest;
 
 /// Longest name of a pool in bytes: it is part of the titles of processes.
@@ -213,8 +213,8 @@ impl Assembler<'_> {
         let title = format!("in [pools.{}]", quoted(name));
         self.refuse_unknown(&directives::POOL, settings, &title);
         self.read(pools::DIRECTIVES, settings, &mut pool);
-        let mut door = DoorDraft::default();
-        self.read(doors::DIRECTIVES, settings, &mut door);
+        let mut door = ListenerDraft::default();
+        self.read(listeners::DIRECTIVES, settings, &mut door);
         let faults = &mut self.faults;
         faults.extend(settle_listeners(&mut pool, door, settings));
         faults.extend(settle_spare_servers(&mut pool, settings));

@@ -22,13 +22,13 @@ use std::path::Path;
 use toml::de::DeTable;
 
 pub use maitred_rules::settings::Upstream;
-pub use mistakes::{Mistake, Mistakes, Place};
+pub use mistakes::{Mistake, Mistakes, Position};
 pub use model::acme::{Acme, Challenge, ExternalAccount, LETS_ENCRYPT};
 pub use model::admin::{AdminAccess, AdminDraft, AdminToken};
 pub use model::client_limits::ClientLimits;
 pub use model::collector::{Collector, Syslog, SyslogServer};
 pub use model::config::{Config, Listening};
-pub use model::confinement::{Confinement, CoreSize, NoNewPrivileges, Together};
+pub use model::confinement::{Confinement, CoreSize, GroupLimits, NoNewPrivileges};
 pub use model::host::Host;
 pub use model::listener::{Address, DEFAULT_SOCKET_MODE, Door};
 pub use model::log_format::{self, LogFormat};
@@ -42,7 +42,7 @@ pub use read::directive::{Directive, Needs, Preset};
 pub use read::directives;
 pub use read::listen::parse_listen;
 pub use read::position::{Section, place_of_setting};
-pub use read::value::{Value, Wrong};
+pub use read::value::{BadValue, Value};
 pub use reference::{applications, reference};
 
 use mistakes::Fault;

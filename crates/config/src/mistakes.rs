@@ -14,7 +14,7 @@ const MAX_QUOTED_CHARS: usize = 60;
 
 /// A position in a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Place {
+pub struct Position {
     /// Line, counted from 1.
     pub line: usize,
     /// Column in characters, counted from 1.
@@ -27,7 +27,7 @@ pub struct Mistake {
     /// The configuration file, or the directory given in its stead.
     pub file: PathBuf,
     /// The position in the file, if the mistake has one.
-    pub place: Option<Place>,
+    pub place: Option<Position>,
     /// The finding, the expected value and the remedy.
     pub sentence: String,
 }
@@ -35,7 +35,7 @@ pub struct Mistake {
 impl fmt::Display for Mistake {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "{}:", self.file.display())?;
-        if let Some(Place { line, column }) = self.place {
+        if let Some(Position { line, column }) = self.place {
             write!(out, "{line}:{column}:")?;
         }
         write!(out, " {}", self.sentence)
@@ -119,21 +119,21 @@ impl Fault {
     pub(crate) fn located(self, text: &str, file: &Path) -> Mistake {
         Mistake {
             file: file.to_path_buf(),
-            place: Some(place_of(text, self.span.start)),
+            place: Some(position_of(text, self.span.start)),
             sentence: self.sentence,
         }
     }
 }
 
 /// The position of a byte in `text`.
-pub(crate) fn place_of(text: &str, offset: usize) -> Place {
+pub(crate) fn position_of(text: &str, offset: usize) -> Position {
     let mut offset = offset.min(text.len());
     while !text.is_char_boundary(offset) {
         offset -= 1;
     }
     let before = &text[..offset];
     let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
-    Place {
+    Position {
         line: before.bytes().filter(|byte| *byte == b'\n').count() + 1,
         column: before[line_start..].chars().count() + 1,
     }
@@ -154,14 +154,17 @@ mod tests {
 
     #[test]
     fn a_column_counts_characters_not_bytes() {
-        assert_eq!(place_of("a = \"ü\" x", 9), Place { line: 1, column: 9 });
-        assert_eq!(place_of("a\nbc", 3), Place { line: 2, column: 2 });
+        assert_eq!(
+            position_of("a = \"ü\" x", 9),
+            Position { line: 1, column: 9 }
+        );
+        assert_eq!(position_of("a\nbc", 3), Position { line: 2, column: 2 });
     }
 
     #[test]
     fn a_place_beyond_the_text_is_its_end() {
-        assert_eq!(place_of("ab\n", 99), Place { line: 2, column: 1 });
-        assert_eq!(place_of("", 0), Place { line: 1, column: 1 });
+        assert_eq!(position_of("ab\n", 99), Position { line: 2, column: 1 });
+        assert_eq!(position_of("", 0), Position { line: 1, column: 1 });
     }
 
     #[test]

@@ -6,7 +6,7 @@ use maitred_pagecache::apps::cache_of;
 use maitred_rules::apps::App;
 
 use crate::read::directive::{Directive, Preset};
-use crate::read::directives::{cache, doors, output, pools, rules, sites, tls, top};
+use crate::read::directives::{cache, listeners, output, pools, rules, sites, tls, top};
 
 const HEAD: &str = r#"# Configuration
 
@@ -64,7 +64,7 @@ pub fn reference() -> String {
         &mut page,
         "`[pools.NAME]`: the FastCGI listener",
         intro,
-        doors::DIRECTIVES,
+        listeners::DIRECTIVES,
     );
     let intro = "Settings of one site; write `[[sites]]` once for each.";
     group(&mut page, "`[[sites]]`", intro, sites::DIRECTIVES);

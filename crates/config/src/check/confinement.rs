@@ -3,7 +3,7 @@
 use toml::de::DeTable;
 
 use crate::mistakes::Fault;
-use crate::model::confinement::{PIDS_BESIDES_WORKERS, Together};
+use crate::model::confinement::{GroupLimits, PIDS_BESIDES_WORKERS};
 use crate::model::pool::Pool;
 use crate::on_disk::directory_problem;
 
@@ -30,7 +30,7 @@ pub(crate) fn check_confinement(pool: &Pool, settings: &DeTable<'_>) -> Vec<Faul
             faults.push(Fault::new(at("chdir"), sentence));
         }
     }
-    let Together {
+    let GroupLimits {
         memory_max,
         memory_high,
         pids_max,

@@ -8,8 +8,8 @@ use crate::mistakes::Fault;
 use crate::model::config::Config;
 use crate::model::listener::{Address, Door};
 use crate::model::pool::{DoorLog, Pool};
-use crate::read::directives::doors::DIRECTIVES;
-use crate::read::drafts::{Asked, DoorDraft};
+use crate::read::directives::listeners::DIRECTIVES;
+use crate::read::drafts::{ListenAddress, ListenerDraft};
 
 /// The default of php-fpm's `access.format`.
 const DEFAULT_ACCESS_FORMAT: &str = "%R - %u %t \"%m %r\" %s";
@@ -27,7 +27,7 @@ const TCP_ONLY: [&str; 1] = ["listen_allowed_clients"];
 /// Gives the pool its listeners. Settings with a fault of their own are reported already.
 pub(crate) fn settle_listeners(
     pool: &mut Pool,
-    draft: DoorDraft,
+    draft: ListenerDraft,
     settings: &DeTable<'_>,
 ) -> Vec<Fault> {
     let mut faults = Vec::new();
@@ -73,7 +73,7 @@ pub(crate) fn settle_listeners(
 
 /// Settings without effect, each with its error text: for another kind of socket, or without or
 /// beside another setting.
-fn misplaced(draft: &DoorDraft, set: impl Fn(&str) -> bool) -> Vec<(&'static str, String)> {
+fn misplaced(draft: &ListenerDraft, set: impl Fn(&str) -> bool) -> Vec<(&'static str, String)> {
     let mut told = Vec::new();
     let has = |is_unix: bool| {
         let mut asked = [&draft.listen, &draft.status_listen].into_iter().flatten();
@@ -109,7 +109,7 @@ fn misplaced(draft: &DoorDraft, set: impl Fn(&str) -> bool) -> Vec<(&'static str
     told
 }
 
-fn door(draft: &DoorDraft, asked: &Asked) -> Door {
+fn door(draft: &ListenerDraft, asked: &ListenAddress) -> Door {
     let default = Door::at(asked.address.clone());
     let is_unix = matches!(asked.address, Address::Unix(_));
     Door {

@@ -10,7 +10,7 @@ use crate::model::mode::{BootConnections, DEFAULT_BOOT_TIMEOUT, Mode};
 use crate::model::pool::Pool;
 
 /// A setting of pools that has an effect in some modes only.
-struct Heeded {
+struct ModeSetting {
     name: &'static str,
     by: &'static [Mode],
     /// Whether it differs from the default.
@@ -21,14 +21,14 @@ struct Heeded {
 
 const NOTHING: fn(Mode) -> Option<&'static str> = |_| None;
 
-const HEEDED: &[Heeded] = &[
-    Heeded {
+const MODE_SETTINGS: &[ModeSetting] = &[
+    ModeSetting {
         name: "script",
         by: &[Mode::Worker, Mode::Snapshot],
         says: |pool| pool.script.is_some(),
         instead: NOTHING,
     },
-    Heeded {
+    ModeSetting {
         name: "boot_timeout",
         by: &[Mode::Worker],
         says: |pool| pool.boot_timeout != DEFAULT_BOOT_TIMEOUT,
@@ -37,43 +37,43 @@ const HEEDED: &[Heeded] = &[
             Mode::Classic | Mode::Worker => None,
         },
     },
-    Heeded {
+    ModeSetting {
         name: "requests_per_child",
         by: &[Mode::Snapshot],
         says: |pool| pool.requests_per_child != 1,
         instead: |_| Some("`max_requests` is what bounds the requests of a worker there"),
     },
-    Heeded {
+    ModeSetting {
         name: "rewinds_per_child",
         by: &[Mode::Snapshot],
         says: |pool| pool.rewinds_per_child != 0,
         instead: NOTHING,
     },
-    Heeded {
+    ModeSetting {
         name: "boot_connections",
         by: &[Mode::Snapshot],
         says: |pool| pool.boot_connections != BootConnections::default(),
         instead: NOTHING,
     },
-    Heeded {
+    ModeSetting {
         name: "warm_requests",
         by: &[Mode::Snapshot],
         says: |pool| !pool.warm_requests.is_empty(),
         instead: NOTHING,
     },
-    Heeded {
+    ModeSetting {
         name: "watch",
         by: &[Mode::Worker, Mode::Snapshot],
         says: |pool| pool.watch,
         instead: NOTHING,
     },
-    Heeded {
+    ModeSetting {
         name: "opcache_memory_max",
         by: &[Mode::Worker, Mode::Snapshot],
         says: |pool| pool.opcache_memory_max != Pool::default().opcache_memory_max,
         instead: NOTHING,
     },
-    Heeded {
+    ModeSetting {
         name: "max_requests",
         by: &[Mode::Classic, Mode::Worker],
         says: |pool| pool.max_requests != 0,
@@ -84,7 +84,7 @@ const HEEDED: &[Heeded] = &[
             )
         },
     },
-    Heeded {
+    ModeSetting {
         name: "max_spawn_rate",
         by: &[Mode::Classic, Mode::Worker],
         says: |pool| pool.max_spawn_rate != Pool::default().max_spawn_rate,
@@ -136,7 +136,7 @@ fn of_cookies(site: &DeTable<'_>) -> Option<Fault> {
 
 /// The settings of a pool without effect in its mode.
 fn of_mode(pool: &Pool, settings: &DeTable<'_>) -> Vec<Fault> {
-    let unheeded = HEEDED
+    let unheeded = MODE_SETTINGS
         .iter()
         .filter(|heeded| !heeded.by.contains(&pool.mode) && (heeded.says)(pool));
     let found = unheeded.filter_map(|heeded| {
@@ -162,7 +162,7 @@ fn of_open_door(pool: &Pool, settings: &DeTable<'_>) -> Option<Fault> {
     Some(Fault::new(value.span(), sentence))
 }
 
-impl Heeded {
+impl ModeSetting {
     fn sentence(&self, mode: Mode, settings: &DeTable<'_>) -> String {
         let modes: Vec<String> = self
             .by

@@ -10,7 +10,7 @@ use crate::mistakes::{Fault, quoted};
 use crate::model::host::Host;
 use crate::model::pool::Pool;
 use crate::model::site::{Destination, Site, outside_of_chroot};
-use crate::read::drafts::{Placed, RulesDraft, SiteDraft};
+use crate::read::drafts::{RulesDraft, SiteDraft, WithSpan};
 use crate::suggest::{enumerate, nearest};
 
 /// A site's draft and the position of its table.
@@ -30,7 +30,7 @@ pub(crate) fn refuse_shared_hosts(drafts: &[SpannedDraft], faults: &mut Vec<Faul
     let mut owners: HashMap<&Host, (usize, Option<Fault>)> = HashMap::new();
     for (index, SpannedDraft { site, span }) in drafts.iter().enumerate() {
         let named = site.hosts.iter().flatten();
-        let named = named.map(|Placed(host, span)| (host, span, shared(host)));
+        let named = named.map(|WithSpan(host, span)| (host, span, shared(host)));
         let unnamed = site
             .hosts
             .is_none()
@@ -62,7 +62,7 @@ pub(crate) fn settle_site(
     };
     let mut site = Site::at(draft.root?, destination);
     if let Some(hosts) = draft.hosts {
-        site.hosts = hosts.into_iter().map(|Placed(host, _)| host).collect();
+        site.hosts = hosts.into_iter().map(|WithSpan(host, _)| host).collect();
     }
     site.index = draft.index.unwrap_or(site.index);
     site.output = draft.output;

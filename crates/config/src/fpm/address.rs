@@ -10,7 +10,7 @@ use super::log::{Log, Refused};
 use super::options::Options;
 use crate::model::fpm::Level;
 use crate::model::listener::{Address, DEFAULT_SOCKET_MODE, Door};
-use crate::read::directives::doors::MAX_SOCKET_PATH_BYTES;
+use crate::read::directives::listeners::MAX_SOCKET_PATH_BYTES;
 
 /// The listener of a pool. `when_ready` gets the messages that php-fpm's workers log about it at
 /// their start.

@@ -9,19 +9,19 @@ use crate::model::pool::ProcessManager;
 
 /// A position in the configuration.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct FilePosition {
     pub(super) file: Rc<str>,
     pub(super) line: usize,
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for FilePosition {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "{}:{}", self.file, self.line)
     }
 }
 
 /// The positions of the settings of a section, by name.
-pub(super) type Places = BTreeMap<&'static str, Place>;
+pub(super) type FilePositions = BTreeMap<&'static str, FilePosition>;
 
 /// `-1`: without limit.
 pub(super) const UNLIMITED: i32 = -1;
@@ -46,7 +46,7 @@ pub(super) struct Globals {
     pub(super) rlimit_core: i32,
     pub(super) events_mechanism: Option<String>,
     pub(super) systemd_interval: Option<i32>,
-    pub(super) places: Places,
+    pub(super) places: FilePositions,
 }
 
 /// `ZLOG_DEFAULT_LIMIT` of `zlog.h`.
@@ -121,15 +121,15 @@ pub(super) struct PoolDraft {
     pub(super) env: Vec<(String, String)>,
     pub(super) php_values: Vec<(String, String)>,
     pub(super) php_admin_values: Vec<(String, String)>,
-    pub(super) section: Place,
-    pub(super) places: Places,
+    pub(super) section: FilePosition,
+    pub(super) places: FilePositions,
 }
 
 /// `FPM_BACKLOG_DEFAULT` on Linux: the kernel's maximum.
 pub(super) const DEFAULT_BACKLOG: i32 = -1;
 
 impl PoolDraft {
-    pub(super) fn new(name: &str, section: Place) -> PoolDraft {
+    pub(super) fn new(name: &str, section: FilePosition) -> PoolDraft {
         PoolDraft {
             name: name.to_owned(),
             listen_backlog: DEFAULT_BACKLOG,

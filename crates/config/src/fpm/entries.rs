@@ -7,7 +7,7 @@ use crate::model::fpm::Level;
 use crate::model::pool::ProcessManager;
 
 /// A setting: its name, its type and its field.
-pub(super) struct Entry<T> {
+pub(super) struct FpmSetting<T> {
     pub(super) name: &'static str,
     slot: Slot<T>,
 }
@@ -31,12 +31,12 @@ enum Slot<T> {
 
 macro_rules! entries {
     ($($name:literal => $slot:ident $field:ident,)*) => {
-        &[$(Entry { name: $name, slot: Slot::$slot(|draft| &mut draft.$field) },)*]
+        &[$(FpmSetting { name: $name, slot: Slot::$slot(|draft| &mut draft.$field) },)*]
     };
 }
 
 /// The settings of `[global]`, in the order of `php-fpm -tt`.
-pub(super) const GLOBAL: &[Entry<Globals>] = entries! {
+pub(super) const GLOBAL: &[FpmSetting<Globals>] = entries! {
     "pid" => Text pid,
     "error_log" => Text error_log,
     "syslog.ident" => Text syslog_ident,
@@ -57,7 +57,7 @@ pub(super) const GLOBAL: &[Entry<Globals>] = entries! {
 };
 
 /// The settings of a pool, in the same order. `listen.setfib` is FreeBSD's, and unknown on Linux.
-pub(super) const POOL: &[Entry<PoolDraft>] = entries! {
+pub(super) const POOL: &[FpmSetting<PoolDraft>] = entries! {
     "prefix" => Text prefix,
     "user" => Text user,
     "group" => Text group,
@@ -101,7 +101,7 @@ pub(super) const POOL: &[Entry<PoolDraft>] = entries! {
     "apparmor_hat" => Text apparmor_hat,
 };
 
-impl<T> Entry<T> {
+impl<T> FpmSetting<T> {
     /// Sets the value. The error is the reason why it is invalid. `pool` is the value of `$pool`.
     pub(super) fn set(
         &self,

@@ -2,7 +2,7 @@
 //! (`Zend/zend_ini_parser.y`).
 
 use super::constants;
-use super::lexer::{Token, words};
+use super::lexer::{Lexeme, words};
 
 /// Deepest nesting of `(`, `!` and `~`; the parser is recursive.
 const MAX_DEPTH: usize = 50;
@@ -57,36 +57,36 @@ pub fn read_line(
 struct Unexpected;
 
 struct Parser<'a> {
-    words: Vec<Token>,
+    words: Vec<Lexeme>,
     at: usize,
     variable: &'a dyn Fn(&str) -> Option<String>,
 }
 
 impl Parser<'_> {
-    fn peek(&self) -> Option<&Token> {
+    fn peek(&self) -> Option<&Lexeme> {
         self.words.get(self.at)
     }
 
     fn found(&self) -> String {
         match self.peek() {
-            None | Some(Token::EndOfLine) => "end of line".to_owned(),
-            Some(Token::Section) => "'['".to_owned(),
-            Some(Token::Dollar) => "'${'".to_owned(),
-            Some(Token::Yes | Token::No) => "a word for yes or no".to_owned(),
-            Some(Token::Sign(sign)) => format!("'{}'", char::from(*sign)),
+            None | Some(Lexeme::EndOfLine) => "end of line".to_owned(),
+            Some(Lexeme::Section) => "'['".to_owned(),
+            Some(Lexeme::Dollar) => "'${'".to_owned(),
+            Some(Lexeme::Yes | Lexeme::No) => "a word for yes or no".to_owned(),
+            Some(Lexeme::Sign(sign)) => format!("'{}'", char::from(*sign)),
             Some(
-                Token::Label(text)
-                | Token::Offset(text)
-                | Token::Text(text)
-                | Token::Constant(text)
-                | Token::Quoted(text)
-                | Token::Variable(text),
+                Lexeme::Label(text)
+                | Lexeme::Offset(text)
+                | Lexeme::Text(text)
+                | Lexeme::Constant(text)
+                | Lexeme::Quoted(text)
+                | Lexeme::Variable(text),
             ) => format!("'{}'", crate::mistakes::quoted(text)),
         }
     }
 
     fn take(&mut self, sign: u8) -> Result<(), Unexpected> {
-        if self.peek() == Some(&Token::Sign(sign)) {
+        if self.peek() == Some(&Lexeme::Sign(sign)) {
             self.at += 1;
             Ok(())
         } else {
@@ -102,20 +102,20 @@ impl Parser<'_> {
         };
         self.at += 1;
         match word {
-            Token::EndOfLine => {}
-            Token::Section => {
+            Lexeme::EndOfLine => {}
+            Lexeme::Section => {
                 let name = self.joined(true)?.unwrap_or_default();
                 self.take(b']')?;
                 into.push(Statement::Section(name));
             }
-            Token::Label(name) => {
+            Lexeme::Label(name) => {
                 let value = match self.take(b'=') {
                     Ok(()) => Some(self.value()?),
                     Err(Unexpected) => None,
                 };
                 into.push(Statement::Entry { name, value });
             }
-            Token::Offset(name) => {
+            Lexeme::Offset(name) => {
                 let key = self.joined(false)?.unwrap_or_default();
                 self.take(b']')?;
                 self.take(b'=')?;
@@ -132,8 +132,8 @@ impl Parser<'_> {
 
     fn value(&mut self) -> Result<String, Unexpected> {
         let word = match self.peek() {
-            Some(Token::Yes) => "1",
-            Some(Token::No | Token::EndOfLine) => "",
+            Some(Lexeme::Yes) => "1",
+            Some(Lexeme::No | Lexeme::EndOfLine) => "",
             _ => return self.expression(MAX_DEPTH),
         };
         self.at += 1;
@@ -145,9 +145,9 @@ impl Parser<'_> {
         let mut left = self.operand(depth)?;
         loop {
             let operator: fn(i32, i32) -> i32 = match self.peek() {
-                Some(Token::Sign(b'|')) => |a, b| a | b,
-                Some(Token::Sign(b'&')) => |a, b| a & b,
-                Some(Token::Sign(b'^')) => |a, b| a ^ b,
+                Some(Lexeme::Sign(b'|')) => |a, b| a | b,
+                Some(Lexeme::Sign(b'&')) => |a, b| a & b,
+                Some(Lexeme::Sign(b'^')) => |a, b| a ^ b,
                 _ => return Ok(left),
             };
             self.at += 1;
@@ -159,16 +159,16 @@ impl Parser<'_> {
     fn operand(&mut self, depth: usize) -> Result<String, Unexpected> {
         let depth = depth.checked_sub(1).ok_or(Unexpected)?;
         match self.peek() {
-            Some(Token::Sign(b'~')) => {
+            Some(Lexeme::Sign(b'~')) => {
                 self.at += 1;
                 Ok((!atoi(&self.operand(depth)?)).to_string())
             }
-            Some(Token::Sign(b'!')) => {
+            Some(Lexeme::Sign(b'!')) => {
                 self.at += 1;
                 let is_zero = atoi(&self.operand(depth)?) == 0;
                 Ok(i32::from(is_zero).to_string())
             }
-            Some(Token::Sign(b'(')) => {
+            Some(Lexeme::Sign(b'(')) => {
                 self.at += 1;
                 let value = self.expression(depth)?;
                 self.take(b')')?;
@@ -183,18 +183,18 @@ impl Parser<'_> {
         let mut joined: Option<String> = None;
         loop {
             let part = match self.peek() {
-                Some(Token::Text(text)) => text.clone(),
-                Some(Token::Constant(name)) if !in_section => {
+                Some(Lexeme::Text(text)) => text.clone(),
+                Some(Lexeme::Constant(name)) if !in_section => {
                     constants::value(name).unwrap_or_else(|| name.clone())
                 }
-                Some(Token::Constant(name)) => name.clone(),
-                Some(Token::Dollar) => {
+                Some(Lexeme::Constant(name)) => name.clone(),
+                Some(Lexeme::Dollar) => {
                     self.at += 1;
                     let part = self.variable_value()?;
                     joined.get_or_insert_default().push_str(&part);
                     continue;
                 }
-                Some(Token::Sign(b'"')) => {
+                Some(Lexeme::Sign(b'"')) => {
                     self.at += 1;
                     let part = self.in_quotes()?;
                     joined.get_or_insert_default().push_str(&part);
@@ -211,11 +211,11 @@ impl Parser<'_> {
         let mut text = String::new();
         loop {
             match self.peek() {
-                Some(Token::Quoted(part)) => {
+                Some(Lexeme::Quoted(part)) => {
                     text.push_str(part);
                     self.at += 1;
                 }
-                Some(Token::Dollar) => {
+                Some(Lexeme::Dollar) => {
                     self.at += 1;
                     text.push_str(&self.variable_value()?);
                 }
@@ -228,7 +228,7 @@ impl Parser<'_> {
     }
 
     fn variable_value(&mut self) -> Result<String, Unexpected> {
-        let Some(Token::Variable(name)) = self.peek().cloned() else {
+        let Some(Lexeme::Variable(name)) = self.peek().cloned() else {
             return Err(Unexpected);
         };
         self.at += 1;

@@ -6,7 +6,7 @@
 
 /// A lexeme of a line. Its text has no quotes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Token {
+pub(super) enum Lexeme {
     /// `[` of a section.
     Section,
     /// The name of a setting.
@@ -44,7 +44,7 @@ enum State {
 }
 
 /// The result of a rule.
-type Taken = (usize, Rule);
+type Match = (usize, Rule);
 
 #[derive(Debug, Clone, Copy)]
 enum Rule {
@@ -73,7 +73,7 @@ enum Rule {
 
 /// The lexemes of `line`, which includes its line break. Ends early where the scanner detects the
 /// end of the text.
-pub(super) fn words(line: &str) -> Vec<Token> {
+pub(super) fn words(line: &str) -> Vec<Lexeme> {
     let mut scanner = Scanner {
         bytes: line.as_bytes(),
         at: 0,
@@ -92,13 +92,13 @@ struct Scanner<'a> {
 }
 
 impl Scanner<'_> {
-    fn next_word(&mut self) -> Option<Token> {
+    fn next_word(&mut self) -> Option<Lexeme> {
         loop {
             if self.at >= self.bytes.len() {
                 let unfinished = self.state == State::Value;
                 self.state = State::Initial;
                 // Nothing follows, so this happens once.
-                return unfinished.then_some(Token::EndOfLine);
+                return unfinished.then_some(Lexeme::EndOfLine);
             }
             let rest = &self.bytes[self.at..];
             if self.at == 0 && rest.len() > 3 && rest.starts_with(b"\xef\xbb\xbf") {
@@ -131,42 +131,42 @@ impl Scanner<'_> {
         }
     }
 
-    fn apply(&mut self, rule: Rule, text: &[u8]) -> Option<Token> {
+    fn apply(&mut self, rule: Rule, text: &[u8]) -> Option<Lexeme> {
         let (state, token) = match rule {
             Rule::Skip => return None,
-            Rule::Section => (State::SectionValue, Token::Section),
+            Rule::Section => (State::SectionValue, Lexeme::Section),
             Rule::Offset => {
                 let name = trim_end(trim_start(text), b"[\n\r\t ");
-                (State::Offset, Token::Offset(owned(name)))
+                (State::Offset, Lexeme::Offset(owned(name)))
             }
             Rule::Label => {
                 let name = trim_end(trim_start(text), b"\n\r\t ");
-                (self.state, Token::Label(owned(name)))
+                (self.state, Lexeme::Label(owned(name)))
             }
             Rule::Variable => {
                 let name = trim_end(trim_start(text), b"\n\r\t ");
-                (self.state, Token::Variable(owned(name)))
+                (self.state, Lexeme::Variable(owned(name)))
             }
-            Rule::Yes => (self.state, Token::Yes),
-            Rule::No => (self.state, Token::No),
-            Rule::Assign => (State::Value, Token::Sign(b'=')),
-            Rule::Sign => (self.state, Token::Sign(text[0])),
-            Rule::EndOfLine | Rule::Unread => (State::Initial, Token::EndOfLine),
-            Rule::Raw => (self.state, Token::Text(owned(&text[1..text.len() - 1]))),
-            Rule::Constant => (self.state, Token::Constant(owned(text))),
-            Rule::Text => (self.state, Token::Text(owned(text))),
-            Rule::Quoted => (self.state, Token::Quoted(unescaped(text))),
-            Rule::CloseBracket => (State::Initial, Token::Sign(b']')),
+            Rule::Yes => (self.state, Lexeme::Yes),
+            Rule::No => (self.state, Lexeme::No),
+            Rule::Assign => (State::Value, Lexeme::Sign(b'=')),
+            Rule::Sign => (self.state, Lexeme::Sign(text[0])),
+            Rule::EndOfLine | Rule::Unread => (State::Initial, Lexeme::EndOfLine),
+            Rule::Raw => (self.state, Lexeme::Text(owned(&text[1..text.len() - 1]))),
+            Rule::Constant => (self.state, Lexeme::Constant(owned(text))),
+            Rule::Text => (self.state, Lexeme::Text(owned(text))),
+            Rule::Quoted => (self.state, Lexeme::Quoted(unescaped(text))),
+            Rule::CloseBracket => (State::Initial, Lexeme::Sign(b']')),
             Rule::Dollar => {
                 self.outer.push(self.state);
-                (State::VariableName, Token::Dollar)
+                (State::VariableName, Lexeme::Dollar)
             }
             Rule::OpenQuote => {
                 self.outer.push(self.state);
-                (State::DoubleQuotes, Token::Sign(b'"'))
+                (State::DoubleQuotes, Lexeme::Sign(b'"'))
             }
-            Rule::CloseVariable => (self.pop(), Token::Sign(b'}')),
-            Rule::CloseQuote => (self.pop(), Token::Sign(b'"')),
+            Rule::CloseVariable => (self.pop(), Lexeme::Sign(b'}')),
+            Rule::CloseQuote => (self.pop(), Lexeme::Sign(b'"')),
         };
         self.state = state;
         Some(token)
@@ -178,8 +178,8 @@ impl Scanner<'_> {
 }
 
 /// The longest match, and of equal ones the first.
-fn longest(rules: &[(usize, Rule)]) -> Option<Taken> {
-    let mut best: Option<Taken> = None;
+fn longest(rules: &[(usize, Rule)]) -> Option<Match> {
+    let mut best: Option<Match> = None;
     for (length, rule) in rules {
         if *length > best.map_or(0, |(length, _)| length) {
             best = Some((*length, *rule));
@@ -188,7 +188,7 @@ fn longest(rules: &[(usize, Rule)]) -> Option<Taken> {
     best
 }
 
-fn initial(rest: &[u8]) -> Option<Taken> {
+fn initial(rest: &[u8]) -> Option<Match> {
     let label = run(rest, is_label);
     let (yes, no) = switch_words(rest);
     let blanks = run(rest, is_blank);
@@ -214,7 +214,7 @@ fn initial(rest: &[u8]) -> Option<Taken> {
     ])
 }
 
-fn value(rest: &[u8]) -> Taken {
+fn value(rest: &[u8]) -> Match {
     let (yes, no) = switch_words(rest);
     let operator = match rest[0] {
         b'&' | b'|' | b'^' | b'~' | b'(' | b')' | b'!' => 1 + run(&rest[1..], is_blank),
@@ -237,7 +237,7 @@ fn value(rest: &[u8]) -> Taken {
     .unwrap_or((1, Rule::EndOfLine))
 }
 
-fn offset(rest: &[u8]) -> Option<Taken> {
+fn offset(rest: &[u8]) -> Option<Match> {
     let blanks = run(rest, is_blank);
     let close = match rest.get(blanks) {
         Some(b']') => blanks + 1,
@@ -246,7 +246,7 @@ fn offset(rest: &[u8]) -> Option<Taken> {
     bracketed(rest, (close, Rule::CloseBracket))
 }
 
-fn section(rest: &[u8]) -> Option<Taken> {
+fn section(rest: &[u8]) -> Option<Match> {
     let close = match rest[0] {
         b']' => {
             let blanks = 1 + run(&rest[1..], is_blank);
@@ -257,7 +257,7 @@ fn section(rest: &[u8]) -> Option<Taken> {
     bracketed(rest, (close, Rule::CloseBracket))
 }
 
-fn bracketed(rest: &[u8], close: Taken) -> Option<Taken> {
+fn bracketed(rest: &[u8], close: Match) -> Option<Match> {
     longest(&[
         (raw(rest), Rule::Raw),
         close,
@@ -269,14 +269,14 @@ fn bracketed(rest: &[u8], close: Taken) -> Option<Taken> {
     ])
 }
 
-fn variable_name(rest: &[u8]) -> Option<Taken> {
+fn variable_name(rest: &[u8]) -> Option<Match> {
     longest(&[
         (run(rest, is_label), Rule::Variable),
         (usize::from(rest[0] == b'}'), Rule::CloseVariable),
     ])
 }
 
-fn double_quotes(rest: &[u8]) -> Taken {
+fn double_quotes(rest: &[u8]) -> Match {
     if rest[0] == b'"' {
         return (1 + run(&rest[1..], is_blank), Rule::CloseQuote);
     }

@@ -4,8 +4,8 @@ use std::fs::File;
 use std::io::Read;
 use std::rc::Rc;
 
-use super::draft::{Draft, Globals, Place, PoolDraft};
-use super::entries::{self, Entry, boolean, with_pool};
+use super::draft::{Draft, FilePosition, Globals, PoolDraft};
+use super::entries::{self, FpmSetting, boolean, with_pool};
 use super::grammar::{Statement, read_line};
 use super::log::{Log, Refused, reason};
 use super::paths;
@@ -65,7 +65,7 @@ impl<'a> Reader<'a> {
             )));
         }
         self.depth += 1;
-        let mut place = Place {
+        let mut place = FilePosition {
             file: Rc::from(file),
             line: 0,
         };
@@ -100,7 +100,7 @@ impl<'a> Reader<'a> {
         Ok(bytes)
     }
 
-    fn read_line(&mut self, line: &[u8], place: &Place) -> Result<(), Refused> {
+    fn read_line(&mut self, line: &[u8], place: &FilePosition) -> Result<(), Refused> {
         let text = String::from_utf8_lossy(line);
         let (statements, unexpected) = read_line(&text, self.variable);
         let mut include = None;
@@ -133,7 +133,7 @@ impl<'a> Reader<'a> {
         include.map_or(Ok(()), |pattern| self.include(&pattern, place))
     }
 
-    fn include(&mut self, pattern: &str, place: &Place) -> Result<(), Refused> {
+    fn include(&mut self, pattern: &str, place: &FilePosition) -> Result<(), Refused> {
         let pattern = paths::full(pattern, &[self.prefix], paths::PREFIX);
         let options = glob::MatchOptions {
             require_literal_separator: true,
@@ -192,7 +192,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    fn section(&mut self, name: &str, place: &Place) -> Result<(), Refused> {
+    fn section(&mut self, name: &str, place: &FilePosition) -> Result<(), Refused> {
         if name.eq_ignore_ascii_case("global") {
             self.pool = None;
             return Ok(());
@@ -216,7 +216,12 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    fn entry(&mut self, name: &str, value: Option<String>, place: &Place) -> Result<(), Refused> {
+    fn entry(
+        &mut self,
+        name: &str,
+        value: Option<String>,
+        place: &FilePosition,
+    ) -> Result<(), Refused> {
         let Some(value) = value else {
             return Err(self.log.error(format!(
                 "[{place}] value is NULL for a ZEND_INI_PARSER_ENTRY"
@@ -253,7 +258,13 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn item(&mut self, name: &str, key: &str, value: String, place: &Place) -> Result<(), Refused> {
+    fn item(
+        &mut self,
+        name: &str,
+        key: &str,
+        value: String,
+        place: &FilePosition,
+    ) -> Result<(), Refused> {
         let error = if name == "access.suppress_path" {
             if !key.is_empty() {
                 Some("Keys provided to field 'access.suppress_path' are ignored".to_owned())
@@ -309,7 +320,7 @@ impl<'a> Reader<'a> {
 
 /// Sets a setting and returns its name in the table; none if it is unknown.
 fn set<T>(
-    entries: &[Entry<T>],
+    entries: &[FpmSetting<T>],
     target: &mut T,
     name: &str,
     value: &str,

@@ -14,7 +14,7 @@ use crate::mistakes::Mistakes;
 use crate::model::admin::AdminAccess;
 use crate::model::client_limits::ClientLimits;
 use crate::model::fpm::Fpm;
-use crate::model::front;
+use crate::model::front_user::default_user;
 use crate::model::listener::{Address, Door};
 use crate::model::log_format::LogFormat;
 use crate::model::log_target::LogTarget;
@@ -134,7 +134,7 @@ impl Listening<'_> {
 impl Config {
     /// All defaults, and not yet a site: the directives read into it.
     pub(crate) fn new() -> Config {
-        let front_user = front::default_user().to_owned();
+        let front_user = default_user().to_owned();
         Config {
             front_user,
             ..Config::default()

@@ -28,7 +28,7 @@ pub struct Confinement {
     #[serde(default)]
     pub no_new_privileges: NoNewPrivileges,
     /// Limits of all processes of the pool together.
-    pub together: Together,
+    pub together: GroupLimits,
 }
 
 /// Whether programs started by a pool's scripts may gain privileges, as by a set-user-ID bit.
@@ -46,7 +46,7 @@ pub enum NoNewPrivileges {
 
 /// Limits of all processes of a pool together, enforced by a control group.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Together {
+pub struct GroupLimits {
     /// Bytes of memory beyond which the kernel kills a process of the pool.
     pub memory_max: Option<u64>,
     /// Bytes of memory beyond which the pool's processes are slowed down and memory is reclaimed.
@@ -57,10 +57,10 @@ pub struct Together {
     pub pids_max: Option<u32>,
 }
 
-impl Together {
+impl GroupLimits {
     /// Whether there is no limit.
     pub fn is_unlimited(&self) -> bool {
-        *self == Together::default()
+        *self == GroupLimits::default()
     }
 }
 

@@ -46,12 +46,12 @@ pub enum Part {
     /// Literal text.
     Text(String),
     /// The value of a variable.
-    Value(Variable, Place),
+    Value(Variable, Quoting),
 }
 
 /// The context of a value, which decides its escaping.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Place {
+pub enum Quoting {
     /// In a line of text.
     Line,
     /// A JSON string of its own, including its quotes.
@@ -276,7 +276,7 @@ impl LogFormat {
         };
         let parts = match template.starts_with('{') {
             true => json_parts(template)?,
-            false => parts(template, |_, _| Ok(Place::Line))?,
+            false => parts(template, |_, _| Ok(Quoting::Line))?,
         };
         Ok(LogFormat {
             text: text.to_owned(),
@@ -311,7 +311,7 @@ impl Default for LogFormat {
         LogFormat {
             text: "combined".to_owned(),
             // It parses, as a test shows.
-            parts: parts(COMBINED, |_, _| Ok(Place::Line)).unwrap_or_default(),
+            parts: parts(COMBINED, |_, _| Ok(Quoting::Line)).unwrap_or_default(),
         }
     }
 }
@@ -334,7 +334,7 @@ impl TryFrom<String> for LogFormat {
 /// it is a number.
 fn parts(
     template: &str,
-    mut place: impl FnMut(&str, (&str, bool)) -> Result<Place, String>,
+    mut place: impl FnMut(&str, (&str, bool)) -> Result<Quoting, String>,
 ) -> Result<Vec<Part>, String> {
     let mut parts = Vec::new();
     let mut rest = template;
@@ -375,8 +375,8 @@ fn json_parts(template: &str) -> Result<Vec<Part>, String> {
     let place = |text: &str, (name, is_number): (&str, bool)| {
         in_string ^= quotes(text) % 2 == 1;
         match (in_string, is_number) {
-            (true, _) => Ok(Place::WithinString),
-            (false, true) => Ok(Place::JsonNumber),
+            (true, _) => Ok(Quoting::WithinString),
+            (false, true) => Ok(Quoting::JsonNumber),
             (false, false) => Err(format!(
                 "has `${name}` without quotes, and it is text; write \"${name}\" in quotes"
             )),
@@ -414,8 +414,8 @@ fn take_quotes(parts: &mut Vec<Part>) {
             continue;
         };
         let begins = before.ends_with('"') && !before.ends_with("\\\"");
-        if *place == Place::WithinString && begins && after.starts_with('"') {
-            *place = Place::JsonString;
+        if *place == Quoting::WithinString && begins && after.starts_with('"') {
+            *place = Quoting::JsonString;
             before.pop();
             after.remove(0);
         }
@@ -426,9 +426,9 @@ fn take_quotes(parts: &mut Vec<Part>) {
 fn example(part: &Part) -> String {
     match part {
         Part::Text(text) => text.clone(),
-        Part::Value(_, Place::JsonString) => "null".to_owned(),
-        Part::Value(_, Place::WithinString) => "a".to_owned(),
-        Part::Value(_, Place::JsonNumber | Place::Line) => "1".to_owned(),
+        Part::Value(_, Quoting::JsonString) => "null".to_owned(),
+        Part::Value(_, Quoting::WithinString) => "a".to_owned(),
+        Part::Value(_, Quoting::JsonNumber | Quoting::Line) => "1".to_owned(),
     }
 }
 
@@ -453,9 +453,9 @@ mod tests {
         let format = LogFormat::parse("a${status}b$http_user_agent").unwrap();
         let expected = [
             Part::Text("a".to_owned()),
-            Part::Value(Variable::Status, Place::Line),
+            Part::Value(Variable::Status, Quoting::Line),
             Part::Text("b".to_owned()),
-            Part::Value(Variable::Header("user-agent".to_owned()), Place::Line),
+            Part::Value(Variable::Header("user-agent".to_owned()), Quoting::Line),
         ];
         assert_eq!(format.parts(), expected);
         let sent: String = format.clone().into();
@@ -470,7 +470,11 @@ mod tests {
             Part::Value(_, place) => Some(*place),
             Part::Text(_) => None,
         });
-        let expected = [Place::JsonString, Place::JsonNumber, Place::WithinString];
+        let expected = [
+            Quoting::JsonString,
+            Quoting::JsonNumber,
+            Quoting::WithinString,
+        ];
         assert_eq!(places.collect::<Vec<_>>(), expected);
     }
 

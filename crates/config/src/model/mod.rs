@@ -8,7 +8,7 @@ pub mod collector;
 pub mod config;
 pub mod confinement;
 pub mod fpm;
-pub mod front;
+pub mod front_user;
 pub mod host;
 pub mod listener;
 pub mod log_format;

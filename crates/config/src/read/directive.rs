@@ -5,7 +5,7 @@ use std::path::Path;
 use toml::de::DeTable;
 
 use crate::mistakes::{Fault, quoted};
-use crate::read::value::{Value, Wrong};
+use crate::read::value::{BadValue, Value};
 use crate::suggest::{enumerate, nearest};
 
 /// A setting: the one place that knows its name, default, unit, documentation and parser.
@@ -27,7 +27,7 @@ pub struct Directive<T> {
     /// An example of a value, as written after `name =`.
     pub example: &'static str,
     /// Reads the value into its field.
-    pub read: fn(&mut T, &Value<'_>) -> Result<(), Wrong>,
+    pub read: fn(&mut T, &Value<'_>) -> Result<(), BadValue>,
 }
 
 /// The default of a setting.
@@ -61,7 +61,7 @@ impl std::fmt::Display for Needs {
 }
 
 /// Puts a value that was read into its field.
-pub(crate) fn store<R>(field: &mut R, value: Result<R, Wrong>) -> Result<(), Wrong> {
+pub(crate) fn store<R>(field: &mut R, value: Result<R, BadValue>) -> Result<(), BadValue> {
     *field = value?;
     Ok(())
 }

@@ -16,7 +16,7 @@ use crate::model::site::{Cache, SiteLog};
 /// A site as its own table describes it; its pool is looked up when all pools are read.
 #[derive(Debug, Default)]
 pub struct SiteDraft {
-    pub(crate) hosts: Option<Vec<Placed<Host>>>,
+    pub(crate) hosts: Option<Vec<WithSpan<Host>>>,
     pub(crate) root: Option<PathBuf>,
     pub(crate) index: Option<Vec<String>>,
     pub(crate) pool: Option<(String, Range<usize>)>,
@@ -35,7 +35,7 @@ pub struct SiteDraft {
 
 /// A value with its position, which comparisons ignore.
 #[derive(Debug)]
-pub(crate) struct Placed<T>(pub(crate) T, pub(crate) Range<usize>);
+pub(crate) struct WithSpan<T>(pub(crate) T, pub(crate) Range<usize>);
 
 /// The rules of a site, and the positions of names to look up later.
 #[derive(Debug, Default)]
@@ -68,9 +68,9 @@ pub struct CacheDraft {
 
 /// The settings of a FastCGI listener. Unset and wrong ones are absent.
 #[derive(Debug, Clone, Default)]
-pub struct DoorDraft {
-    pub(crate) listen: Option<Asked>,
-    pub(crate) status_listen: Option<Asked>,
+pub struct ListenerDraft {
+    pub(crate) listen: Option<ListenAddress>,
+    pub(crate) status_listen: Option<ListenAddress>,
     pub(crate) backlog: Option<u32>,
     pub(crate) owner: Option<String>,
     pub(crate) group: Option<String>,
@@ -86,13 +86,13 @@ pub struct DoorDraft {
 
 /// An address and its text in the file.
 #[derive(Debug, Clone)]
-pub(crate) struct Asked {
+pub(crate) struct ListenAddress {
     pub(crate) address: Address,
     pub(crate) text: String,
 }
 
-impl<T: PartialEq> PartialEq for Placed<T> {
-    fn eq(&self, other: &Placed<T>) -> bool {
+impl<T: PartialEq> PartialEq for WithSpan<T> {
+    fn eq(&self, other: &WithSpan<T>) -> bool {
         self.0 == other.0
     }
 }

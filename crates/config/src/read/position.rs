@@ -5,8 +5,8 @@ use std::path::Path;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use crate::mistakes::place_of;
-use crate::{Place, read};
+use crate::mistakes::position_of;
+use crate::{Position, read};
 
 /// A section of the configuration file.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,11 +21,11 @@ pub enum Section {
 
 /// The position of a setting in the file at `path`: its value, or else its section. None if the
 /// file has neither, as for command line options, or cannot be read.
-pub fn place_of_setting(path: &Path, section: &Section, setting: &str) -> Option<Place> {
+pub fn place_of_setting(path: &Path, section: &Section, setting: &str) -> Option<Position> {
     let text = read(path).ok()?;
     let (table, _) = DeTable::parse_recoverable(&text);
     let offset = offset_of(table.get_ref(), section, setting)?;
-    Some(place_of(&text, offset))
+    Some(position_of(&text, offset))
 }
 
 fn offset_of(table: &DeTable<'_>, section: &Section, setting: &str) -> Option<usize> {

@@ -29,16 +29,16 @@ pub struct Value<'a> {
 
 /// Why a value is rejected: one or more faults.
 #[derive(Debug)]
-pub struct Wrong(Vec<Fault>);
+pub struct BadValue(Vec<Fault>);
 
-impl Wrong {
+impl BadValue {
     pub(crate) fn into_faults(self) -> Vec<Fault> {
         self.0
     }
 }
 
 /// An entry of a table, and the position of its name.
-pub(crate) struct Entry<'a> {
+pub(crate) struct TableEntry<'a> {
     pub(crate) name: String,
     pub(crate) span: Range<usize>,
     pub(crate) value: Value<'a>,
@@ -65,7 +65,7 @@ impl<'a> Value<'a> {
     }
 
     /// The fault of a value of the wrong type or out of range.
-    pub(crate) fn wrong(&self) -> Wrong {
+    pub(crate) fn wrong(&self) -> BadValue {
         let (name, verb, takes) = (quoted(&self.name), self.verb, self.takes);
         self.because(format!(
             "`{name}` {verb} {}; expected {takes}",
@@ -74,13 +74,13 @@ impl<'a> Value<'a> {
     }
 
     /// A fault with its reason: `why` continues "`name` is 5, which".
-    pub(crate) fn refused(&self, why: &str) -> Wrong {
+    pub(crate) fn refused(&self, why: &str) -> BadValue {
         let (name, verb) = (quoted(&self.name), self.verb);
         self.because(format!("`{name}` {verb} {}, which {why}", self.found()))
     }
 
-    fn because(&self, sentence: String) -> Wrong {
-        Wrong(vec![Fault::new(self.span(), sentence)])
+    fn because(&self, sentence: String) -> BadValue {
+        BadValue(vec![Fault::new(self.span(), sentence)])
     }
 
     fn found(&self) -> String {
@@ -106,7 +106,7 @@ impl<'a> Value<'a> {
     }
 
     /// A string without NUL, since it may be passed to C.
-    pub(crate) fn text(&self) -> Result<&'a str, Wrong> {
+    pub(crate) fn text(&self) -> Result<&'a str, BadValue> {
         let text = self.value.get_ref().as_str().ok_or_else(|| self.wrong())?;
         if text.contains('\0') {
             return Err(self.refused("holds a NUL character; leave it out"));
@@ -115,12 +115,12 @@ impl<'a> Value<'a> {
     }
 
     /// A string that `accept` converts.
-    pub(crate) fn text_as<R>(&self, accept: impl Fn(&'a str) -> Option<R>) -> Result<R, Wrong> {
+    pub(crate) fn text_as<R>(&self, accept: impl Fn(&'a str) -> Option<R>) -> Result<R, BadValue> {
         accept(self.text()?).ok_or_else(|| self.wrong())
     }
 
     /// A secret string, which no message shows.
-    pub(crate) fn secret<R>(&self, accept: impl Fn(&'a str) -> Option<R>) -> Result<R, Wrong> {
+    pub(crate) fn secret<R>(&self, accept: impl Fn(&'a str) -> Option<R>) -> Result<R, BadValue> {
         let text = self.value.get_ref().as_str();
         text.and_then(accept).ok_or_else(|| {
             let value = self.value.get_ref();
@@ -134,12 +134,12 @@ impl<'a> Value<'a> {
         })
     }
 
-    pub(crate) fn boolean(&self) -> Result<bool, Wrong> {
+    pub(crate) fn boolean(&self) -> Result<bool, BadValue> {
         self.value.get_ref().as_bool().ok_or_else(|| self.wrong())
     }
 
     /// A whole number from `least` to `most`, both included.
-    pub(crate) fn count(&self, least: u32, most: u32) -> Result<u32, Wrong> {
+    pub(crate) fn count(&self, least: u32, most: u32) -> Result<u32, BadValue> {
         let number = self.integer().and_then(|number| u32::try_from(number).ok());
         number
             .filter(|number| (least..=most).contains(number))
@@ -147,7 +147,7 @@ impl<'a> Value<'a> {
     }
 
     /// A whole number from `least` to `most`, both included, which may be negative.
-    pub(crate) fn signed(&self, least: i32, most: i32) -> Result<i32, Wrong> {
+    pub(crate) fn signed(&self, least: i32, most: i32) -> Result<i32, BadValue> {
         let number = self.integer().and_then(|number| i32::try_from(number).ok());
         number
             .filter(|number| (least..=most).contains(number))
@@ -155,7 +155,7 @@ impl<'a> Value<'a> {
     }
 
     /// A number with or without decimals, in thousandths (rounded) from `least` to `most`.
-    pub(crate) fn thousandths(&self, least: u32, most: u32) -> Result<u32, Wrong> {
+    pub(crate) fn thousandths(&self, least: u32, most: u32) -> Result<u32, BadValue> {
         let number = match self.value.get_ref() {
             DeValue::Float(number) => number.as_str().parse::<f64>().ok(),
             _ => self.integer().map(|number| number as f64),
@@ -168,7 +168,7 @@ impl<'a> Value<'a> {
     }
 
     /// A user or a group: a name, or a number.
-    pub(crate) fn account(&self) -> Result<String, Wrong> {
+    pub(crate) fn account(&self) -> Result<String, BadValue> {
         if let Some(number) = self.integer() {
             return u32::try_from(number)
                 .map(|id| id.to_string())
@@ -181,7 +181,7 @@ impl<'a> Value<'a> {
     }
 
     /// A duration: a string with a unit, or a number of seconds.
-    pub(crate) fn duration(&self) -> Result<Duration, Wrong> {
+    pub(crate) fn duration(&self) -> Result<Duration, BadValue> {
         let duration = match self.integer() {
             Some(seconds) => u64::try_from(seconds).ok().map(Duration::from_secs),
             None => units::duration(self.text()?),
@@ -192,7 +192,7 @@ impl<'a> Value<'a> {
     }
 
     /// A size in bytes from `least` on: a string with a unit, or a number of bytes.
-    pub(crate) fn size(&self, least: u64) -> Result<u64, Wrong> {
+    pub(crate) fn size(&self, least: u64) -> Result<u64, BadValue> {
         let size = match self.integer() {
             Some(bytes) => u64::try_from(bytes).ok(),
             None => units::size(self.text()?),
@@ -202,7 +202,7 @@ impl<'a> Value<'a> {
     }
 
     /// An absolute path; a relative one starts from the directory of the file.
-    pub(crate) fn path(&self) -> Result<PathBuf, Wrong> {
+    pub(crate) fn path(&self) -> Result<PathBuf, BadValue> {
         let text = self.text_as(|text| (!text.is_empty()).then_some(text))?;
         let path = self.base.join(text);
         if path.to_str().is_none() {
@@ -213,16 +213,16 @@ impl<'a> Value<'a> {
     }
 
     /// The path of an existing directory.
-    pub(crate) fn directory(&self) -> Result<PathBuf, Wrong> {
+    pub(crate) fn directory(&self) -> Result<PathBuf, BadValue> {
         self.existing(directory_problem)
     }
 
     /// The path of an existing file.
-    pub(crate) fn file(&self) -> Result<PathBuf, Wrong> {
+    pub(crate) fn file(&self) -> Result<PathBuf, BadValue> {
         self.existing(file_problem)
     }
 
-    fn existing(&self, problem: fn(&Path) -> Option<String>) -> Result<PathBuf, Wrong> {
+    fn existing(&self, problem: fn(&Path) -> Option<String>) -> Result<PathBuf, BadValue> {
         let path = self.path()?;
         match problem(&path) {
             None => Ok(path),
@@ -237,8 +237,8 @@ impl<'a> Value<'a> {
     /// An empty array and duplicates are faults.
     pub(crate) fn each<R: PartialEq>(
         &self,
-        read: impl Fn(&Value<'a>) -> Result<R, Wrong>,
-    ) -> Result<Vec<R>, Wrong> {
+        read: impl Fn(&Value<'a>) -> Result<R, BadValue>,
+    ) -> Result<Vec<R>, BadValue> {
         let Some(items) = self.value.get_ref().as_array() else {
             return Ok(vec![read(self)?]);
         };
@@ -268,12 +268,12 @@ impl<'a> Value<'a> {
         if faults.is_empty() {
             Ok(good)
         } else {
-            Err(Wrong(faults))
+            Err(BadValue(faults))
         }
     }
 
     /// The entries of a table, each with `takes` as its accepted values.
-    pub(crate) fn entries(&self, takes: &'static str) -> Result<Vec<Entry<'a>>, Wrong> {
+    pub(crate) fn entries(&self, takes: &'static str) -> Result<Vec<TableEntry<'a>>, BadValue> {
         let table = self
             .value
             .get_ref()
@@ -289,7 +289,7 @@ impl<'a> Value<'a> {
                 base: self.base,
                 value,
             };
-            Entry {
+            TableEntry {
                 name: name.to_string(),
                 span: key.span(),
                 value,
@@ -299,7 +299,7 @@ impl<'a> Value<'a> {
     }
 
     /// A string, a number or a boolean as the text of a php.ini value.
-    pub(crate) fn ini_value(&self) -> Result<String, Wrong> {
+    pub(crate) fn ini_value(&self) -> Result<String, BadValue> {
         match self.value.get_ref() {
             DeValue::Boolean(value) => Ok(u8::from(*value).to_string()),
             DeValue::Integer(_) => self
@@ -317,7 +317,7 @@ impl<'a> Value<'a> {
     }
 
     /// A switch like php-fpm's `php_flag`, as `1` or `0` (`fpm_conf_set_boolean`).
-    pub(crate) fn ini_flag(&self) -> Result<String, Wrong> {
+    pub(crate) fn ini_flag(&self) -> Result<String, BadValue> {
         let flag = match self.value.get_ref() {
             DeValue::Boolean(value) => Some(*value),
             DeValue::Integer(_) => match self.integer() {
@@ -338,7 +338,7 @@ impl<'a> Value<'a> {
 
 /// A table with fixed names, such as one item of a list of rules.
 pub(crate) struct Record<'a> {
-    fields: Vec<Entry<'a>>,
+    fields: Vec<TableEntry<'a>>,
     whole: Value<'a>,
 }
 
@@ -347,7 +347,7 @@ impl<'a> Value<'a> {
     pub(crate) fn record(
         &self,
         known: &[(&'static str, &'static str)],
-    ) -> Result<Record<'a>, Wrong> {
+    ) -> Result<Record<'a>, BadValue> {
         let mut fields = self.entries(self.takes)?;
         let mut faults = Vec::new();
         for field in &mut fields {
@@ -366,7 +366,7 @@ impl<'a> Value<'a> {
         };
         match faults.is_empty() {
             true => Ok(Record { fields, whole }),
-            false => Err(Wrong(faults)),
+            false => Err(BadValue(faults)),
         }
     }
 }
@@ -379,7 +379,7 @@ impl<'a> Record<'a> {
     }
 
     /// The field of this name, which is required.
-    pub(crate) fn need(&self, name: &str) -> Result<&Value<'a>, Wrong> {
+    pub(crate) fn need(&self, name: &str) -> Result<&Value<'a>, BadValue> {
         let lacks = || self.whole.refused(&format!("lacks `{name}`"));
         self.get(name).ok_or_else(lacks)
     }
@@ -388,8 +388,8 @@ impl<'a> Record<'a> {
 /// Runs `read` for each of `items` and collects their faults.
 pub(crate) fn for_each<I>(
     items: impl IntoIterator<Item = I>,
-    mut read: impl FnMut(I) -> Result<(), Wrong>,
-) -> Result<(), Wrong> {
+    mut read: impl FnMut(I) -> Result<(), BadValue>,
+) -> Result<(), BadValue> {
     let mut faults = Vec::new();
     for item in items {
         if let Err(wrong) = read(item) {
@@ -399,14 +399,14 @@ pub(crate) fn for_each<I>(
     if faults.is_empty() {
         Ok(())
     } else {
-        Err(Wrong(faults))
+        Err(BadValue(faults))
     }
 }
 
-impl Entry<'_> {
+impl TableEntry<'_> {
     /// The fault of an entry with an invalid name; `why` continues the name.
-    pub(crate) fn misnamed(&self, why: &str) -> Wrong {
+    pub(crate) fn misnamed(&self, why: &str) -> BadValue {
         let sentence = format!("`{}` {why}", quoted(&self.value.name));
-        Wrong(vec![Fault::new(self.span.clone(), sentence)])
+        BadValue(vec![Fault::new(self.span.clone(), sentence)])
     }
 }

@@ -8,8 +8,8 @@ use crate::folder::Folder;
 use crate::sites::site;
 use maitred_config::directives::{cache, output, pools, rules, sites, top};
 use maitred_config::{
-    Address, Config, Confinement, CoreSize, Destination, Host, LogFormat, LogTarget, Mode,
-    NoNewPrivileges, Pool, Preset, ProcessManager, Together,
+    Address, Config, Confinement, CoreSize, Destination, GroupLimits, Host, LogFormat, LogTarget,
+    Mode, NoNewPrivileges, Pool, Preset, ProcessManager,
 };
 
 fn top(folder: &Folder, lines: &str) -> Config {
@@ -307,7 +307,7 @@ fn what_a_pool_may_use_and_where_it_lives_is_read() {
         process_priority: Some(-5),
         oom_score_adj: Some(300),
         no_new_privileges: NoNewPrivileges::Yes,
-        together: Together {
+        together: GroupLimits {
             memory_max: Some(1 << 30),
             memory_high: Some(1 << 30),
             cpu_max: Some(1500),

@@ -1,6 +1,6 @@
 //! Each directive with wrong values, and the whole sentence that says so.
 
-use maitred_config::directives::{cache, doors, output, pools, rules, sites, tls, top};
+use maitred_config::directives::{cache, listeners, output, pools, rules, sites, tls, top};
 
 use crate::folder::Folder;
 
@@ -12,7 +12,7 @@ fn file_with(section: &str, line: &str) -> (String, usize) {
             format!("[pools.www]\n{line}\n[[sites]]\nroot = \"public\"\n"),
             2,
         ),
-        "doors" => {
+        "listeners" => {
             let beside = [
                 ("listen =", "listen = \"/run/www.sock\"\n"),
                 ("status_listen =", "status_listen = \"127.0.0.1:9001\"\n"),
@@ -100,9 +100,9 @@ fn no_directive_is_without_a_wrong_value() {
     let of_output = output::DIRECTIVES
         .iter()
         .map(|directive| ("sites", directive.name));
-    let doors = doors::DIRECTIVES
+    let listeners = listeners::DIRECTIVES
         .iter()
-        .map(|directive| ("doors", directive.name));
+        .map(|directive| ("listeners", directive.name));
     let tls = tls::DIRECTIVES
         .iter()
         .map(|directive| ("tls", directive.name));
@@ -112,7 +112,7 @@ fn no_directive_is_without_a_wrong_value() {
     for (section, name) in top
         .chain(tls)
         .chain(pools)
-        .chain(doors)
+        .chain(listeners)
         .chain(sites)
         .chain(of_rules)
         .chain(of_output)
@@ -147,9 +147,9 @@ fn no_directive_takes_a_date() {
     pools::DIRECTIVES
         .iter()
         .for_each(|directive| check("pools", directive.name, directive.takes));
-    doors::DIRECTIVES
+    listeners::DIRECTIVES
         .iter()
-        .for_each(|directive| check("doors", directive.name, directive.takes));
+        .for_each(|directive| check("listeners", directive.name, directive.takes));
     sites::DIRECTIVES
         .iter()
         .for_each(|directive| check("sites", directive.name, directive.takes));

@@ -5,7 +5,7 @@ use maitred_pagecache::settings::{Pattern, Valid};
 use super::rule_items::{NETWORKS, networks};
 use crate::model::site::Cache;
 use crate::read::directive::{Directive, Needs, Preset, store};
-use crate::read::value::{Value, Wrong};
+use crate::read::value::{BadValue, Value};
 
 const NAMES: &str = "a name such as \"wordpress_logged_in_*\", or an array of them";
 const FIELDS: &str = "the name of a header, or an array of them";
@@ -20,11 +20,11 @@ const DEFAULT_STATUSES: [u16; 3] = [200, 301, 302];
 /// The range of statuses.
 const STATUSES: std::ops::RangeInclusive<u16> = 200..=599;
 
-fn patterns(value: &Value<'_>) -> Result<Vec<Pattern>, Wrong> {
+fn patterns(value: &Value<'_>) -> Result<Vec<Pattern>, BadValue> {
     value.each(|item| item.text_as(|text| (!text.is_empty()).then(|| Pattern::new(text))))
 }
 
-fn names(value: &Value<'_>) -> Result<Vec<String>, Wrong> {
+fn names(value: &Value<'_>) -> Result<Vec<String>, BadValue> {
     value.each(|item| {
         item.text_as(|text| {
             let good = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
@@ -34,15 +34,15 @@ fn names(value: &Value<'_>) -> Result<Vec<String>, Wrong> {
     })
 }
 
-fn methods(value: &Value<'_>) -> Result<Vec<String>, Wrong> {
+fn methods(value: &Value<'_>) -> Result<Vec<String>, BadValue> {
     value.each(|item| item.text_as(|text| matches!(text, "GET" | "HEAD").then(|| text.to_owned())))
 }
 
-fn seconds(value: &Value<'_>) -> Result<u64, Wrong> {
+fn seconds(value: &Value<'_>) -> Result<u64, BadValue> {
     Ok(value.duration()?.as_secs())
 }
 
-fn valid(value: &Value<'_>) -> Result<Vec<Valid>, Wrong> {
+fn valid(value: &Value<'_>) -> Result<Vec<Valid>, BadValue> {
     if !value.is_table() {
         let seconds = seconds(value)?;
         let of = |status| Valid {

@@ -4,7 +4,7 @@ mod booted;
 pub mod cache;
 mod classic;
 mod confinement;
-pub mod doors;
+pub mod listeners;
 mod mode;
 pub mod output;
 pub mod pools;
@@ -32,7 +32,7 @@ pub(crate) const POOL: SectionTable = SectionTable {
     home: "[pools.NAME]",
     settings: || {
         names(pools::DIRECTIVES)
-            .chain(names(doors::DIRECTIVES))
+            .chain(names(listeners::DIRECTIVES))
             .collect()
     },
     subsections: &[],

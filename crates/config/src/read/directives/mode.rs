@@ -3,7 +3,7 @@
 use crate::model::mode::Mode;
 use crate::model::pool::Pool;
 use crate::read::directive::{Directive, Needs, Preset, store};
-use crate::read::value::{Value, Wrong};
+use crate::read::value::{BadValue, Value};
 
 pub(super) const MODE: Directive<Pool> = Directive {
     name: "mode",
@@ -49,7 +49,7 @@ pub(super) const BOOT_TIMEOUT: Directive<Pool> = Directive {
     read: |pool, value| store(&mut pool.boot_timeout, value.duration()),
 };
 
-fn mode(value: &Value<'_>) -> Result<Mode, Wrong> {
+fn mode(value: &Value<'_>) -> Result<Mode, BadValue> {
     match value.text()? {
         "classic" => Ok(Mode::Classic),
         "worker" => Ok(Mode::Worker),

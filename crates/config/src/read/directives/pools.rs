@@ -7,7 +7,7 @@ use crate::model::pool::{MAX_CHILDREN_PER_POOL, Pool, ProcessManager};
 use crate::read::directive::{Directive, Needs, Preset, store};
 use crate::read::directives::top::log_target;
 use crate::read::directives::{booted, confinement, mode, queue};
-use crate::read::value::{Entry, Value, Wrong, for_each};
+use crate::read::value::{BadValue, TableEntry, Value, for_each};
 
 /// Most `request_slowlog_trace_depth`: a stack is sent in one message.
 const MAX_SLOWLOG_TRACE_DEPTH: u32 = 100;
@@ -15,7 +15,7 @@ const MAX_SLOWLOG_TRACE_DEPTH: u32 = 100;
 /// The accepted entries of a table of php.ini settings, and their parser.
 struct IniKind {
     takes: &'static str,
-    read: fn(&Value<'_>) -> Result<String, Wrong>,
+    read: fn(&Value<'_>) -> Result<String, BadValue>,
 }
 
 const INI_VALUE: IniKind = IniKind {
@@ -468,7 +468,7 @@ fn own_path(text: &str) -> Option<Option<String>> {
     taken.then(|| Some(text.to_owned()))
 }
 
-fn process_manager(value: &Value<'_>) -> Result<ProcessManager, Wrong> {
+fn process_manager(value: &Value<'_>) -> Result<ProcessManager, BadValue> {
     if value.is_table() {
         return Err(value.refused(
             "is how php-fpm writes it; leave the prefix `pm.` out, such as `max_children = 40`",
@@ -495,7 +495,7 @@ fn ini_table(
     into: &mut BTreeMap<String, String>,
     table: &Value<'_>,
     kind: &IniKind,
-) -> Result<(), Wrong> {
+) -> Result<(), BadValue> {
     for_each(table.entries(kind.takes)?, |entry| {
         ini_entry(into, "", entry, kind)
     })
@@ -506,9 +506,9 @@ fn ini_table(
 fn ini_entry(
     into: &mut BTreeMap<String, String>,
     prefix: &str,
-    entry: Entry<'_>,
+    entry: TableEntry<'_>,
     kind: &IniKind,
-) -> Result<(), Wrong> {
+) -> Result<(), BadValue> {
     let good = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
     if entry.name.is_empty() || !entry.name.bytes().all(good) {
         return Err(entry.misnamed("cannot be the name of a php.ini setting"));

@@ -7,7 +7,7 @@ use maitred_rules::settings::{Proxy, Upstream};
 
 use super::rule_items::{PATTERN, pattern};
 use super::sites::parse_upstream;
-use crate::read::value::{Value, Wrong};
+use crate::read::value::{BadValue, Value};
 
 /// Default of `connect_timeout`.
 const CONNECT: Duration = Duration::from_secs(5);
@@ -20,7 +20,7 @@ const SERVER: &str = "a server such as \"http://127.0.0.1:3000\" or \"unix:/run/
 const HOST: &str = "a host name such as \"app.example.com\", or one with a port";
 const WAIT: &str = "a duration from \"1ms\" to 366 days such as \"60s\"";
 
-pub(super) fn read_proxy(item: &Value<'_>) -> Result<Proxy, Wrong> {
+pub(super) fn read_proxy(item: &Value<'_>) -> Result<Proxy, BadValue> {
     let record = item.record(&[
         ("path", PATTERN),
         ("to", SERVER),
@@ -52,7 +52,7 @@ pub(super) fn read_proxy(item: &Value<'_>) -> Result<Proxy, Wrong> {
 
 /// A pattern. A path with a slash at its end means a folder in nginx, and would match one address
 /// alone here.
-fn whole_path(value: &Value<'_>) -> Result<Pattern, Wrong> {
+fn whole_path(value: &Value<'_>) -> Result<Pattern, BadValue> {
     match pattern(value)? {
         Pattern::Exact(path) if path.ends_with('/') => {
             let why = format!("is one address alone; write \"{path}*\" for all below it");
@@ -62,14 +62,14 @@ fn whole_path(value: &Value<'_>) -> Result<Pattern, Wrong> {
     }
 }
 
-fn positive(value: &Value<'_>) -> Result<Duration, Wrong> {
+fn positive(value: &Value<'_>) -> Result<Duration, BadValue> {
     match value.duration()? {
         Duration::ZERO => Err(value.wrong()),
         duration => Ok(duration),
     }
 }
 
-fn host(value: &Value<'_>) -> Result<String, Wrong> {
+fn host(value: &Value<'_>) -> Result<String, BadValue> {
     value.text_as(|text| {
         let authority = match parse_upstream(text) {
             Ok(Upstream::Tcp { .. }) => true,
@@ -82,7 +82,7 @@ fn host(value: &Value<'_>) -> Result<String, Wrong> {
     })
 }
 
-fn server(value: &Value<'_>) -> Result<Upstream, Wrong> {
+fn server(value: &Value<'_>) -> Result<Upstream, BadValue> {
     let text = value.text()?;
     if text.starts_with("unix:") {
         return address(value, text);
@@ -109,7 +109,7 @@ fn server(value: &Value<'_>) -> Result<Upstream, Wrong> {
     }
 }
 
-fn address(value: &Value<'_>, text: &str) -> Result<Upstream, Wrong> {
+fn address(value: &Value<'_>, text: &str) -> Result<Upstream, BadValue> {
     parse_upstream(text).map_err(|why| match why {
         Some(why) => value.refused(why),
         None => value.wrong(),

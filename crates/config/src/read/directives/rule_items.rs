@@ -12,7 +12,7 @@ use maitred_rules::site::check_template;
 use maitred_rules::{IpNet, Pattern};
 
 use crate::read::units;
-use crate::read::value::{Record, Value, Wrong};
+use crate::read::value::{BadValue, Record, Value};
 
 pub(super) const PATTERN: &str = "a path (\"/a\"), a folder (\"/a/*\"), an ending (\"*.css\") or \
                                   a regular \
@@ -27,30 +27,30 @@ const LAST_STATUS: u32 = 599;
 /// Most requests of a rate or a burst.
 const MAX_RATE: u32 = 1_000_000;
 
-pub(super) fn pattern(value: &Value<'_>) -> Result<Pattern, Wrong> {
+pub(super) fn pattern(value: &Value<'_>) -> Result<Pattern, BadValue> {
     Pattern::parse(value.text()?).map_err(|why| value.refused(&why))
 }
 
-pub(super) fn patterns(value: &Value<'_>) -> Result<Vec<Pattern>, Wrong> {
+pub(super) fn patterns(value: &Value<'_>) -> Result<Vec<Pattern>, BadValue> {
     value.each(pattern)
 }
 
 /// The patterns of `deny_php`.
-pub(super) fn php_rules(value: &Value<'_>) -> Result<Vec<PhpRule>, Wrong> {
+pub(super) fn php_rules(value: &Value<'_>) -> Result<Vec<PhpRule>, BadValue> {
     value.each(|item| PhpRule::parse(item.text()?).map_err(|why| item.refused(&why)))
 }
 
 /// The field `path`; default: all paths.
-fn path_of(record: &Record<'_>) -> Result<Pattern, Wrong> {
+fn path_of(record: &Record<'_>) -> Result<Pattern, BadValue> {
     record.get("path").map_or(Ok(Pattern::all()), pattern)
 }
 
-fn network(value: &Value<'_>) -> Result<IpNet, Wrong> {
+fn network(value: &Value<'_>) -> Result<IpNet, BadValue> {
     parse_network(value.text()?).map_err(|why| value.refused(&why))
 }
 
 /// Addresses and networks.
-pub(crate) fn networks(value: &Value<'_>) -> Result<Vec<IpNet>, Wrong> {
+pub(crate) fn networks(value: &Value<'_>) -> Result<Vec<IpNet>, BadValue> {
     value.each(network)
 }
 
@@ -60,7 +60,7 @@ pub(super) fn site_path(text: &str) -> Option<String> {
     (good && maitred_rules::path::clean_path(text).is_ok()).then(|| text.to_owned())
 }
 
-pub(super) fn read_redirect(item: &Value<'_>) -> Result<Redirect, Wrong> {
+pub(super) fn read_redirect(item: &Value<'_>) -> Result<Redirect, BadValue> {
     let record = item.record(&[
         ("from", PATTERN),
         ("to", TARGET),
@@ -79,7 +79,7 @@ pub(super) fn read_redirect(item: &Value<'_>) -> Result<Redirect, Wrong> {
     Ok(Redirect { from, to, status })
 }
 
-pub(super) fn read_rewrite(item: &Value<'_>) -> Result<Rewrite, Wrong> {
+pub(super) fn read_rewrite(item: &Value<'_>) -> Result<Rewrite, BadValue> {
     let known = [
         ("from", PATTERN),
         ("to", "a path such as \"/new/$1\""),
@@ -92,7 +92,7 @@ pub(super) fn read_rewrite(item: &Value<'_>) -> Result<Rewrite, Wrong> {
     Ok(Rewrite { from, to, end })
 }
 
-fn target(from: &Pattern, value: &Value<'_>, begins: &[&str]) -> Result<String, Wrong> {
+fn target(from: &Pattern, value: &Value<'_>, begins: &[&str]) -> Result<String, BadValue> {
     let text = value.text()?;
     if !begins.iter().any(|start| text.starts_with(start)) {
         return Err(value.wrong());
@@ -101,7 +101,7 @@ fn target(from: &Pattern, value: &Value<'_>, begins: &[&str]) -> Result<String, 
     Ok(text.to_owned())
 }
 
-fn one_of(value: &Value<'_>, statuses: &[u16]) -> Result<u16, Wrong> {
+fn one_of(value: &Value<'_>, statuses: &[u16]) -> Result<u16, BadValue> {
     let status = u16::try_from(value.count(0, LAST_STATUS)?).unwrap_or(0);
     match statuses.contains(&status) {
         true => Ok(status),
@@ -109,7 +109,7 @@ fn one_of(value: &Value<'_>, statuses: &[u16]) -> Result<u16, Wrong> {
     }
 }
 
-pub(super) fn read_deny(item: &Value<'_>) -> Result<Deny, Wrong> {
+pub(super) fn read_deny(item: &Value<'_>) -> Result<Deny, BadValue> {
     let everybody = |path| Deny {
         path,
         from: Vec::new(),
@@ -147,7 +147,7 @@ pub(super) fn read_deny(item: &Value<'_>) -> Result<Deny, Wrong> {
     })
 }
 
-pub(super) fn read_basic_auth(item: &Value<'_>) -> Result<BasicAuth, Wrong> {
+pub(super) fn read_basic_auth(item: &Value<'_>) -> Result<BasicAuth, BadValue> {
     let record = item.record(&[
         ("path", PATTERN),
         ("users", "the path of a file that `htpasswd -B` wrote"),
@@ -167,11 +167,11 @@ pub(super) fn read_basic_auth(item: &Value<'_>) -> Result<BasicAuth, Wrong> {
     })
 }
 
-pub(super) fn read_headers(item: &Value<'_>) -> Result<HeaderRule, Wrong> {
+pub(super) fn read_headers(item: &Value<'_>) -> Result<HeaderRule, BadValue> {
     let has_fields_only = |item: &Value<'_>| {
         let entries = item.entries(FIELDS)?;
         let plain = |name: &str| !["path", "set", "add", "unset"].contains(&name);
-        Ok::<_, Wrong>(entries.iter().all(|entry| plain(&entry.name)))
+        Ok::<_, BadValue>(entries.iter().all(|entry| plain(&entry.name)))
     };
     if has_fields_only(item)? {
         return Ok(HeaderRule {
@@ -201,7 +201,7 @@ pub(super) fn read_headers(item: &Value<'_>) -> Result<HeaderRule, Wrong> {
     })
 }
 
-fn fields(value: &Value<'_>) -> Result<Vec<(String, String)>, Wrong> {
+fn fields(value: &Value<'_>) -> Result<Vec<(String, String)>, BadValue> {
     let mut fields = Vec::new();
     for field in value.entries("a text")? {
         if let Some(why) = refuse_field(&field.name) {
@@ -216,7 +216,7 @@ fn fields(value: &Value<'_>) -> Result<Vec<(String, String)>, Wrong> {
     Ok(fields)
 }
 
-pub(super) fn read_expires(item: &Value<'_>) -> Result<Expires, Wrong> {
+pub(super) fn read_expires(item: &Value<'_>) -> Result<Expires, BadValue> {
     let record = item.record(&[
         ("path", PATTERN),
         ("type", "a media type such as \"text/css\" or \"image/*\""),
@@ -248,7 +248,7 @@ pub(super) fn read_expires(item: &Value<'_>) -> Result<Expires, Wrong> {
 }
 
 /// The settings, and the position of the pool's name.
-pub(super) fn read_path(item: &Value<'_>) -> Result<Placed, Wrong> {
+pub(super) fn read_path(item: &Value<'_>) -> Result<SpannedPath, BadValue> {
     let record = item.record(&[
         ("path", PATTERN),
         ("pool", "the name of a pool"),
@@ -273,9 +273,9 @@ pub(super) fn read_path(item: &Value<'_>) -> Result<Placed, Wrong> {
     Ok((settings, pool.map(Value::span)))
 }
 
-pub(super) type Placed = (PathSettings, Option<Range<usize>>);
+pub(super) type SpannedPath = (PathSettings, Option<Range<usize>>);
 
-pub(super) fn read_rate_limit(item: &Value<'_>) -> Result<RateLimit, Wrong> {
+pub(super) fn read_rate_limit(item: &Value<'_>) -> Result<RateLimit, BadValue> {
     let record = item.record(&[
         ("path", PATTERN),
         (

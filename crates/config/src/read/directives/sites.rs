@@ -7,7 +7,7 @@ use maitred_rules::settings::Upstream;
 use crate::model::host::{Host, is_host_name};
 use crate::model::site::SiteLog;
 use crate::read::directive::{Directive, Needs, Preset, store};
-use crate::read::drafts::{Placed, SiteDraft};
+use crate::read::drafts::{SiteDraft, WithSpan};
 
 /// Longest path of a Unix socket in bytes: `sun_path` has 108 with its final NUL (unix(7)).
 const MAX_SOCKET_PATH_BYTES: usize = 107;
@@ -27,7 +27,7 @@ pub const DIRECTIVES: &[Directive<SiteDraft>] = &[
         read: |site, value| {
             site.hosts = Some(value.each(|item| {
                 let host = Host::parse(item.text()?).map_err(|why| item.refused(&why))?;
-                Ok(Placed(host, item.span()))
+                Ok(WithSpan(host, item.span()))
             })?);
             Ok(())
         },

@@ -7,7 +7,7 @@ use crate::model::host::is_host_name;
 use crate::model::tls::{CertificateFiles, ClientCertificates, Tls, TlsVersion};
 use crate::read::directive::{Directive, Needs, Preset, store};
 use crate::read::listen::parse_listen;
-use crate::read::value::{Value, Wrong, for_each};
+use crate::read::value::{BadValue, Value, for_each};
 
 /// The default status of a redirect: permanent, preserves the method (RFC 9110 §15.4.9).
 const PERMANENT_REDIRECT: u16 = 308;
@@ -186,7 +186,7 @@ pub const DIRECTIVES: &[Directive<Tls>] = &[
 ];
 
 /// Reads the files of one certificate.
-fn certificate(value: &Value<'_>) -> Result<CertificateFiles, Wrong> {
+fn certificate(value: &Value<'_>) -> Result<CertificateFiles, BadValue> {
     let (mut cert, mut key): (Option<PathBuf>, Option<PathBuf>) = (None, None);
     let entries = value.entries("the path of a PEM file")?;
     for_each(entries, |entry| {
@@ -205,7 +205,7 @@ fn certificate(value: &Value<'_>) -> Result<CertificateFiles, Wrong> {
 }
 
 /// Reads the settings of ACME.
-fn acme(value: &Value<'_>) -> Result<Acme, Wrong> {
+fn acme(value: &Value<'_>) -> Result<Acme, BadValue> {
     let record = value.record(&[
         ("email", "an address such as \"ops@example.com\""),
         ("terms_agreed", "true"),
@@ -252,7 +252,7 @@ fn acme(value: &Value<'_>) -> Result<Acme, Wrong> {
     })
 }
 
-fn external_account(value: &Value<'_>) -> Result<ExternalAccount, Wrong> {
+fn external_account(value: &Value<'_>) -> Result<ExternalAccount, BadValue> {
     let record = value.record(&[
         ("id", "the name that the authority has given"),
         ("key_file", "the path of a file with the key in base64url"),

@@ -2,7 +2,7 @@
 
 use maitred_rules::forwarded::Field;
 
-use super::doors::asked;
+use super::listeners::asked;
 use super::rule_items::networks;
 use crate::model::admin::{self, AdminToken, TOKEN};
 use crate::model::collector::Collector;
@@ -12,7 +12,7 @@ use crate::model::log_format::LogFormat;
 use crate::model::log_target::LogTarget;
 use crate::read::directive::{Directive, Needs, Preset, store};
 use crate::read::listen::parse_listen;
-use crate::read::value::{Value, Wrong};
+use crate::read::value::{BadValue, Value};
 
 /// Most threads of the front.
 const MAX_FRONT_THREADS: u32 = 64;
@@ -489,7 +489,7 @@ pub const DIRECTIVES: &[Directive<Config>] = &[
 ];
 
 /// A path, `stderr`, or a log collector.
-fn log_or_collector(value: &Value<'_>) -> Result<LogTarget, Wrong> {
+fn log_or_collector(value: &Value<'_>) -> Result<LogTarget, BadValue> {
     match Collector::parse(value.text()?) {
         Some(Ok(collector)) => Ok(LogTarget::Collector(collector)),
         Some(Err(why)) => Err(value.refused(&why)),
@@ -498,7 +498,7 @@ fn log_or_collector(value: &Value<'_>) -> Result<LogTarget, Wrong> {
 }
 
 /// A path, or `stderr`.
-pub fn log_target(value: &Value<'_>) -> Result<LogTarget, Wrong> {
+pub fn log_target(value: &Value<'_>) -> Result<LogTarget, BadValue> {
     match value.text()? {
         "stderr" => Ok(LogTarget::Stderr),
         _ => Ok(LogTarget::File(value.path()?)),

@@ -6,9 +6,9 @@ use std::path::PathBuf;
 use crate::model::access_format::AccessFormat;
 use crate::model::listener::Address;
 use crate::read::directive::{Directive, Needs, Preset, store};
-use crate::read::drafts::{Asked, DoorDraft};
+use crate::read::drafts::{ListenAddress, ListenerDraft};
 use crate::read::listen::parse_listen;
-use crate::read::value::{Value, Wrong};
+use crate::read::value::{BadValue, Value};
 
 /// Most `listen_backlog`, which is an `int` in the kernel.
 const MAX_BACKLOG: u32 = i32::MAX as u32;
@@ -20,7 +20,7 @@ const ADDRESS: &str = "the path of a Unix socket, or an address and a port such 
                        \"127.0.0.1:9000\"";
 
 /// The directives of a pool's FastCGI listener.
-pub const DIRECTIVES: &[Directive<DoorDraft>] = &[
+pub const DIRECTIVES: &[Directive<ListenerDraft>] = &[
     Directive {
         name: "listen",
         default: Preset::Words("none"),
@@ -194,7 +194,7 @@ pub const DIRECTIVES: &[Directive<DoorDraft>] = &[
     },
 ];
 
-pub(crate) fn asked(value: &Value<'_>) -> Result<Asked, Wrong> {
+pub(crate) fn asked(value: &Value<'_>) -> Result<ListenAddress, BadValue> {
     let text = value.text()?;
     let path = text.strip_prefix("unix:").unwrap_or(text);
     let address = if path.starts_with('/') {
@@ -212,7 +212,7 @@ pub(crate) fn asked(value: &Value<'_>) -> Result<Asked, Wrong> {
     } else {
         Address::Tcp(parse_listen(text).map_err(|why| value.refused(&why))?)
     };
-    Ok(Asked {
+    Ok(ListenAddress {
         address,
         text: path.to_owned(),
     })
