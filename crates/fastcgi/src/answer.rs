@@ -3,18 +3,17 @@ use crate::record::{
     write_stream,
 };
 
-/// Appends a part of the answer (§5.3), in as many records as it takes; nothing if it is empty.
+/// Appends a part of the response (§5.3), in as many records as needed; nothing if it is empty.
 pub fn write_stdout(out: &mut Vec<u8>, request_id: u16, content: &[u8]) {
     write_stream(out, RecordType::Stdout, request_id, content);
 }
 
-/// Appends error messages (§5.3), in as many records as they take; nothing if there are none.
+/// Appends error messages (§5.3), in as many records as needed; nothing if they are empty.
 pub fn write_stderr(out: &mut Vec<u8>, request_id: u16, content: &[u8]) {
     write_stream(out, RecordType::Stderr, request_id, content);
 }
 
-/// Appends the record that ends a request (§5.5). `app_status` is what the program would have
-/// exited with.
+/// Appends the END_REQUEST record (§5.5). `app_status` is the exit status of a CGI program.
 pub fn write_end(
     out: &mut Vec<u8>,
     request_id: u16,
@@ -26,13 +25,13 @@ pub fn write_end(
     out.extend_from_slice(&[protocol_status as u8, 0, 0, 0]);
 }
 
-/// Appends the answer to a management record of an unknown type (§4.2).
+/// Appends the UNKNOWN_TYPE response to a management record (§4.2).
 pub fn write_unknown_type(out: &mut Vec<u8>, kind: u8) {
     out.extend_from_slice(&record_header(RecordType::UnknownType, 0, 8));
     out.extend_from_slice(&[kind, 0, 0, 0, 0, 0, 0, 0]);
 }
 
-/// Appends the answer to GET_VALUES (§4.1): `pairs` as they are encoded, no more than a record.
+/// Appends the response to GET_VALUES (§4.1): encoded `pairs`, at most one record.
 pub fn write_values(out: &mut Vec<u8>, pairs: &[u8]) {
     let pairs = &pairs[..pairs.len().min(MAX_CONTENT_LEN)];
     write_stream(out, RecordType::GetValuesResult, 0, pairs);
@@ -41,14 +40,14 @@ pub fn write_values(out: &mut Vec<u8>, pairs: &[u8]) {
     }
 }
 
-/// Appends a worker's report on its request, as one management record; what is longer than a record
-/// is cut.
+/// Appends a worker's report on its request, as one management record; beyond a record it is
+/// truncated.
 pub fn write_report(out: &mut Vec<u8>, report: &[u8]) {
     write_management(out, REPORT, report);
 }
 
-/// Appends early hints, as one management record: header lines, each with its CR LF, and an empty
-/// one. Nothing if they are longer than a record.
+/// Appends early hints (RFC 8297), as one management record: header lines, each with its CRLF, and
+/// an empty line. Nothing if they exceed a record.
 pub fn write_hints(out: &mut Vec<u8>, hints: &[u8]) {
     if hints.len() <= MAX_CONTENT_LEN {
         write_management(out, HINTS, hints);

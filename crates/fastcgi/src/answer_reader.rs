@@ -1,10 +1,10 @@
 use crate::record::{HINTS, Header, ProtocolStatus, REPORT, RecordType};
 use crate::records::{FixedContent, Part, ProtocolError, Records};
 
-/// What an application says about the request it was asked.
+/// An event from the application.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AnswerEvent<'a> {
-    /// The next bytes of the answer, CGI head and body; never empty.
+    /// The next bytes of the response, CGI head and body; never empty.
     Stdout(&'a [u8]),
     /// The next bytes of error messages; never empty.
     Stderr(&'a [u8]),
@@ -12,16 +12,16 @@ pub enum AnswerEvent<'a> {
     Report(&'a [u8]),
     /// The next bytes of a script's early hints; never empty. They end with an empty line.
     Hints(&'a [u8]),
-    /// The request is over. Nothing more may come before the next request.
+    /// The end of the request. Nothing may follow before the next request.
     End {
-        /// What the program would have exited with.
+        /// The exit status of a CGI program.
         app_status: u32,
-        /// Whether the request was answered, and if not, why.
+        /// Whether the request is complete, or why it was rejected.
         protocol_status: ProtocolStatus,
     },
 }
 
-/// Reads the answer to one request, however its bytes are split. Keeps no content.
+/// Reads the response to one request incrementally, without buffering content.
 #[derive(Clone, Debug)]
 pub struct AnswerReader {
     request_id: u16,
@@ -29,7 +29,7 @@ pub struct AnswerReader {
     content: Content,
 }
 
-/// What the content of the present record is.
+/// The meaning of the current record's content.
 #[derive(Clone, Copy, Debug)]
 enum Content {
     Stdout,
@@ -37,14 +37,14 @@ enum Content {
     Report,
     Hints,
     End(FixedContent),
-    /// Of a management record, which nobody asked for and nobody needs.
+    /// Of an unused management record.
     Skipped,
-    /// None: END_REQUEST has been told.
+    /// None, after END_REQUEST.
     Over,
 }
 
 impl AnswerReader {
-    /// A reader for the answer to the request with this id.
+    /// A reader for the response to the request with this id.
     pub const fn new(request_id: u16) -> Self {
         Self {
             request_id,
@@ -53,12 +53,11 @@ impl AnswerReader {
         }
     }
 
-    /// Takes the next event off `input`; `None` when all of it is read and no event is complete.
-    /// After [`AnswerEvent::End`] it reads no further; what is left of `input` then has no business
-    /// there.
+    /// Takes the next event off `input`; `None` when all of it is read without a complete event.
+    /// After [`AnswerEvent::End`] it reads no further; any rest of `input` is unexpected.
     ///
     /// # Errors
-    /// The application has broken the protocol; close the connection.
+    /// A protocol violation of the application; close the connection.
     pub fn next<'a>(
         &mut self,
         input: &mut &'a [u8],
@@ -93,13 +92,13 @@ impl AnswerReader {
         Ok(None)
     }
 
-    /// Whether END_REQUEST has been told.
+    /// Whether END_REQUEST has been read.
     pub fn is_over(&self) -> bool {
         matches!(self.content, Content::Over)
     }
 
     fn content_of(&self, header: Header) -> Result<Content, ProtocolError> {
-        // §3.3: records with id 0 are management records, about the connection and not a request.
+        // §3.3: records with id 0 are management records.
         if header.request_id == 0 {
             return match RecordType::of(header.kind) {
                 None if header.kind == REPORT => Ok(Content::Report),

@@ -2,14 +2,13 @@
 //! async. "§" in this crate is the FastCGI Specification of 29 April 1996, unless it names another
 //! document.
 //!
-//! - Who asks, such as a web server, writes with [`RequestWriter`] and [`write_stdin`], reads with
-//!   [`AnswerReader`], and then with [`cgi::HeadReader`].
-//! - Who answers, such as PHP, reads with [`RequestReader`] and [`params`], writes with
-//!   [`write_stdout`] and [`write_end`].
+//! - A client such as a web server writes with [`RequestWriter`] and [`write_stdin`], reads with
+//! [`AnswerReader`], and then with [`cgi::HeadReader`].
+//! - An application such as PHP reads with [`RequestReader`] and [`params`], writes with
+//! [`write_stdout`] and [`write_end`].
 //!
-//! Nothing is multiplexed: a connection carries one request at a time. What comes from the other
-//! end is not trusted: all that is kept is bounded, and anything the specification does not allow
-//! is an error.
+//! Requests are not multiplexed: a connection carries one request at a time. The peer is not
+//! trusted: all buffers are bounded, and every violation of the specification is an error.
 
 mod answer;
 mod answer_reader;

@@ -1,19 +1,19 @@
-//! What both readers share: records out of bytes that arrive in any pieces.
+//! Records from a stream of bytes, for both readers.
 
 use std::fmt;
 
 use crate::record::{HEADER_LEN, Header, VERSION};
 
-/// The other end has broken the protocol. The connection is of no more use.
+/// A protocol violation of the peer. The connection is of no more use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ProtocolError {
     /// A record of this version.
     Version(u8),
-    /// A record for this request, which is not on this connection.
+    /// A record for this request id, which is not on this connection.
     RequestId(u16),
-    /// A record of this type where none of it may be.
+    /// An unexpected record of this type.
     Unexpected(u8),
-    /// A record of this type whose content does not have the 8 bytes the specification gives it.
+    /// A record of this type whose content is not 8 bytes long.
     FixedLength(u8),
     /// A request ended with this unknown protocol status.
     ProtocolStatus(u8),
@@ -37,13 +37,10 @@ impl fmt::Display for ProtocolError {
                 )
             }
             Self::Unexpected(kind) => {
-                write!(f, "A FastCGI record of type {kind} came where none may be.")
+                write!(f, "A FastCGI record of type {kind} is unexpected here.")
             }
             Self::FixedLength(kind) => {
-                write!(
-                    f,
-                    "A FastCGI record of type {kind} does not have the 8 bytes it must have."
-                )
+                write!(f, "A FastCGI record of type {kind} is not 8 bytes long.")
             }
             Self::ProtocolStatus(status) => {
                 write!(
@@ -60,25 +57,25 @@ impl fmt::Display for ProtocolError {
 
 impl std::error::Error for ProtocolError {}
 
-/// Takes records apart. Content is handed on as it comes, never kept.
+/// Splits records. Content is passed on as it arrives, never buffered.
 #[derive(Clone, Debug)]
 pub(crate) struct Records {
     header: [u8; HEADER_LEN],
     header_len: usize,
     content_left: usize,
     padding_left: usize,
-    /// Whether the start of the present record has been told and its end has not.
+    /// Whether the current record has started and not ended.
     amid: bool,
 }
 
-/// What stands next in the bytes.
+/// The next part of the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Part<'a> {
-    /// A record begins.
+    /// The start of a record.
     Start(Header),
-    /// Some content of the present record; never empty.
+    /// Some content of the current record; never empty.
     Content(&'a [u8]),
-    /// The record is over, its padding too.
+    /// The end of the record and its padding.
     End,
 }
 
@@ -93,12 +90,12 @@ impl Records {
         }
     }
 
-    /// Whether nothing of a record has come since the last one.
+    /// Whether nothing has arrived since the last record.
     pub(crate) const fn is_between(&self) -> bool {
         !self.amid && self.header_len == 0
     }
 
-    /// Takes the next part off `input`; `None` when it takes more bytes to say what it is.
+    /// Takes the next part off `input`; `None` when it needs more bytes.
     pub(crate) fn next<'a>(
         &mut self,
         input: &mut &'a [u8],
@@ -146,7 +143,7 @@ fn take<'a>(input: &mut &'a [u8], max: usize) -> &'a [u8] {
     taken
 }
 
-/// The content of a record that has 8 bytes, gathered from pieces.
+/// The 8 bytes of a record's content, gathered from pieces.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct FixedContent {
     bytes: [u8; 8],
@@ -154,7 +151,7 @@ pub(crate) struct FixedContent {
 }
 
 impl FixedContent {
-    /// Begins with a record that says it has so many bytes.
+    /// Starts with a record of this length.
     pub(crate) fn expect(header: Header) -> Result<Self, ProtocolError> {
         if header.content_len == 8 {
             Ok(Self::default())

@@ -1,12 +1,12 @@
-//! What only the worker knows of a request, told to the front in a record of our own ([`REPORT`]).
+//! A worker's stats about its request, sent to the front in a private record ([`REPORT`]).
 //!
-//! Six numbers, the lengths of two texts, and the texts, all numbers big-endian as FastCGI's.
+//! Six numbers, the lengths of two texts, and the texts; all numbers are big-endian as in FastCGI.
 //!
 //! [`REPORT`]: crate::REPORT
 
 use crate::answer::write_report;
 
-/// Longest text of a report, in bytes; what is longer is cut.
+/// Longest text of a report, in bytes; longer ones are truncated.
 pub const MAX_REPORT_TEXT_BYTES: usize = 16 * 1024;
 
 /// Bytes before the texts.
@@ -20,17 +20,17 @@ pub const MAX_REPORT_BYTES: usize = FIXED_BYTES + 2 * MAX_REPORT_TEXT_BYTES;
 pub struct Report<'a> {
     /// Its process id.
     pub pid: u32,
-    /// The answer's status, as PHP has it in the end: it may have told another one before.
+    /// The final status in PHP, which may differ from the response's.
     pub status: u16,
-    /// How long the script took, in microseconds.
+    /// Run time of the script, in microseconds.
     pub took_micros: u64,
-    /// Processor time of the script itself, in microseconds.
+    /// User time, in microseconds.
     pub user_micros: u64,
-    /// Processor time of the kernel for it, in microseconds.
+    /// System time, in microseconds.
     pub system_micros: u64,
-    /// The most memory the script had, in bytes.
+    /// Peak memory of the script, in bytes.
     pub peak_memory: u64,
-    /// The path of the request, as PHP has it.
+    /// The path of the request in PHP.
     pub uri: &'a [u8],
     /// The script's file; empty: there is none.
     pub script: &'a [u8],
@@ -61,7 +61,7 @@ impl<'a> Report<'a> {
         write_report(out, &report);
     }
 
-    /// Reads the content of such a record; nothing if it is none.
+    /// Parses the content of such a record, if it is valid.
     pub fn read(content: &'a [u8]) -> Option<Report<'a>> {
         let mut rest = content;
         let pid = u32::from_be_bytes(take(&mut rest)?);

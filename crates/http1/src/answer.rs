@@ -4,49 +4,49 @@ use crate::ascii::is_token;
 use crate::head::Version;
 use crate::reason::reason_phrase;
 
-/// The interim answer to a client that waits before it sends a body (RFC 9110 §15.2.1).
+/// The interim response to `Expect: 100-continue` (RFC 9110 §15.2.1).
 pub const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
-/// What ends a chunk's data.
+/// The CRLF after a chunk's data (RFC 9112 §7.1).
 pub const CHUNK_END: &[u8] = b"\r\n";
 
-/// The last chunk and the end of the trailers, of which there are none.
+/// The last chunk and an empty trailer section (RFC 9112 §7.1).
 pub const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
 
-/// How an answer's body is delimited (RFC 9112 §6.3).
+/// The framing of a response body (RFC 9112 §6.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AnswerFraming {
-    /// By Content-Length. The answer to HEAD says the length and has no body.
+    /// By Content-Length. The response to HEAD has the header and no body.
     Length(u64),
-    /// In chunks; HTTP/1.1 only.
+    /// By the chunked transfer coding; HTTP/1.1 only.
     Chunked,
-    /// By the end of the connection, which is therefore closed.
+    /// By closing the connection.
     UntilClose,
-    /// By the end of the stream; HTTP/2 only.
+    /// By END_STREAM; HTTP/2 only.
     EndOfStream,
-    /// There is no body, and nothing is said about one.
+    /// No body and no framing header.
     NoBody,
 }
 
-/// What an answer's head says besides the headers of the application.
+/// The parts of a response head besides the application's headers.
 #[derive(Clone, Copy, Debug)]
 pub struct Answer<'a> {
-    /// The version of the request. The answer's own is always HTTP/1.1 (RFC 9110 §6.2).
+    /// The version of the request. The response is always HTTP/1.1 (RFC 9110 §6.2).
     pub version: Version,
     /// The status, 100 to 999; anything else is written as 500.
     pub status: u16,
-    /// The reason phrase; without one, or with one that a status line cannot carry, the standard's.
+    /// The reason phrase; default, also for an invalid one: the standard's.
     pub reason: Option<&'a [u8]>,
-    /// How the body is delimited.
+    /// The framing of the body.
     pub framing: AnswerFraming,
-    /// Whether the connection stays open afterwards.
+    /// Whether the connection persists (RFC 9112 §9.3).
     pub keep_alive: bool,
-    /// The time as an IMF-fixdate (RFC 9110 §5.6.7), for an answer without a Date of its own.
+    /// The time as an IMF-fixdate (RFC 9110 §5.6.7), for a response without a Date header.
     pub date: &'a [u8; 29],
 }
 
-/// How to delimit the body of an answer with this status to a request of this version; `length` is
-/// the body's length in bytes, if it is known.
+/// The framing of a response with this status to a request of this version; `length` is the length
+/// of the body in bytes, if it is known.
 pub const fn answer_framing(
     version: Version,
     head_request: bool,
@@ -63,13 +63,13 @@ pub const fn answer_framing(
     }
 }
 
-/// Whether a body follows the head of an answer with this status (RFC 9112 §6.3, rule 1).
+/// Whether a response with this status has a body (RFC 9112 §6.3, rule 1).
 pub const fn carries_body(head_request: bool, status: u16) -> bool {
     !head_request && !matches!(status, 100..=199 | 204 | 304)
 }
 
-/// Whether a header belongs to one connection (RFC 9110 §7.6.1), or decides on framing: the
-/// application's is dropped and ours written.
+/// Whether a header is hop-by-hop (RFC 9110 §7.6.1) or part of the framing: the application's is
+/// dropped and the server's written.
 pub fn is_hop_by_hop(name: &[u8]) -> bool {
     const NAMES: [&str; 8] = [
         "te",
@@ -87,11 +87,12 @@ pub fn is_hop_by_hop(name: &[u8]) -> bool {
             .any(|known| name.eq_ignore_ascii_case(known.as_bytes()))
 }
 
-/// Appends the head of an answer to `out`: status line, the application's headers without those
-/// that [`is_hop_by_hop`] names, then Server, Date, length or coding, and Connection as needed.
+/// Appends a response head to `out`: status line, the application's headers except those of
+/// [`is_hop_by_hop`], then Server, Date, Content-Length or Transfer-Encoding, and Connection as
+/// needed.
 ///
-/// Returns how many of `headers` have been left out because no head can carry them: a name that is
-/// not a token, or CR, LF or NUL in the value.
+/// Returns the number of invalid `headers` that were left out: with a name that is no token, or
+/// with CR, LF or NUL in the value.
 pub fn write_head<'h>(
     out: &mut Vec<u8>,
     answer: &Answer<'_>,
@@ -149,7 +150,7 @@ fn write_status_line(out: &mut Vec<u8>, status: u16, reason: Option<&[u8]>) {
 
 fn write_framing(out: &mut Vec<u8>, answer: &Answer<'_>) {
     match answer.framing {
-        // RFC 9110 §8.6 and RFC 9112 §6.1: a 204 has neither.
+        // RFC 9110 §8.6 and RFC 9112 §6.1: none in a 204.
         _ if answer.status == 204 => {}
         AnswerFraming::Length(length) => {
             out.extend_from_slice(b"Content-Length: ");
@@ -170,8 +171,8 @@ fn write_connection(out: &mut Vec<u8>, answer: &Answer<'_>) {
     }
 }
 
-/// Appends the line that begins a chunk of `len` bytes; the data and [`CHUNK_END`] follow. Nothing
-/// for an empty chunk, which would end the body.
+/// Appends the chunk-size line of a chunk of `len` bytes (RFC 9112 §7.1); the data and
+/// [`CHUNK_END`] follow. Nothing for an empty chunk, which would end the body.
 pub fn write_chunk_header(out: &mut Vec<u8>, len: usize) {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     if len == 0 {

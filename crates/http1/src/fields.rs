@@ -2,7 +2,7 @@ use crate::ascii::list_members;
 use crate::head::{Framing, Version};
 use crate::refusal::Refusal;
 
-/// What the headers say that decide about host, framing and connection.
+/// The headers that decide about host, framing and connection.
 #[derive(Debug, Default)]
 pub(crate) struct Fields<'a> {
     pub(crate) host: Option<&'a [u8]>,
@@ -12,12 +12,12 @@ pub(crate) struct Fields<'a> {
     close: bool,
     stay: bool,
     continues: bool,
-    /// Whether Connection names Upgrade.
+    /// Whether Connection lists Upgrade.
     pub(crate) upgrade: bool,
 }
 
 impl<'a> Fields<'a> {
-    /// Collects what matters from all headers in one pass.
+    /// Collects them from all headers in one pass.
     pub(crate) fn survey(headers: &[httparse::Header<'a>]) -> Result<Self, Refusal> {
         let mut fields = Self::default();
         for header in headers {
@@ -64,7 +64,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// How the body is delimited (RFC 9112 §6.3, of which only the unambiguous cases are taken).
+    /// The framing of the body (RFC 9112 §6.3, unambiguous cases only).
     pub(crate) fn framing(&self, version: Version) -> Result<Framing, Refusal> {
         match (self.length, self.coding) {
             (None, None) => Ok(Framing::None),
@@ -80,7 +80,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// RFC 9112 §9.3: 1.1 stays unless it says close, 1.0 only if it says keep-alive.
+    /// RFC 9112 §9.3: HTTP/1.1 persists without `close`, HTTP/1.0 only with `keep-alive`.
     pub(crate) fn keep_alive(&self, version: Version) -> bool {
         !self.close && (version == Version::Http11 || self.stay)
     }
@@ -91,7 +91,7 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// Keeps the value of a header that may come once.
+/// Stores the value of a header that may occur once.
 pub(crate) fn once<'a>(
     kept: &mut Option<&'a [u8]>,
     value: &'a [u8],

@@ -7,7 +7,7 @@ use crate::parse::{Limits, MAX_HEADERS};
 use crate::refusal::Refusal;
 use crate::target;
 
-/// What a request of HTTP/2 has in place of a request line (RFC 9113 §8.3.1).
+/// The pseudo-headers of an HTTP/2 request (RFC 9113 §8.3.1).
 #[derive(Clone, Copy, Debug)]
 pub struct Pseudo<'a> {
     /// `:method`.
@@ -18,20 +18,20 @@ pub struct Pseudo<'a> {
     pub authority: Option<&'a str>,
 }
 
-/// Room made for a head that is no longer than most, in bytes.
+/// Initial capacity for a head, in bytes.
 const USUAL_BYTES: usize = 512;
-/// A value of so many bytes is looked for among the fields before it: HPACK repeats one in a byte.
+/// Length of values that are compared with earlier headers, in bytes: HPACK repeats one in a byte.
 const LONG_BYTES: usize = 128;
-/// Among so many of the fields before it.
+/// Number of earlier headers that are compared.
 const LOOKED_AT: usize = 32;
 
 impl Head {
-    /// The head of a request that came as fields (RFC 9113 §8.3), each with a name in lower case.
-    /// `is_all`: there is no body. What belongs to one connection (§8.2.2) the framing layer has
-    /// refused already, as it has what is beyond [`Limits::max_head_bytes`].
+    /// The head of an HTTP/2 request from its headers (RFC 9113 §8.3), each with a name in lower
+    /// case. `is_all`: there is no body. The framing layer has already refused connection-specific
+    /// headers (§8.2.2) and heads beyond [`Limits::max_head_bytes`].
     ///
     /// # Errors
-    /// What is wrong with it. The connection can be used further.
+    /// The reason of the refusal. The connection can be used further.
     pub fn of_fields<'a>(
         pseudo: &Pseudo<'a>,
         fields: impl Iterator<Item = (&'a [u8], &'a [u8])>,
@@ -46,7 +46,7 @@ impl Head {
             .authority
             .is_some()
         {
-            // §8.3.1: :path is the path, never a URL.
+            // §8.3.1: `:path` is a path, never a URL.
             return Err(Refusal::TargetForm);
         }
         let mut bytes = Vec::with_capacity(USUAL_BYTES);
@@ -95,8 +95,8 @@ impl Head {
     }
 }
 
-/// Where a long part is already, if one of the fields before has it: a client that repeats a field
-/// of HPACK's table sends a byte for it, and is not to have a copy of the field made each time.
+/// The range of a long name or value that an earlier header has already: a client that repeats an
+/// entry of HPACK's table sends one byte for it, and must not cause a copy each time.
 fn repeated(
     headers: &[HeaderSpans],
     bytes: &[u8],
@@ -120,7 +120,7 @@ fn put(bytes: &mut Vec<u8>, part: &[u8]) -> Span {
     }
 }
 
-/// What the fields say that decides about host and body.
+/// The headers that decide about host and body.
 #[derive(Default)]
 struct Found<'a> {
     host: Option<&'a [u8]>,
@@ -145,7 +145,7 @@ impl<'a> Found<'a> {
         }
     }
 
-    /// The authority the request is for: `:authority`, or Host, which must agree (§8.3.1).
+    /// The authority of the request: `:authority`, or Host, which must agree (§8.3.1).
     fn authority(&self, pseudo: Option<&'a str>) -> Result<&'a [u8], Refusal> {
         let authority = match (pseudo.map(str::as_bytes), self.host) {
             (Some(authority), Some(host)) if !authority.eq_ignore_ascii_case(host) => {

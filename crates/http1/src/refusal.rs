@@ -1,6 +1,6 @@
 use std::fmt;
 
-/// Why a request is refused. The connection cannot be used after one: answer with
+/// The reason why a request is refused. The connection cannot be used after it: respond with
 /// [`Refusal::status`] and close.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Refusal {
@@ -8,14 +8,14 @@ pub enum Refusal {
     BareLineFeed,
     /// The request line is not `method SP target SP version CRLF`.
     RequestLine,
-    /// The method is not a token; TLS spoken to a plain port ends here too.
+    /// The method is not a token; also TLS on a port for plain HTTP.
     MethodToken,
     /// The version is neither 1.0 nor 1.1.
     VersionUnknown,
-    /// The client begins HTTP/2 (RFC 9113 §3.4): what was taken off the buffer is
-    /// [`crate::HTTP2_PREFACE`].
+    /// The client sent the HTTP/2 preface (RFC 9113 §3.4): [`crate::HTTP2_PREFACE`] was removed
+    /// from the buffer.
     Http2,
-    /// CONNECT, which only a proxy serves.
+    /// CONNECT, which is for proxies (RFC 9110 §9.3.6).
     Connect,
     /// The request target has none of the forms of RFC 9112 §3.2.
     TargetForm,
@@ -27,15 +27,15 @@ pub enum Refusal {
     HeadTooLarge,
     /// There are more headers than [`crate::Limits::max_headers`].
     TooManyHeaders,
-    /// A header line that begins with white space (obs-fold, RFC 9112 §5.2).
+    /// A header line that starts with white space (obs-fold, RFC 9112 §5.2).
     FoldedLine,
     /// White space between a header's name and its colon (RFC 9112 §5.1).
     SpaceBeforeColon,
     /// A header line without a colon.
     NoColon,
-    /// A header line that begins with its colon.
+    /// A header line that starts with its colon.
     EmptyName,
-    /// A header name with a byte that no token has.
+    /// A header name that is no token (RFC 9110 §5.6.2).
     HeaderName,
     /// A control character in a header's value; over HTTP/2 also white space at an end of it (RFC
     /// 9113 §8.2.1).
@@ -50,13 +50,13 @@ pub enum Refusal {
     HostDisagrees,
     /// More than one Content-Length, or a list in one.
     SeveralLengths,
-    /// A Content-Length that is not a decimal number below 2^63.
+    /// A Content-Length that is not a decimal number below 2^63 (RFC 9110 §8.6).
     LengthForm,
-    /// Content-Length and Transfer-Encoding in one request.
+    /// Content-Length and Transfer-Encoding in one request (RFC 9112 §6.1).
     LengthAndCoding,
     /// Transfer-Encoding in an HTTP/1.0 request.
     CodingOnHttp10,
-    /// A Transfer-Encoding that repeats chunked, or says nothing.
+    /// A Transfer-Encoding that repeats chunked, or is empty.
     CodingForm,
     /// A transfer coding other than chunked.
     CodingUnknown,
@@ -82,41 +82,41 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    /// The status to answer with.
+    /// The status of the response.
     pub const fn status(self) -> u16 {
         self.told().0
     }
 
-    /// One sentence for the log and for the answer's body.
+    /// The reason as one sentence, for the log and the response body.
     pub const fn reason(self) -> &'static str {
         self.told().1
     }
 
     const fn told(self) -> (u16, &'static str) {
         match self {
-            Self::BareLineFeed => (400, "A line of the request ends in LF alone; send CRLF."),
+            Self::BareLineFeed => (400, "A line of the request ends in LF only; send CRLF."),
             Self::RequestLine => (
                 400,
                 "The request line is not `method target HTTP/1.1` with single spaces.",
             ),
             Self::MethodToken => (
                 400,
-                "The request does not begin with a method; is this TLS sent to a plain port?",
+                "The request does not start with a method; is this TLS on a port for plain HTTP?",
             ),
-            Self::Http2 => (505, "HTTP/2 cannot begin here."),
-            Self::VersionUnknown => (505, "Only HTTP/1.1 and HTTP/1.0 are spoken here."),
-            Self::Connect => (501, "CONNECT is for proxies, and this server is not one."),
+            Self::Http2 => (505, "HTTP/2 is not accepted here."),
+            Self::VersionUnknown => (505, "Only HTTP/1.1 and HTTP/1.0 are supported."),
+            Self::Connect => (501, "CONNECT is for proxies; this server is none."),
             Self::TargetForm => (
                 400,
-                "The request target is neither a path that begins with / nor an http URL.",
+                "The request target is neither a path that starts with / nor an http URL.",
             ),
-            Self::Asterisk => (400, "The request target * goes with OPTIONS only."),
-            Self::TargetTooLong => (414, "The request target is longer than this server takes."),
-            Self::HeadTooLarge => (431, "The request's head is larger than this server takes."),
-            Self::TooManyHeaders => (431, "The request has more headers than this server takes."),
+            Self::Asterisk => (400, "The request target * is for OPTIONS only."),
+            Self::TargetTooLong => (414, "The request target is too long."),
+            Self::HeadTooLarge => (431, "The request head is too large."),
+            Self::TooManyHeaders => (431, "The request has too many headers."),
             Self::FoldedLine => (
                 400,
-                "A header line begins with white space; send each header on one line.",
+                "A header line starts with white space; send each header on one line.",
             ),
             Self::SpaceBeforeColon => (
                 400,
@@ -124,12 +124,12 @@ impl Refusal {
             ),
             Self::NoColon => (400, "A header line has no colon."),
             Self::EmptyName => (400, "A header has no name before its colon."),
-            Self::HeaderName => (400, "A header's name holds a character no name may have."),
+            Self::HeaderName => (400, "A header's name has an invalid character."),
             Self::HeaderValue => (
                 400,
-                "A header's value holds a control character, or white space around it.",
+                "A header's value has a control character, or white space around it.",
             ),
-            Self::NoHost => (400, "The request must say which host it is for."),
+            Self::NoHost => (400, "The request has no Host header."),
             Self::SeveralHosts => (400, "The request has more than one Host header."),
             Self::HostForm => (
                 400,
@@ -149,13 +149,13 @@ impl Refusal {
                 "The request has both Content-Length and Transfer-Encoding; send one.",
             ),
             Self::CodingOnHttp10 => (400, "HTTP/1.0 has no Transfer-Encoding; send HTTP/1.1."),
-            Self::CodingForm => (400, "Transfer-Encoding must say `chunked`, once."),
-            Self::CodingUnknown => (501, "The only transfer coding known here is `chunked`."),
-            Self::Expectation => (417, "The only expectation met here is `100-continue`."),
+            Self::CodingForm => (400, "Transfer-Encoding must be `chunked`, once."),
+            Self::CodingUnknown => (501, "The only supported transfer coding is `chunked`."),
+            Self::Expectation => (417, "The only supported expectation is `100-continue`."),
             Self::ChunkSize => (400, "A chunk's size is not a hexadecimal number."),
-            Self::ChunkTooLarge => (400, "A chunk's size is beyond what any body can have."),
+            Self::ChunkTooLarge => (400, "A chunk's size is too large."),
             Self::ChunkExtensions => (400, "The chunk extensions are longer than 16 KiB in all."),
-            Self::ChunkExtensionForm => (400, "A chunk extension holds a control character."),
+            Self::ChunkExtensionForm => (400, "A chunk extension has a control character."),
             Self::ChunkEnd => (400, "A chunk's data is not followed by CRLF."),
             Self::ChunkLineEnd => (400, "A line of the chunked body does not end in CRLF."),
             Self::TrailersTooLarge => (400, "The trailers are longer than 8 KiB."),

@@ -9,7 +9,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
-use maitred_config::{Config, Pool, GroupLimits};
+use maitred_config::{Config, GroupLimits, Pool};
 use maitred_os::cgroup::Group;
 
 /// The group of supervisor and front, where these had to move.

@@ -1,4 +1,4 @@
-//! Which certificate a client is shown.
+//! The choice of the certificate for a client.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,13 +11,14 @@ use crate::certificate::Certified;
 
 type Keys = Vec<Arc<CertifiedKey>>;
 
-/// All certificates, by the names they are for.
+/// All certificates, by their names.
 #[derive(Debug)]
 pub struct Choice {
     exact: HashMap<String, Keys>,
     /// Those for `*.NAME`, by NAME.
     below: HashMap<String, Keys>,
-    /// For clients that name no host, or an unknown one: those for the names of the first.
+    /// For clients without SNI or with an unknown name: those with the names of the first
+    /// certificate.
     others: Keys,
 }
 
@@ -59,8 +60,8 @@ impl Choice {
         self.exact.get(host).or_else(|| below(host))
     }
 
-    /// The certificate for a host, of those whose signatures the client understands. A name with
-    /// `*.` stands for one label (RFC 6125 §6.4.3).
+    /// The certificate for a host, among those with signature schemes of the client. A name with
+    /// `*.` matches one label (RFC 6125 §6.4.3).
     fn choose(
         &self,
         host: Option<&str>,

@@ -1,5 +1,5 @@
-//! A client's certificate as PHP sees it: the variables that Apache's mod_ssl and configurations of
-//! nginx give it.
+//! A client certificate as variables for PHP, named as in Apache's mod_ssl and in configurations of
+//! nginx.
 
 use std::borrow::Cow;
 use std::fmt::Write;
@@ -34,11 +34,10 @@ const ATTRIBUTES: [(&str, &str); 17] = [
     ("1.2.840.113549.1.9.1", "emailAddress"),
 ];
 
-/// Names and values that a request of a client gets for its certificate.
+/// The variables of a client certificate: names and values.
 pub type Variables = Vec<(&'static str, String)>;
 
-/// The variables of a client that was asked for a certificate, and showed this one, which is in
-/// order.
+/// The variables of a client that was asked for a certificate, and sent this verified one, or none.
 pub fn variables(certificate: Option<&CertificateDer<'_>>) -> Variables {
     let parsed = certificate.and_then(|der| {
         let (_, parsed) = X509Certificate::from_der(der).ok()?;
@@ -64,7 +63,7 @@ pub fn variables(certificate: Option<&CertificateDer<'_>>) -> Variables {
     ]
 }
 
-/// A distinguished name (RFC 2253, which both servers have it in): the last part first.
+/// A distinguished name (RFC 2253, as in both servers): the last part first.
 fn name(name: &X509Name<'_>) -> String {
     let parts: Vec<_> = name.iter_rdn().collect();
     let mut out = String::new();
@@ -102,7 +101,7 @@ fn write_attribute(out: &mut String, attribute: &AttributeTypeAndValue<'_>) {
     }
 }
 
-/// The value of an attribute; one that is no text as its bytes in hexadecimal.
+/// The value of an attribute; one that is no text in hexadecimal.
 fn text<'a>(attribute: &'a AttributeTypeAndValue<'_>) -> Cow<'a, str> {
     match attribute.as_str() {
         Ok(text) => Cow::Borrowed(text),
@@ -127,7 +126,7 @@ fn hex(bytes: &[u8], upper: bool) -> String {
     out
 }
 
-/// A time as OpenSSL prints it: `Nov 22 02:50:19 2026 GMT`.
+/// A time in OpenSSL's format: `Nov 22 02:50:19 2026 GMT`.
 fn time(time: &ASN1Time) -> String {
     let time = time.to_datetime();
     let month = time.month().to_string();

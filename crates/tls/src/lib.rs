@@ -1,7 +1,8 @@
-//! Certificates, keys and tickets: from the bytes of files to what a handshake needs. No I/O.
+//! Certificates, keys and session tickets: from the bytes of files to a rustls configuration. No
+//! I/O.
 //!
-//! The supervisor reads the files and has all checked here ([`Server::new`]); the front is handed
-//! the same [`Material`] and makes the same of it.
+//! The supervisor reads the files and checks them here ([`Server::new`]); the front gets the same
+//! [`Material`] and builds the same configuration.
 
 mod acme;
 mod certificate;
