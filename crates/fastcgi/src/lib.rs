@@ -10,30 +10,24 @@
 //! Requests are not multiplexed: a connection carries one request at a time. The peer is not
 //! trusted: all buffers are bounded, and every violation of the specification is an error.
 
-mod answer;
-mod answer_reader;
 mod basic;
 pub mod cgi;
 mod params;
 mod record;
-mod records;
-mod report;
+mod record_reader;
 mod request;
 mod request_reader;
+mod response;
+mod response_reader;
+mod worker_report;
 
-pub use answer::{
-    write_end, write_hints, write_report, write_stderr, write_stdout, write_unknown_type,
-    write_values,
-};
-pub use answer_reader::{AnswerEvent, AnswerReader};
 pub use basic::basic_user;
 pub use params::{ParamError, ParamTooLong, Params, ParamsWriter, params};
 pub use record::{
     AUTHORIZER, FILTER, FOREIGN_PARAMS, HEADER_LEN, HINTS, Header, KEEP_CONN, MAX_CONTENT_LEN,
     ProtocolStatus, REPORT, RESPONDER, RecordType, VERSION, WANTS_REPORT, record_header,
 };
-pub use records::ProtocolError;
-pub use report::{MAX_REPORT_BYTES, MAX_REPORT_TEXT_BYTES, Report};
+pub use record_reader::ProtocolError;
 pub use request::{
     RequestWriter, write_abort, write_begin, write_begin_with, write_params, write_params_end,
     write_stdin, write_stdin_end,
@@ -41,3 +35,9 @@ pub use request::{
 pub use request_reader::{
     DEFAULT_MAX_PARAMS_BYTES, FOREIGN_MAX_PARAMS_BYTES, RequestEvent, RequestReader,
 };
+pub use response::{
+    write_end, write_hints, write_report, write_stderr, write_stdout, write_unknown_type,
+    write_values,
+};
+pub use response_reader::{AnswerEvent, AnswerReader};
+pub use worker_report::{MAX_REPORT_BYTES, MAX_REPORT_TEXT_BYTES, Report};

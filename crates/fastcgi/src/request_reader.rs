@@ -1,5 +1,5 @@
 use crate::record::{Header, KEEP_CONN, RecordType};
-use crate::records::{FixedContent, Part, ProtocolError, Records};
+use crate::record_reader::{FixedContent, Part, ProtocolError, Records};
 
 /// Most bytes of a request's parameters, names, values and lengths together, by default.
 pub const DEFAULT_MAX_PARAMS_BYTES: usize = 1 << 20;
@@ -62,9 +62,9 @@ pub struct RequestReader {
     records: Records,
     state: State,
     request_id: u16,
-    content: Content,
+    content: RequestContent,
     params: Vec<u8>,
-    /// Content of the last GET_VALUES, which is one record.
+    /// RequestContent of the last GET_VALUES, which is one record.
     values: Vec<u8>,
 }
 
@@ -78,7 +78,7 @@ enum State {
 
 /// The meaning of the current record's content.
 #[derive(Clone, Copy, Debug)]
-enum Content {
+enum RequestContent {
     Begin(FixedContent),
     Params,
     Stdin,
@@ -102,7 +102,7 @@ impl RequestReader {
             records: Records::new(),
             state: State::Idle,
             request_id: 0,
-            content: Content::Skipped,
+            content: RequestContent::Skipped,
             params: Vec::new(),
             values: Vec::new(),
         }
@@ -119,17 +119,19 @@ impl RequestReader {
         while let Some(part) = self.records.next(input)? {
             match (part, &mut self.content) {
                 (Part::Start(header), _) => self.content = self.content_of(header)?,
-                (Part::Content(bytes), Content::Begin(fixed)) => fixed.add(bytes),
-                (Part::Content(bytes), Content::Params) => self.add_params(bytes)?,
-                (Part::Content(bytes), Content::Stdin) => {
+                (Part::Content(bytes), RequestContent::Begin(fixed)) => fixed.add(bytes),
+                (Part::Content(bytes), RequestContent::Params) => self.add_params(bytes)?,
+                (Part::Content(bytes), RequestContent::Stdin) => {
                     return Ok(Some(RequestEvent::Stdin(bytes)));
                 }
-                (Part::Content(bytes), Content::Values) => self.values.extend_from_slice(bytes),
-                (Part::End, Content::Values) => return Ok(Some(RequestEvent::Values)),
-                (Part::End, &mut Content::Begin(fixed)) => {
+                (Part::Content(bytes), RequestContent::Values) => {
+                    self.values.extend_from_slice(bytes)
+                }
+                (Part::End, RequestContent::Values) => return Ok(Some(RequestEvent::Values)),
+                (Part::End, &mut RequestContent::Begin(fixed)) => {
                     return Ok(Some(self.begin(fixed.bytes())));
                 }
-                (Part::End, &mut Content::Told(event)) => return Ok(Some(event)),
+                (Part::End, &mut RequestContent::Told(event)) => return Ok(Some(event)),
                 (Part::Content(_) | Part::End, _) => {}
             }
         }
@@ -165,7 +167,7 @@ impl RequestReader {
 
     /// Resets the reader for another connection.
     pub fn restart(&mut self) {
-        (self.records, self.content) = (Records::new(), Content::Skipped);
+        (self.records, self.content) = (Records::new(), RequestContent::Skipped);
         self.end_request();
     }
 
@@ -176,24 +178,26 @@ impl RequestReader {
         self.params.shrink_to(KEPT_PARAMS_BYTES);
         use RequestEvent::{Management, Second};
         match self.content {
-            Content::Begin(_)
-            | Content::Values
-            | Content::Told(Management { .. } | Second { .. })
-            | Content::Skipped => {}
-            Content::Params | Content::Stdin | Content::Told(_) => self.content = Content::Skipped,
+            RequestContent::Begin(_)
+            | RequestContent::Values
+            | RequestContent::Told(Management { .. } | Second { .. })
+            | RequestContent::Skipped => {}
+            RequestContent::Params | RequestContent::Stdin | RequestContent::Told(_) => {
+                self.content = RequestContent::Skipped
+            }
         }
     }
 
-    fn content_of(&mut self, header: Header) -> Result<Content, ProtocolError> {
+    fn content_of(&mut self, header: Header) -> Result<RequestContent, ProtocolError> {
         let kind = RecordType::of(header.kind);
         if header.request_id == 0 {
             let event = RequestEvent::Management { kind: header.kind };
             return match kind {
                 Some(RecordType::GetValues) => {
                     self.values.clear();
-                    Ok(Content::Values)
+                    Ok(RequestContent::Values)
                 }
-                None => Ok(Content::Told(event)),
+                None => Ok(RequestContent::Told(event)),
                 Some(_) => Err(ProtocolError::RequestId(0)),
             };
         }
@@ -201,7 +205,7 @@ impl RequestReader {
             return match kind {
                 Some(RecordType::BeginRequest) => {
                     self.request_id = header.request_id;
-                    FixedContent::expect(header).map(Content::Begin)
+                    FixedContent::expect(header).map(RequestContent::Begin)
                 }
                 // The rest of a request whose response was sent before the end of its body.
                 Some(
@@ -209,16 +213,16 @@ impl RequestReader {
                     | RecordType::Stdin
                     | RecordType::Data
                     | RecordType::AbortRequest,
-                ) => Ok(Content::Skipped),
+                ) => Ok(RequestContent::Skipped),
                 _ => Err(ProtocolError::Unexpected(header.kind)),
             };
         }
         if header.request_id != self.request_id {
             return Ok(match kind {
-                Some(RecordType::BeginRequest) => Content::Told(RequestEvent::Second {
+                Some(RecordType::BeginRequest) => RequestContent::Told(RequestEvent::Second {
                     request_id: header.request_id,
                 }),
-                _ => Content::Skipped,
+                _ => RequestContent::Skipped,
             });
         }
         self.content_of_own(kind, header)
@@ -229,22 +233,22 @@ impl RequestReader {
         &mut self,
         kind: Option<RecordType>,
         header: Header,
-    ) -> Result<Content, ProtocolError> {
+    ) -> Result<RequestContent, ProtocolError> {
         let ends = header.content_len == 0;
         match (kind, self.state) {
             (Some(RecordType::Params), State::Params) if ends => {
                 self.state = State::Stdin;
-                Ok(Content::Told(RequestEvent::Params))
+                Ok(RequestContent::Told(RequestEvent::Params))
             }
-            (Some(RecordType::Params), State::Params) => Ok(Content::Params),
+            (Some(RecordType::Params), State::Params) => Ok(RequestContent::Params),
             (Some(RecordType::Stdin), State::Stdin) if ends => {
                 self.state = State::Done;
-                Ok(Content::Told(RequestEvent::StdinEnd))
+                Ok(RequestContent::Told(RequestEvent::StdinEnd))
             }
-            (Some(RecordType::Stdin), State::Stdin) => Ok(Content::Stdin),
+            (Some(RecordType::Stdin), State::Stdin) => Ok(RequestContent::Stdin),
             // The input file of a filter, which no script can read.
-            (Some(RecordType::Data), State::Stdin | State::Done) => Ok(Content::Skipped),
-            (Some(RecordType::AbortRequest), _) => Ok(Content::Told(RequestEvent::Abort)),
+            (Some(RecordType::Data), State::Stdin | State::Done) => Ok(RequestContent::Skipped),
+            (Some(RecordType::AbortRequest), _) => Ok(RequestContent::Told(RequestEvent::Abort)),
             _ => Err(ProtocolError::Unexpected(header.kind)),
         }
     }

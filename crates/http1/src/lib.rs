@@ -11,22 +11,18 @@
 //! - [`ChunkedBody`] decodes a chunked request body without copying.
 //! - [`write_head`] writes a response head, [`write_chunk_header`] frames its body.
 
-mod answer;
 mod ascii;
 mod chunked;
 mod diagnose;
-mod fields;
+mod framing_headers;
 mod head;
 mod parse;
 mod pseudo;
 mod reason;
 mod refusal;
+mod response;
 mod target;
 
-pub use answer::{
-    Answer, AnswerFraming, CHUNK_END, CONTINUE, LAST_CHUNK, answer_framing, carries_body,
-    is_hop_by_hop, write_chunk_header, write_head,
-};
 pub use chunked::{ChunkedBody, Decoded, MAX_EXTENSION_BYTES, MAX_TRAILER_BYTES};
 pub use diagnose::HTTP2_PREFACE;
 pub use head::{Framing, Head, Method, Version};
@@ -34,3 +30,7 @@ pub use parse::{HeadParser, Limits, MAX_HEADERS};
 pub use pseudo::Pseudo;
 pub use reason::reason_phrase;
 pub use refusal::Refusal;
+pub use response::{
+    Answer, AnswerFraming, CHUNK_END, CONTINUE, LAST_CHUNK, answer_framing, carries_body,
+    is_hop_by_hop, write_chunk_header, write_head,
+};

@@ -5,7 +5,7 @@ use memchr::{memchr, memchr_iter};
 
 use crate::ascii::is_token_byte;
 use crate::diagnose::diagnose;
-use crate::fields::Fields;
+use crate::framing_headers::FramingHeaders;
 use crate::head::{Head, HeaderSpans, Method, Span, Version};
 use crate::refusal::Refusal;
 use crate::target;
@@ -146,7 +146,7 @@ fn read_head(bytes: Bytes, headers: usize, limits: &Limits) -> Result<Head, Refu
         return Err(Refusal::TargetTooLong);
     }
     let target = target::split(method, kind, raw_target)?;
-    let fields = Fields::survey(request.headers)?;
+    let fields = FramingHeaders::survey(request.headers)?;
     let host = target::host(target.authority, fields.host, version)?;
     let body = fields.framing(version)?;
     let span = |part: &[u8]| span_in(&bytes, part);

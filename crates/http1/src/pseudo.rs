@@ -1,7 +1,7 @@
 use memchr::memchr;
 
 use crate::ascii::is_value;
-use crate::fields::{content_length, once};
+use crate::framing_headers::{content_length, once};
 use crate::head::{Framing, Head, HeaderSpans, Method, Span, Version};
 use crate::parse::{Limits, MAX_HEADERS};
 use crate::refusal::Refusal;
@@ -52,7 +52,7 @@ impl Head {
         let mut bytes = Vec::with_capacity(USUAL_BYTES);
         let method = put(&mut bytes, pseudo.method.as_bytes());
         let target = put(&mut bytes, path.as_bytes());
-        let mut found = Found::default();
+        let mut found = DecisiveHeaders::default();
         let mut headers = Vec::with_capacity(fields.size_hint().0);
         for (name, value) in fields {
             if headers.len() == limits.max_headers.min(MAX_HEADERS) {
@@ -122,13 +122,13 @@ fn put(bytes: &mut Vec<u8>, part: &[u8]) -> Span {
 
 /// The headers that decide about host and body.
 #[derive(Default)]
-struct Found<'a> {
+struct DecisiveHeaders<'a> {
     host: Option<&'a [u8]>,
     length: Option<&'a [u8]>,
     continues: bool,
 }
 
-impl<'a> Found<'a> {
+impl<'a> DecisiveHeaders<'a> {
     fn take(&mut self, name: &[u8], value: &'a [u8]) -> Result<(), Refusal> {
         if !is_value(value) {
             return Err(Refusal::HeaderValue);

@@ -14,7 +14,7 @@ use rustls::sign::CertifiedKey;
 pub const ACME_TLS: &[u8] = b"acme-tls/1";
 
 /// A certificate request and its key.
-pub struct Asked {
+pub struct KeyAndRequest {
     /// The key, as PEM. Only the request is sent.
     pub key: String,
     /// The request (PKCS #10, DER).
@@ -25,11 +25,11 @@ pub struct Asked {
 ///
 /// # Errors
 /// If the system has no random numbers, or the name is no host name.
-pub fn ask_for(name: &str) -> Result<Asked, String> {
-    let made = || -> Result<Asked, rcgen::Error> {
+pub fn ask_for(name: &str) -> Result<KeyAndRequest, String> {
+    let made = || -> Result<KeyAndRequest, rcgen::Error> {
         let key = KeyPair::generate()?;
         let request = params(name)?.serialize_request(&key)?;
-        Ok(Asked {
+        Ok(KeyAndRequest {
             key: key.serialize_pem(),
             request: request.der().to_vec(),
         })
@@ -81,7 +81,7 @@ pub fn with_proofs(
     }
     let mut config = ServerConfig::clone(config);
     config.alpn_protocols.push(ACME_TLS.to_vec());
-    config.cert_resolver = Arc::new(Proving {
+    config.cert_resolver = Arc::new(AcmeResolver {
         shown,
         others: config.cert_resolver.clone(),
     });
@@ -90,12 +90,12 @@ pub fn with_proofs(
 
 /// Validation certificates for authorities, and the others for clients.
 #[derive(Debug)]
-struct Proving {
+struct AcmeResolver {
     shown: HashMap<String, Arc<CertifiedKey>>,
     others: Arc<dyn ResolvesServerCert>,
 }
 
-impl ResolvesServerCert for Proving {
+impl ResolvesServerCert for AcmeResolver {
     fn resolve(&self, client: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         let looks = client
             .alpn()

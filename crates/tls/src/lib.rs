@@ -6,18 +6,18 @@
 
 mod acme;
 mod certificate;
-mod choice;
-mod client;
+mod client_variables;
 mod fault;
 mod material;
 pub mod names;
 mod pem;
 mod server;
+mod sni;
 mod tickets;
 
-pub use acme::{ACME_TLS, Asked, ask_for, with_proofs};
+pub use acme::{ACME_TLS, KeyAndRequest, ask_for, with_proofs};
 pub use certificate::Validity;
-pub use client::{Variables, variables};
+pub use client_variables::{Variables, variables};
 pub use fault::Fault;
 pub use material::{Clients, Material, Pair, PemFile};
 pub use server::{Server, examine};

@@ -13,10 +13,10 @@ use rustls::version::{TLS12, TLS13};
 use rustls::{RootCertStore, ServerConfig, SupportedCipherSuite, SupportedProtocolVersion};
 
 use crate::certificate::{Certified, Validity};
-use crate::choice::Choice;
 use crate::fault::Fault;
 use crate::material::{Clients, Material, Pair};
 use crate::pem;
+use crate::sni::Choice;
 use crate::tickets::Tickets;
 
 /// The cipher suites in order of preference: Mozilla's "intermediate" list, without known attacks,

@@ -96,7 +96,7 @@ fn derive(secret: &[u8; SECRET_BYTES], info: &[&[u8]]) -> [u8; SECRET_BYTES] {
 
 /// The current keys.
 #[derive(Debug)]
-struct Keys {
+struct TicketKeys {
     period: u64,
     now: Option<RandomizedNonceKey>,
     before: Option<RandomizedNonceKey>,
@@ -107,7 +107,7 @@ pub struct Tickets {
     secret: Mutex<Secret>,
     /// Another input of the keys, so that a ticket of another CA's client is invalid.
     purpose: Vec<u8>,
-    keys: ArcSwap<Keys>,
+    keys: ArcSwap<TicketKeys>,
 }
 
 impl Tickets {
@@ -122,7 +122,7 @@ impl Tickets {
         }
     }
 
-    fn at(&self, now: SystemTime) -> arc_swap::Guard<std::sync::Arc<Keys>> {
+    fn at(&self, now: SystemTime) -> arc_swap::Guard<std::sync::Arc<TicketKeys>> {
         let keys = self.keys.load();
         if period_at(now) <= keys.period {
             return keys;
@@ -170,9 +170,9 @@ impl Tickets {
     }
 }
 
-fn keys(secret: &Secret, purpose: &[u8]) -> Keys {
+fn keys(secret: &Secret, purpose: &[u8]) -> TicketKeys {
     let now = secret.next();
-    Keys {
+    TicketKeys {
         period: now.period,
         now: now.key(purpose),
         before: secret.key(purpose),

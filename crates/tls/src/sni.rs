@@ -9,17 +9,17 @@ use rustls::sign::CertifiedKey;
 
 use crate::certificate::Certified;
 
-type Keys = Vec<Arc<CertifiedKey>>;
+type CertifiedKeys = Vec<Arc<CertifiedKey>>;
 
 /// All certificates, by their names.
 #[derive(Debug)]
 pub struct Choice {
-    exact: HashMap<String, Keys>,
+    exact: HashMap<String, CertifiedKeys>,
     /// Those for `*.NAME`, by NAME.
-    below: HashMap<String, Keys>,
+    below: HashMap<String, CertifiedKeys>,
     /// For clients without SNI or with an unknown name: those with the names of the first
     /// certificate.
-    others: Keys,
+    others: CertifiedKeys,
 }
 
 impl Choice {
@@ -28,7 +28,7 @@ impl Choice {
         let (mut exact, mut below) = (HashMap::new(), HashMap::new());
         for certified in certificates {
             for name in &certified.names {
-                let keys: &mut Keys = match name.strip_prefix("*.") {
+                let keys: &mut CertifiedKeys = match name.strip_prefix("*.") {
                     Some(parent) => below.entry(parent.to_owned()).or_default(),
                     None => exact.entry(name.clone()).or_default(),
                 };
@@ -55,7 +55,7 @@ impl Choice {
         }
     }
 
-    fn named(&self, host: &str) -> Option<&Keys> {
+    fn named(&self, host: &str) -> Option<&CertifiedKeys> {
         let below = |host: &str| self.below.get(host.split_once('.')?.1);
         self.exact.get(host).or_else(|| below(host))
     }

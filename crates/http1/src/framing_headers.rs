@@ -4,7 +4,7 @@ use crate::refusal::Refusal;
 
 /// The headers that decide about host, framing and connection.
 #[derive(Debug, Default)]
-pub(crate) struct Fields<'a> {
+pub(crate) struct FramingHeaders<'a> {
     pub(crate) host: Option<&'a [u8]>,
     length: Option<&'a [u8]>,
     coding: Option<&'a [u8]>,
@@ -16,7 +16,7 @@ pub(crate) struct Fields<'a> {
     pub(crate) upgrade: bool,
 }
 
-impl<'a> Fields<'a> {
+impl<'a> FramingHeaders<'a> {
     /// Collects them from all headers in one pass.
     pub(crate) fn survey(headers: &[httparse::Header<'a>]) -> Result<Self, Refusal> {
         let mut fields = Self::default();

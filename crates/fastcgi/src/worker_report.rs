@@ -4,7 +4,7 @@
 //!
 //! [`REPORT`]: crate::REPORT
 
-use crate::answer::write_report;
+use crate::response::write_report;
 
 /// Longest text of a report, in bytes; longer ones are truncated.
 pub const MAX_REPORT_TEXT_BYTES: usize = 16 * 1024;

@@ -1,5 +1,5 @@
 use crate::record::{HINTS, Header, ProtocolStatus, REPORT, RecordType};
-use crate::records::{FixedContent, Part, ProtocolError, Records};
+use crate::record_reader::{FixedContent, Part, ProtocolError, Records};
 
 /// An event from the application.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,12 +26,12 @@ pub enum AnswerEvent<'a> {
 pub struct AnswerReader {
     request_id: u16,
     records: Records,
-    content: Content,
+    content: ResponseContent,
 }
 
 /// The meaning of the current record's content.
 #[derive(Clone, Copy, Debug)]
-enum Content {
+enum ResponseContent {
     Stdout,
     Stderr,
     Report,
@@ -49,7 +49,7 @@ impl AnswerReader {
         Self {
             request_id,
             records: Records::new(),
-            content: Content::Skipped,
+            content: ResponseContent::Skipped,
         }
     }
 
@@ -62,28 +62,28 @@ impl AnswerReader {
         &mut self,
         input: &mut &'a [u8],
     ) -> Result<Option<AnswerEvent<'a>>, ProtocolError> {
-        while !matches!(self.content, Content::Over) {
+        while !matches!(self.content, ResponseContent::Over) {
             let Some(part) = self.records.next(input)? else {
                 break;
             };
             match (part, &mut self.content) {
                 (Part::Start(header), _) => self.content = self.content_of(header)?,
-                (Part::Content(bytes), Content::Stdout) => {
+                (Part::Content(bytes), ResponseContent::Stdout) => {
                     return Ok(Some(AnswerEvent::Stdout(bytes)));
                 }
-                (Part::Content(bytes), Content::Stderr) => {
+                (Part::Content(bytes), ResponseContent::Stderr) => {
                     return Ok(Some(AnswerEvent::Stderr(bytes)));
                 }
-                (Part::Content(bytes), Content::Report) => {
+                (Part::Content(bytes), ResponseContent::Report) => {
                     return Ok(Some(AnswerEvent::Report(bytes)));
                 }
-                (Part::Content(bytes), Content::Hints) => {
+                (Part::Content(bytes), ResponseContent::Hints) => {
                     return Ok(Some(AnswerEvent::Hints(bytes)));
                 }
-                (Part::Content(bytes), Content::End(fixed)) => fixed.add(bytes),
-                (Part::End, Content::End(fixed)) => {
+                (Part::Content(bytes), ResponseContent::End(fixed)) => fixed.add(bytes),
+                (Part::End, ResponseContent::End(fixed)) => {
                     let event = end_of(fixed.bytes())?;
-                    self.content = Content::Over;
+                    self.content = ResponseContent::Over;
                     return Ok(Some(event));
                 }
                 (Part::Content(_) | Part::End, _) => {}
@@ -94,17 +94,17 @@ impl AnswerReader {
 
     /// Whether END_REQUEST has been read.
     pub fn is_over(&self) -> bool {
-        matches!(self.content, Content::Over)
+        matches!(self.content, ResponseContent::Over)
     }
 
-    fn content_of(&self, header: Header) -> Result<Content, ProtocolError> {
+    fn content_of(&self, header: Header) -> Result<ResponseContent, ProtocolError> {
         // §3.3: records with id 0 are management records.
         if header.request_id == 0 {
             return match RecordType::of(header.kind) {
-                None if header.kind == REPORT => Ok(Content::Report),
-                None if header.kind == HINTS => Ok(Content::Hints),
+                None if header.kind == REPORT => Ok(ResponseContent::Report),
+                None if header.kind == HINTS => Ok(ResponseContent::Hints),
                 Some(RecordType::GetValuesResult | RecordType::UnknownType) | None => {
-                    Ok(Content::Skipped)
+                    Ok(ResponseContent::Skipped)
                 }
                 Some(_) => Err(ProtocolError::RequestId(0)),
             };
@@ -113,9 +113,9 @@ impl AnswerReader {
             return Err(ProtocolError::RequestId(header.request_id));
         }
         match RecordType::of(header.kind) {
-            Some(RecordType::Stdout) => Ok(Content::Stdout),
-            Some(RecordType::Stderr) => Ok(Content::Stderr),
-            Some(RecordType::EndRequest) => FixedContent::expect(header).map(Content::End),
+            Some(RecordType::Stdout) => Ok(ResponseContent::Stdout),
+            Some(RecordType::Stderr) => Ok(ResponseContent::Stderr),
+            Some(RecordType::EndRequest) => FixedContent::expect(header).map(ResponseContent::End),
             _ => Err(ProtocolError::Unexpected(header.kind)),
         }
     }
