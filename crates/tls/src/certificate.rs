@@ -91,9 +91,10 @@ impl Certified {
 
 fn moment(timestamp: i64) -> SystemTime {
     let seconds = Duration::from_secs(timestamp.unsigned_abs());
-    let moment = match timestamp < 0 {
-        true => UNIX_EPOCH.checked_sub(seconds),
-        false => UNIX_EPOCH.checked_add(seconds),
+    let moment = if timestamp < 0 {
+        UNIX_EPOCH.checked_sub(seconds)
+    } else {
+        UNIX_EPOCH.checked_add(seconds)
     };
     moment.unwrap_or(UNIX_EPOCH)
 }

@@ -67,9 +67,10 @@ pub fn parts(file: &PemFile) -> Result<Vec<Part<'_>>, Fault> {
 fn unended(label: &str) -> String {
     // The file may be anything: only a valid label is repeated.
     let good = |c: char| c.is_ascii_uppercase() || c.is_ascii_digit() || c == ' ';
-    let label = match label.chars().all(good) && label.len() <= 40 {
-        true => label,
-        false => "…",
+    let label = if label.chars().all(good) && label.len() <= 40 {
+        label
+    } else {
+        "…"
     };
     format!("the part that starts here has no `{END}{label}{DASHES}`; copy the whole file again")
 }

@@ -141,9 +141,10 @@ fn verifier(
         })?;
     }
     let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone());
-    let verifier = match clients.required {
-        true => verifier,
-        false => verifier.allow_unauthenticated(),
+    let verifier = if clients.required {
+        verifier
+    } else {
+        verifier.allow_unauthenticated()
     };
     verifier
         .build()

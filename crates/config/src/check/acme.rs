@@ -35,9 +35,10 @@ impl Acme {
         let tls = config.tls.as_ref();
         let is_at_443 = tls.is_some_and(|tls| has_port(&tls.listen, HTTPS_PORT));
         self.challenge.unwrap_or_else(|| {
-            match has_port(plain, HTTP_PORT) || !(plain.is_empty() || is_at_443) {
-                true => Challenge::Http01,
-                false => Challenge::TlsAlpn01,
+            if has_port(plain, HTTP_PORT) || !(plain.is_empty() || is_at_443) {
+                Challenge::Http01
+            } else {
+                Challenge::TlsAlpn01
             }
         })
     }

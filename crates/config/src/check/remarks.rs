@@ -169,9 +169,10 @@ impl ModeSetting {
             .iter()
             .map(|mode| format!("\"{}\"", mode.name()))
             .collect();
-        let default = match settings.contains_key("mode") {
-            true => "",
-            false => ", the default",
+        let default = if settings.contains_key("mode") {
+            ""
+        } else {
+            ", the default"
         };
         let instead = (self.instead)(mode).map_or(String::new(), |what| format!(" ({what})"));
         format!(

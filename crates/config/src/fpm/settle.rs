@@ -338,9 +338,10 @@ fn confinement(from: &PoolDraft, options: &Options) -> Confinement {
 /// The environment of the workers (`fpm_env_init_child`, `fpm_env_conf_wp`), in php-fpm's order: it
 /// prepends each setting. So of duplicate names, the first one wins.
 fn environment(from: &PoolDraft, options: &Options, who: Option<Account>) -> Vec<(String, String)> {
-    let mut all = match from.clear_env {
-        true => Vec::new(),
-        false => options.variables(),
+    let mut all = if from.clear_env {
+        Vec::new()
+    } else {
+        options.variables()
     };
     for (name, value) in from.env.iter().rev() {
         let value = match value.strip_prefix('$') {

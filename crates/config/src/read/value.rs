@@ -364,9 +364,10 @@ impl<'a> Value<'a> {
             name: self.name.clone(),
             ..*self
         };
-        match faults.is_empty() {
-            true => Ok(Record { fields, whole }),
-            false => Err(BadValue(faults)),
+        if faults.is_empty() {
+            Ok(Record { fields, whole })
+        } else {
+            Err(BadValue(faults))
         }
     }
 }

@@ -197,9 +197,12 @@ fn expect_silence(settings: &str, page: &Path) {
         .lines()
         .skip(1)
         .filter(of_mode)
-        .map(|line| match line.starts_with("script") {
-            true => "script = \"public/worker.php\"\n".to_owned(),
-            false => format!("{line}\n"),
+        .map(|line| {
+            if line.starts_with("script") {
+                "script = \"public/worker.php\"\n".to_owned()
+            } else {
+                format!("{line}\n")
+            }
         })
         .collect();
     let text = format!("[pools.shop]\n{lines}[[sites]]\nroot = \"public\"\n");

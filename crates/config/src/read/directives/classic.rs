@@ -20,9 +20,10 @@ pub(super) const CLASSIC_PATHS: Directive<RulesDraft> = Directive {
         site.classic.paths = value.each(|item| {
             let text = item.text()?;
             let folder = text.ends_with('/');
-            let pattern = match folder {
-                true => Pattern::parse(&format!("{text}*")),
-                false => Pattern::parse(text),
+            let pattern = if folder {
+                Pattern::parse(&format!("{text}*"))
+            } else {
+                Pattern::parse(text)
             };
             pattern.map_err(|why| item.refused(&why))
         })?;

@@ -103,9 +103,10 @@ fn server(value: &Value<'_>) -> Result<Upstream, BadValue> {
     let has_port = authority
         .rsplit_once(':')
         .is_some_and(|(_, port)| !port.ends_with(']'));
-    match has_port {
-        true => address(value, authority),
-        false => address(value, &format!("{authority}:{HTTP_PORT}")),
+    if has_port {
+        address(value, authority)
+    } else {
+        address(value, &format!("{authority}:{HTTP_PORT}"))
     }
 }
 

@@ -103,9 +103,10 @@ fn target(from: &Pattern, value: &Value<'_>, begins: &[&str]) -> Result<String, 
 
 fn one_of(value: &Value<'_>, statuses: &[u16]) -> Result<u16, BadValue> {
     let status = u16::try_from(value.count(0, LAST_STATUS)?).unwrap_or(0);
-    match statuses.contains(&status) {
-        true => Ok(status),
-        false => Err(value.wrong()),
+    if statuses.contains(&status) {
+        Ok(status)
+    } else {
+        Err(value.wrong())
     }
 }
 
@@ -300,9 +301,10 @@ fn rate(text: &str) -> Option<(u32, Duration)> {
     let digits = requests.bytes().all(|byte| byte.is_ascii_digit());
     let requests = requests.parse().ok().filter(|_| digits)?;
     // `10/s` is `10/1s`, and `1/30s` is one in half a minute.
-    let per = match per.starts_with(|c: char| c.is_ascii_digit()) {
-        true => units::duration(per)?,
-        false => units::duration(&format!("1{per}")).filter(|_| !per.is_empty())?,
+    let per = if per.starts_with(|c: char| c.is_ascii_digit()) {
+        units::duration(per)?
+    } else {
+        units::duration(&format!("1{per}")).filter(|_| !per.is_empty())?
     };
     let good = (1..=MAX_RATE).contains(&requests) && !per.is_zero();
     good.then_some((requests, per))
