@@ -1,6 +1,6 @@
 //! From the text of `maitred.toml` to checked settings.
 //!
-//! Every setting is one [`Directive`]: its name, default, unit, documentation, parser and what
+//! Every setting is one [`Directive`]: its name, default, documentation, parser and what
 //! applies a change of it. The tables of directives are in [`directives`], one file per group; the
 //! reference page is generated from them ([`reference()`]). The result is a fully checked
 //! [`Config`], or all the [`Mistakes`] at once, each with its line and column.

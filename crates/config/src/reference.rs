@@ -102,8 +102,12 @@ fn group<T>(page: &mut String, title: &str, intro: &str, directives: &[Directive
             Preset::Words(words) => words.to_owned(),
         };
         let mut facts = vec![("Takes", directive.takes.to_owned()), ("Default", default)];
-        if !directive.unit.is_empty() {
-            facts.push(("Unit of a bare number", directive.unit.to_owned()));
+        let units = [("a duration", "seconds"), ("a size", "bytes")];
+        if let Some((_, unit)) = units
+            .iter()
+            .find(|(kind, _)| directive.takes.contains(kind))
+        {
+            facts.push(("Unit of a bare number", (*unit).to_owned()));
         }
         facts.push(("A change needs", directive.needs.to_string()));
         facts.push((

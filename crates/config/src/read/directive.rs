@@ -8,7 +8,7 @@ use crate::mistakes::{Fault, quoted};
 use crate::read::value::{BadValue, Value};
 use crate::suggest::{enumerate, nearest};
 
-/// A setting: the one place that knows its name, default, unit, documentation and parser.
+/// A setting: the one place that knows its name, default, documentation and parser.
 ///
 /// `T` is the struct with the setting's field.
 pub struct Directive<T> {
@@ -16,8 +16,6 @@ pub struct Directive<T> {
     pub name: &'static str,
     /// The default.
     pub default: Preset,
-    /// The unit of a bare number; empty where there are no numbers.
-    pub unit: &'static str,
     /// The accepted values, as a continuation of "expected".
     pub takes: &'static str,
     /// What applies a change of the setting.

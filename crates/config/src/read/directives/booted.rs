@@ -7,7 +7,6 @@ use crate::read::directive::{Directive, Needs, Preset, store};
 pub(super) const REQUESTS_PER_CHILD: Directive<Pool> = Directive {
     name: "requests_per_child",
     default: Preset::Value("1"),
-    unit: "requests",
     takes: "a whole number from 1 to 4294967295",
     needs: Needs::NewZygote,
     doc: "In `mode = \"snapshot\"`, requests that a copy of the booted application serves before \
@@ -20,7 +19,6 @@ pub(super) const REQUESTS_PER_CHILD: Directive<Pool> = Directive {
 pub(super) const REWINDS_PER_CHILD: Directive<Pool> = Directive {
     name: "rewinds_per_child",
     default: Preset::Value("0"),
-    unit: "",
     takes: "a whole number from 0 to 4294967295",
     needs: Needs::NewZygote,
     doc: "In `mode = \"snapshot\"`, how often a copy that has served `requests_per_child` \
@@ -35,7 +33,6 @@ pub(super) const REWINDS_PER_CHILD: Directive<Pool> = Directive {
 pub(super) const BOOT_CONNECTIONS: Directive<Pool> = Directive {
     name: "boot_connections",
     default: Preset::Value("\"refuse\""),
-    unit: "",
     takes: "\"refuse\" or \"close\"",
     needs: Needs::NewZygote,
     doc: "In `mode = \"snapshot\"`, the handling of connections that the boot has left open, to \
@@ -57,7 +54,6 @@ pub(super) const BOOT_CONNECTIONS: Directive<Pool> = Directive {
 pub(super) const WATCH: Directive<Pool> = Directive {
     name: "watch",
     default: Preset::Value("false"),
-    unit: "",
     takes: "true or false",
     needs: Needs::NewZygote,
     doc: "For development, in `mode = \"worker\"` and `\"snapshot\"`: whether a saved file \
@@ -73,7 +69,6 @@ pub(super) const WATCH: Directive<Pool> = Directive {
 pub(super) const OPCACHE_MEMORY_MAX: Directive<Pool> = Directive {
     name: "opcache_memory_max",
     default: Preset::Value("\"512M\""),
-    unit: "bytes",
     takes: "a size such as \"64M\"",
     needs: Needs::NewZygote,
     doc: "In `mode = \"worker\"` and `\"snapshot\"`, the size up to which a full OPcache grows: \
@@ -89,7 +84,6 @@ pub(super) const OPCACHE_MEMORY_MAX: Directive<Pool> = Directive {
 pub(super) const WARM_REQUESTS: Directive<Pool> = Directive {
     name: "warm_requests",
     default: Preset::Words("none"),
-    unit: "",
     takes: "a list of paths such as [\"/\", \"/search?q=a\"]",
     needs: Needs::NewZygote,
     doc: "In `mode = \"snapshot\"`, paths that are requested after the boot and before clients \

@@ -73,7 +73,6 @@ pub const DIRECTIVES: &[Directive<Cache>] = &[
     Directive {
         name: "enabled",
         default: Preset::Value("true"),
-        unit: "",
         takes: "true or false",
         needs: Needs::Live,
         doc: "Whether the site has a cache. With `false`, the section has no effect.",
@@ -85,7 +84,6 @@ pub const DIRECTIVES: &[Directive<Cache>] = &[
         default: Preset::Words(
             "none: only responses with a freshness lifetime of their own are stored",
         ),
-        unit: "seconds",
         takes: "a duration, or a table of statuses such as { 200 = \"10m\", 404 = \"1m\", any = \
                 \"10s\" }",
         needs: Needs::Live,
@@ -97,7 +95,6 @@ pub const DIRECTIVES: &[Directive<Cache>] = &[
     Directive {
         name: "private_cookies",
         default: Preset::Words("PHPSESSID, and the session cookies of the site's `app`"),
-        unit: "",
         takes: NAMES,
         needs: Needs::Live,
         doc: "Cookies of logged-in users. A request with one is not served from the cache, and \
@@ -112,7 +109,6 @@ pub const DIRECTIVES: &[Directive<Cache>] = &[
              the \
              site's scripts do not set (`_ga`, `_pk_*`, `AWSALB*` and the like)",
         ),
-        unit: "",
         takes: NAMES,
         needs: Needs::Live,
         doc: "Cookies without influence on responses, such as one for a language that is not in \
@@ -127,7 +123,6 @@ pub const DIRECTIVES: &[Directive<Cache>] = &[
     Directive {
         name: "bypass_cookies",
         default: Preset::Value("[]"),
-        unit: "",
         takes: NAMES,
         needs: Needs::Live,
         doc: "A request with such a cookie is not served from the cache; its response may be \
@@ -138,7 +133,6 @@ pub const DIRECTIVES: &[Directive<Cache>] = &[
     Directive {
         name: "bypass_headers",
         default: Preset::Value("[]"),
-        unit: "",
         takes: FIELDS,
         needs: Needs::Live,
         doc: "A request with such a header, unless it is empty or `0`, is not served from the \
@@ -149,7 +143,6 @@ pub const DIRECTIVES: &[Directive<Cache>] = &[
     Directive {
         name: "bypass_paths",
         default: Preset::Value("[]"),
-        unit: "",
         takes: PATHS,
         needs: Needs::Live,
         doc: "A request with such a path, as the client writes it, is not served from the cache; \
@@ -161,7 +154,6 @@ pub const DIRECTIVES: &[Directive<Cache>] = &[
     Directive {
         name: "bypass_parameters",
         default: Preset::Value("[]"),
-        unit: "",
         takes: PARAMETERS,
         needs: Needs::Live,
         doc: "A request with such a query parameter is not served from the cache; its response \
@@ -172,7 +164,6 @@ pub const DIRECTIVES: &[Directive<Cache>] = &[
     Directive {
         name: "bypass_methods",
         default: Preset::Value("[]"),
-        unit: "",
         takes: METHODS,
         needs: Needs::Live,
         doc: "Requests with such a method are not served from the cache. Only GET and HEAD ever \
@@ -183,7 +174,6 @@ pub const DIRECTIVES: &[Directive<Cache>] = &[
     Directive {
         name: "no_store_cookies",
         default: Preset::Value("[]"),
-        unit: "",
         takes: NAMES,
         needs: Needs::Live,
         doc: "The response to a request with such a cookie is not stored; it may be served from \
@@ -194,7 +184,6 @@ pub const DIRECTIVES: &[Directive<Cache>] = &[
     Directive {
         name: "no_store_headers",
         default: Preset::Value("[]"),
-        unit: "",
         takes: FIELDS,
         needs: Needs::Live,
         doc: "The response to a request with such a header, unless it is empty or `0`, is not \
@@ -205,7 +194,6 @@ pub const DIRECTIVES: &[Directive<Cache>] = &[
     Directive {
         name: "no_store_paths",
         default: Preset::Words("none, and the private paths of the site's `app`"),
-        unit: "",
         takes: PATHS,
         needs: Needs::Live,
         doc: "Paths that are never cached, as the client requests them. `*` matches any \
@@ -220,7 +208,6 @@ pub const DIRECTIVES: &[Directive<Cache>] = &[
     Directive {
         name: "no_store_parameters",
         default: Preset::Words("none, and those of the site's `app`"),
-        unit: "",
         takes: PARAMETERS,
         needs: Needs::Live,
         doc: "The response to a request with such a query parameter is not stored; it may be \
@@ -231,7 +218,6 @@ pub const DIRECTIVES: &[Directive<Cache>] = &[
     Directive {
         name: "min_uses",
         default: Preset::Value("1"),
-        unit: "",
         takes: "a number from 1 to 1000000",
         needs: Needs::Live,
         doc: "Requests for a page before it is stored.",
@@ -241,7 +227,6 @@ pub const DIRECTIVES: &[Directive<Cache>] = &[
     Directive {
         name: "stale_while_revalidate",
         default: Preset::Value("0"),
-        unit: "seconds",
         takes: DURATION,
         needs: Needs::Live,
         doc: "How long a stale page may be served while a new one is made, if the response does \
@@ -252,7 +237,6 @@ pub const DIRECTIVES: &[Directive<Cache>] = &[
     Directive {
         name: "background_update",
         default: Preset::Value("true"),
-        unit: "",
         takes: "true or false",
         needs: Needs::Live,
         doc: "Whether the first request for a page that is stale within `stale_while_revalidate` \
@@ -264,7 +248,6 @@ pub const DIRECTIVES: &[Directive<Cache>] = &[
     Directive {
         name: "stale_if_error",
         default: Preset::Value("0"),
-        unit: "seconds",
         takes: DURATION,
         needs: Needs::Live,
         doc: "How long a stale page may be served when no new one can be had: the script \
@@ -276,7 +259,6 @@ pub const DIRECTIVES: &[Directive<Cache>] = &[
     Directive {
         name: "lock_timeout",
         default: Preset::Value("\"5s\""),
-        unit: "seconds",
         takes: DURATION,
         needs: Needs::Live,
         doc: "How long requests wait for a page that another request is making, before each runs \
@@ -291,7 +273,6 @@ pub const DIRECTIVES: &[Directive<Cache>] = &[
     Directive {
         name: "revalidate",
         default: Preset::Value("true"),
-        unit: "",
         takes: "true or false",
         needs: Needs::Live,
         doc: "Whether a stale page is revalidated with its `ETag` and `Last-Modified`, so that \
@@ -303,7 +284,6 @@ pub const DIRECTIVES: &[Directive<Cache>] = &[
     Directive {
         name: "heuristic",
         default: Preset::Value("false"),
-        unit: "",
         takes: "true or false",
         needs: Needs::Live,
         doc: "Whether a response without a freshness lifetime, of its own or by `valid`, is \
@@ -315,7 +295,6 @@ pub const DIRECTIVES: &[Directive<Cache>] = &[
     Directive {
         name: "obey_requests",
         default: Preset::Value("false"),
-        unit: "",
         takes: "true or false",
         needs: Needs::Live,
         doc: "Whether `Cache-Control` and `Pragma` of requests are obeyed (RFC 9111 §5.2.1). \
@@ -326,7 +305,6 @@ pub const DIRECTIVES: &[Directive<Cache>] = &[
     Directive {
         name: "ignore_headers",
         default: Preset::Value("[]"),
-        unit: "",
         takes: "\"X-Accel-Expires\", \"Expires\", \"Cache-Control\", \"Set-Cookie\", \"Vary\", or \
                 an \
                 array of them",
@@ -355,7 +333,6 @@ pub const DIRECTIVES: &[Directive<Cache>] = &[
             "none; with an `app`, those of campaigns and referrers: utm_*, fbclid, gclid and the \
              like",
         ),
-        unit: "",
         takes: "the name of a parameter such as \"utm_*\", an array of them, or false",
         needs: Needs::Live,
         doc: "Query parameters without influence on the page: a request with one gets the page \
@@ -374,7 +351,6 @@ pub const DIRECTIVES: &[Directive<Cache>] = &[
     Directive {
         name: "sort_parameters",
         default: Preset::Value("false"),
-        unit: "",
         takes: "true or false",
         needs: Needs::Live,
         doc: "Whether the order of query parameters has no influence on the page. Scripts see \
@@ -385,7 +361,6 @@ pub const DIRECTIVES: &[Directive<Cache>] = &[
     Directive {
         name: "key_headers",
         default: Preset::Value("[]"),
-        unit: "",
         takes: FIELDS,
         needs: Needs::Live,
         doc: "Request headers that are part of the cache key, beside those that responses name \
@@ -396,7 +371,6 @@ pub const DIRECTIVES: &[Directive<Cache>] = &[
     Directive {
         name: "key_cookies",
         default: Preset::Value("[]"),
-        unit: "",
         takes: "the name of a cookie, or an array of them",
         needs: Needs::Live,
         doc: "Cookies whose values are part of the cache key.",
@@ -411,7 +385,6 @@ pub const DIRECTIVES: &[Directive<Cache>] = &[
     Directive {
         name: "tag_headers",
         default: Preset::Value("[]"),
-        unit: "",
         takes: FIELDS,
         needs: Needs::Live,
         doc: "Response headers with cache tags, separated by spaces or commas, beside \
@@ -422,7 +395,6 @@ pub const DIRECTIVES: &[Directive<Cache>] = &[
     Directive {
         name: "litespeed",
         default: Preset::Value("false"),
-        unit: "",
         takes: "true or false",
         needs: Needs::Live,
         doc: "Whether the response headers `X-LiteSpeed-Cache-Control`, `X-LiteSpeed-Tag` and \
@@ -435,7 +407,6 @@ pub const DIRECTIVES: &[Directive<Cache>] = &[
     Directive {
         name: "max_object_size",
         default: Preset::Value("\"16M\""),
-        unit: "bytes",
         takes: "a size from 1 on such as \"1M\"",
         needs: Needs::Live,
         doc: "The largest body that is cached.",
@@ -445,7 +416,6 @@ pub const DIRECTIVES: &[Directive<Cache>] = &[
     Directive {
         name: "purge_from",
         default: Preset::Words("no clients"),
-        unit: "",
         takes: NETWORKS,
         needs: Needs::Live,
         doc: "Clients that may purge pages with `PURGE /path`: the page of this address, or with \

@@ -8,7 +8,6 @@ use crate::read::drafts::RulesDraft;
 pub(super) const CLASSIC_PATHS: Directive<RulesDraft> = Directive {
     name: "classic_paths",
     default: Preset::Words("none"),
-    unit: "",
     takes: "a path such as \"/wp-login.php\" or a folder such as \"/wp-admin/\", or an array of \
             them",
     needs: Needs::Live,
@@ -35,7 +34,6 @@ pub(super) const CLASSIC_PATHS: Directive<RulesDraft> = Directive {
 pub(super) const CLASSIC_POOL: Directive<RulesDraft> = Directive {
     name: "classic_pool",
     default: Preset::Words("none; `classic_paths` need it"),
-    unit: "",
     takes: "the name of a pool",
     needs: Needs::Live,
     doc: "The pool that runs the scripts of `classic_paths`: one whose `mode` is `\"classic\"`.",

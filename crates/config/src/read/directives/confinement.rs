@@ -28,7 +28,6 @@ const MOST_PIDS: u32 = 1 << 22;
 pub(super) const CHROOT: Directive<Pool> = Directive {
     name: "chroot",
     default: Preset::Words("none"),
-    unit: "",
     takes: "the path of a directory",
     needs: Needs::Restart,
     doc: "The directory that is `/` for the pool's scripts. PHP, its php.ini and its extensions \
@@ -50,7 +49,6 @@ pub(super) const CHROOT: Directive<Pool> = Directive {
 pub(super) const CHDIR: Directive<Pool> = Directive {
     name: "chdir",
     default: Preset::Words("none"),
-    unit: "",
     takes: "the absolute path of a directory, within `chroot` if there is one",
     needs: Needs::NewZygote,
     doc: "The working directory at the start and the end of each request: PHP changes to the \
@@ -68,7 +66,6 @@ pub(super) const CHDIR: Directive<Pool> = Directive {
 pub(super) const RLIMIT_FILES: Directive<Pool> = Directive {
     name: "rlimit_files",
     default: Preset::Words("the system's"),
-    unit: "files",
     takes: "a whole number from 128 to 1073741824",
     needs: Needs::NewZygote,
     doc: "Most open files and sockets of each process of the pool.",
@@ -86,7 +83,6 @@ pub(super) const RLIMIT_FILES: Directive<Pool> = Directive {
 pub(super) const RLIMIT_CORE: Directive<Pool> = Directive {
     name: "rlimit_core",
     default: Preset::Words("the system's"),
-    unit: "bytes",
     takes: "a size such as \"64M\", or \"unlimited\"",
     needs: Needs::NewZygote,
     doc: "The largest core file of a crashed process of the pool. Where the pool's user is not \
@@ -104,7 +100,6 @@ pub(super) const RLIMIT_CORE: Directive<Pool> = Directive {
 pub(super) const PROCESS_PRIORITY: Directive<Pool> = Directive {
     name: "process_priority",
     default: Preset::Words("that of the server"),
-    unit: "",
     takes: "a whole number from -19 to 20",
     needs: Needs::NewZygote,
     doc: "The nice value of the pool's processes: lower values get more processor time. \
@@ -122,7 +117,6 @@ pub(super) const PROCESS_PRIORITY: Directive<Pool> = Directive {
 pub(super) const OOM_SCORE_ADJ: Directive<Pool> = Directive {
     name: "oom_score_adj",
     default: Preset::Words("that of the server"),
-    unit: "",
     takes: "a whole number from -1000 to 1000",
     needs: Needs::NewZygote,
     doc: "The preference with which the kernel kills the pool's processes when the machine runs \
@@ -140,7 +134,6 @@ pub(super) const OOM_SCORE_ADJ: Directive<Pool> = Directive {
 pub(super) const NO_NEW_PRIVILEGES: Directive<Pool> = Directive {
     name: "no_new_privileges",
     default: Preset::Value("\"auto\""),
-    unit: "",
     takes: "true, false or \"auto\"",
     needs: Needs::NewZygote,
     doc: "Whether programs started by scripts are kept from gaining privileges (set-user-ID and \
@@ -164,7 +157,6 @@ pub(super) const NO_NEW_PRIVILEGES: Directive<Pool> = Directive {
 pub(super) const MEMORY_MAX: Directive<Pool> = Directive {
     name: "memory_max",
     default: Preset::Words("no limit"),
-    unit: "bytes",
     takes: "a size of at least \"16M\"",
     needs: Needs::NewZygote,
     doc: "Most memory of all processes of the pool together, including OPcache and programs \
@@ -184,7 +176,6 @@ pub(super) const MEMORY_MAX: Directive<Pool> = Directive {
 pub(super) const MEMORY_HIGH: Directive<Pool> = Directive {
     name: "memory_high",
     default: Preset::Words("no limit"),
-    unit: "bytes",
     takes: "a size of at least \"16M\"",
     needs: Needs::NewZygote,
     doc: "Memory of all processes of the pool together beyond which they are slowed down and the \
@@ -201,7 +192,6 @@ pub(super) const MEMORY_HIGH: Directive<Pool> = Directive {
 pub(super) const CPU_MAX: Directive<Pool> = Directive {
     name: "cpu_max",
     default: Preset::Words("no limit"),
-    unit: "cores",
     takes: "a number of cores from 0.01 to 10000 such as 1.5",
     needs: Needs::NewZygote,
     doc: "Most processor time of all processes of the pool together, in cores: 1.5 is as much as \
@@ -217,7 +207,6 @@ pub(super) const CPU_MAX: Directive<Pool> = Directive {
 pub(super) const PIDS_MAX: Directive<Pool> = Directive {
     name: "pids_max",
     default: Preset::Words("no limit"),
-    unit: "processes",
     takes: "a whole number from 3 to 4194304",
     needs: Needs::NewZygote,
     doc: "Most processes and threads of the pool: its workers, two more, and programs started by \

@@ -24,7 +24,6 @@ pub const DIRECTIVES: &[Directive<ListenerDraft>] = &[
     Directive {
         name: "listen",
         default: Preset::Words("none"),
-        unit: "",
         takes: ADDRESS,
         needs: Needs::NewZygote,
         doc: "The FastCGI listener, to which web servers such as nginx and Apache connect as to \
@@ -36,7 +35,6 @@ pub const DIRECTIVES: &[Directive<ListenerDraft>] = &[
     Directive {
         name: "listen_backlog",
         default: Preset::Words("the kernel's maximum (`net.core.somaxconn`)"),
-        unit: "connections",
         takes: "a whole number from 1 to 2147483647",
         needs: Needs::NewZygote,
         doc: "Most connections that wait in the kernel to be accepted.",
@@ -46,7 +44,6 @@ pub const DIRECTIVES: &[Directive<ListenerDraft>] = &[
     Directive {
         name: "listen_owner",
         default: Preset::Words("the user who starts the server"),
-        unit: "",
         takes: "the name or the number of a user",
         needs: Needs::NewZygote,
         doc: "The owner of the Unix socket: the web server's user. Needs maitred to be started as \
@@ -57,7 +54,6 @@ pub const DIRECTIVES: &[Directive<ListenerDraft>] = &[
     Directive {
         name: "listen_group",
         default: Preset::Words("that of `listen_owner`"),
-        unit: "",
         takes: "the name or the number of a group",
         needs: Needs::NewZygote,
         doc: "The group of the Unix socket.",
@@ -67,7 +63,6 @@ pub const DIRECTIVES: &[Directive<ListenerDraft>] = &[
     Directive {
         name: "listen_mode",
         default: Preset::Value("\"0660\""),
-        unit: "",
         takes: "an octal number in quotes such as \"0660\"",
         needs: Needs::NewZygote,
         doc: "The mode of the Unix socket. Write permission allows to connect.",
@@ -81,7 +76,6 @@ pub const DIRECTIVES: &[Directive<ListenerDraft>] = &[
     Directive {
         name: "listen_acl_users",
         default: Preset::Words("none"),
-        unit: "",
         takes: "the name of a user, or an array of them",
         needs: Needs::NewZygote,
         doc: "Users who may connect to the Unix socket (POSIX ACL), in place of `listen_owner` \
@@ -92,7 +86,6 @@ pub const DIRECTIVES: &[Directive<ListenerDraft>] = &[
     Directive {
         name: "listen_acl_groups",
         default: Preset::Words("none"),
-        unit: "",
         takes: "the name of a group, or an array of them",
         needs: Needs::NewZygote,
         doc: "Groups that may connect to the Unix socket (POSIX ACL), in place of `listen_owner` \
@@ -103,7 +96,6 @@ pub const DIRECTIVES: &[Directive<ListenerDraft>] = &[
     Directive {
         name: "listen_allowed_clients",
         default: Preset::Words("all"),
-        unit: "",
         takes: "an IP address, or an array of them",
         needs: Needs::NewZygote,
         doc: "Addresses of web servers that may connect over TCP.",
@@ -117,7 +109,6 @@ pub const DIRECTIVES: &[Directive<ListenerDraft>] = &[
     Directive {
         name: "status_listen",
         default: Preset::Words("none"),
-        unit: "",
         takes: ADDRESS,
         needs: Needs::NewZygote,
         doc: "A FastCGI listener for the pool's status page alone, at `status_path` or else at \
@@ -128,7 +119,6 @@ pub const DIRECTIVES: &[Directive<ListenerDraft>] = &[
     Directive {
         name: "limit_extensions",
         default: Preset::Value("[\".php\", \".phar\"]"),
-        unit: "",
         takes: "an ending such as \".php\", or an array of them",
         needs: Needs::NewZygote,
         doc: "File name endings of scripts that web servers may run. php-fpm's \
@@ -150,7 +140,6 @@ pub const DIRECTIVES: &[Directive<ListenerDraft>] = &[
     Directive {
         name: "access_log",
         default: Preset::Words("none"),
-        unit: "",
         takes: "a path",
         needs: Needs::NewZygote,
         doc: "The access log of the FastCGI listener. `access_log` at the top of the file does \
@@ -161,7 +150,6 @@ pub const DIRECTIVES: &[Directive<ListenerDraft>] = &[
     Directive {
         name: "access_format",
         default: Preset::Value("\"%R - %u %t \\\"%m %r\\\" %s\""),
-        unit: "",
         takes: "a format as php-fpm's `access.format` has it",
         needs: Needs::NewZygote,
         doc: "The format of the FastCGI listener's access log, in php-fpm's placeholders.",
@@ -178,7 +166,6 @@ pub const DIRECTIVES: &[Directive<ListenerDraft>] = &[
     Directive {
         name: "access_suppress_path",
         default: Preset::Words("none"),
-        unit: "",
         takes: "a path that starts with \"/\", or an array of them",
         needs: Needs::NewZygote,
         doc: "Paths that are not logged: plain GET or HEAD requests without query or body that \

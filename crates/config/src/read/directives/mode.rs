@@ -8,7 +8,6 @@ use crate::read::value::{BadValue, Value};
 pub(super) const MODE: Directive<Pool> = Directive {
     name: "mode",
     default: Preset::Value("\"classic\""),
-    unit: "",
     takes: "\"classic\", \"worker\" or \"snapshot\"",
     needs: Needs::NewZygote,
     doc: "How the pool's workers run an application. `\"classic\"`: every request runs its own \
@@ -26,7 +25,6 @@ pub(super) const MODE: Directive<Pool> = Directive {
 pub(super) const SCRIPT: Directive<Pool> = Directive {
     name: "script",
     default: Preset::Words("none; every `mode` but `\"classic\"` needs it"),
-    unit: "",
     takes: "the path of a file",
     needs: Needs::NewZygote,
     doc: "The script that boots the application where `mode` is not `\"classic\"`. It serves all \
@@ -40,7 +38,6 @@ pub(super) const SCRIPT: Directive<Pool> = Directive {
 pub(super) const BOOT_TIMEOUT: Directive<Pool> = Directive {
     name: "boot_timeout",
     default: Preset::Value("\"60s\""),
-    unit: "seconds",
     takes: "a duration of at most 366 days such as \"30s\"",
     needs: Needs::NewZygote,
     doc: "Timeout of `script` from its start to its first request. A worker that takes longer is \

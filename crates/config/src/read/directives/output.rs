@@ -11,7 +11,6 @@ pub const DIRECTIVES: &[Directive<Output>] = &[
     Directive {
         name: "compression",
         default: Preset::Value("[\"zstd\", \"gzip\", \"br\"]"),
-        unit: "",
         takes: "\"zstd\", \"br\", \"gzip\", an array of them, or false",
         needs: Needs::Live,
         doc: "The content encodings of responses of scripts and of static files, for clients \
@@ -31,7 +30,6 @@ pub const DIRECTIVES: &[Directive<Output>] = &[
     Directive {
         name: "precompressed",
         default: Preset::Value("true"),
-        unit: "",
         takes: "true or false",
         needs: Needs::Live,
         doc: "Whether `app.css.br`, `app.css.zst` or `app.css.gz` is sent for `app.css` to \
@@ -43,7 +41,6 @@ pub const DIRECTIVES: &[Directive<Output>] = &[
     Directive {
         name: "compression_min_length",
         default: Preset::Value("\"1k\""),
-        unit: "bytes",
         takes: "a size from 0 on such as \"1k\"",
         needs: Needs::Live,
         doc: "Smaller responses are not compressed.",
@@ -56,7 +53,6 @@ pub const DIRECTIVES: &[Directive<Output>] = &[
             "text, JSON, XML, JavaScript, WebAssembly, and fonts and images whose \
                                 formats are not compressed",
         ),
-        unit: "",
         takes: "a media type such as \"text/css\", a kind such as \"text/\", an ending such as \
                 \"+json\", or an array of them",
         needs: Needs::Live,
@@ -77,7 +73,6 @@ pub const DIRECTIVES: &[Directive<Output>] = &[
     Directive {
         name: "sendfile_roots",
         default: Preset::Words("none"),
-        unit: "",
         takes: "a table of paths and folders such as { \"/protected/\" = \"/srv/files\" }",
         needs: Needs::Live,
         doc: "Directories with files that scripts may send in place of their own body: with an \

@@ -32,7 +32,6 @@ pub const DIRECTIVES: &[Directive<Pool>] = &[
     Directive {
         name: "pm",
         default: Preset::Value("\"auto\""),
-        unit: "",
         takes: "\"static\", \"dynamic\", \"ondemand\" or \"auto\"",
         needs: Needs::NewZygote,
         doc: "How the number of workers is decided. `\"static\"` always has `max_children` \
@@ -56,7 +55,6 @@ pub const DIRECTIVES: &[Directive<Pool>] = &[
             "with `pm = \"auto\"` 64 per core, but at most 128 or two per core; otherwise two per \
              core",
         ),
-        unit: "workers",
         takes: "a whole number from 1 to 10000",
         needs: Needs::NewZygote,
         doc: "Most workers of the pool, which is also the number of requests that run at a time.",
@@ -71,7 +69,6 @@ pub const DIRECTIVES: &[Directive<Pool>] = &[
     Directive {
         name: "start_servers",
         default: Preset::Words("the middle of `min_spare_servers` and `max_spare_servers`"),
-        unit: "workers",
         takes: "a whole number from 1 to 10000",
         needs: Needs::NewZygote,
         doc: "Workers of a dynamic pool at its start, from `min_spare_servers` to \
@@ -87,7 +84,6 @@ pub const DIRECTIVES: &[Directive<Pool>] = &[
     Directive {
         name: "min_spare_servers",
         default: Preset::Words("none; a dynamic pool needs it"),
-        unit: "workers",
         takes: "a whole number from 0 to 10000",
         needs: Needs::NewZygote,
         doc: "Fewest idle workers of a dynamic pool, 1 or more: below it, the pool starts \
@@ -105,7 +101,6 @@ pub const DIRECTIVES: &[Directive<Pool>] = &[
     Directive {
         name: "max_spare_servers",
         default: Preset::Words("none; a dynamic pool needs it"),
-        unit: "workers",
         takes: "a whole number from 1 to 10000",
         needs: Needs::NewZygote,
         doc: "Most idle workers of a dynamic pool, from `min_spare_servers` to `max_children`: \
@@ -121,7 +116,6 @@ pub const DIRECTIVES: &[Directive<Pool>] = &[
     Directive {
         name: "max_spawn_rate",
         default: Preset::Value("32"),
-        unit: "workers",
         takes: "a whole number from 1 to 10000",
         needs: Needs::NewZygote,
         doc: "Most workers that a dynamic or ondemand pool starts within any one second, besides \
@@ -140,7 +134,6 @@ pub const DIRECTIVES: &[Directive<Pool>] = &[
     Directive {
         name: "process_idle_timeout",
         default: Preset::Value("\"10s\""),
-        unit: "seconds",
         takes: "a duration from 1 second to 366 days such as \"30s\"",
         needs: Needs::NewZygote,
         doc: "Idle time after which a worker of an ondemand pool ends, in whole seconds, and \
@@ -159,7 +152,6 @@ pub const DIRECTIVES: &[Directive<Pool>] = &[
     Directive {
         name: "user",
         default: Preset::Words("the owner of the document root, or `www-data` if that is root"),
-        unit: "",
         takes: "the name or the number of a user",
         needs: Needs::NewZygote,
         doc: "The user that PHP runs as. Used only if the server is started as root; otherwise \
@@ -170,7 +162,6 @@ pub const DIRECTIVES: &[Directive<Pool>] = &[
     Directive {
         name: "group",
         default: Preset::Words("the user's group"),
-        unit: "",
         takes: "the name or the number of a group",
         needs: Needs::NewZygote,
         doc: "The group that PHP runs as. Used only if the server is started as root.",
@@ -180,7 +171,6 @@ pub const DIRECTIVES: &[Directive<Pool>] = &[
     Directive {
         name: "php",
         default: Preset::Words("that of the program `maitred-php`"),
-        unit: "",
         takes: "a PHP version in quotes such as \"8.2\"",
         needs: Needs::NewZygote,
         doc: "The PHP version that runs the pool's scripts: that of the program `maitred-php8.2` \
@@ -192,7 +182,6 @@ pub const DIRECTIVES: &[Directive<Pool>] = &[
     Directive {
         name: "php_ini",
         default: Preset::Words("`/etc/php/X.Y/fpm/php.ini` if it exists, or else PHP's own"),
-        unit: "",
         takes: "the path of a file",
         needs: Needs::NewZygote,
         doc: "The php.ini of the pool.",
@@ -202,7 +191,6 @@ pub const DIRECTIVES: &[Directive<Pool>] = &[
     Directive {
         name: "php_ini_scan_dir",
         default: Preset::Words("`/etc/php/X.Y/fpm/conf.d` if it exists, or else PHP's own"),
-        unit: "",
         takes: "the path of a directory",
         needs: Needs::NewZygote,
         doc: "The directory of further INI files, in which distributions load extensions.",
@@ -212,7 +200,6 @@ pub const DIRECTIVES: &[Directive<Pool>] = &[
     Directive {
         name: "php_value",
         default: Preset::Value("{}"),
-        unit: "",
         takes: "a table of php.ini settings such as { memory_limit = \"256M\" }",
         needs: Needs::NewZygote,
         doc: "php.ini settings that scripts and `.user.ini` may change. Names with a dot may be \
@@ -223,7 +210,6 @@ pub const DIRECTIVES: &[Directive<Pool>] = &[
     Directive {
         name: "php_admin_value",
         default: Preset::Value("{}"),
-        unit: "",
         takes: "a table of php.ini settings such as { memory_limit = \"256M\" }",
         needs: Needs::NewZygote,
         doc: "php.ini settings that neither scripts nor `.user.ini` can change.",
@@ -233,7 +219,6 @@ pub const DIRECTIVES: &[Directive<Pool>] = &[
     Directive {
         name: "php_flag",
         default: Preset::Value("{}"),
-        unit: "",
         takes: "a table of php.ini switches such as { display_errors = false }",
         needs: Needs::NewZygote,
         doc: "As `php_value`, for settings that are on or off.",
@@ -243,7 +228,6 @@ pub const DIRECTIVES: &[Directive<Pool>] = &[
     Directive {
         name: "php_admin_flag",
         default: Preset::Value("{}"),
-        unit: "",
         takes: "a table of php.ini switches such as { display_errors = false }",
         needs: Needs::NewZygote,
         doc: "As `php_admin_value`, for settings that are on or off.",
@@ -253,7 +237,6 @@ pub const DIRECTIVES: &[Directive<Pool>] = &[
     Directive {
         name: "env",
         default: Preset::Value("{}"),
-        unit: "",
         takes: "a table of environment variables such as { APP_ENV = \"prod\" }",
         needs: Needs::NewZygote,
         doc: "Environment variables of the pool's PHP, taken literally: `$` has no meaning in a \
@@ -289,7 +272,6 @@ pub const DIRECTIVES: &[Directive<Pool>] = &[
     Directive {
         name: "max_requests",
         default: Preset::Value("0"),
-        unit: "requests",
         takes: "a whole number from 0 to 4294967295",
         needs: Needs::NewZygote,
         doc: "Requests after which a worker is replaced, against memory leaks. Its replacement \
@@ -304,7 +286,6 @@ pub const DIRECTIVES: &[Directive<Pool>] = &[
     Directive {
         name: "max_private_memory",
         default: Preset::Value("0"),
-        unit: "bytes",
         takes: "a size such as \"64M\"",
         needs: Needs::NewZygote,
         doc: "Private memory of an idle worker beyond which it is replaced, against memory \
@@ -316,7 +297,6 @@ pub const DIRECTIVES: &[Directive<Pool>] = &[
     Directive {
         name: "request_terminate_timeout",
         default: Preset::Value("0"),
-        unit: "seconds",
         takes: "a duration of at most 366 days such as \"30s\"",
         needs: Needs::NewZygote,
         doc: "Timeout of a running script: its worker is ended and the client gets a 504, also \
@@ -328,7 +308,6 @@ pub const DIRECTIVES: &[Directive<Pool>] = &[
     Directive {
         name: "request_slowlog_timeout",
         default: Preset::Value("0"),
-        unit: "seconds",
         takes: "a duration of at most 366 days such as \"30s\"",
         needs: Needs::NewZygote,
         doc: "Run time of a script after which its stack is written to `slowlog`: once for each \
@@ -341,7 +320,6 @@ pub const DIRECTIVES: &[Directive<Pool>] = &[
     Directive {
         name: "slowlog",
         default: Preset::Value("\"off\""),
-        unit: "",
         takes: "a path, \"stderr\" or \"off\"",
         needs: Needs::NewZygote,
         doc: "The file to which the PHP stacks of slow scripts are appended, in php-fpm's format \
@@ -360,7 +338,6 @@ pub const DIRECTIVES: &[Directive<Pool>] = &[
     Directive {
         name: "request_slowlog_trace_depth",
         default: Preset::Value("20"),
-        unit: "calls",
         takes: "a whole number from 1 to 100",
         needs: Needs::NewZygote,
         doc: "Most calls of a stack in `slowlog`, counted from the innermost.",
@@ -375,7 +352,6 @@ pub const DIRECTIVES: &[Directive<Pool>] = &[
     Directive {
         name: "request_accounting",
         default: Preset::Value("true"),
-        unit: "",
         takes: "true or false",
         needs: Needs::NewZygote,
         doc: "Whether the time of each request is measured by its cause: processor time, waiting \
@@ -388,7 +364,6 @@ pub const DIRECTIVES: &[Directive<Pool>] = &[
     Directive {
         name: "server_timing",
         default: Preset::Value("false"),
-        unit: "",
         takes: "true or false",
         needs: Needs::NewZygote,
         doc: "Whether responses of scripts have a `Server-Timing` header with the times of \
@@ -404,7 +379,6 @@ pub const DIRECTIVES: &[Directive<Pool>] = &[
     Directive {
         name: "spool_limit",
         default: Preset::Value("\"1G\""),
-        unit: "bytes",
         takes: "a size such as \"64M\"",
         needs: Needs::NewZygote,
         doc: "Most bytes of one response that are buffered for a slow client, first in memory, \
@@ -415,7 +389,6 @@ pub const DIRECTIVES: &[Directive<Pool>] = &[
     Directive {
         name: "status_path",
         default: Preset::Value("\"\""),
-        unit: "",
         takes: OWN_PATH,
         needs: Needs::NewZygote,
         doc: "The path of php-fpm's status page on every site of the pool, also while all \
@@ -428,7 +401,6 @@ pub const DIRECTIVES: &[Directive<Pool>] = &[
     Directive {
         name: "ping_path",
         default: Preset::Value("\"\""),
-        unit: "",
         takes: OWN_PATH,
         needs: Needs::NewZygote,
         doc: "The path that responds with `ping_response` on every site of the pool, also while \
@@ -440,7 +412,6 @@ pub const DIRECTIVES: &[Directive<Pool>] = &[
     Directive {
         name: "ping_response",
         default: Preset::Value("\"pong\""),
-        unit: "",
         takes: "a text that is not empty",
         needs: Needs::NewZygote,
         doc: "The response of `ping_path`, as plain text.",

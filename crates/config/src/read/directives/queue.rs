@@ -12,7 +12,6 @@ const MAX_HEADER_NAME: usize = 64;
 pub(super) const REQUEST_QUEUE_TIMEOUT: Directive<Pool> = Directive {
     name: "request_queue_timeout",
     default: Preset::Value("\"10s\""),
-    unit: "seconds",
     takes: "a duration of at most 366 days such as \"30s\"",
     needs: Needs::NewZygote,
     doc: "Longest wait of a request for a worker; then the client gets a 503. A request whose \
@@ -25,7 +24,6 @@ pub(super) const REQUEST_QUEUE_TIMEOUT: Directive<Pool> = Directive {
 pub(super) const REQUEST_QUEUE_LENGTH: Directive<Pool> = Directive {
     name: "request_queue_length",
     default: Preset::Value("1000"),
-    unit: "requests",
     takes: "a whole number from 0 to 1000000",
     needs: Needs::NewZygote,
     doc: "Most requests that wait for a worker. Further ones get a 503 at once; if more requests \
@@ -43,7 +41,6 @@ pub(super) const REQUEST_QUEUE_LENGTH: Directive<Pool> = Directive {
 pub(super) const REQUEST_DEADLINE_HEADER: Directive<Pool> = Directive {
     name: "request_deadline_header",
     default: Preset::Value("\"\""),
-    unit: "",
     takes: "the name of a header such as \"X-Request-Timeout\", or \"\"",
     needs: Needs::NewZygote,
     doc: "The request header in which a client, or a load balancer in front, sends its timeout: \
@@ -65,7 +62,6 @@ pub(super) const REQUEST_DEADLINE_HEADER: Directive<Pool> = Directive {
 pub(super) const RESERVED_WORKERS: Directive<Pool> = Directive {
     name: "reserved_workers",
     default: Preset::Value("0"),
-    unit: "workers",
     takes: "a whole number from 0 to 10000",
     needs: Needs::NewZygote,
     doc: "Workers reserved for paths with `urgent = true` in `paths`: all other requests \

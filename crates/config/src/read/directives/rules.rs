@@ -24,7 +24,6 @@ pub const DIRECTIVES: &[Directive<RulesDraft>] = &[
     Directive {
         name: "app",
         default: Preset::Words("none"),
-        unit: "",
         takes: "\"wordpress\", \"laravel\", \"symfony\", \"drupal\", \"nextcloud\" or \
                 \"mediawiki\"",
         needs: Needs::Live,
@@ -37,7 +36,6 @@ pub const DIRECTIVES: &[Directive<RulesDraft>] = &[
     Directive {
         name: "redirects",
         default: Preset::Words("none"),
-        unit: "",
         takes: "an array of tables such as { from = \"/old\", to = \"/new\" }",
         needs: Needs::Live,
         doc: "Redirects; the first match wins. In `to`, `$1` is the part matched by the `*` of a \
@@ -55,7 +53,6 @@ pub const DIRECTIVES: &[Directive<RulesDraft>] = &[
     Directive {
         name: "rewrite",
         default: Preset::Words("none"),
-        unit: "",
         takes: "an array of tables such as { from = \"/api/*\", to = \"/api.php?path=$1\" }",
         needs: Needs::Live,
         doc: "Internal rewrites of paths, invisible to the client; `to` is a path, written as in \
@@ -72,7 +69,6 @@ pub const DIRECTIVES: &[Directive<RulesDraft>] = &[
     Directive {
         name: "allow",
         default: Preset::Words("all clients"),
-        unit: "",
         takes: NETWORKS,
         needs: Needs::Live,
         doc: "The clients that may use the site; all others get a 403.",
@@ -82,7 +78,6 @@ pub const DIRECTIVES: &[Directive<RulesDraft>] = &[
     Directive {
         name: "deny",
         default: Preset::Words("none"),
-        unit: "",
         takes: "a pattern of paths, an address or a network, a table such as { path = \
                 \"/admin/*\", except = \"10.0.0.0/8\" }, or an array of them",
         needs: Needs::Live,
@@ -97,7 +92,6 @@ pub const DIRECTIVES: &[Directive<RulesDraft>] = &[
     Directive {
         name: "allow_php",
         default: Preset::Words("all scripts"),
-        unit: "",
         takes: PATTERNS,
         needs: Needs::Live,
         doc: "The scripts that may run, by their names as in `SCRIPT_NAME`. All others are a \
@@ -108,7 +102,6 @@ pub const DIRECTIVES: &[Directive<RulesDraft>] = &[
     Directive {
         name: "deny_php",
         default: Preset::Words("none"),
-        unit: "",
         takes: PATTERNS,
         needs: Needs::Live,
         doc: "Paths without PHP, such as directories for uploads. Scripts there are a 403, and \
@@ -120,7 +113,6 @@ pub const DIRECTIVES: &[Directive<RulesDraft>] = &[
     Directive {
         name: "basic_auth",
         default: Preset::Words("none"),
-        unit: "",
         takes: "a table such as { path = \"/admin/*\", users = \"users\" }, or an array of them",
         needs: Needs::Live,
         doc: "Paths (all if `path` is absent) that need a user name and a password from the file \
@@ -134,7 +126,6 @@ pub const DIRECTIVES: &[Directive<RulesDraft>] = &[
     Directive {
         name: "headers",
         default: Preset::Words("none"),
-        unit: "",
         takes: "a table of headers such as { X-Frame-Options = \"DENY\" }, or an array of \
                 tables such as { path = \"/api/*\", set = { … }, add = { … }, unset = [ … ] }",
         needs: Needs::Live,
@@ -148,7 +139,6 @@ pub const DIRECTIVES: &[Directive<RulesDraft>] = &[
     Directive {
         name: "expires",
         default: Preset::Words("none; browsers decide for themselves"),
-        unit: "",
         takes: "an array of tables such as { type = \"image/*\", after = \"30d\" }",
         needs: Needs::Live,
         doc: "How long browsers and proxies may cache responses, as `Cache-Control` and \
@@ -162,7 +152,6 @@ pub const DIRECTIVES: &[Directive<RulesDraft>] = &[
     Directive {
         name: "error_pages",
         default: Preset::Words("none; a line of text"),
-        unit: "",
         takes: "a table of statuses and paths such as { 404 = \"/404.html\" }",
         needs: Needs::Live,
         doc: "Error pages in place of the server's own text, by status from 400 to 599: a file \
@@ -187,7 +176,6 @@ pub const DIRECTIVES: &[Directive<RulesDraft>] = &[
     Directive {
         name: "intercept_errors",
         default: Preset::Value("false"),
-        unit: "",
         takes: "true or false",
         needs: Needs::Live,
         doc: "Whether `error_pages` replace the errors of scripts, too.",
@@ -197,7 +185,6 @@ pub const DIRECTIVES: &[Directive<RulesDraft>] = &[
     Directive {
         name: "autoindex",
         default: Preset::Value("false"),
-        unit: "",
         takes: "true, false, a pattern of paths or an array of patterns",
         needs: Needs::Live,
         doc: "Directories without an index whose files are listed. Hidden files and PHP source \
@@ -215,7 +202,6 @@ pub const DIRECTIVES: &[Directive<RulesDraft>] = &[
     Directive {
         name: "aliases",
         default: Preset::Words("none"),
-        unit: "",
         takes: "a table of paths and folders such as { \"/docs/\" = \"/usr/share/doc\" }",
         needs: Needs::Live,
         doc: "Directories outside of the document root, by the prefix of their paths. Scripts in \
@@ -236,7 +222,6 @@ pub const DIRECTIVES: &[Directive<RulesDraft>] = &[
     Directive {
         name: "paths",
         default: Preset::Words("none"),
-        unit: "",
         takes: "an array of tables such as { path = \"/api/*\", pool = \"api\" }",
         needs: Needs::Live,
         doc: "Settings of some paths in place of the site's: `pool` and `max_body_size`; with \
@@ -260,7 +245,6 @@ pub const DIRECTIVES: &[Directive<RulesDraft>] = &[
     Directive {
         name: "proxy",
         default: Preset::Words("none; paths are files and scripts"),
-        unit: "",
         takes: "a table such as { path = \"/app/*\", to = \"http://127.0.0.1:3000\" }, or an array \
                 of them",
         needs: Needs::Live,
@@ -278,7 +262,6 @@ pub const DIRECTIVES: &[Directive<RulesDraft>] = &[
     Directive {
         name: "rate_limit",
         default: Preset::Words("none"),
-        unit: "",
         takes: "a table such as { path = \"/login\", rate = \"5/m\", burst = 5 }, or an array of \
                 them",
         needs: Needs::Live,
@@ -295,7 +278,6 @@ pub const DIRECTIVES: &[Directive<RulesDraft>] = &[
     Directive {
         name: "connection_limit",
         default: Preset::Words("none"),
-        unit: "requests",
         takes: "a whole number from 1 to 1000000",
         needs: Needs::Live,
         doc: "Most simultaneous requests of one client; further ones get a 429. Over HTTP/2 each \

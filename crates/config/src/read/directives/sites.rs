@@ -17,7 +17,6 @@ pub const DIRECTIVES: &[Directive<SiteDraft>] = &[
     Directive {
         name: "hosts",
         default: Preset::Value("[\"*\"]"),
-        unit: "",
         takes: "a host name such as \"example.com\" or \"*.example.com\", or an array of them",
         needs: Needs::Live,
         doc: "The host names of the site. `*.example.com` means all names below `example.com`, \
@@ -35,7 +34,6 @@ pub const DIRECTIVES: &[Directive<SiteDraft>] = &[
     Directive {
         name: "root",
         default: Preset::Words("none; every site needs it"),
-        unit: "",
         takes: "the path of a directory",
         needs: Needs::Live,
         doc: "The document root: the directory with the site's public files and scripts. It must \
@@ -46,7 +44,6 @@ pub const DIRECTIVES: &[Directive<SiteDraft>] = &[
     Directive {
         name: "index",
         default: Preset::Value("[\"index.php\", \"index.html\"]"),
-        unit: "",
         takes: "a file name such as \"index.php\", or an array of them",
         needs: Needs::Live,
         doc: "The index files of a directory; the first that exists is used.",
@@ -64,7 +61,6 @@ pub const DIRECTIVES: &[Directive<SiteDraft>] = &[
     Directive {
         name: "pool",
         default: Preset::Words("the only pool, or one called `www` if the file defines none"),
-        unit: "",
         takes: "the name of a pool",
         needs: Needs::Live,
         doc: "The pool that runs the site's PHP. Required if there are several pools.",
@@ -77,7 +73,6 @@ pub const DIRECTIVES: &[Directive<SiteDraft>] = &[
     Directive {
         name: "upstream",
         default: Preset::Words("none; a pool runs the site's PHP"),
-        unit: "",
         takes: "\"unix:/path\" or \"host:port\"",
         needs: Needs::Live,
         doc: "A FastCGI server that runs the site's PHP in place of a pool, such as php-fpm.",
@@ -95,7 +90,6 @@ pub const DIRECTIVES: &[Directive<SiteDraft>] = &[
     Directive {
         name: "front_controller",
         default: Preset::Value("\"/index.php\""),
-        unit: "",
         takes: "a path below the root such as \"/index.php\", or \"\" for none",
         needs: Needs::Live,
         doc: "The script for all paths without a file, as WordPress, Laravel and Symfony need. \
@@ -111,7 +105,6 @@ pub const DIRECTIVES: &[Directive<SiteDraft>] = &[
     Directive {
         name: "max_body_size",
         default: Preset::Value("\"256M\""),
-        unit: "bytes",
         takes: "a size from 1 on such as \"64M\"",
         needs: Needs::Live,
         doc: "The largest request body; a larger one gets a 413. PHP's own limits, \
@@ -122,7 +115,6 @@ pub const DIRECTIVES: &[Directive<SiteDraft>] = &[
     Directive {
         name: "access_log",
         default: Preset::Words("`access_log` at the top of the file"),
-        unit: "",
         takes: "a path or \"off\"",
         needs: Needs::Live,
         doc: "The access log of the site, in place of the server's; sites may share one. Its \

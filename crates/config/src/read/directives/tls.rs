@@ -17,7 +17,6 @@ pub const DIRECTIVES: &[Directive<Tls>] = &[
     Directive {
         name: "listen",
         default: Preset::Value("\"[::]:443\""),
-        unit: "",
         takes: "an address and a port such as \"[::]:443\", or an array of them",
         needs: Needs::Live,
         doc: "Addresses and ports for HTTPS, in the forms of `listen` at the top of the file, \
@@ -32,7 +31,6 @@ pub const DIRECTIVES: &[Directive<Tls>] = &[
     Directive {
         name: "certificates",
         default: Preset::Words("none; TLS needs at least one, or `acme`"),
-        unit: "",
         takes: "a table such as { cert = \"site.pem\", key = \"site.key\" }, or an array of them",
         needs: Needs::Live,
         doc: "The certificates, each with its private key, as PEM files. `cert` starts with the \
@@ -49,7 +47,6 @@ pub const DIRECTIVES: &[Directive<Tls>] = &[
     Directive {
         name: "acme",
         default: Preset::Words("none"),
-        unit: "",
         takes: "a table such as { email = \"ops@example.com\", terms_agreed = true }",
         needs: Needs::Live,
         doc: "Automatic certificates (ACME) for every host of a site that none of `certificates` \
@@ -69,7 +66,6 @@ pub const DIRECTIVES: &[Directive<Tls>] = &[
     Directive {
         name: "min_version",
         default: Preset::Value("\"1.2\""),
-        unit: "",
         takes: "\"1.2\" or \"1.3\"",
         needs: Needs::Live,
         doc: "The oldest accepted version of TLS. Versions before 1.2 are broken and not \
@@ -89,7 +85,6 @@ pub const DIRECTIVES: &[Directive<Tls>] = &[
     Directive {
         name: "redirect",
         default: Preset::Value("false"),
-        unit: "",
         takes: "true, false, 301 or 308",
         needs: Needs::Live,
         doc: "Whether plain HTTP is redirected to HTTPS, to port 443 if there is a listener. \
@@ -111,7 +106,6 @@ pub const DIRECTIVES: &[Directive<Tls>] = &[
     Directive {
         name: "hsts",
         default: Preset::Value("\"off\""),
-        unit: "seconds",
         takes: "a duration of at most 366 days such as \"365d\", or \"off\"",
         needs: Needs::Live,
         doc: "`max-age` of the `Strict-Transport-Security` header: the time during which \
@@ -129,7 +123,6 @@ pub const DIRECTIVES: &[Directive<Tls>] = &[
     Directive {
         name: "hsts_include_subdomains",
         default: Preset::Value("false"),
-        unit: "",
         takes: "true or false",
         needs: Needs::Live,
         doc: "Whether `hsts` applies to all subdomains of the host (`includeSubDomains`), \
@@ -140,7 +133,6 @@ pub const DIRECTIVES: &[Directive<Tls>] = &[
     Directive {
         name: "hsts_preload",
         default: Preset::Value("false"),
-        unit: "",
         takes: "true or false",
         needs: Needs::Live,
         doc: "Whether the `Strict-Transport-Security` header has `preload`, which allows \
@@ -153,7 +145,6 @@ pub const DIRECTIVES: &[Directive<Tls>] = &[
     Directive {
         name: "client_certificates",
         default: Preset::Value("\"off\""),
-        unit: "",
         takes: "\"off\", \"optional\" or \"required\"",
         needs: Needs::Live,
         doc: "Whether clients are asked for certificates, which `client_ca` must have issued. An \
@@ -176,7 +167,6 @@ pub const DIRECTIVES: &[Directive<Tls>] = &[
     Directive {
         name: "client_ca",
         default: Preset::Words("none; `client_certificates` needs it"),
-        unit: "",
         takes: "the path of a file",
         needs: Needs::Live,
         doc: "A PEM file with the CA certificates that issue the clients' certificates.",

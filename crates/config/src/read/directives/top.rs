@@ -31,7 +31,6 @@ pub const DIRECTIVES: &[Directive<Config>] = &[
     Directive {
         name: "listen",
         default: Preset::Words("`\"127.0.0.1:8080\"`, or nothing if there is a section `[tls]`"),
-        unit: "",
         takes: "an address and a port such as \"127.0.0.1:8080\", or an array of them",
         needs: Needs::Live,
         doc: "Addresses and ports for plain HTTP. `\":80\"` and `\"80\"` mean all addresses, \
@@ -46,7 +45,6 @@ pub const DIRECTIVES: &[Directive<Config>] = &[
     Directive {
         name: "access_log",
         default: Preset::Value("\"off\""),
-        unit: "",
         takes: LOG_OR_OFF,
         needs: Needs::Live,
         doc: "The access log, with one line per request: a file, or `\"syslog\"` or \
@@ -65,7 +63,6 @@ pub const DIRECTIVES: &[Directive<Config>] = &[
     Directive {
         name: "access_log_format",
         default: Preset::Value("\"combined\""),
-        unit: "",
         takes: "\"combined\", \"json\" or a text with variables such as \"$remote_addr $status\"",
         needs: Needs::Live,
         doc: "The format of the access log: `\"combined\"` is the combined format of Apache and \
@@ -83,7 +80,6 @@ pub const DIRECTIVES: &[Directive<Config>] = &[
     Directive {
         name: "send_request_id",
         default: Preset::Value("false"),
-        unit: "",
         takes: "true or false",
         needs: Needs::Live,
         doc: "Whether responses have an `X-Request-Id` header. Scripts find the id in \
@@ -95,7 +91,6 @@ pub const DIRECTIVES: &[Directive<Config>] = &[
     Directive {
         name: "error_log",
         default: Preset::Value("\"stderr\""),
-        unit: "",
         takes: LOG,
         needs: Needs::Live,
         doc: "The log of the server's own messages, of PHP's error log and of PHP's standard \
@@ -109,7 +104,6 @@ pub const DIRECTIVES: &[Directive<Config>] = &[
     Directive {
         name: "admin",
         default: Preset::Value("\"off\""),
-        unit: "",
         takes: "an address and a port such as \"127.0.0.1:9180\", the path of a Unix socket, or \
                 \"off\"",
         needs: Needs::Live,
@@ -134,7 +128,6 @@ pub const DIRECTIVES: &[Directive<Config>] = &[
     Directive {
         name: "admin_owner",
         default: Preset::Words("the user who starts the server"),
-        unit: "",
         takes: "the name or the number of a user",
         needs: Needs::Live,
         doc: "The owner of the Unix socket of `admin`, who may read everything there.",
@@ -149,7 +142,6 @@ pub const DIRECTIVES: &[Directive<Config>] = &[
     Directive {
         name: "admin_group",
         default: Preset::Words("that of `admin_owner`"),
-        unit: "",
         takes: "the name or the number of a group",
         needs: Needs::Live,
         doc: "The group of the Unix socket of `admin`. Processes that run with it as their group \
@@ -165,7 +157,6 @@ pub const DIRECTIVES: &[Directive<Config>] = &[
     Directive {
         name: "admin_mode",
         default: Preset::Value("\"0660\""),
-        unit: "",
         takes: "an octal number in quotes such as \"0660\"",
         needs: Needs::Live,
         doc: "The mode of the Unix socket of `admin`: write permission allows to connect. A \
@@ -182,7 +173,6 @@ pub const DIRECTIVES: &[Directive<Config>] = &[
     Directive {
         name: "admin_users",
         default: Preset::Words("none"),
-        unit: "",
         takes: "the name or the number of a user, or an array of them",
         needs: Needs::Live,
         doc: "Further users who may read everything over the Unix socket of `admin`, if its mode \
@@ -199,7 +189,6 @@ pub const DIRECTIVES: &[Directive<Config>] = &[
     Directive {
         name: "admin_token",
         default: Preset::Words("none"),
-        unit: "",
         takes: TOKEN,
         needs: Needs::Live,
         doc: "The bearer token of clients of `admin` (`Authorization: Bearer TOKEN`); requests \
@@ -215,7 +204,6 @@ pub const DIRECTIVES: &[Directive<Config>] = &[
     Directive {
         name: "admin_token_file",
         default: Preset::Words("none"),
-        unit: "",
         takes: "a path",
         needs: Needs::Live,
         doc: "A file with that token, without permissions for other users. It is read at the \
@@ -233,7 +221,6 @@ pub const DIRECTIVES: &[Directive<Config>] = &[
             "/run/maitred/admin.sock for root; otherwise maitred/admin.sock in $XDG_RUNTIME_DIR, \
              or maitred-UID/admin.sock in the folder for temporary files",
         ),
-        unit: "",
         takes: "a path",
         needs: Needs::Restart,
         doc: "The Unix socket over which `maitred status`, `top`, `reload`, `stop` and `drain` \
@@ -246,7 +233,6 @@ pub const DIRECTIVES: &[Directive<Config>] = &[
     Directive {
         name: "trusted_proxies",
         default: Preset::Words("none"),
-        unit: "",
         takes: "an address such as \"192.0.2.1\", a network such as \"192.0.2.0/24\", or an array \
                 of them",
         needs: Needs::Live,
@@ -260,7 +246,6 @@ pub const DIRECTIVES: &[Directive<Config>] = &[
     Directive {
         name: "trusted_headers",
         default: Preset::Value("[\"X-Forwarded-For\", \"X-Forwarded-Proto\"]"),
-        unit: "",
         takes: "the name of a header such as \"X-Forwarded-For\", or an array of names",
         needs: Needs::Live,
         doc: "The request headers in which `trusted_proxies` describe their clients: \
@@ -279,7 +264,6 @@ pub const DIRECTIVES: &[Directive<Config>] = &[
     Directive {
         name: "proxy_protocol",
         default: Preset::Value("false"),
-        unit: "",
         takes: "true or false",
         needs: Needs::Live,
         doc: "Whether every connection to `listen`, and to that of `[tls]`, starts with the \
@@ -291,7 +275,6 @@ pub const DIRECTIVES: &[Directive<Config>] = &[
     Directive {
         name: "min_request_rate",
         default: Preset::Value("500"),
-        unit: "bytes per second",
         takes: "a whole number from 0 to 1000000",
         needs: Needs::Live,
         doc: "Least rate in bytes per second of a request body. A slower client has a budget of \
@@ -305,7 +288,6 @@ pub const DIRECTIVES: &[Directive<Config>] = &[
     Directive {
         name: "min_answer_rate",
         default: Preset::Value("500"),
-        unit: "bytes per second",
         takes: "a whole number from 0 to 1000000",
         needs: Needs::Live,
         doc: "Least rate in bytes per second at which a client reads a response, with a budget \
@@ -319,7 +301,6 @@ pub const DIRECTIVES: &[Directive<Config>] = &[
     Directive {
         name: "max_connections_per_address",
         default: Preset::Value("256"),
-        unit: "connections",
         takes: "a whole number from 0 to 1000000",
         needs: Needs::Live,
         doc: "Most simultaneous connections of one client address, or of one /64 of IPv6; \
@@ -338,7 +319,6 @@ pub const DIRECTIVES: &[Directive<Config>] = &[
     Directive {
         name: "request_memory",
         default: Preset::Value("\"48M\""),
-        unit: "bytes",
         takes: "a size from 1048576 on such as \"64M\"",
         needs: Needs::Live,
         doc: "Memory for the heads of all requests in flight: those that wait for their body or \
@@ -357,7 +337,6 @@ pub const DIRECTIVES: &[Directive<Config>] = &[
         default: Preset::Words(
             "`maitred` where that user exists, as after an installation; else `www-data`",
         ),
-        unit: "",
         takes: "the name or the number of a user",
         needs: Needs::Restart,
         doc: "The user of the front, the process that talks to clients. It must be able to read \
@@ -370,7 +349,6 @@ pub const DIRECTIVES: &[Directive<Config>] = &[
     Directive {
         name: "front_sandbox",
         default: Preset::Value("true"),
-        unit: "",
         takes: "true or false",
         needs: Needs::Restart,
         doc: "Whether the front, and the process that gets certificates, are restricted to the \
@@ -386,7 +364,6 @@ pub const DIRECTIVES: &[Directive<Config>] = &[
     Directive {
         name: "front_threads",
         default: Preset::Value("0"),
-        unit: "threads",
         takes: "a whole number from 0 to 64",
         needs: Needs::Restart,
         doc: "Threads of the front. 0 means one for every two cores: the scripts need the rest.",
@@ -396,7 +373,6 @@ pub const DIRECTIVES: &[Directive<Config>] = &[
     Directive {
         name: "spool_dir",
         default: Preset::Words("the system's directory for temporary files"),
-        unit: "",
         takes: "the path of a directory",
         needs: Needs::Live,
         doc: "The directory for temporary files: request bodies too large for memory, and \
@@ -407,7 +383,6 @@ pub const DIRECTIVES: &[Directive<Config>] = &[
     Directive {
         name: "cache_memory",
         default: Preset::Value("\"64M\""),
-        unit: "bytes",
         takes: "a size from 1048576 on such as \"64M\"",
         needs: Needs::Restart,
         doc: "Memory for the cached pages of all sites with a `[sites.cache]`. It is divided by \
@@ -419,7 +394,6 @@ pub const DIRECTIVES: &[Directive<Config>] = &[
     Directive {
         name: "cache_dir",
         default: Preset::Words("none; pages are cached in memory only"),
-        unit: "",
         takes: "the path of a directory",
         needs: Needs::Restart,
         doc: "The directory for cached pages, which survive a restart of the server there. \
@@ -430,7 +404,6 @@ pub const DIRECTIVES: &[Directive<Config>] = &[
     Directive {
         name: "cache_max_size",
         default: Preset::Value("\"1G\""),
-        unit: "bytes",
         takes: "a size from 1048576 on such as \"1G\"",
         needs: Needs::Restart,
         doc: "Most bytes of all files in `cache_dir`. The least recently requested pages are \
@@ -441,7 +414,6 @@ pub const DIRECTIVES: &[Directive<Config>] = &[
     Directive {
         name: "cache_inactive",
         default: Preset::Value("\"10m\""),
-        unit: "seconds",
         takes: "a duration such as \"1h\"",
         needs: Needs::Restart,
         doc: "Time without a request after which a page is evicted from `cache_dir`.",
@@ -451,7 +423,6 @@ pub const DIRECTIVES: &[Directive<Config>] = &[
     Directive {
         name: "process_control_timeout",
         default: Preset::Value("\"60s\""),
-        unit: "seconds",
         takes: "a duration of at most 366 days such as \"30s\"",
         needs: Needs::Live,
         doc: "How long a shutdown waits for running requests before it ends them. 0 means not at \
@@ -463,7 +434,6 @@ pub const DIRECTIVES: &[Directive<Config>] = &[
     Directive {
         name: "require_fixed_php",
         default: Preset::Value("false"),
-        unit: "",
         takes: "true or false",
         needs: Needs::Live,
         doc: "Whether a PHP with known vulnerabilities is refused. Otherwise the server logs a \
@@ -474,7 +444,6 @@ pub const DIRECTIVES: &[Directive<Config>] = &[
     Directive {
         name: "spare_zygotes",
         default: Preset::Value("2"),
-        unit: "",
         takes: "a whole number from 0 to 1000",
         needs: Needs::Live,
         doc: "How many pools with `pm = \"ondemand\"`, or with `pm = \"auto\"` and \
