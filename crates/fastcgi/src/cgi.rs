@@ -253,26 +253,9 @@ fn status_of(value: &[u8]) -> Option<u16> {
     (ends && digits[0].is_ascii_digit() && number >= 200).then_some(number)
 }
 
-/// RFC 9110 §5.6.2.
-const fn is_token_byte(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric()
-        || matches!(
-            byte,
-            b'-' | b'_'
-                | b'.'
-                | b'!'
-                | b'#'
-                | b'$'
-                | b'%'
-                | b'&'
-                | b'\''
-                | b'*'
-                | b'+'
-                | b'^'
-                | b'`'
-                | b'|'
-                | b'~'
-        )
+/// Whether `byte` is a token character (RFC 9110 §5.6.2).
+fn is_token_byte(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }
 
 /// Why a response head is invalid. The client gets a 502; this goes to the log.

@@ -23,34 +23,24 @@ pub enum ProtocolError {
 
 impl fmt::Display for ProtocolError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("A FastCGI ")?;
         match self {
-            Self::Version(version) => {
-                write!(
-                    f,
-                    "A FastCGI record has version {version}; expected version {VERSION}."
-                )
-            }
+            Self::Version(got) => write!(f, "record has version {got}; expected {VERSION}."),
             Self::RequestId(id) => {
                 write!(
                     f,
-                    "A FastCGI record is for request {id}, which is not on this connection."
+                    "record is for request {id}, which is not on this connection."
                 )
             }
-            Self::Unexpected(kind) => {
-                write!(f, "A FastCGI record of type {kind} is unexpected here.")
-            }
-            Self::FixedLength(kind) => {
-                write!(f, "A FastCGI record of type {kind} is not 8 bytes long.")
-            }
-            Self::ProtocolStatus(status) => {
+            Self::Unexpected(kind) => write!(f, "record of type {kind} is unexpected here."),
+            Self::FixedLength(kind) => write!(f, "record of type {kind} is not 8 bytes long."),
+            Self::ProtocolStatus(got) => {
                 write!(
                     f,
-                    "A FastCGI request ended with protocol status {status}; expected 0 to 3."
+                    "request ended with protocol status {got}; expected 0 to 3."
                 )
             }
-            Self::ParamsTooLarge(max) => {
-                write!(f, "The FastCGI parameters have more than {max} bytes.")
-            }
+            Self::ParamsTooLarge(max) => write!(f, "request has parameters over {max} bytes."),
         }
     }
 }

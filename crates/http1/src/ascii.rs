@@ -41,29 +41,17 @@ pub(crate) fn trim(mut bytes: &[u8]) -> &[u8] {
 }
 
 const TOKEN_BYTES: [bool; 256] = {
+    let punctuation = b"!#$%&'*+-.^_`|~";
     let mut table = [false; 256];
-    let mut byte = 0;
-    while byte < 256 {
-        let b = byte as u8;
-        table[byte] = b.is_ascii_alphanumeric()
-            || matches!(
-                b,
-                b'!' | b'#'
-                    | b'$'
-                    | b'%'
-                    | b'&'
-                    | b'\''
-                    | b'*'
-                    | b'+'
-                    | b'-'
-                    | b'.'
-                    | b'^'
-                    | b'_'
-                    | b'`'
-                    | b'|'
-                    | b'~'
-            );
-        byte += 1;
+    let mut index = 0;
+    while index < 256 {
+        table[index] = (index as u8).is_ascii_alphanumeric();
+        index += 1;
+    }
+    index = 0;
+    while index < punctuation.len() {
+        table[punctuation[index] as usize] = true;
+        index += 1;
     }
     table
 };
