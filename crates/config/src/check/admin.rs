@@ -12,11 +12,8 @@ pub(crate) fn settle(config: &mut Config, table: &DeTable<'_>) -> Option<Fault> 
     let access = &mut config.admin_access;
     let draft = std::mem::take(&mut access.draft);
     let twice = table.contains_key("admin_token") && table.contains_key("admin_token_file");
-    let place = table.get("admin_token").filter(|_| twice);
-    let fault = place.map(|value| {
-        let sentence = "`admin_token` and `admin_token_file` are both set; leave one of them out";
-        Fault::new(value.span(), sentence)
-    });
+    let sentence = "`admin_token` and `admin_token_file` are both set; leave one of them out";
+    let fault = twice.then(|| Fault::at(table, "admin_token", sentence));
     access.users.extend(draft.owner.as_deref().and_then(user));
     access.group = draft.group.as_deref().and_then(group);
     access.socket = draft.path.map(|path| {

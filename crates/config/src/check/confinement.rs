@@ -9,7 +9,6 @@ use crate::on_disk::directory_problem;
 
 /// Checks a pool's confinement. Settings with a fault of their own are reported already.
 pub(crate) fn check_confinement(pool: &Pool, settings: &DeTable<'_>) -> Vec<Fault> {
-    let at = |name: &str| settings.get(name).map_or(0..0, |value| value.span());
     let confinement = &pool.confinement;
     let mut faults = Vec::new();
     let broken_chroot = settings.contains_key("chroot") && confinement.chroot.is_none();
@@ -27,7 +26,7 @@ pub(crate) fn check_confinement(pool: &Pool, settings: &DeTable<'_>) -> Vec<Faul
                 ),
                 None => format!("`chdir` is {chdir}, but it {problem}"),
             };
-            faults.push(Fault::new(at("chdir"), sentence));
+            faults.push(Fault::at(settings, "chdir", sentence));
         }
     }
     let GroupLimits {
@@ -43,7 +42,7 @@ pub(crate) fn check_confinement(pool: &Pool, settings: &DeTable<'_>) -> Vec<Faul
             "`memory_high` is {high} bytes, which is more than `memory_max`, {max}, and would \
              never be reached"
         );
-        faults.push(Fault::new(at("memory_high"), sentence));
+        faults.push(Fault::at(settings, "memory_high", sentence));
     }
     if let (Some(pids), Some(workers)) = (pids_max, pool.max_children)
         && pids < workers.saturating_add(PIDS_BESIDES_WORKERS)
@@ -53,7 +52,7 @@ pub(crate) fn check_confinement(pool: &Pool, settings: &DeTable<'_>) -> Vec<Faul
             "`pids_max` is the number {pids}, which is too few for `max_children`, {workers}; \
              expected {least} at least, and one more for each program that scripts start"
         );
-        faults.push(Fault::new(at("pids_max"), sentence));
+        faults.push(Fault::at(settings, "pids_max", sentence));
     }
     faults
 }

@@ -14,15 +14,16 @@ use crate::read::drafts::{ListenAddress, ListenerDraft};
 /// The default of php-fpm's `access.format`.
 const DEFAULT_ACCESS_FORMAT: &str = "%R - %u %t \"%m %r\" %s";
 
-/// Settings of one kind of listener only.
-const UNIX_ONLY: [&str; 5] = [
-    "listen_owner",
-    "listen_group",
-    "listen_mode",
-    "listen_acl_users",
-    "listen_acl_groups",
-];
-const TCP_ONLY: [&str; 1] = ["listen_allowed_clients"];
+/// Settings of Unix sockets only: their owner, or in its place an ACL.
+const UNIX_OWNERS: [&str; 2] = ["listen_owner", "listen_group"];
+const UNIX_ACLS: [&str; 2] = ["listen_acl_users", "listen_acl_groups"];
+const UNIX_MODE: &str = "listen_mode";
+
+/// The setting of TCP sockets only.
+const TCP_CLIENTS: &str = "listen_allowed_clients";
+
+/// Settings of the access log, which need `access_log`.
+const OF_THE_LOG: [&str; 2] = ["access_format", "access_suppress_path"];
 
 /// Gives the pool its listeners. Settings with a fault of their own are reported already.
 pub(crate) fn settle_listeners(
@@ -30,38 +31,26 @@ pub(crate) fn settle_listeners(
     draft: ListenerDraft,
     settings: &DeTable<'_>,
 ) -> Vec<Fault> {
-    let mut faults = Vec::new();
-    let mut fault = |name: &str, sentence: String| {
-        let span = settings.get(name).map_or(0..0, |value| value.span());
-        faults.push(Fault::new(span, sentence));
-    };
-    let set = |name: &str| settings.contains_key(name);
-    if !set("listen") {
+    if !settings.contains_key("listen") {
         let others = DIRECTIVES.iter().map(|directive| directive.name);
-        for name in others.filter(|name| set(name)) {
-            let sentence =
-                format!("`{name}` is for a pool that has `listen`; add it, or leave this out");
-            fault(name, sentence);
-        }
-        return faults;
+        return faults(settings, others, |name| {
+            format!("`{name}` is for a pool that has `listen`; add it, or leave this out")
+        });
     }
-    for (name, sentence) in misplaced(&draft, set) {
-        fault(name, sentence);
-    }
-    pool.door = draft.listen.as_ref().map(|asked| door(&draft, asked));
+    let faults = without_effect(&draft, settings);
+    pool.door = draft.listen.as_ref().map(|address| door(&draft, address));
     pool.status_door = draft
         .status_listen
         .as_ref()
-        .map(|asked| door(&draft, asked));
+        .map(|address| door(&draft, address));
     if pool.status_door.is_some() {
         pool.status_path.get_or_insert_with(|| "/".to_owned());
     }
     if let Some(path) = draft.access_log {
+        let default = || DEFAULT_ACCESS_FORMAT.to_owned();
         pool.door_log = Some(DoorLog {
             path,
-            format: draft
-                .access_format
-                .unwrap_or_else(|| DEFAULT_ACCESS_FORMAT.to_owned()),
+            format: draft.access_format.unwrap_or_else(default),
             suppress_path: draft.access_suppress_path,
         });
     }
@@ -71,49 +60,57 @@ pub(crate) fn settle_listeners(
     faults
 }
 
-/// Settings without effect, each with its error text: for another kind of socket, or without or
-/// beside another setting.
-fn misplaced(draft: &ListenerDraft, set: impl Fn(&str) -> bool) -> Vec<(&'static str, String)> {
-    let mut told = Vec::new();
-    let has = |is_unix: bool| {
-        let mut asked = [&draft.listen, &draft.status_listen].into_iter().flatten();
-        asked.any(|asked| matches!(asked.address, Address::Unix(_)) == is_unix)
-    };
-    if draft.listen.is_some() && !has(true) {
-        let names = UNIX_ONLY.into_iter().filter(|name| set(name));
-        let sentence =
-            |name| format!("`{name}` is for a Unix socket, and the pool listens on none");
-        told.extend(names.map(|name| (name, sentence(name))));
-    }
-    if draft.listen.is_some() && !has(false) {
-        let names = TCP_ONLY.into_iter().filter(|name| set(name));
-        let sentence = |name| format!("`{name}` is for TCP, and the pool listens on a Unix socket");
-        told.extend(names.map(|name| (name, sentence(name))));
-    }
-    if let Some(list) = UNIX_ONLY[3..].iter().find(|name| set(name)) {
-        let names = UNIX_ONLY[..2].iter().filter(|name| set(name));
-        let sentence =
-            |name| format!("`{name}` has no effect beside `{list}`; leave one of them out");
-        told.extend(names.map(|name| (*name, sentence(name))));
-    }
-    let of_the_log = ["access_format", "access_suppress_path"];
-    let names = of_the_log
+/// A fault for each of `names` that is set.
+fn faults<'n>(
+    settings: &DeTable<'_>,
+    names: impl IntoIterator<Item = &'n str>,
+    sentence: impl Fn(&str) -> String,
+) -> Vec<Fault> {
+    let set = names
         .into_iter()
-        .filter(|name| set(name) && !set("access_log"));
-    told.extend(names.map(|name| {
-        (
-            name,
-            format!("`{name}` needs `access_log`; add it to the pool"),
-        )
-    }));
-    told
+        .filter(|name| settings.contains_key(*name));
+    set.map(|name| Fault::at(settings, name, sentence(name)))
+        .collect()
 }
 
-fn door(draft: &ListenerDraft, asked: &ListenAddress) -> Door {
-    let default = Door::at(asked.address.clone());
-    let is_unix = matches!(asked.address, Address::Unix(_));
+/// Faults for settings without effect: for another kind of socket, or without or beside another
+/// setting.
+fn without_effect(draft: &ListenerDraft, settings: &DeTable<'_>) -> Vec<Fault> {
+    let addresses = [&draft.listen, &draft.status_listen].into_iter().flatten();
+    let has_kind = |is_unix: bool| {
+        let mut addresses = addresses.clone();
+        addresses.any(|listen| matches!(listen.address, Address::Unix(_)) == is_unix)
+    };
+    let mut found = Vec::new();
+    if draft.listen.is_some() && !has_kind(true) {
+        let names = UNIX_OWNERS.into_iter().chain([UNIX_MODE]).chain(UNIX_ACLS);
+        found.extend(faults(settings, names, |name| {
+            format!("`{name}` is for a Unix socket, and the pool listens on none")
+        }));
+    }
+    if draft.listen.is_some() && !has_kind(false) {
+        found.extend(faults(settings, [TCP_CLIENTS], |name| {
+            format!("`{name}` is for TCP, and the pool listens on a Unix socket")
+        }));
+    }
+    if let Some(list) = UNIX_ACLS.iter().find(|name| settings.contains_key(**name)) {
+        found.extend(faults(settings, UNIX_OWNERS, |name| {
+            format!("`{name}` has no effect beside `{list}`; leave one of them out")
+        }));
+    }
+    if !settings.contains_key("access_log") {
+        found.extend(faults(settings, OF_THE_LOG, |name| {
+            format!("`{name}` needs `access_log`; add it to the pool")
+        }));
+    }
+    found
+}
+
+fn door(draft: &ListenerDraft, listen: &ListenAddress) -> Door {
+    let default = Door::at(listen.address.clone());
+    let is_unix = matches!(listen.address, Address::Unix(_));
     Door {
-        asked: asked.text.clone(),
+        asked: listen.text.clone(),
         backlog: draft.backlog,
         owner: draft.owner.clone().filter(|_| is_unix),
         group: draft.group.clone().filter(|_| is_unix),
@@ -127,19 +124,19 @@ fn door(draft: &ListenerDraft, asked: &ListenAddress) -> Door {
 
 /// Faults for listeners with the address of another one. `pools` is the table of all pools.
 pub(crate) fn refuse_shared_addresses(config: &Config, pools: &DeTable<'_>) -> Vec<Fault> {
-    let mut owners: HashMap<Address, String> = HashMap::new();
-    for address in &config.listen {
-        owners.insert(Address::Tcp(*address), "the sites listen on".to_owned());
-    }
-    for address in config.tls.iter().flat_map(|tls| &tls.listen) {
-        owners.insert(Address::Tcp(*address), "the sites listen on".to_owned());
-    }
-    if let Some(admin) = config.admin {
-        owners.insert(Address::Tcp(admin), "`admin` is".to_owned());
-    }
-    if let Some(socket) = &config.admin_access.socket {
-        owners.insert(socket.listen.clone(), "`admin` is".to_owned());
-    }
+    let sites = config
+        .listen
+        .iter()
+        .chain(config.tls.iter().flat_map(|tls| &tls.listen));
+    let sites = sites.map(|address| (Address::Tcp(*address), "the sites listen on".to_owned()));
+    let socket = config
+        .admin_access
+        .socket
+        .iter()
+        .map(|socket| socket.listen.clone());
+    let admin = config.admin.map(Address::Tcp).into_iter().chain(socket);
+    let admin = admin.map(|address| (address, "`admin` is".to_owned()));
+    let mut owners: HashMap<Address, String> = sites.chain(admin).collect();
     let mut faults = Vec::new();
     for pool in &config.pools {
         let doors = [("listen", &pool.door), ("status_listen", &pool.status_door)];
@@ -152,15 +149,13 @@ pub(crate) fn refuse_shared_addresses(config: &Config, pools: &DeTable<'_>) -> V
             }
             let owner = format!("pool `{}` listens on", pool.name);
             if let Some(first) = owners.insert(door.listen.clone(), owner) {
-                let settings = pools.get(pool.name.as_str());
-                let settings = settings.and_then(|settings| settings.get_ref().as_table());
-                let value = settings.and_then(|settings| settings.get(name));
-                let span = value.map_or(0..0, |value| value.span());
                 let sentence = format!(
                     "`{name}` is {}, which {first} too; choose another",
                     door.listen
                 );
-                faults.push(Fault::new(span, sentence));
+                let settings = pools.get(pool.name.as_str());
+                let settings = settings.and_then(|settings| settings.get_ref().as_table());
+                faults.extend(settings.map(|table| Fault::at(table, name, sentence)));
             }
         }
     }

@@ -9,14 +9,13 @@ use crate::model::pool::Pool;
 /// Checks a pool's mode against its other settings.
 pub(crate) fn check_mode(pool: &Pool, settings: &DeTable<'_>) -> Vec<Fault> {
     let mode = pool.mode.name();
-    let span = |name| settings.get(name).map_or(0..0, |value| value.span());
     let mut faults = Vec::new();
     // A wrong `script` is reported already.
     if pool.mode != Mode::Classic && pool.script.is_none() && !settings.contains_key("script") {
         let sentence = format!(
             "`mode` is \"{mode}\", which needs `script`; add the script that boots the application"
         );
-        faults.push(Fault::new(span("mode"), sentence));
+        faults.push(Fault::at(settings, "mode", sentence));
     }
     let both = pool
         .script
@@ -28,7 +27,7 @@ pub(crate) fn check_mode(pool: &Pool, settings: &DeTable<'_>) -> Vec<Fault> {
             script.display(),
             chroot.display()
         );
-        faults.push(Fault::new(span("script"), sentence));
+        faults.push(Fault::at(settings, "script", sentence));
     }
     faults
 }

@@ -117,19 +117,18 @@ pub(crate) fn remarks(table: &DeTable<'_>, config: &Config) -> Vec<Fault> {
 /// A site that caches pages by `valid`, without the cookie of logged-in users.
 fn of_cookies(site: &DeTable<'_>) -> Option<Fault> {
     let cache = site.get("cache")?.get_ref().as_table()?;
-    let is_told = ["private_cookies", "public_cookies"]
+    let is_named = ["private_cookies", "public_cookies"]
         .iter()
         .any(|name| cache.contains_key(*name));
     let is_off = cache.get("enabled");
     let is_off = is_off.is_some_and(|value| value.get_ref().as_bool() == Some(false));
     let valid = cache.get("valid")?;
-    (!is_told && !is_off && !site.contains_key("app")).then(|| {
+    (!is_named && !is_off && !site.contains_key("app")).then(|| {
         let sentence = "`valid` has pages cached for all visitors, and neither `app` nor \
-                        `private_cookies` \
-             says by which cookie people are logged in: until one does, requests with a cookie \
-             that \
-             the site has set are not answered from the cache, and responses to requests with an \
-             unknown cookie are not stored (`public_cookies`)";
+                        `private_cookies` names the cookie of logged-in users: until one does, \
+                        requests with a cookie that the site has set are not served from the \
+                        cache, and responses to requests with an unknown cookie are not stored \
+                        (`public_cookies`)";
         Fault::new(valid.span(), sentence)
     })
 }

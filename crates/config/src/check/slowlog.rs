@@ -15,12 +15,11 @@ pub(crate) fn check_slowlog(pool: &Pool, settings: &DeTable<'_>) -> Vec<Fault> {
     if timeout.is_zero() {
         return Vec::new();
     }
-    let span = settings.get(TIMEOUT).map_or(0..0, |timeout| timeout.span());
     let mut faults = Vec::new();
     // A wrong `slowlog` is reported already.
     if pool.slowlog.is_none() && !settings.contains_key("slowlog") {
         let sentence = format!("`{TIMEOUT}` needs `slowlog`; add it to the pool");
-        faults.push(Fault::new(span.clone(), sentence));
+        faults.push(Fault::at(settings, TIMEOUT, sentence));
     }
     let limit = pool.request_terminate_timeout;
     if !limit.is_zero() && timeout > limit {
@@ -29,7 +28,7 @@ pub(crate) fn check_slowlog(pool: &Pool, settings: &DeTable<'_>) -> Vec<Fault> {
              {limit:?}: no \
              script runs for so long"
         );
-        faults.push(Fault::new(span, sentence));
+        faults.push(Fault::at(settings, TIMEOUT, sentence));
     }
     faults
 }

@@ -1,7 +1,5 @@
 //! Checks of a dynamic pool, which are php-fpm's (`fpm_conf_process_all_pools` in `fpm_conf.c`).
 
-use std::ops::Range;
-
 use toml::de::DeTable;
 
 use crate::mistakes::Fault;
@@ -16,56 +14,41 @@ pub(crate) fn settle_spare_servers(pool: &mut Pool, settings: &DeTable<'_>) -> V
     if pool.pm != ProcessManager::Dynamic {
         return Vec::new();
     }
-    let at = |name: &str| settings.get(name).map(|value| value.span());
-    let lacking = NEEDED.into_iter().filter(|name| at(name).is_none());
-    let mut faults: Vec<Fault> = lacking.map(|name| lacks(name, at("pm"))).collect();
-    let (Some(limit), Some(min), Some(max)) = (
+    let lacking = NEEDED
+        .into_iter()
+        .filter(|name| !settings.contains_key(*name));
+    let lacks = |name| {
+        let sentence = format!("`pm` is \"dynamic\", which needs `{name}`; add it to the pool");
+        Fault::at(settings, "pm", sentence)
+    };
+    let mut faults: Vec<Fault> = lacking.map(lacks).collect();
+    let limits = (
         pool.max_children,
         pool.min_spare_servers,
         pool.max_spare_servers,
-    ) else {
+    );
+    let (Some(limit), Some(min), Some(max)) = limits else {
         return faults;
     };
     if min == 0 {
-        let sentence = "`min_spare_servers` is the number 0; a dynamic pool needs 1 at least; only \
-                        `pm = \"auto\"` may have none";
-        faults.push(Fault::new(
-            at("min_spare_servers").unwrap_or(0..0),
-            sentence.to_owned(),
-        ));
+        let sentence = "`min_spare_servers` is the number 0; a dynamic pool needs 1 at least; \
+                        only `pm = \"auto\"` may have none";
+        faults.push(Fault::at(settings, "min_spare_servers", sentence));
         return faults;
     }
-    let mut check = |name: &str, value: u32, from: (&str, u32), to: (&str, u32)| {
+    let check = |name: &str, value: u32, most: u32, most_name: &str| {
         let beyond = match value {
-            _ if value < from.1 => format!("less than `{}`, {}", from.0, from.1),
-            _ if value > to.1 => format!("more than `{}`, {}", to.0, to.1),
-            _ => return true,
+            _ if value < min => format!("less than `min_spare_servers`, {min}"),
+            _ if value > most => format!("more than `{most_name}`, {most}"),
+            _ => return None,
         };
         let sentence = format!("`{name}` is the number {value}, which is {beyond}");
-        faults.push(Fault::new(at(name).unwrap_or(0..0), sentence));
-        false
+        Some(Fault::at(settings, name, sentence))
     };
-    let good = check(
-        "max_spare_servers",
-        max,
-        ("min_spare_servers", min),
-        ("max_children", limit),
-    );
-    let start = *pool
-        .start_servers
-        .get_or_insert(min + max.saturating_sub(min) / 2);
-    if good {
-        check(
-            "start_servers",
-            start,
-            ("min_spare_servers", min),
-            ("max_spare_servers", max),
-        );
-    }
+    let middle = min + max.saturating_sub(min) / 2;
+    let start = *pool.start_servers.get_or_insert(middle);
+    let of_max = check("max_spare_servers", max, limit, "max_children");
+    let of_start = || check("start_servers", start, max, "max_spare_servers");
+    faults.extend(of_max.or_else(of_start));
     faults
-}
-
-fn lacks(name: &str, pm: Option<Range<usize>>) -> Fault {
-    let sentence = format!("`pm` is \"dynamic\", which needs `{name}`; add it to the pool");
-    Fault::new(pm.unwrap_or(0..0), sentence)
 }
