@@ -63,7 +63,7 @@ impl PhpFpm {
                 "php-fpm ended before it was ready"
             );
         }
-        // The rest of its log is nobody's concern, but its pipe must not fill up.
+        // Read the rest of its log, so that its pipe does not fill up.
         std::thread::spawn(move || std::io::copy(&mut log, &mut std::io::sink()));
         Self { folder, process }
     }

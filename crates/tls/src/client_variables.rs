@@ -37,7 +37,7 @@ const ATTRIBUTES: [(&str, &str); 17] = [
 /// The variables of a client certificate: names and values.
 pub type Variables = Vec<(&'static str, String)>;
 
-/// The variables of a client that was asked for a certificate, and sent this verified one, or none.
+/// The variables of a client, with the verified certificate that it has sent, or without one.
 pub fn variables(certificate: Option<&CertificateDer<'_>>) -> Variables {
     let parsed = certificate.and_then(|der| {
         let (_, parsed) = X509Certificate::from_der(der).ok()?;

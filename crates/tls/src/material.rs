@@ -29,7 +29,7 @@ pub struct Material {
     /// `preload` of that header.
     #[serde(default)]
     pub hsts_preload: bool,
-    /// The CAs of client certificates, if clients are asked for them.
+    /// The CAs of client certificates, if the server requests them.
     pub clients: Option<Clients>,
     /// The secret of session tickets.
     pub tickets: Secret,

@@ -153,11 +153,10 @@ fn of_open_door(pool: &Pool, settings: &DeTable<'_>) -> Option<Fault> {
     let door = pool.door.as_ref()?;
     let is_open = matches!(door.listen, Address::Tcp(_)) && door.allowed_clients.is_none();
     let value = settings.get("listen").filter(|_| is_open)?;
-    let sentence = "`listen` is a TCP address without `listen_allowed_clients`: whoever reaches \
-                    it, \
-                    and that is every user of this machine, runs code as the pool's user \
-                    (`PHP_VALUE`); listen on a Unix socket, whose owner and mode say who may \
-                    connect, or name the addresses of the web servers";
+    let sentence = "`listen` is a TCP address without `listen_allowed_clients`: every client that \
+                    reaches it, such as any user of this machine, runs code as the pool's user \
+                    (`PHP_VALUE`); listen on a Unix socket with an owner and a mode, or name the \
+                    addresses of the web servers";
     Some(Fault::new(value.span(), sentence))
 }
 

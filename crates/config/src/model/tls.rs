@@ -36,7 +36,7 @@ pub struct Tls {
     pub hsts_include_subdomains: bool = false,
     /// `preload` of that header.
     pub hsts_preload: bool = false,
-    /// Whether clients are asked for certificates.
+    /// Whether the server requests client certificates.
     pub client_certificates: ClientCertificates = ClientCertificates::Off,
     /// The CA certificates for them: a PEM file; set unless `client_certificates` is off.
     pub client_ca: Option<PathBuf> = None,
@@ -63,7 +63,7 @@ pub enum TlsVersion {
     V13,
 }
 
-/// Whether clients are asked for certificates.
+/// Whether the server requests client certificates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ClientCertificates {

@@ -97,7 +97,7 @@ fn sentence(text: &str, span: Range<usize>, message: &str) -> String {
         _ if plain.is_empty() => {}
         TWICE => {
             let found = quoted(found);
-            return format!("`{found}` stands here for the second time; leave one of the two out");
+            return format!("`{found}` is set here for the second time; leave one of the two out");
         }
         _ if message.starts_with(UNQUOTED) && plain.len() < found.len() => {
             let (found, plain) = (quoted(found), quoted(plain));

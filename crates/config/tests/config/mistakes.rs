@@ -235,7 +235,7 @@ fn what_is_not_toml_is_reported_with_its_place() {
     refused(
         "listen = \":80\"\nlisten = \":81\"\nx = \n[y\n",
         &[
-            "2:1: `listen` stands here for the second time; leave one of the two out",
+            "2:1: `listen` is set here for the second time; leave one of the two out",
             "3:5: this is not TOML: string values must be quoted, expected literal string",
             "4:3: this is not TOML: unclosed table, expected `]`",
         ],

@@ -41,7 +41,7 @@ fn what_people_write_who_come_from_other_servers_has_words_of_its_own() {
     );
     refused(
         &format!("[pools.www]\nuser = \"a\"\n[pools.www]\n{SITE}"),
-        &["3:8: `www` stands here for the second time; leave one of the two out"],
+        &["3:8: `www` is set here for the second time; leave one of the two out"],
     );
 }
 

@@ -147,7 +147,8 @@ pub const DIRECTIVES: &[Directive<Tls>] = &[
         default: Preset::Value("\"off\""),
         takes: "\"off\", \"optional\" or \"required\"",
         needs: Needs::Live,
-        doc: "Whether clients are asked for certificates, which `client_ca` must have issued. An \
+        doc: "Whether the server requests client certificates, which `client_ca` must have \
+              issued. An \
               invalid one fails the handshake, and with `\"required\"` so does a missing one. \
               PHP gets the result in `SSL_CLIENT_VERIFY` (`SUCCESS` or `NONE`) and other \
               variables that start with `SSL_CLIENT_`.",
