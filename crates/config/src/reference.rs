@@ -69,10 +69,9 @@ pub fn reference() -> String {
     let intro = "Settings of one site; write `[[sites]]` once for each.";
     group(&mut page, "`[[sites]]`", intro, sites::DIRECTIVES);
     let intro = "Settings of the same section. A pattern of paths is a path (`\"/a\"`), all below \
-                 a \
-                 folder (`\"/a/*\"`), an ending (`\"*.css\"`) or a regular expression \
-                 (`\"~^/a[0-9]+$\"`), compared with the decoded path without `.`, `..` and doubled \
-                 slashes.";
+                 a folder (`\"/a/*\"`), an ending (`\"*.css\"`) or a regular expression \
+                 (`\"~^/a[0-9]+$\"`), compared with the decoded path without `.`, `..` and \
+                 doubled slashes.";
     group(
         &mut page,
         "`[[sites]]`: paths and clients",

@@ -148,9 +148,9 @@ fn php_fpm_understands_our_requests_and_we_its_answers() {
     let php = PhpFpm::start();
     let mut stream = php.connect();
     let script = php.script(
-        "<?php http_response_code(404); error_log('a message');\
-         header('X-Lens: ' . strlen($_SERVER['A']) . ',' . strlen($_SERVER['B']));\
-         echo file_get_contents('php://input');",
+        "<?php http_response_code(404); error_log('a message');header('X-Lens: ' . \
+         strlen($_SERVER['A']) . ',' . strlen($_SERVER['B']));echo \
+         file_get_contents('php://input');",
     );
     // Too much for one record together, and B fills one to the last byte.
     let (a, b) = (vec![b'v'; 40_000], vec![b'v'; MAX_CONTENT_LEN - 6]);

@@ -144,16 +144,14 @@ fn check_key(
         Some((_, line)) => {
             let sentence = format!(
                 "the certificate of the key in {key} starts here; expected it first, followed by \
-                 its \
-                 chain"
+                 its chain"
             );
             Fault::at(file, *line, sentence)
         }
         None => {
             let sentence = format!(
                 "the certificate that starts here does not belong to the key in {key}; name \
-                 matching \
-                 files"
+                 matching files"
             );
             Fault::at(file, *line, sentence)
         }

@@ -175,8 +175,7 @@ impl ModeSetting {
         let instead = (self.instead)(mode).map_or(String::new(), |what| format!(" ({what})"));
         format!(
             "`{}` has no effect in a pool whose `mode` is \"{}\"{default}{instead}; leave it out, \
-             or \
-             set `mode` to {}",
+             or set `mode` to {}",
             self.name,
             mode.name(),
             modes.join(" or ")

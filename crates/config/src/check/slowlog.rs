@@ -25,8 +25,7 @@ pub(crate) fn check_slowlog(pool: &Pool, settings: &DeTable<'_>) -> Vec<Fault> {
     if !limit.is_zero() && timeout > limit {
         let sentence = format!(
             "`{TIMEOUT}` is {timeout:?}, which is more than `request_terminate_timeout`, \
-             {limit:?}: no \
-             script runs for so long"
+             {limit:?}: no script runs for so long"
         );
         faults.push(Fault::at(settings, TIMEOUT, sentence));
     }

@@ -55,8 +55,8 @@ pub(crate) fn check_tls(
     let is_for_all = tls.hsts_include_subdomains && tls.hsts.is_some_and(|age| age >= PRELOAD_AGE);
     if tls.hsts_preload && !is_for_all {
         let sentence = "`hsts_preload` needs `hsts` of at least \"365d\" and \
-                        `hsts_include_subdomains`; the preload list of browsers requires \
-                        it (hstspreload.org)";
+                        `hsts_include_subdomains`; the preload list of browsers requires it \
+                        (hstspreload.org)";
         fault("hsts_preload", sentence);
     }
     if tls.redirect.is_some() && !table.contains_key("listen") {

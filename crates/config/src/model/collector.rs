@@ -172,8 +172,8 @@ impl SyslogServer {
         address.map(SyslogServer::Udp).map_err(|_| {
             let text = quoted(text);
             format!(
-                "has the server `{text}`; expected an IP address (names are not \
-                 resolved), with or without a port, or unix:/path"
+                "has the server `{text}`; expected an IP address (names are not resolved), with \
+                 or without a port, or unix:/path"
             )
         })
     }

@@ -35,8 +35,8 @@ impl Host {
         }
         if !text.is_ascii() {
             return Err(
-                "is not ASCII; write an international name as browsers send it, \
-                        such as \"xn--bcher-kva.example\""
+                "is not ASCII; write an international name as browsers send it, such as \
+                        \"xn--bcher-kva.example\""
                     .to_owned(),
             );
         }

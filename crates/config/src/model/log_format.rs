@@ -25,7 +25,7 @@ pub const JSON: &str = "{\"time\":$msec,\"request_id\":\"$request_id\",\
                         \"status\":$status,\"bytes\":$body_bytes_sent,\
                         \"referer\":\"$http_referer\",\"user_agent\":\"$http_user_agent\",\
                         \"pool\":\"$pool\",\"cache\":\"$upstream_cache_status\",\
-                         \"request_time\":$request_time,\
+                        \"request_time\":$request_time,\
                         \"queue_time\":$queue_time,\"script_time\":$script_time,\
                         \"cpu_time\":$cpu_time,\"core_wait_time\":$core_wait_time,\
                         \"blocked_time\":$blocked_time,\

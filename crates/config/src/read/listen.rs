@@ -13,9 +13,11 @@ pub fn parse_listen(text: &str) -> Result<SocketAddr, String> {
         return Ok(address);
     }
     if text.starts_with('/') || text.starts_with("unix:") {
-        return Err("names a Unix socket, and only TCP is supported; \
-                    expected an address and a port, such as \"127.0.0.1:8080\""
-            .to_owned());
+        return Err(
+            "names a Unix socket, and only TCP is supported; expected an address and a \
+                    port, such as \"127.0.0.1:8080\""
+                .to_owned(),
+        );
     }
     let (host, port) = text.rsplit_once(':').unwrap_or(("", text));
     let address = match host {

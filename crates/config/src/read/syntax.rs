@@ -53,9 +53,8 @@ fn of_another_server(text: &str) -> Option<&'static str> {
     if has(|line| line == "[global]" || line.starts_with("pm.")) {
         return Some(
             "this is the configuration of php-fpm; `maitred fpm --fpm-config FILE` runs with it \
-             as it is, and \
-             [pools.NAME] takes the same settings, without the prefix `pm.` and with texts in \
-             quotation marks",
+             as it is, and [pools.NAME] takes the same settings, without the prefix `pm.` and \
+             with texts in quotation marks",
         );
     }
     if has(|line| line.starts_with("server {") || line.starts_with("http {")) {

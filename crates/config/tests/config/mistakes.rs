@@ -81,16 +81,16 @@ fn what_does_not_fit_together_about_tls_is_refused() {
         &format!("[tls]\n{CERTIFICATES}hsts = \"365d\"\nhsts_preload = true\n{SITE}"),
         &[
             "4:16: `hsts_preload` needs `hsts` of at least \"365d\" and \
-             `hsts_include_subdomains`; the \
-             preload list of browsers requires it (hstspreload.org)",
+             `hsts_include_subdomains`; the preload list of browsers requires it \
+             (hstspreload.org)",
         ],
     );
     refused(
         &format!("[tls]\nacme = {{ terms_agreed = true, challenge = \"http-01\" }}\n{SITE}"),
         &[
             "2:8: `acme` with the challenge http-01 needs plain HTTP, and the file has no \
-             `listen`; \
-             add one before the first section, such as listen = \":80\", or use tls-alpn-01",
+             `listen`; add one before the first section, such as listen = \":80\", or use \
+             tls-alpn-01",
         ],
     );
     refused(
@@ -475,7 +475,8 @@ proptest! {
             "spool_dir", "pools", "sites",
             "pools.www.pm", "pools.www.max_children", "pools.www.php_value", "pools.www.env",
             "pools.www.request_queue_timeout", "pools.www.request_slowlog_timeout",
-            "pools.www.slowlog", "pools.www.start_servers", "pools.www.spool_limit", "pools.www.php",
+            "pools.www.slowlog", "pools.www.start_servers", "pools.www.spool_limit",
+            "pools.www.php",
         ]),
         value in prop_oneof![
             any::<String>().prop_map(|text| format!("{text:?}")),

@@ -8,9 +8,8 @@ fn what_people_write_who_come_from_other_servers_has_words_of_its_own() {
         "[global]\npid = /run/php-fpm.pid\n[www]\nuser = www-data\npm.max_children = 5\n",
         &[
             "2:7: this is the configuration of php-fpm; `maitred fpm --fpm-config FILE` runs with \
-             it as it is, and \
-             [pools.NAME] takes the same settings, without the prefix `pm.` and with texts in \
-             quotation marks",
+             it as it is, and [pools.NAME] takes the same settings, without the prefix `pm.` and \
+             with texts in quotation marks",
         ],
     );
     refused(
@@ -24,8 +23,7 @@ fn what_people_write_who_come_from_other_servers_has_words_of_its_own() {
         "<VirtualHost *:80>\n    DocumentRoot /srv/shop\n</VirtualHost>\n",
         &[
             "1:1: this is a configuration of Apache; write [[sites]] with the `hosts` and the \
-             `root` of each \
-             VirtualHost",
+             `root` of each VirtualHost",
         ],
     );
     refused(

@@ -30,32 +30,27 @@ fn a_setting_that_the_mode_of_its_pool_does_not_heed_is_told_with_its_line_and_w
             "classic",
             "script = \"public/worker.php\"",
             "maitred.toml:4:10: `script` has no effect in a pool whose `mode` is \"classic\"; \
-             leave it \
-             out, or set `mode` to \"worker\" or \"snapshot\"",
+             leave it out, or set `mode` to \"worker\" or \"snapshot\"",
         ),
         (
             "worker",
             "requests_per_child = 10",
             "maitred.toml:4:22: `requests_per_child` has no effect in a pool whose `mode` is \
-             \"worker\" \
-             (`max_requests` is what bounds the requests of a worker there); leave it out, or set \
-             `mode` to \"snapshot\"",
+             \"worker\" (`max_requests` is what bounds the requests of a worker there); leave it \
+             out, or set `mode` to \"snapshot\"",
         ),
         (
             "snapshot",
             "max_requests = 1000",
             "maitred.toml:4:16: `max_requests` has no effect in a pool whose `mode` is \
-             \"snapshot\" \
-             (`requests_per_child` and `rewinds_per_child` are what bounds the requests of a \
-             copy); \
-             leave it out, or set `mode` to \"classic\" or \"worker\"",
+             \"snapshot\" (`requests_per_child` and `rewinds_per_child` are what bounds the \
+             requests of a copy); leave it out, or set `mode` to \"classic\" or \"worker\"",
         ),
         (
             "snapshot",
             "boot_timeout = \"10s\"",
             "maitred.toml:4:16: `boot_timeout` has no effect in a pool whose `mode` is \
-             \"snapshot\" (a \
-             boot may take 30 s there); leave it out, or set `mode` to \"worker\"",
+             \"snapshot\" (a boot may take 30 s there); leave it out, or set `mode` to \"worker\"",
         ),
     ];
     for (mode, setting, sentence) in expected {
@@ -68,8 +63,7 @@ fn a_setting_that_the_mode_of_its_pool_does_not_heed_is_told_with_its_line_and_w
     assert_eq!(
         told[0].to_string(),
         "maitred.toml:2:9: `watch` has no effect in a pool whose `mode` is \"classic\", the \
-         default; \
-         leave it out, or set `mode` to \"worker\" or \"snapshot\""
+         default; leave it out, or set `mode` to \"worker\" or \"snapshot\""
     );
 }
 

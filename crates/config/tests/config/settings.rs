@@ -506,8 +506,7 @@ fn a_file_that_cannot_be_read_is_refused() {
         load(),
         format!(
             "{path}: the configuration file cannot be read: No such file or directory (os error \
-             2); name \
-             one that is there with --config"
+             2); name one that is there with --config"
         )
     );
     std::fs::write(&file, b"# a\nb = \"\xff\"").unwrap();

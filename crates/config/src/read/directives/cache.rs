@@ -106,8 +106,7 @@ pub const DIRECTIVES: &[Directive<Cache>] = &[
         name: "public_cookies",
         default: Preset::Words(
             "with `app` or `private_cookies` all others; otherwise none but well-known ones that \
-             the \
-             site's scripts do not set (`_ga`, `_pk_*`, `AWSALB*` and the like)",
+             the site's scripts do not set (`_ga`, `_pk_*`, `AWSALB*` and the like)",
         ),
         takes: NAMES,
         needs: Needs::Live,
@@ -306,8 +305,7 @@ pub const DIRECTIVES: &[Directive<Cache>] = &[
         name: "ignore_headers",
         default: Preset::Value("[]"),
         takes: "\"X-Accel-Expires\", \"Expires\", \"Cache-Control\", \"Set-Cookie\", \"Vary\", or \
-                an \
-                array of them",
+                an array of them",
         needs: Needs::Live,
         doc: "Response headers that the cache ignores. With `Set-Cookie`, responses that set \
               cookies are stored, and all clients get the same cookies.",

@@ -28,9 +28,8 @@ pub(super) const SCRIPT: Directive<Pool> = Directive {
     takes: "the path of a file",
     needs: Needs::NewZygote,
     doc: "The script that boots the application where `mode` is not `\"classic\"`. It serves all \
-          requests of the pool, whatever their script: that one is \
-          `$_SERVER['SCRIPT_FILENAME']`. A relative path is relative to the directory of the \
-          configuration file.",
+          requests of the pool, whatever their script: that one is `$_SERVER['SCRIPT_FILENAME']`. \
+          A relative path is relative to the directory of the configuration file.",
     example: "\"public/worker.php\"",
     read: |pool, value| store(&mut pool.script, value.file().map(Some)),
 };

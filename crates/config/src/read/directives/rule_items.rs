@@ -15,11 +15,9 @@ use crate::read::units;
 use crate::read::value::{BadValue, Record, Value};
 
 pub(super) const PATTERN: &str = "a path (\"/a\"), a folder (\"/a/*\"), an ending (\"*.css\") or \
-                                  a regular \
-                       expression (\"~^/a[0-9]+$\")";
+                                  a regular expression (\"~^/a[0-9]+$\")";
 pub(super) const NETWORKS: &str = "an address such as \"192.0.2.1\", a network such as \
-                                   \"192.0.2.0/24\", or \
-                        an array of them";
+                                   \"192.0.2.0/24\", or an array of them";
 const TARGET: &str = "a path such as \"/new/$1\" or a URL";
 const FIELDS: &str = "a table of headers such as { X-Frame-Options = \"DENY\" }";
 /// The largest status.

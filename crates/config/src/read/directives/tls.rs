@@ -135,8 +135,8 @@ pub const DIRECTIVES: &[Directive<Tls>] = &[
         default: Preset::Value("false"),
         takes: "true or false",
         needs: Needs::Live,
-        doc: "Whether the `Strict-Transport-Security` header has `preload`, which allows \
-              browsers to ship the host in their list of HTTPS-only hosts; you submit it at \
+        doc: "Whether the `Strict-Transport-Security` header has `preload`, which allows browsers \
+              to ship the host in their list of HTTPS-only hosts; you submit it at \
               hstspreload.org. Removal from that list takes long. It needs \
               `hsts_include_subdomains`, and an `hsts` of at least \"365d\".",
         example: "true",
@@ -148,10 +148,9 @@ pub const DIRECTIVES: &[Directive<Tls>] = &[
         takes: "\"off\", \"optional\" or \"required\"",
         needs: Needs::Live,
         doc: "Whether the server requests client certificates, which `client_ca` must have \
-              issued. An \
-              invalid one fails the handshake, and with `\"required\"` so does a missing one. \
-              PHP gets the result in `SSL_CLIENT_VERIFY` (`SUCCESS` or `NONE`) and other \
-              variables that start with `SSL_CLIENT_`.",
+              issued. An invalid one fails the handshake, and with `\"required\"` so does a \
+              missing one. PHP gets the result in `SSL_CLIENT_VERIFY` (`SUCCESS` or `NONE`) and \
+              other variables that start with `SSL_CLIENT_`.",
         example: "\"off\"",
         read: |tls, value| {
             store(
