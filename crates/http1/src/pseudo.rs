@@ -23,7 +23,7 @@ const USUAL_BYTES: usize = 512;
 /// Length of values that are compared with earlier headers, in bytes: HPACK repeats one in a byte.
 const LONG_BYTES: usize = 128;
 /// Number of earlier headers that are compared.
-const LOOKED_AT: usize = 32;
+const COMPARED_HEADERS: usize = 32;
 
 impl Head {
     /// The head of an HTTP/2 request from its headers (RFC 9113 §8.3), each with a name in lower
@@ -106,7 +106,7 @@ fn repeated(
     if part.len() < LONG_BYTES {
         return None;
     }
-    let spans = headers.iter().rev().take(LOOKED_AT).map(of);
+    let spans = headers.iter().rev().take(COMPARED_HEADERS).map(of);
     let mut same_length = spans.filter(|span| span.len as usize == part.len());
     same_length.find(|span| span.of(bytes) == part)
 }
