@@ -3,9 +3,9 @@
 //! document.
 //!
 //! - A client such as a web server writes with [`RequestWriter`] and [`write_stdin`], reads with
-//! [`AnswerReader`], and then with [`cgi::HeadReader`].
+//!   [`AnswerReader`], and then with [`cgi::HeadReader`].
 //! - An application such as PHP reads with [`RequestReader`] and [`params`], writes with
-//! [`write_stdout`] and [`write_end`].
+//!   [`write_stdout`] and [`write_end`].
 //!
 //! Requests are not multiplexed: a connection carries one request at a time. The peer is not
 //! trusted: all buffers are bounded, and every violation of the specification is an error.

@@ -1,4 +1,4 @@
-//! Answers of applications, good and hostile. Each is also delivered one byte at a time.
+//! Responses of applications, valid and hostile. Each is also delivered one byte at a time.
 
 mod common;
 
@@ -8,7 +8,7 @@ use maitred_fastcgi::{
     write_stdout, write_unknown_type,
 };
 
-/// Reads `wire` at once and a byte at a time, and demands the same of both.
+/// Reads `wire` at once and a byte at a time, and requires the same of both.
 fn both_ways(wire: &[u8]) -> Answer {
     let whole = read_answer(wire, &[]);
     assert_eq!(

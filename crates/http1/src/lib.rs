@@ -7,7 +7,7 @@
 //!
 //! - [`HeadParser`] splits request heads off a buffer; [`Head`] is a parsed one.
 //! - [`Head::of_fields`] builds the same from an HTTP/2 request, so that other code does not depend
-//! on the version.
+//!   on the version.
 //! - [`ChunkedBody`] decodes a chunked request body without copying.
 //! - [`write_head`] writes a response head, [`write_chunk_header`] frames its body.
 

@@ -11,7 +11,7 @@ fn head_of(
     fields: &[Field<'_>],
     is_all: bool,
 ) -> Result<Head, Refusal> {
-    let (method, path) = request_line.split_once(' ').unwrap();
+    let (method, path) = request_line.split_once(' ').expect("a method");
     let pseudo = Pseudo {
         method,
         path,

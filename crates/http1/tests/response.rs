@@ -1,4 +1,4 @@
-//! What is written for an answer, byte for byte.
+//! Response heads, byte for byte.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic as tests do")]
 
@@ -18,7 +18,7 @@ const OK: Answer<'_> = Answer {
     date: DATE,
 };
 
-/// The head written, and how many headers were left out.
+/// The head, and the number of headers left out.
 fn written(answer: &Answer<'_>, headers: &[(&str, &str)]) -> (String, usize) {
     let mut out = Vec::new();
     let headers = headers

@@ -1,4 +1,4 @@
-//! What people write who come from other servers, or do not know TOML.
+//! Typical mistakes of users of other servers, or of TOML's newcomers.
 
 use crate::mistakes::{SITE, refused};
 

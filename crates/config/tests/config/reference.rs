@@ -1,4 +1,4 @@
-//! The reference pages are what the directives and the presets say.
+//! The reference pages are up to date with the directives and the presets.
 
 use std::path::Path;
 

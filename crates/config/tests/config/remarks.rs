@@ -1,4 +1,4 @@
-//! Settings that are right and mean nothing where they stand.
+//! Warnings about valid settings without effect.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ fn remarks(folder: &Folder, text: &str) -> Vec<Mistake> {
     maitred_config::remarks(text, file, &folder.good(text))
 }
 
-/// A pool of this mode with a further setting, which stands in line 4 if there is one.
+/// A pool of this mode with another setting in line 4, if there is one.
 fn with(mode: &str, setting: &str) -> String {
     let script = match mode {
         "classic" => "",
@@ -132,7 +132,7 @@ fn a_fastcgi_listener_on_tcp_that_anybody_may_connect_to_is_told() {
     assert_eq!(told("listen = \"/run/shop.sock\""), Vec::<String>::new());
 }
 
-/// All files with this ending beneath a folder of the project.
+/// All files with this ending below a directory of the project.
 fn files(folder: &Path, ending: &str, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).unwrap().flatten() {
         let path = entry.path();
@@ -144,7 +144,7 @@ fn files(folder: &Path, ending: &str, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// The examples of the guide in TOML that are a configuration by themselves or the sections of one.
+/// The TOML examples of the guide that are whole configurations or sections.
 #[test]
 fn no_example_of_the_guide_has_a_setting_without_effect() {
     let project = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
@@ -167,7 +167,7 @@ fn no_example_of_the_guide_has_a_setting_without_effect() {
     assert!(read > 20, "{read} pools were found");
 }
 
-/// Reads those settings of a pool that its mode may not heed, and nothing else of it.
+/// Reads the settings of a pool that depend on its mode, and no others.
 fn expect_silence(settings: &str, page: &Path) {
     let folder = Folder::new();
     let of_mode = |line: &&str| {

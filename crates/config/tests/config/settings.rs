@@ -1,4 +1,4 @@
-//! Each directive with a good value, the defaults, and what is sent to the front.
+//! Each directive with a valid value, the defaults, and the JSON for the front.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -122,7 +122,7 @@ fn the_example_in_the_reference_is_taken() {
         );
     }
     for directive in pools::DIRECTIVES {
-        // One that cannot stand alone.
+        // It needs others.
         let needed = match directive.name {
             "request_slowlog_timeout" => "slowlog = \"slow.log\"\n",
             "mode" => "script = \"public/worker.php\"\n",

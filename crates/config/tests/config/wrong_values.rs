@@ -1,10 +1,10 @@
-//! Each directive with wrong values, and the whole sentence that says so.
+//! Each directive with wrong values, and the whole sentence about each.
 
 use maitred_config::directives::{cache, listeners, output, pools, rules, sites, tls, top};
 
 use crate::folder::Folder;
 
-/// A file that is good but for `line`, and the number of that line.
+/// A valid file except for `line`, and the number of that line.
 fn file_with(section: &str, line: &str) -> (String, usize) {
     match section {
         "top" => (format!("{line}\n[[sites]]\nroot = \"public\"\n"), 1),
@@ -51,7 +51,7 @@ fn file_with(section: &str, line: &str) -> (String, usize) {
     }
 }
 
-/// A wrong value: the section, the line, and the sentence that answers it.
+/// A wrong value: the section, the line, and its sentence.
 fn wrong_values() -> Vec<(&'static str, &'static str, &'static str)> {
     let mut blocks = include_str!("wrong_values.txt").split("\n\n");
     blocks.next();
@@ -68,7 +68,7 @@ fn each_wrong_value_is_answered_with_its_sentence() {
     let folder = Folder::new();
     for (section, line, sentence) in wrong_values() {
         let (text, number) = file_with(section, line);
-        // What is wrong inside of a value begins with its own column.
+        // A mistake inside of a value starts with its own column.
         let own = sentence.split_once(": ");
         let own = own.and_then(|(column, rest)| Some((column.parse().ok()?, rest)));
         let (column, sentence) = own.unwrap_or((line.find(" = ").unwrap() + 4, sentence));
