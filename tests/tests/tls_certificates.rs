@@ -232,7 +232,7 @@ fn a_server_does_not_start_with_a_key_of_another_certificate_nor_take_it_in_a_re
     let wrong = Setup::new(served.root.path()).tls(served.address, &[line]);
     served.server.configure(&wrong);
     let said = served.server.reload();
-    assert!(said.contains("is not that of the key in"), "{said}");
+    assert!(said.contains("does not belong to the key in"), "{said}");
     assert_eq!(served.shown(&[]), "site");
     served.server.configure(&served.setup);
     assert!(served.server.reload().contains("reloaded"));
@@ -244,7 +244,7 @@ fn a_server_does_not_start_with_a_key_of_another_certificate_nor_take_it_in_a_re
     let output = output.expect("maitred runs");
     assert_eq!(output.status.code(), Some(2));
     let said = text(&output.stderr);
-    assert!(said.contains("is not that of the key in"), "{said}");
+    assert!(said.contains("does not belong to the key in"), "{said}");
 }
 
 #[test]

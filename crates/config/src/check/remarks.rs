@@ -6,91 +6,51 @@ use crate::check::admin;
 use crate::mistakes::Fault;
 use crate::model::config::Config;
 use crate::model::listener::Address;
-use crate::model::mode::{BootConnections, DEFAULT_BOOT_TIMEOUT, Mode};
+use crate::model::mode::Mode;
 use crate::model::pool::Pool;
 
 /// A setting of pools that has an effect in some modes only.
 struct ModeSetting {
     name: &'static str,
-    by: &'static [Mode],
-    /// Whether it differs from the default.
-    says: fn(&Pool) -> bool,
+    modes: &'static [Mode],
+    /// Whether a pool's value differs from the default's.
+    differs: fn(&Pool, &Pool) -> bool,
     /// A hint for the other modes, if there is one.
-    instead: fn(Mode) -> Option<&'static str>,
+    hint: fn(Mode) -> Option<&'static str>,
 }
 
-const NOTHING: fn(Mode) -> Option<&'static str> = |_| None;
+/// One line per setting: its name, its modes and the hint.
+macro_rules! mode_settings {
+    ($($name:ident: [$($mode:ident),*], $hint:expr;)*) => {
+        &[$(ModeSetting {
+            name: stringify!($name),
+            modes: &[$(Mode::$mode),*],
+            differs: |pool, default| pool.$name != default.$name,
+            hint: $hint,
+        },)*]
+    };
+}
 
-const MODE_SETTINGS: &[ModeSetting] = &[
-    ModeSetting {
-        name: "script",
-        by: &[Mode::Worker, Mode::Snapshot],
-        says: |pool| pool.script.is_some(),
-        instead: NOTHING,
-    },
-    ModeSetting {
-        name: "boot_timeout",
-        by: &[Mode::Worker],
-        says: |pool| pool.boot_timeout != DEFAULT_BOOT_TIMEOUT,
-        instead: |mode| match mode {
-            Mode::Snapshot => Some("a boot may take 30 s there"),
-            Mode::Classic | Mode::Worker => None,
-        },
-    },
-    ModeSetting {
-        name: "requests_per_child",
-        by: &[Mode::Snapshot],
-        says: |pool| pool.requests_per_child != 1,
-        instead: |_| Some("`max_requests` is what bounds the requests of a worker there"),
-    },
-    ModeSetting {
-        name: "rewinds_per_child",
-        by: &[Mode::Snapshot],
-        says: |pool| pool.rewinds_per_child != 0,
-        instead: NOTHING,
-    },
-    ModeSetting {
-        name: "boot_connections",
-        by: &[Mode::Snapshot],
-        says: |pool| pool.boot_connections != BootConnections::default(),
-        instead: NOTHING,
-    },
-    ModeSetting {
-        name: "warm_requests",
-        by: &[Mode::Snapshot],
-        says: |pool| !pool.warm_requests.is_empty(),
-        instead: NOTHING,
-    },
-    ModeSetting {
-        name: "watch",
-        by: &[Mode::Worker, Mode::Snapshot],
-        says: |pool| pool.watch,
-        instead: NOTHING,
-    },
-    ModeSetting {
-        name: "opcache_memory_max",
-        by: &[Mode::Worker, Mode::Snapshot],
-        says: |pool| pool.opcache_memory_max != Pool::default().opcache_memory_max,
-        instead: NOTHING,
-    },
-    ModeSetting {
-        name: "max_requests",
-        by: &[Mode::Classic, Mode::Worker],
-        says: |pool| pool.max_requests != 0,
-        instead: |_| {
-            Some(
-                "`requests_per_child` and `rewinds_per_child` are what bounds the requests of a \
-                 copy",
-            )
-        },
-    },
-    ModeSetting {
-        name: "max_spawn_rate",
-        by: &[Mode::Classic, Mode::Worker],
-        says: |pool| pool.max_spawn_rate != Pool::default().max_spawn_rate,
-        instead: |_| Some("it bounds pools with `pm = \"dynamic\"` or `\"ondemand\"` alone"),
-    },
-];
+const MODE_SETTINGS: &[ModeSetting] = mode_settings! {
+    script: [Worker, Snapshot], |_| None;
+    boot_timeout: [Worker], |mode| {
+        (mode == Mode::Snapshot).then_some("a boot may take 30 s there")
+    };
+    requests_per_child: [Snapshot], |_| {
+        Some("`max_requests` is what bounds the requests of a worker there")
+    };
+    rewinds_per_child: [Snapshot], |_| None;
+    boot_connections: [Snapshot], |_| None;
+    warm_requests: [Snapshot], |_| None;
+    watch: [Worker, Snapshot], |_| None;
+    opcache_memory_max: [Worker, Snapshot], |_| None;
+    max_requests: [Classic, Worker], |_| {
+        Some("`requests_per_child` and `rewinds_per_child` are what bounds the requests of a copy")
+    };
+    max_spawn_rate: [Classic, Worker], |_| {
+        Some("it bounds pools with `pm = \"dynamic\"` or `\"ondemand\"` alone")
+    };
+};
 
 /// The warnings about a file from which `config` was made.
 pub(crate) fn remarks(table: &DeTable<'_>, config: &Config) -> Vec<Fault> {
@@ -135,17 +95,19 @@ fn of_cookies(site: &DeTable<'_>) -> Option<Fault> {
 
 /// The settings of a pool without effect in its mode.
 fn of_mode(pool: &Pool, settings: &DeTable<'_>) -> Vec<Fault> {
-    let unheeded = MODE_SETTINGS
-        .iter()
-        .filter(|heeded| !heeded.by.contains(&pool.mode) && (heeded.says)(pool));
-    let found = unheeded.filter_map(|heeded| {
-        let value = settings.get(heeded.name)?;
-        Some(Fault::new(
-            value.span(),
-            heeded.sentence(pool.mode, settings),
-        ))
+    let default = Pool::default();
+    let unused = MODE_SETTINGS.iter().filter(|setting| {
+        let is_set = settings.contains_key(setting.name);
+        is_set && !setting.modes.contains(&pool.mode) && (setting.differs)(pool, &default)
     });
-    found.collect()
+    let fault = |setting: &ModeSetting| {
+        Fault::at(
+            settings,
+            setting.name,
+            setting.sentence(pool.mode, settings),
+        )
+    };
+    unused.map(fault).collect()
 }
 
 /// A FastCGI listener that is open to all its network.
@@ -162,19 +124,16 @@ fn of_open_door(pool: &Pool, settings: &DeTable<'_>) -> Option<Fault> {
 
 impl ModeSetting {
     fn sentence(&self, mode: Mode, settings: &DeTable<'_>) -> String {
-        let modes: Vec<String> = self
-            .by
-            .iter()
-            .map(|mode| format!("\"{}\"", mode.name()))
-            .collect();
+        let modes = self.modes.iter().map(|mode| format!("\"{}\"", mode.name()));
+        let modes: Vec<String> = modes.collect();
         let default = if settings.contains_key("mode") {
             ""
         } else {
             ", the default"
         };
-        let instead = (self.instead)(mode).map_or(String::new(), |what| format!(" ({what})"));
+        let hint = (self.hint)(mode).map_or(String::new(), |hint| format!(" ({hint})"));
         format!(
-            "`{}` has no effect in a pool whose `mode` is \"{}\"{default}{instead}; leave it out, \
+            "`{}` has no effect in a pool whose `mode` is \"{}\"{default}{hint}; leave it out, \
              or set `mode` to {}",
             self.name,
             mode.name(),
