@@ -167,16 +167,16 @@ fn what_is_wrong_with_a_certificate_is_said_with_its_file_and_line() {
     let at = lines(&ca) + 1;
     let after = lines(&cert) + 1;
     let cases = [
-        (&good.cert, &other.key, "good.pem:1: the certificate that begins here is not that of the key in other.key; name the two files that belong together".to_owned()),
-        (&reversed, &good.key, format!("reversed.pem:{at}: the certificate of the key in good.key begins here; expected it first, and after it those that lead to its root")),
-        (&strange, &good.key, format!("strange.pem:{after}: the certificate that begins here did not issue the one before it; expected the chain in order: each followed by its issuer")),
+        (&good.cert, &other.key, "good.pem:1: the certificate that starts here does not belong to the key in other.key; name matching files".to_owned()),
+        (&reversed, &good.key, format!("reversed.pem:{at}: the certificate of the key in good.key starts here; expected it first, followed by its chain")),
+        (&strange, &good.key, format!("strange.pem:{after}: the certificate that starts here did not issue the one before it; expected the chain in order: each followed by its issuer")),
         (&rubbish, &good.key, "rubbish.pem: there is no certificate in it; expected PEM, with -----BEGIN CERTIFICATE-----".to_owned()),
         (&empty, &good.key, "empty.pem: there is no certificate in it; expected PEM, with -----BEGIN CERTIFICATE-----".to_owned()),
-        (&damaged, &good.key, "damaged.pem:1: the certificate that begins here is damaged; copy the file again".to_owned()),
-        (&cut, &good.key, "cut.pem:1: what begins here has no `-----END CERTIFICATE-----`; copy the whole file again".to_owned()),
+        (&damaged, &good.key, "damaged.pem:1: the certificate that starts here is damaged; copy the file again".to_owned()),
+        (&cut, &good.key, "cut.pem:1: the part that starts here has no `-----END CERTIFICATE-----`; copy the whole file again".to_owned()),
         (&good.key, &good.cert, "good.key: there is a private key here and no certificate; are `cert` and `key` swapped?".to_owned()),
         (&good.cert, &rubbish, "rubbish.pem: there is no private key in it; expected PEM, with -----BEGIN PRIVATE KEY-----".to_owned()),
-        (&good.cert, &secret, "secret.key:1: the private key needs a passphrase, which nobody could type in here; write it without one, with openssl pkey -in OLD -out NEW".to_owned()),
+        (&good.cert, &secret, "secret.key:1: the private key needs a passphrase, which a server cannot ask for; write it without one, with openssl pkey -in OLD -out NEW".to_owned()),
     ];
     for (cert, key, sentence) in cases {
         let files = Certificate {
@@ -232,7 +232,7 @@ fn a_server_does_not_start_with_a_key_of_another_certificate_nor_take_it_in_a_re
     let wrong = Setup::new(served.root.path()).tls(served.address, &[line]);
     served.server.configure(&wrong);
     let said = served.server.reload();
-    assert!(said.contains("is not that of the key in"), "{said}");
+    assert!(said.contains("does not belong to the key in"), "{said}");
     assert_eq!(served.shown(&[]), "site");
     served.server.configure(&served.setup);
     assert!(served.server.reload().contains("reloaded"));
@@ -244,7 +244,7 @@ fn a_server_does_not_start_with_a_key_of_another_certificate_nor_take_it_in_a_re
     let output = output.expect("maitred runs");
     assert_eq!(output.status.code(), Some(2));
     let said = text(&output.stderr);
-    assert!(said.contains("is not that of the key in"), "{said}");
+    assert!(said.contains("does not belong to the key in"), "{said}");
 }
 
 #[test]

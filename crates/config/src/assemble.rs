@@ -1,33 +1,28 @@
-//! From tables to a whole configuration: sections, and what must hold between them.
+//! From the sections of the file to a whole configuration.
 
-use std::collections::HashMap;
 use std::ops::Range;
 use std::path::Path;
 
-use maitred_pagecache::apps::cache_of;
-use maitred_pagecache::settings::{Pattern, TRACKING_PARAMETERS};
-use maitred_rules::SiteRules;
-use maitred_rules::apps::App;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use crate::admin;
-use crate::confinement::{outside_of_chroot, settle_confinement};
-use crate::directive::{enumerate, nearest, read_known, read_table};
-use crate::directives;
-use crate::directives::cache::CacheDraft;
-use crate::directives::doors::DoorDraft;
-use crate::directives::rules::RulesDraft;
-use crate::directives::sites::{Placed, SiteDraft};
-use crate::directives::{cache, doors, output, pools, rules, sites, tls, top};
-use crate::doors::{refuse_shared_addresses, settle_door};
-use crate::host::Host;
+use crate::check::admin;
+use crate::check::confinement::check_confinement;
+use crate::check::listeners::{refuse_shared_addresses, settle_listeners};
+use crate::check::mode::check_mode;
+use crate::check::site::{SpannedDraft, refuse_shared_hosts, settle_site};
+use crate::check::slowlog::check_slowlog;
+use crate::check::spare_servers::settle_spare_servers;
+use crate::check::tls::check_tls;
 use crate::mistakes::{Fault, quoted};
-use crate::mode::check_mode;
-use crate::settings::{Cache, Config, Destination, IMPLICIT_POOL, Pool, Site, Upstream};
-use crate::slowlog::check_slowlog;
-use crate::spares::settle_spares;
-use crate::tls::{Tls, check_tls};
+use crate::model::config::{Config, IMPLICIT_POOL};
+use crate::model::pool::Pool;
+use crate::model::site::Cache;
+use crate::model::tls::Tls;
+use crate::read::directive::{Directive, SectionTable, read_settings};
+use crate::read::directives::{self, cache, listeners, output, pools, rules, sites, tls, top};
+use crate::read::drafts::{CacheDraft, ListenerDraft, SiteDraft};
+use crate::suggest::nearest;
 
 /// Longest name of a pool in bytes: it is part of the titles of processes.
 const MAX_POOL_NAME_BYTES: usize = 32;
@@ -36,200 +31,279 @@ const MAX_POOL_NAME_BYTES: usize = 32;
 const MAX_POOLS: usize = 10_000;
 const MAX_SITES: usize = 100_000;
 
-/// A site's draft, and where its table stands.
-type PlacedDraft = (SiteDraft, Range<usize>);
+/// A value with its position in the file.
+type SpannedValue<'a> = Spanned<DeValue<'a>>;
 
-/// Builds the configuration from the whole file, or says all that is wrong with it.
+/// Builds the configuration from the whole file.
+///
+/// # Errors
+/// All faults of the file.
 pub(crate) fn assemble(table: &DeTable<'_>, base: &Path) -> Result<Config, Vec<Fault>> {
-    let mut config = Config::default();
-    let subtables = ["pools", "sites", "tls"];
-    let section = "at the top of the file";
-    let mut faults = read_table(
-        top::DIRECTIVES,
-        &subtables,
-        section,
-        table,
+    let mut assembler = Assembler {
         base,
-        &mut config,
-    );
-    name_sections(table, &mut faults);
-    if let (Some(admin), Some(value)) = (config.admin, table.get("admin"))
-        && admin.port() != 0
-        && config.listen.contains(&admin)
-    {
-        let sentence = "`admin` is an address of `listen` too; choose another port";
-        faults.push(Fault::new(value.span(), sentence.to_owned()));
-    }
-    faults.extend(admin::settle(&mut config, table));
-    if let Some(section) = table.get("tls") {
-        if !table.contains_key("listen") {
-            // Who asks for TLS alone gets nothing else.
-            config.listen.clear();
-        }
-        config.tls = read_tls(table, section, &config, base, &mut faults);
-    }
-    if let (true, [], Some(value)) = (
-        config.proxy_protocol,
-        &config.trusted_proxies[..],
-        table.get("proxy_protocol"),
-    ) {
-        let sentence = "`proxy_protocol` is true, but nobody is trusted to speak it; add \
-                        `trusted_proxies`";
-        faults.push(Fault::new(value.span(), sentence.to_owned()));
-    }
-    read_pools_and_sites(table, base, &mut config, &mut faults);
-    if faults.is_empty() {
+        faults: Vec::new(),
+    };
+    let config = assembler.config(table);
+    if assembler.faults.is_empty() {
         Ok(config)
     } else {
-        Err(faults)
+        Err(assembler.faults)
     }
 }
 
-/// Says of sections that there are none of which they may be meant to be.
-fn name_sections(table: &DeTable<'_>, faults: &mut [Fault]) {
-    for (key, value) in table {
-        let (name, value) = (key.get_ref().as_ref(), value.get_ref());
-        let items = value.as_array().and_then(|items| items.iter().next());
-        let is_section = value.is_table() || items.is_some_and(|item| item.get_ref().is_table());
-        let is_known = directives::section_of(name).is_some() && name != "pool";
-        let fault = faults.iter_mut().find(|fault| fault.span == key.span());
-        if let Some(fault) = fault.filter(|_| is_section && !is_known) {
-            let meant = match nearest(name, ["pools", "sites", "tls"].into_iter()) {
-                Some("pools") => "did you mean [pools.NAME]?",
-                Some("sites") => "did you mean [[sites]]?",
-                Some(_) => "did you mean [tls]?",
-                None => "expected [pools.NAME], [[sites]], [sites.cache] or [tls]",
-            };
-            fault.sentence = format!("unknown section `{}`; {meant}", quoted(name));
+struct Assembler<'a> {
+    /// The directory of the file.
+    base: &'a Path,
+    faults: Vec<Fault>,
+}
+
+impl Assembler<'_> {
+    fn fault(&mut self, span: Range<usize>, sentence: impl Into<String>) {
+        self.faults.push(Fault::new(span, sentence));
+    }
+
+    fn refuse_unknown(&mut self, section: &SectionTable, table: &DeTable<'_>, title: &str) {
+        let unknown = section.unknown(table, title, directives::section_of);
+        self.faults.extend(unknown);
+    }
+
+    fn read<T>(&mut self, directives: &[Directive<T>], table: &DeTable<'_>, target: &mut T) {
+        self.faults
+            .extend(read_settings(directives, table, self.base, target));
+    }
+
+    fn config(&mut self, table: &DeTable<'_>) -> Config {
+        let mut config = Config::new();
+        self.refuse_unknown(&directives::TOP, table, "at the top of the file");
+        self.suggest_sections(table);
+        self.read(top::DIRECTIVES, table, &mut config);
+        if let Some(admin) = config.admin
+            && admin.port() != 0
+            && config.listen.contains(&admin)
+        {
+            let sentence = "`admin` is an address of `listen` too; choose another port";
+            self.faults.push(Fault::at(table, "admin", sentence));
+        }
+        self.faults.extend(admin::settle(&mut config, table));
+        if let Some(section) = table.get("tls") {
+            if !table.contains_key("listen") {
+                // With [tls] alone, there is no plain HTTP.
+                config.listen.clear();
+            }
+            config.tls = self.tls(section, &config, table);
+        }
+        if config.proxy_protocol && config.trusted_proxies.is_empty() {
+            let sentence = "`proxy_protocol` is true, but no proxy is trusted to send it; add \
+                            `trusted_proxies`";
+            self.faults
+                .push(Fault::at(table, "proxy_protocol", sentence));
+        }
+        self.pools_and_sites(table, &mut config);
+        config
+    }
+
+    /// Replaces "unknown setting" for sections by a suggestion of the section that was meant.
+    fn suggest_sections(&mut self, table: &DeTable<'_>) {
+        for (key, value) in table {
+            let (name, value) = (key.get_ref().as_ref(), value.get_ref());
+            let items = value.as_array().and_then(|items| items.iter().next());
+            let is_section =
+                value.is_table() || items.is_some_and(|item| item.get_ref().is_table());
+            let is_known = directives::section_of(name).is_some() && name != "pool";
+            let fault = self
+                .faults
+                .iter_mut()
+                .find(|fault| fault.span == key.span());
+            if let Some(fault) = fault.filter(|_| is_section && !is_known) {
+                let meant = match nearest(name, directives::TOP.subsections.iter().copied()) {
+                    Some("pools") => "did you mean [pools.NAME]?",
+                    Some("sites") => "did you mean [[sites]]?",
+                    Some(_) => "did you mean [tls]?",
+                    None => "expected [pools.NAME], [[sites]], [sites.cache] or [tls]",
+                };
+                fault.sentence = format!("unknown section `{}`; {meant}", quoted(name));
+            }
         }
     }
-}
 
-fn read_pools_and_sites(
-    table: &DeTable<'_>,
-    base: &Path,
-    config: &mut Config,
-    faults: &mut Vec<Fault>,
-) {
-    let mut is_implicit = true;
-    if let Some(value) = table.get("pools") {
-        config.pools = read_pools(value, base, faults);
-        let pools = value.get_ref().as_table();
-        is_implicit = pools.is_some_and(|pools| pools.is_empty());
-        if let Some(pools) = pools {
-            faults.extend(refuse_shared_addresses(config, pools));
-        }
-    }
-    let drafts = match table.get("sites") {
-        Some(value) => read_sites(value, base, faults),
-        None if has_doors_only(table) => {
-            config.listen.clear();
-            Vec::new()
-        }
-        None => {
-            let sentence = "there is no site; add [[sites]] with the `root` of one";
-            faults.push(Fault::new(0..0, sentence.to_owned()));
-            Vec::new()
-        }
-    };
-    refuse_shared_hosts(&drafts, faults);
-    if is_implicit && drafts.iter().any(|(draft, _)| draft.upstream.is_none()) {
-        config.pools.push(Pool::named(IMPLICIT_POOL));
-    }
-    for (draft, span) in drafts {
-        let site = resolve(draft, span, &config.pools, faults);
-        config.sites.extend(site);
-    }
-}
-
-fn read_tls(
-    table: &DeTable<'_>,
-    section: &Spanned<DeValue<'_>>,
-    config: &Config,
-    base: &Path,
-    faults: &mut Vec<Fault>,
-) -> Option<Tls> {
-    let Some(settings) = section.get_ref().as_table() else {
-        let sentence = "`tls` is no table; write a section [tls] with `certificates`";
-        faults.push(Fault::new(section.span(), sentence.to_owned()));
-        return None;
-    };
-    let mut read = Tls::default();
-    let wrong = read_table(tls::DIRECTIVES, &[], "in [tls]", settings, base, &mut read);
-    faults.extend(wrong);
-    faults.extend(check_tls(&read, config, table, section));
-    Some(read)
-}
-
-/// Whether every pool is reached through a door, and nothing is said of HTTP. A door that is wrong
-/// has been told already.
-fn has_doors_only(table: &DeTable<'_>) -> bool {
-    let pools = table
-        .get("pools")
-        .and_then(|pools| pools.get_ref().as_table());
-    let has_door = |pool: &Spanned<DeValue<'_>>| {
-        let settings = pool.get_ref().as_table();
-        settings.is_some_and(|settings| settings.contains_key("listen"))
-    };
-    let all = pools
-        .is_some_and(|pools| !pools.is_empty() && pools.iter().all(|(_, pool)| has_door(pool)));
-    all && !table.contains_key("listen") && !table.contains_key("tls")
-}
-
-fn read_pools(value: &Spanned<DeValue<'_>>, base: &Path, faults: &mut Vec<Fault>) -> Vec<Pool> {
-    let Some(table) = value.get_ref().as_table() else {
-        let sentence = "`pools` is no table; write a section such as [pools.www] for each pool";
-        faults.push(Fault::new(value.span(), sentence.to_owned()));
-        return Vec::new();
-    };
-    if table.len() > MAX_POOLS {
-        let sentence = format!(
-            "there are {} pools; expected at most {MAX_POOLS}",
-            table.len()
-        );
-        faults.push(Fault::new(value.span(), sentence));
-        return Vec::new();
-    }
-    let of_doors: Vec<_> = doors::DIRECTIVES
-        .iter()
-        .map(|directive| directive.name)
-        .collect();
-    let mut pools = Vec::new();
-    for (key, value) in table.iter() {
-        let name = key.get_ref();
-        let Some(settings) = value.get_ref().as_table() else {
-            faults.push(Fault::new(key.span(), stray_in_pools(name)));
-            continue;
+    fn tls(
+        &mut self,
+        section: &SpannedValue<'_>,
+        config: &Config,
+        table: &DeTable<'_>,
+    ) -> Option<Tls> {
+        let Some(settings) = section.get_ref().as_table() else {
+            let sentence = "`tls` is no table; write a section [tls] with `certificates`";
+            self.fault(section.span(), sentence);
+            return None;
         };
+        let mut tls = Tls::default();
+        self.refuse_unknown(&directives::TLS, settings, "in [tls]");
+        self.read(tls::DIRECTIVES, settings, &mut tls);
+        self.faults.extend(check_tls(&tls, config, table, section));
+        Some(tls)
+    }
+
+    fn pools_and_sites(&mut self, table: &DeTable<'_>, config: &mut Config) {
+        let mut is_implicit = true;
+        if let Some(value) = table.get("pools") {
+            config.pools = self.pools(value);
+            let pools = value.get_ref().as_table();
+            is_implicit = pools.is_some_and(|pools| pools.is_empty());
+            if let Some(pools) = pools {
+                self.faults.extend(refuse_shared_addresses(config, pools));
+            }
+        }
+        let drafts = match table.get("sites") {
+            Some(value) => self.sites(value),
+            None if has_listeners_only(table) => {
+                config.listen.clear();
+                Vec::new()
+            }
+            None => {
+                self.fault(
+                    0..0,
+                    "there is no site; add [[sites]] with the `root` of one",
+                );
+                Vec::new()
+            }
+        };
+        refuse_shared_hosts(&drafts, &mut self.faults);
+        if is_implicit && drafts.iter().any(|draft| draft.site.upstream.is_none()) {
+            config.pools.push(Pool::named(IMPLICIT_POOL));
+        }
+        for draft in drafts {
+            let site = settle_site(draft, &config.pools, &mut self.faults);
+            config.sites.extend(site);
+        }
+    }
+
+    fn pools(&mut self, value: &SpannedValue<'_>) -> Vec<Pool> {
+        let Some(table) = value.get_ref().as_table() else {
+            let sentence = "`pools` is no table; write a section such as [pools.www] for each pool";
+            self.fault(value.span(), sentence);
+            return Vec::new();
+        };
+        let found = table.len();
+        if found > MAX_POOLS {
+            let sentence = format!("there are {found} pools; expected at most {MAX_POOLS}");
+            self.fault(value.span(), sentence);
+            return Vec::new();
+        }
+        let mut pools = Vec::new();
+        for (key, value) in table.iter() {
+            match value.get_ref().as_table() {
+                Some(settings) => pools.push(self.pool(key.get_ref(), key.span(), settings)),
+                None => self.fault(key.span(), stray_in_pools(key.get_ref())),
+            }
+        }
+        pools
+    }
+
+    fn pool(&mut self, name: &str, span: Range<usize>, settings: &DeTable<'_>) -> Pool {
         if !is_pool_name(name) {
             let sentence = format!(
                 "the pool name `{}` cannot be used; expected 1 to {MAX_POOL_NAME_BYTES} letters, \
                  digits, `_` or `-`",
                 quoted(name)
             );
-            faults.push(Fault::new(key.span(), sentence));
+            self.fault(span, sentence);
         }
         let mut pool = Pool::named(name);
-        let section = format!("in [pools.{}]", quoted(name));
-        let wrong = read_table(
-            pools::DIRECTIVES,
-            &of_doors,
-            &section,
-            settings,
-            base,
-            &mut pool,
-        );
-        faults.extend(wrong);
-        let mut door = DoorDraft::default();
-        faults.extend(read_known(doors::DIRECTIVES, settings, base, &mut door));
-        faults.extend(settle_door(&mut pool, door, settings));
-        faults.extend(settle_spares(&mut pool, settings));
+        let title = format!("in [pools.{}]", quoted(name));
+        self.refuse_unknown(&directives::POOL, settings, &title);
+        self.read(pools::DIRECTIVES, settings, &mut pool);
+        let mut door = ListenerDraft::default();
+        self.read(listeners::DIRECTIVES, settings, &mut door);
+        let faults = &mut self.faults;
+        faults.extend(settle_listeners(&mut pool, door, settings));
+        faults.extend(settle_spare_servers(&mut pool, settings));
         faults.extend(check_slowlog(&pool, settings));
         faults.extend(check_mode(&pool, settings));
-        faults.extend(settle_confinement(&pool, settings));
-        pools.push(pool);
+        faults.extend(check_confinement(&pool, settings));
+        pool
     }
-    pools
+
+    fn sites(&mut self, value: &SpannedValue<'_>) -> Vec<SpannedDraft> {
+        let tables = value.get_ref().as_array().filter(|array| !array.is_empty());
+        let Some(tables) = tables else {
+            let sentence = "`sites` is not a list of sites; write [[sites]], with two brackets, \
+                            before the settings of each site";
+            self.fault(value.span(), sentence);
+            return Vec::new();
+        };
+        let found = tables.len();
+        if found > MAX_SITES {
+            let sentence = format!("there are {found} sites; expected at most {MAX_SITES}");
+            self.fault(value.span(), sentence);
+            return Vec::new();
+        }
+        let mut drafts = Vec::new();
+        for table in tables.iter() {
+            let Some(settings) = table.get_ref().as_table() else {
+                let sentence = "`sites` has an item that is no table; write [[sites]] before the \
+                                settings of each site";
+                self.fault(table.span(), sentence);
+                continue;
+            };
+            let site = self.site(settings);
+            if !settings.contains_key("root") {
+                let sentence = "this site has no `root`; add the path of its document root";
+                self.fault(table.span(), sentence);
+            }
+            let span = table.span();
+            drafts.push(SpannedDraft { site, span });
+        }
+        drafts
+    }
+
+    fn site(&mut self, settings: &DeTable<'_>) -> SiteDraft {
+        let mut draft = SiteDraft::default();
+        self.refuse_unknown(&directives::SITE, settings, "in [[sites]]");
+        self.read(sites::DIRECTIVES, settings, &mut draft);
+        self.read(rules::DIRECTIVES, settings, &mut draft.rules);
+        self.read(output::DIRECTIVES, settings, &mut draft.output);
+        draft.cache = settings
+            .get("cache")
+            .and_then(|section| self.cache(section));
+        // A wrong `hosts` must not make this the default site, and so another mistake.
+        if draft.hosts.is_none() && settings.contains_key("hosts") {
+            draft.hosts = Some(Vec::new());
+        }
+        draft
+    }
+
+    fn cache(&mut self, section: &SpannedValue<'_>) -> Option<CacheDraft> {
+        let Some(settings) = section.get_ref().as_table() else {
+            let sentence =
+                "`cache` is no table; write a section [sites.cache] after the site's settings";
+            self.fault(section.span(), sentence);
+            return None;
+        };
+        let mut cache = Cache::default();
+        self.refuse_unknown(&directives::CACHE, settings, "in [sites.cache]");
+        self.read(cache::DIRECTIVES, settings, &mut cache);
+        Some(CacheDraft {
+            cache,
+            has_cookies: settings.contains_key("private_cookies"),
+            has_public: settings.contains_key("public_cookies"),
+            has_parameters: settings.contains_key("ignore_parameters"),
+        })
+    }
+}
+
+/// Whether every pool has a FastCGI listener and the file has no setting about HTTP.
+fn has_listeners_only(table: &DeTable<'_>) -> bool {
+    let pools = table
+        .get("pools")
+        .and_then(|pools| pools.get_ref().as_table());
+    let has_listener = |pool: &SpannedValue<'_>| {
+        let settings = pool.get_ref().as_table();
+        settings.is_some_and(|settings| settings.contains_key("listen"))
+    };
+    let all = pools
+        .is_some_and(|pools| !pools.is_empty() && pools.iter().all(|(_, pool)| has_listener(pool)));
+    all && !table.contains_key("listen") && !table.contains_key("tls")
 }
 
 fn stray_in_pools(name: &str) -> String {
@@ -245,266 +319,6 @@ fn stray_in_pools(name: &str) -> String {
 }
 
 fn is_pool_name(name: &str) -> bool {
-    (1..=MAX_POOL_NAME_BYTES).contains(&name.len())
-        && name
-            .bytes()
-            .all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte))
-}
-
-fn read_sites(
-    value: &Spanned<DeValue<'_>>,
-    base: &Path,
-    faults: &mut Vec<Fault>,
-) -> Vec<PlacedDraft> {
-    let tables = value.get_ref().as_array().filter(|array| !array.is_empty());
-    let Some(tables) = tables else {
-        let sentence = "`sites` is not a list of sites; write [[sites]], with two brackets, \
-                        before the settings of each site";
-        faults.push(Fault::new(value.span(), sentence.to_owned()));
-        return Vec::new();
-    };
-    if tables.len() > MAX_SITES {
-        let found = tables.len();
-        let sentence = format!("there are {found} sites; expected at most {MAX_SITES}");
-        faults.push(Fault::new(value.span(), sentence));
-        return Vec::new();
-    }
-    let mut drafts = Vec::new();
-    for site in tables.iter() {
-        let Some(settings) = site.get_ref().as_table() else {
-            let sentence = "`sites` has an item that is no table; write [[sites]] before the \
-                            settings of each site";
-            faults.push(Fault::new(site.span(), sentence.to_owned()));
-            continue;
-        };
-        let draft = read_site(settings, base, faults);
-        if !settings.contains_key("root") {
-            let sentence = "this site has no `root`; add the path of its document root";
-            faults.push(Fault::new(site.span(), sentence.to_owned()));
-        }
-        drafts.push((draft, site.span()));
-    }
-    drafts
-}
-
-fn read_site(settings: &DeTable<'_>, base: &Path, faults: &mut Vec<Fault>) -> SiteDraft {
-    let mut draft = SiteDraft::default();
-    let section = "in [[sites]]";
-    let of_rules = rules::DIRECTIVES.iter().map(|rule| rule.name);
-    let of_output = output::DIRECTIVES.iter().map(|directive| directive.name);
-    let others: Vec<_> = of_rules.chain(of_output).chain(["cache"]).collect();
-    let read = read_table(
-        sites::DIRECTIVES,
-        &others,
-        section,
-        settings,
-        base,
-        &mut draft,
-    );
-    faults.extend(read);
-    let read = read_known(rules::DIRECTIVES, settings, base, &mut draft.rules);
-    faults.extend(read);
-    let read = read_known(output::DIRECTIVES, settings, base, &mut draft.output);
-    faults.extend(read);
-    if let Some(section) = settings.get("cache") {
-        draft.cache = read_cache(section, base, faults);
-    }
-    // A wrong `hosts` must not make this the default site, and so another mistake.
-    if draft.hosts.is_none() && settings.contains_key("hosts") {
-        draft.hosts = Some(Vec::new());
-    }
-    draft
-}
-
-/// Reads the settings of a site's cache.
-fn read_cache(
-    section: &Spanned<DeValue<'_>>,
-    base: &Path,
-    faults: &mut Vec<Fault>,
-) -> Option<CacheDraft> {
-    let Some(settings) = section.get_ref().as_table() else {
-        let sentence =
-            "`cache` is no table; write a section [sites.cache] after the site's settings";
-        faults.push(Fault::new(section.span(), sentence.to_owned()));
-        return None;
-    };
-    let mut read = Cache::default();
-    let (of_cache, name) = (cache::DIRECTIVES, "in [sites.cache]");
-    let wrong = read_table(of_cache, &[], name, settings, base, &mut read);
-    faults.extend(wrong);
-    Some(CacheDraft {
-        cache: read,
-        has_cookies: settings.contains_key("private_cookies"),
-        has_public: settings.contains_key("public_cookies"),
-        has_parameters: settings.contains_key("ignore_parameters"),
-    })
-}
-
-/// What an application's preset adds to the settings of its site's cache.
-fn settle_cache(draft: CacheDraft, app: Option<App>) -> Cache {
-    let of =
-        |names: &[&str]| -> Vec<Pattern> { names.iter().map(|name| Pattern::new(name)).collect() };
-    let mut cache = draft.cache;
-    let rules = &mut cache.rules;
-    let is_told = app.is_some() || draft.has_cookies;
-    let keeps_untold = !rules.valid.is_empty() || rules.heuristic;
-    rules.guards_cookies = draft.has_public || (keeps_untold && !is_told);
-    let Some(app) = app else {
-        return cache;
-    };
-    let preset = cache_of(app.name());
-    let rules = &mut cache.rules;
-    if !draft.has_cookies {
-        rules.private_cookies.extend(of(preset.cookies));
-    }
-    if !draft.has_parameters {
-        rules.key.ignore_parameters = of(&TRACKING_PARAMETERS);
-    }
-    rules.varies_by_session = preset.varies_by_session;
-    rules.no_store.paths.extend(of(preset.paths));
-    rules.no_store.parameters.extend(of(preset.parameters));
-    cache
-}
-
-/// Refuses a host that two sites have, at every place where it stands.
-fn refuse_shared_hosts(drafts: &[PlacedDraft], faults: &mut Vec<Fault>) {
-    const ANY: &str = "another site has no `hosts` or \"*\" too, and only one site can answer for \
-                       all names that are left; add `hosts`";
-    let shared = |host: &Host| {
-        format!("`hosts` has \"{host}\", which another site has too; leave it out of one")
-    };
-    // The site that has a host first, where it says so, and the sentence if that is one too many.
-    let mut owners: HashMap<&Host, (usize, Option<Fault>)> = HashMap::new();
-    for (index, (draft, span)) in drafts.iter().enumerate() {
-        let named = draft.hosts.iter().flatten();
-        let named = named.map(|Placed(host, span)| (host, span, shared(host)));
-        let unnamed = draft
-            .hosts
-            .is_none()
-            .then(|| (&Host::Any, span, ANY.to_owned()));
-        for (host, span, sentence) in named.chain(unnamed) {
-            let fault = Fault::new(span.clone(), sentence);
-            match owners.get_mut(host) {
-                None => drop(owners.insert(host, (index, Some(fault)))),
-                Some((owner, _)) if *owner == index => {}
-                Some((_, first)) => faults.extend(first.take().into_iter().chain([fault])),
-            }
-        }
-    }
-}
-
-/// The site of a draft. `None` if something is wrong with it, which is then among `faults`.
-fn resolve(
-    draft: SiteDraft,
-    span: Range<usize>,
-    pools: &[Pool],
-    faults: &mut Vec<Fault>,
-) -> Option<Site> {
-    let destination = destination_of(draft.pool, draft.upstream, &span, pools, faults)?;
-    let mut site = Site::at(draft.root?, destination);
-    if let Some(hosts) = draft.hosts {
-        site.hosts = hosts.into_iter().map(|Placed(host, _)| host).collect();
-    }
-    site.index = draft.index.unwrap_or(site.index);
-    site.output = draft.output;
-    let app = draft.rules.app;
-    site.cache = draft.cache.map(|cache| settle_cache(cache, app));
-    site.cache.take_if(|cache| cache.is_off);
-    if let Some(app) = draft.rules.app {
-        site.front_controller = app.preset().front_controller.map(str::to_owned);
-    }
-    site.front_controller = draft.front_controller.unwrap_or(site.front_controller);
-    let wrong = faults.len();
-    settle_rules(&mut site, draft.rules, &span, pools, faults);
-    if faults.len() > wrong {
-        return None;
-    }
-    site.max_body_size = draft.max_body_size.unwrap_or(site.max_body_size);
-    site.access_log = draft.access_log;
-    let mut its_pools = pools
-        .iter()
-        .filter(|pool| site.pools().any(|name| name == pool.name));
-    if let Some(sentence) = its_pools.find_map(|pool| outside_of_chroot(&site, pool)) {
-        faults.push(Fault::new(span, sentence));
-        return None;
-    }
-    Some(site)
-}
-
-/// Where the scripts of a site run. `None` if that cannot be told, and why is among `faults` then.
-fn destination_of(
-    pool: Option<(String, Range<usize>)>,
-    upstream: Option<(Upstream, Range<usize>)>,
-    site: &Range<usize>,
-    pools: &[Pool],
-    faults: &mut Vec<Fault>,
-) -> Option<Destination> {
-    let (span, sentence) = match (pool, upstream) {
-        (None, Some((upstream, _))) => return Some(Destination::Upstream(upstream)),
-        (Some(_), Some((_, span))) => {
-            let sentence = "this site has both `pool` and `upstream`; leave one out";
-            (span, sentence.to_owned())
-        }
-        (Some((name, span)), None) => match pools.iter().any(|pool| pool.name == name) {
-            true => return Some(Destination::Pool(name)),
-            false => (span, unknown_pool(&name, pools)),
-        },
-        (None, None) => match pools {
-            [only] => return Some(Destination::Pool(only.name.clone())),
-            // Wrong pools have been complained about; what the site may name is not known.
-            [] => return None,
-            [_, _, ..] => {
-                let names = enumerate(pools.iter().map(|pool| pool.name.as_str()));
-                let sentence = format!("this site has no `pool`; expected one of {names}");
-                (site.clone(), sentence)
-            }
-        },
-    };
-    faults.push(Fault::new(span, sentence));
-    None
-}
-
-/// The rules of a site, with those of its application, if all of them hold together.
-fn settle_rules(
-    site: &mut Site,
-    draft: RulesDraft,
-    span: &Range<usize>,
-    pools: &[Pool],
-    faults: &mut Vec<Fault>,
-) {
-    for (name, span) in draft.pools {
-        if !pools.iter().any(|pool| pool.name == name) {
-            faults.push(Fault::new(span, unknown_pool(&name, pools)));
-        }
-    }
-    site.rules = draft.rules;
-    // They come before the other paths, since the first that matches holds.
-    site.rules
-        .paths
-        .splice(0..0, draft.classic.into_settings(pools, faults));
-    let added = match draft.app {
-        Some(app) => app.add_to(&mut site.rules).map_err(|why| ("app", why)),
-        None => Ok(()),
-    };
-    if let Err((setting, why)) = added.and_then(|()| SiteRules::compile(&site.rules).map(drop)) {
-        let place = draft.spans.iter().find(|(name, _)| *name == setting);
-        let place = place.map_or(span, |(_, place)| place);
-        faults.push(Fault::new(place.clone(), format!("`{setting}` {why}")));
-    }
-}
-
-fn unknown_pool(name: &str, pools: &[Pool]) -> String {
-    let what = format!(
-        "`pool` is \"{}\", but there is no pool of that name",
-        quoted(name)
-    );
-    let names = || pools.iter().map(|pool| pool.name.as_str());
-    match nearest(name, names()) {
-        Some(nearest) => format!("{what}; did you mean \"{nearest}\"?"),
-        None if pools.is_empty() => format!("{what}; add a section [pools.{}]", quoted(name)),
-        None => {
-            let (names, name) = (enumerate(names()), quoted(name));
-            format!("{what}; expected one of {names}, or a section [pools.{name}]")
-        }
-    }
+    let fit = |byte: u8| byte.is_ascii_alphanumeric() || b"_-".contains(&byte);
+    (1..=MAX_POOL_NAME_BYTES).contains(&name.len()) && name.bytes().all(fit)
 }

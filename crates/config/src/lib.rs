@@ -1,38 +1,19 @@
 //! From the text of `maitred.toml` to checked settings.
 //!
-//! Every setting is one [`Directive`]: its name, default, unit, documentation, parser and what a
-//! change of it needs. The tables of directives are in [`directives`], one file per group; the
-//! reference page is generated from them ([`reference()`]). What comes out is a [`Config`] in which
-//! nothing is left to check, or all the [`Mistakes`] at once, each with its line and column.
+//! Every setting is one [`Directive`]: its name, default, documentation, parser and what
+//! applies a change of it. The tables of directives are in [`directives`], one file per group; the
+//! reference page is generated from them ([`reference()`]). The result is a fully checked
+//! [`Config`], or all the [`Mistakes`] at once, each with its line and column.
 
-pub mod directives;
-
-mod acme;
-mod admin;
 mod assemble;
-mod collector;
-mod confinement;
-mod directive;
-mod door;
-mod doors;
+mod check;
 pub mod fpm;
-mod front;
-mod host;
-mod listen;
-pub mod log_format;
 mod mistakes;
-mod mode;
-mod output;
+mod model;
+mod on_disk;
+mod read;
 mod reference;
-mod remarks;
-mod settings;
-mod slowlog;
-mod spares;
-mod syntax;
-mod tls;
-mod units;
-mod value;
-mod written;
+mod suggest;
 
 use std::fs::File;
 use std::io::Read;
@@ -40,29 +21,32 @@ use std::path::Path;
 
 use toml::de::DeTable;
 
-pub use acme::{Acme, Challenge, ExternalAccount, LETS_ENCRYPT};
-pub use admin::{AdminAccess, AdminDraft, AdminToken};
-pub use collector::{Collector, Syslog, SyslogServer};
-pub use confinement::{Confinement, CoreSize, NoNewPrivileges, Together};
-pub use directive::{Directive, Needs, Preset};
-pub use door::{Address, DEFAULT_SOCKET_MODE, Door};
-pub use host::Host;
-pub use listen::parse_listen;
-pub use log_format::LogFormat;
-pub use mistakes::{Mistake, Mistakes, Place};
-pub use mode::{BootConnections, Mode};
-pub use output::{Output, SendfileRoot};
+pub use maitred_rules::settings::Upstream;
+pub use mistakes::{Mistake, Mistakes, Position};
+pub use model::acme::{Acme, Challenge, ExternalAccount, LETS_ENCRYPT};
+pub use model::admin::{AdminAccess, AdminDraft, AdminToken};
+pub use model::client_limits::ClientLimits;
+pub use model::collector::{Collector, Syslog, SyslogServer};
+pub use model::config::{Config, Listening};
+pub use model::confinement::{Confinement, CoreSize, GroupLimits, NoNewPrivileges};
+pub use model::host::Host;
+pub use model::listener::{Address, DEFAULT_SOCKET_MODE, Door};
+pub use model::log_format::{self, LogFormat};
+pub use model::log_target::LogTarget;
+pub use model::mode::{BootConnections, Mode};
+pub use model::output::{Output, SendfileRoot};
+pub use model::pool::{DoorLog, MAX_CHILDREN_PER_POOL, Pool, ProcessManager};
+pub use model::site::{Destination, Site, SiteLog};
+pub use model::tls::{CertificateFiles, ClientCertificates, HTTPS_PORT, Tls, TlsVersion};
+pub use read::directive::{Directive, Needs, Preset};
+pub use read::directives;
+pub use read::listen::parse_listen;
+pub use read::position::{Section, place_of_setting};
+pub use read::value::{BadValue, Value};
 pub use reference::{applications, reference};
-pub use settings::{
-    ClientLimits, Config, Destination, DoorLog, Listening, LogTarget, MAX_CHILDREN_PER_POOL, Pool,
-    ProcessManager, Site, SiteLog, Upstream,
-};
-pub use tls::{CertificateFiles, ClientCertificates, HTTPS_PORT, Tls, TlsVersion};
-pub use value::{Value, Wrong};
-pub use written::{Section, place_of_setting};
 
 use mistakes::Fault;
-use syntax::syntax_faults;
+use read::syntax::syntax_faults;
 
 /// The largest configuration file that is read, in bytes. Ten thousand sites need two million.
 pub const MAX_FILE_BYTES: usize = 16 * 1024 * 1024;
@@ -70,12 +54,12 @@ pub const MAX_FILE_BYTES: usize = 16 * 1024 * 1024;
 /// Reads and checks the configuration file at `path`.
 ///
 /// # Errors
-/// All mistakes of the file, or the one reason why it cannot be read.
+/// All mistakes of the file, or the reason why it cannot be read.
 pub fn load(path: &Path) -> Result<Config, Mistakes> {
     parse(&read(path)?, path)
 }
 
-/// As [`load`], and what is to be said of settings that are right and have no effect where they stand.
+/// As [`load`], with warnings about settings that are valid but have no effect.
 ///
 /// # Errors
 /// As [`load`].
@@ -86,11 +70,11 @@ pub fn load_with_remarks(path: &Path) -> Result<(Config, Vec<Mistake>), Mistakes
     Ok((config, remarks))
 }
 
-/// What is to be said of settings in `text` that have no effect where they stand, in the order of the
-/// text; `config` was made of it.
+/// Warnings about settings in `text` without effect, in the order of the text; `config` was made
+/// from it.
 pub fn remarks(text: &str, file: &Path, config: &Config) -> Vec<Mistake> {
     let (table, _) = DeTable::parse_recoverable(text);
-    let mut faults = remarks::remarks(table.get_ref(), config);
+    let mut faults = check::remarks::remarks(table.get_ref(), config);
     faults.sort_by_key(|fault| fault.span.start);
     let faults = faults.into_iter();
     faults.map(|fault| fault.located(text, file)).collect()
@@ -107,7 +91,7 @@ fn read(path: &Path) -> Result<String, Mistakes> {
         Mistakes::about(path, sentence)
     };
     let mut bytes = Vec::new();
-    // One byte more than is allowed, so that `parse` sees that there is more.
+    // One byte more than the limit, so that `parse` detects larger files.
     let limit = MAX_FILE_BYTES as u64 + 1;
     File::open(path)
         .and_then(|file| file.take(limit).read_to_end(&mut bytes))
@@ -129,11 +113,11 @@ fn read(path: &Path) -> Result<String, Mistakes> {
     }
 }
 
-/// Checks the configuration in `text`. `file` names it in mistakes, and relative paths in it are
-/// relative to the folder of `file`. The folders and files it names are looked for on disk.
+/// Checks the configuration in `text`. `file` names it in mistakes, and its directory is the base
+/// of relative paths. Directories and files in it must exist on disk.
 ///
 /// # Errors
-/// All mistakes, in the order of the text. If the text is no TOML, only those of its syntax.
+/// All mistakes, in the order of the text. If the text is no TOML, only syntax errors.
 pub fn parse(text: &str, file: &Path) -> Result<Config, Mistakes> {
     if text.len() > MAX_FILE_BYTES {
         return Err(too_large(file));
@@ -153,7 +137,7 @@ fn too_large(file: &Path) -> Mistakes {
     )
 }
 
-/// The folder that relative paths in `file` start from, absolute where the system can say so.
+/// The base of relative paths in `file`, absolute if the system provides it.
 fn folder_of(file: &Path) -> std::path::PathBuf {
     let folder = match file.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,

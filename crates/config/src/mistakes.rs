@@ -1,18 +1,20 @@
-//! What is wrong with a configuration, in sentences that say where.
+//! Mistakes in a configuration, with their positions.
 
 use std::fmt;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+use toml::de::DeTable;
+
 /// Most mistakes that are listed; the rest is counted.
 const MAX_MISTAKES_LISTED: usize = 100;
 
-/// Most characters of the user's own text that one sentence repeats.
+/// Most characters of the user's text that a message quotes.
 const MAX_QUOTED_CHARS: usize = 60;
 
-/// Where in a file a mistake is.
+/// A position in a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Place {
+pub struct Position {
     /// Line, counted from 1.
     pub line: usize,
     /// Column in characters, counted from 1.
@@ -22,25 +24,25 @@ pub struct Place {
 /// One mistake.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mistake {
-    /// The configuration file, or the folder given in its stead.
+    /// The configuration file, or the directory given in its stead.
     pub file: PathBuf,
-    /// Where in the file, if the mistake is at one place.
-    pub place: Option<Place>,
-    /// What was found, what was expected, and what to do.
+    /// The position in the file, if the mistake has one.
+    pub place: Option<Position>,
+    /// The finding, the expected value and the remedy.
     pub sentence: String,
 }
 
 impl fmt::Display for Mistake {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "{}:", self.file.display())?;
-        if let Some(Place { line, column }) = self.place {
+        if let Some(Position { line, column }) = self.place {
             write!(out, "{line}:{column}:")?;
         }
         write!(out, " {}", self.sentence)
     }
 }
 
-/// All mistakes of a configuration, never none; its text is one line for each.
+/// All mistakes of a configuration, at least one; displayed as one line for each.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mistakes {
     listed: Vec<Mistake>,
@@ -48,7 +50,7 @@ pub struct Mistakes {
 }
 
 impl Mistakes {
-    /// One mistake that is at no one place in `file`.
+    /// One mistake without a position in `file`.
     pub(crate) fn about(file: &Path, sentence: String) -> Mistakes {
         let mistake = Mistake {
             file: file.to_path_buf(),
@@ -61,7 +63,7 @@ impl Mistakes {
         }
     }
 
-    /// Faults of `text`, in the order in which they stand there.
+    /// Faults of `text`, in the order of their positions.
     pub(crate) fn locate(mut faults: Vec<Fault>, text: &str, file: &Path) -> Mistakes {
         faults.sort_by_key(|fault| fault.span.start);
         let unlisted = faults.len().saturating_sub(MAX_MISTAKES_LISTED);
@@ -94,7 +96,7 @@ impl fmt::Display for Mistakes {
 
 impl std::error::Error for Mistakes {}
 
-/// A mistake whose place is still a range of bytes.
+/// A mistake whose position is a range of bytes.
 #[derive(Debug, Clone)]
 pub(crate) struct Fault {
     pub(crate) span: Range<usize>,
@@ -102,35 +104,42 @@ pub(crate) struct Fault {
 }
 
 impl Fault {
-    pub(crate) fn new(span: Range<usize>, sentence: String) -> Fault {
+    pub(crate) fn new(span: Range<usize>, sentence: impl Into<String>) -> Fault {
+        let sentence = sentence.into();
         Fault { span, sentence }
     }
 
-    /// Where in `text` it is.
+    /// A fault at the value of a setting, or at the start of the file if it is not set.
+    pub(crate) fn at(settings: &DeTable<'_>, name: &str, sentence: impl Into<String>) -> Fault {
+        let span = settings.get(name).map_or(0..0, |value| value.span());
+        Fault::new(span, sentence)
+    }
+
+    /// The mistake with its position in `text`.
     pub(crate) fn located(self, text: &str, file: &Path) -> Mistake {
         Mistake {
             file: file.to_path_buf(),
-            place: Some(place_of(text, self.span.start)),
+            place: Some(position_of(text, self.span.start)),
             sentence: self.sentence,
         }
     }
 }
 
-/// Where in `text` this byte is.
-pub(crate) fn place_of(text: &str, offset: usize) -> Place {
+/// The position of a byte in `text`.
+pub(crate) fn position_of(text: &str, offset: usize) -> Position {
     let mut offset = offset.min(text.len());
     while !text.is_char_boundary(offset) {
         offset -= 1;
     }
     let before = &text[..offset];
     let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
-    Place {
+    Position {
         line: before.bytes().filter(|byte| *byte == b'\n').count() + 1,
         column: before[line_start..].chars().count() + 1,
     }
 }
 
-/// The user's own text as a sentence may repeat it: on one line and not too long.
+/// The user's text for a message: on one line and not too long.
 pub(crate) fn quoted(text: &str) -> String {
     let mut shown: String = text.chars().take(MAX_QUOTED_CHARS).collect();
     if shown.len() < text.len() {
@@ -145,21 +154,22 @@ mod tests {
 
     #[test]
     fn a_column_counts_characters_not_bytes() {
-        assert_eq!(place_of("a = \"ü\" x", 9), Place { line: 1, column: 9 });
-        assert_eq!(place_of("a\nbc", 3), Place { line: 2, column: 2 });
+        assert_eq!(
+            position_of("a = \"ü\" x", 9),
+            Position { line: 1, column: 9 }
+        );
+        assert_eq!(position_of("a\nbc", 3), Position { line: 2, column: 2 });
     }
 
     #[test]
     fn a_place_beyond_the_text_is_its_end() {
-        assert_eq!(place_of("ab\n", 99), Place { line: 2, column: 1 });
-        assert_eq!(place_of("", 0), Place { line: 1, column: 1 });
+        assert_eq!(position_of("ab\n", 99), Position { line: 2, column: 1 });
+        assert_eq!(position_of("", 0), Position { line: 1, column: 1 });
     }
 
     #[test]
     fn the_hundred_and_first_mistake_is_counted_not_listed() {
-        let faults = (0..103)
-            .map(|at| Fault::new(at..at, "no".to_owned()))
-            .collect();
+        let faults = (0..103).map(|at| Fault::new(at..at, "no")).collect();
         let mistakes = Mistakes::locate(faults, &"x".repeat(200), Path::new("f"));
         assert_eq!(mistakes.iter().count(), 100);
         assert!(mistakes.to_string().ends_with("f:1:100: no\nand 3 more"));

@@ -1,20 +1,20 @@
-//! The reference page of all settings, made from the directives.
+//! The reference page of all settings, generated from the directives.
 
 use std::fmt::Write;
 
 use maitred_pagecache::apps::cache_of;
 use maitred_rules::apps::App;
 
-use crate::directive::{Directive, Preset};
-use crate::directives::{cache, doors, output, pools, rules, sites, tls, top};
+use crate::read::directive::{Directive, Preset};
+use crate::read::directives::{cache, listeners, output, pools, rules, sites, tls, top};
 
 const HEAD: &str = r#"# Configuration
 
-<!-- Made from the directives in crates/config/src/directives; change them, not this page:
+<!-- Made from the directives in crates/config/src/read/directives; change them, not this page:
      MAITRED_WRITE_REFERENCE=1 cargo test -p maitred-config reference -->
 
-maitred needs no configuration to serve a folder: `maitred serve public/`. For more than that it
-reads a TOML file, `/etc/maitred/maitred.toml` unless `--config` names another:
+maitred needs no configuration to serve a directory: `maitred serve public/`. Otherwise it reads a
+TOML file, `/etc/maitred/maitred.toml` or the one in `--config`:
 
 ```toml
 listen = ["[::]:80"]
@@ -35,10 +35,11 @@ pool = "shop"
 - **Durations** have a unit: `"500ms"`, `"30s"`, `"5m"`, `"1h"`, `"1d"`. A bare number means
   seconds.
 - **Sizes** have a unit in powers of 1024: `"8k"`, `"64M"`, `"1G"`. A bare number means bytes.
-- **Paths** that are relative are relative to the folder of the configuration file.
-- **Changes** take effect with `maitred reload` or SIGHUP, without a lost request; what needs a
-  restart is said with the setting ([Reload and upgrade](../guide/reload-and-upgrade.md)).
-- **Mistakes** are all reported at once, each with its line and column, and nothing is started:
+- **Relative paths** start from the directory of the configuration file.
+- **Changes** take effect with `maitred reload` or SIGHUP, without a lost request; settings
+  that need a restart say so ([Reload and upgrade](../guide/reload-and-upgrade.md)).
+- **Mistakes** are all reported at once, each with its line and column, and the server does not
+  start:
   ``maitred.toml:12:1: unknown setting `max_childen` in [pools.shop]; did you mean `max_children`?``
 "#;
 
@@ -51,25 +52,25 @@ pub fn reference() -> String {
         "Settings of the whole server.",
         top::DIRECTIVES,
     );
-    let intro = "How the sites are served over HTTPS; see [TLS](../guide/tls.md).";
+    let intro = "Settings of HTTPS; see [TLS](../guide/tls.md).";
     group(&mut page, "`[tls]`", intro, tls::DIRECTIVES);
     let intro = "Settings of one pool: a set of PHP workers with one configuration. `NAME` is 1 \
                  to 32 letters, digits, `_` or `-`, and part of the titles of the pool's \
                  processes. The names of the settings are php-fpm's, without the prefix `pm.`.";
     group(&mut page, "`[pools.NAME]`", intro, pools::DIRECTIVES);
-    let intro = "Settings of the same section: where web servers reach the pool over FastCGI, in \
-                 php-fpm's names with `_` for `.`. All but `listen` are for a pool that has it.";
+    let intro = "Settings of the same section: the pool's FastCGI listener for web servers, in \
+                 php-fpm's names with `_` for `.`. All but `listen` need `listen`.";
     group(
         &mut page,
-        "`[pools.NAME]`: the FastCGI door",
+        "`[pools.NAME]`: the FastCGI listener",
         intro,
-        doors::DIRECTIVES,
+        listeners::DIRECTIVES,
     );
     let intro = "Settings of one site; write `[[sites]]` once for each.";
     group(&mut page, "`[[sites]]`", intro, sites::DIRECTIVES);
-    let intro = "Settings of the same section. A pattern of paths is a path (`\"/a\"`), all below a \
-                 folder (`\"/a/*\"`), an ending (`\"*.css\"`) or a regular expression \
-                 (`\"~^/a[0-9]+$\"`), compared with the path decoded and without `.`, `..` and \
+    let intro = "Settings of the same section. A pattern of paths is a path (`\"/a\"`), all below \
+                 a folder (`\"/a/*\"`), an ending (`\"*.css\"`) or a regular expression \
+                 (`\"~^/a[0-9]+$\"`), compared with the decoded path without `.`, `..` and \
                  doubled slashes.";
     group(
         &mut page,
@@ -77,17 +78,16 @@ pub fn reference() -> String {
         intro,
         rules::DIRECTIVES,
     );
-    let intro =
-        "Settings of the same section. Nothing of this concerns web servers at a FastCGI door.";
+    let intro = "Settings of the same section. None of them applies to a FastCGI listener.";
     group(
         &mut page,
-        "`[[sites]]`: how answers leave",
+        "`[[sites]]`: responses",
         intro,
         output::DIRECTIVES,
     );
     let intro = "The page cache of the site whose `[[sites]]` stands before it; see \
-                 [The page cache](../guide/page-cache.md). The section alone, with nothing in it, \
-                 turns the cache on.";
+                 [The page cache](../guide/page-cache.md). An empty section turns the cache \
+                 on.";
     group(&mut page, "`[sites.cache]`", intro, cache::DIRECTIVES);
     page
 }
@@ -101,8 +101,12 @@ fn group<T>(page: &mut String, title: &str, intro: &str, directives: &[Directive
             Preset::Words(words) => words.to_owned(),
         };
         let mut facts = vec![("Takes", directive.takes.to_owned()), ("Default", default)];
-        if !directive.unit.is_empty() {
-            facts.push(("Unit of a bare number", directive.unit.to_owned()));
+        let units = [("a duration", "seconds"), ("a size", "bytes")];
+        if let Some((_, unit)) = units
+            .iter()
+            .find(|(kind, _)| directive.takes.contains(kind))
+        {
+            facts.push(("Unit of a bare number", (*unit).to_owned()));
         }
         facts.push(("A change needs", directive.needs.to_string()));
         facts.push((
@@ -129,22 +133,23 @@ fn line(page: &mut String, text: &str) {
 
 const APPLICATIONS_HEAD: &str = r#"# Rules for applications
 
-<!-- Made from the presets in crates/rules/src/apps.rs and crates/pagecache/src/apps.rs; change them, not this page:
+<!-- Made from the presets in crates/rules/src/apps.rs and crates/pagecache/src/apps.rs;
+     change them, not this page:
      MAITRED_WRITE_REFERENCE=1 cargo test -p maitred-config reference -->
 
-`app = "wordpress"` in a site has the rules below follow the site's own: what the makers of the
-application publish for nginx or Apache. What the site says itself goes first: a redirect or a
-rewrite of its own is looked at before, a header of its own replaces the preset's, and its
-`front_controller` holds. What is denied is answered with 404. `allow_php` and `deny_php` say which
-scripts run; others are never sent as text. Of `deny_php`, the first that matches decides, and one behind
-a `!` has scripts run all the same: `deny_php = "!/wp-content/export.php"` lets that one. Hidden files
-(`.env`, `.git/`, `.htaccess`) and PHP source under other names are never served, with or without a preset.
+`app = "wordpress"` in a site adds the rules below after the site's own: those that the makers of
+the application publish for nginx or Apache. The site's own rules take precedence: its redirects and
+rewrites are checked first, its headers replace the preset's, and its `front_controller` is used.
+Denied paths get a 404. `allow_php` and `deny_php` decide which scripts run; other scripts are never
+sent as text. The first match in `deny_php` wins, and a pattern behind a `!` lets scripts run all
+the same: `deny_php = "!/wp-content/export.php"` allows that one. Hidden files (`.env`, `.git/`,
+`.htaccess`) and PHP source under other names are never served, with or without a preset.
 
-Where the site has a [page cache](page-cache.md), `private_cookies` are those by which the application
-knows people, whose pages are theirs alone. `no_store_paths`, and what is asked for with
-`no_store_parameters`, are never kept.
+Where the site has a [page cache](page-cache.md), `private_cookies` are the cookies of users, whose
+pages are private. Pages of `no_store_paths`, and requests with `no_store_parameters`, are never
+cached.
 
-`maitred explain URL` shows which rule a request meets.
+`maitred explain URL` shows the rule for a request.
 "#;
 
 /// The text of `docs/guide/applications.md`.

@@ -1,11 +1,11 @@
-//! HTTP's Basic authentication, as far as PHP wants to know of it.
+//! The user of HTTP's Basic authentication (RFC 7617), as PHP decodes it.
 
 use base64::Engine as _;
 
-/// The scheme, and what is before the credentials.
+/// The scheme and the space before the credentials.
 const BASIC: &str = "Basic ";
 
-/// The user of Basic credentials, as `HTTP_AUTHORIZATION` has them (`php_handle_auth_data`).
+/// The user of Basic credentials in `HTTP_AUTHORIZATION` (`php_handle_auth_data`).
 pub fn basic_user(authorization: &[u8]) -> Option<Vec<u8>> {
     let (scheme, credentials) = authorization.split_at_checked(BASIC.len())?;
     if !scheme.eq_ignore_ascii_case(BASIC.as_bytes()) {

@@ -1,19 +1,19 @@
-//! The head of a CGI answer (RFC 3875 §6), which is what STDOUT begins with.
+//! The head of a CGI response (RFC 3875 §6), at the start of STDOUT.
 
 use std::fmt;
 
 use memchr::{memchr, memchr2};
 
-/// Room made for a head before anything is known about its size, in bytes.
+/// Initial capacity for a head, in bytes.
 const FIRST_ROOM_BYTES: usize = 1024;
 
-/// The most of an offending line that an error quotes, in bytes.
+/// Most bytes of an invalid line that an error quotes.
 const MAX_EXCERPT_BYTES: usize = 60;
 
-/// Bounds of an answer's head.
+/// Bounds of a response head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes up to the empty line, which is included. At most 4 GiB are ever taken.
+    /// Bytes up to and including the empty line. At most 4 GiB are ever accepted.
     pub max_bytes: usize,
     /// Header lines, Status included.
     pub max_headers: usize,
@@ -43,7 +43,7 @@ impl Span {
     }
 }
 
-/// The head of a script's answer, checked: names are tokens, values hold no CR, LF or NUL.
+/// The checked head of a script's response: names are tokens, values have no CR, LF or NUL.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AnswerHead {
     bytes: Vec<u8>,
@@ -62,12 +62,12 @@ impl AnswerHead {
             .unwrap_or(if self.has_location { 302 } else { 200 })
     }
 
-    /// What the Status line says after the number, if it says anything.
+    /// The reason phrase of the Status line, if it has one.
     pub fn reason(&self) -> Option<&[u8]> {
         Some(self.reason.of(&self.bytes)).filter(|reason| !reason.is_empty())
     }
 
-    /// Every header but Status, in order; values without the white space around them.
+    /// All headers except Status, in order; values without the white space around them.
     pub fn headers(&self) -> impl ExactSizeIterator<Item = (&[u8], &[u8])> + Clone {
         self.headers
             .iter()
@@ -87,7 +87,7 @@ impl AnswerHead {
     }
 }
 
-/// Reads an answer's head, however its bytes are split. Lines may end in LF or CRLF.
+/// Reads a response head incrementally. Lines may end in LF or CRLF.
 #[derive(Clone, Debug)]
 pub struct HeadReader {
     limits: Limits,
@@ -103,7 +103,7 @@ impl Default for HeadReader {
 }
 
 impl HeadReader {
-    /// A reader at the start of an answer.
+    /// A reader at the start of a response.
     pub fn new(limits: Limits) -> Self {
         Self {
             limits,
@@ -113,11 +113,11 @@ impl HeadReader {
         }
     }
 
-    /// Reads on. When the head is complete, returns it and how much of `input` belonged to it: what
-    /// follows is body. The reader is then ready for the next answer.
+    /// Reads `input`. When the head is complete, returns it and the number of bytes of `input` that
+    /// belong to it: the rest is body. The reader is then ready for the next response.
     ///
     /// # Errors
-    /// What is wrong with the head, and in which line.
+    /// The fault and its line.
     pub fn read(&mut self, input: &[u8]) -> Result<Option<(AnswerHead, usize)>, HeadError> {
         let mut at = 0;
         while let Some(line_feed) = memchr(b'\n', &input[at..]) {
@@ -132,7 +132,7 @@ impl HeadReader {
         Ok(None)
     }
 
-    /// What to say when the answer ends before its head does.
+    /// The error if the response ends before its head is complete.
     pub fn ended_early(&self) -> HeadError {
         match self.head.bytes.len() {
             0 => self.error(Fault::Empty),
@@ -158,7 +158,7 @@ impl HeadReader {
         Ok(())
     }
 
-    /// Reads the line that has just become complete; true if it is the empty one that ends the
+    /// Reads the line that has just been completed; true if it is the empty line at the end of the
     /// head.
     fn take_line(&mut self) -> Result<bool, HeadError> {
         let line = &self.head.bytes[self.line_start..self.head.bytes.len() - 1];
@@ -215,7 +215,7 @@ impl HeadReader {
     }
 }
 
-/// The length of the name a header line begins with, if the line is one.
+/// The length of the name in a valid header line.
 fn name_len(line: &[u8]) -> Result<usize, Fault> {
     if matches!(line.first(), Some(b' ' | b'\t')) {
         return Err(Fault::FoldedLine);
@@ -244,8 +244,8 @@ fn trim(bytes: &[u8], mut start: usize, mut end: usize) -> Span {
     }
 }
 
-/// The number a Status begins with (RFC 3875 §6.3.3). An interim status cannot be a script's
-/// answer.
+/// The number at the start of a Status (RFC 3875 §6.3.3). A script's response cannot have an
+/// interim status.
 fn status_of(value: &[u8]) -> Option<u16> {
     let (digits, rest) = value.split_at_checked(3)?;
     let number: u16 = std::str::from_utf8(digits).ok()?.parse().ok()?;
@@ -253,61 +253,44 @@ fn status_of(value: &[u8]) -> Option<u16> {
     (ends && digits[0].is_ascii_digit() && number >= 200).then_some(number)
 }
 
-/// RFC 9110 §5.6.2.
-const fn is_token_byte(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric()
-        || matches!(
-            byte,
-            b'-' | b'_'
-                | b'.'
-                | b'!'
-                | b'#'
-                | b'$'
-                | b'%'
-                | b'&'
-                | b'\''
-                | b'*'
-                | b'+'
-                | b'^'
-                | b'`'
-                | b'|'
-                | b'~'
-        )
+/// Whether `byte` is a token character (RFC 9110 §5.6.2).
+fn is_token_byte(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }
 
-/// Why an answer's head cannot be understood. The client gets 502; this goes to the log.
+/// Why a response head is invalid. The client gets a 502; this goes to the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeadError {
-    /// What is wrong.
+    /// The fault.
     pub fault: Fault,
-    /// In which line, counted from 1.
+    /// The line, counted from 1.
     pub line: usize,
-    /// The line's beginning, control characters escaped; empty if the head is too large.
+    /// The start of the line, control characters escaped; empty if the head is too large.
     pub excerpt: String,
 }
 
-/// What can be wrong with an answer's head.
+/// A fault in a response head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// There is no answer at all.
+    /// There is no response at all.
     Empty,
-    /// The answer ends before the empty line that ends a head.
+    /// The response ends before the empty line of its head.
     Unfinished,
     /// The head has more than this many bytes.
     TooLarge(usize),
     /// The head has more than this many headers.
     TooManyHeaders(usize),
-    /// A line begins with white space.
+    /// A line starts with white space.
     FoldedLine,
     /// A line has no colon.
     NoColon,
-    /// A name is empty, or has a character that no header name may have.
+    /// A name is empty, or no token.
     Name,
     /// A value has CR or NUL in it.
     Value,
-    /// Status is not a number from 200 to 999, with or without a reason.
+    /// Status is not a number from 200 to 999, with an optional reason.
     Status,
-    /// There is a second Status (RFC 3875 §6.3: none may be repeated).
+    /// There is a second Status (RFC 3875 §6.3: no header may be repeated).
     SecondStatus,
 }
 
@@ -320,7 +303,7 @@ impl fmt::Display for HeadError {
         } = self;
         match fault {
             Fault::Empty => {
-                return f.write_str("The script ended without an answer, not even headers.");
+                return f.write_str("The script ended without a response, not even headers.");
             }
             Fault::TooLarge(max) => {
                 return write!(f, "The script's headers have more than {max} bytes.");
@@ -328,11 +311,11 @@ impl fmt::Display for HeadError {
             Fault::TooManyHeaders(max) => {
                 return write!(f, "The script sent more than {max} headers.");
             }
-            Fault::Unfinished => write!(f, "The script's answer ends amid its headers")?,
-            Fault::FoldedLine => write!(f, "A header of the script begins with white space")?,
+            Fault::Unfinished => write!(f, "The script's response ends within its headers")?,
+            Fault::FoldedLine => write!(f, "A header of the script starts with white space")?,
             Fault::NoColon => write!(f, "A header of the script has no colon")?,
             Fault::Name => write!(f, "A header of the script has no valid name")?,
-            Fault::Value => write!(f, "A header of the script holds a CR or NUL")?,
+            Fault::Value => write!(f, "A header of the script has a CR or NUL")?,
             Fault::Status => write!(f, "The script's Status is not a number from 200 to 999")?,
             Fault::SecondStatus => write!(f, "The script sent a second Status")?,
         }

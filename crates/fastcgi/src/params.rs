@@ -2,38 +2,38 @@ use std::fmt;
 
 use crate::record::{HEADER_LEN, MAX_CONTENT_LEN, RecordType, record_header};
 
-/// The longest name or value the encoding can carry, in bytes (§3.4: 31 bits).
+/// Longest name or value, in bytes (§3.4: 31 bits).
 const MAX_PARAM_LEN: usize = 0x7fff_ffff;
 
 /// Lengths up to this take one byte, others four (§3.4).
 const MAX_SHORT_LEN: usize = 0x7f;
 
-/// A name or a value is longer than FastCGI can carry (2 GiB).
+/// A name or a value exceeds FastCGI's limit (2 GiB).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ParamTooLong;
 
 impl fmt::Display for ParamTooLong {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("A FastCGI parameter's name or value is longer than the 2 GiB it may have.")
+        f.write_str("A FastCGI parameter's name or value is longer than 2 GiB.")
     }
 }
 
 impl std::error::Error for ParamTooLong {}
 
-/// Writes name-value pairs as the PARAMS stream of a request (§5.2), into as few records as they
-/// need. A pair is cut only if no record could hold it whole, that is if name, value and their
-/// lengths have more than [`MAX_CONTENT_LEN`] bytes. §3.3 allows cutting anywhere, but PHP's own
-/// reader (`fcgi_read_request`) takes each record for itself and hangs up at a pair that is cut.
+/// Writes name-value pairs as the PARAMS stream of a request (§5.2), into as few records as
+/// possible. A pair is split only if it exceeds a record, that is if name, value and their lengths
+/// have more than [`MAX_CONTENT_LEN`] bytes. §3.3 allows splitting anywhere, but PHP's own parser
+/// (`fcgi_read_request`) parses each record separately and closes the connection at a split pair.
 #[derive(Debug)]
 pub struct ParamsWriter<'a> {
     out: &'a mut Vec<u8>,
     request_id: u16,
-    /// Where the header of the record being filled lies in `out`.
+    /// Offset in `out` of the header of the current record.
     record_at: usize,
 }
 
 impl<'a> ParamsWriter<'a> {
-    /// Begins the stream at the end of `out`.
+    /// Starts the stream at the end of `out`.
     pub fn new(out: &'a mut Vec<u8>, request_id: u16) -> Self {
         let record_at = out.len();
         out.extend_from_slice(&[0; HEADER_LEN]);
@@ -47,7 +47,7 @@ impl<'a> ParamsWriter<'a> {
     /// Adds a pair.
     ///
     /// # Errors
-    /// A name or value of 2 GiB or more; nothing has been written of it.
+    /// A name or value of 2 GiB or more; nothing of it is written.
     pub fn param(&mut self, name: &[u8], value: &[u8]) -> Result<(), ParamTooLong> {
         let (lens, lens_len) = encode_lens(name.len(), value.len())?;
         let lens = &lens[..lens_len];
@@ -65,7 +65,7 @@ impl<'a> ParamsWriter<'a> {
         Ok(())
     }
 
-    /// As [`param`](Self::param), faster: the compiler knows how long the name is.
+    /// As [`param`](Self::param), faster: the length of the name is a constant.
     ///
     /// # Errors
     /// As [`param`](Self::param).
@@ -107,7 +107,7 @@ impl<'a> ParamsWriter<'a> {
         MAX_CONTENT_LEN - self.content_len()
     }
 
-    /// Writes the header of the record that is now complete.
+    /// Writes the header of the completed record.
     fn seal(&mut self) {
         let header = record_header(
             RecordType::Params,
@@ -128,7 +128,7 @@ impl<'a> ParamsWriter<'a> {
         self.out.extend_from_slice(&[0; HEADER_LEN]);
     }
 
-    /// Appends a part of a pair over as many records as it takes.
+    /// Appends a part of a pair, split over as many records as needed.
     fn cut(&mut self, mut part: &[u8]) {
         while !part.is_empty() {
             if self.room() == 0 {
@@ -141,7 +141,7 @@ impl<'a> ParamsWriter<'a> {
     }
 }
 
-/// Both lengths of a pair, and how many bytes they take (§3.4).
+/// Both lengths of a pair, and the size of their encoding (§3.4).
 fn encode_lens(name: usize, value: usize) -> Result<([u8; 8], usize), ParamTooLong> {
     let (mut bytes, mut at) = ([0; 8], 0);
     for len in [name, value] {
@@ -161,7 +161,7 @@ fn encode_lens(name: usize, value: usize) -> Result<([u8; 8], usize), ParamTooLo
 /// A PARAMS stream ends within a pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ParamError {
-    /// Where the pair begins, in bytes from the stream's start.
+    /// The offset of the pair in the stream, in bytes.
     pub at: usize,
 }
 
@@ -177,7 +177,7 @@ impl fmt::Display for ParamError {
 
 impl std::error::Error for ParamError {}
 
-/// Reads the pairs of an assembled PARAMS stream. After an error there is nothing more.
+/// The pairs of a complete PARAMS stream. The iterator ends after an error.
 pub fn params(stream: &[u8]) -> Params<'_> {
     Params {
         stream,
@@ -193,7 +193,7 @@ pub struct Params<'a> {
 }
 
 impl Params<'_> {
-    /// Bytes of the stream that have not been read.
+    /// Unread bytes of the stream.
     pub fn left(&self) -> usize {
         self.rest.len()
     }

@@ -1,4 +1,4 @@
-/// The only protocol version there is (§8, `FCGI_VERSION_1`).
+/// The only protocol version (§8, `FCGI_VERSION_1`).
 pub const VERSION: u8 = 1;
 
 /// Bytes of a record's header (§8, `FCGI_HEADER_LEN`).
@@ -7,63 +7,63 @@ pub const HEADER_LEN: usize = 8;
 /// The most content bytes one record carries (§3.3).
 pub const MAX_CONTENT_LEN: usize = 0xffff;
 
-/// The role of an application that answers HTTP requests (§6.2, `FCGI_RESPONDER`).
+/// The role of an application that responds to HTTP requests (§6.2, `FCGI_RESPONDER`).
 pub const RESPONDER: u16 = 1;
 
-/// The role of an application that decides whether a request is allowed (§6.3, `FCGI_AUTHORIZER`).
+/// The role of an application that authorizes requests (§6.3, `FCGI_AUTHORIZER`).
 pub const AUTHORIZER: u16 = 2;
 
-/// The role of an application that changes a file (§6.4, `FCGI_FILTER`).
+/// The role of an application that filters a file (§6.4, `FCGI_FILTER`).
 pub const FILTER: u16 = 3;
 
-/// The flag that asks the application to leave the connection open (§5.1, `FCGI_KEEP_CONN`).
+/// The flag to leave the connection open (§5.1, `FCGI_KEEP_CONN`).
 pub const KEEP_CONN: u8 = 1;
 
-/// A flag of our own between front and worker, beside [`KEEP_CONN`]: the parameters are those of
-/// a web server, and php-fpm's rules are to be applied to them. §5.1 reserves the bit.
+/// A private flag between front and worker, beside [`KEEP_CONN`]: the parameters come from a web
+/// server, and php-fpm's rules apply to them. §5.1 reserves the bit.
 pub const FOREIGN_PARAMS: u8 = 0x80;
 
-/// A flag of our own between front and worker: a report is wanted before the end of the request
+/// A private flag between front and worker: a report is required before the end of the request
 /// ([`crate::AnswerEvent::Report`]). §5.1 reserves the bit.
 pub const WANTS_REPORT: u8 = 0x40;
 
-/// Type of the management record that carries a worker's report to the front. §4.2 lets
-/// applications have types of their own.
+/// Type of the management record with a worker's report to the front. §4.2 allows
+/// application-specific types.
 pub const REPORT: u8 = 128;
 
-/// Type of the management record that carries early hints (RFC 8297) from a worker to the front.
+/// Type of the management record with early hints (RFC 8297) from a worker to the front.
 pub const HINTS: u8 = 129;
 
-/// What a record is for (§8).
+/// The type of a record (§8).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum RecordType {
-    /// A request begins (§5.1).
+    /// Start of a request (§5.1).
     BeginRequest = 1,
-    /// The web server no longer wants the answer (§5.4).
+    /// The web server aborts the request (§5.4).
     AbortRequest = 2,
-    /// The application has finished (§5.5).
+    /// End of a request (§5.5).
     EndRequest = 3,
     /// Name-value pairs, a stream (§5.2).
     Params = 4,
     /// The request's body, a stream (§5.3).
     Stdin = 5,
-    /// The answer, a stream (§5.3).
+    /// The response, a stream (§5.3).
     Stdout = 6,
     /// Error messages, a stream (§5.3).
     Stderr = 7,
     /// A second body, for filters (§6.4).
     Data = 8,
-    /// A question about the application's abilities (§4.1).
+    /// A query of the application's capabilities (§4.1).
     GetValues = 9,
-    /// The answer to it (§4.1).
+    /// The response to it (§4.1).
     GetValuesResult = 10,
-    /// The answer to a management record nobody knows (§4.2).
+    /// The response to an unknown management record (§4.2).
     UnknownType = 11,
 }
 
 impl RecordType {
-    /// The type with this number, if the specification has one.
+    /// The type with this number, if it is specified.
     pub const fn of(number: u8) -> Option<Self> {
         Some(match number {
             1 => Self::BeginRequest,
@@ -82,22 +82,22 @@ impl RecordType {
     }
 }
 
-/// How the application ended a request (§5.5).
+/// The protocol status of a finished request (§5.5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum ProtocolStatus {
-    /// It has been answered.
+    /// Complete.
     RequestComplete = 0,
-    /// Refused: one request at a time on a connection.
+    /// Rejected: one request at a time on a connection.
     CantMultiplex = 1,
-    /// Refused: the application has no room.
+    /// Rejected: the application is overloaded.
     Overloaded = 2,
-    /// Refused: the application does not play this role.
+    /// Rejected: the application does not support this role.
     UnknownRole = 3,
 }
 
 impl ProtocolStatus {
-    /// The status with this number, if the specification has one.
+    /// The status with this number, if it is specified.
     pub const fn of(number: u8) -> Option<Self> {
         Some(match number {
             0 => Self::RequestComplete,
@@ -109,23 +109,23 @@ impl ProtocolStatus {
     }
 }
 
-/// The header that every record begins with (§3.3).
+/// The header of a record (§3.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// [`VERSION`], if the other end speaks FastCGI.
+    /// [`VERSION`], if the peer speaks FastCGI.
     pub version: u8,
     /// A [`RecordType`] by number.
     pub kind: u8,
-    /// The request the record belongs to; 0 for management records.
+    /// The request id; 0 for management records.
     pub request_id: u16,
     /// Bytes of content after the header.
     pub content_len: u16,
-    /// Bytes after the content that mean nothing.
+    /// Padding bytes after the content.
     pub padding_len: u8,
 }
 
 impl Header {
-    /// As it goes over the wire.
+    /// Its bytes.
     pub const fn encode(self) -> [u8; HEADER_LEN] {
         let [id_high, id_low] = self.request_id.to_be_bytes();
         let [len_high, len_low] = self.content_len.to_be_bytes();
@@ -141,7 +141,7 @@ impl Header {
         ]
     }
 
-    /// As it came over the wire; anything goes, even another version.
+    /// Decodes any bytes, even of another version.
     pub const fn decode(bytes: [u8; HEADER_LEN]) -> Self {
         let [
             version,
@@ -163,8 +163,8 @@ impl Header {
     }
 }
 
-/// The header of a record with `content_len` bytes and no padding, for who writes the content
-/// itself.
+/// The header of a record with `content_len` bytes and no padding, for callers that write the
+/// content themselves.
 pub const fn record_header(
     kind: RecordType,
     request_id: u16,
@@ -180,8 +180,8 @@ pub const fn record_header(
     header.encode()
 }
 
-/// Appends `content` as records of one stream, none of them empty: an empty one would end the
-/// stream.
+/// Appends `content` as records of one stream. None of them is empty, since an empty one would end
+/// the stream.
 pub(crate) fn write_stream(out: &mut Vec<u8>, kind: RecordType, request_id: u16, content: &[u8]) {
     for piece in content.chunks(MAX_CONTENT_LEN) {
         out.reserve(HEADER_LEN + piece.len());

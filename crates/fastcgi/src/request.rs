@@ -1,8 +1,8 @@
 use crate::params::{ParamTooLong, ParamsWriter};
 use crate::record::{KEEP_CONN, RESPONDER, RecordType, record_header, write_stream};
 
-/// Appends the record that begins a request to a responder (§5.1). With `keep_conn` the application
-/// leaves the connection open after its answer.
+/// Appends the BEGIN_REQUEST record for a responder (§5.1). With `keep_conn` the application leaves
+/// the connection open after its response.
 pub fn write_begin(out: &mut Vec<u8>, request_id: u16, keep_conn: bool) {
     write_begin_with(out, request_id, if keep_conn { KEEP_CONN } else { 0 });
 }
@@ -14,8 +14,7 @@ pub fn write_begin_with(out: &mut Vec<u8>, request_id: u16, flags: u8) {
     out.extend_from_slice(&[role_high, role_low, flags, 0, 0, 0, 0, 0]);
 }
 
-/// Appends a part of the parameters as they are encoded, in as many records as it takes; nothing if
-/// it is empty.
+/// Appends encoded parameters, in as many records as needed; nothing if they are empty.
 pub fn write_params(out: &mut Vec<u8>, request_id: u16, pairs: &[u8]) {
     write_stream(out, RecordType::Params, request_id, pairs);
 }
@@ -25,18 +24,17 @@ pub fn write_params_end(out: &mut Vec<u8>, request_id: u16) {
     out.extend_from_slice(&record_header(RecordType::Params, request_id, 0));
 }
 
-/// Appends a part of the request's body (§5.3), in as many records as it takes; nothing if it is
-/// empty.
+/// Appends a part of the request body (§5.3), in as many records as needed; nothing if it is empty.
 pub fn write_stdin(out: &mut Vec<u8>, request_id: u16, body: &[u8]) {
     write_stream(out, RecordType::Stdin, request_id, body);
 }
 
-/// Appends the end of the request's body, which every request has, with or without a body.
+/// Appends the end of the request body, which every request has, with or without a body.
 pub fn write_stdin_end(out: &mut Vec<u8>, request_id: u16) {
     out.extend_from_slice(&record_header(RecordType::Stdin, request_id, 0));
 }
 
-/// Appends the record that says the answer is no longer wanted (§5.4).
+/// Appends the ABORT_REQUEST record (§5.4).
 pub fn write_abort(out: &mut Vec<u8>, request_id: u16) {
     out.extend_from_slice(&record_header(RecordType::AbortRequest, request_id, 0));
 }
@@ -58,7 +56,7 @@ pub struct RequestWriter<'a> {
 }
 
 impl<'a> RequestWriter<'a> {
-    /// Begins a request at the end of `out`: see [`write_begin`].
+    /// Starts a request at the end of `out`: see [`write_begin`].
     pub fn new(out: &'a mut Vec<u8>, request_id: u16, keep_conn: bool) -> Self {
         write_begin(out, request_id, keep_conn);
         Self {
@@ -75,7 +73,7 @@ impl<'a> RequestWriter<'a> {
         Ok(self)
     }
 
-    /// Adds a parameter whose name the compiler knows.
+    /// Adds a parameter with a name of constant length.
     ///
     /// # Errors
     /// As [`ParamsWriter::named`].

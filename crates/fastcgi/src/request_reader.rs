@@ -1,57 +1,55 @@
 use crate::record::{Header, KEEP_CONN, RecordType};
-use crate::records::{FixedContent, Part, ProtocolError, Records};
+use crate::record_reader::{FixedContent, Part, ProtocolError, Records};
 
-/// The parameters a request may have, names, values and lengths together, unless the reader is told
-/// otherwise.
+/// Most bytes of a request's parameters, names, values and lengths together, by default.
 pub const DEFAULT_MAX_PARAMS_BYTES: usize = 1 << 20;
 
-/// Room for parameters that a connection keeps between two requests, in bytes.
+/// Capacity of the parameter buffer that a connection retains between two requests, in bytes.
 const KEPT_PARAMS_BYTES: usize = 16 * 1024;
 
-/// The parameters that a web server may send, likewise: a megabyte of them, and what belongs to them.
+/// Most bytes of parameters from a web server: a megabyte of values, and their overhead.
 pub const FOREIGN_MAX_PARAMS_BYTES: usize = 2 << 20;
 
-/// What a web server says on a connection.
+/// An event from the web server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequestEvent<'a> {
-    /// A request begins.
+    /// Start of a request.
     Begin {
-        /// Its id, which belongs on every record of the answer.
+        /// Its id, for all records of the response.
         request_id: u16,
-        /// What is asked: [`crate::RESPONDER`], or something to be refused as an unknown role.
+        /// [`crate::RESPONDER`], or a role to reject as unknown.
         role: u16,
-        /// Whether the connection stays open after the answer.
+        /// Whether the connection stays open after the response.
         keep_conn: bool,
-        /// The other flags, which are ours ([`crate::FOREIGN_PARAMS`], [`crate::WANTS_REPORT`]).
+        /// The other flags, which are private ([`crate::FOREIGN_PARAMS`], [`crate::WANTS_REPORT`]).
         flags: u8,
     },
-    /// All parameters are there: [`RequestReader::params`].
+    /// The parameters are complete: [`RequestReader::params`].
     Params,
     /// The next bytes of the body; never empty.
     Stdin(&'a [u8]),
     /// The body is complete.
     StdinEnd,
-    /// The answer is no longer wanted; end the request soon.
+    /// The web server aborts the request; end it soon.
     Abort,
-    /// Another request begins before this one has ended: to be refused with
+    /// Another request starts before this one has ended: reject it with
     /// [`crate::ProtocolStatus::CantMultiplex`].
     Second {
         /// The other request's id.
         request_id: u16,
     },
-    /// A question about our abilities is complete: [`RequestReader::values`], to be answered with
+    /// A query of capabilities is complete: [`RequestReader::values`]. Respond with
     /// [`crate::write_values`].
     Values,
-    /// A management record of this type, passed over: to be answered with
-    /// [`crate::write_unknown_type`].
+    /// A skipped management record of this type. Respond with [`crate::write_unknown_type`].
     Management {
-        /// Its type by number.
+        /// The number of its type.
         kind: u8,
     },
 }
 
-/// Reads the requests of a connection one after the other, however their bytes are split. Keeps the
-/// parameters, bounded.
+/// Reads the requests of a connection one after the other, incrementally. Buffers the parameters,
+/// bounded.
 ///
 /// ```text
 /// Idle ─BEGIN─▶ Params ─empty PARAMS─▶ Stdin ─empty STDIN─▶ Done
@@ -64,9 +62,9 @@ pub struct RequestReader {
     records: Records,
     state: State,
     request_id: u16,
-    content: Content,
+    content: RequestContent,
     params: Vec<u8>,
-    /// Content of the last GET_VALUES, which is one record.
+    /// RequestContent of the last GET_VALUES, which is one record.
     values: Vec<u8>,
 }
 
@@ -78,15 +76,15 @@ enum State {
     Done,
 }
 
-/// What the content of the present record is.
+/// The meaning of the current record's content.
 #[derive(Clone, Copy, Debug)]
-enum Content {
+enum RequestContent {
     Begin(FixedContent),
     Params,
     Stdin,
     Values,
     Skipped,
-    /// None, but there is something to tell at the record's end.
+    /// None, but an event at the end of the record.
     Told(RequestEvent<'static>),
 }
 
@@ -104,16 +102,16 @@ impl RequestReader {
             records: Records::new(),
             state: State::Idle,
             request_id: 0,
-            content: Content::Skipped,
+            content: RequestContent::Skipped,
             params: Vec::new(),
             values: Vec::new(),
         }
     }
 
-    /// Takes the next event off `input`; `None` when all of it is read and no event is complete.
+    /// Takes the next event off `input`; `None` when all of it is read without a complete event.
     ///
     /// # Errors
-    /// The web server has broken the protocol; close the connection.
+    /// A protocol violation of the web server; close the connection.
     pub fn next<'a>(
         &mut self,
         input: &mut &'a [u8],
@@ -121,82 +119,85 @@ impl RequestReader {
         while let Some(part) = self.records.next(input)? {
             match (part, &mut self.content) {
                 (Part::Start(header), _) => self.content = self.content_of(header)?,
-                (Part::Content(bytes), Content::Begin(fixed)) => fixed.add(bytes),
-                (Part::Content(bytes), Content::Params) => self.add_params(bytes)?,
-                (Part::Content(bytes), Content::Stdin) => {
+                (Part::Content(bytes), RequestContent::Begin(fixed)) => fixed.add(bytes),
+                (Part::Content(bytes), RequestContent::Params) => self.add_params(bytes)?,
+                (Part::Content(bytes), RequestContent::Stdin) => {
                     return Ok(Some(RequestEvent::Stdin(bytes)));
                 }
-                (Part::Content(bytes), Content::Values) => self.values.extend_from_slice(bytes),
-                (Part::End, Content::Values) => return Ok(Some(RequestEvent::Values)),
-                (Part::End, &mut Content::Begin(fixed)) => {
+                (Part::Content(bytes), RequestContent::Values) => {
+                    self.values.extend_from_slice(bytes)
+                }
+                (Part::End, RequestContent::Values) => return Ok(Some(RequestEvent::Values)),
+                (Part::End, &mut RequestContent::Begin(fixed)) => {
                     return Ok(Some(self.begin(fixed.bytes())));
                 }
-                (Part::End, &mut Content::Told(event)) => return Ok(Some(event)),
+                (Part::End, &mut RequestContent::Told(event)) => return Ok(Some(event)),
                 (Part::Content(_) | Part::End, _) => {}
             }
         }
         Ok(None)
     }
 
-    /// The parameters of the present request, for [`crate::params`]; complete from
+    /// The parameters of the current request, for [`crate::params`]; complete from
     /// [`RequestEvent::Params`] on.
     pub fn params(&self) -> &[u8] {
         &self.params
     }
 
-    /// Takes the parameters of the present request; no others are there until the next.
+    /// Takes the parameters of the current request out of the reader.
     pub fn take_params(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.params)
     }
 
-    /// What the last GET_VALUES asked for, for [`crate::params`]; complete with
+    /// The content of the last GET_VALUES, for [`crate::params`]; complete with
     /// [`RequestEvent::Values`].
     pub fn values(&self) -> &[u8] {
         &self.values
     }
 
-    /// Whether the web server has sent all of the present request, or has none.
+    /// Whether the web server has sent all of the current request, or has none.
     pub fn is_complete(&self) -> bool {
         matches!(self.state, State::Idle | State::Done)
     }
 
-    /// Whether nothing has come since the last request.
+    /// Whether nothing has arrived since the last request.
     pub fn is_idle(&self) -> bool {
         self.state == State::Idle && self.records.is_between()
     }
 
-    /// The start of another connection: whatever has come of this one is forgotten.
+    /// Resets the reader for another connection.
     pub fn restart(&mut self) {
-        (self.records, self.content) = (Records::new(), Content::Skipped);
+        (self.records, self.content) = (Records::new(), RequestContent::Skipped);
         self.end_request();
     }
 
-    /// Says that the request has been answered. What still comes for it is passed over; the next
-    /// may begin.
+    /// Ends the request. Further records for it are skipped; the next request may start.
     pub fn end_request(&mut self) {
         self.state = State::Idle;
         self.params.clear();
         self.params.shrink_to(KEPT_PARAMS_BYTES);
         use RequestEvent::{Management, Second};
         match self.content {
-            Content::Begin(_)
-            | Content::Values
-            | Content::Told(Management { .. } | Second { .. })
-            | Content::Skipped => {}
-            Content::Params | Content::Stdin | Content::Told(_) => self.content = Content::Skipped,
+            RequestContent::Begin(_)
+            | RequestContent::Values
+            | RequestContent::Told(Management { .. } | Second { .. })
+            | RequestContent::Skipped => {}
+            RequestContent::Params | RequestContent::Stdin | RequestContent::Told(_) => {
+                self.content = RequestContent::Skipped
+            }
         }
     }
 
-    fn content_of(&mut self, header: Header) -> Result<Content, ProtocolError> {
+    fn content_of(&mut self, header: Header) -> Result<RequestContent, ProtocolError> {
         let kind = RecordType::of(header.kind);
         if header.request_id == 0 {
             let event = RequestEvent::Management { kind: header.kind };
             return match kind {
                 Some(RecordType::GetValues) => {
                     self.values.clear();
-                    Ok(Content::Values)
+                    Ok(RequestContent::Values)
                 }
-                None => Ok(Content::Told(event)),
+                None => Ok(RequestContent::Told(event)),
                 Some(_) => Err(ProtocolError::RequestId(0)),
             };
         }
@@ -204,50 +205,50 @@ impl RequestReader {
             return match kind {
                 Some(RecordType::BeginRequest) => {
                     self.request_id = header.request_id;
-                    FixedContent::expect(header).map(Content::Begin)
+                    FixedContent::expect(header).map(RequestContent::Begin)
                 }
-                // What an answer that came before the body's end has made superfluous.
+                // The rest of a request whose response was sent before the end of its body.
                 Some(
                     RecordType::Params
                     | RecordType::Stdin
                     | RecordType::Data
                     | RecordType::AbortRequest,
-                ) => Ok(Content::Skipped),
+                ) => Ok(RequestContent::Skipped),
                 _ => Err(ProtocolError::Unexpected(header.kind)),
             };
         }
         if header.request_id != self.request_id {
             return Ok(match kind {
-                Some(RecordType::BeginRequest) => Content::Told(RequestEvent::Second {
+                Some(RecordType::BeginRequest) => RequestContent::Told(RequestEvent::Second {
                     request_id: header.request_id,
                 }),
-                _ => Content::Skipped,
+                _ => RequestContent::Skipped,
             });
         }
         self.content_of_own(kind, header)
     }
 
-    /// The content of a record that belongs to the present request.
+    /// The content of a record of the current request.
     fn content_of_own(
         &mut self,
         kind: Option<RecordType>,
         header: Header,
-    ) -> Result<Content, ProtocolError> {
+    ) -> Result<RequestContent, ProtocolError> {
         let ends = header.content_len == 0;
         match (kind, self.state) {
             (Some(RecordType::Params), State::Params) if ends => {
                 self.state = State::Stdin;
-                Ok(Content::Told(RequestEvent::Params))
+                Ok(RequestContent::Told(RequestEvent::Params))
             }
-            (Some(RecordType::Params), State::Params) => Ok(Content::Params),
+            (Some(RecordType::Params), State::Params) => Ok(RequestContent::Params),
             (Some(RecordType::Stdin), State::Stdin) if ends => {
                 self.state = State::Done;
-                Ok(Content::Told(RequestEvent::StdinEnd))
+                Ok(RequestContent::Told(RequestEvent::StdinEnd))
             }
-            (Some(RecordType::Stdin), State::Stdin) => Ok(Content::Stdin),
-            // The file that a filter is to change, which no script can read.
-            (Some(RecordType::Data), State::Stdin | State::Done) => Ok(Content::Skipped),
-            (Some(RecordType::AbortRequest), _) => Ok(Content::Told(RequestEvent::Abort)),
+            (Some(RecordType::Stdin), State::Stdin) => Ok(RequestContent::Stdin),
+            // The input file of a filter, which no script can read.
+            (Some(RecordType::Data), State::Stdin | State::Done) => Ok(RequestContent::Skipped),
+            (Some(RecordType::AbortRequest), _) => Ok(RequestContent::Told(RequestEvent::Abort)),
             _ => Err(ProtocolError::Unexpected(header.kind)),
         }
     }

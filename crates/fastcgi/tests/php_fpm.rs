@@ -1,4 +1,4 @@
-//! The client's half against a real application: the distribution's php-fpm, over a Unix socket.
+//! The client side against a real application: the distribution's php-fpm, over a Unix socket.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic as tests do")]
 
@@ -16,7 +16,7 @@ use maitred_fastcgi::{
 };
 use tempfile::TempDir;
 
-/// Where Debian and Ubuntu install it, newest version first.
+/// Its paths on Debian and Ubuntu, newest version first.
 const PROGRAMS: [&str; 5] = [
     "php-fpm8.5",
     "php-fpm8.4",
@@ -25,7 +25,7 @@ const PROGRAMS: [&str; 5] = [
     "php-fpm8.1",
 ];
 
-/// How long the test waits for an answer before it fails.
+/// Deadline of a response in the test.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 struct PhpFpm {
@@ -63,7 +63,7 @@ impl PhpFpm {
                 "php-fpm ended before it was ready"
             );
         }
-        // The rest of its log is nobody's concern, but its pipe must not fill up.
+        // Read the rest of its log, so that its pipe does not fill up.
         std::thread::spawn(move || std::io::copy(&mut log, &mut std::io::sink()));
         Self { folder, process }
     }
@@ -84,7 +84,7 @@ impl PhpFpm {
 }
 
 impl Drop for PhpFpm {
-    /// Asks for an end that takes the worker along, which killing would leave behind.
+    /// Stops it with its worker, which SIGKILL would leave behind.
     fn drop(&mut self) {
         let _ = Command::new("kill")
             .arg(self.process.id().to_string())
@@ -112,7 +112,7 @@ fn post(script: &str, params: &[(&str, &[u8])], body: &[u8]) -> Vec<u8> {
     wire
 }
 
-/// Head, body and error messages of the answer that comes.
+/// Head, body and error messages of the response.
 fn answer(stream: &mut UnixStream) -> (AnswerHead, Vec<u8>, Vec<u8>) {
     let (mut reader, mut heads, mut head) = (AnswerReader::new(1), HeadReader::default(), None);
     let (mut body, mut stderr, mut bytes) = (Vec::new(), Vec::new(), vec![0; 10_000]);
@@ -148,11 +148,11 @@ fn php_fpm_understands_our_requests_and_we_its_answers() {
     let php = PhpFpm::start();
     let mut stream = php.connect();
     let script = php.script(
-        "<?php http_response_code(404); error_log('a message');\
-         header('X-Lens: ' . strlen($_SERVER['A']) . ',' . strlen($_SERVER['B']));\
-         echo file_get_contents('php://input');",
+        "<?php http_response_code(404); error_log('a message');header('X-Lens: ' . \
+         strlen($_SERVER['A']) . ',' . strlen($_SERVER['B']));echo \
+         file_get_contents('php://input');",
     );
-    // Too much for one record together, and B fills one to the last byte.
+    // Together too much for one record, and B fills one exactly.
     let (a, b) = (vec![b'v'; 40_000], vec![b'v'; MAX_CONTENT_LEN - 6]);
     let body = b"0123456789".repeat(20_000);
     stream
@@ -186,7 +186,7 @@ fn php_fpm_hangs_up_on_a_pair_that_is_cut_between_records() {
     let php = PhpFpm::start();
     let mut stream = php.connect();
     let wire = post("/none.php", &[("A", &vec![b'v'; MAX_CONTENT_LEN - 5])], b"");
-    // It may hang up while we still write, or after.
+    // It may close the connection during the write, or after.
     let _ = stream.write_all(&wire);
     let read = stream.read(&mut [0; 100]);
     assert!(matches!(&read, Ok(0)) || read.is_err_and(|e| e.kind() == ErrorKind::ConnectionReset));

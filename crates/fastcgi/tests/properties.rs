@@ -1,5 +1,5 @@
-//! Properties that hold for any input: how bytes are split never changes what they mean, and what
-//! is written is read.
+//! Properties of any input: splitting its bytes never changes its meaning, and written output
+//! parses to the same.
 
 mod common;
 
@@ -12,7 +12,7 @@ use maitred_fastcgi::{
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-/// Where to cut an input of `len` bytes, in order.
+/// Positions to split an input of `len` bytes, in order.
 fn cuts(len: usize) -> impl Strategy<Value = Vec<usize>> {
     vec(0..=len, 0..8).prop_map(|mut cuts| {
         cuts.sort_unstable();

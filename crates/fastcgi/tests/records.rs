@@ -1,4 +1,4 @@
-//! Records on the wire, byte for byte, as the specification and its appendix B show them.
+//! Records, byte for byte, as in the specification and its appendix B.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic as tests do")]
 
@@ -22,7 +22,7 @@ fn records(mut wire: &[u8]) -> Vec<(u8, u16, Vec<u8>)> {
     found
 }
 
-/// The content of the PARAMS stream in `wire`, which ends properly, and the lengths of its records.
+/// The content of the complete PARAMS stream in `wire`, and the lengths of its records.
 fn params_stream(wire: &[u8]) -> (Vec<u8>, Vec<usize>) {
     let mut contents: Vec<Vec<u8>> = records(wire)
         .into_iter()

@@ -1,4 +1,4 @@
-//! Requests of web servers, good and hostile. Each is also delivered one byte at a time.
+//! Requests of web servers, valid and hostile. Each is also delivered one byte at a time.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic as tests do")]
 
@@ -11,7 +11,7 @@ use maitred_fastcgi::{
     write_stdin_end,
 };
 
-/// Reads `wire` at once and a byte at a time, and demands the same of both.
+/// Reads `wire` at once and a byte at a time, and requires the same of both.
 fn both_ways(wire: &[u8]) -> Vec<Said> {
     let whole = read_requests(wire, &[], DEFAULT_MAX_PARAMS_BYTES);
     let drip = read_requests(wire, &every_byte(wire.len()), DEFAULT_MAX_PARAMS_BYTES);

@@ -1,17 +1,18 @@
 use crate::ascii::{is_token_byte, is_value_byte};
 use crate::refusal::Refusal;
 
-/// Bytes of chunk extensions in one body. They carry nothing, so a body made of them is an attack.
+/// Most bytes of chunk extensions in one body (RFC 9112 §7.1.1). They carry nothing, so a body of
+/// extensions is an attack.
 pub const MAX_EXTENSION_BYTES: u32 = 16 << 10;
 
-/// Bytes of trailers in one body.
+/// Most bytes of the trailer section of one body (RFC 9112 §7.1.2).
 pub const MAX_TRAILER_BYTES: u32 = 8 << 10;
 
-/// Digits of a chunk's size; leading zeros count.
+/// Most digits of a chunk size; leading zeros count.
 const MAX_SIZE_DIGITS: u8 = 16;
 
-/// Decodes a chunked request body (RFC 9112 §7.1), however its bytes are split. Extensions and
-/// trailers are checked and dropped.
+/// Decodes a chunked request body (RFC 9112 §7.1) incrementally. Extensions and trailers are
+/// checked and dropped.
 ///
 /// ```text
 /// Size ─;─▶ Extension ─CR─▶ SizeEnd ─LF─▶ Data ─▶ DataCr ─▶ DataLf ─▶ Size
@@ -25,7 +26,7 @@ const MAX_SIZE_DIGITS: u8 = 16;
 #[derive(Clone, Debug)]
 pub struct ChunkedBody {
     state: State,
-    /// Bytes of the present chunk still to come.
+    /// Remaining bytes of the current chunk.
     size: u64,
     digits: u8,
     extension_bytes: u32,
@@ -35,7 +36,7 @@ pub struct ChunkedBody {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Size,
-    /// White space after the size, which only an extension may follow.
+    /// White space after the size, before an extension only.
     SizeSpace,
     Extension,
     SizeEnd,
@@ -50,14 +51,14 @@ enum State {
     Complete,
 }
 
-/// What [`ChunkedBody::decode`] made of some input.
+/// The result of [`ChunkedBody::decode`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Decoded<'a> {
-    /// The next bytes of the body; empty if the input holds no more of it.
+    /// The next bytes of the body; empty if the input has no more of it.
     pub data: &'a [u8],
-    /// How much of the input is done with, `data` included.
+    /// Consumed bytes of the input, `data` included.
     pub consumed: usize,
-    /// Whether the body has ended; what is not consumed belongs to the next request.
+    /// Whether the body has ended; the rest of the input belongs to the next request.
     pub complete: bool,
 }
 
@@ -79,11 +80,11 @@ impl ChunkedBody {
         }
     }
 
-    /// Decodes up to the end of the next piece of data, or of the input. Call again with what has
-    /// not been consumed until it is all consumed or the body is complete.
+    /// Decodes up to the end of the next piece of data, or of the input. Call it again with the
+    /// rest until all is consumed or the body is complete.
     ///
     /// # Errors
-    /// What is wrong with the body's framing. The connection must be closed after the answer.
+    /// The framing error. The connection must be closed after the response.
     pub fn decode<'a>(&mut self, input: &'a [u8]) -> Result<Decoded<'a>, Refusal> {
         let mut at = 0;
         while let Some(&byte) = input.get(at) {

@@ -3,11 +3,11 @@ use memchr::memchr;
 use crate::ascii::{is_token, is_value_byte};
 use crate::refusal::Refusal;
 
-/// How a client begins HTTP/2, as far as it looks like a head of HTTP/1 (RFC 9113 §3.4).
+/// The start of the HTTP/2 connection preface that looks like a head of HTTP/1 (RFC 9113 §3.4).
 pub const HTTP2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\n";
 
-/// Says what is wrong with a head that httparse has refused. Off the fast path: it reads the head
-/// again, line by line.
+/// The reason why httparse has refused a head. Off the fast path: it parses the head again, line by
+/// line.
 #[cold]
 pub(crate) fn diagnose(head: &[u8]) -> Refusal {
     if head == HTTP2_PREFACE {
@@ -24,7 +24,7 @@ pub(crate) fn diagnose(head: &[u8]) -> Refusal {
         .take_while(|line| !line.is_empty())
         .find_map(header_line)
         .unwrap_or(
-            // Not reached as long as the two readers agree; refusing is right when they do not.
+            // Not reached as long as the two parsers agree; refusing is right when they do not.
             Refusal::RequestLine,
         )
 }

@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use crate::ascii::list_members;
 
-/// A protocol version this server speaks.
+/// A supported protocol version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Version {
     /// HTTP/1.0.
@@ -16,7 +16,7 @@ pub enum Version {
 }
 
 impl Version {
-    /// As it stands in a request line, or for HTTP/2 would stand in one.
+    /// As in a request line, or as it would be in one for HTTP/2.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Http10 => "HTTP/1.0",
@@ -26,8 +26,7 @@ impl Version {
     }
 }
 
-/// A request method, as far as the server tells methods apart. Methods are case-sensitive (RFC 9110
-/// §9.1).
+/// A request method that the server distinguishes. Methods are case-sensitive (RFC 9110 §9.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Method {
     /// GET.
@@ -65,8 +64,7 @@ impl Method {
         }
     }
 
-    /// Whether sending the request twice is as good as once (RFC 9110 §9.2.2), so that it may be
-    /// retried.
+    /// Whether the method is idempotent (RFC 9110 §9.2.2), so that the request may be retried.
     pub const fn is_idempotent(self) -> bool {
         match self {
             Self::Get | Self::Head | Self::Put | Self::Delete | Self::Options | Self::Trace => true,
@@ -75,19 +73,18 @@ impl Method {
     }
 }
 
-/// How a request's body is delimited (RFC 9112 §6.3).
+/// The framing of a request body (RFC 9112 §6.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Framing {
-    /// There is no body.
+    /// No body.
     None,
-    /// So many bytes follow the head; below 2^63.
+    /// By Content-Length, in bytes; below 2^63.
     Length(u64),
-    /// It comes in pieces, the last of which says so: chunks of HTTP/1.1 (see
-    /// [`crate::ChunkedBody`]), or frames of HTTP/2.
+    /// Without a length: by chunks of HTTP/1.1 (see [`crate::ChunkedBody`]), or frames of HTTP/2.
     Chunked,
 }
 
-/// A piece of a head's bytes.
+/// A range of a head's bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Span {
     pub(crate) start: u32,
@@ -107,33 +104,32 @@ impl Span {
     }
 }
 
-/// A header: where its name and its value are.
+/// The ranges of a header's name and value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct HeaderSpans {
     pub(crate) name: Span,
     pub(crate) value: Span,
 }
 
-/// A request's head, checked. It keeps the bytes it came in and offsets into them: two allocations
-/// in all.
+/// A checked request head. It consists of its bytes and offsets into them: two allocations in all.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Head {
     pub(crate) bytes: Bytes,
     pub(crate) kind: Method,
     pub(crate) method: Span,
     pub(crate) target: Span,
-    /// Length of the target's path; what follows it, if anything, is `?` and the query.
+    /// Length of the target's path; the query follows after a `?`.
     pub(crate) path_len: u32,
     pub(crate) version: Version,
     pub(crate) host: Span,
     pub(crate) headers: Vec<HeaderSpans>,
     pub(crate) upgrade: bool,
-    /// How the body is delimited.
+    /// The framing of the body.
     pub body: Framing,
-    /// Whether the client keeps the connection open after the answer (RFC 9112 §9.3).
+    /// Whether the client keeps the connection open after the response (RFC 9112 §9.3).
     pub keep_alive: bool,
     /// Whether the client waits for `100 Continue` before it sends the body (RFC 9110 §10.1.1).
-    /// Never on HTTP/1.0, where the expectation is ignored, nor without a body.
+    /// Never on HTTP/1.0, which ignores the expectation, nor without a body.
     pub expects_continue: bool,
 }
 
@@ -143,13 +139,13 @@ impl Head {
         self.method.text(&self.bytes)
     }
 
-    /// Which method it is.
+    /// The method.
     pub fn kind(&self) -> Method {
         self.kind
     }
 
-    /// The request target in origin-form, path and query as the client sent them; `*` for the whole
-    /// server. Of an absolute-form target the part after the authority.
+    /// The request target in origin-form (RFC 9112 §3.2.1), path and query as the client sent them;
+    /// `*` for the whole server. Of an absolute-form target, the part after the authority.
     pub fn target(&self) -> &str {
         match self.target.text(&self.bytes) {
             "" if self.kind == Method::Options => "*",
@@ -158,14 +154,14 @@ impl Head {
         }
     }
 
-    /// The target up to the query; not decoded.
+    /// The path of the target; not decoded.
     pub fn path(&self) -> &str {
         self.target()
             .get(..self.path_len as usize)
             .unwrap_or_default()
     }
 
-    /// What follows the target's first `?`; not decoded.
+    /// The query of the target, after its first `?`; not decoded.
     pub fn query(&self) -> Option<&str> {
         self.target().get(self.path_len as usize + 1..)
     }
@@ -175,13 +171,13 @@ impl Head {
         self.version
     }
 
-    /// The authority the request is for, `host[:port]` by RFC 3986 §3.2, as the client spelt it.
-    /// Empty only on HTTP/1.0.
+    /// The authority of the request, `host[:port]` (RFC 3986 §3.2), as the client spelt it. Empty
+    /// only on HTTP/1.0.
     pub fn host(&self) -> &str {
         self.host.text(&self.bytes)
     }
 
-    /// Every header as the client sent it, in order; values without the white space around them.
+    /// All headers as the client sent them, in order; values without the white space around them.
     pub fn headers(&self) -> impl ExactSizeIterator<Item = (&[u8], &[u8])> + Clone {
         self.headers
             .iter()
@@ -208,13 +204,13 @@ impl Head {
         self.values(name).next()
     }
 
-    /// How many headers are called `name`, whatever its case.
+    /// The number of headers called `name`, whatever its case.
     pub fn count(&self, name: &str) -> usize {
         self.values(name).count()
     }
 
-    /// The protocols the client would change to (RFC 9110 §7.8): the first Upgrade, if Connection
-    /// names it. Never on HTTP/1.0.
+    /// The protocols to switch to (RFC 9110 §7.8): the first Upgrade header, if Connection lists
+    /// it. Never on HTTP/1.0.
     pub fn upgrade(&self) -> Option<&[u8]> {
         if self.upgrade {
             self.header("Upgrade")
@@ -231,7 +227,7 @@ impl Head {
             .any(|listed| listed.eq_ignore_ascii_case(member.as_bytes()))
     }
 
-    /// The same with this value of `Cookie` in place of all that it has; none if that is empty.
+    /// A copy with this value of `Cookie` in place of all its own; none if it is empty.
     #[must_use]
     pub fn with_cookies(&self, value: &[u8]) -> Head {
         const NAME: &[u8] = b"Cookie";
@@ -254,13 +250,13 @@ impl Head {
         head
     }
 
-    /// Bytes of memory that it holds.
+    /// Its size in memory, in bytes.
     pub fn memory_bytes(&self) -> usize {
         self.bytes.len() + self.headers.capacity() * size_of::<HeaderSpans>()
     }
 
-    /// Length of the head in bytes, from the request line to the empty line; over HTTP/2 that of its
-    /// method, path, authority and fields, of which one that is repeated counts once.
+    /// Length of the head in bytes, from the request line to the empty line; over HTTP/2 that of
+    /// its method, path, authority and headers, where a repeated header counts once.
     pub fn len_bytes(&self) -> usize {
         self.bytes.len()
     }

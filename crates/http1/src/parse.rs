@@ -5,26 +5,27 @@ use memchr::{memchr, memchr_iter};
 
 use crate::ascii::is_token_byte;
 use crate::diagnose::diagnose;
-use crate::fields::Fields;
+use crate::framing_headers::FramingHeaders;
 use crate::head::{Head, HeaderSpans, Method, Span, Version};
 use crate::refusal::Refusal;
 use crate::target;
 
-/// The most headers a request can have, whatever [`Limits::max_headers`] says: as many fit on the
-/// stack (8 KiB).
+/// Most headers of a request, whatever [`Limits::max_headers`] is: they fit on the stack (8 KiB).
 pub const MAX_HEADERS: usize = 256;
 
-/// Empty lines skipped before a request line; RFC 9112 §2.2 asks for at least one.
+/// Empty lines skipped before a request line; RFC 9112 §2.2 requires at least one.
 const MAX_EMPTY_LINES: u8 = 2;
 
-/// Bounds of a request's head.
+/// Bounds of a request head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes from the request line to the empty line, both included. At most 4 GiB are ever taken.
+    /// Bytes from the request line to the empty line, both included. At most 4 GiB are ever
+    /// accepted.
     pub max_head_bytes: usize,
-    /// Header lines; at most [`MAX_HEADERS`] are ever taken.
+    /// Header lines; at most [`MAX_HEADERS`] are ever accepted.
     pub max_headers: usize,
-    /// Bytes of the request target. RFC 9112 §3 asks for at least 8000 in the whole request line.
+    /// Bytes of the request target. RFC 9112 §3 recommends at least 8000 for the whole request
+    /// line.
     pub max_target_bytes: usize,
 }
 
@@ -38,17 +39,17 @@ impl Default for Limits {
     }
 }
 
-/// Takes request heads off a connection's buffer, one after the other.
+/// Splits request heads off a connection's buffer, one after the other.
 ///
-/// It remembers how far it has looked, so that a head which comes in a byte at a time costs no more
-/// than one that comes at once. Between two calls bytes may only be added at the buffer's end.
+/// It remembers how far it has scanned, so that a head that arrives byte by byte costs no more than
+/// one in a single read. Between two calls bytes may only be appended to the buffer.
 #[derive(Clone, Debug, Default)]
 pub struct HeadParser {
-    /// Bytes of the buffer already looked at.
+    /// Bytes of the buffer already scanned.
     scanned: usize,
-    /// Where the line begins whose end has not been seen.
+    /// The start of the unfinished line.
     line_start: usize,
-    /// Lines whose end has been seen.
+    /// Complete lines.
     lines: usize,
     empty_lines: u8,
 }
@@ -62,7 +63,7 @@ impl HeadParser {
     /// Splits the next head off `buf`; `None` when its end has not arrived.
     ///
     /// # Errors
-    /// What is wrong with the head. The connection must be closed after the answer.
+    /// The reason of the refusal. The connection must be closed after the response.
     pub fn parse(&mut self, buf: &mut BytesMut, limits: &Limits) -> Result<Option<Head>, Refusal> {
         if !self.skip_empty_lines(buf)? {
             return Ok(None);
@@ -75,7 +76,7 @@ impl HeadParser {
         read_head(buf.split_to(end).freeze(), headers, limits).map(Some)
     }
 
-    /// Whether a request line has begun at the buffer's start.
+    /// Whether a request line starts at the start of the buffer.
     fn skip_empty_lines(&mut self, buf: &mut BytesMut) -> Result<bool, Refusal> {
         loop {
             match **buf {
@@ -96,7 +97,7 @@ impl HeadParser {
         }
     }
 
-    /// The head's length, once its empty line is there.
+    /// The length of the head, once its empty line has arrived.
     fn find_end(&mut self, buf: &[u8], limits: &Limits) -> Result<Option<usize>, Refusal> {
         let max_bytes = limits.max_head_bytes.min(u32::MAX as usize);
         let max_lines = 1 + limits.max_headers.min(MAX_HEADERS);
@@ -124,7 +125,7 @@ impl HeadParser {
     }
 }
 
-/// Reads one whole head of `headers` lines besides the request line.
+/// Parses one whole head with `headers` lines after the request line.
 fn read_head(bytes: Bytes, headers: usize, limits: &Limits) -> Result<Head, Refusal> {
     let mut slots = [const { MaybeUninit::uninit() }; MAX_HEADERS];
     let mut request = httparse::Request::new(&mut []);
@@ -145,7 +146,7 @@ fn read_head(bytes: Bytes, headers: usize, limits: &Limits) -> Result<Head, Refu
         return Err(Refusal::TargetTooLong);
     }
     let target = target::split(method, kind, raw_target)?;
-    let fields = Fields::survey(request.headers)?;
+    let fields = FramingHeaders::survey(request.headers)?;
     let host = target::host(target.authority, fields.host, version)?;
     let body = fields.framing(version)?;
     let span = |part: &[u8]| span_in(&bytes, part);
@@ -174,7 +175,7 @@ fn read_head(bytes: Bytes, headers: usize, limits: &Limits) -> Result<Head, Refu
     Ok(Head { bytes, ..head })
 }
 
-/// Where `part`, which is a part of `whole`, lies in it. An empty part may lie anywhere.
+/// The range of `part`, a subslice of `whole`, in it. Any for an empty part.
 fn span_in(whole: &[u8], part: &[u8]) -> Span {
     let start = (part.as_ptr() as usize).wrapping_sub(whole.as_ptr() as usize);
     if part.is_empty() {

@@ -1,13 +1,13 @@
 use memchr::memchr;
 
 use crate::ascii::is_value;
-use crate::fields::{content_length, once};
+use crate::framing_headers::{content_length, once};
 use crate::head::{Framing, Head, HeaderSpans, Method, Span, Version};
 use crate::parse::{Limits, MAX_HEADERS};
 use crate::refusal::Refusal;
 use crate::target;
 
-/// What a request of HTTP/2 has in place of a request line (RFC 9113 §8.3.1).
+/// The pseudo-headers of an HTTP/2 request (RFC 9113 §8.3.1).
 #[derive(Clone, Copy, Debug)]
 pub struct Pseudo<'a> {
     /// `:method`.
@@ -18,20 +18,20 @@ pub struct Pseudo<'a> {
     pub authority: Option<&'a str>,
 }
 
-/// Room made for a head that is no longer than most, in bytes.
+/// Initial capacity for a head, in bytes.
 const USUAL_BYTES: usize = 512;
-/// A value of so many bytes is looked for among the fields before it: HPACK repeats one in a byte.
+/// Length of values that are compared with earlier headers, in bytes: HPACK repeats one in a byte.
 const LONG_BYTES: usize = 128;
-/// Among so many of the fields before it.
-const LOOKED_AT: usize = 32;
+/// Number of earlier headers that are compared.
+const COMPARED_HEADERS: usize = 32;
 
 impl Head {
-    /// The head of a request that came as fields (RFC 9113 §8.3), each with a name in lower case.
-    /// `is_all`: there is no body. What belongs to one connection (§8.2.2) the framing layer has
-    /// refused already, as it has what is beyond [`Limits::max_head_bytes`].
+    /// The head of an HTTP/2 request from its headers (RFC 9113 §8.3), each with a name in lower
+    /// case. `is_all`: there is no body. The framing layer has already refused connection-specific
+    /// headers (§8.2.2) and heads beyond [`Limits::max_head_bytes`].
     ///
     /// # Errors
-    /// What is wrong with it. The connection can be used further.
+    /// The reason of the refusal. The connection can be used further.
     pub fn of_fields<'a>(
         pseudo: &Pseudo<'a>,
         fields: impl Iterator<Item = (&'a [u8], &'a [u8])>,
@@ -46,13 +46,13 @@ impl Head {
             .authority
             .is_some()
         {
-            // §8.3.1: :path is the path, never a URL.
+            // §8.3.1: `:path` is a path, never a URL.
             return Err(Refusal::TargetForm);
         }
         let mut bytes = Vec::with_capacity(USUAL_BYTES);
         let method = put(&mut bytes, pseudo.method.as_bytes());
         let target = put(&mut bytes, path.as_bytes());
-        let mut found = Found::default();
+        let mut found = DecisiveHeaders::default();
         let mut headers = Vec::with_capacity(fields.size_hint().0);
         for (name, value) in fields {
             if headers.len() == limits.max_headers.min(MAX_HEADERS) {
@@ -95,8 +95,8 @@ impl Head {
     }
 }
 
-/// Where a long part is already, if one of the fields before has it: a client that repeats a field of
-/// HPACK's table sends a byte for it, and is not to have a copy of the field made each time.
+/// The range of a long name or value that an earlier header has already: a client that repeats an
+/// entry of HPACK's table sends one byte for it, and must not cause a copy each time.
 fn repeated(
     headers: &[HeaderSpans],
     bytes: &[u8],
@@ -106,7 +106,7 @@ fn repeated(
     if part.len() < LONG_BYTES {
         return None;
     }
-    let spans = headers.iter().rev().take(LOOKED_AT).map(of);
+    let spans = headers.iter().rev().take(COMPARED_HEADERS).map(of);
     let mut same_length = spans.filter(|span| span.len as usize == part.len());
     same_length.find(|span| span.of(bytes) == part)
 }
@@ -120,15 +120,15 @@ fn put(bytes: &mut Vec<u8>, part: &[u8]) -> Span {
     }
 }
 
-/// What the fields say that decides about host and body.
+/// The headers that decide about host and body.
 #[derive(Default)]
-struct Found<'a> {
+struct DecisiveHeaders<'a> {
     host: Option<&'a [u8]>,
     length: Option<&'a [u8]>,
     continues: bool,
 }
 
-impl<'a> Found<'a> {
+impl<'a> DecisiveHeaders<'a> {
     fn take(&mut self, name: &[u8], value: &'a [u8]) -> Result<(), Refusal> {
         if !is_value(value) {
             return Err(Refusal::HeaderValue);
@@ -145,7 +145,7 @@ impl<'a> Found<'a> {
         }
     }
 
-    /// The authority the request is for: `:authority`, or Host, which must agree (§8.3.1).
+    /// The authority of the request: `:authority`, or Host, which must agree (§8.3.1).
     fn authority(&self, pseudo: Option<&'a str>) -> Result<&'a [u8], Refusal> {
         let authority = match (pseudo.map(str::as_bytes), self.host) {
             (Some(authority), Some(host)) if !authority.eq_ignore_ascii_case(host) => {

@@ -1,5 +1,4 @@
-/// The reason phrase that goes with a status: of RFC 9110 §15 and of the registry it opens; empty
-/// for others.
+/// The reason phrase of a status (RFC 9110 §15 and its registry); empty for others.
 pub const fn reason_phrase(status: u16) -> &'static str {
     match status {
         100 => "Continue",

@@ -5,7 +5,7 @@ use memchr::memchr;
 use crate::head::{Method, Version};
 use crate::refusal::Refusal;
 
-/// A request target, taken apart (RFC 9112 §3.2).
+/// A split request target (RFC 9112 §3.2).
 pub(crate) struct Target<'a> {
     /// The authority of an absolute-form target.
     pub(crate) authority: Option<&'a str>,
@@ -57,7 +57,7 @@ fn absolute_form(target: &str) -> Result<Target<'_>, Refusal> {
     })
 }
 
-/// The authority a request is for, from its target and its Host header, which must agree (RFC 9112
+/// The authority of a request, from its target and its Host header, which must agree (RFC 9112
 /// §3.2).
 pub(crate) fn host<'a>(
     authority: Option<&'a str>,
@@ -81,8 +81,8 @@ pub(crate) fn host<'a>(
     }
 }
 
-/// Whether `bytes` is `host[:port]` with a host that is not empty (RFC 3986 §3.2.2 and §3.2.3; RFC
-/// 9110 §4.2.1).
+/// Whether `bytes` is `host[:port]` with a non-empty host (RFC 3986 §3.2.2 and §3.2.3; RFC 9110
+/// §4.2.1).
 pub(crate) fn is_authority(bytes: &[u8]) -> bool {
     let (host, port) = match bytes {
         [b'[', inner @ ..] => match memchr(b']', inner) {
@@ -95,7 +95,8 @@ pub(crate) fn is_authority(bytes: &[u8]) -> bool {
     !host.is_empty() && named && is_port(port)
 }
 
-/// `""`, or a colon and a decimal number below 65536; RFC 3986 lets the number be missing.
+/// Empty, or a colon and a decimal number below 65536; RFC 3986 §3.2.3 allows the number to be
+/// missing.
 fn is_port(port: &[u8]) -> bool {
     match port {
         [] => true,
@@ -111,7 +112,7 @@ fn is_port(port: &[u8]) -> bool {
     }
 }
 
-/// What stands between brackets: an IPv6 address. The future versions of RFC 3986 have never come.
+/// The inside of brackets: an IPv6 address. IPvFuture of RFC 3986 is not in use.
 fn is_ip_literal(inner: &[u8]) -> bool {
     std::str::from_utf8(inner).is_ok_and(|text| text.parse::<Ipv6Addr>().is_ok())
 }

@@ -4,8 +4,7 @@
 
 use maitred_http1::{ChunkedBody, MAX_EXTENSION_BYTES, MAX_TRAILER_BYTES, Refusal};
 
-/// The body in `input`, handed over in pieces of `size` bytes, and what follows it; `None` if it
-/// does not end.
+/// The body in `input`, in pieces of `size` bytes, and the rest; `None` if it does not end.
 fn decode(input: &[u8], size: usize) -> Result<Option<(Vec<u8>, usize)>, Refusal> {
     let (mut decoder, mut body, mut total) = (ChunkedBody::new(), Vec::new(), 0);
     for mut piece in input.chunks(size) {

@@ -1,4 +1,4 @@
-//! Requests' heads, told as dialogues. Each is also delivered one byte at a time.
+//! Request heads. Each is also delivered one byte at a time.
 
 mod common;
 

@@ -1,4 +1,5 @@
-//! Properties that hold for any input: how bytes are split never changes what they mean.
+//! Properties of any input: splitting its bytes never changes its meaning, and written output
+//! parses to the same.
 
 mod common;
 
@@ -6,7 +7,7 @@ use common::parse_in_pieces;
 use maitred_http1::{ChunkedBody, Framing, Limits, Refusal, write_chunk_header};
 use proptest::prelude::*;
 
-/// Bytes that resemble a request: its words, in any order and number, with noise.
+/// Bytes that resemble a request: its parts, in any order and number, with noise.
 fn requestish() -> impl Strategy<Value = Vec<u8>> {
     let word = prop_oneof![
         Just(b"GET / HTTP/1.1\r\n".to_vec()),
@@ -47,7 +48,7 @@ fn chunkish() -> impl Strategy<Value = Vec<u8>> {
     proptest::collection::vec(word, 0..10).prop_map(|words| words.concat())
 }
 
-/// Where to cut an input of `len` bytes, in order.
+/// Positions to split an input of `len` bytes, in order.
 fn cuts(len: usize) -> impl Strategy<Value = Vec<usize>> {
     proptest::collection::vec(0..=len, 0..8).prop_map(|mut cuts| {
         cuts.sort_unstable();

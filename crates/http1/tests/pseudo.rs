@@ -1,16 +1,17 @@
-//! Requests of HTTP/2: what their pseudo-headers and fields come to.
+//! Heads of HTTP/2 requests from their pseudo-headers and headers.
 
 use maitred_http1::Refusal::{self, *};
 use maitred_http1::{Framing, Head, Limits, Method, Pseudo, Version};
 
 type Field<'a> = (&'a str, &'a str);
 
-fn asked(
-    (method, path): (&str, &str),
+fn head_of(
+    request_line: &str,
     authority: Option<&str>,
     fields: &[Field<'_>],
     is_all: bool,
 ) -> Result<Head, Refusal> {
+    let (method, path) = request_line.split_once(' ').expect("a method");
     let pseudo = Pseudo {
         method,
         path,
@@ -22,14 +23,14 @@ fn asked(
     Head::of_fields(&pseudo, fields, is_all, &Limits::default())
 }
 
-fn refused(asked_for: (&str, &str), authority: Option<&str>, fields: &[Field<'_>]) -> Refusal {
-    asked(asked_for, authority, fields, true).expect_err("it is refused")
+fn refused(request_line: &str, authority: Option<&str>, fields: &[Field<'_>]) -> Refusal {
+    head_of(request_line, authority, fields, true).expect_err("it is refused")
 }
 
 #[test]
 fn a_request_is_what_its_pseudo_headers_say() {
     let fields = [("accept", "*/*"), ("cookie", "a=1"), ("cookie", "b=2")];
-    let head = asked(("GET", "/a/b?c=d"), Some("example.com:8080"), &fields, true).unwrap();
+    let head = head_of("GET /a/b?c=d", Some("example.com:8080"), &fields, true).unwrap();
     assert_eq!((head.method(), head.kind()), ("GET", Method::Get));
     assert_eq!((head.target(), head.path()), ("/a/b?c=d", "/a/b"));
     assert_eq!(head.query(), Some("c=d"));
@@ -45,7 +46,7 @@ fn a_request_is_what_its_pseudo_headers_say() {
 #[test]
 fn a_body_has_the_length_that_is_said_or_ends_with_its_stream() {
     let body = |fields: &[Field<'_>], is_all| {
-        let head = asked(("POST", "/"), Some("a"), fields, is_all).unwrap();
+        let head = head_of("POST /", Some("a"), fields, is_all).unwrap();
         (head.body, head.expects_continue)
     };
     let waits = [("expect", "100-continue"), ("content-length", "3")];
@@ -58,11 +59,11 @@ fn a_body_has_the_length_that_is_said_or_ends_with_its_stream() {
 
 #[test]
 fn host_stands_in_for_the_authority_and_must_not_disagree() {
-    let get = ("GET", "/");
+    let get = "GET /";
     let host = [("host", "b.example")];
-    let head = asked(get, None, &host, true).unwrap();
+    let head = head_of(get, None, &host, true).unwrap();
     assert_eq!(head.host(), "b.example");
-    let head = asked(get, Some("B.example"), &host, true).unwrap();
+    let head = head_of(get, Some("B.example"), &host, true).unwrap();
     assert_eq!(head.host(), "B.example");
     assert_eq!(refused(get, Some("a.example"), &host), HostDisagrees);
     assert_eq!(refused(get, Some("a.example:80"), &host), HostDisagrees);
@@ -77,35 +78,35 @@ fn host_stands_in_for_the_authority_and_must_not_disagree() {
 #[test]
 fn what_could_be_read_in_two_ways_is_refused() {
     let at = Some("a.example");
-    assert_eq!(refused(("CONNECT", ""), at, &[]), Connect);
-    assert_eq!(refused(("GET", "*"), at, &[]), Asterisk);
-    assert_eq!(refused(("GET", "a"), at, &[]), TargetForm);
-    assert_eq!(refused(("GET", ""), at, &[]), TargetForm);
-    assert_eq!(refused(("GET", "http://b.example/"), at, &[]), TargetForm);
+    assert_eq!(refused("CONNECT ", at, &[]), Connect);
+    assert_eq!(refused("GET *", at, &[]), Asterisk);
+    assert_eq!(refused("GET a", at, &[]), TargetForm);
+    assert_eq!(refused("GET ", at, &[]), TargetForm);
+    assert_eq!(refused("GET http://b.example/", at, &[]), TargetForm);
     let long = format!("/{}", "a".repeat(16 << 10));
-    assert_eq!(refused(("GET", &long), at, &[]), TargetTooLong);
+    assert_eq!(refused(&format!("GET {long}"), at, &[]), TargetTooLong);
     let lengths = [("content-length", "1"), ("content-length", "1")];
-    assert_eq!(refused(("POST", "/"), at, &lengths), SeveralLengths);
+    assert_eq!(refused("POST /", at, &lengths), SeveralLengths);
     for (value, refusal) in [
         ("1,1", SeveralLengths),
         ("+1", LengthForm),
         ("", LengthForm),
     ] {
         let fields = [("content-length", value)];
-        assert_eq!(refused(("POST", "/"), at, &fields), refusal, "{value:?}");
+        assert_eq!(refused("POST /", at, &fields), refusal, "{value:?}");
     }
     for value in [" a", "a ", "\ta", "a\r\nb: c", "a\0"] {
-        assert_eq!(refused(("GET", "/"), at, &[("x", value)]), HeaderValue);
+        assert_eq!(refused("GET /", at, &[("x", value)]), HeaderValue);
     }
     let other = [("expect", "a-miracle")];
-    assert_eq!(refused(("GET", "/"), at, &other), Expectation);
+    assert_eq!(refused("GET /", at, &other), Expectation);
     let many = [("x", "y"); 257];
-    assert_eq!(refused(("GET", "/"), at, &many), TooManyHeaders);
+    assert_eq!(refused("GET /", at, &many), TooManyHeaders);
 }
 
 #[test]
 fn options_may_be_about_the_whole_server() {
-    let head = asked(("OPTIONS", "*"), Some("a"), &[], true).unwrap();
+    let head = head_of("OPTIONS *", Some("a"), &[], true).unwrap();
     assert_eq!((head.target(), head.path()), ("*", "*"));
 }
 
@@ -119,7 +120,7 @@ fn a_long_value_that_is_repeated_is_held_once() {
         ("z", "short"),
         ("z", "short"),
     ]);
-    let head = asked(("GET", "/"), Some("a"), &fields, true).unwrap();
+    let head = head_of("GET /", Some("a"), &fields, true).unwrap();
     let seen: Vec<_> = head.headers().collect();
     let sent = fields
         .iter()

@@ -1,13 +1,13 @@
-//! Requests that two servers could read differently. None of them may be read at all.
+//! Requests that two servers could parse differently. All of them must be refused.
 
 mod common;
 
 use common::refused;
 use maitred_http1::Refusal::{self, *};
 
-/// Header blocks of `POST / HTTP/1.1` with a good Host, and why each is refused.
+/// Header blocks of `POST / HTTP/1.1` with a valid Host, and their refusals.
 const HEADER_BLOCKS: &[(&[u8], Refusal)] = &[
-    // Two lengths, or none that is a number.
+    // Two Content-Length headers, or one that is no number.
     (
         b"Content-Length: 5\r\nContent-Length: 6\r\n",
         SeveralLengths,
@@ -35,7 +35,7 @@ const HEADER_BLOCKS: &[(&[u8], Refusal)] = &[
     (b"Content-Length:\r\n", LengthForm),
     (b"Content-Length: 9223372036854775808\r\n", LengthForm),
     (b"Content-Length: 18446744073709551621\r\n", LengthForm),
-    // A length beside chunks, in either order.
+    // Content-Length with Transfer-Encoding, in either order.
     (
         b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n",
         LengthAndCoding,
@@ -48,7 +48,7 @@ const HEADER_BLOCKS: &[(&[u8], Refusal)] = &[
         b"Transfer-Encoding: chunked\r\nContent-Length: x\r\n",
         LengthAndCoding,
     ),
-    // Codings other than chunked, once.
+    // Transfer codings other than a single chunked.
     (b"Transfer-Encoding: chunked, chunked\r\n", CodingForm),
     (
         b"Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n",
@@ -75,7 +75,7 @@ const HEADER_BLOCKS: &[(&[u8], Refusal)] = &[
     (b"Transfer-Encoding: chunked\xa0\r\n", CodingUnknown),
     (b"Transfer-Encoding: \x0bchunked\r\n", HeaderValue),
     (b"Transfer-Encoding: chunked\x00\r\n", HeaderValue),
-    // White space around names, and lines that go on.
+    // White space around names, and folded lines.
     (b"Content-Length : 5\r\n", SpaceBeforeColon),
     (b"Transfer-Encoding\t: chunked\r\n", SpaceBeforeColon),
     (b"Content Length: 5\r\n", HeaderName),
@@ -84,14 +84,14 @@ const HEADER_BLOCKS: &[(&[u8], Refusal)] = &[
     (b"A: b\r\n\tTransfer-Encoding: chunked\r\n", FoldedLine),
     (b"Transfer-Encoding:\r\n chunked\r\n", FoldedLine),
     (b"A:\r\n \r\n", FoldedLine),
-    // Line ends that are none.
+    // Invalid line ends.
     (b"A: b\nContent-Length: 5\r\n", BareLineFeed),
     (b"A: b\n\r\n", BareLineFeed),
     (b"\nGET /admin HTTP/1.1\r\n", BareLineFeed),
     (b"A: b\rContent-Length: 5\r\n", HeaderValue),
     (b"A: b\r\r\n", HeaderValue),
     (b"A: \r\r\n", HeaderValue),
-    // Names and values with bytes that do not belong there.
+    // Names and values with invalid bytes.
     (b": x\r\n", EmptyName),
     (b"no colon\r\n", NoColon),
     (b"Content-Length\r\n", NoColon),

@@ -9,7 +9,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
-use maitred_config::{Config, Pool, Together};
+use maitred_config::{Config, GroupLimits, Pool};
 use maitred_os::cgroup::Group;
 
 /// The group of supervisor and front, where these had to move.
@@ -46,7 +46,7 @@ struct PoolGroup {
 type Setting = (&'static str, &'static str, String);
 
 /// The settings for a pool, all of them: a group that is there already may have others.
-fn settings(limits: &Together) -> [Setting; 4] {
+fn settings(limits: &GroupLimits) -> [Setting; 4] {
     let or_max = |limit: Option<u64>| limit.map_or("max".to_owned(), |limit| limit.to_string());
     let quota = limits
         .cpu_max
@@ -61,7 +61,7 @@ fn settings(limits: &Together) -> [Setting; 4] {
 }
 
 /// What keeps the limits of a pool, and the directives that need it.
-fn needed(limits: &Together) -> Vec<(&'static str, &'static str)> {
+fn needed(limits: &GroupLimits) -> Vec<(&'static str, &'static str)> {
     let all = [
         ("memory", "memory_max", limits.memory_max.is_some()),
         ("memory", "memory_high", limits.memory_high.is_some()),

@@ -50,7 +50,7 @@ fn open_with(path: &Path, mode: u32) -> io::Result<File> {
 
 fn in_words(opened: io::Result<File>) -> io::Result<File> {
     opened.map_err(|why| match Errno::from_io_error(&why) {
-        Some(Errno::NXIO) => io::Error::other("it is a FIFO, and nobody reads from it"),
+        Some(Errno::NXIO) => io::Error::other("it is a FIFO without a reader"),
         _ => why,
     })
 }

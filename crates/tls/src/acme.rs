@@ -1,4 +1,4 @@
-//! What is asked of authorities, and what they are shown in handshakes (`tls-alpn-01`, RFC 8737).
+//! ACME: certificate requests, and the validation certificates of `tls-alpn-01` (RFC 8737).
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,31 +10,31 @@ use rustls::pki_types::PrivateKeyDer;
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 
-/// How an authority names what it speaks when it looks whether a host is ours (RFC 8737 §6.2).
+/// The ALPN protocol of validation handshakes (RFC 8737 §6.2).
 pub const ACME_TLS: &[u8] = b"acme-tls/1";
 
-/// A request for a certificate, and the key that it is for.
-pub struct Asked {
-    /// The key, as PEM. Only the request is shown to anybody.
+/// A certificate request and its key.
+pub struct KeyAndRequest {
+    /// The key, as PEM. Only the request is sent.
     pub key: String,
     /// The request (PKCS #10, DER).
     pub request: Vec<u8>,
 }
 
-/// Makes a key (ECDSA with P-256) for a host, and asks for a certificate.
+/// Creates a key (ECDSA with P-256) for a host, and a certificate request.
 ///
 /// # Errors
-/// When the system gives no random numbers, or the name cannot be that of a host.
-pub fn ask_for(name: &str) -> Result<Asked, String> {
-    let made = || -> Result<Asked, rcgen::Error> {
+/// If the system has no random numbers, or the name is no host name.
+pub fn ask_for(name: &str) -> Result<KeyAndRequest, String> {
+    let made = || -> Result<KeyAndRequest, rcgen::Error> {
         let key = KeyPair::generate()?;
         let request = params(name)?.serialize_request(&key)?;
-        Ok(Asked {
+        Ok(KeyAndRequest {
             key: key.serialize_pem(),
             request: request.der().to_vec(),
         })
     };
-    made().map_err(|why| format!("a key for {name} cannot be made: {why}"))
+    made().map_err(|why| format!("a key for {name} cannot be created: {why}"))
 }
 
 fn params(name: &str) -> Result<CertificateParams, rcgen::Error> {
@@ -43,7 +43,7 @@ fn params(name: &str) -> Result<CertificateParams, rcgen::Error> {
     Ok(params)
 }
 
-/// The certificate that shows an authority that this host is ours (RFC 8737 §3).
+/// The validation certificate for a host (RFC 8737 §3).
 fn proof(name: &str, digest: &[u8; 32]) -> Result<CertifiedKey, String> {
     let made = || -> Result<_, rcgen::Error> {
         let key = KeyPair::generate()?;
@@ -59,11 +59,11 @@ fn proof(name: &str, digest: &[u8; 32]) -> Result<CertifiedKey, String> {
     Ok(CertifiedKey::new(vec![certificate], key))
 }
 
-/// The same handshakes, and those with which authorities look whether these hosts are ours. Each
-/// host comes with the SHA-256 that is to be shown.
+/// The configuration with validation handshakes for these hosts added. Each host comes with the
+/// SHA-256 of its key authorization.
 ///
 /// # Errors
-/// When a certificate for it cannot be made.
+/// If a certificate for it cannot be created.
 pub fn with_proofs(
     config: &Arc<ServerConfig>,
     proofs: &[(String, [u8; 32])],
@@ -74,26 +74,28 @@ pub fn with_proofs(
     let mut shown = HashMap::new();
     for (name, digest) in proofs {
         let made = proof(name, digest);
-        let made = made.map_err(|why| format!("the proof for {name} cannot be made: {why}"))?;
+        let made = made.map_err(|why| {
+            format!("the validation certificate for {name} cannot be created: {why}")
+        })?;
         shown.insert(name.clone(), Arc::new(made));
     }
     let mut config = ServerConfig::clone(config);
     config.alpn_protocols.push(ACME_TLS.to_vec());
-    config.cert_resolver = Arc::new(Proving {
+    config.cert_resolver = Arc::new(AcmeResolver {
         shown,
         others: config.cert_resolver.clone(),
     });
     Ok(Arc::new(config))
 }
 
-/// What authorities are shown, and everybody else.
+/// Validation certificates for authorities, and the others for clients.
 #[derive(Debug)]
-struct Proving {
+struct AcmeResolver {
     shown: HashMap<String, Arc<CertifiedKey>>,
     others: Arc<dyn ResolvesServerCert>,
 }
 
-impl ResolvesServerCert for Proving {
+impl ResolvesServerCert for AcmeResolver {
     fn resolve(&self, client: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         let looks = client
             .alpn()
@@ -101,7 +103,7 @@ impl ResolvesServerCert for Proving {
         if !looks {
             return self.others.resolve(client);
         }
-        // Nobody else speaks that: whoever asks for another host is told nothing (RFC 8737 §3).
+        // Only authorities use this protocol: another host gets no certificate (RFC 8737 §3).
         self.shown
             .get(&client.server_name()?.to_ascii_lowercase())
             .cloned()

@@ -1,4 +1,4 @@
-//! One certificate: whether it, its chain and its key belong together, and whom it is for.
+//! One certificate: checks of its chain and key, and its names.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -16,23 +16,23 @@ use crate::pem;
 
 const DAY_SECONDS: u64 = 24 * 60 * 60;
 
-/// From when on a certificate is valid, and until when.
+/// The validity of a certificate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Validity {
-    /// The first moment.
+    /// Its start.
     pub from: SystemTime,
-    /// The last one.
+    /// Its end.
     pub until: SystemTime,
 }
 
-/// A certificate that handshakes can use.
+/// A certificate ready for handshakes.
 #[derive(Debug)]
 pub struct Certified {
     /// The chain and the key.
     pub key: Arc<CertifiedKey>,
-    /// The host names it is for, in lower case: exact ones and those with `*.`.
+    /// Its host names, in lower case: exact ones and those with `*.`.
     pub names: Vec<String>,
-    /// How long it is valid.
+    /// Its validity.
     pub valid: Validity,
 }
 
@@ -40,7 +40,7 @@ impl Certified {
     /// Checks a certificate and its key.
     ///
     /// # Errors
-    /// What is wrong with either, with its chain, or between them.
+    /// A fault of the certificate, the key or the chain.
     pub fn read(pair: &Pair, provider: &CryptoProvider) -> Result<Certified, Fault> {
         let chain = pem::certificates(&pair.cert)?;
         let (key, line) = pem::private_key(&pair.key)?;
@@ -67,8 +67,8 @@ impl Certified {
         })
     }
 
-    /// What clients will complain about at this moment, as the rest of a sentence that begins with
-    /// the certificate.
+    /// Why clients reject it at time `now`, as the end of a sentence that starts with the
+    /// certificate.
     pub fn complaint(&self, now: SystemTime) -> Option<String> {
         let Validity { from, until } = self.valid;
         if let Ok(since) = now.duration_since(until) {
@@ -91,9 +91,10 @@ impl Certified {
 
 fn moment(timestamp: i64) -> SystemTime {
     let seconds = Duration::from_secs(timestamp.unsigned_abs());
-    let moment = match timestamp < 0 {
-        true => UNIX_EPOCH.checked_sub(seconds),
-        false => UNIX_EPOCH.checked_add(seconds),
+    let moment = if timestamp < 0 {
+        UNIX_EPOCH.checked_sub(seconds)
+    } else {
+        UNIX_EPOCH.checked_add(seconds)
     };
     moment.unwrap_or(UNIX_EPOCH)
 }
@@ -106,7 +107,7 @@ fn parse_all<'a>(
 ) -> Result<Parsed<'a>, Fault> {
     let parse = |(der, line): &'a (CertificateDer<'static>, usize)| {
         let (_, certificate) = X509Certificate::from_der(der).map_err(|_| {
-            let sentence = "the certificate that begins here cannot be read; copy the file again";
+            let sentence = "the certificate that starts here cannot be parsed; copy the file again";
             Fault::at(&file.path, *line, sentence)
         })?;
         Ok((certificate, *line))
@@ -114,7 +115,7 @@ fn parse_all<'a>(
     chain.iter().map(parse).collect()
 }
 
-/// Whether the key is that of the chain's first certificate.
+/// Checks that the key belongs to the chain's first certificate.
 fn check_key(
     pair: &Pair,
     chain: &[(CertificateDer<'static>, usize)],
@@ -133,7 +134,7 @@ fn check_key(
         Ok(true) => return Ok(()),
         Ok(false) => {}
         Err(error) => {
-            let sentence = format!("the certificate that begins here cannot be used: {error}");
+            let sentence = format!("the certificate that starts here cannot be used: {error}");
             return Err(Fault::at(file, *line, sentence));
         }
     }
@@ -142,29 +143,29 @@ fn check_key(
     Err(match other {
         Some((_, line)) => {
             let sentence = format!(
-                "the certificate of the key in {key} begins here; expected it first, and after it \
-                 those that lead to its root"
+                "the certificate of the key in {key} starts here; expected it first, followed by \
+                 its chain"
             );
             Fault::at(file, *line, sentence)
         }
         None => {
             let sentence = format!(
-                "the certificate that begins here is not that of the key in {key}; name the two \
-                 files that belong together"
+                "the certificate that starts here does not belong to the key in {key}; name \
+                 matching files"
             );
             Fault::at(file, *line, sentence)
         }
     })
 }
 
-/// Whether each certificate was issued by the one after it (RFC 5246 §7.4.2).
+/// Checks that each certificate is issued by the next one (RFC 5246 §7.4.2).
 fn check_order(file: &PemFile, chain: &Parsed<'_>) -> Result<(), Fault> {
     for pair in chain.windows(2) {
         let [(below, _), (above, line)] = pair else {
             continue;
         };
         if below.issuer().as_raw() != above.subject().as_raw() {
-            let sentence = "the certificate that begins here did not issue the one before it; \
+            let sentence = "the certificate that starts here did not issue the one before it; \
                             expected the chain in order: each followed by its issuer";
             return Err(Fault::at(&file.path, *line, sentence));
         }
@@ -172,8 +173,8 @@ fn check_order(file: &PemFile, chain: &Parsed<'_>) -> Result<(), Fault> {
     Ok(())
 }
 
-/// The host names a certificate is for. One without alternative names has that of its subject, as
-/// those of private authorities sometimes do.
+/// The host names of a certificate. Without alternative names, the common name is used, as private
+/// authorities sometimes need.
 fn names(certificate: &X509Certificate<'_>) -> Vec<String> {
     let alternative = certificate.subject_alternative_name().ok().flatten();
     let names: Vec<String> = match alternative {

@@ -1,16 +1,16 @@
-//! What is wrong with a certificate or a key, and where.
+//! Faults of certificates and keys, with their positions.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// One sentence about a file. It never repeats what is in it.
+/// A fault of a file. It never repeats the contents.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fault {
     /// The file.
     pub file: PathBuf,
-    /// The line, counted from 1, if it is about one.
+    /// The line, counted from 1, if it has one.
     pub line: Option<usize>,
-    /// What is wrong, what was expected, and what to do.
+    /// The finding, the expected value and the remedy.
     pub sentence: String,
 }
 
@@ -23,7 +23,7 @@ impl Fault {
         }
     }
 
-    /// One about a file as a whole.
+    /// A fault of a whole file.
     pub fn of(file: &Path, sentence: impl Into<String>) -> Fault {
         Fault {
             file: file.to_path_buf(),

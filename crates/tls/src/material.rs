@@ -1,4 +1,4 @@
-//! What the supervisor reads and hands to the front: the bytes of certificates and keys.
+//! The bytes of certificates and keys, which the supervisor reads and passes to the front.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -9,34 +9,34 @@ use serde::{Deserialize, Serialize};
 
 use crate::tickets::Secret;
 
-/// Everything that handshakes need. It holds private keys: its `Debug` shows none of them.
+/// All inputs of handshakes. Its `Debug` shows no private keys.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Material {
-    /// The certificates; the first is for clients that name no host, or an unknown one. None, and
-    /// every handshake is refused: those that are awaited have not been issued yet.
+    /// The certificates; the first is for clients without SNI or with an unknown name. Without any,
+    /// every handshake fails: the `awaited` ones are not issued yet.
     pub certificates: Vec<Pair>,
     /// Hosts whose certificates have not been issued yet.
     #[serde(default)]
     pub awaited: Vec<String>,
-    /// The oldest version that is spoken.
+    /// The oldest accepted version.
     pub min_version: TlsVersion,
-    /// For how long a browser shall not come over plain HTTP, if it is told.
+    /// `max-age` of `Strict-Transport-Security`, if it is sent.
     #[serde(default)]
     pub hsts: Option<Duration>,
-    /// That holds for all names below the host's as well.
+    /// `includeSubDomains` of that header.
     #[serde(default)]
     pub hsts_include_subdomains: bool,
-    /// Browsers may know it before the first visit.
+    /// `preload` of that header.
     #[serde(default)]
     pub hsts_preload: bool,
-    /// Who issues clients' certificates, if clients are asked for them.
+    /// The CAs of client certificates, if the server requests them.
     pub clients: Option<Clients>,
-    /// What session tickets are sealed with.
+    /// The secret of session tickets.
     pub tickets: Secret,
 }
 
 impl Material {
-    /// The value of `Strict-Transport-Security`, if it is told (RFC 6797 §6.1; `preload` is of
+    /// The value of `Strict-Transport-Security`, if it is sent (RFC 6797 §6.1; `preload` is from
     /// hstspreload.org).
     pub fn transport_security(&self) -> Option<String> {
         let mut value = format!("max-age={}", self.hsts?.as_secs());
@@ -53,32 +53,32 @@ impl Material {
 /// A certificate and its private key.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pair {
-    /// The certificate and those between it and its root.
+    /// The certificate and its intermediate certificates.
     pub cert: PemFile,
     /// Its private key.
     pub key: PemFile,
 }
 
-/// Who issues clients' certificates.
+/// The CAs of client certificates.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Clients {
-    /// The issuers' certificates.
+    /// The CA certificates.
     pub ca: PemFile,
-    /// A client without one is not served.
+    /// Whether the handshake fails without one.
     pub required: bool,
 }
 
-/// A file and what is in it.
+/// A file and its contents.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PemFile {
     /// Its path, for messages.
     pub path: PathBuf,
-    /// What is in it.
+    /// Its contents.
     pub text: String,
 }
 
 impl PemFile {
-    /// A file with these contents. What in them is not UTF-8 is commentary: PEM is ASCII.
+    /// A file with these contents. Bytes that are not UTF-8 are replaced: PEM is ASCII.
     pub fn new(path: PathBuf, contents: &[u8]) -> PemFile {
         PemFile {
             path,

@@ -1,8 +1,8 @@
-//! Versions and ciphers by the names that OpenSSL and so web servers' logs have for them.
+//! Versions and cipher suites by OpenSSL's names, which logs of web servers use.
 
 use rustls::{CipherSuite, ProtocolVersion};
 
-/// The name of a version; empty for one that we do not speak.
+/// The name of a version; empty for an unsupported one.
 pub fn protocol(version: ProtocolVersion) -> &'static str {
     match version {
         ProtocolVersion::TLSv1_2 => "TLSv1.2",
@@ -11,7 +11,7 @@ pub fn protocol(version: ProtocolVersion) -> &'static str {
     }
 }
 
-/// The name of a cipher; empty for one that we do not have.
+/// The name of a cipher suite; empty for an unsupported one.
 pub fn cipher(suite: CipherSuite) -> &'static str {
     match suite {
         CipherSuite::TLS13_AES_128_GCM_SHA256 => "TLS_AES_128_GCM_SHA256",

@@ -1,4 +1,4 @@
-//! PEM files (RFC 7468): their parts, each with the line it begins in.
+//! PEM files (RFC 7468): their parts, each with its line.
 
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -10,23 +10,23 @@ const BEGIN: &str = "-----BEGIN ";
 const END: &str = "-----END ";
 const DASHES: &str = "-----";
 
-/// Most parts that are read of one file. A chain has three, and all roots of the world some hundreds.
+/// Most parts of one file. A chain has three, and all public roots some hundreds.
 const MAX_PARTS: usize = 1000;
 
-/// What lies between `BEGIN` and `END`, both included.
+/// The text from `BEGIN` to `END`, both included.
 #[derive(Debug, Clone, Copy)]
 pub struct Part<'a> {
-    /// What it says it is, such as `CERTIFICATE`.
+    /// Its label, such as `CERTIFICATE`.
     pub label: &'a str,
     /// The line of `BEGIN`, from 1.
     pub line: usize,
     text: &'a str,
 }
 
-/// The parts of a file. What lies between them is commentary.
+/// The parts of a file. Text between them is ignored.
 ///
 /// # Errors
-/// A part that does not end, or too many of them.
+/// An unfinished part, or too many of them.
 pub fn parts(file: &PemFile) -> Result<Vec<Part<'_>>, Fault> {
     let mut parts = Vec::new();
     let mut open: Option<(&str, usize, usize)> = None;
@@ -65,19 +65,20 @@ pub fn parts(file: &PemFile) -> Result<Vec<Part<'_>>, Fault> {
 }
 
 fn unended(label: &str) -> String {
-    // It stands in the file, which may be anything: only what looks like a label is repeated.
+    // The file may be anything: only a valid label is repeated.
     let good = |c: char| c.is_ascii_uppercase() || c.is_ascii_digit() || c == ' ';
-    let label = match label.chars().all(good) && label.len() <= 40 {
-        true => label,
-        false => "…",
+    let label = if label.chars().all(good) && label.len() <= 40 {
+        label
+    } else {
+        "…"
     };
-    format!("what begins here has no `{END}{label}{DASHES}`; copy the whole file again")
+    format!("the part that starts here has no `{END}{label}{DASHES}`; copy the whole file again")
 }
 
 /// The certificates of a file, at least one, each with its line.
 ///
 /// # Errors
-/// There is none, or one that is damaged.
+/// There is none, or a damaged one.
 pub fn certificates(file: &PemFile) -> Result<Vec<(CertificateDer<'static>, usize)>, Fault> {
     let parts = parts(file)?;
     let labels = ["CERTIFICATE", "X509 CERTIFICATE", "TRUSTED CERTIFICATE"];
@@ -85,12 +86,12 @@ pub fn certificates(file: &PemFile) -> Result<Vec<(CertificateDer<'static>, usiz
     let mut found = Vec::new();
     for part in ours {
         if part.label == "TRUSTED CERTIFICATE" {
-            let sentence = "this is OpenSSL's own form (TRUSTED CERTIFICATE); write it anew with \
+            let sentence = "this is OpenSSL's own format (TRUSTED CERTIFICATE); convert it with \
                             openssl x509 -in OLD -out NEW";
             return Err(Fault::at(&file.path, part.line, sentence));
         }
         let der = CertificateDer::from_pem_slice(part.text.as_bytes()).map_err(|_| {
-            let sentence = "the certificate that begins here is damaged; copy the file again";
+            let sentence = "the certificate that starts here is damaged; copy the file again";
             Fault::at(&file.path, part.line, sentence)
         })?;
         found.push((der, part.line));
@@ -110,7 +111,7 @@ pub fn certificates(file: &PemFile) -> Result<Vec<(CertificateDer<'static>, usiz
 /// The private key of a file, with its line.
 ///
 /// # Errors
-/// There is none, it is damaged, or it is kept secret by a passphrase.
+/// There is none, it is damaged, or it is encrypted.
 pub fn private_key(file: &PemFile) -> Result<(PrivateKeyDer<'static>, usize), Fault> {
     let parts = parts(file)?;
     let mut keys = parts
@@ -126,16 +127,16 @@ pub fn private_key(file: &PemFile) -> Result<(PrivateKeyDer<'static>, usize), Fa
         return Err(Fault::of(&file.path, sentence));
     };
     if part.label == "ENCRYPTED PRIVATE KEY" || part.text.contains("Proc-Type: 4,ENCRYPTED") {
-        let sentence = "the private key needs a passphrase, which nobody could type in here; \
-                        write it without one, with openssl pkey -in OLD -out NEW";
+        let sentence = "the private key needs a passphrase, which a server cannot ask for; write \
+                        it without one, with openssl pkey -in OLD -out NEW";
         return Err(Fault::at(&file.path, part.line, sentence));
     }
     if let Some(second) = keys.next() {
-        let sentence = "a second private key begins here; expected one";
+        let sentence = "a second private key starts here; expected one";
         return Err(Fault::at(&file.path, second.line, sentence));
     }
     let key = PrivateKeyDer::from_pem_slice(part.text.as_bytes()).map_err(|_| {
-        let sentence = "the private key that begins here is damaged; copy the file again";
+        let sentence = "the private key that starts here is damaged; copy the file again";
         Fault::at(&file.path, part.line, sentence)
     })?;
     Ok((key, part.line))

@@ -1,4 +1,4 @@
-//! What handshakes are held with.
+//! The server's TLS configuration.
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -13,14 +13,14 @@ use rustls::version::{TLS12, TLS13};
 use rustls::{RootCertStore, ServerConfig, SupportedCipherSuite, SupportedProtocolVersion};
 
 use crate::certificate::{Certified, Validity};
-use crate::choice::Choice;
 use crate::fault::Fault;
 use crate::material::{Clients, Material, Pair};
 use crate::pem;
+use crate::sni::Choice;
 use crate::tickets::Tickets;
 
-/// What bytes are sealed with, the best first: Mozilla's "intermediate" list, of which nothing is
-/// known against any, and of which the first costs least.
+/// The cipher suites in order of preference: Mozilla's "intermediate" list, without known attacks,
+/// the cheapest first.
 const CIPHER_SUITES: &[SupportedCipherSuite] = &[
     cipher_suite::TLS13_AES_128_GCM_SHA256,
     cipher_suite::TLS13_AES_256_GCM_SHA384,
@@ -36,18 +36,18 @@ const CIPHER_SUITES: &[SupportedCipherSuite] = &[
 /// Checked material, ready for handshakes.
 #[derive(Debug)]
 pub struct Server {
-    /// What a connection begins with.
+    /// The configuration of new connections.
     pub config: Arc<ServerConfig>,
     certificates: Vec<(String, Certified)>,
     choice: Arc<Choice>,
 }
 
 impl Server {
-    /// Checks all of `material`. `protocols` are those that clients can choose from (ALPN,
-    /// RFC 7301), the best first.
+    /// Checks all of `material`. `protocols` are offered by ALPN (RFC 7301), in order of
+    /// preference.
     ///
     /// # Errors
-    /// The first thing that is wrong, with its file and line.
+    /// The first fault, with its file and line.
     pub fn new(material: &Material, protocols: &[&[u8]]) -> Result<Server, Fault> {
         let provider = Arc::new(crypto());
         let mut certified = Vec::new();
@@ -71,7 +71,7 @@ impl Server {
         .with_cert_resolver(choice.clone());
         config.alpn_protocols = protocols.iter().map(|name| name.to_vec()).collect();
         config.ignore_client_order = true;
-        // Tickets are enough, and cost no memory.
+        // Tickets suffice, and cost no memory.
         config.session_storage = Arc::new(NoServerSessionStorage {});
         let secret = material.tickets.clone();
         config.ticketer = Arc::new(Tickets::new(secret, purpose(material), SystemTime::now()));
@@ -89,8 +89,8 @@ impl Server {
         self.choice.covers(name)
     }
 
-    /// What clients will complain about at this moment: the file of each certificate that has
-    /// expired or is not valid yet, and a sentence.
+    /// Certificates that clients reject at time `now`: the file of each expired or not yet valid
+    /// certificate, and a sentence.
     pub fn complaints(&self, now: SystemTime) -> Vec<(String, String)> {
         let certificates = self.certificates.iter();
         let complaints = certificates.filter_map(|(file, certified)| {
@@ -109,10 +109,10 @@ fn crypto() -> CryptoProvider {
     }
 }
 
-/// How long the certificate of a host is valid.
+/// The validity of a host's certificate.
 ///
 /// # Errors
-/// What is wrong with it or its key, or that it is for others.
+/// A fault of it or its key, or that it is for other hosts.
 pub fn examine(pair: &Pair, host: &str) -> Result<Validity, Fault> {
     let certified = Certified::read(pair, &crypto())?;
     if !Choice::among(std::slice::from_ref(&certified)).covers(host) {
@@ -128,7 +128,7 @@ fn about_all(material: &Material, why: &rustls::Error) -> Fault {
     Fault::of(&file, format!("TLS cannot be set up: {why}"))
 }
 
-/// Checks the certificates of clients.
+/// The verifier of client certificates.
 fn verifier(
     clients: &Clients,
     provider: &Arc<CryptoProvider>,
@@ -136,22 +136,23 @@ fn verifier(
     let mut roots = RootCertStore::empty();
     for (root, line) in pem::certificates(&clients.ca)? {
         roots.add(root).map_err(|why| {
-            let sentence = format!("the certificate that begins here issues none: {why}");
+            let sentence = format!("the certificate that starts here cannot be a CA: {why}");
             Fault::at(&clients.ca.path, line, sentence)
         })?;
     }
     let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone());
-    let verifier = match clients.required {
-        true => verifier,
-        false => verifier.allow_unauthenticated(),
+    let verifier = if clients.required {
+        verifier
+    } else {
+        verifier.allow_unauthenticated()
     };
     verifier
         .build()
         .map_err(|why| Fault::of(&clients.ca.path, format!("it cannot be used: {why}")))
 }
 
-/// What tickets are good for: whom these issuers let in. A ticket that was given before clients were
-/// asked for certificates, or to whom another issuer let in, must not get in by it.
+/// The scope of session tickets: clients verified by these CAs. A ticket from before client
+/// certificates were required, or from another CA's client, must not resume a session.
 fn purpose(material: &Material) -> Vec<u8> {
     match &material.clients {
         None => Vec::new(),

@@ -1,9 +1,9 @@
-//! Session tickets (RFC 5077, RFC 8446 §4.6.1): a client that was here comes back without a whole
-//! handshake. What they are sealed with changes every six hours and is then forgotten.
+//! Session tickets (RFC 5077, RFC 8446 §4.6.1) let clients resume sessions without a full
+//! handshake. Their key changes every six hours, and old keys are forgotten.
 //!
-//! All keys come from one secret. Each period's secret is made from that of the period before, and
-//! not the other way round: who learns the present one can open no ticket of the past. So two fronts
-//! that were given the same secret, at an upgrade for one, open each other's tickets.
+//! All keys are derived from one secret. Each period's secret is derived from the previous one, and
+//! not vice versa: the current secret opens no older tickets (forward secrecy). Two fronts with the
+//! same secret, as during an upgrade, open each other's tickets.
 
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
@@ -16,19 +16,19 @@ use aws_lc_rs::rand;
 use rustls::server::ProducesTickets;
 use serde::{Deserialize, Serialize};
 
-/// How long tickets are sealed with one key. They are opened for as long again.
+/// The period of one key for sealing tickets. It opens them for another period.
 pub const PERIOD: Duration = Duration::from_secs(6 * 60 * 60);
 
-/// Periods a secret is moved on at most; a clock that jumped further has its own way from then on.
+/// Most periods a secret advances at once; after a larger jump of the clock, fronts may disagree.
 const MAX_STEPS: u64 = 100_000;
 
 /// Bytes of a secret and of a key.
 const SECRET_BYTES: usize = 32;
 
-/// Bytes that say which period a ticket is of.
+/// Bytes of a ticket's period number.
 const PERIOD_BYTES: usize = 8;
 
-/// What the keys of a period and of those after it are made from.
+/// The secret for the keys of a period and later ones.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Secret {
     /// Periods since 1970.
@@ -37,19 +37,19 @@ pub struct Secret {
 }
 
 impl Secret {
-    /// A new one.
+    /// A new secret.
     ///
     /// # Errors
-    /// When the system gives no random numbers.
+    /// If the system has no random numbers.
     pub fn new(now: SystemTime) -> Result<Secret, String> {
         let mut bytes = [0; SECRET_BYTES];
-        rand::fill(&mut bytes).map_err(|_| "the system gives no random numbers".to_owned())?;
-        // That of the period before goes along: tickets of that time can be opened.
+        rand::fill(&mut bytes).map_err(|_| "the system has no random numbers".to_owned())?;
+        // Start one period earlier, so that its tickets can be opened.
         let period = period_at(now).saturating_sub(1);
         Ok(Secret { period, bytes })
     }
 
-    /// Forgets what was before the last period.
+    /// Advances to the previous period, and forgets older ones.
     pub fn move_on(&mut self, now: SystemTime) {
         let wanted = period_at(now).saturating_sub(1);
         let steps = wanted.saturating_sub(self.period).min(MAX_STEPS);
@@ -83,7 +83,7 @@ fn period_at(now: SystemTime) -> u64 {
     since.as_secs() / PERIOD.as_secs()
 }
 
-/// HKDF-Expand (RFC 5869) to as many bytes as a secret has. It fails only for longer ones.
+/// HKDF-Expand (RFC 5869) to the length of a secret. It fails only for longer outputs.
 fn derive(secret: &[u8; SECRET_BYTES], info: &[&[u8]]) -> [u8; SECRET_BYTES] {
     let mut out = [0; SECRET_BYTES];
     let secret = Prk::new_less_safe(HKDF_SHA256, secret);
@@ -94,9 +94,9 @@ fn derive(secret: &[u8; SECRET_BYTES], info: &[&[u8]]) -> [u8; SECRET_BYTES] {
     out
 }
 
-/// What tickets are sealed and opened with at present.
+/// The current keys.
 #[derive(Debug)]
-struct Keys {
+struct TicketKeys {
     period: u64,
     now: Option<RandomizedNonceKey>,
     before: Option<RandomizedNonceKey>,
@@ -105,13 +105,13 @@ struct Keys {
 /// Seals and opens tickets.
 pub struct Tickets {
     secret: Mutex<Secret>,
-    /// What else the keys depend on: a ticket of somebody whom other issuers let in opens nothing.
+    /// Another input of the keys, so that a ticket of another CA's client is invalid.
     purpose: Vec<u8>,
-    keys: ArcSwap<Keys>,
+    keys: ArcSwap<TicketKeys>,
 }
 
 impl Tickets {
-    /// Tickets sealed with `secret`, of use only among those with the same `purpose`.
+    /// Tickets sealed with `secret`, valid only with the same `purpose`.
     pub fn new(mut secret: Secret, purpose: Vec<u8>, now: SystemTime) -> Tickets {
         secret.move_on(now);
         let keys = ArcSwap::from_pointee(keys(&secret, &purpose));
@@ -122,7 +122,7 @@ impl Tickets {
         }
     }
 
-    fn at(&self, now: SystemTime) -> arc_swap::Guard<std::sync::Arc<Keys>> {
+    fn at(&self, now: SystemTime) -> arc_swap::Guard<std::sync::Arc<TicketKeys>> {
         let keys = self.keys.load();
         if period_at(now) <= keys.period {
             return keys;
@@ -170,9 +170,9 @@ impl Tickets {
     }
 }
 
-fn keys(secret: &Secret, purpose: &[u8]) -> Keys {
+fn keys(secret: &Secret, purpose: &[u8]) -> TicketKeys {
     let now = secret.next();
-    Keys {
+    TicketKeys {
         period: now.period,
         now: now.key(purpose),
         before: secret.key(purpose),

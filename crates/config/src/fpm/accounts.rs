@@ -1,8 +1,8 @@
-//! Users and groups that a configuration names (`fpm_unix.c`).
+//! Users and groups in a configuration (`fpm_unix.c`).
 
 use nix::unistd::{Group, Uid, User};
 
-/// A user as the system knows it.
+/// A user of the system.
 #[derive(Debug, Clone)]
 pub(super) struct Account {
     pub(super) name: String,
@@ -22,7 +22,7 @@ impl Account {
     }
 }
 
-/// The number that `name` is, if it is one (`fpm_unix_is_id`).
+/// The number in `name`, if it is one (`fpm_unix_is_id`).
 pub(super) fn number(name: &str) -> Option<u32> {
     let digits = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_digit());
     digits.then(|| name.parse().unwrap_or(u32::MAX))

@@ -1,4 +1,4 @@
-//! Where a pool listens, and who may connect (`fpm_sockets.c`, `fpm_unix.c`).
+//! A pool's listener and its access rights (`fpm_sockets.c`, `fpm_unix.c`).
 
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
@@ -7,11 +7,13 @@ use super::accounts;
 use super::check::is_tcp;
 use super::draft::PoolDraft;
 use super::log::{Log, Refused};
-use super::{Level, Options};
-use crate::directives::doors::MAX_SOCKET_PATH_BYTES;
-use crate::door::{Address, DEFAULT_SOCKET_MODE, Door};
+use super::options::Options;
+use crate::model::fpm::Level;
+use crate::model::listener::{Address, DEFAULT_SOCKET_MODE, Door};
+use crate::read::directives::listeners::MAX_SOCKET_PATH_BYTES;
 
-/// The door of a pool. `when_ready` gets what php-fpm's workers say of it when they start.
+/// The listener of a pool. `when_ready` gets the messages that php-fpm's workers log about it at
+/// their start.
 pub(super) fn door(
     from: &PoolDraft,
     options: &Options,
@@ -58,7 +60,7 @@ fn unix_address(
             path.display(),
             from.place_of("listen")
         );
-        // Where a test runs, what makes the folder (systemd's RuntimeDirectory) may not have run.
+        // During a test, the directory may not have been created yet (systemd's RuntimeDirectory).
         if !options.test {
             return Err(log.error(problem));
         }
@@ -72,7 +74,8 @@ fn set_rights(door: &mut Door, from: &PoolDraft, log: &mut Log) -> Result<(), Re
     if let Some(mode) = from.listen_mode.as_deref().filter(|mode| !mode.is_empty()) {
         door.mode = octal(mode).unwrap_or_else(|| {
             log.warning(format!(
-                "[pool {name}] listen.mode '{mode}' is no octal number such as 0660; 0660 is used{}",
+                "[pool {name}] listen.mode '{mode}' is no octal number such as 0660; 0660 is \
+                 used{}",
                 from.place_of("listen.mode")
             ));
             DEFAULT_SOCKET_MODE
@@ -133,8 +136,8 @@ fn octal(mode: &str) -> Option<u32> {
     (mode <= 0o7777).then_some(mode)
 }
 
-/// `fpm_socket_af_inet_listening_socket`: a port alone is all addresses; a name is the first of its
-/// addresses.
+/// `fpm_socket_af_inet_listening_socket`: a port alone means all addresses; a name means its first
+/// address.
 fn tcp_address(listen: &str, log: &mut Log) -> Result<SocketAddr, Refused> {
     let (host, port_text) = match listen.rsplit_once(':') {
         Some((host, port)) => (Some(host), port),
@@ -177,7 +180,7 @@ fn tcp_address(listen: &str, log: &mut Log) -> Result<SocketAddr, Refused> {
     Ok(first)
 }
 
-/// `fcgi_set_allowed_clients` of `main/fastcgi.c`: what is no address is said and left out.
+/// `fcgi_set_allowed_clients` of `main/fastcgi.c`: invalid addresses are logged and left out.
 fn allowed_clients(from: &PoolDraft, when_ready: &mut Vec<(Level, String)>) -> Option<Vec<IpAddr>> {
     let list = from.listen_allowed_clients.as_deref()?;
     let mut allowed = Vec::new();

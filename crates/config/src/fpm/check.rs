@@ -1,30 +1,28 @@
-//! What must hold of the settings, in the order and the words of php-fpm (`fpm_conf_post_process`,
-//! `fpm_conf_process_all_pools`), with the place of the mistake where php-fpm has none.
+//! Checks of the settings, in the order and the words of php-fpm (`fpm_conf_post_process`,
+//! `fpm_conf_process_all_pools`), with the position of the mistake where php-fpm has none.
 
-use std::fs;
-use std::io;
 use std::path::Path;
+use std::{fs, io};
 
-use maitred_os::guarded;
-use maitred_os::users;
 use maitred_os::walk::{self, Rule};
+use maitred_os::{guarded, users};
 use nix::libc;
 
-use super::access_format::AccessFormat;
 use super::draft::{DEFAULT_BACKLOG, Draft, Globals, PoolDraft};
 use super::entries::DEFAULT_FACILITY;
 use super::log::{Log, Refused, reason};
+use super::options::Options;
 use super::paths::{LOCALSTATEDIR, PREFIX, full, full_with_prefix, is_directory};
-use super::{Level, Options};
-use crate::settings::ProcessManager;
+use crate::model::access_format::AccessFormat;
+use crate::model::pool::ProcessManager;
 
-/// `ZLOG_MIN_LIMIT`: the shortest longest line of the log, in bytes.
+/// `ZLOG_MIN_LIMIT`: the least `log_limit`, in bytes.
 const LEAST_LOG_LIMIT: i32 = 512;
 
-/// What php-fpm waits with on Linux; here they all mean the same.
+/// php-fpm's event mechanisms on Linux; all of them are ignored.
 const EVENT_MECHANISMS: [&str; 3] = ["epoll", "poll", "select"];
 
-/// `fpm_conf.c`: the access log's form where none is set.
+/// `fpm_conf.c`: the default format of the access log.
 const DEFAULT_ACCESS_FORMAT: &str = "%R - %u %t \"%m %r\" %s";
 
 /// Settings of php.ini that are paths (`FPM_PHP_INI_TO_EXPAND`).
@@ -46,12 +44,10 @@ const INI_PATHS: [&str; 15] = [
     "coin_acceptor.device",
 ];
 
-/// How long a line of php-fpm's status goes unsaid to systemd: `FPM_SYSTEMD_DEFAULT_HEARTBEAT`, in
-/// seconds.
+/// Interval of status notifications to systemd: `FPM_SYSTEMD_DEFAULT_HEARTBEAT`, in seconds.
 pub(super) const DEFAULT_SYSTEMD_INTERVAL: i32 = 10;
 
-/// Checks everything, fills in what follows from other settings, and opens the logs once, which
-/// makes them.
+/// Checks all settings, fills in defaults, and opens the logs once, which creates them.
 pub(super) fn check(draft: &mut Draft, options: &Options, log: &mut Log) -> Result<(), Refused> {
     let prefix = options.prefix_text();
     if options.is_root {
@@ -72,11 +68,11 @@ pub(super) fn check(draft: &mut Draft, options: &Options, log: &mut Log) -> Resu
     open_access_logs(&draft.pools, options, log)
 }
 
-/// Root trusts no folder for its logs that a pool may write to by its group.
+/// Root trusts no directory for its logs that a pool may write to through its group.
 fn distrust_groups(pools: &[PoolDraft]) {
     let users = pools.iter().filter_map(|pool| {
         let user = pool.user.as_deref()?;
-        // Who does not exist is refused later.
+        // A missing user is refused later.
         users::look_up(user, pool.group.as_deref()).ok()
     });
     walk::distrust_groups_of(&users.collect::<Vec<_>>());
@@ -139,19 +135,19 @@ fn check_globals(
     Ok(())
 }
 
-/// As php-fpm opens its logs: written at the end, made if need be, for the owner alone. Unlike
-/// there, a FIFO without a reader is not waited for, and root follows no link of a tenant's.
+/// Opens a log like php-fpm: appended to, created if missing, for the owner alone. Unlike there, a
+/// FIFO without a reader does not block, and root follows no tenant's symlink.
 fn open_log(path: &str) -> io::Result<()> {
     let opened = guarded::append(Path::new(path), 0o600).map(drop);
     opened.map_err(|why| match why.raw_os_error() {
-        Some(libc::ENXIO) => io::Error::other("it is a FIFO, and nobody reads from it"),
+        Some(libc::ENXIO) => io::Error::other("it is a FIFO without a reader"),
         _ => why,
     })
 }
 
-/// Whether a pool's log can be opened. Root does not make it here, nor opens it where others may
-/// write: the server does, with the rights of the pool's user where its folder is not root's, and
-/// these could not open what root has made.
+/// Whether a pool's log can be opened. Root neither creates it here nor opens it where others may
+/// write: the server does, with the privileges of the pool's user where its directory is not
+/// root's, and these could not open a file created by root.
 fn try_log_of_pool(path: &str, options: &Options) -> io::Result<()> {
     if !options.is_root {
         return open_log(path);
@@ -171,7 +167,7 @@ fn try_log_of_pool(path: &str, options: &Options) -> io::Result<()> {
     }
 }
 
-/// Checks one pool. Its hidden status pool, if it has one, is to be checked as well.
+/// Checks one pool. Its hidden status pool, if it has one, must be checked as well.
 fn check_pool(
     pool: &mut PoolDraft,
     options: &Options,
@@ -249,7 +245,7 @@ fn check_identity_and_address(
     Ok(())
 }
 
-/// Whether an address is one of TCP (`fpm_sockets_domain_from_address`).
+/// Whether an address is a TCP address (`fpm_sockets_domain_from_address`).
 pub(super) fn is_tcp(listen: &str) -> bool {
     listen.contains(':') || listen.bytes().all(|byte| byte.is_ascii_digit())
 }
@@ -269,7 +265,7 @@ fn check_manager(pool: &mut PoolDraft, log: &mut Log) -> Result<(), Refused> {
         )));
     }
     match manager {
-        // php-fpm has no other; its files cannot name it.
+        // `auto` does not exist in php-fpm's files.
         ProcessManager::Static | ProcessManager::Auto => Ok(()),
         ProcessManager::Dynamic => check_spares(pool, log),
         ProcessManager::Ondemand => {
@@ -493,7 +489,7 @@ fn check_folders(pool: &mut PoolDraft, prefix: Option<&str>, log: &mut Log) -> R
 }
 
 fn expand_ini_paths(pool: &mut PoolDraft, prefix: Option<&str>) {
-    // Below a chroot, paths are those within it. One that is empty is one all the same.
+    // With a chroot, even an empty one, paths are relative to it.
     if pool.chroot.is_some() {
         return;
     }
@@ -553,6 +549,3 @@ fn open_access_logs(pools: &[PoolDraft], options: &Options, log: &mut Log) -> Re
     }
     Ok(())
 }
-
-/// How much is logged, where nobody says.
-pub(super) const DEFAULT_LEVEL: Level = Level::Notice;

@@ -1,4 +1,4 @@
-//! PHP's constants, as far as a configuration has a use for them.
+//! PHP's constants that are useful in a configuration.
 
 /// Levels of `error_reporting` (`Zend/zend_errors.h`).
 const LEVELS: [(&str, u32); 16] = [
@@ -20,7 +20,7 @@ const LEVELS: [(&str, u32); 16] = [
     ("E_ALL", 32767),
 ];
 
-/// Others that php.ini files use, of PHP on Linux.
+/// Other constants in php.ini files, with their values on Linux.
 const TEXTS: [(&str, &str); 5] = [
     ("DIRECTORY_SEPARATOR", "/"),
     ("PATH_SEPARATOR", ":"),
@@ -29,7 +29,7 @@ const TEXTS: [(&str, &str); 5] = [
     ("PHP_EOL", "\n"),
 ];
 
-/// The value of the constant `name` as a text, if it is one.
+/// The value of the constant `name` as text, if it exists.
 pub(super) fn value(name: &str) -> Option<String> {
     let level = LEVELS.iter().find(|(level, _)| *level == name);
     let text = TEXTS.iter().find(|(constant, _)| *constant == name);

@@ -1,33 +1,33 @@
-//! Settings as php-fpm's files say them, before anything is checked (`fpm_conf.h`).
+//! The settings of php-fpm's files, before they are checked (`fpm_conf.h`).
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::rc::Rc;
 
-use super::Level;
-use crate::settings::ProcessManager;
+use crate::model::fpm::Level;
+use crate::model::pool::ProcessManager;
 
-/// Where something stands in the configuration.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Place {
+/// A position in the configuration.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct FilePosition {
     pub(super) file: Rc<str>,
     pub(super) line: usize,
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for FilePosition {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "{}:{}", self.file, self.line)
     }
 }
 
-/// Where the settings of a section stand, by their names.
-pub(super) type Places = BTreeMap<&'static str, Place>;
+/// The positions of the settings of a section, by name.
+pub(super) type FilePositions = BTreeMap<&'static str, FilePosition>;
 
-/// `-1`, which is no size: without limit.
+/// `-1`: without limit.
 pub(super) const UNLIMITED: i32 = -1;
 
-/// The section `[global]`. Numbers are as php-fpm keeps them: 0 is none, times are seconds.
-#[derive(Debug, Clone)]
+/// The section `[global]`. Numbers are as in php-fpm: 0 is none, times are seconds.
+#[derive(Debug, Clone, Default)]
 pub(super) struct Globals {
     pub(super) pid: Option<String>,
     pub(super) error_log: Option<String>,
@@ -46,42 +46,34 @@ pub(super) struct Globals {
     pub(super) rlimit_core: i32,
     pub(super) events_mechanism: Option<String>,
     pub(super) systemd_interval: Option<i32>,
-    pub(super) places: Places,
+    pub(super) places: FilePositions,
 }
 
 /// `ZLOG_DEFAULT_LIMIT` of `zlog.h`.
 const DEFAULT_LOG_LIMIT: i32 = 1024;
 
-impl Default for Globals {
-    fn default() -> Globals {
+impl Globals {
+    pub(super) fn new() -> Globals {
         Globals {
-            pid: None,
-            error_log: None,
-            syslog_ident: None,
-            syslog_facility: None,
-            log_level: None,
             log_limit: DEFAULT_LOG_LIMIT,
             log_buffering: true,
-            emergency_restart_threshold: 0,
-            emergency_restart_interval: 0,
-            process_control_timeout: 0,
-            process_max: 0,
-            process_priority: None,
             daemonize: true,
-            rlimit_files: 0,
-            rlimit_core: 0,
-            events_mechanism: None,
-            systemd_interval: None,
-            places: Places::new(),
+            ..Globals::default()
         }
+    }
+
+    /// The position of `setting`, as the end of a sentence; empty if it is not set.
+    pub(super) fn place_of(&self, setting: &str) -> String {
+        let place = self.places.get(setting);
+        place.map_or_else(String::new, |place| format!(" ({place})"))
     }
 }
 
 /// The section of a pool.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct PoolDraft {
     pub(super) name: String,
-    /// The pool whose status this hidden one shows (`pm.status_listen`).
+    /// The pool whose status this hidden pool shows (`pm.status_listen`).
     pub(super) status_of: Option<String>,
     pub(super) prefix: Option<String>,
     pub(super) user: Option<String>,
@@ -124,75 +116,34 @@ pub(super) struct PoolDraft {
     pub(super) clear_env: bool,
     pub(super) limit_extensions: Option<String>,
     pub(super) apparmor_hat: Option<String>,
-    /// These four in the order of the files.
+    /// These four are in the order of the files.
     pub(super) access_suppress_paths: Vec<String>,
     pub(super) env: Vec<(String, String)>,
     pub(super) php_values: Vec<(String, String)>,
     pub(super) php_admin_values: Vec<(String, String)>,
-    pub(super) section: Place,
-    pub(super) places: Places,
+    pub(super) section: FilePosition,
+    pub(super) places: FilePositions,
 }
 
-/// `FPM_BACKLOG_DEFAULT` on Linux: as long as the kernel lets it be.
+/// `FPM_BACKLOG_DEFAULT` on Linux: the kernel's maximum.
 pub(super) const DEFAULT_BACKLOG: i32 = -1;
 
 impl PoolDraft {
-    pub(super) fn new(name: &str, section: Place) -> PoolDraft {
+    pub(super) fn new(name: &str, section: FilePosition) -> PoolDraft {
         PoolDraft {
             name: name.to_owned(),
-            status_of: None,
-            prefix: None,
-            user: None,
-            group: None,
-            listen: None,
             listen_backlog: DEFAULT_BACKLOG,
-            listen_acl_users: None,
-            listen_acl_groups: None,
-            listen_owner: None,
-            listen_group: None,
-            listen_mode: None,
-            listen_allowed_clients: None,
-            process_priority: None,
-            process_dumpable: false,
-            pm: None,
-            max_children: 0,
-            start_servers: 0,
-            min_spare_servers: 0,
-            max_spare_servers: 0,
             max_spawn_rate: 32,
             process_idle_timeout: 10,
-            max_requests: 0,
-            status_path: None,
-            status_listen: None,
-            ping_path: None,
-            ping_response: None,
-            access_log: None,
-            access_format: None,
-            slowlog: None,
-            request_slowlog_timeout: 0,
-            request_slowlog_trace_depth: 0,
-            request_terminate_timeout: 0,
-            track_finished: false,
-            rlimit_files: 0,
-            rlimit_core: 0,
-            chroot: None,
-            chdir: None,
-            catch_workers_output: false,
             decorate_workers_output: true,
             clear_env: true,
-            limit_extensions: None,
-            apparmor_hat: None,
-            access_suppress_paths: Vec::new(),
-            env: Vec::new(),
-            php_values: Vec::new(),
-            php_admin_values: Vec::new(),
             section,
-            places: Places::new(),
+            ..PoolDraft::default()
         }
     }
 
-    /// The hidden pool that answers at `pm.status_listen` (`fpm_worker_pool_shared_status_alloc`).
-    /// What concerns php.ini, and the folder of relative paths, is not taken over.
+    /// The hidden pool at `pm.status_listen` (`fpm_worker_pool_shared_status_alloc`). It does not
+    /// inherit settings of php.ini and the prefix.
     pub(super) fn status_pool(&self) -> PoolDraft {
         let of = self.clone();
         PoolDraft {
@@ -216,14 +167,14 @@ impl PoolDraft {
         }
     }
 
-    /// Where `setting` stands, or else the section, as the end of a sentence.
+    /// The position of `setting`, or else of the section, as the end of a sentence.
     pub(super) fn place_of(&self, setting: &str) -> String {
         format!(" ({})", self.places.get(setting).unwrap_or(&self.section))
     }
 }
 
-/// Everything that the files say.
-#[derive(Debug, Clone, Default)]
+/// All settings of the files.
+#[derive(Debug, Clone)]
 pub(super) struct Draft {
     pub(super) globals: Globals,
     pub(super) pools: Vec<PoolDraft>,

@@ -1,26 +1,26 @@
-//! The settings of php-fpm's files, by name: what each takes, and where it is kept
+//! The settings of php-fpm's files: the name, type and field of each
 //! (`ini_fpm_global_options` and `ini_fpm_pool_options` of `fpm_conf.c`).
 
-use super::Level;
 use super::draft::{Globals, PoolDraft, UNLIMITED};
 use super::grammar::atoi;
-use crate::settings::ProcessManager;
+use crate::model::fpm::Level;
+use crate::model::pool::ProcessManager;
 
-/// A setting: its name, and what it takes.
-pub(super) struct Entry<T> {
+/// A setting: its name, its type and its field.
+pub(super) struct FpmSetting<T> {
     pub(super) name: &'static str,
-    pub(super) slot: Slot<T>,
+    slot: Slot<T>,
 }
 
-/// What a setting takes, and its place.
-pub(super) enum Slot<T> {
+/// The field of a setting, by its type.
+enum Slot<T> {
     Text(fn(&mut T) -> &mut Option<String>),
     Integer(fn(&mut T) -> &mut i32),
-    /// A number that is something else when nobody sets it.
+    /// A number with a default of its own.
     Number(fn(&mut T) -> &mut Option<i32>),
     /// Seconds.
     Time(fn(&mut T) -> &mut i32),
-    /// Seconds, and something else when nobody sets it.
+    /// Seconds, with a default of its own.
     Interval(fn(&mut T) -> &mut Option<i32>),
     Boolean(fn(&mut T) -> &mut bool),
     CoreSize(fn(&mut T) -> &mut i32),
@@ -29,171 +29,123 @@ pub(super) enum Slot<T> {
     Manager(fn(&mut T) -> &mut Option<ProcessManager>),
 }
 
-const fn entry<T>(name: &'static str, slot: Slot<T>) -> Entry<T> {
-    Entry { name, slot }
+macro_rules! entries {
+    ($($name:literal => $slot:ident $field:ident,)*) => {
+        &[$(FpmSetting { name: $name, slot: Slot::$slot(|draft| &mut draft.$field) },)*]
+    };
 }
 
-/// The settings of `[global]`.
-pub(super) const GLOBAL: &[Entry<Globals>] = &[
-    entry("pid", Slot::Text(|to| &mut to.pid)),
-    entry("error_log", Slot::Text(|to| &mut to.error_log)),
-    entry("syslog.ident", Slot::Text(|to| &mut to.syslog_ident)),
-    entry(
-        "syslog.facility",
-        Slot::Facility(|to| &mut to.syslog_facility),
-    ),
-    entry("log_buffering", Slot::Boolean(|to| &mut to.log_buffering)),
-    entry("log_level", Slot::Level(|to| &mut to.log_level)),
-    entry("log_limit", Slot::Integer(|to| &mut to.log_limit)),
-    entry(
-        "emergency_restart_threshold",
-        Slot::Integer(|to| &mut to.emergency_restart_threshold),
-    ),
-    entry(
-        "emergency_restart_interval",
-        Slot::Time(|to| &mut to.emergency_restart_interval),
-    ),
-    entry(
-        "process_control_timeout",
-        Slot::Time(|to| &mut to.process_control_timeout),
-    ),
-    entry("process.max", Slot::Integer(|to| &mut to.process_max)),
-    entry(
-        "process.priority",
-        Slot::Number(|to| &mut to.process_priority),
-    ),
-    entry("daemonize", Slot::Boolean(|to| &mut to.daemonize)),
-    entry("rlimit_files", Slot::Integer(|to| &mut to.rlimit_files)),
-    entry("rlimit_core", Slot::CoreSize(|to| &mut to.rlimit_core)),
-    entry(
-        "events.mechanism",
-        Slot::Text(|to| &mut to.events_mechanism),
-    ),
-    entry(
-        "systemd_interval",
-        Slot::Interval(|to| &mut to.systemd_interval),
-    ),
-];
+/// The settings of `[global]`, in the order of `php-fpm -tt`.
+pub(super) const GLOBAL: &[FpmSetting<Globals>] = entries! {
+    "pid" => Text pid,
+    "error_log" => Text error_log,
+    "syslog.ident" => Text syslog_ident,
+    "syslog.facility" => Facility syslog_facility,
+    "log_buffering" => Boolean log_buffering,
+    "log_level" => Level log_level,
+    "log_limit" => Integer log_limit,
+    "emergency_restart_interval" => Time emergency_restart_interval,
+    "emergency_restart_threshold" => Integer emergency_restart_threshold,
+    "process_control_timeout" => Time process_control_timeout,
+    "process.max" => Integer process_max,
+    "process.priority" => Number process_priority,
+    "daemonize" => Boolean daemonize,
+    "rlimit_files" => Integer rlimit_files,
+    "rlimit_core" => CoreSize rlimit_core,
+    "events.mechanism" => Text events_mechanism,
+    "systemd_interval" => Interval systemd_interval,
+};
 
-/// The settings of a pool. `listen.setfib` is FreeBSD's, and unknown on Linux.
-pub(super) const POOL: &[Entry<PoolDraft>] = &[
-    entry("prefix", Slot::Text(|to| &mut to.prefix)),
-    entry("user", Slot::Text(|to| &mut to.user)),
-    entry("group", Slot::Text(|to| &mut to.group)),
-    entry("listen", Slot::Text(|to| &mut to.listen)),
-    entry("listen.backlog", Slot::Integer(|to| &mut to.listen_backlog)),
-    entry(
-        "listen.acl_users",
-        Slot::Text(|to| &mut to.listen_acl_users),
-    ),
-    entry(
-        "listen.acl_groups",
-        Slot::Text(|to| &mut to.listen_acl_groups),
-    ),
-    entry("listen.owner", Slot::Text(|to| &mut to.listen_owner)),
-    entry("listen.group", Slot::Text(|to| &mut to.listen_group)),
-    entry("listen.mode", Slot::Text(|to| &mut to.listen_mode)),
-    entry(
-        "listen.allowed_clients",
-        Slot::Text(|to| &mut to.listen_allowed_clients),
-    ),
-    entry(
-        "process.priority",
-        Slot::Number(|to| &mut to.process_priority),
-    ),
-    entry(
-        "process.dumpable",
-        Slot::Boolean(|to| &mut to.process_dumpable),
-    ),
-    entry("pm", Slot::Manager(|to| &mut to.pm)),
-    entry("pm.max_children", Slot::Integer(|to| &mut to.max_children)),
-    entry(
-        "pm.start_servers",
-        Slot::Integer(|to| &mut to.start_servers),
-    ),
-    entry(
-        "pm.min_spare_servers",
-        Slot::Integer(|to| &mut to.min_spare_servers),
-    ),
-    entry(
-        "pm.max_spare_servers",
-        Slot::Integer(|to| &mut to.max_spare_servers),
-    ),
-    entry(
-        "pm.max_spawn_rate",
-        Slot::Integer(|to| &mut to.max_spawn_rate),
-    ),
-    entry(
-        "pm.process_idle_timeout",
-        Slot::Time(|to| &mut to.process_idle_timeout),
-    ),
-    entry("pm.max_requests", Slot::Integer(|to| &mut to.max_requests)),
-    entry("pm.status_path", Slot::Text(|to| &mut to.status_path)),
-    entry("pm.status_listen", Slot::Text(|to| &mut to.status_listen)),
-    entry("ping.path", Slot::Text(|to| &mut to.ping_path)),
-    entry("ping.response", Slot::Text(|to| &mut to.ping_response)),
-    entry("access.log", Slot::Text(|to| &mut to.access_log)),
-    entry("access.format", Slot::Text(|to| &mut to.access_format)),
-    entry("slowlog", Slot::Text(|to| &mut to.slowlog)),
-    entry(
-        "request_slowlog_timeout",
-        Slot::Time(|to| &mut to.request_slowlog_timeout),
-    ),
-    entry(
-        "request_slowlog_trace_depth",
-        Slot::Integer(|to| &mut to.request_slowlog_trace_depth),
-    ),
-    entry(
-        "request_terminate_timeout",
-        Slot::Time(|to| &mut to.request_terminate_timeout),
-    ),
-    entry(
-        "request_terminate_timeout_track_finished",
-        Slot::Boolean(|to| &mut to.track_finished),
-    ),
-    entry("rlimit_files", Slot::Integer(|to| &mut to.rlimit_files)),
-    entry("rlimit_core", Slot::CoreSize(|to| &mut to.rlimit_core)),
-    entry("chroot", Slot::Text(|to| &mut to.chroot)),
-    entry("chdir", Slot::Text(|to| &mut to.chdir)),
-    entry(
-        "catch_workers_output",
-        Slot::Boolean(|to| &mut to.catch_workers_output),
-    ),
-    entry(
-        "decorate_workers_output",
-        Slot::Boolean(|to| &mut to.decorate_workers_output),
-    ),
-    entry("clear_env", Slot::Boolean(|to| &mut to.clear_env)),
-    entry(
-        "security.limit_extensions",
-        Slot::Text(|to| &mut to.limit_extensions),
-    ),
-    entry("apparmor_hat", Slot::Text(|to| &mut to.apparmor_hat)),
-];
+/// The settings of a pool, in the same order. `listen.setfib` is FreeBSD's, and unknown on Linux.
+pub(super) const POOL: &[FpmSetting<PoolDraft>] = entries! {
+    "prefix" => Text prefix,
+    "user" => Text user,
+    "group" => Text group,
+    "listen" => Text listen,
+    "listen.backlog" => Integer listen_backlog,
+    "listen.acl_users" => Text listen_acl_users,
+    "listen.acl_groups" => Text listen_acl_groups,
+    "listen.owner" => Text listen_owner,
+    "listen.group" => Text listen_group,
+    "listen.mode" => Text listen_mode,
+    "listen.allowed_clients" => Text listen_allowed_clients,
+    "process.priority" => Number process_priority,
+    "process.dumpable" => Boolean process_dumpable,
+    "pm" => Manager pm,
+    "pm.max_children" => Integer max_children,
+    "pm.start_servers" => Integer start_servers,
+    "pm.min_spare_servers" => Integer min_spare_servers,
+    "pm.max_spare_servers" => Integer max_spare_servers,
+    "pm.max_spawn_rate" => Integer max_spawn_rate,
+    "pm.process_idle_timeout" => Time process_idle_timeout,
+    "pm.max_requests" => Integer max_requests,
+    "pm.status_path" => Text status_path,
+    "pm.status_listen" => Text status_listen,
+    "ping.path" => Text ping_path,
+    "ping.response" => Text ping_response,
+    "access.log" => Text access_log,
+    "access.format" => Text access_format,
+    "slowlog" => Text slowlog,
+    "request_slowlog_timeout" => Time request_slowlog_timeout,
+    "request_slowlog_trace_depth" => Integer request_slowlog_trace_depth,
+    "request_terminate_timeout" => Time request_terminate_timeout,
+    "request_terminate_timeout_track_finished" => Boolean track_finished,
+    "rlimit_files" => Integer rlimit_files,
+    "rlimit_core" => CoreSize rlimit_core,
+    "chroot" => Text chroot,
+    "chdir" => Text chdir,
+    "catch_workers_output" => Boolean catch_workers_output,
+    "decorate_workers_output" => Boolean decorate_workers_output,
+    "clear_env" => Boolean clear_env,
+    "security.limit_extensions" => Text limit_extensions,
+    "apparmor_hat" => Text apparmor_hat,
+};
 
-impl<T> Slot<T> {
-    /// Sets the value, or says why it cannot be one. `pool` is what `$pool` stands for.
+impl<T> FpmSetting<T> {
+    /// Sets the value. The error is the reason why it is invalid. `pool` is the value of `$pool`.
     pub(super) fn set(
         &self,
         target: &mut T,
         value: &str,
         pool: Option<&str>,
     ) -> Result<(), &'static str> {
-        match self {
-            Slot::Text(place) => *place(target) = Some(with_pool(value, pool)?),
-            Slot::Integer(place) => *place(target) = integer(value)?,
-            Slot::Number(place) => *place(target) = Some(integer(value)?),
-            Slot::Time(place) => *place(target) = time(value)?,
-            Slot::Interval(place) => *place(target) = Some(time(value)?),
-            Slot::Boolean(place) => *place(target) = boolean(value)?,
-            Slot::CoreSize(place) => *place(target) = core_size(value)?,
-            Slot::Level(place) => *place(target) = Some(level(value)?),
-            Slot::Facility(place) => *place(target) = Some(facility(value)?),
-            Slot::Manager(place) => *place(target) = Some(manager(value)?),
+        match self.slot {
+            Slot::Text(field) => *field(target) = Some(with_pool(value, pool)?),
+            Slot::Integer(field) => *field(target) = integer(value)?,
+            Slot::Number(field) => *field(target) = Some(integer(value)?),
+            Slot::Time(field) => *field(target) = time(value)?,
+            Slot::Interval(field) => *field(target) = Some(time(value)?),
+            Slot::Boolean(field) => *field(target) = boolean(value)?,
+            Slot::CoreSize(field) => *field(target) = core_size(value)?,
+            Slot::Level(field) => *field(target) = Some(level(value)?),
+            Slot::Facility(field) => *field(target) = Some(facility(value)?),
+            Slot::Manager(field) => *field(target) = Some(manager(value)?),
         }
         Ok(())
     }
+
+    /// The line of the setting in `php-fpm -tt`.
+    pub(super) fn line(&self, draft: &mut T) -> String {
+        let text = |value: Option<String>| value.unwrap_or_else(|| "undefined".to_owned());
+        let value = match self.slot {
+            Slot::Text(field) => text(field(draft).clone()),
+            Slot::Integer(field) | Slot::CoreSize(field) => field(draft).to_string(),
+            Slot::Number(field) => text(field(draft).map(|number| number.to_string())),
+            Slot::Time(field) => format!("{}s", field(draft)),
+            Slot::Interval(field) => format!("{}s", field(draft).unwrap_or_default()),
+            Slot::Boolean(field) => if *field(draft) { "yes" } else { "no" }.to_owned(),
+            Slot::Level(field) => field(draft).unwrap_or(DEFAULT_LEVEL).name().to_owned(),
+            Slot::Facility(field) => field(draft).unwrap_or_default().to_string(),
+            Slot::Manager(field) => field(draft)
+                .map_or("ondemand", ProcessManager::name)
+                .to_owned(),
+        };
+        format!("\t{} = {value}", self.name)
+    }
 }
+
+/// The level of the log where none is set.
+pub(super) const DEFAULT_LEVEL: Level = Level::Notice;
 
 /// `value` with the name of the pool for `$pool` (`fpm_conf_expand_pool_name`).
 pub(super) fn with_pool(value: &str, pool: Option<&str>) -> Result<String, &'static str> {
@@ -204,7 +156,7 @@ pub(super) fn with_pool(value: &str, pool: Option<&str>) -> Result<String, &'sta
     }
 }
 
-/// `fpm_conf_set_boolean`. The scanner has made `1` or nothing of words that are not quoted.
+/// `fpm_conf_set_boolean`. The scanner turns unquoted words into `1` or an empty text.
 pub(super) fn boolean(value: &str) -> Result<bool, &'static str> {
     match value {
         "1" | "yes" | "true" | "on" => Ok(true),
@@ -268,8 +220,8 @@ fn manager(value: &str) -> Result<ProcessManager, &'static str> {
     }
 }
 
-/// Facilities in the order of their numbers, from 0 on in steps of eight (`syslog.h`). Those
-/// between FTP and LOCAL0 have no use.
+/// Facilities in the order of their numbers, from 0 in steps of eight (`syslog.h`). Those between
+/// FTP and LOCAL0 are unused.
 const FACILITIES: [&str; 24] = [
     "KERN", "USER", "MAIL", "DAEMON", "AUTH", "SYSLOG", "LPR", "NEWS", "UUCP", "CRON", "AUTHPRIV",
     "FTP", "", "", "", "", "LOCAL0", "LOCAL1", "LOCAL2", "LOCAL3", "LOCAL4", "LOCAL5", "LOCAL6",

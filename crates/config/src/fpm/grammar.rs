@@ -1,26 +1,27 @@
-//! What a line of php-fpm's configuration says: php.ini's grammar (`Zend/zend_ini_parser.y`).
+//! The statements of a line of php-fpm's configuration: php.ini's grammar
+//! (`Zend/zend_ini_parser.y`).
 
 use super::constants;
-use super::lexer::{Token, words};
+use super::lexer::{Lexeme, words};
 
-/// Deepest `(`, `!` and `~` within each other; the parser calls itself for each.
+/// Deepest nesting of `(`, `!` and `~`; the parser is recursive.
 const MAX_DEPTH: usize = 50;
 
-/// Something that a line says.
+/// A statement.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Statement {
     /// `[NAME]`.
     Section(String),
     /// `NAME = VALUE`, or `NAME` alone.
     Entry {
-        /// The name, as it is written.
+        /// The name, as written.
         name: String,
         /// The value; none if there is no `=`.
         value: Option<String>,
     },
     /// `NAME[KEY] = VALUE`.
     Item {
-        /// The name, as it is written.
+        /// The name, as written.
         name: String,
         /// The key, which may be empty.
         key: String,
@@ -29,13 +30,13 @@ pub enum Statement {
     },
 }
 
-/// What `line` says, which holds no line break, and if it is not understood up to its end: what was
-/// found instead. `variable` has the value of `${NAME}`; what it does not know is empty.
+/// The statements of `line`, which has no line break, and the unexpected word if it has a syntax
+/// error. `variable` returns the value of `${NAME}`; an unknown one is empty.
 pub fn read_line(
     line: &str,
     variable: &dyn Fn(&str) -> Option<String>,
 ) -> (Vec<Statement>, Option<String>) {
-    // The scanner works on text that ends with the first NUL.
+    // The scanner's text ends with the first NUL.
     let line = line.split('\0').next().unwrap_or_default();
     let mut parser = Parser {
         words: words(&format!("{line}\n")),
@@ -52,40 +53,40 @@ pub fn read_line(
     }
 }
 
-/// The word at hand cannot stand where it does.
+/// The next word is unexpected.
 struct Unexpected;
 
 struct Parser<'a> {
-    words: Vec<Token>,
+    words: Vec<Lexeme>,
     at: usize,
     variable: &'a dyn Fn(&str) -> Option<String>,
 }
 
 impl Parser<'_> {
-    fn peek(&self) -> Option<&Token> {
+    fn peek(&self) -> Option<&Lexeme> {
         self.words.get(self.at)
     }
 
     fn found(&self) -> String {
         match self.peek() {
-            None | Some(Token::EndOfLine) => "end of line".to_owned(),
-            Some(Token::Section) => "'['".to_owned(),
-            Some(Token::Dollar) => "'${'".to_owned(),
-            Some(Token::Yes | Token::No) => "a word for yes or no".to_owned(),
-            Some(Token::Sign(sign)) => format!("'{}'", char::from(*sign)),
+            None | Some(Lexeme::EndOfLine) => "end of line".to_owned(),
+            Some(Lexeme::Section) => "'['".to_owned(),
+            Some(Lexeme::Dollar) => "'${'".to_owned(),
+            Some(Lexeme::Yes | Lexeme::No) => "a word for yes or no".to_owned(),
+            Some(Lexeme::Sign(sign)) => format!("'{}'", char::from(*sign)),
             Some(
-                Token::Label(text)
-                | Token::Offset(text)
-                | Token::Text(text)
-                | Token::Constant(text)
-                | Token::Quoted(text)
-                | Token::Variable(text),
+                Lexeme::Label(text)
+                | Lexeme::Offset(text)
+                | Lexeme::Text(text)
+                | Lexeme::Constant(text)
+                | Lexeme::Quoted(text)
+                | Lexeme::Variable(text),
             ) => format!("'{}'", crate::mistakes::quoted(text)),
         }
     }
 
     fn take(&mut self, sign: u8) -> Result<(), Unexpected> {
-        if self.peek() == Some(&Token::Sign(sign)) {
+        if self.peek() == Some(&Lexeme::Sign(sign)) {
             self.at += 1;
             Ok(())
         } else {
@@ -93,28 +94,28 @@ impl Parser<'_> {
         }
     }
 
-    /// Reads a statement; false at the end of the line. One that is complete is kept even if what
-    /// follows it is not understood.
+    /// Reads a statement; false at the end of the line. A complete one stays even if a syntax error
+    /// follows.
     fn statement(&mut self, into: &mut Vec<Statement>) -> Result<bool, Unexpected> {
         let Some(word) = self.peek().cloned() else {
             return Ok(false);
         };
         self.at += 1;
         match word {
-            Token::EndOfLine => {}
-            Token::Section => {
+            Lexeme::EndOfLine => {}
+            Lexeme::Section => {
                 let name = self.joined(true)?.unwrap_or_default();
                 self.take(b']')?;
                 into.push(Statement::Section(name));
             }
-            Token::Label(name) => {
+            Lexeme::Label(name) => {
                 let value = match self.take(b'=') {
                     Ok(()) => Some(self.value()?),
                     Err(Unexpected) => None,
                 };
                 into.push(Statement::Entry { name, value });
             }
-            Token::Offset(name) => {
+            Lexeme::Offset(name) => {
                 let key = self.joined(false)?.unwrap_or_default();
                 self.take(b']')?;
                 self.take(b'=')?;
@@ -131,22 +132,22 @@ impl Parser<'_> {
 
     fn value(&mut self) -> Result<String, Unexpected> {
         let word = match self.peek() {
-            Some(Token::Yes) => "1",
-            Some(Token::No | Token::EndOfLine) => "",
+            Some(Lexeme::Yes) => "1",
+            Some(Lexeme::No | Lexeme::EndOfLine) => "",
             _ => return self.expression(MAX_DEPTH),
         };
         self.at += 1;
         Ok(word.to_owned())
     }
 
-    /// `|`, `&` and `^` have one rank, so they are worked off from left to right.
+    /// `|`, `&` and `^` have the same precedence, and are evaluated from left to right.
     fn expression(&mut self, depth: usize) -> Result<String, Unexpected> {
         let mut left = self.operand(depth)?;
         loop {
             let operator: fn(i32, i32) -> i32 = match self.peek() {
-                Some(Token::Sign(b'|')) => |a, b| a | b,
-                Some(Token::Sign(b'&')) => |a, b| a & b,
-                Some(Token::Sign(b'^')) => |a, b| a ^ b,
+                Some(Lexeme::Sign(b'|')) => |a, b| a | b,
+                Some(Lexeme::Sign(b'&')) => |a, b| a & b,
+                Some(Lexeme::Sign(b'^')) => |a, b| a ^ b,
                 _ => return Ok(left),
             };
             self.at += 1;
@@ -158,16 +159,16 @@ impl Parser<'_> {
     fn operand(&mut self, depth: usize) -> Result<String, Unexpected> {
         let depth = depth.checked_sub(1).ok_or(Unexpected)?;
         match self.peek() {
-            Some(Token::Sign(b'~')) => {
+            Some(Lexeme::Sign(b'~')) => {
                 self.at += 1;
                 Ok((!atoi(&self.operand(depth)?)).to_string())
             }
-            Some(Token::Sign(b'!')) => {
+            Some(Lexeme::Sign(b'!')) => {
                 self.at += 1;
                 let is_zero = atoi(&self.operand(depth)?) == 0;
                 Ok(i32::from(is_zero).to_string())
             }
-            Some(Token::Sign(b'(')) => {
+            Some(Lexeme::Sign(b'(')) => {
                 self.at += 1;
                 let value = self.expression(depth)?;
                 self.take(b')')?;
@@ -177,23 +178,23 @@ impl Parser<'_> {
         }
     }
 
-    /// Texts that stand side by side are one. In a section a word is never a constant.
+    /// Adjacent texts are joined. In a section a word is never a constant.
     fn joined(&mut self, in_section: bool) -> Result<Option<String>, Unexpected> {
         let mut joined: Option<String> = None;
         loop {
             let part = match self.peek() {
-                Some(Token::Text(text)) => text.clone(),
-                Some(Token::Constant(name)) if !in_section => {
+                Some(Lexeme::Text(text)) => text.clone(),
+                Some(Lexeme::Constant(name)) if !in_section => {
                     constants::value(name).unwrap_or_else(|| name.clone())
                 }
-                Some(Token::Constant(name)) => name.clone(),
-                Some(Token::Dollar) => {
+                Some(Lexeme::Constant(name)) => name.clone(),
+                Some(Lexeme::Dollar) => {
                     self.at += 1;
                     let part = self.variable_value()?;
                     joined.get_or_insert_default().push_str(&part);
                     continue;
                 }
-                Some(Token::Sign(b'"')) => {
+                Some(Lexeme::Sign(b'"')) => {
                     self.at += 1;
                     let part = self.in_quotes()?;
                     joined.get_or_insert_default().push_str(&part);
@@ -210,11 +211,11 @@ impl Parser<'_> {
         let mut text = String::new();
         loop {
             match self.peek() {
-                Some(Token::Quoted(part)) => {
+                Some(Lexeme::Quoted(part)) => {
                     text.push_str(part);
                     self.at += 1;
                 }
-                Some(Token::Dollar) => {
+                Some(Lexeme::Dollar) => {
                     self.at += 1;
                     text.push_str(&self.variable_value()?);
                 }
@@ -227,7 +228,7 @@ impl Parser<'_> {
     }
 
     fn variable_value(&mut self) -> Result<String, Unexpected> {
-        let Some(Token::Variable(name)) = self.peek().cloned() else {
+        let Some(Lexeme::Variable(name)) = self.peek().cloned() else {
             return Err(Unexpected);
         };
         self.at += 1;
@@ -236,7 +237,7 @@ impl Parser<'_> {
     }
 }
 
-/// C's `atoi`, which reads as far as there are digits; what is too large is the largest number.
+/// C's `atoi`, which stops at the first non-digit; saturates.
 pub(super) fn atoi(text: &str) -> i32 {
     let text = text.trim_start_matches(|c: char| c.is_ascii_whitespace() || c == '\x0b');
     let (negative, digits) = match text.as_bytes() {

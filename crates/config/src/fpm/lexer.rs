@@ -1,19 +1,19 @@
-//! The words of a line of php-fpm's configuration: php.ini's scanner in its normal mode
+//! The lexemes of a line of php-fpm's configuration: php.ini's scanner in its normal mode
 //! (`Zend/zend_ini_scanner.l`).
 //!
-//! Of the rules of a state the one that takes most bytes wins, and of those the first. php-fpm gives
-//! each line to the scanner alone, so a line always ends in its only line break.
+//! The rule of a state with the longest match wins, and of equal ones the first. php-fpm scans each
+//! line alone, so a line always ends in its only line break.
 
-/// A word of a line. Its text is what stands there, without the quotes.
+/// A lexeme of a line. Its text has no quotes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Token {
+pub(super) enum Lexeme {
     /// `[` of a section.
     Section,
     /// The name of a setting.
     Label(String),
-    /// The name of a setting of which `[KEY]` follows.
+    /// The name of a setting before `[KEY]`.
     Offset(String),
-    /// Text that stands for itself: quoted once, a number, blanks, or anything else.
+    /// Literal text: in single quotes, a number, blanks, or anything else.
     Text(String),
     /// A bare word, which may be the name of a constant.
     Constant(String),
@@ -29,7 +29,7 @@ pub(super) enum Token {
     Variable(String),
     /// The end of a value or of the line.
     EndOfLine,
-    /// A character that stands for itself.
+    /// A literal character.
     Sign(u8),
 }
 
@@ -43,8 +43,8 @@ enum State {
     DoubleQuotes,
 }
 
-/// What a rule makes of the bytes it takes.
-type Taken = (usize, Rule);
+/// The result of a rule.
+type Match = (usize, Rule);
 
 #[derive(Debug, Clone, Copy)]
 enum Rule {
@@ -61,7 +61,7 @@ enum Rule {
     Dollar,
     Constant,
     Text,
-    /// An `=` within a value, which is not part of it: it is left for the next word.
+    /// An `=` within a value, which is left for the next lexeme.
     Unread,
     OpenQuote,
     CloseQuote,
@@ -71,9 +71,9 @@ enum Rule {
     CloseVariable,
 }
 
-/// The words of `line`, which holds its line break. Ends early at what the scanner takes for the
+/// The lexemes of `line`, which includes its line break. Ends early where the scanner detects the
 /// end of the text.
-pub(super) fn words(line: &str) -> Vec<Token> {
+pub(super) fn words(line: &str) -> Vec<Lexeme> {
     let mut scanner = Scanner {
         bytes: line.as_bytes(),
         at: 0,
@@ -87,25 +87,25 @@ struct Scanner<'a> {
     bytes: &'a [u8],
     at: usize,
     state: State,
-    /// States to come back to after `"` and `}`.
+    /// States to return to after `"` and `}`.
     outer: Vec<State>,
 }
 
 impl Scanner<'_> {
-    fn next_word(&mut self) -> Option<Token> {
+    fn next_word(&mut self) -> Option<Lexeme> {
         loop {
             if self.at >= self.bytes.len() {
                 let unfinished = self.state == State::Value;
                 self.state = State::Initial;
-                // Nothing follows, so this is said once.
-                return unfinished.then_some(Token::EndOfLine);
+                // Nothing follows, so this happens once.
+                return unfinished.then_some(Lexeme::EndOfLine);
             }
             let rest = &self.bytes[self.at..];
             if self.at == 0 && rest.len() > 3 && rest.starts_with(b"\xef\xbb\xbf") {
                 self.at = 3;
                 continue;
             }
-            // A text in single quotes that has no end is one that the scanner finds no end of.
+            // A text in single quotes without an end.
             let quotable = matches!(
                 self.state,
                 State::Value | State::Offset | State::SectionValue
@@ -131,42 +131,42 @@ impl Scanner<'_> {
         }
     }
 
-    fn apply(&mut self, rule: Rule, text: &[u8]) -> Option<Token> {
+    fn apply(&mut self, rule: Rule, text: &[u8]) -> Option<Lexeme> {
         let (state, token) = match rule {
             Rule::Skip => return None,
-            Rule::Section => (State::SectionValue, Token::Section),
+            Rule::Section => (State::SectionValue, Lexeme::Section),
             Rule::Offset => {
                 let name = trim_end(trim_start(text), b"[\n\r\t ");
-                (State::Offset, Token::Offset(owned(name)))
+                (State::Offset, Lexeme::Offset(owned(name)))
             }
             Rule::Label => {
                 let name = trim_end(trim_start(text), b"\n\r\t ");
-                (self.state, Token::Label(owned(name)))
+                (self.state, Lexeme::Label(owned(name)))
             }
             Rule::Variable => {
                 let name = trim_end(trim_start(text), b"\n\r\t ");
-                (self.state, Token::Variable(owned(name)))
+                (self.state, Lexeme::Variable(owned(name)))
             }
-            Rule::Yes => (self.state, Token::Yes),
-            Rule::No => (self.state, Token::No),
-            Rule::Assign => (State::Value, Token::Sign(b'=')),
-            Rule::Sign => (self.state, Token::Sign(text[0])),
-            Rule::EndOfLine | Rule::Unread => (State::Initial, Token::EndOfLine),
-            Rule::Raw => (self.state, Token::Text(owned(&text[1..text.len() - 1]))),
-            Rule::Constant => (self.state, Token::Constant(owned(text))),
-            Rule::Text => (self.state, Token::Text(owned(text))),
-            Rule::Quoted => (self.state, Token::Quoted(unescaped(text))),
-            Rule::CloseBracket => (State::Initial, Token::Sign(b']')),
+            Rule::Yes => (self.state, Lexeme::Yes),
+            Rule::No => (self.state, Lexeme::No),
+            Rule::Assign => (State::Value, Lexeme::Sign(b'=')),
+            Rule::Sign => (self.state, Lexeme::Sign(text[0])),
+            Rule::EndOfLine | Rule::Unread => (State::Initial, Lexeme::EndOfLine),
+            Rule::Raw => (self.state, Lexeme::Text(owned(&text[1..text.len() - 1]))),
+            Rule::Constant => (self.state, Lexeme::Constant(owned(text))),
+            Rule::Text => (self.state, Lexeme::Text(owned(text))),
+            Rule::Quoted => (self.state, Lexeme::Quoted(unescaped(text))),
+            Rule::CloseBracket => (State::Initial, Lexeme::Sign(b']')),
             Rule::Dollar => {
                 self.outer.push(self.state);
-                (State::VariableName, Token::Dollar)
+                (State::VariableName, Lexeme::Dollar)
             }
             Rule::OpenQuote => {
                 self.outer.push(self.state);
-                (State::DoubleQuotes, Token::Sign(b'"'))
+                (State::DoubleQuotes, Lexeme::Sign(b'"'))
             }
-            Rule::CloseVariable => (self.pop(), Token::Sign(b'}')),
-            Rule::CloseQuote => (self.pop(), Token::Sign(b'"')),
+            Rule::CloseVariable => (self.pop(), Lexeme::Sign(b'}')),
+            Rule::CloseQuote => (self.pop(), Lexeme::Sign(b'"')),
         };
         self.state = state;
         Some(token)
@@ -177,9 +177,9 @@ impl Scanner<'_> {
     }
 }
 
-/// The longest match, and the first of those that are equally long.
-fn longest(rules: &[(usize, Rule)]) -> Option<Taken> {
-    let mut best: Option<Taken> = None;
+/// The longest match, and of equal ones the first.
+fn longest(rules: &[(usize, Rule)]) -> Option<Match> {
+    let mut best: Option<Match> = None;
     for (length, rule) in rules {
         if *length > best.map_or(0, |(length, _)| length) {
             best = Some((*length, *rule));
@@ -188,7 +188,7 @@ fn longest(rules: &[(usize, Rule)]) -> Option<Taken> {
     best
 }
 
-fn initial(rest: &[u8]) -> Option<Taken> {
+fn initial(rest: &[u8]) -> Option<Match> {
     let label = run(rest, is_label);
     let (yes, no) = switch_words(rest);
     let blanks = run(rest, is_blank);
@@ -214,7 +214,7 @@ fn initial(rest: &[u8]) -> Option<Taken> {
     ])
 }
 
-fn value(rest: &[u8]) -> Taken {
+fn value(rest: &[u8]) -> Match {
     let (yes, no) = switch_words(rest);
     let operator = match rest[0] {
         b'&' | b'|' | b'^' | b'~' | b'(' | b')' | b'!' => 1 + run(&rest[1..], is_blank),
@@ -237,7 +237,7 @@ fn value(rest: &[u8]) -> Taken {
     .unwrap_or((1, Rule::EndOfLine))
 }
 
-fn offset(rest: &[u8]) -> Option<Taken> {
+fn offset(rest: &[u8]) -> Option<Match> {
     let blanks = run(rest, is_blank);
     let close = match rest.get(blanks) {
         Some(b']') => blanks + 1,
@@ -246,7 +246,7 @@ fn offset(rest: &[u8]) -> Option<Taken> {
     bracketed(rest, (close, Rule::CloseBracket))
 }
 
-fn section(rest: &[u8]) -> Option<Taken> {
+fn section(rest: &[u8]) -> Option<Match> {
     let close = match rest[0] {
         b']' => {
             let blanks = 1 + run(&rest[1..], is_blank);
@@ -257,7 +257,7 @@ fn section(rest: &[u8]) -> Option<Taken> {
     bracketed(rest, (close, Rule::CloseBracket))
 }
 
-fn bracketed(rest: &[u8], close: Taken) -> Option<Taken> {
+fn bracketed(rest: &[u8], close: Match) -> Option<Match> {
     longest(&[
         (raw(rest), Rule::Raw),
         close,
@@ -269,14 +269,14 @@ fn bracketed(rest: &[u8], close: Taken) -> Option<Taken> {
     ])
 }
 
-fn variable_name(rest: &[u8]) -> Option<Taken> {
+fn variable_name(rest: &[u8]) -> Option<Match> {
     longest(&[
         (run(rest, is_label), Rule::Variable),
         (usize::from(rest[0] == b'}'), Rule::CloseVariable),
     ])
 }
 
-fn double_quotes(rest: &[u8]) -> Taken {
+fn double_quotes(rest: &[u8]) -> Match {
     if rest[0] == b'"' {
         return (1 + run(&rest[1..], is_blank), Rule::CloseQuote);
     }
@@ -286,7 +286,7 @@ fn double_quotes(rest: &[u8]) -> Taken {
     (quoted_part(rest), Rule::Quoted)
 }
 
-/// How long the text goes on until the closing quote or a variable.
+/// The length of the text up to the closing quote or a variable.
 fn quoted_part(rest: &[u8]) -> usize {
     let mut at = 0;
     while at < rest.len() {
@@ -344,8 +344,8 @@ fn is_section(byte: u8) -> bool {
     !b"$\n\r;\"']\\".contains(&byte)
 }
 
-/// `VALUE_CHARS+` and `SECTION_VALUE_CHARS+`: what `good` takes, a dollar that begins no variable
-/// with what follows it, and in a section a backslash with what follows it.
+/// `VALUE_CHARS+` and `SECTION_VALUE_CHARS+`: bytes accepted by `good`, a dollar that starts no
+/// variable with the next byte, and in a section a backslash with the next byte.
 fn dollars_and(rest: &[u8], good: fn(u8) -> bool) -> usize {
     let mut at = 0;
     while at < rest.len() {
@@ -357,7 +357,7 @@ fn dollars_and(rest: &[u8], good: fn(u8) -> bool) -> usize {
         } else if byte == b'$' && !matches!(rest.get(at + 1), None | Some(b'{' | 0)) {
             at += 2;
         } else if byte == b'\\' && at + 1 < rest.len() {
-            // Only a section gets here: in a value a backslash is as good as any.
+            // Only in a section: in a value a backslash is an ordinary byte.
             at += 2;
         } else {
             break;
@@ -394,7 +394,7 @@ fn comment(rest: &[u8]) -> usize {
     }
 }
 
-/// A text in single quotes, which is not empty.
+/// A non-empty text in single quotes.
 fn raw(rest: &[u8]) -> usize {
     if rest[0] != b'\'' {
         return 0;
@@ -428,7 +428,7 @@ fn quote(rest: &[u8]) -> usize {
     }
 }
 
-/// How much is taken of a word for yes, and of one for no, with the blanks after it.
+/// The length of a word for true, or for false, with the blanks after it.
 fn switch_words(rest: &[u8]) -> (usize, usize) {
     let taken = |words: &[&str]| {
         let words = words.iter().filter(|word| {

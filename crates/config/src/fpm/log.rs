@@ -1,14 +1,14 @@
-//! What is said while a configuration is read, in php-fpm's words.
+//! The messages of reading a configuration, in php-fpm's words.
 
 use std::io;
 
-use super::Level;
+use crate::model::fpm::Level;
 
-/// The lines said so far.
+/// The lines so far.
 #[derive(Debug, Default)]
 pub(super) struct Log(pub(super) Vec<(Level, String)>);
 
-/// The configuration is refused; why has been said.
+/// The configuration is refused; the reason is logged.
 #[derive(Debug)]
 pub(super) struct Refused;
 
@@ -36,7 +36,7 @@ impl Log {
     }
 }
 
-/// A failure of the system as php-fpm's log ends a line with it (`ZLOG_SYSERROR`).
+/// A system error as the end of a line in php-fpm's log (`ZLOG_SYSERROR`).
 pub(super) fn reason(error: &io::Error) -> String {
     let text = error.to_string();
     match (error.raw_os_error(), text.split_once(" (os error")) {

@@ -1,13 +1,13 @@
-//! Relative paths in php-fpm's files, and what they are relative to (`fpm_evaluate_full_path`).
+//! Relative paths in php-fpm's files and their bases (`fpm_evaluate_full_path`).
 
 use std::path::Path;
 
-/// What Debian's php-fpm was built with: the folder of relative paths (`PHP_PREFIX`) and that of
-/// the log and the pid file (`PHP_LOCALSTATEDIR`).
+/// Build options of Debian's php-fpm: the base of relative paths (`PHP_PREFIX`) and of the log and
+/// the pid file (`PHP_LOCALSTATEDIR`).
 pub(super) const PREFIX: &str = "/usr";
 pub(super) const LOCALSTATEDIR: &str = "/var";
 
-/// Makes `path` absolute: below the first folder of `prefixes` that is set, or else below `default`.
+/// Makes `path` absolute: below the first of `prefixes` that is set, or else below `default`.
 pub(super) fn full(path: &str, prefixes: &[Option<&str>], default: &str) -> String {
     if path.starts_with('/') {
         return path.to_owned();
@@ -16,8 +16,8 @@ pub(super) fn full(path: &str, prefixes: &[Option<&str>], default: &str) -> Stri
     format!("{}/{path}", prefix.unwrap_or(default))
 }
 
-/// As [`full`], where `$prefix` at the beginning of the path stands for the folder; none if it is
-/// somewhere else.
+/// As [`full`], with `$prefix` at the start of the path as the base; none if it is elsewhere in the
+/// path.
 pub(super) fn full_with_prefix(
     path: &str,
     prefixes: &[Option<&str>],

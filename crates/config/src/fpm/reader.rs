@@ -1,37 +1,38 @@
-//! Reads php-fpm's files line by line, with what they include (`fpm_conf_load_ini_file`).
+//! Reads php-fpm's files line by line, with their includes (`fpm_conf_load_ini_file`).
 
 use std::fs::File;
 use std::io::Read;
 use std::rc::Rc;
 
-use super::draft::{Draft, Globals, Place, PoolDraft};
-use super::entries::{self, Entry, boolean, with_pool};
+use super::draft::{Draft, FilePosition, Globals, PoolDraft};
+use super::entries::{self, FpmSetting, boolean, with_pool};
 use super::grammar::{Statement, read_line};
 use super::log::{Log, Refused, reason};
 use super::paths;
-use crate::directive::nearest;
 use crate::mistakes::quoted;
+use crate::suggest::nearest;
 
-/// Deepest include, and so the number of files that may be open at a time.
+/// Deepest include, and so the number of files open at a time.
 const MAX_DEPTH: usize = 5;
 
-/// Most bytes of all files together, included twice counting twice. Ten thousand pools need less.
+/// Most bytes of all files together; a file included twice counts twice. Ten thousand pools need
+/// less.
 const MAX_BYTES: usize = 64 * 1024 * 1024;
 
 /// Most pools of a configuration.
 const MAX_POOLS: usize = 10_000;
 
-/// What is being read.
+/// The state of reading.
 pub(super) struct Reader<'a> {
     pub(super) draft: Draft,
     pub(super) log: &'a mut Log,
-    /// The folder of relative includes, if one was given on the command line.
+    /// The base of relative includes, if the command line has one.
     pub(super) prefix: Option<&'a str>,
     /// The value of `${NAME}`.
     pub(super) variable: &'a dyn Fn(&str) -> Option<String>,
     depth: usize,
     bytes: usize,
-    /// Index of the pool whose section it is; none: `[global]`.
+    /// Index of the section's pool; none: `[global]`.
     pool: Option<usize>,
 }
 
@@ -42,7 +43,10 @@ impl<'a> Reader<'a> {
         variable: &'a dyn Fn(&str) -> Option<String>,
     ) -> Reader<'a> {
         Reader {
-            draft: Draft::default(),
+            draft: Draft {
+                globals: Globals::new(),
+                pools: Vec::new(),
+            },
             log,
             prefix,
             variable,
@@ -52,7 +56,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Reads a file and what it includes.
+    /// Reads a file and its includes.
     pub(super) fn read_file(&mut self, file: &str) -> Result<(), Refused> {
         let bytes = self.bytes_of(file)?;
         if self.depth >= MAX_DEPTH {
@@ -61,7 +65,7 @@ impl<'a> Reader<'a> {
             )));
         }
         self.depth += 1;
-        let mut place = Place {
+        let mut place = FilePosition {
             file: Rc::from(file),
             line: 0,
         };
@@ -77,7 +81,7 @@ impl<'a> Reader<'a> {
 
     fn bytes_of(&mut self, file: &str) -> Result<Vec<u8>, Refused> {
         let mut bytes = Vec::new();
-        // One byte more than is left, to see that there is more.
+        // One byte more than is left, to detect larger files.
         let left = MAX_BYTES - self.bytes;
         let read = File::open(file)
             .and_then(|opened| opened.take(left as u64 + 1).read_to_end(&mut bytes));
@@ -96,7 +100,7 @@ impl<'a> Reader<'a> {
         Ok(bytes)
     }
 
-    fn read_line(&mut self, line: &[u8], place: &Place) -> Result<(), Refused> {
+    fn read_line(&mut self, line: &[u8], place: &FilePosition) -> Result<(), Refused> {
         let text = String::from_utf8_lossy(line);
         let (statements, unexpected) = read_line(&text, self.variable);
         let mut include = None;
@@ -129,7 +133,7 @@ impl<'a> Reader<'a> {
         include.map_or(Ok(()), |pattern| self.include(&pattern, place))
     }
 
-    fn include(&mut self, pattern: &str, place: &Place) -> Result<(), Refused> {
+    fn include(&mut self, pattern: &str, place: &FilePosition) -> Result<(), Refused> {
         let pattern = paths::full(pattern, &[self.prefix], paths::PREFIX);
         let options = glob::MatchOptions {
             require_literal_separator: true,
@@ -188,7 +192,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    fn section(&mut self, name: &str, place: &Place) -> Result<(), Refused> {
+    fn section(&mut self, name: &str, place: &FilePosition) -> Result<(), Refused> {
         if name.eq_ignore_ascii_case("global") {
             self.pool = None;
             return Ok(());
@@ -212,7 +216,12 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    fn entry(&mut self, name: &str, value: Option<String>, place: &Place) -> Result<(), Refused> {
+    fn entry(
+        &mut self,
+        name: &str,
+        value: Option<String>,
+        place: &FilePosition,
+    ) -> Result<(), Refused> {
         let Some(value) = value else {
             return Err(self.log.error(format!(
                 "[{place}] value is NULL for a ZEND_INI_PARSER_ENTRY"
@@ -249,7 +258,13 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn item(&mut self, name: &str, key: &str, value: String, place: &Place) -> Result<(), Refused> {
+    fn item(
+        &mut self,
+        name: &str,
+        key: &str,
+        value: String,
+        place: &FilePosition,
+    ) -> Result<(), Refused> {
         let error = if name == "access.suppress_path" {
             if !key.is_empty() {
                 Some("Keys provided to field 'access.suppress_path' are ignored".to_owned())
@@ -303,9 +318,9 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// The name of the setting that has been set, as the table has it; none if there is no such.
+/// Sets a setting and returns its name in the table; none if it is unknown.
 fn set<T>(
-    entries: &[Entry<T>],
+    entries: &[FpmSetting<T>],
     target: &mut T,
     name: &str,
     value: &str,
@@ -316,14 +331,14 @@ fn set<T>(
         .find(|entry| entry.name.eq_ignore_ascii_case(name));
     match entry {
         None => Ok(None),
-        Some(entry) => match entry.slot.set(target, value, pool) {
+        Some(entry) => match entry.set(target, value, pool) {
             Ok(()) => Ok(Some(entry.name)),
             Err(why) => Err((entry.name, why)),
         },
     }
 }
 
-/// php-fpm's sentence, and what it does not say: where the setting belongs, or what it may mean.
+/// php-fpm's message, with a hint: the section of the setting, or a suggestion.
 fn unknown(name: &str, in_pool: bool) -> String {
     let sentence = format!("unknown entry '{name}'");
     let is = |known: &str| known.eq_ignore_ascii_case(name);
@@ -344,8 +359,8 @@ fn unknown(name: &str, in_pool: bool) -> String {
     }
 }
 
-/// The folder in which a pattern with wildcards is looked for, if there is no such: glob(3), which
-/// is told to stop at folders that cannot be read, does so there.
+/// The missing directory of a pattern with wildcards, if it is missing: glob(3) with GLOB_ERR fails
+/// there.
 fn missing_folder(pattern: &str) -> Option<&str> {
     let wildcard = pattern.find(['*', '?', '['])?;
     let folder = &pattern[..pattern[..wildcard].rfind('/')?];
@@ -358,14 +373,5 @@ fn has_replacement(statement: &Statement) -> bool {
         Statement::Section(name) => wrong(name),
         Statement::Entry { name, value } => wrong(name) || value.as_deref().is_some_and(wrong),
         Statement::Item { name, key, value } => wrong(name) || wrong(key) || wrong(value),
-    }
-}
-
-/// The settings of `[global]`, for what is checked of them.
-impl Globals {
-    /// Where `setting` stands, as the end of a sentence; nothing if it is not set.
-    pub(super) fn place_of(&self, setting: &str) -> String {
-        let place = self.places.get(setting);
-        place.map_or_else(String::new, |place| format!(" ({place})"))
     }
 }

@@ -1,4 +1,4 @@
-//! From checked settings of php-fpm's files to those of the server.
+//! From the checked settings of php-fpm's files to those of the server.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -6,38 +6,40 @@ use std::time::Duration;
 
 use super::accounts::{self, Account};
 use super::address;
-use super::check::DEFAULT_LEVEL;
 use super::draft::{Draft, Globals, PoolDraft, UNLIMITED};
-use super::entries::DEFAULT_FACILITY;
+use super::entries::{DEFAULT_FACILITY, DEFAULT_LEVEL};
 use super::log::{Log, Refused};
-use super::{Fpm, Level, Options};
-use crate::confinement::{Confinement, CoreSize, NoNewPrivileges};
-use crate::door::Address;
-use crate::settings::{Config, DoorLog, LogTarget, MAX_CHILDREN_PER_POOL, Pool, ProcessManager};
-use crate::units::MAX_DURATION;
+use super::options::Options;
+use crate::model::config::Config;
+use crate::model::confinement::{Confinement, CoreSize, NoNewPrivileges};
+use crate::model::fpm::{Fpm, Level};
+use crate::model::listener::Address;
+use crate::model::log_target::LogTarget;
+use crate::model::pool::{DoorLog, MAX_CHILDREN_PER_POOL, Pool, ProcessManager};
+use crate::read::units::MAX_DURATION;
 
 /// Longest name of a pool in bytes.
 const MAX_POOL_NAME_BYTES: usize = 64;
 
-/// How long a request may wait for a worker. php-fpm's wait in the kernel, without limit.
+/// `request_queue_timeout`. With php-fpm, requests wait in the kernel, without limit.
 const QUEUE_TIMEOUT: Duration = Duration::from_secs(60 * 60);
 
-/// How many requests may wait where `listen.backlog` does not say: as many as connections in the
-/// kernel's queue (`net.core.somaxconn` of Linux).
+/// `request_queue_length` without `listen.backlog`: the length of the kernel's queue of connections
+/// (`net.core.somaxconn` of Linux).
 const QUEUE_LENGTH: u32 = 4096;
 const MAX_QUEUE_LENGTH: u32 = 1_000_000;
 
 /// Most frames of a slow script's stack.
 const MAX_TRACE_DEPTH: u32 = 100;
 
-/// Paths under which a process finds its own standard error output.
+/// Paths of a process's own standard error output.
 const STANDARD_ERROR: [&str; 3] = ["/dev/stderr", "/dev/fd/2", "/proc/self/fd/2"];
 
-/// Settings of php.ini that take things away. All that is said of them holds together, while of
-/// others php-fpm takes what was said first.
+/// Settings of php.ini that disable something. Their values add up, while of other settings php-fpm
+/// takes the first value.
 const ADDING_UP: [&str; 2] = ["disable_functions", "disable_classes"];
 
-/// Why `name` cannot be the name of a pool: it is part of titles and of paths.
+/// Why `name` is no valid name of a pool: it is part of process titles and paths.
 pub(super) fn name_problem(name: &str) -> Option<String> {
     let shown = crate::mistakes::quoted(name);
     let good = |c: char| c != '/' && !c.is_control();
@@ -50,12 +52,12 @@ pub(super) fn name_problem(name: &str) -> Option<String> {
     ))
 }
 
-/// Builds the configuration. What fails here is what php-fpm finds wrong when it starts, after its
+/// Builds the configuration. php-fpm detects the errors of this step at its start, after its
 /// configuration test.
 pub(super) fn settle(draft: &Draft, options: &Options, log: &mut Log) -> Result<Config, Refused> {
     let mut config = Config {
         listen: Vec::new(),
-        ..Config::default()
+        ..Config::new()
     };
     let globals = &draft.globals;
     config.error_log = match globals.error_log.as_deref().unwrap_or_default() {
@@ -85,7 +87,7 @@ pub(super) fn settle(draft: &Draft, options: &Options, log: &mut Log) -> Result<
                 .or_default()
                 .extend(said);
         }
-        // php-fpm sees it only where both are written in the same way.
+        // php-fpm detects it only if both have the same spelling.
         if let Some(first) = owners.insert(door.listen.clone(), &from.name) {
             let place = from.place_of("listen");
             return Err(log.error(format!(
@@ -169,7 +171,7 @@ fn log_target(path: &str) -> LogTarget {
     }
 }
 
-/// Whose environment a pool's scripts find in USER and HOME, if anybody's: `fpm_unix_conf_wp`, and
+/// The user for the environment variables USER and HOME, if there is one: `fpm_unix_conf_wp`, and
 /// with `-t` `fpm_unix_test_config`.
 fn identity(
     from: &PoolDraft,
@@ -197,7 +199,7 @@ fn identity(
         return Ok(accounts::own());
     }
     let mut who = None;
-    // A user that is given by its number has no place in the environment.
+    // A user given by number is not in the environment.
     let mut named = None;
     if let Some(user) = user {
         who = match accounts::number(user) {
@@ -252,7 +254,7 @@ fn pool(from: &PoolDraft, options: &Options, who: Option<Account>, log: &mut Log
         request_terminate_timeout: seconds(from.request_terminate_timeout),
         request_slowlog_timeout: seconds(from.request_slowlog_timeout),
         request_slowlog_trace_depth: count(from.request_slowlog_trace_depth).min(MAX_TRACE_DEPTH),
-        // Nothing of php-fpm's shows it; what `%C` shows is measured apart.
+        // php-fpm has no output with it; `%C` is measured separately.
         request_accounting: false,
         slowlog: match from.request_slowlog_timeout {
             1.. => owned(&from.slowlog).map(|path| log_target(&path)),
@@ -327,18 +329,19 @@ fn confinement(from: &PoolDraft, options: &Options) -> Confinement {
         rlimit_files: files(from.rlimit_files),
         rlimit_core: core_size(from.rlimit_core),
         process_priority: from.process_priority.filter(|_| options.is_root),
-        // What php-fpm's scripts could start before, they can.
+        // As in php-fpm, scripts may start mailers and sudo.
         no_new_privileges: NoNewPrivileges::No,
         ..Confinement::default()
     }
 }
 
 /// The environment of the workers (`fpm_env_init_child`, `fpm_env_conf_wp`), in php-fpm's order: it
-/// keeps what was said last in front. So of a name that is there twice, the first holds.
+/// prepends each setting. So of duplicate names, the first one wins.
 fn environment(from: &PoolDraft, options: &Options, who: Option<Account>) -> Vec<(String, String)> {
-    let mut all = match from.clear_env {
-        true => Vec::new(),
-        false => options.variables(),
+    let mut all = if from.clear_env {
+        Vec::new()
+    } else {
+        options.variables()
     };
     for (name, value) in from.env.iter().rev() {
         let value = match value.strip_prefix('$') {
@@ -358,7 +361,7 @@ fn environment(from: &PoolDraft, options: &Options, who: Option<Account>) -> Vec
     all
 }
 
-/// As `setenv(3)`: one that is there keeps its place.
+/// As `setenv(3)`: an existing variable keeps its position.
 fn set_variable(all: &mut Vec<(String, String)>, name: &str, value: String) {
     match all.iter_mut().find(|(known, _)| known == name) {
         Some((_, old)) => *old = value,
@@ -373,7 +376,7 @@ fn set_ini_values(pool: &mut Pool, from: &PoolDraft) {
     ];
     let mut added: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for (list, into) in lists {
-        // php-fpm loads those that are said last first.
+        // php-fpm loads the last ones first.
         for (_, extension) in list.iter().rev().filter(|(key, _)| key == "extension") {
             if !extension.is_empty() && !pool.extensions.contains(extension) {
                 pool.extensions.push(extension.clone());
@@ -394,7 +397,7 @@ fn set_ini_values(pool: &mut Pool, from: &PoolDraft) {
     }
 }
 
-/// The php.ini that somebody asked for, on the command line or in the environment.
+/// The php.ini of the command line or the environment.
 fn ini_file(options: &Options) -> Option<PathBuf> {
     let set = options.variable("PHPRC").filter(|value| !value.is_empty());
     let asked = options.php_ini.clone().or_else(|| set.map(PathBuf::from))?;
@@ -405,7 +408,7 @@ fn ini_file(options: &Options) -> Option<PathBuf> {
     }
 }
 
-/// The file that PHP reads in a folder (`php_init_config`): the one of the program's own name first.
+/// The php.ini in a directory (`php_init_config`): the one with the program's own name first.
 fn ini_in(folder: &Path) -> Option<PathBuf> {
     let names = ["php-fpm-fcgi.ini", "php.ini"];
     let files = names.iter().map(|name| folder.join(name));

@@ -1,4 +1,4 @@
-//! A folder with a configuration file and what the examples of the reference name.
+//! A directory with a configuration file and the files of the reference's examples.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -39,13 +39,13 @@ impl Folder {
         maitred_config::parse(text, &self.path().join("maitred.toml"))
     }
 
-    /// The configuration of a text without mistakes.
+    /// The configuration of a valid text.
     pub fn good(&self, text: &str) -> Config {
         self.parse(text)
             .unwrap_or_else(|mistakes| panic!("{mistakes}\n--- in ---\n{text}"))
     }
 
-    /// The mistakes of a text, with `DIR` for the folder and without its path before the file.
+    /// The mistakes of a text, with `DIR` for the directory and without the file's path before it.
     pub fn mistakes(&self, text: &str) -> String {
         let mistakes = self.parse(text).expect_err(text).to_string();
         let folder = self.path().to_str().unwrap();

@@ -1,4 +1,4 @@
-//! php-fpm's own files, read as php-fpm reads them.
+//! php-fpm's own files, with php-fpm's meaning.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -7,13 +7,13 @@ use maitred_config::fpm::{Failed, Level, Loaded, Options, load, read_line};
 use maitred_config::{Address, LogTarget, ProcessManager};
 use tempfile::TempDir;
 
-/// A folder with a configuration in it.
+/// A directory with a configuration.
 struct Files {
     folder: TempDir,
 }
 
 impl Files {
-    /// A folder with `text` as php-fpm.conf, in which `DIR` stands for the folder.
+    /// A directory with `text` as php-fpm.conf, in which `DIR` stands for the directory.
     fn with(text: &str) -> Files {
         let files = Files {
             folder: TempDir::new().unwrap(),
@@ -129,7 +129,8 @@ fn of_a_setting_of_php_ini_that_is_there_twice_the_first_holds() {
 #[test]
 fn a_name_in_braces_is_an_entry_of_php_ini_or_else_a_variable() {
     let files = Files::with(&format!(
-        "{GOOD}env[A] = ${{IN_BOTH}}\nenv[B] = ${{OUTSIDE}}\nenv[C] = \"empty:${{NOWHERE}}\"\nenv[D] = $IN_BOTH\n"
+        "{GOOD}env[A] = ${{IN_BOTH}}\nenv[B] = ${{OUTSIDE}}\nenv[C] = \
+         \"empty:${{NOWHERE}}\"\nenv[D] = $IN_BOTH\n"
     ));
     let outside = [("IN_BOTH", "outside"), ("OUTSIDE", "there")];
     let outside = outside.map(|(name, value)| (name.to_owned(), value.to_owned()));
@@ -293,7 +294,7 @@ proptest::proptest! {
     }
 }
 
-/// What a line is made of.
+/// The parts of a line.
 const PARTS: [&str; 22] = [
     "a", " ", "\t", "=", "[", "]", "\"", "'", "$", "${", "}", "\\", ";", "&", "!", "~", "(", ")",
     "on", "E_ALL", "-1", "\r",

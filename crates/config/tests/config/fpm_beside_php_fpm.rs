@@ -1,5 +1,5 @@
-//! Every configuration of fpm_cases.txt, read by Debian's php-fpm and by us: the same verdict, the
-//! same lines, the same settings.
+//! Every configuration of fpm_cases.txt, read by Debian's php-fpm and by maitred: the same verdict,
+//! the same lines, the same settings.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,10 +14,10 @@ use tempfile::TempDir;
 
 const PHP_FPM: &str = "/usr/sbin/php-fpm8.2";
 
-/// How long php-fpm may take to refuse a configuration.
+/// Deadline of php-fpm for refusing a configuration.
 const DEADLINE: Duration = Duration::from_secs(60);
 
-/// What a case's text is added to.
+/// The base of a case's text.
 const GOOD: &str = "[global]
 error_log = DIR/error.log
 log_level = notice
@@ -105,7 +105,7 @@ fn bytes_of(text: &str, folder: &str) -> Vec<u8> {
     bytes
 }
 
-/// Writes the case's files into a fresh folder.
+/// Writes the case's files into a new directory.
 fn set_up(case: &Case) -> TempDir {
     let dir = TempDir::new().unwrap();
     let folder = dir.path().to_str().unwrap();
@@ -122,14 +122,14 @@ fn set_up(case: &Case) -> TempDir {
     dir
 }
 
-/// What a program said: its lines, and whether it was content.
+/// The output of a program, and whether it succeeded.
 #[derive(Debug, PartialEq, Eq)]
 struct Verdict {
     good: bool,
     lines: Vec<String>,
 }
 
-/// All that a program says to standard error, and whether it ends well. It is to end by itself.
+/// The standard error output of a program, and whether it succeeded. It must end by itself.
 fn outcome(mut command: Command) -> (String, bool) {
     let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
     let mut stderr = child.stderr.take().unwrap();
@@ -145,7 +145,7 @@ fn outcome(mut command: Command) -> (String, bool) {
     }
     let status = child.wait().unwrap();
     let said = said.unwrap_or_else(|_| "ERROR: it goes on and on".to_owned());
-    // If what it started holds its standard error, that is the next test's trouble, not ours.
+    // Its children may hold its standard error open; that must not block this test.
     drop(reader);
     (said, status.success())
 }
@@ -167,7 +167,7 @@ fn php_fpm(case: &Case, folder: &Path) -> Verdict {
     let (said, good) = outcome(command);
     let mut lines = Vec::new();
     for line in said.lines() {
-        // A time, or for the system's log a level.
+        // A timestamp, or in the system's log a level.
         let line = match line
             .strip_prefix('[')
             .and_then(|line| line.split_once("] "))
@@ -233,7 +233,7 @@ fn ours(case: &Case, folder: &Path) -> Verdict {
             "found length: LENGTH",
         );
         let line = format!("{}: {}", level.name(), line);
-        // Where a value holds a line break.
+        // A value with a line break.
         let lines = line.lines().filter(|line| !line.is_empty());
         lines.map(str::to_owned).collect::<Vec<_>>()
     });
@@ -243,7 +243,7 @@ fn ours(case: &Case, folder: &Path) -> Verdict {
     }
 }
 
-/// A line of ours without what php-fpm does not say: the place, and what to do.
+/// A line of maitred without its additions to php-fpm's: the position and the remedy.
 fn in_their_words(line: &str) -> String {
     let line = match line.rsplit_once(" (DIR/") {
         Some((line, place)) if is_place(place) => line,
@@ -276,7 +276,7 @@ fn is_place(text: &str) -> bool {
     line.is_some_and(|(_, line)| line.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
-/// A line of theirs without what depends on the C library.
+/// A line of php-fpm without parts that depend on the C library.
 fn in_our_words(line: &str) -> String {
     let vague = [" for user '", " for group '"];
     match line.rsplit_once("': ") {

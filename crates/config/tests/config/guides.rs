@@ -1,20 +1,20 @@
-//! The configurations in the README and the guides: each is one that is read.
+//! The configurations in the README and the guides are valid.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::folder::Folder;
 
-/// Where the paths of the guides begin that this machine need not have.
+/// Prefixes of paths in the guides that this machine need not have.
 const ELSEWHERE: [&str; 5] = ["\"/srv/", "\"/etc/", "\"/var/", "\"/usr/share/", "\"/run/"];
 
-/// Files of the guides whose names have no dot; other names without one are folders.
+/// Files of the guides whose names have no dot; other names without one are directories.
 const FILES: [&str; 1] = ["users"];
 
-/// A folder that only a `chdir` names, which begins at its pool's `chroot`.
+/// A directory that only a `chdir` names, relative to its pool's `chroot`.
 const IN_CHROOT: &str = "srv/shop/work";
 
-/// What may stand around a block that is a piece of a file: before it and after it.
+/// Text before and after a block that is a part of a file.
 const AROUND: [(&str, &str); 8] = [
     ("", ""),
     ("[pools.shop]\n", ""),
@@ -22,7 +22,8 @@ const AROUND: [(&str, &str); 8] = [
     ("[pools.www]\n", "\n[[sites]]\nroot = \"public\"\n"),
     (
         "",
-        "\ncertificates = { cert = \"site.pem\", key = \"site.key\" }\n[[sites]]\nroot = \"public\"\n",
+        "\ncertificates = { cert = \"site.pem\", key = \"site.key\" }\n[[sites]]\nroot = \
+         \"public\"\n",
     ),
     (
         "[tls]\nlisten = \":443\"\n",
@@ -63,7 +64,7 @@ fn configurations(page: &str) -> Vec<(usize, String)> {
     found
 }
 
-/// The block with the paths of other machines in the folder, in which there is then what they name.
+/// The block with the paths of other machines in the directory, where their files are then created.
 fn brought_here(block: &str, folder: &Path) -> String {
     let mut here = block.to_owned();
     for beginning in ELSEWHERE {
@@ -92,7 +93,7 @@ fn make(path: &Path) {
     }
 }
 
-/// What is wrong with a block whatever stands around it, or what has no effect in it.
+/// Mistakes of a block in any context, or settings without effect in it.
 fn complaint(block: &str) -> Option<String> {
     let folder = Folder::new();
     make(&folder.path().join(IN_CHROOT));

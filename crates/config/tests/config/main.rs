@@ -1,4 +1,4 @@
-//! The configuration as a whole: what is read, what is refused, and with which sentence.
+//! The configuration as a whole: settings, mistakes and their sentences.
 
 #[cfg(test)]
 mod folder;

@@ -46,7 +46,12 @@ fn a_name_like_no_other_is_answered_with_all_names() {
         &format!("{SITE}gzip = true"),
         &[
             "3:1: unknown setting `gzip` in [[sites]]; expected one of `hosts`, `root`, `index`, \
-           `pool`, `upstream`, `front_controller`, `max_body_size`, `access_log`, `app`, `redirects`, `rewrite`, `allow`, `deny`, `allow_php`, `deny_php`, `basic_auth`, `headers`, `expires`, `error_pages`, `intercept_errors`, `autoindex`, `aliases`, `paths`, `classic_paths`, `classic_pool`, `proxy`, `rate_limit`, `connection_limit`, `compression`, `precompressed`, `compression_min_length`, `compression_types`, `sendfile_roots`, `cache`",
+           `pool`, `upstream`, `front_controller`, `max_body_size`, `access_log`, `app`, \
+           `redirects`, `rewrite`, `allow`, `deny`, `allow_php`, `deny_php`, `basic_auth`, \
+           `headers`, `expires`, `error_pages`, `intercept_errors`, `autoindex`, `aliases`, \
+           `paths`, `classic_paths`, `classic_pool`, `proxy`, `rate_limit`, `connection_limit`, \
+           `compression`, `precompressed`, `compression_min_length`, `compression_types`, \
+           `sendfile_roots`, `cache`",
         ],
     );
     let endless = "x".repeat(100_000);
@@ -75,15 +80,17 @@ fn what_does_not_fit_together_about_tls_is_refused() {
     refused(
         &format!("[tls]\n{CERTIFICATES}hsts = \"365d\"\nhsts_preload = true\n{SITE}"),
         &[
-            "4:16: `hsts_preload` needs `hsts` of at least \"365d\" and `hsts_include_subdomains`; the \
-             list of browsers takes no less (hstspreload.org)",
+            "4:16: `hsts_preload` needs `hsts` of at least \"365d\" and \
+             `hsts_include_subdomains`; the preload list of browsers requires it \
+             (hstspreload.org)",
         ],
     );
     refused(
         &format!("[tls]\nacme = {{ terms_agreed = true, challenge = \"http-01\" }}\n{SITE}"),
         &[
-            "2:8: `acme` with the challenge http-01 needs plain HTTP, and the file has no `listen`; \
-             add one before the first section, such as listen = \":80\", or use tls-alpn-01",
+            "2:8: `acme` with the challenge http-01 needs plain HTTP, and the file has no \
+             `listen`; add one before the first section, such as listen = \":80\", or use \
+             tls-alpn-01",
         ],
     );
     refused(
@@ -93,15 +100,15 @@ fn what_does_not_fit_together_about_tls_is_refused() {
         ),
         &[
             "2:8: `acme` with the challenge tls-alpn-01 cannot go with client_certificates = \
-             \"required\", since the authority that looks has none; use http-01, which needs a \
+             \"required\", since the authority's validation has none; use http-01, which needs a \
              `listen` for plain HTTP",
         ],
     );
     refused(
         &format!("[tls]\n{CERTIFICATES}client_certificates = \"required\"\n{SITE}"),
         &[
-            "3:23: `client_certificates` needs `client_ca`; add the file with the certificates of \
-             those who issue them",
+            "3:23: `client_certificates` needs `client_ca`; add the file with the CA \
+             certificates",
         ],
     );
     refused(
@@ -117,7 +124,7 @@ fn what_does_not_fit_together_about_tls_is_refused() {
     );
     refused(
         &format!("listen = \":80\"\n[tls]\nlisten = \":0\"\n{CERTIFICATES}redirect = true\n{SITE}"),
-        &["5:12: `redirect` needs to know where to; give `listen` in [tls] a port other than 0"],
+        &["5:12: `redirect` needs a port; give `listen` in [tls] one other than 0"],
     );
     refused(
         &format!("tls = 1\n{SITE}"),
@@ -148,7 +155,8 @@ fn all_mistakes_are_reported_in_the_order_of_the_file() {
             "4:8: `pool` is \"x\", but there is no pool of that name; expected one of `www`, or a \
              section [pools.x]",
             "6:16: `max_children` is the number 0; expected a whole number from 1 to 10000",
-            "7:6: `pm` is the string \"none\"; expected \"static\", \"dynamic\", \"ondemand\" or \"auto\"",
+            "7:6: `pm` is the string \"none\"; expected \"static\", \"dynamic\", \"ondemand\" or \
+             \"auto\"",
             "8:9: `env.A=B` cannot be the name of an environment variable",
             "8:26: `env.D` is an empty array; expected a string, a number, true or false",
         ],
@@ -174,7 +182,8 @@ fn a_dynamic_pool_says_what_it_lacks() {
     refused(
         &format!("{DYNAMIC}max_children = 4\nmin_spare_servers = 0\nmax_spare_servers = 2\n"),
         &[
-            "6:21: `min_spare_servers` is the number 0; a dynamic pool needs 1 at least, and `pm = \"auto\"` alone may have none",
+            "6:21: `min_spare_servers` is the number 0; a dynamic pool needs 1 at least; only `pm \
+             = \"auto\"` may have none",
         ],
     );
 }
@@ -203,7 +212,7 @@ fn the_spare_workers_of_a_dynamic_pool_have_to_fit_into_each_other() {
 fn a_slow_log_needs_a_file_and_a_time_that_scripts_can_reach() {
     let pool = |settings: &str| format!("{SITE}[pools.www]\n{settings}");
     let unreachable = "`request_slowlog_timeout` is 10s, which is more than \
-                       `request_terminate_timeout`, 2s: no script runs that long";
+                       `request_terminate_timeout`, 2s: no script runs for so long";
     refused(
         &pool("request_slowlog_timeout = 10\nrequest_terminate_timeout = 2\n"),
         &[
@@ -226,7 +235,7 @@ fn what_is_not_toml_is_reported_with_its_place() {
     refused(
         "listen = \":80\"\nlisten = \":81\"\nx = \n[y\n",
         &[
-            "2:1: `listen` stands here for the second time; leave one of the two out",
+            "2:1: `listen` is set here for the second time; leave one of the two out",
             "3:5: this is not TOML: string values must be quoted, expected literal string",
             "4:3: this is not TOML: unclosed table, expected `]`",
         ],
@@ -336,17 +345,17 @@ fn two_sites_for_all_other_names_are_refused() {
     refused(
         &format!("{SITE}{SITE}"),
         &[
-            "1:1: another site has no `hosts` or \"*\" too, and only one site can answer for all \
-           names that are left; add `hosts`",
-            "3:1: another site has no `hosts` or \"*\" too, and only one site can answer for all \
-           names that are left; add `hosts`",
+            "1:1: another site has no `hosts` or \"*\" too, and only one site can serve all other \
+           names; add `hosts`",
+            "3:1: another site has no `hosts` or \"*\" too, and only one site can serve all other \
+           names; add `hosts`",
         ],
     );
     refused(
         &format!("{SITE}{SITE}hosts = \"*\""),
         &[
-            "1:1: another site has no `hosts` or \"*\" too, and only one site can answer for all \
-           names that are left; add `hosts`",
+            "1:1: another site has no `hosts` or \"*\" too, and only one site can serve all other \
+           names; add `hosts`",
             "5:9: `hosts` has \"*\", which another site has too; leave it out of one",
         ],
     );
@@ -462,10 +471,12 @@ proptest! {
     #[test]
     fn no_value_makes_a_directive_panic_and_each_mistake_is_one_line(
         name in prop::sample::select(vec![
-            "listen", "access_log", "access_log_format", "front_user", "front_threads", "spool_dir", "pools", "sites",
+            "listen", "access_log", "access_log_format", "front_user", "front_threads",
+            "spool_dir", "pools", "sites",
             "pools.www.pm", "pools.www.max_children", "pools.www.php_value", "pools.www.env",
             "pools.www.request_queue_timeout", "pools.www.request_slowlog_timeout",
-            "pools.www.slowlog", "pools.www.start_servers", "pools.www.spool_limit", "pools.www.php",
+            "pools.www.slowlog", "pools.www.start_servers", "pools.www.spool_limit",
+            "pools.www.php",
         ]),
         value in prop_oneof![
             any::<String>().prop_map(|text| format!("{text:?}")),
@@ -488,7 +499,7 @@ fn a_site_outside_of_its_pools_chroot_is_refused() {
     let folder = Folder::new();
     assert_eq!(
         folder.mistakes("[pools.www]\nchroot = \"php\"\n[[sites]]\nroot = \"public\"\n"),
-        "maitred.toml:3:1: `root` is DIR/public, which does not lie beneath DIR/php, the `chroot` \
+        "maitred.toml:3:1: `root` is DIR/public, which is not below DIR/php, the `chroot` \
          of pool `www`; move the site there, or give it another pool"
     );
     folder.good("[pools.www]\nchroot = \"public\"\n[[sites]]\nroot = \"public\"\n");

@@ -1,4 +1,4 @@
-//! What people write who come from other servers, or do not know TOML.
+//! Typical mistakes of users of other servers, or of TOML's newcomers.
 
 use crate::mistakes::{SITE, refused};
 
@@ -7,21 +7,23 @@ fn what_people_write_who_come_from_other_servers_has_words_of_its_own() {
     refused(
         "[global]\npid = /run/php-fpm.pid\n[www]\nuser = www-data\npm.max_children = 5\n",
         &[
-            "2:7: this is the configuration of php-fpm; `maitred fpm --fpm-config FILE` runs with it as it is, and \
-             [pools.NAME] takes the same settings, without the prefix `pm.` and with texts in quotation marks",
+            "2:7: this is the configuration of php-fpm; `maitred fpm --fpm-config FILE` runs with \
+             it as it is, and [pools.NAME] takes the same settings, without the prefix `pm.` and \
+             with texts in quotation marks",
         ],
     );
     refused(
         "server {\n    listen 80;\n    root /srv/shop;\n}\n",
         &[
-            "1:8: this is a configuration of nginx; write [[sites]] with the `hosts` and the `root` of each server",
+            "1:8: this is a configuration of nginx; write [[sites]] with the `hosts` and the \
+             `root` of each server",
         ],
     );
     refused(
         "<VirtualHost *:80>\n    DocumentRoot /srv/shop\n</VirtualHost>\n",
         &[
-            "1:1: this is a configuration of Apache; write [[sites]] with the `hosts` and the `root` of each \
-             VirtualHost",
+            "1:1: this is a configuration of Apache; write [[sites]] with the `hosts` and the \
+             `root` of each VirtualHost",
         ],
     );
     refused(
@@ -37,7 +39,7 @@ fn what_people_write_who_come_from_other_servers_has_words_of_its_own() {
     );
     refused(
         &format!("[pools.www]\nuser = \"a\"\n[pools.www]\n{SITE}"),
-        &["3:8: `www` stands here for the second time; leave one of the two out"],
+        &["3:8: `www` is set here for the second time; leave one of the two out"],
     );
 }
 

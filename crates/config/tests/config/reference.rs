@@ -1,4 +1,4 @@
-//! The reference pages are what the directives and the presets say.
+//! The reference pages are up to date with the directives and the presets.
 
 use std::path::Path;
 
@@ -12,8 +12,8 @@ fn is_what_the_code_says(page: &str, text: &str) {
     let written = std::fs::read_to_string(&path).unwrap_or_default();
     assert!(
         written == text,
-        "docs/{page} is not what the code says; run \
-         MAITRED_WRITE_REFERENCE=1 cargo test -p maitred-config reference"
+        "docs/{page} is not what the code says; run MAITRED_WRITE_REFERENCE=1 cargo test -p \
+         maitred-config reference"
     );
 }
 

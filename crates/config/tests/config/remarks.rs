@@ -1,4 +1,4 @@
-//! Settings that are right and mean nothing where they stand.
+//! Warnings about valid settings without effect.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ fn remarks(folder: &Folder, text: &str) -> Vec<Mistake> {
     maitred_config::remarks(text, file, &folder.good(text))
 }
 
-/// A pool of this mode with a further setting, which stands in line 4 if there is one.
+/// A pool of this mode with another setting in line 4, if there is one.
 fn with(mode: &str, setting: &str) -> String {
     let script = match mode {
         "classic" => "",
@@ -29,28 +29,28 @@ fn a_setting_that_the_mode_of_its_pool_does_not_heed_is_told_with_its_line_and_w
         (
             "classic",
             "script = \"public/worker.php\"",
-            "maitred.toml:4:10: `script` has no effect in a pool whose `mode` is \"classic\"; leave it \
-             out, or set `mode` to \"worker\" or \"snapshot\"",
+            "maitred.toml:4:10: `script` has no effect in a pool whose `mode` is \"classic\"; \
+             leave it out, or set `mode` to \"worker\" or \"snapshot\"",
         ),
         (
             "worker",
             "requests_per_child = 10",
-            "maitred.toml:4:22: `requests_per_child` has no effect in a pool whose `mode` is \"worker\" \
-             (`max_requests` is what bounds the requests of a worker there); leave it out, or set \
-             `mode` to \"snapshot\"",
+            "maitred.toml:4:22: `requests_per_child` has no effect in a pool whose `mode` is \
+             \"worker\" (`max_requests` is what bounds the requests of a worker there); leave it \
+             out, or set `mode` to \"snapshot\"",
         ),
         (
             "snapshot",
             "max_requests = 1000",
-            "maitred.toml:4:16: `max_requests` has no effect in a pool whose `mode` is \"snapshot\" \
-             (`requests_per_child` and `rewinds_per_child` are what bounds the requests of a copy); \
-             leave it out, or set `mode` to \"classic\" or \"worker\"",
+            "maitred.toml:4:16: `max_requests` has no effect in a pool whose `mode` is \
+             \"snapshot\" (`requests_per_child` and `rewinds_per_child` are what bounds the \
+             requests of a copy); leave it out, or set `mode` to \"classic\" or \"worker\"",
         ),
         (
             "snapshot",
             "boot_timeout = \"10s\"",
-            "maitred.toml:4:16: `boot_timeout` has no effect in a pool whose `mode` is \"snapshot\" (a \
-             boot may take 30 s there); leave it out, or set `mode` to \"worker\"",
+            "maitred.toml:4:16: `boot_timeout` has no effect in a pool whose `mode` is \
+             \"snapshot\" (a boot may take 30 s there); leave it out, or set `mode` to \"worker\"",
         ),
     ];
     for (mode, setting, sentence) in expected {
@@ -62,8 +62,8 @@ fn a_setting_that_the_mode_of_its_pool_does_not_heed_is_told_with_its_line_and_w
     let told = remarks(&folder, text);
     assert_eq!(
         told[0].to_string(),
-        "maitred.toml:2:9: `watch` has no effect in a pool whose `mode` is \"classic\", the default; \
-         leave it out, or set `mode` to \"worker\" or \"snapshot\""
+        "maitred.toml:2:9: `watch` has no effect in a pool whose `mode` is \"classic\", the \
+         default; leave it out, or set `mode` to \"worker\" or \"snapshot\""
     );
 }
 
@@ -132,7 +132,7 @@ fn a_fastcgi_listener_on_tcp_that_anybody_may_connect_to_is_told() {
     assert_eq!(told("listen = \"/run/shop.sock\""), Vec::<String>::new());
 }
 
-/// All files with this ending beneath a folder of the project.
+/// All files with this ending below a directory of the project.
 fn files(folder: &Path, ending: &str, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).unwrap().flatten() {
         let path = entry.path();
@@ -144,7 +144,7 @@ fn files(folder: &Path, ending: &str, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// The examples of the guide in TOML that are a configuration by themselves or the sections of one.
+/// The TOML examples of the guide that are whole configurations or sections.
 #[test]
 fn no_example_of_the_guide_has_a_setting_without_effect() {
     let project = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
@@ -167,7 +167,7 @@ fn no_example_of_the_guide_has_a_setting_without_effect() {
     assert!(read > 20, "{read} pools were found");
 }
 
-/// Reads those settings of a pool that its mode may not heed, and nothing else of it.
+/// Reads the settings of a pool that depend on its mode, and no others.
 fn expect_silence(settings: &str, page: &Path) {
     let folder = Folder::new();
     let of_mode = |line: &&str| {
@@ -191,9 +191,12 @@ fn expect_silence(settings: &str, page: &Path) {
         .lines()
         .skip(1)
         .filter(of_mode)
-        .map(|line| match line.starts_with("script") {
-            true => "script = \"public/worker.php\"\n".to_owned(),
-            false => format!("{line}\n"),
+        .map(|line| {
+            if line.starts_with("script") {
+                "script = \"public/worker.php\"\n".to_owned()
+            } else {
+                format!("{line}\n")
+            }
         })
         .collect();
     let text = format!("[pools.shop]\n{lines}[[sites]]\nroot = \"public\"\n");

@@ -1,4 +1,4 @@
-//! Each directive with a good value, the defaults, and what is sent to the front.
+//! Each directive with a valid value, the defaults, and the JSON for the front.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -8,8 +8,8 @@ use crate::folder::Folder;
 use crate::sites::site;
 use maitred_config::directives::{cache, output, pools, rules, sites, top};
 use maitred_config::{
-    Address, Config, Confinement, CoreSize, Destination, Host, LogFormat, LogTarget, Mode,
-    NoNewPrivileges, Pool, Preset, ProcessManager, Together,
+    Address, Config, Confinement, CoreSize, Destination, GroupLimits, Host, LogFormat, LogTarget,
+    Mode, NoNewPrivileges, Pool, Preset, ProcessManager,
 };
 
 fn top(folder: &Folder, lines: &str) -> Config {
@@ -122,7 +122,7 @@ fn the_example_in_the_reference_is_taken() {
         );
     }
     for directive in pools::DIRECTIVES {
-        // One that cannot stand alone.
+        // It needs others.
         let needed = match directive.name {
             "request_slowlog_timeout" => "slowlog = \"slow.log\"\n",
             "mode" => "script = \"public/worker.php\"\n",
@@ -209,10 +209,12 @@ fn settings_of_a_pool_are_read() {
         &folder,
         "pm = \"static\"\nmax_children = 0x10\nuser = \"shop\"\ngroup = 33\nphp = \"8.2\"\n\
          php_ini = \"php/shop.ini\"\nphp_ini_scan_dir = \"php/conf.d\"\n\
-         max_requests = 500\nmax_private_memory = \"96M\"\nrequest_terminate_timeout = \"30s\"\nrequest_queue_timeout = 2\n\
+         max_requests = 500\nmax_private_memory = \"96M\"\nrequest_terminate_timeout = \
+         \"30s\"\nrequest_queue_timeout = 2\n\
          request_slowlog_timeout = \"1500ms\"\nslowlog = \"log/slow.log\"\n\
          request_slowlog_trace_depth = 100\nrequest_accounting = false\nserver_timing = true\n\
-         request_queue_length = 0\nrequest_deadline_header = \"X-Timeout\"\nreserved_workers = 2\nspool_limit = \"64M\"\n\
+         request_queue_length = 0\nrequest_deadline_header = \"X-Timeout\"\nreserved_workers = \
+         2\nspool_limit = \"64M\"\n\
          status_path = \"/fpm/status\"\nping_path = \"/ping\"\nping_response = \"I'm here\"",
     );
     assert_eq!(
@@ -293,7 +295,8 @@ fn what_a_pool_may_use_and_where_it_lives_is_read() {
         &folder,
         "chroot = \"public/..\"\nchdir = \"/spool\"\nrlimit_files = 4096\n\
          rlimit_core = \"unlimited\"\nprocess_priority = -5\noom_score_adj = 300\n\
-         no_new_privileges = true\nmemory_max = \"1G\"\nmemory_high = \"1G\"\ncpu_max = 1.5\npids_max = 200",
+         no_new_privileges = true\nmemory_max = \"1G\"\nmemory_high = \"1G\"\ncpu_max = \
+         1.5\npids_max = 200",
     );
     let real = folder.path().canonicalize().unwrap();
     let expected = Confinement {
@@ -304,7 +307,7 @@ fn what_a_pool_may_use_and_where_it_lives_is_read() {
         process_priority: Some(-5),
         oom_score_adj: Some(300),
         no_new_privileges: NoNewPrivileges::Yes,
-        together: Together {
+        together: GroupLimits {
             memory_max: Some(1 << 30),
             memory_high: Some(1 << 30),
             cpu_max: Some(1500),
@@ -502,8 +505,8 @@ fn a_file_that_cannot_be_read_is_refused() {
     assert_eq!(
         load(),
         format!(
-            "{path}: the configuration file cannot be read: No such file or directory (os error 2); name \
-             one that is there with --config"
+            "{path}: the configuration file cannot be read: No such file or directory (os error \
+             2); name one that is there with --config"
         )
     );
     std::fs::write(&file, b"# a\nb = \"\xff\"").unwrap();

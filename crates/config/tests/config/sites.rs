@@ -1,4 +1,4 @@
-//! What a file says of its sites.
+//! The sites of a file.
 
 use std::path::PathBuf;
 
@@ -11,7 +11,7 @@ pub fn site(folder: &Folder, lines: &str) -> Site {
     } else {
         "root = \"public\""
     };
-    // The pool that the example of `pool` names.
+    // The pool in the example of `pool`.
     let text = format!("[pools.shop]\n[[sites]]\n{root}\n{lines}\n");
     folder.good(&text).sites.remove(0)
 }

@@ -1,10 +1,10 @@
-//! Each directive with wrong values, and the whole sentence that says so.
+//! Each directive with wrong values, and the whole sentence about each.
 
-use maitred_config::directives::{cache, doors, output, pools, rules, sites, tls, top};
+use maitred_config::directives::{cache, listeners, output, pools, rules, sites, tls, top};
 
 use crate::folder::Folder;
 
-/// A file that is good but for `line`, and the number of that line.
+/// A valid file except for `line`, and the number of that line.
 fn file_with(section: &str, line: &str) -> (String, usize) {
     match section {
         "top" => (format!("{line}\n[[sites]]\nroot = \"public\"\n"), 1),
@@ -12,7 +12,7 @@ fn file_with(section: &str, line: &str) -> (String, usize) {
             format!("[pools.www]\n{line}\n[[sites]]\nroot = \"public\"\n"),
             2,
         ),
-        "doors" => {
+        "listeners" => {
             let beside = [
                 ("listen =", "listen = \"/run/www.sock\"\n"),
                 ("status_listen =", "status_listen = \"127.0.0.1:9001\"\n"),
@@ -51,7 +51,7 @@ fn file_with(section: &str, line: &str) -> (String, usize) {
     }
 }
 
-/// A wrong value: the section, the line, and the sentence that answers it.
+/// A wrong value: the section, the line, and its sentence.
 fn wrong_values() -> Vec<(&'static str, &'static str, &'static str)> {
     let mut blocks = include_str!("wrong_values.txt").split("\n\n");
     blocks.next();
@@ -68,7 +68,7 @@ fn each_wrong_value_is_answered_with_its_sentence() {
     let folder = Folder::new();
     for (section, line, sentence) in wrong_values() {
         let (text, number) = file_with(section, line);
-        // What is wrong inside of a value begins with its own column.
+        // A mistake inside of a value starts with its own column.
         let own = sentence.split_once(": ");
         let own = own.and_then(|(column, rest)| Some((column.parse().ok()?, rest)));
         let (column, sentence) = own.unwrap_or((line.find(" = ").unwrap() + 4, sentence));
@@ -100,9 +100,9 @@ fn no_directive_is_without_a_wrong_value() {
     let of_output = output::DIRECTIVES
         .iter()
         .map(|directive| ("sites", directive.name));
-    let doors = doors::DIRECTIVES
+    let listeners = listeners::DIRECTIVES
         .iter()
-        .map(|directive| ("doors", directive.name));
+        .map(|directive| ("listeners", directive.name));
     let tls = tls::DIRECTIVES
         .iter()
         .map(|directive| ("tls", directive.name));
@@ -112,7 +112,7 @@ fn no_directive_is_without_a_wrong_value() {
     for (section, name) in top
         .chain(tls)
         .chain(pools)
-        .chain(doors)
+        .chain(listeners)
         .chain(sites)
         .chain(of_rules)
         .chain(of_output)
@@ -147,9 +147,9 @@ fn no_directive_takes_a_date() {
     pools::DIRECTIVES
         .iter()
         .for_each(|directive| check("pools", directive.name, directive.takes));
-    doors::DIRECTIVES
+    listeners::DIRECTIVES
         .iter()
-        .for_each(|directive| check("doors", directive.name, directive.takes));
+        .for_each(|directive| check("listeners", directive.name, directive.takes));
     sites::DIRECTIVES
         .iter()
         .for_each(|directive| check("sites", directive.name, directive.takes));

@@ -1,10 +1,10 @@
-//! What the tests share: readers fed in pieces, with adjacent pieces of a stream joined again.
+//! Helpers: readers fed in pieces, with adjacent pieces of a stream joined.
 
 use maitred_fastcgi::{
     AnswerEvent, AnswerReader, ProtocolError, ProtocolStatus, RequestEvent, RequestReader,
 };
 
-/// What an answer comes to.
+/// A parsed response.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Answer {
     pub stdout: Vec<u8>,
@@ -16,7 +16,7 @@ pub struct Answer {
     pub report: Vec<u8>,
 }
 
-/// Reads the answer to request 1, in pieces that end at `cuts`.
+/// Reads the response to request 1, in pieces that end at `cuts`.
 #[allow(dead_code)]
 pub fn read_answer(wire: &[u8], cuts: &[usize]) -> Answer {
     let (mut reader, mut answer, mut given) = (AnswerReader::new(1), Answer::default(), 0);
@@ -55,7 +55,7 @@ pub fn read_answer(wire: &[u8], cuts: &[usize]) -> Answer {
     answer
 }
 
-/// What a web server has said, pieces of a body joined.
+/// The events of a web server, pieces of a body joined.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Said {
     Begin {
@@ -73,7 +73,7 @@ pub enum Said {
     Broken(ProtocolError),
 }
 
-/// Reads requests, in pieces that end at `cuts`; each is answered when its body has ended.
+/// Reads requests, in pieces that end at `cuts`; each gets its response when its body has ended.
 #[allow(dead_code)]
 pub fn read_requests(wire: &[u8], cuts: &[usize], max_params_bytes: usize) -> Vec<Said> {
     let (mut reader, mut said, mut given) = (RequestReader::new(max_params_bytes), vec![], 0);
@@ -125,7 +125,7 @@ pub fn read_requests(wire: &[u8], cuts: &[usize], max_params_bytes: usize) -> Ve
     said
 }
 
-/// Every place to cut an input of `len` bytes.
+/// All positions to split an input of `len` bytes.
 #[allow(dead_code)]
 pub fn every_byte(len: usize) -> Vec<usize> {
     (1..len).collect()

@@ -6,7 +6,7 @@ use std::io::Write;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-use maitred_config::log_format::{LogFormat, Part, Place, Unit, Variable};
+use maitred_config::log_format::{LogFormat, Part, Quoting, Unit, Variable};
 use maitred_http1::Head;
 
 use crate::http::headers::basic_user;
@@ -72,7 +72,7 @@ impl Line<'_> {
         }
     }
 
-    fn write_value(&self, out: &mut Vec<u8>, variable: &Variable, place: Place) {
+    fn write_value(&self, out: &mut Vec<u8>, variable: &Variable, place: Quoting) {
         let mut digits = itoa::Buffer::new();
         match self.value(variable) {
             Value::Text(Some(text)) => escape(out, place, &text),
@@ -173,25 +173,25 @@ fn text(text: Option<&str>) -> Value<'_> {
     Value::Text(text.map(|text| Cow::Borrowed(text.as_bytes())))
 }
 
-fn absent(out: &mut Vec<u8>, place: Place) {
+fn absent(out: &mut Vec<u8>, place: Quoting) {
     match place {
-        Place::Line => out.push(b'-'),
-        Place::WithinString => {}
-        Place::JsonString | Place::JsonNumber => out.extend_from_slice(b"null"),
+        Quoting::Line => out.push(b'-'),
+        Quoting::WithinString => {}
+        Quoting::JsonString | Quoting::JsonNumber => out.extend_from_slice(b"null"),
     }
 }
 
-fn number(out: &mut Vec<u8>, place: Place, digits: Option<&str>) {
+fn number(out: &mut Vec<u8>, place: Quoting, digits: Option<&str>) {
     match (digits, place) {
         (None, _) => absent(out, place),
-        (Some(digits), Place::JsonString) => {
+        (Some(digits), Quoting::JsonString) => {
             let _ = write!(out, "\"{digits}\"");
         }
         (Some(digits), _) => out.extend_from_slice(digits.as_bytes()),
     }
 }
 
-fn duration(out: &mut Vec<u8>, place: Place, time: Option<Duration>, unit: Unit) {
+fn duration(out: &mut Vec<u8>, place: Quoting, time: Option<Duration>, unit: Unit) {
     let text = time.map(|time| match unit {
         Unit::Seconds => format!("{}.{:06}", time.as_secs(), time.subsec_micros()),
         Unit::Milliseconds => {
@@ -217,17 +217,17 @@ fn stamped(with: impl FnOnce(&[String; 2])) {
 
 /// Escapes a value: no byte from a client ends a line, a quoted value or a JSON string, or controls
 /// the terminal that shows the log (some control characters of ISO 6429 are above 0x7f).
-fn escape(out: &mut Vec<u8>, place: Place, value: &[u8]) {
+fn escape(out: &mut Vec<u8>, place: Quoting, value: &[u8]) {
     let value = value.get(..VALUE_BYTES).unwrap_or(value);
     // Most values need no escaping.
     let is_plain = |byte: &u8| matches!(byte, b' '..=b'~') && !matches!(byte, b'"' | b'\\');
-    if place != Place::JsonString && place != Place::JsonNumber && value.iter().all(is_plain) {
+    if place != Quoting::JsonString && place != Quoting::JsonNumber && value.iter().all(is_plain) {
         return out.extend_from_slice(value);
     }
     match place {
-        Place::Line => put_visible(out, value, &['"', '\\']),
-        Place::WithinString => escape_json(out, value),
-        Place::JsonString | Place::JsonNumber => {
+        Quoting::Line => put_visible(out, value, &['"', '\\']),
+        Quoting::WithinString => escape_json(out, value),
+        Quoting::JsonString | Quoting::JsonNumber => {
             out.push(b'"');
             escape_json(out, value);
             out.push(b'"');
@@ -358,21 +358,21 @@ mod tests {
     #[test]
     fn nothing_a_client_sends_ends_a_line_or_a_field() {
         let mut out = Vec::new();
-        escape(&mut out, Place::Line, b"a\"b\\c\nd\x7f");
+        escape(&mut out, Quoting::Line, b"a\"b\\c\nd\x7f");
         assert_eq!(out, b"a\\\"b\\\\c\\x0Ad\\x7F");
         out.clear();
-        escape(&mut out, Place::Line, "Übung \u{9b}31m".as_bytes());
-        escape(&mut out, Place::Line, b"\x9b31m\xff");
+        escape(&mut out, Quoting::Line, "Übung \u{9b}31m".as_bytes());
+        escape(&mut out, Quoting::Line, b"\x9b31m\xff");
         assert_eq!(out, "Übung \\xC2\\x9B31m\\x9B31m\\xFF".as_bytes());
         out.clear();
-        escape(&mut out, Place::WithinString, "é\u{9b}".as_bytes());
+        escape(&mut out, Quoting::WithinString, "é\u{9b}".as_bytes());
         assert_eq!(out, "é\\u009b".as_bytes());
         out.clear();
-        escape(&mut out, Place::JsonString, b"a\"b\\c\nd\x7f\xff");
+        escape(&mut out, Quoting::JsonString, b"a\"b\\c\nd\x7f\xff");
         let text: String = serde_json::from_slice(&out).unwrap();
         assert_eq!(text, "a\"b\\c\nd\x7f\u{fffd}");
         out.clear();
-        escape(&mut out, Place::Line, &[b'x'; 2 * VALUE_BYTES]);
+        escape(&mut out, Quoting::Line, &[b'x'; 2 * VALUE_BYTES]);
         assert_eq!(out.len(), VALUE_BYTES);
     }
 

@@ -1,10 +1,10 @@
-//! What the tests share: a request delivered in pieces must mean what it means whole.
+//! Helpers: a request delivered in pieces must mean the same as a whole one.
 
 use bytes::BytesMut;
 use maitred_http1::{Framing, Head, HeadParser, Limits, Refusal};
 
-/// Parses `input` handed over in pieces that end at `cuts`, until the head is there or refused.
-/// With the head comes what is left over of all the input.
+/// Parses `input` in pieces that end at `cuts`, until the head is complete or refused. With the
+/// head comes the rest of the input.
 pub fn parse_in_pieces(
     input: &[u8],
     cuts: &[usize],
@@ -22,7 +22,7 @@ pub fn parse_in_pieces(
     Ok(None)
 }
 
-/// Parses `input` at once and a byte at a time, and demands the same of both.
+/// Parses `input` at once and a byte at a time, and requires the same of both.
 pub fn parse_both_ways(input: &[u8], limits: &Limits) -> Result<Option<(Head, Vec<u8>)>, Refusal> {
     let whole = parse_in_pieces(input, &[], limits);
     let every_byte: Vec<usize> = (1..input.len()).collect();
@@ -35,7 +35,7 @@ pub fn parse_both_ways(input: &[u8], limits: &Limits) -> Result<Option<(Head, Ve
     whole
 }
 
-/// The head of a request that must be whole and good.
+/// The head of a request that must be complete and valid.
 #[allow(dead_code)]
 pub fn good(input: &str) -> Head {
     match parse_both_ways(input.as_bytes(), &Limits::default()) {
@@ -53,7 +53,7 @@ pub fn refused(input: &[u8]) -> Refusal {
     }
 }
 
-/// The framing of a good request with this header block.
+/// The framing of a valid request with this header block.
 #[allow(dead_code)]
 pub fn framing(headers: &str) -> Framing {
     good(&format!("POST / HTTP/1.1\r\nHost: h\r\n{headers}\r\n")).body

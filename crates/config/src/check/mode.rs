@@ -1,0 +1,33 @@
+//! Checks between a pool's `mode` and its other settings.
+
+use toml::de::DeTable;
+
+use crate::mistakes::Fault;
+use crate::model::mode::Mode;
+use crate::model::pool::Pool;
+
+/// Checks a pool's mode against its other settings.
+pub(crate) fn check_mode(pool: &Pool, settings: &DeTable<'_>) -> Vec<Fault> {
+    let mode = pool.mode.name();
+    let mut faults = Vec::new();
+    // A wrong `script` is reported already.
+    if pool.mode != Mode::Classic && pool.script.is_none() && !settings.contains_key("script") {
+        let sentence = format!(
+            "`mode` is \"{mode}\", which needs `script`; add the script that boots the application"
+        );
+        faults.push(Fault::at(settings, "mode", sentence));
+    }
+    let both = pool
+        .script
+        .as_deref()
+        .zip(pool.confinement.chroot.as_deref());
+    if let Some((script, chroot)) = both.filter(|(script, chroot)| !script.starts_with(chroot)) {
+        let sentence = format!(
+            "`script` is {}, which is not below {}, the pool's `chroot`; move it there",
+            script.display(),
+            chroot.display()
+        );
+        faults.push(Fault::at(settings, "script", sentence));
+    }
+    faults
+}

@@ -1,0 +1,233 @@
+//! The settings of the whole server.
+//!
+//! Sent to the front as JSON, so all text in it is UTF-8.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use maitred_rules::IpNet;
+use maitred_rules::forwarded::Field;
+use serde::{Deserialize, Serialize};
+
+use crate::mistakes::Mistakes;
+use crate::model::admin::AdminAccess;
+use crate::model::client_limits::ClientLimits;
+use crate::model::fpm::Fpm;
+use crate::model::front_user::default_user;
+use crate::model::listener::{Address, Door};
+use crate::model::log_format::LogFormat;
+use crate::model::log_target::LogTarget;
+use crate::model::pool::{MAX_CHILDREN_PER_POOL, Pool, ProcessManager};
+use crate::model::site::{Destination, Site, outside_of_chroot};
+use crate::model::tls::Tls;
+use crate::model::with_defaults::with_defaults;
+use crate::on_disk::directory_problem;
+
+/// The pool of a configuration that defines none.
+pub(crate) const IMPLICIT_POOL: &str = "www";
+
+const DEFAULT_LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
+
+/// Apache's `MinRate` (mod_reqtimeout), in bytes per second.
+const DEFAULT_MIN_RATE: u32 = 500;
+
+with_defaults! {
+/// A whole, checked configuration. A field that an older program does not hand over has its
+/// default.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Config {
+    /// Addresses for plain HTTP, at least one if there are sites and no TLS. `[::]` means IPv4 as
+    /// well.
+    pub listen: Vec<SocketAddr> = vec![DEFAULT_LISTEN],
+    /// Settings of HTTPS, if there is any.
+    pub tls: Option<Tls> = None,
+    /// The access log, if there is one.
+    pub access_log: Option<LogTarget> = None,
+    /// The format of its lines.
+    pub access_log_format: LogFormat = LogFormat::default(),
+    /// Whether responses have an `X-Request-Id` header.
+    pub send_request_id: bool = false,
+    /// The log of everything else.
+    pub error_log: LogTarget = LogTarget::Stderr,
+    /// The TCP address of metrics and status, if there is one; not in `listen`.
+    pub admin: Option<SocketAddr> = None,
+    /// Access rights there, and the Unix socket if there is one.
+    pub admin_access: AdminAccess = AdminAccess::default(),
+    /// The socket of the commands: an absolute path, if one is set.
+    pub admin_socket: Option<PathBuf> = None,
+    /// Proxies whose word about their clients is trusted.
+    pub trusted_proxies: Vec<IpNet> = Vec::new(),
+    /// The request headers by which they send it.
+    pub trusted_headers: Vec<Field> =
+        vec![Field::Addresses("x-forwarded-for".to_owned()), Field::Proto],
+    /// Whether connections to `listen` start with the PROXY protocol; then there are
+    /// `trusted_proxies`.
+    pub proxy_protocol: bool = false,
+    /// Least rate in bytes per second at which clients send a request body; 0 is none.
+    pub min_request_rate: u32 = DEFAULT_MIN_RATE,
+    /// Least rate in bytes per second at which clients read a response; 0 is none.
+    pub min_answer_rate: u32 = DEFAULT_MIN_RATE,
+    /// Limits of clients.
+    pub clients: ClientLimits = ClientLimits::default(),
+    /// The user of the front, if the supervisor is root. Empty only in `Config::default()`.
+    pub front_user: String = String::new(),
+    /// Whether the front, and the process that gets certificates, run in a sandbox.
+    pub front_sandbox: bool = true,
+    /// Threads of the front; 0 is one for every two cores.
+    pub front_threads: u32 = 0,
+    /// Directory for temporary files of large request bodies and responses.
+    pub spool_dir: PathBuf = std::env::temp_dir(),
+    /// Bytes of memory for cached pages.
+    pub cache_memory: u64 = 64 << 20,
+    /// Directory for cached pages; none: they are in memory only.
+    pub cache_dir: Option<PathBuf> = None,
+    /// Bytes of all files in that directory.
+    pub cache_max_size: u64 = 1 << 30,
+    /// Time without a request after which a page leaves that directory.
+    pub cache_inactive: Duration = Duration::from_secs(600),
+    /// How long a shutdown waits for running requests; zero is not at all. The default is below
+    /// systemd's `TimeoutStopSec` of 90 seconds (systemd-system.conf(5)).
+    pub process_control_timeout: Duration = Duration::from_secs(60),
+    /// Whether a PHP with known vulnerabilities is refused, not only warned about.
+    pub require_fixed_php: bool = false,
+    /// Most pools with `pm = "ondemand"` whose PHP stays started while they have no worker.
+    pub spare_zygotes: u32 = 2,
+    /// The pools, sorted by name.
+    pub pools: Vec<Pool> = Vec::new(),
+    /// The sites, in the order of the file, at least one unless every pool has a FastCGI listener.
+    /// Each host is in one of them only.
+    pub sites: Vec<Site> = Vec::new(),
+    /// php-fpm's settings without a counterpart above, if the server is started as php-fpm.
+    pub fpm: Option<Fpm> = None,
+}
+}
+
+/// A listening socket and its clients.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Listening<'a> {
+    /// The clients of the sites, over plain HTTP.
+    Http(SocketAddr),
+    /// The clients of the sites, over TLS.
+    Https(SocketAddr),
+    /// Administrators and monitoring.
+    Admin(SocketAddr),
+    /// The same, over a Unix socket.
+    AdminSocket(&'a Door),
+    /// Web servers in front of a pool.
+    Fastcgi(&'a Door),
+}
+
+impl Listening<'_> {
+    /// Its address.
+    pub fn address(self) -> Address {
+        match self {
+            Listening::Http(address) | Listening::Https(address) | Listening::Admin(address) => {
+                Address::Tcp(address)
+            }
+            Listening::Fastcgi(door) | Listening::AdminSocket(door) => door.listen.clone(),
+        }
+    }
+}
+
+impl Config {
+    /// All defaults, and not yet a site: the directives read into it.
+    pub(crate) fn new() -> Config {
+        let front_user = default_user().to_owned();
+        Config {
+            front_user,
+            ..Config::default()
+        }
+    }
+
+    /// The configuration of `maitred serve DIR`: one site for every host with `dir` as its root,
+    /// run by one pool. An empty `listen` is 127.0.0.1:8080; without `workers`, `pm` is auto.
+    ///
+    /// # Errors
+    /// `dir` is no directory, or `workers` is not from 1 to [`MAX_CHILDREN_PER_POOL`].
+    pub fn for_directory(
+        dir: &Path,
+        listen: Vec<SocketAddr>,
+        workers: Option<u32>,
+    ) -> Result<Config, Mistakes> {
+        let root = std::path::absolute(dir).unwrap_or_else(|_| dir.to_path_buf());
+        if let Some(problem) = directory_problem(&root) {
+            let is_configuration = root.extension().is_some_and(|end| end == "toml");
+            let remedy = if root.is_file() && is_configuration {
+                ", or a configuration with --config"
+            } else {
+                ""
+            };
+            let sentence = format!("the document root {problem}{remedy}");
+            return Err(Mistakes::about(dir, sentence));
+        }
+        let config = Config {
+            pools: vec![Pool::named(IMPLICIT_POOL)],
+            sites: vec![Site::at(root, Destination::Pool(IMPLICIT_POOL.to_owned()))],
+            ..Config::new()
+        };
+        match workers {
+            Some(workers) => config.with_listen(listen).with_workers(workers),
+            None => Ok(config.with_listen(listen)),
+        }
+    }
+
+    /// This configuration, listening on `listen` instead, unless that is empty.
+    #[must_use]
+    pub fn with_listen(self, mut listen: Vec<SocketAddr>) -> Config {
+        let mut seen = std::collections::HashSet::new();
+        listen.retain(|address| address.port() == 0 || seen.insert(*address));
+        if listen.is_empty() {
+            self
+        } else {
+            Config { listen, ..self }
+        }
+    }
+
+    /// This configuration with `workers` workers in every pool, always.
+    ///
+    /// # Errors
+    /// `workers` is not from 1 to [`MAX_CHILDREN_PER_POOL`].
+    pub fn with_workers(mut self, workers: u32) -> Result<Config, Mistakes> {
+        if !(1..=MAX_CHILDREN_PER_POOL).contains(&workers) {
+            let sentence = format!("found {workers}; expected 1 to {MAX_CHILDREN_PER_POOL}");
+            return Err(Mistakes::about(Path::new("--workers"), sentence));
+        }
+        for pool in &mut self.pools {
+            pool.pm = ProcessManager::Static;
+            pool.max_children = Some(workers);
+        }
+        Ok(self)
+    }
+
+    /// All listeners: those of the sites, plain and with TLS, of the admin, and the FastCGI
+    /// listeners of the pools.
+    pub fn listening(&self) -> Vec<Listening<'_>> {
+        let sites = self.listen.iter().copied().map(Listening::Http);
+        let tls = self.tls.iter().flat_map(|tls| tls.listen.iter().copied());
+        let listeners = self.pools.iter();
+        let listeners =
+            listeners.flat_map(|pool| [&pool.door, &pool.status_door].into_iter().flatten());
+        sites
+            .chain(tls.map(Listening::Https))
+            .chain(self.admin.map(Listening::Admin))
+            .chain(self.admin_access.socket.iter().map(Listening::AdminSocket))
+            .chain(listeners.map(Listening::Fastcgi))
+            .collect()
+    }
+
+    /// The pool with this name.
+    pub fn pool(&self, name: &str) -> Option<&Pool> {
+        self.pools.iter().find(|pool| pool.name == name)
+    }
+
+    /// The error of the first site outside of its pool's `chroot`, if there is one. A configuration
+    /// that was read has none; one whose pools were changed since may.
+    pub fn site_outside_of_chroot(&self) -> Option<String> {
+        self.sites.iter().find_map(|site| {
+            let mut pools = site.pools();
+            pools.find_map(|name| outside_of_chroot(site, self.pool(name)?))
+        })
+    }
+}

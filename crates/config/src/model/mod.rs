@@ -1,0 +1,21 @@
+//! The checked settings, as the rest of the program gets them.
+
+pub mod access_format;
+pub mod acme;
+pub mod admin;
+pub mod client_limits;
+pub mod collector;
+pub mod config;
+pub mod confinement;
+pub mod fpm;
+pub mod front_user;
+pub mod host;
+pub mod listener;
+pub mod log_format;
+pub mod log_target;
+pub mod mode;
+pub mod output;
+pub mod pool;
+pub mod site;
+pub mod tls;
+mod with_defaults;

@@ -1,0 +1,134 @@
+//! The settings of a site.
+
+use std::path::{Path, PathBuf};
+
+use maitred_rules::settings::Upstream;
+use maitred_rules::{IpNet, Rules};
+use serde::{Deserialize, Serialize};
+
+use crate::model::host::Host;
+use crate::model::output::Output;
+use crate::model::pool::Pool;
+
+const DEFAULT_INDEX: [&str; 2] = ["index.php", "index.html"];
+const DEFAULT_FRONT_CONTROLLER: &str = "/index.php";
+const DEFAULT_MAX_BODY_SIZE_BYTES: u64 = 256 << 20;
+
+/// A site: the settings of some hosts.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Site {
+    /// The hosts, at least one.
+    pub hosts: Vec<Host>,
+    /// The document root: an absolute path that was a directory when it was checked.
+    pub root: PathBuf,
+    /// Index files of a directory, in this order.
+    pub index: Vec<String>,
+    /// The pool or upstream that runs the site's PHP.
+    pub destination: Destination,
+    /// The script for paths without a file, as a path below the root that starts with `/`.
+    pub front_controller: Option<String>,
+    /// Largest request body in bytes.
+    pub max_body_size: u64,
+    /// Its access log, if it has its own.
+    #[serde(default)]
+    pub access_log: SiteLog,
+    /// Its page cache, if it has one.
+    #[serde(default)]
+    pub cache: Option<Cache>,
+    /// Its rules for paths and clients, followed by those of its application.
+    #[serde(default)]
+    pub rules: Rules,
+    /// Settings of its responses.
+    #[serde(default)]
+    pub output: Output,
+}
+
+/// The access log of a site.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SiteLog {
+    /// The server's, [`crate::Config::access_log`].
+    #[default]
+    Server,
+    /// None.
+    Off,
+    /// A file of its own; an absolute path.
+    File(PathBuf),
+}
+
+/// The page cache of a site.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cache {
+    /// The rules of caching.
+    pub rules: maitred_pagecache::settings::Settings,
+    /// It has `enabled = false`.
+    #[serde(skip)]
+    pub(crate) is_off: bool,
+    /// Clients that may send PURGE.
+    #[serde(default)]
+    pub purge_from: Vec<IpNet>,
+}
+
+/// The pool or upstream that runs a site's PHP.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Destination {
+    /// A pool of `Config::pools`, by its name.
+    Pool(String),
+    /// An external FastCGI server.
+    Upstream(Upstream),
+}
+
+impl Site {
+    /// The pools that run its scripts, by their names.
+    pub fn pools(&self) -> impl Iterator<Item = &str> {
+        let own = match &self.destination {
+            Destination::Pool(name) => Some(name.as_str()),
+            Destination::Upstream(_) => None,
+        };
+        let others = self.rules.paths.iter();
+        own.into_iter()
+            .chain(others.filter_map(|path| path.pool.as_deref()))
+    }
+
+    /// A site for every host in which every setting has its default.
+    pub(crate) fn at(root: PathBuf, destination: Destination) -> Site {
+        Site {
+            hosts: vec![Host::Any],
+            root,
+            index: DEFAULT_INDEX.map(str::to_owned).to_vec(),
+            destination,
+            front_controller: Some(DEFAULT_FRONT_CONTROLLER.to_owned()),
+            max_body_size: DEFAULT_MAX_BODY_SIZE_BYTES,
+            access_log: SiteLog::Server,
+            output: Output::default(),
+            cache: None,
+            rules: Rules::default(),
+        }
+    }
+}
+
+/// The error of a site outside of its pool's `chroot`, if it is: scripts see nothing but files
+/// below it.
+pub(crate) fn outside_of_chroot(site: &Site, pool: &Pool) -> Option<String> {
+    let chroot = pool.confinement.chroot.as_deref()?;
+    let aliases = site
+        .rules
+        .aliases
+        .iter()
+        .map(|alias| ("aliases", &alias.folder));
+    let mut folders = std::iter::once(("root", &site.root)).chain(aliases);
+    folders.find_map(|(setting, named)| {
+        let folder = named.canonicalize();
+        let folder: &Path = folder.as_deref().unwrap_or(named);
+        (!folder.starts_with(chroot)).then(|| {
+            format!(
+                "`{setting}` is {}, which is not below {}, the `chroot` of pool `{}`; move \
+                 the site there, or give it another pool",
+                folder.display(),
+                chroot.display(),
+                pool.name
+            )
+        })
+    })
+}

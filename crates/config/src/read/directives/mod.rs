@@ -1,0 +1,69 @@
+//! The tables of directives, one file per group, and the sections they belong to.
+
+mod booted;
+pub mod cache;
+mod classic;
+mod confinement;
+pub mod listeners;
+mod mode;
+pub mod output;
+pub mod pools;
+mod proxy_item;
+mod queue;
+mod rule_items;
+pub mod rules;
+pub mod sites;
+pub mod tls;
+pub mod top;
+
+use super::directive::{Directive, SectionTable};
+
+fn names<T>(directives: &[Directive<T>]) -> impl Iterator<Item = &'static str> {
+    directives.iter().map(|directive| directive.name)
+}
+
+pub(crate) const TOP: SectionTable = SectionTable {
+    home: "the part of the file before the first section",
+    settings: || names(top::DIRECTIVES).collect(),
+    subsections: &["pools", "sites", "tls"],
+};
+
+pub(crate) const POOL: SectionTable = SectionTable {
+    home: "[pools.NAME]",
+    settings: || {
+        names(pools::DIRECTIVES)
+            .chain(names(listeners::DIRECTIVES))
+            .collect()
+    },
+    subsections: &[],
+};
+
+pub(crate) const SITE: SectionTable = SectionTable {
+    home: "[[sites]]",
+    settings: || {
+        let rules = names(rules::DIRECTIVES).chain(names(output::DIRECTIVES));
+        names(sites::DIRECTIVES).chain(rules).collect()
+    },
+    subsections: &["cache"],
+};
+
+pub(crate) const CACHE: SectionTable = SectionTable {
+    home: "[sites.cache]",
+    settings: || names(cache::DIRECTIVES).collect(),
+    subsections: &[],
+};
+
+pub(crate) const TLS: SectionTable = SectionTable {
+    home: "[tls]",
+    settings: || names(tls::DIRECTIVES).collect(),
+    subsections: &[],
+};
+
+/// The section that takes a setting of this name.
+pub(crate) fn section_of(name: &str) -> Option<&'static str> {
+    let sections = [TOP, POOL, SITE, CACHE, TLS];
+    let home = sections
+        .iter()
+        .find(|section| (section.settings)().contains(&name));
+    home.map(|section| section.home)
+}

@@ -1,0 +1,10 @@
+//! From the text of `maitred.toml` to the values of its settings.
+
+pub mod directive;
+pub mod directives;
+pub mod drafts;
+pub mod listen;
+pub mod position;
+pub mod syntax;
+pub mod units;
+pub mod value;

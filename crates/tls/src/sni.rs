@@ -1,0 +1,83 @@
+//! The choice of the certificate for a client.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use rustls::SignatureScheme;
+use rustls::server::{ClientHello, ResolvesServerCert};
+use rustls::sign::CertifiedKey;
+
+use crate::certificate::Certified;
+
+type CertifiedKeys = Vec<Arc<CertifiedKey>>;
+
+/// All certificates, by their names.
+#[derive(Debug)]
+pub struct Choice {
+    exact: HashMap<String, CertifiedKeys>,
+    /// Those for `*.NAME`, by NAME.
+    below: HashMap<String, CertifiedKeys>,
+    /// For clients without SNI or with an unknown name: those with the names of the first
+    /// certificate.
+    others: CertifiedKeys,
+}
+
+impl Choice {
+    /// The choice among `certificates`.
+    pub fn among(certificates: &[Certified]) -> Choice {
+        let (mut exact, mut below) = (HashMap::new(), HashMap::new());
+        for certified in certificates {
+            for name in &certified.names {
+                let keys: &mut CertifiedKeys = match name.strip_prefix("*.") {
+                    Some(parent) => below.entry(parent.to_owned()).or_default(),
+                    None => exact.entry(name.clone()).or_default(),
+                };
+                keys.push(certified.key.clone());
+            }
+        }
+        let first: &[String] = certificates.first().map_or(&[], |first| &first.names);
+        let is_first = |(number, certified): &(usize, &Certified)| {
+            *number == 0 || certified.names.iter().any(|name| first.contains(name))
+        };
+        let others = certificates.iter().enumerate().filter(is_first);
+        Choice {
+            exact,
+            below,
+            others: others.map(|(_, certified)| certified.key.clone()).collect(),
+        }
+    }
+
+    /// Whether there is a certificate for a host, or for a name with `*.`.
+    pub fn covers(&self, name: &str) -> bool {
+        match name.strip_prefix("*.") {
+            Some(parent) => self.below.contains_key(parent),
+            None => self.named(name).is_some(),
+        }
+    }
+
+    fn named(&self, host: &str) -> Option<&CertifiedKeys> {
+        let below = |host: &str| self.below.get(host.split_once('.')?.1);
+        self.exact.get(host).or_else(|| below(host))
+    }
+
+    /// The certificate for a host, among those with signature schemes of the client. A name with
+    /// `*.` matches one label (RFC 6125 §6.4.3).
+    fn choose(
+        &self,
+        host: Option<&str>,
+        schemes: &[SignatureScheme],
+    ) -> Option<&Arc<CertifiedKey>> {
+        let host = host.map(str::to_ascii_lowercase);
+        let named = host.as_deref().and_then(|host| self.named(host));
+        let understood = |key: &&Arc<CertifiedKey>| key.key.choose_scheme(schemes).is_some();
+        let keys = named.unwrap_or(&self.others);
+        keys.iter().find(understood)
+    }
+}
+
+impl ResolvesServerCert for Choice {
+    fn resolve(&self, client: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        let chosen = self.choose(client.server_name(), client.signature_schemes());
+        chosen.cloned()
+    }
+}
