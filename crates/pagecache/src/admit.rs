@@ -1,4 +1,4 @@
-//! Whether an answer is kept (RFC 9111 §3), and what of it.
+//! Whether a response is stored (RFC 9111 §3), and which of its headers.
 
 use std::fmt;
 
@@ -15,61 +15,61 @@ use crate::stored::Stored;
 use crate::tags;
 use crate::vary::{self, Unpredictable, Vary};
 
-/// Why an answer is not kept.
+/// Why a response is not stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum NotStored {
-    /// Its request was none of the cache's.
+    /// The request bypassed the cache.
     Bypassed(Bypass),
-    /// It answers HEAD.
+    /// It is a response to HEAD.
     Head,
-    /// Its request has a field that no key has and that an application might believe.
+    /// The request has a header that no key contains and that an application might use.
     UnkeyedField,
-    /// Its request has a cookie whose meaning to the application is unknown.
+    /// The request has a cookie whose meaning to the application is unknown.
     UnknownCookie,
-    /// A rule of the site's (`no_store`) says so.
+    /// The site's `no_store` rule matches.
     Rule,
-    /// Its request says so, and is obeyed.
+    /// The request says `no-store`, and the site honours it.
     RequestNoStore,
     /// It says `no-store`.
     NoStore,
     /// It says `private`.
     Private,
-    /// It says `no-cache`, and there is nothing to ask for it again with.
+    /// It says `no-cache`, and has no validator to revalidate it with.
     NoCache,
     /// It sets a cookie.
     SetCookie,
-    /// Its request has an `Authorization`, and it does not say that all may have it.
+    /// The request has an `Authorization` header, and the response is not marked as public.
     Authorization,
-    /// It depends on something that no request shows.
+    /// It says `Vary: *`.
     VaryStar,
-    /// It depends on more fields than are remembered.
+    /// It varies on more headers than are supported.
     VaryTooMuch,
-    /// Its status is not one that is kept: 206, 304, or one that is not understood and must be.
+    /// Its status is not storable: 206, 304, or an unknown one with `must-understand`.
     Status,
-    /// Nobody says for how long it is good.
+    /// It states no lifetime, and the site has none for it.
     NoLifetime,
-    /// It is stale already.
+    /// It is stale on arrival.
     Stale,
     /// It is larger than `max_object_size`.
     TooLarge,
-    /// It has more tags than are remembered.
+    /// It has more tags than are supported.
     TooManyTags,
-    /// It has not been asked for often enough (`min_uses`).
+    /// It has not been requested often enough (`min_uses`).
     MinUses,
-    /// It did not come to its end.
+    /// Its body was not complete.
     Incomplete,
-    /// Its request waited for another for as long as it may.
+    /// The request waited for the cache lock until `lock_timeout`.
     LockTimeout,
-    /// It was purged before it had come.
+    /// It was purged while it was being generated.
     Purged,
     /// It could not be written.
     Fault,
-    /// It is in a coding that its request does not take, so nobody knows who does.
+    /// Its content encoding is not one that the request accepts.
     Coding,
 }
 
 impl NotStored {
-    /// All there are but [`NotStored::Bypassed`], whose reasons are its own.
+    /// All reasons but [`NotStored::Bypassed`], which has its own list.
     pub const ALL: [NotStored; 23] = [
         NotStored::Head,
         NotStored::UnkeyedField,
@@ -96,7 +96,7 @@ impl NotStored {
         NotStored::Coding,
     ];
 
-    /// Its name, in `Cache-Status` and metrics.
+    /// Name in `Cache-Status` and metrics.
     pub fn as_str(self) -> &'static str {
         match self {
             NotStored::Bypassed(why) => why.as_str(),
@@ -133,30 +133,30 @@ impl fmt::Display for NotStored {
     }
 }
 
-/// When an answer was asked for and came, and how many purges there had been when it was asked for.
+/// The times of a fetch, and the number of purges before it.
 #[derive(Debug, Clone, Copy)]
 pub struct Times {
-    /// When it was asked for.
+    /// When the request was sent to the script.
     pub asked: Millis,
-    /// When its head came.
+    /// When the response head arrived.
     pub came: Millis,
-    /// Purges until it was asked for.
+    /// Purges before the request was sent.
     pub stamp: u64,
 }
 
-/// An answer that is kept when its body has come.
+/// A response that is stored once its body is complete.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Admitted {
-    /// Its head.
+    /// The response head.
     pub stored: Stored,
-    /// What of its request it depends on.
+    /// The request headers that it varies on.
     pub vary: Vary,
 }
 
-/// Decides on an answer whose head has come.
+/// Decides on a response whose head has arrived.
 ///
 /// # Errors
-/// Why it is not kept.
+/// The reason why it is not stored.
 pub fn admit<'a, 'f, H, F>(
     settings: &Settings,
     asked: &Asked<'a, H>,
@@ -217,7 +217,7 @@ where
     Ok(Admitted { stored, vary })
 }
 
-/// What an answer says to this cache, and whether it says it to caches alone.
+/// The cache directives of a response, and whether they are targeted at this cache.
 fn control<'f>(
     settings: &Settings,
     answer: impl Iterator<Item = Field<'f>> + Clone,
@@ -229,7 +229,7 @@ fn control<'f>(
     let of_all = || Control::of(fields::values(answer.clone(), "cache-control"));
     let told = freshness::told_by_nginx(settings, answer.clone(), now);
     if told.is_some_and(|seconds| seconds > 0) {
-        // It is said to this cache alone, but for how long and no more.
+        // It states a lifetime for this cache alone, and nothing else.
         let listed = of_all().listed;
         let control = Control {
             listed,
@@ -250,7 +250,7 @@ fn control<'f>(
     }
 }
 
-/// Whether the key has all that `X-LiteSpeed-Vary` names: cookies, and nothing else.
+/// Whether the key contains all that `X-LiteSpeed-Vary` names: cookies, and nothing else.
 fn has_litespeeds_variants<'f>(
     settings: &Settings,
     answer: impl Iterator<Item = Field<'f>>,
@@ -272,7 +272,7 @@ fn may_be_kept<'f>(
     control: &Control,
     (status, answer): (u16, impl Iterator<Item = Field<'f>>),
 ) -> Result<(), NotStored> {
-    // A part of an answer, and what only says something of another one (RFC 9111 §3).
+    // Partial responses, and those that only update another response (RFC 9111 §3).
     if status < 200 || matches!(status, 206 | 304) {
         return Err(NotStored::Status);
     }
@@ -280,7 +280,8 @@ fn may_be_kept<'f>(
     if control.must_understand && !is_understood {
         return Err(NotStored::Status);
     }
-    // RFC 9111 §5.2.2.3: must-understand outweighs no-store, which is for those who know it not.
+    // RFC 9111 §5.2.2.3: must-understand overrides no-store, which is for caches that do not know
+    // it.
     if control.no_store && !control.must_understand {
         return Err(NotStored::NoStore);
     }
@@ -302,13 +303,13 @@ fn is_for_authorized(control: &Control) -> bool {
     control.public || control.must_revalidate || control.s_maxage.is_some()
 }
 
-/// RFC 9111 §4.2.4, but for `s-maxage`: where an answer or the site says in so many words for how
-/// long a stale answer will do, that is what it means. With `s-maxage` alone none does.
+/// RFC 9111 §4.2.4, except for `s-maxage`: an explicit stale lifetime from the response or the site
+/// applies. With `s-maxage` alone there is none.
 fn forbids_stale(control: &Control) -> bool {
     control.no_cache || control.must_revalidate || control.proxy_revalidate
 }
 
-/// Statuses that RFC 9110 §15 describes, and what is said there about keeping them is done here.
+/// Statuses that RFC 9110 §15 defines, with their caching requirements met here.
 fn is_understood(status: u16) -> bool {
     matches!(status, 200..=205 | 300..=303 | 305 | 307 | 308 | 400..=417 | 421 | 422 | 426 | 500..=505)
 }
@@ -329,7 +330,7 @@ fn lifetimes(
         Lifetime::Unknown => return Err(NotStored::NoLifetime),
         known => known.seconds().unwrap_or_default(),
     };
-    // What is good for no time at all is not to be seen again, but where it says so itself.
+    // A lifetime of zero means no reuse at all, unless the response itself allows stale use.
     let site = if fresh == 0 { 0 } else { MAX_SECONDS };
     let grace = |said: Option<u64>, otherwise: u64| match forbids_stale(control) {
         true => 0,
@@ -350,12 +351,12 @@ fn lifetimes(
     }
 }
 
-/// Fields that every answer gets anew. `Date` is kept all the same, before all others.
+/// Headers that are generated for every response. `Date` is stored all the same, before all others.
 const TOLD_ANEW: [&str; 4] = ["age", "content-length", "date", "server"];
 
-/// The lines that an answer is told with which is not one of the script's any more, `Date` first: without those
-/// of the connection (RFC 9111 §3.1), those that are `listed` as not to be kept, those for the cache, and those
-/// that are told anew each time.
+/// The header lines for clients of a response that the cache has taken over from the script, `Date`
+/// first: without hop-by-hop headers (RFC 9111 §3.1), headers that are `listed` as not storable,
+/// headers for the cache, and headers that are generated for every response.
 pub fn told_lines<'f>(
     settings: &Settings,
     listed: &[String],
@@ -388,10 +389,10 @@ pub fn told_lines<'f>(
     lines.into()
 }
 
-/// 9999-12-31 23:59:59, the last second that a date of HTTP can tell, in milliseconds since 1970.
+/// 9999-12-31 23:59:59, the last second of HTTP's date format, in milliseconds since 1970.
 const LAST_DATE: Millis = 253_402_300_799_000;
 
-/// Whether a field speaks to the cache alone, so that no client gets it.
+/// Whether a header is for the cache alone and is removed from responses.
 pub fn is_for_cache(settings: &Settings, name: &[u8]) -> bool {
     let starts = |start: &str| {
         name.get(..start.len())

@@ -1,4 +1,5 @@
-//! Cookies that may be a login's, at a site that does not name them (`private_cookies`, `app`).
+//! Cookies that may belong to a login, at a site that does not list them (`private_cookies`,
+//! `app`).
 //!
 //! Two rules apply. A request with a cookie whose name the site has set before may come from a
 //! visitor who is logged in: it is not answered from the cache, and its response is not stored. The
@@ -13,15 +14,15 @@ use crate::fields::{self, Field};
 use crate::plan::{Bypass, Plan};
 use crate::settings::{Pattern, Settings};
 
-/// Most names that are remembered of a site. At one with more, every cookie counts.
+/// Most cookie names that are remembered for a site. Beyond it, every cookie counts.
 pub const MAX_NAMES: usize = 256;
 
-/// Bytes of a name that are remembered. Longer names that begin alike count as one.
+/// Bytes of a name that are remembered. Longer names with the same first bytes count as one.
 pub const MAX_NAME_BYTES: usize = 64;
 
-/// Cookies that do not come from a site's own scripts: those that count visits or remember consent in
-/// the browser, and those that load balancers and CDNs set. They make no difference to what a site
-/// answers, unless the site itself sets one of such a name.
+/// Cookies that a site's own scripts do not set: those of analytics and consent tools in the
+/// browser, and those of load balancers and CDNs. They do not change a response, unless the site
+/// itself sets a cookie with such a name.
 const NOT_OF_SITES: [&str; 63] = [
     "_ga",
     "_ga_*",
@@ -88,11 +89,11 @@ const NOT_OF_SITES: [&str; 63] = [
     "datadome",
 ];
 
-/// The names of the cookies that a site has set, as PHP knows them up to their first bracket.
+/// The names of the cookies that a site has set, as PHP names them up to the first bracket.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Names {
     names: HashSet<Vec<u8>>,
-    /// There are more than are remembered.
+    /// The site sets more names than are remembered.
     are_too_many: bool,
 }
 
@@ -105,7 +106,7 @@ impl Names {
         !self.names.is_empty() && self.names.contains(&base(name))
     }
 
-    /// These and one more; nothing if it is among them.
+    /// This set with one more name; `None` if the set has it already.
     pub fn with(&self, name: &[u8]) -> Option<Names> {
         if self.hold(name) {
             return None;
@@ -119,7 +120,7 @@ impl Names {
         Some(more)
     }
 
-    /// Those that are remembered.
+    /// The remembered names.
     pub fn all(&self) -> impl Iterator<Item = &[u8]> {
         self.names.iter().map(Vec::as_slice)
     }
@@ -129,15 +130,15 @@ impl Names {
         self.are_too_many
     }
 
-    /// The same of a site that sets more than are remembered.
+    /// This set, marked as incomplete.
     #[must_use]
     pub fn as_too_many(mut self) -> Names {
         self.are_too_many = true;
         self
     }
 
-    /// Those that still count once the site has these settings. Whether there are too many is then
-    /// found out again.
+    /// The names that still count under these settings. Whether the set is complete is determined
+    /// again.
     pub fn under(&self, settings: &Settings) -> Names {
         let names = self.names.iter();
         let names = names.filter(|name| settings.counts_cookie(name));
@@ -154,7 +155,7 @@ impl Settings {
         self.guards_cookies && !name.is_empty() && !is_public(self, name)
     }
 
-    /// A number that is another one when other cookies count.
+    /// A fingerprint of the settings that decide which cookies count.
     pub fn cookie_mark(&self) -> u64 {
         let (bypass, no_store) = (&self.bypass.cookies, &self.no_store.cookies);
         let lists = [
@@ -176,9 +177,9 @@ impl Settings {
     }
 }
 
-/// A name as PHP has it, up to its first bracket: `a.b[c]` is an entry of `a_b`. What a name has beyond
-/// ASCII, and beyond [`MAX_NAME_BYTES`], is no part of it: two that are taken for the same only keep
-/// more out of the cache.
+/// A name as PHP has it, up to its first bracket: `a.b[c]` is an entry of `a_b`. Bytes that are not
+/// ASCII are replaced and bytes after [`MAX_NAME_BYTES`] are dropped: names that collide only keep
+/// more responses out of the cache.
 fn base(name: &[u8]) -> Vec<u8> {
     let name = name.trim_ascii();
     let end = memchr::memchr(b'[', name).unwrap_or(name.len());
@@ -192,7 +193,7 @@ fn base(name: &[u8]) -> Vec<u8> {
     known.collect()
 }
 
-/// The names of the cookies that an answer with these fields sets.
+/// The names of the cookies that a response sets.
 pub fn set_by<'f>(answer: impl Iterator<Item = Field<'f>>) -> impl Iterator<Item = &'f [u8]> {
     let lines = answer.filter(|(name, _)| fields::is(name, "set-cookie"));
     lines.map(|(_, value)| {
@@ -213,7 +214,7 @@ pub fn is_known<'a, H: Iterator<Item = Field<'a>> + Clone>(
         && cookies.any(|name| names.hold(name) && !is_public(settings, name))
 }
 
-/// What is left of a plan for a request with a cookie that the site has set.
+/// Restricts the plan of a request that has a cookie which the site has set.
 pub fn keep_out(plan: &mut Plan) {
     let why = Bypass::SiteCookie;
     plan.read = plan.read.and(Err(why));
@@ -231,8 +232,8 @@ pub(crate) fn has_unknown<'a, H: Iterator<Item = Field<'a>> + Clone>(
         && cookies.any(|name| settings.counts_cookie(name) && !is_of_none(name))
 }
 
-/// The value of the `Cookie` header that has the cookies of the key alone; nothing if there is none.
-/// A response to a request with these is the same for all visitors.
+/// The value of a `Cookie` header with only the cookies of the key; empty if there is none. A
+/// response to a request with these cookies is the same for all visitors.
 pub fn keyed<'a, H: Iterator<Item = Field<'a>> + Clone>(
     settings: &Settings,
     asked: &Asked<'a, H>,
@@ -248,7 +249,7 @@ pub fn keyed<'a, H: Iterator<Item = Field<'a>> + Clone>(
     line
 }
 
-/// Whether a cookie is usually none of the site's own.
+/// Whether a cookie is usually not set by the site.
 fn is_of_none(name: &[u8]) -> bool {
     NOT_OF_SITES
         .iter()
@@ -258,8 +259,8 @@ fn is_of_none(name: &[u8]) -> bool {
         })
 }
 
-/// Whether the site says what a cookie means: that it makes no difference, that keys have it, or that
-/// it is for a rule.
+/// Whether the site's settings state the meaning of a cookie: it makes no difference, the key
+/// contains it, or a rule names it.
 fn is_public(settings: &Settings, name: &[u8]) -> bool {
     let keyed = &settings.key.cookies;
     let (bypass, no_store) = (&settings.bypass.cookies, &settings.no_store.cookies);

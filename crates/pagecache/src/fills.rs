@@ -1,17 +1,18 @@
-//! Who has an answer made, and who waits for it: one for each key (nginx's `fastcgi_cache_lock`).
+//! The cache lock: one request for each key runs the script, the others wait (nginx's
+//! `fastcgi_cache_lock`).
 //!
 //! ```text
-//!            join                    finish(Stored)            forgotten
-//!  (nothing) ────▶ filling, waiters ───────────────▶ (nothing; waiters look again)
-//!                    │ finish(Failed): the first waiter fills, the others wait on
-//!                    │ finish(StoodIn): waiters get the stale page; the next who comes fills
-//!                    │ finish(NotKept): waiters go through, and for a while nobody waits
-//!                    ╰ the filler is older than `age`: the next who joins fills beside it; if the
-//!                      old one has stored a page after all, waiters look again at once
+//!            join                    finish(Stored)
+//!  (nothing) ────▶ filling, waiters ───────────────▶ (nothing; waiters look up again)
+//!                    │ finish(Failed): the first waiter fills, the others wait for it
+//!                    │ finish(StoodIn): waiters get the stale page; the next request fills
+//!                    │ finish(NotKept): waiters pass through, and so do requests for a while
+//!                    ╰ the fill is older than `age`: the next request fills beside it; if the
+//!                      old fill stores a page after all, waiters look up again at once
 //! ```
 //!
-//! A filler is a ticket; whoever holds it says how it ended, also by dropping it. No key is held by
-//! somebody who is no more.
+//! A fill is identified by a ticket. Its holder must call `finish` on every path, also when it is
+//! dropped: no key stays locked by a request that has ended.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
@@ -20,58 +21,58 @@ use std::sync::{Mutex, PoisonError};
 use crate::Millis;
 use crate::key::Key;
 
-/// Parts that are locked apart.
+/// Independently locked parts.
 const SHARDS: usize = 16;
-/// Keys of which it is remembered that their answers are not kept.
+/// Most keys that are remembered as uncacheable.
 const MAX_UNKEPT: usize = 64 * 1024;
-/// For how long that is, in milliseconds (Varnish's hit-for-miss has 120 s; a page that begins to be
-/// kept should not have to wait that long).
+/// How long a key is remembered as uncacheable, in milliseconds (Varnish's hit-for-miss has 120 s;
+/// a page that becomes cacheable should not have to wait that long).
 const UNKEPT_MILLIS: Millis = 30_000;
-/// Who may wait for one key. More than that go through.
+/// Most waiters for one key. Further requests pass through.
 const MAX_WAITERS: usize = 16 * 1024;
 
-/// Who has an answer made.
+/// Identifies a running fill.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Ticket(u64);
 
-/// What to do about a key under which nothing good is kept. `W` is given back by it, to be woken.
+/// What to do about a key without a usable entry. `W` wakes a waiter.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Joined {
-    /// Have the answer made, keep it, and say how that ended.
+    /// Run the script, store the response, and report how that ended.
     Fill(Ticket),
-    /// Have an answer made of one's own that is kept if it may be; nobody waits for it.
+    /// Run the script without the lock; the response is stored if it may be.
     Through,
-    /// Wait to be told.
+    /// Wait for the running fill.
     Wait,
 }
 
-/// How it ended.
+/// How a fill ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Finished {
-    /// The answer is kept.
+    /// The response was stored.
     Stored,
-    /// There is an answer, and it is not kept.
+    /// There is a response, and it was not stored.
     NotKept,
-    /// There is none.
+    /// There is no response.
     Failed,
-    /// There is none, and a stale one will do, for all who wait as well.
+    /// There is no response; a stale entry is served, also to all waiters.
     StoodIn,
 }
 
-/// What one who waits is told.
+/// The notice that a waiter gets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Told {
-    /// Look again: it is there.
+    /// Look up again: the response is stored.
     Look,
-    /// Have an answer made of one's own.
+    /// Run the script for this request alone.
     Through,
-    /// Have the answer made for all who wait.
+    /// Run the script and fill the entry for all waiters.
     Fill(Ticket),
-    /// Nobody could make it just now: the stale one will do, for who has one.
+    /// The fill failed: use the stale entry, if there is one.
     StandIn,
 }
 
-/// All answers that are being made. `W` is how one who waits is woken.
+/// All running fills. `W` wakes a waiter.
 #[derive(Debug)]
 pub struct Fills<W> {
     hasher: RandomState,
@@ -81,8 +82,8 @@ pub struct Fills<W> {
 #[derive(Debug)]
 struct Shard<W> {
     filling: HashMap<Key, Filling<W>>,
-    /// Until when it is known that what a key stands for is not kept; the oldest first in `order`.
-    /// By the hashes of keys: two that share one are made by each who asks for a while.
+    /// Until when a key is known to be uncacheable; `order` has the oldest first. By hash: of two
+    /// keys with the same hash, both pass through for that time.
     unkept: HashMap<u64, Millis>,
     order: VecDeque<u64>,
     next: u64,
@@ -116,8 +117,8 @@ impl<W> Default for Fills<W> {
 }
 
 impl<W> Fills<W> {
-    /// Somebody wants what a key stands for. `waiter` makes what wakes it, if it has to wait; one who
-    /// fills for longer than `age` milliseconds is not waited for.
+    /// Registers a request that found no usable entry. `waiter` creates the waker if it has to
+    /// wait; a fill older than `age` milliseconds is not waited for.
     pub fn join(
         &self,
         key: &Key,
@@ -136,7 +137,7 @@ impl<W> Fills<W> {
                     filling.waiters.push_back(waiter());
                     return Joined::Wait;
                 }
-                // The one before goes on, but its ticket says nothing any more.
+                // The old fill continues, but its ticket is no longer valid.
                 shard.next += 1;
                 (filling.ticket, filling.since) = (Ticket(shard.next), now);
                 return Joined::Fill(filling.ticket);
@@ -145,8 +146,7 @@ impl<W> Fills<W> {
         })
     }
 
-    /// Somebody wants to have a stale answer made again that will do until then. Nothing if
-    /// somebody else does already.
+    /// Starts the background update of a stale entry; `None` if a fill is already running.
     pub fn refresh(&self, key: &Key, (now, age): (Millis, Millis)) -> Option<Ticket> {
         self.with(key, |shard, _| match shard.filling.get_mut(key) {
             Some(filling) if now.abs_diff(filling.since) < age => None,
@@ -159,8 +159,8 @@ impl<W> Fills<W> {
         })
     }
 
-    /// A filling has ended. `tell` is called for each who is to be told something, and says whether
-    /// it is still there: the next fills in place of one who is not.
+    /// Ends a fill. `tell` sends a notice to a waiter, and returns whether that waiter still
+    /// exists: if not, the next one becomes the filler.
     pub fn finish(
         &self,
         key: &Key,
@@ -174,7 +174,8 @@ impl<W> Fills<W> {
                 .get(key)
                 .is_some_and(|now| now.ticket == ticket);
             if !is_current {
-                // Another has overtaken it, and goes on; what is there now will do for who waits.
+                // A newer fill has replaced this one and continues; the entry stored now serves the
+                // waiters.
                 let overtaken = shard.filling.get_mut(key);
                 let overtaken = overtaken.filter(|_| how == Finished::Stored)?;
                 let waiters = std::mem::take(&mut overtaken.waiters);
@@ -201,7 +202,7 @@ impl<W> Fills<W> {
         }
     }
 
-    /// The first who is still there fills for the others.
+    /// The first waiter that still exists fills for the others.
     fn pass_on(
         &self,
         key: &Key,
@@ -212,7 +213,7 @@ impl<W> Fills<W> {
         while let Some(next) = waiters.pop_front() {
             let begun = self.with(key, |shard, _| match shard.filling.get_mut(key) {
                 Some(other) => {
-                    // Somebody has begun in between: they wait for that one.
+                    // Another fill has started meanwhile: the waiters join it.
                     other.waiters.append(&mut waiters);
                     Err(other.ticket)
                 }
@@ -242,13 +243,13 @@ impl<W> Fills<W> {
         }
     }
 
-    /// Answers that are being made.
+    /// Number of running fills.
     pub fn len(&self) -> usize {
         let count = |shard: &Mutex<Shard<W>>| lock(shard).filling.len();
         self.shards.iter().map(count).sum()
     }
 
-    /// Those who wait for one of them; `is_there` says of each whether it still does.
+    /// Number of waiters; `is_there` says whether one still waits.
     pub fn waiting(&self, is_there: impl Fn(&W) -> bool) -> usize {
         let count = |shard: &Mutex<Shard<W>>| {
             let shard = lock(shard);
@@ -258,7 +259,7 @@ impl<W> Fills<W> {
         self.shards.iter().map(count).sum()
     }
 
-    /// Whether none is.
+    /// Whether no fill is running.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -289,7 +290,7 @@ impl<W> Shard<W> {
 
     fn is_unkept(&self, hash: u64, now: Millis) -> bool {
         let until = self.unkept.get(&hash);
-        // A clock that was set back must not make it last for longer.
+        // A clock that was set back must not extend it.
         until.is_some_and(|until| now < *until && until - now <= UNKEPT_MILLIS)
     }
 

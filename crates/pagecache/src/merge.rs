@@ -1,4 +1,4 @@
-//! A 304 of the script's and the kept answer that it is about become one (RFC 9111 §4.3.4).
+//! Updating a cached response with the headers of a 304 (RFC 9111 §4.3.4).
 
 use bytes::Bytes;
 
@@ -9,7 +9,7 @@ use crate::plan::Plan;
 use crate::settings::Settings;
 use crate::stored::Stored;
 
-/// Fields that say something of the kept body, which a 304 does not bring along (RFC 9111 §3.2).
+/// Headers that describe the stored body, which a 304 does not contain (RFC 9111 §3.2).
 const OF_THE_BODY: [&str; 6] = [
     "content-encoding",
     "content-length",
@@ -19,17 +19,17 @@ const OF_THE_BODY: [&str; 6] = [
     "transfer-encoding",
 ];
 
-/// An answer with the kept body and the fields of both.
+/// The stored body's headers, updated by a 304.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Merged {
-    /// What the client gets this time, whether it is kept or not, as in [`Stored::lines`]. What is listed as
-    /// not to be kept is among it.
+    /// The header lines for this client, whether the response is stored or not, as in
+    /// [`Stored::lines`]. Headers that are listed as not storable are included.
     pub lines: Bytes,
-    /// What is kept from now on in place of the old, or why nothing is.
+    /// The updated cache entry, or why none is stored.
     pub kept: Result<Admitted, NotStored>,
 }
 
-/// Merges a 304 with these fields into what is kept.
+/// Merges the headers of a 304 into a cached response.
 pub fn merge<'a, 'f, H, F>(
     settings: &Settings,
     asked: &Asked<'a, H>,
@@ -44,7 +44,7 @@ where
     let mut lines = Vec::with_capacity(stored.lines.len());
     let comes_anew = |name: &[u8]| {
         let mut names = answer.clone().map(|(name, _)| name);
-        // A kept date says when the old answer was made; without a new one it is now.
+        // The stored date is that of the old response; without a new `Date` it is now.
         fields::is(name, "date")
             || (!is_of_the_body(name) && names.any(|new| new.eq_ignore_ascii_case(name)))
     };
@@ -59,7 +59,7 @@ where
     if let Ok(admitted) = &mut kept
         && admitted.stored.tags.is_empty()
     {
-        // The fields that name them are not kept, and a 304 need not say them again.
+        // Tag headers are not stored, and a 304 need not repeat them.
         admitted.stored.tags.clone_from(&stored.tags);
     }
     let lines = admit::told_lines(settings, &[], fields::of_lines(&lines), times.came);

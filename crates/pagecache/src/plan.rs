@@ -1,4 +1,4 @@
-//! Whether a request may be answered from the cache, and whether its answer may be kept.
+//! Whether the cache may serve a request, and whether its response may be stored.
 
 use std::fmt;
 
@@ -11,31 +11,31 @@ use crate::names::{has_index, is_named, may_be};
 use crate::plain::{decoded, plain_path};
 use crate::settings::{Settings, When};
 
-/// Why a request is not answered from the cache.
+/// Why a request bypasses the cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Bypass {
-    /// Its method is neither GET nor HEAD.
+    /// The method is neither GET nor HEAD.
     Method,
     /// It is a GET with a body.
     Body,
-    /// It has a precondition that only the origin can decide on.
+    /// It has a precondition that only the origin can evaluate.
     Precondition,
-    /// It has a session's cookie.
+    /// It has a session cookie.
     PrivateCookie,
-    /// It has a cookie that the site has set, and the site does not say what that means.
+    /// It has a cookie that the site has set and whose meaning the settings do not state.
     SiteCookie,
-    /// Its client has shown a certificate, which scripts are told of.
+    /// The client has sent a certificate, which scripts can read.
     Certificate,
-    /// A rule of the site's (`bypass`) says so.
+    /// The site's `bypass` rule matches.
     Rule,
-    /// It says so itself, and is obeyed.
+    /// The request's own `Cache-Control` says so, and the site honours it.
     Wish,
-    /// Its key would be too long.
+    /// The key would be too long.
     KeyTooLong,
 }
 
 impl Bypass {
-    /// All there are.
+    /// All reasons.
     pub const ALL: [Bypass; 9] = [
         Bypass::Method,
         Bypass::Body,
@@ -48,7 +48,7 @@ impl Bypass {
         Bypass::KeyTooLong,
     ];
 
-    /// Its name, in `Cache-Status` and metrics.
+    /// Name in `Cache-Status` and metrics.
     pub fn as_str(self) -> &'static str {
         match self {
             Bypass::Method => "method",
@@ -70,19 +70,19 @@ impl fmt::Display for Bypass {
     }
 }
 
-/// What may be done for a request.
+/// What the cache may do for a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Plan {
-    /// It may be answered from the cache, or why not.
+    /// Whether it may be served from the cache, or why not.
     pub read: Result<(), Bypass>,
-    /// Its answer may be kept as far as the request says, or why not.
+    /// Whether the response may be stored as far as the request is concerned, or why not.
     pub store: Result<(), NotStored>,
-    /// What it says about caches, if that is obeyed.
+    /// The request's cache directives, if the site honours them.
     pub wishes: Option<Wishes>,
 }
 
 impl Plan {
-    /// What may be done for a request at a site with these settings.
+    /// Plans a request to a site with these settings.
     pub fn make<'a, H: Iterator<Item = Field<'a>> + Clone>(
         settings: &Settings,
         asked: &Asked<'a, H>,
@@ -120,21 +120,22 @@ impl Plan {
         plan
     }
 
-    /// Whether the cache has nothing to do with the request: it is neither answered nor kept.
+    /// Whether the request bypasses the cache entirely: neither served from it nor stored.
     pub fn is_none(&self) -> bool {
         self.read.is_err() && self.store.is_err()
     }
 }
 
-/// Most cookies of a request whose answer is kept at a site with cookies in its keys. PHP passes over those
-/// beyond `max_input_vars` (1000), so that the script would not see what the key has. A pool or a folder whose PHP
-/// has less than this there is not known here, and who sends as many cookies before one of the key's could choose
-/// the page of that.
+/// Most cookies of a request whose response is stored at a site with cookies in its keys. PHP
+/// ignores cookies beyond `max_input_vars` (1000), so the script would not see one that the key
+/// contains. A lower `max_input_vars` of a pool or folder is not known here: there a client with
+/// that many cookies in front of a key's cookie could choose the page stored under that key.
 const MAX_COOKIES: usize = 256;
 
-/// Whether the script would see another value of a cookie of the key than the key has: PHP takes another name
-/// for the same, does not take this one for it, has white space in it that no key has, or takes the last of
-/// several in an array, and the first of others, as the key does.
+/// Whether the script would see another value for a cookie of the key than the key contains: PHP
+/// maps another name to the same variable, maps this name to another variable, keeps white space
+/// that the key drops, or takes the last of several values (inside an array; outside it takes the
+/// first, as the key does).
 fn has_odd_cookie<'a, H: Iterator<Item = Field<'a>> + Clone>(
     settings: &Settings,
     asked: &Asked<'a, H>,
@@ -158,7 +159,7 @@ fn has_odd_cookie<'a, H: Iterator<Item = Field<'a>> + Clone>(
     })
 }
 
-/// Why a request is none of the cache's, if it is none.
+/// Why a request bypasses the cache entirely; `None` if it does not.
 fn unfit<'a, H: Iterator<Item = Field<'a>> + Clone>(
     settings: &Settings,
     asked: &Asked<'a, H>,
@@ -179,7 +180,7 @@ fn unfit<'a, H: Iterator<Item = Field<'a>> + Clone>(
     (asked.has_cookies && asked.cookies().any(is_private)).then_some(Bypass::PrivateCookie)
 }
 
-/// Whether a request is one of those.
+/// Whether the request matches.
 fn holds<'a, H: Iterator<Item = Field<'a>> + Clone>(when: &When, asked: &Asked<'a, H>) -> bool {
     if when.is_empty() {
         return false;
@@ -205,9 +206,9 @@ fn holds<'a, H: Iterator<Item = Field<'a>> + Clone>(when: &When, asked: &Asked<'
     when.headers.iter().any(has) || has_parameter(when, asked.request.query.unwrap_or_default())
 }
 
-/// Whether a path is meant, also if it is written in another way that applications take for the same, or holds a
-/// script: `/account.php/x.css` runs `/account.php`, and `/index.php/account/` is `/account/` to most applications
-/// whose front controller that is. Anybody can have somebody else ask for them.
+/// Whether a path matches, also in an equivalent spelling or behind a script: `/account.php/x.css`
+/// runs `/account.php`, and `/index.php/account/` is `/account/` to most applications with that
+/// front controller. An attacker can make a victim request such a path (web cache deception).
 fn is_at_path(when: &When, path: &[u8]) -> bool {
     let is_one = |path: &[u8]| when.paths.iter().any(|pattern| pattern.matches(path));
     let is_meant = |path: &[u8]| {
@@ -221,7 +222,7 @@ fn is_at_path(when: &When, path: &[u8]) -> bool {
     !when.paths.is_empty() && (is_meant(path) || (is_odd() && is_meant(&plain_path(path))))
 }
 
-/// What in a path may be a script, and the PATH_INFO that stands behind it.
+/// Each prefix of a path that may be a script, with the PATH_INFO behind it.
 fn scripts_in(path: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
     let parts = memchr::memchr_iter(b'/', path).map(|end| path.split_at(end));
     parts.filter(|(script, _)| script.ends_with(b".php"))
@@ -234,7 +235,7 @@ fn has_parameter(when: &When, query: &str) -> bool {
     query.split('&').any(|parameter| {
         let name = parameter.split('=').next().unwrap_or_default();
         let name = decoded(name.as_bytes(), b' ');
-        // PHP passes over spaces before a name, and its names end with the first NUL.
+        // PHP skips spaces before a name, and a name ends at the first NUL.
         let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
         let spaces = name.iter().take_while(|byte| **byte == b' ').count();
         let mut patterns = when.parameters.iter();

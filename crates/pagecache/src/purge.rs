@@ -1,4 +1,4 @@
-//! Which kept answers are out of date because somebody says so.
+//! Purges: which cached responses are invalidated.
 
 use std::fmt;
 
@@ -8,39 +8,39 @@ use crate::fields::{self, Field};
 use crate::invalidate;
 use crate::settings::KeyParts;
 
-/// What a purge is about. It is about one site's pages.
+/// The entries that a purge applies to, within one site.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Purge {
-    /// All of a site.
+    /// All entries of a site.
     All,
-    /// All of one host.
+    /// All entries of one host.
     Host(String),
-    /// One address, in all its variants, whichever the scheme.
+    /// One URL, in all its variants, for either scheme.
     Url {
         /// The host.
         host: String,
         /// Path and canonical query.
         target: String,
     },
-    /// All addresses of a host that begin so.
+    /// All URLs of a host with this prefix.
     Prefix {
-        /// The host; none: any of the site's.
+        /// The host; `None`: any host of the site.
         host: Option<String>,
-        /// The beginning of path and query.
+        /// The prefix of path and query.
         path: String,
     },
-    /// All with this tag.
+    /// All entries with this tag.
     Tag(String),
 }
 
-/// How thoroughly.
+/// Hard or soft.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Thoroughness {
-    /// They are gone.
+    /// The entries are removed.
     Hard,
-    /// They are stale, and will do until there are new ones.
+    /// The entries become stale, and are served until they are replaced.
     Soft,
 }
 
@@ -56,10 +56,10 @@ impl fmt::Display for Purge {
     }
 }
 
-/// What an answer's `X-LiteSpeed-Purge` asks for at a site with these keys; `host` is the request's.
+/// The purges in a response's `X-LiteSpeed-Purge`; `host` is the request's.
 ///
-/// `*`, `tag=a, tag=b` (or `tag=a b`), and paths, with `stale,` before them for a soft one. What is
-/// only for private caches, which there are none of here, is passed over.
+/// `*`, `tag=a, tag=b` (or `tag=a b`), and paths, with `stale,` before them for a soft purge.
+/// Directives for private caches are ignored: there are none here.
 pub fn litespeed<'a>(
     fields: impl Iterator<Item = Field<'a>>,
     (parts, host): (&KeyParts, &str),

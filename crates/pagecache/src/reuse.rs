@@ -1,4 +1,4 @@
-//! Whether a kept answer will do for a request (RFC 9111 §4).
+//! Whether a cache entry can serve a request (RFC 9111 §4).
 
 use crate::Millis;
 use crate::asked::Asked;
@@ -8,14 +8,14 @@ use crate::freshness::current_age;
 use crate::plan::Plan;
 use crate::stored::Stored;
 
-/// What a kept answer is good for.
+/// How a cache entry can be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Judged {
-    /// It will do. Seconds that it is old, and for which it will still do.
+    /// It is fresh.
     Fresh {
-        /// Its `Age`.
+        /// Its `Age` in seconds.
         age: u64,
-        /// What is left.
+        /// Seconds for which it remains fresh.
         ttl: u64,
     },
     /// It is stale.
@@ -24,21 +24,21 @@ pub enum Judged {
     Unfit,
 }
 
-/// A stale answer.
+/// A stale entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stale {
     /// Its `Age` in seconds.
     pub age: u64,
-    /// Seconds since it became stale; 0 if it was made stale by a purge.
+    /// Seconds since it became stale; 0 if a purge made it stale.
     pub by: u64,
-    /// It will do while another is made.
+    /// It may be served while a fill runs.
     pub while_revalidate: bool,
-    /// It will do if no other can be had.
+    /// It may be served after an error.
     pub if_error: bool,
 }
 
-/// Judges a kept answer; `is_soft_purged`: it has been said to be out of date, and may be used until
-/// there is another.
+/// Judges a cache entry. `is_soft_purged`: a soft purge has made it stale; it may be used until it
+/// is replaced.
 pub fn judge<'a, H: Iterator<Item = Field<'a>> + Clone>(
     stored: &Stored,
     asked: &Asked<'a, H>,
@@ -96,8 +96,8 @@ fn wants_newer(wishes: &Wishes, age: Millis, fresh: Millis) -> bool {
             .is_some_and(|min| left < min.saturating_mul(1000))
 }
 
-/// The fields with which a kept answer is asked for again (RFC 9111 §4.3.1): `If-None-Match` and
-/// `If-Modified-Since` with its own values. They take the place of the client's.
+/// The conditional headers for a revalidation (RFC 9111 §4.3.1): `If-None-Match` and
+/// `If-Modified-Since` with the entry's own values. They replace the client's.
 pub fn validators(stored: &Stored) -> impl Iterator<Item = Field<'_>> {
     let etag = stored
         .first("etag")
@@ -107,15 +107,14 @@ pub fn validators(stored: &Stored) -> impl Iterator<Item = Field<'_>> {
     etag.into_iter().chain(modified)
 }
 
-/// Fields of a client's request that a script must not see when its answer may be kept: it is to give
-/// the whole answer, of which the client then gets what it asked for.
+/// Request headers that are hidden from a script whose response may be stored: it must send the
+/// full response, from which the cache serves what the client wants.
 pub fn is_withheld(name: &[u8]) -> bool {
     let withheld = ["if-none-match", "if-modified-since", "if-range", "range"];
     withheld.iter().any(|field| crate::fields::is(name, field))
 }
 
-/// Whether a stale answer takes the place of what came instead of a new one: an error of the server's
-/// (RFC 5861 §4).
+/// Whether a stale entry replaces a response with this status: a server error (RFC 5861 §4).
 pub fn is_error(status: u16) -> bool {
     matches!(status, 500 | 502 | 503 | 504)
 }

@@ -1,4 +1,4 @@
-//! What is kept of an answer beside its body, and how it is written down.
+//! The head of a cached response, and its serialised form.
 
 use bytes::Bytes;
 
@@ -6,35 +6,35 @@ use crate::Millis;
 use crate::fields::{self, Field};
 use crate::freshness::Lifetimes;
 
-/// The head of a kept answer, and what was decided about it.
+/// The head of a cached response, with the caching decisions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stored {
     /// The status.
     pub status: u16,
-    /// The fields of the head, as lines, each with its CR LF. `Date` is the first; `Age`,
-    /// `Content-Length` and `Server` are none of them.
+    /// The header lines, each with its CR LF. `Date` is first; `Age`, `Content-Length` and `Server`
+    /// are not included.
     pub lines: Bytes,
-    /// When it came.
+    /// When it arrived.
     pub came: Millis,
-    /// How old it was then, in seconds.
+    /// Its age on arrival, in seconds.
     pub initial_age: u64,
-    /// For how long it is good.
+    /// How long it can be used.
     pub lifetimes: Lifetimes,
-    /// It is to be asked for again before each use.
+    /// It is revalidated before each use.
     pub no_cache: bool,
-    /// Nobody may be answered with it when it is stale, whatever the site says.
+    /// It is never served stale, whatever the site's settings.
     pub must_revalidate: bool,
-    /// Requests with an `Authorization` may be answered with it (RFC 9111 §3.5).
+    /// It may serve requests with an `Authorization` header (RFC 9111 §3.5).
     pub for_authorized: bool,
     /// It has an `ETag` or a `Last-Modified`.
     pub has_validator: bool,
-    /// What it is about.
+    /// Its tags.
     pub tags: Box<[String]>,
-    /// How many purges there had been when it was asked for: later ones are about it.
+    /// The number of purges before its request: later purges apply to it.
     pub stamp: u64,
 }
 
-/// What was written down is no head of a kept answer.
+/// The bytes are not the serialised head of a cached response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Damaged;
 
@@ -44,12 +44,12 @@ const HAS_VALIDATOR: u8 = 4;
 const MUST_REVALIDATE: u8 = 8;
 
 impl Stored {
-    /// Its fields.
+    /// Its headers.
     pub fn fields(&self) -> impl Iterator<Item = Field<'_>> + Clone {
         fields::of_lines(&self.lines)
     }
 
-    /// The value of its first field of a name.
+    /// The value of its first header with this name.
     pub fn first(&self, name: &str) -> Option<&[u8]> {
         fields::first(self.fields(), name)
     }
@@ -64,13 +64,13 @@ impl Stored {
         }
     }
 
-    /// Bytes of memory that it needs, about.
+    /// Its approximate size in memory, in bytes.
     pub fn weight(&self) -> usize {
         let tags = self.tags.iter().map(|tag| tag.len() + size_of::<String>());
         size_of::<Stored>() + self.lines.len() + tags.sum::<usize>()
     }
 
-    /// Writes it down, for [`Stored::read`].
+    /// Serialises it for [`Stored::read`].
     pub fn write(&self, out: &mut Vec<u8>) {
         let flag = |is: bool, flag: u8| if is { flag } else { 0 };
         out.extend_from_slice(&self.status.to_le_bytes());
@@ -104,10 +104,10 @@ impl Stored {
         }
     }
 
-    /// Reads what [`Stored::write`] wrote, and nothing beside it.
+    /// Deserialises the output of [`Stored::write`].
     ///
     /// # Errors
-    /// When it is anything else.
+    /// On any other bytes.
     pub fn read(bytes: &Bytes) -> Result<Stored, Damaged> {
         let mut reader = Reader { bytes, at: 0 };
         let status = u16::from_le_bytes(reader.array()?);
