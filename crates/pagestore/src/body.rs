@@ -1,5 +1,5 @@
-//! A kept page's body. A large one is in memory that is a file, from which the kernel sends it without
-//! copying it for each client; a small one is sent faster from where programs have their memory.
+//! A cached page's body. A large one is in a memfd, from which the kernel sends it without a copy
+//! for each client; a small one is sent faster from the heap.
 
 use std::ops::Deref;
 use std::os::fd::OwnedFd;
@@ -10,17 +10,17 @@ use bytes::Bytes;
 use maitred_os::sealed::Sealed;
 use maitred_os::shared::page_bytes;
 
-/// Bytes from which on a body is kept in a file, and a piece of it sent from there: up to about this many,
-/// the kernel copies them in less time than it needs to find them (docs/decisions/0009-page-cache.md).
+/// Smallest body in bytes that is stored in a memfd and sent from it: smaller ones the kernel
+/// copies faster than it finds their pages (docs/decisions/0009-page-cache.md).
 pub const FILE_LEAST_BYTES: usize = 48 * 1024;
 
-/// Bytes that a file takes of the kernel's memory beside its contents: inode, name, table of pages.
+/// Kernel memory of a memfd beside its content, in bytes: inode, name, page table.
 const FILE_OVERHEAD_BYTES: usize = 3 * 1024;
 
-/// What the files are called in `/proc/PID/maps`.
+/// The memfds' name in `/proc/PID/maps`.
 const NAME: &str = "kept page";
 
-/// A kept page's body; clones share it.
+/// A cached page's body; clones share it.
 #[derive(Debug, Clone)]
 pub struct Body {
     bytes: Bytes,
@@ -28,12 +28,12 @@ pub struct Body {
 }
 
 impl Body {
-    /// Its file, whose contents are the body and nothing else, if it has one.
+    /// Its memfd, which contains exactly the body, if it has one.
     pub fn file(&self) -> Option<&OwnedFd> {
         self.file.as_ref().map(|held| held.sealed.file())
     }
 
-    /// Bytes of memory that it needs, about.
+    /// Its approximate size in memory, in bytes.
     pub fn weight(&self) -> usize {
         match &self.file {
             None => self.bytes.len(),
@@ -42,7 +42,7 @@ impl Body {
     }
 }
 
-/// Bytes of memory that a body of so many needs in a file, about.
+/// Approximate memory of a body in a memfd, in bytes.
 pub fn weight_in_file(bytes: usize) -> usize {
     let page = usize::try_from(page_bytes()).unwrap_or(1);
     bytes.next_multiple_of(page) + FILE_OVERHEAD_BYTES
@@ -62,22 +62,22 @@ impl Deref for Body {
     }
 }
 
-/// The files of bodies, of which there may be so many.
+/// Limits the number of memfds.
 #[derive(Debug, Clone)]
 pub struct Files {
     left: Arc<AtomicUsize>,
 }
 
 impl Files {
-    /// Room for so many.
+    /// At most `most` memfds.
     pub fn new(most: usize) -> Files {
         Files {
             left: Arc::new(AtomicUsize::new(most)),
         }
     }
 
-    /// The same body, in a file if it is large and there is room for one. Without room, or descriptors,
-    /// it stays where it is.
+    /// Moves a large body into a memfd. If the limit or the descriptors are exhausted, it stays on
+    /// the heap.
     pub fn take_in(&self, body: Body) -> Body {
         if body.file.is_some() || body.len() < FILE_LEAST_BYTES {
             return body;
@@ -107,7 +107,7 @@ impl Files {
     }
 }
 
-/// A file with the room that it takes of [`Files`].
+/// A memfd, counted in [`Files`].
 #[derive(Debug)]
 struct Held {
     sealed: Sealed,
@@ -123,7 +123,7 @@ impl Drop for Place {
     }
 }
 
-/// A file's bytes, which stay mapped as long as somebody reads them.
+/// The bytes of a memfd, mapped as long as there is a reader.
 struct Mapped(Arc<Held>);
 
 impl AsRef<[u8]> for Mapped {

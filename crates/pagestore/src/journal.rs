@@ -1,11 +1,11 @@
-//! Purges, written down: a file to which each is added before it is done, so that a front that is
-//! killed right after it comes back with it.
+//! The purge journal: each purge is appended to a file before it takes effect, so it survives a
+//! crash of the front.
 //!
-//! It is not forced to the disk each time: what only a machine that stops dead could lose is not
-//! worth a wait for the disk in every purge. Instead the file says under which boot of the machine it
-//! was written, and whether it was closed in order. After another boot without that, or when there is
-//! no journal or a damaged one, what was kept is not to be trusted any more: a new era begins, and
-//! files of another era are nobody's.
+//! It is not fsynced each time: losses are only possible when the whole machine crashes, which does
+//! not justify a disk flush in every purge. Instead the file records the boot ID under which it was
+//! written, and whether it was closed cleanly. After another boot without a clean close, or if the
+//! journal is missing or damaged, the cached files cannot be trusted: a new era begins, and files
+//! of another era are not used.
 
 use std::fs::File;
 use std::hash::{BuildHasher, RandomState};
@@ -17,16 +17,16 @@ use maitred_pagecache::purge::{Purge, Thoroughness};
 use crate::disk::{create, is_no_file, make_dir, open_file};
 use crate::purges::Purges;
 
-/// Name of the file in its folder.
+/// File name.
 const NAME: &str = "purges";
-/// What the file begins with.
+/// The first bytes of the file.
 const MAGIC: &[u8; 8] = b"mtrdprg\x01";
-/// Longest entry in bytes: the longest address and its host and site.
+/// Longest record in bytes: the longest URL, its host and its site.
 const MAX_ENTRY_BYTES: usize = 64 * 1024;
-/// Largest file that is read; one that is larger is no journal of ours.
+/// Largest file that is read; a larger one is not our journal.
 const MAX_FILE_BYTES: u64 = 1 << 30;
 
-/// Bytes before an entry's kind.
+/// Bytes before a record's kind.
 const PREFIX_BYTES: usize = 12;
 
 const BOOT: u8 = b'B';
@@ -35,7 +35,7 @@ const ERA: u8 = b'E';
 const NUMBERS: u8 = b'N';
 const PURGE: u8 = b'P';
 
-/// The journal of a folder.
+/// The journal of a directory.
 #[derive(Debug)]
 pub struct Journal {
     file: File,
@@ -43,31 +43,31 @@ pub struct Journal {
     boot: String,
     /// Names the time since which every purge is known; files have it, too.
     pub era: u64,
-    /// A purge is not in it: what is in the folder is to be written anew, or taken away.
+    /// A purge is missing in it: it must be rewritten or removed.
     pub lacks_some: bool,
 }
 
-/// What was found when a journal was opened.
+/// The state of the journal when it was opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Opened {
-    /// None: nothing was kept, or nothing of what was can be trusted.
+    /// Empty: there is no earlier content.
     New,
-    /// One that can be gone on with.
+    /// Valid: the content can be used.
     Continued,
-    /// One of a machine that stopped without warning, or one that is damaged: all is gone.
+    /// After a crash of the machine, or damaged: the content is discarded.
     Distrusted,
-    /// One that another process writes: nothing of its folder is used until that lets go of it.
+    /// Another process is writing it: its directory is not used until that process releases it.
     Taken,
 }
 
-/// The number of the last purge in a folder that another process has; 0 if that cannot be told.
+/// The number of the last purge in a directory that another process owns; 0 if unknown.
 ///
 /// # Errors
-/// When the journal is there and cannot be read.
+/// When the journal exists and cannot be read.
 pub fn last_number(dir: &Path) -> io::Result<u64> {
     let purges = Purges::default();
     let bytes = read_bytes(&dir.join(NAME))?;
-    // What is damaged is not gone on with.
+    // A damaged journal is not continued.
     let _ = read(&bytes, "", &purges);
     Ok(purges.last())
 }
@@ -77,7 +77,7 @@ fn read_bytes(path: &Path) -> io::Result<Vec<u8>> {
     match open_file(path) {
         Ok(file) => _ = file.take(MAX_FILE_BYTES).read_to_end(&mut bytes)?,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-        // A link, a pipe: no journal begins so.
+        // A link or a FIFO: an invalid journal.
         Err(error) if is_no_file(&error) => bytes.push(0),
         Err(error) => return Err(error),
     }
@@ -85,7 +85,8 @@ fn read_bytes(path: &Path) -> io::Result<Vec<u8>> {
 }
 
 impl Journal {
-    /// Opens the journal of a folder and reads it into `purges`. `boot` names the machine's boot.
+    /// Opens the journal of a directory and loads it into `purges`. `boot` is the machine's boot
+    /// ID.
     ///
     /// # Errors
     /// When it cannot be read or written.
@@ -113,10 +114,10 @@ impl Journal {
         ))
     }
 
-    /// Adds a purge.
+    /// Appends a purge.
     ///
     /// # Errors
-    /// When it cannot be written; then it must not be relied upon after a restart.
+    /// When it cannot be written; then it may be lost after a restart.
     pub fn add(
         &mut self,
         site: &str,
@@ -128,16 +129,16 @@ impl Journal {
             .write_all(&entry(PURGE, &purge_bytes(site, purge, how, number)))
     }
 
-    /// From now on it cannot be written: the file is only open to be read.
+    /// Makes later writes fail: the file is reopened read-only.
     #[cfg(test)]
     pub(crate) fn break_for_test(&mut self) {
         self.file = File::open(&self.path).unwrap();
     }
 
-    /// Takes it away, since it does not say all: whoever finds none trusts nothing.
+    /// Removes the journal because it is incomplete: without a journal, no file is trusted.
     ///
     /// # Errors
-    /// When it cannot be taken away.
+    /// When it cannot be removed.
     pub fn discard(&mut self) -> io::Result<()> {
         let removed = match std::fs::remove_file(&self.path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -147,20 +148,20 @@ impl Journal {
         removed
     }
 
-    /// Writes it anew, without what `purges` has forgotten.
+    /// Rewrites the journal without the purges that `purges` has forgotten.
     ///
     /// # Errors
-    /// When it cannot be written; the old one is then still there.
+    /// When it cannot be written; the old one then remains.
     pub fn compact(&mut self, purges: &Purges) -> io::Result<()> {
         self.file = rewrite(&self.path, &self.boot, self.era, purges)?;
         self.lacks_some = false;
         Ok(())
     }
 
-    /// Says that all is in order, when nothing is kept any more.
+    /// Records a clean close; nothing is stored afterwards.
     ///
     /// # Errors
-    /// When it cannot be written, or forced to the disk.
+    /// When it cannot be written or synced.
     pub fn close(&mut self, purges: &Purges) -> io::Result<()> {
         if self.lacks_some {
             self.compact(purges)?;
@@ -186,7 +187,7 @@ fn rewrite(path: &Path, boot: &str, era: u64, purges: &Purges) -> io::Result<Fil
     });
     let mut file = match create(&beside) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            // Somebody has taken the folder away.
+            // The directory has been removed meanwhile.
             make_dir(path.parent().unwrap_or(path))?;
             create(&beside)?
         }
@@ -194,19 +195,19 @@ fn rewrite(path: &Path, boot: &str, era: u64, purges: &Purges) -> io::Result<Fil
     };
     file.write_all(&bytes)?;
     std::fs::rename(&beside, path)?;
-    // It goes on being written to the file that it is, whatever takes its name.
+    // Later writes go to this file, whatever file has its name then.
     rustix::fs::fcntl_setfl(&file, rustix::fs::OFlags::APPEND)?;
     Ok(file)
 }
 
-/// Reads all that was ever written, and says of which era it is; nothing if that cannot be relied on.
+/// Reads all records, and returns the era; `None` if the journal cannot be trusted.
 fn read(bytes: &[u8], boot: &str, purges: &Purges) -> Option<u64> {
     let mut rest = bytes.strip_prefix(MAGIC)?;
     let (mut is_same_boot, mut is_closed, mut era) = (false, false, None);
     while !rest.is_empty() {
         let (kind, content) = match take_entry(&mut rest) {
             Taken::Entry(kind, content) => (kind, content),
-            // Its writer was killed: nobody was told that it was done.
+            // The writer was killed before the purge was acknowledged.
             Taken::CutShort => break,
             Taken::Damaged => return None,
         };
@@ -230,7 +231,7 @@ fn read(bytes: &[u8], boot: &str, purges: &Purges) -> Option<u64> {
     era.filter(|_| is_same_boot || is_closed)
 }
 
-/// Length, checksum of that, checksum of what follows; then kind and content.
+/// Length, checksum of the length, checksum of the rest; then kind and content.
 fn entry(kind: u8, content: &[u8]) -> Vec<u8> {
     let length = u32::try_from(content.len() + 1)
         .unwrap_or(u32::MAX)

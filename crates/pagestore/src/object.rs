@@ -1,4 +1,4 @@
-//! A kept page, and how it is written to a file.
+//! A cached page, and its file format.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -10,7 +10,7 @@ use maitred_pagecache::vary::Vary;
 
 use crate::body::Body;
 
-/// What a page is about, as purges name it.
+/// What a page is about, in the terms of purges.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Subject {
     /// The site.
@@ -21,24 +21,24 @@ pub struct Subject {
     pub target: Box<str>,
 }
 
-/// A kept page.
+/// A cached page.
 #[derive(Debug)]
 pub struct Object {
     /// What it is about.
     pub subject: Subject,
-    /// Its head, and what was decided about it.
+    /// Its head, with the caching decisions.
     pub stored: Stored,
     /// Its body.
     pub body: Body,
-    /// How long a worker had to do with it.
+    /// Worker time that it took to generate.
     pub cost: Duration,
-    /// Until which purge it is known what they made of it, and whether that was to make it stale: the
-    /// purge's number times two, plus one if so.
+    /// The outcome of the last check against purges: the number of the last purge then, times two,
+    /// plus one if the page is stale.
     checked: AtomicU64,
 }
 
 impl Object {
-    /// A page of which no purge has been looked at.
+    /// A page that has not been checked against purges.
     pub fn new(subject: Subject, stored: Stored, body: impl Into<Body>) -> Object {
         let checked = AtomicU64::new(stored.stamp.saturating_mul(2));
         Object {
@@ -50,24 +50,24 @@ impl Object {
         }
     }
 
-    /// The same, which a worker had to do with for so long.
+    /// Sets the worker time.
     pub fn of_cost(self, cost: Duration) -> Object {
         Object { cost, ..self }
     }
 
-    /// Whether purges have made it stale, if it is known up to the one with this number.
+    /// Whether it is stale, if it was last checked at the purge with this number.
     pub fn known(&self, purge: u64) -> Option<bool> {
         let checked = self.checked.load(Ordering::Acquire);
         (checked / 2 == purge).then_some(checked % 2 == 1)
     }
 
-    /// It is known now up to the purge with this number.
+    /// Records the outcome of a check at the purge with this number.
     pub fn learn(&self, purge: u64, is_stale: bool) {
         let checked = purge.saturating_mul(2) | u64::from(is_stale);
         self.checked.store(checked, Ordering::Release);
     }
 
-    /// Bytes of memory that it needs, about.
+    /// Its approximate size in memory, in bytes.
     pub fn weight(&self) -> usize {
         let Subject { site, host, target } = &self.subject;
         let subject = site.len() + host.len() + target.len();
@@ -75,19 +75,19 @@ impl Object {
     }
 }
 
-/// What there is under a key.
+/// The value of a key.
 #[derive(Debug, Clone)]
 pub enum Entry {
     /// A page.
     Page(std::sync::Arc<Object>),
-    /// Several, that differ in what requests say in these fields.
+    /// Several variants, which differ in these request headers.
     Varies(std::sync::Arc<Vary>),
 }
 
-/// What a file begins with; its last bytes are the version of all that follows.
+/// The first bytes of a file; the last of them is the format's version.
 const MAGIC: &[u8; 8] = b"maitred\x03";
-/// Bytes before what the file is about: magic, era, length of the head, length of the body, checksums
-/// of both, kind.
+/// Length of the prefix: magic, era, length of the head, length of the body, checksums of both,
+/// kind.
 const PREFIX_BYTES: usize = 8 + 8 + 4 + 8 + 4 + 4 + 1;
 /// Longest head of a file in bytes.
 const MAX_HEAD_BYTES: usize = 1 << 20;
@@ -95,12 +95,12 @@ const MAX_HEAD_BYTES: usize = 1 << 20;
 const PAGE: u8 = 1;
 const VARIES: u8 = 2;
 
-/// A file is not what it should be: damaged, cut short, or of another version.
+/// The file is damaged, truncated, or of another version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Damaged;
 
 impl Entry {
-    /// The bytes of its file in this era, in two pieces.
+    /// The file content in this era, in two pieces.
     pub fn write(&self, key: &Key, era: u64) -> (Vec<u8>, Bytes) {
         let mut head = Vec::with_capacity(512);
         write_part(&mut head, key.as_bytes());
@@ -134,10 +134,10 @@ impl Entry {
         (out, body)
     }
 
-    /// Reads the bytes of a file: what is in it, and its key.
+    /// Parses a file: its key and its entry.
     ///
     /// # Errors
-    /// When it is not whole, or of another era.
+    /// When it is incomplete, or of another era.
     pub fn read(bytes: &Bytes, era: u64) -> Result<(Key, Entry), Damaged> {
         let prefix = Prefix::read(bytes)?.of(era)?;
         let end = PREFIX_BYTES.checked_add(prefix.head).ok_or(Damaged)?;
@@ -152,11 +152,11 @@ impl Entry {
         Entry::read_head(prefix.kind, head, body)
     }
 
-    /// Reads the first bytes of a file, of which `head_bytes` says how many are needed: what is in
-    /// it, without the body.
+    /// Parses the beginning of a file, whose length `head_bytes` returns: its key and its entry
+    /// without the body.
     ///
     /// # Errors
-    /// When they are not whole, or of another era.
+    /// When it is incomplete, or of another era.
     pub fn read_first(bytes: &Bytes, era: u64) -> Result<(Key, Entry), Damaged> {
         let prefix = Prefix::read(bytes)?.of(era)?;
         let end = PREFIX_BYTES.checked_add(prefix.head).ok_or(Damaged)?;
@@ -202,7 +202,7 @@ impl Entry {
         Ok((key, entry))
     }
 
-    /// Bytes of memory that it needs, about.
+    /// Its approximate size in memory, in bytes.
     pub fn weight(&self) -> usize {
         match self {
             Entry::Page(object) => object.weight(),
@@ -217,15 +217,15 @@ impl Entry {
     }
 }
 
-/// How many bytes at the beginning of a file say what is in it, by its first [`FIRST_BYTES`].
+/// Length of a file's prefix and head, from its first [`FIRST_BYTES`].
 ///
 /// # Errors
-/// When it is no such file.
+/// When it is no page file.
 pub fn head_bytes(first: &[u8]) -> Result<usize, Damaged> {
     Ok(PREFIX_BYTES + Prefix::read(first)?.head)
 }
 
-/// How long a file is that begins so, if it is one of this era.
+/// Length of a file, from its first bytes, if it is of this era.
 ///
 /// # Errors
 /// When it is no such file.
@@ -235,7 +235,7 @@ pub fn file_bytes(first: &[u8], era: u64) -> Result<u64, Damaged> {
     head.checked_add(prefix.body).ok_or(Damaged)
 }
 
-/// Bytes that [`head_bytes`] and [`file_bytes`] want.
+/// Bytes that [`head_bytes`] and [`file_bytes`] need.
 pub const FIRST_BYTES: usize = PREFIX_BYTES;
 
 struct Prefix {

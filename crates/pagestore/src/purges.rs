@@ -1,10 +1,11 @@
-//! What has been purged.
+//! The purge table.
 //!
-//! Purges have numbers. A page remembers how many there had been when it was asked for (its stamp),
-//! and is gone if a later one was about it. So a purge writes down one number, however many pages it
-//! is about and wherever they are, and is complete when that is written; a page that was being made
-//! at the time is gone when it comes. Each page is held against the table once after each purge
-//! ([`Object::known`]), so a hit costs one load of an atomic word as a rule.
+//! Purges are numbered. A page contains the number of the last purge when its request was sent (its
+//! stamp), and is invalid if a later one concerns it. So a purge only records one number, however
+//! many pages it concerns and in whichever tier, and is complete when that is recorded; a page that
+//! is being generated at that time is rejected when it is stored. Each page is checked against the
+//! table once after each purge ([`Object::known`]), so a hit usually costs one load of an atomic
+//! word.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,23 +15,24 @@ use maitred_pagecache::purge::{Purge, Thoroughness};
 
 use crate::object::Object;
 
-/// Purges of one site that are remembered each by itself. With more, all of the site is purged.
+/// Most purges of one site that are recorded individually. Beyond it, the whole site is purged.
 pub const MAX_PURGES: usize = 128 * 1024;
-/// Bytes of what these name (hosts, addresses, tags), which whoever may send POST has a say in. With more, the same.
+/// Most bytes of the names in them (hosts, URLs, tags), which clients with POST can influence.
+/// Beyond it, the same.
 pub const MAX_PURGED_BYTES: usize = 64 << 20;
 
-/// What purges have made of a page.
+/// The effect of the purges on a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fate {
-    /// Nothing.
+    /// None.
     Alive,
     /// It is stale.
     Stale,
-    /// It is gone.
+    /// It is removed.
     Gone,
 }
 
-/// The numbers of the last purges of something; 0: there was none.
+/// The numbers of the last purges with one name; 0: none.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Last {
     hard: u64,
@@ -61,27 +63,27 @@ struct OfSite {
     hosts: HashMap<String, Last>,
     /// By host and target.
     urls: HashMap<String, HashMap<String, Last>>,
-    /// By host, or for all hosts, and the beginning of the target.
+    /// By host (`None`: all hosts), and by prefix of the target.
     prefixes: HashMap<Option<String>, Prefixes>,
     tags: HashMap<String, Last>,
     count: usize,
-    /// Bytes of all that they name; a host counts with each of its addresses.
+    /// Bytes of all names; a host counts with each of its URLs.
     bytes: usize,
 }
 
 #[derive(Debug, Default)]
 struct Prefixes {
     by_text: HashMap<String, Last>,
-    /// How many there are of each length: only these need be looked for.
+    /// Number of prefixes by length: only these lengths are looked up.
     lengths: BTreeMap<usize, usize>,
 }
 
-/// All purges.
+/// The purge table of all sites.
 #[derive(Debug, Default)]
 pub struct Purges {
-    /// The number of the last one.
+    /// The number of the last purge.
     last: AtomicU64,
-    /// Purges up to this one are forgotten: those it was about are no more.
+    /// Purges up to this number are forgotten: no stored page needs them.
     forgotten: AtomicU64,
     table: RwLock<Table>,
 }
@@ -92,7 +94,7 @@ struct Table {
 }
 
 impl Purges {
-    /// The number of the last purge: the stamp of what is asked for now.
+    /// The number of the last purge: the stamp for a request that is sent now.
     pub fn last(&self) -> u64 {
         self.last.load(Ordering::Acquire)
     }
@@ -106,19 +108,19 @@ impl Purges {
         number
     }
 
-    /// Adds one that has its number already, as it was written down.
+    /// Adds a purge from the journal, with its number.
     pub fn restore(&self, site: &str, purge: &Purge, how: Thoroughness, number: u64) {
         let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
         table.note(site, purge, how, number);
         self.last.fetch_max(number, Ordering::AcqRel);
     }
 
-    /// There have been as many as this.
+    /// Restores the number of the last purge.
     pub fn restore_last(&self, number: u64) {
         self.last.fetch_max(number, Ordering::AcqRel);
     }
 
-    /// What has become of a page.
+    /// The effect of the purges on a page.
     pub fn fate(&self, object: &Object) -> Fate {
         let last = self.last();
         match object.known(last) {
@@ -137,18 +139,18 @@ impl Purges {
         if is_stale { Fate::Stale } else { Fate::Alive }
     }
 
-    /// Purges that are remembered.
+    /// Number of purges in the table.
     pub fn len(&self) -> usize {
         let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
         table.sites.values().map(|site| site.count).sum()
     }
 
-    /// Whether none is.
+    /// Whether the table is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Calls `each` for all that are remembered, with their numbers.
+    /// Calls `each` for every purge in the table, with its number.
     pub fn each(&self, mut each: impl FnMut(&str, &Purge, Thoroughness, u64)) {
         let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
         for (name, site) in &table.sites {
@@ -165,29 +167,29 @@ impl Purges {
         }
     }
 
-    /// Until which number purges are forgotten. Whoever finds that it has changed while he had a page
-    /// in hand cannot tell any more what has become of it.
+    /// The number up to which purges are forgotten. If it changes during a lookup, the outcome of
+    /// that lookup is not reliable.
     pub fn forgotten(&self) -> u64 {
         self.forgotten.load(Ordering::Acquire)
     }
 
-    /// Whether a page must not be kept because a purge may have been about it: it comes so late that
-    /// this cannot be told any more, or it can and it has.
+    /// Whether a page must not be stored because a purge concerns it, or because it is so late that
+    /// the purge may be forgotten.
     pub fn refuses(&self, object: &Object) -> bool {
         object.stored.stamp < self.forgotten() || self.fate(object) == Fate::Gone
     }
 
-    /// Whether one of the purges up to this number was about a page.
+    /// Whether one of the purges up to this number concerns a page.
     pub fn concerned(&self, object: &Object, until: u64) -> bool {
         let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
         let found = table.last_about(object);
         let stamp = object.stored.stamp;
-        // The last one may be a later one; then there may have been one before it, too.
+        // The last purge may have a higher number; there may have been an earlier one, too.
         stamp < until && stamp < found.hard.max(found.soft)
     }
 
-    /// Forgets the purges up to this number: whoever calls this has seen to it that none of the pages
-    /// that are kept was concerned.
+    /// Forgets the purges up to this number. The caller has removed all stored pages that they
+    /// concern.
     pub fn forget_until(&self, number: u64) {
         let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
         self.forgotten.fetch_max(number, Ordering::AcqRel);
@@ -197,7 +199,7 @@ impl Purges {
         table.sites.retain(|_, site| site.count > 0);
     }
 
-    /// As [`Purges::forget_until`], of what was written down.
+    /// As [`Purges::forget_until`], for the journal.
     pub fn restore_forgotten(&self, number: u64) {
         self.forgotten.fetch_max(number, Ordering::AcqRel);
         self.last.fetch_max(number, Ordering::AcqRel);
@@ -238,7 +240,7 @@ impl Table {
     }
 }
 
-/// Bytes by which a purge names what it is about.
+/// Bytes of a purge's names.
 fn named_bytes(purge: &Purge) -> usize {
     match purge {
         Purge::All => 0,
@@ -252,7 +254,7 @@ impl Prefixes {
     fn about(&self, target: &str, mut last: Last) -> Last {
         for length in self.lengths.keys() {
             let Some(start) = target.get(..*length) else {
-                // Beyond the end, or in the middle of a character, where no prefix ends.
+                // Beyond the end, or inside a character, where no prefix ends.
                 continue;
             };
             last = last.with(self.by_text.get(start));
@@ -262,7 +264,7 @@ impl Prefixes {
 }
 
 impl OfSite {
-    /// Where the numbers of purges like this one are.
+    /// The numbers of the purges with the same name.
     fn place(&mut self, purge: &Purge) -> &mut Last {
         let is_new = match purge {
             Purge::All => self.all == Last::default(),

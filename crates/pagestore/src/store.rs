@@ -1,4 +1,4 @@
-//! All that is kept, in both tiers, and what becomes of it.
+//! Both tiers, and the life of a page.
 
 use std::cell::Cell;
 use std::io;
@@ -21,55 +21,55 @@ use crate::object::{Entry, Object};
 use crate::purges::{Fate, Purges};
 use crate::uses::Uses;
 
-/// How much may be kept.
+/// The limits of the store.
 #[derive(Debug, Clone)]
 pub struct Limits {
     /// Bytes in memory.
     pub memory: u64,
-    /// Descriptors that pages in memory may have, to be sent from.
+    /// File descriptors that memory-backed bodies may use, for sendfile.
     pub files: usize,
-    /// What may be on disk, if anything.
+    /// Limits of the disk tier, if there is one.
     pub disk: Option<DiskLimits>,
 }
 
-/// What was found for a request.
+/// The result of a lookup.
 #[derive(Debug, Clone)]
 pub enum Looked {
     /// A page.
     Page {
-        /// It.
+        /// The page.
         page: Arc<Object>,
-        /// Its key, which is the request's or that of a variant.
+        /// Its key: the request's, or that of a variant.
         key: Key,
-        /// Purges have made it stale.
+        /// A soft purge has made it stale.
         is_stale: bool,
     },
-    /// Nothing.
+    /// A miss.
     Nothing {
-        /// The key under which it would be, as far as is known.
+        /// The key under which it would be stored, as far as is known.
         key: Key,
-        /// There are pages for other requests to this address.
+        /// There are other variants for this URL.
         has_variants: bool,
     },
-    /// A page that takes time to read: [`Store::load_large`] does.
+    /// A page that takes time to read, with [`Store::load_large`].
     Large {
         /// Its key.
         key: Key,
-        /// There are pages for other requests to this address.
+        /// There are other variants for this URL.
         has_variants: bool,
     },
 }
 
-/// Where a page is kept.
+/// The keys under which a page is stored.
 #[derive(Debug, Clone)]
 pub struct Place {
     primary: Key,
-    /// What its address depends on, and the key of what these requests get.
+    /// The headers that the URL varies on, and the variant's key.
     variant: Option<(Vary, Key)>,
 }
 
 impl Place {
-    /// Of an answer to a request with this key and these fields, which depends on some of them.
+    /// For a response to a request with this key and these headers that varies on some of them.
     ///
     /// # Errors
     /// When their values are too long.
@@ -87,70 +87,70 @@ impl Place {
     }
 }
 
-/// Figures, for whoever looks on.
+/// Statistics.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Figures {
-    /// Pages in memory, and their bytes.
+    /// Number and bytes of the pages in memory.
     pub memory: (usize, u64),
-    /// Files that are known, and their bytes.
+    /// Number and bytes of the known files.
     pub disk: (usize, u64),
-    /// Pages that had to make room for others: in memory and on disk.
+    /// Evicted pages: in memory and on disk.
     pub evicted: (u64, u64),
-    /// Files that were damaged.
+    /// Damaged files.
     pub damaged: u64,
-    /// Pages that could not be written to the disk.
+    /// Failed writes to the disk.
     pub failed: u64,
-    /// Purges that are remembered.
+    /// Purges in the table.
     pub purges: usize,
 }
 
-/// How far the numbers of two processes' purges are apart, of which the one waits for the folder of
-/// the other: pages that the other one has written are then older than all purges of this one.
+/// Distance between the purge numbers of two processes when one waits for the other's directory:
+/// pages that the other process has written are then older than all purges of this one.
 const APART: u64 = 1 << 32;
 
-/// A folder that is ours as long as this is there.
+/// A directory that this process owns until the lock is dropped.
 #[derive(Debug)]
 struct Folder {
     journal: Journal,
     _lock: FolderLock,
 }
 
-/// Where files are to be.
+/// The disk tier's configuration.
 #[derive(Debug)]
 struct Wanted {
     limits: DiskLimits,
-    /// The machine's boot.
+    /// The machine's boot ID.
     boot: String,
 }
 
-/// All that is kept.
+/// The store.
 #[derive(Debug)]
 pub struct Store {
     memory: Memory,
-    /// The disk tier, while its folder is ours.
+    /// The disk tier, while this process owns its directory.
     disk: ArcSwapOption<Disk>,
     purges: Purges,
     folder: Mutex<Option<Folder>>,
     wanted: Option<Wanted>,
-    /// Another process has the folder, which will be ours: no purge is forgotten until then, since
-    /// files may be concerned.
+    /// Another process owns the directory, and this one waits for it: until then no purge is
+    /// forgotten, since files may be concerned.
     awaits: AtomicBool,
-    /// The folder is another's, for good.
+    /// The directory has been handed over to another process.
     left: AtomicBool,
-    /// How often something was asked for that is not kept.
+    /// Counts requests for keys without an entry (`min_uses`).
     pub uses: Uses,
-    /// Shared while a page is on its way into memory or to the disk, alone while purges are forgotten:
-    /// it is held against them first.
+    /// Held shared while a page is stored, and exclusively while purges are forgotten: pages are
+    /// checked against purges before they are stored.
     gate: RwLock<()>,
-    /// The last purge there was when the last sweep began; none before the first.
+    /// The number of the last purge when the last sweep began; `None` before the first sweep.
     swept: Mutex<Option<u64>>,
 }
 
 impl Store {
-    /// Opens a store. `boot` names the machine's boot (`/proc/sys/kernel/random/boot_id`).
+    /// Opens a store. `boot` is the machine's boot ID (`/proc/sys/kernel/random/boot_id`).
     ///
     /// # Errors
-    /// When the folder of the disk tier cannot be used.
+    /// When the directory of the disk tier cannot be used.
     pub fn open(limits: Limits, boot: &str, now: Millis) -> io::Result<(Store, Opened)> {
         let wanted = limits.disk.map(|limits| Wanted {
             limits,
@@ -185,16 +185,16 @@ impl Store {
         Ok((store, opened))
     }
 
-    /// Whether there is a folder that another process has yet.
+    /// Whether another process still owns the directory.
     pub fn awaits_folder(&self) -> bool {
         self.awaits.load(Ordering::Acquire)
     }
 
-    /// Waits until nobody else has the folder, and takes it. What was purged meanwhile is purged in it,
-    /// too. Blocks for as long as that takes.
+    /// Waits until the directory is free, and takes it. Purges of the meantime apply to it, too.
+    /// Blocks for as long as that takes.
     ///
     /// # Errors
-    /// When it cannot be used.
+    /// When the directory cannot be used.
     pub fn claim_folder(&self, clock: impl Fn() -> Millis) -> io::Result<Opened> {
         let Some(wanted) = self.wanted.as_ref().filter(|_| self.awaits_folder()) else {
             return Ok(Opened::New);
@@ -219,16 +219,16 @@ impl Store {
         });
         self.disk.store(Some(Arc::new(disk)));
         self.awaits.store(false, Ordering::Release);
-        // The next sweep is the first of these files.
+        // The next sweep is the first for these files.
         *swept = None;
         Ok(opened)
     }
 
-    /// Leaves the folder to another process: from now on pages are in memory alone. What is purged
-    /// afterwards the other one has to be told. Blocks while files are looked through.
+    /// Hands the directory over to another process: from now on pages are in memory alone. Later
+    /// purges must be sent to that process. Blocks while a sweep is running.
     ///
     /// # Errors
-    /// When it cannot be said on disk that all is in order; it is left all the same.
+    /// When the journal cannot be closed; the directory is handed over all the same.
     pub fn leave_folder(&self) -> io::Result<()> {
         let _swept = self.swept.lock().unwrap_or_else(PoisonError::into_inner);
         let _alone = self.gate.write().unwrap_or_else(PoisonError::into_inner);
@@ -246,17 +246,17 @@ impl Store {
         self.folder.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The stamp of what is asked for now.
+    /// The stamp for a request that is sent now.
     pub fn stamp(&self) -> u64 {
         self.purges.last()
     }
 
-    /// Whether there is a disk tier, which may hold what memory does not.
+    /// Whether there is a disk tier.
     pub fn has_disk(&self) -> bool {
         self.disk.load().is_some()
     }
 
-    /// Bytes of a body that is too large to be kept, whatever its site says.
+    /// Largest body that can be stored, in bytes, whatever the site's limit.
     pub fn largest_body(&self) -> u64 {
         match self.has_disk() {
             true => u64::MAX,
@@ -264,12 +264,12 @@ impl Store {
         }
     }
 
-    /// Bytes that what is kept in memory may have.
+    /// Largest body that can be stored in memory, in bytes.
     pub fn largest_in_memory(&self) -> u64 {
         self.memory.largest()
     }
 
-    /// Looks in memory for what a request with this key and these fields gets.
+    /// Looks up the page for a request with this key and these headers, in memory.
     pub fn look<'a>(
         &self,
         primary: &Key,
@@ -281,12 +281,12 @@ impl Store {
             if forgotten == self.purges.forgotten() {
                 return looked;
             }
-            // The purge that was about it may have been forgotten just before it was looked for.
+            // The purge that concerns the page may have been forgotten just before the lookup.
         }
     }
 
-    /// As [`Store::look`], on disk as well; what is found there is in memory afterwards. Files of more
-    /// than `most` bytes are not read. Blocks.
+    /// As [`Store::look`], but also on disk; a page found there is in memory afterwards. Files
+    /// larger than `most` bytes are not read. Blocks.
     pub fn load<'a>(
         &self,
         primary: &Key,
@@ -311,7 +311,7 @@ impl Store {
         }
     }
 
-    /// Reads the page under a key that was said to be large. Blocks for as long as that takes.
+    /// Reads a page that [`Store::load`] has found to be large. Blocks for as long as that takes.
     pub fn load_large(&self, key: Key, has_variants: bool, now: Millis) -> Looked {
         let _on_its_way = self.gate.read().unwrap_or_else(PoisonError::into_inner);
         match self.fetch(&key, now, u64::MAX) {
@@ -329,7 +329,7 @@ impl Store {
         };
         let mut read = disk.read(key, now, most);
         if let Fetched::Entry(entry) = &mut read
-            // What was kept in the meantime is newer.
+            // A page stored in the meantime is newer.
             && !self.memory.holds(key)
         {
             if let Entry::Page(page) = entry
@@ -364,7 +364,7 @@ impl Store {
         }
     }
 
-    /// A page, unless it was purged.
+    /// A page, unless it has been purged.
     fn alive(&self, key: Key, page: Arc<Object>, has_variants: bool) -> Looked {
         let is_stale = match self.purges.fate(&page) {
             Fate::Alive => false,
@@ -381,11 +381,11 @@ impl Store {
         }
     }
 
-    /// Keeps a page for requests with this key that say the same in these fields. Blocks if there is
-    /// a disk tier.
+    /// Stores a page for requests with this key and the same values in these headers. Blocks if
+    /// there is a disk tier.
     ///
     /// # Errors
-    /// Why it is not kept.
+    /// The reason why it is not stored.
     pub fn keep<'a>(
         &self,
         primary: &Key,
@@ -398,10 +398,10 @@ impl Store {
         self.keep_at(&place, page, now)
     }
 
-    /// As [`Store::keep`], in a place that was looked for before.
+    /// As [`Store::keep`], under keys that are already known.
     ///
     /// # Errors
-    /// Why it is not kept.
+    /// The reason why it is not stored.
     pub fn keep_at(
         &self,
         place: &Place,
@@ -423,7 +423,7 @@ impl Store {
         let page = Arc::new(page);
         self.put(key, Entry::Page(page.clone()), now)?;
         if self.purges.refuses(&page) {
-            // It was purged while it was put there.
+            // It was purged while it was being stored.
             self.memory.remove(key, &page);
             if let Some(disk) = &*self.disk.load() {
                 disk.remove(key);
@@ -433,7 +433,7 @@ impl Store {
         Ok(page)
     }
 
-    /// Keeps beside a page what was made of it, in memory alone.
+    /// Stores a derived page, such as a compressed copy, in memory alone.
     pub fn keep_beside(&self, key: Key, mut page: Object) -> Arc<Object> {
         let _on_its_way = self.gate.read().unwrap_or_else(PoisonError::into_inner);
         let is_kept = !self.purges.refuses(&page);
@@ -447,8 +447,8 @@ impl Store {
         page
     }
 
-    /// Takes a page away that is not what its address gives any more. One that has taken its place
-    /// meanwhile stays. Blocks if there is a disk tier.
+    /// Removes an outdated page. A page that has replaced it meanwhile stays. Blocks if there is a
+    /// disk tier.
     pub fn drop_page(&self, key: &Key, page: &Object) {
         let (came, stamp) = (page.stored.came, page.stored.stamp);
         let is_it = |entry: &Entry| match entry {
@@ -460,7 +460,7 @@ impl Store {
             && !self.memory.holds(key)
         {
             disk.remove(key);
-            // Somebody may have read it just before.
+            // Another thread may have read it just before.
             self.memory.remove_if(key, is_it);
         }
     }
@@ -489,12 +489,12 @@ impl Store {
         }
     }
 
-    /// Purges pages of a site. When it returns, no request that comes gets one of them, and none
-    /// that was being made will be kept.
+    /// Purges pages of a site. When it returns, no new request gets one of them, and none that is
+    /// being generated will be stored.
     ///
     /// # Errors
-    /// When it could not be written down: it is done all the same, and after a restart nothing that
-    /// was kept is trusted.
+    /// When the journal cannot be written: the purge applies all the same, and after a restart the
+    /// old files are not used.
     pub fn purge(&self, site: &str, purge: &Purge, how: Thoroughness) -> io::Result<()> {
         let mut folder = self.folder();
         let number = self.purges.add(site, purge, how);
@@ -505,21 +505,21 @@ impl Store {
         if written.is_err() {
             journal.discard()?;
         } else if journal.lacks_some {
-            // It can be written again: what it lacks is said before anybody relies on it.
+            // The journal is writable again: record what it lacks before callers rely on it.
             journal.compact(&self.purges)?;
         }
         written
     }
 
-    /// Takes away what nobody asks for any more, and what was purged, and forgets the purges that
-    /// nothing is left to be held against. `inactive` and `max_size` hold from the first sweep after a
-    /// start on. Blocks.
+    /// Removes inactive and purged pages, and forgets the purges that no stored page needs any
+    /// more. `inactive` and `max_size` apply from the first sweep after a start on. Blocks.
     ///
     /// # Errors
-    /// When the folder cannot be read, or the journal cannot be written.
+    /// When the directory cannot be read, or the journal cannot be written.
     pub fn sweep(&self, now: Millis) -> io::Result<Swept> {
         let mut before = self.swept.lock().unwrap_or_else(PoisonError::into_inner);
-        // Not up to now: what was made stale since then will do for a while yet.
+        // Only up to the previous sweep: pages that a soft purge has made stale since then may be
+        // served for a while.
         let is_first = before.is_none();
         let until = before.replace(self.purges.last()).unwrap_or(0);
         let concerned = |entry: &Entry| match entry {
@@ -537,7 +537,7 @@ impl Store {
                 }
                 !concerned(entry)
             };
-            // The first looks into all files: some may be of another era.
+            // The first sweep reads all files: some may belong to another era.
             let looks = is_first || !self.purges.is_empty();
             swept = disk.sweep(now, if looks { Some(&mut keep) } else { None })?;
         }
@@ -554,7 +554,7 @@ impl Store {
         Ok(swept)
     }
 
-    /// Writes down what the journal lacks, if it can be written again.
+    /// Records the purges that the journal lacks, if it is writable again.
     fn mend_journal(&self) -> io::Result<()> {
         match &mut *self.folder() {
             Some(Folder { journal, .. }) if journal.lacks_some => journal.compact(&self.purges),
@@ -562,7 +562,7 @@ impl Store {
         }
     }
 
-    /// Says on disk that all is in order. Nothing must be kept or purged afterwards.
+    /// Marks the directory as cleanly closed. Nothing must be stored or purged afterwards.
     ///
     /// # Errors
     /// When that cannot be written.
@@ -573,7 +573,7 @@ impl Store {
         }
     }
 
-    /// Figures.
+    /// Statistics.
     pub fn figures(&self) -> Figures {
         let disk = self.disk.load();
         let disk = disk.as_deref();
