@@ -1,8 +1,9 @@
-//! Codings of content: what a client takes (RFC 9110 §12.5.3), and what is worth coding.
+//! Content encodings: which ones a client accepts (RFC 9110 §12.5.3), and which types are
+//! compressed.
 
 use serde::{Deserialize, Serialize};
 
-/// A coding that the server can apply.
+/// A content encoding that the server can apply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Coding {
@@ -14,22 +15,22 @@ pub enum Coding {
     Gzip,
 }
 
-/// The quality of what is taken without a word about how gladly, in thousandths.
+/// The default quality, in thousandths.
 const FULL: u16 = 1000;
 
 impl Coding {
-    /// All there are, those first that cost the least for what they save.
+    /// All encodings, best ratio of savings to CPU time first.
     pub const ALL: [Coding; 3] = [Coding::Zstd, Coding::Gzip, Coding::Br];
 
-    /// Those first whose files are the smallest, if somebody has taken the time to make them.
+    /// Smallest files first, for files that are compressed ahead of time.
     pub const SMALLEST: [Coding; 3] = [Coding::Br, Coding::Zstd, Coding::Gzip];
 
-    /// The coding of this name, as a configuration has it.
+    /// The encoding with this name in the configuration.
     pub fn named(name: &str) -> Option<Coding> {
         Coding::ALL.into_iter().find(|coding| coding.name() == name)
     }
 
-    /// Its name in `Content-Encoding`.
+    /// Name in `Content-Encoding`.
     pub fn name(self) -> &'static str {
         match self {
             Coding::Zstd => "zstd",
@@ -38,7 +39,7 @@ impl Coding {
         }
     }
 
-    /// What a file in this coding is called beside the file itself, without the dot.
+    /// Extension of a precompressed file, without the dot.
     pub fn extension(self) -> &'static str {
         match self {
             Coding::Zstd => "zst",
@@ -69,17 +70,17 @@ impl Coding {
     }
 }
 
-/// What a client takes.
+/// The encodings that a client accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Accepted {
-    /// How gladly, by the coding's place, in thousandths; 0: not at all.
+    /// Qualities in thousandths, by index of the encoding; 0: not accepted.
     qualities: [u16; 3],
 }
 
 impl Accepted {
-    /// Reads the values of `Accept-Encoding`. What is malformed is not taken.
+    /// Parses the values of `Accept-Encoding`. Malformed items count as not accepted.
     ///
-    /// A coding that the client likes less than the content as it is counts as not taken.
+    /// An encoding with a lower quality than `identity` counts as not accepted.
     pub fn of<'a>(values: impl Iterator<Item = &'a [u8]>) -> Accepted {
         let (mut named, mut others, mut plain) = ([None; 3], None, None);
         for item in values.flat_map(|value| value.split(|byte| *byte == b',')) {
@@ -105,12 +106,12 @@ impl Accepted {
         }
     }
 
-    /// Whether none is taken.
+    /// Whether no encoding is accepted.
     pub fn is_none(&self) -> bool {
         self.qualities == [0; 3]
     }
 
-    /// The coding that is taken most gladly; of those that are alike the first.
+    /// The encoding with the highest quality; the first one of equals.
     pub fn best(&self, offered: &[Coding]) -> Option<Coding> {
         let quality = |coding: &Coding| self.qualities[coding.place()];
         let mut best = None;
@@ -159,8 +160,8 @@ fn thousandths(value: &[u8]) -> Option<u16> {
     (sum <= FULL).then_some(sum)
 }
 
-/// Why this names no media types that could be coded; nothing if it does. The end of a sentence that
-/// begins with it.
+/// Why this is no media type that can be compressed, as the end of a sentence that begins with it;
+/// `None` if it is one.
 pub fn refuse_type(name: &str) -> Option<&'static str> {
     let token = |text: &str| {
         let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$&-^_.+".contains(&byte);
@@ -176,8 +177,8 @@ pub fn refuse_type(name: &str) -> Option<&'static str> {
     (!good).then_some(why)
 }
 
-/// Whether a `Content-Type` is one of these. A stream of events never is: each has to leave at once,
-/// and there are clients that do not unpack them.
+/// Whether a `Content-Type` is one of these. Event streams never are: each event must be sent at
+/// once, and some clients do not decompress them.
 pub fn is_among(content_type: &[u8], types: &[String]) -> bool {
     let name = content_type.split(|byte| *byte == b';').next();
     let name = name.unwrap_or_default().trim_ascii();

@@ -1,4 +1,4 @@
-//! What becomes of an answer's header: fields set, added and left out, and how long it may be kept.
+//! Response headers by path: headers that are set, added and removed, and browser cache lifetimes.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use crate::pattern::Pattern;
 use crate::settings::{Expires, HeaderRule};
 use crate::table::Table;
 
-/// Fields that say how an answer is framed, or that the server itself answers for.
+/// Headers for message framing, or that the server sets itself.
 const OURS: [&str; 10] = [
     "connection",
     "content-length",
@@ -20,11 +20,11 @@ const OURS: [&str; 10] = [
     "content-range",
 ];
 
-/// Statuses whose answers get `Cache-Control` and `Expires` from `expires`: those of nginx.
+/// Statuses whose responses get `Cache-Control` and `Expires` from `expires`: those of nginx.
 const KEPT: [u16; 10] = [200, 201, 204, 206, 301, 302, 303, 304, 307, 308];
 
-/// Why no rule may name this header field; nothing if one may. The end of a sentence that begins
-/// with it.
+/// Why no rule may use this header, as the end of a sentence that begins with it; `None` if one
+/// may.
 pub fn refuse_field(name: &str) -> Option<String> {
     let token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
     if name.is_empty() || !name.bytes().all(token) {
@@ -36,7 +36,7 @@ pub fn refuse_field(name: &str) -> Option<String> {
     ours.then(|| "is a field that the server itself has to answer for; leave it out".to_owned())
 }
 
-/// Why this cannot be a header field's value; nothing if it can.
+/// Why this cannot be a header's value; `None` if it can.
 pub fn refuse_value(value: &str) -> Option<String> {
     let control = |c: char| c.is_control() && c != '\t';
     value
@@ -44,12 +44,12 @@ pub fn refuse_value(value: &str) -> Option<String> {
         .then(|| "has a control character in it; a header's value is one line".to_owned())
 }
 
-/// All that a site says of its answers' headers.
+/// The header rules of a site.
 #[derive(Debug, Default)]
 pub(crate) struct Headers {
     rules: Vec<HeaderRule>,
     by_path: Table,
-    /// There is no rule for some paths only: what they come to is known beforehand.
+    /// All rules match every path: no lookup is needed.
     everywhere: bool,
     expires: Vec<Expires>,
     expires_by_path: Table,
@@ -57,16 +57,16 @@ pub(crate) struct Headers {
     lines: Vec<String>,
 }
 
-/// How long an answer may be kept.
+/// The browser cache lifetime of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Expiry<'a> {
     /// The value of `Cache-Control`.
     pub cache_control: &'a str,
-    /// The time from now to what `Expires` says; zero is that it must not be used without asking.
+    /// The time from now to `Expires`; zero: revalidate before each use.
     pub after: Duration,
 }
 
-/// What one answer's header is to be.
+/// The header rules for one response.
 #[derive(Debug, Default)]
 pub struct HeaderPolicy<'a> {
     rules: Vec<&'a HeaderRule>,
@@ -104,23 +104,23 @@ impl Headers {
 }
 
 impl<'a> HeaderPolicy<'a> {
-    /// The answer stays as it is.
+    /// No changes.
     pub const NONE: HeaderPolicy<'static> = HeaderPolicy {
         rules: Vec::new(),
         expires: Vec::new(),
     };
 
-    /// Whether the answer stays as it is.
+    /// Whether the response is unchanged.
     pub fn is_empty(&self) -> bool {
         self.rules.is_empty() && self.expires.is_empty()
     }
 
-    /// Whether the answer keeps a field of this name that it has already.
+    /// Whether a header of the response with this name is kept.
     pub fn keeps(&self, name: &[u8]) -> bool {
         !self.rules.iter().any(|rule| replaces(rule, name))
     }
 
-    /// The fields that it gets beside those it keeps.
+    /// The headers that are added.
     pub fn fields(&self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> + '_ {
         self.rules.iter().enumerate().flat_map(move |(at, rule)| {
             let later = &self.rules[at + 1..];
@@ -132,7 +132,7 @@ impl<'a> HeaderPolicy<'a> {
         })
     }
 
-    /// How long an answer of this status and media type may be kept, unless it says so itself.
+    /// The lifetime of a response with this status and media type, unless it states its own.
     pub fn expiry(&self, status: u16, media_type: &[u8]) -> Option<Expiry<'a>> {
         if self.expires.is_empty() || !KEPT.contains(&status) {
             return None;

@@ -1,9 +1,8 @@
-//! What a site says about paths and clients, and what that means for a request.
+//! The rules of a site about paths and clients, and their evaluation for a request.
 //!
-//! No I/O, no clock, no async: [`settings::Rules`] is what was read, [`site::SiteRules`] is the same
-//! ready to be asked, and [`site::SiteRules::decide`] tells what becomes of a request. A path is
-//! decoded once ([`path::clean_path`]) and then compared as bytes, so that no way of writing it
-//! escapes a rule.
+//! No I/O, no clock, no async: [`settings::Rules`] is the configuration, [`site::SiteRules`] is its
+//! compiled form, and [`site::SiteRules::decide`] evaluates a request. A path is decoded once
+//! ([`path::clean_path`]) and then compared as bytes, so that no spelling of a path escapes a rule.
 
 pub mod apps;
 pub mod coding;

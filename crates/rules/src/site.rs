@@ -1,4 +1,4 @@
-//! What a site's rules come to for a request.
+//! Evaluation of a site's rules for a request.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -11,10 +11,10 @@ use crate::settings::{BasicAuth, PathSettings, Redirect, Rewrite, Rules};
 use crate::table::Table;
 use crate::template::{Around, Template};
 
-/// Most rewrites of one request (nginx's bound for the same).
+/// Most rewrites of one request (nginx's limit).
 pub const MAX_REWRITES: usize = 10;
 
-/// The rules of one site, ready to be asked.
+/// The compiled rules of one site.
 #[derive(Debug)]
 pub struct SiteRules {
     rules: Rules,
@@ -22,7 +22,7 @@ pub struct SiteRules {
     rewrites: Led,
     allow: Networks,
     deny: Table,
-    /// For each of `rules.deny`: from whom, and whom not.
+    /// For each of `rules.deny`: the denied networks, and the exceptions.
     denied: Vec<(Networks, Networks)>,
     allow_php: Table,
     deny_php: Table,
@@ -34,17 +34,17 @@ pub struct SiteRules {
     proxy: Table,
 }
 
-/// Patterns, and where each leads.
+/// Patterns with a target template each.
 #[derive(Debug)]
 struct Led {
     from: Table,
     to: Vec<Template>,
 }
 
-/// What is asked for.
+/// The request as the rules see it.
 #[derive(Debug, Clone, Copy)]
 pub struct Asked<'a> {
-    /// The path, decoded and resolved.
+    /// The decoded and normalised path.
     pub path: &'a CleanPath<'a>,
     /// The query, if there is one.
     pub query: Option<&'a str>,
@@ -52,48 +52,48 @@ pub struct Asked<'a> {
     pub scheme: &'a str,
     /// The host, without its port.
     pub host: &'a str,
-    /// The client, as far as it is known behind proxies.
+    /// The client's address, as known behind proxies.
     pub client: IpAddr,
 }
 
-/// What becomes of a request.
+/// The decision about a request.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It is answered with this address.
+    /// A redirect.
     Redirect {
         /// 301, 302, 303, 307 or 308.
         status: u16,
-        /// What `Location` says.
+        /// The `Location` header.
         location: String,
     },
-    /// It is refused.
+    /// A refusal.
     Refuse(Refusal),
-    /// It is answered by what the path stands for.
+    /// The path is served.
     Serve(Serve),
 }
 
-/// Why a request is refused.
+/// A refusal of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Refusal {
-    /// The status to answer with.
+    /// The response status.
     pub status: u16,
-    /// One sentence; the client does not read it of a 403 or 404, nor of a mistake.
+    /// One sentence; it is not sent to the client with 403, 404, or a configuration error.
     pub why: &'static str,
-    /// It is a mistake in the rules, which the log should tell.
+    /// It is an error in the rules, which is logged.
     pub is_mistake: bool,
 }
 
 /// How a request is served.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Serve {
-    /// What it was rewritten to, if it was.
+    /// The rewritten target, if there is one.
     pub rewritten: Option<Rewritten>,
-    /// Who has to show who they are: places in the site's `basic_auth`, for what was asked for and
-    /// for what that was rewritten to.
+    /// The required authentication: indexes into the site's `basic_auth`, for the original and for
+    /// the rewritten path.
     pub auth: [Option<usize>; 2],
 }
 
-/// What a request was rewritten to.
+/// A rewritten target.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Rewritten {
     /// The path, encoded.
@@ -102,20 +102,20 @@ pub struct Rewritten {
     pub query: Option<String>,
 }
 
-/// One rule that had something to say, for `maitred explain`.
+/// A rule that applied, for `maitred explain`.
 #[derive(Debug)]
 pub enum Step<'a> {
-    /// The client is not among those the site answers.
+    /// The client is not in `allow`.
     NotAllowed,
-    /// A redirect holds.
+    /// A redirect matches.
     Redirected(&'a Redirect, &'a str),
-    /// A path is denied by the rule for this pattern.
+    /// A `deny` rule with this pattern matches.
     Denied(&'a crate::pattern::Pattern, u16),
-    /// A user is asked for.
+    /// Authentication is required.
     NeedsUser(&'a BasicAuth),
-    /// A path was rewritten.
+    /// A rewrite matches.
     Rewrote(&'a Rewrite, &'a str),
-    /// A path was rewritten too often.
+    /// Too many rewrites.
     Looped,
 }
 
@@ -151,7 +151,7 @@ fn denied(status: u16) -> Refusal {
 }
 
 impl SiteRules {
-    /// Makes rules ready.
+    /// Compiles the rules.
     ///
     /// # Errors
     /// The setting that is wrong, and why, as the end of a sentence that begins with it.
@@ -191,17 +191,17 @@ impl SiteRules {
         })
     }
 
-    /// As they were read.
+    /// The rules as configured.
     pub fn settings(&self) -> &Rules {
         &self.rules
     }
 
-    /// What becomes of a request.
+    /// Decides on a request.
     pub fn decide(&self, asked: &Asked<'_>) -> Verdict {
         self.decide_and_tell(asked, &mut |_| {})
     }
 
-    /// The same, with each rule that had something to say told to `tell`.
+    /// As [`SiteRules::decide`], and reports each rule that applied to `tell`.
     pub fn decide_and_tell(&self, asked: &Asked<'_>, tell: &mut impl FnMut(Step<'_>)) -> Verdict {
         if !self.allow.is_empty() && !self.allow.contain(asked.client) {
             tell(Step::NotAllowed);
@@ -232,11 +232,11 @@ impl SiteRules {
         Verdict::Serve(Serve { rewritten, auth })
     }
 
-    /// Whether a client may have a path at all, and the place of the `basic_auth` that it needs. It
-    /// is to be asked for what was asked for, what that was rewritten to, and the script that runs.
+    /// Whether a client may access a path, and the index of the `basic_auth` that it needs. To be
+    /// checked for the requested path, the rewritten path, and the script.
     ///
     /// # Errors
-    /// Why not.
+    /// The refusal.
     pub fn admit(
         &self,
         path: &[u8],
@@ -260,50 +260,50 @@ impl SiteRules {
         Ok(auth)
     }
 
-    /// Whether there is a rule that has to be asked about the script that runs.
+    /// Whether any rule depends on the script that runs.
     pub fn cares_for_scripts(&self) -> bool {
         let empty = |table: &Table| table.is_empty();
         let tables = [&self.deny, &self.auth, &self.allow_php, &self.deny_php];
         !tables.into_iter().all(empty)
     }
 
-    /// Whether the script of this name may run.
+    /// Whether the script with this name may run.
     pub fn may_run(&self, script: &[u8]) -> bool {
         (self.allow_php.is_empty() || self.allow_php.first(script).is_some())
             && (self.deny_php.first(script)).is_none_or(|at| self.rules.deny_php[at].runs)
     }
 
-    /// What the header of the answer for a path is to be.
+    /// The header rules for responses to a path.
     pub fn dressing(&self, path: &[u8]) -> HeaderPolicy<'_> {
         self.headers.dressing(path)
     }
 
-    /// Whether a folder's files are listed.
+    /// Whether a folder gets a directory listing.
     pub fn lists(&self, path: &[u8]) -> bool {
         self.autoindex.first(path).is_some()
     }
 
-    /// The settings that hold for a path.
+    /// The settings for a path.
     pub fn path_settings(&self, path: &[u8]) -> Option<&PathSettings> {
         self.paths.first(path).map(|at| &self.rules.paths[at])
     }
 
-    /// The place of the server that answers for a path in place of files and scripts.
+    /// The index of the upstream server for a path, instead of files and scripts.
     pub fn proxy(&self, path: &[u8]) -> Option<usize> {
         self.proxy.first(path)
     }
 
-    /// Whether there is a rate limit at all.
+    /// Whether there is any rate limit.
     pub fn limits_rates(&self) -> bool {
         !self.limits.is_empty()
     }
 
-    /// The places of the rate limits that hold for a path.
+    /// The indexes of the rate limits for a path.
     pub fn rate_limits(&self, path: &[u8]) -> Vec<usize> {
         self.limits.all(path)
     }
 
-    /// The page in place of the server's own words.
+    /// The custom error page for a status.
     pub fn error_page(&self, status: u16) -> Option<&str> {
         self.rules.error_pages.get(&status).map(String::as_str)
     }
@@ -321,8 +321,7 @@ impl SiteRules {
         }
     }
 
-    /// Rewrites until no rule holds any more: each time, the list is gone through from its first
-    /// rule on.
+    /// Applies rewrites until no rule matches; each pass starts at the first rule.
     fn rewrite(
         &self,
         asked: &Asked<'_>,
@@ -359,7 +358,7 @@ impl SiteRules {
                 .ok_or(TOO_LONG)?;
             let clean = clean_path(&expanded.path).map_err(|_| denied(404))?;
             let rule = &self.rules.rewrite[at];
-            // What it comes to is a path like any other: decoded once, and within the root.
+            // The result is a path like any other: decoded once, and inside the document root.
             let clean = clean.into_owned();
             let rewritten = Rewritten {
                 path: encode_path(clean.as_bytes()),
@@ -425,7 +424,7 @@ impl fmt::Display for Step<'_> {
     }
 }
 
-/// Reads where a redirect or rewrite leads, to say what is wrong with it.
+/// Validates the target of a redirect or rewrite.
 ///
 /// # Errors
 /// What is wrong with `to`, as the end of a sentence that begins with it.

@@ -1,14 +1,14 @@
-//! Where a redirect or a rewrite leads: text with groups of the path in it.
+//! Templates for the target of a redirect or a rewrite, with groups of the matched path.
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 
 use crate::path::encode_path;
 use crate::table::Captures;
 
-/// Longest address that a template may come to, in bytes.
+/// Longest expanded target, in bytes.
 const MAX_EXPANDED_BYTES: usize = 8 * 1024;
 
-/// Everything that could end a value in a query or mean something else there.
+/// Bytes that could end a value in a query or change its meaning.
 const IN_QUERY: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-')
     .remove(b'.')
@@ -16,8 +16,8 @@ const IN_QUERY: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'~')
     .remove(b'/');
 
-/// Text with groups in it. What comes from a request is encoded for its place, so that it can
-/// neither end the path nor add a line.
+/// A template. Values from the request are encoded for their position, so that they can neither end
+/// the path nor add a header line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Template {
     path: Vec<Piece>,
@@ -33,7 +33,7 @@ enum Piece {
     Scheme,
 }
 
-/// What of a request a template may speak of, beside its path.
+/// The parts of a request that a template can use, beside the path.
 #[derive(Debug, Clone, Copy)]
 pub struct Around<'a> {
     /// `http` or `https`.
@@ -44,17 +44,17 @@ pub struct Around<'a> {
     pub query: Option<&'a str>,
 }
 
-/// An address: a path, or a whole URL, and a query.
+/// A target: a path or an absolute URL, and a query.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Expanded {
     /// Encoded.
     pub path: String,
-    /// Without its `?`; none: it has none.
+    /// Without the `?`; `None`: no query.
     pub query: Option<String>,
 }
 
 impl Template {
-    /// Reads a template whose pattern has so many `groups`.
+    /// Parses a template whose pattern has this many `groups`.
     ///
     /// # Errors
     /// What is wrong with `text`, as the end of a sentence that begins with it.
@@ -70,12 +70,12 @@ impl Template {
         Ok(Template { path, query })
     }
 
-    /// The address for one request. Its own query follows that of the template, unless the template
-    /// ends in `?`. None when it would be too long.
+    /// The target for one request. The request's query is appended, unless the template ends with
+    /// `?`. `None` if the target would be too long.
     pub fn expand(&self, captures: &Captures<'_>, around: &Around<'_>) -> Option<Expanded> {
         let mut path = String::new();
         write(&mut path, &self.path, captures, around, encode_path);
-        // A group that begins with a slash must not make another host of what follows: `//host`.
+        // A group that starts with a slash must not turn the rest into a host: `//host`.
         if path.starts_with("//") {
             let start = path.find(|c| c != '/').unwrap_or(path.len());
             path.replace_range(..start, "/");
@@ -106,7 +106,7 @@ impl Template {
 }
 
 impl Expanded {
-    /// As it stands in `Location`.
+    /// The value of the `Location` header.
     pub fn location(&self) -> String {
         let encode = |query: &str| {
             percent_encoding::utf8_percent_encode(query, percent_encoding::CONTROLS).to_string()
