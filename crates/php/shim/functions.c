@@ -1,4 +1,4 @@
-/* The module `cgi-fcgi`: its directives, and the functions php-fpm offers to scripts. */
+/* The module `cgi-fcgi`: its directives, and the functions that php-fpm offers to scripts. */
 #include "engine.h"
 
 #include <ext/standard/info.h>
@@ -41,7 +41,7 @@ static PHP_MSHUTDOWN_FUNCTION(maitred)
 	return SUCCESS;
 }
 
-/* Runs after the script's shutdown functions: a body nobody read is not fetched to be dropped. */
+/* Runs after the script's shutdown functions: an unread body is not fetched just to be dropped. */
 static PHP_RSHUTDOWN_FUNCTION(maitred)
 {
 	(void) type;
@@ -69,7 +69,7 @@ PHP_FUNCTION(fastcgi_finish_request)
 	php_output_end_all();
 	php_header();
 	maitred_finish();
-	/* The script goes on: the client must not wait for it. */
+	/* The script continues: the client must not wait for it. */
 	maitred_engine.callbacks->flush(maitred_engine.request->exchange);
 	RETURN_TRUE;
 }
@@ -91,7 +91,7 @@ static PHP_FUNCTION(headers_send)
 		RETURN_LONG(maitred_send_hints());
 	}
 	if (status < 200 || SG(headers_sent)) {
-		/* The server itself answers with 100 and 101, where there is a reason. */
+		/* The server itself sends 100 and 101, if there is a reason. */
 		RETURN_LONG(SAPI_HEADER_SEND_FAILED);
 	}
 	SG(sapi_headers).http_response_code = (int) status;
@@ -99,7 +99,7 @@ static PHP_FUNCTION(headers_send)
 	RETURN_LONG(SAPI_HEADER_SENT_SUCCESSFULLY);
 }
 
-/* Has pages dropped by their tags or addresses, and waits until they are. */
+/* Purges pages by tags or URLs, and waits for the result. */
 static void purge(INTERNAL_FUNCTION_PARAMETERS, bool urls)
 {
 	static const char *const why[] = {
@@ -267,9 +267,9 @@ static const zend_function_entry snapshot_functions[] = {
 };
 
 /*
- * Applications take a function that exists as the mode they run in, so each is where it does
- * something. OPcache answers function_exists() when it compiles: scripts in files of its own
- * (opcache.file_cache) must not pass from one mode to another.
+ * Applications detect the mode by the functions that exist, so each function exists only where it
+ * works. OPcache evaluates function_exists() at compile time: scripts in its file cache
+ * (opcache.file_cache) must not be shared between modes.
  */
 static void register_functions_of_mode(int module_number)
 {

@@ -28,12 +28,10 @@ const KEPT: [u16; 10] = [200, 201, 204, 206, 301, 302, 303, 304, 307, 308];
 pub fn refuse_field(name: &str) -> Option<String> {
     let token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
     if name.is_empty() || !name.bytes().all(token) {
-        return Some(
-            "is no name of a header field; expected one such as \"X-Frame-Options\"".into(),
-        );
+        return Some("is no header name; expected one such as \"X-Frame-Options\"".into());
     }
     let ours = OURS.iter().any(|ours| ours.eq_ignore_ascii_case(name));
-    ours.then(|| "is a field that the server itself has to answer for; leave it out".to_owned())
+    ours.then(|| "is a header that the server sets itself; leave it out".to_owned())
 }
 
 /// Why this cannot be a header's value; `None` if it can.

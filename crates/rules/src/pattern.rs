@@ -93,7 +93,8 @@ impl Pattern {
 }
 
 const NO_PATTERN: &str = "is no pattern; expected a path such as \"/a/b\", all below a folder as \
-                          \"/a/*\", an ending as \"*.css\", or a regular expression as \"~^/a[0-9]+$\"";
+                          \"/a/*\", an ending as \"*.css\", or a regular expression as \
+                          \"~^/a[0-9]+$\"";
 
 /// Rejects a path that no decoded and normalised request path can equal.
 fn check_written(path: &str) -> Result<(), String> {
@@ -101,7 +102,9 @@ fn check_written(path: &str) -> Result<(), String> {
     let last = inner.split('/').count() - 1;
     for (at, name) in inner.split('/').enumerate() {
         if name == "." || name == ".." || (name.is_empty() && at != last) {
-            return Err("has an empty name, `.` or `..` in it, which no path has".to_owned());
+            return Err(
+                "has an empty segment, `.` or `..`, which no normalised path has".to_owned(),
+            );
         }
     }
     let is_encoded = |at: usize| {

@@ -121,13 +121,13 @@ pub enum Step<'a> {
 
 const NOT_ALLOWED: Refusal = Refusal {
     status: 403,
-    why: "This site does not answer your address.",
+    why: "Access from your address is denied.",
     is_mistake: false,
 };
 
 const LOOPED: Refusal = Refusal {
     status: 500,
-    why: "The site's rewrites lead in a circle.",
+    why: "The site's rewrites form a loop.",
     is_mistake: true,
 };
 
@@ -398,7 +398,7 @@ impl<'a> Asked<'a> {
 impl fmt::Display for Step<'_> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Step::NotAllowed => out.write_str("allow: the client is not among those it names"),
+            Step::NotAllowed => out.write_str("allow: the client is not in the list"),
             Step::Redirected(rule, location) => {
                 write!(
                     out,

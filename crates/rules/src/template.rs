@@ -169,19 +169,19 @@ fn group(after: &str, groups: usize) -> Result<usize, String> {
     let digit = after.chars().next().and_then(|c| c.to_digit(10));
     let Some(number) = digit.and_then(|digit| usize::try_from(digit).ok()) else {
         return Err(
-            "has a `$` before what is no group; expected `$1` to `$9`, `$0`, `$host`, `$scheme`, or \
-             `$$` for the sign itself"
+            "has a `$` that starts no variable; expected `$1` to `$9`, `$0`, `$host`, \
+             `$scheme`, or `$$` for the sign itself"
                 .to_owned(),
         );
     };
     if number > groups {
         let found = match groups {
             0 => "none".to_owned(),
-            1 => "`$1` alone".to_owned(),
+            1 => "only `$1`".to_owned(),
             _ => format!("`$1` to `${groups}`"),
         };
         return Err(format!(
-            "has `${number}`, but of its pattern's groups there is {found}"
+            "has `${number}`, but the groups of its pattern are {found}"
         ));
     }
     Ok(number)

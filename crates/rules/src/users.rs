@@ -68,7 +68,7 @@ impl Users {
             let hash = Hash::read(hash).map_err(|why| wrong(&why))?;
             if users.by_name.len() >= MAX_USERS {
                 return Err(wrong(&format!(
-                    "is one user more than the {MAX_USERS} that may be"
+                    "is one user more than the limit of {MAX_USERS}"
                 )));
             }
             users.decoy.get_or_insert_with(|| hash.clone());
@@ -156,12 +156,14 @@ impl Hash {
             return Ok(Hash::Sha256(text.to_owned()));
         }
         let kind = match text {
-            _ if begins("$apr1$") || begins("$1$") => "an MD5 hash (apr1), which is tried too fast",
-            _ if begins("{SHA}") => "an SHA-1 hash without salt, which is tried too fast",
-            _ => "a password that is not hashed, or by a way of crypt(3) that is tried too fast",
+            _ if begins("$apr1$") || begins("$1$") => {
+                "an MD5 hash (apr1), which is too fast to guess"
+            }
+            _ if begins("{SHA}") => "an unsalted SHA-1 hash, which is too fast to guess",
+            _ => "a plain password, or a crypt(3) hash that is too fast to guess",
         };
         Err(format!(
-            "has {kind}; expected bcrypt, argon2 or SHA-crypt: make it anew with `htpasswd -B`"
+            "has {kind}; expected bcrypt, argon2 or SHA-crypt: create it again with `htpasswd -B`"
         ))
     }
 }

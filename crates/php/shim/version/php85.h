@@ -1,4 +1,4 @@
-/* PHP 8.5: what other versions spell differently. */
+/* PHP 8.5: differences between versions. */
 #include <ext/random/php_random.h>
 #include <ext/standard/php_standard.h>
 
@@ -7,14 +7,14 @@ static inline int maitred_module_startup(sapi_module_struct *sapi, zend_module_e
 	return php_module_startup(sapi, module);
 }
 
-/* 8.5 has no disable_classes any more. */
+/* 8.5 has no disable_classes. */
 static inline void maitred_disable_class(const char *name, size_t length)
 {
 	(void) name;
 	(void) length;
 }
 
-/* Nobody must foresee what another draws: the flags make the next draw seed anew. */
+/* One request must not predict another's numbers: the flags make the next draw seed again. */
 static inline void maitred_seed_anew(void)
 {
 	RANDOM_G(mt19937_seeded) = false;
@@ -28,13 +28,13 @@ static inline void maitred_child_start(void)
 	maitred_seed_anew();
 }
 
-/* The directives of one request are set before its body is read, as php-fpm does from 8.5. */
+/* The directives of one request are applied before its body is read, as in php-fpm from 8.5 on. */
 static inline void maitred_hook_activation(sapi_module_struct *sapi, int (*activate)(void))
 {
 	sapi->pre_request_init = activate;
 }
 
-/* The most memory of a request is that of its own. */
+/* The peak of a request is its own. */
 static inline void maitred_reset_peak_memory(void)
 {
 	zend_memory_reset_peak_usage();
