@@ -10,12 +10,13 @@ use std::process::Command;
 const VERSIONS: [&str; 5] = ["8.5", "8.4", "8.3", "8.2", "8.1"];
 
 /// The shim's C files.
-const SOURCES: [&str; 19] = [
+const SOURCES: [&str; 20] = [
     "shim.c",
     "body.c",
     "modules.c",
     "response.c",
     "variables.c",
+    "version/php81.c",
     "functions.c",
     "request_ini.c",
     "cache.c",
@@ -173,22 +174,13 @@ fn library(prefix: &str, version: &str) -> Option<PathBuf> {
 }
 
 fn compile(php: &Php) {
-    let version = format!("version/php{}", php.version.replace('.', ""));
-    let header = format!("\"{version}.h\"");
-    let own = Path::new("shim").join(format!("{version}.c"));
     let mut build = cc::Build::new();
-    build
-        .include("shim")
-        .define("MAITRED_VERSION_HEADER", header.as_str());
-    build.define("_GNU_SOURCE", None);
+    build.include("shim").define("_GNU_SOURCE", None);
     for include in &php.includes {
         build.flag(format!("-isystem{include}"));
     }
     for source in SOURCES {
         build.file(Path::new("shim").join(source));
-    }
-    if own.exists() {
-        build.file(own);
     }
     build
         .flag("-std=gnu11")

@@ -12,7 +12,11 @@
 #include <php_variables.h>
 #include <zend_ini.h>
 
-#include MAITRED_VERSION_HEADER
+#if PHP_VERSION_ID < 80200
+#include "version/php81.h"
+#else
+#include "version/php82.h"
+#endif
 
 /* The cgi.* and fastcgi.* directives, as php-fpm registers them. */
 struct maitred_directives {

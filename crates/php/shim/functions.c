@@ -103,9 +103,9 @@ static PHP_FUNCTION(headers_send)
 static void purge(INTERNAL_FUNCTION_PARAMETERS, bool urls)
 {
 	static const char *const why[] = {
-		[MAITRED_PURGE_UNHEARD] = "The server has not said that it is done",
+		[MAITRED_PURGE_UNHEARD] = "The server has not confirmed the purge",
 		[MAITRED_PURGE_NO_CACHE] = "No site of this pool has a cache",
-		[MAITRED_PURGE_NOT_ITS] = "An address is none of a site of this pool that has a cache",
+		[MAITRED_PURGE_NOT_ITS] = "A URL belongs to no site of this pool with a cache",
 		[MAITRED_PURGE_TOO_LONG] = "A name is too long",
 	};
 	HashTable *names;

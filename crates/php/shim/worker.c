@@ -272,7 +272,7 @@ static void open_request(const struct maitred_request *request)
 	php_clear_stat_cache(0, NULL, 0);
 	SG(sapi_started) = 1;
 	/* A request that has called mt_srand() must not be able to predict the next request's numbers. */
-	maitred_seed_anew();
+	maitred_reseed();
 	maitred_limits_begin();
 }
 
@@ -290,7 +290,7 @@ static ZEND_FUNCTION(keep_cache)
 {
 	ZEND_PARSE_PARAMETERS_NONE();
 	php_error_docref(NULL, E_WARNING,
-		"A worker keeps its code; have the pool reloaded (maitred reload) for new code");
+		"A worker keeps its code; reload the pool (maitred reload) for new code");
 	RETURN_FALSE;
 }
 

@@ -203,11 +203,11 @@ mod tests {
     }
 
     #[test]
-    fn hashes_that_are_tried_too_fast_are_refused_with_their_line() {
+    fn fast_hashes_are_refused_with_their_line() {
         for (hash, word) in [
             ("$apr1$abc$def", "apr1"),
             ("{SHA}W6ph5Mm5Pz8GgiULbPgzG37mj9g=", "SHA-1"),
-            ("rqXexS6ZhobKA", "not hashed"),
+            ("rqXexS6ZhobKA", "plain password"),
             ("$2y$05$short", "not complete"),
         ] {
             let (line, why) = Users::parse(&format!("# x\nanna:{hash}\n")).unwrap_err();

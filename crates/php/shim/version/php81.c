@@ -4,6 +4,8 @@
  */
 #include "engine.h"
 
+#if PHP_VERSION_ID < 80200
+
 #include <ext/standard/php_lcg.h>
 #include <ext/standard/php_random.h>
 
@@ -84,3 +86,4 @@ void maitred_skip_draws(void)
 		php_combined_lcg();
 	}
 }
+#endif

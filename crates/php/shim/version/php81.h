@@ -22,7 +22,7 @@ static inline void maitred_disable_class(const char *name, size_t length)
 }
 
 /* One request must not predict another's numbers: the flag makes the next draw seed again. */
-static inline void maitred_seed_anew(void)
+static inline void maitred_reseed(void)
 {
 	BG(mt_rand_is_seeded) = 0;
 	maitred_skip_draws();
@@ -31,7 +31,7 @@ static inline void maitred_seed_anew(void)
 /* Forked children must not draw the same numbers. */
 static inline void maitred_child_start(void)
 {
-	maitred_seed_anew();
+	maitred_reseed();
 }
 
 /* The directives of one request are applied when the SAPI is activated. */
