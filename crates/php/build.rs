@@ -33,7 +33,7 @@ const SOURCES: [&str; 20] = [
     "worker.c",
 ];
 
-/// Symbols of the C library that the shim stands in front of; programs must export them to libphp.
+/// Symbols of the C library that the shim interposes; programs must export them to libphp.
 const INTERPOSED: [&str; 6] = [
     "chdir",
     "connect",
@@ -67,7 +67,7 @@ fn main() {
 
 fn build() -> Result<(), String> {
     let php = find()?;
-    // What was built for another PHP, or an older one, would be taken for what it was built for.
+    // A build against another or an older PHP must not be reused.
     println!("cargo:rerun-if-changed={}", php.object.display());
     for include in &php.includes {
         let version = Path::new(include).join("php_version.h");
@@ -188,10 +188,10 @@ fn compile(php: &Php) {
         .compile("maitred_php_shim");
 }
 
-/// Debian's library of every version calls itself `libphp.so`, so that a program linked with it
-/// would load whichever version that name leads to. Programs are linked with a stand-in instead
-/// that has the same symbols and calls itself what the version's own file is called. Its file has
-/// another name: cargo puts this folder into `LD_LIBRARY_PATH` of what it runs.
+/// Debian's library of every version has the soname `libphp.so`, so a program linked with it would
+/// load whichever version has that name. Programs are linked with a stub library instead that has
+/// the same symbols and the file name of the right version as its soname. Its own file has another
+/// name: cargo puts this folder into `LD_LIBRARY_PATH` of programs that it runs.
 fn stand_in(library: &Path) -> Result<PathBuf, String> {
     let name = library
         .file_name()
@@ -210,7 +210,7 @@ fn stand_in(library: &Path) -> Result<PathBuf, String> {
     match status {
         Ok(status) if status.success() => Ok(folder),
         _ => Err(format!(
-            "the C compiler could not make {}",
+            "the C compiler could not create {}",
             target.display()
         )),
     }

@@ -1,4 +1,4 @@
-//! The border to C. The types mirror `shim/shim.h`, field by field.
+//! The C interface. The types mirror `shim/shim.h`, field by field.
 #![allow(unsafe_code)]
 
 pub(crate) mod cache;
@@ -55,7 +55,7 @@ struct RawPathDirectives {
     doc_root: *const c_char,
 }
 
-/// The directives that decide what a web server's variables mean.
+/// The directives that decide how a web server's variables are interpreted.
 #[derive(Debug)]
 pub(crate) struct PathDirectives {
     pub(crate) fix_pathinfo: bool,
@@ -117,25 +117,25 @@ static CALLBACKS: RawCallbacks = RawCallbacks {
     freeze: work::freeze,
 };
 
-/// What a callback finds behind its `exchange` pointer. Only shared references to it exist: PHP may
-/// call back while a callback is under way that calls into PHP itself, as when an application is
-/// booted or paths are looked up.
+/// The target of a callback's `exchange` pointer. Only shared references to it exist: PHP may call
+/// back during a callback that calls into PHP itself, as when an application is booted or paths are
+/// looked up.
 struct Live<'a> {
-    /// A caller has the state.
+    /// The state is borrowed.
     taken: Cell<bool>,
     state: UnsafeCell<State<'a>>,
 }
 
-/// What the callbacks of a request work with.
+/// The state of a request's callbacks.
 struct State<'a> {
     exchange: &'a mut dyn Exchange,
     panic: Option<Box<dyn Any + Send>>,
     status: Option<StatusTexts>,
-    /// What a worker script handles; none for other scripts.
+    /// The state of a worker script; `None` for other scripts.
     work: Option<work::Work<'a>>,
 }
 
-/// Gives the state of a [`Live`] back, also when a panic passes.
+/// Returns the state of a [`Live`], also on a panic.
 struct Taken<'l>(&'l Cell<bool>);
 
 impl Drop for Taken<'_> {
@@ -145,8 +145,8 @@ impl Drop for Taken<'_> {
 }
 
 /// Declares a callback. Its body runs with the request's [`State`] and cannot unwind into C: a
-/// panic is kept, and from then on every callback returns its default without running. So does one
-/// that is called from within another.
+/// panic is stored, and from then on every callback returns its default without running. So does a
+/// nested callback.
 macro_rules! callback {
     ($vis:vis fn $name:ident($live:ident $(, $arg:ident: $type:ty)*)
         $(-> $result:ty, else $default:expr)?, $body:block) => {
@@ -221,7 +221,7 @@ callback! {
     }
 }
 
-/// A message that comes while the exchange is at work itself goes where PHP's go without a request.
+/// A message that arrives during another callback goes to standard error, as without a request.
 extern "C" fn log(
     exchange: *mut c_void,
     level: c_int,
@@ -236,7 +236,7 @@ extern "C" fn log(
     }
     // SAFETY: as in `send`.
     let message = unsafe { slice::from_raw_parts(message.cast::<u8>(), length) };
-    // Nobody is left to tell of a failure.
+    // A failure cannot be reported.
     let _ = io::stderr().write_all(&[message, b"\n"].concat());
 }
 
@@ -296,13 +296,13 @@ pub(crate) struct Engine {
     starter: u32,
     pub(crate) unknown_values: Vec<IniValue>,
     pub(crate) refused_values: Vec<IniValue>,
-    /// Kept from request to request for its memory; empty between two.
+    /// Reused across requests for its memory; empty between two.
     params: Vec<RawParam>,
 }
 
 impl Engine {
     pub(crate) fn start(settings: &Settings) -> Result<Self, StartError> {
-        // Leaked on purpose: PHP keeps pointers to these strings until the process ends.
+        // Leaked on purpose: PHP keeps pointers to these strings until the process exits.
         let texts: &'static SettingTexts = Box::leak(Box::new(SettingTexts::new(settings)?));
         if STARTED.swap(true, Ordering::SeqCst) {
             return Err(StartError::AlreadyStarted);
@@ -377,7 +377,7 @@ impl Engine {
         Some(text.to_string_lossy().into_owned()).filter(|text| !text.is_empty())
     }
 
-    /// Moves to `folder` for good, or only forgets what paths led to.
+    /// Changes to `folder` permanently, or only clears the realpath cache.
     pub(crate) fn settle(&mut self, folder: Option<&CStr>) -> io::Result<()> {
         let folder = folder.map_or(ptr::null(), CStr::as_ptr);
         // SAFETY: PHP is started, no request runs, and the string outlives the call, which copies it.
@@ -410,7 +410,7 @@ impl Engine {
             let mut request = fill_request(params, &mut self.params);
             request.exchange = live.for_c();
             let could = prepare(&request);
-            // The variables may change now: nothing points to them any more.
+            // The variables may change now: C no longer points to them.
             self.params.clear();
             if !could {
                 return live.end(not_started());
@@ -446,13 +446,12 @@ impl Engine {
     }
 }
 
-/// Whether something came with a request for PHP to be set.
+/// Whether the request has PHP values to set.
 fn brings_settings(params: &Params) -> bool {
     params.text_of(Name::PhpValue).is_some() || params.text_of(Name::PhpAdminValue).is_some()
 }
 
-/// Sets what came with a request for PHP to be set. False if PHP could not go on; then an answer was
-/// given.
+/// Sets the PHP values of a request. False if PHP could not continue; then a response was sent.
 fn prepare(request: &RawRequest) -> bool {
     // SAFETY: as in `run`; the request is C's during the call only.
     unsafe { maitred_php_prepare(request) }
@@ -513,7 +512,7 @@ impl<'a> Live<'a> {
         ptr::from_ref(self).cast_mut().cast()
     }
 
-    /// Does something with the state; nothing is done if a caller has it already.
+    /// Calls `act` with the state; does nothing during another callback.
     fn with<T>(&self, act: impl FnOnce(&mut State<'a>) -> T) -> Option<T> {
         if self.taken.replace(true) {
             return None;
@@ -524,7 +523,7 @@ impl<'a> Live<'a> {
         Some(act(unsafe { &mut *self.state.get() }))
     }
 
-    /// What is known of the request, when C has returned.
+    /// The result of the request, after C has returned.
     fn end(self, served: RawServed) -> Served {
         if let Some(panic) = self.state.into_inner().panic {
             resume_unwind(panic);

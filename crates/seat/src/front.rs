@@ -14,8 +14,8 @@ use crate::spent::Spent;
 pub use crate::words::State as SlotState;
 use crate::words::{CACHE_FULL, GOES_ON, WHOEVER_SLEEPS, is_same};
 
-/// What a slot that is lent to a worker needs kept on the front's side: the counters that the
-/// front must not read back from memory which the worker can write.
+/// The front's state of a slot that is assigned to a worker: counters that the front must not read
+/// back from memory which the worker can write.
 #[derive(Debug)]
 pub struct Lent {
     seat: u32,
@@ -25,7 +25,7 @@ pub struct Lent {
     answer_tail: u32,
     long_answer: bool,
     at: Instant,
-    /// Number of the last wish that was taken.
+    /// Number of the last worker call that was taken.
     wish: u32,
 }
 
@@ -53,50 +53,49 @@ impl Lent {
         self.slot
     }
 
-    /// The worker it was lent to.
+    /// The worker it is assigned to.
     pub fn incarnation(&self) -> u32 {
         self.incarnation
     }
 
-    /// When it was lent.
+    /// When it was assigned.
     pub fn at(&self) -> Instant {
         self.at
     }
 }
 
-/// How far a worker is with what it was lent.
+/// The progress of a worker with an assigned request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Began {
-    /// It has not begun.
+    /// Not started.
     NotYet,
     /// It runs the script.
     Running,
-    /// It is through; the answer is complete.
+    /// Done: the response is complete.
     Done,
 }
 
-/// The worker wrote what no worker of ours writes. It must be ended and nothing of it believed.
+/// The worker wrote invalid state. It must be terminated and nothing from it trusted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Broken;
 
-/// Proof that a front thread has said it is about to sleep; it looks for answers once more and
-/// then sleeps, or calls [`FrontEnd::awake`].
+/// Proof that a front thread has announced its sleep; it checks for responses once more and then
+/// sleeps, or calls [`FrontEnd::awake`].
 #[derive(Debug)]
 pub struct Asleep;
 
-/// The front's end of one pool's link. Methods may be called from any thread; each [`Lent`] has
-/// one owner at a time.
+/// The front's end of one pool's link. Methods may be called from any thread; each [`Lent`] has one
+/// owner at a time.
 #[derive(Debug)]
 pub struct FrontEnd {
     layout: Layout,
     epoch: u32,
-    /// A moment, and what workers read on their clock then.
+    /// A point in time, and the workers' clock at it.
     moment: (Instant, u64),
 }
 
 impl FrontEnd {
-    /// Takes a pool's link over for front number `epoch`: what earlier fronts asked for is not
-    /// wanted any more.
+    /// Takes over a pool's link for front number `epoch`: requests of earlier fronts are abandoned.
     ///
     /// # Errors
     /// When the file is not a pool's.
@@ -115,23 +114,22 @@ impl FrontEnd {
         self.layout.seats()
     }
 
-    /// Number of the front that has the link.
+    /// Number of the front that owns the link.
     pub fn epoch(&self) -> u32 {
         self.epoch
     }
 
-    /// Number of front threads the link was made for.
+    /// Number of front threads.
     pub fn threads(&self) -> u32 {
         self.layout.threads()
     }
 
-    /// Cleans a seat of what an earlier front or an earlier worker left in it, and says which
-    /// slot the worker that sits there now still runs something in. `thread` waits for its end;
-    /// the answer is thrown away;
-    /// the slot is free when [`FrontEnd::progress`] says so.
+    /// Resets a seat for its current worker, and returns the slots in which that worker still runs
+    /// a request. `thread` waits for their end; the responses are dropped; a slot is free when
+    /// [`FrontEnd::progress`] says so.
     ///
-    /// A worker can write to all of the file, so every word on which this seat depends is written
-    /// again, and the new worker begins with none of what its predecessor has left.
+    /// A worker can write to the whole file, so every word on which this seat depends is rewritten,
+    /// and the new worker starts without any state of its predecessor.
     pub fn adopt(&self, seat: u32, incarnation: u32, thread: u32) -> Vec<Lent> {
         self.restore();
         let mut running = Vec::new();
@@ -147,9 +145,9 @@ impl FrontEnd {
                 words.front.thread.store(thread, Ordering::SeqCst);
                 words.front.gone.store(1, Ordering::Release);
                 let mut lent = Lent::new(seat, slot, incarnation, 0, Instant::now());
-                // What has been said so far was said to another front.
+                // Bytes so far were for another front.
                 lent.answer_tail = words.worker.answer_head.load(Ordering::Acquire);
-                // What it waits for has not been done, as far as is known.
+                // As far as is known, its pending worker call has not been handled.
                 lent.wish = words.front.granted.load(Ordering::Relaxed);
                 running.push(lent);
             } else {
@@ -160,8 +158,8 @@ impl FrontEnd {
         running
     }
 
-    /// Empties a seat whose worker is dead: what it has left must mislead no process that comes before
-    /// [`FrontEnd::adopt`].
+    /// Clears a seat whose worker has died: its stale state must not mislead a process that starts
+    /// before [`FrontEnd::adopt`].
     pub fn vacate(&self, seat: u32) {
         self.restore();
         for slot in 0..SLOTS_PER_SEAT {
@@ -169,17 +167,17 @@ impl FrontEnd {
         }
     }
 
-    /// Says once more which front the link has: every worker that reads another number takes its
-    /// client for gone.
+    /// Confirms which front owns the link: a worker that reads another number treats its client as
+    /// disconnected.
     pub fn restore(&self) {
         if self.layout.epoch() != self.epoch {
             self.layout.set_epoch(self.epoch);
         }
     }
 
-    /// Lends a free slot to a worker with the first bytes of a request; all of its head must be
-    /// among them. Returns how many bytes found room. `thread` waits for the answer. The caller
-    /// then calls [`FrontEnd::wake`], which may cost a system call, outside any lock.
+    /// Assigns a free slot to a worker with the first bytes of a request, which must include its
+    /// complete head. Returns how many bytes fit. `thread` waits for the response. The caller then
+    /// calls [`FrontEnd::wake`], which may cost a system call, outside any lock.
     pub fn offer(
         &self,
         seat: u32,
@@ -214,7 +212,7 @@ impl FrontEnd {
         (Lent::new(seat, slot, incarnation, head, now), count)
     }
 
-    /// A moment as workers read it on their clock.
+    /// A point in time on the workers' clock.
     fn nanos(&self, moment: Instant) -> u64 {
         let passed = moment.saturating_duration_since(self.moment.0).as_nanos();
         self.moment
@@ -222,35 +220,35 @@ impl FrontEnd {
             .saturating_add(u64::try_from(passed).unwrap_or(u64::MAX))
     }
 
-    /// What a request has cost, by the word of its worker, once the end of its answer has been seen;
-    /// nothing if the worker does not say.
+    /// The cost of a request as reported by its worker, once the end of its response has been read;
+    /// `None` if not reported.
     pub fn spent(&self, lent: &Lent) -> Option<Spent> {
         Spent::read(&self.layout.slot(lent.seat, lent.slot).worker.spent)
     }
 
-    /// How long the script took, in microseconds, by the word of its worker, once the request is done;
-    /// nothing if the worker does not say, and `u32::MAX` for what is more.
+    /// The script's duration in microseconds as reported by its worker, once the request is done;
+    /// `None` if not reported, and `u32::MAX` for more.
     pub fn took(&self, lent: &Lent) -> Option<u32> {
         let words = self.layout.slot(lent.seat, lent.slot);
         let micros = words.worker.took.load(Ordering::Relaxed);
         Some(micros).filter(|micros| *micros > 0)
     }
 
-    /// Whether the script goes on though its answer is complete, once the end of the answer has been
-    /// seen. What it then costs is known when it is done.
+    /// Whether the script continues after its response, once the end of the response has been read.
+    /// The cost of the rest is known when it is done.
     pub fn goes_on(&self, lent: &Lent) -> bool {
         let words = self.layout.slot(lent.seat, lent.slot);
         words.worker.signs.load(Ordering::Relaxed) & GOES_ON != 0
     }
 
-    /// Whether OPcache is full, by the word of its worker, once the request is done.
+    /// Whether the worker reports a full OPcache, once the request is done.
     pub fn finds_cache_full(&self, lent: &Lent) -> bool {
         let words = self.layout.slot(lent.seat, lent.slot);
         words.worker.signs.load(Ordering::Relaxed) & CACHE_FULL != 0
     }
 
-    /// Takes a request back that the worker has not begun; then the slot is free. False when it
-    /// has begun.
+    /// Takes back a request that the worker has not started; then the slot is free. False when it
+    /// has started.
     pub fn take_back(&self, lent: &Lent) -> bool {
         self.layout
             .slot(lent.seat, lent.slot)
@@ -258,10 +256,10 @@ impl FrontEnd {
             .take_back(lent.incarnation)
     }
 
-    /// How far the worker is.
+    /// The progress of the worker.
     ///
     /// # Errors
-    /// When the slot is in a state that no worker of ours leaves it in.
+    /// When the slot's state is invalid.
     pub fn progress(&self, lent: &Lent) -> Result<Began, Broken> {
         let (state, whose) = self.layout.slot(lent.seat, lent.slot).state.get();
         if !is_same(whose, lent.incarnation) {
@@ -275,7 +273,7 @@ impl FrontEnd {
         }
     }
 
-    /// Sends more of the request; returns how many bytes found room.
+    /// Sends more of the request; returns how many bytes fit.
     pub fn feed(&self, lent: &mut Lent, bytes: &[u8]) -> Result<usize, Broken> {
         let words = self.layout.slot(lent.seat, lent.slot);
         let ring = self.layout.request_ring(lent.seat, lent.slot);
@@ -294,7 +292,7 @@ impl FrontEnd {
         Ok(count)
     }
 
-    /// How many more bytes of the request would find room now.
+    /// Free space for more bytes of the request.
     ///
     /// # Errors
     /// When the worker claims to have read more than was sent.
@@ -309,13 +307,13 @@ impl FrontEnd {
         Ok(ring.capacity() - ring.distance(tail, lent.request_head).ok_or(Broken)?)
     }
 
-    /// Whether the answer ring holds something new.
+    /// Whether the response ring has new bytes.
     pub fn has_answer(&self, lent: &Lent) -> bool {
         let words = self.layout.slot(lent.seat, lent.slot);
         words.worker.answer_head.load(Ordering::Acquire) != lent.answer_tail
     }
 
-    /// Appends up to `limit` bytes of the answer to `to` and returns how many.
+    /// Appends up to `limit` bytes of the response to `to` and returns how many.
     ///
     /// # Errors
     /// When the worker claims to have written more than the ring holds.
@@ -334,7 +332,7 @@ impl FrontEnd {
                 .front
                 .answer_tail
                 .store(lent.answer_tail, Ordering::Release);
-            // Only a worker that fills the ring waits for room in it.
+            // Only a worker that fills the ring waits for free space.
             lent.long_answer |= lent.answer_tail as usize >= ring.capacity() / 2;
             if lent.long_answer {
                 self.wake(lent.seat);
@@ -343,8 +341,7 @@ impl FrontEnd {
         Ok(count)
     }
 
-    /// Takes what the script wishes the front to do for it, with the wish's number. It waits for
-    /// [`FrontEnd::grant`].
+    /// Takes the script's worker call and its number. The worker waits for [`FrontEnd::grant`].
     pub fn wish(&self, lent: &mut Lent) -> Option<(u32, Vec<u8>)> {
         let words = self.layout.slot(lent.seat, lent.slot);
         let number = words.worker.wish.load(Ordering::Acquire);
@@ -359,8 +356,8 @@ impl FrontEnd {
         Some((number, bytes))
     }
 
-    /// A wish has been heard to its end; `verdict` says what came of it. A script that does not wait
-    /// for this one any more takes no notice.
+    /// Replies to a worker call; `verdict` is the result. A script that no longer waits for this
+    /// call ignores it.
     pub fn grant(&self, seat: u32, slot: usize, wish: u32, verdict: u32) {
         let words = self.layout.slot(seat, slot);
         words.front.verdict.store(verdict, Ordering::Relaxed);
@@ -368,7 +365,7 @@ impl FrontEnd {
         self.wake(seat);
     }
 
-    /// Nobody wants the answer any more: the worker is told at its next write.
+    /// Abandons the request: the worker notices at its next write.
     pub fn leave(&self, lent: &Lent) {
         self.layout
             .slot(lent.seat, lent.slot)
@@ -378,36 +375,38 @@ impl FrontEnd {
         self.wake(lent.seat);
     }
 
-    /// Gives a slot back that the worker is through with. One that meanwhile belongs to the
-    /// worker's successor is left alone.
+    /// Releases a slot whose request is done. A slot that belongs to the worker's successor by now
+    /// is left alone.
     pub fn release(&self, lent: Lent) {
         let words = self.layout.slot(lent.seat, lent.slot);
         words.state.release(lent.incarnation);
     }
 
-    /// Says that `thread` is about to sleep. It must look for answers once more before it does.
+    /// Announces that `thread` is about to sleep. It must check for responses once more before it
+    /// does.
     pub fn announce_sleep(&self, thread: u32) -> Asleep {
         self.layout.front_sleep(thread).announce();
         Asleep
     }
 
-    /// Says that `thread` is awake: workers need not wake it.
+    /// Announces that `thread` is awake: workers need not wake it.
     pub fn awake(&self, thread: u32, _asleep: Asleep) {
         self.layout.front_sleep(thread).awake();
     }
 
-    /// The pool's figures.
+    /// The pool's board.
     pub fn board(&self) -> &PoolBoard {
         self.layout.pool_board()
     }
 
-    /// A seat's figures. What they say is the worker's word.
+    /// A seat's board, unverified.
     pub fn seat_board(&self, seat: u32) -> &SeatBoard {
         self.layout.seat_board(seat)
     }
 
-    /// Wakes a seat's worker also if its word says that it is awake: a front that was killed when it was about to wake
-    /// it has taken the word back and done no more, and workers can write to the word.
+    /// Wakes a seat's worker even if its word says that it is awake: a front that was killed
+    /// between clearing the word and waking the worker leaves it so, and workers can write to the
+    /// word.
     pub fn wake_whatever_was_said(&self, seat: u32) {
         let sleep = self.layout.worker_sleep(seat);
         sleep.awake();
@@ -418,7 +417,7 @@ impl FrontEnd {
     pub fn wake(&self, seat: u32) {
         let sleep = self.layout.worker_sleep(seat);
         if sleep.must_wake() {
-            // Waking nobody is no error.
+            // It is no error if there is no sleeper.
             let _ = futex::wake(sleep.word(), futex::Flags::empty(), 1);
         }
     }

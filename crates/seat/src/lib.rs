@@ -1,11 +1,11 @@
-//! The seat link: how a request gets from the front to a worker and its answer back, through
-//! memory that both have mapped, without a system call as long as both are awake.
+//! The seat link: carries a request from the front to a worker and the response back, through
+//! shared memory, without a system call while both are awake.
 //!
-//! Each pool has one shared file, made and sealed by the supervisor ([`create`]). Each seat in it
-//! has a few slots; a slot holds one request at a time and consists of its words ([`words`]), a
-//! request ring (front → worker) and an answer ring (worker → front). Both rings carry FastCGI
-//! records. All slots but one are for requests not yet begun, so that a busy worker finds its next
-//! one without sleeping; they can be taken back until the worker claims them.
+//! Each pool has one shared file, created and sealed by the supervisor ([`create`]). Each seat in
+//! it has a few slots; a slot holds one request at a time and consists of its words ([`words`]), a
+//! request ring (front → worker) and a response ring (worker → front). Both rings carry FastCGI
+//! records. All slots but one are for queued requests, so that a busy worker finds the next one
+//! without sleeping; the front can take them back until the worker claims them.
 //!
 //! ```text
 //! FREE ──offer (front)──▶ OFFERED ──claim (worker)──▶ CLAIMED ──finish (worker)──▶ DONE
@@ -13,12 +13,12 @@
 //!   ╰──── take back (front) ─╯◀───────────────────── release (front) ───────────────╯
 //! ```
 //!
-//! Trust runs one way. The front keeps its own copy of every counter it writes, checks every
-//! counter it reads, and copies bytes out before anybody parses them: a worker can spoil its own
-//! answers and nothing else.
+//! Trust is one-way. The front keeps its own copy of every counter it writes, validates every
+//! counter it reads, and copies bytes out before they are parsed: a worker can corrupt its own
+//! responses and nothing else.
 #![allow(unsafe_code)]
 
-// Under loom only the words are built: loom's atomics cannot lie in shared memory.
+// Under loom only the words are built: loom's atomics cannot be in shared memory.
 #[cfg(not(loom))]
 pub mod board;
 #[cfg(not(loom))]

@@ -145,6 +145,6 @@ mod tests {
         assert!(why.contains("older than this zygote"), "{why}");
         // This process runs no script.
         let why = sight.stack(0, 2, 1, 20).unwrap_err();
-        assert!(why.contains("before it could be looked at"), "{why}");
+        assert!(why.contains("before its stack could be read"), "{why}");
     }
 }

@@ -1,4 +1,4 @@
-//! The border to `shim/trace.c`.
+//! The interface of `shim/trace.c`.
 
 use std::ffi::{c_int, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -9,7 +9,7 @@ use crate::stack::{Call, Frame, Memory, Reading};
 const NAME_BYTES: usize = 256;
 const PATH_BYTES: usize = 1024;
 
-/// Frames of which one may tell who called the last frame that is wanted, besides those.
+/// Additional frames, one of which may show the caller of the last wanted frame.
 const FURTHER_FRAMES: usize = 16;
 
 const WHOLE: c_int = 0;
@@ -49,7 +49,7 @@ unsafe extern "C" {
     fn maitred_php_trace(memory: *const RawMemory, stack: *mut RawStack);
 }
 
-/// What the callback finds behind its `context`.
+/// The target of the callback's `context`.
 struct Reader<'a> {
     memory: &'a dyn Memory,
     panic: Option<Box<dyn Any + Send>>,

@@ -42,7 +42,7 @@ pub(super) struct RawPoolStatus {
     process_count: usize,
 }
 
-/// A status for C, with all it points to.
+/// A status for C, with its strings.
 pub(super) struct StatusTexts {
     raw: Box<RawPoolStatus>,
     _processes: Vec<RawProcessStatus>,
@@ -82,7 +82,7 @@ impl StatusTexts {
         }
     }
 
-    /// As C reads it, for as long as this is.
+    /// For C; valid as long as this value.
     pub(super) fn raw(&self) -> *const RawPoolStatus {
         &raw const *self.raw
     }
@@ -107,7 +107,7 @@ fn raw_process(process: &ProcessStatus, texts: &mut Vec<CString>) -> RawProcessS
     }
 }
 
-/// A pointer to `string` up to its first NUL; the bytes stay in `texts`.
+/// A pointer to `string` up to its first NUL; the bytes are stored in `texts`.
 fn text(texts: &mut Vec<CString>, string: &str) -> *const c_char {
     let bytes = string
         .bytes()

@@ -1,4 +1,4 @@
-//! A worker script: the border to its requests.
+//! The C interface of worker scripts.
 
 use std::ffi::{CStr, c_char, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -25,10 +25,10 @@ unsafe extern "C" {
     fn maitred_php_boot(boot: *const RawRequest, worked: *mut RawWorked);
 }
 
-/// What a worker script handles. C reads `request` and what it points to until it is answered.
+/// The state of a worker script. C reads `request` and what it points to until it is answered.
 pub(super) struct Work<'a> {
     engine: &'a Engine,
-    /// The `Live` it is in, as C knows it.
+    /// The `Live` that contains it, as C knows it.
     exchange: *mut c_void,
     params: Params,
     list: Vec<RawParam>,
@@ -40,7 +40,7 @@ callback! {
         let Some(work) = &mut live.work else {
             return ptr::null();
         };
-        // Nothing points to the variables any more.
+        // C no longer points to the variables.
         work.list.clear();
         let next = live.exchange.next(&mut work.params);
         let foreign = match next {
@@ -73,14 +73,14 @@ callback! {
 
 callback! {
     pub(super) fn freeze(live, why: *const c_char) -> bool, else false, {
-        // SAFETY: C passes nothing, or a text with a NUL at its end that stays during the call.
+        // SAFETY: C passes NULL, or a NUL-terminated text that stays during the call.
         let why = (!why.is_null()).then(|| unsafe { CStr::from_ptr(why) });
         let why = why.map(|why| why.to_string_lossy().into_owned());
         live.exchange.freeze(why)
     }
 }
 
-/// What runs a script that asks for requests.
+/// Runs a script that takes requests.
 type Runner = unsafe extern "C" fn(*const RawRequest, *mut RawWorked);
 
 impl Engine {
