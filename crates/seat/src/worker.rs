@@ -22,8 +22,8 @@ const SHOW_BYTES: u32 = (ANSWER_RING_BYTES / 2) as u32;
 /// not taken for a reply to another.
 const WISHES_APART: u32 = 1 << 16;
 
-/// How long a worker has to see that its seat belongs to a newer one before it believes so. What an
-/// earlier worker has left in the seat's words may say the same, until the front opens the seat.
+/// How long a worker must see its seat assigned to a newer one before it believes so. An earlier
+/// worker's stale words may say the same, until the front opens the seat.
 const SUCCEEDED_FOR: Duration = Duration::from_secs(1);
 
 /// Interval of the checks meanwhile.

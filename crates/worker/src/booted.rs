@@ -1,5 +1,5 @@
-//! A worker in worker mode: its script is booted once, asks for one request after the other, and
-//! comes to its end when it has had enough of them, or is asked to leave.
+//! A worker in worker mode: its script boots once, takes one request after the other, and ends when
+//! it has reached its limit or is to exit.
 
 use std::os::fd::AsFd;
 use std::path::Path;
@@ -20,24 +20,24 @@ use crate::seat::{self, Place};
 use crate::words;
 use crate::zygote::{Link, settle};
 
-/// Most of what a script prints while it boots that is repeated when it does not come to its end, in
-/// bytes.
+/// Most output of a script's boot that is repeated if the boot fails, in bytes.
 const BOOT_OUTPUT_BYTES: usize = 1024;
 
-/// A script that asks for a request so soon after it has answered one does nothing in between: as short
-/// as the scripts behind which the front lets others wait.
+/// A script that takes its next request this soon after a response does nothing in between: the
+/// same limit as for short scripts, behind which the front queues others.
 const PROMPTLY: Duration = Duration::from_micros(500);
 
-/// From now on SIGTERM lets the script come to its end. Before PHP takes note of the handlers.
+/// From now on SIGTERM ends the script after its current request. To be called before PHP records
+/// the handlers.
 ///
 /// # Errors
-/// When the pool's memory does not fit.
+/// When the pool's memory does not match.
 pub fn heed_sigterm(link: &Link, seat: u32) -> std::io::Result<()> {
     leave::heed_sigterm(maitred_seat::sleep_word(link.memory.as_fd(), seat)?)
 }
 
-/// Runs the pool's worker script until this worker's time is over; then the process ends. `reports`
-/// is where the supervisor is told when it has booted.
+/// Runs the pool's worker script until this worker's limit; then the process exits. `reports`
+/// notifies the supervisor of the boot.
 pub fn serve(
     settings: &ZygoteSettings,
     script: &Path,
@@ -59,7 +59,7 @@ pub fn serve(
         answered_at: None,
         asks_promptly: false,
     };
-    // Scripts must find no folder open that may lie outside of their root.
+    // Scripts must not find an open folder that may be outside their root.
     drop(proc);
     users::leave_shield();
     let worked = engine.work(&boot_params(script), &mut at_work);
@@ -74,13 +74,13 @@ struct AtWork<'a> {
     memory: Memory,
     /// Until the script has booted.
     boot: Option<Boot>,
-    /// How many requests it may still have.
+    /// Remaining requests.
     left: u64,
-    /// The request in hand, if it has not been answered.
+    /// The running request, if it has not been answered.
     begun: Option<Begun>,
     /// When the last one was answered.
     answered_at: Option<Instant>,
-    /// The script has asked for the last request soon after it had answered the one before.
+    /// The script has taken the last request soon after it had answered the one before.
     asks_promptly: bool,
 }
 
@@ -90,7 +90,7 @@ struct Boot {
     printed: Vec<u8>,
 }
 
-/// When a request began.
+/// The start of a request.
 struct Begun {
     at: Instant,
     cpu: Option<cpu::CpuTime>,
@@ -102,13 +102,13 @@ impl AtWork<'_> {
             return;
         };
         let (seat, incarnation) = self.place;
-        // A supervisor that has gone takes us with it.
+        // If the supervisor has exited, so will this process.
         let _ = say_waiting(&boot.reports, &FromZygote::Booted { seat, incarnation });
         drop(boot);
         settle(self.settings);
     }
 
-    /// The request that was answered, if there is one, is over.
+    /// Ends the answered request, if there is one.
     fn end_request(&mut self) {
         if !self.exchange.has_request() {
             return;
@@ -123,7 +123,7 @@ impl AtWork<'_> {
     /// The script has ended, and so does this process.
     fn end(mut self, worked: &Worked, script: &Path) -> ! {
         if is_forked_child() {
-            // A child of the script came back here: the seat is its parent's.
+            // A child of the script returned here: the seat belongs to its parent.
             exit_now(exit::RECYCLED);
         }
         if let Some(boot) = self.boot.take() {
@@ -176,7 +176,7 @@ impl Exchange for AtWork<'_> {
         while self.left > 0 && self.exchange.claim_unless(leave::asked) {
             let begun = seat::now_micros();
             if !self.exchange.read_head(params) {
-                // The front has gone, or speaks another language: nobody waits for an answer.
+                // The front has exited, or uses another protocol: the client does not wait.
                 self.exchange.end_request();
                 continue;
             }
@@ -214,8 +214,8 @@ impl Exchange for AtWork<'_> {
         match self.asks_promptly {
             // The front need not be woken twice.
             true => self.end_request(),
-            // The client must not wait for what the script does before it asks for another request,
-            // and nobody behind it.
+            // Neither the client nor queued requests must wait for the script's work before its
+            // next request.
             false => {
                 let _ = self.exchange.flush();
             }
@@ -233,7 +233,7 @@ impl Exchange for AtWork<'_> {
         let Some(boot) = &mut self.boot else {
             return self.exchange.send(bytes);
         };
-        // The first is the head, whole.
+        // The first piece is the complete head.
         let is_head = boot.printed.is_empty() && bytes.ends_with(b"\r\n\r\n");
         if !is_head {
             let room = BOOT_OUTPUT_BYTES - boot.printed.len();
@@ -283,7 +283,7 @@ impl Exchange for AtWork<'_> {
     }
 }
 
-/// What a script sees as its request while it boots.
+/// The request of a script while it boots.
 fn boot_params(script: &Path) -> Params {
     let folder = script.parent().unwrap_or(Path::new("/")).to_string_lossy();
     let name = script.file_name().unwrap_or_default().to_string_lossy();
@@ -307,7 +307,7 @@ fn boot_params(script: &Path) -> Params {
     ];
     let mut params = Params::new();
     for (name, value) in all {
-        // There is room for so few, and a path has no NUL.
+        // The limits allow it, and a path has no NUL.
         let _ = params.push(name.as_bytes(), value.as_bytes());
     }
     params

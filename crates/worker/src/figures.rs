@@ -1,5 +1,5 @@
-//! Telling how OPcache is doing. It is asked in a child, as in `warm.rs`: a zygote runs no request, and the
-//! one that a booted application stands still in is not its zygote's to change.
+//! OPcache statistics. They are read in a child, as in `warm.rs`: a zygote runs no request, and the
+//! suspended request of a booted application must not be changed by its zygote.
 
 use std::fs::File;
 use std::io;
@@ -14,27 +14,27 @@ use maitred_os::fork::{HowEnded, OwnProc, exit_now};
 use maitred_os::{shared, signals};
 use maitred_php::Engine;
 
-/// How long the zygote may be kept from forking workers by it. It takes a few milliseconds.
+/// Longest time that it may keep the zygote from forking workers. It takes a few milliseconds.
 const LOOKING: Duration = Duration::from_millis(250);
 
-/// Longest text of the figures in bytes.
+/// Longest text of the statistics in bytes.
 const TEXT_BYTES: usize = 1024;
 
-/// Which process returned from [`look`].
+/// The process in which [`look`] returned.
 pub enum Side {
-    /// The child, with what it has to do.
+    /// The child, with its task.
     Child(Look),
-    /// The zygote, with the figures, if there are any.
+    /// The zygote, with the statistics, if there are any.
     Zygote(Option<CacheFigures>),
 }
 
-/// A look at OPcache; the file is where the figures go, as JSON.
+/// A task for reading the statistics; the file receives them, as JSON.
 pub struct Look(File);
 
-/// Returns in the zygote when the child has ended, and before in the child, which has to let go of
-/// the control channel and `proc`, and to [`run`](Look::run).
+/// Returns in the zygote when the child has exited, and before that in the child, which must drop
+/// the control channel and `proc`, and call [`run`](Look::run).
 pub fn look(control: &Channel, proc: &OwnProc) -> Side {
-    // Why there are no figures is not told: they are asked for again.
+    // A failure is not reported: the statistics will be requested again.
     begin(control, proc).unwrap_or(Side::Zygote(None))
 }
 
@@ -54,14 +54,14 @@ fn begin(control: &Channel, proc: &OwnProc) -> io::Result<Side> {
 }
 
 impl Look {
-    /// In the child: does it, and ends.
+    /// In the child: runs the task and exits.
     pub fn run(self, engine: &mut Engine) -> ! {
         signals::reset(&[]);
         engine.after_fork();
         self.tell(engine.cache_figures())
     }
 
-    /// In the child of a zygote in which a script stands still: does it, and ends.
+    /// In the child of a zygote with a suspended script: runs the task and exits.
     pub fn run_within(self) -> ! {
         signals::reset(&[]);
         self.tell(maitred_php::cache_figures_within())

@@ -1,5 +1,5 @@
 //! `maitred-php`: a pool's zygote and its workers. Started by maitred, one per pool and PHP
-//! version; it has one thread, and everything it needs to know comes over its control channel.
+//! version; it has one thread, and receives all its settings over its control channel.
 
 mod account;
 mod apparmor;
@@ -31,8 +31,8 @@ use maitred_php::{Engine, PHP_BRANCH, Settings};
 const USAGE: &str = "maitred-php is started by maitred and serves nobody by itself; run `maitred \
                      serve` instead.";
 
-/// Says which PHP this program was built for and which one it runs with. The last word is what
-/// maitred reads when it looks for a program that runs a certain PHP.
+/// Prints the PHP version that this program was built for and the one it runs with. maitred parses
+/// the last word when it searches for the program of a PHP version.
 fn version() {
     let bare = Settings {
         ini_path: Some("/dev/null".into()),

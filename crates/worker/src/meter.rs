@@ -1,10 +1,10 @@
-//! What a request costs its worker: processor time, waiting for a processor, children.
+//! The cost of a request: processor time, waiting for a processor, children.
 //!
-//! All of it is read once for each request, when its answer is complete, and what has come since the
-//! request before is the request's: a worker without one uses next to nothing. A request during which
-//! the worker has kept its processor has used it for as long as it took: a look at the clock tells all
-//! of it, but for what a sleep before it has cost ([`Naps`]). Only after another break the kernel is
-//! asked, which takes 0.8 µs, and about as much again of what comes after it.
+//! All of it is read once per request, when its response is complete, and the increase since the
+//! previous request is the request's cost: an idle worker uses almost nothing. A request during
+//! which the worker has not lost its processor has used it all the time: then the clock is
+//! sufficient, except for the cost of the sleep before ([`Naps`]). Only after other interruptions
+//! the kernel is queried, which takes 0.8 µs, and about as much again in slower code afterwards.
 
 mod naps;
 
@@ -22,12 +22,12 @@ use maitred_seat::board::{NOT_KNOWN, SeatBoard};
 
 use self::naps::{Naps, Woke};
 
-/// What a worker does between the end of a request and its rest takes no longer, unless it loses its
-/// processor, in nanoseconds.
+/// Longest time that a worker's steps between two requests take, unless it loses its processor, in
+/// nanoseconds.
 const UNDISTURBED_NANOS: u64 = 20_000;
 
-/// A worker that begins a request later than this after it was given it had no processor, in nanoseconds.
-/// Waking it takes less.
+/// A worker that starts a request this much later than its assignment had no processor, in
+/// nanoseconds. Waking up takes less.
 const WAKES_IN_NANOS: u64 = 100_000;
 
 /// How many numbers it [keeps](Meter::kept).
@@ -38,43 +38,43 @@ pub const KEPT: usize = 5;
 pub struct Meter {
     /// Kept open: opening costs more than reading.
     schedstat: Option<File>,
-    /// Tells whether it has kept its processor since `last`, or since it woke up after that, where the
-    /// system can tell.
+    /// Detects whether it has lost its processor since `last`, or since it woke up after that, if
+    /// the system supports it.
     unbroken: Option<Unbroken>,
     naps: Naps,
     last: Reading,
     begun: Beginning,
 }
 
-/// How a request was begun.
+/// The start of a request.
 #[derive(Debug, Clone, Copy, Default)]
 struct Beginning {
-    /// How long it had waited for a processor by then, as the clock says and the kernel need not, in
-    /// nanoseconds.
+    /// Time that it had waited for a processor by then, in nanoseconds, by the clock; the kernel
+    /// may not count it.
     late: u64,
-    /// How often the worker has slept until there was a request, since it came.
+    /// How often the worker has slept waiting for a request so far.
     sleeps: u64,
 }
 
-/// What this process has used since it began.
+/// Resources that this process has used.
 #[derive(Debug, Clone, Copy, Default)]
 struct Reading {
-    /// When that was, in nanoseconds on the clock that never goes backwards.
+    /// The time of the reading, in nanoseconds of the monotonic clock.
     at: u64,
-    /// Its processor time in nanoseconds, with that of its threads.
+    /// Its processor time in nanoseconds, including its threads'.
     cpu: u64,
-    /// How long it was ready to run and had no processor, in nanoseconds, if the kernel tells.
+    /// Time that it was runnable without a processor, in nanoseconds, if the kernel reports it.
     core_wait: Option<u64>,
     /// Processor time of its children, in microseconds.
     children: u64,
-    /// The most memory that a program has had that it ran, in bytes, if that is more than it has had itself.
+    /// Peak memory of a program that it has run, in bytes, if above its own.
     program: u64,
-    /// How often it has given its processor up, but for want of a request.
+    /// How often it has given up its processor, except while waiting for a request.
     waits: u64,
 }
 
 impl Meter {
-    /// One who measures from now on.
+    /// Starts measuring.
     pub fn new(proc: &OwnProc) -> Meter {
         let mut meter = Meter {
             schedstat: proc.file("schedstat").ok(),
@@ -87,8 +87,8 @@ impl Meter {
         meter
     }
 
-    /// What was used since this was asked last, by a request that was given to this worker at
-    /// `lent_at`: nanoseconds on the clock that never goes backwards.
+    /// The cost since the last call, of a request that was assigned to this worker at `lent_at`:
+    /// nanoseconds of the monotonic clock.
     pub fn spent(&mut self, lent_at: u64, peak_memory: u64) -> Spent {
         let now = self.now();
         let before = std::mem::replace(&mut self.last, now);
@@ -99,9 +99,9 @@ impl Meter {
         }
     }
 
-    /// What this process has used by the end of a request: from the clock, or else from the kernel.
+    /// The resources used by the end of a request: from the clock, or else from the kernel.
     fn now(&mut self) -> Reading {
-        // In this order: a break after the look at the clock does no harm.
+        // In this order: an interruption after reading the clock does no harm.
         let at = monotonic_nanos();
         let is_unbroken = self.unbroken.as_ref().is_some_and(Unbroken::is_so);
         match self.naps.woke() {
@@ -113,7 +113,7 @@ impl Meter {
             Some(woke) if is_unbroken => match woke.cost {
                 Some(cost) => {
                     self.naps.guess(cost);
-                    // It has waited for nothing since, and nothing but a processor before.
+                    // It has not waited since, and before that only for a processor.
                     Reading {
                         at,
                         cpu: self.last.cpu + woke.used_by(at),
@@ -129,7 +129,8 @@ impl Meter {
         }
     }
 
-    /// Asks the kernel, and learns what a sleep costs: what that has counted and no clock has shown.
+    /// Queries the kernel, and learns the cost of a sleep: the counted time that no clock has
+    /// shown.
     fn read_after_a_sleep(&mut self, woke: &Woke) -> Reading {
         let now = self.read();
         let known = self.last.cpu + woke.used_by(now.at);
@@ -138,9 +139,9 @@ impl Meter {
         now
     }
 
-    /// The process has ended a request, and has none or another one, which it was given at `lent_at`.
-    /// How long it has waited for a processor since is not that request's, but for what it waited with
-    /// it. As a rule this costs a look at the clock, and returns what that says.
+    /// The process has ended a request, and either has no other one or one that was assigned at
+    /// `lent_at`. Its waiting for a processor since then is not part of that request, except after
+    /// the assignment. Usually this only reads the clock, whose time it returns.
     pub fn goes_on(&mut self, lent_at: Option<u64>) -> u64 {
         let now = monotonic_nanos();
         self.naps.none();
@@ -158,8 +159,8 @@ impl Meter {
         now
     }
 
-    /// The process begins a request `now` that it was given at `lent_at`, and has slept so often by now
-    /// until there was one.
+    /// The process starts a request at `now` that was assigned at `lent_at`, and has slept `sleeps`
+    /// times so far waiting for one.
     pub fn begins(&mut self, now: u64, lent_at: u64, sleeps: u64) {
         self.begun = Beginning { late: 0, sleeps };
         let late = now.saturating_sub(lent_at.max(self.last.at));
@@ -175,7 +176,7 @@ impl Meter {
             true => self.schedstat.as_ref().and_then(Schedstat::read),
             false => None,
         };
-        // What it waited by the clock is not added to the kernel's count, which may know nothing of it.
+        // A wait by the clock is not added to the kernel's count, which may not include it.
         let unasked = self.last.core_wait.filter(|_| is_known);
         let until_now = until_now.map(|figures| figures.waited).or(unasked);
         if let (Some(waited), Some(until_now)) = (&mut self.last.core_wait, until_now) {
@@ -184,8 +185,8 @@ impl Meter {
         }
     }
 
-    /// What it knows of the last request, for one who is to [go on](Self::go_on) from there, and has not
-    /// slept for want of one.
+    /// Its state after the last request, for [`go_on`](Self::go_on) in a process that has not slept
+    /// since waiting for one.
     pub fn kept(&self) -> [u64; KEPT] {
         let Reading {
             at,
@@ -200,7 +201,7 @@ impl Meter {
         [at, cpu, core_wait, children, waits]
     }
 
-    /// The process has forgotten what it has measured since, as one does that goes back.
+    /// Restores the state after a rewind of the process.
     pub fn go_on(&mut self, kept: [u64; KEPT]) {
         let [at, cpu, core_wait, children, waits] = kept;
         self.begun = Beginning::default();
@@ -218,7 +219,7 @@ impl Meter {
         }
     }
 
-    /// Shows what this process has used so far, so that others can tell what it has used since.
+    /// Writes the resources used so far to the board, so that readers can compute the increase.
     pub fn show(&self, board: &SeatBoard) {
         let waited = self.last.core_wait.unwrap_or(NOT_KNOWN);
         board.used_cpu.store(self.last.cpu / 1_000, Relaxed);
@@ -232,7 +233,7 @@ impl Meter {
         }
         let schedstat = self.schedstat.as_ref().and_then(Schedstat::read);
         let (children, program) = cpu::of_children_with_most();
-        // Last, and together: the reading's own time must not be lost between them.
+        // Last, and together: the time of the reading itself must not be lost between them.
         let ((cpu, waits), at) = (cpu::of_this_process_with_waits(), monotonic_nanos());
         Reading {
             at,
@@ -245,16 +246,17 @@ impl Meter {
     }
 }
 
-/// How long a process had waited for a processor when it was given a request, if that was `before` when
-/// the request before ended, and is `now` when it has had this one for as long as `with_it`.
+/// Time that a process had waited for a processor when it was assigned a request, if it was
+/// `before` at the end of the previous request, and is `now` after having had this one for
+/// `with_it`.
 fn before_the_next(before: u64, now: u64, with_it: u64) -> u64 {
     now - now.saturating_sub(before).min(with_it).min(now)
 }
 
-/// What came between two readings, of which a request had all since it was given to the worker, which
-/// began it so late.
+/// The cost between two readings, of a request that caused all of it since its assignment, and that
+/// was started this late.
 fn between(before: &Reading, now: &Reading, (lent_at, late): (u64, u64)) -> Spent {
-    // It may have waited behind another request.
+    // It may have been queued behind another request.
     let began = lent_at.clamp(before.at, now.at);
     let held = Duration::from_nanos(now.at - began);
     let cpu = Duration::from_nanos(now.cpu.saturating_sub(before.cpu));
@@ -264,7 +266,7 @@ fn between(before: &Reading, now: &Reading, (lent_at, late): (u64, u64)) -> Spen
         match now.waits <= before.waits {
             // It has waited for nothing else.
             true => no_work,
-            // No more than there was time for.
+            // At most the available time.
             false => no_work.min(Duration::from_nanos(counted)),
         }
     });

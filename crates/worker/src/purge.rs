@@ -1,4 +1,4 @@
-//! What a script has dropped of the page cache: the front does it, and the script waits.
+//! Purges of the page cache by a script: the front carries them out, and the script waits.
 
 use std::time::Duration;
 
@@ -6,10 +6,11 @@ use maitred_control::purge::{Asked, Fate, Target, Thoroughness};
 use maitred_php::{Purge, Purged};
 use maitred_seat::{WISH_BYTES, WorkerEnd};
 
-/// Longest that a script waits for the front. One that has died is replaced well within this.
+/// Longest time that a script waits for the front. A front that has crashed is replaced well within
+/// it.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Has the front drop pages, and waits until it has.
+/// Purges pages through the front, and waits for the reply.
 pub fn purge(end: &mut WorkerEnd, asked: &Purge<'_>) -> Purged {
     let Ok(parts) = wanted(asked).split(WISH_BYTES) else {
         return Purged::TooLong;
@@ -29,7 +30,7 @@ pub fn purge(end: &mut WorkerEnd, asked: &Purge<'_>) -> Purged {
 }
 
 fn wanted(asked: &Purge<'_>) -> Asked {
-    // As the cache reads tags and addresses of answers.
+    // Decoded as tags and URLs of responses are.
     let text = |name: &&[u8]| String::from_utf8_lossy(name).into_owned();
     let names = asked.names.iter().map(text);
     Asked {

@@ -1,5 +1,5 @@
-//! A worker in its seat: one request after the other, until it has served enough or something
-//! has gone wrong in PHP.
+//! A worker in its seat: one request after the other, until it has reached its limit or PHP has
+//! failed.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -16,10 +16,10 @@ use crate::meter::Meter;
 use crate::words;
 use crate::zygote::{Link, settle};
 
-/// A seat, and which of the workers that have sat in it this is.
+/// A seat, and the incarnation of its worker.
 pub type Place = (u32, u32);
 
-/// Serves until this worker's time is over; then the process ends.
+/// Serves until this worker's limit; then the process exits.
 pub fn serve(
     settings: &ZygoteSettings,
     (link, proc): (Link, OwnProc),
@@ -29,11 +29,11 @@ pub fn serve(
 ) -> ! {
     let mut exchange = sit_down(settings, link, &proc, (seat, incarnation));
     let mut memory = memory(settings, &proc);
-    // Scripts must find no folder open that may lie outside of their root.
+    // Scripts must not find an open folder that may be outside their root.
     drop(proc);
     settle(settings);
     let mut params = Params::new();
-    // The front has it replaced before; this is for when it could not.
+    // The front usually has it replaced before; this is the fallback.
     let last = last_request(settings.max_requests);
     let mut served = 0;
     while served < last {
@@ -46,7 +46,7 @@ pub fn serve(
             engine.serve(&params, &mut exchange)
         };
         if is_forked_child() {
-            // A child of the script came back here: the seat is its parent's.
+            // A child of the script returned here: the seat belongs to its parent.
             exit_now(exit::RECYCLED);
         }
         show_end(running, &done, &mut exchange);
@@ -62,15 +62,15 @@ pub fn serve(
     exit_now(exit::RECYCLED)
 }
 
-/// What is measured of a request.
+/// Measurements of a running request.
 pub struct Running {
-    /// On the clock that never goes backwards, in nanoseconds: what the front decides by must not jump
-    /// with the wall clock.
+    /// On the monotonic clock, in nanoseconds: the front's decisions must not be affected by
+    /// changes of the wall clock.
     begun: u64,
     cpu: Option<CpuTime>,
 }
 
-/// Waits for a request and reads its head; nothing if nobody wants its answer any more.
+/// Waits for a request and reads its head; `None` if it has been abandoned.
 pub fn begin(
     exchange: &mut WorkerExchange<'_>,
     params: &mut Params,
@@ -81,7 +81,7 @@ pub fn begin(
     }
     let begun = now_micros();
     if !exchange.read_head(params) {
-        // The front has gone, or speaks another language: nobody waits for an answer.
+        // The front has exited, or uses another protocol: the client does not wait.
         exchange.end_request();
         return None;
     }
@@ -92,7 +92,7 @@ pub fn begin(
     })
 }
 
-/// Tells what the script of a request has taken.
+/// Reports the duration and cost of a request's script.
 pub fn show_end(running: Running, done: &Served, exchange: &mut WorkerExchange<'_>) {
     let took = monotonic_nanos().saturating_sub(running.begun) / 1_000;
     let used = |before| cpu::used().since(before).micros();
@@ -103,7 +103,7 @@ pub fn show_end(running: Running, done: &Served, exchange: &mut WorkerExchange<'
     }
 }
 
-/// The request is over: tells what is to be told then, and gives the slot back.
+/// Ends a request: reports its results and releases the slot.
 pub fn end_request(
     exchange: &mut WorkerExchange<'_>,
     memory: &mut Memory,
@@ -145,13 +145,13 @@ pub fn sit_down<'a>(
     exchange
 }
 
-/// What measures its memory.
+/// Creates the memory measurement.
 pub fn memory(settings: &ZygoteSettings, proc: &OwnProc) -> Memory {
     let page_bytes = maitred_os::shared::page_bytes();
     Memory::new(settings.max_private_memory, page_bytes, proc)
 }
 
-/// After how many requests this worker leaves.
+/// The number of requests after which this worker exits.
 pub fn last_request(max_requests: u64) -> u64 {
     match max_requests {
         0 => u64::MAX,
@@ -159,7 +159,7 @@ pub fn last_request(max_requests: u64) -> u64 {
     }
 }
 
-/// Since 1970.
+/// Microseconds since 1970.
 pub fn now_micros() -> u64 {
     let passed = SystemTime::now()
         .duration_since(UNIX_EPOCH)

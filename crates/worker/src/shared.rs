@@ -1,14 +1,14 @@
-//! What a booted application has open that its copies must not share.
+//! Open descriptors of a booted application that its copies must not share.
 
 use maitred_os::descriptors::{self, Descriptor};
 use maitred_php::connected_at;
 
 use crate::words;
 
-/// How a file begins that is a database of SQLite (its file format, section 1.3).
+/// The first bytes of a SQLite database (its file format, section 1.3).
 const SQLITE: &[u8] = b"SQLite format 3\0";
 
-/// Why a descriptor must not be in all copies, in one sentence; nothing if it may.
+/// Why a descriptor must not be in all copies, in one sentence; `None` if it may.
 pub fn obstacle(open: &Descriptor) -> Option<String> {
     let Descriptor { target, peer, .. } = open;
     if target.starts_with("socket:") {
@@ -44,12 +44,12 @@ pub fn obstacle(open: &Descriptor) -> Option<String> {
     ))
 }
 
-/// The same where connections are closed instead.
+/// The same, but closes connections.
 pub fn unless_closed(open: &Descriptor, pool: &str) -> Option<String> {
     let Some(peer) = &open.peer else {
         return obstacle(open);
     };
-    // Where it says nothing, nothing has to be done.
+    // If there is no obstacle, nothing has to be done.
     obstacle(open)?;
     if let Err(error) = descriptors::hang_up(open.number) {
         return Some(format!(
@@ -65,13 +65,13 @@ pub fn unless_closed(open: &Descriptor, pool: &str) -> Option<String> {
     None
 }
 
-/// The line that has made a connection, if it is known.
+/// The line that has opened a connection, if known.
 fn made_at(open: &Descriptor) -> String {
     let at = connected_at(open.number);
     at.map_or(String::new(), |(file, line)| format!(" ({file}:{line})"))
 }
 
-/// What mostly answers at an address.
+/// The usual service at an address.
 fn kind_of(peer: &str) -> &'static str {
     let port = peer.rsplit_once(':').map_or("", |(_, port)| port);
     match port {

@@ -1,5 +1,5 @@
-//! How a zygote sees the stacks of its workers: each worker gives it a descriptor of its own memory
-//! before it serves, and only the zygote ever reads from it.
+//! Reads the stacks of a zygote's workers: each worker sends the zygote a descriptor of its own
+//! memory before it serves, and only the zygote ever reads from it.
 
 use std::collections::HashMap;
 use std::io;
@@ -13,19 +13,19 @@ use maitred_os::packets::{Packets, Received};
 use maitred_php::{Memory, read_stack};
 use maitred_seat::is_newer;
 
-/// The memories of the workers a zygote has forked.
+/// The memory of the workers that a zygote has forked.
 #[derive(Debug)]
 pub struct StackReader {
-    /// Where workers send their memory. Each inherits both ends and closes them.
+    /// The end on which workers send their memory. Each inherits both ends and closes them.
     workers: Packets,
     zygote: Packets,
-    /// The memory of the last worker of each seat. One that has ended reads as nothing.
+    /// The memory of the latest worker of each seat. That of an exited worker reads as nothing.
     memories: HashMap<Seat, (Incarnation, ProcessMemory)>,
     seats: u32,
 }
 
 impl StackReader {
-    /// Without any worker yet.
+    /// Without workers.
     ///
     /// # Errors
     /// When the system is out of descriptors.
@@ -39,8 +39,8 @@ impl StackReader {
         })
     }
 
-    /// In a new worker: gives its memory to the zygote, and everything else that is here away. No
-    /// worker may see another.
+    /// In a new worker: sends its memory to the zygote, and drops everything else. No worker may
+    /// read another's memory.
     ///
     /// # Errors
     /// When the memory cannot be opened or sent; the worker can serve all the same.
@@ -50,8 +50,7 @@ impl StackReader {
         show(&workers, place, &memory)
     }
 
-    /// Takes in what new workers have sent. Call it before each order, so that what was sent and
-    /// not yet taken stays little.
+    /// Receives the memory of new workers. Call it before each order, so that little is pending.
     pub fn look(&mut self) {
         while let Ok(Received::Message(bytes, fds)) = self.zygote.receive(false, 1) {
             let Ok((seat, incarnation)) = serde_json::from_slice::<(Seat, Incarnation)>(&bytes)
@@ -72,7 +71,7 @@ impl StackReader {
     /// The stack of the script that a worker runs.
     ///
     /// # Errors
-    /// One sentence that says why there is none.
+    /// One sentence with the reason why there is none.
     pub fn stack(
         &self,
         seat: Seat,

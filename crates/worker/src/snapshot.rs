@@ -1,8 +1,8 @@
-//! A zygote that boots an application and is copied: the script runs until it asks for a request,
-//! and every copy goes on from there with one of its own.
+//! A zygote that boots an application and is copied: the script runs until it waits for a request,
+//! and every copy continues from there with a request of its own.
 //!
-//! The zygote then stands still in the middle of a script, and does nothing but fork. What a copy
-//! must not share with its siblings is looked for once, before the first of them.
+//! The zygote is then suspended inside a script, and only forks. State that a copy must not share
+//! with its siblings is checked once, before the first of them.
 
 use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt;
@@ -28,13 +28,13 @@ use crate::seat::{self, Running};
 use crate::zygote::{Came, Zygote, settle};
 use crate::{shared, words};
 
-/// Longest message of the boot that is told as the reason of its failure, in bytes.
+/// Longest message of the boot that is reported as the reason of its failure, in bytes.
 const REASON_BYTES: usize = 1000;
 
-/// How long a request may take that is asked for before there are copies for clients.
+/// Limit for a warm-up request.
 const WARMING: Duration = Duration::from_secs(10);
 
-/// Boots the application and forks workers from there. In a forked worker, it does not return.
+/// Boots the application and forks workers from it. In a forked worker, it does not return.
 pub fn boot(
     mut zygote: Zygote,
     engine: Engine,
@@ -46,7 +46,7 @@ pub fn boot(
         Ok(known) => known,
         Err(error) => return failed(&zygote, &format!("it cannot see what it has open: {error}")),
     };
-    // The script must find no folder open that lies outside of its root.
+    // The script must not find an open folder outside its root.
     known.retain(|number| Some(*number) != zygote.proc.number());
     zygote.proc.let_go();
     let mut script = Script {
@@ -76,7 +76,7 @@ pub fn boot(
     script.over(&worked)
 }
 
-/// Within another root, `/proc` is not opened again after the boot.
+/// In a chroot, `/proc` is not opened again after the boot.
 fn keep_status(zygote: &mut Zygote) -> io::Result<()> {
     match zygote.settings.confinement.chroot {
         Some(_) => zygote.proc.keep_status(),
@@ -84,7 +84,7 @@ fn keep_status(zygote: &mut Zygote) -> io::Result<()> {
     }
 }
 
-/// What a script finds in `$_SERVER` that nobody has asked for.
+/// `$_SERVER` for a request without a client.
 fn variables(script: &Path, target: &str) -> Result<Params, ParamsError> {
     let query = target.split_once('?').map_or("", |(_, query)| query);
     let file = script.as_os_str().as_encoded_bytes();
@@ -114,43 +114,43 @@ fn variables(script: &Path, target: &str) -> Result<Params, ParamsError> {
     Ok(params)
 }
 
-/// The script, first as it boots in the zygote and then, in each copy, as it serves.
+/// The script, first while it boots in the zygote and then, in each copy, while it serves.
 struct Script {
     settings: &'static ZygoteSettings,
     snapshot: &'static Snapshot,
-    /// What is still to be asked ahead of clients, the last first.
+    /// The remaining warm-up requests, last first.
     ahead: Vec<&'static str>,
-    /// The last message of the boot that tells of a fault.
+    /// The last message of the boot that reports an error.
     said: Option<String>,
-    /// Nothing only while it changes.
+    /// `None` only during a transition.
     stage: Option<Stage>,
 }
 
 enum Stage {
     Booting(Box<Booting>),
-    /// This is a child that is asked before clients are, and whose answer is dropped.
+    /// This is a child that serves a warm-up request, whose response is dropped.
     Warming(&'static str),
     Serving(Box<Serving>),
 }
 
 struct Booting {
     zygote: Zygote,
-    /// What is told when workers can be forked.
+    /// The report for the supervisor when workers can be forked.
     started: FromZygote,
-    /// The descriptors that were open before.
+    /// The descriptors that were open before the boot.
     known: Vec<i32>,
 }
 
 struct Serving {
     exchange: WorkerExchange<'static>,
     memory: Memory,
-    /// How many requests it may still have.
+    /// Remaining requests.
     left: u64,
-    /// The request in hand, if it has not been answered.
+    /// The running request, if it has not been answered.
     running: Option<Running>,
-    /// What makes it again what it was before, if it is to.
+    /// The means to rewind the process, if enabled.
     rewind: Option<(Rewind, Image)>,
-    /// It looks at its end how much memory it has for itself.
+    /// It measures its private memory before it exits.
     is_measured: bool,
 }
 
@@ -162,10 +162,11 @@ impl Script {
         }
     }
 
-    /// The script has come to its end.
+    /// The script has ended.
     fn over(mut self, worked: &Worked) -> ExitCode {
         if is_forked_child() {
-            // A child of the script came back here: the seat, or the zygote's channel, is its parent's.
+            // A child of the script returned here: the seat, or the zygote's channel, belongs to
+            // its parent.
             exit_now(exit::RECYCLED);
         }
         let is_clean = worked.last.outcome.process_is_clean();
@@ -201,7 +202,7 @@ impl Script {
         self.end(&format!("{why} ({script})"))
     }
 
-    /// There will be no copies.
+    /// The boot has failed.
     fn end(self, why: &str) -> ExitCode {
         match self.stage {
             Some(Stage::Booting(booting)) => failed(&booting.zygote, why),
@@ -232,7 +233,7 @@ impl Serving {
         if self.left == 0 {
             return Next::Leave;
         }
-        // Who claims a request is used up by it, also by one that nobody wants any more.
+        // A claimed request counts, even if it has been abandoned.
         self.left -= 1;
         let Some(running) = seat::begin(&mut self.exchange, params, settings) else {
             exit_now(exit::RECYCLED)
@@ -250,7 +251,7 @@ impl Serving {
         }
     }
 
-    /// From here on it serves, and here it comes back to, `times` at most.
+    /// The point at which it starts serving, and to which it is rewound, `times` at most.
     fn mark(&mut self, settings: &ZygoteSettings, times: u64) {
         let Some((rewind, image)) = &mut self.rewind else {
             return;
@@ -273,7 +274,8 @@ impl Serving {
         }
     }
 
-    /// Serves on from its mark. Returns if it cannot, or has done so often enough.
+    /// Rewinds to the mark and continues there. Returns if that is impossible, or the limit is
+    /// reached.
     fn go_back(&mut self, settings: &ZygoteSettings, (is_clean, is_spent): (bool, bool)) {
         let words = self.exchange.copy_words();
         let Some((rewind, image)) = &mut self.rewind else {
@@ -302,7 +304,7 @@ impl Serving {
         }
     }
 
-    /// The request that was answered, if there is one, is over.
+    /// Ends the answered request, if there is one.
     fn end_request(&mut self, settings: &ZygoteSettings) {
         if self.exchange.has_request() {
             seat::end_request(&mut self.exchange, &mut self.memory, settings);
@@ -317,15 +319,15 @@ fn failed(zygote: &Zygote, why: &str) -> ExitCode {
 }
 
 impl Booting {
-    /// Why copies of this process must not serve, in one sentence. Connections of the boot end here, if
-    /// they are to.
+    /// The reason why copies of this process must not serve, in one sentence. Closes the boot's
+    /// connections, if configured.
     fn obstacle(&mut self, snapshot: &Snapshot) -> Option<String> {
         if let Err(why) = self.zygote.find_proc() {
             return Some(why);
         }
         self.known.extend(self.zygote.proc.number());
         let script = &snapshot.script;
-        // PHP holds what it runs open, and has read it.
+        // PHP keeps the script open, and has read it.
         let script = script.canonicalize().unwrap_or(script.clone());
         let file = script.metadata().map(|meta| (meta.dev(), meta.ino())).ok();
         let is_own =
@@ -353,7 +355,7 @@ impl Booting {
         }
     }
 
-    /// Serves the supervisor, and returns in a copy that sits in its seat.
+    /// Carries out the supervisor's orders, and returns in a copy in its seat.
     fn stand_still(self, settings: &'static ZygoteSettings, snapshot: &Snapshot) -> Serving {
         let mut zygote = self.zygote;
         zygote.is_frozen = true;
@@ -361,7 +363,7 @@ impl Booting {
         let image = (rewinds > 0).then(|| take_image(&zygote.proc, settings));
         let image = image.and_then(|taken| taken.map_err(|error| not_back(settings, &error)).ok());
         zygote.say(&self.started);
-        // What can be a compiler or a looker is not asked of a zygote that stands still.
+        // A suspended zygote gets no orders for other children.
         let Came::Worker(place) = zygote.obey() else {
             exit_now(exit::RECYCLED)
         };
@@ -378,7 +380,7 @@ impl Booting {
                 None
             }
         });
-        // Scripts must find no folder open that may lie outside of their root.
+        // Scripts must not find an open folder that may be outside their root.
         drop(proc);
         settle(settings);
         let mut serving = Serving {
@@ -394,9 +396,9 @@ impl Booting {
     }
 }
 
-/// The image that copies of this process go back to. From here on, neither it nor its copies can be
-/// looked into by others of their user, or write to their own memory, limits and names through `/proc`:
-/// that would be no write as a page fault tells of it, and would stay. Root may all the same.
+/// Takes the image to which copies of this process are rewound. From here on, their user's other
+/// processes cannot inspect it and its copies, and they cannot write to their own memory, limits
+/// and names through `/proc`: such writes cause no page fault and would persist. Root still can.
 fn take_image(proc: &OwnProc, settings: &ZygoteSettings) -> io::Result<Image> {
     if settings.confinement.chroot.is_some() {
         return Err(io::Error::other(
@@ -418,7 +420,7 @@ fn take_image(proc: &OwnProc, settings: &ZygoteSettings) -> io::Result<Image> {
     Ok(image)
 }
 
-/// Every copy will be a new process, whatever is asked for.
+/// Logs that every copy will be a new process, in spite of the setting.
 fn not_back(settings: &ZygoteSettings, error: &std::io::Error) {
     words::say(&format!(
         "maitred-php: pool {}: its copies end after `requests_per_child` requests and do not go back \
@@ -498,7 +500,8 @@ impl Exchange for Script {
                     false => self.fill(target, params),
                 }
             }
-            // A script that asks for requests in a loop is asked here, and stays warm itself.
+            // A script that takes requests in a loop gets warm-up requests here, and stays warm
+            // itself.
             Some(Stage::Booting(_)) => match self.ahead.pop() {
                 Some(target) => self.fill(target, params),
                 None => Next::Leave,
@@ -513,7 +516,7 @@ impl Exchange for Script {
         }
         if let Some(Stage::Serving(serving)) = &mut self.stage {
             serving.answered(served);
-            // The client must not wait for what the script does before it asks for another request.
+            // The client must not wait for the script's work before its next request.
             let _ = serving.exchange.flush();
         }
     }
@@ -535,7 +538,7 @@ impl Exchange for Script {
             maitred_php::share_patterns();
             if booting.zygote.sends_ahead(WARMING) {
                 mark_children();
-                // What was opened for the supervisor is not a request's to have.
+                // A request must not get the supervisor's descriptors.
                 drop(booting);
                 self.stage = Some(Stage::Warming(target));
                 return true;

@@ -1,4 +1,4 @@
-//! The pool as its scripts see it: what `fpm_get_status()` tells.
+//! The data of `fpm_get_status()`.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -9,7 +9,7 @@ use maitred_php::{Foreign, Name, Params, PoolStatus, ProcessStatus, Text};
 use maitred_seat::board::SeatBoard;
 use maitred_seat::{Process, Snapshot, WorkerEnd};
 
-/// Writes down what a request is.
+/// Writes a request to the board.
 pub fn show_request(board: &SeatBoard, params: &Params) {
     show_common(board, params);
     let value = |name| params.value_of(name).unwrap_or_default();
@@ -31,8 +31,8 @@ fn show_common(board: &SeatBoard, params: &Params) {
     );
 }
 
-/// Writes down what a web server's request has come to, by what php-fpm calls its URI and its user: that
-/// of Basic credentials alone.
+/// Writes a web server's request to the board, with the URI and user in php-fpm's sense: the user
+/// is that of Basic credentials only.
 pub fn show_foreign(board: &SeatBoard, params: &Params, foreign: &Foreign) {
     show_common(board, params);
     let authorization = params.value_of(Name::HttpAuthorization);
@@ -43,7 +43,7 @@ pub fn show_foreign(board: &SeatBoard, params: &Params, foreign: &Foreign) {
     board.script.set(bytes(foreign.script));
 }
 
-/// The pool now.
+/// The current status of the pool.
 pub fn of_pool(end: &WorkerEnd, settings: &ZygoteSettings) -> PoolStatus {
     let now = SystemTime::now()
         .duration_since(UNIX_EPOCH)

@@ -1,5 +1,5 @@
-//! Handing OPcache's scripts from a zygote to the next. What needs PHP is done in a child: a zygote
-//! itself never runs a request, since whatever a request leaves behind would be in every worker.
+//! Passes OPcache's scripts from one zygote to the next. PHP runs in a child: a zygote itself never
+//! runs a request, whose leftovers would be in every worker.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -15,52 +15,53 @@ use maitred_os::fork::{HowEnded, OwnProc, exit_now};
 use maitred_os::{shared, signals};
 use maitred_php::Engine;
 
-/// How long the list may take.
+/// Timeout for the list.
 const LISTING: Duration = Duration::from_secs(1);
 
-/// How long a new zygote may be kept from forking its first worker by filling its OPcache.
+/// Longest time that filling OPcache may keep a new zygote from forking its first worker.
 const WARMING: Duration = Duration::from_secs(10);
 
-/// What a script is left of [`WARMING`] when it is begun, so that only one that hangs is killed.
+/// Time of [`WARMING`] that is left for the last script, so that only a hanging one is killed.
 const LAST_SCRIPT: Duration = Duration::from_secs(1);
 
-/// What is to be done with a list of scripts.
+/// A task with a list of scripts.
 #[derive(Clone, Copy, Debug)]
 enum What {
     /// Write it.
     List,
-    /// Compile what is in it.
+    /// Compile its scripts.
     Warm,
 }
 
-/// An order that needs a child.
+/// A task that needs a child.
 #[derive(Debug)]
 pub struct Order {
     what: What,
     list: File,
-    /// How many scripts the child is through with, as a native `u32`: its word also if it is killed.
+    /// Number of scripts that the child has completed, as a native `u32`: also valid if it is
+    /// killed.
     count: File,
 }
 
-/// Which process returned from [`Order::fork`].
+/// The process in which [`Order::fork`] returned.
 pub enum Side {
-    /// The child, with what it has to do.
+    /// The child, with its task.
     Child(Order),
-    /// The zygote, with the answer.
+    /// The zygote, with the reply.
     Zygote(FromZygote),
 }
 
-/// The answer of a zygote that can do nothing of it.
+/// The reply of a zygote that cannot do it.
 pub fn nothing_done(order: &ToZygote) -> FromZygote {
     What::of(order).answer(0)
 }
 
 /// Carries out [`ToZygote::ListScripts`] or [`ToZygote::Warm`]. Returns in the zygote when that is
-/// over, and before in the child, which has to let go of the control channel and `proc`, and to
+/// done, and before that in the child, which must drop the control channel and `proc`, and call
 /// [`run`](Order::run).
 pub fn carry_out(order: &ToZygote, fds: Vec<OwnedFd>, control: &Channel, proc: &OwnProc) -> Side {
     let what = What::of(order);
-    // Why nothing was done is not told: the scripts are compiled when they are asked for, then.
+    // A failure is not reported: the scripts are then compiled on their first request.
     match Order::new(what, fds).and_then(|order| order.fork(control, proc)) {
         Ok(side) => side,
         Err(_) => Side::Zygote(what.answer(0)),
@@ -113,7 +114,7 @@ impl Order {
         let returned = child.wait(limit, control.as_fd());
         let is_well = matches!(returned, Ok(Returned::Ended(HowEnded::Exited(0))));
         if let (What::List, false) = (self.what, is_well) {
-            // Half a list is none.
+            // An incomplete list is dropped.
             let _ = self.list.set_len(0);
             return self.what.answer(0);
         }
@@ -125,7 +126,7 @@ impl Order {
         self.what.answer(count)
     }
 
-    /// In the child: does it, and ends.
+    /// In the child: runs the task and exits.
     pub fn run(self, engine: &mut Engine) -> ! {
         let deadline = Instant::now() + WARMING - LAST_SCRIPT;
         signals::reset(&[]);
@@ -153,7 +154,7 @@ impl Order {
         self.tell(compiled)
     }
 
-    /// The file's position is shared with every process that has had it, and is left alone.
+    /// The file's position is shared with every process that has had it, and is left unchanged.
     fn read_list(&self) -> io::Result<Vec<u8>> {
         let mut list = Vec::new();
         let from_start = FromStart {
@@ -172,7 +173,7 @@ impl Order {
     }
 }
 
-/// Reads a file from its beginning without its position.
+/// Reads a file from its start without its position.
 struct FromStart<'a> {
     file: &'a File,
     at: u64,
