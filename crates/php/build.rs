@@ -237,7 +237,8 @@ fn symbols(library: &Path) -> Result<String, String> {
             _ => (".data", "%object"),
         };
         assembly.push_str(&format!(
-            "{section}\n.globl {name}\n.type {name},{kind}\n.size {name},0x{size}\n{name}: .byte 0\n"
+            "{section}\n.globl {name}\n.type {name},{kind}\n.size {name},0x{size}\n\
+             {name}: .byte 0\n"
         ));
     }
     Ok(assembly)

@@ -311,7 +311,8 @@ fn forbids_stale(control: &Control) -> bool {
 
 /// Statuses that RFC 9110 §15 defines, with their caching requirements met here.
 fn is_understood(status: u16) -> bool {
-    matches!(status, 200..=205 | 300..=303 | 305 | 307 | 308 | 400..=417 | 421 | 422 | 426 | 500..=505)
+    matches!(status, 200..=205 | 300..=303 | 305 | 307 | 308)
+        || matches!(status, 400..=417 | 421 | 422 | 426 | 500..=505)
 }
 
 fn lifetimes(

@@ -315,6 +315,8 @@ impl<W> Shard<W> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use proptest::prelude::*;
 
     use super::*;
@@ -481,9 +483,9 @@ mod tests {
         #[test]
         fn nobody_waits_for_ever(steps in proptest::collection::vec((0u8..6, 0u64..3000), 1..200)) {
             let fills: Fills<u32> = Fills::default();
-            let (mut now, mut waiting, mut next) = (0, std::collections::BTreeSet::new(), 0);
+            let (mut now, mut waiting, mut next) = (0, BTreeSet::new(), 0);
             let mut tickets: Vec<Ticket> = Vec::new();
-            let run = |tickets: &mut Vec<Ticket>, how, now, waiting: &mut std::collections::BTreeSet<u32>| {
+            let run = |tickets: &mut Vec<Ticket>, how, now, waiting: &mut BTreeSet<u32>| {
                 let Some(ticket) = tickets.pop() else { return };
                 let mut begun = None;
                 fills.finish(&key("a"), ticket, (how, now), |who, told| {

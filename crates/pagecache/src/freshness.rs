@@ -312,7 +312,7 @@ mod tests {
         ) {
             let age = current_age(initial, came, now);
             prop_assert!(age <= MAX_SECONDS * 1000);
-            let of = [(&b"Age"[..], number.as_bytes()), (&b"X-Accel-Expires"[..], number.as_bytes())];
+            let of = [&b"Age"[..], b"X-Accel-Expires"].map(|name| (name, number.as_bytes()));
             prop_assert!(initial_age(of.into_iter(), delay, now) <= MAX_SECONDS);
             let control = Control::of([format!("max-age={number}").as_bytes()].into_iter());
             let (settings, fields) = (Settings::default(), (200, of.into_iter()));

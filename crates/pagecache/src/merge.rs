@@ -150,7 +150,8 @@ mod tests {
             ("Content-Type", "c/d"),
             ("Date", "x"),
         ];
-        let expected = "Date: x\r\nETag: \"a\"\r\nContent-Encoding: br\r\nCache-Control: max-age=2\r\nContent-Type: c/d\r\n";
+        let expected = "Date: x\r\nETag: \"a\"\r\nContent-Encoding: br\r\n\
+            Cache-Control: max-age=2\r\nContent-Type: c/d\r\n";
         assert_eq!(lines(&merged(&kept, &new)), expected);
     }
 

@@ -342,7 +342,8 @@ impl Engine {
             Show::Modules => 1,
             Show::Info => 2,
         };
-        // SAFETY: PHP is started, no request runs, and none will: `self` goes. No longjmp leaves it.
+        // SAFETY: PHP is started, no request runs, and none will: `self` goes. No longjmp leaves
+        // it.
         unsafe { maitred_php_show(what) }
     }
 
@@ -380,7 +381,8 @@ impl Engine {
     /// Changes to `folder` permanently, or only clears the realpath cache.
     pub(crate) fn settle(&mut self, folder: Option<&CStr>) -> io::Result<()> {
         let folder = folder.map_or(ptr::null(), CStr::as_ptr);
-        // SAFETY: PHP is started, no request runs, and the string outlives the call, which copies it.
+        // SAFETY: PHP is started, no request runs, and the string outlives the call, which copies
+        // it.
         match unsafe { maitred_php_settle(folder) } {
             0 => Ok(()),
             code => Err(io::Error::from_raw_os_error(code)),

@@ -63,7 +63,10 @@ fn the_cached_scripts_are_told_most_used_first() {
 #[test]
 fn what_scripts_may_not_ask_is_told_to_the_server() {
     let php = cache()
-        .ini("opcache.restrict_api=/nowhere\ndisable_functions=opcache_get_status,opcache_compile_file,opcache_is_script_cached")
+        .ini(
+            "opcache.restrict_api=/nowhere\ndisable_functions=opcache_get_status,\
+             opcache_compile_file,opcache_is_script_cached",
+        )
         .file("a.php", "a");
     let php = compile(php, &["a.php"]);
     let run = serve(&php, &["a.php"]);

@@ -66,8 +66,8 @@ const PROJECT_FILES: &str =
     "~/(composer\\.(json|lock)|package(-lock)?\\.json|yarn\\.lock|web\\.config)([.~][^/]*)?$";
 
 /// The same for MediaWiki's own folders only: an article below `/wiki/` may have such a name.
-const PROJECT_FILES_BESIDE_ARTICLES: &str = "~^/((docs|extensions|mw-config|resources|skins)/(.+/)?)?\
-    (composer\\.(json|lock)|package(-lock)?\\.json|yarn\\.lock|web\\.config)([.~][^/]*)?$";
+const PROJECT_FILES_BESIDE_ARTICLES: &str = "~^/\
+    ((docs|extensions|mw-config|resources|skins)/(.+/)?)?(composer\\.(json|lock)|package(-lock)?\\.json|yarn\\.lock|web\\.config)([.~][^/]*)?$";
 
 /// Credentials of Composer's repositories, and PHP's settings and log. In the document root only:
 /// an application may have pages with these names.
@@ -122,7 +122,8 @@ static SYMFONY: Preset = Preset {
 static DRUPAL: Preset = Preset {
     root: "the folder `web`, or the one with `core`",
     deny: &[
-        "~\\.(engine|inc|install|make|module|profile|po|sh|.*sql|theme|twig|tpl(\\.php)?|xtmpl|yml)(~|\\.sw[op]|\\.bak|\\.orig|\\.save)?$",
+        "~\\.(engine|inc|install|make|module|profile|po|sh|.*sql|theme|twig|\
+         tpl(\\.php)?|xtmpl|yml)(~|\\.sw[op]|\\.bak|\\.orig|\\.save)?$",
         // Pages may have these names, but not below a CVS folder.
         "~/CVS/(Entries.*|Repository|Root|Tag|Template)$",
         "/vendor/*",

@@ -28,8 +28,7 @@ use std::process::ExitCode;
 
 use maitred_php::{Engine, PHP_BRANCH, Settings};
 
-const USAGE: &str = "maitred-php is started by maitred and serves nobody by itself; run `maitred \
-                     serve` instead.";
+const USAGE: &str = "maitred-php is started by maitred; run `maitred serve` instead.";
 
 /// Prints the PHP version that this program was built for and the one it runs with. maitred parses
 /// the last word when it searches for the program of a PHP version.

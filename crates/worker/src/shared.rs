@@ -24,8 +24,8 @@ pub fn obstacle(open: &Descriptor) -> Option<String> {
             None => "a socket is open".to_owned(),
         };
         return Some(format!(
-            "{of} that its boot has made, which all copies would share; connect after \
-             maitred_snapshot(), or disconnect before, or have it closed (boot_connections)"
+            "{of} since its boot, which all copies would share; connect after maitred_snapshot(), \
+             or disconnect before, or have it closed (boot_connections)"
         ));
     }
     if open.beginning.starts_with(SQLITE) {
@@ -57,8 +57,8 @@ pub fn unless_closed(open: &Descriptor, pool: &str) -> Option<String> {
         ));
     }
     words::say(&format!(
-        "maitred-php: pool {pool}: the connection to {peer}{}{} that the boot has made is closed, and \
-         copies connect anew (boot_connections)",
+        "maitred-php: pool {pool}: the boot's connection to {peer}{}{} is closed, and copies \
+         connect again (boot_connections)",
         kind_of(peer),
         made_at(open)
     ));

@@ -44,7 +44,12 @@ pub fn boot(
     let known = keep_status(&mut zygote).and_then(|()| descriptors::numbers(&zygote.proc));
     let mut known = match known {
         Ok(known) => known,
-        Err(error) => return failed(&zygote, &format!("it cannot see what it has open: {error}")),
+        Err(error) => {
+            return failed(
+                &zygote,
+                &format!("its open descriptors cannot be listed: {error}"),
+            );
+        }
     };
     // The script must not find an open folder outside its root.
     known.retain(|number| Some(*number) != zygote.proc.number());
@@ -297,8 +302,8 @@ impl Serving {
         copies::has_stayed(words, &why);
         if image.speaks_for_all() {
             words::say(&format!(
-                "maitred-php: pool {}: a copy ends instead of going back (rewinds_per_child): {why}; \
-                 this is said once",
+                "maitred-php: pool {}: a copy exits instead of being rewound (rewinds_per_child): \
+                 {why}; further ones are not logged",
                 settings.pool
             ));
         }
@@ -351,7 +356,7 @@ impl Booting {
                     false => shared::obstacle(open),
                 })
             }
-            Err(error) => Some(format!("it cannot see what it has open: {error}")),
+            Err(error) => Some(format!("its open descriptors cannot be listed: {error}")),
         }
     }
 
@@ -402,7 +407,7 @@ impl Booting {
 fn take_image(proc: &OwnProc, settings: &ZygoteSettings) -> io::Result<Image> {
     if settings.confinement.chroot.is_some() {
         return Err(io::Error::other(
-            "what a copy has changed is seen in /proc, which is a way out of the pool's `chroot`",
+            "rewinding needs /proc, through which scripts could leave the pool's `chroot`",
         ));
     }
     if settings.dumpable {
@@ -412,7 +417,8 @@ fn take_image(proc: &OwnProc, settings: &ZygoteSettings) -> io::Result<Image> {
     }
     if users::is_root() {
         return Err(io::Error::other(
-            "the pool runs as root, and its scripts may write to their own process through /proc/self",
+            "the pool runs as root, so its scripts can write to their own process through \
+             /proc/self",
         ));
     }
     let image = Image::take(proc)?;
@@ -423,8 +429,8 @@ fn take_image(proc: &OwnProc, settings: &ZygoteSettings) -> io::Result<Image> {
 /// Logs that every copy will be a new process, in spite of the setting.
 fn not_back(settings: &ZygoteSettings, error: &std::io::Error) {
     words::say(&format!(
-        "maitred-php: pool {}: its copies end after `requests_per_child` requests and do not go back \
-         (rewinds_per_child): {error}",
+        "maitred-php: pool {}: its copies exit after `requests_per_child` requests and are not \
+         rewound (rewinds_per_child): {error}",
         settings.pool
     ));
 }

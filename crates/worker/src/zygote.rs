@@ -91,7 +91,7 @@ impl Ready {
 
 fn prepare(control: &Channel) -> Result<Ready, String> {
     let Ok(Heard::Message(ToZygote::Configure(settings), fds)) = hear(control, true) else {
-        return Err("the zygote was not told its settings".to_owned());
+        return Err("the zygote has received no settings".to_owned());
     };
     // They are needed as long as the process and its workers live.
     let settings: &'static ZygoteSettings = Box::leak(settings);
@@ -111,7 +111,7 @@ fn prepare(control: &Channel) -> Result<Ready, String> {
     };
     confine::limit(&settings.confinement)?;
     let sight = StackReader::new(settings.seats)
-        .map_err(|error| format!("it cannot prepare for reading stacks of scripts: {error}"))?;
+        .map_err(|error| format!("it cannot prepare to read the stacks of scripts: {error}"))?;
     confine::give_up_capabilities(&settings.confinement)?;
     if let Some(identity) = &settings.identity {
         confine::become_user(identity, &settings.confinement)

@@ -86,9 +86,9 @@ extern "C" fn visit(context: *mut c_void, path: *const c_char, length: usize, hi
 /// within [`Exchange::freeze`](crate::Exchange::freeze).
 pub fn cache_figures_within() -> Option<CacheFigures> {
     let mut figures = CacheFigures::default();
-    // SAFETY: a process within `freeze` runs PHP, has one thread, which is this one, and a script that
-    // waits in a function of the shim's; `figures` is laid out as C wants it and outlives the call, and no
-    // longjmp leaves it.
+    // SAFETY: a process within `freeze` runs PHP, has one thread, which is this one, and a script
+    // that waits in a function of the shim's; `figures` is laid out as C wants it and outlives the
+    // call, and no longjmp leaves it.
     let found = unsafe { maitred_php_cache_figures_within(&raw mut figures) };
     found.then_some(figures)
 }
@@ -97,8 +97,9 @@ impl Engine {
     /// Whether PHP completed it.
     pub(crate) fn cached_scripts(&mut self, take: &mut dyn FnMut(&[u8], u64)) -> bool {
         let mut context = Visit { take, panic: None };
-        // SAFETY: PHP is started, this is its thread and no request is under way; `context` outlives
-        // the call. No longjmp leaves it, and none crosses `visit`, which calls nothing of PHP's.
+        // SAFETY: PHP is started, this is its thread and no request is under way; `context`
+        // outlives the call. No longjmp leaves it, and none crosses `visit`, which calls nothing of
+        // PHP's.
         let done = unsafe { maitred_php_cached_scripts(visit, (&raw mut context).cast()) };
         if let Some(panic) = context.panic.take() {
             resume_unwind(panic);

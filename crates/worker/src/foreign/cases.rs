@@ -244,7 +244,8 @@ cases! {
         "SCRIPT_FILENAME=/www/photo.jpg", "ORIG_SCRIPT_FILENAME=/www/photo.jpg/x.php",
     ];
 
-    a_folder: MACHINE, ["SCRIPT_FILENAME=/www/a", "SCRIPT_NAME=/a"] => ["/www/a", "/a", "Extension"];
+    a_folder: MACHINE, ["SCRIPT_FILENAME=/www/a", "SCRIPT_NAME=/a"] =>
+        ["/www/a", "/a", "Extension"];
 
     a_folder_with_its_slash: MACHINE, ["SCRIPT_FILENAME=/www/a/", "SCRIPT_NAME=/a/"] => [
         "none", "/a/", "NoScript", "ORIG_SCRIPT_FILENAME=/www/a/", "-SCRIPT_FILENAME",
