@@ -355,7 +355,7 @@ fn what_depends_on_cookies_is_for_all_without_a_session_where_that_is_meant() {
             ..Settings::default()
         };
         let admitted = admit_as(&settings, &[(b"Cookie", b"_ga=1")], 200, &answer).unwrap();
-        // Whoever comes after us is told all the same.
+        // Downstream caches still need it.
         assert!(names(&admitted).contains(&"Vary".to_owned()));
         admitted.vary.names().to_vec()
     };

@@ -390,7 +390,7 @@ mod tests {
             [(1, Told::Through)]
         );
         assert_eq!(fills.join(&key("a"), (2, AGE), || 2), Joined::Through);
-        // Later somebody tries again, and it is kept from then on.
+        // A later request tries again, and from then on the response is stored.
         let ticket = fill(&fills, 1 + UNKEPT_MILLIS);
         finish(&fills, ticket, Finished::Stored, UNKEPT_MILLIS);
         fill(&fills, 0);
@@ -403,7 +403,7 @@ mod tests {
         fills.join(&key("a"), (AGE - 1, AGE), || 1);
         let second = fill(&fills, AGE);
         assert_ne!(slow, second);
-        // The slow one has nobody to tell; the second tells all who wait.
+        // The slow fill has no waiters left; the second one notifies them all.
         assert_eq!(finish(&fills, slow, Finished::Failed, AGE), []);
         assert_eq!(
             finish(&fills, second, Finished::Stored, AGE),
@@ -479,7 +479,7 @@ mod tests {
     }
 
     proptest! {
-        /// Everybody who waits is told something in the end, and there is one filler at a time.
+        /// Every waiter gets a notice in the end, and there is one fill at a time.
         #[test]
         fn nobody_waits_for_ever(steps in proptest::collection::vec((0u8..6, 0u64..3000), 1..200)) {
             let fills: Fills<u32> = Fills::default();

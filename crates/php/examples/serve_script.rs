@@ -362,7 +362,7 @@ fn in_child(
             unsafe { libc::_exit(i32::from(result.is_err())) }
         }
         pid => {
-            // SAFETY: waits for the child forked above; no status is asked for.
+            // SAFETY: waits for the child forked above; no status is read.
             unsafe { libc::waitpid(pid, std::ptr::null_mut(), 0) };
             Ok(())
         }

@@ -45,7 +45,7 @@ static void drop_log(
 
 /* The response counts as finished from the start, so no other callback is called. */
 static const struct maitred_callbacks silent = { .log = drop_log };
-static const struct maitred_request nobody = { .query_string = "", .content_type = "" };
+static const struct maitred_request no_request = { .query_string = "", .content_type = "" };
 
 /* The two messages of the engine's allocator; their error type is the same as a compiler's. */
 static bool is_out_of_memory(const char *message)
@@ -87,7 +87,7 @@ static void change_directive(const char *name, const char *value)
 
 bool maitred_cache_activate(void)
 {
-	if (maitred_engine.request != &nobody) {
+	if (maitred_engine.request != &no_request) {
 		return false;
 	}
 	/* Would start a session with the request, and write it at its end. */
@@ -107,7 +107,7 @@ static bool in_request(void (*work)(void *context), void *context)
 
 	exhausted = false;
 	maitred_engine.callbacks = &silent;
-	maitred_engine.request = &nobody;
+	maitred_engine.request = &no_request;
 	maitred_engine.finished = true;
 	zend_error_cb = note_error;
 	SG(server_context) = NULL;

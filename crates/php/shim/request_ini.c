@@ -148,7 +148,7 @@ static bool load_extension(const char *file)
 }
 
 /*
- * The web server's value applies, whoever else may set the directive; only a directive that does
+ * The web server's value applies, whatever else may set the directive; only a directive that does
  * not exist is an error (as in php-fpm). Values that cannot be undone make the process unusable for
  * further requests.
  */

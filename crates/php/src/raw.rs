@@ -202,8 +202,8 @@ callback! {
 
 callback! {
     fn read_body(live, buffer: *mut c_char, capacity: usize) -> usize, else 0, {
-        // SAFETY: C passes `capacity` bytes that nobody else uses during the call; they are zeroed
-        // first, since safe code may read what it was given to fill.
+        // SAFETY: C passes `capacity` bytes that no other code uses during the call; they are
+        // zeroed first, since safe code may read what it was given to fill.
         let buffer = unsafe {
             ptr::write_bytes(buffer, 0, capacity);
             slice::from_raw_parts_mut(buffer.cast::<u8>(), capacity)

@@ -85,7 +85,7 @@ fn basic_authorization_is_decoded() {
         .param("HTTP_AUTHORIZATION", "Basic dXNlcjpwYXNz")
         .file(
             "t.php",
-            "<?php echo $_SERVER['PHP_AUTH_USER'] ?? 'nobody', ':', $_SERVER['PHP_AUTH_PW'] ?? '';",
+            "<?php echo $_SERVER['PHP_AUTH_USER'] ?? 'none', ':', $_SERVER['PHP_AUTH_PW'] ?? '';",
         );
     assert_eq!(php.serve(&["t.php"]).one().body(), "user:pass");
 }

@@ -67,7 +67,8 @@ const PROJECT_FILES: &str =
 
 /// The same for MediaWiki's own folders only: an article below `/wiki/` may have such a name.
 const PROJECT_FILES_BESIDE_ARTICLES: &str = "~^/\
-    ((docs|extensions|mw-config|resources|skins)/(.+/)?)?(composer\\.(json|lock)|package(-lock)?\\.json|yarn\\.lock|web\\.config)([.~][^/]*)?$";
+    ((docs|extensions|mw-config|resources|skins)/(.+/)?)?\
+    (composer\\.(json|lock)|package(-lock)?\\.json|yarn\\.lock|web\\.config)([.~][^/]*)?$";
 
 /// Credentials of Composer's repositories, and PHP's settings and log. In the document root only:
 /// an application may have pages with these names.

@@ -197,7 +197,7 @@ mod tests {
         }
         let vain = users.attempt("dora", b"secret").unwrap();
         assert!(vain.is_the_password(), "it is compared");
-        assert!(!vain.succeeds(), "and she is nobody");
+        assert!(!vain.succeeds(), "the user is unknown");
         assert!(Users::default().attempt("dora", b"secret").is_none());
         assert_eq!(format!("{users:?}"), "3 users");
     }

@@ -403,7 +403,7 @@ mod tests {
             return;
         }
         let mut spared = 0;
-        // Where the processor is lost, or other tests of this process use it, the kernel is asked.
+        // If the processor is lost, or other tests of this process use it, the kernel is queried.
         for _ in 0..TRIES {
             if spared == 20 {
                 return;
@@ -422,7 +422,7 @@ mod tests {
         }
         let costs = what_a_nap_costs();
         assert!(costs > naps::MOST_NANOS, "{spared} spared of {TRIES}");
-        eprintln!("not tested: here a nap costs {costs} ns, which is asked for each time");
+        eprintln!("not tested: here a nap costs {costs} ns, which is queried each time");
     }
 
     /// Processor time in nanoseconds, on average over some.

@@ -1,4 +1,4 @@
-//! A zygote is asked for OPcache's scripts, and filled with those of another.
+//! A zygote lists OPcache's scripts, and is filled with those of another.
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic as tests do")]
 
 use std::cell::RefCell;
@@ -150,7 +150,7 @@ impl Zygote {
     }
 }
 
-/// A script that PHP waits for as long as nobody writes to the pipe it lies in.
+/// A script in a FIFO without a writer, for which PHP waits.
 fn hanging_script(zygote: &Zygote) -> PathBuf {
     let pipe = zygote.path("pipe.phar");
     let made = std::process::Command::new("mkfifo").arg(&pipe).status();

@@ -14,7 +14,7 @@ pub fn connected_at(descriptor: i32) -> Option<(String, u32)> {
     if file.is_null() {
         return None;
     }
-    // SAFETY: it ends with a zero, and stays until somebody connects.
+    // SAFETY: it ends with a zero, and stays until the next connect().
     let file = unsafe { CStr::from_ptr(file) };
     Some((file.to_string_lossy().into_owned(), line))
 }

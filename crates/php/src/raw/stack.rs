@@ -62,8 +62,8 @@ extern "C" fn read(context: *mut c_void, address: u64, into: *mut c_void, length
     if reader.panic.is_some() {
         return false;
     }
-    // SAFETY: C passes `length` bytes that nobody else uses during the call; they are zeroed first,
-    // since safe code may read what it was given to fill.
+    // SAFETY: C passes `length` bytes that no other code uses during the call; they are zeroed
+    // first, since safe code may read what it was given to fill.
     let into = unsafe {
         std::ptr::write_bytes(into.cast::<u8>(), 0, length);
         slice::from_raw_parts_mut(into.cast::<u8>(), length)

@@ -131,7 +131,7 @@ pub fn answer(code: &str) -> Request {
     Php::new().file("t.php", code).serve(&["t.php"]).one()
 }
 
-/// OPcache wants to know whom to preload as when it is started by root.
+/// OPcache started by root needs a user for preloading.
 pub fn owner(path: &Path) -> String {
     let output = Command::new("stat").args(["-c", "%U"]).arg(path).output();
     String::from_utf8_lossy(&output.expect("stat runs").stdout)

@@ -63,7 +63,7 @@ proptest! {
         }
         let mut next = worker(&file, 2);
         // What looks as if the next one had begun it is waited for as after another front; here
-        // nobody runs it, so that seat has to be given to one more.
+        // no worker runs it, so that seat has to be given to one more.
         let incarnation = match front.adopt(0, 2, 0).is_empty() {
             true => 2,
             false => {

@@ -130,7 +130,7 @@ fn a_worker_whose_seat_is_anothers_leaves_and_keeps_no_wake_up_from_that_one() {
     bench.front.offer(0, 0, 2, 0, b"for the second");
     bench.front.wake(0);
     assert!(known.join().unwrap());
-    // The other was woken in its stead, or sleeps until somebody is.
+    // The other was woken in its place, or sleeps until one is.
     bench.front.offer(0, 1, 2, 0, b"one more");
     word.store(1, std::sync::atomic::Ordering::SeqCst);
     bench.front.wake(0);
@@ -253,7 +253,7 @@ fn a_worker_whose_front_was_killed_when_it_was_about_to_wake_it_is_woken_by_the_
     let thread = hear.recv().unwrap();
     let layout = crate::layout::Layout::map(&bench.file, 1).unwrap();
     let sleep = layout.worker_sleep(0);
-    // The front takes the word and dies: whoever sleeps is not woken.
+    // The front takes the word and dies: the sleeper is not woken.
     while !(sleeps(thread) && sleep.must_wake()) {
         std::thread::yield_now();
     }
