@@ -19,7 +19,7 @@ const SOURCES: [&str; 20] = [
     "version/php81.c",
     "functions.c",
     "request_ini.c",
-    "cache.c",
+    "opcache.c",
     "connections.c",
     "ending.c",
     "folder.c",

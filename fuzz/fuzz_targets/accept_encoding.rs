@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use maitred_rules::coding::{Accepted, Coding};
+use maitred_rules::content_encoding::{Accepted, Coding};
 
 fuzz_target!(|field: &[u8]| {
     let accepted = Accepted::of([field].into_iter());

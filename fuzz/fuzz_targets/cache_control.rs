@@ -7,13 +7,13 @@ use std::sync::Arc;
 use bytes::Bytes;
 use libfuzzer_sys::fuzz_target;
 use maitred_pagecache::admit::{Times, admit};
-use maitred_pagecache::asked::{Asked, Request};
-use maitred_pagecache::control::{Control, Wishes};
-use maitred_pagecache::fields::{self, Field};
+use maitred_pagecache::cache_request::{Asked, Request};
+use maitred_pagecache::cache_control::{Control, Wishes};
+use maitred_pagecache::headers::{self, Field};
 use maitred_pagecache::freshness::MAX_SECONDS;
 use maitred_pagecache::key::Key;
 use maitred_pagecache::merge::merge;
-use maitred_pagecache::plan::Plan;
+use maitred_pagecache::eligibility::Plan;
 use maitred_pagecache::settings::{Settings, Valid};
 use maitred_pagestore::object::Entry;
 use maitred_pagestore::{Object, Subject};
@@ -39,7 +39,7 @@ fuzz_target!(|input: &[u8]| {
     };
     let answer = || answer.iter().copied();
     _ = Wishes::of(answer());
-    let said = Control::of(fields::values(answer(), "cache-control"));
+    let said = Control::of(headers::values(answer(), "cache-control"));
     let request = Request {
         method: "GET",
         is_https: true,
@@ -78,7 +78,7 @@ fuzz_target!(|input: &[u8]| {
         let targeted = settings.litespeed || Control::targeted(answer()).is_some();
         if !targeted {
             assert!(!said.private && (!said.no_store || said.must_understand));
-            let sets_cookie = fields::first(answer(), "set-cookie").is_some();
+            let sets_cookie = headers::first(answer(), "set-cookie").is_some();
             assert!(!sets_cookie || is_named("set-cookie"));
         }
         let bounded = [
@@ -93,7 +93,7 @@ fuzz_target!(|input: &[u8]| {
         assert!(
             stored
                 .fields()
-                .all(|(name, _)| !fields::is_hop_by_hop(name))
+                .all(|(name, _)| !headers::is_hop_by_hop(name))
         );
         assert!(stored.lines.starts_with(b"Date: ") && stored.lines.ends_with(b"\r\n"));
         _ = merge(&settings, &asked, &plan, (&stored, answer()), times);

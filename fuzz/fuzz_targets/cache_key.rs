@@ -3,10 +3,10 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use maitred_pagecache::asked::{Asked, Request};
-use maitred_pagecache::fields::Field;
+use maitred_pagecache::cache_request::{Asked, Request};
+use maitred_pagecache::headers::Field;
 use maitred_pagecache::key::{Key, Primary, canonical_query};
-use maitred_pagecache::plan::Plan;
+use maitred_pagecache::eligibility::Plan;
 use maitred_pagecache::settings::{KeyParts, Pattern, Settings, When};
 
 fuzz_target!(

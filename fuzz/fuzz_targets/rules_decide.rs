@@ -9,7 +9,7 @@ use std::sync::LazyLock;
 use libfuzzer_sys::fuzz_target;
 use maitred_rules::path::{CleanPath, clean_path};
 use maitred_rules::settings::{Deny, Redirect, Rewrite};
-use maitred_rules::site::{Asked, Verdict, check_template};
+use maitred_rules::site_rules::{Asked, Verdict, check_template};
 use maitred_rules::{Pattern, Rules, SiteRules};
 
 /// What no site may serve here.

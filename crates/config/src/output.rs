@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use maitred_rules::coding::Coding;
+use maitred_rules::content_encoding::Coding;
 use serde::{Deserialize, Serialize};
 
 /// Below this, what is saved is lost again in the fields that say so and in a packet's own bytes.

@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use maitred_http1::{Head, Method};
 use maitred_rules::SiteRules;
-use maitred_rules::dress::HeaderPolicy;
 use maitred_rules::networks::client_key;
 use maitred_rules::path::{CleanPath, clean_path};
-use maitred_rules::site::{Asked, Refusal, Verdict};
+use maitred_rules::response_headers::HeaderPolicy;
+use maitred_rules::site_rules::{Asked, Refusal, Verdict};
 
 use crate::access::RequestRecord;
 use crate::auth::Outcome;

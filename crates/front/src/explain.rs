@@ -12,10 +12,10 @@ use maitred_config::{Config, Destination, Mode, Site, Upstream};
 use maitred_os::users;
 use maitred_os::walk::{self, Rule};
 use maitred_rules::SiteRules;
-use maitred_rules::coding::Coding;
+use maitred_rules::content_encoding::Coding;
 use maitred_rules::path::{CleanPath, clean_path, encode_path};
 use maitred_rules::settings::PathSettings;
-use maitred_rules::site::{Asked, Step, Verdict};
+use maitred_rules::site_rules::{Asked, Step, Verdict};
 
 use crate::by_rules;
 use crate::compress::Compression;

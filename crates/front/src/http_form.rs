@@ -10,7 +10,7 @@ use maitred_http1::{
     carries_body, write_chunk_header,
 };
 use maitred_pagecache::admit;
-use maitred_rules::dress::Expiry;
+use maitred_rules::response_headers::Expiry;
 
 use crate::cache::CACHE_STATUS;
 use crate::clock::{expires, http_date};

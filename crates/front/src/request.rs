@@ -7,8 +7,8 @@ use std::time::Instant;
 use bytes::Bytes;
 use maitred_http1::{Answer, AnswerFraming, Head, Method, write_head};
 use maitred_rules::SiteRules;
-use maitred_rules::dress::HeaderPolicy;
 use maitred_rules::forwarded::{Field, Heard, Trust, Unknown};
+use maitred_rules::response_headers::HeaderPolicy;
 
 use crate::access::{self, AccessLog, RequestRecord, Time};
 use crate::admin::{self, AdminPeer};

@@ -27,8 +27,8 @@ use crate::files::{self, Body, Entry};
 use crate::sandbox;
 use beneath::Opened;
 use maitred_os::walk::Stopped;
-use maitred_rules::coding::Coding;
-use maitred_rules::{path, source};
+use maitred_rules::content_encoding::Coding;
+use maitred_rules::{path, php_source};
 use root::{Root, beneath_chroot};
 use table::{Expect, Table, Watch};
 
@@ -566,11 +566,11 @@ fn route(target: Target, query: Option<&str>) -> Route {
 
 /// Whether a file holds PHP source by what it begins with. Looked at once, when it is loaded.
 fn is_source(name: &[u8], entry: &Entry) -> io::Result<bool> {
-    if !source::may_be_source(name, entry.content_type()) {
+    if !php_source::may_be_source(name, entry.content_type()) {
         return Ok(false);
     }
-    let beginning = entry.beginning(source::LOOKED_AT)?;
-    Ok(source::is_source(name, &beginning))
+    let beginning = entry.beginning(php_source::LOOKED_AT)?;
+    Ok(php_source::is_source(name, &beginning))
 }
 
 fn not_found(why: &'static str) -> Refused {

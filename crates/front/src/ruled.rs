@@ -10,7 +10,7 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 use maitred_http1::Head;
 use maitred_rules::SiteRules;
-use maitred_rules::dress::{Expiry, HeaderPolicy};
+use maitred_rules::response_headers::{Expiry, HeaderPolicy};
 
 use crate::access::RequestRecord;
 use crate::admin::AdminPeer;

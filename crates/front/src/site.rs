@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use maitred_config::{Config, Destination};
 use maitred_rules::SiteRules;
-use maitred_rules::coding::Coding;
+use maitred_rules::content_encoding::Coding;
 use maitred_rules::path::{CleanPath, clean_path};
 use maitred_rules::settings::Rules;
 

@@ -5,11 +5,11 @@ use std::fmt;
 use bytes::Bytes;
 
 use crate::Millis;
-use crate::asked::Asked;
-use crate::control::Control;
-use crate::fields::{self, Field};
+use crate::cache_control::Control;
+use crate::cache_request::Asked;
+use crate::eligibility::{Bypass, Plan};
 use crate::freshness::{self, Lifetime, Lifetimes, MAX_SECONDS};
-use crate::plan::{Bypass, Plan};
+use crate::headers::{self, Field};
 use crate::settings::Settings;
 use crate::stored::Stored;
 use crate::tags;
@@ -178,7 +178,7 @@ where
     )?;
     let vary = match settings.ignore_headers.vary {
         true => Vary::default(),
-        false => Vary::of(fields::values(answer.clone(), "vary")).map_err(|why| match why {
+        false => Vary::of(headers::values(answer.clone(), "vary")).map_err(|why| match why {
             Unpredictable::Star => NotStored::VaryStar,
             Unpredictable::TooMuch => NotStored::VaryTooMuch,
         })?,
@@ -226,7 +226,7 @@ fn control<'f>(
     if settings.ignore_headers.cache_control {
         return (Control::default(), false);
     }
-    let of_all = || Control::of(fields::values(answer.clone(), "cache-control"));
+    let of_all = || Control::of(headers::values(answer.clone(), "cache-control"));
     let told = freshness::told_by_nginx(settings, answer.clone(), now);
     if told.is_some_and(|seconds| seconds > 0) {
         // It states a lifetime for this cache alone, and nothing else.
@@ -238,7 +238,7 @@ fn control<'f>(
         return (control, true);
     }
     if settings.litespeed {
-        let values = fields::values(answer.clone(), "x-litespeed-cache-control");
+        let values = headers::values(answer.clone(), "x-litespeed-cache-control");
         let control = Control::of(values);
         if control.any {
             return (control, true);
@@ -255,7 +255,7 @@ fn has_litespeeds_variants<'f>(
     settings: &Settings,
     answer: impl Iterator<Item = Field<'f>>,
 ) -> bool {
-    let mut named = fields::values(answer, "x-litespeed-vary").flat_map(fields::members);
+    let mut named = headers::values(answer, "x-litespeed-vary").flat_map(headers::members);
     named.all(|member| {
         let cookie = member.strip_prefix(b"cookie=");
         let is_keyed = |cookie: &[u8]| {
@@ -365,27 +365,27 @@ pub fn told_lines<'f>(
     came: Millis,
 ) -> Bytes {
     let mut named: Vec<Vec<u8>> = Vec::new();
-    for value in fields::values(answer.clone(), "connection") {
-        named.extend(fields::members(value).map(<[u8]>::to_ascii_lowercase));
+    for value in headers::values(answer.clone(), "connection") {
+        named.extend(headers::members(value).map(<[u8]>::to_ascii_lowercase));
     }
     named.extend(listed.iter().map(|name| name.clone().into_bytes()));
     let is_told = |name: &[u8]| {
-        !fields::is_hop_by_hop(name)
-            && !TOLD_ANEW.iter().any(|told| fields::is(name, told))
+        !headers::is_hop_by_hop(name)
+            && !TOLD_ANEW.iter().any(|told| headers::is(name, told))
             && !named.iter().any(|named| name.eq_ignore_ascii_case(named))
             && !is_for_cache(settings, name)
     };
     let mut lines = Vec::with_capacity(256);
-    match fields::first(answer.clone(), "date") {
-        Some(date) => fields::write_line(&mut lines, b"Date", date),
+    match headers::first(answer.clone(), "date") {
+        Some(date) => headers::write_line(&mut lines, b"Date", date),
         None => {
             let at = std::time::UNIX_EPOCH + std::time::Duration::from_millis(came.min(LAST_DATE));
             let date = httpdate::fmt_http_date(at);
-            fields::write_line(&mut lines, b"Date", date.as_bytes());
+            headers::write_line(&mut lines, b"Date", date.as_bytes());
         }
     }
     for (name, value) in answer.filter(|(name, _)| is_told(name)) {
-        fields::write_line(&mut lines, name, value);
+        headers::write_line(&mut lines, name, value);
     }
     lines.into()
 }
@@ -397,16 +397,19 @@ const LAST_DATE: Millis = 253_402_300_799_000;
 pub fn is_for_cache(settings: &Settings, name: &[u8]) -> bool {
     let starts = |start: &str| {
         name.get(..start.len())
-            .is_some_and(|begin| fields::is(begin, start))
+            .is_some_and(|begin| headers::is(begin, start))
     };
     starts("x-accel-")
-        || fields::is(name, "maitred-cache-control")
+        || headers::is(name, "maitred-cache-control")
         || (settings.litespeed && starts("x-litespeed-"))
-        || settings.tag_headers.iter().any(|tag| fields::is(name, tag))
+        || settings
+            .tag_headers
+            .iter()
+            .any(|tag| headers::is(name, tag))
 }
 
 fn has<'f>(fields: impl Iterator<Item = Field<'f>>, name: &str) -> bool {
-    fields::first(fields, name).is_some()
+    headers::first(fields, name).is_some()
 }
 
 #[cfg(test)]

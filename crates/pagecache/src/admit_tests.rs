@@ -1,5 +1,5 @@
 use super::*;
-use crate::asked::Request;
+use crate::cache_request::Request;
 use crate::settings::{IgnoreHeaders, Valid};
 
 const NOW: Millis = 1_700_000_000_000;
@@ -297,7 +297,7 @@ fn what_belongs_to_the_connection_or_the_cache_is_not_kept() {
 #[test]
 fn an_answer_without_a_date_gets_that_of_its_coming() {
     let admitted = of(&[("Cache-Control", "max-age=60")]).unwrap();
-    let date = admitted.stored.first("date").and_then(fields::date);
+    let date = admitted.stored.first("date").and_then(headers::date);
     assert_eq!(date, Some(NOW / 1000));
     assert_eq!(admitted.stored.stamp, 7);
     let (date, lines) = admitted.stored.dated_lines();

@@ -9,9 +9,9 @@
 use std::collections::HashSet;
 
 use crate::admit::NotStored;
-use crate::asked::Asked;
-use crate::fields::{self, Field};
-use crate::plan::{Bypass, Plan};
+use crate::cache_request::Asked;
+use crate::eligibility::{Bypass, Plan};
+use crate::headers::{self, Field};
 use crate::settings::{Pattern, Settings};
 
 /// Most cookie names that are remembered for a site. Beyond it, every cookie counts.
@@ -195,7 +195,7 @@ fn base(name: &[u8]) -> Vec<u8> {
 
 /// The names of the cookies that a response sets.
 pub fn set_by<'f>(answer: impl Iterator<Item = Field<'f>>) -> impl Iterator<Item = &'f [u8]> {
-    let lines = answer.filter(|(name, _)| fields::is(name, "set-cookie"));
+    let lines = answer.filter(|(name, _)| headers::is(name, "set-cookie"));
     lines.map(|(_, value)| {
         let end = value.iter().position(|byte| matches!(byte, b'=' | b';'));
         value[..end.unwrap_or(value.len())].trim_ascii()
@@ -271,7 +271,7 @@ fn is_public(settings: &Settings, name: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::asked::Request;
+    use crate::cache_request::Request;
     use crate::settings::Pattern;
 
     fn settings() -> Settings {

@@ -1,8 +1,8 @@
 //! Age and freshness of a response (RFC 9111 §4.2).
 
 use crate::Millis;
-use crate::control::Control;
-use crate::fields::{self, Field};
+use crate::cache_control::Control;
+use crate::headers::{self, Field};
 use crate::settings::Settings;
 
 /// Longest lifetime and greatest age in seconds, 68 years: longer ones are capped to it (RFC 9111
@@ -76,10 +76,10 @@ pub fn lifetime<'a, F: Iterator<Item = Field<'a>> + Clone>(
     }
     if !is_targeted
         && !ignore.expires
-        && let Some(expires) = fields::first(fields.clone(), "expires")
+        && let Some(expires) = headers::first(fields.clone(), "expires")
     {
         let date = date_of(fields.clone(), now);
-        let expires = fields::date(expires).unwrap_or(0);
+        let expires = headers::date(expires).unwrap_or(0);
         return Lifetime::Explicit(expires.saturating_sub(date));
     }
     let is_for = |valid: &&crate::settings::Valid| match valid.status {
@@ -108,7 +108,7 @@ pub fn told_by_nginx<'a>(
     if settings.ignore_headers.x_accel_expires {
         return None;
     }
-    let value = fields::first(fields, "x-accel-expires")?;
+    let value = headers::first(fields, "x-accel-expires")?;
     x_accel_expires(value, now)
 }
 
@@ -124,7 +124,7 @@ fn heuristic<'a, F: Iterator<Item = Field<'a>> + Clone>(
         status,
         200 | 203 | 204 | 300 | 301 | 308 | 404 | 405 | 410 | 414 | 501
     );
-    let modified = fields::first(fields.clone(), "last-modified").and_then(fields::date);
+    let modified = headers::first(fields.clone(), "last-modified").and_then(headers::date);
     let Some(modified) = modified.filter(|_| may || control.public) else {
         return Lifetime::Unknown;
     };
@@ -134,15 +134,15 @@ fn heuristic<'a, F: Iterator<Item = Field<'a>> + Clone>(
 
 /// When the response was generated, in seconds since 1970: its `Date`, or else now.
 fn date_of<'a>(fields: impl Iterator<Item = Field<'a>>, now: Millis) -> u64 {
-    let date = fields::first(fields, "date").and_then(fields::date);
+    let date = headers::first(fields, "date").and_then(headers::date);
     date.unwrap_or(now / 1000)
 }
 
 /// Seconds, or `@` and a time in seconds since 1970. Any other value is ignored.
 fn x_accel_expires(value: &[u8], now: Millis) -> Option<u64> {
     match value.strip_prefix(b"@") {
-        Some(time) => Some(fields::seconds(time)?.saturating_sub(now / 1000)),
-        None => fields::seconds(value),
+        Some(time) => Some(headers::seconds(time)?.saturating_sub(now / 1000)),
+        None => headers::seconds(value),
     }
 }
 
@@ -157,10 +157,10 @@ pub fn initial_age<'a>(
     now: Millis,
 ) -> u64 {
     let apparent = (now / 1000).saturating_sub(date_of(fields.clone(), now));
-    let mut ages = fields::values(fields, "age");
+    let mut ages = headers::values(fields, "age");
     let said = match (ages.next(), ages.next()) {
         (None, _) => 0,
-        (Some(one), None) => fields::seconds(one).unwrap_or(MAX_SECONDS),
+        (Some(one), None) => headers::seconds(one).unwrap_or(MAX_SECONDS),
         (Some(_), Some(_)) => MAX_SECONDS,
     };
     apparent
@@ -202,7 +202,7 @@ mod tests {
         let of = of
             .iter()
             .map(|(name, value)| (name.as_bytes(), value.as_bytes()));
-        let control = Control::of(fields::values(of.clone(), "cache-control"));
+        let control = Control::of(headers::values(of.clone(), "cache-control"));
         lifetime(settings, &control, false, (status, of), NOW)
     }
 

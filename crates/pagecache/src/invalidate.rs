@@ -1,9 +1,9 @@
 //! Invalidation after a request with an unsafe method (RFC 9111 §4.4).
 
-use crate::asked::Request;
-use crate::fields::{self, Field};
+use crate::cache_request::Request;
+use crate::canonical_url;
+use crate::headers::{self, Field};
 use crate::key::{MAX_KEY_BYTES, canonical_query};
-use crate::plain;
 use crate::purge::Purge;
 use crate::settings::KeyParts;
 use crate::tags;
@@ -35,7 +35,7 @@ pub fn after<'f>(
     }
     let mut targets = vec![target(parts, request.path, request.query)];
     for name in ["location", "content-location"] {
-        let address = fields::first(answer.clone(), name).map(String::from_utf8_lossy);
+        let address = headers::first(answer.clone(), name).map(String::from_utf8_lossy);
         targets.extend(address.and_then(|address| resolve(parts, request, &address)));
     }
     // The client controls these, and the host, too, if the site names none.
@@ -57,8 +57,8 @@ fn of_target(host: &str, target: String) -> Purge {
 /// this prefix.
 pub fn purge_of(parts: &KeyParts, host: &str, path: &str, query: Option<&str>) -> Purge {
     let start = match query {
-        None => path.strip_suffix('*').map(plain::path),
-        Some("*") => Some(format!("{}?", plain::path(path))),
+        None => path.strip_suffix('*').map(canonical_url::path),
+        Some("*") => Some(format!("{}?", canonical_url::path(path))),
         Some(query) => {
             let start = query.strip_suffix('*');
             start.map(|start| target(parts, path, Some(start)))
@@ -76,8 +76,12 @@ pub fn purge_of(parts: &KeyParts, host: &str, path: &str, query: Option<&str>) -
 /// The canonical form of a path prefix in a purge.
 pub fn prefix(path: &str) -> String {
     match path.split_once('?') {
-        Some((path, query)) => format!("{}?{}", plain::path(path), plain::query(query)),
-        None => plain::path(path),
+        Some((path, query)) => format!(
+            "{}?{}",
+            canonical_url::path(path),
+            canonical_url::query(query)
+        ),
+        None => canonical_url::path(path),
     }
 }
 
@@ -95,11 +99,11 @@ pub fn host(host: &str) -> String {
 /// The canonical form of a path and query in a purge: without ignored parameters, and equal for all
 /// spellings that an application may treat as equal.
 pub fn target(parts: &KeyParts, path: &str, query: Option<&str>) -> String {
-    let mut target = plain::path(path);
+    let mut target = canonical_url::path(path);
     let query = query.map(|query| canonical_query(parts, query));
     if let Some(query) = query.filter(|query| !query.is_empty()) {
         target.push('?');
-        target.push_str(&plain::query(&query));
+        target.push_str(&canonical_url::query(&query));
     }
     target
 }
@@ -156,7 +160,7 @@ fn is_same_host(host: &str, request: &Request<'_>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::asked::Asked;
+    use crate::cache_request::Asked;
     use crate::key::Key;
     use crate::settings::Pattern;
 

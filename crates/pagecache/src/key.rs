@@ -6,8 +6,8 @@
 
 use std::borrow::Cow;
 
-use crate::asked::{Asked, OF_PROXIES};
-use crate::fields::{self, Field};
+use crate::cache_request::{Asked, OF_PROXIES};
+use crate::headers::{self, Field};
 use crate::settings::{KeyParts, Pattern};
 use crate::vary::{self, Vary};
 
@@ -146,7 +146,7 @@ fn put_proxied<'a, H: Iterator<Item = Field<'a>> + Clone>(
         bytes.push(PROXIED);
         put_maybe(bytes, vary::value(asked.fields(), name).as_deref());
     }
-    let forwarded = fields::values(asked.fields(), "forwarded").flat_map(said_beside_addresses);
+    let forwarded = headers::values(asked.fields(), "forwarded").flat_map(said_beside_addresses);
     for said in forwarded {
         bytes.push(FORWARDED);
         put(bytes, said);
@@ -164,7 +164,7 @@ fn said_beside_addresses(value: &[u8]) -> impl Iterator<Item = &[u8]> {
             Some(at) => (&pair[..at], &pair[at + 1..]),
             None => (&b""[..], *pair),
         };
-        let is_address = ["for", "by"].iter().any(|of| fields::is(name, of));
+        let is_address = ["for", "by"].iter().any(|of| headers::is(name, of));
         !is_address || value.contains(&b'=')
     })
 }
@@ -233,7 +233,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::asked::Request;
+    use crate::cache_request::Request;
 
     const GET: Request<'static> = Request {
         method: "GET",

@@ -7,7 +7,7 @@
 //!
 //! The life of a request:
 //!
-//! 1. [`asked::Asked::survey`] scans the request head once, [`plan::Plan::make`] decides whether
+//! 1. [`cache_request::Asked::survey`] scans the request head once, [`eligibility::Plan::make`] decides whether
 //!    the cache may serve the request and whether the response may be stored, and
 //!    [`key::Key::primary`] computes the cache key.
 //! 2. [`reuse::judge`] checks the cache entry that was found. If it is usable, [`select::select`]
@@ -18,27 +18,27 @@
 //!    how long and under which tags, or why not; [`merge::merge`] combines a 304 with the cached
 //!    response.
 //! 5. [`invalidate::after`] lists the entries that the request has invalidated.
-//! 6. [`status::CacheStatus`] reports the outcome to the client and the log.
+//! 6. [`cache_status::CacheStatus`] reports the outcome to the client and the log.
 
 pub mod admit;
 pub mod apps;
-pub mod asked;
-pub mod control;
+pub mod cache_control;
+pub mod cache_request;
+pub mod cache_status;
+pub mod canonical_url;
 pub mod cookies;
-pub mod fields;
+pub mod eligibility;
 pub mod fills;
 pub mod freshness;
+pub mod headers;
 pub mod invalidate;
 pub mod key;
 pub mod merge;
-mod names;
-pub mod plain;
-pub mod plan;
+mod php_names;
 pub mod purge;
 pub mod reuse;
 pub mod select;
 pub mod settings;
-pub mod status;
 pub mod stored;
 pub mod tags;
 pub mod vary;

@@ -3,9 +3,9 @@
 use bytes::Bytes;
 
 use crate::admit::{self, Admitted, NotStored, Times};
-use crate::asked::Asked;
-use crate::fields::{self, Field};
-use crate::plan::Plan;
+use crate::cache_request::Asked;
+use crate::eligibility::Plan;
+use crate::headers::{self, Field};
 use crate::settings::Settings;
 use crate::stored::Stored;
 
@@ -45,16 +45,16 @@ where
     let comes_anew = |name: &[u8]| {
         let mut names = answer.clone().map(|(name, _)| name);
         // The stored date is that of the old response; without a new `Date` it is now.
-        fields::is(name, "date")
+        headers::is(name, "date")
             || (!is_of_the_body(name) && names.any(|new| new.eq_ignore_ascii_case(name)))
     };
     for (name, value) in stored.fields().filter(|(name, _)| !comes_anew(name)) {
-        fields::write_line(&mut lines, name, value);
+        headers::write_line(&mut lines, name, value);
     }
     for (name, value) in answer.filter(|(name, _)| !is_of_the_body(name)) {
-        fields::write_line(&mut lines, name, value);
+        headers::write_line(&mut lines, name, value);
     }
-    let fields = fields::of_lines(&lines);
+    let fields = headers::of_lines(&lines);
     let mut kept = admit::admit(settings, asked, plan, (stored.status, fields), times);
     if let Ok(admitted) = &mut kept
         && admitted.stored.tags.is_empty()
@@ -62,18 +62,18 @@ where
         // Tag headers are not stored, and a 304 need not repeat them.
         admitted.stored.tags.clone_from(&stored.tags);
     }
-    let lines = admit::told_lines(settings, &[], fields::of_lines(&lines), times.came);
+    let lines = admit::told_lines(settings, &[], headers::of_lines(&lines), times.came);
     Merged { lines, kept }
 }
 
 fn is_of_the_body(name: &[u8]) -> bool {
-    OF_THE_BODY.iter().any(|field| fields::is(name, field))
+    OF_THE_BODY.iter().any(|field| headers::is(name, field))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::asked::Request;
+    use crate::cache_request::Request;
 
     const NOW: u64 = 1_700_000_000_000;
 

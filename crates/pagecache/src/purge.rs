@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::fields::{self, Field};
+use crate::headers::{self, Field};
 use crate::invalidate;
 use crate::settings::KeyParts;
 
@@ -65,7 +65,7 @@ pub fn litespeed<'a>(
     (parts, host): (&KeyParts, &str),
 ) -> Vec<(Purge, Thoroughness)> {
     let mut purges = Vec::new();
-    for value in fields::values(fields, "x-litespeed-purge") {
+    for value in headers::values(fields, "x-litespeed-purge") {
         for part in value.split(|byte| *byte == b';') {
             read_litespeed(part, (parts, host), &mut purges);
         }
@@ -79,7 +79,7 @@ fn read_litespeed(
     purges: &mut Vec<(Purge, Thoroughness)>,
 ) {
     let mut how = Thoroughness::Hard;
-    for (at, word) in fields::members(part).enumerate() {
+    for (at, word) in headers::members(part).enumerate() {
         let text = String::from_utf8_lossy(word).into_owned();
         match text.as_str() {
             "private" if at == 0 => return,

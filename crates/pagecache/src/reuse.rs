@@ -1,11 +1,11 @@
 //! Whether a cache entry can serve a request (RFC 9111 §4).
 
 use crate::Millis;
-use crate::asked::Asked;
-use crate::control::Wishes;
-use crate::fields::Field;
+use crate::cache_control::Wishes;
+use crate::cache_request::Asked;
+use crate::eligibility::Plan;
 use crate::freshness::current_age;
-use crate::plan::Plan;
+use crate::headers::Field;
 use crate::stored::Stored;
 
 /// How a cache entry can be used.
@@ -111,7 +111,7 @@ pub fn validators(stored: &Stored) -> impl Iterator<Item = Field<'_>> {
 /// full response, from which the cache serves what the client wants.
 pub fn is_withheld(name: &[u8]) -> bool {
     let withheld = ["if-none-match", "if-modified-since", "if-range", "range"];
-    withheld.iter().any(|field| crate::fields::is(name, field))
+    withheld.iter().any(|field| crate::headers::is(name, field))
 }
 
 /// Whether a stale entry replaces a response with this status: a server error (RFC 5861 §4).
@@ -124,7 +124,7 @@ mod tests {
     use bytes::Bytes;
 
     use super::*;
-    use crate::asked::Request;
+    use crate::cache_request::Request;
     use crate::freshness::Lifetimes;
     use crate::settings::Settings;
 

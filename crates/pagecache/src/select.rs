@@ -2,8 +2,8 @@
 
 use bytes::Bytes;
 
-use crate::asked::Asked;
-use crate::fields::{self, Field};
+use crate::cache_request::Asked;
+use crate::headers::{self, Field};
 use crate::stored::Stored;
 
 /// Headers of the full response that a 304 repeats (RFC 9110 §15.4.5), and those that control
@@ -65,16 +65,16 @@ fn has_it<'a, H: Iterator<Item = Field<'a>> + Clone>(
     stored: &Stored,
     asked: &Asked<'a, H>,
 ) -> bool {
-    let mut tags = fields::values(asked.fields(), "if-none-match").peekable();
+    let mut tags = headers::values(asked.fields(), "if-none-match").peekable();
     if tags.peek().is_some() {
         let own = stored.first("etag").map(opaque);
         let is_own = |tag: &[u8]| tag == b"*" || own.is_some_and(|own| opaque(tag) == own);
         return tags.any(|value| entity_tags(value).any(is_own));
     }
-    let since = asked.first("if-modified-since").and_then(fields::date);
+    let since = asked.first("if-modified-since").and_then(headers::date);
     // Without `Last-Modified`, `Date` is the latest possible modification time (RFC 9111 §4.3.2).
     let modified = stored.first("last-modified").or(stored.first("date"));
-    let modified = modified.and_then(fields::date);
+    let modified = modified.and_then(headers::date);
     since
         .zip(modified)
         .is_some_and(|(since, modified)| modified <= since)
@@ -110,12 +110,12 @@ fn range_holds<'a, H: Iterator<Item = Field<'a>> + Clone>(
         return stored.first("etag") == Some(condition);
     }
     // A date is a strong validator only if it is at least a second before `Date` (§8.8.2.2).
-    let modified = stored.first("last-modified").and_then(fields::date);
-    let made = stored.first("date").and_then(fields::date);
+    let modified = stored.first("last-modified").and_then(headers::date);
+    let made = stored.first("date").and_then(headers::date);
     let is_strong = modified
         .zip(made)
         .is_some_and(|(modified, made)| modified < made);
-    is_strong && fields::date(condition) == modified
+    is_strong && headers::date(condition) == modified
 }
 
 /// One byte range (RFC 9110 §14.1.2). Several ranges, another unit or a syntax error select the
@@ -133,8 +133,8 @@ fn range_of(value: &[u8], length: u64) -> Selected {
     let (first, last) = (&range[..dash], &range[dash + 1..]);
     match (
         first.is_empty(),
-        fields::seconds(first),
-        fields::seconds(last),
+        headers::seconds(first),
+        headers::seconds(last),
     ) {
         (true, _, Some(0)) => Selected::Unsatisfiable,
         (true, _, Some(_)) if length == 0 => Selected::Unsatisfiable,
@@ -161,10 +161,10 @@ pub fn not_modified_lines(stored: &Stored) -> Bytes {
     let has_etag = stored.first("etag").is_some();
     let mut lines = Vec::with_capacity(256);
     for (name, value) in stored.fields() {
-        let is_told = OF_NOT_MODIFIED.iter().any(|told| fields::is(name, told))
-            || (!has_etag && fields::is(name, "last-modified"));
+        let is_told = OF_NOT_MODIFIED.iter().any(|told| headers::is(name, told))
+            || (!has_etag && headers::is(name, "last-modified"));
         if is_told {
-            fields::write_line(&mut lines, name, value);
+            headers::write_line(&mut lines, name, value);
         }
     }
     lines.into()
@@ -186,7 +186,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::asked::Request;
+    use crate::cache_request::Request;
     use crate::freshness::Lifetimes;
 
     const OLD: &str = "Tue, 14 Nov 2023 22:13:20 GMT";

@@ -3,8 +3,8 @@
 use bytes::Bytes;
 
 use crate::Millis;
-use crate::fields::{self, Field};
 use crate::freshness::Lifetimes;
+use crate::headers::{self, Field};
 
 /// The head of a cached response, with the caching decisions.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,12 +46,12 @@ const MUST_REVALIDATE: u8 = 8;
 impl Stored {
     /// Its headers.
     pub fn fields(&self) -> impl Iterator<Item = Field<'_>> + Clone {
-        fields::of_lines(&self.lines)
+        headers::of_lines(&self.lines)
     }
 
     /// The value of its first header with this name.
     pub fn first(&self, name: &str) -> Option<&[u8]> {
-        fields::first(self.fields(), name)
+        headers::first(self.fields(), name)
     }
 
     /// The value of `Date`, and the lines after it.

@@ -2,7 +2,7 @@
 
 use sfv::{BareItem, List, ListEntry, Parser};
 
-use crate::fields::{self, Field};
+use crate::headers::{self, Field};
 use crate::settings::Settings;
 
 /// Most tags of one response. RFC 9875 §2 requires at least 32.
@@ -27,13 +27,13 @@ pub fn of_answer<'a>(
         tags.extend(groups);
     }
     for name in &settings.tag_headers {
-        for value in fields::values(fields.clone(), name) {
+        for value in headers::values(fields.clone(), name) {
             tags.extend(words(value));
         }
     }
     if settings.litespeed {
-        for value in fields::values(fields, "x-litespeed-tag") {
-            tags.extend(fields::members(value).map(litespeed_tag));
+        for value in headers::values(fields, "x-litespeed-tag") {
+            tags.extend(headers::members(value).map(litespeed_tag));
         }
     }
     tags.sort_unstable();
@@ -49,7 +49,7 @@ pub fn invalidated<'a>(fields: impl Iterator<Item = Field<'a>>) -> Vec<String> {
 
 /// The groups in a header: a list of strings (RFC 9651 §3.1). `None` if it is absent or malformed.
 pub fn groups<'a>(fields: impl Iterator<Item = Field<'a>>, name: &str) -> Option<Vec<String>> {
-    let values: Vec<&[u8]> = fields::values(fields, name).collect();
+    let values: Vec<&[u8]> = headers::values(fields, name).collect();
     if values.is_empty() {
         return None;
     }

@@ -1,6 +1,6 @@
 //! The request headers that a response varies on (RFC 9110 §12.5.5, RFC 9111 §4.1).
 
-use crate::fields::{self, Field};
+use crate::headers::{self, Field};
 
 /// Most header names in one `Vary`.
 const MAX_NAMES: usize = 16;
@@ -31,7 +31,7 @@ impl Vary {
     /// When a member is `*`, or there are too many.
     pub fn of<'a>(values: impl Iterator<Item = &'a [u8]>) -> Result<Vary, Unpredictable> {
         let mut names: Vec<String> = Vec::new();
-        for name in values.flat_map(fields::members) {
+        for name in values.flat_map(headers::members) {
             if name == b"*" {
                 return Err(Unpredictable::Star);
             }
@@ -85,10 +85,10 @@ impl Vary {
 /// `a,` from `a`.
 pub fn value<'a>(fields: impl Iterator<Item = Field<'a>> + Clone, name: &str) -> Option<Vec<u8>> {
     if name == "accept-encoding" {
-        return Some(codings(fields::values(fields, name)));
+        return Some(codings(headers::values(fields, name)));
     }
     let mut joined: Option<Vec<u8>> = None;
-    for value in fields::values(fields, name) {
+    for value in headers::values(fields, name) {
         // A comma inside a quoted string is no separator; such values stay unchanged.
         let is_quoted = value.contains(&b'"');
         for member in value.split(|byte| *byte == b',' && !is_quoted) {
@@ -115,26 +115,26 @@ pub fn takes<'a, 'f>(
     asked: impl Iterator<Item = Field<'a>>,
     answer: impl Iterator<Item = Field<'f>>,
 ) -> bool {
-    let taken = codings(fields::values(asked, "accept-encoding"));
-    let mut used = fields::values(answer, "content-encoding").flat_map(fields::members);
+    let taken = codings(headers::values(asked, "accept-encoding"));
+    let mut used = headers::values(answer, "content-encoding").flat_map(headers::members);
     used.all(|coding| {
-        let coding = match fields::is(coding, "x-gzip") {
+        let coding = match headers::is(coding, "x-gzip") {
             true => b"gzip",
             false => coding,
         };
         let mut taken = taken.split(|byte| *byte == b',');
-        fields::is(coding, "identity") || taken.any(|taken| taken.eq_ignore_ascii_case(coding))
+        headers::is(coding, "identity") || taken.any(|taken| taken.eq_ignore_ascii_case(coding))
     })
 }
 
 /// The accepted encodings, in the order of [`CODINGS`].
 fn codings<'a>(values: impl Iterator<Item = &'a [u8]>) -> Vec<u8> {
     let mut will_do = [false; CODINGS.len()];
-    for member in values.flat_map(fields::members) {
+    for member in values.flat_map(headers::members) {
         let mut parts = member.split(|byte| *byte == b';').map(<[u8]>::trim_ascii);
         let name = match parts.next().unwrap_or_default() {
             // RFC 9110 §8.4.1.3.
-            name if fields::is(name, "x-gzip") => b"gzip",
+            name if headers::is(name, "x-gzip") => b"gzip",
             name => name,
         };
         let is_refused = parts.any(is_zero_weight);

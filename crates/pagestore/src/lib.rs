@@ -10,8 +10,8 @@
 //! The store is thread-safe. Functions that access the disk block, and say so.
 
 pub mod body;
+mod dir_lock;
 pub mod disk;
-mod folder;
 pub mod index;
 pub mod journal;
 pub mod memory;

@@ -8,13 +8,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use arc_swap::ArcSwapOption;
 use maitred_pagecache::Millis;
 use maitred_pagecache::admit::NotStored;
-use maitred_pagecache::fields::Field;
+use maitred_pagecache::headers::Field;
 use maitred_pagecache::key::Key;
 use maitred_pagecache::purge::{Purge, Thoroughness};
 use maitred_pagecache::vary::Vary;
 
+use crate::dir_lock::FolderLock;
 use crate::disk::{Disk, DiskLimits, Fetched, Swept, make_dir};
-use crate::folder::FolderLock;
 use crate::journal::{self, Journal, Opened};
 use crate::memory::Memory;
 use crate::object::{Entry, Object};

@@ -138,7 +138,7 @@ PHP_FUNCTION(maitred_snapshot);
 /* ending.c: php_request_shutdown() for a process that may be a copy */
 void maitred_end_request(void);
 
-/* cache.c: whether the request is one of its own; then it sets their directives */
+/* opcache.c: whether the request is one of its own; then it sets their directives */
 bool maitred_cache_activate(void);
 /* Before OPcache hooks in: it passes on what it does not hold. */
 void maitred_cache_hook(void);

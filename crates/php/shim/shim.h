@@ -358,7 +358,7 @@ typedef void maitred_script_visitor(
  */
 bool maitred_php_cached_scripts(maitred_script_visitor *visit, void *context);
 
-/* OPcache statistics; `raw/cache.rs` has the same struct. Memory is in bytes. */
+/* OPcache statistics; `raw/opcache.rs` has the same struct. Memory is in bytes. */
 struct maitred_cache_figures {
 	uint64_t used;              /* memory in use */
 	uint64_t free;

@@ -10,25 +10,25 @@
 //! unsafe code: a PHP bailout (`longjmp`) never crosses a Rust frame, a Rust panic never unwinds
 //! into C, and Rust knows no Zend type.
 
-mod cache;
+mod cgi_names;
 mod engine;
 mod exchange;
 mod foreign;
-mod names;
+mod opcache;
 mod params;
 mod raw;
 mod settings;
 mod stack;
 mod version;
 
-pub use cache::{CacheFigures, CachedScript};
+pub use cgi_names::Name;
 pub use engine::{Engine, Outcome, Served, Show, StartError, Worked};
 pub use exchange::{Exchange, Level, Next, PoolStatus, ProcessStatus, Purge, Purged, Verdict};
 pub use foreign::{Admission, Foreign, Paths};
-pub use names::Name;
+pub use opcache::{CacheFigures, CachedScript};
 pub use params::{PARAMS_BYTES_MAX, PARAMS_MAX, Params, ParamsError, Text};
-pub use raw::cache::cache_figures_within;
 pub use raw::connections::connected_at;
+pub use raw::opcache::cache_figures_within;
 pub use raw::patterns::{learn_patterns, share_patterns, tell_patterns};
 pub use raw::present::{exit_status, peak_memory, response_status};
 pub use settings::{IniValue, Mode, Settings};

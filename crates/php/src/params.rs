@@ -1,6 +1,6 @@
 use std::fmt;
 
-use crate::names::{NAMES, Name};
+use crate::cgi_names::{NAMES, Name};
 
 /// Most CGI variables of a request.
 pub const PARAMS_MAX: usize = 16 * 1024;

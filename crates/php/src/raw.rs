@@ -1,8 +1,8 @@
 //! The C interface. The types mirror `shim/shim.h`, field by field.
 #![allow(unsafe_code)]
 
-pub(crate) mod cache;
 pub(crate) mod connections;
+pub(crate) mod opcache;
 pub(crate) mod patterns;
 pub(crate) mod present;
 mod request;
@@ -23,10 +23,10 @@ use std::ptr;
 use std::slice;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use crate::cgi_names::Name;
 use crate::engine::{Outcome, Served, Show, StartError};
 use crate::exchange::{Exchange, Level, Purge, Purged, Verdict};
 use crate::foreign::Paths;
-use crate::names::Name;
 use crate::params::{Params, Text};
 use crate::settings::{IniValue, Settings};
 

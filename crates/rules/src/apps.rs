@@ -350,7 +350,7 @@ fn row(page: &mut String, name: &str, texts: impl Iterator<Item = String>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::site::SiteRules;
+    use crate::site_rules::SiteRules;
 
     #[test]
     fn every_preset_is_made_of_rules_that_are_right() {

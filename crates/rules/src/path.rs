@@ -138,7 +138,7 @@ pub fn encode_path(path: &[u8]) -> String {
 /// sent.
 ///
 /// `page.php.html` and similar names may be saved responses, and do not count: their content
-/// decides ([`crate::source`]).
+/// decides ([`crate::php_source`]).
 pub fn is_php_source(path: &[u8]) -> bool {
     /// Extensions after `.php` of files that are no PHP source: mirrored pages, generated assets,
     /// and listings that are published as `.txt`.

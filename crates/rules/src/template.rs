@@ -3,7 +3,7 @@
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 
 use crate::path::encode_path;
-use crate::table::Captures;
+use crate::pattern_table::Captures;
 
 /// Longest expanded target, in bytes.
 const MAX_EXPANDED_BYTES: usize = 8 * 1024;

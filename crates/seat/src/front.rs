@@ -10,9 +10,9 @@ use rustix::thread::futex;
 
 use crate::board::{PoolBoard, SeatBoard};
 use crate::layout::{Layout, SLOTS_PER_SEAT};
+pub use crate::slot_words::State as SlotState;
+use crate::slot_words::{CACHE_FULL, GOES_ON, WHOEVER_SLEEPS, is_same};
 use crate::spent::Spent;
-pub use crate::words::State as SlotState;
-use crate::words::{CACHE_FULL, GOES_ON, WHOEVER_SLEEPS, is_same};
 
 /// The front's state of a slot that is assigned to a worker: counters that the front must not read
 /// back from memory which the worker can write.

@@ -8,7 +8,7 @@ use maitred_os::shared::{SharedMap, create_sealed};
 
 use crate::board::{PoolBoard, SeatBoard};
 use crate::ring::Ring;
-use crate::words::{SleepWord, SlotWords};
+use crate::slot_words::{SleepWord, SlotWords};
 
 /// Slots of a seat: one for the running request, the others for queued ones.
 pub const SLOTS_PER_SEAT: usize = 16;

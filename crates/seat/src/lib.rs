@@ -2,7 +2,7 @@
 //! shared memory, without a system call while both are awake.
 //!
 //! Each pool has one shared file, created and sealed by the supervisor ([`create`]). Each seat in
-//! it has a few slots; a slot holds one request at a time and consists of its words ([`words`]), a
+//! it has a few slots; a slot holds one request at a time and consists of its words ([`slot_words`]), a
 //! request ring (front → worker) and a response ring (worker → front). Both rings carry FastCGI
 //! records. All slots but one are for queued requests, so that a busy worker finds the next one
 //! without sleeping; the front can take them back until the worker claims them.
@@ -28,13 +28,13 @@ mod front;
 #[cfg(not(loom))]
 mod layout;
 #[cfg(not(loom))]
-mod ring;
+mod pool_state;
 #[cfg(not(loom))]
-mod snapshot;
+mod ring;
+#[cfg_attr(loom, allow(dead_code))]
+mod slot_words;
 #[cfg(not(loom))]
 mod spent;
-#[cfg_attr(loom, allow(dead_code))]
-mod words;
 #[cfg(not(loom))]
 mod worker;
 
@@ -45,9 +45,9 @@ pub use {
     layout::{
         ANSWER_RING_BYTES, MAX_THREADS, REQUEST_RING_BYTES, SLOTS_PER_SEAT, WISH_BYTES, create,
     },
-    snapshot::{Process, Snapshot},
+    pool_state::{Process, Snapshot},
+    slot_words::{MAX_INCARNATION, is_newer, next_incarnation},
     spent::Spent,
-    words::{MAX_INCARNATION, is_newer, next_incarnation},
     worker::{Verdict, WorkerEnd, sleep_word},
 };
 

@@ -1,5 +1,5 @@
 //! A byte ring in shared memory: one writer, one reader, positions that only grow. The positions
-//! themselves are in [`crate::words`]; this module only copies bytes.
+//! themselves are in [`crate::slot_words`]; this module only copies bytes.
 
 use std::marker::PhantomData;
 use std::sync::atomic::{Ordering, compiler_fence};

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use crate::words::SpentWords;
+use crate::slot_words::SpentWords;
 
 /// Upper bound for untrusted times, in microseconds: 51 days.
 const MAX_MICROS: u64 = 1 << 42;

@@ -11,8 +11,8 @@ use rustix::time::Timespec;
 
 use crate::board::{PoolBoard, SeatBoard};
 use crate::layout::{ANSWER_RING_BYTES, Layout, SLOTS_PER_SEAT, WISH_BYTES};
+use crate::slot_words::{CACHE_FULL, GOES_ON, SleepWord, State, WHOEVER_SLEEPS, is_newer, is_same};
 use crate::spent::Spent;
-use crate::words::{CACHE_FULL, GOES_ON, SleepWord, State, WHOEVER_SLEEPS, is_newer, is_same};
 
 /// Bytes in the response ring that are published without an explicit call: half of it, so that the
 /// front drains one half while the worker fills the other.

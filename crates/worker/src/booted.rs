@@ -17,7 +17,7 @@ use maitred_php::{
 use crate::exchange::WorkerExchange;
 use crate::memory::Memory;
 use crate::seat::{self, Place};
-use crate::words;
+use crate::stderr;
 use crate::zygote::{Link, settle};
 
 /// Most output of a script's boot that is repeated if the boot fails, in bytes.
@@ -116,7 +116,7 @@ impl AtWork<'_> {
         if let Some(bytes) = self.memory.measure() {
             self.exchange.show_private_memory(bytes);
         }
-        words::complete(self.settings);
+        stderr::complete(self.settings);
         self.exchange.end_request();
     }
 
@@ -130,7 +130,7 @@ impl AtWork<'_> {
             if leave::asked() {
                 exit_now(exit::RECYCLED);
             }
-            words::say(&self.not_booted(&boot, worked, script));
+            stderr::say(&self.not_booted(&boot, worked, script));
             exit_now(exit::NOT_BOOTED);
         }
         if worked.in_hand {
@@ -270,8 +270,8 @@ impl Exchange for AtWork<'_> {
         if self.boot.is_none() {
             return self.exchange.log(level, to_client, message);
         }
-        let message = words::message(self.settings, level, message);
-        words::say(&String::from_utf8_lossy(&message));
+        let message = stderr::message(self.settings, level, message);
+        stderr::say(&String::from_utf8_lossy(&message));
     }
 
     fn purge(&mut self, asked: &Purge<'_>) -> Purged {

@@ -18,9 +18,9 @@ use maitred_php::{
 use maitred_seat::board::CopyWords;
 use maitred_seat::{Spent, WorkerEnd};
 
-use crate::account::Account;
 use crate::meter::{self, Meter};
-use crate::{foreign, purge, status, words};
+use crate::request_report::Account;
+use crate::{foreign, purge, status, stderr};
 
 /// Output that is collected before it is written to the ring, in bytes: the size of a record.
 const RECORD_BYTES: usize = 16 * 1024;
@@ -498,7 +498,7 @@ impl Exchange for WorkerExchange<'_> {
         if is_forked_child() {
             return;
         }
-        let message = &*words::message(self.settings, level, message);
+        let message = &*stderr::message(self.settings, level, message);
         if to_client && !self.finished {
             self.log_to_client(message);
         } else if self.settings.output.is_none() {

@@ -1,26 +1,26 @@
 //! `maitred-php`: a pool's zygote and its workers. Started by maitred, one per pool and PHP
 //! version; it has one thread, and receives all its settings over its control channel.
 
-mod account;
 mod apparmor;
 mod booted;
 mod confine;
 mod copies;
 mod exchange;
-mod figures;
 mod foreign;
-mod info;
+mod fpm_info;
 mod memory;
 mod meter;
+mod opcache_stats;
 mod package;
 mod purge;
+mod request_report;
 mod seat;
-mod shared;
-mod sight;
+mod shared_descriptors;
 mod snapshot;
+mod stack_reader;
 mod status;
+mod stderr;
 mod warm;
-mod words;
 mod zygote;
 
 use std::path::PathBuf;
@@ -53,7 +53,7 @@ fn main() -> ExitCode {
     let role = std::env::args().nth(1);
     match role.as_deref() {
         Some("zygote") => zygote::run(),
-        Some("fpm-info") => info::run(std::env::args().skip(2)),
+        Some("fpm-info") => fpm_info::run(std::env::args().skip(2)),
         Some("--version") => {
             version();
             ExitCode::SUCCESS

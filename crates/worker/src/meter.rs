@@ -6,7 +6,7 @@
 //! sufficient, except for the cost of the sleep before ([`Naps`]). Only after other interruptions
 //! the kernel is queried, which takes 0.8 µs, and about as much again in slower code afterwards.
 
-mod naps;
+mod sleep_cost;
 
 use std::fs::File;
 use std::sync::atomic::Ordering::Relaxed;
@@ -20,7 +20,7 @@ use maitred_os::unbroken::Unbroken;
 use maitred_seat::Spent;
 use maitred_seat::board::{NOT_KNOWN, SeatBoard};
 
-use self::naps::{Naps, Woke};
+use self::sleep_cost::{Naps, Woke};
 
 /// Longest time that a worker's steps between two requests take, unless it loses its processor, in
 /// nanoseconds.
@@ -421,7 +421,7 @@ mod tests {
             }
         }
         let costs = what_a_nap_costs();
-        assert!(costs > naps::MOST_NANOS, "{spared} spared of {TRIES}");
+        assert!(costs > sleep_cost::MOST_NANOS, "{spared} spared of {TRIES}");
         eprintln!("not tested: here a nap costs {costs} ns, which is queried each time");
     }
 

@@ -13,7 +13,7 @@ use maitred_php::{Engine, PHP_BRANCH, Params, Served};
 use crate::exchange::WorkerExchange;
 use crate::memory::Memory;
 use crate::meter::Meter;
-use crate::words;
+use crate::stderr;
 use crate::zygote::{Link, settle};
 
 /// A seat, and the incarnation of its worker.
@@ -112,7 +112,7 @@ pub fn end_request(
     if let Some(bytes) = memory.measure() {
         exchange.show_private_memory(bytes);
     }
-    words::complete(settings);
+    stderr::complete(settings);
     exchange.end_request();
 }
 

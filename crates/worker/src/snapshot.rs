@@ -26,7 +26,7 @@ use crate::exchange::{KEPT, WorkerExchange};
 use crate::memory::Memory;
 use crate::seat::{self, Running};
 use crate::zygote::{Came, Zygote, settle};
-use crate::{shared, words};
+use crate::{shared_descriptors, stderr};
 
 /// Longest message of the boot that is reported as the reason of its failure, in bytes.
 const REASON_BYTES: usize = 1000;
@@ -301,7 +301,7 @@ impl Serving {
         let why = rewind.back();
         copies::has_stayed(words, &why);
         if image.speaks_for_all() {
-            words::say(&format!(
+            stderr::say(&format!(
                 "maitred-php: pool {}: a copy exits instead of being rewound (rewinds_per_child): \
                  {why}; further ones are not logged",
                 settings.pool
@@ -352,8 +352,8 @@ impl Booting {
             Ok(new) => {
                 let mut foreign = new.iter().filter(|open| !is_own(open));
                 foreign.find_map(|open| match snapshot.closes_connections {
-                    true => shared::unless_closed(open, &self.zygote.settings.pool),
-                    false => shared::obstacle(open),
+                    true => shared_descriptors::unless_closed(open, &self.zygote.settings.pool),
+                    false => shared_descriptors::obstacle(open),
                 })
             }
             Err(error) => Some(format!("its open descriptors cannot be listed: {error}")),
@@ -428,7 +428,7 @@ fn take_image(proc: &OwnProc, settings: &ZygoteSettings) -> io::Result<Image> {
 
 /// Logs that every copy will be a new process, in spite of the setting.
 fn not_back(settings: &ZygoteSettings, error: &std::io::Error) {
-    words::say(&format!(
+    stderr::say(&format!(
         "maitred-php: pool {}: its copies exit after `requests_per_child` requests and are not \
          rewound (rewinds_per_child): {error}",
         settings.pool

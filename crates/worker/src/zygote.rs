@@ -17,8 +17,8 @@ use maitred_os::{signals, title, users};
 use maitred_php::{Engine, IniValue, Mode, PHP_BRANCH, Settings, is_fixed};
 
 use crate::apparmor::Hat;
-use crate::sight::StackReader;
-use crate::{booted, confine, figures, package, seat, snapshot, warm, words};
+use crate::stack_reader::StackReader;
+use crate::{booted, confine, opcache_stats, package, seat, snapshot, stderr, warm};
 
 /// A pool's descriptors: its shared memory, and one eventfd per front thread.
 pub struct Link {
@@ -316,7 +316,7 @@ pub enum Came {
     /// This is a child that fills or lists OPcache. It must drop the zygote.
     Compiler(warm::Order),
     /// This is a child that reads OPcache's statistics. It must drop the zygote.
-    Looker(figures::Look),
+    Looker(opcache_stats::Look),
     /// This is the zygote, and the supervisor has exited.
     End,
 }
@@ -349,12 +349,12 @@ impl Zygote {
                     }
                 }
                 Ok(Heard::Message(ToZygote::CacheFigures, _)) => {
-                    match figures::look(&self.control, &self.proc) {
-                        figures::Side::Zygote(figures) => {
+                    match opcache_stats::look(&self.control, &self.proc) {
+                        opcache_stats::Side::Zygote(figures) => {
                             self.say(&FromZygote::CacheFigures { figures });
                         }
-                        figures::Side::Child(look) if self.is_frozen => look.run_within(),
-                        figures::Side::Child(look) => return Came::Looker(look),
+                        opcache_stats::Side::Child(look) if self.is_frozen => look.run_within(),
+                        opcache_stats::Side::Child(look) => return Came::Looker(look),
                     }
                 }
                 Ok(Heard::Message(
@@ -445,7 +445,7 @@ impl Zygote {
             proc,
             ..
         } = self;
-        words::speak_into(&place.output);
+        stderr::speak_into(&place.output);
         signals::reset(&[]);
         // Before another process can inspect this one, even briefly.
         let boots = settings.worker_script.is_some();

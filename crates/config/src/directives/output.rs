@@ -1,7 +1,7 @@
 //! Settings of a site about how its answers leave, in `[[sites]]`.
 
 use maitred_rules::Pattern;
-use maitred_rules::coding::{Coding, refuse_type};
+use maitred_rules::content_encoding::{Coding, refuse_type};
 
 use crate::directive::{Directive, Needs, Preset};
 use crate::output::{Output, SendfileRoot};

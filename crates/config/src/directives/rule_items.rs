@@ -3,12 +3,12 @@
 use std::ops::Range;
 use std::time::Duration;
 
-use maitred_rules::dress::{refuse_field, refuse_value};
 use maitred_rules::networks::parse_network;
+use maitred_rules::response_headers::{refuse_field, refuse_value};
 use maitred_rules::settings::{
     BasicAuth, Deny, Expires, HeaderRule, PathSettings, PhpRule, RateLimit, Redirect, Rewrite,
 };
-use maitred_rules::site::check_template;
+use maitred_rules::site_rules::check_template;
 use maitred_rules::{IpNet, Pattern};
 
 use crate::units;

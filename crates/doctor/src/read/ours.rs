@@ -13,7 +13,7 @@ use maitred_control::admin::{
 };
 use maitred_rules::SiteRules;
 use maitred_rules::path::clean_path;
-use maitred_rules::site::{Asked, Verdict};
+use maitred_rules::site_rules::{Asked, Verdict};
 
 use super::processes::{self, Proc};
 use super::world::{World, within};

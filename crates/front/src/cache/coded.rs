@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use maitred_http1::Head;
-use maitred_pagecache::fields;
+use maitred_pagecache::headers;
 use maitred_pagecache::key::Key;
 use maitred_pagecache::stored::Stored;
 use maitred_pagestore::{Looked, Object};
@@ -154,6 +154,6 @@ pub fn say_that_it_varies(
 fn write_lines(lines: &mut Vec<u8>, stored: &Stored, plan: &Plan) {
     let kept = stored.fields().filter(|(name, _)| !plan.replaces(name));
     for (name, value) in kept.chain(plan.fields()) {
-        fields::write_line(lines, name, value);
+        headers::write_line(lines, name, value);
     }
 }

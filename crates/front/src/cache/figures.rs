@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use maitred_control::admin::{CachedSite, PageCache, PageTier};
 use maitred_pagecache::admit::NotStored;
-use maitred_pagecache::plan::Bypass;
-use maitred_pagecache::status::{Forward, ON_ERROR, REVALIDATED, UPDATING};
+use maitred_pagecache::cache_status::{Forward, ON_ERROR, REVALIDATED, UPDATING};
+use maitred_pagecache::eligibility::Bypass;
 
 use super::Cache;
 

@@ -13,15 +13,15 @@ use maitred_fastcgi::cgi::AnswerHead;
 use maitred_http1::Head;
 use maitred_pagecache::Millis;
 use maitred_pagecache::admit::{Admitted, NotStored, Times, admit};
-use maitred_pagecache::asked::Asked;
+use maitred_pagecache::cache_request::Asked;
+use maitred_pagecache::cache_status::{CacheStatus, Forward, ON_ERROR, REVALIDATED};
 use maitred_pagecache::cookies;
+use maitred_pagecache::eligibility::{Bypass, Plan};
 use maitred_pagecache::fills::{Finished, Ticket};
 use maitred_pagecache::key::Key;
 use maitred_pagecache::merge::merge;
-use maitred_pagecache::plan::{Bypass, Plan};
 use maitred_pagecache::purge::{self, Thoroughness};
 use maitred_pagecache::reuse::{Stale, is_error, validators};
-use maitred_pagecache::status::{CacheStatus, Forward, ON_ERROR, REVALIDATED};
 use maitred_pagecache::stored::Stored;
 use maitred_pagecache::{freshness, invalidate};
 use maitred_pagestore::{Body, Object, Place, Subject};
@@ -315,7 +315,7 @@ impl<'a> Fill<'a> {
     fn admit(&mut self, said: &AnswerHead, times: Times) -> Result<Admitted, NotStored> {
         let length = said
             .header("content-length")
-            .and_then(maitred_pagecache::fields::seconds);
+            .and_then(maitred_pagecache::headers::seconds);
         self.announced = length;
         if Named::by(said).is_some() {
             // What it names is sent, and not what it says.

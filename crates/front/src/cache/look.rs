@@ -7,14 +7,14 @@ use std::time::Duration;
 
 use maitred_http1::Head;
 use maitred_pagecache::admit::NotStored;
-use maitred_pagecache::asked::{Asked, Request};
+use maitred_pagecache::cache_request::{Asked, Request};
+use maitred_pagecache::cache_status::{CacheStatus, Forward, ON_ERROR, UPDATING};
 use maitred_pagecache::cookies;
-use maitred_pagecache::fields::Field;
+use maitred_pagecache::eligibility::{Bypass, Plan};
 use maitred_pagecache::fills::{Finished, Joined, Ticket, Told};
+use maitred_pagecache::headers::Field;
 use maitred_pagecache::key::{Key, Primary};
-use maitred_pagecache::plan::{Bypass, Plan};
 use maitred_pagecache::reuse::{Judged, Stale, judge};
-use maitred_pagecache::status::{CacheStatus, Forward, ON_ERROR, UPDATING};
 use maitred_pagestore::{self as pagestore, Object};
 use tokio::sync::oneshot;
 

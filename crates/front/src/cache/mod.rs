@@ -24,15 +24,15 @@ use maitred_config::Config;
 use maitred_control::FromFront;
 use maitred_http1::{Framing, Head, carries_body};
 use maitred_pagecache::Millis;
-use maitred_pagecache::asked::{Asked, Request};
+use maitred_pagecache::cache_request::{Asked, Request};
+use maitred_pagecache::cache_status::CacheStatus;
 use maitred_pagecache::cookies::MAX_NAMES;
-use maitred_pagecache::fields;
 use maitred_pagecache::fills::{Fills, Finished, Ticket, Told};
+use maitred_pagecache::headers;
 use maitred_pagecache::key::Key;
 use maitred_pagecache::purge::{Purge, Thoroughness};
 use maitred_pagecache::select::{Selected, content_range, not_modified_lines, select};
 use maitred_pagecache::settings::Settings;
-use maitred_pagecache::status::CacheStatus;
 use maitred_pagecache::stored::Stored;
 use maitred_pagestore::body::FILE_LEAST_BYTES;
 use maitred_pagestore::disk::DiskLimits;
@@ -408,7 +408,7 @@ fn whole(seconds: u64) -> i64 {
 fn with_line(lines: &Bytes, name: &[u8], value: &[u8]) -> Bytes {
     let mut all = Vec::with_capacity(lines.len() + name.len() + value.len() + 4);
     all.extend_from_slice(lines);
-    fields::write_line(&mut all, name, value);
+    headers::write_line(&mut all, name, value);
     all.into()
 }
 
@@ -458,7 +458,7 @@ async fn reply(
         headers.push((b"Date", &date));
     }
     headers.push((b"Age", number.format(age).as_bytes()));
-    let lines = match fields::first(fields::of_lines(&lines), "cache-status").is_some() {
+    let lines = match headers::first(headers::of_lines(&lines), "cache-status").is_some() {
         true => with_line(&lines, CACHE_STATUS, status.as_bytes()),
         false => {
             headers.push((CACHE_STATUS, status.as_bytes()));

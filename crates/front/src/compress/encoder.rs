@@ -10,7 +10,7 @@ use std::io::{self, Write};
 use brotli::enc::BrotliEncoderParams;
 use flate2::Compression as Level;
 use flate2::write::GzEncoder;
-use maitred_rules::coding::Coding;
+use maitred_rules::content_encoding::Coding;
 use zstd::stream::raw::CParameter;
 
 /// Bytes that an encoder looks back, as a power of two: gzip knows no more than 15, and what is

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use maitred_http1::{Head, Method};
-use maitred_rules::coding::Coding;
+use maitred_rules::content_encoding::Coding;
 use rustix::fs::FileType;
 
 use super::accepted;

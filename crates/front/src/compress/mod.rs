@@ -10,7 +10,7 @@ mod script;
 
 use maitred_config::Output;
 use maitred_http1::Head;
-use maitred_rules::coding::{Accepted, Coding, is_among};
+use maitred_rules::content_encoding::{Accepted, Coding, is_among};
 
 pub use encoder::{Effort, Encoder};
 pub use files::{Made, Siblings, variant};

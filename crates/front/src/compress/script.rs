@@ -3,8 +3,8 @@
 use std::borrow::Cow;
 
 use maitred_http1::{Head, carries_body};
-use maitred_pagecache::fields::first;
-use maitred_rules::coding::Coding;
+use maitred_pagecache::headers::first;
+use maitred_rules::content_encoding::Coding;
 
 use super::{Compression, accepted};
 use crate::request::Header;

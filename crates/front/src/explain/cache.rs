@@ -1,10 +1,10 @@
 //! What the page cache would do with a request for a script, and with its answer.
 
 use maitred_config::Site;
-use maitred_pagecache::asked::{Asked, Request};
+use maitred_pagecache::cache_request::{Asked, Request};
+use maitred_pagecache::eligibility::Plan;
 use maitred_pagecache::invalidate;
 use maitred_pagecache::key::Key;
-use maitred_pagecache::plan::Plan;
 use maitred_pagecache::settings::{Pattern, Settings, Valid};
 use maitred_rules::networks::Networks;
 

@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use std::{borrow::Cow, ffi::OsStr};
 
 use bytes::Bytes;
-use maitred_rules::coding::Coding;
+use maitred_rules::content_encoding::Coding;
 use rustix::fs::Stat;
 
 /// Files up to this many bytes are kept in memory; larger ones stay open for `sendfile`.

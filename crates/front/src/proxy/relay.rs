@@ -15,8 +15,8 @@ use hyper::header::{CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, TRANSFE
 use maitred_http1::{
     Answer, AnswerFraming, CHUNK_END, Head, LAST_CHUNK, Method, answer_framing, write_chunk_header,
 };
-use maitred_rules::coding::Coding;
-use maitred_rules::dress::Expiry;
+use maitred_rules::content_encoding::Coding;
+use maitred_rules::response_headers::Expiry;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::Instant;
 

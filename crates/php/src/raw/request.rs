@@ -3,8 +3,8 @@
 use std::ffi::{c_char, c_int, c_void};
 use std::ptr;
 
+use crate::cgi_names::Name;
 use crate::foreign::{Admission, Foreign};
-use crate::names::Name;
 use crate::params::{Params, Text};
 
 #[repr(C)]

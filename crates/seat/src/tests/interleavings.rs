@@ -4,7 +4,7 @@
 use loom::sync::Arc;
 use loom::thread;
 
-use crate::words::{SleepWord, State, StateWord};
+use crate::slot_words::{SleepWord, State, StateWord};
 
 struct Seat {
     state: StateWord,

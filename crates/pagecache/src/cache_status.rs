@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::admit::NotStored;
-use crate::plan::Bypass;
+use crate::eligibility::Bypass;
 
 /// This cache's name in `Cache-Status`.
 const NAME: &str = "maitred";

@@ -2,7 +2,7 @@
 
 use sfv::{BareItem, Dictionary, ListEntry, Parser};
 
-use crate::fields::{self, Field};
+use crate::headers::{self, Field};
 
 /// The targeted headers, most specific first (RFC 9213 §2.2). The first that is present and valid
 /// replaces `Cache-Control` and `Expires`.
@@ -60,7 +60,7 @@ impl Control {
     pub fn targeted<'a>(fields: impl Iterator<Item = Field<'a>> + Clone) -> Option<Control> {
         TARGETED.iter().find_map(|name| {
             let mut joined = Vec::new();
-            for value in fields::values(fields.clone(), name) {
+            for value in headers::values(fields.clone(), name) {
                 if !joined.is_empty() {
                     joined.extend_from_slice(b", ");
                 }
@@ -99,8 +99,8 @@ impl Control {
     /// invalid number makes the response stale.
     fn take(&mut self, name: &[u8], argument: Option<&[u8]>) {
         self.any = true;
-        let number = || argument.and_then(fields::seconds).unwrap_or(0);
-        let is = |wanted: &str| fields::is(name, wanted);
+        let number = || argument.and_then(headers::seconds).unwrap_or(0);
+        let is = |wanted: &str| headers::is(name, wanted);
         match name.len() {
             6 if is("public") => self.public = true,
             7 if is("max-age") => _ = self.max_age.get_or_insert_with(number),
@@ -123,7 +123,7 @@ impl Control {
 /// Adds the headers that an argument lists; false if it lists none, or too many.
 fn list(argument: Option<&[u8]>, listed: &mut Vec<String>) -> bool {
     let before = listed.len();
-    for name in argument.into_iter().flat_map(fields::members) {
+    for name in argument.into_iter().flat_map(headers::members) {
         if listed.len() >= MAX_LISTED_FIELDS {
             return false;
         }
@@ -154,22 +154,22 @@ impl Wishes {
     pub fn of<'a>(fields: impl Iterator<Item = Field<'a>> + Clone) -> Wishes {
         let mut wishes = Wishes::default();
         let mut any = false;
-        for value in fields::values(fields.clone(), "cache-control") {
+        for value in headers::values(fields.clone(), "cache-control") {
             for (name, argument) in Directives(value) {
                 any = true;
                 wishes.take(name, argument.as_deref());
             }
         }
         if !any {
-            let mut pragmas = fields::values(fields, "pragma").flat_map(fields::members);
+            let mut pragmas = headers::values(fields, "pragma").flat_map(headers::members);
             wishes.no_cache = pragmas.any(|pragma| pragma.eq_ignore_ascii_case(b"no-cache"));
         }
         wishes
     }
 
     fn take(&mut self, name: &[u8], argument: Option<&[u8]>) {
-        let number = argument.and_then(fields::seconds);
-        let is = |wanted: &str| fields::is(name, wanted);
+        let number = argument.and_then(headers::seconds);
+        let is = |wanted: &str| headers::is(name, wanted);
         match name.len() {
             7 if is("max-age") => self.max_age = self.max_age.or(number),
             8 if is("no-cache") => self.no_cache = true,

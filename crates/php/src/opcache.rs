@@ -5,8 +5,8 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 use crate::engine::Engine;
-pub use crate::raw::cache::CacheFigures;
-use crate::raw::cache::Compiled;
+pub use crate::raw::opcache::CacheFigures;
+use crate::raw::opcache::Compiled;
 
 /// A script in OPcache.
 #[derive(Clone, Debug, PartialEq, Eq)]

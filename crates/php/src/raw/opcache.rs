@@ -1,4 +1,4 @@
-//! The interface of `shim/cache.c`.
+//! The interface of `shim/opcache.c`.
 
 use std::any::Any;
 use std::ffi::{CStr, c_char, c_int, c_void};

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use crate::pattern::Pattern;
+use crate::pattern_table::Table;
 use crate::settings::{Expires, HeaderRule};
-use crate::table::Table;
 
 /// Headers for message framing, or that the server sets itself.
 const OURS: [&str; 10] = [

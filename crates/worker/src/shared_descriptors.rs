@@ -3,7 +3,7 @@
 use maitred_os::descriptors::{self, Descriptor};
 use maitred_php::connected_at;
 
-use crate::words;
+use crate::stderr;
 
 /// The first bytes of a SQLite database (its file format, section 1.3).
 const SQLITE: &[u8] = b"SQLite format 3\0";
@@ -56,7 +56,7 @@ pub fn unless_closed(open: &Descriptor, pool: &str) -> Option<String> {
             "the connection to {peer} cannot be closed: {error}"
         ));
     }
-    words::say(&format!(
+    stderr::say(&format!(
         "maitred-php: pool {pool}: the boot's connection to {peer}{}{} is closed, and copies \
          connect again (boot_connections)",
         kind_of(peer),

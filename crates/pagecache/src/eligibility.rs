@@ -3,12 +3,12 @@
 use std::fmt;
 
 use crate::admit::NotStored;
-use crate::asked::Asked;
-use crate::control::Wishes;
+use crate::cache_control::Wishes;
+use crate::cache_request::Asked;
+use crate::canonical_url::{decoded, plain_path};
 use crate::cookies;
-use crate::fields::{self, Field};
-use crate::names::{has_index, is_named, may_be};
-use crate::plain::{decoded, plain_path};
+use crate::headers::{self, Field};
+use crate::php_names::{has_index, is_named, may_be};
 use crate::settings::{Settings, When};
 
 /// Why a request bypasses the cache.
@@ -200,7 +200,7 @@ fn holds<'a, H: Iterator<Item = Field<'a>> + Clone>(when: &When, asked: &Asked<'
         return true;
     }
     let has = |name: &String| {
-        let mut values = fields::values(asked.fields(), name);
+        let mut values = headers::values(asked.fields(), name);
         values.any(|value| !value.is_empty() && value != b"0")
     };
     when.headers.iter().any(has) || has_parameter(when, asked.request.query.unwrap_or_default())
@@ -246,7 +246,7 @@ fn has_parameter(when: &When, query: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::asked::Request;
+    use crate::cache_request::Request;
     use crate::settings::Pattern;
 
     fn plan(settings: &Settings, method: &str, target: &str, fields: &[Field<'_>]) -> Plan {

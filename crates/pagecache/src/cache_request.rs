@@ -1,6 +1,6 @@
 //! A request as the cache sees it.
 
-use crate::fields::{self, Field};
+use crate::headers::{self, Field};
 
 /// The request line, and the connection's context.
 #[derive(Debug, Clone, Copy)]
@@ -155,7 +155,7 @@ impl<'a, H: Iterator<Item = Field<'a>> + Clone> Asked<'a, H> {
     }
 
     fn see(&mut self, name: &[u8]) {
-        let is = |wanted: &str| fields::is(name, wanted);
+        let is = |wanted: &str| headers::is(name, wanted);
         match name.len() {
             5 if is("range") => self.has_range = true,
             6 if is("cookie") => self.has_cookies = true,
@@ -181,14 +181,14 @@ impl<'a, H: Iterator<Item = Field<'a>> + Clone> Asked<'a, H> {
     /// Whether the key contains the value of this header.
     fn is_proxied(&self, name: &[u8]) -> bool {
         let request = &self.request;
-        let is = |wanted: &str| fields::is(name, wanted);
+        let is = |wanted: &str| headers::is(name, wanted);
         let is_forwarded = request.by_forwarded && is("forwarded");
         is_forwarded || (request.by_proxy && OF_PROXIES.iter().any(|name| is(name)))
     }
 
     /// Whether it has a header of [`UNKEYED`] that is not in `keyed`.
     pub fn has_unkeyed_but(&self, keyed: &[String]) -> bool {
-        let is_keyed = |name: &[u8]| keyed.iter().any(|keyed| fields::is(name, keyed));
+        let is_keyed = |name: &[u8]| keyed.iter().any(|keyed| headers::is(name, keyed));
         let mut names = self.fields().map(|(name, _)| name);
         self.has_unkeyed
             && names.any(|name| is_unkeyed(name) && !self.is_proxied(name) && !is_keyed(name))
@@ -201,7 +201,7 @@ impl<'a, H: Iterator<Item = Field<'a>> + Clone> Asked<'a, H> {
 
     /// The value of the first header with this name.
     pub fn first(&self, name: &str) -> Option<&'a [u8]> {
-        fields::first(self.fields(), name)
+        headers::first(self.fields(), name)
     }
 
     /// The cookies: names and values (RFC 6265 §4.2.1).
@@ -212,7 +212,7 @@ impl<'a, H: Iterator<Item = Field<'a>> + Clone> Asked<'a, H> {
 
     /// The cookies as PHP parses them: it trims white space before a name, and nowhere else.
     pub fn cookies_as_written(&self) -> impl Iterator<Item = Field<'a>> {
-        let lines = fields::values(self.fields(), "cookie");
+        let lines = headers::values(self.fields(), "cookie");
         let pairs = lines.flat_map(|line| line.split(|byte| *byte == b';'));
         pairs.map(|pair| {
             let pair = pair.trim_ascii_start();
@@ -236,7 +236,7 @@ impl<'a, H: Iterator<Item = Field<'a>> + Clone> Asked<'a, H> {
 }
 
 fn is_unkeyed(name: &[u8]) -> bool {
-    let is = |wanted: &&str| fields::is(name, wanted);
+    let is = |wanted: &&str| headers::is(name, wanted);
     match name.first().map(u8::to_ascii_lowercase) {
         Some(b'x' | b'f') => UNKEYED.iter().any(is),
         // No header that every browser sends has such a length, except `User-Agent` and

@@ -4,11 +4,11 @@ use std::borrow::Cow;
 use std::fmt;
 use std::net::IpAddr;
 
-use crate::dress::{HeaderPolicy, Headers};
 use crate::networks::Networks;
 use crate::path::{CleanPath, clean_path, encode_path};
+use crate::pattern_table::Table;
+use crate::response_headers::{HeaderPolicy, Headers};
 use crate::settings::{BasicAuth, PathSettings, Redirect, Rewrite, Rules};
-use crate::table::Table;
 use crate::template::{Around, Template};
 
 /// Most rewrites of one request (nginx's limit).
@@ -433,5 +433,5 @@ pub fn check_template(from: &crate::pattern::Pattern, to: &str) -> Result<(), St
 }
 
 #[cfg(test)]
-#[path = "site_tests.rs"]
+#[path = "site_rules_tests.rs"]
 mod tests;
