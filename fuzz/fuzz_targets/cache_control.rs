@@ -7,8 +7,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use libfuzzer_sys::fuzz_target;
 use maitred_pagecache::admit::{Times, admit};
-use maitred_pagecache::cache_request::{Asked, Request};
-use maitred_pagecache::cache_control::{Control, Wishes};
+use maitred_pagecache::cache_request::{CacheRequest, Request};
+use maitred_pagecache::cache_control::{CacheControl, RequestDirectives};
 use maitred_pagecache::headers::{self, Field};
 use maitred_pagecache::freshness::MAX_SECONDS;
 use maitred_pagecache::key::Key;
@@ -38,8 +38,8 @@ fuzz_target!(|input: &[u8]| {
         return;
     };
     let answer = || answer.iter().copied();
-    _ = Wishes::of(answer());
-    let said = Control::of(headers::values(answer(), "cache-control"));
+    _ = RequestDirectives::of(answer());
+    let said = CacheControl::of(headers::values(answer(), "cache-control"));
     let request = Request {
         method: "GET",
         is_https: true,
@@ -49,7 +49,7 @@ fuzz_target!(|input: &[u8]| {
         has_body: false,
         by_proxy: false,
     };
-    let asked = Asked::survey(request, [].into_iter());
+    let asked = CacheRequest::survey(request, [].into_iter());
     let valid = Valid {
         status: None,
         seconds: 60,
@@ -75,7 +75,7 @@ fuzz_target!(|input: &[u8]| {
         };
         let stored = admitted.stored;
         let is_named = |name: &str| said.listed.iter().any(|listed| listed == name);
-        let targeted = settings.litespeed || Control::targeted(answer()).is_some();
+        let targeted = settings.litespeed || CacheControl::targeted(answer()).is_some();
         if !targeted {
             assert!(!said.private && (!said.no_store || said.must_understand));
             let sets_cookie = headers::first(answer(), "set-cookie").is_some();

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use maitred_rules::content_encoding::Coding;
+use maitred_rules::content_encoding::ContentEncoding;
 use serde::{Deserialize, Serialize};
 
 /// Below this, what is saved is lost again in the fields that say so and in a packet's own bytes.
@@ -32,7 +32,7 @@ pub struct Output {
     /// Folders whose files its scripts may have sent in place of their own answers.
     pub sendfile_roots: Vec<SendfileRoot>,
     /// The codings in which answers are sent to whoever takes them; the first goes before others.
-    pub compression: Vec<Coding>,
+    pub compression: Vec<ContentEncoding>,
     /// Whether files are sent that lie beside others, compressed.
     pub precompressed: bool,
     /// Bytes below which nothing is compressed.
@@ -45,7 +45,7 @@ impl Default for Output {
     fn default() -> Output {
         Output {
             sendfile_roots: Vec::new(),
-            compression: Coding::ALL.to_vec(),
+            compression: ContentEncoding::ALL.to_vec(),
             precompressed: true,
             compression_min_length: DEFAULT_MIN_LENGTH_BYTES,
             compression_types: DEFAULT_TYPES.map(str::to_owned).to_vec(),

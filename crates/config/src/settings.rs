@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use maitred_rules::IpNet;
-use maitred_rules::forwarded::Field;
+use maitred_rules::forwarded::ForwardedHeader;
 pub use maitred_rules::settings::Upstream;
 use serde::{Deserialize, Serialize};
 
@@ -86,7 +86,7 @@ pub struct Config {
     pub trusted_proxies: Vec<IpNet>,
     /// By what header fields they say it.
     #[serde(default)]
-    pub trusted_headers: Vec<Field>,
+    pub trusted_headers: Vec<ForwardedHeader>,
     /// Whether connections to `listen` begin with the PROXY protocol; then there are
     /// `trusted_proxies`.
     #[serde(default)]
@@ -403,7 +403,10 @@ impl Default for Config {
             admin_access: AdminAccess::default(),
             admin_socket: None,
             trusted_proxies: Vec::new(),
-            trusted_headers: vec![Field::Addresses("x-forwarded-for".to_owned()), Field::Proto],
+            trusted_headers: vec![
+                ForwardedHeader::Addresses("x-forwarded-for".to_owned()),
+                ForwardedHeader::Proto,
+            ],
             proxy_protocol: false,
             min_request_rate: DEFAULT_MIN_RATE,
             min_answer_rate: DEFAULT_MIN_RATE,

@@ -7,7 +7,7 @@ use std::time::Instant;
 use bytes::Bytes;
 use maitred_http1::{Answer, AnswerFraming, Head, Method, write_head};
 use maitred_rules::SiteRules;
-use maitred_rules::forwarded::{Field, Heard, Trust, Unknown};
+use maitred_rules::forwarded::{ForwardedClient, ForwardedHeader, Trust, UnknownClient};
 use maitred_rules::response_headers::HeaderPolicy;
 
 use crate::access::{self, AccessLog, RequestRecord, Time};
@@ -155,7 +155,8 @@ async fn answer(
             let origin = Origin {
                 client: heard.client.unwrap_or_else(|| client.peer()),
                 is_https: heard.is_https,
-                by_forwarded: *is_trusted && sites.trust.fields.contains(&Field::Forwarded),
+                by_forwarded: *is_trusted
+                    && sites.trust.fields.contains(&ForwardedHeader::Forwarded),
                 host,
             };
             (host, Some(origin))
@@ -170,10 +171,10 @@ fn origin<'t>(
     head: &'t Head,
     trust: &'t Trust,
     record: &mut RequestRecord,
-) -> Result<(Heard, bool), Unknown<'t>> {
+) -> Result<(ForwardedClient, bool), UnknownClient<'t>> {
     let peer = client.peer().ip();
     let is_trusted = trust.proxies.contain(peer);
-    let heard = trust.hear(peer, |name| head.values(name))?;
+    let heard = trust.resolve(peer, |name| head.values(name))?;
     // A proxy that names no client asks for itself, as a health check does.
     record.client = Some(heard.client.map_or(peer, |client| client.ip()));
     if is_trusted {
@@ -226,7 +227,7 @@ async fn at_site(
         backend: &site.backend,
         lane: Lane::Usual,
         max_body_size: site.settings.max_body_size,
-        dressing: by_rules::PLAIN,
+        header_policy: by_rules::PLAIN,
         origin,
         is_https,
         has_user: false,
@@ -253,7 +254,7 @@ pub struct RequestContext<'a> {
     /// Largest request body in bytes.
     pub max_body_size: u64,
     /// What becomes of the answer's header.
-    pub dressing: &'a HeaderPolicy<'a>,
+    pub header_policy: &'a HeaderPolicy<'a>,
     /// Who asks, and for what host, if that is not what connection and request say.
     pub origin: Option<Origin<'a>>,
     /// Whether the client speaks TLS, with us or with a proxy in front.

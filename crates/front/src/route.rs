@@ -27,7 +27,7 @@ use crate::files::{self, Body, Entry};
 use crate::sandbox;
 use beneath::Opened;
 use maitred_os::walk::Stopped;
-use maitred_rules::content_encoding::Coding;
+use maitred_rules::content_encoding::ContentEncoding;
 use maitred_rules::{path, php_source};
 use root::{Root, beneath_chroot};
 use table::{Expect, Table, Watch};
@@ -190,7 +190,7 @@ impl Resolver {
     }
 
     /// The file that lies beside another and holds the same in this coding, if there is one.
-    pub fn sibling(&mut self, entry: &Entry, coding: Coding) -> Option<Arc<Entry>> {
+    pub fn sibling(&mut self, entry: &Entry, coding: ContentEncoding) -> Option<Arc<Entry>> {
         let root = self.root.as_ref().ok()?;
         self.siblings.find(root.fd.as_fd(), entry, coding)
     }
@@ -569,7 +569,7 @@ fn is_source(name: &[u8], entry: &Entry) -> io::Result<bool> {
     if !php_source::may_be_source(name, entry.content_type()) {
         return Ok(false);
     }
-    let beginning = entry.beginning(php_source::LOOKED_AT)?;
+    let beginning = entry.beginning(php_source::CHECKED_BYTES)?;
     Ok(php_source::is_source(name, &beginning))
 }
 

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use maitred_config::{Config, Destination};
 use maitred_rules::SiteRules;
-use maitred_rules::content_encoding::Coding;
+use maitred_rules::content_encoding::ContentEncoding;
 use maitred_rules::path::{CleanPath, clean_path};
 use maitred_rules::settings::Rules;
 
@@ -145,7 +145,12 @@ impl Site {
     }
 
     /// The file that lies beside one that a path stands for, in this coding.
-    pub fn sibling(&self, path: &str, entry: &Entry, coding: Coding) -> Option<Arc<Entry>> {
+    pub fn sibling(
+        &self,
+        path: &str,
+        entry: &Entry,
+        coding: ContentEncoding,
+    ) -> Option<Arc<Entry>> {
         let clean = match self.aliases.is_empty() {
             true => None,
             false => clean_path(path).ok(),

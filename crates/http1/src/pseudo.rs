@@ -23,7 +23,7 @@ const USUAL_BYTES: usize = 512;
 /// A value of so many bytes is looked for among the fields before it: HPACK repeats one in a byte.
 const LONG_BYTES: usize = 128;
 /// Among so many of the fields before it.
-const LOOKED_AT: usize = 32;
+const CHECKED_BYTES: usize = 32;
 
 impl Head {
     /// The head of a request that came as fields (RFC 9113 §8.3), each with a name in lower case.
@@ -106,7 +106,7 @@ fn repeated(
     if part.len() < LONG_BYTES {
         return None;
     }
-    let spans = headers.iter().rev().take(LOOKED_AT).map(of);
+    let spans = headers.iter().rev().take(CHECKED_BYTES).map(of);
     let mut same_length = spans.filter(|span| span.len as usize == part.len());
     same_length.find(|span| span.of(bytes) == part)
 }

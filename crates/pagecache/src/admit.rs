@@ -5,15 +5,15 @@ use std::fmt;
 use bytes::Bytes;
 
 use crate::Millis;
-use crate::cache_control::Control;
-use crate::cache_request::Asked;
+use crate::cache_control::CacheControl;
+use crate::cache_request::CacheRequest;
 use crate::eligibility::{Bypass, Plan};
 use crate::freshness::{self, Lifetime, Lifetimes, MAX_SECONDS};
 use crate::headers::{self, Field};
 use crate::settings::Settings;
 use crate::stored::Stored;
 use crate::tags;
-use crate::vary::{self, Unpredictable, Vary};
+use crate::vary::{self, Vary, VaryError};
 
 /// Why a response is not stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -65,7 +65,7 @@ pub enum NotStored {
     /// It could not be written.
     Fault,
     /// Its content encoding is not one that the request accepts.
-    Coding,
+    ContentEncoding,
 }
 
 impl NotStored {
@@ -93,7 +93,7 @@ impl NotStored {
         NotStored::LockTimeout,
         NotStored::Purged,
         NotStored::Fault,
-        NotStored::Coding,
+        NotStored::ContentEncoding,
     ];
 
     /// Name in `Cache-Status` and metrics.
@@ -122,7 +122,7 @@ impl NotStored {
             NotStored::LockTimeout => "lock-timeout",
             NotStored::Purged => "purged",
             NotStored::Fault => "fault",
-            NotStored::Coding => "coding",
+            NotStored::ContentEncoding => "coding",
         }
     }
 }
@@ -159,7 +159,7 @@ pub struct Admitted {
 /// The reason why it is not stored.
 pub fn admit<'a, 'f, H, F>(
     settings: &Settings,
-    asked: &Asked<'a, H>,
+    asked: &CacheRequest<'a, H>,
     plan: &Plan,
     (status, answer): (u16, F),
     times: Times,
@@ -170,7 +170,7 @@ where
 {
     plan.store?;
     let (control, is_targeted) = control(settings, answer.clone(), times.came);
-    may_be_kept(
+    check_storable(
         settings,
         asked.has_authorization,
         &control,
@@ -179,8 +179,8 @@ where
     let vary = match settings.ignore_headers.vary {
         true => Vary::default(),
         false => Vary::of(headers::values(answer.clone(), "vary")).map_err(|why| match why {
-            Unpredictable::Star => NotStored::VaryStar,
-            Unpredictable::TooMuch => NotStored::VaryTooMuch,
+            VaryError::Star => NotStored::VaryStar,
+            VaryError::TooMany => NotStored::VaryTooMuch,
         })?,
     };
     let vary = match settings.varies_by_session {
@@ -189,7 +189,7 @@ where
     };
     let varies_by_coding = vary.names().iter().any(|name| name == "accept-encoding");
     if varies_by_coding && !vary::takes(asked.fields(), answer.clone()) {
-        return Err(NotStored::Coding);
+        return Err(NotStored::ContentEncoding);
     }
     if settings.litespeed && !has_litespeeds_variants(settings, answer.clone()) {
         return Err(NotStored::VaryStar);
@@ -203,7 +203,7 @@ where
     let lifetimes = lifetimes(settings, &control, lifetime, (has_validator, initial_age))?;
     let stored = Stored {
         status,
-        lines: told_lines(settings, &control.listed, answer, times.came),
+        lines: client_lines(settings, &control.listed, answer, times.came),
         came: times.came,
         initial_age,
         lifetimes,
@@ -222,29 +222,29 @@ fn control<'f>(
     settings: &Settings,
     answer: impl Iterator<Item = Field<'f>> + Clone,
     now: Millis,
-) -> (Control, bool) {
+) -> (CacheControl, bool) {
     if settings.ignore_headers.cache_control {
-        return (Control::default(), false);
+        return (CacheControl::default(), false);
     }
-    let of_all = || Control::of(headers::values(answer.clone(), "cache-control"));
-    let told = freshness::told_by_nginx(settings, answer.clone(), now);
+    let of_all = || CacheControl::of(headers::values(answer.clone(), "cache-control"));
+    let told = freshness::accel_expires(settings, answer.clone(), now);
     if told.is_some_and(|seconds| seconds > 0) {
         // It states a lifetime for this cache alone, and nothing else.
         let listed = of_all().listed;
-        let control = Control {
+        let control = CacheControl {
             listed,
-            ..Control::default()
+            ..CacheControl::default()
         };
         return (control, true);
     }
     if settings.litespeed {
         let values = headers::values(answer.clone(), "x-litespeed-cache-control");
-        let control = Control::of(values);
+        let control = CacheControl::of(values);
         if control.any {
             return (control, true);
         }
     }
-    match Control::targeted(answer.clone()) {
+    match CacheControl::targeted(answer.clone()) {
         Some(control) => (control, true),
         None => (of_all(), false),
     }
@@ -266,10 +266,10 @@ fn has_litespeeds_variants<'f>(
     })
 }
 
-fn may_be_kept<'f>(
+fn check_storable<'f>(
     settings: &Settings,
     has_authorization: bool,
-    control: &Control,
+    control: &CacheControl,
     (status, answer): (u16, impl Iterator<Item = Field<'f>>),
 ) -> Result<(), NotStored> {
     // Partial responses, and those that only update another response (RFC 9111 §3).
@@ -299,13 +299,13 @@ fn may_be_kept<'f>(
 }
 
 /// RFC 9111 §3.5.
-fn is_for_authorized(control: &Control) -> bool {
+fn is_for_authorized(control: &CacheControl) -> bool {
     control.public || control.must_revalidate || control.s_maxage.is_some()
 }
 
 /// RFC 9111 §4.2.4, except for `s-maxage`: an explicit stale lifetime from the response or the site
 /// applies. With `s-maxage` alone there is none.
-fn forbids_stale(control: &Control) -> bool {
+fn forbids_stale(control: &CacheControl) -> bool {
     control.no_cache || control.must_revalidate || control.proxy_revalidate
 }
 
@@ -317,7 +317,7 @@ fn is_understood(status: u16) -> bool {
 
 fn lifetimes(
     settings: &Settings,
-    control: &Control,
+    control: &CacheControl,
     lifetime: Lifetime,
     (has_validator, initial_age): (bool, u64),
 ) -> Result<Lifetimes, NotStored> {
@@ -353,12 +353,12 @@ fn lifetimes(
 }
 
 /// Headers that are generated for every response. `Date` is stored all the same, before all others.
-const TOLD_ANEW: [&str; 4] = ["age", "content-length", "date", "server"];
+const REGENERATED: [&str; 4] = ["age", "content-length", "date", "server"];
 
 /// The header lines for clients of a response that the cache has taken over from the script, `Date`
 /// first: without hop-by-hop headers (RFC 9111 §3.1), headers that are `listed` as not storable,
 /// headers for the cache, and headers that are generated for every response.
-pub fn told_lines<'f>(
+pub fn client_lines<'f>(
     settings: &Settings,
     listed: &[String],
     answer: impl Iterator<Item = Field<'f>> + Clone,
@@ -371,7 +371,7 @@ pub fn told_lines<'f>(
     named.extend(listed.iter().map(|name| name.clone().into_bytes()));
     let is_told = |name: &[u8]| {
         !headers::is_hop_by_hop(name)
-            && !TOLD_ANEW.iter().any(|told| headers::is(name, told))
+            && !REGENERATED.iter().any(|told| headers::is(name, told))
             && !named.iter().any(|named| name.eq_ignore_ascii_case(named))
             && !is_for_cache(settings, name)
     };

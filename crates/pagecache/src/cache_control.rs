@@ -1,11 +1,11 @@
-//! Cache directives: `Cache-Control` (RFC 9111 §5.2.2) and the targeted headers (RFC 9213).
+//! Cache directives: `Cache-CacheControl` (RFC 9111 §5.2.2) and the targeted headers (RFC 9213).
 
 use sfv::{BareItem, Dictionary, ListEntry, Parser};
 
 use crate::headers::{self, Field};
 
 /// The targeted headers, most specific first (RFC 9213 §2.2). The first that is present and valid
-/// replaces `Cache-Control` and `Expires`.
+/// replaces `Cache-CacheControl` and `Expires`.
 pub const TARGETED: [&str; 2] = ["maitred-cache-control", "cdn-cache-control"];
 
 /// Most header names that directives may list; with more, the directive counts as one without a
@@ -14,7 +14,7 @@ const MAX_LISTED_FIELDS: usize = 64;
 
 /// The cache directives of a response.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Control {
+pub struct CacheControl {
     /// It has any directive.
     pub any: bool,
     /// `no-store`.
@@ -43,10 +43,10 @@ pub struct Control {
     pub listed: Vec<String>,
 }
 
-impl Control {
-    /// Parses the `Cache-Control` headers of a response.
-    pub fn of<'a>(values: impl Iterator<Item = &'a [u8]>) -> Control {
-        let mut control = Control::default();
+impl CacheControl {
+    /// Parses the `Cache-CacheControl` headers of a response.
+    pub fn of<'a>(values: impl Iterator<Item = &'a [u8]>) -> CacheControl {
+        let mut control = CacheControl::default();
         for value in values {
             for (name, argument) in Directives(value) {
                 control.take(name, argument.as_deref());
@@ -57,7 +57,7 @@ impl Control {
 
     /// Parses the targeted header (RFC 9213 §2.1), if it is present and a dictionary (RFC 9651
     /// §3.2). An unreadable one counts as absent.
-    pub fn targeted<'a>(fields: impl Iterator<Item = Field<'a>> + Clone) -> Option<Control> {
+    pub fn targeted<'a>(fields: impl Iterator<Item = Field<'a>> + Clone) -> Option<CacheControl> {
         TARGETED.iter().find_map(|name| {
             let mut joined = Vec::new();
             for value in headers::values(fields.clone(), name) {
@@ -70,7 +70,7 @@ impl Control {
             if members.is_empty() {
                 return None;
             }
-            let mut control = Control::default();
+            let mut control = CacheControl::default();
             for (name, member) in &members {
                 control.take_member(name.as_str(), member);
             }
@@ -134,7 +134,7 @@ fn list(argument: Option<&[u8]>, listed: &mut Vec<String>) -> bool {
 
 /// The cache directives of a request (RFC 9111 §5.2.1).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Wishes {
+pub struct RequestDirectives {
     /// `no-cache`, or `Pragma: no-cache` (RFC 9111 §5.4).
     pub no_cache: bool,
     /// `no-store`.
@@ -149,22 +149,22 @@ pub struct Wishes {
     pub max_stale: Option<u64>,
 }
 
-impl Wishes {
+impl RequestDirectives {
     /// Parses the headers of a request.
-    pub fn of<'a>(fields: impl Iterator<Item = Field<'a>> + Clone) -> Wishes {
-        let mut wishes = Wishes::default();
+    pub fn of<'a>(fields: impl Iterator<Item = Field<'a>> + Clone) -> RequestDirectives {
+        let mut directives = RequestDirectives::default();
         let mut any = false;
         for value in headers::values(fields.clone(), "cache-control") {
             for (name, argument) in Directives(value) {
                 any = true;
-                wishes.take(name, argument.as_deref());
+                directives.take(name, argument.as_deref());
             }
         }
         if !any {
             let mut pragmas = headers::values(fields, "pragma").flat_map(headers::members);
-            wishes.no_cache = pragmas.any(|pragma| pragma.eq_ignore_ascii_case(b"no-cache"));
+            directives.no_cache = pragmas.any(|pragma| pragma.eq_ignore_ascii_case(b"no-cache"));
         }
-        wishes
+        directives
     }
 
     fn take(&mut self, name: &[u8], argument: Option<&[u8]>) {
@@ -246,8 +246,8 @@ fn argument(text: &[u8]) -> (Vec<u8>, &[u8]) {
 mod tests {
     use super::*;
 
-    fn of(values: &[&str]) -> Control {
-        Control::of(values.iter().map(|value| value.as_bytes()))
+    fn of(values: &[&str]) -> CacheControl {
+        CacheControl::of(values.iter().map(|value| value.as_bytes()))
     }
 
     #[test]
@@ -298,8 +298,8 @@ mod tests {
     #[test]
     fn a_targeted_field_is_a_dictionary_or_nothing() {
         let targeted = |value: &'static str| {
-            let fields = [(&b"CDN-Cache-Control"[..], value.as_bytes())];
-            Control::targeted(fields.into_iter())
+            let fields = [(&b"CDN-Cache-CacheControl"[..], value.as_bytes())];
+            CacheControl::targeted(fields.into_iter())
         };
         let control = targeted("max-age=60, private, no-cache=?0").unwrap();
         assert_eq!(control.max_age, Some(60));
@@ -313,21 +313,24 @@ mod tests {
     #[test]
     fn the_most_particular_targeted_field_counts() {
         let fields = [
-            (&b"CDN-Cache-Control"[..], &b"max-age=60"[..]),
-            (&b"Maitred-Cache-Control"[..], &b"max-age=5"[..]),
+            (&b"CDN-Cache-CacheControl"[..], &b"max-age=60"[..]),
+            (&b"Maitred-Cache-CacheControl"[..], &b"max-age=5"[..]),
         ];
         assert_eq!(
-            Control::targeted(fields.into_iter()).unwrap().max_age,
+            CacheControl::targeted(fields.into_iter()).unwrap().max_age,
             Some(5)
         );
     }
 
     #[test]
     fn pragma_counts_where_there_is_no_cache_control() {
-        let wishes = |fields: &[Field<'static>]| Wishes::of(fields.iter().copied());
-        assert!(wishes(&[(b"Pragma", b"no-cache")]).no_cache);
-        let both: [Field<'_>; 2] = [(b"Pragma", b"no-cache"), (b"Cache-Control", b"max-stale")];
-        assert!(!wishes(&both).no_cache);
-        assert_eq!(wishes(&both).max_stale, Some(u64::MAX));
+        let directives = |fields: &[Field<'static>]| RequestDirectives::of(fields.iter().copied());
+        assert!(directives(&[(b"Pragma", b"no-cache")]).no_cache);
+        let both: [Field<'_>; 2] = [
+            (b"Pragma", b"no-cache"),
+            (b"Cache-CacheControl", b"max-stale"),
+        ];
+        assert!(!directives(&both).no_cache);
+        assert_eq!(directives(&both).max_stale, Some(u64::MAX));
     }
 }

@@ -74,7 +74,7 @@ const UNKEYED: [&str; 38] = [
 ];
 
 /// The rest of [`UNKEYED`], with other first letters.
-const UNKEYED_TOO: [&str; 10] = [
+const MORE_UNKEYED: [&str; 10] = [
     "base-url",
     "cf-visitor",
     "cloudfront-forwarded-proto",
@@ -89,7 +89,7 @@ const UNKEYED_TOO: [&str; 10] = [
 
 /// The headers of this list that a trusted proxy sets or forwards: the key contains their values,
 /// so that a forged value only selects a separate cache entry.
-pub const OF_PROXIES: [&str; 16] = [
+pub const PROXY_HEADERS: [&str; 16] = [
     "cf-visitor",
     "cloudfront-forwarded-proto",
     "front-end-https",
@@ -110,7 +110,7 @@ pub const OF_PROXIES: [&str; 16] = [
 
 /// A request whose headers have been scanned once.
 #[derive(Debug, Clone)]
-pub struct Asked<'a, H> {
+pub struct CacheRequest<'a, H> {
     /// The request line.
     pub request: Request<'a>,
     fields: H,
@@ -125,18 +125,18 @@ pub struct Asked<'a, H> {
     pub has_precondition: bool,
     /// It has a `Range` header.
     pub has_range: bool,
-    /// It has a `Cache-Control` or `Pragma` header.
-    pub has_wishes: bool,
+    /// It has a `Cache-CacheControl` or `Pragma` header.
+    pub has_directives: bool,
     /// It has a header that could poison the cache.
     pub has_unkeyed: bool,
-    /// A trusted proxy has sent one of [`OF_PROXIES`] or `Forwarded`.
+    /// A trusted proxy has sent one of [`PROXY_HEADERS`] or `Forwarded`.
     pub has_proxied: bool,
 }
 
-impl<'a, H: Iterator<Item = Field<'a>> + Clone> Asked<'a, H> {
+impl<'a, H: Iterator<Item = Field<'a>> + Clone> CacheRequest<'a, H> {
     /// Scans the headers of a request.
-    pub fn survey(request: Request<'a>, fields: H) -> Asked<'a, H> {
-        let mut asked = Asked {
+    pub fn survey(request: Request<'a>, fields: H) -> CacheRequest<'a, H> {
+        let mut asked = CacheRequest {
             request,
             fields: fields.clone(),
             has_cookies: false,
@@ -144,7 +144,7 @@ impl<'a, H: Iterator<Item = Field<'a>> + Clone> Asked<'a, H> {
             is_conditional: false,
             has_precondition: false,
             has_range: false,
-            has_wishes: false,
+            has_directives: false,
             has_unkeyed: false,
             has_proxied: false,
         };
@@ -159,10 +159,10 @@ impl<'a, H: Iterator<Item = Field<'a>> + Clone> Asked<'a, H> {
         match name.len() {
             5 if is("range") => self.has_range = true,
             6 if is("cookie") => self.has_cookies = true,
-            6 if is("pragma") => self.has_wishes = true,
+            6 if is("pragma") => self.has_directives = true,
             8 if is("if-match") => self.has_precondition = true,
             13 if is("authorization") => self.has_authorization = true,
-            13 if is("cache-control") => self.has_wishes = true,
+            13 if is("cache-control") => self.has_directives = true,
             13 if is("if-none-match") => self.is_conditional = true,
             17 if is("if-modified-since") => self.is_conditional = true,
             19 if is("if-unmodified-since") => self.has_precondition = true,
@@ -183,7 +183,7 @@ impl<'a, H: Iterator<Item = Field<'a>> + Clone> Asked<'a, H> {
         let request = &self.request;
         let is = |wanted: &str| headers::is(name, wanted);
         let is_forwarded = request.by_forwarded && is("forwarded");
-        is_forwarded || (request.by_proxy && OF_PROXIES.iter().any(|name| is(name)))
+        is_forwarded || (request.by_proxy && PROXY_HEADERS.iter().any(|name| is(name)))
     }
 
     /// Whether it has a header of [`UNKEYED`] that is not in `keyed`.
@@ -241,7 +241,7 @@ fn is_unkeyed(name: &[u8]) -> bool {
         Some(b'x' | b'f') => UNKEYED.iter().any(is),
         // No header that every browser sends has such a length, except `User-Agent` and
         // `Connection`.
-        _ => matches!(name.len(), 5 | 7..=11 | 13 | 26) && UNKEYED_TOO.iter().any(is),
+        _ => matches!(name.len(), 5 | 7..=11 | 13 | 26) && MORE_UNKEYED.iter().any(is),
     }
 }
 
@@ -262,15 +262,15 @@ mod tests {
             by_proxy,
             by_forwarded: false,
         };
-        for name in UNKEYED.iter().chain(&UNKEYED_TOO) {
+        for name in UNKEYED.iter().chain(&MORE_UNKEYED) {
             let upper = name.to_ascii_uppercase();
             for name in [*name, &upper] {
                 let fields = [(name.as_bytes(), &b"1"[..])];
-                let asked = Asked::survey(request(false), fields.into_iter());
+                let asked = CacheRequest::survey(request(false), fields.into_iter());
                 assert!(asked.has_unkeyed && !asked.has_proxied, "{name}");
                 assert!(asked.has_unkeyed_but(&["other".to_owned()]), "{name}");
                 assert!(!asked.has_unkeyed_but(&[name.to_owned()]), "{name}");
-                let asked = Asked::survey(request(true), fields.into_iter());
+                let asked = CacheRequest::survey(request(true), fields.into_iter());
                 assert_ne!(asked.has_unkeyed, asked.has_proxied, "{name}");
             }
         }
@@ -279,7 +279,7 @@ mod tests {
             ["X-Forwarded-Host", "X-Requested-With"],
         ] {
             let fields = fields.map(|name| (name.as_bytes(), &b"1"[..]));
-            let asked = Asked::survey(request(true), fields.into_iter());
+            let asked = CacheRequest::survey(request(true), fields.into_iter());
             assert!(asked.has_unkeyed && asked.has_proxied, "{fields:?}");
         }
         for name in [
@@ -290,7 +290,7 @@ mod tests {
             "Forwarder",
         ] {
             let fields = [(name.as_bytes(), &b"1"[..])];
-            let asked = Asked::survey(request(false), fields.into_iter());
+            let asked = CacheRequest::survey(request(false), fields.into_iter());
             assert!(!asked.has_unkeyed, "{name}");
         }
     }

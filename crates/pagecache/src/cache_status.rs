@@ -93,7 +93,7 @@ impl fmt::Display for CacheStatus {
             } => {
                 let (why, detail) = match why {
                     Forward::Bypass(Bypass::Method) => ("method", None),
-                    Forward::Bypass(Bypass::Wish) => ("request", None),
+                    Forward::Bypass(Bypass::Request) => ("request", None),
                     Forward::Bypass(why) => ("bypass", Some(why.as_str())),
                     Forward::UriMiss => ("uri-miss", None),
                     Forward::VaryMiss => ("vary-miss", None),

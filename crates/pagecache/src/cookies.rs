@@ -9,7 +9,7 @@
 use std::collections::HashSet;
 
 use crate::admit::NotStored;
-use crate::cache_request::Asked;
+use crate::cache_request::CacheRequest;
 use crate::eligibility::{Bypass, Plan};
 use crate::headers::{self, Field};
 use crate::settings::{Pattern, Settings};
@@ -23,7 +23,7 @@ pub const MAX_NAME_BYTES: usize = 64;
 /// Cookies that a site's own scripts do not set: those of analytics and consent tools in the
 /// browser, and those of load balancers and CDNs. They do not change a response, unless the site
 /// itself sets a cookie with such a name.
-const NOT_OF_SITES: [&str; 63] = [
+const THIRD_PARTY: [&str; 63] = [
     "_ga",
     "_ga_*",
     "_gid",
@@ -91,15 +91,15 @@ const NOT_OF_SITES: [&str; 63] = [
 
 /// The names of the cookies that a site has set, as PHP names them up to the first bracket.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Names {
+pub struct CookieNames {
     names: HashSet<Vec<u8>>,
     /// The site sets more names than are remembered.
     are_too_many: bool,
 }
 
-impl Names {
+impl CookieNames {
     /// Whether the site may have set a cookie of this name.
-    pub fn hold(&self, name: &[u8]) -> bool {
+    pub fn contains(&self, name: &[u8]) -> bool {
         if self.are_too_many {
             return true;
         }
@@ -107,8 +107,8 @@ impl Names {
     }
 
     /// This set with one more name; `None` if the set has it already.
-    pub fn with(&self, name: &[u8]) -> Option<Names> {
-        if self.hold(name) {
+    pub fn with(&self, name: &[u8]) -> Option<CookieNames> {
+        if self.contains(name) {
             return None;
         }
         let mut more = self.clone();
@@ -132,17 +132,17 @@ impl Names {
 
     /// This set, marked as incomplete.
     #[must_use]
-    pub fn as_too_many(mut self) -> Names {
+    pub fn as_too_many(mut self) -> CookieNames {
         self.are_too_many = true;
         self
     }
 
     /// The names that still count under these settings. Whether the set is complete is determined
     /// again.
-    pub fn under(&self, settings: &Settings) -> Names {
+    pub fn under(&self, settings: &Settings) -> CookieNames {
         let names = self.names.iter();
         let names = names.filter(|name| settings.counts_cookie(name));
-        Names {
+        CookieNames {
             names: names.cloned().collect(),
             are_too_many: false,
         }
@@ -205,13 +205,13 @@ pub fn set_by<'f>(answer: impl Iterator<Item = Field<'f>>) -> impl Iterator<Item
 /// Whether a request has a cookie that the site has set.
 pub fn is_known<'a, H: Iterator<Item = Field<'a>> + Clone>(
     settings: &Settings,
-    asked: &Asked<'a, H>,
-    names: &Names,
+    asked: &CacheRequest<'a, H>,
+    names: &CookieNames,
 ) -> bool {
     let mut cookies = asked.cookies().map(|(name, _)| name);
     settings.guards_cookies
         && asked.has_cookies
-        && cookies.any(|name| names.hold(name) && !is_public(settings, name))
+        && cookies.any(|name| names.contains(name) && !is_public(settings, name))
 }
 
 /// Restricts the plan of a request that has a cookie which the site has set.
@@ -224,19 +224,19 @@ pub fn keep_out(plan: &mut Plan) {
 /// Whether a request has a cookie whose effect on the response is unknown.
 pub(crate) fn has_unknown<'a, H: Iterator<Item = Field<'a>> + Clone>(
     settings: &Settings,
-    asked: &Asked<'a, H>,
+    asked: &CacheRequest<'a, H>,
 ) -> bool {
     let mut cookies = asked.cookies().map(|(name, _)| name);
     settings.guards_cookies
         && asked.has_cookies
-        && cookies.any(|name| settings.counts_cookie(name) && !is_of_none(name))
+        && cookies.any(|name| settings.counts_cookie(name) && !is_third_party(name))
 }
 
 /// The value of a `Cookie` header with only the cookies of the key; empty if there is none. A
 /// response to a request with these cookies is the same for all visitors.
 pub fn keyed<'a, H: Iterator<Item = Field<'a>> + Clone>(
     settings: &Settings,
-    asked: &Asked<'a, H>,
+    asked: &CacheRequest<'a, H>,
 ) -> Vec<u8> {
     let names = &settings.key.cookies;
     let mut line = Vec::new();
@@ -250,13 +250,11 @@ pub fn keyed<'a, H: Iterator<Item = Field<'a>> + Clone>(
 }
 
 /// Whether a cookie is usually not set by the site.
-fn is_of_none(name: &[u8]) -> bool {
-    NOT_OF_SITES
-        .iter()
-        .any(|told| match told.strip_suffix('*') {
-            Some(start) => name.starts_with(start.as_bytes()),
-            None => told.as_bytes() == name,
-        })
+fn is_third_party(name: &[u8]) -> bool {
+    THIRD_PARTY.iter().any(|told| match told.strip_suffix('*') {
+        Some(start) => name.starts_with(start.as_bytes()),
+        None => told.as_bytes() == name,
+    })
 }
 
 /// Whether the site's settings state the meaning of a cookie: it makes no difference, the key
@@ -296,10 +294,10 @@ mod tests {
         }
     }
 
-    fn knows(names: &Names, cookie: &str) -> bool {
+    fn knows(names: &CookieNames, cookie: &str) -> bool {
         let request = request();
         let fields = [(&b"Cookie"[..], cookie.as_bytes())];
-        let asked = Asked::survey(request, fields.into_iter());
+        let asked = CacheRequest::survey(request, fields.into_iter());
         is_known(&settings(), &asked, names)
     }
 
@@ -310,7 +308,7 @@ mod tests {
             (b"Set-Cookie", b"my.login[a]=1; Path=/"),
             (b"set-cookie", b" lang=de"),
         ];
-        let names = set_by(answer.into_iter()).fold(Names::default(), |names, name| {
+        let names = set_by(answer.into_iter()).fold(CookieNames::default(), |names, name| {
             names.with(name).expect("it is new")
         });
         for cookie in ["my.login[a]=1", "x=1; my_login=2", "my login[b]=1"] {
@@ -324,7 +322,7 @@ mod tests {
 
     #[test]
     fn at_a_site_with_too_many_names_every_cookie_counts_that_is_not_public() {
-        let mut names = Names::default();
+        let mut names = CookieNames::default();
         for number in 0..=MAX_NAMES {
             let name = format!("seen_{number}");
             names = names.with(name.as_bytes()).expect("it is new");
@@ -345,17 +343,17 @@ mod tests {
     fn a_name_takes_no_more_room_than_is_remembered_of_it() {
         let mut long = vec![b'x'; MAX_NAME_BYTES];
         long.extend_from_slice(b"yz");
-        let names = Names::default().with(&long).expect("it is new");
+        let names = CookieNames::default().with(&long).expect("it is new");
         let names = names.with(b"s\xe9ance\x01\"").expect("it is new");
-        assert!(names.hold(&long) && names.hold(b"s\xe9ance\x01\""));
-        assert!(!names.hold(&[b'x'; MAX_NAME_BYTES - 1]) && !names.are_too_many());
+        assert!(names.contains(&long) && names.contains(b"s\xe9ance\x01\""));
+        assert!(!names.contains(&[b'x'; MAX_NAME_BYTES - 1]) && !names.are_too_many());
         let fits = |name: &[u8]| name.len() <= MAX_NAME_BYTES && name.is_ascii();
         assert!(names.all().all(fits));
     }
 
     #[test]
     fn a_name_that_browsers_use_counts_when_the_site_has_set_it() {
-        let names = Names::default().with(b"mp_auth").expect("it is new");
+        let names = CookieNames::default().with(b"mp_auth").expect("it is new");
         assert!(knows(&names, "mp_auth=alice") && !knows(&names, "mp_other=1"));
     }
 
@@ -368,7 +366,7 @@ mod tests {
             (b"Cookie", b"login=anna; tone=a b; _ga=1"),
             (b"cookie", b"size=l;sizes=x"),
         ];
-        let asked = Asked::survey(request, fields.into_iter());
+        let asked = CacheRequest::survey(request, fields.into_iter());
         assert_eq!(keyed(&settings, &asked), b"tone=a b; size=l");
     }
 }

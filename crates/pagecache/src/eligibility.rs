@@ -3,13 +3,13 @@
 use std::fmt;
 
 use crate::admit::NotStored;
-use crate::cache_control::Wishes;
-use crate::cache_request::Asked;
+use crate::cache_control::RequestDirectives;
+use crate::cache_request::CacheRequest;
 use crate::canonical_url::{decoded, plain_path};
 use crate::cookies;
 use crate::headers::{self, Field};
 use crate::php_names::{has_index, is_named, may_be};
-use crate::settings::{Settings, When};
+use crate::settings::{RequestMatcher, Settings};
 
 /// Why a request bypasses the cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -28,8 +28,8 @@ pub enum Bypass {
     Certificate,
     /// The site's `bypass` rule matches.
     Rule,
-    /// The request's own `Cache-Control` says so, and the site honours it.
-    Wish,
+    /// The request's own `Cache-CacheControl` says so, and the site honours it.
+    Request,
     /// The key would be too long.
     KeyTooLong,
 }
@@ -44,7 +44,7 @@ impl Bypass {
         Bypass::SiteCookie,
         Bypass::Certificate,
         Bypass::Rule,
-        Bypass::Wish,
+        Bypass::Request,
         Bypass::KeyTooLong,
     ];
 
@@ -58,7 +58,7 @@ impl Bypass {
             Bypass::SiteCookie => "site-cookie",
             Bypass::Certificate => "client-certificate",
             Bypass::Rule => "rule",
-            Bypass::Wish => "request",
+            Bypass::Request => "request",
             Bypass::KeyTooLong => "key-too-long",
         }
     }
@@ -78,21 +78,21 @@ pub struct Plan {
     /// Whether the response may be stored as far as the request is concerned, or why not.
     pub store: Result<(), NotStored>,
     /// The request's cache directives, if the site honours them.
-    pub wishes: Option<Wishes>,
+    pub directives: Option<RequestDirectives>,
 }
 
 impl Plan {
     /// Plans a request to a site with these settings.
     pub fn make<'a, H: Iterator<Item = Field<'a>> + Clone>(
         settings: &Settings,
-        asked: &Asked<'a, H>,
+        asked: &CacheRequest<'a, H>,
     ) -> Plan {
-        let obeys = settings.obey_requests && asked.has_wishes;
-        let wishes = obeys.then(|| Wishes::of(asked.fields()));
+        let obeys = settings.obey_requests && asked.has_directives;
+        let directives = obeys.then(|| RequestDirectives::of(asked.fields()));
         let mut plan = Plan {
             read: Ok(()),
             store: Ok(()),
-            wishes,
+            directives,
         };
         if let Some(why) = unfit(settings, asked) {
             plan.read = Err(why);
@@ -102,8 +102,8 @@ impl Plan {
         if holds(&settings.bypass, asked) {
             plan.read = Err(Bypass::Rule);
         }
-        plan.store = match plan.wishes.as_ref() {
-            Some(wishes) if wishes.no_store => Err(NotStored::RequestNoStore),
+        plan.store = match plan.directives.as_ref() {
+            Some(directives) if directives.no_store => Err(NotStored::RequestNoStore),
             _ if asked.is_head() => Err(NotStored::Head),
             _ if asked.has_unkeyed_but(&settings.key.headers)
                 || has_odd_cookie(settings, asked) =>
@@ -114,8 +114,12 @@ impl Plan {
             _ if cookies::has_unknown(settings, asked) => Err(NotStored::UnknownCookie),
             _ => Ok(()),
         };
-        if plan.wishes.as_ref().is_some_and(|wishes| wishes.no_store) {
-            plan.read = Err(Bypass::Wish);
+        if plan
+            .directives
+            .as_ref()
+            .is_some_and(|directives| directives.no_store)
+        {
+            plan.read = Err(Bypass::Request);
         }
         plan
     }
@@ -138,7 +142,7 @@ const MAX_COOKIES: usize = 256;
 /// first, as the key does).
 fn has_odd_cookie<'a, H: Iterator<Item = Field<'a>> + Clone>(
     settings: &Settings,
-    asked: &Asked<'a, H>,
+    asked: &CacheRequest<'a, H>,
 ) -> bool {
     let names = &settings.key.cookies;
     if !asked.has_cookies || names.is_empty() {
@@ -162,7 +166,7 @@ fn has_odd_cookie<'a, H: Iterator<Item = Field<'a>> + Clone>(
 /// Why a request bypasses the cache entirely; `None` if it does not.
 fn unfit<'a, H: Iterator<Item = Field<'a>> + Clone>(
     settings: &Settings,
-    asked: &Asked<'a, H>,
+    asked: &CacheRequest<'a, H>,
 ) -> Option<Bypass> {
     if !asked.is_get() && !asked.is_head() {
         return Some(Bypass::Method);
@@ -181,7 +185,10 @@ fn unfit<'a, H: Iterator<Item = Field<'a>> + Clone>(
 }
 
 /// Whether the request matches.
-fn holds<'a, H: Iterator<Item = Field<'a>> + Clone>(when: &When, asked: &Asked<'a, H>) -> bool {
+fn holds<'a, H: Iterator<Item = Field<'a>> + Clone>(
+    when: &RequestMatcher,
+    asked: &CacheRequest<'a, H>,
+) -> bool {
     if when.is_empty() {
         return false;
     }
@@ -209,7 +216,7 @@ fn holds<'a, H: Iterator<Item = Field<'a>> + Clone>(when: &When, asked: &Asked<'
 /// Whether a path matches, also in an equivalent spelling or behind a script: `/account.php/x.css`
 /// runs `/account.php`, and `/index.php/account/` is `/account/` to most applications with that
 /// front controller. An attacker can make a victim request such a path (web cache deception).
-fn is_at_path(when: &When, path: &[u8]) -> bool {
+fn is_at_path(when: &RequestMatcher, path: &[u8]) -> bool {
     let is_one = |path: &[u8]| when.paths.iter().any(|pattern| pattern.matches(path));
     let is_meant = |path: &[u8]| {
         let mut scripts = scripts_in(path);
@@ -228,7 +235,7 @@ fn scripts_in(path: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
     parts.filter(|(script, _)| script.ends_with(b".php"))
 }
 
-fn has_parameter(when: &When, query: &str) -> bool {
+fn has_parameter(when: &RequestMatcher, query: &str) -> bool {
     if when.parameters.is_empty() {
         return false;
     }
@@ -266,7 +273,7 @@ mod tests {
             by_forwarded: false,
         };
         let fields: Vec<Field<'_>> = fields.to_vec();
-        Plan::make(settings, &Asked::survey(request, fields.into_iter()))
+        Plan::make(settings, &CacheRequest::survey(request, fields.into_iter()))
     }
 
     fn get(fields: &[Field<'_>]) -> Plan {
@@ -331,7 +338,7 @@ mod tests {
         };
         let of = |name: &'static str| {
             let fields = [(name.as_bytes(), &b"a.example"[..])];
-            let asked = Asked::survey(request, fields.into_iter());
+            let asked = CacheRequest::survey(request, fields.into_iter());
             Plan::make(&Settings::default(), &asked).store
         };
         assert_eq!(of("X-Forwarded-Host"), Ok(()));
@@ -398,16 +405,16 @@ mod tests {
     #[test]
     fn rules_hold_for_cookies_fields_paths_parameters_and_methods() {
         let settings = Settings {
-            bypass: When {
+            bypass: RequestMatcher {
                 cookies: vec![Pattern::new("nocache")],
                 headers: vec!["X-No-Cache".to_owned()],
                 methods: vec!["HEAD".to_owned()],
-                ..When::default()
+                ..RequestMatcher::default()
             },
-            no_store: When {
+            no_store: RequestMatcher {
                 paths: vec![Pattern::new("/wp-admin/*")],
                 parameters: vec![Pattern::new("preview")],
-                ..When::default()
+                ..RequestMatcher::default()
             },
             ..Settings::default()
         };
@@ -433,9 +440,9 @@ mod tests {
     #[test]
     fn a_path_is_meant_however_it_is_written() {
         let settings = Settings {
-            no_store: When {
+            no_store: RequestMatcher {
                 paths: vec![Pattern::new("/account/*"), Pattern::new("/a+b")],
-                ..When::default()
+                ..RequestMatcher::default()
             },
             ..Settings::default()
         };
@@ -468,9 +475,9 @@ mod tests {
     #[test]
     fn a_script_is_meant_with_whatever_stands_behind_it() {
         let settings = Settings {
-            no_store: When {
+            no_store: RequestMatcher {
                 paths: vec![Pattern::new("/account.php"), Pattern::new("/my/*")],
-                ..When::default()
+                ..RequestMatcher::default()
             },
             ..Settings::default()
         };
@@ -494,7 +501,7 @@ mod tests {
 
     #[test]
     fn a_request_says_something_about_caches_only_where_it_is_obeyed() {
-        let fields: [Field<'_>; 1] = [(b"Cache-Control", b"no-store")];
+        let fields: [Field<'_>; 1] = [(b"Cache-CacheControl", b"no-store")];
         assert_eq!(get(&fields).store, Ok(()));
         let settings = Settings {
             obey_requests: true,
@@ -502,7 +509,7 @@ mod tests {
         };
         let obeyed = plan(&settings, "GET", "/", &fields);
         assert_eq!(obeyed.store, Err(NotStored::RequestNoStore));
-        assert_eq!(obeyed.read, Err(Bypass::Wish));
+        assert_eq!(obeyed.read, Err(Bypass::Request));
     }
 
     #[test]
@@ -522,7 +529,7 @@ mod tests {
             by_proxy: false,
             by_forwarded: false,
         };
-        let asked = Asked::survey(request, [].into_iter());
+        let asked = CacheRequest::survey(request, [].into_iter());
         assert_eq!(
             Plan::make(&Settings::default(), &asked).read,
             Err(Bypass::Body)

@@ -5,8 +5,8 @@
 //!            join                    finish(Stored)
 //!  (nothing) ────▶ filling, waiters ───────────────▶ (nothing; waiters look up again)
 //!                    │ finish(Failed): the first waiter fills, the others wait for it
-//!                    │ finish(StoodIn): waiters get the stale page; the next request fills
-//!                    │ finish(NotKept): waiters pass through, and so do requests for a while
+//!                    │ finish(ServedStale): waiters get the stale page; the next request fills
+//!                    │ finish(NotStored): waiters pass through, and so do requests for a while
 //!                    ╰ the fill is older than `age`: the next request fills beside it; if the
 //!                      old fill stores a page after all, waiters look up again at once
 //! ```
@@ -24,10 +24,10 @@ use crate::key::Key;
 /// Independently locked parts.
 const SHARDS: usize = 16;
 /// Most keys that are remembered as uncacheable.
-const MAX_UNKEPT: usize = 64 * 1024;
+const MAX_UNCACHEABLE: usize = 64 * 1024;
 /// How long a key is remembered as uncacheable, in milliseconds (Varnish's hit-for-miss has 120 s;
 /// a page that becomes cacheable should not have to wait that long).
-const UNKEPT_MILLIS: Millis = 30_000;
+const UNCACHEABLE_MILLIS: Millis = 30_000;
 /// Most waiters for one key. Further requests pass through.
 const MAX_WAITERS: usize = 16 * 1024;
 
@@ -41,35 +41,35 @@ pub enum Joined {
     /// Run the script, store the response, and report how that ended.
     Fill(Ticket),
     /// Run the script without the lock; the response is stored if it may be.
-    Through,
+    PassThrough,
     /// Wait for the running fill.
     Wait,
 }
 
 /// How a fill ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Finished {
+pub enum FillResult {
     /// The response was stored.
     Stored,
     /// There is a response, and it was not stored.
-    NotKept,
+    NotStored,
     /// There is no response.
     Failed,
     /// There is no response; a stale entry is served, also to all waiters.
-    StoodIn,
+    ServedStale,
 }
 
 /// The notice that a waiter gets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Told {
+pub enum FillNotice {
     /// Look up again: the response is stored.
-    Look,
+    Retry,
     /// Run the script for this request alone.
-    Through,
+    PassThrough,
     /// Run the script and fill the entry for all waiters.
     Fill(Ticket),
     /// The fill failed: use the stale entry, if there is one.
-    StandIn,
+    UseStale,
 }
 
 /// All running fills. `W` wakes a waiter.
@@ -84,7 +84,7 @@ struct Shard<W> {
     filling: HashMap<Key, Filling<W>>,
     /// Until when a key is known to be uncacheable; `order` has the oldest first. By hash: of two
     /// keys with the same hash, both pass through for that time.
-    unkept: HashMap<u64, Millis>,
+    uncacheable: HashMap<u64, Millis>,
     order: VecDeque<u64>,
     next: u64,
 }
@@ -100,7 +100,7 @@ impl<W> Default for Shard<W> {
     fn default() -> Shard<W> {
         Shard {
             filling: HashMap::new(),
-            unkept: HashMap::new(),
+            uncacheable: HashMap::new(),
             order: VecDeque::new(),
             next: 0,
         }
@@ -126,13 +126,13 @@ impl<W> Fills<W> {
         waiter: impl FnOnce() -> W,
     ) -> Joined {
         self.with(key, |shard, hash| {
-            if shard.is_unkept(hash, now) {
-                return Joined::Through;
+            if shard.is_uncacheable(hash, now) {
+                return Joined::PassThrough;
             }
             if let Some(filling) = shard.filling.get_mut(key) {
                 if now.abs_diff(filling.since) < age {
                     if filling.waiters.len() >= MAX_WAITERS {
-                        return Joined::Through;
+                        return Joined::PassThrough;
                     }
                     filling.waiters.push_back(waiter());
                     return Joined::Wait;
@@ -165,8 +165,8 @@ impl<W> Fills<W> {
         &self,
         key: &Key,
         ticket: Ticket,
-        (how, now): (Finished, Millis),
-        mut tell: impl FnMut(W, Told) -> bool,
+        (how, now): (FillResult, Millis),
+        mut tell: impl FnMut(W, FillNotice) -> bool,
     ) {
         let ended = self.with(key, |shard, hash| {
             let is_current = shard
@@ -177,25 +177,25 @@ impl<W> Fills<W> {
                 // A newer fill has replaced this one and continues; the entry stored now serves the
                 // waiters.
                 let overtaken = shard.filling.get_mut(key);
-                let overtaken = overtaken.filter(|_| how == Finished::Stored)?;
+                let overtaken = overtaken.filter(|_| how == FillResult::Stored)?;
                 let waiters = std::mem::take(&mut overtaken.waiters);
-                shard.forget_unkept(hash);
+                shard.forget_uncacheable(hash);
                 return Some(waiters);
             }
             let filling = shard.filling.remove(key)?;
             match how {
-                Finished::NotKept => shard.remember_unkept(hash, now),
-                Finished::Stored => shard.forget_unkept(hash),
-                Finished::Failed | Finished::StoodIn => {}
+                FillResult::NotStored => shard.remember_uncacheable(hash, now),
+                FillResult::Stored => shard.forget_uncacheable(hash),
+                FillResult::Failed | FillResult::ServedStale => {}
             }
             Some(filling.waiters)
         });
         let Some(mut waiters) = ended else { return };
         let told = match how {
-            Finished::Stored => Told::Look,
-            Finished::NotKept => Told::Through,
-            Finished::StoodIn => Told::StandIn,
-            Finished::Failed => return self.pass_on(key, waiters, now, &mut tell),
+            FillResult::Stored => FillNotice::Retry,
+            FillResult::NotStored => FillNotice::PassThrough,
+            FillResult::ServedStale => FillNotice::UseStale,
+            FillResult::Failed => return self.pass_on(key, waiters, now, &mut tell),
         };
         for waiter in waiters.drain(..) {
             tell(waiter, told);
@@ -208,7 +208,7 @@ impl<W> Fills<W> {
         key: &Key,
         mut waiters: VecDeque<W>,
         now: Millis,
-        tell: &mut impl FnMut(W, Told) -> bool,
+        tell: &mut impl FnMut(W, FillNotice) -> bool,
     ) {
         while let Some(next) = waiters.pop_front() {
             let begun = self.with(key, |shard, _| match shard.filling.get_mut(key) {
@@ -222,11 +222,11 @@ impl<W> Fills<W> {
             let ticket = match begun {
                 Ok(ticket) => ticket,
                 Err(_) => {
-                    tell(next, Told::Through);
+                    tell(next, FillNotice::PassThrough);
                     return;
                 }
             };
-            if tell(next, Told::Fill(ticket)) {
+            if tell(next, FillNotice::Fill(ticket)) {
                 return;
             }
             let left = self.with(key, |shard, _| {
@@ -288,26 +288,26 @@ impl<W> Shard<W> {
         ticket
     }
 
-    fn is_unkept(&self, hash: u64, now: Millis) -> bool {
-        let until = self.unkept.get(&hash);
+    fn is_uncacheable(&self, hash: u64, now: Millis) -> bool {
+        let until = self.uncacheable.get(&hash);
         // A clock that was set back must not extend it.
-        until.is_some_and(|until| now < *until && until - now <= UNKEPT_MILLIS)
+        until.is_some_and(|until| now < *until && until - now <= UNCACHEABLE_MILLIS)
     }
 
-    fn remember_unkept(&mut self, hash: u64, now: Millis) {
-        let until = now.saturating_add(UNKEPT_MILLIS);
-        if self.unkept.insert(hash, until).is_none() {
+    fn remember_uncacheable(&mut self, hash: u64, now: Millis) {
+        let until = now.saturating_add(UNCACHEABLE_MILLIS);
+        if self.uncacheable.insert(hash, until).is_none() {
             self.order.push_back(hash);
         }
-        while self.order.len() > MAX_UNKEPT / SHARDS {
+        while self.order.len() > MAX_UNCACHEABLE / SHARDS {
             if let Some(oldest) = self.order.pop_front() {
-                self.unkept.remove(&oldest);
+                self.uncacheable.remove(&oldest);
             }
         }
     }
 
-    fn forget_unkept(&mut self, hash: u64) {
-        if self.unkept.remove(&hash).is_some() {
+    fn forget_uncacheable(&mut self, hash: u64) {
+        if self.uncacheable.remove(&hash).is_some() {
             self.order.retain(|other| *other != hash);
         }
     }
@@ -334,7 +334,12 @@ mod tests {
         }
     }
 
-    fn finish(fills: &Fills<u32>, ticket: Ticket, how: Finished, now: Millis) -> Vec<(u32, Told)> {
+    fn finish(
+        fills: &Fills<u32>,
+        ticket: Ticket,
+        how: FillResult,
+        now: Millis,
+    ) -> Vec<(u32, FillNotice)> {
         let mut told = Vec::new();
         fills.finish(&key("a"), ticket, (how, now), |who, what| {
             told.push((who, what));
@@ -354,9 +359,9 @@ mod tests {
             fills.join(&key("b"), (1, AGE), || 0),
             Joined::Fill(_)
         ));
-        let told = finish(&fills, ticket, Finished::Stored, 2);
+        let told = finish(&fills, ticket, FillResult::Stored, 2);
         assert_eq!(told.len(), 999);
-        assert!(told.iter().all(|(_, told)| *told == Told::Look));
+        assert!(told.iter().all(|(_, told)| *told == FillNotice::Retry));
         assert_eq!(fills.len(), 1);
     }
 
@@ -369,14 +374,17 @@ mod tests {
         }
         let mut told = Vec::new();
         // The first who waits has gone in the meantime.
-        fills.finish(&key("a"), ticket, (Finished::Failed, 1), |who, what| {
+        fills.finish(&key("a"), ticket, (FillResult::Failed, 1), |who, what| {
             told.push((who, what));
             who != 1
         });
-        let [(1, Told::Fill(_)), (2, Told::Fill(next))] = told[..] else {
+        let [(1, FillNotice::Fill(_)), (2, FillNotice::Fill(next))] = told[..] else {
             panic!("{told:?}")
         };
-        assert_eq!(finish(&fills, next, Finished::Stored, 2), [(3, Told::Look)]);
+        assert_eq!(
+            finish(&fills, next, FillResult::Stored, 2),
+            [(3, FillNotice::Retry)]
+        );
         assert!(fills.is_empty());
     }
 
@@ -386,13 +394,13 @@ mod tests {
         let ticket = fill(&fills, 0);
         fills.join(&key("a"), (0, AGE), || 1);
         assert_eq!(
-            finish(&fills, ticket, Finished::NotKept, 1),
-            [(1, Told::Through)]
+            finish(&fills, ticket, FillResult::NotStored, 1),
+            [(1, FillNotice::PassThrough)]
         );
-        assert_eq!(fills.join(&key("a"), (2, AGE), || 2), Joined::Through);
+        assert_eq!(fills.join(&key("a"), (2, AGE), || 2), Joined::PassThrough);
         // A later request tries again, and from then on the response is stored.
-        let ticket = fill(&fills, 1 + UNKEPT_MILLIS);
-        finish(&fills, ticket, Finished::Stored, UNKEPT_MILLIS);
+        let ticket = fill(&fills, 1 + UNCACHEABLE_MILLIS);
+        finish(&fills, ticket, FillResult::Stored, UNCACHEABLE_MILLIS);
         fill(&fills, 0);
     }
 
@@ -404,10 +412,10 @@ mod tests {
         let second = fill(&fills, AGE);
         assert_ne!(slow, second);
         // The slow fill has no waiters left; the second one notifies them all.
-        assert_eq!(finish(&fills, slow, Finished::Failed, AGE), []);
+        assert_eq!(finish(&fills, slow, FillResult::Failed, AGE), []);
         assert_eq!(
-            finish(&fills, second, Finished::Stored, AGE),
-            [(1, Told::Look)]
+            finish(&fills, second, FillResult::Stored, AGE),
+            [(1, FillNotice::Retry)]
         );
     }
 
@@ -418,13 +426,13 @@ mod tests {
         fills.join(&key("a"), (AGE - 1, AGE), || 1);
         let second = fill(&fills, AGE);
         fills.join(&key("a"), (AGE, AGE), || 2);
-        let told = finish(&fills, slow, Finished::Stored, AGE);
-        assert_eq!(told, [(1, Told::Look), (2, Told::Look)]);
+        let told = finish(&fills, slow, FillResult::Stored, AGE);
+        assert_eq!(told, [(1, FillNotice::Retry), (2, FillNotice::Retry)]);
         // The other one goes on, and who comes now waits for that.
         assert_eq!(fills.join(&key("a"), (AGE, AGE), || 3), Joined::Wait);
         assert_eq!(
-            finish(&fills, second, Finished::Stored, AGE),
-            [(3, Told::Look)]
+            finish(&fills, second, FillResult::Stored, AGE),
+            [(3, FillNotice::Retry)]
         );
         assert!(fills.is_empty());
     }
@@ -437,8 +445,8 @@ mod tests {
             fills.join(&key("a"), (0, AGE), || who);
         }
         assert_eq!(fills.waiting(|who| *who == 1), 1);
-        let told = finish(&fills, ticket, Finished::StoodIn, 1);
-        assert_eq!(told, [(1, Told::StandIn), (2, Told::StandIn)]);
+        let told = finish(&fills, ticket, FillResult::ServedStale, 1);
+        assert_eq!(told, [(1, FillNotice::UseStale), (2, FillNotice::UseStale)]);
         assert!(fills.is_empty() && fills.waiting(|_| true) == 0);
         // It is not taken for one that is never kept.
         fill(&fills, 2);
@@ -457,24 +465,24 @@ mod tests {
         let fills: Fills<u32> = Fills::default();
         let ticket = fills.refresh(&key("a"), (0, AGE)).unwrap();
         assert_eq!(fills.refresh(&key("a"), (1, AGE)), None);
-        finish(&fills, ticket, Finished::Failed, 2);
+        finish(&fills, ticket, FillResult::Failed, 2);
         assert!(fills.refresh(&key("a"), (3, AGE)).is_some());
     }
 
     #[test]
     fn what_is_remembered_has_a_bound() {
         let fills: Fills<u32> = Fills::default();
-        for number in 0..2 * MAX_UNKEPT {
+        for number in 0..2 * MAX_UNCACHEABLE {
             let key = key(&number.to_string());
             let Joined::Fill(ticket) = fills.join(&key, (0, AGE), || 0) else {
                 panic!()
             };
-            fills.finish(&key, ticket, (Finished::NotKept, 0), |_, _| true);
+            fills.finish(&key, ticket, (FillResult::NotStored, 0), |_, _| true);
         }
         for shard in &fills.shards {
             let shard = lock(shard);
-            assert!(shard.unkept.len() <= MAX_UNKEPT / SHARDS);
-            assert_eq!(shard.unkept.len(), shard.order.len());
+            assert!(shard.uncacheable.len() <= MAX_UNCACHEABLE / SHARDS);
+            assert_eq!(shard.uncacheable.len(), shard.order.len());
         }
     }
 
@@ -490,7 +498,7 @@ mod tests {
                 let mut begun = None;
                 fills.finish(&key("a"), ticket, (how, now), |who, told| {
                     assert!(waiting.remove(&who));
-                    if let Told::Fill(ticket) = told {
+                    if let FillNotice::Fill(ticket) = told {
                         begun = Some(ticket);
                     }
                     // One in four has gone by then.
@@ -510,16 +518,16 @@ mod tests {
                         match fills.join(&key("a"), (now, AGE), || next) {
                             Joined::Fill(ticket) => tickets.push(ticket),
                             Joined::Wait => _ = waiting.insert(next),
-                            Joined::Through => {}
+                            Joined::PassThrough => {}
                         }
                     }
-                    3 => run(&mut tickets, Finished::Stored, now, &mut waiting),
-                    4 => run(&mut tickets, Finished::NotKept, now, &mut waiting),
-                    _ => run(&mut tickets, Finished::Failed, now, &mut waiting),
+                    3 => run(&mut tickets, FillResult::Stored, now, &mut waiting),
+                    4 => run(&mut tickets, FillResult::NotStored, now, &mut waiting),
+                    _ => run(&mut tickets, FillResult::Failed, now, &mut waiting),
                 }
             }
             while !tickets.is_empty() {
-                run(&mut tickets, Finished::Failed, now, &mut waiting);
+                run(&mut tickets, FillResult::Failed, now, &mut waiting);
             }
             prop_assert!(waiting.is_empty(), "{waiting:?}");
             prop_assert!(fills.is_empty());

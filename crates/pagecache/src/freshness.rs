@@ -1,7 +1,7 @@
 //! Age and freshness of a response (RFC 9111 §4.2).
 
 use crate::Millis;
-use crate::cache_control::Control;
+use crate::cache_control::CacheControl;
 use crate::headers::{self, Field};
 use crate::settings::Settings;
 
@@ -56,17 +56,17 @@ impl Lifetime {
 
 /// The freshness lifetime of a response that arrived at `now`.
 ///
-/// nginx's `X-Accel-Expires` has priority, then the targeted headers, then `Cache-Control`, then
-/// `Expires`, then the site's `valid`.
+/// nginx's `X-Accel-Expires` has priority, then the targeted headers, then `Cache-CacheControl`,
+/// then `Expires`, then the site's `valid`.
 pub fn lifetime<'a, F: Iterator<Item = Field<'a>> + Clone>(
     settings: &Settings,
-    control: &Control,
+    control: &CacheControl,
     is_targeted: bool,
     (status, fields): (u16, F),
     now: Millis,
 ) -> Lifetime {
     let ignore = &settings.ignore_headers;
-    match told_by_nginx(settings, fields.clone(), now) {
+    match accel_expires(settings, fields.clone(), now) {
         Some(0) => return Lifetime::Never,
         Some(seconds) => return Lifetime::Explicit(seconds),
         None => {}
@@ -99,8 +99,8 @@ pub fn lifetime<'a, F: Iterator<Item = Field<'a>> + Clone>(
 }
 
 /// `X-Accel-Expires` in seconds from now, if it is present and not ignored. As in nginx, any value
-/// but 0 overrides `Cache-Control`.
-pub fn told_by_nginx<'a>(
+/// but 0 overrides `Cache-CacheControl`.
+pub fn accel_expires<'a>(
     settings: &Settings,
     fields: impl Iterator<Item = Field<'a>>,
     now: Millis,
@@ -115,7 +115,7 @@ pub fn told_by_nginx<'a>(
 /// RFC 9111 §4.2.2: for statuses that RFC 9110 §15.1 lists as heuristically cacheable, or with
 /// `public`.
 fn heuristic<'a, F: Iterator<Item = Field<'a>> + Clone>(
-    control: &Control,
+    control: &CacheControl,
     status: u16,
     fields: F,
     now: Millis,
@@ -202,7 +202,7 @@ mod tests {
         let of = of
             .iter()
             .map(|(name, value)| (name.as_bytes(), value.as_bytes()));
-        let control = Control::of(headers::values(of.clone(), "cache-control"));
+        let control = CacheControl::of(headers::values(of.clone(), "cache-control"));
         lifetime(settings, &control, false, (status, of), NOW)
     }
 
@@ -217,7 +217,7 @@ mod tests {
     #[test]
     fn what_is_said_to_shared_caches_counts_first() {
         let settings = Settings::default();
-        let both = [("Cache-Control", "max-age=3600, s-maxage=1".to_owned())];
+        let both = [("Cache-CacheControl", "max-age=3600, s-maxage=1".to_owned())];
         assert_eq!(life(&settings, 200, &both), Lifetime::Explicit(1));
         let accel = [both[0].clone(), ("X-Accel-Expires", "7".to_owned())];
         assert_eq!(life(&settings, 200, &accel), Lifetime::Explicit(7));
@@ -244,7 +244,7 @@ mod tests {
         assert_eq!(of("0".to_owned(), 0), Lifetime::Explicit(0));
         let zero = [
             ("Expires", date(300)),
-            ("Cache-Control", "max-age=0".to_owned()),
+            ("Cache-CacheControl", "max-age=0".to_owned()),
         ];
         assert_eq!(life(&settings, 200, &zero), Lifetime::Explicit(0));
     }
@@ -267,7 +267,7 @@ mod tests {
         };
         assert_eq!(life(&settings, 404, &[]), Lifetime::Valid(5));
         assert_eq!(life(&settings, 200, &[]), Lifetime::Valid(60));
-        let said = [("Cache-Control", "max-age=1".to_owned())];
+        let said = [("Cache-CacheControl", "max-age=1".to_owned())];
         assert_eq!(life(&settings, 200, &said), Lifetime::Explicit(1));
         assert_eq!(life(&Settings::default(), 200, &[]), Lifetime::Unknown);
     }
@@ -314,7 +314,7 @@ mod tests {
             prop_assert!(age <= MAX_SECONDS * 1000);
             let of = [&b"Age"[..], b"X-Accel-Expires"].map(|name| (name, number.as_bytes()));
             prop_assert!(initial_age(of.into_iter(), delay, now) <= MAX_SECONDS);
-            let control = Control::of([format!("max-age={number}").as_bytes()].into_iter());
+            let control = CacheControl::of([format!("max-age={number}").as_bytes()].into_iter());
             let (settings, fields) = (Settings::default(), (200, of.into_iter()));
             let life = lifetime(&settings, &control, false, fields, now).seconds();
             prop_assert!(life.is_none_or(|seconds| seconds <= MAX_SECONDS));

@@ -160,7 +160,7 @@ fn is_same_host(host: &str, request: &Request<'_>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cache_request::Asked;
+    use crate::cache_request::CacheRequest;
     use crate::key::Key;
     use crate::settings::Pattern;
 
@@ -251,7 +251,7 @@ mod tests {
                 query: Some(&query),
                 ..POST
             };
-            let asked = Asked::survey(page, [].into_iter());
+            let asked = CacheRequest::survey(page, [].into_iter());
             assert!(Key::primary("site", &KeyParts::default(), &asked).is_ok());
             let request = Request {
                 method: "POST",

@@ -6,7 +6,7 @@
 
 use std::borrow::Cow;
 
-use crate::cache_request::{Asked, OF_PROXIES};
+use crate::cache_request::{CacheRequest, PROXY_HEADERS};
 use crate::headers::{self, Field};
 use crate::settings::{KeyParts, Pattern};
 use crate::vary::{self, Vary};
@@ -53,7 +53,7 @@ impl Key {
     pub fn primary<'a, H: Iterator<Item = Field<'a>> + Clone>(
         site: &str,
         parts: &KeyParts,
-        asked: &Asked<'a, H>,
+        asked: &CacheRequest<'a, H>,
     ) -> Result<Primary<'a>, TooLong> {
         let request = &asked.request;
         let query = request.query.map(|query| canonical_query(parts, query));
@@ -140,9 +140,9 @@ impl Key {
 /// entry.
 fn put_proxied<'a, H: Iterator<Item = Field<'a>> + Clone>(
     bytes: &mut Vec<u8>,
-    asked: &Asked<'a, H>,
+    asked: &CacheRequest<'a, H>,
 ) {
-    for name in OF_PROXIES {
+    for name in PROXY_HEADERS {
         bytes.push(PROXIED);
         put_maybe(bytes, vary::value(asked.fields(), name).as_deref());
     }
@@ -248,7 +248,7 @@ mod tests {
     };
 
     fn key<'a>(parts: &KeyParts, request: Request<'a>, fields: &[Field<'a>]) -> Key {
-        let asked = Asked::survey(request, fields.iter().copied());
+        let asked = CacheRequest::survey(request, fields.iter().copied());
         Key::primary("site", parts, &asked).unwrap().key
     }
 
@@ -289,7 +289,7 @@ mod tests {
                 &[]
             )
         );
-        let asked = Asked::survey(GET, [].into_iter());
+        let asked = CacheRequest::survey(GET, [].into_iter());
         assert_ne!(plain, Key::primary("other", &parts, &asked).unwrap().key);
     }
 
@@ -322,7 +322,7 @@ mod tests {
             ..GET
         };
         assert_eq!(key(&parts, asked, &[]), key(&parts, GET, &[]));
-        let asked = Asked::survey(asked, [].into_iter());
+        let asked = CacheRequest::survey(asked, [].into_iter());
         assert_eq!(Key::primary("site", &parts, &asked).unwrap().query, None);
     }
 
@@ -405,7 +405,7 @@ mod tests {
     #[test]
     fn a_key_that_is_too_long_is_none() {
         let long = "a".repeat(MAX_KEY_BYTES);
-        let asked = Asked::survey(Request { path: &long, ..GET }, [].into_iter());
+        let asked = CacheRequest::survey(Request { path: &long, ..GET }, [].into_iter());
         assert_eq!(
             Key::primary("site", &KeyParts::default(), &asked),
             Err(TooLong)
@@ -441,7 +441,7 @@ mod tests {
             ..GET
         };
         let fields = field.iter().map(|value| (&b"X-A"[..], value.as_bytes()));
-        let asked = Asked::survey(request, fields);
+        let asked = CacheRequest::survey(request, fields);
         Key::primary(site, &key_parts, &asked).unwrap().key
     }
 

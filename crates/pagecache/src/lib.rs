@@ -7,16 +7,16 @@
 //!
 //! The life of a request:
 //!
-//! 1. [`cache_request::Asked::survey`] scans the request head once, [`eligibility::Plan::make`] decides whether
-//!    the cache may serve the request and whether the response may be stored, and
-//!    [`key::Key::primary`] computes the cache key.
+//! 1. [`cache_request::CacheRequest::survey`] scans the request head once,
+//!    [`eligibility::Plan::make`] decides whether the cache may serve the request and whether the
+//!    response may be stored, and [`key::Key::primary`] computes the cache key.
 //! 2. [`reuse::judge`] checks the cache entry that was found. If it is usable, [`select::select`]
 //!    chooses the full response, a range or a 304.
 //! 3. On a miss, [`fills::Fills`] (the cache lock) starts a fill or waits for the one that is
 //!    running; a stale entry is revalidated with [`reuse::validators`].
-//! 4. When the response head arrives, [`admit::admit`] decides whether the response is stored, for
-//!    how long and under which tags, or why not; [`merge::merge`] combines a 304 with the cached
-//!    response.
+//! 4. When the response head arrives, [`admit::admit`] decides whether the response is
+//!    stored, for how long and under which tags, or why not; [`merge::merge`] combines a 304 with
+//!    the cached response.
 //! 5. [`invalidate::after`] lists the entries that the request has invalidated.
 //! 6. [`cache_status::CacheStatus`] reports the outcome to the client and the log.
 

@@ -3,14 +3,14 @@
 use bytes::Bytes;
 
 use crate::admit::{self, Admitted, NotStored, Times};
-use crate::cache_request::Asked;
+use crate::cache_request::CacheRequest;
 use crate::eligibility::Plan;
 use crate::headers::{self, Field};
 use crate::settings::Settings;
 use crate::stored::Stored;
 
 /// Headers that describe the stored body, which a 304 does not contain (RFC 9111 §3.2).
-const OF_THE_BODY: [&str; 6] = [
+const BODY_HEADERS: [&str; 6] = [
     "content-encoding",
     "content-length",
     "content-md5",
@@ -26,13 +26,13 @@ pub struct Merged {
     /// [`Stored::lines`]. Headers that are listed as not storable are included.
     pub lines: Bytes,
     /// The updated cache entry, or why none is stored.
-    pub kept: Result<Admitted, NotStored>,
+    pub stored: Result<Admitted, NotStored>,
 }
 
 /// Merges the headers of a 304 into a cached response.
 pub fn merge<'a, 'f, H, F>(
     settings: &Settings,
-    asked: &Asked<'a, H>,
+    asked: &CacheRequest<'a, H>,
     plan: &Plan,
     (stored, answer): (&Stored, F),
     times: Times,
@@ -46,12 +46,12 @@ where
         let mut names = answer.clone().map(|(name, _)| name);
         // The stored date is that of the old response; without a new `Date` it is now.
         headers::is(name, "date")
-            || (!is_of_the_body(name) && names.any(|new| new.eq_ignore_ascii_case(name)))
+            || (!is_body_header(name) && names.any(|new| new.eq_ignore_ascii_case(name)))
     };
     for (name, value) in stored.fields().filter(|(name, _)| !comes_anew(name)) {
         headers::write_line(&mut lines, name, value);
     }
-    for (name, value) in answer.filter(|(name, _)| !is_of_the_body(name)) {
+    for (name, value) in answer.filter(|(name, _)| !is_body_header(name)) {
         headers::write_line(&mut lines, name, value);
     }
     let fields = headers::of_lines(&lines);
@@ -62,12 +62,15 @@ where
         // Tag headers are not stored, and a 304 need not repeat them.
         admitted.stored.tags.clone_from(&stored.tags);
     }
-    let lines = admit::told_lines(settings, &[], headers::of_lines(&lines), times.came);
-    Merged { lines, kept }
+    let lines = admit::client_lines(settings, &[], headers::of_lines(&lines), times.came);
+    Merged {
+        lines,
+        stored: kept,
+    }
 }
 
-fn is_of_the_body(name: &[u8]) -> bool {
-    OF_THE_BODY.iter().any(|field| headers::is(name, field))
+fn is_body_header(name: &[u8]) -> bool {
+    BODY_HEADERS.iter().any(|field| headers::is(name, field))
 }
 
 #[cfg(test)]
@@ -90,7 +93,7 @@ mod tests {
             by_forwarded: false,
         };
         let settings = Settings::default();
-        let asked = Asked::survey(request, [].into_iter());
+        let asked = CacheRequest::survey(request, [].into_iter());
         let plan = Plan::make(&settings, &asked);
         let times = Times {
             asked: NOW,
@@ -127,12 +130,13 @@ mod tests {
             ("A", "1"),
             ("a", "2"),
             ("B", "3"),
-            ("Cache-Control", "max-age=2"),
+            ("Cache-CacheControl", "max-age=2"),
         ];
         let merged = merged(&kept, &[("A", "4"), ("ETag", "\"b\""), ("Date", "x")]);
-        let expected = "Date: x\r\nETag: \"a\"\r\nB: 3\r\nCache-Control: max-age=2\r\nA: 4\r\n";
+        let expected =
+            "Date: x\r\nETag: \"a\"\r\nB: 3\r\nCache-CacheControl: max-age=2\r\nA: 4\r\n";
         assert_eq!(lines(&merged), expected);
-        let stored = merged.kept.unwrap().stored;
+        let stored = merged.stored.unwrap().stored;
         assert_eq!((stored.came, stored.stamp), (NOW + 9000, 3));
     }
 
@@ -142,7 +146,7 @@ mod tests {
             ("ETag", "\"a\""),
             ("Content-Encoding", "br"),
             ("Content-Type", "a/b"),
-            ("Cache-Control", "max-age=2"),
+            ("Cache-CacheControl", "max-age=2"),
         ];
         let new = [
             ("Content-Encoding", "gzip"),
@@ -151,21 +155,21 @@ mod tests {
             ("Date", "x"),
         ];
         let expected = "Date: x\r\nETag: \"a\"\r\nContent-Encoding: br\r\n\
-            Cache-Control: max-age=2\r\nContent-Type: c/d\r\n";
+            Cache-CacheControl: max-age=2\r\nContent-Type: c/d\r\n";
         assert_eq!(lines(&merged(&kept, &new)), expected);
     }
 
     #[test]
     fn a_304_can_say_that_nothing_is_to_be_kept_any_more() {
-        let kept = [("ETag", "\"a\""), ("Cache-Control", "max-age=2")];
-        let merged = merged(&kept, &[("Cache-Control", "no-store")]);
-        assert_eq!(merged.kept, Err(NotStored::NoStore));
-        assert!(lines(&merged).contains("Cache-Control: no-store\r\n"));
+        let kept = [("ETag", "\"a\""), ("Cache-CacheControl", "max-age=2")];
+        let merged = merged(&kept, &[("Cache-CacheControl", "no-store")]);
+        assert_eq!(merged.stored, Err(NotStored::NoStore));
+        assert!(lines(&merged).contains("Cache-CacheControl: no-store\r\n"));
     }
 
     #[test]
     fn whoever_asked_gets_what_is_not_kept_and_nothing_that_is_for_others() {
-        let kept = [("ETag", "\"a\""), ("Cache-Control", "max-age=2")];
+        let kept = [("ETag", "\"a\""), ("Cache-CacheControl", "max-age=2")];
         let new = [
             ("Set-Cookie", "a=b"),
             ("Connection", "close, X-Hop"),
@@ -176,15 +180,16 @@ mod tests {
             ("Date", "x"),
         ];
         let not_kept = merged(&kept, &new);
-        assert_eq!(not_kept.kept, Err(NotStored::SetCookie));
-        let expected = "Date: x\r\nETag: \"a\"\r\nCache-Control: max-age=2\r\nSet-Cookie: a=b\r\n";
+        assert_eq!(not_kept.stored, Err(NotStored::SetCookie));
+        let expected =
+            "Date: x\r\nETag: \"a\"\r\nCache-CacheControl: max-age=2\r\nSet-Cookie: a=b\r\n";
         assert_eq!(lines(&not_kept), expected);
         let new = [
             ("Set-Cookie", "a=b"),
-            ("Cache-Control", "max-age=2, no-cache=\"set-cookie\""),
+            ("Cache-CacheControl", "max-age=2, no-cache=\"set-cookie\""),
         ];
         let listed = merged(&kept, &new);
         assert!(lines(&listed).contains("Set-Cookie: a=b\r\n"));
-        assert!(listed.kept.unwrap().stored.first("set-cookie").is_none());
+        assert!(listed.stored.unwrap().stored.first("set-cookie").is_none());
     }
 }

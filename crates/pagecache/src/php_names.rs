@@ -1,5 +1,5 @@
-//! Names of cookies and parameters as PHP parses them (`php_register_variable_ex`): spaces and dots
-//! become `_`, and `a[b][c]` is an array index; text after the last bracket is dropped.
+//! Names of cookies and parameters as PHP parses them (`php_register_variable_ex`): spaces
+//! and dots become `_`, and `a[b][c]` is an array index; text after the last bracket is dropped.
 
 use std::iter;
 

@@ -37,7 +37,7 @@ pub enum Purge {
 /// Hard or soft.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Thoroughness {
+pub enum PurgeMode {
     /// The entries are removed.
     Hard,
     /// The entries become stale, and are served until they are replaced.
@@ -63,7 +63,7 @@ impl fmt::Display for Purge {
 pub fn litespeed<'a>(
     fields: impl Iterator<Item = Field<'a>>,
     (parts, host): (&KeyParts, &str),
-) -> Vec<(Purge, Thoroughness)> {
+) -> Vec<(Purge, PurgeMode)> {
     let mut purges = Vec::new();
     for value in headers::values(fields, "x-litespeed-purge") {
         for part in value.split(|byte| *byte == b';') {
@@ -76,15 +76,15 @@ pub fn litespeed<'a>(
 fn read_litespeed(
     part: &[u8],
     (parts, host): (&KeyParts, &str),
-    purges: &mut Vec<(Purge, Thoroughness)>,
+    purges: &mut Vec<(Purge, PurgeMode)>,
 ) {
-    let mut how = Thoroughness::Hard;
+    let mut how = PurgeMode::Hard;
     for (at, word) in headers::members(part).enumerate() {
         let text = String::from_utf8_lossy(word).into_owned();
         match text.as_str() {
             "private" if at == 0 => return,
             "public" if at == 0 => {}
-            "stale" => how = Thoroughness::Soft,
+            "stale" => how = PurgeMode::Soft,
             "*" => purges.push((Purge::All, how)),
             _ => match text.strip_prefix("tag=") {
                 Some(tags) => {
@@ -117,13 +117,13 @@ mod tests {
             litespeed(fields.into_iter(), (&KeyParts::default(), "A.example"))
         };
         let tag = |tag: &str, how| (Purge::Tag(tag.to_owned()), how);
-        assert_eq!(of("*"), [(Purge::All, Thoroughness::Hard)]);
-        let hard = Thoroughness::Hard;
+        assert_eq!(of("*"), [(Purge::All, PurgeMode::Hard)]);
+        let hard = PurgeMode::Hard;
         assert_eq!(
             of("public, tag=a,tag=b c"),
             [tag("a", hard), tag("b", hard), tag("c", hard)]
         );
-        assert_eq!(of("stale,tag=a"), [tag("a", Thoroughness::Soft)]);
+        assert_eq!(of("stale,tag=a"), [tag("a", PurgeMode::Soft)]);
         let url = Purge::Url {
             host: "a.example".to_owned(),
             target: "/x?y=1".to_owned(),

@@ -1,8 +1,8 @@
 //! Whether a cache entry can serve a request (RFC 9111 §4).
 
 use crate::Millis;
-use crate::cache_control::Wishes;
-use crate::cache_request::Asked;
+use crate::cache_control::RequestDirectives;
+use crate::cache_request::CacheRequest;
 use crate::eligibility::Plan;
 use crate::freshness::current_age;
 use crate::headers::Field;
@@ -41,7 +41,7 @@ pub struct Stale {
 /// is replaced.
 pub fn judge<'a, H: Iterator<Item = Field<'a>> + Clone>(
     stored: &Stored,
-    asked: &Asked<'a, H>,
+    asked: &CacheRequest<'a, H>,
     plan: &Plan,
     is_soft_purged: bool,
     now: Millis,
@@ -63,14 +63,16 @@ pub fn judge<'a, H: Iterator<Item = Field<'a>> + Clone>(
             if_error: purged || is_within(lifetimes.if_error),
         })
     };
-    let wishes = plan.wishes.as_ref();
+    let directives = plan.directives.as_ref();
     if stored.no_cache || is_soft_purged {
         return stale(true);
     }
-    if wishes.is_some_and(|wishes| wants_newer(wishes, age, fresh)) {
+    if directives.is_some_and(|directives| wants_newer(directives, age, fresh)) {
         return stale(false);
     }
-    let tolerated = wishes.and_then(|wishes| wishes.max_stale).unwrap_or(0);
+    let tolerated = directives
+        .and_then(|directives| directives.max_stale)
+        .unwrap_or(0);
     let tolerated = if stored.must_revalidate { 0 } else { tolerated };
     if age < fresh {
         let (age, ttl) = (age / 1000, (fresh - age) / 1000);
@@ -86,12 +88,12 @@ pub fn judge<'a, H: Iterator<Item = Field<'a>> + Clone>(
 }
 
 /// RFC 9111 §5.2.1.
-fn wants_newer(wishes: &Wishes, age: Millis, fresh: Millis) -> bool {
+fn wants_newer(directives: &RequestDirectives, age: Millis, fresh: Millis) -> bool {
     let is_too_old = |max: u64| age > max.saturating_mul(1000);
     let left = fresh.saturating_sub(age);
-    wishes.no_cache
-        || wishes.max_age.is_some_and(is_too_old)
-        || wishes
+    directives.no_cache
+        || directives.max_age.is_some_and(is_too_old)
+        || directives
             .min_fresh
             .is_some_and(|min| left < min.saturating_mul(1000))
 }
@@ -166,7 +168,7 @@ mod tests {
             obey_requests: true,
             ..Settings::default()
         };
-        let asked = Asked::survey(request, fields.iter().copied());
+        let asked = CacheRequest::survey(request, fields.iter().copied());
         let plan = Plan::make(&settings, &asked);
         judge(stored, &asked, &plan, soft, CAME + after)
     }
@@ -220,7 +222,7 @@ mod tests {
     fn wishes_are_granted() {
         let stored = stored(60, 30, 30);
         let with = |wish: &str| {
-            let fields = [(&b"Cache-Control"[..], wish.as_bytes())];
+            let fields = [(&b"Cache-CacheControl"[..], wish.as_bytes())];
             judged(&stored, &fields, false, 10_000)
         };
         assert_eq!(stale(with("no-cache")), (false, true));
@@ -230,7 +232,12 @@ mod tests {
             with("max-age=10, min-fresh=50"),
             Judged::Fresh { .. }
         ));
-        let old = judged(&stored, &[(b"Cache-Control", b"max-stale")], false, 70_000);
+        let old = judged(
+            &stored,
+            &[(b"Cache-CacheControl", b"max-stale")],
+            false,
+            70_000,
+        );
         assert_eq!(old, Judged::Fresh { age: 70, ttl: 0 });
     }
 

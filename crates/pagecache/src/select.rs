@@ -2,13 +2,13 @@
 
 use bytes::Bytes;
 
-use crate::cache_request::Asked;
+use crate::cache_request::CacheRequest;
 use crate::headers::{self, Field};
 use crate::stored::Stored;
 
 /// Headers of the full response that a 304 repeats (RFC 9110 §15.4.5), and those that control
 /// access.
-const OF_NOT_MODIFIED: [&str; 11] = [
+const NOT_MODIFIED_HEADERS: [&str; 11] = [
     "cache-control",
     "cdn-cache-control",
     "content-location",
@@ -44,7 +44,7 @@ pub enum Selected {
 /// ranges apply to GET and HEAD, and to responses with status 200 (RFC 9110 §13.2.1, §14.2).
 pub fn select<'a, H: Iterator<Item = Field<'a>> + Clone>(
     stored: &Stored,
-    asked: &Asked<'a, H>,
+    asked: &CacheRequest<'a, H>,
     length: u64,
 ) -> Selected {
     if stored.status != 200 {
@@ -63,7 +63,7 @@ pub fn select<'a, H: Iterator<Item = Field<'a>> + Clone>(
 /// RFC 9110 §13.1.2 and §13.1.3: `If-Modified-Since` counts only without `If-None-Match`.
 fn has_it<'a, H: Iterator<Item = Field<'a>> + Clone>(
     stored: &Stored,
-    asked: &Asked<'a, H>,
+    asked: &CacheRequest<'a, H>,
 ) -> bool {
     let mut tags = headers::values(asked.fields(), "if-none-match").peekable();
     if tags.peek().is_some() {
@@ -101,7 +101,7 @@ fn entity_tags(value: &[u8]) -> impl Iterator<Item = &[u8]> {
 /// RFC 9110 §13.1.5: `If-Range` is absent, or names exactly this response.
 fn range_holds<'a, H: Iterator<Item = Field<'a>> + Clone>(
     stored: &Stored,
-    asked: &Asked<'a, H>,
+    asked: &CacheRequest<'a, H>,
 ) -> bool {
     let Some(condition) = asked.first("if-range") else {
         return true;
@@ -161,7 +161,9 @@ pub fn not_modified_lines(stored: &Stored) -> Bytes {
     let has_etag = stored.first("etag").is_some();
     let mut lines = Vec::with_capacity(256);
     for (name, value) in stored.fields() {
-        let is_told = OF_NOT_MODIFIED.iter().any(|told| headers::is(name, told))
+        let is_told = NOT_MODIFIED_HEADERS
+            .iter()
+            .any(|told| headers::is(name, told))
             || (!has_etag && headers::is(name, "last-modified"));
         if is_told {
             headers::write_line(&mut lines, name, value);
@@ -223,7 +225,7 @@ mod tests {
         let fields = fields
             .iter()
             .map(|(name, value)| (name.as_bytes(), value.as_bytes()));
-        select(stored, &Asked::survey(request, fields), 10)
+        select(stored, &CacheRequest::survey(request, fields), 10)
     }
 
     #[test]

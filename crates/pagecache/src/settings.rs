@@ -57,7 +57,7 @@ impl fmt::Display for Pattern {
 /// A condition on requests: it holds if any of these matches.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct When {
+pub struct RequestMatcher {
     /// It has a cookie with such a name.
     pub cookies: Vec<Pattern>,
     /// It has a header with this name, with any value but the empty one and `0`.
@@ -70,7 +70,7 @@ pub struct When {
     pub methods: Vec<String>,
 }
 
-impl When {
+impl RequestMatcher {
     /// Whether it matches no request.
     pub fn is_empty(&self) -> bool {
         self.cookies.is_empty()
@@ -102,7 +102,7 @@ pub struct IgnoreHeaders {
     pub x_accel_expires: bool,
     /// `Expires`.
     pub expires: bool,
-    /// `Cache-Control`, and the targeted headers.
+    /// `Cache-CacheControl`, and the targeted headers.
     pub cache_control: bool,
     /// `Set-Cookie`: a response that has it is stored, with it.
     pub set_cookie: bool,
@@ -137,9 +137,9 @@ pub struct Settings {
     /// `Vary: Cookie` means the private cookies alone, whose requests bypass the cache.
     pub varies_by_session: bool,
     /// Requests that bypass the lookup (nginx's `fastcgi_cache_bypass`).
-    pub bypass: When,
+    pub bypass: RequestMatcher,
     /// Requests whose responses are not stored (nginx's `fastcgi_no_cache`).
-    pub no_store: When,
+    pub no_store: RequestMatcher,
     /// Number of requests for a key before its response is stored.
     pub min_uses: u32,
     /// Seconds for which a stale entry is served while it is updated, if the response does not say.
@@ -188,8 +188,8 @@ impl Default for Settings {
             guards_cookies: false,
             public_cookies: Vec::new(),
             varies_by_session: false,
-            bypass: When::default(),
-            no_store: When::default(),
+            bypass: RequestMatcher::default(),
+            no_store: RequestMatcher::default(),
             min_uses: 1,
             stale_while_revalidate: 0,
             background_update: true,

@@ -17,11 +17,11 @@ pub struct Vary {
 
 /// Why the variants of a response cannot be distinguished.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Unpredictable {
+pub enum VaryError {
     /// `Vary: *`.
     Star,
     /// More headers than are supported.
-    TooMuch,
+    TooMany,
 }
 
 impl Vary {
@@ -29,19 +29,19 @@ impl Vary {
     ///
     /// # Errors
     /// When a member is `*`, or there are too many.
-    pub fn of<'a>(values: impl Iterator<Item = &'a [u8]>) -> Result<Vary, Unpredictable> {
+    pub fn of<'a>(values: impl Iterator<Item = &'a [u8]>) -> Result<Vary, VaryError> {
         let mut names: Vec<String> = Vec::new();
         for name in values.flat_map(headers::members) {
             if name == b"*" {
-                return Err(Unpredictable::Star);
+                return Err(VaryError::Star);
             }
             if names.len() >= MAX_NAMES {
-                return Err(Unpredictable::TooMuch);
+                return Err(VaryError::TooMany);
             }
             names.push(String::from_utf8_lossy(name).to_ascii_lowercase());
         }
         if names.iter().map(String::len).sum::<usize>() > MAX_NAMES_BYTES {
-            return Err(Unpredictable::TooMuch);
+            return Err(VaryError::TooMany);
         }
         names.sort_unstable();
         names.dedup();
@@ -161,7 +161,7 @@ fn is_zero_weight(parameter: &[u8]) -> bool {
 mod tests {
     use super::*;
 
-    fn of(values: &[&str]) -> Result<Vary, Unpredictable> {
+    fn of(values: &[&str]) -> Result<Vary, VaryError> {
         Vary::of(values.iter().map(|value| value.as_bytes()))
     }
 
@@ -175,11 +175,11 @@ mod tests {
             &["*, Foo"],
             &["Foo, *"],
         ] {
-            assert_eq!(of(values), Err(Unpredictable::Star), "{values:?}");
+            assert_eq!(of(values), Err(VaryError::Star), "{values:?}");
         }
         let many = vec!["a"; 20].join(",");
-        assert_eq!(of(&[&many]), Err(Unpredictable::TooMuch));
-        assert_eq!(of(&[&"a".repeat(600)]), Err(Unpredictable::TooMuch));
+        assert_eq!(of(&[&many]), Err(VaryError::TooMany));
+        assert_eq!(of(&[&"a".repeat(600)]), Err(VaryError::TooMany));
     }
 
     #[test]

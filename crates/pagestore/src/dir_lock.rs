@@ -1,5 +1,5 @@
-//! Ownership of the disk tier's directory: one process holds the lock on its file `lock` at a time,
-//! and the kernel releases it when that process exits.
+//! Ownership of the disk tier's directory: one process contains the lock on its file `lock` at a
+//! time, and the kernel releases it when that process exits.
 
 use std::fs::File;
 use std::io;

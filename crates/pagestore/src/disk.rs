@@ -38,7 +38,7 @@ pub struct DiskLimits {
 }
 
 /// Whether a file is kept, by its key and its content without the body.
-pub type Wanted<'a> = &'a mut dyn FnMut(&Key, &Entry) -> bool;
+pub type KeepFilter<'a> = &'a mut dyn FnMut(&Key, &Entry) -> bool;
 
 /// The disk tier.
 #[derive(Debug)]
@@ -67,7 +67,7 @@ pub enum Fetched {
 
 /// The result of a sweep.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Swept {
+pub struct SweepResult {
     /// Pages that remain.
     pub kept: u64,
     /// Pages that were removed.
@@ -243,8 +243,8 @@ impl Disk {
     }
 
     /// Marks the file of a page as used that was served from memory.
-    pub fn use_now(&self, key: &Key, now: Millis) {
-        self.index().use_now(&digest(key), now);
+    pub fn touch(&self, key: &Key, now: Millis) {
+        self.index().touch(&digest(key), now);
     }
 
     /// Visits all files: inactive and damaged ones are removed, and those that `keep` rejects.
@@ -253,8 +253,8 @@ impl Disk {
     /// # Errors
     /// When a file can be neither read nor removed, or the directory cannot be read: unwanted files
     /// may remain.
-    pub fn sweep(&self, now: Millis, mut keep: Option<Wanted<'_>>) -> io::Result<Swept> {
-        let mut swept = Swept::default();
+    pub fn sweep(&self, now: Millis, mut keep: Option<KeepFilter<'_>>) -> io::Result<SweepResult> {
+        let mut swept = SweepResult::default();
         self.clear_begun(now)?;
         for folder in entries(&self.limits.dir)? {
             let folder = folder?;
@@ -292,7 +292,7 @@ impl Disk {
         path: &Path,
         meta: &fs::Metadata,
         now: Millis,
-        keep: &mut Option<Wanted<'_>>,
+        keep: &mut Option<KeepFilter<'_>>,
     ) -> io::Result<bool> {
         let written = u64::try_from(meta.mtime())
             .unwrap_or(0)

@@ -100,7 +100,7 @@ fn a_sweep_takes_away_what_is_not_wanted_not_used_damaged_or_never_finished() {
     let swept = again.sweep(now(), Some(&mut keep)).unwrap();
     assert_eq!(
         swept,
-        Swept {
+        SweepResult {
             kept: 1,
             removed: 2
         }
@@ -110,7 +110,7 @@ fn a_sweep_takes_away_what_is_not_wanted_not_used_damaged_or_never_finished() {
     let later = now() + 2 * ABANDONED_MILLIS;
     assert_eq!(
         again.sweep(later, None).unwrap(),
-        Swept {
+        SweepResult {
             kept: 0,
             removed: 1
         }
@@ -181,7 +181,7 @@ fn who_takes_all_files_away_leaves_an_empty_store_and_no_broken_one() {
     fs::remove_dir_all(&disk.limits.dir).unwrap();
     assert_eq!(body(&disk, "a"), None);
     assert_eq!(disk.size(), (0, 0));
-    assert_eq!(disk.sweep(now(), None).unwrap(), Swept::default());
+    assert_eq!(disk.sweep(now(), None).unwrap(), SweepResult::default());
     put(&disk, "a", b"again");
     assert_eq!(body(&disk, "a").unwrap(), "again");
 }
@@ -199,9 +199,9 @@ fn a_clock_that_is_set_back_makes_no_pause_last_and_no_file_stay() {
     fs::remove_file(&begun).unwrap();
     fs::create_dir(&begun).unwrap();
     assert!(disk.write(&key("a"), &entry, start).is_ok());
-    disk.use_now(&key("a"), start + day);
+    disk.touch(&key("a"), start + day);
     disk.sweep(start, None).unwrap();
-    disk.use_now(&key("a"), start);
+    disk.touch(&key("a"), start);
     let later = start + 2 * 600_000;
     assert_eq!(disk.sweep(later, None).unwrap().removed, 1);
 }

@@ -9,7 +9,7 @@ const SAMPLE: usize = 16;
 pub type Digest = [u8; 16];
 
 #[derive(Debug, Clone, Copy)]
-struct Known {
+struct FileEntry {
     digest: Digest,
     bytes: u64,
     /// Milliseconds since 1970.
@@ -20,7 +20,7 @@ struct Known {
 #[derive(Debug, Default)]
 pub struct Index {
     places: HashMap<Digest, usize>,
-    known: Vec<Known>,
+    known: Vec<FileEntry>,
     bytes: u64,
     /// Where the next sample is taken.
     seed: u64,
@@ -36,7 +36,7 @@ impl Index {
             return;
         }
         self.places.insert(digest, self.known.len());
-        self.known.push(Known {
+        self.known.push(FileEntry {
             digest,
             bytes,
             used,
@@ -45,7 +45,7 @@ impl Index {
     }
 
     /// Records a use of a file, if it is known.
-    pub fn use_now(&mut self, digest: &Digest, now: u64) {
+    pub fn touch(&mut self, digest: &Digest, now: u64) {
         if let Some(place) = self.places.get(digest) {
             self.known[*place].used = now;
         }
@@ -87,7 +87,7 @@ impl Index {
     /// on every use).
     pub fn victim(&mut self) -> Option<Digest> {
         let count = self.known.len();
-        let mut oldest: Option<Known> = None;
+        let mut oldest: Option<FileEntry> = None;
         for _ in 0..SAMPLE.min(count) {
             // xorshift64 (Marsaglia 2003): the quality of the randomness does not matter.
             self.seed = self.seed.max(0x9e37_79b9);
@@ -129,7 +129,7 @@ mod tests {
             index.forget(&digest(number));
         }
         assert_eq!((index.bytes(), index.len()), (70, 7));
-        index.use_now(&digest(8), 100);
+        index.touch(&digest(8), 100);
         assert_eq!(index.used(&digest(8)), Some(100));
     }
 

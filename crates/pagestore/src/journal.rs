@@ -12,7 +12,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
-use maitred_pagecache::purge::{Purge, Thoroughness};
+use maitred_pagecache::purge::{Purge, PurgeMode};
 
 use crate::disk::{create, is_no_file, make_dir, open_file};
 use crate::purges::Purges;
@@ -49,7 +49,7 @@ pub struct Journal {
 
 /// The state of the journal when it was opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Opened {
+pub enum JournalState {
     /// Empty: there is no earlier content.
     New,
     /// Valid: the content can be used.
@@ -57,7 +57,7 @@ pub enum Opened {
     /// After a crash of the machine, or damaged: the content is discarded.
     Distrusted,
     /// Another process is writing it: its directory is not used until that process releases it.
-    Taken,
+    InUse,
 }
 
 /// The number of the last purge in a directory that another process owns; 0 if unknown.
@@ -90,14 +90,14 @@ impl Journal {
     ///
     /// # Errors
     /// When it cannot be read or written.
-    pub fn open(dir: &Path, boot: &str, purges: &Purges) -> io::Result<(Journal, Opened)> {
+    pub fn open(dir: &Path, boot: &str, purges: &Purges) -> io::Result<(Journal, JournalState)> {
         let path = dir.join(NAME);
         let bytes = read_bytes(&path)?;
         let era = read(&bytes, boot, purges);
         let opened = match era {
-            Some(_) => Opened::Continued,
-            None if bytes.is_empty() => Opened::New,
-            None => Opened::Distrusted,
+            Some(_) => JournalState::Continued,
+            None if bytes.is_empty() => JournalState::New,
+            None => JournalState::Distrusted,
         };
         let era = era.unwrap_or_else(|| RandomState::new().hash_one(boot));
         let file = rewrite(&path, boot, era, purges)?;
@@ -122,7 +122,7 @@ impl Journal {
         &mut self,
         site: &str,
         purge: &Purge,
-        how: Thoroughness,
+        how: PurgeMode,
         number: u64,
     ) -> io::Result<()> {
         self.file
@@ -206,10 +206,10 @@ fn read(bytes: &[u8], boot: &str, purges: &Purges) -> Option<u64> {
     let (mut is_same_boot, mut is_closed, mut era) = (false, false, None);
     while !rest.is_empty() {
         let (kind, content) = match take_entry(&mut rest) {
-            Taken::Entry(kind, content) => (kind, content),
+            Record::Entry(kind, content) => (kind, content),
             // The writer was killed before the purge was acknowledged.
-            Taken::CutShort => break,
-            Taken::Damaged => return None,
+            Record::CutShort => break,
+            Record::Damaged => return None,
         };
         is_closed = kind == CLOSED;
         match kind {
@@ -246,35 +246,35 @@ fn entry(kind: u8, content: &[u8]) -> Vec<u8> {
     bytes
 }
 
-enum Taken<'a> {
+enum Record<'a> {
     Entry(u8, &'a [u8]),
     CutShort,
     Damaged,
 }
 
-fn take_entry<'a>(rest: &mut &'a [u8]) -> Taken<'a> {
+fn take_entry<'a>(rest: &mut &'a [u8]) -> Record<'a> {
     let Some((prefix, after)) = rest.split_first_chunk::<PREFIX_BYTES>() else {
-        return Taken::CutShort;
+        return Record::CutShort;
     };
     let word = |at: usize| prefix.get(at..at + 4).and_then(|word| word.try_into().ok());
     let word = |at: usize| word(at).map_or(0, u32::from_le_bytes);
     let length = usize::try_from(word(0)).unwrap_or(usize::MAX);
     if crc32fast::hash(&prefix[..4]) != word(4) || length > MAX_ENTRY_BYTES {
-        return Taken::Damaged;
+        return Record::Damaged;
     }
     let Some((body, after)) = after.split_at_checked(length) else {
-        return Taken::CutShort;
+        return Record::CutShort;
     };
     match body.split_first() {
         Some((kind, content)) if crc32fast::hash(body) == word(8) => {
             *rest = after;
-            Taken::Entry(*kind, content)
+            Record::Entry(*kind, content)
         }
-        _ => Taken::Damaged,
+        _ => Record::Damaged,
     }
 }
 
-fn purge_bytes(site: &str, purge: &Purge, how: Thoroughness, number: u64) -> Vec<u8> {
+fn purge_bytes(site: &str, purge: &Purge, how: PurgeMode, number: u64) -> Vec<u8> {
     let (kind, host, text) = match purge {
         Purge::All => (b'a', "", ""),
         Purge::Host(host) => (b'h', host.as_str(), ""),
@@ -288,7 +288,7 @@ fn purge_bytes(site: &str, purge: &Purge, how: Thoroughness, number: u64) -> Vec
     };
     let mut bytes = number.to_le_bytes().to_vec();
     bytes.push(kind);
-    bytes.push(u8::from(how == Thoroughness::Soft));
+    bytes.push(u8::from(how == PurgeMode::Soft));
     for part in [site, host, text] {
         bytes.extend_from_slice(&u32::try_from(part.len()).unwrap_or(u32::MAX).to_le_bytes());
         bytes.extend_from_slice(part.as_bytes());
@@ -296,7 +296,7 @@ fn purge_bytes(site: &str, purge: &Purge, how: Thoroughness, number: u64) -> Vec
     bytes
 }
 
-fn read_purge(content: &[u8]) -> Option<(String, Purge, Thoroughness, u64)> {
+fn read_purge(content: &[u8]) -> Option<(String, Purge, PurgeMode, u64)> {
     let (number, rest) = content.split_first_chunk::<8>()?;
     let ([kind, soft], mut rest) = rest.split_first_chunk::<2>()?;
     let mut part = || {
@@ -323,9 +323,9 @@ fn read_purge(content: &[u8]) -> Option<(String, Purge, Thoroughness, u64)> {
         _ => return None,
     };
     let how = if *soft == 0 {
-        Thoroughness::Hard
+        PurgeMode::Hard
     } else {
-        Thoroughness::Soft
+        PurgeMode::Soft
     };
     Some((site, purge, how, u64::from_le_bytes(*number)))
 }
@@ -334,19 +334,17 @@ fn read_purge(content: &[u8]) -> Option<(String, Purge, Thoroughness, u64)> {
 mod tests {
     use super::*;
     use crate::object::tests::page;
-    use crate::purges::Fate;
+    use crate::purges::PurgeState;
 
-    fn open(dir: &Path, boot: &str) -> (Purges, Journal, Opened) {
+    fn open(dir: &Path, boot: &str) -> (Purges, Journal, JournalState) {
         let purges = Purges::default();
         let (journal, opened) = Journal::open(dir, boot, &purges).unwrap();
         (purges, journal, opened)
     }
 
     fn purge(purges: &Purges, journal: &mut Journal, purge: &Purge) -> u64 {
-        let number = purges.add("site", purge, Thoroughness::Hard);
-        journal
-            .add("site", purge, Thoroughness::Hard, number)
-            .unwrap();
+        let number = purges.add("site", purge, PurgeMode::Hard);
+        journal.add("site", purge, PurgeMode::Hard, number).unwrap();
         number
     }
 
@@ -375,7 +373,7 @@ mod tests {
     fn what_was_purged_is_purged_after_a_restart() {
         let dir = tempfile::tempdir().unwrap();
         let (purges, mut journal, opened) = open(dir.path(), "one");
-        assert_eq!(opened, Opened::New);
+        assert_eq!(opened, JournalState::New);
         let stamp = purges.last();
         for what in all() {
             purge(&purges, &mut journal, &what);
@@ -383,10 +381,13 @@ mod tests {
         let last = purges.last();
         drop(journal);
         let (again, _, opened) = open(dir.path(), "one");
-        assert_eq!(opened, Opened::Continued);
+        assert_eq!(opened, JournalState::Continued);
         assert_eq!((again.last(), again.len()), (last, purges.len()));
-        assert_eq!(again.fate(&page("/p", &[], stamp, b"")), Fate::Gone);
-        assert_eq!(again.fate(&page("/p", &[], last, b"")), Fate::Alive);
+        assert_eq!(
+            again.fate(&page("/p", &[], stamp, b"")),
+            PurgeState::Removed
+        );
+        assert_eq!(again.fate(&page("/p", &[], last, b"")), PurgeState::Valid);
     }
 
     #[test]
@@ -395,15 +396,15 @@ mod tests {
         let (_, journal, _) = open(dir.path(), "one");
         let first = journal.era;
         let (purges, mut journal, opened) = open(dir.path(), "two");
-        assert_eq!(opened, Opened::Distrusted);
+        assert_eq!(opened, JournalState::Distrusted);
         assert_ne!(journal.era, first);
         let second = journal.era;
         journal.close(&purges).unwrap();
         let (_, mut journal, opened) = open(dir.path(), "three");
-        assert_eq!((opened, journal.era), (Opened::Continued, second));
+        assert_eq!((opened, journal.era), (JournalState::Continued, second));
         journal.discard().unwrap();
         let (_, journal, opened) = open(dir.path(), "three");
-        assert_eq!(opened, Opened::New);
+        assert_eq!(opened, JournalState::New);
         assert_ne!(journal.era, second);
     }
 
@@ -418,14 +419,18 @@ mod tests {
         for end in whole.len()..longer.len() {
             std::fs::write(&journal.path, &longer[..end]).unwrap();
             let (again, _, opened) = open(dir.path(), "one");
-            assert_eq!((opened, again.last()), (Opened::Continued, first), "{end}");
+            assert_eq!(
+                (opened, again.last()),
+                (JournalState::Continued, first),
+                "{end}"
+            );
         }
         for at in 0..whole.len() {
             let mut wrong = longer.clone();
             wrong[at] ^= 0x55;
             std::fs::write(&journal.path, &wrong).unwrap();
             let (_, _, opened) = open(dir.path(), "one");
-            assert_eq!(opened, Opened::Distrusted, "{at}");
+            assert_eq!(opened, JournalState::Distrusted, "{at}");
         }
     }
 
@@ -444,7 +449,7 @@ mod tests {
         let (again, _, opened) = open(dir.path(), "one");
         assert_eq!(
             (opened, again.last(), again.len()),
-            (Opened::Continued, last, 0)
+            (JournalState::Continued, last, 0)
         );
         assert!(again.refuses(&page("/", &[], last - 1, b"")));
     }

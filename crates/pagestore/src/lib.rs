@@ -22,4 +22,4 @@ pub mod uses;
 
 pub use body::Body;
 pub use object::{Object, Subject};
-pub use store::{Limits, Looked, Place, Store};
+pub use store::{Limits, Lookup, PageKeys, Store};

@@ -40,9 +40,9 @@ fn weight(key: &Key, bytes: usize) -> u64 {
 
 /// Collects the keys of evicted entries, including a replaced one.
 #[derive(Debug, Clone, Default)]
-struct Gone;
+struct Evictions;
 
-impl Lifecycle<Key, Entry> for Gone {
+impl Lifecycle<Key, Entry> for Evictions {
     type RequestState = Vec<Key>;
 
     fn begin_request(&self) -> Vec<Key> {
@@ -57,7 +57,7 @@ impl Lifecycle<Key, Entry> for Gone {
 /// The memory tier.
 #[derive(Debug)]
 pub struct Memory {
-    cache: Cache<Key, Entry, Weight, RandomState, Gone>,
+    cache: Cache<Key, Entry, Weight, RandomState, Evictions>,
     files: Files,
     evicted: AtomicU64,
 }
@@ -74,13 +74,13 @@ impl Memory {
             .weight_capacity(bytes)
             .build();
         let cache = match options {
-            Ok(options) => Cache::with_options(options, Weight, RandomState::new(), Gone),
+            Ok(options) => Cache::with_options(options, Weight, RandomState::new(), Evictions),
             Err(_) => Cache::with(
                 expected.max(shards),
                 bytes,
                 Weight,
                 RandomState::new(),
-                Gone,
+                Evictions,
             ),
         };
         Memory {
@@ -97,10 +97,10 @@ impl Memory {
 
     /// Moves the body of a page that no other thread shares yet into a memfd, if the page then fits
     /// under this key.
-    pub fn take_in(&self, key: &Key, page: &mut Object) {
+    pub fn move_to_memfd(&self, key: &Key, page: &mut Object) {
         let bytes = page.weight() - page.body.weight() + weight_in_file(page.body.len());
         if weight(key, bytes) <= self.largest() {
-            page.body = self.files.take_in(page.body.clone());
+            page.body = self.files.into_memfd(page.body.clone());
         }
     }
 
@@ -141,7 +141,7 @@ impl Memory {
     }
 
     /// Whether there is an entry, without counting a use.
-    pub fn holds(&self, key: &Key) -> bool {
+    pub fn contains(&self, key: &Key) -> bool {
         self.cache.contains_key(key)
     }
 
@@ -205,7 +205,7 @@ mod tests {
         let beside = usize::try_from(weight(&key("a"), with_body(0).weight())).unwrap();
         let taken = |bytes| {
             let mut page = with_body(bytes);
-            memory.take_in(&key("a"), &mut page);
+            memory.move_to_memfd(&key("a"), &mut page);
             let has_file = page.body.file().is_some();
             (has_file, memory.put(key("a"), Entry::Page(Arc::new(page))))
         };
@@ -226,7 +226,7 @@ mod tests {
         };
         put(&memory, "a", 20);
         memory.remove(&key("a"), &old);
-        assert!(memory.holds(&key("a")));
+        assert!(memory.contains(&key("a")));
         assert_eq!(memory.evicted(), 0, "it was replaced");
     }
 }

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{PoisonError, RwLock};
 
-use maitred_pagecache::purge::{Purge, Thoroughness};
+use maitred_pagecache::purge::{Purge, PurgeMode};
 
 use crate::object::Object;
 
@@ -23,34 +23,34 @@ pub const MAX_PURGED_BYTES: usize = 64 << 20;
 
 /// The effect of the purges on a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fate {
+pub enum PurgeState {
     /// None.
-    Alive,
+    Valid,
     /// It is stale.
     Stale,
     /// It is removed.
-    Gone,
+    Removed,
 }
 
 /// The numbers of the last purges with one name; 0: none.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-struct Last {
+struct PurgeNumbers {
     hard: u64,
     soft: u64,
 }
 
-impl Last {
-    fn note(&mut self, how: Thoroughness, number: u64) {
+impl PurgeNumbers {
+    fn note(&mut self, how: PurgeMode, number: u64) {
         let last = match how {
-            Thoroughness::Hard => &mut self.hard,
-            Thoroughness::Soft => &mut self.soft,
+            PurgeMode::Hard => &mut self.hard,
+            PurgeMode::Soft => &mut self.soft,
         };
         *last = number.max(*last);
     }
 
-    fn with(self, other: Option<&Last>) -> Last {
+    fn with(self, other: Option<&PurgeNumbers>) -> PurgeNumbers {
         let other = other.copied().unwrap_or_default();
-        Last {
+        PurgeNumbers {
             hard: self.hard.max(other.hard),
             soft: self.soft.max(other.soft),
         }
@@ -58,14 +58,14 @@ impl Last {
 }
 
 #[derive(Debug, Default)]
-struct OfSite {
-    all: Last,
-    hosts: HashMap<String, Last>,
+struct SitePurges {
+    all: PurgeNumbers,
+    hosts: HashMap<String, PurgeNumbers>,
     /// By host and target.
-    urls: HashMap<String, HashMap<String, Last>>,
+    urls: HashMap<String, HashMap<String, PurgeNumbers>>,
     /// By host (`None`: all hosts), and by prefix of the target.
     prefixes: HashMap<Option<String>, Prefixes>,
-    tags: HashMap<String, Last>,
+    tags: HashMap<String, PurgeNumbers>,
     count: usize,
     /// Bytes of all names; a host counts with each of its URLs.
     bytes: usize,
@@ -73,7 +73,7 @@ struct OfSite {
 
 #[derive(Debug, Default)]
 struct Prefixes {
-    by_text: HashMap<String, Last>,
+    by_text: HashMap<String, PurgeNumbers>,
     /// Number of prefixes by length: only these lengths are looked up.
     lengths: BTreeMap<usize, usize>,
 }
@@ -90,7 +90,7 @@ pub struct Purges {
 
 #[derive(Debug, Default)]
 struct Table {
-    sites: HashMap<String, OfSite>,
+    sites: HashMap<String, SitePurges>,
 }
 
 impl Purges {
@@ -100,7 +100,7 @@ impl Purges {
     }
 
     /// Adds a purge of a site's pages and returns its number.
-    pub fn add(&self, site: &str, purge: &Purge, how: Thoroughness) -> u64 {
+    pub fn add(&self, site: &str, purge: &Purge, how: PurgeMode) -> u64 {
         let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
         let number = self.last.load(Ordering::Relaxed).saturating_add(1);
         table.note(site, purge, how, number);
@@ -109,7 +109,7 @@ impl Purges {
     }
 
     /// Adds a purge from the journal, with its number.
-    pub fn restore(&self, site: &str, purge: &Purge, how: Thoroughness, number: u64) {
+    pub fn restore(&self, site: &str, purge: &Purge, how: PurgeMode, number: u64) {
         let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
         table.note(site, purge, how, number);
         self.last.fetch_max(number, Ordering::AcqRel);
@@ -121,22 +121,26 @@ impl Purges {
     }
 
     /// The effect of the purges on a page.
-    pub fn fate(&self, object: &Object) -> Fate {
+    pub fn fate(&self, object: &Object) -> PurgeState {
         let last = self.last();
         match object.known(last) {
-            Some(false) => return Fate::Alive,
-            Some(true) => return Fate::Stale,
+            Some(false) => return PurgeState::Valid,
+            Some(true) => return PurgeState::Stale,
             None => {}
         }
         let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
         let stamp = object.stored.stamp;
         let found = table.last_about(object);
         if stamp < found.hard {
-            return Fate::Gone;
+            return PurgeState::Removed;
         }
         let is_stale = stamp < found.soft;
         object.learn(last, is_stale);
-        if is_stale { Fate::Stale } else { Fate::Alive }
+        if is_stale {
+            PurgeState::Stale
+        } else {
+            PurgeState::Valid
+        }
     }
 
     /// Number of purges in the table.
@@ -151,14 +155,11 @@ impl Purges {
     }
 
     /// Calls `each` for every purge in the table, with its number.
-    pub fn each(&self, mut each: impl FnMut(&str, &Purge, Thoroughness, u64)) {
+    pub fn each(&self, mut each: impl FnMut(&str, &Purge, PurgeMode, u64)) {
         let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
         for (name, site) in &table.sites {
-            site.each(&mut |purge, last: &Last| {
-                for (how, number) in [
-                    (Thoroughness::Hard, last.hard),
-                    (Thoroughness::Soft, last.soft),
-                ] {
+            site.each(&mut |purge, last: &PurgeNumbers| {
+                for (how, number) in [(PurgeMode::Hard, last.hard), (PurgeMode::Soft, last.soft)] {
                     if number > 0 {
                         each(name, &purge, how, number);
                     }
@@ -176,7 +177,7 @@ impl Purges {
     /// Whether a page must not be stored because a purge concerns it, or because it is so late that
     /// the purge may be forgotten.
     pub fn refuses(&self, object: &Object) -> bool {
-        object.stored.stamp < self.forgotten() || self.fate(object) == Fate::Gone
+        object.stored.stamp < self.forgotten() || self.fate(object) == PurgeState::Removed
     }
 
     /// Whether one of the purges up to this number concerns a page.
@@ -207,19 +208,19 @@ impl Purges {
 }
 
 impl Table {
-    fn note(&mut self, site: &str, purge: &Purge, how: Thoroughness, number: u64) {
+    fn note(&mut self, site: &str, purge: &Purge, how: PurgeMode, number: u64) {
         let of_site = self.sites.entry(site.to_owned()).or_default();
         if of_site.count >= MAX_PURGES || of_site.bytes >= MAX_PURGED_BYTES {
-            *of_site = OfSite::default();
-            of_site.place(&Purge::All).note(Thoroughness::Hard, number);
+            *of_site = SitePurges::default();
+            of_site.place(&Purge::All).note(PurgeMode::Hard, number);
         }
         of_site.place(purge).note(how, number);
     }
 
-    fn last_about(&self, object: &Object) -> Last {
+    fn last_about(&self, object: &Object) -> PurgeNumbers {
         let subject = &object.subject;
         let Some(site) = self.sites.get(&*subject.site) else {
-            return Last::default();
+            return PurgeNumbers::default();
         };
         let (host, target) = (&*subject.host, &*subject.target);
         let url = site.urls.get(host).and_then(|urls| urls.get(target));
@@ -251,7 +252,7 @@ fn named_bytes(purge: &Purge) -> usize {
 }
 
 impl Prefixes {
-    fn about(&self, target: &str, mut last: Last) -> Last {
+    fn about(&self, target: &str, mut last: PurgeNumbers) -> PurgeNumbers {
         for length in self.lengths.keys() {
             let Some(start) = target.get(..*length) else {
                 // Beyond the end, or inside a character, where no prefix ends.
@@ -263,11 +264,11 @@ impl Prefixes {
     }
 }
 
-impl OfSite {
+impl SitePurges {
     /// The numbers of the purges with the same name.
-    fn place(&mut self, purge: &Purge) -> &mut Last {
+    fn place(&mut self, purge: &Purge) -> &mut PurgeNumbers {
         let is_new = match purge {
-            Purge::All => self.all == Last::default(),
+            Purge::All => self.all == PurgeNumbers::default(),
             Purge::Host(host) => !self.hosts.contains_key(host),
             Purge::Url { host, target } => !self
                 .urls
@@ -301,8 +302,8 @@ impl OfSite {
         }
     }
 
-    fn each(&self, each: &mut impl FnMut(Purge, &Last)) {
-        if self.all != Last::default() {
+    fn each(&self, each: &mut impl FnMut(Purge, &PurgeNumbers)) {
+        if self.all != PurgeNumbers::default() {
             each(Purge::All, &self.all);
         }
         for (host, last) in &self.hosts {
@@ -329,15 +330,15 @@ impl OfSite {
         let mut kept = Vec::new();
         self.each(&mut |purge, last| {
             let newer = |last: u64| if last > number { last } else { 0 };
-            let last = Last {
+            let last = PurgeNumbers {
                 hard: newer(last.hard),
                 soft: newer(last.soft),
             };
-            if last != Last::default() {
+            if last != PurgeNumbers::default() {
                 kept.push((purge, last));
             }
         });
-        *self = OfSite::default();
+        *self = SitePurges::default();
         for (purge, last) in kept {
             *self.place(&purge) = last;
         }
@@ -349,7 +350,7 @@ mod tests {
     use super::*;
     use crate::object::tests::page;
 
-    fn fate(purges: &Purges, target: &str, tags: &[&str], stamp: u64) -> Fate {
+    fn fate(purges: &Purges, target: &str, tags: &[&str], stamp: u64) -> PurgeState {
         purges.fate(&page(target, tags, stamp, b""))
     }
 
@@ -365,35 +366,35 @@ mod tests {
     fn a_purge_is_about_what_was_asked_for_before_it_and_not_what_is_asked_for_after() {
         let purges = Purges::default();
         let before = purges.last();
-        let number = purges.add("site", &url("/a"), Thoroughness::Hard);
-        assert_eq!(fate(&purges, "/a", &[], before), Fate::Gone);
-        assert_eq!(fate(&purges, "/a", &[], number), Fate::Alive);
-        assert_eq!(fate(&purges, "/b", &[], before), Fate::Alive);
+        let number = purges.add("site", &url("/a"), PurgeMode::Hard);
+        assert_eq!(fate(&purges, "/a", &[], before), PurgeState::Removed);
+        assert_eq!(fate(&purges, "/a", &[], number), PurgeState::Valid);
+        assert_eq!(fate(&purges, "/b", &[], before), PurgeState::Valid);
     }
 
     #[test]
     fn a_page_that_was_found_alive_is_looked_at_again_after_the_next_purge() {
         let purges = Purges::default();
         let page = page("/a", &["t"], 0, b"");
-        assert_eq!(purges.fate(&page), Fate::Alive);
-        purges.add("site", &Purge::Tag("other".to_owned()), Thoroughness::Hard);
-        assert_eq!(purges.fate(&page), Fate::Alive);
-        purges.add("site", &Purge::Tag("t".to_owned()), Thoroughness::Soft);
-        assert_eq!(purges.fate(&page), Fate::Stale);
-        assert_eq!(purges.fate(&page), Fate::Stale);
-        purges.add("site", &Purge::Tag("t".to_owned()), Thoroughness::Hard);
-        assert_eq!(purges.fate(&page), Fate::Gone);
+        assert_eq!(purges.fate(&page), PurgeState::Valid);
+        purges.add("site", &Purge::Tag("other".to_owned()), PurgeMode::Hard);
+        assert_eq!(purges.fate(&page), PurgeState::Valid);
+        purges.add("site", &Purge::Tag("t".to_owned()), PurgeMode::Soft);
+        assert_eq!(purges.fate(&page), PurgeState::Stale);
+        assert_eq!(purges.fate(&page), PurgeState::Stale);
+        purges.add("site", &Purge::Tag("t".to_owned()), PurgeMode::Hard);
+        assert_eq!(purges.fate(&page), PurgeState::Removed);
     }
 
     #[test]
     fn no_site_purges_anothers_pages() {
         let purges = Purges::default();
         for purge in [Purge::All, Purge::Host("a.example".to_owned()), url("/a")] {
-            purges.add("other", &purge, Thoroughness::Hard);
+            purges.add("other", &purge, PurgeMode::Hard);
         }
-        assert_eq!(fate(&purges, "/a", &[], 0), Fate::Alive);
-        purges.add("site", &Purge::All, Thoroughness::Hard);
-        assert_eq!(fate(&purges, "/a", &[], 0), Fate::Gone);
+        assert_eq!(fate(&purges, "/a", &[], 0), PurgeState::Valid);
+        purges.add("site", &Purge::All, PurgeMode::Hard);
+        assert_eq!(fate(&purges, "/a", &[], 0), PurgeState::Removed);
     }
 
     #[test]
@@ -411,8 +412,12 @@ mod tests {
             (prefix(None, ""), true),
         ] {
             let purges = Purges::default();
-            purges.add("site", &purge, Thoroughness::Hard);
-            let expected = if is_gone { Fate::Gone } else { Fate::Alive };
+            purges.add("site", &purge, PurgeMode::Hard);
+            let expected = if is_gone {
+                PurgeState::Removed
+            } else {
+                PurgeState::Valid
+            };
             assert_eq!(fate(&purges, "/news/ä?page=1", &[], 0), expected, "{purge}");
         }
     }
@@ -421,13 +426,13 @@ mod tests {
     fn with_more_purges_than_are_remembered_all_of_the_site_is_gone() {
         let purges = Purges::default();
         for number in 0..=MAX_PURGES {
-            purges.add("site", &url(&format!("/{number}")), Thoroughness::Soft);
+            purges.add("site", &url(&format!("/{number}")), PurgeMode::Soft);
         }
         assert!(purges.len() < 10);
-        assert_eq!(fate(&purges, "/never-purged", &[], 0), Fate::Gone);
+        assert_eq!(fate(&purges, "/never-purged", &[], 0), PurgeState::Removed);
         assert_eq!(
             fate(&purges, "/never-purged", &[], purges.last()),
-            Fate::Alive
+            PurgeState::Valid
         );
     }
 
@@ -452,20 +457,20 @@ mod tests {
         for long_one in long_ones {
             let purges = Purges::default();
             for number in 0..1024 {
-                purges.add("site", &long_one(number), Thoroughness::Hard);
+                purges.add("site", &long_one(number), PurgeMode::Hard);
             }
-            assert_eq!(fate(&purges, "/never-purged", &[], 0), Fate::Alive);
-            purges.add("site", &url("/one-more"), Thoroughness::Hard);
+            assert_eq!(fate(&purges, "/never-purged", &[], 0), PurgeState::Valid);
+            purges.add("site", &url("/one-more"), PurgeMode::Hard);
             assert_eq!(purges.len(), 2);
-            assert_eq!(fate(&purges, "/never-purged", &[], 0), Fate::Gone);
+            assert_eq!(fate(&purges, "/never-purged", &[], 0), PurgeState::Removed);
         }
     }
 
     #[test]
     fn what_comes_late_is_refused_when_it_cannot_be_told_whether_it_was_purged() {
         let purges = Purges::default();
-        let first = purges.add("site", &url("/a"), Thoroughness::Hard);
-        let second = purges.add("site", &url("/b"), Thoroughness::Hard);
+        let first = purges.add("site", &url("/a"), PurgeMode::Hard);
+        let second = purges.add("site", &url("/b"), PurgeMode::Hard);
         let at = |target: &str, stamp| page(target, &[], stamp, b"");
         assert!(purges.concerned(&at("/a", 0), first));
         assert!(!purges.concerned(&at("/a", first), second));
@@ -473,7 +478,7 @@ mod tests {
         purges.forget_until(first);
         assert_eq!(purges.len(), 1);
         // One that was kept before, and was looked at, lives on.
-        assert_eq!(fate(&purges, "/c", &[], 0), Fate::Alive);
+        assert_eq!(fate(&purges, "/c", &[], 0), PurgeState::Valid);
         assert!(purges.refuses(&at("/c", 0)));
         assert!(!purges.refuses(&at("/c", first)));
         assert!(purges.refuses(&at("/b", first)));

@@ -10,15 +10,15 @@ use maitred_pagecache::Millis;
 use maitred_pagecache::admit::NotStored;
 use maitred_pagecache::headers::Field;
 use maitred_pagecache::key::Key;
-use maitred_pagecache::purge::{Purge, Thoroughness};
+use maitred_pagecache::purge::{Purge, PurgeMode};
 use maitred_pagecache::vary::Vary;
 
 use crate::dir_lock::FolderLock;
-use crate::disk::{Disk, DiskLimits, Fetched, Swept, make_dir};
-use crate::journal::{self, Journal, Opened};
+use crate::disk::{Disk, DiskLimits, Fetched, SweepResult, make_dir};
+use crate::journal::{self, Journal, JournalState};
 use crate::memory::Memory;
 use crate::object::{Entry, Object};
-use crate::purges::{Fate, Purges};
+use crate::purges::{PurgeState, Purges};
 use crate::uses::Uses;
 
 /// The limits of the store.
@@ -34,7 +34,7 @@ pub struct Limits {
 
 /// The result of a lookup.
 #[derive(Debug, Clone)]
-pub enum Looked {
+pub enum Lookup {
     /// A page.
     Page {
         /// The page.
@@ -45,7 +45,7 @@ pub enum Looked {
         is_stale: bool,
     },
     /// A miss.
-    Nothing {
+    Miss {
         /// The key under which it would be stored, as far as is known.
         key: Key,
         /// There are other variants for this URL.
@@ -62,13 +62,13 @@ pub enum Looked {
 
 /// The keys under which a page is stored.
 #[derive(Debug, Clone)]
-pub struct Place {
+pub struct PageKeys {
     primary: Key,
     /// The headers that the URL varies on, and the variant's key.
     variant: Option<(Vary, Key)>,
 }
 
-impl Place {
+impl PageKeys {
     /// For a response to a request with this key and these headers that varies on some of them.
     ///
     /// # Errors
@@ -77,10 +77,10 @@ impl Place {
         primary: &Key,
         vary: &Vary,
         fields: impl Iterator<Item = Field<'a>> + Clone,
-    ) -> Result<Place, NotStored> {
+    ) -> Result<PageKeys, NotStored> {
         let variant = (!vary.is_empty()).then(|| primary.variant(vary, fields));
         let variant = variant.transpose().map_err(|_| NotStored::VaryTooMuch)?;
-        Ok(Place {
+        Ok(PageKeys {
             primary: primary.clone(),
             variant: variant.map(|key| (vary.clone(), key)),
         })
@@ -89,7 +89,7 @@ impl Place {
 
 /// Statistics.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Figures {
+pub struct StoreStats {
     /// Number and bytes of the pages in memory.
     pub memory: (usize, u64),
     /// Number and bytes of the known files.
@@ -117,7 +117,7 @@ struct Folder {
 
 /// The disk tier's configuration.
 #[derive(Debug)]
-struct Wanted {
+struct DiskConfig {
     limits: DiskLimits,
     /// The machine's boot ID.
     boot: String,
@@ -131,7 +131,7 @@ pub struct Store {
     disk: ArcSwapOption<Disk>,
     purges: Purges,
     folder: Mutex<Option<Folder>>,
-    wanted: Option<Wanted>,
+    wanted: Option<DiskConfig>,
     /// Another process owns the directory, and this one waits for it: until then no purge is
     /// forgotten, since files may be concerned.
     awaits: AtomicBool,
@@ -139,8 +139,8 @@ pub struct Store {
     left: AtomicBool,
     /// Counts requests for keys without an entry (`min_uses`).
     pub uses: Uses,
-    /// Held shared while a page is stored, and exclusively while purges are forgotten: pages are
-    /// checked against purges before they are stored.
+    /// Held shared while a page is stored, and exclusively while purges are forgotten: pages
+    /// are checked against purges before they are stored.
     gate: RwLock<()>,
     /// The number of the last purge when the last sweep began; `None` before the first sweep.
     swept: Mutex<Option<u64>>,
@@ -151,8 +151,8 @@ impl Store {
     ///
     /// # Errors
     /// When the directory of the disk tier cannot be used.
-    pub fn open(limits: Limits, boot: &str, now: Millis) -> io::Result<(Store, Opened)> {
-        let wanted = limits.disk.map(|limits| Wanted {
+    pub fn open(limits: Limits, boot: &str, now: Millis) -> io::Result<(Store, JournalState)> {
+        let wanted = limits.disk.map(|limits| DiskConfig {
             limits,
             boot: boot.to_owned(),
         });
@@ -169,7 +169,7 @@ impl Store {
             swept: Mutex::new(None),
         };
         let Some(wanted) = &store.wanted else {
-            return Ok((store, Opened::New));
+            return Ok((store, JournalState::New));
         };
         let dir = &wanted.limits.dir;
         make_dir(dir)?;
@@ -179,7 +179,7 @@ impl Store {
                 let last = journal::last_number(dir)?;
                 store.purges.restore_last(last.saturating_add(APART));
                 store.awaits.store(true, Ordering::Release);
-                Opened::Taken
+                JournalState::InUse
             }
         };
         Ok((store, opened))
@@ -195,22 +195,22 @@ impl Store {
     ///
     /// # Errors
     /// When the directory cannot be used.
-    pub fn claim_folder(&self, clock: impl Fn() -> Millis) -> io::Result<Opened> {
+    pub fn claim_folder(&self, clock: impl Fn() -> Millis) -> io::Result<JournalState> {
         let Some(wanted) = self.wanted.as_ref().filter(|_| self.awaits_folder()) else {
-            return Ok(Opened::New);
+            return Ok(JournalState::New);
         };
         let lock = FolderLock::open(&wanted.limits.dir)?.lock()?;
         self.take(wanted, lock, clock())
     }
 
-    fn take(&self, wanted: &Wanted, lock: FolderLock, now: Millis) -> io::Result<Opened> {
+    fn take(&self, wanted: &DiskConfig, lock: FolderLock, now: Millis) -> io::Result<JournalState> {
         let mut swept = self.swept.lock().unwrap_or_else(PoisonError::into_inner);
         let _alone = self.gate.write().unwrap_or_else(PoisonError::into_inner);
         let mut folder = self.folder();
         if self.left.load(Ordering::Acquire) {
-            return Ok(Opened::Taken);
+            return Ok(JournalState::InUse);
         }
-        let Wanted { limits, boot } = wanted;
+        let DiskConfig { limits, boot } = wanted;
         let (journal, opened) = Journal::open(&limits.dir, boot, &self.purges)?;
         let disk = Disk::open(limits.clone(), journal.era, now)?;
         *folder = Some(Folder {
@@ -270,11 +270,11 @@ impl Store {
     }
 
     /// Looks up the page for a request with this key and these headers, in memory.
-    pub fn look<'a>(
+    pub fn lookup<'a>(
         &self,
         primary: &Key,
         fields: impl Iterator<Item = Field<'a>> + Clone,
-    ) -> Looked {
+    ) -> Lookup {
         loop {
             let forgotten = self.purges.forgotten();
             let looked = self.find(primary, fields.clone(), |key| self.memory.get(key));
@@ -285,14 +285,14 @@ impl Store {
         }
     }
 
-    /// As [`Store::look`], but also on disk; a page found there is in memory afterwards. Files
+    /// As [`Store::lookup`], but also on disk; a page found there is in memory afterwards. Files
     /// larger than `most` bytes are not read. Blocks.
     pub fn load<'a>(
         &self,
         primary: &Key,
         fields: impl Iterator<Item = Field<'a>> + Clone,
         (now, most): (Millis, u64),
-    ) -> Looked {
+    ) -> Lookup {
         let _on_its_way = self.gate.read().unwrap_or_else(PoisonError::into_inner);
         let is_large = Cell::new(false);
         let looked = self.find(primary, fields, |key| match self.fetch(key, now, most) {
@@ -304,19 +304,19 @@ impl Store {
             }
         });
         match looked {
-            Looked::Nothing { key, has_variants } if is_large.get() => {
-                Looked::Large { key, has_variants }
+            Lookup::Miss { key, has_variants } if is_large.get() => {
+                Lookup::Large { key, has_variants }
             }
             looked => looked,
         }
     }
 
     /// Reads a page that [`Store::load`] has found to be large. Blocks for as long as that takes.
-    pub fn load_large(&self, key: Key, has_variants: bool, now: Millis) -> Looked {
+    pub fn load_large(&self, key: Key, has_variants: bool, now: Millis) -> Lookup {
         let _on_its_way = self.gate.read().unwrap_or_else(PoisonError::into_inner);
         match self.fetch(&key, now, u64::MAX) {
             Fetched::Entry(Entry::Page(page)) => self.alive(key, page, has_variants),
-            _ => Looked::Nothing { key, has_variants },
+            _ => Lookup::Miss { key, has_variants },
         }
     }
 
@@ -330,12 +330,12 @@ impl Store {
         let mut read = disk.read(key, now, most);
         if let Fetched::Entry(entry) = &mut read
             // A page stored in the meantime is newer.
-            && !self.memory.holds(key)
+            && !self.memory.contains(key)
         {
             if let Entry::Page(page) = entry
                 && let Some(page) = Arc::get_mut(page)
             {
-                self.memory.take_in(key, page);
+                self.memory.move_to_memfd(key, page);
             }
             self.memory.put(key.clone(), entry.clone());
         }
@@ -347,8 +347,8 @@ impl Store {
         primary: &Key,
         fields: impl Iterator<Item = Field<'a>> + Clone,
         get: impl Fn(&Key) -> Option<Entry>,
-    ) -> Looked {
-        let nothing = |key: Key, has_variants| Looked::Nothing { key, has_variants };
+    ) -> Lookup {
+        let nothing = |key: Key, has_variants| Lookup::Miss { key, has_variants };
         match get(primary) {
             None => nothing(primary.clone(), false),
             Some(Entry::Page(page)) => self.alive(primary.clone(), page, false),
@@ -365,16 +365,16 @@ impl Store {
     }
 
     /// A page, unless it has been purged.
-    fn alive(&self, key: Key, page: Arc<Object>, has_variants: bool) -> Looked {
+    fn alive(&self, key: Key, page: Arc<Object>, has_variants: bool) -> Lookup {
         let is_stale = match self.purges.fate(&page) {
-            Fate::Alive => false,
-            Fate::Stale => true,
-            Fate::Gone => {
+            PurgeState::Valid => false,
+            PurgeState::Stale => true,
+            PurgeState::Removed => {
                 self.memory.remove(&key, &page);
-                return Looked::Nothing { key, has_variants };
+                return Lookup::Miss { key, has_variants };
             }
         };
-        Looked::Page {
+        Lookup::Page {
             page,
             key,
             is_stale,
@@ -386,7 +386,7 @@ impl Store {
     ///
     /// # Errors
     /// The reason why it is not stored.
-    pub fn keep<'a>(
+    pub fn insert<'a>(
         &self,
         primary: &Key,
         vary: &Vary,
@@ -394,17 +394,17 @@ impl Store {
         page: Object,
         now: Millis,
     ) -> Result<Arc<Object>, NotStored> {
-        let place = Place::of(primary, vary, fields)?;
-        self.keep_at(&place, page, now)
+        let place = PageKeys::of(primary, vary, fields)?;
+        self.insert_at(&place, page, now)
     }
 
-    /// As [`Store::keep`], under keys that are already known.
+    /// As [`Store::insert`], under keys that are already known.
     ///
     /// # Errors
     /// The reason why it is not stored.
-    pub fn keep_at(
+    pub fn insert_at(
         &self,
-        place: &Place,
+        place: &PageKeys,
         mut page: Object,
         now: Millis,
     ) -> Result<Arc<Object>, NotStored> {
@@ -419,7 +419,7 @@ impl Store {
                 key
             }
         };
-        self.memory.take_in(key, &mut page);
+        self.memory.move_to_memfd(key, &mut page);
         let page = Arc::new(page);
         self.put(key, Entry::Page(page.clone()), now)?;
         if self.purges.refuses(&page) {
@@ -434,11 +434,11 @@ impl Store {
     }
 
     /// Stores a derived page, such as a compressed copy, in memory alone.
-    pub fn keep_beside(&self, key: Key, mut page: Object) -> Arc<Object> {
+    pub fn insert_derived(&self, key: Key, mut page: Object) -> Arc<Object> {
         let _on_its_way = self.gate.read().unwrap_or_else(PoisonError::into_inner);
         let is_kept = !self.purges.refuses(&page);
         if is_kept {
-            self.memory.take_in(&key, &mut page);
+            self.memory.move_to_memfd(&key, &mut page);
         }
         let page = Arc::new(page);
         if is_kept {
@@ -457,7 +457,7 @@ impl Store {
         };
         self.memory.remove_if(key, is_it);
         if let Some(disk) = &*self.disk.load()
-            && !self.memory.holds(key)
+            && !self.memory.contains(key)
         {
             disk.remove(key);
             // Another thread may have read it just before.
@@ -495,7 +495,7 @@ impl Store {
     /// # Errors
     /// When the journal cannot be written: the purge applies all the same, and after a restart the
     /// old files are not used.
-    pub fn purge(&self, site: &str, purge: &Purge, how: Thoroughness) -> io::Result<()> {
+    pub fn purge(&self, site: &str, purge: &Purge, how: PurgeMode) -> io::Result<()> {
         let mut folder = self.folder();
         let number = self.purges.add(site, purge, how);
         let Some(Folder { journal, .. }) = &mut *folder else {
@@ -516,7 +516,7 @@ impl Store {
     ///
     /// # Errors
     /// When the directory cannot be read, or the journal cannot be written.
-    pub fn sweep(&self, now: Millis) -> io::Result<Swept> {
+    pub fn sweep(&self, now: Millis) -> io::Result<SweepResult> {
         let mut before = self.swept.lock().unwrap_or_else(PoisonError::into_inner);
         // Only up to the previous sweep: pages that a soft purge has made stale since then may be
         // served for a while.
@@ -524,16 +524,16 @@ impl Store {
         let until = before.replace(self.purges.last()).unwrap_or(0);
         let concerned = |entry: &Entry| match entry {
             Entry::Page(page) => {
-                self.purges.concerned(page, until) || self.purges.fate(page) == Fate::Gone
+                self.purges.concerned(page, until) || self.purges.fate(page) == PurgeState::Removed
             }
             Entry::Varies(_) => false,
         };
         self.memory.retain(|entry| !concerned(entry));
-        let mut swept = Swept::default();
+        let mut swept = SweepResult::default();
         if let Some(disk) = &*self.disk.load() {
             let mut keep = |key: &Key, entry: &Entry| {
-                if self.memory.holds(key) {
-                    disk.use_now(key, now);
+                if self.memory.contains(key) {
+                    disk.touch(key, now);
                 }
                 !concerned(entry)
             };
@@ -574,11 +574,11 @@ impl Store {
     }
 
     /// Statistics.
-    pub fn figures(&self) -> Figures {
+    pub fn stats(&self) -> StoreStats {
         let disk = self.disk.load();
         let disk = disk.as_deref();
         let (bytes, files) = disk.map_or((0, 0), Disk::size);
-        Figures {
+        StoreStats {
             memory: (self.memory.len(), self.memory.bytes()),
             disk: (files, bytes),
             evicted: (self.memory.evicted(), disk.map_or(0, Disk::evicted)),

@@ -157,7 +157,7 @@ impl Exchange for Client<'_> {
     fn purge(&mut self, asked: &Purge<'_>) -> Purged {
         let names = asked.names.join(&b" "[..]);
         self.event("purge", &names);
-        Purged::Dropped
+        Purged::Done
     }
 
     fn finish(&mut self) {

@@ -18,7 +18,7 @@ use crate::version::PhpVersion;
 /// `_exit` and only the process that started the engine may call [`stop`](Self::stop).
 #[derive(Debug)]
 pub struct Engine {
-    pub(crate) raw: raw::Engine,
+    pub(crate) raw: raw::RawEngine,
     version: PhpVersion,
     /// Not `Send`: PHP's state belongs to a thread.
     _thread: PhantomData<*const ()>,
@@ -147,7 +147,7 @@ impl Engine {
     ///
     /// See [`StartError`].
     pub fn start(settings: &Settings) -> Result<Self, StartError> {
-        let raw = raw::Engine::start(settings)?;
+        let raw = raw::RawEngine::start(settings)?;
         let reported = raw.version();
         let version = reported
             .parse()

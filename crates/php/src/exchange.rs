@@ -106,13 +106,13 @@ pub struct Purge<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purged {
     /// The pages are purged.
-    Dropped,
+    Done,
     /// The server did not confirm it.
-    Unheard,
+    NoReply,
     /// No site that the script's pool serves has a cache.
     NoCache,
     /// A URL belongs to no such site.
-    NotIts,
+    OtherSite,
     /// A name is too long.
     TooLong,
 }

@@ -31,7 +31,7 @@ pub enum Admission {
 /// the request, and PHP's realpath cache.
 pub struct Paths<'a> {
     pub(crate) directives: raw::PathDirectives,
-    pub(crate) engine: &'a raw::Engine,
+    pub(crate) engine: &'a raw::RawEngine,
 }
 
 impl fmt::Debug for Paths<'_> {

@@ -120,7 +120,7 @@ static CALLBACKS: RawCallbacks = RawCallbacks {
 /// The target of a callback's `exchange` pointer. Only shared references to it exist: PHP may call
 /// back during a callback that calls into PHP itself, as when an application is booted or paths are
 /// looked up.
-struct Live<'a> {
+struct CallbackState<'a> {
     /// The state is borrowed.
     taken: Cell<bool>,
     state: UnsafeCell<State<'a>>,
@@ -135,7 +135,7 @@ struct State<'a> {
     work: Option<work::Work<'a>>,
 }
 
-/// Returns the state of a [`Live`], also on a panic.
+/// Returns the state of a [`CallbackState`], also on a panic.
 struct Taken<'l>(&'l Cell<bool>);
 
 impl Drop for Taken<'_> {
@@ -151,9 +151,9 @@ macro_rules! callback {
     ($vis:vis fn $name:ident($live:ident $(, $arg:ident: $type:ty)*)
         $(-> $result:ty, else $default:expr)?, $body:block) => {
         $vis extern "C" fn $name(exchange: *mut c_void $(, $arg: $type)*) $(-> $result)? {
-            // SAFETY: C passes back the pointer that `Engine::serve` gave it, during that call
-            // only and on the same thread; all references to the `Live` are shared.
-            let live = unsafe { &*exchange.cast::<Live<'_>>() };
+            // SAFETY: C passes back the pointer that `RawEngine::serve` gave it, during that call
+            // only and on the same thread; all references to the `CallbackState` are shared.
+            let live = unsafe { &*exchange.cast::<CallbackState<'_>>() };
             let done = live.with(|state| {
                 if state.panic.is_some() {
                     return $($default)?;
@@ -230,7 +230,7 @@ extern "C" fn log(
     length: usize,
 ) {
     // SAFETY: as in `callback`.
-    let live = unsafe { &*exchange.cast::<Live<'_>>() };
+    let live = unsafe { &*exchange.cast::<CallbackState<'_>>() };
     if !live.taken.get() {
         return log_to_exchange(exchange, level, to_client, message, length);
     }
@@ -265,10 +265,10 @@ callback! {
             names.map(|name| slice::from_raw_parts(name.start.cast::<u8>(), name.length)).collect()
         };
         match live.exchange.purge(&Purge { are_urls: urls, soft, names }) {
-            Purged::Dropped => DROPPED,
-            Purged::Unheard => UNHEARD,
+            Purged::Done => DROPPED,
+            Purged::NoReply => UNHEARD,
             Purged::NoCache => 2,
-            Purged::NotIts => 3,
+            Purged::OtherSite => 3,
             Purged::TooLong => 4,
         }
     }
@@ -292,7 +292,7 @@ fn code(verdict: Verdict) -> c_int {
 
 /// The started engine: proof that C may be called.
 #[derive(Debug)]
-pub(crate) struct Engine {
+pub(crate) struct RawEngine {
     starter: u32,
     pub(crate) unknown_values: Vec<IniValue>,
     pub(crate) refused_values: Vec<IniValue>,
@@ -300,7 +300,7 @@ pub(crate) struct Engine {
     params: Vec<RawParam>,
 }
 
-impl Engine {
+impl RawEngine {
     pub(crate) fn start(settings: &Settings) -> Result<Self, StartError> {
         // Leaked on purpose: PHP keeps pointers to these strings until the process exits.
         let texts: &'static SettingTexts = Box::leak(Box::new(SettingTexts::new(settings)?));
@@ -390,7 +390,7 @@ impl Engine {
     }
 
     pub(crate) fn serve(&mut self, params: &Params, exchange: &mut dyn Exchange) -> Served {
-        let live = Live::new(exchange);
+        let live = CallbackState::new(exchange);
         let mut request = fill_request(params, &mut self.params);
         request.exchange = live.for_c();
         let served = if !brings_settings(params) || prepare(&request) {
@@ -407,7 +407,7 @@ impl Engine {
         params: &mut Params,
         exchange: &mut dyn Exchange,
     ) -> Served {
-        let live = Live::new(exchange);
+        let live = CallbackState::new(exchange);
         if brings_settings(params) {
             let mut request = fill_request(params, &mut self.params);
             request.exchange = live.for_c();
@@ -461,10 +461,10 @@ fn prepare(request: &RawRequest) -> bool {
 
 fn run(request: &RawRequest) -> RawServed {
     let mut served = RawServed::default();
-    // SAFETY: PHP is started and this is its thread (`Engine` is not `Send`, and only its methods
-    // call this); the request, its strings and the `Live` outlive the call, and Rust touches the
-    // `Live` again only when C has returned. No longjmp leaves the call: the shim catches every
-    // bailout.
+    // SAFETY: PHP is started and this is its thread (`RawEngine` is not `Send`, and only its
+    // methods call this); the request, its strings and the `CallbackState` outlive the call, and
+    // Rust touches the `CallbackState` again only when C has returned. No longjmp leaves the call:
+    // the shim catches every bailout.
     unsafe { maitred_php_serve(request, &raw mut served) };
     served
 }
@@ -483,7 +483,7 @@ fn path_directives() -> PathDirectives {
         discard_path: false,
         doc_root: ptr::null(),
     };
-    // SAFETY: PHP is started (only `Engine` calls this); the string is valid until PHP is called
+    // SAFETY: PHP is started (only `RawEngine` calls this); the string is valid until PHP is called
     // again, and copied before.
     unsafe {
         maitred_php_path_directives(&raw mut raw);
@@ -496,9 +496,9 @@ fn path_directives() -> PathDirectives {
     }
 }
 
-impl<'a> Live<'a> {
-    fn new(exchange: &'a mut dyn Exchange) -> Live<'a> {
-        Live {
+impl<'a> CallbackState<'a> {
+    fn new(exchange: &'a mut dyn Exchange) -> CallbackState<'a> {
+        CallbackState {
             taken: Cell::new(false),
             state: UnsafeCell::new(State {
                 exchange,
@@ -520,8 +520,8 @@ impl<'a> Live<'a> {
             return None;
         }
         let _taken = Taken(&self.taken);
-        // SAFETY: one thread uses a `Live` (it is not `Sync`), and as long as `taken` is set, which
-        // it was not, this is the one reference to the state.
+        // SAFETY: one thread uses a `CallbackState` (it is not `Sync`), and as long as `taken` is
+        // set, which it was not, this is the one reference to the state.
         Some(act(unsafe { &mut *self.state.get() }))
     }
 
@@ -549,7 +549,7 @@ impl RawServed {
 }
 
 pub(crate) fn after_fork() {
-    // SAFETY: the caller has an `Engine`, so PHP is started, and no request is under way.
+    // SAFETY: the caller has a `RawEngine`, so PHP is started, and no request is under way.
     unsafe { maitred_php_after_fork() };
 }
 

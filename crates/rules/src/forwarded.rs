@@ -27,7 +27,7 @@ const MAX_HOST_BYTES: usize = 260;
 
 /// A header in which a proxy describes its client.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Field {
+pub enum ForwardedHeader {
     /// `X-Forwarded-For`, or another name with addresses in the same format (`CF-Connecting-IP`).
     Addresses(String),
     /// `X-Forwarded-Proto`: `http` or `https`.
@@ -38,17 +38,17 @@ pub enum Field {
     Forwarded,
 }
 
-impl Field {
+impl ForwardedHeader {
     /// The header with this name; `None` if the name is invalid.
-    pub fn named(name: &str) -> Option<Field> {
+    pub fn named(name: &str) -> Option<ForwardedHeader> {
         let is = |other: &str| name.eq_ignore_ascii_case(other);
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
         match name {
-            _ if is("x-forwarded-proto") => Some(Field::Proto),
-            _ if is("x-forwarded-host") => Some(Field::Host),
-            _ if is("forwarded") => Some(Field::Forwarded),
+            _ if is("x-forwarded-proto") => Some(ForwardedHeader::Proto),
+            _ if is("x-forwarded-host") => Some(ForwardedHeader::Host),
+            _ if is("forwarded") => Some(ForwardedHeader::Forwarded),
             _ if !name.is_empty() && name.bytes().all(plain) => {
-                Some(Field::Addresses(name.to_ascii_lowercase()))
+                Some(ForwardedHeader::Addresses(name.to_ascii_lowercase()))
             }
             _ => None,
         }
@@ -61,12 +61,12 @@ pub struct Trust {
     /// Their addresses.
     pub proxies: Networks,
     /// The headers that they set or remove on every request.
-    pub fields: Vec<Field>,
+    pub fields: Vec<ForwardedHeader>,
 }
 
 /// The client as described by its proxy.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Heard {
+pub struct ForwardedClient {
     /// Its address, with port 0 if none is given; `None` if there is no address header, so that the
     /// request is the proxy's own.
     pub client: Option<SocketAddr>,
@@ -78,16 +78,16 @@ pub struct Heard {
 
 /// A trusted proxy sends an address header that cannot be parsed: the client is unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Unknown<'h> {
+pub struct UnknownClient<'h> {
     /// The name of the header.
     pub field: &'h str,
     /// What is wrong with it.
     pub why: Fault,
 }
 
-impl fmt::Display for Unknown<'_> {
+impl fmt::Display for UnknownClient<'_> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Unknown { field, why } = self;
+        let UnknownClient { field, why } = self;
         write!(out, "{field} {}", why.words())
     }
 }
@@ -132,31 +132,31 @@ impl Trust {
     ///
     /// # Errors
     /// When an address header is present, but the client's address cannot be parsed.
-    pub fn hear<'h, V: DoubleEndedIterator<Item = &'h [u8]>>(
+    pub fn resolve<'h, V: DoubleEndedIterator<Item = &'h [u8]>>(
         &'h self,
         peer: IpAddr,
         mut values: impl FnMut(&'h str) -> V,
-    ) -> Result<Heard, Unknown<'h>> {
-        let mut heard = Heard::default();
+    ) -> Result<ForwardedClient, UnknownClient<'h>> {
+        let mut heard = ForwardedClient::default();
         if !self.proxies.contain(peer) {
             return Ok(heard);
         }
         for field in &self.fields {
             match field {
-                Field::Addresses(name) if heard.client.is_none() => {
-                    let unknown = |why| Unknown { field: name, why };
+                ForwardedHeader::Addresses(name) if heard.client.is_none() => {
+                    let unknown = |why| UnknownClient { field: name, why };
                     heard.client = self.client(addresses(values(name))).map_err(unknown)?;
                 }
-                Field::Addresses(_) => {}
-                Field::Proto => {
+                ForwardedHeader::Addresses(_) => {}
+                ForwardedHeader::Proto => {
                     let last = elements(values("x-forwarded-proto")).next();
                     heard.is_https = heard.is_https.or(last.and_then(is_https));
                 }
-                Field::Host => {
+                ForwardedHeader::Host => {
                     let last = elements(values("x-forwarded-host")).next();
                     heard.host = heard.host.take().or_else(|| last.and_then(host));
                 }
-                Field::Forwarded => self.forwarded(&mut values, &mut heard)?,
+                ForwardedHeader::Forwarded => self.forwarded(&mut values, &mut heard)?,
             }
         }
         Ok(heard)
@@ -185,14 +185,14 @@ impl Trust {
     fn forwarded<'h, V: DoubleEndedIterator<Item = &'h [u8]>>(
         &self,
         values: &mut impl FnMut(&'h str) -> V,
-        heard: &mut Heard,
-    ) -> Result<(), Unknown<'static>> {
+        heard: &mut ForwardedClient,
+    ) -> Result<(), UnknownClient<'static>> {
         const NAME: &str = "forwarded";
         if heard.client.is_none() {
             let way = or_empty(values(NAME), forwarded_hops);
             heard.client = self
                 .client(way)
-                .map_err(|why| Unknown { field: NAME, why })?;
+                .map_err(|why| UnknownClient { field: NAME, why })?;
         }
         // The last proxy is the trusted one; its element is the last.
         let mut lines = values(NAME).rev().map(element::elements);

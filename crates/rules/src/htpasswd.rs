@@ -41,7 +41,7 @@ pub struct Attempt {
     hash: Hash,
     password: Vec<u8>,
     /// The user is unknown: verification fails, whatever the password.
-    is_vain: bool,
+    is_unknown_user: bool,
 }
 
 impl Users {
@@ -95,7 +95,7 @@ impl Users {
         Some(Attempt {
             hash: known.or(self.decoy.as_ref())?.clone(),
             password: password.to_vec(),
-            is_vain: known.is_none(),
+            is_unknown_user: known.is_none(),
         })
     }
 }
@@ -112,7 +112,7 @@ impl Attempt {
 
     /// Whether the password is right and the user is known.
     pub fn succeeds(&self) -> bool {
-        self.is_the_password() && !self.is_vain
+        self.is_the_password() && !self.is_unknown_user
     }
 
     fn is_the_password(&self) -> bool {

@@ -1,8 +1,9 @@
 //! The rules of a site about paths and clients, and their evaluation for a request.
 //!
-//! No I/O, no clock, no async: [`settings::Rules`] is the configuration, [`site_rules::SiteRules`] is its
-//! compiled form, and [`site_rules::SiteRules::decide`] evaluates a request. A path is decoded once
-//! ([`path::clean_path`]) and then compared as bytes, so that no spelling of a path escapes a rule.
+//! No I/O, no clock, no async: [`settings::Rules`] is the configuration, [`site_rules::SiteRules`]
+//! is its compiled form, and [`site_rules::SiteRules::decide`] evaluates a request. A path is
+//! decoded once ([`path::clean_path`]) and then compared as bytes, so that no spelling of a path
+//! escapes a rule.
 
 pub mod apps;
 pub mod content_encoding;

@@ -6,7 +6,7 @@
 use crate::path::mentions_php;
 
 /// Bytes at the beginning of a file that are checked.
-pub const LOOKED_AT: usize = 512;
+pub const CHECKED_BYTES: usize = 512;
 
 /// Whether files with this media type and name are checked: all but types that no browser shows as
 /// text (images, audio, fonts, archives and so on).
@@ -43,14 +43,14 @@ fn is_binary(of: &str) -> bool {
     BINARY.contains(&of) || is_office || of.contains("font")
 }
 
-/// Whether a file is PHP source, by its first [`LOOKED_AT`] bytes.
+/// Whether a file is PHP source, by its first [`CHECKED_BYTES`] bytes.
 ///
 /// Source starts with `<?php`, `<?=` or `<?` and code, after an optional byte order mark, white
 /// space and a `#!` line. In a template, text may come first: then it counts except under file
 /// names that often quote PHP, such as `readme.md` and `page.html`. A name that mentions PHP
 /// (`header.php.txt`) is not exempt.
 pub fn is_source(name: &[u8], beginning: &[u8]) -> bool {
-    let beginning = &beginning[..beginning.len().min(LOOKED_AT)];
+    let beginning = &beginning[..beginning.len().min(CHECKED_BYTES)];
     if opens(behind_shebang(beginning), true) {
         return true;
     }
@@ -209,7 +209,7 @@ mod tests {
         ] {
             assert!(!is_source(name.as_bytes(), template), "{name}");
         }
-        let far = [&[b' '; LOOKED_AT][..], b"x<?php "].concat();
+        let far = [&[b' '; CHECKED_BYTES][..], b"x<?php "].concat();
         assert!(!is_source(b"/a.inc", &far));
     }
 

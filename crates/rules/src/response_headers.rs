@@ -7,7 +7,7 @@ use crate::pattern_table::Table;
 use crate::settings::{Expires, HeaderRule};
 
 /// Headers for message framing, or that the server sets itself.
-const OURS: [&str; 10] = [
+const SERVER_HEADERS: [&str; 10] = [
     "connection",
     "content-length",
     "date",
@@ -21,16 +21,18 @@ const OURS: [&str; 10] = [
 ];
 
 /// Statuses whose responses get `Cache-Control` and `Expires` from `expires`: those of nginx.
-const KEPT: [u16; 10] = [200, 201, 204, 206, 301, 302, 303, 304, 307, 308];
+const CACHED_STATUSES: [u16; 10] = [200, 201, 204, 206, 301, 302, 303, 304, 307, 308];
 
 /// Why no rule may use this header, as the end of a sentence that begins with it; `None` if one
 /// may.
-pub fn refuse_field(name: &str) -> Option<String> {
+pub fn refuse_header(name: &str) -> Option<String> {
     let token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
     if name.is_empty() || !name.bytes().all(token) {
         return Some("is no header name; expected one such as \"X-Frame-Options\"".into());
     }
-    let ours = OURS.iter().any(|ours| ours.eq_ignore_ascii_case(name));
+    let ours = SERVER_HEADERS
+        .iter()
+        .any(|ours| ours.eq_ignore_ascii_case(name));
     ours.then(|| "is a header that the server sets itself; leave it out".to_owned())
 }
 
@@ -44,7 +46,7 @@ pub fn refuse_value(value: &str) -> Option<String> {
 
 /// The header rules of a site.
 #[derive(Debug, Default)]
-pub(crate) struct Headers {
+pub(crate) struct HeaderRules {
     rules: Vec<HeaderRule>,
     by_path: Table,
     /// All rules match every path: no lookup is needed.
@@ -71,9 +73,9 @@ pub struct HeaderPolicy<'a> {
     expires: Vec<(&'a Expires, &'a str)>,
 }
 
-impl Headers {
-    pub(crate) fn new(rules: &[HeaderRule], expires: &[Expires]) -> Result<Headers, String> {
-        Ok(Headers {
+impl HeaderRules {
+    pub(crate) fn new(rules: &[HeaderRule], expires: &[Expires]) -> Result<HeaderRules, String> {
+        Ok(HeaderRules {
             rules: rules.to_vec(),
             by_path: Table::new(rules.iter().map(|rule| &rule.path))?,
             everywhere: rules.iter().all(|rule| rule.path == Pattern::all()),
@@ -83,7 +85,7 @@ impl Headers {
         })
     }
 
-    pub(crate) fn dressing(&self, path: &[u8]) -> HeaderPolicy<'_> {
+    pub(crate) fn header_policy(&self, path: &[u8]) -> HeaderPolicy<'_> {
         let rules = match self.everywhere {
             true => self.rules.iter().collect(),
             false => self
@@ -132,7 +134,7 @@ impl<'a> HeaderPolicy<'a> {
 
     /// The lifetime of a response with this status and media type, unless it states its own.
     pub fn expiry(&self, status: u16, media_type: &[u8]) -> Option<Expiry<'a>> {
-        if self.expires.is_empty() || !KEPT.contains(&status) {
+        if self.expires.is_empty() || !CACHED_STATUSES.contains(&status) {
             return None;
         }
         let media_type = media_type
@@ -190,10 +192,10 @@ mod tests {
         }
     }
 
-    fn fields(headers: &Headers, path: &str) -> Vec<String> {
+    fn fields(headers: &HeaderRules, path: &str) -> Vec<String> {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        let dressing = headers.dressing(path.as_bytes());
-        dressing
+        let header_policy = headers.header_policy(path.as_bytes());
+        header_policy
             .fields()
             .map(|(n, v)| format!("{}: {}", text(n), text(v)))
             .collect()
@@ -211,16 +213,16 @@ mod tests {
             rule("/a/*", &[("x-a", "2")], &[("Link", "b")], &[]),
             rule("/a/b", &[], &[], &["X-B"]),
         ];
-        let headers = Headers::new(&rules, &[]).unwrap();
+        let headers = HeaderRules::new(&rules, &[]).unwrap();
         assert_eq!(fields(&headers, "/"), ["X-A: 1", "X-B: 1", "Link: a"]);
         assert_eq!(
             fields(&headers, "/a/x"),
             ["X-B: 1", "Link: a", "x-a: 2", "Link: b"]
         );
         assert_eq!(fields(&headers, "/a/b"), ["Link: a", "x-a: 2", "Link: b"]);
-        let dressing = headers.dressing(b"/");
-        assert!(!dressing.keeps(b"x-powered-by") && !dressing.keeps(b"X-a"));
-        assert!(dressing.keeps(b"Link"));
+        let header_policy = headers.header_policy(b"/");
+        assert!(!header_policy.keeps(b"x-powered-by") && !header_policy.keeps(b"X-a"));
+        assert!(header_policy.keeps(b"Link"));
     }
 
     #[test]
@@ -237,10 +239,10 @@ mod tests {
             expires("/*", Some("image/"), 30, false),
             expires("/*", Some("text/css"), 20, false),
         ];
-        let headers = Headers::new(&[], &all).unwrap();
+        let headers = HeaderRules::new(&[], &all).unwrap();
         let kept = |path: &str, status, kind: &str| {
-            let dressing = headers.dressing(path.as_bytes());
-            dressing
+            let header_policy = headers.header_policy(path.as_bytes());
+            header_policy
                 .expiry(status, kind.as_bytes())
                 .map(|expiry| expiry.cache_control.to_owned())
         };
@@ -263,8 +265,8 @@ mod tests {
 
     #[test]
     fn fields_that_frame_an_answer_are_nobody_elses() {
-        assert!(refuse_field("Content-Length").is_some() && refuse_field("a b").is_some());
-        assert!(refuse_field("X-Frame-Options").is_none());
+        assert!(refuse_header("Content-Length").is_some() && refuse_header("a b").is_some());
+        assert!(refuse_header("X-Frame-Options").is_none());
         assert!(refuse_value("a\r\nb").is_some() && refuse_value("a b").is_none());
     }
 }

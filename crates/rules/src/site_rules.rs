@@ -7,9 +7,9 @@ use std::net::IpAddr;
 use crate::networks::Networks;
 use crate::path::{CleanPath, clean_path, encode_path};
 use crate::pattern_table::Table;
-use crate::response_headers::{HeaderPolicy, Headers};
+use crate::response_headers::{HeaderPolicy, HeaderRules};
 use crate::settings::{BasicAuth, PathSettings, Redirect, Rewrite, Rules};
-use crate::template::{Around, Template};
+use crate::template::{Template, TemplateVars};
 
 /// Most rewrites of one request (nginx's limit).
 pub const MAX_REWRITES: usize = 10;
@@ -18,8 +18,8 @@ pub const MAX_REWRITES: usize = 10;
 #[derive(Debug)]
 pub struct SiteRules {
     rules: Rules,
-    redirects: Led,
-    rewrites: Led,
+    redirects: TargetTable,
+    rewrites: TargetTable,
     allow: Networks,
     deny: Table,
     /// For each of `rules.deny`: the denied networks, and the exceptions.
@@ -27,7 +27,7 @@ pub struct SiteRules {
     allow_php: Table,
     deny_php: Table,
     auth: Table,
-    headers: Headers,
+    headers: HeaderRules,
     autoindex: Table,
     paths: Table,
     limits: Table,
@@ -36,14 +36,14 @@ pub struct SiteRules {
 
 /// Patterns with a target template each.
 #[derive(Debug)]
-struct Led {
+struct TargetTable {
     from: Table,
     to: Vec<Template>,
 }
 
 /// The request as the rules see it.
 #[derive(Debug, Clone, Copy)]
-pub struct Asked<'a> {
+pub struct RuleRequest<'a> {
     /// The decoded and normalised path.
     pub path: &'a CleanPath<'a>,
     /// The query, if there is one.
@@ -80,7 +80,7 @@ pub struct Refusal {
     /// One sentence; it is not sent to the client with 403, 404, or a configuration error.
     pub why: &'static str,
     /// It is an error in the rules, which is logged.
-    pub is_mistake: bool,
+    pub is_config_error: bool,
 }
 
 /// How a request is served.
@@ -122,19 +122,19 @@ pub enum Step<'a> {
 const NOT_ALLOWED: Refusal = Refusal {
     status: 403,
     why: "Access from your address is denied.",
-    is_mistake: false,
+    is_config_error: false,
 };
 
 const LOOPED: Refusal = Refusal {
     status: 500,
     why: "The site's rewrites form a loop.",
-    is_mistake: true,
+    is_config_error: true,
 };
 
 const TOO_LONG: Refusal = Refusal {
     status: 414,
     why: "The address is too long.",
-    is_mistake: false,
+    is_config_error: false,
 };
 
 fn denied(status: u16) -> Refusal {
@@ -146,7 +146,7 @@ fn denied(status: u16) -> Refusal {
     Refusal {
         status,
         why,
-        is_mistake: false,
+        is_config_error: false,
     }
 }
 
@@ -169,8 +169,8 @@ impl SiteRules {
             .map(|rule| (&rule.from, rule.to.as_str()));
         let table = |patterns: &[crate::pattern::Pattern]| Table::new(patterns);
         Ok(SiteRules {
-            redirects: Led::new(redirects).map_err(of("redirects"))?,
-            rewrites: Led::new(rewrites).map_err(of("rewrite"))?,
+            redirects: TargetTable::new(redirects).map_err(of("redirects"))?,
+            rewrites: TargetTable::new(rewrites).map_err(of("rewrite"))?,
             allow: Networks::new(&rules.allow),
             deny: Table::new(rules.deny.iter().map(|rule| &rule.path)).map_err(of("deny"))?,
             denied: (rules.deny.iter())
@@ -181,7 +181,7 @@ impl SiteRules {
                 .map_err(of("deny_php"))?,
             auth: Table::new(rules.basic_auth.iter().map(|rule| &rule.path))
                 .map_err(of("basic_auth"))?,
-            headers: Headers::new(&rules.headers, &rules.expires).map_err(of("headers"))?,
+            headers: HeaderRules::new(&rules.headers, &rules.expires).map_err(of("headers"))?,
             autoindex: table(&rules.autoindex).map_err(of("autoindex"))?,
             paths: Table::new(rules.paths.iter().map(|rule| &rule.path)).map_err(of("paths"))?,
             limits: Table::new(rules.rate_limit.iter().map(|rule| &rule.path))
@@ -197,12 +197,16 @@ impl SiteRules {
     }
 
     /// Decides on a request.
-    pub fn decide(&self, asked: &Asked<'_>) -> Verdict {
+    pub fn decide(&self, asked: &RuleRequest<'_>) -> Verdict {
         self.decide_and_tell(asked, &mut |_| {})
     }
 
     /// As [`SiteRules::decide`], and reports each rule that applied to `tell`.
-    pub fn decide_and_tell(&self, asked: &Asked<'_>, tell: &mut impl FnMut(Step<'_>)) -> Verdict {
+    pub fn decide_and_tell(
+        &self,
+        asked: &RuleRequest<'_>,
+        tell: &mut impl FnMut(Step<'_>),
+    ) -> Verdict {
         if !self.allow.is_empty() && !self.allow.contain(asked.client) {
             tell(Step::NotAllowed);
             return Verdict::Refuse(NOT_ALLOWED);
@@ -261,7 +265,7 @@ impl SiteRules {
     }
 
     /// Whether any rule depends on the script that runs.
-    pub fn cares_for_scripts(&self) -> bool {
+    pub fn has_script_rules(&self) -> bool {
         let empty = |table: &Table| table.is_empty();
         let tables = [&self.deny, &self.auth, &self.allow_php, &self.deny_php];
         !tables.into_iter().all(empty)
@@ -274,8 +278,8 @@ impl SiteRules {
     }
 
     /// The header rules for responses to a path.
-    pub fn dressing(&self, path: &[u8]) -> HeaderPolicy<'_> {
-        self.headers.dressing(path)
+    pub fn header_policy(&self, path: &[u8]) -> HeaderPolicy<'_> {
+        self.headers.header_policy(path)
     }
 
     /// Whether a folder gets a directory listing.
@@ -308,9 +312,14 @@ impl SiteRules {
         self.rules.error_pages.get(&status).map(String::as_str)
     }
 
-    fn redirect(&self, at: usize, asked: &Asked<'_>, tell: &mut impl FnMut(Step<'_>)) -> Verdict {
+    fn redirect(
+        &self,
+        at: usize,
+        asked: &RuleRequest<'_>,
+        tell: &mut impl FnMut(Step<'_>),
+    ) -> Verdict {
         let captures = self.redirects.from.captures(at, asked.path.as_bytes());
-        let Some(expanded) = self.redirects.to[at].expand(&captures, &asked.around()) else {
+        let Some(expanded) = self.redirects.to[at].expand(&captures, &asked.vars()) else {
             return Verdict::Refuse(TOO_LONG);
         };
         let (rule, location) = (&self.rules.redirects[at], expanded.location());
@@ -324,7 +333,7 @@ impl SiteRules {
     /// Applies rewrites until no rule matches; each pass starts at the first rule.
     fn rewrite(
         &self,
-        asked: &Asked<'_>,
+        asked: &RuleRequest<'_>,
         tell: &mut impl FnMut(Step<'_>),
     ) -> Result<Option<(CleanPath<'static>, Rewritten)>, Refusal> {
         let mut now: Option<(CleanPath<'static>, Rewritten)> = None;
@@ -349,12 +358,12 @@ impl SiteRules {
             }
             passes += 1;
             let captures = self.rewrites.from.captures(at, path);
-            let around = Around {
+            let vars = TemplateVars {
                 query: Some(&query),
-                ..asked.around()
+                ..asked.vars()
             };
             let expanded = self.rewrites.to[at]
-                .expand(&captures, &around)
+                .expand(&captures, &vars)
                 .ok_or(TOO_LONG)?;
             let clean = clean_path(&expanded.path).map_err(|_| denied(404))?;
             let rule = &self.rules.rewrite[at];
@@ -373,21 +382,21 @@ impl SiteRules {
     }
 }
 
-impl Led {
+impl TargetTable {
     fn new<'r>(
         rules: impl Iterator<Item = (&'r crate::pattern::Pattern, &'r str)> + Clone,
-    ) -> Result<Led, String> {
+    ) -> Result<TargetTable, String> {
         let from = Table::new(rules.clone().map(|(from, _)| from))?;
         let to = rules
             .map(|(from, to)| Template::parse(to, from.groups()))
             .collect::<Result<_, _>>()?;
-        Ok(Led { from, to })
+        Ok(TargetTable { from, to })
     }
 }
 
-impl<'a> Asked<'a> {
-    fn around(&self) -> Around<'a> {
-        Around {
+impl<'a> RuleRequest<'a> {
+    fn vars(&self) -> TemplateVars<'a> {
+        TemplateVars {
             scheme: self.scheme,
             host: self.host,
             query: self.query,

@@ -35,7 +35,7 @@ enum Piece {
 
 /// The parts of a request that a template can use, beside the path.
 #[derive(Debug, Clone, Copy)]
-pub struct Around<'a> {
+pub struct TemplateVars<'a> {
     /// `http` or `https`.
     pub scheme: &'a str,
     /// The host, without its port.
@@ -72,9 +72,9 @@ impl Template {
 
     /// The target for one request. The request's query is appended, unless the template ends with
     /// `?`. `None` if the target would be too long.
-    pub fn expand(&self, captures: &Captures<'_>, around: &Around<'_>) -> Option<Expanded> {
+    pub fn expand(&self, captures: &Captures<'_>, vars: &TemplateVars<'_>) -> Option<Expanded> {
         let mut path = String::new();
-        write(&mut path, &self.path, captures, around, encode_path);
+        write(&mut path, &self.path, captures, vars, encode_path);
         // A group that starts with a slash must not turn the rest into a host: `//host`.
         if path.starts_with("//") {
             let start = path.find(|c| c != '/').unwrap_or(path.len());
@@ -83,17 +83,14 @@ impl Template {
         let mut query = String::new();
         if let Some(pieces) = &self.query {
             let encode = |bytes: &[u8]| percent_encode(bytes, IN_QUERY).to_string();
-            write(&mut query, pieces, captures, around, encode);
+            write(&mut query, pieces, captures, vars, encode);
         }
         let drops_query = self.query.as_ref().is_some_and(Vec::is_empty)
             || matches!(self.query.as_ref().and_then(|all| all.last()),
                         Some(Piece::Text(text)) if text.ends_with('?'));
         let own = query.trim_end_matches('?').len();
         query.truncate(own);
-        if let Some(asked) = around
-            .query
-            .filter(|asked| !drops_query && !asked.is_empty())
-        {
+        if let Some(asked) = vars.query.filter(|asked| !drops_query && !asked.is_empty()) {
             if !query.is_empty() {
                 query.push('&');
             }
@@ -122,15 +119,15 @@ fn write(
     out: &mut String,
     pieces: &[Piece],
     captures: &Captures<'_>,
-    around: &Around<'_>,
+    vars: &TemplateVars<'_>,
     encode: impl Fn(&[u8]) -> String,
 ) {
     for piece in pieces {
         match piece {
             Piece::Text(text) => out.push_str(text),
             Piece::Group(number) => out.push_str(&encode(captures.group(*number))),
-            Piece::Host => out.push_str(around.host),
-            Piece::Scheme => out.push_str(around.scheme),
+            Piece::Host => out.push_str(vars.host),
+            Piece::Scheme => out.push_str(vars.scheme),
         }
     }
 }
@@ -194,13 +191,13 @@ mod tests {
     fn expand(template: &str, rest: &str, query: Option<&str>) -> String {
         let path = format!("/x/{rest}");
         let captures = Captures::Rest(path.as_bytes(), rest.as_bytes());
-        let around = Around {
+        let vars = TemplateVars {
             scheme: "https",
             host: "a.example",
             query,
         };
         let template = Template::parse(template, 1).unwrap();
-        template.expand(&captures, &around).unwrap().location()
+        template.expand(&captures, &vars).unwrap().location()
     }
 
     #[test]

@@ -4,7 +4,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::LazyLock;
 
-use maitred_rules::forwarded::{Field, MAX_HOPS, Trust};
+use maitred_rules::forwarded::{ForwardedHeader, MAX_HOPS, Trust};
 use maitred_rules::networks::{Networks, parse_network};
 use proptest::prelude::*;
 use regex::bytes::Regex;
@@ -17,7 +17,7 @@ enum Client {
     /// There is no field: the proxy asks for itself.
     Proxy,
     At(IpAddr),
-    Unknown,
+    UnknownClient,
 }
 
 fn is_trusted(address: IpAddr) -> bool {
@@ -31,15 +31,15 @@ fn ours(field: &str, lines: &[Vec<u8>]) -> Client {
     let networks = ["10.0.0.0/8", "fd00::/8"].map(|text| parse_network(text).expect("a network"));
     let trust = Trust {
         proxies: Networks::new(&networks),
-        fields: vec![Field::named(field).expect("a field")],
+        fields: vec![ForwardedHeader::named(field).expect("a field")],
     };
-    match trust.hear(Ipv4Addr::new(10, 0, 0, 1).into(), |_| {
+    match trust.resolve(Ipv4Addr::new(10, 0, 0, 1).into(), |_| {
         lines.iter().map(Vec::as_slice)
     }) {
         Ok(heard) => heard
             .client
             .map_or(Client::Proxy, |client| Client::At(client.ip())),
-        Err(_) => Client::Unknown,
+        Err(_) => Client::UnknownClient,
     }
 }
 
@@ -47,15 +47,15 @@ fn ours(field: &str, lines: &[Vec<u8>]) -> Client {
 fn walked(hops: Vec<Option<IpAddr>>) -> Client {
     for (at, hop) in hops.iter().rev().enumerate() {
         match hop {
-            _ if at == MAX_HOPS => return Client::Unknown,
-            None => return Client::Unknown,
+            _ if at == MAX_HOPS => return Client::UnknownClient,
+            None => return Client::UnknownClient,
             Some(address) if !is_trusted(*address) => return Client::At(*address),
             Some(_) => {}
         }
     }
     match hops.first() {
         Some(Some(first)) => Client::At(*first),
-        _ => Client::Unknown,
+        _ => Client::UnknownClient,
     }
 }
 
@@ -314,7 +314,7 @@ proptest! {
         let line = [&written[..], appended.as_bytes()].concat();
         let client = ours("Forwarded", &[line]);
         let named = Client::At(Ipv4Addr::new(203, 0, 113, 9).into());
-        prop_assert!(client == named || client == Client::Unknown, "{:?}", client);
+        prop_assert!(client == named || client == Client::UnknownClient, "{:?}", client);
         let lines = [written, appended.as_bytes()[2..].to_vec()];
         prop_assert_eq!(ours("Forwarded", &lines), named);
     }
@@ -325,10 +325,10 @@ proptest! {
 fn the_port_is_what_the_proxy_says() {
     let trust = Trust {
         proxies: Networks::new(&[parse_network("10.0.0.0/8").expect("a network")]),
-        fields: vec![Field::named("Forwarded").expect("a field")],
+        fields: vec![ForwardedHeader::named("Forwarded").expect("a field")],
     };
     let line = b"for=\"203.0.113.9:4711\"".to_vec();
-    let heard = trust.hear(Ipv4Addr::new(10, 0, 0, 1).into(), |_| {
+    let heard = trust.resolve(Ipv4Addr::new(10, 0, 0, 1).into(), |_| {
         [&line[..]].into_iter()
     });
     let expected: Option<SocketAddr> = "203.0.113.9:4711".parse().ok();

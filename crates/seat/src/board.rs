@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 pub const TEXT_BYTES: usize = 256;
 
 /// An unknown value.
-pub const NOT_KNOWN: u64 = u64::MAX;
+pub const UNKNOWN: u64 = u64::MAX;
 
 /// A pool's statistics since it was opened. Written by the front.
 #[derive(Debug)]
@@ -71,7 +71,7 @@ pub struct SeatBoard {
     /// Processor time of the worker at the last measurement, before the running request, in
     /// microseconds; 0 if not measured.
     pub used_cpu: AtomicU64,
-    /// Time that the worker had waited for a processor by then, in nanoseconds; [`NOT_KNOWN`] where
+    /// Time that the worker had waited for a processor by then, in nanoseconds; [`UNKNOWN`] where
     /// the kernel does not report it.
     pub used_core_wait: AtomicU64,
     /// Counters of the copies of a booted application in this seat, across all of them.
@@ -133,18 +133,18 @@ impl SeatBoard {
     }
 }
 
-/// Number of reasons in [`Stays`].
-pub const STAYED: usize = 7;
+/// Number of reasons in [`RewindFailure`].
+pub const REWIND_FAILURES: usize = 7;
 
 /// Why a copy exited instead of being rewound.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stays {
+pub enum RewindFailure {
     /// It has forked, or has children.
     Forked,
     /// It has more than one thread.
     Threads,
     /// Its kernel state has changed: signals, limits, identity, working directory.
-    Process,
+    WorkerState,
     /// Its memory cannot be restored.
     Memory,
     /// Its script has called a function with a lasting effect.
@@ -161,8 +161,8 @@ pub enum Stays {
 pub struct CopyWords {
     /// Rewinds.
     pub went_back: AtomicU64,
-    /// Exits instead of rewinds, by reason ([`Stays`]).
-    pub stayed: [AtomicU64; STAYED],
+    /// Exits instead of rewinds, by reason ([`RewindFailure`]).
+    pub stayed: [AtomicU64; REWIND_FAILURES],
     /// Private pages at the end of a copy, of all measured copies.
     pub pages: AtomicU64,
     /// Number of measured copies.

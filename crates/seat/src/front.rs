@@ -11,13 +11,13 @@ use rustix::thread::futex;
 use crate::board::{PoolBoard, SeatBoard};
 use crate::layout::{Layout, SLOTS_PER_SEAT};
 pub use crate::slot_words::State as SlotState;
-use crate::slot_words::{CACHE_FULL, GOES_ON, WHOEVER_SLEEPS, is_same};
+use crate::slot_words::{ALL_SLEEPERS, CACHE_FULL, GOES_ON, is_same};
 use crate::spent::Spent;
 
 /// The front's state of a slot that is assigned to a worker: counters that the front must not read
 /// back from memory which the worker can write.
 #[derive(Debug)]
-pub struct Lent {
+pub struct AssignedSlot {
     seat: u32,
     slot: usize,
     incarnation: u32,
@@ -26,12 +26,18 @@ pub struct Lent {
     long_answer: bool,
     at: Instant,
     /// Number of the last worker call that was taken.
-    wish: u32,
+    call: u32,
 }
 
-impl Lent {
-    fn new(seat: u32, slot: usize, incarnation: u32, request_head: u32, at: Instant) -> Lent {
-        Lent {
+impl AssignedSlot {
+    fn new(
+        seat: u32,
+        slot: usize,
+        incarnation: u32,
+        request_head: u32,
+        at: Instant,
+    ) -> AssignedSlot {
+        AssignedSlot {
             seat,
             slot,
             incarnation,
@@ -39,7 +45,7 @@ impl Lent {
             answer_tail: 0,
             long_answer: false,
             at,
-            wish: 0,
+            call: 0,
         }
     }
 
@@ -66,9 +72,9 @@ impl Lent {
 
 /// The progress of a worker with an assigned request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Began {
+pub enum SlotProgress {
     /// Not started.
-    NotYet,
+    NotStarted,
     /// It runs the script.
     Running,
     /// Done: the response is complete.
@@ -84,8 +90,8 @@ pub struct Broken;
 #[derive(Debug)]
 pub struct Asleep;
 
-/// The front's end of one pool's link. Methods may be called from any thread; each [`Lent`] has one
-/// owner at a time.
+/// The front's end of one pool's link. Methods may be called from any thread; each [`AssignedSlot`]
+/// has one owner at a time.
 #[derive(Debug)]
 pub struct FrontEnd {
     layout: Layout,
@@ -130,7 +136,7 @@ impl FrontEnd {
     ///
     /// A worker can write to the whole file, so every word on which this seat depends is rewritten,
     /// and the new worker starts without any state of its predecessor.
-    pub fn adopt(&self, seat: u32, incarnation: u32, thread: u32) -> Vec<Lent> {
+    pub fn adopt(&self, seat: u32, incarnation: u32, thread: u32) -> Vec<AssignedSlot> {
         self.restore();
         let mut running = Vec::new();
         for slot in 0..SLOTS_PER_SEAT {
@@ -144,17 +150,17 @@ impl FrontEnd {
             if is_its && matches!(state, SlotState::Claimed | SlotState::Done) {
                 words.front.thread.store(thread, Ordering::SeqCst);
                 words.front.gone.store(1, Ordering::Release);
-                let mut lent = Lent::new(seat, slot, incarnation, 0, Instant::now());
+                let mut assigned = AssignedSlot::new(seat, slot, incarnation, 0, Instant::now());
                 // Bytes so far were for another front.
-                lent.answer_tail = words.worker.answer_head.load(Ordering::Acquire);
+                assigned.answer_tail = words.worker.answer_head.load(Ordering::Acquire);
                 // As far as is known, its pending worker call has not been handled.
-                lent.wish = words.front.granted.load(Ordering::Relaxed);
-                running.push(lent);
+                assigned.call = words.front.replied.load(Ordering::Relaxed);
+                running.push(assigned);
             } else {
                 words.clear();
             }
         }
-        self.wake_whatever_was_said(seat);
+        self.wake_unconditionally(seat);
         running
     }
 
@@ -185,7 +191,7 @@ impl FrontEnd {
         incarnation: u32,
         thread: u32,
         request: &[u8],
-    ) -> (Lent, usize) {
+    ) -> (AssignedSlot, usize) {
         let words = self.layout.slot(seat, slot);
         let ring = self.layout.request_ring(seat, slot);
         let count = request.len().min(ring.capacity());
@@ -194,10 +200,10 @@ impl FrontEnd {
         words.worker.answer_head.store(0, Ordering::Relaxed);
         words.worker.request_tail.store(0, Ordering::Relaxed);
         words.worker.spent.held.store(0, Ordering::Relaxed);
-        words.worker.wish.store(0, Ordering::Relaxed);
+        words.worker.call.store(0, Ordering::Relaxed);
         words.worker.signs.store(0, Ordering::Relaxed);
         words.worker.took.store(0, Ordering::Relaxed);
-        words.front.granted.store(0, Ordering::Relaxed);
+        words.front.replied.store(0, Ordering::Relaxed);
         words.front.request_head.store(head, Ordering::Relaxed);
         words.front.answer_tail.store(0, Ordering::Relaxed);
         words.front.thread.store(thread, Ordering::Relaxed);
@@ -206,10 +212,10 @@ impl FrontEnd {
         let now = Instant::now();
         words
             .front
-            .lent_at
+            .assigned_at
             .store(self.nanos(now), Ordering::Relaxed);
         words.state.offer(incarnation);
-        (Lent::new(seat, slot, incarnation, head, now), count)
+        (AssignedSlot::new(seat, slot, incarnation, head, now), count)
     }
 
     /// A point in time on the workers' clock.
@@ -222,72 +228,72 @@ impl FrontEnd {
 
     /// The cost of a request as reported by its worker, once the end of its response has been read;
     /// `None` if not reported.
-    pub fn spent(&self, lent: &Lent) -> Option<Spent> {
-        Spent::read(&self.layout.slot(lent.seat, lent.slot).worker.spent)
+    pub fn spent(&self, assigned: &AssignedSlot) -> Option<Spent> {
+        Spent::read(&self.layout.slot(assigned.seat, assigned.slot).worker.spent)
     }
 
     /// The script's duration in microseconds as reported by its worker, once the request is done;
     /// `None` if not reported, and `u32::MAX` for more.
-    pub fn took(&self, lent: &Lent) -> Option<u32> {
-        let words = self.layout.slot(lent.seat, lent.slot);
+    pub fn took(&self, assigned: &AssignedSlot) -> Option<u32> {
+        let words = self.layout.slot(assigned.seat, assigned.slot);
         let micros = words.worker.took.load(Ordering::Relaxed);
         Some(micros).filter(|micros| *micros > 0)
     }
 
     /// Whether the script continues after its response, once the end of the response has been read.
     /// The cost of the rest is known when it is done.
-    pub fn goes_on(&self, lent: &Lent) -> bool {
-        let words = self.layout.slot(lent.seat, lent.slot);
+    pub fn goes_on(&self, assigned: &AssignedSlot) -> bool {
+        let words = self.layout.slot(assigned.seat, assigned.slot);
         words.worker.signs.load(Ordering::Relaxed) & GOES_ON != 0
     }
 
     /// Whether the worker reports a full OPcache, once the request is done.
-    pub fn finds_cache_full(&self, lent: &Lent) -> bool {
-        let words = self.layout.slot(lent.seat, lent.slot);
+    pub fn finds_cache_full(&self, assigned: &AssignedSlot) -> bool {
+        let words = self.layout.slot(assigned.seat, assigned.slot);
         words.worker.signs.load(Ordering::Relaxed) & CACHE_FULL != 0
     }
 
     /// Takes back a request that the worker has not started; then the slot is free. False when it
     /// has started.
-    pub fn take_back(&self, lent: &Lent) -> bool {
+    pub fn take_back(&self, assigned: &AssignedSlot) -> bool {
         self.layout
-            .slot(lent.seat, lent.slot)
+            .slot(assigned.seat, assigned.slot)
             .state
-            .take_back(lent.incarnation)
+            .take_back(assigned.incarnation)
     }
 
     /// The progress of the worker.
     ///
     /// # Errors
     /// When the slot's state is invalid.
-    pub fn progress(&self, lent: &Lent) -> Result<Began, Broken> {
-        let (state, whose) = self.layout.slot(lent.seat, lent.slot).state.get();
-        if !is_same(whose, lent.incarnation) {
+    pub fn progress(&self, assigned: &AssignedSlot) -> Result<SlotProgress, Broken> {
+        let (state, whose) = self.layout.slot(assigned.seat, assigned.slot).state.get();
+        if !is_same(whose, assigned.incarnation) {
             return Err(Broken);
         }
         match state {
-            SlotState::Offered => Ok(Began::NotYet),
-            SlotState::Claimed => Ok(Began::Running),
-            SlotState::Done => Ok(Began::Done),
+            SlotState::Offered => Ok(SlotProgress::NotStarted),
+            SlotState::Claimed => Ok(SlotProgress::Running),
+            SlotState::Done => Ok(SlotProgress::Done),
             SlotState::Free => Err(Broken),
         }
     }
 
     /// Sends more of the request; returns how many bytes fit.
-    pub fn feed(&self, lent: &mut Lent, bytes: &[u8]) -> Result<usize, Broken> {
-        let words = self.layout.slot(lent.seat, lent.slot);
-        let ring = self.layout.request_ring(lent.seat, lent.slot);
+    pub fn feed(&self, assigned: &mut AssignedSlot, bytes: &[u8]) -> Result<usize, Broken> {
+        let words = self.layout.slot(assigned.seat, assigned.slot);
+        let ring = self.layout.request_ring(assigned.seat, assigned.slot);
         let tail = words.worker.request_tail.load(Ordering::Acquire);
-        let used = ring.distance(tail, lent.request_head).ok_or(Broken)?;
+        let used = ring.distance(tail, assigned.request_head).ok_or(Broken)?;
         let count = bytes.len().min(ring.capacity() - used);
         if count > 0 {
-            ring.put(lent.request_head, &bytes[..count]);
-            lent.request_head = lent.request_head.wrapping_add(count as u32);
+            ring.put(assigned.request_head, &bytes[..count]);
+            assigned.request_head = assigned.request_head.wrapping_add(count as u32);
             words
                 .front
                 .request_head
-                .store(lent.request_head, Ordering::Release);
-            self.wake(lent.seat);
+                .store(assigned.request_head, Ordering::Release);
+            self.wake(assigned.seat);
         }
         Ok(count)
     }
@@ -296,61 +302,66 @@ impl FrontEnd {
     ///
     /// # Errors
     /// When the worker claims to have read more than was sent.
-    pub fn room(&self, lent: &Lent) -> Result<usize, Broken> {
+    pub fn room(&self, assigned: &AssignedSlot) -> Result<usize, Broken> {
         let tail = self
             .layout
-            .slot(lent.seat, lent.slot)
+            .slot(assigned.seat, assigned.slot)
             .worker
             .request_tail
             .load(Ordering::Acquire);
-        let ring = self.layout.request_ring(lent.seat, lent.slot);
-        Ok(ring.capacity() - ring.distance(tail, lent.request_head).ok_or(Broken)?)
+        let ring = self.layout.request_ring(assigned.seat, assigned.slot);
+        Ok(ring.capacity() - ring.distance(tail, assigned.request_head).ok_or(Broken)?)
     }
 
     /// Whether the response ring has new bytes.
-    pub fn has_answer(&self, lent: &Lent) -> bool {
-        let words = self.layout.slot(lent.seat, lent.slot);
-        words.worker.answer_head.load(Ordering::Acquire) != lent.answer_tail
+    pub fn has_answer(&self, assigned: &AssignedSlot) -> bool {
+        let words = self.layout.slot(assigned.seat, assigned.slot);
+        words.worker.answer_head.load(Ordering::Acquire) != assigned.answer_tail
     }
 
     /// Appends up to `limit` bytes of the response to `to` and returns how many.
     ///
     /// # Errors
     /// When the worker claims to have written more than the ring holds.
-    pub fn drain(&self, lent: &mut Lent, limit: usize, to: &mut Vec<u8>) -> Result<usize, Broken> {
-        let words = self.layout.slot(lent.seat, lent.slot);
-        let ring = self.layout.answer_ring(lent.seat, lent.slot);
+    pub fn drain(
+        &self,
+        assigned: &mut AssignedSlot,
+        limit: usize,
+        to: &mut Vec<u8>,
+    ) -> Result<usize, Broken> {
+        let words = self.layout.slot(assigned.seat, assigned.slot);
+        let ring = self.layout.answer_ring(assigned.seat, assigned.slot);
         let head = words.worker.answer_head.load(Ordering::Acquire);
         let count = ring
-            .distance(lent.answer_tail, head)
+            .distance(assigned.answer_tail, head)
             .ok_or(Broken)?
             .min(limit);
         if count > 0 {
-            ring.take(lent.answer_tail, count, to);
-            lent.answer_tail = lent.answer_tail.wrapping_add(count as u32);
+            ring.take(assigned.answer_tail, count, to);
+            assigned.answer_tail = assigned.answer_tail.wrapping_add(count as u32);
             words
                 .front
                 .answer_tail
-                .store(lent.answer_tail, Ordering::Release);
+                .store(assigned.answer_tail, Ordering::Release);
             // Only a worker that fills the ring waits for free space.
-            lent.long_answer |= lent.answer_tail as usize >= ring.capacity() / 2;
-            if lent.long_answer {
-                self.wake(lent.seat);
+            assigned.long_answer |= assigned.answer_tail as usize >= ring.capacity() / 2;
+            if assigned.long_answer {
+                self.wake(assigned.seat);
             }
         }
         Ok(count)
     }
 
-    /// Takes the script's worker call and its number. The worker waits for [`FrontEnd::grant`].
-    pub fn wish(&self, lent: &mut Lent) -> Option<(u32, Vec<u8>)> {
-        let words = self.layout.slot(lent.seat, lent.slot);
-        let number = words.worker.wish.load(Ordering::Acquire);
-        if number == lent.wish {
+    /// Takes the script's worker call and its number. The worker waits for [`FrontEnd::reply`].
+    pub fn take_call(&self, assigned: &mut AssignedSlot) -> Option<(u32, Vec<u8>)> {
+        let words = self.layout.slot(assigned.seat, assigned.slot);
+        let number = words.worker.call.load(Ordering::Acquire);
+        if number == assigned.call {
             return None;
         }
-        lent.wish = number;
-        let length = words.worker.wish_bytes.load(Ordering::Relaxed) as usize;
-        let ring = self.layout.wish(lent.seat);
+        assigned.call = number;
+        let length = words.worker.call_bytes.load(Ordering::Relaxed) as usize;
+        let ring = self.layout.call_buffer(assigned.seat);
         let mut bytes = Vec::new();
         ring.take(0, length.min(ring.capacity()), &mut bytes);
         Some((number, bytes))
@@ -358,28 +369,28 @@ impl FrontEnd {
 
     /// Replies to a worker call; `verdict` is the result. A script that no longer waits for this
     /// call ignores it.
-    pub fn grant(&self, seat: u32, slot: usize, wish: u32, verdict: u32) {
+    pub fn reply(&self, seat: u32, slot: usize, call: u32, verdict: u32) {
         let words = self.layout.slot(seat, slot);
         words.front.verdict.store(verdict, Ordering::Relaxed);
-        words.front.granted.store(wish, Ordering::Release);
+        words.front.replied.store(call, Ordering::Release);
         self.wake(seat);
     }
 
     /// Abandons the request: the worker notices at its next write.
-    pub fn leave(&self, lent: &Lent) {
+    pub fn leave(&self, assigned: &AssignedSlot) {
         self.layout
-            .slot(lent.seat, lent.slot)
+            .slot(assigned.seat, assigned.slot)
             .front
             .gone
             .store(1, Ordering::Release);
-        self.wake(lent.seat);
+        self.wake(assigned.seat);
     }
 
     /// Releases a slot whose request is done. A slot that belongs to the worker's successor by now
     /// is left alone.
-    pub fn release(&self, lent: Lent) {
-        let words = self.layout.slot(lent.seat, lent.slot);
-        words.state.release(lent.incarnation);
+    pub fn release(&self, assigned: AssignedSlot) {
+        let words = self.layout.slot(assigned.seat, assigned.slot);
+        words.state.release(assigned.incarnation);
     }
 
     /// Announces that `thread` is about to sleep. It must check for responses once more before it
@@ -407,10 +418,10 @@ impl FrontEnd {
     /// Wakes a seat's worker even if its word says that it is awake: a front that was killed
     /// between clearing the word and waking the worker leaves it so, and workers can write to the
     /// word.
-    pub fn wake_whatever_was_said(&self, seat: u32) {
+    pub fn wake_unconditionally(&self, seat: u32) {
         let sleep = self.layout.worker_sleep(seat);
         sleep.awake();
-        let _ = futex::wake(sleep.word(), futex::Flags::empty(), WHOEVER_SLEEPS);
+        let _ = futex::wake(sleep.word(), futex::Flags::empty(), ALL_SLEEPERS);
     }
 
     /// Wakes a seat's worker if it sleeps.

@@ -17,7 +17,7 @@ pub const REQUEST_RING_BYTES: usize = 128 * 1024;
 /// Size of a response ring in bytes. Most pages fit, so that a worker finishes without waiting.
 pub const ANSWER_RING_BYTES: usize = 128 * 1024;
 /// Longest worker call of a script in bytes.
-pub const WISH_BYTES: usize = 16 * 1024;
+pub const CALL_BYTES: usize = 16 * 1024;
 /// Most threads a front may have.
 pub const MAX_THREADS: u32 = 64;
 /// Most seats a pool may have.
@@ -25,7 +25,7 @@ pub const MAX_SEATS: u32 = 16 * 1024;
 
 const PAGE: usize = 4096;
 const SLOT_BYTES: usize = PAGE + REQUEST_RING_BYTES + ANSWER_RING_BYTES;
-const SEAT_BYTES: usize = 2 * PAGE + WISH_BYTES + SLOTS_PER_SEAT * SLOT_BYTES;
+const SEAT_BYTES: usize = 2 * PAGE + CALL_BYTES + SLOTS_PER_SEAT * SLOT_BYTES;
 const SLEEP_OFFSET: usize = PAGE;
 const BOARD_OFFSET: usize = 2 * PAGE;
 const SEATS_OFFSET: usize = 3 * PAGE;
@@ -163,13 +163,13 @@ impl Layout {
     }
 
     /// The buffer for worker calls; one script runs in a seat at a time.
-    pub fn wish(&self, seat: u32) -> Ring<'_> {
-        self.ring(self.seat_offset(seat) + 2 * PAGE, WISH_BYTES)
+    pub fn call_buffer(&self, seat: u32) -> Ring<'_> {
+        self.ring(self.seat_offset(seat) + 2 * PAGE, CALL_BYTES)
     }
 
     fn slot_offset(&self, seat: u32, slot: usize) -> usize {
         assert!(slot < SLOTS_PER_SEAT, "a slot of this seat");
-        self.seat_offset(seat) + 2 * PAGE + WISH_BYTES + slot * SLOT_BYTES
+        self.seat_offset(seat) + 2 * PAGE + CALL_BYTES + slot * SLOT_BYTES
     }
 
     /// A slot's words.

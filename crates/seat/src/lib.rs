@@ -2,10 +2,10 @@
 //! shared memory, without a system call while both are awake.
 //!
 //! Each pool has one shared file, created and sealed by the supervisor ([`create`]). Each seat in
-//! it has a few slots; a slot holds one request at a time and consists of its words ([`slot_words`]), a
-//! request ring (front → worker) and a response ring (worker → front). Both rings carry FastCGI
-//! records. All slots but one are for queued requests, so that a busy worker finds the next one
-//! without sleeping; the front can take them back until the worker claims them.
+//! it has a few slots; a slot holds one request at a time and consists of its words
+//! ([`slot_words`]), a request ring (front → worker) and a response ring (worker → front). Both
+//! rings carry FastCGI records. All slots but one are for queued requests, so that a busy worker
+//! finds the next one without sleeping; the front can take them back until the worker claims them.
 //!
 //! ```text
 //! FREE ──offer (front)──▶ OFFERED ──claim (worker)──▶ CLAIMED ──finish (worker)──▶ DONE
@@ -41,11 +41,11 @@ mod worker;
 #[cfg(not(loom))]
 pub use {
     boards::Boards,
-    front::{Asleep, Began, Broken, FrontEnd, Lent, SlotState},
+    front::{Asleep, AssignedSlot, Broken, FrontEnd, SlotProgress, SlotState},
     layout::{
-        ANSWER_RING_BYTES, MAX_THREADS, REQUEST_RING_BYTES, SLOTS_PER_SEAT, WISH_BYTES, create,
+        ANSWER_RING_BYTES, CALL_BYTES, MAX_THREADS, REQUEST_RING_BYTES, SLOTS_PER_SEAT, create,
     },
-    pool_state::{Process, Snapshot},
+    pool_state::{PoolState, WorkerState},
     slot_words::{MAX_INCARNATION, is_newer, next_incarnation},
     spent::Spent,
     worker::{Verdict, WorkerEnd, sleep_word},

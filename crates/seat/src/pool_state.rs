@@ -8,7 +8,7 @@ use crate::board::{PoolBoard, SeatBoard};
 /// A pool at one moment, approximately: it is not stopped, so values may be a few requests apart.
 /// Values from a seat's board are unverified, since its worker writes them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Snapshot {
+pub struct PoolState {
     /// When the pool was opened, in seconds since 1970.
     pub start_time: u64,
     /// Seconds since then.
@@ -32,12 +32,12 @@ pub struct Snapshot {
     /// Scripts that ran for longer than `request_slowlog_timeout`.
     pub slow: u64,
     /// The workers, by seat.
-    pub processes: Vec<Process>,
+    pub processes: Vec<WorkerState>,
 }
 
 /// A worker at one moment, unverified.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Process {
+pub struct WorkerState {
     /// Process id.
     pub pid: u32,
     /// Whether it runs a script.
@@ -68,22 +68,22 @@ pub struct Process {
     pub memory_peak: u64,
 }
 
-impl Snapshot {
+impl PoolState {
     /// Copies a pool's board and those of its occupied seats; `now` is the time since 1970. A
     /// worker without a process id on its board is left out.
     pub fn take<'b>(
         pool: &PoolBoard,
         seats: impl Iterator<Item = &'b SeatBoard>,
         now: Duration,
-    ) -> Snapshot {
-        let processes: Vec<Process> = seats
+    ) -> PoolState {
+        let processes: Vec<WorkerState> = seats
             .filter(|board| board.pid.load(Relaxed) != 0)
-            .map(|board| Process::of(board, now))
+            .map(|board| WorkerState::of(board, now))
             .collect();
         let start_time = pool.opened_at.load(Relaxed);
         let active = pool.active.load(Relaxed);
         let present = u32::try_from(processes.len()).unwrap_or(u32::MAX);
-        Snapshot {
+        PoolState {
             start_time,
             start_since: now.as_secs().saturating_sub(start_time),
             accepted: pool.accepted.load(Relaxed),
@@ -100,8 +100,8 @@ impl Snapshot {
     }
 }
 
-impl Process {
-    fn of(board: &SeatBoard, now: Duration) -> Process {
+impl WorkerState {
+    fn of(board: &SeatBoard, now: Duration) -> WorkerState {
         let running = board.running.load(Relaxed) != 0;
         let micros = u64::try_from(now.as_micros()).unwrap_or(u64::MAX);
         let start_time = board.started_at.load(Relaxed);
@@ -114,7 +114,7 @@ impl Process {
             let cpu = board.cpu_micros.load(Relaxed);
             (took, cpu, board.memory_peak.load(Relaxed))
         };
-        Process {
+        WorkerState {
             pid: board.pid.load(Relaxed),
             running,
             start_time,

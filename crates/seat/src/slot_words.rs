@@ -117,7 +117,7 @@ impl StateWord {
 
 /// More sleepers than one word can have (futex(2) takes a signed number).
 #[cfg(not(loom))]
-pub const WHOEVER_SLEEPS: u32 = i32::MAX as u32;
+pub const ALL_SLEEPERS: u32 = i32::MAX as u32;
 
 /// Whether the owner sleeps and must be woken. Only the owner goes to sleep; any process may wake
 /// it.
@@ -181,12 +181,12 @@ pub struct FrontWords {
     /// Not 0: the request is abandoned.
     pub gone: AtomicU32,
     /// Number of the last worker call that has a reply.
-    pub granted: AtomicU32,
+    pub replied: AtomicU32,
     /// The reply.
     pub verdict: AtomicU32,
     /// When the offer was made, in nanoseconds of the monotonic clock; 0: not reported by the
     /// front.
-    pub lent_at: AtomicU64,
+    pub assigned_at: AtomicU64,
 }
 
 /// The script continues after its response. Written before the end of the response is published.
@@ -203,9 +203,9 @@ pub struct WorkerWords {
     /// Bytes read from the request ring since the offer.
     pub request_tail: AtomicU32,
     /// Number of the last worker call, whose reply the script waits for. 0: none since the offer.
-    pub wish: AtomicU32,
+    pub call: AtomicU32,
     /// Its length in bytes.
-    pub wish_bytes: AtomicU32,
+    pub call_bytes: AtomicU32,
     /// Flags ([`GOES_ON`], [`CACHE_FULL`]).
     pub signs: AtomicU32,
     /// The script's duration in microseconds; 0: not reported. Written before the request ends.
@@ -241,15 +241,15 @@ impl SlotWords {
             thread,
             epoch,
             gone,
-            granted,
+            replied,
             verdict,
-            lent_at,
+            assigned_at,
         } = &self.front;
         let WorkerWords {
             answer_head,
             request_tail,
-            wish,
-            wish_bytes,
+            call,
+            call_bytes,
             signs,
             took,
             spent,
@@ -260,19 +260,19 @@ impl SlotWords {
             thread,
             epoch,
             gone,
-            granted,
+            replied,
             verdict,
             answer_head,
             request_tail,
-            wish,
-            wish_bytes,
+            call,
+            call_bytes,
             signs,
             took,
         ];
         for word in all {
             word.store(0, Ordering::Relaxed);
         }
-        lent_at.store(0, Ordering::Relaxed);
+        assigned_at.store(0, Ordering::Relaxed);
         spent.clear();
         self.state.reset();
     }

@@ -10,8 +10,8 @@ use rustix::thread::futex;
 use rustix::time::Timespec;
 
 use crate::board::{PoolBoard, SeatBoard};
-use crate::layout::{ANSWER_RING_BYTES, Layout, SLOTS_PER_SEAT, WISH_BYTES};
-use crate::slot_words::{CACHE_FULL, GOES_ON, SleepWord, State, WHOEVER_SLEEPS, is_newer, is_same};
+use crate::layout::{ANSWER_RING_BYTES, CALL_BYTES, Layout, SLOTS_PER_SEAT};
+use crate::slot_words::{ALL_SLEEPERS, CACHE_FULL, GOES_ON, SleepWord, State, is_newer, is_same};
 use crate::spent::Spent;
 
 /// Bytes in the response ring that are published without an explicit call: half of it, so that the
@@ -20,7 +20,7 @@ const SHOW_BYTES: u32 = (ANSWER_RING_BYTES / 2) as u32;
 
 /// Distance between the first worker call numbers of two workers, so that a late reply to one is
 /// not taken for a reply to another.
-const WISHES_APART: u32 = 1 << 16;
+const CALLS_APART: u32 = 1 << 16;
 
 /// How long a worker must see its seat assigned to a newer one before it believes so. An earlier
 /// worker's stale words may say the same, until the front opens the seat.
@@ -40,7 +40,7 @@ pub enum Verdict {
 
 /// The running request.
 #[derive(Debug)]
-struct InHand {
+struct RunningRequest {
     slot: usize,
     epoch: u32,
     request_tail: u32,
@@ -75,9 +75,9 @@ pub struct WorkerEnd {
     seat: u32,
     incarnation: u32,
     next_slot: usize,
-    in_hand: Option<InHand>,
+    in_hand: Option<RunningRequest>,
     /// Number of the last worker call.
-    last_wish: u32,
+    last_call: u32,
     /// How often it has slept waiting for a request.
     sleeps: u64,
 }
@@ -106,7 +106,7 @@ impl WorkerEnd {
             incarnation,
             next_slot: 0,
             in_hand: None,
-            last_wish: incarnation.wrapping_mul(WISHES_APART),
+            last_call: incarnation.wrapping_mul(CALLS_APART),
             sleeps: 0,
         })
     }
@@ -131,12 +131,12 @@ impl WorkerEnd {
             if self.try_claim() {
                 return true;
             }
-            let slept = self.sleep_unless(|end| leaves() || end.is_to_wake_up(&succeeded));
+            let slept = self.sleep_unless(|end| leaves() || end.should_wake(&succeeded));
             self.sleeps += u64::from(slept);
             if succeeded.get() {
                 // The wake-up was meant for the other worker, and there may be more of them.
                 let word = self.layout.worker_sleep(self.seat).word();
-                let _ = futex::wake(word, futex::Flags::empty(), WHOEVER_SLEEPS);
+                let _ = futex::wake(word, futex::Flags::empty(), ALL_SLEEPERS);
                 let since = *succeeded_since.get_or_insert_with(Instant::now);
                 if since.elapsed() >= SUCCEEDED_FOR {
                     return false;
@@ -154,7 +154,7 @@ impl WorkerEnd {
 
     /// Whether a request is offered to it, or it has been `succeeded` by a newer worker. The latter
     /// happens to a worker whose announcement was lost with its zygote.
-    fn is_to_wake_up(&self, succeeded: &Cell<bool>) -> bool {
+    fn should_wake(&self, succeeded: &Cell<bool>) -> bool {
         (0..SLOTS_PER_SEAT).any(|slot| {
             let (state, whose) = self.layout.slot(self.seat, slot).state.get();
             let is_another = state != State::Free && is_newer(whose, self.incarnation);
@@ -170,7 +170,7 @@ impl WorkerEnd {
             self.next_slot = (slot + 1) % SLOTS_PER_SEAT;
             let words = self.layout.slot(self.seat, slot);
             if words.state.claim(self.incarnation) {
-                self.in_hand = Some(InHand {
+                self.in_hand = Some(RunningRequest {
                     slot,
                     epoch: words.front.epoch.load(Ordering::Relaxed),
                     request_tail: 0,
@@ -212,7 +212,7 @@ impl WorkerEnd {
             }
             self.sleep_unless(|end| {
                 end.layout
-                    .slot(end.seat, end.slot_in_hand())
+                    .slot(end.seat, end.running_slot())
                     .front
                     .request_head
                     .load(Ordering::Acquire)
@@ -263,7 +263,7 @@ impl WorkerEnd {
             }
             self.sleep_unless(|end| {
                 end.layout
-                    .slot(end.seat, end.slot_in_hand())
+                    .slot(end.seat, end.running_slot())
                     .front
                     .answer_tail
                     .load(Ordering::Acquire)
@@ -294,13 +294,13 @@ impl WorkerEnd {
 
     /// When the front assigned the running request to this worker, in nanoseconds of the monotonic
     /// clock; 0 if unknown.
-    pub fn lent_at(&self) -> u64 {
-        let words = self.layout.slot(self.seat, self.slot_in_hand());
-        words.front.lent_at.load(Ordering::Relaxed)
+    pub fn assigned_at(&self) -> u64 {
+        let words = self.layout.slot(self.seat, self.running_slot());
+        words.front.assigned_at.load(Ordering::Relaxed)
     }
 
     /// Reports the cost of the running request. It is published with the next bytes.
-    pub fn tell_spent(&self, spent: &Spent) {
+    pub fn report_spent(&self, spent: &Spent) {
         if let Some(hand) = &self.in_hand {
             spent.write(&self.layout.slot(self.seat, hand.slot).worker.spent);
         }
@@ -308,7 +308,7 @@ impl WorkerEnd {
 
     /// Reports the running script's duration in microseconds. It is published with the end of the
     /// request.
-    pub fn tell_took(&self, micros: u64) {
+    pub fn report_duration(&self, micros: u64) {
         if let Some(hand) = &self.in_hand {
             let words = self.layout.slot(self.seat, hand.slot);
             let micros = u32::try_from(micros).unwrap_or(u32::MAX).max(1);
@@ -317,7 +317,7 @@ impl WorkerEnd {
     }
 
     /// Reports that the script continues after its response. It is published with the next bytes.
-    pub fn tell_it_goes_on(&self) {
+    pub fn report_continuation(&self) {
         if let Some(hand) = &self.in_hand {
             let words = self.layout.slot(self.seat, hand.slot);
             words.worker.signs.fetch_or(GOES_ON, Ordering::Relaxed);
@@ -325,7 +325,7 @@ impl WorkerEnd {
     }
 
     /// Reports that OPcache is full. It is published with the end of the request.
-    pub fn tell_cache_is_full(&self) {
+    pub fn report_cache_full(&self) {
         if let Some(hand) = &self.in_hand {
             let words = self.layout.slot(self.seat, hand.slot);
             words.worker.signs.fetch_or(CACHE_FULL, Ordering::Relaxed);
@@ -334,29 +334,29 @@ impl WorkerEnd {
 
     /// Sends a worker call for the running script to the front, and waits for the reply: also when
     /// the client has disconnected, or has its complete response. Returns the reply; `None` if
-    /// there is no front within `patience`, or the call is longer than [`WISH_BYTES`].
-    pub fn wish(&mut self, wish: &[u8], patience: Duration) -> Option<u32> {
-        if wish.len() > WISH_BYTES {
+    /// there is no front within `patience`, or the call is longer than [`CALL_BYTES`].
+    pub fn call(&mut self, call: &[u8], patience: Duration) -> Option<u32> {
+        if call.len() > CALL_BYTES {
             return None;
         }
         let slot = self.in_hand.as_ref()?.slot;
         let deadline = Instant::now() + patience;
         // 0 means none.
-        self.last_wish = self.last_wish.wrapping_add(1).max(1);
-        let number = self.last_wish;
-        self.layout.wish(self.seat).put(0, wish);
+        self.last_call = self.last_call.wrapping_add(1).max(1);
+        let number = self.last_call;
+        self.layout.call_buffer(self.seat).put(0, call);
         let words = self.layout.slot(self.seat, slot);
-        let length = wish.len() as u32;
-        words.worker.wish_bytes.store(length, Ordering::Relaxed);
-        words.worker.wish.store(number, Ordering::Release);
+        let length = call.len() as u32;
+        words.worker.call_bytes.store(length, Ordering::Relaxed);
+        words.worker.call.store(number, Ordering::Release);
         self.wake_front(slot);
-        let is_granted = |end: &WorkerEnd| {
+        let is_replied = |end: &WorkerEnd| {
             let words = end.layout.slot(end.seat, slot);
-            words.front.granted.load(Ordering::Acquire) == number
+            words.front.replied.load(Ordering::Acquire) == number
         };
-        while !is_granted(self) {
+        while !is_replied(self) {
             let left = deadline.checked_duration_since(Instant::now())?;
-            self.sleep_unless_until(is_granted, Some(left));
+            self.sleep_unless_until(is_replied, Some(left));
         }
         let words = self.layout.slot(self.seat, slot);
         Some(words.front.verdict.load(Ordering::Relaxed))
@@ -391,13 +391,13 @@ impl WorkerEnd {
     }
 
     /// The number of its last worker call.
-    pub fn last_wish(&self) -> u32 {
-        self.last_wish
+    pub fn last_call(&self) -> u32 {
+        self.last_call
     }
 
     /// Continues the numbers of worker calls after `last`: for a worker that has been rewound.
-    pub fn wish_after(&mut self, last: u32) {
-        self.last_wish = last;
+    pub fn set_last_call(&mut self, last: u32) {
+        self.last_call = last;
     }
 
     /// Whether a request is running.
@@ -425,7 +425,7 @@ impl WorkerEnd {
         self.layout.seats()
     }
 
-    fn slot_in_hand(&self) -> usize {
+    fn running_slot(&self) -> usize {
         self.in_hand.as_ref().map_or(0, |hand| hand.slot)
     }
 

@@ -45,8 +45,8 @@ pub fn serve(
     engine: Engine,
     place: Place,
 ) -> ! {
-    let mut at_work = AtWork {
-        exchange: seat::sit_down(settings, link, &proc, place),
+    let mut at_work = BootedWorker {
+        exchange: seat::take_seat(settings, link, &proc, place),
         settings,
         place,
         memory: seat::memory(settings, &proc),
@@ -67,7 +67,7 @@ pub fn serve(
 }
 
 /// A worker whose script runs.
-struct AtWork<'a> {
+struct BootedWorker<'a> {
     exchange: WorkerExchange<'a>,
     settings: &'a ZygoteSettings,
     place: Place,
@@ -96,7 +96,7 @@ struct Begun {
     cpu: Option<cpu::CpuTime>,
 }
 
-impl AtWork<'_> {
+impl BootedWorker<'_> {
     fn booted(&mut self) {
         let Some(boot) = self.boot.take() else {
             return;
@@ -163,7 +163,7 @@ impl AtWork<'_> {
     }
 }
 
-impl Exchange for AtWork<'_> {
+impl Exchange for BootedWorker<'_> {
     fn next(&mut self, params: &mut Params) -> Next {
         if is_forked_child() {
             return Next::Leave;
@@ -208,7 +208,7 @@ impl Exchange for AtWork<'_> {
         let cpu = cpu.map_or(0, |before| cpu::used().since(before).micros());
         self.exchange.show_end(took, cpu, served.peak_memory as u64);
         if served.cache_full {
-            self.exchange.tell_cache_is_full();
+            self.exchange.report_cache_full();
         }
         self.answered_at = Some(now);
         match self.asks_promptly {

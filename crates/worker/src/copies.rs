@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use maitred_os::shared::page_bytes;
-use maitred_seat::board::{CopyWords, Stays};
+use maitred_seat::board::{CopyWords, RewindFailure};
 
 /// One in this many copies measures its private memory before it exits: the kernel walks all page
 /// tables for that, which takes a tenth of a copy's cost.
@@ -45,23 +45,23 @@ pub fn has_stayed(words: &CopyWords, why: &str) {
 }
 
 /// Counts an exit instead of a rewind.
-pub fn ends(words: &CopyWords, why: Stays) {
+pub fn ends(words: &CopyWords, why: RewindFailure) {
     words.stayed[why as usize].fetch_add(1, Relaxed);
 }
 
 /// The category of a reason from [`maitred_os::rewind::Rewind::back`].
-fn stays(why: &str) -> Stays {
+fn stays(why: &str) -> RewindFailure {
     match why {
-        "it has forked" | "it has children" => Stays::Forked,
-        "it has threads" => Stays::Threads,
-        _ if why.starts_with("its signals") => Stays::Process,
+        "it has forked" | "it has children" => RewindFailure::Forked,
+        "it has threads" => RewindFailure::Threads,
+        _ if why.starts_with("its signals") => RewindFailure::WorkerState,
         _ if ["memory", "mappings", "heap", "size"]
             .iter()
             .any(|word| why.contains(word)) =>
         {
-            Stays::Memory
+            RewindFailure::Memory
         }
-        _ => Stays::Other,
+        _ => RewindFailure::Other,
     }
 }
 
@@ -81,17 +81,17 @@ mod tests {
     #[test]
     fn reasons_are_told_apart_by_what_the_process_says_of_itself() {
         let kinds = [
-            ("it has forked", Stays::Forked),
-            ("it has children", Stays::Forked),
-            ("it has threads", Stays::Threads),
+            ("it has forked", RewindFailure::Forked),
+            ("it has children", RewindFailure::Forked),
+            ("it has threads", RewindFailure::Threads),
             (
                 "its signals, limits, identity or folder are not what they were",
-                Stays::Process,
+                RewindFailure::WorkerState,
             ),
-            ("it has changed too much memory", Stays::Memory),
-            ("its heap has become smaller", Stays::Memory),
-            ("its mappings cannot be taken away", Stays::Memory),
-            ("something new", Stays::Other),
+            ("it has changed too much memory", RewindFailure::Memory),
+            ("its heap has become smaller", RewindFailure::Memory),
+            ("its mappings cannot be taken away", RewindFailure::Memory),
+            ("something new", RewindFailure::Other),
         ];
         for (why, kind) in kinds {
             assert_eq!(stays(why), kind, "{why}");

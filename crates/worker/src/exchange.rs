@@ -19,7 +19,7 @@ use maitred_seat::board::CopyWords;
 use maitred_seat::{Spent, WorkerEnd};
 
 use crate::meter::{self, Meter};
-use crate::request_report::Account;
+use crate::request_report::RequestReport;
 use crate::{foreign, purge, status, stderr};
 
 /// Output that is collected before it is written to the ring, in bytes: the size of a record.
@@ -45,7 +45,7 @@ pub struct WorkerExchange<'a> {
     /// The request has logged to the web server.
     has_logged: bool,
     /// The report to send before the end of the request, if requested.
-    report: Option<Account>,
+    report: Option<RequestReport>,
     /// Measures the cost of requests, if enabled.
     meter: Option<Meter>,
     /// When the request was claimed, in nanoseconds of the monotonic clock.
@@ -109,14 +109,14 @@ impl<'a> WorkerExchange<'a> {
     /// [`WorkerEnd::claim_unless`].
     pub fn claim_unless(&mut self, leaves: impl Fn() -> bool) -> bool {
         let has_next = self.end.try_claim();
-        let lent_at = has_next.then(|| self.end.lent_at());
-        let goes_on = self.meter.as_mut().map(|meter| meter.goes_on(lent_at));
+        let assigned_at = has_next.then(|| self.end.assigned_at());
+        let goes_on = self.meter.as_mut().map(|meter| meter.goes_on(assigned_at));
         if !has_next && !self.end.claim_unless(leaves) {
             return false;
         }
         self.claimed_at = goes_on.filter(|_| has_next).unwrap_or_else(monotonic_nanos);
         if let Some(meter) = &mut self.meter {
-            meter.begins(self.claimed_at, self.end.lent_at(), self.end.sleeps());
+            meter.begins(self.claimed_at, self.end.assigned_at(), self.end.sleeps());
         }
         self.reader.restart();
         self.incoming.clear();
@@ -137,18 +137,18 @@ impl<'a> WorkerExchange<'a> {
         if let Some(meter) = &self.meter {
             all[..meter::KEPT].copy_from_slice(&meter.kept());
         }
-        all[KEPT - 1] = self.end.last_wish().into();
+        all[KEPT - 1] = self.end.last_call().into();
         all
     }
 
     /// Restores them after a rewind of the process.
     pub fn go_on(&mut self, kept: [u64; KEPT]) {
-        let (of_meter, last_wish) = kept.split_at(meter::KEPT);
+        let (of_meter, last_call) = kept.split_at(meter::KEPT);
         if let (Some(meter), Ok(of_meter)) = (&mut self.meter, of_meter.try_into()) {
             meter.go_on(of_meter);
         }
-        let last_wish = last_wish.first().and_then(|wish| u32::try_from(*wish).ok());
-        self.end.wish_after(last_wish.unwrap_or(0));
+        let last_call = last_call.first().and_then(|call| u32::try_from(*call).ok());
+        self.end.set_last_call(last_call.unwrap_or(0));
     }
 
     /// When the running request was claimed, in nanoseconds of the monotonic clock.
@@ -196,11 +196,11 @@ impl<'a> WorkerExchange<'a> {
     /// Ends the request and releases its slot.
     pub fn end_request(&mut self) {
         self.complete();
-        if self.say_last().is_none()
+        if self.write_last().is_none()
             // Work after the response must not be charged to the next request.
             && let (Some(rest), Some(before)) = (self.measure(), self.before_the_rest)
         {
-            self.end.tell_spent(&before.and(rest));
+            self.end.report_spent(&before.and(rest));
         }
         if let Some(meter) = &self.meter {
             meter.show(self.end.seat_board(self.end.seat()));
@@ -229,13 +229,13 @@ impl<'a> WorkerExchange<'a> {
 
     /// Writes the records that follow all output, preceded by the cost of the request, which it
     /// returns. `None` when that has already been done.
-    fn say_last(&mut self) -> Option<Option<Spent>> {
+    fn write_last(&mut self) -> Option<Option<Spent>> {
         if self.last.is_empty() {
             return None;
         }
         let spent = self.measure();
         if let Some(spent) = &spent {
-            self.end.tell_spent(spent);
+            self.end.report_spent(spent);
         }
         self.end.write(&self.last);
         self.last.clear();
@@ -244,15 +244,15 @@ impl<'a> WorkerExchange<'a> {
 
     /// The cost since the previous request; `None` if not measured.
     fn measure(&mut self) -> Option<Spent> {
-        let (meter, lent_at) = (self.meter.as_mut()?, self.end.lent_at());
-        let spent = meter.spent(lent_at, self.peak_memory);
+        let (meter, assigned_at) = (self.meter.as_mut()?, self.end.assigned_at());
+        let spent = meter.spent(assigned_at, self.peak_memory);
         self.cpu += spent.cpu + spent.children;
         let board = self.end.seat_board(self.end.seat());
         if !self.settings.measures_cpu {
             let micros = u64::try_from(self.cpu.as_micros()).unwrap_or(u64::MAX);
             board.cpu_micros.store(micros, Ordering::Relaxed);
         }
-        (lent_at > 0).then_some(spent)
+        (assigned_at > 0).then_some(spent)
     }
 
     fn next_event(&mut self) -> Result<Option<Step>, ()> {
@@ -271,7 +271,7 @@ impl<'a> WorkerExchange<'a> {
                 (self.request_id, self.role) = (request_id, role);
                 self.foreign = flags & FOREIGN_PARAMS != 0;
                 let is_wanted = flags & WANTS_REPORT != 0;
-                self.report = is_wanted.then(|| Account::begin(self.settings));
+                self.report = is_wanted.then(|| RequestReport::begin(self.settings));
                 Step::Begin
             }
             RequestEvent::Params => Step::Params,
@@ -364,7 +364,7 @@ impl<'a> WorkerExchange<'a> {
     pub fn show_end(&mut self, took_micros: u64, cpu_micros: u64, peak_memory: u64) {
         self.peak_memory = self.peak_memory.max(peak_memory);
         let board = self.end.seat_board(self.end.seat());
-        self.end.tell_took(took_micros);
+        self.end.report_duration(took_micros);
         board.request_took.store(took_micros, Ordering::Relaxed);
         board.cpu_micros.store(cpu_micros, Ordering::Relaxed);
         board.memory_peak.store(peak_memory, Ordering::Relaxed);
@@ -372,8 +372,8 @@ impl<'a> WorkerExchange<'a> {
     }
 
     /// Reports to the front that the request has found OPcache full.
-    pub fn tell_cache_is_full(&self) {
-        self.end.tell_cache_is_full();
+    pub fn report_cache_full(&self) {
+        self.end.report_cache_full();
     }
 }
 
@@ -443,9 +443,9 @@ impl Exchange for WorkerExchange<'_> {
         }
         let said = if self.finished {
             if !self.last.is_empty() {
-                self.end.tell_it_goes_on();
+                self.end.report_continuation();
             }
-            if let Some(spent) = self.say_last() {
+            if let Some(spent) = self.write_last() {
                 self.before_the_rest = spent;
             }
             Verdict::Continue
@@ -514,7 +514,7 @@ impl Exchange for WorkerExchange<'_> {
     fn purge(&mut self, asked: &Purge<'_>) -> Purged {
         // The seat belongs to its parent.
         if is_forked_child() {
-            return Purged::Unheard;
+            return Purged::NoReply;
         }
         purge::purge(&mut self.end, asked)
     }

@@ -61,7 +61,7 @@ pub fn translate(
     surroundings: &impl Surroundings,
     limit_extensions: &[String],
 ) -> Result<Foreign, ParamsError> {
-    let known = Known::of(params);
+    let known = KnownParams::of(params);
     let has_method = known.request_method.is_some();
     let (script, uri) = match known.script_filename.or(known.path_translated) {
         Some(path) => Rules {
@@ -101,7 +101,7 @@ fn is_valid(path: &[u8]) -> bool {
 
 /// The parameters that the rules read.
 #[derive(Clone, Copy)]
-struct Known {
+struct KnownParams {
     request_method: Option<Text>,
     script_filename: Option<Text>,
     path_translated: Option<Text>,
@@ -112,9 +112,9 @@ struct Known {
     server_software: Option<Text>,
 }
 
-impl Known {
-    fn of(params: &Params) -> Known {
-        Known {
+impl KnownParams {
+    fn of(params: &Params) -> KnownParams {
+        KnownParams {
             request_method: params.text_of(Name::RequestMethod),
             script_filename: params.text_of(Name::ScriptFilename),
             path_translated: params.text_of(Name::PathTranslated),
@@ -132,7 +132,7 @@ impl Known {
 struct Rules<'a, S> {
     params: &'a mut Params,
     surroundings: &'a S,
-    known: Known,
+    known: KnownParams,
     /// The file of the script, as far as known.
     path: Text,
     /// The request comes from Apache.

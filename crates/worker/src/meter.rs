@@ -3,8 +3,9 @@
 //! All of it is read once per request, when its response is complete, and the increase since the
 //! previous request is the request's cost: an idle worker uses almost nothing. A request during
 //! which the worker has not lost its processor has used it all the time: then the clock is
-//! sufficient, except for the cost of the sleep before ([`Naps`]). Only after other interruptions
-//! the kernel is queried, which takes 0.8 µs, and about as much again in slower code afterwards.
+//! sufficient, except for the cost of the sleep before ([`SleepCost`]). Only after other
+//! interruptions the kernel is queried, which takes 0.8 µs, and about as much again in slower code
+//! afterwards.
 
 mod sleep_cost;
 
@@ -18,9 +19,9 @@ use maitred_os::fork::OwnProc;
 use maitred_os::schedstat::Schedstat;
 use maitred_os::unbroken::Unbroken;
 use maitred_seat::Spent;
-use maitred_seat::board::{NOT_KNOWN, SeatBoard};
+use maitred_seat::board::{SeatBoard, UNKNOWN};
 
-use self::sleep_cost::{Naps, Woke};
+use self::sleep_cost::{SleepCost, WakeUp};
 
 /// Longest time that a worker's steps between two requests take, unless it loses its processor, in
 /// nanoseconds.
@@ -41,7 +42,7 @@ pub struct Meter {
     /// Detects whether it has lost its processor since `last`, or since it woke up after that, if
     /// the system supports it.
     unbroken: Option<Unbroken>,
-    naps: Naps,
+    naps: SleepCost,
     last: Reading,
     begun: Beginning,
 }
@@ -79,7 +80,7 @@ impl Meter {
         let mut meter = Meter {
             schedstat: proc.file("schedstat").ok(),
             unbroken: Unbroken::of_this_thread(),
-            naps: Naps::default(),
+            naps: SleepCost::default(),
             last: Reading::default(),
             begun: Beginning::default(),
         };
@@ -87,15 +88,15 @@ impl Meter {
         meter
     }
 
-    /// The cost since the last call, of a request that was assigned to this worker at `lent_at`:
-    /// nanoseconds of the monotonic clock.
-    pub fn spent(&mut self, lent_at: u64, peak_memory: u64) -> Spent {
+    /// The cost since the last call, of a request that was assigned to this worker at
+    /// `assigned_at`: nanoseconds of the monotonic clock.
+    pub fn spent(&mut self, assigned_at: u64, peak_memory: u64) -> Spent {
         let now = self.now();
         let before = std::mem::replace(&mut self.last, now);
         let late = std::mem::take(&mut self.begun.late);
         Spent {
             peak_memory,
-            ..between(&before, &now, (lent_at, late))
+            ..between(&before, &now, (assigned_at, late))
         }
     }
 
@@ -131,7 +132,7 @@ impl Meter {
 
     /// Queries the kernel, and learns the cost of a sleep: the counted time that no clock has
     /// shown.
-    fn read_after_a_sleep(&mut self, woke: &Woke) -> Reading {
+    fn read_after_a_sleep(&mut self, woke: &WakeUp) -> Reading {
         let now = self.read();
         let known = self.last.cpu + woke.used_by(now.at);
         let is_unbroken = self.unbroken.as_ref().is_some_and(Unbroken::is_so);
@@ -140,13 +141,13 @@ impl Meter {
     }
 
     /// The process has ended a request, and either has no other one or one that was assigned at
-    /// `lent_at`. Its waiting for a processor since then is not part of that request, except after
-    /// the assignment. Usually this only reads the clock, whose time it returns.
-    pub fn goes_on(&mut self, lent_at: Option<u64>) -> u64 {
+    /// `assigned_at`. Its waiting for a processor since then is not part of that request, except
+    /// after the assignment. Usually this only reads the clock, whose time it returns.
+    pub fn goes_on(&mut self, assigned_at: Option<u64>) -> u64 {
         let now = monotonic_nanos();
         self.naps.none();
         if now.saturating_sub(self.last.at) <= UNDISTURBED_NANOS {
-            if lent_at.is_none() && self.unbroken.as_ref().is_some_and(Unbroken::is_so) {
+            if assigned_at.is_none() && self.unbroken.as_ref().is_some_and(Unbroken::is_so) {
                 self.naps.begin(now);
             }
             return now;
@@ -154,18 +155,20 @@ impl Meter {
         let waited = self.schedstat.as_ref().and_then(Schedstat::read);
         let waited = waited.map(|figures| figures.waited);
         let waits = self.last.core_wait.zip(waited);
-        let with_it = lent_at.map_or(0, |lent_at| now.saturating_sub(lent_at.max(self.last.at)));
+        let with_it = assigned_at.map_or(0, |assigned_at| {
+            now.saturating_sub(assigned_at.max(self.last.at))
+        });
         self.last.core_wait = waits.map(|(before, now)| before_the_next(before, now, with_it));
         now
     }
 
-    /// The process starts a request at `now` that was assigned at `lent_at`, and has slept `sleeps`
-    /// times so far waiting for one.
-    pub fn begins(&mut self, now: u64, lent_at: u64, sleeps: u64) {
+    /// The process starts a request at `now` that was assigned at `assigned_at`, and has slept
+    /// `sleeps` times so far waiting for one.
+    pub fn begins(&mut self, now: u64, assigned_at: u64, sleeps: u64) {
         self.begun = Beginning { late: 0, sleeps };
-        let late = now.saturating_sub(lent_at.max(self.last.at));
+        let late = now.saturating_sub(assigned_at.max(self.last.at));
         let unbroken = self.unbroken.as_ref();
-        if lent_at == 0 || unbroken.is_some_and(Unbroken::is_so) {
+        if assigned_at == 0 || unbroken.is_some_and(Unbroken::is_so) {
             return self.naps.none();
         }
         let is_known = self.naps.end(now, self.last.at);
@@ -196,7 +199,7 @@ impl Meter {
             waits,
             ..
         } = self.last;
-        let core_wait = core_wait.unwrap_or(NOT_KNOWN);
+        let core_wait = core_wait.unwrap_or(UNKNOWN);
         let waits = waits.saturating_add(self.begun.sleeps);
         [at, cpu, core_wait, children, waits]
     }
@@ -208,12 +211,12 @@ impl Meter {
         self.last = Reading {
             at,
             cpu,
-            core_wait: (core_wait != NOT_KNOWN).then_some(core_wait),
+            core_wait: (core_wait != UNKNOWN).then_some(core_wait),
             children,
             program: self.last.program,
             waits,
         };
-        self.naps = Naps::default();
+        self.naps = SleepCost::default();
         if let Some(unbroken) = &self.unbroken {
             unbroken.forget();
         }
@@ -221,7 +224,7 @@ impl Meter {
 
     /// Writes the resources used so far to the board, so that readers can compute the increase.
     pub fn show(&self, board: &SeatBoard) {
-        let waited = self.last.core_wait.unwrap_or(NOT_KNOWN);
+        let waited = self.last.core_wait.unwrap_or(UNKNOWN);
         board.used_cpu.store(self.last.cpu / 1_000, Relaxed);
         board.used_core_wait.store(waited, Relaxed);
         board.program_most.store(self.last.program, Relaxed);
@@ -255,9 +258,9 @@ fn before_the_next(before: u64, now: u64, with_it: u64) -> u64 {
 
 /// The cost between two readings, of a request that caused all of it since its assignment, and that
 /// was started this late.
-fn between(before: &Reading, now: &Reading, (lent_at, late): (u64, u64)) -> Spent {
+fn between(before: &Reading, now: &Reading, (assigned_at, late): (u64, u64)) -> Spent {
     // It may have been queued behind another request.
-    let began = lent_at.clamp(before.at, now.at);
+    let began = assigned_at.clamp(before.at, now.at);
     let held = Duration::from_nanos(now.at - began);
     let cpu = Duration::from_nanos(now.cpu.saturating_sub(before.cpu));
     let no_work = held.saturating_sub(cpu);
@@ -380,11 +383,11 @@ mod tests {
     #[test]
     fn who_begins_late_has_waited_for_a_processor() {
         let mut meter = Meter::new(&OwnProc::open().unwrap());
-        let lent_at = monotonic_nanos();
+        let assigned_at = monotonic_nanos();
         std::thread::sleep(20 * MILLISECOND);
-        meter.begins(monotonic_nanos(), lent_at, 0);
+        meter.begins(monotonic_nanos(), assigned_at, 0);
         std::thread::sleep(20 * MILLISECOND);
-        let spent = meter.spent(lent_at, 0);
+        let spent = meter.spent(assigned_at, 0);
         // What other tests of this process compute meanwhile is no wait.
         let most = spent.held.saturating_sub(spent.cpu);
         if meter.last.core_wait.is_some() {
@@ -411,9 +414,9 @@ mod tests {
             let before = meter.last;
             meter.goes_on(None);
             std::thread::sleep(MILLISECOND);
-            let lent_at = monotonic_nanos();
-            meter.begins(lent_at, lent_at, 0);
-            let spent = meter.spent(lent_at, 0);
+            let assigned_at = monotonic_nanos();
+            meter.begins(assigned_at, assigned_at, 0);
+            let spent = meter.spent(assigned_at, 0);
             // Each sleep is one more for the kernel, since nothing is said here of what it was for.
             if meter.last.waits == before.waits {
                 spared += 1;
@@ -472,7 +475,7 @@ mod tests {
         let mut meter = Meter {
             schedstat: None,
             unbroken: None,
-            naps: Naps::default(),
+            naps: SleepCost::default(),
             last: Reading::default(),
             begun: Beginning::default(),
         };
@@ -506,13 +509,13 @@ mod tests {
     #[test]
     fn who_sleeps_is_blocked_and_who_computes_uses_a_processor() {
         let mut meter = Meter::new(&OwnProc::open().unwrap());
-        let lent_at = monotonic_nanos();
+        let assigned_at = monotonic_nanos();
         std::thread::sleep(50 * MILLISECOND);
-        let slept = meter.spent(lent_at, 7);
+        let slept = meter.spent(assigned_at, 7);
         assert!(slept.held >= 50 * MILLISECOND && slept.peak_memory == 7);
-        let lent_at = monotonic_nanos();
+        let assigned_at = monotonic_nanos();
         compute();
-        let computed = meter.spent(lent_at, 0);
+        let computed = meter.spent(assigned_at, 0);
         assert!(computed.cpu >= 20 * MILLISECOND);
     }
 }

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use maitred_control::purge::{Asked, Fate, Target, Thoroughness};
+use maitred_control::purge::{Asked, Fate, PurgeMode, Target};
 use maitred_php::{Purge, Purged};
-use maitred_seat::{WISH_BYTES, WorkerEnd};
+use maitred_seat::{CALL_BYTES, WorkerEnd};
 
 /// Longest time that a script waits for the front. A front that has crashed is replaced well within
 /// it.
@@ -12,21 +12,21 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Purges pages through the front, and waits for the reply.
 pub fn purge(end: &mut WorkerEnd, asked: &Purge<'_>) -> Purged {
-    let Ok(parts) = wanted(asked).split(WISH_BYTES) else {
+    let Ok(parts) = wanted(asked).split(CALL_BYTES) else {
         return Purged::TooLong;
     };
     for part in parts {
-        let Ok(wish) = serde_json::to_vec(&part) else {
-            return Purged::Unheard;
+        let Ok(call) = serde_json::to_vec(&part) else {
+            return Purged::NoReply;
         };
-        match end.wish(&wish, PATIENCE).map(Fate::of) {
+        match end.call(&call, PATIENCE).map(Fate::of) {
             Some(Fate::Dropped) => {}
             Some(Fate::NoCache) => return Purged::NoCache,
-            Some(Fate::NotIts) => return Purged::NotIts,
-            Some(Fate::Unheard) | None => return Purged::Unheard,
+            Some(Fate::NotIts) => return Purged::OtherSite,
+            Some(Fate::Unheard) | None => return Purged::NoReply,
         }
     }
-    Purged::Dropped
+    Purged::Done
 }
 
 fn wanted(asked: &Purge<'_>) -> Asked {
@@ -39,8 +39,8 @@ fn wanted(asked: &Purge<'_>) -> Asked {
             false => names.map(Target::Tag).collect(),
         },
         how: match asked.soft {
-            true => Thoroughness::Soft,
-            false => Thoroughness::Hard,
+            true => PurgeMode::Soft,
+            false => PurgeMode::Hard,
         },
         site: None,
     }

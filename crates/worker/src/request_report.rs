@@ -9,7 +9,7 @@ use maitred_php::{Foreign, Params, Text};
 
 /// A request since its start.
 #[derive(Debug)]
-pub struct Account {
+pub struct RequestReport {
     began: Instant,
     /// Processor time of this process at its start, if measured.
     cpu: Option<CpuTime>,
@@ -17,10 +17,10 @@ pub struct Account {
     script: Vec<u8>,
 }
 
-impl Account {
+impl RequestReport {
     /// Starts the report of a request.
-    pub fn begin(settings: &ZygoteSettings) -> Account {
-        Account {
+    pub fn begin(settings: &ZygoteSettings) -> RequestReport {
+        RequestReport {
             began: Instant::now(),
             cpu: settings.measures_cpu.then(cpu::used),
             uri: Vec::new(),

@@ -27,7 +27,7 @@ pub fn serve(
     seat: u32,
     incarnation: u32,
 ) -> ! {
-    let mut exchange = sit_down(settings, link, &proc, (seat, incarnation));
+    let mut exchange = take_seat(settings, link, &proc, (seat, incarnation));
     let mut memory = memory(settings, &proc);
     // Scripts must not find an open folder that may be outside their root.
     drop(proc);
@@ -99,7 +99,7 @@ pub fn show_end(running: Running, done: &Served, exchange: &mut WorkerExchange<'
     let cpu = running.cpu.map_or(0, used);
     exchange.show_end(took, cpu, done.peak_memory as u64);
     if done.cache_full {
-        exchange.tell_cache_is_full();
+        exchange.report_cache_full();
     }
 }
 
@@ -117,7 +117,7 @@ pub fn end_request(
 }
 
 /// Makes this process a worker of its pool.
-pub fn sit_down<'a>(
+pub fn take_seat<'a>(
     settings: &'a ZygoteSettings,
     link: Link,
     proc: &OwnProc,

@@ -19,13 +19,13 @@ use maitred_php::{
     Admission, Engine, Exchange, Foreign, Level, Next, Params, ParamsError, Paths, PoolStatus,
     Purge, Purged, Served, Verdict, Worked,
 };
-use maitred_seat::board::Stays;
+use maitred_seat::board::RewindFailure;
 
 use crate::copies;
 use crate::exchange::{KEPT, WorkerExchange};
 use crate::memory::Memory;
 use crate::seat::{self, Running};
-use crate::zygote::{Came, Zygote, settle};
+use crate::zygote::{Forked, Zygote, settle};
 use crate::{shared_descriptors, stderr};
 
 /// Longest message of the boot that is reported as the reason of its failure, in bytes.
@@ -287,10 +287,10 @@ impl Serving {
             return;
         };
         if !is_clean {
-            return copies::ends(words, Stays::FatalError);
+            return copies::ends(words, RewindFailure::FatalError);
         }
         if is_spent {
-            return copies::ends(words, Stays::LastingCall);
+            return copies::ends(words, RewindFailure::LastingCall);
         }
         let carried = rewind.carried();
         if carried[KEPT] == 0 {
@@ -369,12 +369,12 @@ impl Booting {
         let image = image.and_then(|taken| taken.map_err(|error| not_back(settings, &error)).ok());
         zygote.say(&self.started);
         // A suspended zygote gets no orders for other children.
-        let Came::Worker(place) = zygote.obey() else {
+        let Forked::Worker(place) = zygote.obey() else {
             exit_now(exit::RECYCLED)
         };
         let (_, (link, proc), _) = zygote.become_worker(&place);
         let place = (place.seat, place.incarnation);
-        let exchange = seat::sit_down(settings, link, &proc, place);
+        let exchange = seat::take_seat(settings, link, &proc, place);
         let memory = seat::memory(settings, &proc);
         let rewind = image.and_then(|image| match Rewind::prepare(&proc, image) {
             Ok(rewind) => Some((rewind, image)),
@@ -490,7 +490,7 @@ impl Exchange for Script {
 
     fn purge(&mut self, asked: &Purge<'_>) -> Purged {
         let exchange = self.exchange();
-        exchange.map_or(Purged::Unheard, |exchange| exchange.purge(asked))
+        exchange.map_or(Purged::NoReply, |exchange| exchange.purge(asked))
     }
 
     fn next(&mut self, params: &mut Params) -> Next {

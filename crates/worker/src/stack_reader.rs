@@ -44,14 +44,14 @@ impl StackReader {
     ///
     /// # Errors
     /// When the memory cannot be opened or sent; the worker can serve all the same.
-    pub fn show_oneself(self, proc: &OwnProc, place: (Seat, Incarnation)) -> io::Result<()> {
+    pub fn send_memory(self, proc: &OwnProc, place: (Seat, Incarnation)) -> io::Result<()> {
         let StackReader { workers, .. } = self;
         let memory = ProcessMemory::of_this_process(proc)?;
         show(&workers, place, &memory)
     }
 
     /// Receives the memory of new workers. Call it before each order, so that little is pending.
-    pub fn look(&mut self) {
+    pub fn receive(&mut self) {
         while let Ok(Received::Message(bytes, fds)) = self.zygote.receive(false, 1) {
             let Ok((seat, incarnation)) = serde_json::from_slice::<(Seat, Incarnation)>(&bytes)
             else {
@@ -126,24 +126,24 @@ mod tests {
 
     #[test]
     fn of_two_workers_of_a_seat_the_later_is_seen_whichever_speaks_first() {
-        let mut sight = StackReader::new(2).unwrap();
+        let mut stacks = StackReader::new(2).unwrap();
         let proc = OwnProc::open().unwrap();
         for place in [(0, 2), (0, 1), (1, 5), (2, 1)] {
             let memory = ProcessMemory::of_this_process(&proc).unwrap();
-            show(&sight.workers, place, &memory).unwrap();
+            show(&stacks.workers, place, &memory).unwrap();
         }
-        sight.look();
-        let mut seen: Vec<(Seat, Incarnation)> = sight
+        stacks.receive();
+        let mut seen: Vec<(Seat, Incarnation)> = stacks
             .memories
             .iter()
             .map(|(seat, (incarnation, _))| (*seat, *incarnation))
             .collect();
         seen.sort_unstable();
         assert_eq!(seen, [(0, 2), (1, 5)]);
-        let why = sight.stack(0, 1, 1, 20).unwrap_err();
+        let why = stacks.stack(0, 1, 1, 20).unwrap_err();
         assert!(why.contains("older than this zygote"), "{why}");
         // This process runs no script.
-        let why = sight.stack(0, 2, 1, 20).unwrap_err();
+        let why = stacks.stack(0, 2, 1, 20).unwrap_err();
         assert!(why.contains("before its stack could be read"), "{why}");
     }
 }

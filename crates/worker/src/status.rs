@@ -7,7 +7,7 @@ use maitred_control::ZygoteSettings;
 use maitred_fastcgi::basic_user;
 use maitred_php::{Foreign, Name, Params, PoolStatus, ProcessStatus, Text};
 use maitred_seat::board::SeatBoard;
-use maitred_seat::{Process, Snapshot, WorkerEnd};
+use maitred_seat::{PoolState, WorkerEnd, WorkerState};
 
 /// Writes a request to the board.
 pub fn show_request(board: &SeatBoard, params: &Params) {
@@ -49,7 +49,7 @@ pub fn of_pool(end: &WorkerEnd, settings: &ZygoteSettings) -> PoolStatus {
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default();
     let seats = (0..end.seats()).map(|seat| end.seat_board(seat));
-    let snapshot = Snapshot::take(end.pool_board(), seats, now);
+    let snapshot = PoolState::take(end.pool_board(), seats, now);
     PoolStatus {
         pool: settings.pool.clone(),
         process_manager: settings.process_manager.clone(),
@@ -68,7 +68,7 @@ pub fn of_pool(end: &WorkerEnd, settings: &ZygoteSettings) -> PoolStatus {
     }
 }
 
-fn of_worker(process: Process) -> ProcessStatus {
+fn of_worker(process: WorkerState) -> ProcessStatus {
     let or_dash = |text: String| {
         if text.is_empty() {
             "-".to_owned()

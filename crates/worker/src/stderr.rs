@@ -19,7 +19,7 @@ const NOTICE: &[u8] = b"NOTICE: ";
 const CUT: &[u8] = b"...";
 
 /// Sets standard output and error to the supervisor's descriptors, if there are any.
-pub fn speak_into(output: &[OwnedFd]) {
+pub fn redirect_output(output: &[OwnedFd]) {
     let mut output = output.iter();
     if let (Some(stdout), Some(stderr)) = (output.next(), output.next()) {
         // It cannot fail: both are open.

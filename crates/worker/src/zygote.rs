@@ -58,7 +58,7 @@ pub struct Zygote {
     /// Its settings.
     pub settings: &'static ZygoteSettings,
     link: Link,
-    sight: StackReader,
+    stacks: StackReader,
     /// Its `/proc` directory.
     pub proc: OwnProc,
     /// A script is suspended inside a request: PHP can do nothing else.
@@ -69,7 +69,7 @@ pub struct Zygote {
 struct Ready {
     settings: &'static ZygoteSettings,
     link: Link,
-    sight: StackReader,
+    stacks: StackReader,
     engine: Engine,
     proc: OwnProc,
     started: FromZygote,
@@ -81,7 +81,7 @@ impl Ready {
             control,
             settings: self.settings,
             link: self.link,
-            sight: self.sight,
+            stacks: self.stacks,
             proc: self.proc,
             is_frozen: false,
         };
@@ -110,7 +110,7 @@ fn prepare(control: &Channel) -> Result<Ready, String> {
         events: fds.collect(),
     };
     confine::limit(&settings.confinement)?;
-    let sight = StackReader::new(settings.seats)
+    let stacks = StackReader::new(settings.seats)
         .map_err(|error| format!("it cannot prepare to read the stacks of scripts: {error}"))?;
     confine::give_up_capabilities(&settings.confinement)?;
     if let Some(identity) = &settings.identity {
@@ -144,7 +144,7 @@ fn prepare(control: &Channel) -> Result<Ready, String> {
     Ok(Ready {
         settings,
         link,
-        sight,
+        stacks,
         engine,
         proc,
         started,
@@ -274,7 +274,7 @@ fn cache_values(size: &CacheSize) -> [(&'static str, u64); 3] {
 /// Serves until the supervisor exits; in a forked process, it does not return.
 fn serve(mut zygote: Zygote, mut engine: Engine) -> ExitCode {
     match zygote.obey() {
-        Came::Worker(place) => {
+        Forked::Worker(place) => {
             let (seat, incarnation) = (place.seat, place.incarnation);
             let (settings, (link, proc), reports) = zygote.become_worker(&place);
             let (Some(script), Some(reports)) = (&settings.worker_script, reports) else {
@@ -287,20 +287,20 @@ fn serve(mut zygote: Zygote, mut engine: Engine) -> ExitCode {
             let own = (link, proc, reports);
             booted::serve(settings, script, own, engine, (seat, incarnation))
         }
-        Came::Compiler(order) => {
+        Forked::Compiler(order) => {
             drop(zygote);
             order.run(&mut engine)
         }
-        Came::Looker(look) => {
+        Forked::StatsReader(look) => {
             drop(zygote);
             look.run(&mut engine)
         }
-        Came::End => ExitCode::SUCCESS,
+        Forked::End => ExitCode::SUCCESS,
     }
 }
 
 /// A worker's assignment.
-pub struct Placed {
+pub struct SeatAssignment {
     /// Its seat.
     pub seat: u32,
     /// The incarnation of its worker.
@@ -310,13 +310,13 @@ pub struct Placed {
 }
 
 /// The outcome of [`Zygote::obey`].
-pub enum Came {
+pub enum Forked {
     /// This is a new worker, which must call [`become_worker`](Zygote::become_worker).
-    Worker(Placed),
+    Worker(SeatAssignment),
     /// This is a child that fills or lists OPcache. It must drop the zygote.
-    Compiler(warm::Order),
+    Compiler(warm::ScriptTask),
     /// This is a child that reads OPcache's statistics. It must drop the zygote.
-    Looker(opcache_stats::Look),
+    StatsReader(opcache_stats::StatsTask),
     /// This is the zygote, and the supervisor has exited.
     End,
 }
@@ -324,14 +324,14 @@ pub enum Came {
 impl Zygote {
     /// Carries out the supervisor's orders. Returns in every process that is forked for one, and in
     /// this one when it is no longer needed.
-    pub fn obey(&mut self) -> Came {
+    pub fn obey(&mut self) -> Forked {
         loop {
             let order = hear(&self.control, true);
-            self.sight.look();
+            self.stacks.receive();
             match order {
                 Ok(Heard::Message(ToZygote::FillSeat { seat, incarnation }, output)) => {
                     if self.fill(seat, incarnation) {
-                        return Came::Worker(Placed {
+                        return Forked::Worker(SeatAssignment {
                             seat,
                             incarnation,
                             output,
@@ -344,17 +344,19 @@ impl Zygote {
                         continue;
                     }
                     match warm::carry_out(&order, fds, &self.control, &self.proc) {
-                        warm::Side::Zygote(answer) => self.say(&answer),
-                        warm::Side::Child(order) => return Came::Compiler(order),
+                        warm::WarmSide::Zygote(answer) => self.say(&answer),
+                        warm::WarmSide::Child(order) => return Forked::Compiler(order),
                     }
                 }
                 Ok(Heard::Message(ToZygote::CacheFigures, _)) => {
-                    match opcache_stats::look(&self.control, &self.proc) {
-                        opcache_stats::Side::Zygote(figures) => {
+                    match opcache_stats::read_stats(&self.control, &self.proc) {
+                        opcache_stats::StatsSide::Zygote(figures) => {
                             self.say(&FromZygote::CacheFigures { figures });
                         }
-                        opcache_stats::Side::Child(look) if self.is_frozen => look.run_within(),
-                        opcache_stats::Side::Child(look) => return Came::Looker(look),
+                        opcache_stats::StatsSide::Child(look) if self.is_frozen => {
+                            look.run_within()
+                        }
+                        opcache_stats::StatsSide::Child(look) => return Forked::StatsReader(look),
                     }
                 }
                 Ok(Heard::Message(
@@ -367,11 +369,11 @@ impl Zygote {
                     },
                     _,
                 )) => {
-                    let stack = self.sight.stack(seat, incarnation, request, depth);
+                    let stack = self.stacks.stack(seat, incarnation, request, depth);
                     self.say(&FromZygote::Traced { trace, stack });
                 }
                 Ok(Heard::Message(ToZygote::Configure(_), _) | Heard::Nothing) => {}
-                Ok(Heard::Closed) | Err(_) => return Came::End,
+                Ok(Heard::Closed) | Err(_) => return Forked::End,
             }
         }
     }
@@ -435,23 +437,23 @@ impl Zygote {
     /// [settled](settle) then.
     pub fn become_worker(
         self,
-        place: &Placed,
+        place: &SeatAssignment,
     ) -> (&'static ZygoteSettings, (Link, OwnProc), Option<Reports>) {
         let Zygote {
             control,
             settings,
             link,
-            sight,
+            stacks,
             proc,
             ..
         } = self;
-        stderr::speak_into(&place.output);
+        stderr::redirect_output(&place.output);
         signals::reset(&[]);
         // Before another process can inspect this one, even briefly.
         let boots = settings.worker_script.is_some();
         let reports = Some(control.into_reports()).filter(|_| boots);
         // Without it, there are no stacks of its scripts, which is reported when one is requested.
-        let _ = sight.show_oneself(&proc, (place.seat, place.incarnation));
+        let _ = stacks.send_memory(&proc, (place.seat, place.incarnation));
         fork::wait_for_new_parent();
         fork::die_with_parent(settings.supervisor);
         (settings, (link, proc), reports)

@@ -1,7 +1,7 @@
 //! Settings of a site about how its answers leave, in `[[sites]]`.
 
 use maitred_rules::Pattern;
-use maitred_rules::content_encoding::{Coding, refuse_type};
+use maitred_rules::content_encoding::{ContentEncoding, refuse_type};
 
 use crate::directive::{Directive, Needs, Preset};
 use crate::output::{Output, SendfileRoot};
@@ -23,7 +23,7 @@ pub const DIRECTIVES: &[Directive<Output>] = &[
             output.compression = match value.boolean() {
                 Ok(false) => Vec::new(),
                 Ok(true) => return Err(value.wrong()),
-                Err(_) => value.each(|item| item.text_as(Coding::named))?,
+                Err(_) => value.each(|item| item.text_as(ContentEncoding::named))?,
             };
             Ok(())
         },

@@ -1,6 +1,6 @@
 //! Settings of the whole server, at the top of the file.
 
-use maitred_rules::forwarded::Field;
+use maitred_rules::forwarded::ForwardedHeader;
 
 use super::doors::asked;
 use super::rule_items::networks;
@@ -272,7 +272,7 @@ pub const DIRECTIVES: &[Directive<Config>] = &[
               takes away on every request: what it lets pass is the client's own word.",
         example: "[\"CF-Connecting-IP\", \"X-Forwarded-Proto\"]",
         read: |config, value| {
-            config.trusted_headers = value.each(|item| item.text_as(Field::named))?;
+            config.trusted_headers = value.each(|item| item.text_as(ForwardedHeader::named))?;
             Ok(())
         },
     },

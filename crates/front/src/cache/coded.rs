@@ -7,7 +7,7 @@ use maitred_http1::Head;
 use maitred_pagecache::headers;
 use maitred_pagecache::key::Key;
 use maitred_pagecache::stored::Stored;
-use maitred_pagestore::{Looked, Object};
+use maitred_pagestore::{Lookup, Object};
 
 use super::Cache;
 use crate::compress::{Effort, Encoder, Plan};
@@ -43,7 +43,7 @@ pub fn coded(
     let Ok(beside) = key.coded(&format!("{name} {}", page.stored.came)) else {
         return page;
     };
-    if let Looked::Page { page, .. } = cache.store.look(&beside, [].into_iter()) {
+    if let Lookup::Page { page, .. } = cache.store.lookup(&beside, [].into_iter()) {
         return page;
     }
     if plan.coding.is_some() && page.body.len() > AT_ONCE_BYTES {
@@ -53,7 +53,7 @@ pub fn coded(
     let Some(made) = make(&page, &plan, Effort::Passing) else {
         return page;
     };
-    cache.store.keep_beside(beside, made)
+    cache.store.insert_derived(beside, made)
 }
 
 /// Puts a page into a coding on another thread, if somebody will find it then.
@@ -65,7 +65,7 @@ fn code_later(cache: &Arc<Cache>, beside: Key, page: &Arc<Object>, plan: Plan) {
     let page = page.clone();
     tokio::task::spawn_blocking(move || {
         if let Some(made) = make(&page, &plan, Effort::Kept) {
-            turn.cache.store.keep_beside(beside, made);
+            turn.cache.store.insert_derived(beside, made);
         }
     });
 }

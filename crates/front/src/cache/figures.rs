@@ -189,7 +189,7 @@ impl Cache {
         if sites.is_empty() {
             return None;
         }
-        let of_store = self.store.figures();
+        let of_store = self.store.stats();
         let tier = |(pages, bytes): (usize, u64), limit_bytes, evicted| PageTier {
             pages: pages as u64,
             bytes,

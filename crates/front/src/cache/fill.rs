@@ -13,18 +13,18 @@ use maitred_fastcgi::cgi::AnswerHead;
 use maitred_http1::Head;
 use maitred_pagecache::Millis;
 use maitred_pagecache::admit::{Admitted, NotStored, Times, admit};
-use maitred_pagecache::cache_request::Asked;
+use maitred_pagecache::cache_request::CacheRequest;
 use maitred_pagecache::cache_status::{CacheStatus, Forward, ON_ERROR, REVALIDATED};
 use maitred_pagecache::cookies;
 use maitred_pagecache::eligibility::{Bypass, Plan};
-use maitred_pagecache::fills::{Finished, Ticket};
+use maitred_pagecache::fills::{FillResult, Ticket};
 use maitred_pagecache::key::Key;
 use maitred_pagecache::merge::merge;
-use maitred_pagecache::purge::{self, Thoroughness};
+use maitred_pagecache::purge::{self, PurgeMode};
 use maitred_pagecache::reuse::{Stale, is_error, validators};
 use maitred_pagecache::stored::Stored;
 use maitred_pagecache::{freshness, invalidate};
-use maitred_pagestore::{Body, Object, Place, Subject};
+use maitred_pagestore::{Body, Object, PageKeys, Subject};
 
 use super::client::Wanted;
 use super::coded::say_that_it_varies;
@@ -73,7 +73,7 @@ pub struct Fill<'a> {
     announced: Option<u64>,
     body: Vec<u8>,
     /// A page that is so large, or comes to so slow a disk, that another thread puts it where it is to be.
-    unwritten: Option<(Place, Object)>,
+    unwritten: Option<(PageKeys, Object)>,
     /// How long the worker had to do with it.
     cost: Duration,
     /// What has become of the answer, if there is one.
@@ -105,7 +105,7 @@ impl<'a> Fill<'a> {
             plan: Plan {
                 read: Err(why),
                 store: Err(NotStored::Bypassed(why)),
-                wishes: None,
+                directives: None,
             },
             primary: None,
             ticket: None,
@@ -267,7 +267,7 @@ impl<'a> Fill<'a> {
                     self.drop_stale(why);
                 }
                 self.kept = Some(Err(why));
-                self.finish(Finished::NotKept);
+                self.finish(FillResult::NotStored);
             }
         }
         Ok(self.status(Some(status), stored).to_string())
@@ -286,10 +286,10 @@ impl<'a> Fill<'a> {
         let Some((page, _)) = self.stale.clone() else {
             return;
         };
-        let asked = Asked::survey(request_of(self.head, self.way), self.head.headers());
+        let asked = CacheRequest::survey(request_of(self.head, self.way), self.head.headers());
         let kept = (&page.stored, said.headers());
         let merged = merge(&self.of.settings, &asked, &self.plan, kept, times);
-        match merged.kept {
+        match merged.stored {
             Ok(admitted) => {
                 let told = Stored {
                     lines: merged.lines,
@@ -306,7 +306,7 @@ impl<'a> Fill<'a> {
                 };
                 self.merged = Some((stored, page.body.clone()));
                 self.drop_stale(why);
-                self.finish(Finished::NotKept);
+                self.finish(FillResult::NotStored);
             }
         }
     }
@@ -321,11 +321,11 @@ impl<'a> Fill<'a> {
             // What it names is sent, and not what it says.
             return Err(NotStored::NoStore);
         }
-        let asked = Asked::survey(request_of(self.head, self.way), self.head.headers());
+        let asked = CacheRequest::survey(request_of(self.head, self.way), self.head.headers());
         let answer = (said.status(), said.headers());
         let admitted = admit(&self.of.settings, &asked, &self.plan, answer, times)?;
         if let Some(primary) = &self.primary {
-            Place::of(primary, &admitted.vary, self.head.headers())?;
+            PageKeys::of(primary, &admitted.vary, self.head.headers())?;
         }
         match length {
             Some(length) if length > self.largest() => Err(NotStored::TooLarge),
@@ -358,7 +358,7 @@ impl<'a> Fill<'a> {
             purge,
             how,
         };
-        let hard = |purge| named((purge, Thoroughness::Hard));
+        let hard = |purge| named((purge, PurgeMode::Hard));
         let mut dropped: Vec<Dropped> = after.into_iter().map(hard).collect();
         if settings.litespeed {
             let asked = purge::litespeed(said.headers(), (&settings.key, request.host));
@@ -380,7 +380,7 @@ impl<'a> Fill<'a> {
             let cache = self.cache.clone();
             let is_small = page.body.len() as u64 <= AT_ONCE_BYTES;
             let keep = move || {
-                let keep = || cache.store.keep_at(&place, page, now());
+                let keep = || cache.store.insert_at(&place, page, now());
                 // A large page takes its time on any disk, and in memory.
                 Ok(match is_small {
                     true => cache.disk_pace.watch(keep, now),
@@ -412,7 +412,7 @@ impl<'a> Fill<'a> {
     pub fn cut_short(&mut self) {
         if self.admitted.take().is_some() {
             self.body = Vec::new();
-            self.finish(Finished::NotKept);
+            self.finish(FillResult::NotStored);
         }
     }
 
@@ -434,7 +434,7 @@ impl<'a> Fill<'a> {
         let length = body.len() as u64;
         if self.announced.is_some_and(|announced| announced != length) {
             // It lies about its length: nobody knows what is missing, or too much.
-            return self.finish(Finished::NotKept);
+            return self.finish(FillResult::NotStored);
         }
         self.keep(admitted, body.into());
     }
@@ -445,7 +445,7 @@ impl<'a> Fill<'a> {
         let Some(primary) = &self.primary else {
             return;
         };
-        let place = match Place::of(primary, &admitted.vary, self.head.headers()) {
+        let place = match PageKeys::of(primary, &admitted.vary, self.head.headers()) {
             Ok(place) => place,
             Err(why) => return self.kept(Err(why)),
         };
@@ -464,7 +464,7 @@ impl<'a> Fill<'a> {
             self.unwritten = Some((place, page));
             return;
         }
-        let keep = || store.keep_at(&place, page, now());
+        let keep = || store.insert_at(&place, page, now());
         let kept = match store.has_disk() {
             true => pace.watch(keep, now),
             false => keep(),
@@ -478,13 +478,13 @@ impl<'a> Fill<'a> {
         let finished = match kept {
             Ok(()) => {
                 self.cache.changed.notify_one();
-                Finished::Stored
+                FillResult::Stored
             }
             // Whoever waits has it made anew.
-            Err(NotStored::Purged) => Finished::Failed,
+            Err(NotStored::Purged) => FillResult::Failed,
             Err(why) => {
                 self.drop_stale(why);
-                Finished::NotKept
+                FillResult::NotStored
             }
         };
         self.finish(finished);
@@ -497,7 +497,7 @@ impl<'a> Fill<'a> {
         }
     }
 
-    fn finish(&mut self, how: Finished) {
+    fn finish(&mut self, how: FillResult) {
         self.wanted.store(false, Ordering::Relaxed);
         if let Some((key, ticket)) = self.ticket.take() {
             self.cache.finish(&key, ticket, how);
@@ -541,7 +541,7 @@ impl<'a> Fill<'a> {
             detail: Some(ON_ERROR),
         };
         self.counts = false;
-        self.finish(Finished::StoodIn);
+        self.finish(FillResult::ServedStale);
         let kept = (&page.stored, &page.body, Duration::ZERO);
         let how = (stale.age, status);
         Some(reply(client, request, kept, how, record).await)
@@ -551,7 +551,7 @@ impl<'a> Fill<'a> {
 impl Drop for Fill<'_> {
     /// Whoever waits is told, whatever has happened to this request.
     fn drop(&mut self) {
-        self.finish(Finished::Failed);
+        self.finish(FillResult::Failed);
         if self.counts {
             let why = (!self.is_refresh).then_some(self.why);
             self.of.board().forwarded(why, self.kept);

@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use maitred_http1::Head;
 use maitred_pagecache::admit::NotStored;
-use maitred_pagecache::cache_request::{Asked, Request};
+use maitred_pagecache::cache_request::{CacheRequest, Request};
 use maitred_pagecache::cache_status::{CacheStatus, Forward, ON_ERROR, UPDATING};
 use maitred_pagecache::cookies;
 use maitred_pagecache::eligibility::{Bypass, Plan};
-use maitred_pagecache::fills::{Finished, Joined, Ticket, Told};
+use maitred_pagecache::fills::{FillNotice, FillResult, Joined, Ticket};
 use maitred_pagecache::headers::Field;
 use maitred_pagecache::key::{Key, Primary};
 use maitred_pagecache::reuse::{Judged, Stale, judge};
@@ -56,7 +56,7 @@ pub async fn look<'a>(
         port: port_told(client, way),
         ..request_of(head, way)
     };
-    let asked = Asked::survey(request, head.headers());
+    let asked = CacheRequest::survey(request, head.headers());
     let secured = client.secured();
     let shows_certificate = secured.is_some_and(|secured| secured.shows_certificate());
     let mut fill = Box::new(Fill::new(cache.clone(), of, (head, way)));
@@ -135,7 +135,7 @@ fn port_told(client: &mut impl HttpClient, way: &RequestContext<'_>) -> Option<u
 /// What may be done for a request, its key, and whether nothing but an unknown cookie keeps its
 /// response from being stored; nothing if it passes the cache by, which `fill` is told.
 fn begin<'a, H: Iterator<Item = Field<'a>> + Clone>(
-    asked: &Asked<'a, H>,
+    asked: &CacheRequest<'a, H>,
     shows_certificate: bool,
     (of, (head, way)): (&SiteCache, Of<'a>),
     fill: &mut Fill<'_>,
@@ -159,7 +159,7 @@ fn begin<'a, H: Iterator<Item = Field<'a>> + Clone>(
         let plan = Plan {
             read: Err(why),
             store: Err(NotStored::Bypassed(why)),
-            wishes: None,
+            directives: None,
         };
         fill.bypass(plan, why);
         return None;
@@ -191,10 +191,10 @@ fn begin<'a, H: Iterator<Item = Field<'a>> + Clone>(
 }
 
 /// What is kept for a request, in memory or else on disk.
-async fn find(cache: &Arc<Cache>, primary: &Key, head: &Head) -> io::Result<pagestore::Looked> {
+async fn find(cache: &Arc<Cache>, primary: &Key, head: &Head) -> io::Result<pagestore::Lookup> {
     let store = &cache.store;
-    let found = match store.look(primary, head.headers()) {
-        pagestore::Looked::Nothing { .. } if store.has_disk() => {
+    let found = match store.lookup(primary, head.headers()) {
+        pagestore::Lookup::Miss { .. } if store.has_disk() => {
             if cache.disk_pace.is_slow(now()) {
                 return find_slowly(cache, primary, head).await;
             }
@@ -203,7 +203,7 @@ async fn find(cache: &Arc<Cache>, primary: &Key, head: &Head) -> io::Result<page
         }
         looked => return Ok(looked),
     };
-    let pagestore::Looked::Large { key, has_variants } = found else {
+    let pagestore::Lookup::Large { key, has_variants } = found else {
         return Ok(found);
     };
     // Others have their turn while the disk is read.
@@ -216,7 +216,7 @@ async fn find_slowly(
     cache: &Arc<Cache>,
     primary: &Key,
     head: &Head,
-) -> io::Result<pagestore::Looked> {
+) -> io::Result<pagestore::Lookup> {
     let (cache, primary) = (cache.clone(), primary.clone());
     let fields = head.headers();
     let fields: Vec<(Vec<u8>, Vec<u8>)> = fields
@@ -241,12 +241,12 @@ enum Weighed {
 /// Judges what was found, and notes in `fill` why the request goes on.
 fn weigh<'a, H: Iterator<Item = Field<'a>> + Clone>(
     (cache, of): (&Cache, &SiteCache),
-    asked: &Asked<'a, H>,
-    found: pagestore::Looked,
+    asked: &CacheRequest<'a, H>,
+    found: pagestore::Lookup,
     (plan, fill): (&mut Plan, &mut Fill<'_>),
 ) -> Weighed {
     match found {
-        pagestore::Looked::Page {
+        pagestore::Lookup::Page {
             page,
             key,
             is_stale,
@@ -267,8 +267,8 @@ fn weigh<'a, H: Iterator<Item = Field<'a>> + Clone>(
             }
             Weighed::Other(key)
         }
-        pagestore::Looked::Nothing { key, has_variants }
-        | pagestore::Looked::Large { key, has_variants } => {
+        pagestore::Lookup::Miss { key, has_variants }
+        | pagestore::Lookup::Large { key, has_variants } => {
             fill.why = match has_variants {
                 true => Forward::VaryMiss,
                 false => Forward::UriMiss,
@@ -285,8 +285,8 @@ fn weigh<'a, H: Iterator<Item = Field<'a>> + Clone>(
 
 /// Whether the request wants what is kept and nothing else.
 fn wants_nothing_else(plan: &Plan) -> bool {
-    let wishes = plan.wishes.as_ref();
-    wishes.is_some_and(|wishes| wishes.only_if_cached)
+    let directives = plan.directives.as_ref();
+    directives.is_some_and(|directives| directives.only_if_cached)
 }
 
 /// Who has a page made again that will do until then.
@@ -381,7 +381,7 @@ async fn join(
     let (sender, receiver) = oneshot::channel();
     let ticket: Ticket = match cache.fills.join(&key, times, || sender) {
         Joined::Fill(ticket) => ticket,
-        Joined::Through => return Ok(Next::Go),
+        Joined::PassThrough => return Ok(Next::Go),
         Joined::Wait => {
             fill.is_collapsed = true;
             let patience = Duration::from_secs(of.settings.lock_timeout);
@@ -399,18 +399,18 @@ async fn join(
             };
             drop(place);
             match told {
-                Ok(Ok(Told::Look)) => return Ok(Next::Look),
-                Ok(Ok(Told::StandIn)) => {
+                Ok(Ok(FillNotice::Retry)) => return Ok(Next::Look),
+                Ok(Ok(FillNotice::UseStale)) => {
                     let stale = fill.stale.take().filter(|(_, stale)| stale.if_error);
                     let next = stale.map(|(page, stale)| Next::StandIn(page, stale));
                     return Ok(next.unwrap_or(Next::Go));
                 }
-                Ok(Ok(Told::Through) | Err(_)) => return Ok(Next::Go),
+                Ok(Ok(FillNotice::PassThrough) | Err(_)) => return Ok(Next::Go),
                 Err(_) => {
                     plan.store = Err(NotStored::LockTimeout);
                     return Ok(Next::Go);
                 }
-                Ok(Ok(Told::Fill(ticket))) => ticket,
+                Ok(Ok(FillNotice::Fill(ticket))) => ticket,
             }
         }
     };
@@ -422,15 +422,15 @@ async fn join(
 struct Place<'a> {
     cache: &'a Cache,
     key: &'a Key,
-    receiver: oneshot::Receiver<Told>,
+    receiver: oneshot::Receiver<FillNotice>,
 }
 
 impl Drop for Place<'_> {
     /// Whoever leaves just when the page was to be made by him leaves that to the next.
     fn drop(&mut self) {
         self.receiver.close();
-        if let Ok(Told::Fill(ticket)) = self.receiver.try_recv() {
-            self.cache.finish(self.key, ticket, Finished::Failed);
+        if let Ok(FillNotice::Fill(ticket)) = self.receiver.try_recv() {
+            self.cache.finish(self.key, ticket, FillResult::Failed);
         }
     }
 }

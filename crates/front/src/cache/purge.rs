@@ -12,7 +12,7 @@ use maitred_control::FromFront;
 use maitred_control::purge::{Asked, Dropped, Fate, Order, Target};
 use maitred_http1::Head;
 use maitred_pagecache::invalidate;
-use maitred_pagecache::purge::{Purge, Thoroughness};
+use maitred_pagecache::purge::{Purge, PurgeMode};
 use maitred_pagecache::settings::KeyParts;
 use maitred_pagecache::tags;
 use tokio::sync::oneshot;
@@ -430,8 +430,8 @@ pub async fn purge(
     }
     let asked = request_of(head, way);
     let how = match request::first_field(head, "soft-purge") {
-        Some("1") => Thoroughness::Soft,
-        _ => Thoroughness::Hard,
+        Some("1") => PurgeMode::Soft,
+        _ => PurgeMode::Hard,
     };
     let groups = tags::groups(head.headers(), "cache-groups");
     let purges = match groups {
@@ -456,8 +456,8 @@ pub async fn purge(
         elsewhere.done().await;
     }
     let done = match how {
-        Thoroughness::Hard => "dropped",
-        Thoroughness::Soft => "stale",
+        PurgeMode::Hard => "dropped",
+        PurgeMode::Soft => "stale",
     };
     let lines = dropped.iter().map(|one| format!("{done}: {}\n", one.purge));
     let said: String = lines.collect();
@@ -500,7 +500,7 @@ mod tests {
     fn asked(target: Target, site: Option<&str>) -> Asked {
         Asked {
             targets: vec![target],
-            how: Thoroughness::Hard,
+            how: PurgeMode::Hard,
             site: site.map(str::to_owned),
         }
     }
@@ -582,7 +582,7 @@ mod tests {
         let one = Dropped {
             site: "a.example".to_owned(),
             purge: Purge::Tag("t".repeat(1000)),
-            how: Thoroughness::Hard,
+            how: PurgeMode::Hard,
         };
         let many = vec![one; 100];
         let pieces = pieces(&many);

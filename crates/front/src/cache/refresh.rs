@@ -121,7 +121,7 @@ impl Errand {
             // Nobody waits for it.
             lane: Lane::Usual,
             max_body_size: 0,
-            dressing: by_rules::PLAIN,
+            header_policy: by_rules::PLAIN,
             origin,
             is_https: self.is_https,
             has_user: false,

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use maitred_http1::{Head, Method};
-use maitred_rules::content_encoding::Coding;
+use maitred_rules::content_encoding::ContentEncoding;
 use rustix::fs::FileType;
 
 use super::accepted;
@@ -49,7 +49,7 @@ pub async fn variant(
     let accepted = accepted(head);
     let mut left = accepted;
     while compression.precompressed()
-        && let Some(coding) = left.best(&Coding::SMALLEST)
+        && let Some(coding) = left.best(&ContentEncoding::SMALLEST)
     {
         if let Some(found) = site.sibling(path, &entry, coding) {
             return found;
@@ -66,7 +66,7 @@ pub async fn variant(
 /// siblings costs nothing.
 pub struct Siblings {
     limits: Limits,
-    kept: HashMap<Arc<[u8]>, [Option<Precompressed>; Coding::ALL.len()]>,
+    kept: HashMap<Arc<[u8]>, [Option<Precompressed>; ContentEncoding::ALL.len()]>,
     memory: usize,
     open_files: usize,
 }
@@ -99,11 +99,13 @@ impl Siblings {
         &mut self,
         root: BorrowedFd<'_>,
         entry: &Entry,
-        coding: Coding,
+        coding: ContentEncoding,
     ) -> Option<Arc<Entry>> {
         let of = entry.identity()?;
         let now = clock::since_1970().as_secs();
-        let place = Coding::ALL.iter().position(|other| *other == coding)?;
+        let place = ContentEncoding::ALL
+            .iter()
+            .position(|other| *other == coding)?;
         let known = self
             .kept
             .get(entry.name())
@@ -168,7 +170,7 @@ impl Precompressed {
 fn look(
     root: BorrowedFd<'_>,
     entry: &Entry,
-    coding: Coding,
+    coding: ContentEncoding,
     known: Option<&(Identity, Arc<Entry>)>,
 ) -> Option<(Identity, Arc<Entry>)> {
     let name = [entry.name(), b".", coding.extension().as_bytes()].concat();
@@ -195,7 +197,7 @@ fn look(
 #[derive(Default)]
 pub struct Made(Mutex<Shelf>);
 
-type Key = (Identity, Coding);
+type Key = (Identity, ContentEncoding);
 
 #[derive(Default)]
 struct Shelf {
@@ -274,7 +276,7 @@ impl Drop for Making<'_> {
 }
 
 /// The file in a coding that is made of it, once. Who asks while it is being made gets the file itself.
-async fn made(made: &Made, entry: Arc<Entry>, coding: Coding) -> Arc<Entry> {
+async fn made(made: &Made, entry: Arc<Entry>, coding: ContentEncoding) -> Arc<Entry> {
     let Some(identity) = entry.identity().filter(|_| entry.len() <= MAX_FILE_BYTES) else {
         return entry;
     };
@@ -306,7 +308,12 @@ async fn made(made: &Made, entry: Arc<Entry>, coding: Coding) -> Arc<Entry> {
 }
 
 /// The bytes of a file in a coding; nothing if it is not what it was any more.
-fn code(body: &Body, len: u64, of: Identity, coding: Coding) -> io::Result<Option<Vec<u8>>> {
+fn code(
+    body: &Body,
+    len: u64,
+    of: Identity,
+    coding: ContentEncoding,
+) -> io::Result<Option<Vec<u8>>> {
     let bytes = match body {
         Body::Memory(bytes) => bytes.clone(),
         Body::File(fd) => {

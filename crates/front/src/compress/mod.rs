@@ -10,7 +10,7 @@ mod script;
 
 use maitred_config::Output;
 use maitred_http1::Head;
-use maitred_rules::content_encoding::{Accepted, Coding, is_among};
+use maitred_rules::content_encoding::{Accepted, ContentEncoding, is_among};
 
 pub use encoder::{Effort, Encoder};
 pub use files::{Made, Siblings, variant};
@@ -20,9 +20,9 @@ pub use script::Plan;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Compression {
     /// What is applied to answers as they are sent; empty: nothing is.
-    codings: Vec<Coding>,
+    codings: Vec<ContentEncoding>,
     /// The same for what is made once and kept: the smallest first.
-    kept: Vec<Coding>,
+    kept: Vec<ContentEncoding>,
     /// Files that lie beside others are sent.
     precompressed: bool,
     /// Bytes below which it does not pay.
@@ -41,7 +41,7 @@ impl Compression {
         (*precompressed || !compression.is_empty()).then(|| Compression {
             codings: compression.clone(),
             kept: {
-                let smallest = Coding::SMALLEST.into_iter();
+                let smallest = ContentEncoding::SMALLEST.into_iter();
                 let used = smallest.filter(|coding| compression.contains(coding));
                 used.collect()
             },
@@ -57,12 +57,12 @@ impl Compression {
     }
 
     /// The codings in which files are made, the first before others.
-    pub fn kept(&self) -> &[Coding] {
+    pub fn kept(&self) -> &[ContentEncoding] {
         &self.kept
     }
 
     /// The codings that are applied to answers as they are sent, the first before others.
-    pub fn codings(&self) -> &[Coding] {
+    pub fn codings(&self) -> &[ContentEncoding] {
         &self.codings
     }
 

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use maitred_http1::{Head, carries_body};
 use maitred_pagecache::headers::first;
-use maitred_rules::content_encoding::Coding;
+use maitred_rules::content_encoding::ContentEncoding;
 
 use super::{Compression, accepted};
 use crate::request::Header;
@@ -23,7 +23,7 @@ const OF_THE_BYTES: [&str; 6] = [
 #[derive(Debug, Default)]
 pub struct Plan {
     /// Its coding, if it gets one.
-    pub coding: Option<Coding>,
+    pub coding: Option<ContentEncoding>,
     /// `Vary`, if another client could have got the answer in another coding.
     vary: Option<Cow<'static, [u8]>>,
     /// `ETag`, if it has to be another: what it says of the coded bytes is weaker (RFC 9110 §8.8.1).

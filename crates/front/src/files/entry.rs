@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use std::{borrow::Cow, ffi::OsStr};
 
 use bytes::Bytes;
-use maitred_rules::content_encoding::Coding;
+use maitred_rules::content_encoding::ContentEncoding;
 use rustix::fs::Stat;
 
 /// Files up to this many bytes are kept in memory; larger ones stay open for `sendfile`.
@@ -84,7 +84,7 @@ pub struct Entry {
     /// What tells it from what it was and will be; none if that is not certain.
     identity: Option<Identity>,
     /// Its coding, if the bytes are not those of the file itself.
-    coding: Option<Coding>,
+    coding: Option<ContentEncoding>,
     /// Another client may get it in another coding.
     varies: bool,
     header_lines: Bytes,
@@ -156,7 +156,7 @@ impl Entry {
     }
 
     /// The same in a coding that was made of it: these bytes.
-    pub fn coded(&self, coding: Coding, bytes: Bytes) -> Entry {
+    pub fn coded(&self, coding: ContentEncoding, bytes: Bytes) -> Entry {
         Entry {
             len: bytes.len() as u64,
             body: Body::Memory(bytes),
@@ -170,7 +170,7 @@ impl Entry {
     }
 
     /// The same in a coding that lies beside it: this file.
-    pub fn beside(&self, coding: Coding, file: &Entry) -> Entry {
+    pub fn beside(&self, coding: ContentEncoding, file: &Entry) -> Entry {
         let (tag, coding_name) = (file.etag.trim_end_matches('"'), coding.name());
         Entry {
             len: file.len,

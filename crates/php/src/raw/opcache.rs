@@ -5,7 +5,7 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::slice;
 
-use super::Engine;
+use super::RawEngine;
 
 type RawVisitor = extern "C" fn(*mut c_void, *const c_char, usize, u64);
 
@@ -93,7 +93,7 @@ pub fn cache_figures_within() -> Option<CacheFigures> {
     found.then_some(figures)
 }
 
-impl Engine {
+impl RawEngine {
     /// Whether PHP completed it.
     pub(crate) fn cached_scripts(&mut self, take: &mut dyn FnMut(&[u8], u64)) -> bool {
         let mut context = Visit { take, panic: None };

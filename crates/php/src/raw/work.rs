@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 
 use super::{
-    Engine, Live, Paths, RawServed, fill_foreign, fill_request, path_directives,
+    CallbackState, Paths, RawEngine, RawServed, fill_foreign, fill_request, path_directives,
     request::{RawParam, RawRequest},
 };
 use crate::engine::Worked;
@@ -27,8 +27,8 @@ unsafe extern "C" {
 
 /// The state of a worker script. C reads `request` and what it points to until it is answered.
 pub(super) struct Work<'a> {
-    engine: &'a Engine,
-    /// The `Live` that contains it, as C knows it.
+    engine: &'a RawEngine,
+    /// The `CallbackState` that contains it, as C knows it.
     exchange: *mut c_void,
     params: Params,
     list: Vec<RawParam>,
@@ -83,7 +83,7 @@ callback! {
 /// Runs a script that takes requests.
 type Runner = unsafe extern "C" fn(*const RawRequest, *mut RawWorked);
 
-impl Engine {
+impl RawEngine {
     pub(crate) fn work(&self, boot: &Params, exchange: &mut dyn Exchange) -> Worked {
         self.run_script(boot, exchange, maitred_php_work)
     }
@@ -93,7 +93,7 @@ impl Engine {
     }
 
     fn run_script(&self, boot: &Params, exchange: &mut dyn Exchange, runner: Runner) -> Worked {
-        let live = Live::new(exchange);
+        let live = CallbackState::new(exchange);
         let own = live.for_c();
         live.with(|state| {
             state.work = Some(Work {
@@ -108,11 +108,11 @@ impl Engine {
         let mut request = fill_request(boot, &mut list);
         request.exchange = own;
         let mut worked = RawWorked::default();
-        // SAFETY: PHP is started and this is its thread (`Engine` is not `Send`, and only its
-        // methods call this); the request, its strings and the `Live` outlive the call, and Rust
-        // touches the `Live` again only when C has returned, or within a callback. What `next`
-        // returns stays until it is called again. No longjmp leaves the call: the shim catches
-        // every bailout.
+        // SAFETY: PHP is started and this is its thread (`RawEngine` is not `Send`, and only its
+        // methods call this); the request, its strings and the `CallbackState` outlive the call,
+        // and Rust touches the `CallbackState` again only when C has returned, or within a
+        // callback. What `next` returns stays until it is called again. No longjmp leaves the call:
+        // the shim catches every bailout.
         unsafe { runner(&raw const request, &raw mut worked) };
         Worked {
             booted: worked.booted,

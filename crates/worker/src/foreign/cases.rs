@@ -55,8 +55,8 @@ impl Surroundings for Machine {
     }
 }
 
-/// What the rules make of `NAME=VALUE` lines, to which a method is added: first the script, its URI
-/// and what becomes of it, then the parameters that are new or changed; `-NAME`: it is gone.
+/// What the rules make of `NAME=VALUE` lines, to which a method is added: first the script, its
+/// URI and what becomes of it, then the parameters that are new or changed; `-NAME`: it is gone.
 fn come_to(machine: &Machine, given: &[&str]) -> String {
     let given: Vec<(&str, &str)> = given
         .iter()

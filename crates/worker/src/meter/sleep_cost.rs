@@ -11,19 +11,19 @@ pub const MOST_NANOS: u64 = 20_000;
 
 /// Sleeps since the kernel was queried.
 #[derive(Debug, Default)]
-pub struct Naps {
+pub struct SleepCost {
     /// The cost of one, in nanoseconds of processor time; `None` if unknown.
     cost: Option<u64>,
     taken: u32,
     /// The assumed cost of all of them, in nanoseconds.
     guessed: u64,
     began: Option<u64>,
-    woke: Option<Woke>,
+    woke: Option<WakeUp>,
 }
 
 /// How the process woke up; it has kept its processor since.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Woke {
+pub struct WakeUp {
     /// When it was first running, in nanoseconds of the monotonic clock.
     pub at: u64,
     /// Processor time from the last reading until the sleep, in nanoseconds.
@@ -32,14 +32,14 @@ pub struct Woke {
     pub cost: Option<u64>,
 }
 
-impl Woke {
+impl WakeUp {
     /// Processor time since the last reading, as far as known.
     pub fn used_by(&self, now: u64) -> u64 {
         self.before + self.cost.unwrap_or_default() + now.saturating_sub(self.at)
     }
 }
 
-impl Naps {
+impl SleepCost {
     /// The process goes to sleep, and has kept its processor until now.
     pub fn begin(&mut self, now: u64) {
         self.began = Some(now);
@@ -58,7 +58,7 @@ impl Naps {
             return false;
         };
         self.taken += 1;
-        self.woke = Some(Woke {
+        self.woke = Some(WakeUp {
             at: now,
             before: began.saturating_sub(read_at),
             cost: self.cost.filter(|_| self.taken < ASKED_AFTER),
@@ -67,7 +67,7 @@ impl Naps {
     }
 
     /// How it woke up for its request, which has ended.
-    pub fn woke(&mut self) -> Option<Woke> {
+    pub fn woke(&mut self) -> Option<WakeUp> {
         self.woke.take()
     }
 
@@ -96,7 +96,7 @@ mod tests {
     const KNOWN: u64 = 100_000;
 
     /// Sleeps once, and returns what is known of it.
-    fn sleep(naps: &mut Naps) -> Woke {
+    fn sleep(naps: &mut SleepCost) -> WakeUp {
         naps.begin(1_500);
         assert!(naps.end(9_000, 1_000));
         let woke = naps.woke().unwrap();
@@ -106,7 +106,7 @@ mod tests {
 
     #[test]
     fn what_a_sleep_costs_is_asked_first_and_then_now_and_then() {
-        let mut naps = Naps::default();
+        let mut naps = SleepCost::default();
         assert_eq!(sleep(&mut naps).cost, None);
         naps.ask(Some((KNOWN + 3_000, KNOWN)));
         for _ in 1..ASKED_AFTER {
@@ -124,7 +124,7 @@ mod tests {
 
     #[test]
     fn what_may_have_other_reasons_teaches_nothing() {
-        let mut naps = Naps::default();
+        let mut naps = SleepCost::default();
         sleep(&mut naps);
         naps.ask(Some((KNOWN + 2_000, KNOWN)));
         sleep(&mut naps);
@@ -135,7 +135,7 @@ mod tests {
 
     #[test]
     fn no_sleep_costs_less_than_nothing_and_one_that_costs_too_much_is_asked_for_again() {
-        let mut naps = Naps::default();
+        let mut naps = SleepCost::default();
         sleep(&mut naps);
         naps.ask(Some((KNOWN - 700, KNOWN)));
         assert_eq!(sleep(&mut naps).cost, Some(0));
@@ -145,7 +145,7 @@ mod tests {
 
     #[test]
     fn who_was_not_seen_lying_down_is_not_known() {
-        let mut naps = Naps::default();
+        let mut naps = SleepCost::default();
         assert!(!naps.end(9_000, 1_000));
         assert_eq!(naps.woke(), None);
         naps.begin(1_500);
