@@ -44,10 +44,12 @@ fuzz_target!(|input: &[u8]| {
         method: "GET",
         is_https: true,
         host: "a.example",
+        port: None,
         path: "/",
         query: None,
         has_body: false,
         by_proxy: false,
+        by_forwarded: false,
     };
     let asked = CacheRequest::survey(request, [].into_iter());
     let valid = Valid {

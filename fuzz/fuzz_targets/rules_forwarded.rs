@@ -79,7 +79,7 @@ fn appended(trust: &Trust, lines: &[(&str, &[u8])]) {
         let of = lines.iter().filter(|(name, _)| *name == field);
         let mut written: Vec<Vec<u8>> = of.map(|(_, value)| value.to_vec()).collect();
         let hear = |written: &[Vec<u8>]| {
-            let heard = only.hear(proxy, |_| written.iter().map(Vec::as_slice));
+            let heard = only.resolve(proxy, |_| written.iter().map(Vec::as_slice));
             heard
                 .map(|heard| heard.client.map(|client| client.ip()))
                 .ok()

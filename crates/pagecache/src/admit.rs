@@ -23,7 +23,7 @@ pub enum NotStored {
     /// It is a response to HEAD.
     Head,
     /// The request has a header that no key contains and that an application might use.
-    UnkeyedField,
+    UnkeyedHeader,
     /// The request has a cookie whose meaning to the application is unknown.
     UnknownCookie,
     /// The site's `no_store` rule matches.
@@ -72,7 +72,7 @@ impl NotStored {
     /// All reasons but [`NotStored::Bypassed`], which has its own list.
     pub const ALL: [NotStored; 23] = [
         NotStored::Head,
-        NotStored::UnkeyedField,
+        NotStored::UnkeyedHeader,
         NotStored::UnknownCookie,
         NotStored::Rule,
         NotStored::RequestNoStore,
@@ -101,7 +101,7 @@ impl NotStored {
         match self {
             NotStored::Bypassed(why) => why.as_str(),
             NotStored::Head => "head",
-            NotStored::UnkeyedField => "unkeyed-field",
+            NotStored::UnkeyedHeader => "unkeyed-header",
             NotStored::UnknownCookie => "unknown-cookie",
             NotStored::Rule => "rule",
             NotStored::RequestNoStore => "request-no-store",
@@ -122,7 +122,7 @@ impl NotStored {
             NotStored::LockTimeout => "lock-timeout",
             NotStored::Purged => "purged",
             NotStored::Fault => "fault",
-            NotStored::ContentEncoding => "coding",
+            NotStored::ContentEncoding => "encoding",
         }
     }
 }

@@ -108,7 +108,7 @@ impl Plan {
             _ if asked.has_unkeyed_but(&settings.key.headers)
                 || has_odd_cookie(settings, asked) =>
             {
-                Err(NotStored::UnkeyedField)
+                Err(NotStored::UnkeyedHeader)
             }
             _ if holds(&settings.no_store, asked) => Err(NotStored::Rule),
             _ if cookies::has_unknown(settings, asked) => Err(NotStored::UnknownCookie),
@@ -323,7 +323,7 @@ mod tests {
         let plan = get(&[(b"X-Forwarded-Host", b"evil.example")]);
         assert_eq!(
             (plan.read, plan.store),
-            (Ok(()), Err(NotStored::UnkeyedField))
+            (Ok(()), Err(NotStored::UnkeyedHeader))
         );
         let request = Request {
             method: "GET",
@@ -342,7 +342,7 @@ mod tests {
             Plan::make(&Settings::default(), &asked).store
         };
         assert_eq!(of("X-Forwarded-Host"), Ok(()));
-        assert_eq!(of("X-Original-URL"), Err(NotStored::UnkeyedField));
+        assert_eq!(of("X-Original-URL"), Err(NotStored::UnkeyedHeader));
     }
 
     #[test]
@@ -385,20 +385,20 @@ mod tests {
             "prefs=x; prefs[lang]=de",
             &many(MAX_COOKIES),
         ] {
-            assert_eq!(store(odd), Err(NotStored::UnkeyedField), "{odd}");
+            assert_eq!(store(odd), Err(NotStored::UnkeyedHeader), "{odd}");
         }
     }
 
     #[test]
     fn a_field_of_the_key_is_none_that_no_key_has() {
         let fields: [Field<'_>; 2] = [(b"X-Forwarded-Host", b"a"), (b"X-Requested-With", b"b")];
-        assert_eq!(get(&fields).store, Err(NotStored::UnkeyedField));
+        assert_eq!(get(&fields).store, Err(NotStored::UnkeyedHeader));
         let keyed = |names: &[&str]| {
             let mut settings = Settings::default();
             settings.key.headers = names.iter().map(|name| (*name).to_owned()).collect();
             plan(&settings, "GET", "/", &fields).store
         };
-        assert_eq!(keyed(&["x-forwarded-host"]), Err(NotStored::UnkeyedField));
+        assert_eq!(keyed(&["x-forwarded-host"]), Err(NotStored::UnkeyedHeader));
         assert_eq!(keyed(&["x-forwarded-host", "X-Requested-With"]), Ok(()));
     }
 

@@ -169,14 +169,14 @@ fn begin<'a, H: Iterator<Item = Field<'a>> + Clone>(
         match (way.path, way.query) == (head.path(), head.query()) {
             true => fill.see(query.as_deref()),
             // Nobody knows what a rewrite has made of it.
-            false => plan.store = Err(NotStored::UnkeyedField),
+            false => plan.store = Err(NotStored::UnkeyedHeader),
         }
     }
     let host = asked.request.host;
     let has_capitals = host.bytes().any(|byte| byte.is_ascii_uppercase());
     if way.host(head) != host || has_capitals {
         // The script would see the host as it was written, and could send everybody there.
-        plan.store = plan.store.and(Err(NotStored::UnkeyedField));
+        plan.store = plan.store.and(Err(NotStored::UnkeyedHeader));
     }
     let may_refresh = has_unknown && plan.store.is_ok();
     if may_refresh {
