@@ -9,10 +9,9 @@ use libfuzzer_sys::fuzz_target;
 use maitred_pagecache::admit::{Times, admit};
 use maitred_pagecache::cache_request::{CacheRequest, Request};
 use maitred_pagecache::cache_control::{CacheControl, RequestDirectives};
-use maitred_pagecache::headers::{self, Field};
+use maitred_pagecache::headers::{self, Field, ResponseHead};
 use maitred_pagecache::freshness::MAX_SECONDS;
 use maitred_pagecache::key::Key;
-use maitred_pagecache::merge::merge;
 use maitred_pagecache::eligibility::Plan;
 use maitred_pagecache::settings::{Settings, Valid};
 use maitred_pagestore::object::Entry;
@@ -72,7 +71,11 @@ fuzz_target!(|input: &[u8]| {
     };
     for settings in [Settings::default(), generous] {
         let plan = Plan::make(&settings, &asked);
-        let Ok(admitted) = admit(&settings, &asked, &plan, (status, answer()), times) else {
+        let head = ResponseHead {
+            status,
+            headers: answer(),
+        };
+        let Ok(admitted) = admit(&settings, &asked, &plan, head, times) else {
             continue;
         };
         let stored = admitted.stored;
@@ -98,7 +101,7 @@ fuzz_target!(|input: &[u8]| {
                 .all(|(name, _)| !headers::is_hop_by_hop(name))
         );
         assert!(stored.lines.starts_with(b"Date: ") && stored.lines.ends_with(b"\r\n"));
-        _ = merge(&settings, &asked, &plan, (&stored, answer()), times);
+        _ = stored.merge(&settings, &asked, &plan, answer(), times);
         let key = Key::primary("site", &settings.key, &asked)
             .expect("it is short")
             .key;

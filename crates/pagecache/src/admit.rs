@@ -9,7 +9,7 @@ use crate::cache_control::CacheControl;
 use crate::cache_request::CacheRequest;
 use crate::eligibility::{Bypass, Plan};
 use crate::freshness::{self, Lifetime, Lifetimes, MAX_SECONDS};
-use crate::headers::{self, Field};
+use crate::headers::{self, Field, ResponseHead};
 use crate::settings::Settings;
 use crate::stored::Stored;
 use crate::tags;
@@ -161,7 +161,7 @@ pub fn admit<'a, 'f, H, F>(
     settings: &Settings,
     asked: &CacheRequest<'a, H>,
     plan: &Plan,
-    (status, answer): (u16, F),
+    response: ResponseHead<F>,
     times: Times,
 ) -> Result<Admitted, NotStored>
 where
@@ -169,24 +169,23 @@ where
     F: Iterator<Item = Field<'f>> + Clone,
 {
     plan.store?;
+    let ResponseHead {
+        status,
+        headers: answer,
+    } = response.clone();
     let (control, is_targeted) = control(settings, answer.clone(), times.came);
-    check_storable(
-        settings,
-        asked.has_authorization,
-        &control,
-        (status, answer.clone()),
-    )?;
-    let vary = match settings.ignore_headers.vary {
-        true => Vary::default(),
-        false => Vary::of(headers::values(answer.clone(), "vary")).map_err(|why| match why {
+    let authorized = asked.has_authorization;
+    check_storable(settings, authorized, &control, response.clone())?;
+    let mut vary = Vary::default();
+    if !settings.ignore_headers.vary {
+        vary = Vary::of(headers::values(answer.clone(), "vary")).map_err(|why| match why {
             VaryError::Star => NotStored::VaryStar,
             VaryError::TooMany => NotStored::VaryTooMuch,
-        })?,
-    };
-    let vary = match settings.varies_by_session {
-        true => vary.without("cookie"),
-        false => vary,
-    };
+        })?;
+    }
+    if settings.varies_by_session {
+        vary = vary.without("cookie");
+    }
     let varies_by_coding = vary.names().iter().any(|name| name == "accept-encoding");
     if varies_by_coding && !vary::takes(asked.fields(), answer.clone()) {
         return Err(NotStored::ContentEncoding);
@@ -196,11 +195,10 @@ where
     }
     let tags = tags::of_answer(settings, answer.clone()).map_err(|_| NotStored::TooManyTags)?;
     let has_validator = has(answer.clone(), "etag") || has(answer.clone(), "last-modified");
-    let life = (status, answer.clone());
-    let lifetime = freshness::lifetime(settings, &control, is_targeted, life, times.came);
+    let lifetime = freshness::lifetime(settings, &control, is_targeted, response, times.came);
     let delay = times.came.saturating_sub(times.asked);
     let initial_age = freshness::initial_age(answer.clone(), delay, times.came);
-    let lifetimes = lifetimes(settings, &control, lifetime, (has_validator, initial_age))?;
+    let lifetimes = lifetimes(settings, &control, lifetime, has_validator, initial_age)?;
     let stored = Stored {
         status,
         lines: client_lines(settings, &control.listed, answer, times.came),
@@ -270,8 +268,9 @@ fn check_storable<'f>(
     settings: &Settings,
     has_authorization: bool,
     control: &CacheControl,
-    (status, answer): (u16, impl Iterator<Item = Field<'f>>),
+    response: ResponseHead<impl Iterator<Item = Field<'f>>>,
 ) -> Result<(), NotStored> {
+    let status = response.status;
     // Partial responses, and those that only update another response (RFC 9111 §3).
     if status < 200 || matches!(status, 206 | 304) {
         return Err(NotStored::Status);
@@ -289,7 +288,7 @@ fn check_storable<'f>(
         return Err(NotStored::Private);
     }
     let is_listed = control.listed.iter().any(|name| name == "set-cookie");
-    if !settings.ignore_headers.set_cookie && !is_listed && has(answer, "set-cookie") {
+    if !settings.ignore_headers.set_cookie && !is_listed && has(response.headers, "set-cookie") {
         return Err(NotStored::SetCookie);
     }
     if has_authorization && !is_for_authorized(control) {
@@ -319,7 +318,8 @@ fn lifetimes(
     settings: &Settings,
     control: &CacheControl,
     lifetime: Lifetime,
-    (has_validator, initial_age): (bool, u64),
+    has_validator: bool,
+    initial_age: u64,
 ) -> Result<Lifetimes, NotStored> {
     let can_validate = settings.revalidate && has_validator;
     if control.no_cache && !can_validate {
@@ -333,9 +333,12 @@ fn lifetimes(
     };
     // A lifetime of zero means no reuse at all, unless the response itself allows stale use.
     let site = if fresh == 0 { 0 } else { MAX_SECONDS };
-    let grace = |said: Option<u64>, otherwise: u64| match forbids_stale(control) {
-        true => 0,
-        false => said.unwrap_or(otherwise.min(site)).min(MAX_SECONDS),
+    let grace = |said: Option<u64>, otherwise: u64| {
+        if forbids_stale(control) {
+            0
+        } else {
+            said.unwrap_or(otherwise.min(site)).min(MAX_SECONDS)
+        }
     };
     let lifetimes = Lifetimes {
         fresh,
@@ -346,9 +349,10 @@ fn lifetimes(
         if_error: grace(control.stale_if_error, settings.stale_if_error),
     };
     let grace = lifetimes.while_revalidate.max(lifetimes.if_error);
-    match initial_age < fresh.saturating_add(grace) || can_validate {
-        true => Ok(lifetimes),
-        false => Err(NotStored::Stale),
+    if initial_age < fresh.saturating_add(grace) || can_validate {
+        Ok(lifetimes)
+    } else {
+        Err(NotStored::Stale)
     }
 }
 

@@ -32,7 +32,11 @@ fn admit_as(
     let answer = answer
         .iter()
         .map(|(name, value)| (name.as_bytes(), value.as_bytes()));
-    admit(settings, &asked, &plan, (status, answer), times)
+    let response = ResponseHead {
+        status,
+        headers: answer,
+    };
+    admit(settings, &asked, &plan, response, times)
 }
 
 fn of(answer: &[(&str, &str)]) -> Result<Admitted, NotStored> {
@@ -54,7 +58,7 @@ fn names(admitted: &Admitted) -> Vec<String> {
 fn what_says_nothing_of_its_life_is_not_kept() {
     assert_eq!(why(&[]), Some(NotStored::NoLifetime));
     assert_eq!(why(&[("ETag", "\"a\"")]), Some(NotStored::NoLifetime));
-    assert_eq!(why(&[("Cache-CacheControl", "max-age=60")]), None);
+    assert_eq!(why(&[("Cache-Control", "max-age=60")]), None);
     let valid = vec![Valid {
         status: Some(200),
         seconds: 60,
@@ -72,7 +76,7 @@ fn what_says_nothing_of_its_life_is_not_kept() {
 
 #[test]
 fn an_answer_that_is_not_for_all_is_not_kept() {
-    let why_control = |control: &str| why(&[("Cache-CacheControl", control), ("Expires", "x")]);
+    let why_control = |control: &str| why(&[("Cache-Control", control), ("Expires", "x")]);
     assert_eq!(
         why_control("max-age=60, No-StOrE"),
         Some(NotStored::NoStore)
@@ -84,13 +88,13 @@ fn an_answer_that_is_not_for_all_is_not_kept() {
     );
     let cookie = ("Set-Cookie", "a=b");
     assert_eq!(
-        why(&[("Cache-CacheControl", "public, max-age=60"), cookie]),
+        why(&[("Cache-Control", "public, max-age=60"), cookie]),
         Some(NotStored::SetCookie)
     );
     // PHP's session_start() says all of this.
     let session = [
         ("Expires", "Thu, 19 Nov 1981 08:52:00 GMT"),
-        ("Cache-CacheControl", "no-store, no-cache, must-revalidate"),
+        ("Cache-Control", "no-store, no-cache, must-revalidate"),
         ("Pragma", "no-cache"),
     ];
     assert_eq!(why(&session), Some(NotStored::NoStore));
@@ -98,7 +102,7 @@ fn an_answer_that_is_not_for_all_is_not_kept() {
 
 #[test]
 fn a_cookie_is_kept_where_the_site_says_so_and_left_out_where_the_answer_does() {
-    let answer = [("Cache-CacheControl", "max-age=60"), ("Set-Cookie", "a=b")];
+    let answer = [("Cache-Control", "max-age=60"), ("Set-Cookie", "a=b")];
     let ignore_headers = IgnoreHeaders {
         set_cookie: true,
         ..IgnoreHeaders::default()
@@ -108,22 +112,19 @@ fn a_cookie_is_kept_where_the_site_says_so_and_left_out_where_the_answer_does() 
         ..Settings::default()
     };
     let admitted = admit_as(&settings, &[], 200, &answer).unwrap();
-    assert_eq!(
-        names(&admitted),
-        ["Date", "Cache-CacheControl", "Set-Cookie"]
-    );
+    assert_eq!(names(&admitted), ["Date", "Cache-Control", "Set-Cookie"]);
     let answer = [
-        ("Cache-CacheControl", "max-age=60, private=\"set-cookie\""),
+        ("Cache-Control", "max-age=60, private=\"set-cookie\""),
         answer[1],
     ];
-    assert_eq!(names(&of(&answer).unwrap()), ["Date", "Cache-CacheControl"]);
+    assert_eq!(names(&of(&answer).unwrap()), ["Date", "Cache-Control"]);
 }
 
 #[test]
 fn what_was_asked_for_with_a_password_is_kept_only_if_it_says_it_may_be() {
     let asked: [Field<'static>; 1] = [(b"Authorization", b"Basic x")];
     let with = |control: &str| {
-        let answer = [("Cache-CacheControl", control)];
+        let answer = [("Cache-Control", control)];
         admit_as(&Settings::default(), &asked, 200, &answer)
     };
     assert_eq!(with("max-age=60"), Err(NotStored::Authorization));
@@ -135,7 +136,7 @@ fn what_was_asked_for_with_a_password_is_kept_only_if_it_says_it_may_be() {
         assert!(with(control).unwrap().stored.for_authorized, "{control}");
     }
     assert!(
-        !of(&[("Cache-CacheControl", "max-age=60")])
+        !of(&[("Cache-Control", "max-age=60")])
             .unwrap()
             .stored
             .for_authorized
@@ -145,7 +146,7 @@ fn what_was_asked_for_with_a_password_is_kept_only_if_it_says_it_may_be() {
 #[test]
 fn a_status_that_is_not_understood_is_not_kept_if_it_must_be() {
     let with = |status: u16, control: &str| {
-        let answer = [("Cache-CacheControl", control)];
+        let answer = [("Cache-Control", control)];
         admit_as(&Settings::default(), &[], status, &answer).err()
     };
     assert_eq!(with(599, "max-age=60"), None);
@@ -160,32 +161,29 @@ fn a_status_that_is_not_understood_is_not_kept_if_it_must_be() {
 
 #[test]
 fn what_must_be_asked_for_again_is_kept_if_there_is_something_to_ask_with() {
-    let admitted = of(&[("Cache-CacheControl", "no-cache"), ("ETag", "\"a\"")]).unwrap();
+    let admitted = of(&[("Cache-Control", "no-cache"), ("ETag", "\"a\"")]).unwrap();
     assert!(admitted.stored.no_cache && admitted.stored.must_revalidate);
     assert_eq!(admitted.stored.lifetimes, Lifetimes::default());
     let settings = Settings {
         revalidate: false,
         ..Settings::default()
     };
-    let answer = [
-        ("Cache-CacheControl", "max-age=60, no-cache"),
-        ("ETag", "\"a\""),
-    ];
+    let answer = [("Cache-Control", "max-age=60, no-cache"), ("ETag", "\"a\"")];
     assert_eq!(
         admit_as(&settings, &[], 200, &answer),
         Err(NotStored::NoCache)
     );
     assert_eq!(
-        why(&[("Cache-CacheControl", "max-age=0")]),
+        why(&[("Cache-Control", "max-age=0")]),
         Some(NotStored::Stale)
     );
     assert_eq!(
-        why(&[("Cache-CacheControl", "max-age=60"), ("Age", "61")]),
+        why(&[("Cache-Control", "max-age=60"), ("Age", "61")]),
         Some(NotStored::Stale)
     );
     assert_eq!(
         why(&[
-            ("Cache-CacheControl", "max-age=60"),
+            ("Cache-Control", "max-age=60"),
             ("Age", "61"),
             ("ETag", "\"\"")
         ]),
@@ -197,7 +195,7 @@ fn what_must_be_asked_for_again_is_kept_if_there_is_something_to_ask_with() {
 fn nginx_says_never_with_a_zero() {
     let answer = [
         ("X-Accel-Expires", "0"),
-        ("Cache-CacheControl", "max-age=60"),
+        ("Cache-Control", "max-age=60"),
         ("ETag", "\"a\""),
     ];
     assert_eq!(why(&answer), Some(NotStored::NoStore));
@@ -206,19 +204,19 @@ fn nginx_says_never_with_a_zero() {
 #[test]
 fn caches_are_told_something_else_than_browsers() {
     let answer = [
-        ("Cache-CacheControl", "no-store"),
-        ("CDN-Cache-CacheControl", "max-age=60"),
+        ("Cache-Control", "no-store"),
+        ("CDN-Cache-Control", "max-age=60"),
         ("Expires", "0"),
     ];
     assert_eq!(of(&answer).unwrap().stored.lifetimes.fresh, 60);
     let answer = [
-        ("Cache-CacheControl", "max-age=60"),
-        ("CDN-Cache-CacheControl", "no-store"),
+        ("Cache-Control", "max-age=60"),
+        ("CDN-Cache-Control", "no-store"),
     ];
     assert_eq!(why(&answer), Some(NotStored::NoStore));
     let answer = [
-        ("Cache-CacheControl", "max-age=60"),
-        ("CDN-Cache-CacheControl", "No-Store=\""),
+        ("Cache-Control", "max-age=60"),
+        ("CDN-Cache-Control", "No-Store=\""),
     ];
     assert_eq!(why(&answer), None);
 }
@@ -232,7 +230,7 @@ fn what_varies_as_litespeed_has_it_is_kept_only_if_the_key_has_that() {
     settings.key.cookies = vec!["currency".to_owned()];
     let of = |vary: &str| {
         let answer = [
-            ("X-LiteSpeed-Cache-CacheControl", "public,max-age=9"),
+            ("X-LiteSpeed-Cache-Control", "public,max-age=9"),
             ("X-LiteSpeed-Vary", vary),
         ];
         admit_as(&settings, &[], 200, &answer).map(|_| ())
@@ -246,7 +244,7 @@ fn what_varies_as_litespeed_has_it_is_kept_only_if_the_key_has_that() {
 #[test]
 fn what_is_said_as_nginx_wants_it_counts_whatever_is_said_to_all() {
     let of = |accel: &'static str, control: &'static str| {
-        let admitted = of(&[("X-Accel-Expires", accel), ("Cache-CacheControl", control)]);
+        let admitted = of(&[("X-Accel-Expires", accel), ("Cache-Control", control)]);
         admitted.map(|admitted| admitted.stored.lifetimes.fresh)
     };
     assert_eq!(of("60", "private, no-store, max-age=5"), Ok(60));
@@ -262,7 +260,7 @@ fn stale_answers_will_do_only_if_somebody_says_so_and_nobody_forbids_it() {
         ..Settings::default()
     };
     let lifetimes = |control: &str| {
-        let answer = [("Cache-CacheControl", control)];
+        let answer = [("Cache-Control", control)];
         let stored = admit_as(&settings, &[], 200, &answer).unwrap().stored;
         (stored.lifetimes.while_revalidate, stored.lifetimes.if_error)
     };
@@ -275,9 +273,9 @@ fn stale_answers_will_do_only_if_somebody_says_so_and_nobody_forbids_it() {
     );
     assert_eq!(lifetimes("max-age=1, proxy-revalidate"), (0, 0));
     assert_eq!(lifetimes("max-age=0, stale-while-revalidate=5"), (5, 0));
-    let never = admit_as(&settings, &[], 200, &[("Cache-CacheControl", "max-age=0")]);
+    let never = admit_as(&settings, &[], 200, &[("Cache-Control", "max-age=0")]);
     assert_eq!(never.unwrap_err(), NotStored::Stale);
-    let s_maxage = of(&[("Cache-CacheControl", "max-age=2, s-maxage=2")]).unwrap();
+    let s_maxage = of(&[("Cache-Control", "max-age=2, s-maxage=2")]).unwrap();
     assert_eq!(s_maxage.stored.lifetimes.if_error, 0);
 }
 
@@ -288,7 +286,7 @@ fn what_belongs_to_the_connection_or_the_cache_is_not_kept() {
         ("a", "1"),
         ("b", "2"),
         ("c", "3"),
-        ("Cache-CacheControl", "max-age=60, no-cache=\"d\""),
+        ("Cache-Control", "max-age=60, no-cache=\"d\""),
         ("D", "4"),
         ("Keep-Alive", "x"),
         ("Transfer-Encoding", "chunked"),
@@ -297,26 +295,23 @@ fn what_belongs_to_the_connection_or_the_cache_is_not_kept() {
         ("X-Accel-Expires", "60"),
         ("Date", "Tue, 14 Nov 2023 22:13:20 GMT"),
     ];
-    assert_eq!(
-        names(&of(&answer).unwrap()),
-        ["Date", "c", "Cache-CacheControl"]
-    );
+    assert_eq!(names(&of(&answer).unwrap()), ["Date", "c", "Cache-Control"]);
 }
 
 #[test]
 fn an_answer_without_a_date_gets_that_of_its_coming() {
-    let admitted = of(&[("Cache-CacheControl", "max-age=60")]).unwrap();
+    let admitted = of(&[("Cache-Control", "max-age=60")]).unwrap();
     let date = admitted.stored.first("date").and_then(headers::date);
     assert_eq!(date, Some(NOW / 1000));
     assert_eq!(admitted.stored.stamp, 7);
     let (date, lines) = admitted.stored.dated_lines();
     assert_eq!(&date[..], b"Tue, 14 Nov 2023 22:13:20 GMT");
-    assert_eq!(&lines[..], b"Cache-CacheControl: max-age=60\r\n");
+    assert_eq!(&lines[..], b"Cache-Control: max-age=60\r\n");
 }
 
 #[test]
 fn what_depends_on_everything_is_not_kept_unless_that_is_not_listened_to() {
-    let answer = [("Cache-CacheControl", "max-age=60"), ("Vary", "Foo, *")];
+    let answer = [("Cache-Control", "max-age=60"), ("Vary", "Foo, *")];
     assert_eq!(why(&answer), Some(NotStored::VaryStar));
     let ignore_headers = IgnoreHeaders {
         vary: true,
@@ -337,8 +332,8 @@ fn what_depends_on_everything_is_not_kept_unless_that_is_not_listened_to() {
 #[test]
 fn litespeeds_fields_are_for_those_who_ask_for_them() {
     let answer = [
-        ("Cache-CacheControl", "no-cache, max-age=0"),
-        ("X-LiteSpeed-Cache-CacheControl", "public,max-age=604800"),
+        ("Cache-Control", "no-cache, max-age=0"),
+        ("X-LiteSpeed-Cache-Control", "public,max-age=604800"),
         ("X-LiteSpeed-Tag", "W_,W_home"),
     ];
     assert_eq!(why(&answer), Some(NotStored::NoCache));
@@ -349,13 +344,13 @@ fn litespeeds_fields_are_for_those_who_ask_for_them() {
     let admitted = admit_as(&settings, &[], 200, &answer).unwrap();
     assert_eq!(admitted.stored.lifetimes.fresh, 604_800);
     assert_eq!(*admitted.stored.tags, ["W_", "W_home"]);
-    assert_eq!(names(&admitted), ["Date", "Cache-CacheControl"]);
+    assert_eq!(names(&admitted), ["Date", "Cache-Control"]);
 }
 
 #[test]
 fn what_depends_on_cookies_is_for_all_without_a_session_where_that_is_meant() {
     let answer = [
-        ("Cache-CacheControl", "max-age=60"),
+        ("Cache-Control", "max-age=60"),
         ("Vary", "Cookie, Accept-Language"),
     ];
     let vary = |varies_by_session| {

@@ -1,11 +1,11 @@
-//! Cache directives: `Cache-CacheControl` (RFC 9111 §5.2.2) and the targeted headers (RFC 9213).
+//! Cache directives: `Cache-Control` (RFC 9111 §5.2.2) and the targeted headers (RFC 9213).
 
 use sfv::{BareItem, Dictionary, ListEntry, Parser};
 
 use crate::headers::{self, Field};
 
 /// The targeted headers, most specific first (RFC 9213 §2.2). The first that is present and valid
-/// replaces `Cache-CacheControl` and `Expires`.
+/// replaces `Cache-Control` and `Expires`.
 pub const TARGETED: [&str; 2] = ["maitred-cache-control", "cdn-cache-control"];
 
 /// Most header names that directives may list; with more, the directive counts as one without a
@@ -44,7 +44,7 @@ pub struct CacheControl {
 }
 
 impl CacheControl {
-    /// Parses the `Cache-CacheControl` headers of a response.
+    /// Parses the `Cache-Control` headers of a response.
     pub fn of<'a>(values: impl Iterator<Item = &'a [u8]>) -> CacheControl {
         let mut control = CacheControl::default();
         for value in values {
@@ -298,7 +298,7 @@ mod tests {
     #[test]
     fn a_targeted_field_is_a_dictionary_or_nothing() {
         let targeted = |value: &'static str| {
-            let fields = [(&b"CDN-Cache-CacheControl"[..], value.as_bytes())];
+            let fields = [(&b"CDN-Cache-Control"[..], value.as_bytes())];
             CacheControl::targeted(fields.into_iter())
         };
         let control = targeted("max-age=60, private, no-cache=?0").unwrap();
@@ -313,8 +313,8 @@ mod tests {
     #[test]
     fn the_most_particular_targeted_field_counts() {
         let fields = [
-            (&b"CDN-Cache-CacheControl"[..], &b"max-age=60"[..]),
-            (&b"Maitred-Cache-CacheControl"[..], &b"max-age=5"[..]),
+            (&b"CDN-Cache-Control"[..], &b"max-age=60"[..]),
+            (&b"Maitred-Cache-Control"[..], &b"max-age=5"[..]),
         ];
         assert_eq!(
             CacheControl::targeted(fields.into_iter()).unwrap().max_age,
@@ -326,10 +326,7 @@ mod tests {
     fn pragma_counts_where_there_is_no_cache_control() {
         let directives = |fields: &[Field<'static>]| RequestDirectives::of(fields.iter().copied());
         assert!(directives(&[(b"Pragma", b"no-cache")]).no_cache);
-        let both: [Field<'_>; 2] = [
-            (b"Pragma", b"no-cache"),
-            (b"Cache-CacheControl", b"max-stale"),
-        ];
+        let both: [Field<'_>; 2] = [(b"Pragma", b"no-cache"), (b"Cache-Control", b"max-stale")];
         assert!(!directives(&both).no_cache);
         assert_eq!(directives(&both).max_stale, Some(u64::MAX));
     }

@@ -125,7 +125,7 @@ pub struct CacheRequest<'a, H> {
     pub has_precondition: bool,
     /// It has a `Range` header.
     pub has_range: bool,
-    /// It has a `Cache-CacheControl` or `Pragma` header.
+    /// It has a `Cache-Control` or `Pragma` header.
     pub has_directives: bool,
     /// It has a header that could poison the cache.
     pub has_unkeyed: bool,
@@ -171,9 +171,10 @@ impl<'a, H: Iterator<Item = Field<'a>> + Clone> CacheRequest<'a, H> {
         // Continues after the first match: the site may have put that header into the key, and a
         // header set by a proxy may follow.
         if is_unkeyed(name) {
-            match self.is_proxied(name) {
-                true => self.has_proxied = true,
-                false => self.has_unkeyed = true,
+            if self.is_proxied(name) {
+                self.has_proxied = true
+            } else {
+                self.has_unkeyed = true
             }
         }
     }

@@ -31,14 +31,13 @@ pub fn query(query: &str) -> String {
 fn escaped(bytes: &[u8], is_plain: fn(u8) -> bool) -> String {
     let mut text = String::with_capacity(bytes.len());
     for byte in bytes {
-        match is_plain(*byte) {
-            true => text.push(char::from(*byte)),
-            false => {
-                const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
-                text.push('%');
-                for digit in [byte >> 4, byte & 15] {
-                    text.push(char::from(DIGITS[usize::from(digit)]));
-                }
+        if is_plain(*byte) {
+            text.push(char::from(*byte))
+        } else {
+            const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
+            text.push('%');
+            for digit in [byte >> 4, byte & 15] {
+                text.push(char::from(DIGITS[usize::from(digit)]));
             }
         }
     }

@@ -28,7 +28,7 @@ pub enum Bypass {
     Certificate,
     /// The site's `bypass` rule matches.
     Rule,
-    /// The request's own `Cache-CacheControl` says so, and the site honours it.
+    /// The request's own `Cache-Control` says so, and the site honours it.
     Request,
     /// The key would be too long.
     KeyTooLong,
@@ -501,7 +501,7 @@ mod tests {
 
     #[test]
     fn a_request_says_something_about_caches_only_where_it_is_obeyed() {
-        let fields: [Field<'_>; 1] = [(b"Cache-CacheControl", b"no-store")];
+        let fields: [Field<'_>; 1] = [(b"Cache-Control", b"no-store")];
         assert_eq!(get(&fields).store, Ok(()));
         let settings = Settings {
             obey_requests: true,

@@ -119,12 +119,7 @@ impl<W> Default for Fills<W> {
 impl<W> Fills<W> {
     /// Registers a request that found no usable entry. `waiter` creates the waker if it has to
     /// wait; a fill older than `age` milliseconds is not waited for.
-    pub fn join(
-        &self,
-        key: &Key,
-        (now, age): (Millis, Millis),
-        waiter: impl FnOnce() -> W,
-    ) -> Joined {
+    pub fn join(&self, key: &Key, now: Millis, age: Millis, waiter: impl FnOnce() -> W) -> Joined {
         self.with(key, |shard, hash| {
             if shard.is_uncacheable(hash, now) {
                 return Joined::PassThrough;
@@ -147,7 +142,7 @@ impl<W> Fills<W> {
     }
 
     /// Starts the background update of a stale entry; `None` if a fill is already running.
-    pub fn refresh(&self, key: &Key, (now, age): (Millis, Millis)) -> Option<Ticket> {
+    pub fn refresh(&self, key: &Key, now: Millis, age: Millis) -> Option<Ticket> {
         self.with(key, |shard, _| match shard.filling.get_mut(key) {
             Some(filling) if now.abs_diff(filling.since) < age => None,
             Some(filling) => {
@@ -165,7 +160,8 @@ impl<W> Fills<W> {
         &self,
         key: &Key,
         ticket: Ticket,
-        (how, now): (FillResult, Millis),
+        how: FillResult,
+        now: Millis,
         mut tell: impl FnMut(W, FillNotice) -> bool,
     ) {
         let ended = self.with(key, |shard, hash| {
@@ -328,7 +324,7 @@ mod tests {
     }
 
     fn fill(fills: &Fills<u32>, now: Millis) -> Ticket {
-        match fills.join(&key("a"), (now, AGE), || 0) {
+        match fills.join(&key("a"), now, AGE, || 0) {
             Joined::Fill(ticket) => ticket,
             other => panic!("{other:?}"),
         }
@@ -341,7 +337,7 @@ mod tests {
         now: Millis,
     ) -> Vec<(u32, FillNotice)> {
         let mut told = Vec::new();
-        fills.finish(&key("a"), ticket, (how, now), |who, what| {
+        fills.finish(&key("a"), ticket, how, now, |who, what| {
             told.push((who, what));
             true
         });
@@ -353,10 +349,10 @@ mod tests {
         let fills = Fills::default();
         let ticket = fill(&fills, 0);
         for who in 1..1000 {
-            assert_eq!(fills.join(&key("a"), (1, AGE), || who), Joined::Wait);
+            assert_eq!(fills.join(&key("a"), 1, AGE, || who), Joined::Wait);
         }
         assert!(matches!(
-            fills.join(&key("b"), (1, AGE), || 0),
+            fills.join(&key("b"), 1, AGE, || 0),
             Joined::Fill(_)
         ));
         let told = finish(&fills, ticket, FillResult::Stored, 2);
@@ -370,11 +366,11 @@ mod tests {
         let fills = Fills::default();
         let ticket = fill(&fills, 0);
         for who in 1..4 {
-            fills.join(&key("a"), (0, AGE), || who);
+            fills.join(&key("a"), 0, AGE, || who);
         }
         let mut told = Vec::new();
         // The first who waits has gone in the meantime.
-        fills.finish(&key("a"), ticket, (FillResult::Failed, 1), |who, what| {
+        fills.finish(&key("a"), ticket, FillResult::Failed, 1, |who, what| {
             told.push((who, what));
             who != 1
         });
@@ -392,12 +388,12 @@ mod tests {
     fn nobody_waits_for_what_is_not_kept() {
         let fills = Fills::default();
         let ticket = fill(&fills, 0);
-        fills.join(&key("a"), (0, AGE), || 1);
+        fills.join(&key("a"), 0, AGE, || 1);
         assert_eq!(
             finish(&fills, ticket, FillResult::NotStored, 1),
             [(1, FillNotice::PassThrough)]
         );
-        assert_eq!(fills.join(&key("a"), (2, AGE), || 2), Joined::PassThrough);
+        assert_eq!(fills.join(&key("a"), 2, AGE, || 2), Joined::PassThrough);
         // A later request tries again, and from then on the response is stored.
         let ticket = fill(&fills, 1 + UNCACHEABLE_MILLIS);
         finish(&fills, ticket, FillResult::Stored, UNCACHEABLE_MILLIS);
@@ -408,7 +404,7 @@ mod tests {
     fn who_fills_for_too_long_is_not_waited_for_any_more() {
         let fills = Fills::default();
         let slow = fill(&fills, 0);
-        fills.join(&key("a"), (AGE - 1, AGE), || 1);
+        fills.join(&key("a"), AGE - 1, AGE, || 1);
         let second = fill(&fills, AGE);
         assert_ne!(slow, second);
         // The slow fill has no waiters left; the second one notifies them all.
@@ -423,13 +419,13 @@ mod tests {
     fn a_page_of_one_who_was_overtaken_is_there_for_those_who_wait() {
         let fills = Fills::default();
         let slow = fill(&fills, 0);
-        fills.join(&key("a"), (AGE - 1, AGE), || 1);
+        fills.join(&key("a"), AGE - 1, AGE, || 1);
         let second = fill(&fills, AGE);
-        fills.join(&key("a"), (AGE, AGE), || 2);
+        fills.join(&key("a"), AGE, AGE, || 2);
         let told = finish(&fills, slow, FillResult::Stored, AGE);
         assert_eq!(told, [(1, FillNotice::Retry), (2, FillNotice::Retry)]);
         // The other one goes on, and who comes now waits for that.
-        assert_eq!(fills.join(&key("a"), (AGE, AGE), || 3), Joined::Wait);
+        assert_eq!(fills.join(&key("a"), AGE, AGE, || 3), Joined::Wait);
         assert_eq!(
             finish(&fills, second, FillResult::Stored, AGE),
             [(3, FillNotice::Retry)]
@@ -442,7 +438,7 @@ mod tests {
         let fills = Fills::default();
         let ticket = fill(&fills, 0);
         for who in 1..3 {
-            fills.join(&key("a"), (0, AGE), || who);
+            fills.join(&key("a"), 0, AGE, || who);
         }
         assert_eq!(fills.waiting(|who| *who == 1), 1);
         let told = finish(&fills, ticket, FillResult::ServedStale, 1);
@@ -457,16 +453,16 @@ mod tests {
         let fills = Fills::default();
         let hung = fill(&fills, 100 * AGE);
         assert_ne!(hung, fill(&fills, 1), "it is not known how old it is");
-        assert!(fills.refresh(&key("a"), (100 * AGE, AGE)).is_some());
+        assert!(fills.refresh(&key("a"), 100 * AGE, AGE).is_some());
     }
 
     #[test]
     fn one_refreshes_at_a_time() {
         let fills: Fills<u32> = Fills::default();
-        let ticket = fills.refresh(&key("a"), (0, AGE)).unwrap();
-        assert_eq!(fills.refresh(&key("a"), (1, AGE)), None);
+        let ticket = fills.refresh(&key("a"), 0, AGE).unwrap();
+        assert_eq!(fills.refresh(&key("a"), 1, AGE), None);
         finish(&fills, ticket, FillResult::Failed, 2);
-        assert!(fills.refresh(&key("a"), (3, AGE)).is_some());
+        assert!(fills.refresh(&key("a"), 3, AGE).is_some());
     }
 
     #[test]
@@ -474,10 +470,10 @@ mod tests {
         let fills: Fills<u32> = Fills::default();
         for number in 0..2 * MAX_UNCACHEABLE {
             let key = key(&number.to_string());
-            let Joined::Fill(ticket) = fills.join(&key, (0, AGE), || 0) else {
+            let Joined::Fill(ticket) = fills.join(&key, 0, AGE, || 0) else {
                 panic!()
             };
-            fills.finish(&key, ticket, (FillResult::NotStored, 0), |_, _| true);
+            fills.finish(&key, ticket, FillResult::NotStored, 0, |_, _| true);
         }
         for shard in &fills.shards {
             let shard = lock(shard);
@@ -496,7 +492,7 @@ mod tests {
             let run = |tickets: &mut Vec<Ticket>, how, now, waiting: &mut BTreeSet<u32>| {
                 let Some(ticket) = tickets.pop() else { return };
                 let mut begun = None;
-                fills.finish(&key("a"), ticket, (how, now), |who, told| {
+                fills.finish(&key("a"), ticket, how, now, |who, told| {
                     assert!(waiting.remove(&who));
                     if let FillNotice::Fill(ticket) = told {
                         begun = Some(ticket);
@@ -515,7 +511,7 @@ mod tests {
                 match what {
                     0..3 => {
                         next += 1;
-                        match fills.join(&key("a"), (now, AGE), || next) {
+                        match fills.join(&key("a"), now, AGE, || next) {
                             Joined::Fill(ticket) => tickets.push(ticket),
                             Joined::Wait => _ = waiting.insert(next),
                             Joined::PassThrough => {}

@@ -2,7 +2,7 @@
 
 use crate::Millis;
 use crate::cache_control::CacheControl;
-use crate::headers::{self, Field};
+use crate::headers::{self, Field, ResponseHead};
 use crate::settings::Settings;
 
 /// Longest lifetime and greatest age in seconds, 68 years: longer ones are capped to it (RFC 9111
@@ -56,15 +56,19 @@ impl Lifetime {
 
 /// The freshness lifetime of a response that arrived at `now`.
 ///
-/// nginx's `X-Accel-Expires` has priority, then the targeted headers, then `Cache-CacheControl`,
+/// nginx's `X-Accel-Expires` has priority, then the targeted headers, then `Cache-Control`,
 /// then `Expires`, then the site's `valid`.
 pub fn lifetime<'a, F: Iterator<Item = Field<'a>> + Clone>(
     settings: &Settings,
     control: &CacheControl,
     is_targeted: bool,
-    (status, fields): (u16, F),
+    response: ResponseHead<F>,
     now: Millis,
 ) -> Lifetime {
+    let ResponseHead {
+        status,
+        headers: fields,
+    } = response;
     let ignore = &settings.ignore_headers;
     match accel_expires(settings, fields.clone(), now) {
         Some(0) => return Lifetime::Never,
@@ -92,14 +96,15 @@ pub fn lifetime<'a, F: Iterator<Item = Field<'a>> + Clone>(
             seconds => Lifetime::Valid(seconds),
         };
     }
-    match settings.heuristic {
-        true => heuristic(control, status, fields, now),
-        false => Lifetime::Unknown,
+    if settings.heuristic {
+        heuristic(control, status, fields, now)
+    } else {
+        Lifetime::Unknown
     }
 }
 
 /// `X-Accel-Expires` in seconds from now, if it is present and not ignored. As in nginx, any value
-/// but 0 overrides `Cache-CacheControl`.
+/// but 0 overrides `Cache-Control`.
 pub fn accel_expires<'a>(
     settings: &Settings,
     fields: impl Iterator<Item = Field<'a>>,
@@ -203,7 +208,11 @@ mod tests {
             .iter()
             .map(|(name, value)| (name.as_bytes(), value.as_bytes()));
         let control = CacheControl::of(headers::values(of.clone(), "cache-control"));
-        lifetime(settings, &control, false, (status, of), NOW)
+        let response = ResponseHead {
+            status,
+            headers: of,
+        };
+        lifetime(settings, &control, false, response, NOW)
     }
 
     fn age(of: &[(&'static str, String)]) -> u64 {
@@ -217,7 +226,7 @@ mod tests {
     #[test]
     fn what_is_said_to_shared_caches_counts_first() {
         let settings = Settings::default();
-        let both = [("Cache-CacheControl", "max-age=3600, s-maxage=1".to_owned())];
+        let both = [("Cache-Control", "max-age=3600, s-maxage=1".to_owned())];
         assert_eq!(life(&settings, 200, &both), Lifetime::Explicit(1));
         let accel = [both[0].clone(), ("X-Accel-Expires", "7".to_owned())];
         assert_eq!(life(&settings, 200, &accel), Lifetime::Explicit(7));
@@ -244,7 +253,7 @@ mod tests {
         assert_eq!(of("0".to_owned(), 0), Lifetime::Explicit(0));
         let zero = [
             ("Expires", date(300)),
-            ("Cache-CacheControl", "max-age=0".to_owned()),
+            ("Cache-Control", "max-age=0".to_owned()),
         ];
         assert_eq!(life(&settings, 200, &zero), Lifetime::Explicit(0));
     }
@@ -267,7 +276,7 @@ mod tests {
         };
         assert_eq!(life(&settings, 404, &[]), Lifetime::Valid(5));
         assert_eq!(life(&settings, 200, &[]), Lifetime::Valid(60));
-        let said = [("Cache-CacheControl", "max-age=1".to_owned())];
+        let said = [("Cache-Control", "max-age=1".to_owned())];
         assert_eq!(life(&settings, 200, &said), Lifetime::Explicit(1));
         assert_eq!(life(&Settings::default(), 200, &[]), Lifetime::Unknown);
     }
@@ -315,8 +324,8 @@ mod tests {
             let of = [&b"Age"[..], b"X-Accel-Expires"].map(|name| (name, number.as_bytes()));
             prop_assert!(initial_age(of.into_iter(), delay, now) <= MAX_SECONDS);
             let control = CacheControl::of([format!("max-age={number}").as_bytes()].into_iter());
-            let (settings, fields) = (Settings::default(), (200, of.into_iter()));
-            let life = lifetime(&settings, &control, false, fields, now).seconds();
+            let response = ResponseHead { status: 200, headers: of.into_iter() };
+            let life = lifetime(&Settings::default(), &control, false, response, now).seconds();
             prop_assert!(life.is_none_or(|seconds| seconds <= MAX_SECONDS));
         }
 

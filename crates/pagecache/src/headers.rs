@@ -3,6 +3,15 @@
 /// A header: its name and its value.
 pub type Field<'a> = (&'a [u8], &'a [u8]);
 
+/// The head of a response.
+#[derive(Debug, Clone, Copy)]
+pub struct ResponseHead<F> {
+    /// Its status.
+    pub status: u16,
+    /// Its headers.
+    pub headers: F,
+}
+
 /// Hop-by-hop headers, which are never stored (RFC 9110 §7.6.1, RFC 9111 §3.1).
 const HOP_BY_HOP: [&str; 10] = [
     "connection",

@@ -427,7 +427,8 @@ mod tests {
         )
     }
 
-    fn of_parts((site, is_https, host, path, query, field): &Parts) -> Key {
+    fn of_parts(parts: &Parts) -> Key {
+        let (site, is_https, host, path, query, field) = parts;
         let key_parts = KeyParts {
             headers: vec!["x-a".to_owned()],
             ..KeyParts::default()

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use crate::admit::{self, Admitted, NotStored, Times};
 use crate::cache_request::CacheRequest;
 use crate::eligibility::Plan;
-use crate::headers::{self, Field};
+use crate::headers::{self, Field, ResponseHead};
 use crate::settings::Settings;
 use crate::stored::Stored;
 
@@ -29,43 +29,50 @@ pub struct Merged {
     pub stored: Result<Admitted, NotStored>,
 }
 
-/// Merges the headers of a 304 into a cached response.
-pub fn merge<'a, 'f, H, F>(
-    settings: &Settings,
-    asked: &CacheRequest<'a, H>,
-    plan: &Plan,
-    (stored, answer): (&Stored, F),
-    times: Times,
-) -> Merged
-where
-    H: Iterator<Item = Field<'a>> + Clone,
-    F: Iterator<Item = Field<'f>> + Clone,
-{
-    let mut lines = Vec::with_capacity(stored.lines.len());
-    let comes_anew = |name: &[u8]| {
-        let mut names = answer.clone().map(|(name, _)| name);
-        // The stored date is that of the old response; without a new `Date` it is now.
-        headers::is(name, "date")
-            || (!is_body_header(name) && names.any(|new| new.eq_ignore_ascii_case(name)))
-    };
-    for (name, value) in stored.fields().filter(|(name, _)| !comes_anew(name)) {
-        headers::write_line(&mut lines, name, value);
-    }
-    for (name, value) in answer.filter(|(name, _)| !is_body_header(name)) {
-        headers::write_line(&mut lines, name, value);
-    }
-    let fields = headers::of_lines(&lines);
-    let mut kept = admit::admit(settings, asked, plan, (stored.status, fields), times);
-    if let Ok(admitted) = &mut kept
-        && admitted.stored.tags.is_empty()
+impl Stored {
+    /// Merges the headers of a 304 into this cached response.
+    pub fn merge<'a, 'f, H, F>(
+        &self,
+        settings: &Settings,
+        asked: &CacheRequest<'a, H>,
+        plan: &Plan,
+        not_modified: F,
+        times: Times,
+    ) -> Merged
+    where
+        H: Iterator<Item = Field<'a>> + Clone,
+        F: Iterator<Item = Field<'f>> + Clone,
     {
-        // Tag headers are not stored, and a 304 need not repeat them.
-        admitted.stored.tags.clone_from(&stored.tags);
-    }
-    let lines = admit::client_lines(settings, &[], headers::of_lines(&lines), times.came);
-    Merged {
-        lines,
-        stored: kept,
+        let mut lines = Vec::with_capacity(self.lines.len());
+        let is_replaced = |name: &[u8]| {
+            let mut names = not_modified.clone().map(|(name, _)| name);
+            // The stored date is that of the old response; without a new `Date` it is now.
+            headers::is(name, "date")
+                || (!is_body_header(name) && names.any(|new| new.eq_ignore_ascii_case(name)))
+        };
+        let remaining = self.fields().filter(|(name, _)| !is_replaced(name));
+        let updated = not_modified
+            .clone()
+            .filter(|(name, _)| !is_body_header(name));
+        for (name, value) in remaining {
+            headers::write_line(&mut lines, name, value);
+        }
+        for (name, value) in updated {
+            headers::write_line(&mut lines, name, value);
+        }
+        let response = ResponseHead {
+            status: self.status,
+            headers: headers::of_lines(&lines),
+        };
+        let mut stored = admit::admit(settings, asked, plan, response, times);
+        if let Ok(admitted) = &mut stored
+            && admitted.stored.tags.is_empty()
+        {
+            // Tag headers are not stored, and a 304 need not repeat them.
+            admitted.stored.tags.clone_from(&self.tags);
+        }
+        let lines = admit::client_lines(settings, &[], headers::of_lines(&lines), times.came);
+        Merged { lines, stored }
     }
 }
 
@@ -110,13 +117,18 @@ mod tests {
         fn view(fields: &[(Vec<u8>, Vec<u8>)]) -> impl Iterator<Item = Field<'_>> + Clone {
             fields.iter().map(|(name, value)| (&name[..], &value[..]))
         }
-        let kept = admit::admit(&settings, &asked, &plan, (200, view(&kept)), times).unwrap();
+        let response = ResponseHead {
+            status: 200,
+            headers: view(&kept),
+        };
+        let kept = admit::admit(&settings, &asked, &plan, response, times).unwrap();
         let times = Times {
             asked: NOW + 9000,
             came: NOW + 9000,
             stamp: 3,
         };
-        merge(&settings, &asked, &plan, (&kept.stored, view(&new)), times)
+        kept.stored
+            .merge(&settings, &asked, &plan, view(&new), times)
     }
 
     fn lines(merged: &Merged) -> String {
@@ -130,11 +142,10 @@ mod tests {
             ("A", "1"),
             ("a", "2"),
             ("B", "3"),
-            ("Cache-CacheControl", "max-age=2"),
+            ("Cache-Control", "max-age=2"),
         ];
         let merged = merged(&kept, &[("A", "4"), ("ETag", "\"b\""), ("Date", "x")]);
-        let expected =
-            "Date: x\r\nETag: \"a\"\r\nB: 3\r\nCache-CacheControl: max-age=2\r\nA: 4\r\n";
+        let expected = "Date: x\r\nETag: \"a\"\r\nB: 3\r\nCache-Control: max-age=2\r\nA: 4\r\n";
         assert_eq!(lines(&merged), expected);
         let stored = merged.stored.unwrap().stored;
         assert_eq!((stored.came, stored.stamp), (NOW + 9000, 3));
@@ -146,7 +157,7 @@ mod tests {
             ("ETag", "\"a\""),
             ("Content-Encoding", "br"),
             ("Content-Type", "a/b"),
-            ("Cache-CacheControl", "max-age=2"),
+            ("Cache-Control", "max-age=2"),
         ];
         let new = [
             ("Content-Encoding", "gzip"),
@@ -155,21 +166,21 @@ mod tests {
             ("Date", "x"),
         ];
         let expected = "Date: x\r\nETag: \"a\"\r\nContent-Encoding: br\r\n\
-            Cache-CacheControl: max-age=2\r\nContent-Type: c/d\r\n";
+            Cache-Control: max-age=2\r\nContent-Type: c/d\r\n";
         assert_eq!(lines(&merged(&kept, &new)), expected);
     }
 
     #[test]
     fn a_304_can_say_that_nothing_is_to_be_kept_any_more() {
-        let kept = [("ETag", "\"a\""), ("Cache-CacheControl", "max-age=2")];
-        let merged = merged(&kept, &[("Cache-CacheControl", "no-store")]);
+        let kept = [("ETag", "\"a\""), ("Cache-Control", "max-age=2")];
+        let merged = merged(&kept, &[("Cache-Control", "no-store")]);
         assert_eq!(merged.stored, Err(NotStored::NoStore));
-        assert!(lines(&merged).contains("Cache-CacheControl: no-store\r\n"));
+        assert!(lines(&merged).contains("Cache-Control: no-store\r\n"));
     }
 
     #[test]
     fn whoever_asked_gets_what_is_not_kept_and_nothing_that_is_for_others() {
-        let kept = [("ETag", "\"a\""), ("Cache-CacheControl", "max-age=2")];
+        let kept = [("ETag", "\"a\""), ("Cache-Control", "max-age=2")];
         let new = [
             ("Set-Cookie", "a=b"),
             ("Connection", "close, X-Hop"),
@@ -181,12 +192,11 @@ mod tests {
         ];
         let not_kept = merged(&kept, &new);
         assert_eq!(not_kept.stored, Err(NotStored::SetCookie));
-        let expected =
-            "Date: x\r\nETag: \"a\"\r\nCache-CacheControl: max-age=2\r\nSet-Cookie: a=b\r\n";
+        let expected = "Date: x\r\nETag: \"a\"\r\nCache-Control: max-age=2\r\nSet-Cookie: a=b\r\n";
         assert_eq!(lines(&not_kept), expected);
         let new = [
             ("Set-Cookie", "a=b"),
-            ("Cache-CacheControl", "max-age=2, no-cache=\"set-cookie\""),
+            ("Cache-Control", "max-age=2, no-cache=\"set-cookie\""),
         ];
         let listed = merged(&kept, &new);
         assert!(lines(&listed).contains("Set-Cookie: a=b\r\n"));

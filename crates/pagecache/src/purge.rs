@@ -62,22 +62,19 @@ impl fmt::Display for Purge {
 /// Directives for private caches are ignored: there are none here.
 pub fn litespeed<'a>(
     fields: impl Iterator<Item = Field<'a>>,
-    (parts, host): (&KeyParts, &str),
+    parts: &KeyParts,
+    host: &str,
 ) -> Vec<(Purge, PurgeMode)> {
     let mut purges = Vec::new();
     for value in headers::values(fields, "x-litespeed-purge") {
         for part in value.split(|byte| *byte == b';') {
-            read_litespeed(part, (parts, host), &mut purges);
+            read_litespeed(part, parts, host, &mut purges);
         }
     }
     purges
 }
 
-fn read_litespeed(
-    part: &[u8],
-    (parts, host): (&KeyParts, &str),
-    purges: &mut Vec<(Purge, PurgeMode)>,
-) {
+fn read_litespeed(part: &[u8], parts: &KeyParts, host: &str, purges: &mut Vec<(Purge, PurgeMode)>) {
     let mut how = PurgeMode::Hard;
     for (at, word) in headers::members(part).enumerate() {
         let text = String::from_utf8_lossy(word).into_owned();
@@ -114,7 +111,7 @@ mod tests {
     fn litespeeds_purges_are_read() {
         let of = |value: &'static str| {
             let fields = [(&b"X-LiteSpeed-Purge"[..], value.as_bytes())];
-            litespeed(fields.into_iter(), (&KeyParts::default(), "A.example"))
+            litespeed(fields.into_iter(), &KeyParts::default(), "A.example")
         };
         let tag = |tag: &str, how| (Purge::Tag(tag.to_owned()), how);
         assert_eq!(of("*"), [(Purge::All, PurgeMode::Hard)]);

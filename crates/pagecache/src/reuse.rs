@@ -222,7 +222,7 @@ mod tests {
     fn wishes_are_granted() {
         let stored = stored(60, 30, 30);
         let with = |wish: &str| {
-            let fields = [(&b"Cache-CacheControl"[..], wish.as_bytes())];
+            let fields = [(&b"Cache-Control"[..], wish.as_bytes())];
             judged(&stored, &fields, false, 10_000)
         };
         assert_eq!(stale(with("no-cache")), (false, true));
@@ -232,12 +232,7 @@ mod tests {
             with("max-age=10, min-fresh=50"),
             Judged::Fresh { .. }
         ));
-        let old = judged(
-            &stored,
-            &[(b"Cache-CacheControl", b"max-stale")],
-            false,
-            70_000,
-        );
+        let old = judged(&stored, &[(b"Cache-Control", b"max-stale")], false, 70_000);
         assert_eq!(old, Judged::Fresh { age: 70, ttl: 0 });
     }
 

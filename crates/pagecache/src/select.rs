@@ -147,9 +147,10 @@ fn range_of(value: &[u8], length: u64) -> Selected {
                 return Selected::Whole;
             }
             let end = end.map_or(length, |end| end.saturating_add(1).min(length));
-            match start < length {
-                true => Selected::Part { start, end },
-                false => Selected::Unsatisfiable,
+            if start < length {
+                Selected::Part { start, end }
+            } else {
+                Selected::Unsatisfiable
             }
         }
         _ => Selected::Whole,

@@ -102,7 +102,7 @@ pub struct IgnoreHeaders {
     pub x_accel_expires: bool,
     /// `Expires`.
     pub expires: bool,
-    /// `Cache-CacheControl`, and the targeted headers.
+    /// `Cache-Control`, and the targeted headers.
     pub cache_control: bool,
     /// `Set-Cookie`: a response that has it is stored, with it.
     pub set_cookie: bool,

@@ -118,9 +118,10 @@ pub fn takes<'a, 'f>(
     let taken = codings(headers::values(asked, "accept-encoding"));
     let mut used = headers::values(answer, "content-encoding").flat_map(headers::members);
     used.all(|coding| {
-        let coding = match headers::is(coding, "x-gzip") {
-            true => b"gzip",
-            false => coding,
+        let coding = if headers::is(coding, "x-gzip") {
+            b"gzip"
+        } else {
+            coding
         };
         let mut taken = taken.split(|byte| *byte == b',');
         headers::is(coding, "identity") || taken.any(|taken| taken.eq_ignore_ascii_case(coding))

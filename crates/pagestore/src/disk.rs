@@ -273,12 +273,11 @@ impl Disk {
                 if meta.is_dir() {
                     continue;
                 }
-                match self.is_kept(&digest, &file.path(), &meta, now, &mut keep)? {
-                    true => swept.kept += 1,
-                    false => {
-                        self.try_remove(&digest)?;
-                        swept.removed += 1;
-                    }
+                if self.is_kept(&digest, &file.path(), &meta, now, &mut keep)? {
+                    swept.kept += 1
+                } else {
+                    self.try_remove(&digest)?;
+                    swept.removed += 1;
                 }
             }
         }
@@ -429,9 +428,10 @@ pub fn create(path: &Path) -> io::Result<File> {
 pub fn open_file(path: &Path) -> io::Result<File> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = File::from(rustix::fs::open(path, flags, Mode::empty())?);
-    match file.metadata()?.is_file() {
-        true => Ok(file),
-        false => Err(io::ErrorKind::InvalidData.into()),
+    if file.metadata()?.is_file() {
+        Ok(file)
+    } else {
+        Err(io::ErrorKind::InvalidData.into())
     }
 }
 

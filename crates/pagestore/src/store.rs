@@ -258,9 +258,10 @@ impl Store {
 
     /// Largest body that can be stored, in bytes, whatever the site's limit.
     pub fn largest_body(&self) -> u64 {
-        match self.has_disk() {
-            true => u64::MAX,
-            false => self.memory.largest(),
+        if self.has_disk() {
+            u64::MAX
+        } else {
+            self.memory.largest()
         }
     }
 
@@ -291,7 +292,8 @@ impl Store {
         &self,
         primary: &Key,
         fields: impl Iterator<Item = Field<'a>> + Clone,
-        (now, most): (Millis, u64),
+        now: Millis,
+        most: u64,
     ) -> Lookup {
         let _on_its_way = self.gate.read().unwrap_or_else(PoisonError::into_inner);
         let is_large = Cell::new(false);

@@ -50,7 +50,7 @@ fn found(looked: Lookup) -> Option<String> {
 }
 
 fn load(store: &Store, target: &str) -> Option<String> {
-    found(store.load(&key(target), [].into_iter(), (NOW, u64::MAX)))
+    found(store.load(&key(target), [].into_iter(), NOW, u64::MAX))
 }
 
 fn tag(tag: &str) -> Purge {
@@ -412,7 +412,7 @@ fn a_large_page_is_read_by_whoever_may_wait_for_it() {
     keep(&store, "/a", &[], &[b'a'; 5000]).unwrap();
     drop(store);
     let (store, _) = on_disk(dir.path(), 1 << 20);
-    let looked = store.load(&key("/a"), [].into_iter(), (NOW, 5000));
+    let looked = store.load(&key("/a"), [].into_iter(), NOW, 5000);
     let Lookup::Large { key, has_variants } = looked else {
         panic!("{looked:?}")
     };
@@ -442,11 +442,11 @@ fn a_large_page_in_memory_has_a_file_wherever_it_comes_from() {
     assert!(coded.body.file().is_some());
     drop(store);
     let (store, _) = on_disk(dir.path(), 64 << 20);
-    let loaded = store.load(&key("/a"), [].into_iter(), (NOW, u64::MAX));
+    let loaded = store.load(&key("/a"), [].into_iter(), NOW, u64::MAX);
     assert_eq!(has_file(loaded), Some(true));
     drop(store);
     // There is no room for it in memory.
     let (store, _) = on_disk(dir.path(), FILE_LEAST_BYTES as u64);
-    let loaded = store.load(&key("/a"), [].into_iter(), (NOW, u64::MAX));
+    let loaded = store.load(&key("/a"), [].into_iter(), NOW, u64::MAX);
     assert_eq!(has_file(loaded), Some(false));
 }

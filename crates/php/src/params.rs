@@ -143,9 +143,10 @@ impl Params {
     /// variables are before `start`. All at once: most strings are so short that separate checks
     /// take longer.
     fn look_for_nuls(&self, start: usize, count: usize) -> Result<(), ParamsError> {
-        match nuls(&self.text[start..]) == 2 * (self.entries.len() - count) {
-            true => Ok(()),
-            false => Err(ParamsError::Nul),
+        if nuls(&self.text[start..]) == 2 * (self.entries.len() - count) {
+            Ok(())
+        } else {
+            Err(ParamsError::Nul)
         }
     }
 

@@ -49,9 +49,10 @@ impl Pattern {
             return Ok(Pattern::Regex(expression.to_owned()));
         }
         if let Some(extension) = text.strip_prefix("*.") {
-            return match extension.is_empty() || extension.contains(['/', '*']) {
-                true => Err(NO_PATTERN.to_owned()),
-                false => Ok(Pattern::Extension(extension.to_ascii_lowercase())),
+            return if extension.is_empty() || extension.contains(['/', '*']) {
+                Err(NO_PATTERN.to_owned())
+            } else {
+                Ok(Pattern::Extension(extension.to_ascii_lowercase()))
             };
         }
         let (path, below) = match text.strip_suffix("/*") {
@@ -61,14 +62,16 @@ impl Pattern {
         if !text.starts_with('/') || path.contains('*') {
             return Err(NO_PATTERN.to_owned());
         }
-        let written = match below {
-            true => format!("{path}/"),
-            false => path.to_owned(),
+        let written = if below {
+            format!("{path}/")
+        } else {
+            path.to_owned()
         };
         check_written(&written)?;
-        Ok(match below {
-            true => Pattern::Below(written),
-            false => Pattern::Exact(written),
+        Ok(if below {
+            Pattern::Below(written)
+        } else {
+            Pattern::Exact(written)
         })
     }
 

@@ -86,14 +86,14 @@ impl HeaderRules {
     }
 
     pub(crate) fn header_policy(&self, path: &[u8]) -> HeaderPolicy<'_> {
-        let rules = match self.everywhere {
-            true => self.rules.iter().collect(),
-            false => self
-                .by_path
+        let rules = if self.everywhere {
+            self.rules.iter().collect()
+        } else {
+            self.by_path
                 .all(path)
                 .into_iter()
                 .map(|at| &self.rules[at])
-                .collect(),
+                .collect()
         };
         let expires = self.expires_by_path.all(path).into_iter();
         let expires = expires
@@ -142,11 +142,14 @@ impl<'a> HeaderPolicy<'a> {
             .next()
             .unwrap_or_default();
         let media_type = media_type.trim_ascii();
-        let fits = |wanted: &str| match wanted.ends_with('/') {
-            true => media_type
-                .get(..wanted.len())
-                .is_some_and(|start| start.eq_ignore_ascii_case(wanted.as_bytes())),
-            false => media_type.eq_ignore_ascii_case(wanted.as_bytes()),
+        let fits = |wanted: &str| {
+            if wanted.ends_with('/') {
+                media_type
+                    .get(..wanted.len())
+                    .is_some_and(|start| start.eq_ignore_ascii_case(wanted.as_bytes()))
+            } else {
+                media_type.eq_ignore_ascii_case(wanted.as_bytes())
+            }
         };
         let found = self
             .expires

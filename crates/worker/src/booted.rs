@@ -137,23 +137,26 @@ impl BootedWorker<'_> {
             self.answered(&worked.last);
         }
         self.end_request();
-        exit_now(match worked.last.outcome.process_is_clean() {
-            true => exit::RECYCLED,
-            false => exit::BAILOUT,
+        exit_now(if worked.last.outcome.process_is_clean() {
+            exit::RECYCLED
+        } else {
+            exit::BAILOUT
         })
     }
 
     fn not_booted(&self, boot: &Boot, worked: &Worked, script: &Path) -> String {
         let printed = String::from_utf8_lossy(&boot.printed);
         let printed = printed.trim().replace(['\n', '\r'], " ");
-        let how = match worked.last.outcome.process_is_clean() {
-            true => "ended",
-            false => "ended with a fatal error",
+        let how = if worked.last.outcome.process_is_clean() {
+            "ended"
+        } else {
+            "ended with a fatal error"
         };
         let script = script.display();
-        let said = match printed.is_empty() {
-            true => String::new(),
-            false => format!("; it printed: {printed}"),
+        let said = if printed.is_empty() {
+            String::new()
+        } else {
+            format!("; it printed: {printed}")
         };
         format!(
             "maitred-php: pool {} seat {}: {script} {how} before it called \
@@ -186,9 +189,10 @@ impl Exchange for BootedWorker<'_> {
                 at: Instant::now(),
                 cpu: self.settings.measures_cpu.then(cpu::used),
             });
-            return match self.exchange.is_foreign() {
-                true => Next::Foreign,
-                false => Next::Own,
+            return if self.exchange.is_foreign() {
+                Next::Foreign
+            } else {
+                Next::Own
             };
         }
         Next::Leave
@@ -211,14 +215,13 @@ impl Exchange for BootedWorker<'_> {
             self.exchange.report_cache_full();
         }
         self.answered_at = Some(now);
-        match self.asks_promptly {
+        if self.asks_promptly {
             // The front need not be woken twice.
-            true => self.end_request(),
+            self.end_request()
+        } else {
             // Neither the client nor queued requests must wait for the script's work before its
             // next request.
-            false => {
-                let _ = self.exchange.flush();
-            }
+            let _ = self.exchange.flush();
         }
     }
 

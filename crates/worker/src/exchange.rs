@@ -218,9 +218,10 @@ impl<'a> WorkerExchange<'a> {
             report.write(&mut self.last);
         }
         // php-fpm does not report it to web servers.
-        let app_status = match self.foreign {
-            true => 0,
-            false => maitred_php::exit_status(),
+        let app_status = if self.foreign {
+            0
+        } else {
+            maitred_php::exit_status()
         };
         let complete = ProtocolStatus::RequestComplete;
         write_end(&mut self.last, self.request_id, app_status, complete);

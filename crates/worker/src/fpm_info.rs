@@ -34,9 +34,10 @@ pub fn run(mut arguments: impl Iterator<Item = String>) -> ExitCode {
             return ExitCode::SUCCESS;
         }
     };
-    match engine.show(show) {
-        true => ExitCode::SUCCESS,
-        false => ExitCode::FAILURE,
+    if engine.show(show) {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
     }
 }
 

@@ -175,9 +175,10 @@ impl Meter {
         unbroken
             .filter(|_| is_known)
             .inspect(|unbroken| unbroken.begin());
-        let until_now = match late > WAKES_IN_NANOS {
-            true => self.schedstat.as_ref().and_then(Schedstat::read),
-            false => None,
+        let until_now = if late > WAKES_IN_NANOS {
+            self.schedstat.as_ref().and_then(Schedstat::read)
+        } else {
+            None
         };
         // A wait by the clock is not added to the kernel's count, which may not include it.
         let unasked = self.last.core_wait.filter(|_| is_known);
@@ -266,11 +267,12 @@ fn between(before: &Reading, now: &Reading, (assigned_at, late): (u64, u64)) -> 
     let no_work = held.saturating_sub(cpu);
     let waited = now.core_wait.zip(before.core_wait).map(|(counted, until)| {
         let counted = counted.saturating_sub(until).saturating_add(late);
-        match now.waits <= before.waits {
+        if now.waits <= before.waits {
             // It has waited for nothing else.
-            true => no_work,
+            no_work
+        } else {
             // At most the available time.
-            false => no_work.min(Duration::from_nanos(counted)),
+            no_work.min(Duration::from_nanos(counted))
         }
     });
     Spent {

@@ -34,13 +34,15 @@ fn wanted(asked: &Purge<'_>) -> Asked {
     let text = |name: &&[u8]| String::from_utf8_lossy(name).into_owned();
     let names = asked.names.iter().map(text);
     Asked {
-        targets: match asked.are_urls {
-            true => names.map(Target::Url).collect(),
-            false => names.map(Target::Tag).collect(),
+        targets: if asked.are_urls {
+            names.map(Target::Url).collect()
+        } else {
+            names.map(Target::Tag).collect()
         },
-        how: match asked.soft {
-            true => PurgeMode::Soft,
-            false => PurgeMode::Hard,
+        how: if asked.soft {
+            PurgeMode::Soft
+        } else {
+            PurgeMode::Hard
         },
         site: None,
     }

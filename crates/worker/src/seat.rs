@@ -124,12 +124,11 @@ pub fn take_seat<'a>(
     (seat, incarnation): Place,
 ) -> WorkerExchange<'a> {
     let pool = &settings.pool;
-    match settings.fpm {
-        true => {
-            let name = format!("php-fpm{PHP_BRANCH}");
-            title::set_with_name(&format!("php-fpm: pool {pool}"), &name);
-        }
-        false => title::set(&format!("maitred-php: worker pool {pool} seat {seat}")),
+    if settings.fpm {
+        let name = format!("php-fpm{PHP_BRANCH}");
+        title::set_with_name(&format!("php-fpm: pool {pool}"), &name);
+    } else {
+        title::set(&format!("maitred-php: worker pool {pool} seat {seat}"))
     }
     mark_children();
     let end = match link.worker_end(seat, incarnation) {

@@ -189,10 +189,12 @@ impl Script {
                 if serving.is_measured {
                     copies::measure(serving.exchange.copy_words());
                 }
-                exit_now(match is_clean {
-                    false => exit::BAILOUT,
-                    true if worked.last.renew => exit::RENEW,
-                    true => exit::RECYCLED,
+                exit_now(if !is_clean {
+                    exit::BAILOUT
+                } else if worked.last.renew {
+                    exit::RENEW
+                } else {
+                    exit::RECYCLED
                 })
             }
             Some(Stage::Booting(_)) | None => {}
@@ -244,9 +246,10 @@ impl Serving {
             exit_now(exit::RECYCLED)
         };
         self.running = Some(running);
-        match self.exchange.is_foreign() {
-            true => Next::Foreign,
-            false => Next::Own,
+        if self.exchange.is_foreign() {
+            Next::Foreign
+        } else {
+            Next::Own
         }
     }
 
@@ -351,9 +354,12 @@ impl Booting {
         match descriptors::beyond(&self.known, proc) {
             Ok(new) => {
                 let mut foreign = new.iter().filter(|open| !is_own(open));
-                foreign.find_map(|open| match snapshot.closes_connections {
-                    true => shared_descriptors::unless_closed(open, &self.zygote.settings.pool),
-                    false => shared_descriptors::obstacle(open),
+                foreign.find_map(|open| {
+                    if snapshot.closes_connections {
+                        shared_descriptors::unless_closed(open, &self.zygote.settings.pool)
+                    } else {
+                        shared_descriptors::obstacle(open)
+                    }
                 })
             }
             Err(error) => Some(format!("its open descriptors cannot be listed: {error}")),
@@ -501,9 +507,10 @@ impl Exchange for Script {
             Some(Stage::Serving(serving)) => serving.next(params, self.settings),
             Some(Stage::Warming(target)) => {
                 let target = std::mem::take(target);
-                match target.is_empty() {
-                    true => Next::Leave,
-                    false => self.fill(target, params),
+                if target.is_empty() {
+                    Next::Leave
+                } else {
+                    self.fill(target, params)
                 }
             }
             // A script that takes requests in a loop gets warm-up requests here, and stays warm

@@ -95,13 +95,14 @@ fn prepare(control: &Channel) -> Result<Ready, String> {
     };
     // They are needed as long as the process and its workers live.
     let settings: &'static ZygoteSettings = Box::leak(settings);
-    match settings.fpm {
+    if settings.fpm {
         // No name that `killall php-fpm` would match.
-        true => title::set_with_name(
+        title::set_with_name(
             &format!("php-fpm: zygote pool {}", settings.pool),
             "maitred-zygote",
-        ),
-        false => title::set(&format!("maitred-php: zygote pool {}", settings.pool)),
+        )
+    } else {
+        title::set(&format!("maitred-php: zygote pool {}", settings.pool))
     }
     let mut fds = fds.into_iter();
     let memory = fds.next().ok_or("the pool's shared memory is missing")?;

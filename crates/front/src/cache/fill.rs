@@ -18,8 +18,8 @@ use maitred_pagecache::cache_status::{CacheStatus, Forward, ON_ERROR, REVALIDATE
 use maitred_pagecache::cookies;
 use maitred_pagecache::eligibility::{Bypass, Plan};
 use maitred_pagecache::fills::{FillResult, Ticket};
+use maitred_pagecache::headers::ResponseHead;
 use maitred_pagecache::key::Key;
-use maitred_pagecache::merge::merge;
 use maitred_pagecache::purge::{self, PurgeMode};
 use maitred_pagecache::reuse::{Stale, is_error, validators};
 use maitred_pagecache::stored::Stored;
@@ -287,8 +287,10 @@ impl<'a> Fill<'a> {
             return;
         };
         let asked = CacheRequest::survey(request_of(self.head, self.way), self.head.headers());
-        let kept = (&page.stored, said.headers());
-        let merged = merge(&self.of.settings, &asked, &self.plan, kept, times);
+        let (settings, headers) = (&self.of.settings, said.headers());
+        let merged = page
+            .stored
+            .merge(settings, &asked, &self.plan, headers, times);
         match merged.stored {
             Ok(admitted) => {
                 let told = Stored {
@@ -322,7 +324,10 @@ impl<'a> Fill<'a> {
             return Err(NotStored::NoStore);
         }
         let asked = CacheRequest::survey(request_of(self.head, self.way), self.head.headers());
-        let answer = (said.status(), said.headers());
+        let answer = ResponseHead {
+            status: said.status(),
+            headers: said.headers(),
+        };
         let admitted = admit(&self.of.settings, &asked, &self.plan, answer, times)?;
         if let Some(primary) = &self.primary {
             PageKeys::of(primary, &admitted.vary, self.head.headers())?;
@@ -361,7 +366,7 @@ impl<'a> Fill<'a> {
         let hard = |purge| named((purge, PurgeMode::Hard));
         let mut dropped: Vec<Dropped> = after.into_iter().map(hard).collect();
         if settings.litespeed {
-            let asked = purge::litespeed(said.headers(), (&settings.key, request.host));
+            let asked = purge::litespeed(said.headers(), &settings.key, request.host);
             dropped.extend(asked.into_iter().map(named));
         }
         self.elsewhere = self.cache.purge(&dropped);

@@ -198,7 +198,7 @@ async fn find(cache: &Arc<Cache>, primary: &Key, head: &Head) -> io::Result<page
             if cache.disk_pace.is_slow(now()) {
                 return find_slowly(cache, primary, head).await;
             }
-            let load = || store.load(primary, head.headers(), (now(), AT_ONCE_BYTES));
+            let load = || store.load(primary, head.headers(), now(), AT_ONCE_BYTES);
             cache.disk_pace.watch(load, now)
         }
         looked => return Ok(looked),
@@ -224,7 +224,7 @@ async fn find_slowly(
         .collect();
     blocking(move || {
         let fields = fields.iter().map(|(name, value)| (&name[..], &value[..]));
-        let load = || cache.store.load(&primary, fields, (now(), u64::MAX));
+        let load = || cache.store.load(&primary, fields, now(), u64::MAX);
         Ok(cache.disk_pace.watch(load, now))
     })
     .await
@@ -304,7 +304,7 @@ fn take_turn(
     (key, times): (Key, (u64, u64)),
     fill: &mut Fill<'_>,
 ) -> Option<Turn> {
-    let Some(ticket) = cache.fills.refresh(&key, times) else {
+    let Some(ticket) = cache.fills.refresh(&key, times.0, times.1) else {
         return Some(Turn::Others);
     };
     fill.begin(key, ticket);
@@ -379,7 +379,7 @@ async fn join(
     record: &mut RequestRecord,
 ) -> io::Result<Next> {
     let (sender, receiver) = oneshot::channel();
-    let ticket: Ticket = match cache.fills.join(&key, times, || sender) {
+    let ticket: Ticket = match cache.fills.join(&key, times.0, times.1, || sender) {
         Joined::Fill(ticket) => ticket,
         Joined::PassThrough => return Ok(Next::Go),
         Joined::Wait => {

@@ -306,7 +306,7 @@ impl Cache {
     /// The page under a key is not being made any more, and all who wait are told.
     fn finish(&self, key: &Key, ticket: Ticket, how: FillResult) {
         let tell = |waiter: oneshot::Sender<_>, told| waiter.send(told).is_ok();
-        self.fills.finish(key, ticket, (how, now()), tell);
+        self.fills.finish(key, ticket, how, now(), tell);
     }
 }
 

@@ -53,9 +53,10 @@ impl Php {
 
     /// Has OPcache loaded, which is a part of PHP from 8.5 on.
     pub fn opcache(self) -> Self {
-        match OPCACHE_IS_A_MODULE.contains(&maitred_php::PHP_BRANCH) {
-            true => self.ini("zend_extension=opcache"),
-            false => self,
+        if OPCACHE_IS_A_MODULE.contains(&maitred_php::PHP_BRANCH) {
+            self.ini("zend_extension=opcache")
+        } else {
+            self
         }
     }
 

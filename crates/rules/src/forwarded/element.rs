@@ -138,9 +138,10 @@ fn is_quotable(byte: u8) -> bool {
 /// When it is hidden, or no address.
 pub fn address(node: &[u8]) -> Result<SocketAddr, Fault> {
     let text = std::str::from_utf8(node).map_err(|_| Fault::NoAddress)?;
-    let name_end = match text.starts_with('[') {
-        true => text.find(']').map(|at| at + 1),
-        false => text.find(':'),
+    let name_end = if text.starts_with('[') {
+        text.find(']').map(|at| at + 1)
+    } else {
+        text.find(':')
     };
     let (name, rest) = text.split_at(name_end.unwrap_or(text.len()));
     let port = match rest.strip_prefix(':') {
@@ -169,10 +170,12 @@ pub fn address(node: &[u8]) -> Result<SocketAddr, Fault> {
 /// A port (§6), 0 if it is obfuscated.
 fn number(port: &str) -> Result<u16, Fault> {
     let is_number = (1..=5).contains(&port.len()) && port.bytes().all(|b| b.is_ascii_digit());
-    match is_number {
-        true => port.parse().map_err(|_| Fault::NoAddress),
-        false if is_obfuscated(port) => Ok(0),
-        false => Err(Fault::NoAddress),
+    if is_number {
+        port.parse().map_err(|_| Fault::NoAddress)
+    } else if is_obfuscated(port) {
+        Ok(0)
+    } else {
+        Err(Fault::NoAddress)
     }
 }
 

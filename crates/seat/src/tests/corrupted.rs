@@ -43,9 +43,10 @@ fn serve(front: &FrontEnd, worker: &mut WorkerEnd, incarnation: u32) {
 
 fn spoil(layout: &Layout, words: &[(bool, usize, u32)]) {
     for &(in_header, at, value) in words {
-        match in_header {
-            true => layout.spoil_header(at, value),
-            false => layout.spoil_slot(at, value),
+        if in_header {
+            layout.spoil_header(at, value)
+        } else {
+            layout.spoil_slot(at, value)
         }
     }
 }
@@ -68,14 +69,12 @@ proptest! {
         let mut next = worker(&file, 2);
         // What looks as if the next one had begun it is waited for as after another front; here
         // no worker runs it, so that seat has to be given to one more.
-        let incarnation = match front.adopt(0, 2, 0).is_empty() {
-            true => 2,
-            false => {
-                next = worker(&file, 3);
-                prop_assert!(front.adopt(0, 3, 0).is_empty());
-                3
-            }
-        };
+        let mut incarnation = 2;
+        if !front.adopt(0, incarnation, 0).is_empty() {
+            incarnation = 3;
+            next = worker(&file, incarnation);
+            prop_assert!(front.adopt(0, incarnation, 0).is_empty());
+        }
         serve(&front, &mut next, incarnation);
     }
 }
