@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use maitred_control::{FromZygote, ZygoteSettings, exit, say_waiting};
 use maitred_os::channel::Reports;
-use maitred_os::fork::{OwnProc, exit_now, is_forked_child};
+use maitred_os::fork::{exit_now, is_forked_child};
 use maitred_os::{cpu, leave, users};
 use maitred_php::{
     Engine, Exchange, Foreign, Level, Next, Params, Paths, PoolStatus, Purge, Purged, Served,
@@ -16,9 +16,9 @@ use maitred_php::{
 
 use crate::exchange::WorkerExchange;
 use crate::memory::Memory;
-use crate::seat::{self, Place};
+use crate::seat;
 use crate::stderr;
-use crate::zygote::{Link, settle};
+use crate::zygote::{Link, NewWorker, settle};
 
 /// Most output of a script's boot that is repeated if the boot fails, in bytes.
 const BOOT_OUTPUT_BYTES: usize = 1024;
@@ -38,18 +38,15 @@ pub fn heed_sigterm(link: &Link, seat: u32) -> std::io::Result<()> {
 
 /// Runs the pool's worker script until this worker's limit; then the process exits. `reports`
 /// notifies the supervisor of the boot.
-pub fn serve(
-    settings: &ZygoteSettings,
-    script: &Path,
-    (link, proc, reports): (Link, OwnProc, Reports),
-    engine: Engine,
-    place: Place,
-) -> ! {
-    let mut at_work = BootedWorker {
-        exchange: seat::take_seat(settings, link, &proc, place),
+pub fn serve(worker: NewWorker, script: &Path, reports: Reports, engine: Engine) -> ! {
+    let (settings, seat, incarnation) = (worker.settings, worker.seat, worker.incarnation);
+    let (exchange, memory, proc) = seat::take_seat(worker);
+    let mut booted = BootedWorker {
+        exchange,
         settings,
-        place,
-        memory: seat::memory(settings, &proc),
+        seat,
+        incarnation,
+        memory,
         boot: Some(Boot {
             reports,
             printed: Vec::new(),
@@ -62,15 +59,16 @@ pub fn serve(
     // Scripts must not find an open folder that may be outside their root.
     drop(proc);
     users::leave_shield();
-    let worked = engine.work(&boot_params(script), &mut at_work);
-    at_work.end(&worked, script)
+    let worked = engine.work(&boot_params(script), &mut booted);
+    booted.end(&worked, script)
 }
 
 /// A worker whose script runs.
 struct BootedWorker<'a> {
     exchange: WorkerExchange<'a>,
     settings: &'a ZygoteSettings,
-    place: Place,
+    seat: u32,
+    incarnation: u32,
     memory: Memory,
     /// Until the script has booted.
     boot: Option<Boot>,
@@ -101,7 +99,7 @@ impl BootedWorker<'_> {
         let Some(boot) = self.boot.take() else {
             return;
         };
-        let (seat, incarnation) = self.place;
+        let (seat, incarnation) = (self.seat, self.incarnation);
         // If the supervisor has exited, so will this process.
         let _ = say_waiting(&boot.reports, &FromZygote::Booted { seat, incarnation });
         drop(boot);
@@ -161,7 +159,7 @@ impl BootedWorker<'_> {
         format!(
             "maitred-php: pool {} seat {}: {script} {how} before it called \
              frankenphp_handle_request(){said}",
-            self.settings.pool, self.place.0
+            self.settings.pool, self.seat
         )
     }
 }

@@ -96,7 +96,7 @@ impl Meter {
         let late = std::mem::take(&mut self.begun.late);
         Spent {
             peak_memory,
-            ..between(&before, &now, (assigned_at, late))
+            ..between(&before, &now, assigned_at, late)
         }
     }
 
@@ -259,7 +259,7 @@ fn before_the_next(before: u64, now: u64, with_it: u64) -> u64 {
 
 /// The cost between two readings, of a request that caused all of it since its assignment, and that
 /// was started this late.
-fn between(before: &Reading, now: &Reading, (assigned_at, late): (u64, u64)) -> Spent {
+fn between(before: &Reading, now: &Reading, assigned_at: u64, late: u64) -> Spent {
     // It may have been queued behind another request.
     let began = assigned_at.clamp(before.at, now.at);
     let held = Duration::from_nanos(now.at - began);
@@ -310,7 +310,7 @@ mod tests {
     #[test]
     fn a_request_has_the_time_since_its_worker_was_given_it() {
         let (before, now) = (reading(100, 10, 1), reading(200, 13, 3));
-        let spent = between(&before, &now, (150_000_000, 0));
+        let spent = between(&before, &now, 150_000_000, 0);
         assert_eq!(spent.held, 50 * MILLISECOND);
         assert_eq!(spent.cpu, 3 * MILLISECOND);
         assert_eq!(spent.core_wait, Some(2 * MILLISECOND));
@@ -320,8 +320,8 @@ mod tests {
     #[test]
     fn one_that_waited_behind_another_has_the_time_since_that_one_ended() {
         let (before, now) = (reading(100, 10, 1), reading(200, 10, 1));
-        assert_eq!(between(&before, &now, (0, 0)).held, 100 * MILLISECOND);
-        let future = between(&before, &now, (u64::MAX, 0));
+        assert_eq!(between(&before, &now, 0, 0).held, 100 * MILLISECOND);
+        let future = between(&before, &now, u64::MAX, 0);
         assert_eq!(future.held, Duration::ZERO);
     }
 
@@ -332,7 +332,7 @@ mod tests {
         assert_eq!(before_the_next(10, 90, 30), 60, "a part did");
         assert_eq!(before_the_next(10, 90, 500), 10, "none did");
         let (before, now) = (reading(100, 10, 1), reading(200, 13, 90));
-        let spent = between(&before, &now, (150_000_000, 0));
+        let spent = between(&before, &now, 150_000_000, 0);
         assert_eq!(spent.core_wait, Some(47 * MILLISECOND));
         assert_eq!(spent.blocked(), Some(Duration::ZERO));
     }
@@ -340,10 +340,10 @@ mod tests {
     #[test]
     fn a_wait_that_the_kernel_did_not_count_is_the_requests_all_the_same() {
         let (before, now) = (reading(100, 10, 1), reading(200, 13, 3));
-        let spent = between(&before, &now, (150_000_000, 40_000_000));
+        let spent = between(&before, &now, 150_000_000, 40_000_000);
         assert_eq!(spent.core_wait, Some(42 * MILLISECOND));
         assert_eq!(spent.blocked(), Some(5 * MILLISECOND));
-        let longer = between(&before, &now, (150_000_000, u64::MAX));
+        let longer = between(&before, &now, 150_000_000, u64::MAX);
         assert_eq!(longer.core_wait, Some(47 * MILLISECOND));
     }
 
@@ -354,7 +354,7 @@ mod tests {
             waits: before.waits,
             ..reading(200, 13, 3)
         };
-        let spent = between(&before, &now, (0, 0));
+        let spent = between(&before, &now, 0, 0);
         assert_eq!(spent.core_wait, Some(97 * MILLISECOND));
         assert_eq!(spent.blocked(), Some(Duration::ZERO));
     }
@@ -468,7 +468,7 @@ mod tests {
             core_wait: None,
             ..reading(100, 10, 1)
         };
-        let spent = between(&before, &reading(200, 13, 3), (0, 0));
+        let spent = between(&before, &reading(200, 13, 3), 0, 0);
         assert_eq!((spent.core_wait, spent.blocked()), (None, None));
     }
 

@@ -14,21 +14,12 @@ use crate::exchange::WorkerExchange;
 use crate::memory::Memory;
 use crate::meter::Meter;
 use crate::stderr;
-use crate::zygote::{Link, settle};
-
-/// A seat, and the incarnation of its worker.
-pub type Place = (u32, u32);
+use crate::zygote::{NewWorker, settle};
 
 /// Serves until this worker's limit; then the process exits.
-pub fn serve(
-    settings: &ZygoteSettings,
-    (link, proc): (Link, OwnProc),
-    engine: &mut Engine,
-    seat: u32,
-    incarnation: u32,
-) -> ! {
-    let mut exchange = take_seat(settings, link, &proc, (seat, incarnation));
-    let mut memory = memory(settings, &proc);
+pub fn serve(worker: NewWorker, engine: &mut Engine) -> ! {
+    let settings = worker.settings;
+    let (mut exchange, mut memory, proc) = take_seat(worker);
     // Scripts must not find an open folder that may be outside their root.
     drop(proc);
     settle(settings);
@@ -116,13 +107,16 @@ pub fn end_request(
     exchange.end_request();
 }
 
-/// Makes this process a worker of its pool.
-pub fn take_seat<'a>(
-    settings: &'a ZygoteSettings,
-    link: Link,
-    proc: &OwnProc,
-    (seat, incarnation): Place,
-) -> WorkerExchange<'a> {
+/// Makes this process a worker of its pool. Returns its end of the link, its memory measurement and
+/// its `/proc` directory.
+pub fn take_seat(worker: NewWorker) -> (WorkerExchange<'static>, Memory, OwnProc) {
+    let NewWorker {
+        settings,
+        link,
+        proc,
+        seat,
+        incarnation,
+    } = worker;
     let pool = &settings.pool;
     if settings.fpm {
         let name = format!("php-fpm{PHP_BRANCH}");
@@ -134,20 +128,16 @@ pub fn take_seat<'a>(
     let end = match link.worker_end(seat, incarnation) {
         Ok(end) => end,
         Err(error) => {
-            eprintln!("maitred-php: pool {} seat {seat}: {error}", settings.pool);
+            eprintln!("maitred-php: pool {pool} seat {seat}: {error}");
             exit_now(exit::START_FAILED)
         }
     };
-    let meter = settings.accounts.then(|| Meter::new(proc));
+    let meter = settings.accounts.then(|| Meter::new(&proc));
     let exchange = WorkerExchange::new(end, settings, meter);
     exchange.show_birth(now_micros() / 1_000_000);
-    exchange
-}
-
-/// Creates the memory measurement.
-pub fn memory(settings: &ZygoteSettings, proc: &OwnProc) -> Memory {
     let page_bytes = maitred_os::shared::page_bytes();
-    Memory::new(settings.max_private_memory, page_bytes, proc)
+    let memory = Memory::new(settings.max_private_memory, page_bytes, &proc);
+    (exchange, memory, proc)
 }
 
 /// The number of requests after which this worker exits.

@@ -184,7 +184,7 @@ impl Script {
                 serving.answered(&worked.last);
                 serving.end_request(self.settings);
                 if !worked.last.renew {
-                    serving.go_back(self.settings, (is_clean, worked.last.spent));
+                    serving.rewind(self.settings, is_clean, worked.last.spent);
                 }
                 if serving.is_measured {
                     copies::measure(serving.exchange.copy_words());
@@ -284,7 +284,7 @@ impl Serving {
 
     /// Rewinds to the mark and continues there. Returns if that is impossible, or the limit is
     /// reached.
-    fn go_back(&mut self, settings: &ZygoteSettings, (is_clean, is_spent): (bool, bool)) {
+    fn rewind(&mut self, settings: &ZygoteSettings, is_clean: bool, is_spent: bool) {
         let words = self.exchange.copy_words();
         let Some((rewind, image)) = &mut self.rewind else {
             return;
@@ -378,10 +378,8 @@ impl Booting {
         let Forked::Worker(place) = zygote.obey() else {
             exit_now(exit::RECYCLED)
         };
-        let (_, (link, proc), _) = zygote.become_worker(&place);
-        let place = (place.seat, place.incarnation);
-        let exchange = seat::take_seat(settings, link, &proc, place);
-        let memory = seat::memory(settings, &proc);
+        let (worker, _) = zygote.become_worker(&place);
+        let (exchange, memory, proc) = seat::take_seat(worker);
         let rewind = image.and_then(|image| match Rewind::prepare(&proc, image) {
             Ok(rewind) => Some((rewind, image)),
             Err(error) => {
@@ -399,7 +397,7 @@ impl Booting {
             memory,
             left: snapshot.requests_per_child,
             running: None,
-            is_measured: copies::is_measured(place.1, rewind.is_some()),
+            is_measured: copies::is_measured(place.incarnation, rewind.is_some()),
             rewind,
         };
         serving.mark(settings, rewinds);

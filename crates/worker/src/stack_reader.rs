@@ -44,10 +44,15 @@ impl StackReader {
     ///
     /// # Errors
     /// When the memory cannot be opened or sent; the worker can serve all the same.
-    pub fn send_memory(self, proc: &OwnProc, place: (Seat, Incarnation)) -> io::Result<()> {
+    pub fn send_memory(
+        self,
+        proc: &OwnProc,
+        seat: Seat,
+        incarnation: Incarnation,
+    ) -> io::Result<()> {
         let StackReader { workers, .. } = self;
         let memory = ProcessMemory::of_this_process(proc)?;
-        show(&workers, place, &memory)
+        send(&workers, seat, incarnation, &memory)
     }
 
     /// Receives the memory of new workers. Call it before each order, so that little is pending.
@@ -92,8 +97,16 @@ impl StackReader {
     }
 }
 
-fn show(to: &Packets, place: (Seat, Incarnation), memory: &ProcessMemory) -> io::Result<()> {
-    to.send(&serde_json::to_vec(&place)?, &[memory.as_fd()])
+fn send(
+    to: &Packets,
+    seat: Seat,
+    incarnation: Incarnation,
+    memory: &ProcessMemory,
+) -> io::Result<()> {
+    to.send(
+        &serde_json::to_vec(&(seat, incarnation))?,
+        &[memory.as_fd()],
+    )
 }
 
 struct Readable<'a>(&'a ProcessMemory);
@@ -128,9 +141,9 @@ mod tests {
     fn of_two_workers_of_a_seat_the_later_is_seen_whichever_speaks_first() {
         let mut stacks = StackReader::new(2).unwrap();
         let proc = OwnProc::open().unwrap();
-        for place in [(0, 2), (0, 1), (1, 5), (2, 1)] {
+        for (seat, incarnation) in [(0, 2), (0, 1), (1, 5), (2, 1)] {
             let memory = ProcessMemory::of_this_process(&proc).unwrap();
-            show(&stacks.workers, place, &memory).unwrap();
+            send(&stacks.workers, seat, incarnation, &memory).unwrap();
         }
         stacks.receive();
         let mut seen: Vec<(Seat, Incarnation)> = stacks

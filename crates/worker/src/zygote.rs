@@ -28,6 +28,20 @@ pub struct Link {
     pub events: Vec<OwnedFd>,
 }
 
+/// A forked worker that has not taken its seat yet.
+pub struct NewWorker {
+    /// Its pool's settings.
+    pub settings: &'static ZygoteSettings,
+    /// Its pool's descriptors.
+    pub link: Link,
+    /// Its `/proc` directory, to be dropped before a script runs.
+    pub proc: OwnProc,
+    /// Its seat.
+    pub seat: u32,
+    /// Its incarnation in that seat.
+    pub incarnation: u32,
+}
+
 /// Runs the zygote; in a forked worker, it does not return.
 pub fn run() -> ExitCode {
     let Ok(control) = Channel::inherited() else {
@@ -276,17 +290,15 @@ fn cache_values(size: &CacheSize) -> [(&'static str, u64); 3] {
 fn serve(mut zygote: Zygote, mut engine: Engine) -> ExitCode {
     match zygote.obey() {
         Forked::Worker(place) => {
-            let (seat, incarnation) = (place.seat, place.incarnation);
-            let (settings, (link, proc), reports) = zygote.become_worker(&place);
-            let (Some(script), Some(reports)) = (&settings.worker_script, reports) else {
+            let (worker, reports) = zygote.become_worker(&place);
+            let (Some(script), Some(reports)) = (&worker.settings.worker_script, reports) else {
                 engine.after_fork();
-                seat::serve(settings, (link, proc), &mut engine, seat, incarnation)
+                seat::serve(worker, &mut engine)
             };
             // Without it, the worker is killed instead.
-            let _ = booted::heed_sigterm(&link, seat);
+            let _ = booted::heed_sigterm(&worker.link, worker.seat);
             engine.after_fork();
-            let own = (link, proc, reports);
-            booted::serve(settings, script, own, engine, (seat, incarnation))
+            booted::serve(worker, script, reports, engine)
         }
         Forked::Compiler(order) => {
             drop(zygote);
@@ -436,10 +448,7 @@ impl Zygote {
     ///
     /// Its `/proc` directory must be dropped before a script runs, and `settings` must be
     /// [settled](settle) then.
-    pub fn become_worker(
-        self,
-        place: &SeatAssignment,
-    ) -> (&'static ZygoteSettings, (Link, OwnProc), Option<Reports>) {
+    pub fn become_worker(self, place: &SeatAssignment) -> (NewWorker, Option<Reports>) {
         let Zygote {
             control,
             settings,
@@ -454,10 +463,17 @@ impl Zygote {
         let boots = settings.worker_script.is_some();
         let reports = Some(control.into_reports()).filter(|_| boots);
         // Without it, there are no stacks of its scripts, which is reported when one is requested.
-        let _ = stacks.send_memory(&proc, (place.seat, place.incarnation));
+        let _ = stacks.send_memory(&proc, place.seat, place.incarnation);
         fork::wait_for_new_parent();
         fork::die_with_parent(settings.supervisor);
-        (settings, (link, proc), reports)
+        let worker = NewWorker {
+            settings,
+            link,
+            proc,
+            seat: place.seat,
+            incarnation: place.incarnation,
+        };
+        (worker, reports)
     }
 }
 
