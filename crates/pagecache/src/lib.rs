@@ -14,9 +14,9 @@
 //!    chooses the full response, a range or a 304.
 //! 3. On a miss, [`fills::Fills`] (the cache lock) starts a fill or waits for the one that is
 //!    running; a stale entry is revalidated with [`reuse::validators`].
-//! 4. When the response head arrives, [`admit::admit`] decides whether the response is
-//!    stored, for how long and under which tags, or why not; [`stored::Stored::merge`] combines a 304 with
-//!    the cached response.
+//! 4. When the response head arrives, [`admit::admit`] decides whether the response is stored, for
+//!    how long and under which tags, or why not; [`stored::Stored::merge`] combines a 304 with the
+//!    cached response.
 //! 5. [`invalidate::after`] lists the entries that the request has invalidated.
 //! 6. [`cache_status::CacheStatus`] reports the outcome to the client and the log.
 
