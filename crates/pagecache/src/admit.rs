@@ -1,7 +1,5 @@
 //! Whether a response is stored (RFC 9111 §3), and which of its headers.
 
-use std::fmt;
-
 use bytes::Bytes;
 
 use crate::Millis;
@@ -15,121 +13,58 @@ use crate::stored::Stored;
 use crate::tags;
 use crate::vary::{self, Vary, VaryError};
 
-/// Why a response is not stored.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum NotStored {
-    /// The request bypassed the cache.
-    Bypassed(Bypass),
-    /// It is a response to HEAD.
-    Head,
-    /// The request has a header that no key contains and that an application might use.
-    UnkeyedHeader,
-    /// The request has a cookie whose meaning to the application is unknown.
-    UnknownCookie,
-    /// The site's `no_store` rule matches.
-    Rule,
-    /// The request says `no-store`, and the site honours it.
-    RequestNoStore,
-    /// It says `no-store`.
-    NoStore,
-    /// It says `private`.
-    Private,
-    /// It says `no-cache`, and has no validator to revalidate it with.
-    NoCache,
-    /// It sets a cookie.
-    SetCookie,
-    /// The request has an `Authorization` header, and the response is not marked as public.
-    Authorization,
-    /// It says `Vary: *`.
-    VaryStar,
-    /// It varies on more headers than are supported.
-    VaryTooMuch,
-    /// Its status is not storable: 206, 304, or an unknown one with `must-understand`.
-    Status,
-    /// It states no lifetime, and the site has none for it.
-    NoLifetime,
-    /// It is stale on arrival.
-    Stale,
-    /// It is larger than `max_object_size`.
-    TooLarge,
-    /// It has more tags than are supported.
-    TooManyTags,
-    /// It has not been requested often enough (`min_uses`).
-    MinUses,
-    /// Its body was not complete.
-    Incomplete,
-    /// The request waited for the cache lock until `lock_timeout`.
-    LockTimeout,
-    /// It was purged while it was being generated.
-    Purged,
-    /// It could not be written.
-    Fault,
-    /// Its content encoding is not one that the request accepts.
-    ContentEncoding,
-}
-
-impl NotStored {
-    /// All reasons but [`NotStored::Bypassed`], which has its own list.
-    pub const ALL: [NotStored; 23] = [
-        NotStored::Head,
-        NotStored::UnkeyedHeader,
-        NotStored::UnknownCookie,
-        NotStored::Rule,
-        NotStored::RequestNoStore,
-        NotStored::NoStore,
-        NotStored::Private,
-        NotStored::NoCache,
-        NotStored::SetCookie,
-        NotStored::Authorization,
-        NotStored::VaryStar,
-        NotStored::VaryTooMuch,
-        NotStored::Status,
-        NotStored::NoLifetime,
-        NotStored::Stale,
-        NotStored::TooLarge,
-        NotStored::TooManyTags,
-        NotStored::MinUses,
-        NotStored::Incomplete,
-        NotStored::LockTimeout,
-        NotStored::Purged,
-        NotStored::Fault,
-        NotStored::ContentEncoding,
-    ];
-
-    /// Name in `Cache-Status` and metrics.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            NotStored::Bypassed(why) => why.as_str(),
-            NotStored::Head => "head",
-            NotStored::UnkeyedHeader => "unkeyed-header",
-            NotStored::UnknownCookie => "unknown-cookie",
-            NotStored::Rule => "rule",
-            NotStored::RequestNoStore => "request-no-store",
-            NotStored::NoStore => "no-store",
-            NotStored::Private => "private",
-            NotStored::NoCache => "no-cache",
-            NotStored::SetCookie => "set-cookie",
-            NotStored::Authorization => "authorization",
-            NotStored::VaryStar => "vary-star",
-            NotStored::VaryTooMuch => "vary-too-much",
-            NotStored::Status => "status",
-            NotStored::NoLifetime => "no-lifetime",
-            NotStored::Stale => "stale",
-            NotStored::TooLarge => "too-large",
-            NotStored::TooManyTags => "too-many-tags",
-            NotStored::MinUses => "min-uses",
-            NotStored::Incomplete => "incomplete",
-            NotStored::LockTimeout => "lock-timeout",
-            NotStored::Purged => "purged",
-            NotStored::Fault => "fault",
-            NotStored::ContentEncoding => "encoding",
-        }
-    }
-}
-
-impl fmt::Display for NotStored {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
+reasons! {
+    /// Why a response is not stored.
+    pub enum NotStored {
+        /// It is a response to HEAD.
+        Head = "head",
+        /// The request has a header that no key contains and that an application might use.
+        UnkeyedHeader = "unkeyed-header",
+        /// The request has a cookie whose meaning to the application is unknown.
+        UnknownCookie = "unknown-cookie",
+        /// The site's `no_store` rule matches.
+        Rule = "rule",
+        /// The request says `no-store`, and the site honours it.
+        RequestNoStore = "request-no-store",
+        /// It says `no-store`.
+        NoStore = "no-store",
+        /// It says `private`.
+        Private = "private",
+        /// It says `no-cache`, and has no validator to revalidate it with.
+        NoCache = "no-cache",
+        /// It sets a cookie.
+        SetCookie = "set-cookie",
+        /// The request has an `Authorization` header, and the response is not marked as public.
+        Authorization = "authorization",
+        /// It says `Vary: *`.
+        VaryStar = "vary-star",
+        /// It varies on more headers than are supported.
+        VaryTooMuch = "vary-too-much",
+        /// Its status is not storable: 206, 304, or an unknown one with `must-understand`.
+        Status = "status",
+        /// It states no lifetime, and the site has none for it.
+        NoLifetime = "no-lifetime",
+        /// It is stale on arrival.
+        Stale = "stale",
+        /// It is larger than `max_object_size`.
+        TooLarge = "too-large",
+        /// It has more tags than are supported.
+        TooManyTags = "too-many-tags",
+        /// It has not been requested often enough (`min_uses`).
+        MinUses = "min-uses",
+        /// Its body was not complete.
+        Incomplete = "incomplete",
+        /// The request waited for the cache lock until `lock_timeout`.
+        LockTimeout = "lock-timeout",
+        /// It was purged while it was being generated.
+        Purged = "purged",
+        /// It could not be written.
+        Fault = "fault",
+        /// Its content encoding is not one that the request accepts.
+        ContentEncoding = "encoding",
+        ..
+        /// The request bypassed the cache.
+        Bypassed(Bypass)
     }
 }
 

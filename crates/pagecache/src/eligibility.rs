@@ -1,7 +1,5 @@
 //! Whether the cache may serve a request, and whether its response may be stored.
 
-use std::fmt;
-
 use crate::admit::NotStored;
 use crate::cache_control::RequestDirectives;
 use crate::cache_request::CacheRequest;
@@ -11,62 +9,27 @@ use crate::headers::{self, Field};
 use crate::php_names::{has_index, is_named, may_be};
 use crate::settings::{RequestMatcher, Settings};
 
-/// Why a request bypasses the cache.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Bypass {
-    /// The method is neither GET nor HEAD.
-    Method,
-    /// It is a GET with a body.
-    Body,
-    /// It has a precondition that only the origin can evaluate.
-    Precondition,
-    /// It has a session cookie.
-    PrivateCookie,
-    /// It has a cookie that the site has set and whose meaning the settings do not state.
-    SiteCookie,
-    /// The client has sent a certificate, which scripts can read.
-    Certificate,
-    /// The site's `bypass` rule matches.
-    Rule,
-    /// The request's own `Cache-Control` says so, and the site honours it.
-    Request,
-    /// The key would be too long.
-    KeyTooLong,
-}
-
-impl Bypass {
-    /// All reasons.
-    pub const ALL: [Bypass; 9] = [
-        Bypass::Method,
-        Bypass::Body,
-        Bypass::Precondition,
-        Bypass::PrivateCookie,
-        Bypass::SiteCookie,
-        Bypass::Certificate,
-        Bypass::Rule,
-        Bypass::Request,
-        Bypass::KeyTooLong,
-    ];
-
-    /// Name in `Cache-Status` and metrics.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Bypass::Method => "method",
-            Bypass::Body => "body",
-            Bypass::Precondition => "precondition",
-            Bypass::PrivateCookie => "private-cookie",
-            Bypass::SiteCookie => "site-cookie",
-            Bypass::Certificate => "client-certificate",
-            Bypass::Rule => "rule",
-            Bypass::Request => "request",
-            Bypass::KeyTooLong => "key-too-long",
-        }
-    }
-}
-
-impl fmt::Display for Bypass {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
+reasons! {
+    /// Why a request bypasses the cache.
+    pub enum Bypass {
+        /// The method is neither GET nor HEAD.
+        Method = "method",
+        /// It is a GET with a body.
+        Body = "body",
+        /// It has a precondition that only the origin can evaluate.
+        Precondition = "precondition",
+        /// It has a session cookie.
+        PrivateCookie = "private-cookie",
+        /// It has a cookie that the site has set and whose meaning the settings do not state.
+        SiteCookie = "site-cookie",
+        /// The client has sent a certificate, which scripts can read.
+        Certificate = "client-certificate",
+        /// The site's `bypass` rule matches.
+        Rule = "rule",
+        /// The request's own `Cache-Control` says so, and the site honours it.
+        Request = "request",
+        /// The key would be too long.
+        KeyTooLong = "key-too-long",
     }
 }
 

@@ -20,12 +20,51 @@
 //! 5. [`invalidate::after`] lists the entries that the request has invalidated.
 //! 6. [`cache_status::CacheStatus`] reports the outcome to the client and the log.
 
+/// Defines an enum of reasons with their names in `Cache-Status` and metrics. After `..` it may have
+/// one more reason that contains the reason of another enum.
+macro_rules! reasons {
+    (
+        $(#[doc = $enum_doc:literal])*
+        pub enum $Enum:ident {
+            $($(#[doc = $doc:literal])* $Reason:ident = $name:literal,)*
+            $(.. $(#[doc = $other_doc:literal])* $Other:ident($Inner:ident))?
+        }
+    ) => {
+        $(#[doc = $enum_doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        pub enum $Enum {
+            $($(#[doc = $doc])* $Reason,)*
+            $($(#[doc = $other_doc])* $Other($Inner),)?
+        }
+
+        impl $Enum {
+            /// All reasons of its own.
+            pub const ALL: &'static [$Enum] = &[$($Enum::$Reason),*];
+
+            /// Name in `Cache-Status` and metrics.
+            pub fn as_str(self) -> &'static str {
+                match self {
+                    $($Enum::$Reason => $name,)*
+                    $($Enum::$Other(why) => why.as_str(),)?
+                }
+            }
+        }
+
+        impl std::fmt::Display for $Enum {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str(self.as_str())
+            }
+        }
+    };
+}
+
 pub mod admit;
 pub mod apps;
 pub mod cache_control;
 pub mod cache_request;
 pub mod cache_status;
 pub mod canonical_url;
+pub mod codec;
 pub mod cookies;
 pub mod eligibility;
 pub mod fills;

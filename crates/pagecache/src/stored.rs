@@ -3,6 +3,7 @@
 use bytes::Bytes;
 
 use crate::Millis;
+use crate::codec::{Damaged, Reader, write_part};
 use crate::freshness::Lifetimes;
 use crate::headers::{self, Field};
 
@@ -33,10 +34,6 @@ pub struct Stored {
     /// The number of purges before its request: later purges apply to it.
     pub stamp: u64,
 }
-
-/// The bytes are not the serialised head of a cached response.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Damaged;
 
 const NO_CACHE: u8 = 1;
 const FOR_AUTHORIZED: u8 = 2;
@@ -109,71 +106,30 @@ impl Stored {
     /// # Errors
     /// On any other bytes.
     pub fn read(bytes: &Bytes) -> Result<Stored, Damaged> {
-        let mut reader = Reader { bytes, at: 0 };
+        let mut reader = Reader::new(bytes);
         let status = u16::from_le_bytes(reader.array()?);
         let [flags] = reader.array()?;
-        let mut number = || Ok(u64::from_le_bytes(reader.array()?));
-        let (came, initial_age) = (number()?, number()?);
-        let lifetimes = Lifetimes {
-            fresh: number()?,
-            while_revalidate: number()?,
-            if_error: number()?,
-        };
-        let stamp = number()?;
-        let lines = reader.part()?;
-        let count = u32::from_le_bytes(reader.array()?);
-        let mut tags = Vec::new();
-        for _ in 0..count {
-            let tag = reader.part()?;
-            tags.push(String::from_utf8(tag.to_vec()).map_err(|_| Damaged)?);
-        }
-        let is_all = reader.at == bytes.len();
         let stored = Stored {
             status,
-            lines,
-            came,
-            initial_age,
-            lifetimes,
+            came: reader.long()?,
+            initial_age: reader.long()?,
+            lifetimes: Lifetimes {
+                fresh: reader.long()?,
+                while_revalidate: reader.long()?,
+                if_error: reader.long()?,
+            },
             no_cache: flags & NO_CACHE != 0,
             must_revalidate: flags & MUST_REVALIDATE != 0,
             for_authorized: flags & FOR_AUTHORIZED != 0,
             has_validator: flags & HAS_VALIDATOR != 0,
-            tags: tags.into(),
-            stamp,
+            stamp: reader.long()?,
+            lines: reader.part()?,
+            tags: {
+                let count = reader.word()?;
+                (0..count).map(|_| reader.text()).collect::<Result<_, _>>()?
+            },
         };
-        is_all.then_some(stored).ok_or(Damaged)
-    }
-}
-
-fn write_part(out: &mut Vec<u8>, part: &[u8]) {
-    let length = u32::try_from(part.len()).unwrap_or(u32::MAX);
-    out.extend_from_slice(&length.to_le_bytes());
-    out.extend_from_slice(part);
-}
-
-struct Reader<'a> {
-    bytes: &'a Bytes,
-    at: usize,
-}
-
-impl Reader<'_> {
-    fn take(&mut self, length: usize) -> Result<Bytes, Damaged> {
-        let end = self.at.checked_add(length).ok_or(Damaged)?;
-        if end > self.bytes.len() {
-            return Err(Damaged);
-        }
-        let taken = self.bytes.slice(self.at..end);
-        self.at = end;
-        Ok(taken)
-    }
-
-    fn array<const N: usize>(&mut self) -> Result<[u8; N], Damaged> {
-        self.take(N)?.as_ref().try_into().map_err(|_| Damaged)
-    }
-
-    fn part(&mut self) -> Result<Bytes, Damaged> {
-        let length = u32::from_le_bytes(self.array()?);
-        self.take(usize::try_from(length).map_err(|_| Damaged)?)
+        reader.rest().is_empty().then_some(stored).ok_or(Damaged)
     }
 }
 

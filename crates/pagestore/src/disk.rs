@@ -3,7 +3,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -106,11 +106,7 @@ impl Disk {
                 self.index().forget(&digest);
                 return Fetched::Nothing;
             }
-            Err(error) if is_no_file(&error) => {
-                self.damaged.fetch_add(1, Ordering::Relaxed);
-                self.remove_file(&digest);
-                return Fetched::Nothing;
-            }
+            Err(error) if is_no_file(&error) => return self.discard(&digest),
             Err(_) => return Fetched::Nothing,
         };
         let size = bytes.len() as u64;
@@ -121,12 +117,15 @@ impl Disk {
             }
             // A collision of the file name, which is infeasible.
             Ok(_) => Fetched::Nothing,
-            Err(_) => {
-                self.damaged.fetch_add(1, Ordering::Relaxed);
-                self.remove_file(&digest);
-                Fetched::Nothing
-            }
+            Err(_) => self.discard(&digest),
         }
+    }
+
+    /// Removes a damaged file.
+    fn discard(&self, digest: &Digest) -> Fetched {
+        self.damaged.fetch_add(1, Ordering::Relaxed);
+        self.remove_file(digest);
+        Fetched::Nothing
     }
 
     /// Writes a file, and evicts others if space runs out.
@@ -173,14 +172,7 @@ impl Disk {
         let begun = self.limits.dir.join(BEGUN).join(name);
         let path = self.path(digest);
         let write = || {
-            let mut file = match create(&begun) {
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                    // The directory has been removed meanwhile.
-                    make_dir(begun.parent().unwrap_or(&self.limits.dir))?;
-                    create(&begun)?
-                }
-                other => other?,
-            };
+            let mut file = create(&begun)?;
             for piece in pieces {
                 file.write_all(piece)?;
             }
@@ -293,9 +285,7 @@ impl Disk {
         now: Millis,
         keep: &mut Option<KeepFilter<'_>>,
     ) -> io::Result<bool> {
-        let written = u64::try_from(meta.mtime())
-            .unwrap_or(0)
-            .saturating_mul(1000);
+        let written = written_at(meta);
         // The clock may have been set back since.
         let used = self.index().used(digest).unwrap_or(written).min(now);
         // The last use of a file from before the start is unknown: its time starts again.
@@ -321,10 +311,7 @@ impl Disk {
         for file in entries(&self.limits.dir.join(BEGUN))? {
             let file = file?;
             let Ok(meta) = file.metadata() else { continue };
-            let begun = u64::try_from(meta.mtime())
-                .unwrap_or(0)
-                .saturating_mul(1000);
-            if now.saturating_sub(begun) > ABANDONED_MILLIS {
+            if now.saturating_sub(written_at(&meta)) > ABANDONED_MILLIS {
                 let _ = fs::remove_file(file.path());
             }
         }
@@ -363,6 +350,12 @@ impl Disk {
     }
 }
 
+/// When a file was last written, in milliseconds since 1970.
+fn written_at(meta: &fs::Metadata) -> Millis {
+    let seconds = u64::try_from(meta.mtime()).unwrap_or(0);
+    seconds.saturating_mul(1000)
+}
+
 /// The file name of a key: stable across restarts and versions.
 pub fn digest(key: &Key) -> Digest {
     let mut digest = Digest::default();
@@ -387,10 +380,8 @@ fn digest_of_name(name: &str) -> Option<Digest> {
 /// # Errors
 /// When it cannot be created.
 pub fn make_dir(dir: &Path) -> io::Result<()> {
-    fs::DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(dir)
+    let mut builder = fs::DirBuilder::new();
+    builder.recursive(true).mode(0o700).create(dir)
 }
 
 /// The entries of a directory; none if it does not exist.
@@ -403,22 +394,24 @@ fn entries(dir: &Path) -> io::Result<impl Iterator<Item = io::Result<fs::DirEntr
     Ok(entries.into_iter().flatten())
 }
 
-/// Creates a new file with mode 0600. An existing file with this name is left over from an earlier
-/// process with our PID, and is replaced.
+/// Creates a new file with mode 0600, and its directory if that has been removed. An existing file
+/// with this name is left over from an earlier process with our PID, and is replaced.
 ///
 /// # Errors
 /// When it cannot be created.
 pub fn create(path: &Path) -> io::Result<File> {
-    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
-    let open = || rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR);
-    let opened = match open() {
-        Err(rustix::io::Errno::EXIST) => {
-            fs::remove_file(path)?;
-            open()?
-        }
-        other => other?,
+    let open = || {
+        let mut options = File::options();
+        options.write(true).create_new(true).mode(0o600).open(path)
     };
-    Ok(opened.into())
+    match open() {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => fs::remove_file(path)?,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            make_dir(path.parent().unwrap_or(path))?
+        }
+        other => return other,
+    }
+    open()
 }
 
 /// Opens a page's file. It does not block on a FIFO, and does not follow a link.
@@ -469,10 +462,7 @@ fn read_first(path: &Path, era: u64) -> io::Result<Option<(Key, Entry)>> {
     let mut file = open_file(path)?;
     let mut bytes = vec![0; FIRST_BYTES];
     let read = file.read_exact(&mut bytes);
-    let Ok(length) = read
-        .map_err(|_| ())
-        .and_then(|()| head_bytes(&bytes).map_err(|_| ()))
-    else {
+    let Some(length) = read.ok().and_then(|()| head_bytes(&bytes).ok()) else {
         return Ok(None);
     };
     bytes.resize(length, 0);

@@ -12,9 +12,11 @@ use std::hash::{BuildHasher, RandomState};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
+use bytes::Bytes;
+use maitred_pagecache::codec::{Reader, write_part};
 use maitred_pagecache::purge::{Purge, PurgeMode};
 
-use crate::disk::{create, is_no_file, make_dir, open_file};
+use crate::disk::{create, is_no_file, open_file};
 use crate::purges::Purges;
 
 /// File name.
@@ -185,14 +187,7 @@ fn rewrite(path: &Path, boot: &str, era: u64, purges: &Purges) -> io::Result<Fil
     purges.each(|site, purge, how, number| {
         bytes.extend_from_slice(&entry(PURGE, &purge_bytes(site, purge, how, number)));
     });
-    let mut file = match create(&beside) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            // The directory has been removed meanwhile.
-            make_dir(path.parent().unwrap_or(path))?;
-            create(&beside)?
-        }
-        other => other?,
-    };
+    let mut file = create(&beside)?;
     file.write_all(&bytes)?;
     std::fs::rename(&beside, path)?;
     // Later writes go to this file, whatever file has its name then.
@@ -290,22 +285,16 @@ fn purge_bytes(site: &str, purge: &Purge, how: PurgeMode, number: u64) -> Vec<u8
     bytes.push(kind);
     bytes.push(u8::from(how == PurgeMode::Soft));
     for part in [site, host, text] {
-        bytes.extend_from_slice(&u32::try_from(part.len()).unwrap_or(u32::MAX).to_le_bytes());
-        bytes.extend_from_slice(part.as_bytes());
+        write_part(&mut bytes, part.as_bytes());
     }
     bytes
 }
 
 fn read_purge(content: &[u8]) -> Option<(String, Purge, PurgeMode, u64)> {
-    let (number, rest) = content.split_first_chunk::<8>()?;
-    let ([kind, soft], mut rest) = rest.split_first_chunk::<2>()?;
-    let mut part = || {
-        let (length, after) = rest.split_first_chunk::<4>()?;
-        let length = usize::try_from(u32::from_le_bytes(*length)).ok()?;
-        let text = String::from_utf8(after.get(..length)?.to_vec()).ok()?;
-        rest = &after[length..];
-        Some(text)
-    };
+    let mut reader = Reader::new(&Bytes::copy_from_slice(content));
+    let number = reader.long().ok()?;
+    let [kind, soft] = reader.array().ok()?;
+    let mut part = || reader.text().ok();
     let (site, host, text) = (part()?, part()?, part()?);
     let purge = match kind {
         b'a' => Purge::All,
@@ -322,12 +311,12 @@ fn read_purge(content: &[u8]) -> Option<(String, Purge, PurgeMode, u64)> {
         b't' => Purge::Tag(text),
         _ => return None,
     };
-    let how = if *soft == 0 {
+    let how = if soft == 0 {
         PurgeMode::Hard
     } else {
         PurgeMode::Soft
     };
-    Some((site, purge, how, u64::from_le_bytes(*number)))
+    Some((site, purge, how, number))
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
+use maitred_pagecache::codec::{Damaged, Reader, write_part};
 use maitred_pagecache::key::Key;
 use maitred_pagecache::stored::Stored;
 use maitred_pagecache::vary::Vary;
@@ -95,10 +96,6 @@ const MAX_HEAD_BYTES: usize = 1 << 20;
 const PAGE: u8 = 1;
 const VARIES: u8 = 2;
 
-/// The file is damaged, truncated, or of another version.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Damaged;
-
 impl Entry {
     /// The file content in this era, in two pieces.
     pub fn write(&self, key: &Key, era: u64) -> (Vec<u8>, Bytes) {
@@ -171,29 +168,23 @@ impl Entry {
     }
 
     fn read_head(kind: u8, head: Bytes, body: Bytes) -> Result<(Key, Entry), Damaged> {
-        let mut rest = head;
-        let key = Key::of(take_part(&mut rest)?.to_vec()).map_err(|_| Damaged)?;
-        let text = |part: Bytes| {
-            let text = String::from_utf8(part.to_vec());
-            text.map_err(|_| Damaged)
-        };
+        let mut reader = Reader::new(&head);
+        let key = Key::of(reader.part()?.into()).map_err(|_| Damaged)?;
         let entry = match kind {
             PAGE => {
-                let mut part = || Ok(text(take_part(&mut rest)?)?.into_boxed_str());
                 let subject = Subject {
-                    site: part()?,
-                    host: part()?,
-                    target: part()?,
+                    site: reader.text()?.into(),
+                    host: reader.text()?.into(),
+                    target: reader.text()?.into(),
                 };
-                let cost = take_micros(&mut rest)?;
-                let stored = Stored::read(&rest).map_err(|_| Damaged)?;
-                let object = Object::new(subject, stored, body).of_cost(cost);
+                let cost = Duration::from_micros(reader.long()?);
+                let object = Object::new(subject, Stored::read(reader.rest())?, body).of_cost(cost);
                 Entry::Page(std::sync::Arc::new(object))
             }
             VARIES => {
                 let mut names = Vec::new();
-                while !rest.is_empty() {
-                    names.push(text(take_part(&mut rest)?)?);
+                while !reader.rest().is_empty() {
+                    names.push(reader.text()?);
                 }
                 Entry::Varies(std::sync::Arc::new(Vary::of_names(names)))
             }
@@ -249,12 +240,11 @@ struct Prefix {
 
 impl Prefix {
     fn read(bytes: &[u8]) -> Result<Prefix, Damaged> {
-        let array = |from: usize| bytes.get(from..).and_then(|rest| rest.first_chunk());
-        let long = |from: usize| array(from).copied().map(u64::from_le_bytes).ok_or(Damaged);
         let word = |from: usize| {
             let word = bytes.get(from..).and_then(|rest| rest.first_chunk());
             word.copied().map(u32::from_le_bytes).ok_or(Damaged)
         };
+        let long = |from: usize| Ok(u64::from(word(from)?) | u64::from(word(from + 4)?) << 32);
         if !bytes.starts_with(MAGIC) {
             return Err(Damaged);
         }
@@ -275,32 +265,6 @@ impl Prefix {
     fn of(self, era: u64) -> Result<Prefix, Damaged> {
         (self.era == era).then_some(self).ok_or(Damaged)
     }
-}
-
-fn write_part(out: &mut Vec<u8>, part: &[u8]) {
-    out.extend_from_slice(&u32::try_from(part.len()).unwrap_or(u32::MAX).to_le_bytes());
-    out.extend_from_slice(part);
-}
-
-fn take_part(rest: &mut Bytes) -> Result<Bytes, Damaged> {
-    let length = rest
-        .get(..4)
-        .and_then(|length| length.try_into().ok())
-        .map(u32::from_le_bytes);
-    let length = usize::try_from(length.ok_or(Damaged)?).map_err(|_| Damaged)?;
-    let end = length
-        .checked_add(4)
-        .filter(|end| *end <= rest.len())
-        .ok_or(Damaged)?;
-    let part = rest.slice(4..end);
-    *rest = rest.slice(end..);
-    Ok(part)
-}
-
-fn take_micros(rest: &mut Bytes) -> Result<Duration, Damaged> {
-    let micros = *rest.first_chunk().ok_or(Damaged)?;
-    *rest = rest.slice(8..);
-    Ok(Duration::from_micros(u64::from_le_bytes(micros)))
 }
 
 #[cfg(test)]

@@ -57,25 +57,14 @@ impl PurgeNumbers {
     }
 }
 
+/// The purges of one site.
 #[derive(Debug, Default)]
 struct SitePurges {
-    all: PurgeNumbers,
-    hosts: HashMap<String, PurgeNumbers>,
-    /// By host and target.
-    urls: HashMap<String, HashMap<String, PurgeNumbers>>,
-    /// By host (`None`: all hosts), and by prefix of the target.
-    prefixes: HashMap<Option<String>, Prefixes>,
-    tags: HashMap<String, PurgeNumbers>,
-    count: usize,
+    known: HashMap<Purge, PurgeNumbers>,
+    /// Number of prefixes by length: only these lengths are looked up.
+    prefix_lengths: BTreeMap<usize, usize>,
     /// Bytes of all names; a host counts with each of its URLs.
     bytes: usize,
-}
-
-#[derive(Debug, Default)]
-struct Prefixes {
-    by_text: HashMap<String, PurgeNumbers>,
-    /// Number of prefixes by length: only these lengths are looked up.
-    lengths: BTreeMap<usize, usize>,
 }
 
 /// The purge table of all sites.
@@ -146,7 +135,7 @@ impl Purges {
     /// Number of purges in the table.
     pub fn len(&self) -> usize {
         let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
-        table.sites.values().map(|site| site.count).sum()
+        table.sites.values().map(|site| site.known.len()).sum()
     }
 
     /// Whether the table is empty.
@@ -158,13 +147,13 @@ impl Purges {
     pub fn each(&self, mut each: impl FnMut(&str, &Purge, PurgeMode, u64)) {
         let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
         for (name, site) in &table.sites {
-            site.each(&mut |purge, last: &PurgeNumbers| {
+            for (purge, last) in &site.known {
                 for (how, number) in [(PurgeMode::Hard, last.hard), (PurgeMode::Soft, last.soft)] {
                     if number > 0 {
-                        each(name, &purge, how, number);
+                        each(name, purge, how, number);
                     }
                 }
-            });
+            }
         }
     }
 
@@ -197,7 +186,7 @@ impl Purges {
         for site in table.sites.values_mut() {
             site.forget_until(number);
         }
-        table.sites.retain(|_, site| site.count > 0);
+        table.sites.retain(|_, site| !site.known.is_empty());
     }
 
     /// As [`Purges::forget_until`], for the journal.
@@ -210,11 +199,11 @@ impl Purges {
 impl Table {
     fn note(&mut self, site: &str, purge: &Purge, how: PurgeMode, number: u64) {
         let of_site = self.sites.entry(site.to_owned()).or_default();
-        if of_site.count >= MAX_PURGES || of_site.bytes >= MAX_PURGED_BYTES {
+        if of_site.known.len() >= MAX_PURGES || of_site.bytes >= MAX_PURGED_BYTES {
             *of_site = SitePurges::default();
-            of_site.place(&Purge::All).note(PurgeMode::Hard, number);
+            of_site.numbers(&Purge::All).note(PurgeMode::Hard, number);
         }
-        of_site.place(purge).note(how, number);
+        of_site.numbers(purge).note(how, number);
     }
 
     fn last_about(&self, object: &Object) -> PurgeNumbers {
@@ -222,20 +211,12 @@ impl Table {
         let Some(site) = self.sites.get(&*subject.site) else {
             return PurgeNumbers::default();
         };
-        let (host, target) = (&*subject.host, &*subject.target);
-        let url = site.urls.get(host).and_then(|urls| urls.get(target));
-        let mut last = site.all.with(site.hosts.get(host)).with(url);
-        if !site.prefixes.is_empty() {
-            for host in [None, Some(host.to_owned())] {
-                if let Some(prefixes) = site.prefixes.get(&host) {
-                    last = prefixes.about(target, last);
-                }
-            }
-        }
-        if !site.tags.is_empty() {
-            for tag in &object.stored.tags {
-                last = last.with(site.tags.get(tag));
-            }
+        let (host, target) = (subject.host.to_string(), subject.target.to_string());
+        let tags = object.stored.tags.iter().cloned().map(Purge::Tag);
+        let mut last = site.prefixes_of(&host, &target);
+        let url = Purge::Url { host: host.clone(), target };
+        for purge in [Purge::All, Purge::Host(host), url].into_iter().chain(tags) {
+            last = last.with(site.known.get(&purge));
         }
         last
     }
@@ -251,96 +232,44 @@ fn named_bytes(purge: &Purge) -> usize {
     }
 }
 
-impl Prefixes {
-    fn about(&self, target: &str, mut last: PurgeNumbers) -> PurgeNumbers {
-        for length in self.lengths.keys() {
-            let Some(start) = target.get(..*length) else {
+impl SitePurges {
+    /// The numbers of the purges with the same name.
+    fn numbers(&mut self, purge: &Purge) -> &mut PurgeNumbers {
+        self.known.entry(purge.clone()).or_insert_with(|| {
+            self.bytes += named_bytes(purge);
+            if let Purge::Prefix { path, .. } = purge {
+                *self.prefix_lengths.entry(path.len()).or_default() += 1;
+            }
+            PurgeNumbers::default()
+        })
+    }
+
+    /// The last purges of a prefix of a host's target.
+    fn prefixes_of(&self, host: &str, target: &str) -> PurgeNumbers {
+        let mut last = PurgeNumbers::default();
+        for length in self.prefix_lengths.keys() {
+            let Some(path) = target.get(..*length) else {
                 // Beyond the end, or inside a character, where no prefix ends.
                 continue;
             };
-            last = last.with(self.by_text.get(start));
+            for host in [None, Some(host)] {
+                let (host, path) = (host.map(str::to_owned), path.to_owned());
+                last = last.with(self.known.get(&Purge::Prefix { host, path }));
+            }
         }
         last
     }
-}
-
-impl SitePurges {
-    /// The numbers of the purges with the same name.
-    fn place(&mut self, purge: &Purge) -> &mut PurgeNumbers {
-        let is_new = match purge {
-            Purge::All => self.all == PurgeNumbers::default(),
-            Purge::Host(host) => !self.hosts.contains_key(host),
-            Purge::Url { host, target } => !self
-                .urls
-                .get(host)
-                .is_some_and(|urls| urls.contains_key(target)),
-            Purge::Prefix { host, path } => {
-                let prefixes = self.prefixes.get(host);
-                !prefixes.is_some_and(|prefixes| prefixes.by_text.contains_key(path))
-            }
-            Purge::Tag(tag) => !self.tags.contains_key(tag),
-        };
-        if is_new {
-            self.count += 1;
-            self.bytes += named_bytes(purge);
-        }
-        match purge {
-            Purge::All => &mut self.all,
-            Purge::Host(host) => self.hosts.entry(host.clone()).or_default(),
-            Purge::Url { host, target } => {
-                let urls = self.urls.entry(host.clone()).or_default();
-                urls.entry(target.clone()).or_default()
-            }
-            Purge::Prefix { host, path } => {
-                let prefixes = self.prefixes.entry(host.clone()).or_default();
-                if is_new {
-                    *prefixes.lengths.entry(path.len()).or_default() += 1;
-                }
-                prefixes.by_text.entry(path.clone()).or_default()
-            }
-            Purge::Tag(tag) => self.tags.entry(tag.clone()).or_default(),
-        }
-    }
-
-    fn each(&self, each: &mut impl FnMut(Purge, &PurgeNumbers)) {
-        if self.all != PurgeNumbers::default() {
-            each(Purge::All, &self.all);
-        }
-        for (host, last) in &self.hosts {
-            each(Purge::Host(host.clone()), last);
-        }
-        for (host, urls) in &self.urls {
-            for (target, last) in urls {
-                let (host, target) = (host.clone(), target.clone());
-                each(Purge::Url { host, target }, last);
-            }
-        }
-        for (host, prefixes) in &self.prefixes {
-            for (path, last) in &prefixes.by_text {
-                let (host, path) = (host.clone(), path.clone());
-                each(Purge::Prefix { host, path }, last);
-            }
-        }
-        for (tag, last) in &self.tags {
-            each(Purge::Tag(tag.clone()), last);
-        }
-    }
 
     fn forget_until(&mut self, number: u64) {
-        let mut kept = Vec::new();
-        self.each(&mut |purge, last| {
-            let newer = |last: u64| if last > number { last } else { 0 };
+        let newer = |last: u64| if last > number { last } else { 0 };
+        for (purge, last) in std::mem::take(self).known {
             let last = PurgeNumbers {
                 hard: newer(last.hard),
                 soft: newer(last.soft),
             };
             if last != PurgeNumbers::default() {
-                kept.push((purge, last));
+                *self.numbers(&purge) = last;
             }
-        });
-        *self = SitePurges::default();
-        for (purge, last) in kept {
-            *self.place(&purge) = last;
         }
     }
 }
