@@ -126,7 +126,9 @@ impl Stored {
             lines: reader.part()?,
             tags: {
                 let count = reader.word()?;
-                (0..count).map(|_| reader.text()).collect::<Result<_, _>>()?
+                (0..count)
+                    .map(|_| reader.text())
+                    .collect::<Result<_, _>>()?
             },
         };
         reader.rest().is_empty().then_some(stored).ok_or(Damaged)

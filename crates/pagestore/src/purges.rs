@@ -214,7 +214,10 @@ impl Table {
         let (host, target) = (subject.host.to_string(), subject.target.to_string());
         let tags = object.stored.tags.iter().cloned().map(Purge::Tag);
         let mut last = site.prefixes_of(&host, &target);
-        let url = Purge::Url { host: host.clone(), target };
+        let url = Purge::Url {
+            host: host.clone(),
+            target,
+        };
         for purge in [Purge::All, Purge::Host(host), url].into_iter().chain(tags) {
             last = last.with(site.known.get(&purge));
         }

@@ -8,15 +8,15 @@ use std::time::{Duration, Instant};
 use maitred_control::{FromZygote, ZygoteSettings, exit, say_waiting};
 use maitred_os::channel::Reports;
 use maitred_os::fork::{exit_now, is_forked_child};
-use maitred_os::{cpu, leave, users};
+use maitred_os::{leave, users};
 use maitred_php::{
-    Engine, Exchange, Foreign, Level, Next, Params, Paths, PoolStatus, Purge, Purged, Served,
-    Verdict, Worked,
+    Engine, Exchange, Foreign, Level, Next, Params, ParamsError, Paths, PoolStatus, Purge, Purged,
+    Served, Verdict, Worked,
 };
 
 use crate::exchange::WorkerExchange;
 use crate::memory::Memory;
-use crate::seat;
+use crate::seat::{self, Running};
 use crate::stderr;
 use crate::zygote::{Link, NewWorker, settle};
 
@@ -52,21 +52,23 @@ pub fn serve(worker: NewWorker, script: &Path, reports: Reports, engine: Engine)
             printed: Vec::new(),
         }),
         left: seat::last_request(settings.max_requests),
-        begun: None,
+        running: None,
         answered_at: None,
         asks_promptly: false,
     };
     // Scripts must not find an open folder that may be outside their root.
     drop(proc);
     users::leave_shield();
-    let worked = engine.work(&boot_params(script), &mut booted);
+    // The limits allow it, and a path has no NUL.
+    let params = boot_params(script, None).unwrap_or_default();
+    let worked = engine.work(&params, &mut booted);
     booted.end(&worked, script)
 }
 
 /// A worker whose script runs.
-struct BootedWorker<'a> {
-    exchange: WorkerExchange<'a>,
-    settings: &'a ZygoteSettings,
+struct BootedWorker {
+    exchange: WorkerExchange<'static>,
+    settings: &'static ZygoteSettings,
     seat: u32,
     incarnation: u32,
     memory: Memory,
@@ -75,7 +77,7 @@ struct BootedWorker<'a> {
     /// Remaining requests.
     left: u64,
     /// The running request, if it has not been answered.
-    begun: Option<Begun>,
+    running: Option<Running>,
     /// When the last one was answered.
     answered_at: Option<Instant>,
     /// The script has taken the last request soon after it had answered the one before.
@@ -88,13 +90,7 @@ struct Boot {
     printed: Vec<u8>,
 }
 
-/// The start of a request.
-struct Begun {
-    at: Instant,
-    cpu: Option<cpu::CpuTime>,
-}
-
-impl BootedWorker<'_> {
+impl BootedWorker {
     fn booted(&mut self) {
         let Some(boot) = self.boot.take() else {
             return;
@@ -108,14 +104,14 @@ impl BootedWorker<'_> {
 
     /// Ends the answered request, if there is one.
     fn end_request(&mut self) {
-        if !self.exchange.has_request() {
-            return;
+        if self.exchange.has_request() {
+            seat::end_request(&mut self.exchange, &mut self.memory, self.settings);
         }
-        if let Some(bytes) = self.memory.measure() {
-            self.exchange.show_private_memory(bytes);
-        }
-        stderr::complete(self.settings);
-        self.exchange.end_request();
+    }
+
+    /// The exchange, once the script has booted.
+    fn exchange(&mut self) -> Option<&mut WorkerExchange<'static>> {
+        self.boot.is_none().then_some(&mut self.exchange)
     }
 
     /// The script has ended, and so does this process.
@@ -164,7 +160,7 @@ impl BootedWorker<'_> {
     }
 }
 
-impl Exchange for BootedWorker<'_> {
+impl Exchange for BootedWorker {
     fn next(&mut self, params: &mut Params) -> Next {
         if is_forked_child() {
             return Next::Leave;
@@ -175,18 +171,11 @@ impl Exchange for BootedWorker<'_> {
         }
         self.end_request();
         while self.left > 0 && self.exchange.claim_unless(leave::asked) {
-            let begun = seat::now_micros();
-            if !self.exchange.read_head(params) {
-                // The front has exited, or uses another protocol: the client does not wait.
-                self.exchange.end_request();
+            self.running = seat::begin(&mut self.exchange, params, self.settings);
+            if self.running.is_none() {
                 continue;
             }
             self.left -= 1;
-            self.exchange.show_request(params, begun);
-            self.begun = Some(Begun {
-                at: Instant::now(),
-                cpu: self.settings.measures_cpu.then(cpu::used),
-            });
             return if self.exchange.is_foreign() {
                 Next::Foreign
             } else {
@@ -200,19 +189,11 @@ impl Exchange for BootedWorker<'_> {
         if is_forked_child() {
             exit_now(exit::RECYCLED);
         }
-        let Some(begun) = self.begun.take() else {
+        let Some(running) = self.running.take() else {
             return;
         };
-        let now = Instant::now();
-        let took = now.duration_since(begun.at).as_micros();
-        let took = u64::try_from(took).unwrap_or(u64::MAX);
-        let cpu = begun.cpu;
-        let cpu = cpu.map_or(0, |before| cpu::used().since(before).micros());
-        self.exchange.show_end(took, cpu, served.peak_memory as u64);
-        if served.cache_full {
-            self.exchange.report_cache_full();
-        }
-        self.answered_at = Some(now);
+        seat::show_end(running, served, &mut self.exchange);
+        self.answered_at = Some(Instant::now());
         if self.asks_promptly {
             // The front need not be woken twice.
             self.end_request()
@@ -224,10 +205,8 @@ impl Exchange for BootedWorker<'_> {
     }
 
     fn read_body(&mut self, buffer: &mut [u8]) -> usize {
-        match self.boot {
-            Some(_) => 0,
-            None => self.exchange.read_body(buffer),
-        }
+        let exchange = self.exchange();
+        exchange.map_or(0, |exchange| exchange.read_body(buffer))
     }
 
     fn send(&mut self, bytes: &[u8]) -> Verdict {
@@ -244,22 +223,17 @@ impl Exchange for BootedWorker<'_> {
     }
 
     fn flush(&mut self) -> Verdict {
-        match self.boot {
-            Some(_) => Verdict::Continue,
-            None => self.exchange.flush(),
-        }
+        self.exchange().map_or(Verdict::Continue, Exchange::flush)
     }
 
     fn hint(&mut self, lines: &[u8]) -> Verdict {
-        match self.boot {
-            Some(_) => Verdict::Continue,
-            None => self.exchange.hint(lines),
-        }
+        let exchange = self.exchange();
+        exchange.map_or(Verdict::Continue, |exchange| exchange.hint(lines))
     }
 
     fn finish(&mut self) {
-        if self.boot.is_none() {
-            self.exchange.finish();
+        if let Some(exchange) = self.exchange() {
+            exchange.finish();
         }
     }
 
@@ -268,8 +242,8 @@ impl Exchange for BootedWorker<'_> {
     }
 
     fn log(&mut self, level: Level, to_client: bool, message: &[u8]) {
-        if self.boot.is_none() {
-            return self.exchange.log(level, to_client, message);
+        if let Some(exchange) = self.exchange() {
+            return exchange.log(level, to_client, message);
         }
         let message = stderr::message(self.settings, level, message);
         stderr::say(&String::from_utf8_lossy(&message));
@@ -284,34 +258,43 @@ impl Exchange for BootedWorker<'_> {
     }
 }
 
-/// The request of a script while it boots.
-fn boot_params(script: &Path) -> Params {
-    let folder = script.parent().unwrap_or(Path::new("/")).to_string_lossy();
-    let name = script.file_name().unwrap_or_default().to_string_lossy();
-    let name = format!("/{name}");
-    let script = script.to_string_lossy();
-    let all = [
-        ("GATEWAY_INTERFACE", "CGI/1.1"),
-        ("SERVER_PROTOCOL", "HTTP/1.1"),
+/// `$_SERVER` of a script that boots: a GET request without a client for `target`, or for itself.
+///
+/// # Errors
+/// When they are too long.
+pub fn boot_params(script: &Path, target: Option<&str>) -> Result<Params, ParamsError> {
+    let folder = script.parent().unwrap_or(Path::new("/"));
+    let name = script.file_name().unwrap_or_default().as_encoded_bytes();
+    let name = [b"/", name].concat();
+    let query = target.and_then(|target| target.split_once('?'));
+    let all: [(&str, &[u8]); 15] = [
+        ("SCRIPT_FILENAME", script.as_os_str().as_encoded_bytes()),
+        ("SCRIPT_NAME", &name),
+        ("DOCUMENT_URI", &name),
+        ("DOCUMENT_ROOT", folder.as_os_str().as_encoded_bytes()),
+        ("REQUEST_METHOD", b"GET"),
+        ("REQUEST_URI", target.map_or(&name, str::as_bytes)),
+        (
+            "QUERY_STRING",
+            query.map_or(b"", |(_, query)| query.as_bytes()),
+        ),
+        ("SERVER_PROTOCOL", b"HTTP/1.1"),
+        ("GATEWAY_INTERFACE", b"CGI/1.1"),
         (
             "SERVER_SOFTWARE",
-            concat!("maitred/", env!("CARGO_PKG_VERSION")),
+            concat!("maitred/", env!("CARGO_PKG_VERSION")).as_bytes(),
         ),
-        ("SERVER_NAME", "localhost"),
-        ("REQUEST_METHOD", "GET"),
-        ("REQUEST_URI", &name),
-        ("QUERY_STRING", ""),
-        ("DOCUMENT_ROOT", &folder),
-        ("DOCUMENT_URI", &name),
-        ("SCRIPT_NAME", &name),
-        ("SCRIPT_FILENAME", &script),
+        ("SERVER_NAME", b"localhost"),
+        ("SERVER_PORT", b"80"),
+        ("REMOTE_ADDR", b"127.0.0.1"),
+        ("REMOTE_PORT", b"0"),
+        ("HTTP_HOST", b"localhost"),
     ];
     let mut params = Params::new();
     for (name, value) in all {
-        // The limits allow it, and a path has no NUL.
-        let _ = params.push(name.as_bytes(), value.as_bytes());
+        params.push(name.as_bytes(), value)?;
     }
-    params
+    Ok(params)
 }
 
 #[cfg(test)]
@@ -321,7 +304,7 @@ mod tests {
 
     #[test]
     fn a_script_that_boots_sees_a_request_for_itself() {
-        let params = boot_params(Path::new("/srv/shop/public/worker.php"));
+        let params = boot_params(Path::new("/srv/shop/public/worker.php"), None).unwrap();
         let value = |name| params.value_of(name).unwrap();
         assert_eq!(value(Name::ScriptFilename), b"/srv/shop/public/worker.php");
         assert_eq!(value(Name::DocumentRoot), b"/srv/shop/public");

@@ -28,6 +28,9 @@ pub fn serve(worker: NewWorker, engine: &mut Engine) -> ! {
     let last = last_request(settings.max_requests);
     let mut served = 0;
     while served < last {
+        if !exchange.claim() {
+            exit_now(exit::RECYCLED);
+        }
         let Some(running) = begin(&mut exchange, &mut params, settings) else {
             continue;
         };
@@ -61,15 +64,12 @@ pub struct Running {
     cpu: Option<CpuTime>,
 }
 
-/// Waits for a request and reads its head; `None` if it has been abandoned.
+/// Reads the head of a claimed request; `None` if it has been abandoned.
 pub fn begin(
     exchange: &mut WorkerExchange<'_>,
     params: &mut Params,
     settings: &ZygoteSettings,
 ) -> Option<Running> {
-    if !exchange.claim() {
-        exit_now(exit::RECYCLED);
-    }
     let begun = now_micros();
     if !exchange.read_head(params) {
         // The front has exited, or uses another protocol: the client does not wait.
@@ -149,7 +149,7 @@ pub fn last_request(max_requests: u64) -> u64 {
 }
 
 /// Microseconds since 1970.
-pub fn now_micros() -> u64 {
+fn now_micros() -> u64 {
     let passed = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default();

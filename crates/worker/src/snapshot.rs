@@ -16,11 +16,12 @@ use maitred_os::fork::{self, OwnProc, exit_now, is_forked_child, mark_children};
 use maitred_os::rewind::{self, Image, Rewind, Turn};
 use maitred_os::users;
 use maitred_php::{
-    Admission, Engine, Exchange, Foreign, Level, Next, Params, ParamsError, Paths, PoolStatus,
-    Purge, Purged, Served, Verdict, Worked,
+    Admission, Engine, Exchange, Foreign, Level, Next, Params, Paths, PoolStatus, Purge, Purged,
+    Served, Verdict, Worked,
 };
 use maitred_seat::board::RewindFailure;
 
+use crate::booted::boot_params;
 use crate::copies;
 use crate::exchange::{KEPT, WorkerExchange};
 use crate::memory::Memory;
@@ -70,7 +71,7 @@ pub fn boot(
             known,
         }))),
     };
-    let Ok(params) = variables(&snapshot.script, "/") else {
+    let Ok(params) = boot_params(&snapshot.script, Some("/")) else {
         return script.end("the path of its script is too long");
     };
     mark_children();
@@ -87,36 +88,6 @@ fn keep_status(zygote: &mut Zygote) -> io::Result<()> {
         Some(_) => zygote.proc.keep_status(),
         None => Ok(()),
     }
-}
-
-/// `$_SERVER` for a request without a client.
-fn variables(script: &Path, target: &str) -> Result<Params, ParamsError> {
-    let query = target.split_once('?').map_or("", |(_, query)| query);
-    let file = script.as_os_str().as_encoded_bytes();
-    let folder = script.parent().unwrap_or(Path::new("/"));
-    let name = script.file_name().unwrap_or_default().as_encoded_bytes();
-    let name = [b"/", name].concat();
-    let mut params = Params::new();
-    let all: [(&[u8], &[u8]); 14] = [
-        (b"SCRIPT_FILENAME", file),
-        (b"SCRIPT_NAME", &name),
-        (b"DOCUMENT_ROOT", folder.as_os_str().as_encoded_bytes()),
-        (b"REQUEST_METHOD", b"GET"),
-        (b"REQUEST_URI", target.as_bytes()),
-        (b"QUERY_STRING", query.as_bytes()),
-        (b"SERVER_PROTOCOL", b"HTTP/1.1"),
-        (b"GATEWAY_INTERFACE", b"CGI/1.1"),
-        (b"SERVER_SOFTWARE", b"maitred"),
-        (b"SERVER_NAME", b"localhost"),
-        (b"SERVER_PORT", b"80"),
-        (b"REMOTE_ADDR", b"127.0.0.1"),
-        (b"REMOTE_PORT", b"0"),
-        (b"HTTP_HOST", b"localhost"),
-    ];
-    for (name, value) in all {
-        params.push(name, value)?;
-    }
-    Ok(params)
 }
 
 /// The script, first while it boots in the zygote and then, in each copy, while it serves.
@@ -218,7 +189,7 @@ impl Script {
     }
 
     fn fill(&self, target: &str, params: &mut Params) -> Next {
-        match variables(&self.snapshot.script, target) {
+        match boot_params(&self.snapshot.script, Some(target)) {
             Ok(filled) => {
                 *params = filled;
                 Next::Own
@@ -242,10 +213,13 @@ impl Serving {
         }
         // A claimed request counts, even if it has been abandoned.
         self.left -= 1;
-        let Some(running) = seat::begin(&mut self.exchange, params, settings) else {
-            exit_now(exit::RECYCLED)
-        };
-        self.running = Some(running);
+        if !self.exchange.claim() {
+            exit_now(exit::RECYCLED);
+        }
+        self.running = seat::begin(&mut self.exchange, params, settings);
+        if self.running.is_none() {
+            exit_now(exit::RECYCLED);
+        }
         if self.exchange.is_foreign() {
             Next::Foreign
         } else {
