@@ -1,6 +1,7 @@
 /* The module `cgi-fcgi`: its directives, and the functions that php-fpm offers to scripts. */
 #include "engine.h"
 
+#include <ext/json/php_json.h>
 #include <ext/standard/info.h>
 #include <zend_system_id.h>
 
@@ -171,32 +172,9 @@ PHP_FUNCTION(apache_request_headers)
 	}
 }
 
-static void add_process(zval *list, const struct maitred_process_status *process)
-{
-	zval entry;
-
-	array_init(&entry);
-	add_assoc_long(&entry, "pid", process->pid);
-	add_assoc_string(&entry, "state", process->state);
-	add_assoc_long(&entry, "start-time", process->start_time);
-	add_assoc_long(&entry, "start-since", process->start_since);
-	add_assoc_long(&entry, "requests", process->requests);
-	add_assoc_long(&entry, "request-duration", process->request_duration);
-	add_assoc_string(&entry, "request-method", process->request_method);
-	add_assoc_string(&entry, "request-uri", process->request_uri);
-	add_assoc_string(&entry, "query-string", process->query_string);
-	add_assoc_long(&entry, "request-length", process->request_length);
-	add_assoc_string(&entry, "user", process->user);
-	add_assoc_string(&entry, "script", process->script);
-	add_assoc_double(&entry, "last-request-cpu", process->last_request_cpu);
-	add_assoc_long(&entry, "last-request-memory", process->last_request_memory);
-	add_next_index_zval(list, &entry);
-}
-
 static PHP_FUNCTION(fpm_get_status)
 {
-	const struct maitred_pool_status *status;
-	zval processes;
+	const char *status;
 
 	if (zend_parse_parameters_none() == FAILURE) {
 		RETURN_THROWS();
@@ -208,26 +186,9 @@ static PHP_FUNCTION(fpm_get_status)
 	if (!status) {
 		RETURN_FALSE;
 	}
-	array_init(return_value);
-	add_assoc_string(return_value, "pool", status->pool);
-	add_assoc_string(return_value, "process-manager", status->process_manager);
-	add_assoc_long(return_value, "start-time", status->start_time);
-	add_assoc_long(return_value, "start-since", status->start_since);
-	add_assoc_long(return_value, "accepted-conn", status->accepted_conn);
-	add_assoc_long(return_value, "listen-queue", status->listen_queue);
-	add_assoc_long(return_value, "max-listen-queue", status->max_listen_queue);
-	add_assoc_long(return_value, "listen-queue-len", status->listen_queue_len);
-	add_assoc_long(return_value, "idle-processes", status->idle_processes);
-	add_assoc_long(return_value, "active-processes", status->active_processes);
-	add_assoc_long(return_value, "total-processes", status->total_processes);
-	add_assoc_long(return_value, "max-active-processes", status->max_active_processes);
-	add_assoc_long(return_value, "max-children-reached", status->max_children_reached);
-	add_assoc_long(return_value, "slow-requests", status->slow_requests);
-	array_init(&processes);
-	for (size_t i = 0; i < status->process_count; i++) {
-		add_process(&processes, &status->processes[i]);
-	}
-	add_assoc_zval(return_value, "procs", &processes);
+	php_json_decode_ex(
+		return_value, status, strlen(status), PHP_JSON_OBJECT_AS_ARRAY,
+		PHP_JSON_PARSER_DEFAULT_DEPTH);
 }
 
 ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_bool, 0, 0, _IS_BOOL, 0)

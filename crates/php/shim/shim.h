@@ -108,44 +108,6 @@ struct maitred_worked {
 	bool in_hand;                   /* it ended while handling one */
 };
 
-/* fpm_get_status()["procs"][n]; durations in microseconds, CPU in percent. */
-struct maitred_process_status {
-	int64_t pid;
-	const char *state;
-	int64_t start_time;
-	int64_t start_since;
-	int64_t requests;
-	int64_t request_duration;
-	const char *request_method;
-	const char *request_uri;
-	const char *query_string;
-	int64_t request_length;
-	const char *user;
-	const char *script;
-	double last_request_cpu;
-	int64_t last_request_memory;
-};
-
-/* fpm_get_status(). Owned by Rust; valid until the next callback. */
-struct maitred_pool_status {
-	const char *pool;
-	const char *process_manager;
-	int64_t start_time;
-	int64_t start_since;
-	int64_t accepted_conn;
-	int64_t listen_queue;
-	int64_t max_listen_queue;
-	int64_t listen_queue_len;
-	int64_t idle_processes;
-	int64_t active_processes;
-	int64_t total_processes;
-	int64_t max_active_processes;
-	int64_t max_children_reached;
-	int64_t slow_requests;
-	const struct maitred_process_status *processes;
-	size_t process_count;
-};
-
 /* Bytes; `start` is never NULL. */
 struct maitred_text {
 	const char *start;
@@ -169,7 +131,8 @@ struct maitred_callbacks {
 	size_t (*read_body)(void *exchange, char *buffer, size_t capacity);
 	/* `level` is enum maitred_level; `to_client`: fastcgi.logging is on. */
 	void (*log)(void *exchange, int level, bool to_client, const char *message, size_t length);
-	const struct maitred_pool_status *(*status)(void *exchange);
+	/* The result of fpm_get_status() as JSON, valid until the next callback; NULL: none. */
+	const char *(*status)(void *exchange);
 	/* Early hints: header lines, each with its CR LF, and an empty one. */
 	int (*hint)(void *exchange, const char *lines, size_t length);
 	/* Purges pages by tags or URLs; returns enum maitred_purged. */

@@ -66,8 +66,8 @@ pub trait Exchange {
         false
     }
 
-    /// The data of `fpm_get_status()`; `None` makes that function return false.
-    fn status(&mut self) -> Option<PoolStatus>;
+    /// The result of `fpm_get_status()`, as a JSON object; `None` makes that function return false.
+    fn status(&mut self) -> Option<String>;
 
     /// A script of [`Engine::work`](crate::Engine::work) waits for a request, whose variables are
     /// written into `params`.
@@ -115,70 +115,4 @@ pub enum Purged {
     OtherSite,
     /// A name is too long.
     TooLong,
-}
-
-/// The data of `fpm_get_status()` about a pool. Times are Unix seconds, queue lengths are requests.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct PoolStatus {
-    /// Name of the pool.
-    pub pool: String,
-    /// `static`, `dynamic`, `ondemand` or `auto`.
-    pub process_manager: String,
-    /// When the pool started.
-    pub start_time: i64,
-    /// Seconds since then.
-    pub start_since: i64,
-    /// Requests accepted.
-    pub accepted_conn: i64,
-    /// Requests waiting for a worker.
-    pub listen_queue: i64,
-    /// The longest queue so far.
-    pub max_listen_queue: i64,
-    /// The queue's limit.
-    pub listen_queue_len: i64,
-    /// Workers without a request.
-    pub idle_processes: i64,
-    /// Workers with a request.
-    pub active_processes: i64,
-    /// Most active workers at the same time.
-    pub max_active_processes: i64,
-    /// How often `max_children` was reached.
-    pub max_children_reached: i64,
-    /// Requests slower than `request_slowlog_timeout`.
-    pub slow_requests: i64,
-    /// The workers.
-    pub processes: Vec<ProcessStatus>,
-}
-
-/// The data of `fpm_get_status()` about a worker.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct ProcessStatus {
-    /// Process id.
-    pub pid: i64,
-    /// `Idle`, `Running`, `Finishing`…
-    pub state: String,
-    /// When it started, in Unix seconds.
-    pub start_time: i64,
-    /// Seconds since then.
-    pub start_since: i64,
-    /// Requests served.
-    pub requests: i64,
-    /// Microseconds of the current or last request.
-    pub request_duration: i64,
-    /// Its method.
-    pub request_method: String,
-    /// Its URI.
-    pub request_uri: String,
-    /// Its query string.
-    pub query_string: String,
-    /// Bytes of its body.
-    pub request_length: i64,
-    /// Its user, or `-`.
-    pub user: String,
-    /// Its script, or `-`.
-    pub script: String,
-    /// CPU usage in percent of its duration.
-    pub last_request_cpu: f64,
-    /// Peak memory of PHP's allocator for it, in bytes.
-    pub last_request_memory: i64,
 }

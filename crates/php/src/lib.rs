@@ -23,7 +23,7 @@ mod version;
 
 pub use cgi_names::Name;
 pub use engine::{Engine, Outcome, Served, Show, StartError, Worked};
-pub use exchange::{Exchange, Level, Next, PoolStatus, ProcessStatus, Purge, Purged, Verdict};
+pub use exchange::{Exchange, Level, Next, Purge, Purged, Verdict};
 pub use foreign::{Admission, Foreign, Paths};
 pub use opcache::{CacheFigures, CachedScript};
 pub use params::{PARAMS_BYTES_MAX, PARAMS_MAX, Params, ParamsError, Text};

@@ -8,15 +8,13 @@ pub(crate) mod present;
 mod request;
 mod settings;
 pub(crate) mod stack;
-mod status;
 
 use request::{RawParam, RawRequest, fill_foreign, fill_request};
 use settings::{REFUSED, RawSettings, ScanDir, SettingTexts, UNKNOWN};
-use status::{RawPoolStatus, StatusTexts};
 
 use std::any::Any;
 use std::cell::{Cell, UnsafeCell};
-use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::io::{self, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::ptr;
@@ -70,7 +68,7 @@ struct RawCallbacks {
     finish: extern "C" fn(*mut c_void),
     read_body: extern "C" fn(*mut c_void, *mut c_char, usize) -> usize,
     log: extern "C" fn(*mut c_void, c_int, bool, *const c_char, usize),
-    status: extern "C" fn(*mut c_void) -> *const RawPoolStatus,
+    status: extern "C" fn(*mut c_void) -> *const c_char,
     hint: extern "C" fn(*mut c_void, *const c_char, usize) -> c_int,
     purge: extern "C" fn(*mut c_void, bool, bool, *const RawText, usize) -> c_int,
     next: extern "C" fn(*mut c_void) -> *const RawRequest,
@@ -130,7 +128,8 @@ struct CallbackState<'a> {
 struct State<'a> {
     exchange: &'a mut dyn Exchange,
     panic: Option<Box<dyn Any + Send>>,
-    status: Option<StatusTexts>,
+    /// The last result of [`status`], which C reads.
+    status: Option<CString>,
     /// The state of a worker script; `None` for other scripts.
     work: Option<work::Work<'a>>,
 }
@@ -241,9 +240,9 @@ extern "C" fn log(
 }
 
 callback! {
-    fn status(live) -> *const RawPoolStatus, else ptr::null(), {
-        live.status = live.exchange.status().map(|status| StatusTexts::new(&status));
-        live.status.as_ref().map_or(ptr::null(), StatusTexts::raw)
+    fn status(live) -> *const c_char, else ptr::null(), {
+        live.status = live.exchange.status().and_then(|status| CString::new(status).ok());
+        live.status.as_ref().map_or(ptr::null(), |status| status.as_ptr())
     }
 }
 

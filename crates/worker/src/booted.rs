@@ -10,8 +10,8 @@ use maitred_os::channel::Reports;
 use maitred_os::fork::{exit_now, is_forked_child};
 use maitred_os::{leave, users};
 use maitred_php::{
-    Engine, Exchange, Foreign, Level, Next, Params, ParamsError, Paths, PoolStatus, Purge, Purged,
-    Served, Verdict, Worked,
+    Engine, Exchange, Foreign, Level, Next, Params, ParamsError, Paths, Purge, Purged, Served,
+    Verdict, Worked,
 };
 
 use crate::exchange::WorkerExchange;
@@ -253,7 +253,7 @@ impl Exchange for BootedWorker {
         self.exchange.purge(asked)
     }
 
-    fn status(&mut self) -> Option<PoolStatus> {
+    fn status(&mut self) -> Option<String> {
         self.exchange.status()
     }
 }

@@ -12,8 +12,7 @@ use maitred_fastcgi::{
 use maitred_os::clock::monotonic_nanos;
 use maitred_os::fork::is_forked_child;
 use maitred_php::{
-    Admission, Exchange, Foreign, Level, Params, ParamsError, Paths, PoolStatus, Purge, Purged,
-    Verdict,
+    Admission, Exchange, Foreign, Level, Params, ParamsError, Paths, Purge, Purged, Verdict,
 };
 use maitred_seat::board::CopyWords;
 use maitred_seat::{Spent, WorkerEnd};
@@ -520,7 +519,7 @@ impl Exchange for WorkerExchange<'_> {
         purge::purge(&mut self.end, asked)
     }
 
-    fn status(&mut self) -> Option<PoolStatus> {
-        Some(status::of_pool(&self.end, self.settings))
+    fn status(&mut self) -> Option<String> {
+        status::of_pool(&self.end, self.settings)
     }
 }

@@ -16,8 +16,8 @@ use maitred_os::fork::{self, OwnProc, exit_now, is_forked_child, mark_children};
 use maitred_os::rewind::{self, Image, Rewind, Turn};
 use maitred_os::users;
 use maitred_php::{
-    Admission, Engine, Exchange, Foreign, Level, Next, Params, Paths, PoolStatus, Purge, Purged,
-    Served, Verdict, Worked,
+    Admission, Engine, Exchange, Foreign, Level, Next, Params, Paths, Purge, Purged, Served,
+    Verdict, Worked,
 };
 use maitred_seat::board::RewindFailure;
 
@@ -535,7 +535,7 @@ impl Exchange for Script {
         true
     }
 
-    fn status(&mut self) -> Option<PoolStatus> {
+    fn status(&mut self) -> Option<String> {
         self.exchange().and_then(Exchange::status)
     }
 }
