@@ -253,7 +253,7 @@ fn what_is_said_as_nginx_wants_it_counts_whatever_is_said_to_all() {
 }
 
 #[test]
-fn stale_answers_will_do_only_if_somebody_says_so_and_nobody_forbids_it() {
+fn stale_responses_need_a_permission_and_no_prohibition() {
     let settings = Settings {
         stale_while_revalidate: 10,
         stale_if_error: 20,

@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn what_everybody_has_makes_nobody_known() {
+    fn common_cookies_do_not_identify_a_visitor() {
         for app in [
             "wordpress",
             "drupal",

@@ -385,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_for_what_is_not_kept() {
+    fn uncacheable_keys_have_no_waiters() {
         let fills = Fills::default();
         let ticket = fill(&fills, 0);
         fills.join(&key("a"), 0, AGE, || 1);
@@ -449,7 +449,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_is_set_back_makes_nobody_wait_for_longer() {
+    fn a_clock_that_is_set_back_extends_no_wait() {
         let fills = Fills::default();
         let hung = fill(&fills, 100 * AGE);
         assert_ne!(hung, fill(&fills, 1), "it is not known how old it is");
@@ -485,7 +485,7 @@ mod tests {
     proptest! {
         /// Every waiter gets a notice in the end, and there is one fill at a time.
         #[test]
-        fn nobody_waits_for_ever(steps in proptest::collection::vec((0u8..6, 0u64..3000), 1..200)) {
+        fn all_waiters_are_notified(steps in proptest::collection::vec((0u8..6, 0u64..3000), 1..200)) {
             let fills: Fills<u32> = Fills::default();
             let (mut now, mut waiting, mut next) = (0, BTreeSet::new(), 0);
             let mut tickets: Vec<Ticket> = Vec::new();

@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_anew_takes_the_place_of_the_old_and_the_rest_stays() {
+    fn headers_of_a_304_replace_the_stored_ones() {
         let kept = [
             ("ETag", "\"a\""),
             ("A", "1"),
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_asked_gets_what_is_not_kept_and_nothing_that_is_for_others() {
+    fn the_client_gets_headers_that_are_not_stored_but_none_for_the_cache() {
         let kept = [("ETag", "\"a\""), ("Cache-Control", "max-age=2")];
         let new = [
             ("Set-Cookie", "a=b"),

@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_star_anywhere_means_that_nobody_knows() {
+    fn a_star_anywhere_means_unknown_variants() {
         for values in [
             &["*"][..],
             &["*, *"],
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn of_codings_only_those_count_that_somebody_uses() {
+    fn only_known_encodings_distinguish_variants() {
         let coding = |value: &'static [u8]| value_of(&[(&b"Accept-Encoding"[..], value)]);
         fn value_of(fields: &[Field<'static>]) -> Vec<u8> {
             value(fields.iter().copied(), "accept-encoding").unwrap()

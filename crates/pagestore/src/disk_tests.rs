@@ -35,7 +35,7 @@ fn body(disk: &Disk, name: &str) -> Option<Bytes> {
 }
 
 #[test]
-fn who_is_started_anew_finds_what_was_kept_without_looking_for_it_first() {
+fn stored_pages_are_found_after_a_restart_before_any_sweep() {
     let dir = tempfile::tempdir().unwrap();
     put(&open(dir.path(), 1 << 20), "a", b"body");
     let again = open(dir.path(), 1 << 20);
@@ -139,7 +139,7 @@ fn a_folder_that_cannot_be_written_is_let_alone_for_a_while() {
 }
 
 #[test]
-fn nothing_that_somebody_puts_in_a_pages_place_is_followed_or_waited_for() {
+fn links_and_fifos_in_place_of_a_page_are_not_opened() {
     let dir = tempfile::tempdir().unwrap();
     let disk = open(dir.path(), 1 << 20);
     put(&disk, "a", b"body");
@@ -207,7 +207,7 @@ fn a_clock_that_is_set_back_makes_no_pause_last_and_no_file_stay() {
 }
 
 #[test]
-fn what_somebody_left_under_our_process_id_is_in_nobodys_way() {
+fn a_leftover_temporary_file_with_our_pid_is_replaced() {
     let dir = tempfile::tempdir().unwrap();
     let disk = open(dir.path(), 1 << 20);
     let mine = disk

@@ -424,7 +424,7 @@ mod tests {
     }
 
     #[test]
-    fn a_journal_is_written_anew_without_what_is_forgotten() {
+    fn a_compacted_journal_has_no_forgotten_purges() {
         let dir = tempfile::tempdir().unwrap();
         let (purges, mut journal, _) = open(dir.path(), "one");
         for number in 0..100 {

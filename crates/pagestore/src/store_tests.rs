@@ -279,7 +279,7 @@ fn a_hundred_thousand_pages_are_kept_and_ten_thousand_of_them_purged_at_once() {
 }
 
 #[test]
-fn nobody_gets_a_purged_page_however_many_keep_and_purge_at_the_same_time() {
+fn no_purged_page_is_served_under_concurrent_inserts_and_purges() {
     let dir = tempfile::tempdir().unwrap();
     let (store, _) = on_disk(dir.path(), 8 << 20);
     // Each page says which version of the truth it was made from. A purge comes with each new one.
@@ -406,7 +406,7 @@ fn a_page_that_is_dropped_is_gone_wherever_it_is_and_a_newer_one_stays() {
 }
 
 #[test]
-fn a_large_page_is_read_by_whoever_may_wait_for_it() {
+fn a_large_page_is_read_by_a_caller_that_may_block() {
     let dir = tempfile::tempdir().unwrap();
     let (store, _) = on_disk(dir.path(), 1 << 20);
     keep(&store, "/a", &[], &[b'a'; 5000]).unwrap();

@@ -200,7 +200,7 @@ fn a_script_that_another_short_open_tag_would_change_is_left_to_its_request() {
 }
 
 #[test]
-fn a_pipe_among_the_scripts_keeps_nobody_waiting() {
+fn a_fifo_among_the_scripts_does_not_block() {
     let php = cache().file("good.php", "good");
     let made = std::process::Command::new("mkfifo")
         .arg(php.path("pipe.php"))
@@ -239,7 +239,7 @@ fn a_small_memory_limit_does_not_shorten_the_list() {
 }
 
 #[test]
-fn filling_the_cache_leaves_room_for_requests_and_makes_it_begin_anew_never() {
+fn warming_leaves_room_for_requests_and_causes_no_restart() {
     let body = format!("<?php return ['{}'];", "x".repeat(100_000));
     let mut php = cache().ini("opcache.memory_consumption=8\nopcache.interned_strings_buffer=1");
     let names: Vec<String> = (0..120).map(|number| format!("{number}.php")).collect();

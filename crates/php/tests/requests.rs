@@ -38,7 +38,7 @@ fn the_filter_extension_sees_server_variables() {
 }
 
 #[test]
-fn a_proxy_header_reaches_nobody() {
+fn a_proxy_header_reaches_no_script() {
     let php = Php::new().param("HTTP_PROXY", "evil:80").file(
         "t.php",
         "<?php var_dump(isset($_SERVER['HTTP_PROXY']), getenv('HTTP_PROXY'),
@@ -197,7 +197,7 @@ fn a_shutdown_function_can_still_read_the_body() {
 }
 
 #[test]
-fn a_body_nobody_asks_for_is_not_read() {
+fn a_body_that_no_script_reads_is_not_read() {
     let php = with_body(&"z".repeat(300_000), "text/plain")
         .param("REQUEST_METHOD", "PUT")
         .file("t.php", "<?php echo 'done';");

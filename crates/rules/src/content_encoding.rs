@@ -58,25 +58,13 @@ impl ContentEncoding {
         }
     }
 
-    fn place(self) -> usize {
-        match self {
-            ContentEncoding::Zstd => 0,
-            ContentEncoding::Br => 1,
-            ContentEncoding::Gzip => 2,
-        }
-    }
-
     fn of_token(token: &[u8]) -> Option<ContentEncoding> {
-        // RFC 9110 §8.4.1.3 has the second name for gzip.
-        let names: [(&[u8], ContentEncoding); 4] = [
-            (b"gzip", ContentEncoding::Gzip),
-            (b"br", ContentEncoding::Br),
-            (b"zstd", ContentEncoding::Zstd),
-            (b"x-gzip", ContentEncoding::Gzip),
-        ];
-        let found = names.into_iter();
-        let mut found = found.filter(|(name, _)| token.eq_ignore_ascii_case(name));
-        found.next().map(|(_, coding)| coding)
+        // RFC 9110 §8.4.1.3 has a second name for gzip.
+        if token.eq_ignore_ascii_case(b"x-gzip") {
+            return Some(ContentEncoding::Gzip);
+        }
+        let is = |coding: &ContentEncoding| token.eq_ignore_ascii_case(coding.name().as_bytes());
+        ContentEncoding::ALL.into_iter().find(is)
     }
 }
 
@@ -100,7 +88,7 @@ impl Accepted {
             } else if token.eq_ignore_ascii_case(b"identity") {
                 plain = Some(quality);
             } else if let Some(coding) = ContentEncoding::of_token(token) {
-                named[coding.place()] = Some(quality);
+                named[coding as usize] = Some(quality);
             }
         }
         let liked = |quality: &Option<u16>| {
@@ -123,7 +111,7 @@ impl Accepted {
 
     /// The encoding with the highest quality; the first one of equals.
     pub fn best(&self, offered: &[ContentEncoding]) -> Option<ContentEncoding> {
-        let quality = |coding: &ContentEncoding| self.qualities[coding.place()];
+        let quality = |coding: &ContentEncoding| self.qualities[*coding as usize];
         let mut best = None;
         for coding in offered {
             if quality(coding) > best.as_ref().map_or(0, quality) {
@@ -135,7 +123,7 @@ impl Accepted {
 
     /// The same without one of them.
     pub fn without(mut self, coding: ContentEncoding) -> Accepted {
-        self.qualities[coding.place()] = 0;
+        self.qualities[coding as usize] = 0;
         self
     }
 }

@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_that_frame_an_answer_are_nobody_elses() {
+    fn framing_headers_belong_to_the_server() {
         assert!(refuse_header("Content-Length").is_some() && refuse_header("a b").is_some());
         assert!(refuse_header("X-Frame-Options").is_none());
         assert!(refuse_value("a\r\nb").is_some() && refuse_value("a b").is_none());

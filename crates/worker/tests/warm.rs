@@ -252,7 +252,7 @@ fn a_script_that_hangs_is_given_up_and_what_was_compiled_stays() {
 }
 
 #[test]
-fn a_zygote_that_nobody_needs_any_more_does_not_wait_for_a_script_that_hangs() {
+fn an_unneeded_zygote_does_not_wait_for_a_hanging_script() {
     let zygote = ZygoteProcess::start("extension=phar");
     let hanging = hanging_script(&zygote);
     let (list, _) = scripts::write([hanging.as_path()]);

@@ -147,7 +147,7 @@ fn a_new_worker_does_not_take_what_was_offered_to_its_predecessor() {
 }
 
 #[test]
-fn an_answer_that_nobody_wants_stops_at_the_next_write() {
+fn a_response_of_a_disconnected_client_stops_at_the_next_write() {
     let bench = bench();
     let mut worker = bench.worker(1);
     let (assigned, _) = bench.front.offer(0, 0, 1, 0, b"x");
@@ -320,7 +320,7 @@ fn a_script_waits_until_its_wish_is_heard_to_its_end_also_when_its_client_has_go
 }
 
 #[test]
-fn a_wish_that_nobody_hears_is_given_up_and_one_that_is_too_long_is_none() {
+fn a_call_without_a_front_times_out_and_one_that_is_too_long_is_not_sent() {
     let bench = bench();
     let mut worker = bench.worker(1);
     let (mut assigned, _) = bench.front.offer(0, 0, 1, 0, b"hello");
