@@ -17,7 +17,7 @@ enum Client {
     /// There is no field: the proxy asks for itself.
     Proxy,
     At(IpAddr),
-    UnknownClient,
+    Unknown,
 }
 
 fn is_trusted(address: IpAddr) -> bool {
@@ -39,7 +39,7 @@ fn ours(field: &str, lines: &[Vec<u8>]) -> Client {
         Ok(heard) => heard
             .client
             .map_or(Client::Proxy, |client| Client::At(client.ip())),
-        Err(_) => Client::UnknownClient,
+        Err(_) => Client::Unknown,
     }
 }
 
@@ -47,15 +47,15 @@ fn ours(field: &str, lines: &[Vec<u8>]) -> Client {
 fn walked(hops: Vec<Option<IpAddr>>) -> Client {
     for (at, hop) in hops.iter().rev().enumerate() {
         match hop {
-            _ if at == MAX_HOPS => return Client::UnknownClient,
-            None => return Client::UnknownClient,
+            _ if at == MAX_HOPS => return Client::Unknown,
+            None => return Client::Unknown,
             Some(address) if !is_trusted(*address) => return Client::At(*address),
             Some(_) => {}
         }
     }
     match hops.first() {
         Some(Some(first)) => Client::At(*first),
-        _ => Client::UnknownClient,
+        _ => Client::Unknown,
     }
 }
 
@@ -314,7 +314,7 @@ proptest! {
         let line = [&written[..], appended.as_bytes()].concat();
         let client = ours("Forwarded", &[line]);
         let named = Client::At(Ipv4Addr::new(203, 0, 113, 9).into());
-        prop_assert!(client == named || client == Client::UnknownClient, "{:?}", client);
+        prop_assert!(client == named || client == Client::Unknown, "{:?}", client);
         let lines = [written, appended.as_bytes()[2..].to_vec()];
         prop_assert_eq!(ours("Forwarded", &lines), named);
     }
