@@ -485,7 +485,7 @@ mod tests {
     proptest! {
         /// Every waiter gets a notice in the end, and there is one fill at a time.
         #[test]
-        fn all_waiters_are_notified(steps in proptest::collection::vec((0u8..6, 0u64..3000), 1..200)) {
+        fn all_waiters_are_told(steps in proptest::collection::vec((0u8..6, 0u64..3000), 1..200)) {
             let fills: Fills<u32> = Fills::default();
             let (mut now, mut waiting, mut next) = (0, BTreeSet::new(), 0);
             let mut tickets: Vec<Ticket> = Vec::new();

@@ -20,8 +20,8 @@
 //! 5. [`invalidate::after`] lists the entries that the request has invalidated.
 //! 6. [`cache_status::CacheStatus`] reports the outcome to the client and the log.
 
-/// Defines an enum of reasons with their names in `Cache-Status` and metrics. After `..` it may have
-/// one more reason that contains the reason of another enum.
+/// Defines an enum of reasons with their names in `Cache-Status` and metrics. After `..` it may
+/// have one more reason that contains the reason of another enum.
 macro_rules! reasons {
     (
         $(#[doc = $enum_doc:literal])*
