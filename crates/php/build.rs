@@ -10,15 +10,16 @@ use std::process::Command;
 const VERSIONS: [&str; 5] = ["8.5", "8.4", "8.3", "8.2", "8.1"];
 
 /// The shim's C files.
-const SOURCES: [&str; 19] = [
+const SOURCES: [&str; 20] = [
     "shim.c",
     "body.c",
     "modules.c",
     "response.c",
     "variables.c",
+    "version/php81.c",
     "functions.c",
     "request_ini.c",
-    "cache.c",
+    "opcache.c",
     "connections.c",
     "ending.c",
     "folder.c",
@@ -32,7 +33,7 @@ const SOURCES: [&str; 19] = [
     "worker.c",
 ];
 
-/// Symbols of the C library that the shim stands in front of; programs must export them to libphp.
+/// Symbols of the C library that the shim interposes; programs must export them to libphp.
 const INTERPOSED: [&str; 6] = [
     "chdir",
     "connect",
@@ -66,7 +67,7 @@ fn main() {
 
 fn build() -> Result<(), String> {
     let php = find()?;
-    // What was built for another PHP, or an older one, would be taken for what it was built for.
+    // A build against another or an older PHP must not be reused.
     println!("cargo:rerun-if-changed={}", php.object.display());
     for include in &php.includes {
         let version = Path::new(include).join("php_version.h");
@@ -173,22 +174,13 @@ fn library(prefix: &str, version: &str) -> Option<PathBuf> {
 }
 
 fn compile(php: &Php) {
-    let version = format!("version/php{}", php.version.replace('.', ""));
-    let header = format!("\"{version}.h\"");
-    let own = Path::new("shim").join(format!("{version}.c"));
     let mut build = cc::Build::new();
-    build
-        .include("shim")
-        .define("MAITRED_VERSION_HEADER", header.as_str());
-    build.define("_GNU_SOURCE", None);
+    build.include("shim").define("_GNU_SOURCE", None);
     for include in &php.includes {
         build.flag(format!("-isystem{include}"));
     }
     for source in SOURCES {
         build.file(Path::new("shim").join(source));
-    }
-    if own.exists() {
-        build.file(own);
     }
     build
         .flag("-std=gnu11")
@@ -196,10 +188,10 @@ fn compile(php: &Php) {
         .compile("maitred_php_shim");
 }
 
-/// Debian's library of every version calls itself `libphp.so`, so that a program linked with it
-/// would load whichever version that name leads to. Programs are linked with a stand-in instead
-/// that has the same symbols and calls itself what the version's own file is called. Its file has
-/// another name: cargo puts this folder into `LD_LIBRARY_PATH` of what it runs.
+/// Debian's library of every version has the soname `libphp.so`, so a program linked with it would
+/// load whichever version has that name. Programs are linked with a stub library instead that has
+/// the same symbols and the file name of the right version as its soname. Its own file has another
+/// name: cargo puts this folder into `LD_LIBRARY_PATH` of programs that it runs.
 fn stand_in(library: &Path) -> Result<PathBuf, String> {
     let name = library
         .file_name()
@@ -218,7 +210,7 @@ fn stand_in(library: &Path) -> Result<PathBuf, String> {
     match status {
         Ok(status) if status.success() => Ok(folder),
         _ => Err(format!(
-            "the C compiler could not make {}",
+            "the C compiler could not create {}",
             target.display()
         )),
     }
@@ -245,7 +237,8 @@ fn symbols(library: &Path) -> Result<String, String> {
             _ => (".data", "%object"),
         };
         assembly.push_str(&format!(
-            "{section}\n.globl {name}\n.type {name},{kind}\n.size {name},0x{size}\n{name}: .byte 0\n"
+            "{section}\n.globl {name}\n.type {name},{kind}\n.size {name},0x{size}\n\
+             {name}: .byte 0\n"
         ));
     }
     Ok(assembly)

@@ -7,13 +7,12 @@ use std::sync::Arc;
 use bytes::Bytes;
 use libfuzzer_sys::fuzz_target;
 use maitred_pagecache::admit::{Times, admit};
-use maitred_pagecache::asked::{Asked, Request};
-use maitred_pagecache::control::{Control, Wishes};
-use maitred_pagecache::fields::{self, Field};
+use maitred_pagecache::cache_request::{CacheRequest, Request};
+use maitred_pagecache::cache_control::{CacheControl, RequestDirectives};
+use maitred_pagecache::headers::{self, Field, ResponseHead};
 use maitred_pagecache::freshness::MAX_SECONDS;
 use maitred_pagecache::key::Key;
-use maitred_pagecache::merge::merge;
-use maitred_pagecache::plan::Plan;
+use maitred_pagecache::eligibility::Plan;
 use maitred_pagecache::settings::{Settings, Valid};
 use maitred_pagestore::object::Entry;
 use maitred_pagestore::{Object, Subject};
@@ -38,18 +37,20 @@ fuzz_target!(|input: &[u8]| {
         return;
     };
     let answer = || answer.iter().copied();
-    _ = Wishes::of(answer());
-    let said = Control::of(fields::values(answer(), "cache-control"));
+    _ = RequestDirectives::of(answer());
+    let said = CacheControl::of(headers::values(answer(), "cache-control"));
     let request = Request {
         method: "GET",
         is_https: true,
         host: "a.example",
+        port: None,
         path: "/",
         query: None,
         has_body: false,
         by_proxy: false,
+        by_forwarded: false,
     };
-    let asked = Asked::survey(request, [].into_iter());
+    let asked = CacheRequest::survey(request, [].into_iter());
     let valid = Valid {
         status: None,
         seconds: 60,
@@ -70,15 +71,19 @@ fuzz_target!(|input: &[u8]| {
     };
     for settings in [Settings::default(), generous] {
         let plan = Plan::make(&settings, &asked);
-        let Ok(admitted) = admit(&settings, &asked, &plan, (status, answer()), times) else {
+        let head = ResponseHead {
+            status,
+            headers: answer(),
+        };
+        let Ok(admitted) = admit(&settings, &asked, &plan, head, times) else {
             continue;
         };
         let stored = admitted.stored;
         let is_named = |name: &str| said.listed.iter().any(|listed| listed == name);
-        let targeted = settings.litespeed || Control::targeted(answer()).is_some();
+        let targeted = settings.litespeed || CacheControl::targeted(answer()).is_some();
         if !targeted {
             assert!(!said.private && (!said.no_store || said.must_understand));
-            let sets_cookie = fields::first(answer(), "set-cookie").is_some();
+            let sets_cookie = headers::first(answer(), "set-cookie").is_some();
             assert!(!sets_cookie || is_named("set-cookie"));
         }
         let bounded = [
@@ -93,10 +98,10 @@ fuzz_target!(|input: &[u8]| {
         assert!(
             stored
                 .fields()
-                .all(|(name, _)| !fields::is_hop_by_hop(name))
+                .all(|(name, _)| !headers::is_hop_by_hop(name))
         );
         assert!(stored.lines.starts_with(b"Date: ") && stored.lines.ends_with(b"\r\n"));
-        _ = merge(&settings, &asked, &plan, (&stored, answer()), times);
+        _ = stored.merge(&settings, &asked, &plan, answer(), times);
         let key = Key::primary("site", &settings.key, &asked)
             .expect("it is short")
             .key;

@@ -3,11 +3,11 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use maitred_pagecache::asked::{Asked, Request};
-use maitred_pagecache::fields::Field;
+use maitred_pagecache::cache_request::{CacheRequest, Request};
+use maitred_pagecache::headers::Field;
 use maitred_pagecache::key::{Key, Primary, canonical_query};
-use maitred_pagecache::plan::Plan;
-use maitred_pagecache::settings::{KeyParts, Pattern, Settings, When};
+use maitred_pagecache::eligibility::Plan;
+use maitred_pagecache::settings::{KeyParts, Pattern, Settings, RequestMatcher};
 
 fuzz_target!(
     |input: (bool, &str, &str, Option<&str>, Vec<(&[u8], &[u8])>)| {
@@ -34,11 +34,11 @@ fuzz_target!(
                 .iter()
                 .map(|(name, value)| -> Field<'_> { (name, value) })
         };
-        let asked = Asked::survey(request(query), fields());
-        let rules = When {
+        let asked = CacheRequest::survey(request(query), fields());
+        let rules = RequestMatcher {
             parameters: vec![Pattern::new("a.b")],
             cookies: vec![Pattern::new("a_b")],
-            ..When::default()
+            ..RequestMatcher::default()
         };
         let settings = Settings {
             key: parts.clone(),
@@ -50,7 +50,7 @@ fuzz_target!(
         let Ok(Primary { key, query: seen }) = Key::primary("site", &parts, &asked) else {
             return;
         };
-        let again = Asked::survey(request(seen.as_deref()), fields());
+        let again = CacheRequest::survey(request(seen.as_deref()), fields());
         let Ok(Primary {
             key: same,
             query: still,

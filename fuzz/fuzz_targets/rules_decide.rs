@@ -9,7 +9,7 @@ use std::sync::LazyLock;
 use libfuzzer_sys::fuzz_target;
 use maitred_rules::path::{CleanPath, clean_path};
 use maitred_rules::settings::{Deny, Redirect, Rewrite};
-use maitred_rules::site::{Asked, Verdict, check_template};
+use maitred_rules::site_rules::{RuleRequest, Verdict, check_template};
 use maitred_rules::{Pattern, Rules, SiteRules};
 
 /// What no site may serve here.
@@ -93,7 +93,7 @@ fuzz_target!(|input: &[u8]| {
         return;
     }
     let Ok(path) = clean_path(path) else { return };
-    let asked = Asked {
+    let asked = RuleRequest {
         path: &path,
         query: Some(query).filter(|query| !query.is_empty()),
         scheme: "https",

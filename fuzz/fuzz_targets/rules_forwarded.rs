@@ -6,7 +6,7 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use libfuzzer_sys::fuzz_target;
-use maitred_rules::forwarded::{Field, Heard, Trust};
+use maitred_rules::forwarded::{ForwardedHeader, ForwardedClient, Trust};
 use maitred_rules::networks::{Networks, client_key, parse_network};
 
 const FIELDS: [&str; 4] = [
@@ -22,7 +22,7 @@ fuzz_target!(|input: &[u8]| {
         proxies: Networks::new(&proxies),
         fields: FIELDS
             .iter()
-            .filter_map(|name| Field::named(name))
+            .filter_map(|name| ForwardedHeader::named(name))
             .collect(),
     };
     // Each line is a field: the first byte says which.
@@ -34,12 +34,12 @@ fuzz_target!(|input: &[u8]| {
         })
         .collect();
     let hear = |peer: Ipv4Addr| {
-        trust.hear(IpAddr::V4(peer), |name| {
+        trust.resolve(IpAddr::V4(peer), |name| {
             let named = move |(other, _): &&(&str, &[u8])| *other == name;
             lines.iter().filter(named).map(|(_, value)| *value)
         })
     };
-    assert_eq!(hear(Ipv4Addr::new(192, 0, 2, 1)), Ok(Heard::default()));
+    assert_eq!(hear(Ipv4Addr::new(192, 0, 2, 1)), Ok(ForwardedClient::default()));
     let is_there = |field: &str| lines.iter().any(|(name, _)| *name == field);
     match hear(Ipv4Addr::new(10, 0, 0, 1)) {
         Ok(heard) => {
@@ -73,13 +73,13 @@ fn appended(trust: &Trust, lines: &[(&str, &[u8])]) {
         ("forwarded", b"for=203.0.113.9"),
     ] {
         let only = Trust {
-            fields: Field::named(field).into_iter().collect(),
+            fields: ForwardedHeader::named(field).into_iter().collect(),
             proxies: trust.proxies.clone(),
         };
         let of = lines.iter().filter(|(name, _)| *name == field);
         let mut written: Vec<Vec<u8>> = of.map(|(_, value)| value.to_vec()).collect();
         let hear = |written: &[Vec<u8>]| {
-            let heard = only.hear(proxy, |_| written.iter().map(Vec::as_slice));
+            let heard = only.resolve(proxy, |_| written.iter().map(Vec::as_slice));
             heard
                 .map(|heard| heard.client.map(|client| client.ip()))
                 .ok()

@@ -48,7 +48,7 @@ fn reasons() -> BTreeMap<String, Vec<Reason>> {
     toml::from_str(&fs::read_to_string(file).unwrap()).unwrap()
 }
 
-/// What came of the required tests: with maitred, with nginx's `fastcgi_cache` before php-fpm, and with
+/// What came of the required tests: with maitred, with nginx's `fastcgi_cache` in front of php-fpm, and with
 /// Varnish before a maitred that caches nothing.
 fn run(reasons: &BTreeMap<String, Vec<Reason>>) -> [Vec<Outcome>; 3] {
     let roots = [(); 3].map(|()| cache_suite::origin());
@@ -147,17 +147,17 @@ fn version(program: &str, flag: &str) -> String {
     word.unwrap_or_default().to_owned()
 }
 
-/// The page that tells what came of it.
+/// The page with the results.
 fn written(outcomes: &[Vec<Outcome>; 3], reasons: &BTreeMap<String, Vec<Reason>>) -> String {
     let mut page = HEAD.to_owned();
     let setups = [
-        "`[sites.cache]`, with nothing in it".to_owned(),
+        "`[sites.cache]` without settings".to_owned(),
         format!(
-            "nginx {}, `fastcgi_cache` before php-fpm, `fastcgi_cache_revalidate on`",
+            "nginx {}, `fastcgi_cache` in front of php-fpm, `fastcgi_cache_revalidate on`",
             version("nginx", "-v")
         ),
         format!(
-            "Varnish {} with its built-in rules, before a site without a cache",
+            "Varnish {} with its built-in rules, in front of a site without a cache",
             version("varnishd", "-V")
         ),
     ];
@@ -186,18 +186,18 @@ fn written(outcomes: &[Vec<Outcome>; 3], reasons: &BTreeMap<String, Vec<Reason>>
 const HEAD: &str = "\
 # The page cache under http-cache-tests
 
-<!-- Made by scripts/cache-conformance from what the tests come to, with the reasons from
+<!-- Written by scripts/cache-conformance from the results of the tests and the reasons in
      tests/http-cache-tests/reasons.toml; change those, not this page. -->
 
-[http-cache-tests](https://cache-tests.fyi) asks caches what they do with answers of all kinds. 157 of
-its tests (version 0.4.5) are required of caches that are no browser's. Here real PHP answers: the
-suite's origin is a script. `make test` runs them, and fails if maitred misses one that is not below;
+[http-cache-tests](https://cache-tests.fyi) tests how caches treat responses of all kinds. 157 of
+its tests (version 0.4.5) are required of caches other than browsers. The suite's origin is a PHP
+script here. `make test` runs them, and fails if maitred fails one that is not listed below;
 `scripts/cache-conformance` runs them and writes this page.
 
-A test that depends on one that is not passed counts as not passed, as on the suite's own pages. What
-PHP cannot do, close its connection, is done by ending its worker. The suite's authors say that it is no
-test of conformance: what is missed may be missed on purpose.
+A test that depends on a failed one counts as failed, as on the suite's own pages. PHP cannot close
+its connection, so those tests end its worker. According to its authors, the suite does not test
+conformance: a server may fail a test on purpose.
 
-| server | as it was set up | passed |
+| server | setup | passed |
 | --- | --- | --- |
 ";

@@ -127,7 +127,7 @@ fn what_is_not_for_all_is_made_for_each() {
     );
     assert_eq!(get(&server, "/f").text(), "run 1");
     let poison = with(&server, "/g", &[("X-Forwarded-Host", "evil.example")]);
-    assert!(status(&poison).ends_with("detail=unkeyed-field"));
+    assert!(status(&poison).ends_with("detail=unkeyed-header"));
     let password = with(&server, "/f", &[("Authorization", "Basic YTpi")]);
     assert_eq!(password.text(), "run 3");
 }
@@ -397,7 +397,7 @@ fn a_host_that_is_written_in_another_way_makes_no_page() {
     };
     for host in ["localhost:80", "LocalHost"] {
         let answer = of(host);
-        assert!(status(&answer).ends_with("; detail=unkeyed-field"));
+        assert!(status(&answer).ends_with("; detail=unkeyed-header"));
     }
     assert!(status(&of("localhost")).ends_with("; stored; ttl=600"));
     for host in ["localhost:80", "LocalHost", "localhost"] {
@@ -423,7 +423,7 @@ fn what_a_trusted_proxy_passes_on_is_part_of_the_key() {
     let port = with(&server, "/a", &[PROTO, ("X-Forwarded-Port", "444")]);
     assert_eq!(port.text(), "run 3");
     let said = with(&server, "/b", &[PROTO, ("Forwarded", "host=evil.example")]);
-    assert!(status(&said).ends_with("; detail=unkeyed-field"));
+    assert!(status(&said).ends_with("; detail=unkeyed-header"));
 }
 
 #[test]
@@ -442,7 +442,7 @@ fn a_cookie_that_php_takes_for_one_of_the_keys_makes_no_page() {
     ] {
         let answer = with(&server, "/a", &[("Cookie", cookie)]);
         assert!(
-            status(&answer).ends_with("; detail=unkeyed-field"),
+            status(&answer).ends_with("; detail=unkeyed-header"),
             "{cookie}"
         );
     }

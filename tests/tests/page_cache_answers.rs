@@ -115,7 +115,7 @@ fn a_page_that_php_has_compressed_is_for_those_who_take_it() {
     let gzip = Some("gzip".to_owned());
     let refuses = [("Accept-Encoding", "gzip;q=0, br")];
     let (sent, said) = coding(&refuses);
-    assert!(said.ends_with("detail=coding"), "{said}");
+    assert!(said.ends_with("detail=encoding"), "{said}");
     assert_eq!(sent, gzip, "PHP looks for the letters and nothing else");
     let (sent, said) = coding(&[("Accept-Encoding", "x-gzip")]);
     assert_eq!(

@@ -36,7 +36,7 @@ const LONG: usize = 15_000;
 const DESCRIPTORS: u64 = 4128;
 
 /// What the files of pages are called where a process's descriptors are listed.
-const FILE: &str = "/memfd:kept page (deleted)";
+const FILE: &str = "/memfd:cached page (deleted)";
 
 fn site() -> TempDir {
     document_root(&[("index.php", PAGE), ("version", "1")])

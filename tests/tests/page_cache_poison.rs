@@ -24,7 +24,7 @@ fn with(server: &Server, target: &str, fields: &[(&str, &str)]) -> Response {
 }
 
 fn is_unkeyed(answer: &Response) -> bool {
-    status(answer).ends_with("; detail=unkeyed-field")
+    status(answer).ends_with("; detail=unkeyed-header")
 }
 
 #[test]

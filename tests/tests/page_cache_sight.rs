@@ -228,7 +228,7 @@ fn explain_says_what_the_cache_would_do() {
     says(&["/a", "--method", "POST"], &["bypass (method)"]);
     says(
         &["/a", "--header", "X-Forwarded-Host: evil.example"],
-        &["the answer is not kept (unkeyed-field)"],
+        &["the answer is not kept (unkeyed-header)"],
     );
     // And so it is.
     let poison = with(
@@ -238,5 +238,5 @@ fn explain_says_what_the_cache_would_do() {
         &[("X-Forwarded-Host", "evil.example")],
     );
     let said = poison.header("Cache-Status").unwrap();
-    assert!(said.ends_with("detail=unkeyed-field"), "{said}");
+    assert!(said.ends_with("detail=unkeyed-header"), "{said}");
 }

@@ -181,7 +181,7 @@ fn what_a_script_purges_is_gone_before_it_goes_on() {
     assert!(status(&server, pages[0]).contains("detail=updating"));
     let said = get(&server, "/x?urls[]=http://b.example/");
     assert!(
-        said.contains("An address is none of a site of this pool"),
+        said.contains("A URL belongs to no site of this pool"),
         "{said}"
     );
     let long = get(&server, "/x?tags[]=t&long=17000");

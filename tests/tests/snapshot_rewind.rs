@@ -268,7 +268,7 @@ fn what_cannot_be_put_back_ends_the_copy_and_is_seen_by_nobody() {
     assert_eq!(answer.status, 500, "{}", answer.text());
     assert_ne!(get(&server, "/")[1], first[1]);
     let reason = "its signals, limits, identity or folder are not what they were";
-    let said = server.expect_log(0, "ends instead of going back");
+    let said = server.expect_log(0, "exits instead of being rewound");
     assert!(said.contains(reason), "{said}");
     server.wait_for_full_strength(3, PATIENCE);
     server.stop();

@@ -455,7 +455,7 @@ pub fn default_socket() -> PathBuf {
 
 #[cfg(test)]
 mod tests {
-    use maitred_pagecache::purge::Thoroughness;
+    use maitred_pagecache::purge::PurgeMode;
 
     use super::*;
     use crate::purge::Target;
@@ -472,7 +472,7 @@ mod tests {
         let purge = r#"{"do":"purge","targets":[{"tag":"news"},"everything"],"how":"soft"}"#;
         let asked = Asked {
             targets: vec![Target::Tag("news".to_owned()), Target::Everything],
-            how: Thoroughness::Soft,
+            how: PurgeMode::Soft,
             site: None,
         };
         assert_eq!(read(purge), Request::Purge(asked));

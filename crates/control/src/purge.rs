@@ -1,7 +1,7 @@
 //! What is to be dropped of the page cache, on its way from process to process.
 
 use maitred_pagecache::purge::Purge;
-pub use maitred_pagecache::purge::Thoroughness;
+pub use maitred_pagecache::purge::PurgeMode;
 use serde::{Deserialize, Serialize};
 
 /// What a front is to do with its pages.
@@ -24,7 +24,7 @@ pub struct Asked {
     /// What is to be dropped.
     pub targets: Vec<Target>,
     /// How thoroughly.
-    pub how: Thoroughness,
+    pub how: PurgeMode,
     /// The only site that is meant, by one of its hosts as the configuration has it; all, without.
     #[serde(default)]
     pub site: Option<String>,
@@ -117,7 +117,7 @@ pub struct Dropped {
     /// Which of its pages.
     pub purge: Purge,
     /// How thoroughly they are dropped.
-    pub how: Thoroughness,
+    pub how: PurgeMode,
 }
 
 #[cfg(test)]
@@ -128,7 +128,7 @@ mod tests {
     fn what_is_asked_for_is_split_into_parts_that_fit() {
         let asked = |targets| Asked {
             targets,
-            how: Thoroughness::Soft,
+            how: PurgeMode::Soft,
             site: Some("a.example".to_owned()),
         };
         let tag = |text: &str| Target::Tag(text.repeat(100));
@@ -137,7 +137,7 @@ mod tests {
             .iter()
             .map(|part| serde_json::to_vec(part).unwrap().len());
         assert!(lengths.max().unwrap() <= 4096);
-        assert!(parts.iter().all(|part| part.how == Thoroughness::Soft));
+        assert!(parts.iter().all(|part| part.how == PurgeMode::Soft));
         let count: usize = parts.iter().map(|part| part.targets.len()).sum();
         assert_eq!((count, parts.len()), (100, 8));
         assert_eq!(asked(vec![tag("t")]).split(100), Err(TooLong));

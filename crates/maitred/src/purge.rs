@@ -4,7 +4,7 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use maitred_control::admin::{Answer, MAX_REQUEST_BYTES, Request};
-use maitred_control::purge::{Asked, Target, Thoroughness, TooLong};
+use maitred_control::purge::{Asked, PurgeMode, Target, TooLong};
 use serde_json::json;
 
 use crate::client::Client;
@@ -64,8 +64,8 @@ fn targets(asked: &Purge) -> Vec<Target> {
 /// As many together as a request has room for.
 fn requests(asked: &Purge, targets: Vec<Target>) -> Result<Vec<Request>, String> {
     let how = match asked.soft {
-        true => Thoroughness::Soft,
-        false => Thoroughness::Hard,
+        true => PurgeMode::Soft,
+        false => PurgeMode::Hard,
     };
     let all = Asked {
         targets,
@@ -129,7 +129,7 @@ mod tests {
             panic!("a purge")
         };
         assert_eq!((requests.len(), one.targets.len()), (1, 5));
-        assert_eq!(one.how, Thoroughness::Soft);
+        assert_eq!(one.how, PurgeMode::Soft);
         assert_eq!(one.site.as_deref(), Some("s"));
     }
 

@@ -1,167 +1,102 @@
-//! Whether an answer is kept (RFC 9111 §3), and what of it.
-
-use std::fmt;
+//! Whether a response is stored (RFC 9111 §3), and which of its headers.
 
 use bytes::Bytes;
 
 use crate::Millis;
-use crate::asked::Asked;
-use crate::control::Control;
-use crate::fields::{self, Field};
+use crate::cache_control::CacheControl;
+use crate::cache_request::CacheRequest;
+use crate::eligibility::{Bypass, Plan};
 use crate::freshness::{self, Lifetime, Lifetimes, MAX_SECONDS};
-use crate::plan::{Bypass, Plan};
+use crate::headers::{self, Field, ResponseHead};
 use crate::settings::Settings;
 use crate::stored::Stored;
 use crate::tags;
-use crate::vary::{self, Unpredictable, Vary};
+use crate::vary::{self, Vary, VaryError};
 
-/// Why an answer is not kept.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum NotStored {
-    /// Its request was none of the cache's.
-    Bypassed(Bypass),
-    /// It answers HEAD.
-    Head,
-    /// Its request has a field that no key has and that an application might believe.
-    UnkeyedField,
-    /// Its request has a cookie whose meaning to the application is unknown.
-    UnknownCookie,
-    /// A rule of the site's (`no_store`) says so.
-    Rule,
-    /// Its request says so, and is obeyed.
-    RequestNoStore,
-    /// It says `no-store`.
-    NoStore,
-    /// It says `private`.
-    Private,
-    /// It says `no-cache`, and there is nothing to ask for it again with.
-    NoCache,
-    /// It sets a cookie.
-    SetCookie,
-    /// Its request has an `Authorization`, and it does not say that all may have it.
-    Authorization,
-    /// It depends on something that no request shows.
-    VaryStar,
-    /// It depends on more fields than are remembered.
-    VaryTooMuch,
-    /// Its status is not one that is kept: 206, 304, or one that is not understood and must be.
-    Status,
-    /// Nobody says for how long it is good.
-    NoLifetime,
-    /// It is stale already.
-    Stale,
-    /// It is larger than `max_object_size`.
-    TooLarge,
-    /// It has more tags than are remembered.
-    TooManyTags,
-    /// It has not been asked for often enough (`min_uses`).
-    MinUses,
-    /// It did not come to its end.
-    Incomplete,
-    /// Its request waited for another for as long as it may.
-    LockTimeout,
-    /// It was purged before it had come.
-    Purged,
-    /// It could not be written.
-    Fault,
-    /// It is in a coding that its request does not take, so nobody knows who does.
-    Coding,
-}
-
-impl NotStored {
-    /// All there are but [`NotStored::Bypassed`], whose reasons are its own.
-    pub const ALL: [NotStored; 23] = [
-        NotStored::Head,
-        NotStored::UnkeyedField,
-        NotStored::UnknownCookie,
-        NotStored::Rule,
-        NotStored::RequestNoStore,
-        NotStored::NoStore,
-        NotStored::Private,
-        NotStored::NoCache,
-        NotStored::SetCookie,
-        NotStored::Authorization,
-        NotStored::VaryStar,
-        NotStored::VaryTooMuch,
-        NotStored::Status,
-        NotStored::NoLifetime,
-        NotStored::Stale,
-        NotStored::TooLarge,
-        NotStored::TooManyTags,
-        NotStored::MinUses,
-        NotStored::Incomplete,
-        NotStored::LockTimeout,
-        NotStored::Purged,
-        NotStored::Fault,
-        NotStored::Coding,
-    ];
-
-    /// Its name, in `Cache-Status` and metrics.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            NotStored::Bypassed(why) => why.as_str(),
-            NotStored::Head => "head",
-            NotStored::UnkeyedField => "unkeyed-field",
-            NotStored::UnknownCookie => "unknown-cookie",
-            NotStored::Rule => "rule",
-            NotStored::RequestNoStore => "request-no-store",
-            NotStored::NoStore => "no-store",
-            NotStored::Private => "private",
-            NotStored::NoCache => "no-cache",
-            NotStored::SetCookie => "set-cookie",
-            NotStored::Authorization => "authorization",
-            NotStored::VaryStar => "vary-star",
-            NotStored::VaryTooMuch => "vary-too-much",
-            NotStored::Status => "status",
-            NotStored::NoLifetime => "no-lifetime",
-            NotStored::Stale => "stale",
-            NotStored::TooLarge => "too-large",
-            NotStored::TooManyTags => "too-many-tags",
-            NotStored::MinUses => "min-uses",
-            NotStored::Incomplete => "incomplete",
-            NotStored::LockTimeout => "lock-timeout",
-            NotStored::Purged => "purged",
-            NotStored::Fault => "fault",
-            NotStored::Coding => "coding",
-        }
+reasons! {
+    /// Why a response is not stored.
+    pub enum NotStored {
+        /// It is a response to HEAD.
+        Head = "head",
+        /// The request has a header that no key contains and that an application might use.
+        UnkeyedHeader = "unkeyed-header",
+        /// The request has a cookie whose meaning to the application is unknown.
+        UnknownCookie = "unknown-cookie",
+        /// The site's `no_store` rule matches.
+        Rule = "rule",
+        /// The request says `no-store`, and the site honours it.
+        RequestNoStore = "request-no-store",
+        /// It says `no-store`.
+        NoStore = "no-store",
+        /// It says `private`.
+        Private = "private",
+        /// It says `no-cache`, and has no validator to revalidate it with.
+        NoCache = "no-cache",
+        /// It sets a cookie.
+        SetCookie = "set-cookie",
+        /// The request has an `Authorization` header, and the response is not marked as public.
+        Authorization = "authorization",
+        /// It says `Vary: *`.
+        VaryStar = "vary-star",
+        /// It varies on more headers than are supported.
+        VaryTooMuch = "vary-too-much",
+        /// Its status is not storable: 206, 304, or an unknown one with `must-understand`.
+        Status = "status",
+        /// It states no lifetime, and the site has none for it.
+        NoLifetime = "no-lifetime",
+        /// It is stale on arrival.
+        Stale = "stale",
+        /// It is larger than `max_object_size`.
+        TooLarge = "too-large",
+        /// It has more tags than are supported.
+        TooManyTags = "too-many-tags",
+        /// It has not been requested often enough (`min_uses`).
+        MinUses = "min-uses",
+        /// Its body was not complete.
+        Incomplete = "incomplete",
+        /// The request waited for the cache lock until `lock_timeout`.
+        LockTimeout = "lock-timeout",
+        /// It was purged while it was being generated.
+        Purged = "purged",
+        /// It could not be written.
+        Fault = "fault",
+        /// Its content encoding is not one that the request accepts.
+        ContentEncoding = "encoding",
+        ..
+        /// The request bypassed the cache.
+        Bypassed(Bypass)
     }
 }
 
-impl fmt::Display for NotStored {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
-
-/// When an answer was asked for and came, and how many purges there had been when it was asked for.
+/// The times of a fetch, and the number of purges before it.
 #[derive(Debug, Clone, Copy)]
 pub struct Times {
-    /// When it was asked for.
+    /// When the request was sent to the script.
     pub asked: Millis,
-    /// When its head came.
+    /// When the response head arrived.
     pub came: Millis,
-    /// Purges until it was asked for.
+    /// Purges before the request was sent.
     pub stamp: u64,
 }
 
-/// An answer that is kept when its body has come.
+/// A response that is stored once its body is complete.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Admitted {
-    /// Its head.
+    /// The response head.
     pub stored: Stored,
-    /// What of its request it depends on.
+    /// The request headers that it varies on.
     pub vary: Vary,
 }
 
-/// Decides on an answer whose head has come.
+/// Decides on a response whose head has arrived.
 ///
 /// # Errors
-/// Why it is not kept.
+/// The reason why it is not stored.
 pub fn admit<'a, 'f, H, F>(
     settings: &Settings,
-    asked: &Asked<'a, H>,
+    asked: &CacheRequest<'a, H>,
     plan: &Plan,
-    (status, answer): (u16, F),
+    response: ResponseHead<F>,
     times: Times,
 ) -> Result<Admitted, NotStored>
 where
@@ -169,41 +104,39 @@ where
     F: Iterator<Item = Field<'f>> + Clone,
 {
     plan.store?;
+    let ResponseHead {
+        status,
+        headers: answer,
+    } = response.clone();
     let (control, is_targeted) = control(settings, answer.clone(), times.came);
-    may_be_kept(
-        settings,
-        asked.has_authorization,
-        &control,
-        (status, answer.clone()),
-    )?;
-    let vary = match settings.ignore_headers.vary {
-        true => Vary::default(),
-        false => Vary::of(fields::values(answer.clone(), "vary")).map_err(|why| match why {
-            Unpredictable::Star => NotStored::VaryStar,
-            Unpredictable::TooMuch => NotStored::VaryTooMuch,
-        })?,
-    };
-    let vary = match settings.varies_by_session {
-        true => vary.without("cookie"),
-        false => vary,
-    };
+    let authorized = asked.has_authorization;
+    check_storable(settings, authorized, &control, response.clone())?;
+    let mut vary = Vary::default();
+    if !settings.ignore_headers.vary {
+        vary = Vary::of(headers::values(answer.clone(), "vary")).map_err(|why| match why {
+            VaryError::Star => NotStored::VaryStar,
+            VaryError::TooMany => NotStored::VaryTooMuch,
+        })?;
+    }
+    if settings.varies_by_session {
+        vary = vary.without("cookie");
+    }
     let varies_by_coding = vary.names().iter().any(|name| name == "accept-encoding");
     if varies_by_coding && !vary::takes(asked.fields(), answer.clone()) {
-        return Err(NotStored::Coding);
+        return Err(NotStored::ContentEncoding);
     }
     if settings.litespeed && !has_litespeeds_variants(settings, answer.clone()) {
         return Err(NotStored::VaryStar);
     }
     let tags = tags::of_answer(settings, answer.clone()).map_err(|_| NotStored::TooManyTags)?;
     let has_validator = has(answer.clone(), "etag") || has(answer.clone(), "last-modified");
-    let life = (status, answer.clone());
-    let lifetime = freshness::lifetime(settings, &control, is_targeted, life, times.came);
+    let lifetime = freshness::lifetime(settings, &control, is_targeted, response, times.came);
     let delay = times.came.saturating_sub(times.asked);
     let initial_age = freshness::initial_age(answer.clone(), delay, times.came);
-    let lifetimes = lifetimes(settings, &control, lifetime, (has_validator, initial_age))?;
+    let lifetimes = lifetimes(settings, &control, lifetime, has_validator, initial_age)?;
     let stored = Stored {
         status,
-        lines: told_lines(settings, &control.listed, answer, times.came),
+        lines: client_lines(settings, &control.listed, answer, times.came),
         came: times.came,
         initial_age,
         lifetimes,
@@ -217,45 +150,45 @@ where
     Ok(Admitted { stored, vary })
 }
 
-/// What an answer says to this cache, and whether it says it to caches alone.
+/// The cache directives of a response, and whether they are targeted at this cache.
 fn control<'f>(
     settings: &Settings,
     answer: impl Iterator<Item = Field<'f>> + Clone,
     now: Millis,
-) -> (Control, bool) {
+) -> (CacheControl, bool) {
     if settings.ignore_headers.cache_control {
-        return (Control::default(), false);
+        return (CacheControl::default(), false);
     }
-    let of_all = || Control::of(fields::values(answer.clone(), "cache-control"));
-    let told = freshness::told_by_nginx(settings, answer.clone(), now);
+    let of_all = || CacheControl::of(headers::values(answer.clone(), "cache-control"));
+    let told = freshness::accel_expires(settings, answer.clone(), now);
     if told.is_some_and(|seconds| seconds > 0) {
-        // It is said to this cache alone, but for how long and no more.
+        // It states a lifetime for this cache alone, and nothing else.
         let listed = of_all().listed;
-        let control = Control {
+        let control = CacheControl {
             listed,
-            ..Control::default()
+            ..CacheControl::default()
         };
         return (control, true);
     }
     if settings.litespeed {
-        let values = fields::values(answer.clone(), "x-litespeed-cache-control");
-        let control = Control::of(values);
+        let values = headers::values(answer.clone(), "x-litespeed-cache-control");
+        let control = CacheControl::of(values);
         if control.any {
             return (control, true);
         }
     }
-    match Control::targeted(answer.clone()) {
+    match CacheControl::targeted(answer.clone()) {
         Some(control) => (control, true),
         None => (of_all(), false),
     }
 }
 
-/// Whether the key has all that `X-LiteSpeed-Vary` names: cookies, and nothing else.
+/// Whether the key contains all that `X-LiteSpeed-Vary` names: cookies, and nothing else.
 fn has_litespeeds_variants<'f>(
     settings: &Settings,
     answer: impl Iterator<Item = Field<'f>>,
 ) -> bool {
-    let mut named = fields::values(answer, "x-litespeed-vary").flat_map(fields::members);
+    let mut named = headers::values(answer, "x-litespeed-vary").flat_map(headers::members);
     named.all(|member| {
         let cookie = member.strip_prefix(b"cookie=");
         let is_keyed = |cookie: &[u8]| {
@@ -266,13 +199,14 @@ fn has_litespeeds_variants<'f>(
     })
 }
 
-fn may_be_kept<'f>(
+fn check_storable<'f>(
     settings: &Settings,
     has_authorization: bool,
-    control: &Control,
-    (status, answer): (u16, impl Iterator<Item = Field<'f>>),
+    control: &CacheControl,
+    response: ResponseHead<impl Iterator<Item = Field<'f>>>,
 ) -> Result<(), NotStored> {
-    // A part of an answer, and what only says something of another one (RFC 9111 §3).
+    let status = response.status;
+    // Partial responses, and those that only update another response (RFC 9111 §3).
     if status < 200 || matches!(status, 206 | 304) {
         return Err(NotStored::Status);
     }
@@ -280,7 +214,8 @@ fn may_be_kept<'f>(
     if control.must_understand && !is_understood {
         return Err(NotStored::Status);
     }
-    // RFC 9111 §5.2.2.3: must-understand outweighs no-store, which is for those who know it not.
+    // RFC 9111 §5.2.2.3: must-understand overrides no-store, which is for caches that do not know
+    // it.
     if control.no_store && !control.must_understand {
         return Err(NotStored::NoStore);
     }
@@ -288,7 +223,7 @@ fn may_be_kept<'f>(
         return Err(NotStored::Private);
     }
     let is_listed = control.listed.iter().any(|name| name == "set-cookie");
-    if !settings.ignore_headers.set_cookie && !is_listed && has(answer, "set-cookie") {
+    if !settings.ignore_headers.set_cookie && !is_listed && has(response.headers, "set-cookie") {
         return Err(NotStored::SetCookie);
     }
     if has_authorization && !is_for_authorized(control) {
@@ -298,26 +233,28 @@ fn may_be_kept<'f>(
 }
 
 /// RFC 9111 §3.5.
-fn is_for_authorized(control: &Control) -> bool {
+fn is_for_authorized(control: &CacheControl) -> bool {
     control.public || control.must_revalidate || control.s_maxage.is_some()
 }
 
-/// RFC 9111 §4.2.4, but for `s-maxage`: where an answer or the site says in so many words for how
-/// long a stale answer will do, that is what it means. With `s-maxage` alone none does.
-fn forbids_stale(control: &Control) -> bool {
+/// RFC 9111 §4.2.4, except for `s-maxage`: an explicit stale lifetime from the response or the site
+/// applies. With `s-maxage` alone there is none.
+fn forbids_stale(control: &CacheControl) -> bool {
     control.no_cache || control.must_revalidate || control.proxy_revalidate
 }
 
-/// Statuses that RFC 9110 §15 describes, and what is said there about keeping them is done here.
+/// Statuses that RFC 9110 §15 defines, with their caching requirements met here.
 fn is_understood(status: u16) -> bool {
-    matches!(status, 200..=205 | 300..=303 | 305 | 307 | 308 | 400..=417 | 421 | 422 | 426 | 500..=505)
+    matches!(status, 200..=205 | 300..=303 | 305 | 307 | 308)
+        || matches!(status, 400..=417 | 421 | 422 | 426 | 500..=505)
 }
 
 fn lifetimes(
     settings: &Settings,
-    control: &Control,
+    control: &CacheControl,
     lifetime: Lifetime,
-    (has_validator, initial_age): (bool, u64),
+    has_validator: bool,
+    initial_age: u64,
 ) -> Result<Lifetimes, NotStored> {
     let can_validate = settings.revalidate && has_validator;
     if control.no_cache && !can_validate {
@@ -329,11 +266,14 @@ fn lifetimes(
         Lifetime::Unknown => return Err(NotStored::NoLifetime),
         known => known.seconds().unwrap_or_default(),
     };
-    // What is good for no time at all is not to be seen again, but where it says so itself.
+    // A lifetime of zero means no reuse at all, unless the response itself allows stale use.
     let site = if fresh == 0 { 0 } else { MAX_SECONDS };
-    let grace = |said: Option<u64>, otherwise: u64| match forbids_stale(control) {
-        true => 0,
-        false => said.unwrap_or(otherwise.min(site)).min(MAX_SECONDS),
+    let grace = |said: Option<u64>, otherwise: u64| {
+        if forbids_stale(control) {
+            0
+        } else {
+            said.unwrap_or(otherwise.min(site)).min(MAX_SECONDS)
+        }
     };
     let lifetimes = Lifetimes {
         fresh,
@@ -344,67 +284,71 @@ fn lifetimes(
         if_error: grace(control.stale_if_error, settings.stale_if_error),
     };
     let grace = lifetimes.while_revalidate.max(lifetimes.if_error);
-    match initial_age < fresh.saturating_add(grace) || can_validate {
-        true => Ok(lifetimes),
-        false => Err(NotStored::Stale),
+    if initial_age < fresh.saturating_add(grace) || can_validate {
+        Ok(lifetimes)
+    } else {
+        Err(NotStored::Stale)
     }
 }
 
-/// Fields that every answer gets anew. `Date` is kept all the same, before all others.
-const TOLD_ANEW: [&str; 4] = ["age", "content-length", "date", "server"];
+/// Headers that are generated for every response. `Date` is stored all the same, before all others.
+const REGENERATED: [&str; 4] = ["age", "content-length", "date", "server"];
 
-/// The lines that an answer is told with which is not one of the script's any more, `Date` first: without those
-/// of the connection (RFC 9111 §3.1), those that are `listed` as not to be kept, those for the cache, and those
-/// that are told anew each time.
-pub fn told_lines<'f>(
+/// The header lines for clients of a response that the cache has taken over from the script, `Date`
+/// first: without hop-by-hop headers (RFC 9111 §3.1), headers that are `listed` as not storable,
+/// headers for the cache, and headers that are generated for every response.
+pub fn client_lines<'f>(
     settings: &Settings,
     listed: &[String],
     answer: impl Iterator<Item = Field<'f>> + Clone,
     came: Millis,
 ) -> Bytes {
     let mut named: Vec<Vec<u8>> = Vec::new();
-    for value in fields::values(answer.clone(), "connection") {
-        named.extend(fields::members(value).map(<[u8]>::to_ascii_lowercase));
+    for value in headers::values(answer.clone(), "connection") {
+        named.extend(headers::members(value).map(<[u8]>::to_ascii_lowercase));
     }
     named.extend(listed.iter().map(|name| name.clone().into_bytes()));
     let is_told = |name: &[u8]| {
-        !fields::is_hop_by_hop(name)
-            && !TOLD_ANEW.iter().any(|told| fields::is(name, told))
+        !headers::is_hop_by_hop(name)
+            && !REGENERATED.iter().any(|told| headers::is(name, told))
             && !named.iter().any(|named| name.eq_ignore_ascii_case(named))
             && !is_for_cache(settings, name)
     };
     let mut lines = Vec::with_capacity(256);
-    match fields::first(answer.clone(), "date") {
-        Some(date) => fields::write_line(&mut lines, b"Date", date),
+    match headers::first(answer.clone(), "date") {
+        Some(date) => headers::write_line(&mut lines, b"Date", date),
         None => {
             let at = std::time::UNIX_EPOCH + std::time::Duration::from_millis(came.min(LAST_DATE));
             let date = httpdate::fmt_http_date(at);
-            fields::write_line(&mut lines, b"Date", date.as_bytes());
+            headers::write_line(&mut lines, b"Date", date.as_bytes());
         }
     }
     for (name, value) in answer.filter(|(name, _)| is_told(name)) {
-        fields::write_line(&mut lines, name, value);
+        headers::write_line(&mut lines, name, value);
     }
     lines.into()
 }
 
-/// 9999-12-31 23:59:59, the last second that a date of HTTP can tell, in milliseconds since 1970.
+/// 9999-12-31 23:59:59, the last second of HTTP's date format, in milliseconds since 1970.
 const LAST_DATE: Millis = 253_402_300_799_000;
 
-/// Whether a field speaks to the cache alone, so that no client gets it.
+/// Whether a header is for the cache alone and is removed from responses.
 pub fn is_for_cache(settings: &Settings, name: &[u8]) -> bool {
     let starts = |start: &str| {
         name.get(..start.len())
-            .is_some_and(|begin| fields::is(begin, start))
+            .is_some_and(|begin| headers::is(begin, start))
     };
     starts("x-accel-")
-        || fields::is(name, "maitred-cache-control")
+        || headers::is(name, "maitred-cache-control")
         || (settings.litespeed && starts("x-litespeed-"))
-        || settings.tag_headers.iter().any(|tag| fields::is(name, tag))
+        || settings
+            .tag_headers
+            .iter()
+            .any(|tag| headers::is(name, tag))
 }
 
 fn has<'f>(fields: impl Iterator<Item = Field<'f>>, name: &str) -> bool {
-    fields::first(fields, name).is_some()
+    headers::first(fields, name).is_some()
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
 use super::*;
-use crate::asked::Request;
+use crate::cache_request::Request;
 use crate::settings::{IgnoreHeaders, Valid};
 
 const NOW: Millis = 1_700_000_000_000;
@@ -22,7 +22,7 @@ fn admit_as(
     answer: &[(&str, &str)],
 ) -> Result<Admitted, NotStored> {
     let request: Vec<Field<'static>> = request.to_vec();
-    let asked = Asked::survey(GET, request.into_iter());
+    let asked = CacheRequest::survey(GET, request.into_iter());
     let plan = Plan::make(settings, &asked);
     let times = Times {
         asked: NOW,
@@ -32,7 +32,11 @@ fn admit_as(
     let answer = answer
         .iter()
         .map(|(name, value)| (name.as_bytes(), value.as_bytes()));
-    admit(settings, &asked, &plan, (status, answer), times)
+    let response = ResponseHead {
+        status,
+        headers: answer,
+    };
+    admit(settings, &asked, &plan, response, times)
 }
 
 fn of(answer: &[(&str, &str)]) -> Result<Admitted, NotStored> {
@@ -249,7 +253,7 @@ fn what_is_said_as_nginx_wants_it_counts_whatever_is_said_to_all() {
 }
 
 #[test]
-fn stale_answers_will_do_only_if_somebody_says_so_and_nobody_forbids_it() {
+fn stale_responses_need_a_permission_and_no_prohibition() {
     let settings = Settings {
         stale_while_revalidate: 10,
         stale_if_error: 20,
@@ -297,7 +301,7 @@ fn what_belongs_to_the_connection_or_the_cache_is_not_kept() {
 #[test]
 fn an_answer_without_a_date_gets_that_of_its_coming() {
     let admitted = of(&[("Cache-Control", "max-age=60")]).unwrap();
-    let date = admitted.stored.first("date").and_then(fields::date);
+    let date = admitted.stored.first("date").and_then(headers::date);
     assert_eq!(date, Some(NOW / 1000));
     assert_eq!(admitted.stored.stamp, 7);
     let (date, lines) = admitted.stored.dated_lines();
@@ -355,7 +359,7 @@ fn what_depends_on_cookies_is_for_all_without_a_session_where_that_is_meant() {
             ..Settings::default()
         };
         let admitted = admit_as(&settings, &[(b"Cookie", b"_ga=1")], 200, &answer).unwrap();
-        // Whoever comes after us is told all the same.
+        // Downstream caches still need it.
         assert!(names(&admitted).contains(&"Vary".to_owned()));
         admitted.vary.names().to_vec()
     };

@@ -1,17 +1,17 @@
-//! What is known of applications that many run: by which cookies they know people, and which of
-//! their pages are nobody else's. From their sources and manuals.
+//! Cache presets for common applications: their login cookies and the paths with private pages.
+//! From their sources and manuals.
 
-/// What an application's preset adds to the settings of its site's cache.
+/// What an application's preset adds to the cache settings of its site.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AppCache {
-    /// Cookies of people who see something of their own.
+    /// Cookies of visitors with private content.
     pub cookies: &'static [&'static str],
-    /// Paths that are never kept: where people log in, pay and administer, and what programs ask for.
+    /// Paths that are never cached: login, payment, administration, APIs.
     pub paths: &'static [&'static str],
-    /// Parameters of the query with which nothing is kept.
+    /// Query parameters that disable caching.
     pub parameters: &'static [&'static str],
-    /// It says `Vary: Cookie` of every page, and means its session: it keeps pages itself whatever
-    /// other cookies there are.
+    /// Its pages say `Vary: Cookie` but depend on the session alone: its own page cache ignores
+    /// other cookies.
     pub varies_by_session: bool,
 }
 
@@ -22,12 +22,12 @@ const NOTHING: AppCache = AppCache {
     varies_by_session: false,
 };
 
-/// `wp-includes/default-constants.php` names the cookies of those who log in; `wp_set_comment_cookies`
+/// `wp-includes/default-constants.php` names the login cookies; `wp_set_comment_cookies`
 /// (`comment.php`), `wp-login.php` (`postpass`) and `class-wp-recovery-mode-cookie-service.php` the
-/// others. A comment that waits is shown to whoever has `unapproved` and `moderation-hash`
-/// (`class-wp.php`, `send_headers`). WooCommerce's cookies and paths are those of its page "How to
-/// configure caching plugins for WooCommerce", its parameters are handled in `class-wc-form-handler.php`
-/// and `class-wc-ajax.php`; Easy Digital Downloads' cookie is set in `cart/class-edd-cart.php`.
+/// others. A comment in moderation is shown to requests with `unapproved` and `moderation-hash`
+/// (`class-wp.php`, `send_headers`). WooCommerce's cookies and paths are from its page "How to
+/// configure caching plugins for WooCommerce", its parameters from `class-wc-form-handler.php` and
+/// `class-wc-ajax.php`; Easy Digital Downloads sets its cookie in `cart/class-edd-cart.php`.
 static WORDPRESS: AppCache = AppCache {
     cookies: &[
         "wordpress_logged_in_*",
@@ -69,9 +69,9 @@ static WORDPRESS: AppCache = AppCache {
     varies_by_session: false,
 };
 
-/// `Drupal\Core\Session\SessionConfiguration::getName`: `SSESS` over TLS, `SESS` without. `NO_CACHE`
-/// is what Pressflow and the module `cookie_cache_bypass_adv` set after a change. Its own page cache
-/// (`Drupal\page_cache\StackMiddleware\PageCache`) asks for a session and for no other cookie.
+/// `Drupal\Core\Session\SessionConfiguration::getName`: `SSESS` over TLS, `SESS` without. Pressflow
+/// and the module `cookie_cache_bypass_adv` set `NO_CACHE` after a change. Its own page cache
+/// (`Drupal\page_cache\StackMiddleware\PageCache`) checks for a session and no other cookie.
 static DRUPAL: AppCache = AppCache {
     cookies: &["SESS*", "SSESS*", "NO_CACHE"],
     paths: &["/user/*", "/admin/*", "/cron/*", "/update.php*"],
@@ -87,16 +87,16 @@ static LARAVEL: AppCache = AppCache {
 };
 
 /// The session is PHP's own (`framework.session.name`); `security.firewalls.*.remember_me.name`.
-/// The paths are those of its profiler.
+/// The paths belong to its profiler.
 static SYMFONY: AppCache = AppCache {
     cookies: &["REMEMBERME"],
     paths: &["/_profiler/*", "/_wdt/*"],
     ..NOTHING
 };
 
-/// The session has the name of the instance, which begins with `oc` (`OC_Util::getInstanceId`); so
-/// has `oc_sessionPassphrase` (`CryptoWrapper`). `OC\User\Session::setMagicInCookie` sets the `nc_`
-/// ones.
+/// The session is named after the instance, whose ID begins with `oc` (`OC_Util::getInstanceId`);
+/// so is `oc_sessionPassphrase` (`CryptoWrapper`). `OC\User\Session::setMagicInCookie` sets the
+/// `nc_` cookies.
 static NEXTCLOUD: AppCache = AppCache {
     cookies: &["oc*", "nc_*", "__Host-nc_*"],
     paths: &[
@@ -113,8 +113,8 @@ static NEXTCLOUD: AppCache = AppCache {
     ..NOTHING
 };
 
-/// `MediaWiki\Session\CookieSessionProvider`: all have `$wgCookiePrefix` in front of them, which is the
-/// database's name if nobody says otherwise. `getVaryCookies` lists those that make a difference.
+/// `MediaWiki\Session\CookieSessionProvider`: all names start with `$wgCookiePrefix`, by default
+/// the name of the database. `getVaryCookies` lists the cookies that pages depend on.
 static MEDIAWIKI: AppCache = AppCache {
     cookies: &["*_session", "*UserID", "*UserName", "*Token", "*LoggedOut"],
     paths: &["/mw-config/*"],
@@ -122,7 +122,7 @@ static MEDIAWIKI: AppCache = AppCache {
     ..NOTHING
 };
 
-/// What the preset of this name adds; nothing if there is none.
+/// The preset of this name; an empty one if there is none.
 pub fn cache_of(app: &str) -> &'static AppCache {
     match app {
         "wordpress" => &WORDPRESS,
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn what_everybody_has_makes_nobody_known() {
+    fn common_cookies_do_not_identify_a_visitor() {
         for app in [
             "wordpress",
             "drupal",

@@ -1,4 +1,5 @@
-//! Cookies that may be a login's, at a site that does not name them (`private_cookies`, `app`).
+//! Cookies that may belong to a login, at a site that does not list them (`private_cookies`,
+//! `app`).
 //!
 //! Two rules apply. A request with a cookie whose name the site has set before may come from a
 //! visitor who is logged in: it is not answered from the cache, and its response is not stored. The
@@ -8,21 +9,21 @@
 use std::collections::HashSet;
 
 use crate::admit::NotStored;
-use crate::asked::Asked;
-use crate::fields::{self, Field};
-use crate::plan::{Bypass, Plan};
+use crate::cache_request::CacheRequest;
+use crate::eligibility::{Bypass, Plan};
+use crate::headers::{self, Field};
 use crate::settings::{Pattern, Settings};
 
-/// Most names that are remembered of a site. At one with more, every cookie counts.
+/// Most cookie names that are remembered for a site. Beyond it, every cookie counts.
 pub const MAX_NAMES: usize = 256;
 
-/// Bytes of a name that are remembered. Longer names that begin alike count as one.
+/// Bytes of a name that are remembered. Longer names with the same first bytes count as one.
 pub const MAX_NAME_BYTES: usize = 64;
 
-/// Cookies that do not come from a site's own scripts: those that count visits or remember consent in
-/// the browser, and those that load balancers and CDNs set. They make no difference to what a site
-/// answers, unless the site itself sets one of such a name.
-const NOT_OF_SITES: [&str; 63] = [
+/// Cookies that a site's own scripts do not set: those of analytics and consent tools in the
+/// browser, and those of load balancers and CDNs. They do not change a response, unless the site
+/// itself sets a cookie with such a name.
+const THIRD_PARTY: [&str; 63] = [
     "_ga",
     "_ga_*",
     "_gid",
@@ -88,26 +89,26 @@ const NOT_OF_SITES: [&str; 63] = [
     "datadome",
 ];
 
-/// The names of the cookies that a site has set, as PHP knows them up to their first bracket.
+/// The names of the cookies that a site has set, as PHP names them up to the first bracket.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Names {
+pub struct CookieNames {
     names: HashSet<Vec<u8>>,
-    /// There are more than are remembered.
+    /// The site sets more names than are remembered.
     are_too_many: bool,
 }
 
-impl Names {
+impl CookieNames {
     /// Whether the site may have set a cookie of this name.
-    pub fn hold(&self, name: &[u8]) -> bool {
+    pub fn contains(&self, name: &[u8]) -> bool {
         if self.are_too_many {
             return true;
         }
         !self.names.is_empty() && self.names.contains(&base(name))
     }
 
-    /// These and one more; nothing if it is among them.
-    pub fn with(&self, name: &[u8]) -> Option<Names> {
-        if self.hold(name) {
+    /// This set with one more name; `None` if the set has it already.
+    pub fn with(&self, name: &[u8]) -> Option<CookieNames> {
+        if self.contains(name) {
             return None;
         }
         let mut more = self.clone();
@@ -119,7 +120,7 @@ impl Names {
         Some(more)
     }
 
-    /// Those that are remembered.
+    /// The remembered names.
     pub fn all(&self) -> impl Iterator<Item = &[u8]> {
         self.names.iter().map(Vec::as_slice)
     }
@@ -129,19 +130,19 @@ impl Names {
         self.are_too_many
     }
 
-    /// The same of a site that sets more than are remembered.
+    /// This set, marked as incomplete.
     #[must_use]
-    pub fn as_too_many(mut self) -> Names {
+    pub fn as_too_many(mut self) -> CookieNames {
         self.are_too_many = true;
         self
     }
 
-    /// Those that still count once the site has these settings. Whether there are too many is then
-    /// found out again.
-    pub fn under(&self, settings: &Settings) -> Names {
+    /// The names that still count under these settings. Whether the set is complete is determined
+    /// again.
+    pub fn under(&self, settings: &Settings) -> CookieNames {
         let names = self.names.iter();
         let names = names.filter(|name| settings.counts_cookie(name));
-        Names {
+        CookieNames {
             names: names.cloned().collect(),
             are_too_many: false,
         }
@@ -154,7 +155,7 @@ impl Settings {
         self.guards_cookies && !name.is_empty() && !is_public(self, name)
     }
 
-    /// A number that is another one when other cookies count.
+    /// A fingerprint of the settings that decide which cookies count.
     pub fn cookie_mark(&self) -> u64 {
         let (bypass, no_store) = (&self.bypass.cookies, &self.no_store.cookies);
         let lists = [
@@ -176,9 +177,9 @@ impl Settings {
     }
 }
 
-/// A name as PHP has it, up to its first bracket: `a.b[c]` is an entry of `a_b`. What a name has beyond
-/// ASCII, and beyond [`MAX_NAME_BYTES`], is no part of it: two that are taken for the same only keep
-/// more out of the cache.
+/// A name as PHP has it, up to its first bracket: `a.b[c]` is an entry of `a_b`. Bytes that are not
+/// ASCII are replaced and bytes after [`MAX_NAME_BYTES`] are dropped: names that collide only keep
+/// more responses out of the cache.
 fn base(name: &[u8]) -> Vec<u8> {
     let name = name.trim_ascii();
     let end = memchr::memchr(b'[', name).unwrap_or(name.len());
@@ -192,9 +193,9 @@ fn base(name: &[u8]) -> Vec<u8> {
     known.collect()
 }
 
-/// The names of the cookies that an answer with these fields sets.
+/// The names of the cookies that a response sets.
 pub fn set_by<'f>(answer: impl Iterator<Item = Field<'f>>) -> impl Iterator<Item = &'f [u8]> {
-    let lines = answer.filter(|(name, _)| fields::is(name, "set-cookie"));
+    let lines = answer.filter(|(name, _)| headers::is(name, "set-cookie"));
     lines.map(|(_, value)| {
         let end = value.iter().position(|byte| matches!(byte, b'=' | b';'));
         value[..end.unwrap_or(value.len())].trim_ascii()
@@ -204,16 +205,16 @@ pub fn set_by<'f>(answer: impl Iterator<Item = Field<'f>>) -> impl Iterator<Item
 /// Whether a request has a cookie that the site has set.
 pub fn is_known<'a, H: Iterator<Item = Field<'a>> + Clone>(
     settings: &Settings,
-    asked: &Asked<'a, H>,
-    names: &Names,
+    asked: &CacheRequest<'a, H>,
+    names: &CookieNames,
 ) -> bool {
     let mut cookies = asked.cookies().map(|(name, _)| name);
     settings.guards_cookies
         && asked.has_cookies
-        && cookies.any(|name| names.hold(name) && !is_public(settings, name))
+        && cookies.any(|name| names.contains(name) && !is_public(settings, name))
 }
 
-/// What is left of a plan for a request with a cookie that the site has set.
+/// Restricts the plan of a request that has a cookie which the site has set.
 pub fn keep_out(plan: &mut Plan) {
     let why = Bypass::SiteCookie;
     plan.read = plan.read.and(Err(why));
@@ -223,19 +224,19 @@ pub fn keep_out(plan: &mut Plan) {
 /// Whether a request has a cookie whose effect on the response is unknown.
 pub(crate) fn has_unknown<'a, H: Iterator<Item = Field<'a>> + Clone>(
     settings: &Settings,
-    asked: &Asked<'a, H>,
+    asked: &CacheRequest<'a, H>,
 ) -> bool {
     let mut cookies = asked.cookies().map(|(name, _)| name);
     settings.guards_cookies
         && asked.has_cookies
-        && cookies.any(|name| settings.counts_cookie(name) && !is_of_none(name))
+        && cookies.any(|name| settings.counts_cookie(name) && !is_third_party(name))
 }
 
-/// The value of the `Cookie` header that has the cookies of the key alone; nothing if there is none.
-/// A response to a request with these is the same for all visitors.
+/// The value of a `Cookie` header with only the cookies of the key; empty if there is none. A
+/// response to a request with these cookies is the same for all visitors.
 pub fn keyed<'a, H: Iterator<Item = Field<'a>> + Clone>(
     settings: &Settings,
-    asked: &Asked<'a, H>,
+    asked: &CacheRequest<'a, H>,
 ) -> Vec<u8> {
     let names = &settings.key.cookies;
     let mut line = Vec::new();
@@ -248,18 +249,16 @@ pub fn keyed<'a, H: Iterator<Item = Field<'a>> + Clone>(
     line
 }
 
-/// Whether a cookie is usually none of the site's own.
-fn is_of_none(name: &[u8]) -> bool {
-    NOT_OF_SITES
-        .iter()
-        .any(|told| match told.strip_suffix('*') {
-            Some(start) => name.starts_with(start.as_bytes()),
-            None => told.as_bytes() == name,
-        })
+/// Whether a cookie is usually not set by the site.
+fn is_third_party(name: &[u8]) -> bool {
+    THIRD_PARTY.iter().any(|told| match told.strip_suffix('*') {
+        Some(start) => name.starts_with(start.as_bytes()),
+        None => told.as_bytes() == name,
+    })
 }
 
-/// Whether the site says what a cookie means: that it makes no difference, that keys have it, or that
-/// it is for a rule.
+/// Whether the site's settings state the meaning of a cookie: it makes no difference, the key
+/// contains it, or a rule names it.
 fn is_public(settings: &Settings, name: &[u8]) -> bool {
     let keyed = &settings.key.cookies;
     let (bypass, no_store) = (&settings.bypass.cookies, &settings.no_store.cookies);
@@ -270,7 +269,7 @@ fn is_public(settings: &Settings, name: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::asked::Request;
+    use crate::cache_request::Request;
     use crate::settings::Pattern;
 
     fn settings() -> Settings {
@@ -295,10 +294,10 @@ mod tests {
         }
     }
 
-    fn knows(names: &Names, cookie: &str) -> bool {
+    fn knows(names: &CookieNames, cookie: &str) -> bool {
         let request = request();
         let fields = [(&b"Cookie"[..], cookie.as_bytes())];
-        let asked = Asked::survey(request, fields.into_iter());
+        let asked = CacheRequest::survey(request, fields.into_iter());
         is_known(&settings(), &asked, names)
     }
 
@@ -309,7 +308,7 @@ mod tests {
             (b"Set-Cookie", b"my.login[a]=1; Path=/"),
             (b"set-cookie", b" lang=de"),
         ];
-        let names = set_by(answer.into_iter()).fold(Names::default(), |names, name| {
+        let names = set_by(answer.into_iter()).fold(CookieNames::default(), |names, name| {
             names.with(name).expect("it is new")
         });
         for cookie in ["my.login[a]=1", "x=1; my_login=2", "my login[b]=1"] {
@@ -323,7 +322,7 @@ mod tests {
 
     #[test]
     fn at_a_site_with_too_many_names_every_cookie_counts_that_is_not_public() {
-        let mut names = Names::default();
+        let mut names = CookieNames::default();
         for number in 0..=MAX_NAMES {
             let name = format!("seen_{number}");
             names = names.with(name.as_bytes()).expect("it is new");
@@ -344,17 +343,17 @@ mod tests {
     fn a_name_takes_no_more_room_than_is_remembered_of_it() {
         let mut long = vec![b'x'; MAX_NAME_BYTES];
         long.extend_from_slice(b"yz");
-        let names = Names::default().with(&long).expect("it is new");
+        let names = CookieNames::default().with(&long).expect("it is new");
         let names = names.with(b"s\xe9ance\x01\"").expect("it is new");
-        assert!(names.hold(&long) && names.hold(b"s\xe9ance\x01\""));
-        assert!(!names.hold(&[b'x'; MAX_NAME_BYTES - 1]) && !names.are_too_many());
+        assert!(names.contains(&long) && names.contains(b"s\xe9ance\x01\""));
+        assert!(!names.contains(&[b'x'; MAX_NAME_BYTES - 1]) && !names.are_too_many());
         let fits = |name: &[u8]| name.len() <= MAX_NAME_BYTES && name.is_ascii();
         assert!(names.all().all(fits));
     }
 
     #[test]
     fn a_name_that_browsers_use_counts_when_the_site_has_set_it() {
-        let names = Names::default().with(b"mp_auth").expect("it is new");
+        let names = CookieNames::default().with(b"mp_auth").expect("it is new");
         assert!(knows(&names, "mp_auth=alice") && !knows(&names, "mp_other=1"));
     }
 
@@ -367,7 +366,7 @@ mod tests {
             (b"Cookie", b"login=anna; tone=a b; _ga=1"),
             (b"cookie", b"size=l;sizes=x"),
         ];
-        let asked = Asked::survey(request, fields.into_iter());
+        let asked = CacheRequest::survey(request, fields.into_iter());
         assert_eq!(keyed(&settings, &asked), b"tone=a b; size=l");
     }
 }

@@ -1,17 +1,18 @@
-//! Who has an answer made, and who waits for it: one for each key (nginx's `fastcgi_cache_lock`).
+//! The cache lock: one request for each key runs the script, the others wait (nginx's
+//! `fastcgi_cache_lock`).
 //!
 //! ```text
-//!            join                    finish(Stored)            forgotten
-//!  (nothing) ────▶ filling, waiters ───────────────▶ (nothing; waiters look again)
-//!                    │ finish(Failed): the first waiter fills, the others wait on
-//!                    │ finish(StoodIn): waiters get the stale page; the next who comes fills
-//!                    │ finish(NotKept): waiters go through, and for a while nobody waits
-//!                    ╰ the filler is older than `age`: the next who joins fills beside it; if the
-//!                      old one has stored a page after all, waiters look again at once
+//!            join                    finish(Stored)
+//!  (nothing) ────▶ filling, waiters ───────────────▶ (nothing; waiters look up again)
+//!                    │ finish(Failed): the first waiter fills, the others wait for it
+//!                    │ finish(ServedStale): waiters get the stale page; the next request fills
+//!                    │ finish(NotStored): waiters pass through, and so do requests for a while
+//!                    ╰ the fill is older than `age`: the next request fills beside it; if the
+//!                      old fill stores a page after all, waiters look up again at once
 //! ```
 //!
-//! A filler is a ticket; whoever holds it says how it ended, also by dropping it. No key is held by
-//! somebody who is no more.
+//! A fill is identified by a ticket. Its holder must call `finish` on every path, also when it is
+//! dropped: no key stays locked by a request that has ended.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
@@ -20,58 +21,58 @@ use std::sync::{Mutex, PoisonError};
 use crate::Millis;
 use crate::key::Key;
 
-/// Parts that are locked apart.
+/// Independently locked parts.
 const SHARDS: usize = 16;
-/// Keys of which it is remembered that their answers are not kept.
-const MAX_UNKEPT: usize = 64 * 1024;
-/// For how long that is, in milliseconds (Varnish's hit-for-miss has 120 s; a page that begins to be
-/// kept should not have to wait that long).
-const UNKEPT_MILLIS: Millis = 30_000;
-/// Who may wait for one key. More than that go through.
+/// Most keys that are remembered as uncacheable.
+const MAX_UNCACHEABLE: usize = 64 * 1024;
+/// How long a key is remembered as uncacheable, in milliseconds (Varnish's hit-for-miss has 120 s;
+/// a page that becomes cacheable should not have to wait that long).
+const UNCACHEABLE_MILLIS: Millis = 30_000;
+/// Most waiters for one key. Further requests pass through.
 const MAX_WAITERS: usize = 16 * 1024;
 
-/// Who has an answer made.
+/// Identifies a running fill.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Ticket(u64);
 
-/// What to do about a key under which nothing good is kept. `W` is given back by it, to be woken.
+/// What to do about a key without a usable entry. `W` wakes a waiter.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Joined {
-    /// Have the answer made, keep it, and say how that ended.
+    /// Run the script, store the response, and report how that ended.
     Fill(Ticket),
-    /// Have an answer made of one's own that is kept if it may be; nobody waits for it.
-    Through,
-    /// Wait to be told.
+    /// Run the script without the lock; the response is stored if it may be.
+    PassThrough,
+    /// Wait for the running fill.
     Wait,
 }
 
-/// How it ended.
+/// How a fill ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Finished {
-    /// The answer is kept.
+pub enum FillResult {
+    /// The response was stored.
     Stored,
-    /// There is an answer, and it is not kept.
-    NotKept,
-    /// There is none.
+    /// There is a response, and it was not stored.
+    NotStored,
+    /// There is no response.
     Failed,
-    /// There is none, and a stale one will do, for all who wait as well.
-    StoodIn,
+    /// There is no response; a stale entry is served, also to all waiters.
+    ServedStale,
 }
 
-/// What one who waits is told.
+/// The notice that a waiter gets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Told {
-    /// Look again: it is there.
-    Look,
-    /// Have an answer made of one's own.
-    Through,
-    /// Have the answer made for all who wait.
+pub enum FillNotice {
+    /// Look up again: the response is stored.
+    Retry,
+    /// Run the script for this request alone.
+    PassThrough,
+    /// Run the script and fill the entry for all waiters.
     Fill(Ticket),
-    /// Nobody could make it just now: the stale one will do, for who has one.
-    StandIn,
+    /// The fill failed: use the stale entry, if there is one.
+    UseStale,
 }
 
-/// All answers that are being made. `W` is how one who waits is woken.
+/// All running fills. `W` wakes a waiter.
 #[derive(Debug)]
 pub struct Fills<W> {
     hasher: RandomState,
@@ -81,9 +82,9 @@ pub struct Fills<W> {
 #[derive(Debug)]
 struct Shard<W> {
     filling: HashMap<Key, Filling<W>>,
-    /// Until when it is known that what a key stands for is not kept; the oldest first in `order`.
-    /// By the hashes of keys: two that share one are made by each who asks for a while.
-    unkept: HashMap<u64, Millis>,
+    /// Until when a key is known to be uncacheable; `order` has the oldest first. By hash: of two
+    /// keys with the same hash, both pass through for that time.
+    uncacheable: HashMap<u64, Millis>,
     order: VecDeque<u64>,
     next: u64,
 }
@@ -99,7 +100,7 @@ impl<W> Default for Shard<W> {
     fn default() -> Shard<W> {
         Shard {
             filling: HashMap::new(),
-            unkept: HashMap::new(),
+            uncacheable: HashMap::new(),
             order: VecDeque::new(),
             next: 0,
         }
@@ -116,27 +117,22 @@ impl<W> Default for Fills<W> {
 }
 
 impl<W> Fills<W> {
-    /// Somebody wants what a key stands for. `waiter` makes what wakes it, if it has to wait; one who
-    /// fills for longer than `age` milliseconds is not waited for.
-    pub fn join(
-        &self,
-        key: &Key,
-        (now, age): (Millis, Millis),
-        waiter: impl FnOnce() -> W,
-    ) -> Joined {
+    /// Registers a request that found no usable entry. `waiter` creates the waker if it has to
+    /// wait; a fill older than `age` milliseconds is not waited for.
+    pub fn join(&self, key: &Key, now: Millis, age: Millis, waiter: impl FnOnce() -> W) -> Joined {
         self.with(key, |shard, hash| {
-            if shard.is_unkept(hash, now) {
-                return Joined::Through;
+            if shard.is_uncacheable(hash, now) {
+                return Joined::PassThrough;
             }
             if let Some(filling) = shard.filling.get_mut(key) {
                 if now.abs_diff(filling.since) < age {
                     if filling.waiters.len() >= MAX_WAITERS {
-                        return Joined::Through;
+                        return Joined::PassThrough;
                     }
                     filling.waiters.push_back(waiter());
                     return Joined::Wait;
                 }
-                // The one before goes on, but its ticket says nothing any more.
+                // The old fill continues, but its ticket is no longer valid.
                 shard.next += 1;
                 (filling.ticket, filling.since) = (Ticket(shard.next), now);
                 return Joined::Fill(filling.ticket);
@@ -145,9 +141,8 @@ impl<W> Fills<W> {
         })
     }
 
-    /// Somebody wants to have a stale answer made again that will do until then. Nothing if
-    /// somebody else does already.
-    pub fn refresh(&self, key: &Key, (now, age): (Millis, Millis)) -> Option<Ticket> {
+    /// Starts the background update of a stale entry; `None` if a fill is already running.
+    pub fn refresh(&self, key: &Key, now: Millis, age: Millis) -> Option<Ticket> {
         self.with(key, |shard, _| match shard.filling.get_mut(key) {
             Some(filling) if now.abs_diff(filling.since) < age => None,
             Some(filling) => {
@@ -159,14 +154,15 @@ impl<W> Fills<W> {
         })
     }
 
-    /// A filling has ended. `tell` is called for each who is to be told something, and says whether
-    /// it is still there: the next fills in place of one who is not.
+    /// Ends a fill. `tell` sends a notice to a waiter, and returns whether that waiter still
+    /// exists: if not, the next one becomes the filler.
     pub fn finish(
         &self,
         key: &Key,
         ticket: Ticket,
-        (how, now): (Finished, Millis),
-        mut tell: impl FnMut(W, Told) -> bool,
+        how: FillResult,
+        now: Millis,
+        mut tell: impl FnMut(W, FillNotice) -> bool,
     ) {
         let ended = self.with(key, |shard, hash| {
             let is_current = shard
@@ -174,45 +170,46 @@ impl<W> Fills<W> {
                 .get(key)
                 .is_some_and(|now| now.ticket == ticket);
             if !is_current {
-                // Another has overtaken it, and goes on; what is there now will do for who waits.
+                // A newer fill has replaced this one and continues; the entry stored now serves the
+                // waiters.
                 let overtaken = shard.filling.get_mut(key);
-                let overtaken = overtaken.filter(|_| how == Finished::Stored)?;
+                let overtaken = overtaken.filter(|_| how == FillResult::Stored)?;
                 let waiters = std::mem::take(&mut overtaken.waiters);
-                shard.forget_unkept(hash);
+                shard.forget_uncacheable(hash);
                 return Some(waiters);
             }
             let filling = shard.filling.remove(key)?;
             match how {
-                Finished::NotKept => shard.remember_unkept(hash, now),
-                Finished::Stored => shard.forget_unkept(hash),
-                Finished::Failed | Finished::StoodIn => {}
+                FillResult::NotStored => shard.remember_uncacheable(hash, now),
+                FillResult::Stored => shard.forget_uncacheable(hash),
+                FillResult::Failed | FillResult::ServedStale => {}
             }
             Some(filling.waiters)
         });
         let Some(mut waiters) = ended else { return };
         let told = match how {
-            Finished::Stored => Told::Look,
-            Finished::NotKept => Told::Through,
-            Finished::StoodIn => Told::StandIn,
-            Finished::Failed => return self.pass_on(key, waiters, now, &mut tell),
+            FillResult::Stored => FillNotice::Retry,
+            FillResult::NotStored => FillNotice::PassThrough,
+            FillResult::ServedStale => FillNotice::UseStale,
+            FillResult::Failed => return self.pass_on(key, waiters, now, &mut tell),
         };
         for waiter in waiters.drain(..) {
             tell(waiter, told);
         }
     }
 
-    /// The first who is still there fills for the others.
+    /// The first waiter that still exists fills for the others.
     fn pass_on(
         &self,
         key: &Key,
         mut waiters: VecDeque<W>,
         now: Millis,
-        tell: &mut impl FnMut(W, Told) -> bool,
+        tell: &mut impl FnMut(W, FillNotice) -> bool,
     ) {
         while let Some(next) = waiters.pop_front() {
             let begun = self.with(key, |shard, _| match shard.filling.get_mut(key) {
                 Some(other) => {
-                    // Somebody has begun in between: they wait for that one.
+                    // Another fill has started meanwhile: the waiters join it.
                     other.waiters.append(&mut waiters);
                     Err(other.ticket)
                 }
@@ -221,11 +218,11 @@ impl<W> Fills<W> {
             let ticket = match begun {
                 Ok(ticket) => ticket,
                 Err(_) => {
-                    tell(next, Told::Through);
+                    tell(next, FillNotice::PassThrough);
                     return;
                 }
             };
-            if tell(next, Told::Fill(ticket)) {
+            if tell(next, FillNotice::Fill(ticket)) {
                 return;
             }
             let left = self.with(key, |shard, _| {
@@ -242,13 +239,13 @@ impl<W> Fills<W> {
         }
     }
 
-    /// Answers that are being made.
+    /// Number of running fills.
     pub fn len(&self) -> usize {
         let count = |shard: &Mutex<Shard<W>>| lock(shard).filling.len();
         self.shards.iter().map(count).sum()
     }
 
-    /// Those who wait for one of them; `is_there` says of each whether it still does.
+    /// Number of waiters; `is_there` says whether one still waits.
     pub fn waiting(&self, is_there: impl Fn(&W) -> bool) -> usize {
         let count = |shard: &Mutex<Shard<W>>| {
             let shard = lock(shard);
@@ -258,7 +255,7 @@ impl<W> Fills<W> {
         self.shards.iter().map(count).sum()
     }
 
-    /// Whether none is.
+    /// Whether no fill is running.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -287,26 +284,26 @@ impl<W> Shard<W> {
         ticket
     }
 
-    fn is_unkept(&self, hash: u64, now: Millis) -> bool {
-        let until = self.unkept.get(&hash);
-        // A clock that was set back must not make it last for longer.
-        until.is_some_and(|until| now < *until && until - now <= UNKEPT_MILLIS)
+    fn is_uncacheable(&self, hash: u64, now: Millis) -> bool {
+        let until = self.uncacheable.get(&hash);
+        // A clock that was set back must not extend it.
+        until.is_some_and(|until| now < *until && until - now <= UNCACHEABLE_MILLIS)
     }
 
-    fn remember_unkept(&mut self, hash: u64, now: Millis) {
-        let until = now.saturating_add(UNKEPT_MILLIS);
-        if self.unkept.insert(hash, until).is_none() {
+    fn remember_uncacheable(&mut self, hash: u64, now: Millis) {
+        let until = now.saturating_add(UNCACHEABLE_MILLIS);
+        if self.uncacheable.insert(hash, until).is_none() {
             self.order.push_back(hash);
         }
-        while self.order.len() > MAX_UNKEPT / SHARDS {
+        while self.order.len() > MAX_UNCACHEABLE / SHARDS {
             if let Some(oldest) = self.order.pop_front() {
-                self.unkept.remove(&oldest);
+                self.uncacheable.remove(&oldest);
             }
         }
     }
 
-    fn forget_unkept(&mut self, hash: u64) {
-        if self.unkept.remove(&hash).is_some() {
+    fn forget_uncacheable(&mut self, hash: u64) {
+        if self.uncacheable.remove(&hash).is_some() {
             self.order.retain(|other| *other != hash);
         }
     }
@@ -314,6 +311,8 @@ impl<W> Shard<W> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use proptest::prelude::*;
 
     use super::*;
@@ -325,15 +324,20 @@ mod tests {
     }
 
     fn fill(fills: &Fills<u32>, now: Millis) -> Ticket {
-        match fills.join(&key("a"), (now, AGE), || 0) {
+        match fills.join(&key("a"), now, AGE, || 0) {
             Joined::Fill(ticket) => ticket,
             other => panic!("{other:?}"),
         }
     }
 
-    fn finish(fills: &Fills<u32>, ticket: Ticket, how: Finished, now: Millis) -> Vec<(u32, Told)> {
+    fn finish(
+        fills: &Fills<u32>,
+        ticket: Ticket,
+        how: FillResult,
+        now: Millis,
+    ) -> Vec<(u32, FillNotice)> {
         let mut told = Vec::new();
-        fills.finish(&key("a"), ticket, (how, now), |who, what| {
+        fills.finish(&key("a"), ticket, how, now, |who, what| {
             told.push((who, what));
             true
         });
@@ -345,15 +349,15 @@ mod tests {
         let fills = Fills::default();
         let ticket = fill(&fills, 0);
         for who in 1..1000 {
-            assert_eq!(fills.join(&key("a"), (1, AGE), || who), Joined::Wait);
+            assert_eq!(fills.join(&key("a"), 1, AGE, || who), Joined::Wait);
         }
         assert!(matches!(
-            fills.join(&key("b"), (1, AGE), || 0),
+            fills.join(&key("b"), 1, AGE, || 0),
             Joined::Fill(_)
         ));
-        let told = finish(&fills, ticket, Finished::Stored, 2);
+        let told = finish(&fills, ticket, FillResult::Stored, 2);
         assert_eq!(told.len(), 999);
-        assert!(told.iter().all(|(_, told)| *told == Told::Look));
+        assert!(told.iter().all(|(_, told)| *told == FillNotice::Retry));
         assert_eq!(fills.len(), 1);
     }
 
@@ -362,34 +366,37 @@ mod tests {
         let fills = Fills::default();
         let ticket = fill(&fills, 0);
         for who in 1..4 {
-            fills.join(&key("a"), (0, AGE), || who);
+            fills.join(&key("a"), 0, AGE, || who);
         }
         let mut told = Vec::new();
         // The first who waits has gone in the meantime.
-        fills.finish(&key("a"), ticket, (Finished::Failed, 1), |who, what| {
+        fills.finish(&key("a"), ticket, FillResult::Failed, 1, |who, what| {
             told.push((who, what));
             who != 1
         });
-        let [(1, Told::Fill(_)), (2, Told::Fill(next))] = told[..] else {
+        let [(1, FillNotice::Fill(_)), (2, FillNotice::Fill(next))] = told[..] else {
             panic!("{told:?}")
         };
-        assert_eq!(finish(&fills, next, Finished::Stored, 2), [(3, Told::Look)]);
+        assert_eq!(
+            finish(&fills, next, FillResult::Stored, 2),
+            [(3, FillNotice::Retry)]
+        );
         assert!(fills.is_empty());
     }
 
     #[test]
-    fn nobody_waits_for_what_is_not_kept() {
+    fn uncacheable_keys_have_no_waiters() {
         let fills = Fills::default();
         let ticket = fill(&fills, 0);
-        fills.join(&key("a"), (0, AGE), || 1);
+        fills.join(&key("a"), 0, AGE, || 1);
         assert_eq!(
-            finish(&fills, ticket, Finished::NotKept, 1),
-            [(1, Told::Through)]
+            finish(&fills, ticket, FillResult::NotStored, 1),
+            [(1, FillNotice::PassThrough)]
         );
-        assert_eq!(fills.join(&key("a"), (2, AGE), || 2), Joined::Through);
-        // Later somebody tries again, and it is kept from then on.
-        let ticket = fill(&fills, 1 + UNKEPT_MILLIS);
-        finish(&fills, ticket, Finished::Stored, UNKEPT_MILLIS);
+        assert_eq!(fills.join(&key("a"), 2, AGE, || 2), Joined::PassThrough);
+        // A later request tries again, and from then on the response is stored.
+        let ticket = fill(&fills, 1 + UNCACHEABLE_MILLIS);
+        finish(&fills, ticket, FillResult::Stored, UNCACHEABLE_MILLIS);
         fill(&fills, 0);
     }
 
@@ -397,14 +404,14 @@ mod tests {
     fn who_fills_for_too_long_is_not_waited_for_any_more() {
         let fills = Fills::default();
         let slow = fill(&fills, 0);
-        fills.join(&key("a"), (AGE - 1, AGE), || 1);
+        fills.join(&key("a"), AGE - 1, AGE, || 1);
         let second = fill(&fills, AGE);
         assert_ne!(slow, second);
-        // The slow one has nobody to tell; the second tells all who wait.
-        assert_eq!(finish(&fills, slow, Finished::Failed, AGE), []);
+        // The slow fill has no waiters left; the second one notifies them all.
+        assert_eq!(finish(&fills, slow, FillResult::Failed, AGE), []);
         assert_eq!(
-            finish(&fills, second, Finished::Stored, AGE),
-            [(1, Told::Look)]
+            finish(&fills, second, FillResult::Stored, AGE),
+            [(1, FillNotice::Retry)]
         );
     }
 
@@ -412,16 +419,16 @@ mod tests {
     fn a_page_of_one_who_was_overtaken_is_there_for_those_who_wait() {
         let fills = Fills::default();
         let slow = fill(&fills, 0);
-        fills.join(&key("a"), (AGE - 1, AGE), || 1);
+        fills.join(&key("a"), AGE - 1, AGE, || 1);
         let second = fill(&fills, AGE);
-        fills.join(&key("a"), (AGE, AGE), || 2);
-        let told = finish(&fills, slow, Finished::Stored, AGE);
-        assert_eq!(told, [(1, Told::Look), (2, Told::Look)]);
+        fills.join(&key("a"), AGE, AGE, || 2);
+        let told = finish(&fills, slow, FillResult::Stored, AGE);
+        assert_eq!(told, [(1, FillNotice::Retry), (2, FillNotice::Retry)]);
         // The other one goes on, and who comes now waits for that.
-        assert_eq!(fills.join(&key("a"), (AGE, AGE), || 3), Joined::Wait);
+        assert_eq!(fills.join(&key("a"), AGE, AGE, || 3), Joined::Wait);
         assert_eq!(
-            finish(&fills, second, Finished::Stored, AGE),
-            [(3, Told::Look)]
+            finish(&fills, second, FillResult::Stored, AGE),
+            [(3, FillNotice::Retry)]
         );
         assert!(fills.is_empty());
     }
@@ -431,63 +438,63 @@ mod tests {
         let fills = Fills::default();
         let ticket = fill(&fills, 0);
         for who in 1..3 {
-            fills.join(&key("a"), (0, AGE), || who);
+            fills.join(&key("a"), 0, AGE, || who);
         }
         assert_eq!(fills.waiting(|who| *who == 1), 1);
-        let told = finish(&fills, ticket, Finished::StoodIn, 1);
-        assert_eq!(told, [(1, Told::StandIn), (2, Told::StandIn)]);
+        let told = finish(&fills, ticket, FillResult::ServedStale, 1);
+        assert_eq!(told, [(1, FillNotice::UseStale), (2, FillNotice::UseStale)]);
         assert!(fills.is_empty() && fills.waiting(|_| true) == 0);
         // It is not taken for one that is never kept.
         fill(&fills, 2);
     }
 
     #[test]
-    fn a_clock_that_is_set_back_makes_nobody_wait_for_longer() {
+    fn a_clock_that_is_set_back_extends_no_wait() {
         let fills = Fills::default();
         let hung = fill(&fills, 100 * AGE);
         assert_ne!(hung, fill(&fills, 1), "it is not known how old it is");
-        assert!(fills.refresh(&key("a"), (100 * AGE, AGE)).is_some());
+        assert!(fills.refresh(&key("a"), 100 * AGE, AGE).is_some());
     }
 
     #[test]
     fn one_refreshes_at_a_time() {
         let fills: Fills<u32> = Fills::default();
-        let ticket = fills.refresh(&key("a"), (0, AGE)).unwrap();
-        assert_eq!(fills.refresh(&key("a"), (1, AGE)), None);
-        finish(&fills, ticket, Finished::Failed, 2);
-        assert!(fills.refresh(&key("a"), (3, AGE)).is_some());
+        let ticket = fills.refresh(&key("a"), 0, AGE).unwrap();
+        assert_eq!(fills.refresh(&key("a"), 1, AGE), None);
+        finish(&fills, ticket, FillResult::Failed, 2);
+        assert!(fills.refresh(&key("a"), 3, AGE).is_some());
     }
 
     #[test]
     fn what_is_remembered_has_a_bound() {
         let fills: Fills<u32> = Fills::default();
-        for number in 0..2 * MAX_UNKEPT {
+        for number in 0..2 * MAX_UNCACHEABLE {
             let key = key(&number.to_string());
-            let Joined::Fill(ticket) = fills.join(&key, (0, AGE), || 0) else {
+            let Joined::Fill(ticket) = fills.join(&key, 0, AGE, || 0) else {
                 panic!()
             };
-            fills.finish(&key, ticket, (Finished::NotKept, 0), |_, _| true);
+            fills.finish(&key, ticket, FillResult::NotStored, 0, |_, _| true);
         }
         for shard in &fills.shards {
             let shard = lock(shard);
-            assert!(shard.unkept.len() <= MAX_UNKEPT / SHARDS);
-            assert_eq!(shard.unkept.len(), shard.order.len());
+            assert!(shard.uncacheable.len() <= MAX_UNCACHEABLE / SHARDS);
+            assert_eq!(shard.uncacheable.len(), shard.order.len());
         }
     }
 
     proptest! {
-        /// Everybody who waits is told something in the end, and there is one filler at a time.
+        /// Every waiter gets a notice in the end, and there is one fill at a time.
         #[test]
-        fn nobody_waits_for_ever(steps in proptest::collection::vec((0u8..6, 0u64..3000), 1..200)) {
+        fn all_waiters_are_told(steps in proptest::collection::vec((0u8..6, 0u64..3000), 1..200)) {
             let fills: Fills<u32> = Fills::default();
-            let (mut now, mut waiting, mut next) = (0, std::collections::BTreeSet::new(), 0);
+            let (mut now, mut waiting, mut next) = (0, BTreeSet::new(), 0);
             let mut tickets: Vec<Ticket> = Vec::new();
-            let run = |tickets: &mut Vec<Ticket>, how, now, waiting: &mut std::collections::BTreeSet<u32>| {
+            let run = |tickets: &mut Vec<Ticket>, how, now, waiting: &mut BTreeSet<u32>| {
                 let Some(ticket) = tickets.pop() else { return };
                 let mut begun = None;
-                fills.finish(&key("a"), ticket, (how, now), |who, told| {
+                fills.finish(&key("a"), ticket, how, now, |who, told| {
                     assert!(waiting.remove(&who));
-                    if let Told::Fill(ticket) = told {
+                    if let FillNotice::Fill(ticket) = told {
                         begun = Some(ticket);
                     }
                     // One in four has gone by then.
@@ -504,19 +511,19 @@ mod tests {
                 match what {
                     0..3 => {
                         next += 1;
-                        match fills.join(&key("a"), (now, AGE), || next) {
+                        match fills.join(&key("a"), now, AGE, || next) {
                             Joined::Fill(ticket) => tickets.push(ticket),
                             Joined::Wait => _ = waiting.insert(next),
-                            Joined::Through => {}
+                            Joined::PassThrough => {}
                         }
                     }
-                    3 => run(&mut tickets, Finished::Stored, now, &mut waiting),
-                    4 => run(&mut tickets, Finished::NotKept, now, &mut waiting),
-                    _ => run(&mut tickets, Finished::Failed, now, &mut waiting),
+                    3 => run(&mut tickets, FillResult::Stored, now, &mut waiting),
+                    4 => run(&mut tickets, FillResult::NotStored, now, &mut waiting),
+                    _ => run(&mut tickets, FillResult::Failed, now, &mut waiting),
                 }
             }
             while !tickets.is_empty() {
-                run(&mut tickets, Finished::Failed, now, &mut waiting);
+                run(&mut tickets, FillResult::Failed, now, &mut waiting);
             }
             prop_assert!(waiting.is_empty(), "{waiting:?}");
             prop_assert!(fills.is_empty());

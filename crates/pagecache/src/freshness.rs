@@ -1,49 +1,49 @@
-//! How old an answer is, and for how long it is good (RFC 9111 §4.2).
+//! Age and freshness of a response (RFC 9111 §4.2).
 
 use crate::Millis;
-use crate::control::Control;
-use crate::fields::{self, Field};
+use crate::cache_control::CacheControl;
+use crate::headers::{self, Field, ResponseHead};
 use crate::settings::Settings;
 
-/// Longest lifetime and greatest age in seconds, 68 years: what is longer is taken for this (RFC
-/// 9111 §1.2.2).
+/// Longest lifetime and greatest age in seconds, 68 years: longer ones are capped to it (RFC 9111
+/// §1.2.2).
 pub const MAX_SECONDS: u64 = 1 << 31;
-/// By how much the clock may have been set back, in milliseconds, before what was kept until then is
-/// taken for old: its age cannot be told.
+/// How far the clock may step back, in milliseconds, before older entries count as stale: their age
+/// is unknown then.
 const CLOCK_SLACK: Millis = 2_000;
-/// Longest lifetime by heuristics in seconds: a day.
+/// Longest heuristic lifetime in seconds: a day.
 const MAX_HEURISTIC_SECONDS: u64 = 86_400;
-/// What an answer's age is divided by for that (RFC 9111 §4.2.2).
+/// Heuristic lifetime: age since the last modification, divided by this (RFC 9111 §4.2.2).
 const HEURISTIC_FRACTION: u64 = 10;
 
-/// For how long an answer is good, in seconds.
+/// How long a response can be used, in seconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Lifetimes {
-    /// For how long it is fresh, from when it was made.
+    /// How long it is fresh, from its generation.
     pub fresh: u64,
-    /// For how long after that it will do while another is made.
+    /// How long after that it may be served stale while a fill runs.
     pub while_revalidate: u64,
-    /// For how long after [`Lifetimes::fresh`] it will do if no other can be had.
+    /// How long after [`Lifetimes::fresh`] it may be served stale after an error.
     pub if_error: u64,
 }
 
-/// Where a lifetime comes from.
+/// The source of a freshness lifetime.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lifetime {
-    /// The answer says so, in seconds.
+    /// The response states it, in seconds.
     Explicit(u64),
-    /// The site's `valid` says so.
+    /// The site's `valid` states it.
     Valid(u64),
-    /// It is guessed.
+    /// Heuristic.
     Heuristic(u64),
-    /// It is not to be kept: X-Accel-Expires or `valid` is 0.
+    /// Not storable: `X-Accel-Expires` or `valid` is 0.
     Never,
-    /// Nobody says.
+    /// None stated.
     Unknown,
 }
 
 impl Lifetime {
-    /// Seconds; none if nobody says.
+    /// Seconds; `None` if none is stated.
     pub fn seconds(self) -> Option<u64> {
         match self {
             Lifetime::Explicit(seconds)
@@ -54,19 +54,23 @@ impl Lifetime {
     }
 }
 
-/// For how long an answer with this status and these fields is fresh that came at `now`.
+/// The freshness lifetime of a response that arrived at `now`.
 ///
-/// nginx's `X-Accel-Expires` counts before all else, then what is said to caches alone, then
-/// `Cache-Control`, then `Expires`, then the site's `valid`.
+/// nginx's `X-Accel-Expires` has priority, then the targeted headers, then `Cache-Control`,
+/// then `Expires`, then the site's `valid`.
 pub fn lifetime<'a, F: Iterator<Item = Field<'a>> + Clone>(
     settings: &Settings,
-    control: &Control,
+    control: &CacheControl,
     is_targeted: bool,
-    (status, fields): (u16, F),
+    response: ResponseHead<F>,
     now: Millis,
 ) -> Lifetime {
+    let ResponseHead {
+        status,
+        headers: fields,
+    } = response;
     let ignore = &settings.ignore_headers;
-    match told_by_nginx(settings, fields.clone(), now) {
+    match accel_expires(settings, fields.clone(), now) {
         Some(0) => return Lifetime::Never,
         Some(seconds) => return Lifetime::Explicit(seconds),
         None => {}
@@ -76,10 +80,10 @@ pub fn lifetime<'a, F: Iterator<Item = Field<'a>> + Clone>(
     }
     if !is_targeted
         && !ignore.expires
-        && let Some(expires) = fields::first(fields.clone(), "expires")
+        && let Some(expires) = headers::first(fields.clone(), "expires")
     {
         let date = date_of(fields.clone(), now);
-        let expires = fields::date(expires).unwrap_or(0);
+        let expires = headers::date(expires).unwrap_or(0);
         return Lifetime::Explicit(expires.saturating_sub(date));
     }
     let is_for = |valid: &&crate::settings::Valid| match valid.status {
@@ -92,15 +96,16 @@ pub fn lifetime<'a, F: Iterator<Item = Field<'a>> + Clone>(
             seconds => Lifetime::Valid(seconds),
         };
     }
-    match settings.heuristic {
-        true => heuristic(control, status, fields, now),
-        false => Lifetime::Unknown,
+    if settings.heuristic {
+        heuristic(control, status, fields, now)
+    } else {
+        Lifetime::Unknown
     }
 }
 
-/// What `X-Accel-Expires` says, in seconds from now, if it is there and listened to. As with nginx, any
-/// but 0 counts whatever `Cache-Control` says.
-pub fn told_by_nginx<'a>(
+/// `X-Accel-Expires` in seconds from now, if it is present and not ignored. As in nginx, any value
+/// but 0 overrides `Cache-Control`.
+pub fn accel_expires<'a>(
     settings: &Settings,
     fields: impl Iterator<Item = Field<'a>>,
     now: Millis,
@@ -108,13 +113,14 @@ pub fn told_by_nginx<'a>(
     if settings.ignore_headers.x_accel_expires {
         return None;
     }
-    let value = fields::first(fields, "x-accel-expires")?;
+    let value = headers::first(fields, "x-accel-expires")?;
     x_accel_expires(value, now)
 }
 
-/// RFC 9111 §4.2.2: for statuses of which RFC 9110 §15.1 says so, or those said to be public.
+/// RFC 9111 §4.2.2: for statuses that RFC 9110 §15.1 lists as heuristically cacheable, or with
+/// `public`.
 fn heuristic<'a, F: Iterator<Item = Field<'a>> + Clone>(
-    control: &Control,
+    control: &CacheControl,
     status: u16,
     fields: F,
     now: Millis,
@@ -123,7 +129,7 @@ fn heuristic<'a, F: Iterator<Item = Field<'a>> + Clone>(
         status,
         200 | 203 | 204 | 300 | 301 | 308 | 404 | 405 | 410 | 414 | 501
     );
-    let modified = fields::first(fields.clone(), "last-modified").and_then(fields::date);
+    let modified = headers::first(fields.clone(), "last-modified").and_then(headers::date);
     let Some(modified) = modified.filter(|_| may || control.public) else {
         return Lifetime::Unknown;
     };
@@ -131,35 +137,35 @@ fn heuristic<'a, F: Iterator<Item = Field<'a>> + Clone>(
     Lifetime::Heuristic((since / HEURISTIC_FRACTION).min(MAX_HEURISTIC_SECONDS))
 }
 
-/// When the answer was made, in seconds since 1970: by its `Date`, or else now.
+/// When the response was generated, in seconds since 1970: its `Date`, or else now.
 fn date_of<'a>(fields: impl Iterator<Item = Field<'a>>, now: Millis) -> u64 {
-    let date = fields::first(fields, "date").and_then(fields::date);
+    let date = headers::first(fields, "date").and_then(headers::date);
     date.unwrap_or(now / 1000)
 }
 
-/// Seconds, or `@` and a time in seconds since 1970. What is neither is not listened to.
+/// Seconds, or `@` and a time in seconds since 1970. Any other value is ignored.
 fn x_accel_expires(value: &[u8], now: Millis) -> Option<u64> {
     match value.strip_prefix(b"@") {
-        Some(time) => Some(fields::seconds(time)?.saturating_sub(now / 1000)),
-        None => fields::seconds(value),
+        Some(time) => Some(headers::seconds(time)?.saturating_sub(now / 1000)),
+        None => headers::seconds(value),
     }
 }
 
-/// How old an answer was when it came, in seconds (RFC 9111 §4.2.3, `corrected_initial_age`), that
-/// was asked for `delay` milliseconds earlier.
+/// The age of a response on arrival, in seconds (RFC 9111 §4.2.3, `corrected_initial_age`); the
+/// request was sent `delay` milliseconds earlier.
 ///
-/// An `Age` that is not one number makes it older than any lifetime: half a truth about how old it is
-/// is no reason to keep it.
+/// An `Age` that is not a single number makes the response older than any lifetime: its true age is
+/// unknown.
 pub fn initial_age<'a>(
     fields: impl Iterator<Item = Field<'a>> + Clone,
     delay: Millis,
     now: Millis,
 ) -> u64 {
     let apparent = (now / 1000).saturating_sub(date_of(fields.clone(), now));
-    let mut ages = fields::values(fields, "age");
+    let mut ages = headers::values(fields, "age");
     let said = match (ages.next(), ages.next()) {
         (None, _) => 0,
-        (Some(one), None) => fields::seconds(one).unwrap_or(MAX_SECONDS),
+        (Some(one), None) => headers::seconds(one).unwrap_or(MAX_SECONDS),
         (Some(_), Some(_)) => MAX_SECONDS,
     };
     apparent
@@ -167,8 +173,8 @@ pub fn initial_age<'a>(
         .min(MAX_SECONDS)
 }
 
-/// How old an answer is now, in milliseconds, that was so many seconds old when it `came`. If the
-/// clock has been set back behind that, nobody can tell, and it is as old as can be.
+/// The age of a response now, in milliseconds, from its age when it `came`. If the clock has been
+/// set back behind that time, the age is unknown and counts as the maximum.
 pub fn current_age(initial: u64, came: Millis, now: Millis) -> Millis {
     let initial = initial.min(MAX_SECONDS) * 1000;
     match now.checked_sub(came) {
@@ -201,8 +207,12 @@ mod tests {
         let of = of
             .iter()
             .map(|(name, value)| (name.as_bytes(), value.as_bytes()));
-        let control = Control::of(fields::values(of.clone(), "cache-control"));
-        lifetime(settings, &control, false, (status, of), NOW)
+        let control = CacheControl::of(headers::values(of.clone(), "cache-control"));
+        let response = ResponseHead {
+            status,
+            headers: of,
+        };
+        lifetime(settings, &control, false, response, NOW)
     }
 
     fn age(of: &[(&'static str, String)]) -> u64 {
@@ -311,11 +321,11 @@ mod tests {
         ) {
             let age = current_age(initial, came, now);
             prop_assert!(age <= MAX_SECONDS * 1000);
-            let of = [(&b"Age"[..], number.as_bytes()), (&b"X-Accel-Expires"[..], number.as_bytes())];
+            let of = [&b"Age"[..], b"X-Accel-Expires"].map(|name| (name, number.as_bytes()));
             prop_assert!(initial_age(of.into_iter(), delay, now) <= MAX_SECONDS);
-            let control = Control::of([format!("max-age={number}").as_bytes()].into_iter());
-            let (settings, fields) = (Settings::default(), (200, of.into_iter()));
-            let life = lifetime(&settings, &control, false, fields, now).seconds();
+            let control = CacheControl::of([format!("max-age={number}").as_bytes()].into_iter());
+            let response = ResponseHead { status: 200, headers: of.into_iter() };
+            let life = lifetime(&Settings::default(), &control, false, response, now).seconds();
             prop_assert!(life.is_none_or(|seconds| seconds <= MAX_SECONDS));
         }
 

@@ -1,20 +1,19 @@
-//! What a request has made out of date that may have changed something (RFC 9111 §4.4).
+//! Invalidation after a request with an unsafe method (RFC 9111 §4.4).
 
-use crate::asked::Request;
-use crate::fields::{self, Field};
+use crate::cache_request::Request;
+use crate::canonical_url;
+use crate::headers::{self, Field};
 use crate::key::{MAX_KEY_BYTES, canonical_query};
-use crate::plain;
 use crate::purge::Purge;
 use crate::settings::KeyParts;
 use crate::tags;
 
-/// Whether there can be a page of this host, with this path and query as purges name them: its key would have room
-/// for all of it, with each byte of the target escaped.
+/// Whether a key could hold this host and target, even if each byte of the target is escaped.
 fn has_room(host: &str, target: &str) -> bool {
     host.len() + target.len().div_ceil(3) <= MAX_KEY_BYTES
 }
 
-/// Whether a method only asks (RFC 9110 §9.2.1). One that is not known may do anything.
+/// Whether a method is safe (RFC 9110 §9.2.1). Unknown methods are unsafe.
 pub fn is_safe(method: &str) -> bool {
     matches!(
         method,
@@ -22,9 +21,9 @@ pub fn is_safe(method: &str) -> bool {
     )
 }
 
-/// What is out of date after a request whose answer has this status and these fields: its address,
-/// those in `Location` and `Content-Location` if they are of the same origin, and the groups that
-/// the answer names. Nothing after a method that only asks, or an error.
+/// The purges after a request whose response has this status and these headers: its URL, those in
+/// `Location` and `Content-Location` if they have the same origin, and the groups that the response
+/// names. Empty after a safe method or an error.
 pub fn after<'f>(
     parts: &KeyParts,
     request: &Request<'_>,
@@ -36,10 +35,10 @@ pub fn after<'f>(
     }
     let mut targets = vec![target(parts, request.path, request.query)];
     for name in ["location", "content-location"] {
-        let address = fields::first(answer.clone(), name).map(String::from_utf8_lossy);
+        let address = headers::first(answer.clone(), name).map(String::from_utf8_lossy);
         targets.extend(address.and_then(|address| resolve(parts, request, &address)));
     }
-    // Whoever sends the request chooses these, and the host, too, where the site names none.
+    // The client controls these, and the host, too, if the site names none.
     targets.retain(|target| has_room(request.host, target));
     let named = targets.into_iter();
     let mut purges: Vec<Purge> = named
@@ -54,12 +53,12 @@ fn of_target(host: &str, target: String) -> Purge {
     Purge::Url { host, target }
 }
 
-/// What somebody is about who names an address to be purged: its page, or with a `*` at its end all
-/// that begin so.
+/// The purge for a URL that an operator names: that page, or with a `*` at the end all URLs with
+/// this prefix.
 pub fn purge_of(parts: &KeyParts, host: &str, path: &str, query: Option<&str>) -> Purge {
     let start = match query {
-        None => path.strip_suffix('*').map(plain::path),
-        Some("*") => Some(format!("{}?", plain::path(path))),
+        None => path.strip_suffix('*').map(canonical_url::path),
+        Some("*") => Some(format!("{}?", canonical_url::path(path))),
         Some(query) => {
             let start = query.strip_suffix('*');
             start.map(|start| target(parts, path, Some(start)))
@@ -74,15 +73,19 @@ pub fn purge_of(parts: &KeyParts, host: &str, path: &str, query: Option<&str>) -
     }
 }
 
-/// The beginning of a path as a purge names it.
+/// The canonical form of a path prefix in a purge.
 pub fn prefix(path: &str) -> String {
     match path.split_once('?') {
-        Some((path, query)) => format!("{}?{}", plain::path(path), plain::query(query)),
-        None => plain::path(path),
+        Some((path, query)) => format!(
+            "{}?{}",
+            canonical_url::path(path),
+            canonical_url::query(query)
+        ),
+        None => canonical_url::path(path),
     }
 }
 
-/// A host as a purge names it: in lower case, without the dot that may be at a name's end.
+/// The canonical form of a host in a purge: lower case, without a trailing dot.
 pub fn host(host: &str) -> String {
     let mut host = host.to_ascii_lowercase();
     let end = host.rfind(':').filter(|_| !host.ends_with(']'));
@@ -93,20 +96,19 @@ pub fn host(host: &str) -> String {
     host
 }
 
-/// A path and its query as a purge names them: without the parameters that make no difference, and the
-/// same for all ways to write it that an application may take for the same.
+/// The canonical form of a path and query in a purge: without ignored parameters, and equal for all
+/// spellings that an application may treat as equal.
 pub fn target(parts: &KeyParts, path: &str, query: Option<&str>) -> String {
-    let mut target = plain::path(path);
+    let mut target = canonical_url::path(path);
     let query = query.map(|query| canonical_query(parts, query));
     if let Some(query) = query.filter(|query| !query.is_empty()) {
         target.push('?');
-        target.push_str(&plain::query(&query));
+        target.push_str(&canonical_url::query(&query));
     }
     target
 }
 
-/// What an address means that stands in an answer to a request, if it is of the same origin (RFC
-/// 3986 §5.2).
+/// Resolves a URL reference from a response, if it has the request's origin (RFC 3986 §5.2).
 fn resolve(parts: &KeyParts, request: &Request<'_>, address: &str) -> Option<String> {
     let address = address.trim().split('#').next().unwrap_or_default();
     let (rest, query) = match address.split_once('?') {
@@ -146,7 +148,7 @@ fn resolve(parts: &KeyParts, request: &Request<'_>, address: &str) -> Option<Str
     Some(target(parts, &path, query))
 }
 
-/// Hosts are the same with the scheme's own port and without (RFC 3986 §6.2.3).
+/// Hosts are equal with and without the scheme's default port (RFC 3986 §6.2.3).
 fn is_same_host(host: &str, request: &Request<'_>) -> bool {
     let own = if request.is_https { ":443" } else { ":80" };
     fn bare<'h>(host: &'h str, own: &str) -> &'h str {
@@ -158,7 +160,7 @@ fn is_same_host(host: &str, request: &Request<'_>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::asked::Asked;
+    use crate::cache_request::CacheRequest;
     use crate::key::Key;
     use crate::settings::Pattern;
 
@@ -249,7 +251,7 @@ mod tests {
                 query: Some(&query),
                 ..POST
             };
-            let asked = Asked::survey(page, [].into_iter());
+            let asked = CacheRequest::survey(page, [].into_iter());
             assert!(Key::primary("site", &KeyParts::default(), &asked).is_ok());
             let request = Request {
                 method: "POST",

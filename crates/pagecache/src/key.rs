@@ -1,22 +1,22 @@
-//! What makes two requests the same.
+//! Cache keys.
 //!
-//! A key is written so that two that differ in any part differ as bytes: each part comes after its
-//! length. The site comes first, so no site has another's pages. Path and query are those that the
-//! client wrote, undecoded: a script sees them so, and two ways of writing a path may be two pages.
+//! Each part of a key is preceded by its length, so keys with different parts always differ as
+//! bytes. The site comes first, so sites never share entries. Path and query are as the client sent
+//! them, undecoded: a script sees the raw form, so two spellings of a path may be two pages.
 
 use std::borrow::Cow;
 
-use crate::asked::{Asked, OF_PROXIES};
-use crate::fields::{self, Field};
+use crate::cache_request::{CacheRequest, PROXY_HEADERS};
+use crate::headers::{self, Field};
 use crate::settings::{KeyParts, Pattern};
 use crate::vary::{self, Vary};
 
-/// Longest key in bytes; a request with a longer one is none of the cache's.
+/// Longest key in bytes; requests with a longer key bypass the cache.
 pub const MAX_KEY_BYTES: usize = 16 * 1024;
-/// Parameters of a query that are told apart; one with more is taken as it is.
+/// Most query parameters that are sorted and filtered; a query with more is used unchanged.
 const MAX_PARAMETERS: usize = 256;
 
-/// Ends of a part's name: what kind of part follows.
+/// Markers of the type of the part that follows.
 const HTTP: u8 = b'h';
 const HTTPS: u8 = b's';
 const PORT: u8 = b'n';
@@ -28,16 +28,16 @@ const ABSENT: u8 = b'-';
 const VARIANT: u8 = b'v';
 const CODING: u8 = b'z';
 
-/// A key.
+/// A cache key.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Key(Box<[u8]>);
 
-/// The key of a request, and the query that it has then.
+/// The key of a request, and the query that belongs to it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Primary<'a> {
     /// The key.
     pub key: Key,
-    /// The query as the script has to see it, so that it can show nothing that the key has not.
+    /// The query for the script: it contains only what the key contains.
     pub query: Option<Cow<'a, str>>,
 }
 
@@ -49,11 +49,11 @@ impl Key {
     /// The key of a request to a site.
     ///
     /// # Errors
-    /// When it would be too long.
+    /// When the key would be too long.
     pub fn primary<'a, H: Iterator<Item = Field<'a>> + Clone>(
         site: &str,
         parts: &KeyParts,
-        asked: &Asked<'a, H>,
+        asked: &CacheRequest<'a, H>,
     ) -> Result<Primary<'a>, TooLong> {
         let request = &asked.request;
         let query = request.query.map(|query| canonical_query(parts, query));
@@ -89,10 +89,11 @@ impl Key {
         Ok(Primary { key, query })
     }
 
-    /// The key of what a request gets of several answers that differ in these fields.
+    /// The key of a variant: the response for these request headers, of several that `vary`
+    /// separates.
     ///
     /// # Errors
-    /// When it would be too long.
+    /// When the key would be too long.
     pub fn variant<'a>(
         &self,
         vary: &Vary,
@@ -107,10 +108,10 @@ impl Key {
         Key::of(bytes)
     }
 
-    /// The key of an answer that was put into a coding, beside the one as it came.
+    /// The key of a compressed copy of a response, stored beside the original.
     ///
     /// # Errors
-    /// When it would be too long.
+    /// When the key would be too long.
     pub fn coded(&self, coding: &str) -> Result<Key, TooLong> {
         let mut bytes = self.0.to_vec();
         bytes.push(CODING);
@@ -118,10 +119,10 @@ impl Key {
         Key::of(bytes)
     }
 
-    /// A key that was written down before.
+    /// A key that was stored earlier.
     ///
     /// # Errors
-    /// When it is longer than any that is made.
+    /// When it is longer than any valid key.
     pub fn of(bytes: Vec<u8>) -> Result<Key, TooLong> {
         match bytes.len() {
             ..=MAX_KEY_BYTES => Ok(Key(bytes.into())),
@@ -129,31 +130,32 @@ impl Key {
         }
     }
 
-    /// Its bytes.
+    /// The key's bytes.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
 }
 
-/// What proxies in front say, or pass on as their clients wrote it: whoever makes something up has pages of
-/// their own.
+/// Adds the headers that trusted proxies set or forward: a forged value only selects a separate
+/// entry.
 fn put_proxied<'a, H: Iterator<Item = Field<'a>> + Clone>(
     bytes: &mut Vec<u8>,
-    asked: &Asked<'a, H>,
+    asked: &CacheRequest<'a, H>,
 ) {
-    for name in OF_PROXIES {
+    for name in PROXY_HEADERS {
         bytes.push(PROXIED);
         put_maybe(bytes, vary::value(asked.fields(), name).as_deref());
     }
-    let forwarded = fields::values(asked.fields(), "forwarded").flat_map(said_beside_addresses);
+    let forwarded = headers::values(asked.fields(), "forwarded").flat_map(said_beside_addresses);
     for said in forwarded {
         bytes.push(FORWARDED);
         put(bytes, said);
     }
 }
 
-/// What a `Forwarded` says (RFC 7239 §4) but for the addresses of its way. However a program takes it apart, what
-/// it could find there is among it: quotes and escapes hide nothing, nor does one pair in another's value.
+/// The content of a `Forwarded` header (RFC 7239 §4) except the addresses in it. The filter keeps
+/// every pair that any parser could find: quotes, escapes and pairs inside another pair's value
+/// hide nothing.
 fn said_beside_addresses(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     let pairs = value.split(|byte| matches!(byte, b',' | b';'));
     let pairs = pairs.map(<[u8]>::trim_ascii);
@@ -162,7 +164,7 @@ fn said_beside_addresses(value: &[u8]) -> impl Iterator<Item = &[u8]> {
             Some(at) => (&pair[..at], &pair[at + 1..]),
             None => (&b""[..], *pair),
         };
-        let is_address = ["for", "by"].iter().any(|of| fields::is(name, of));
+        let is_address = ["for", "by"].iter().any(|of| headers::is(name, of));
         !is_address || value.contains(&b'=')
     })
 }
@@ -189,7 +191,8 @@ fn put_maybe(bytes: &mut Vec<u8>, part: Option<&[u8]>) {
     }
 }
 
-/// A query without the parameters that make no difference, and in order where that makes none.
+/// A query without the ignored parameters, and sorted if the site says that the order makes no
+/// difference.
 pub fn canonical_query<'a>(parts: &KeyParts, query: &'a str) -> Cow<'a, str> {
     if (parts.ignore_parameters.is_empty() && !parts.sort_parameters) || query.is_empty() {
         return Cow::Borrowed(query);
@@ -210,14 +213,14 @@ pub fn canonical_query<'a>(parts: &KeyParts, query: &'a str) -> Cow<'a, str> {
         return Cow::Borrowed(query);
     }
     if !is_sorted {
-        // Those of one name keep their order: PHP takes the last, and makes arrays of `a[]`.
+        // The sort is stable: PHP takes the last value of a name, and builds arrays from `a[]`.
         kept.sort_by_key(|parameter| name_of(parameter));
     }
     Cow::Owned(kept.join("&"))
 }
 
-/// What a parameter is sorted by: its name up to the first `[`, since the order of `a[]=1&a[x]=2`
-/// says which index each gets.
+/// The sort key of a parameter: its name up to the first `[`, since the order of `a[]=1&a[x]=2`
+/// determines the indexes.
 fn name_of(parameter: &str) -> &str {
     let name = parameter.split('=').next().unwrap_or_default();
     let end = name.find('[').or_else(|| name.find("%5B"));
@@ -230,7 +233,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::asked::Request;
+    use crate::cache_request::Request;
 
     const GET: Request<'static> = Request {
         method: "GET",
@@ -245,7 +248,7 @@ mod tests {
     };
 
     fn key<'a>(parts: &KeyParts, request: Request<'a>, fields: &[Field<'a>]) -> Key {
-        let asked = Asked::survey(request, fields.iter().copied());
+        let asked = CacheRequest::survey(request, fields.iter().copied());
         Key::primary("site", parts, &asked).unwrap().key
     }
 
@@ -286,7 +289,7 @@ mod tests {
                 &[]
             )
         );
-        let asked = Asked::survey(GET, [].into_iter());
+        let asked = CacheRequest::survey(GET, [].into_iter());
         assert_ne!(plain, Key::primary("other", &parts, &asked).unwrap().key);
     }
 
@@ -319,7 +322,7 @@ mod tests {
             ..GET
         };
         assert_eq!(key(&parts, asked, &[]), key(&parts, GET, &[]));
-        let asked = Asked::survey(asked, [].into_iter());
+        let asked = CacheRequest::survey(asked, [].into_iter());
         assert_eq!(Key::primary("site", &parts, &asked).unwrap().query, None);
     }
 
@@ -402,7 +405,7 @@ mod tests {
     #[test]
     fn a_key_that_is_too_long_is_none() {
         let long = "a".repeat(MAX_KEY_BYTES);
-        let asked = Asked::survey(Request { path: &long, ..GET }, [].into_iter());
+        let asked = CacheRequest::survey(Request { path: &long, ..GET }, [].into_iter());
         assert_eq!(
             Key::primary("site", &KeyParts::default(), &asked),
             Err(TooLong)
@@ -424,7 +427,8 @@ mod tests {
         )
     }
 
-    fn of_parts((site, is_https, host, path, query, field): &Parts) -> Key {
+    fn of_parts(parts: &Parts) -> Key {
+        let (site, is_https, host, path, query, field) = parts;
         let key_parts = KeyParts {
             headers: vec!["x-a".to_owned()],
             ..KeyParts::default()
@@ -438,7 +442,7 @@ mod tests {
             ..GET
         };
         let fields = field.iter().map(|value| (&b"X-A"[..], value.as_bytes()));
-        let asked = Asked::survey(request, fields);
+        let asked = CacheRequest::survey(request, fields);
         Key::primary(site, &key_parts, &asked).unwrap().key
     }
 

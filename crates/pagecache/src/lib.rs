@@ -1,46 +1,86 @@
-//! What a shared cache of HTTP may keep, and may answer with.
+//! The policy of a shared HTTP cache: which responses are stored, and which requests they serve.
 //!
-//! No I/O, no clock, no async: heads of requests and answers and the time come in, decisions come
-//! out. Rules are those of RFC 9111 (caching), RFC 5861 (stale answers), RFC 9213 (targeted cache
-//! control), RFC 9875 (groups) and RFC 9211 (what is told of it), unless a [`settings::Settings`]
-//! says otherwise.
+//! No I/O, no clock, no async: request heads, response heads and the time go in, decisions come
+//! out. The rules are RFC 9111 (caching), RFC 5861 (stale responses), RFC 9213 (targeted cache
+//! control), RFC 9875 (cache groups) and RFC 9211 (`Cache-Status`), unless a [`settings::Settings`]
+//! overrides them.
 //!
-//! The life of a request, as whoever drives this sees it:
+//! The life of a request:
 //!
-//! 1. [`asked::Asked::survey`] looks at the request's head once, [`plan::Plan::make`] decides whether
-//!    it may be answered from the cache and whether its answer may be kept, and
-//!    [`key::Key::primary`] says under which key.
-//! 2. What was found is judged: [`reuse::judge`]. If it will do, [`select::select`] says how much of
-//!    it the client gets.
-//! 3. If not, [`fills::Fills`] says whether to have the answer made, or to wait for whoever does
-//!    already; a stored answer that is stale is asked for with [`reuse::validators`].
-//! 4. When the head of the answer is there, [`admit::admit`] says whether it is kept, for how long
-//!    and under which tags, or why not; after a 304 [`merge::merge`] makes one answer of two.
-//! 5. [`invalidate::after`] names what the request has made out of date.
-//! 6. [`status::CacheStatus`] tells all that to whoever asked.
+//! 1. [`cache_request::CacheRequest::survey`] scans the request head once,
+//!    [`eligibility::Plan::make`] decides whether the cache may serve the request and whether the
+//!    response may be stored, and [`key::Key::primary`] computes the cache key.
+//! 2. [`reuse::judge`] checks the cache entry that was found. If it is usable, [`select::select`]
+//!    chooses the full response, a range or a 304.
+//! 3. On a miss, [`fills::Fills`] (the cache lock) starts a fill or waits for the one that is
+//!    running; a stale entry is revalidated with [`reuse::validators`].
+//! 4. When the response head arrives, [`admit::admit`] decides whether the response is stored, for
+//!    how long and under which tags, or why not; [`stored::Stored::merge`] combines a 304 with the
+//!    cached response.
+//! 5. [`invalidate::after`] lists the entries that the request has invalidated.
+//! 6. [`cache_status::CacheStatus`] reports the outcome to the client and the log.
+
+/// Defines an enum of reasons with their names in `Cache-Status` and metrics. After `..` it may
+/// have one more reason that contains the reason of another enum.
+macro_rules! reasons {
+    (
+        $(#[doc = $enum_doc:literal])*
+        pub enum $Enum:ident {
+            $($(#[doc = $doc:literal])* $Reason:ident = $name:literal,)*
+            $(.. $(#[doc = $other_doc:literal])* $Other:ident($Inner:ident))?
+        }
+    ) => {
+        $(#[doc = $enum_doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        pub enum $Enum {
+            $($(#[doc = $doc])* $Reason,)*
+            $($(#[doc = $other_doc])* $Other($Inner),)?
+        }
+
+        impl $Enum {
+            /// All reasons of its own.
+            pub const ALL: &'static [$Enum] = &[$($Enum::$Reason),*];
+
+            /// Name in `Cache-Status` and metrics.
+            pub fn as_str(self) -> &'static str {
+                match self {
+                    $($Enum::$Reason => $name,)*
+                    $($Enum::$Other(why) => why.as_str(),)?
+                }
+            }
+        }
+
+        impl std::fmt::Display for $Enum {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str(self.as_str())
+            }
+        }
+    };
+}
 
 pub mod admit;
 pub mod apps;
-pub mod asked;
-pub mod control;
+pub mod cache_control;
+pub mod cache_request;
+pub mod cache_status;
+pub mod canonical_url;
+pub mod codec;
 pub mod cookies;
-pub mod fields;
+pub mod eligibility;
 pub mod fills;
 pub mod freshness;
+pub mod headers;
 pub mod invalidate;
 pub mod key;
 pub mod merge;
-mod names;
-pub mod plain;
-pub mod plan;
+mod php_names;
 pub mod purge;
 pub mod reuse;
 pub mod select;
 pub mod settings;
-pub mod status;
 pub mod stored;
 pub mod tags;
 pub mod vary;
 
-/// Milliseconds since 1970, as the machine's clock has them.
+/// Milliseconds since 1970, by the system clock.
 pub type Millis = u64;

@@ -1,16 +1,16 @@
-//! A 304 of the script's and the kept answer that it is about become one (RFC 9111 §4.3.4).
+//! Updating a cached response with the headers of a 304 (RFC 9111 §4.3.4).
 
 use bytes::Bytes;
 
 use crate::admit::{self, Admitted, NotStored, Times};
-use crate::asked::Asked;
-use crate::fields::{self, Field};
-use crate::plan::Plan;
+use crate::cache_request::CacheRequest;
+use crate::eligibility::Plan;
+use crate::headers::{self, Field, ResponseHead};
 use crate::settings::Settings;
 use crate::stored::Stored;
 
-/// Fields that say something of the kept body, which a 304 does not bring along (RFC 9111 §3.2).
-const OF_THE_BODY: [&str; 6] = [
+/// Headers that describe the stored body, which a 304 does not contain (RFC 9111 §3.2).
+const BODY_HEADERS: [&str; 6] = [
     "content-encoding",
     "content-length",
     "content-md5",
@@ -19,61 +19,71 @@ const OF_THE_BODY: [&str; 6] = [
     "transfer-encoding",
 ];
 
-/// An answer with the kept body and the fields of both.
+/// The stored body's headers, updated by a 304.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Merged {
-    /// What the client gets this time, whether it is kept or not, as in [`Stored::lines`]. What is listed as
-    /// not to be kept is among it.
+    /// The header lines for this client, whether the response is stored or not, as in
+    /// [`Stored::lines`]. Headers that are listed as not storable are included.
     pub lines: Bytes,
-    /// What is kept from now on in place of the old, or why nothing is.
-    pub kept: Result<Admitted, NotStored>,
+    /// The updated cache entry, or why none is stored.
+    pub stored: Result<Admitted, NotStored>,
 }
 
-/// Merges a 304 with these fields into what is kept.
-pub fn merge<'a, 'f, H, F>(
-    settings: &Settings,
-    asked: &Asked<'a, H>,
-    plan: &Plan,
-    (stored, answer): (&Stored, F),
-    times: Times,
-) -> Merged
-where
-    H: Iterator<Item = Field<'a>> + Clone,
-    F: Iterator<Item = Field<'f>> + Clone,
-{
-    let mut lines = Vec::with_capacity(stored.lines.len());
-    let comes_anew = |name: &[u8]| {
-        let mut names = answer.clone().map(|(name, _)| name);
-        // A kept date says when the old answer was made; without a new one it is now.
-        fields::is(name, "date")
-            || (!is_of_the_body(name) && names.any(|new| new.eq_ignore_ascii_case(name)))
-    };
-    for (name, value) in stored.fields().filter(|(name, _)| !comes_anew(name)) {
-        fields::write_line(&mut lines, name, value);
-    }
-    for (name, value) in answer.filter(|(name, _)| !is_of_the_body(name)) {
-        fields::write_line(&mut lines, name, value);
-    }
-    let fields = fields::of_lines(&lines);
-    let mut kept = admit::admit(settings, asked, plan, (stored.status, fields), times);
-    if let Ok(admitted) = &mut kept
-        && admitted.stored.tags.is_empty()
+impl Stored {
+    /// Merges the headers of a 304 into this cached response.
+    pub fn merge<'a, 'f, H, F>(
+        &self,
+        settings: &Settings,
+        asked: &CacheRequest<'a, H>,
+        plan: &Plan,
+        not_modified: F,
+        times: Times,
+    ) -> Merged
+    where
+        H: Iterator<Item = Field<'a>> + Clone,
+        F: Iterator<Item = Field<'f>> + Clone,
     {
-        // The fields that name them are not kept, and a 304 need not say them again.
-        admitted.stored.tags.clone_from(&stored.tags);
+        let mut lines = Vec::with_capacity(self.lines.len());
+        let is_replaced = |name: &[u8]| {
+            let mut names = not_modified.clone().map(|(name, _)| name);
+            // The stored date is that of the old response; without a new `Date` it is now.
+            headers::is(name, "date")
+                || (!is_body_header(name) && names.any(|new| new.eq_ignore_ascii_case(name)))
+        };
+        let remaining = self.fields().filter(|(name, _)| !is_replaced(name));
+        let updated = not_modified
+            .clone()
+            .filter(|(name, _)| !is_body_header(name));
+        for (name, value) in remaining {
+            headers::write_line(&mut lines, name, value);
+        }
+        for (name, value) in updated {
+            headers::write_line(&mut lines, name, value);
+        }
+        let response = ResponseHead {
+            status: self.status,
+            headers: headers::of_lines(&lines),
+        };
+        let mut stored = admit::admit(settings, asked, plan, response, times);
+        if let Ok(admitted) = &mut stored
+            && admitted.stored.tags.is_empty()
+        {
+            // Tag headers are not stored, and a 304 need not repeat them.
+            admitted.stored.tags.clone_from(&self.tags);
+        }
+        let lines = admit::client_lines(settings, &[], headers::of_lines(&lines), times.came);
+        Merged { lines, stored }
     }
-    let lines = admit::told_lines(settings, &[], fields::of_lines(&lines), times.came);
-    Merged { lines, kept }
 }
 
-fn is_of_the_body(name: &[u8]) -> bool {
-    OF_THE_BODY.iter().any(|field| fields::is(name, field))
+fn is_body_header(name: &[u8]) -> bool {
+    BODY_HEADERS.iter().any(|field| headers::is(name, field))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::asked::Request;
+    use crate::cache_request::Request;
 
     const NOW: u64 = 1_700_000_000_000;
 
@@ -90,7 +100,7 @@ mod tests {
             by_forwarded: false,
         };
         let settings = Settings::default();
-        let asked = Asked::survey(request, [].into_iter());
+        let asked = CacheRequest::survey(request, [].into_iter());
         let plan = Plan::make(&settings, &asked);
         let times = Times {
             asked: NOW,
@@ -107,13 +117,18 @@ mod tests {
         fn view(fields: &[(Vec<u8>, Vec<u8>)]) -> impl Iterator<Item = Field<'_>> + Clone {
             fields.iter().map(|(name, value)| (&name[..], &value[..]))
         }
-        let kept = admit::admit(&settings, &asked, &plan, (200, view(&kept)), times).unwrap();
+        let response = ResponseHead {
+            status: 200,
+            headers: view(&kept),
+        };
+        let kept = admit::admit(&settings, &asked, &plan, response, times).unwrap();
         let times = Times {
             asked: NOW + 9000,
             came: NOW + 9000,
             stamp: 3,
         };
-        merge(&settings, &asked, &plan, (&kept.stored, view(&new)), times)
+        kept.stored
+            .merge(&settings, &asked, &plan, view(&new), times)
     }
 
     fn lines(merged: &Merged) -> String {
@@ -121,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_anew_takes_the_place_of_the_old_and_the_rest_stays() {
+    fn headers_of_a_304_replace_the_stored_ones() {
         let kept = [
             ("ETag", "\"a\""),
             ("A", "1"),
@@ -132,7 +147,7 @@ mod tests {
         let merged = merged(&kept, &[("A", "4"), ("ETag", "\"b\""), ("Date", "x")]);
         let expected = "Date: x\r\nETag: \"a\"\r\nB: 3\r\nCache-Control: max-age=2\r\nA: 4\r\n";
         assert_eq!(lines(&merged), expected);
-        let stored = merged.kept.unwrap().stored;
+        let stored = merged.stored.unwrap().stored;
         assert_eq!((stored.came, stored.stamp), (NOW + 9000, 3));
     }
 
@@ -150,7 +165,8 @@ mod tests {
             ("Content-Type", "c/d"),
             ("Date", "x"),
         ];
-        let expected = "Date: x\r\nETag: \"a\"\r\nContent-Encoding: br\r\nCache-Control: max-age=2\r\nContent-Type: c/d\r\n";
+        let expected = "Date: x\r\nETag: \"a\"\r\nContent-Encoding: br\r\n\
+            Cache-Control: max-age=2\r\nContent-Type: c/d\r\n";
         assert_eq!(lines(&merged(&kept, &new)), expected);
     }
 
@@ -158,12 +174,12 @@ mod tests {
     fn a_304_can_say_that_nothing_is_to_be_kept_any_more() {
         let kept = [("ETag", "\"a\""), ("Cache-Control", "max-age=2")];
         let merged = merged(&kept, &[("Cache-Control", "no-store")]);
-        assert_eq!(merged.kept, Err(NotStored::NoStore));
+        assert_eq!(merged.stored, Err(NotStored::NoStore));
         assert!(lines(&merged).contains("Cache-Control: no-store\r\n"));
     }
 
     #[test]
-    fn whoever_asked_gets_what_is_not_kept_and_nothing_that_is_for_others() {
+    fn the_client_gets_headers_that_are_not_stored_but_none_for_the_cache() {
         let kept = [("ETag", "\"a\""), ("Cache-Control", "max-age=2")];
         let new = [
             ("Set-Cookie", "a=b"),
@@ -175,7 +191,7 @@ mod tests {
             ("Date", "x"),
         ];
         let not_kept = merged(&kept, &new);
-        assert_eq!(not_kept.kept, Err(NotStored::SetCookie));
+        assert_eq!(not_kept.stored, Err(NotStored::SetCookie));
         let expected = "Date: x\r\nETag: \"a\"\r\nCache-Control: max-age=2\r\nSet-Cookie: a=b\r\n";
         assert_eq!(lines(&not_kept), expected);
         let new = [
@@ -184,6 +200,6 @@ mod tests {
         ];
         let listed = merged(&kept, &new);
         assert!(lines(&listed).contains("Set-Cookie: a=b\r\n"));
-        assert!(listed.kept.unwrap().stored.first("set-cookie").is_none());
+        assert!(listed.stored.unwrap().stored.first("set-cookie").is_none());
     }
 }

@@ -1,46 +1,46 @@
-//! Which kept answers are out of date because somebody says so.
+//! Purges: which cached responses are invalidated.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::fields::{self, Field};
+use crate::headers::{self, Field};
 use crate::invalidate;
 use crate::settings::KeyParts;
 
-/// What a purge is about. It is about one site's pages.
+/// The entries that a purge applies to, within one site.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Purge {
-    /// All of a site.
+    /// All entries of a site.
     All,
-    /// All of one host.
+    /// All entries of one host.
     Host(String),
-    /// One address, in all its variants, whichever the scheme.
+    /// One URL, in all its variants, for either scheme.
     Url {
         /// The host.
         host: String,
         /// Path and canonical query.
         target: String,
     },
-    /// All addresses of a host that begin so.
+    /// All URLs of a host with this prefix.
     Prefix {
-        /// The host; none: any of the site's.
+        /// The host; `None`: any host of the site.
         host: Option<String>,
-        /// The beginning of path and query.
+        /// The prefix of path and query.
         path: String,
     },
-    /// All with this tag.
+    /// All entries with this tag.
     Tag(String),
 }
 
-/// How thoroughly.
+/// Hard or soft.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Thoroughness {
-    /// They are gone.
+pub enum PurgeMode {
+    /// The entries are removed.
     Hard,
-    /// They are stale, and will do until there are new ones.
+    /// The entries become stale, and are served until they are replaced.
     Soft,
 }
 
@@ -56,35 +56,32 @@ impl fmt::Display for Purge {
     }
 }
 
-/// What an answer's `X-LiteSpeed-Purge` asks for at a site with these keys; `host` is the request's.
+/// The purges in a response's `X-LiteSpeed-Purge`; `host` is the request's.
 ///
-/// `*`, `tag=a, tag=b` (or `tag=a b`), and paths, with `stale,` before them for a soft one. What is
-/// only for private caches, which there are none of here, is passed over.
+/// `*`, `tag=a, tag=b` (or `tag=a b`), and paths, with `stale,` before them for a soft purge.
+/// Directives for private caches are ignored: there are none here.
 pub fn litespeed<'a>(
     fields: impl Iterator<Item = Field<'a>>,
-    (parts, host): (&KeyParts, &str),
-) -> Vec<(Purge, Thoroughness)> {
+    parts: &KeyParts,
+    host: &str,
+) -> Vec<(Purge, PurgeMode)> {
     let mut purges = Vec::new();
-    for value in fields::values(fields, "x-litespeed-purge") {
+    for value in headers::values(fields, "x-litespeed-purge") {
         for part in value.split(|byte| *byte == b';') {
-            read_litespeed(part, (parts, host), &mut purges);
+            read_litespeed(part, parts, host, &mut purges);
         }
     }
     purges
 }
 
-fn read_litespeed(
-    part: &[u8],
-    (parts, host): (&KeyParts, &str),
-    purges: &mut Vec<(Purge, Thoroughness)>,
-) {
-    let mut how = Thoroughness::Hard;
-    for (at, word) in fields::members(part).enumerate() {
+fn read_litespeed(part: &[u8], parts: &KeyParts, host: &str, purges: &mut Vec<(Purge, PurgeMode)>) {
+    let mut how = PurgeMode::Hard;
+    for (at, word) in headers::members(part).enumerate() {
         let text = String::from_utf8_lossy(word).into_owned();
         match text.as_str() {
             "private" if at == 0 => return,
             "public" if at == 0 => {}
-            "stale" => how = Thoroughness::Soft,
+            "stale" => how = PurgeMode::Soft,
             "*" => purges.push((Purge::All, how)),
             _ => match text.strip_prefix("tag=") {
                 Some(tags) => {
@@ -114,16 +111,16 @@ mod tests {
     fn litespeeds_purges_are_read() {
         let of = |value: &'static str| {
             let fields = [(&b"X-LiteSpeed-Purge"[..], value.as_bytes())];
-            litespeed(fields.into_iter(), (&KeyParts::default(), "A.example"))
+            litespeed(fields.into_iter(), &KeyParts::default(), "A.example")
         };
         let tag = |tag: &str, how| (Purge::Tag(tag.to_owned()), how);
-        assert_eq!(of("*"), [(Purge::All, Thoroughness::Hard)]);
-        let hard = Thoroughness::Hard;
+        assert_eq!(of("*"), [(Purge::All, PurgeMode::Hard)]);
+        let hard = PurgeMode::Hard;
         assert_eq!(
             of("public, tag=a,tag=b c"),
             [tag("a", hard), tag("b", hard), tag("c", hard)]
         );
-        assert_eq!(of("stale,tag=a"), [tag("a", Thoroughness::Soft)]);
+        assert_eq!(of("stale,tag=a"), [tag("a", PurgeMode::Soft)]);
         let url = Purge::Url {
             host: "a.example".to_owned(),
             target: "/x?y=1".to_owned(),

@@ -1,21 +1,21 @@
-//! Whether a kept answer will do for a request (RFC 9111 §4).
+//! Whether a cache entry can serve a request (RFC 9111 §4).
 
 use crate::Millis;
-use crate::asked::Asked;
-use crate::control::Wishes;
-use crate::fields::Field;
+use crate::cache_control::RequestDirectives;
+use crate::cache_request::CacheRequest;
+use crate::eligibility::Plan;
 use crate::freshness::current_age;
-use crate::plan::Plan;
+use crate::headers::Field;
 use crate::stored::Stored;
 
-/// What a kept answer is good for.
+/// How a cache entry can be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Judged {
-    /// It will do. Seconds that it is old, and for which it will still do.
+    /// It is fresh.
     Fresh {
-        /// Its `Age`.
+        /// Its `Age` in seconds.
         age: u64,
-        /// What is left.
+        /// Seconds for which it remains fresh.
         ttl: u64,
     },
     /// It is stale.
@@ -24,24 +24,24 @@ pub enum Judged {
     Unfit,
 }
 
-/// A stale answer.
+/// A stale entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stale {
     /// Its `Age` in seconds.
     pub age: u64,
-    /// Seconds since it became stale; 0 if it was made stale by a purge.
+    /// Seconds since it became stale; 0 if a purge made it stale.
     pub by: u64,
-    /// It will do while another is made.
+    /// It may be served while a fill runs.
     pub while_revalidate: bool,
-    /// It will do if no other can be had.
+    /// It may be served after an error.
     pub if_error: bool,
 }
 
-/// Judges a kept answer; `is_soft_purged`: it has been said to be out of date, and may be used until
-/// there is another.
+/// Judges a cache entry. `is_soft_purged`: a soft purge has made it stale; it may be used until it
+/// is replaced.
 pub fn judge<'a, H: Iterator<Item = Field<'a>> + Clone>(
     stored: &Stored,
-    asked: &Asked<'a, H>,
+    asked: &CacheRequest<'a, H>,
     plan: &Plan,
     is_soft_purged: bool,
     now: Millis,
@@ -63,14 +63,16 @@ pub fn judge<'a, H: Iterator<Item = Field<'a>> + Clone>(
             if_error: purged || is_within(lifetimes.if_error),
         })
     };
-    let wishes = plan.wishes.as_ref();
+    let directives = plan.directives.as_ref();
     if stored.no_cache || is_soft_purged {
         return stale(true);
     }
-    if wishes.is_some_and(|wishes| wants_newer(wishes, age, fresh)) {
+    if directives.is_some_and(|directives| wants_newer(directives, age, fresh)) {
         return stale(false);
     }
-    let tolerated = wishes.and_then(|wishes| wishes.max_stale).unwrap_or(0);
+    let tolerated = directives
+        .and_then(|directives| directives.max_stale)
+        .unwrap_or(0);
     let tolerated = if stored.must_revalidate { 0 } else { tolerated };
     if age < fresh {
         let (age, ttl) = (age / 1000, (fresh - age) / 1000);
@@ -86,18 +88,18 @@ pub fn judge<'a, H: Iterator<Item = Field<'a>> + Clone>(
 }
 
 /// RFC 9111 §5.2.1.
-fn wants_newer(wishes: &Wishes, age: Millis, fresh: Millis) -> bool {
+fn wants_newer(directives: &RequestDirectives, age: Millis, fresh: Millis) -> bool {
     let is_too_old = |max: u64| age > max.saturating_mul(1000);
     let left = fresh.saturating_sub(age);
-    wishes.no_cache
-        || wishes.max_age.is_some_and(is_too_old)
-        || wishes
+    directives.no_cache
+        || directives.max_age.is_some_and(is_too_old)
+        || directives
             .min_fresh
             .is_some_and(|min| left < min.saturating_mul(1000))
 }
 
-/// The fields with which a kept answer is asked for again (RFC 9111 §4.3.1): `If-None-Match` and
-/// `If-Modified-Since` with its own values. They take the place of the client's.
+/// The conditional headers for a revalidation (RFC 9111 §4.3.1): `If-None-Match` and
+/// `If-Modified-Since` with the entry's own values. They replace the client's.
 pub fn validators(stored: &Stored) -> impl Iterator<Item = Field<'_>> {
     let etag = stored
         .first("etag")
@@ -107,15 +109,14 @@ pub fn validators(stored: &Stored) -> impl Iterator<Item = Field<'_>> {
     etag.into_iter().chain(modified)
 }
 
-/// Fields of a client's request that a script must not see when its answer may be kept: it is to give
-/// the whole answer, of which the client then gets what it asked for.
+/// Request headers that are hidden from a script whose response may be stored: it must send the
+/// full response, from which the cache serves what the client wants.
 pub fn is_withheld(name: &[u8]) -> bool {
     let withheld = ["if-none-match", "if-modified-since", "if-range", "range"];
-    withheld.iter().any(|field| crate::fields::is(name, field))
+    withheld.iter().any(|field| crate::headers::is(name, field))
 }
 
-/// Whether a stale answer takes the place of what came instead of a new one: an error of the server's
-/// (RFC 5861 §4).
+/// Whether a stale entry replaces a response with this status: a server error (RFC 5861 §4).
 pub fn is_error(status: u16) -> bool {
     matches!(status, 500 | 502 | 503 | 504)
 }
@@ -125,7 +126,7 @@ mod tests {
     use bytes::Bytes;
 
     use super::*;
-    use crate::asked::Request;
+    use crate::cache_request::Request;
     use crate::freshness::Lifetimes;
     use crate::settings::Settings;
 
@@ -167,7 +168,7 @@ mod tests {
             obey_requests: true,
             ..Settings::default()
         };
-        let asked = Asked::survey(request, fields.iter().copied());
+        let asked = CacheRequest::survey(request, fields.iter().copied());
         let plan = Plan::make(&settings, &asked);
         judge(stored, &asked, &plan, soft, CAME + after)
     }

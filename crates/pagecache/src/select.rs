@@ -1,14 +1,14 @@
-//! How much of a kept answer a client gets: conditions (RFC 9110 §13) and ranges (§14).
+//! Conditional requests (RFC 9110 §13) and ranges (§14) on cached responses.
 
 use bytes::Bytes;
 
-use crate::asked::Asked;
-use crate::fields::{self, Field};
+use crate::cache_request::CacheRequest;
+use crate::headers::{self, Field};
 use crate::stored::Stored;
 
-/// Fields of the whole answer that a 304 has, too (RFC 9110 §15.4.5), and those that say what may be
-/// done with it.
-const OF_NOT_MODIFIED: [&str; 11] = [
+/// Headers of the full response that a 304 repeats (RFC 9110 §15.4.5), and those that control
+/// access.
+const NOT_MODIFIED_HEADERS: [&str; 11] = [
     "cache-control",
     "cdn-cache-control",
     "content-location",
@@ -22,29 +22,29 @@ const OF_NOT_MODIFIED: [&str; 11] = [
     "access-control-expose-headers",
 ];
 
-/// What a client gets.
+/// What the client gets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Selected {
-    /// All of it.
+    /// The full response.
     Whole,
-    /// 304: it has it already.
+    /// 304: the client has a current copy.
     NotModified,
-    /// 206: bytes from `start` to before `end`.
+    /// 206: the bytes from `start` up to, not including, `end`.
     Part {
         /// The first byte.
         start: u64,
         /// The byte after the last.
         end: u64,
     },
-    /// 416: there are no such bytes.
+    /// 416: the range is outside the body.
     Unsatisfiable,
 }
 
-/// Decides what a client gets of an answer with a body of `length` bytes. Conditions and ranges are
-/// for GET and HEAD, and answers of 200 (RFC 9110 §13.2.1, §14.2).
+/// Decides how much of a response with a body of `length` bytes the client gets. Conditions and
+/// ranges apply to GET and HEAD, and to responses with status 200 (RFC 9110 §13.2.1, §14.2).
 pub fn select<'a, H: Iterator<Item = Field<'a>> + Clone>(
     stored: &Stored,
-    asked: &Asked<'a, H>,
+    asked: &CacheRequest<'a, H>,
     length: u64,
 ) -> Selected {
     if stored.status != 200 {
@@ -60,32 +60,32 @@ pub fn select<'a, H: Iterator<Item = Field<'a>> + Clone>(
     Selected::Whole
 }
 
-/// RFC 9110 §13.1.2 and §13.1.3: `If-None-Match` counts, and `If-Modified-Since` only without.
+/// RFC 9110 §13.1.2 and §13.1.3: `If-Modified-Since` counts only without `If-None-Match`.
 fn has_it<'a, H: Iterator<Item = Field<'a>> + Clone>(
     stored: &Stored,
-    asked: &Asked<'a, H>,
+    asked: &CacheRequest<'a, H>,
 ) -> bool {
-    let mut tags = fields::values(asked.fields(), "if-none-match").peekable();
+    let mut tags = headers::values(asked.fields(), "if-none-match").peekable();
     if tags.peek().is_some() {
         let own = stored.first("etag").map(opaque);
         let is_own = |tag: &[u8]| tag == b"*" || own.is_some_and(|own| opaque(tag) == own);
         return tags.any(|value| entity_tags(value).any(is_own));
     }
-    let since = asked.first("if-modified-since").and_then(fields::date);
-    // Without a date of its own it has changed no later than it was made (RFC 9111 §4.3.2).
+    let since = asked.first("if-modified-since").and_then(headers::date);
+    // Without `Last-Modified`, `Date` is the latest possible modification time (RFC 9111 §4.3.2).
     let modified = stored.first("last-modified").or(stored.first("date"));
-    let modified = modified.and_then(fields::date);
+    let modified = modified.and_then(headers::date);
     since
         .zip(modified)
         .is_some_and(|(since, modified)| modified <= since)
 }
 
-/// A tag without its mark of weakness (RFC 9110 §8.8.3.2, weak comparison).
+/// A tag without its weakness prefix (RFC 9110 §8.8.3.2, weak comparison).
 fn opaque(tag: &[u8]) -> &[u8] {
     tag.strip_prefix(b"W/").unwrap_or(tag)
 }
 
-/// The tags of a list. A comma in the quotes of one ends none.
+/// The tags of a list. A comma inside quotes is no separator.
 fn entity_tags(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut in_quotes = false;
     let ends = move |byte: &u8| {
@@ -98,10 +98,10 @@ fn entity_tags(value: &[u8]) -> impl Iterator<Item = &[u8]> {
         .filter(|tag| !tag.is_empty())
 }
 
-/// RFC 9110 §13.1.5: without `If-Range`, or if that names just this answer.
+/// RFC 9110 §13.1.5: `If-Range` is absent, or names exactly this response.
 fn range_holds<'a, H: Iterator<Item = Field<'a>> + Clone>(
     stored: &Stored,
-    asked: &Asked<'a, H>,
+    asked: &CacheRequest<'a, H>,
 ) -> bool {
     let Some(condition) = asked.first("if-range") else {
         return true;
@@ -109,17 +109,17 @@ fn range_holds<'a, H: Iterator<Item = Field<'a>> + Clone>(
     if condition.starts_with(b"\"") {
         return stored.first("etag") == Some(condition);
     }
-    // A date is as good as a strong tag only if it is a second older than the answer (§8.8.2.2).
-    let modified = stored.first("last-modified").and_then(fields::date);
-    let made = stored.first("date").and_then(fields::date);
+    // A date is a strong validator only if it is at least a second before `Date` (§8.8.2.2).
+    let modified = stored.first("last-modified").and_then(headers::date);
+    let made = stored.first("date").and_then(headers::date);
     let is_strong = modified
         .zip(made)
         .is_some_and(|(modified, made)| modified < made);
-    is_strong && fields::date(condition) == modified
+    is_strong && headers::date(condition) == modified
 }
 
-/// One range of bytes (RFC 9110 §14.1.2). Several, another unit, or what is no range at all: the
-/// whole, as §14.2 allows.
+/// One byte range (RFC 9110 §14.1.2). Several ranges, another unit or a syntax error select the
+/// full response, as §14.2 allows.
 fn range_of(value: &[u8], length: u64) -> Selected {
     let unit = value
         .get(..6)
@@ -133,8 +133,8 @@ fn range_of(value: &[u8], length: u64) -> Selected {
     let (first, last) = (&range[..dash], &range[dash + 1..]);
     match (
         first.is_empty(),
-        fields::seconds(first),
-        fields::seconds(last),
+        headers::seconds(first),
+        headers::seconds(last),
     ) {
         (true, _, Some(0)) => Selected::Unsatisfiable,
         (true, _, Some(_)) if length == 0 => Selected::Unsatisfiable,
@@ -147,30 +147,33 @@ fn range_of(value: &[u8], length: u64) -> Selected {
                 return Selected::Whole;
             }
             let end = end.map_or(length, |end| end.saturating_add(1).min(length));
-            match start < length {
-                true => Selected::Part { start, end },
-                false => Selected::Unsatisfiable,
+            if start < length {
+                Selected::Part { start, end }
+            } else {
+                Selected::Unsatisfiable
             }
         }
         _ => Selected::Whole,
     }
 }
 
-/// The lines of a 304 for an answer. `Last-Modified` goes with it only without an `ETag`.
+/// The header lines of a 304. `Last-Modified` is included only without an `ETag`.
 pub fn not_modified_lines(stored: &Stored) -> Bytes {
     let has_etag = stored.first("etag").is_some();
     let mut lines = Vec::with_capacity(256);
     for (name, value) in stored.fields() {
-        let is_told = OF_NOT_MODIFIED.iter().any(|told| fields::is(name, told))
-            || (!has_etag && fields::is(name, "last-modified"));
+        let is_told = NOT_MODIFIED_HEADERS
+            .iter()
+            .any(|told| headers::is(name, told))
+            || (!has_etag && headers::is(name, "last-modified"));
         if is_told {
-            fields::write_line(&mut lines, name, value);
+            headers::write_line(&mut lines, name, value);
         }
     }
     lines.into()
 }
 
-/// The `Content-Range` of a part, or of an answer that says that there is no such part.
+/// The `Content-Range` of a 206 or 416.
 pub fn content_range(selected: Selected, length: u64) -> Option<String> {
     match selected {
         Selected::Part { start, end } => {
@@ -186,7 +189,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::asked::Request;
+    use crate::cache_request::Request;
     use crate::freshness::Lifetimes;
 
     const OLD: &str = "Tue, 14 Nov 2023 22:13:20 GMT";
@@ -223,7 +226,7 @@ mod tests {
         let fields = fields
             .iter()
             .map(|(name, value)| (name.as_bytes(), value.as_bytes()));
-        select(stored, &Asked::survey(request, fields), 10)
+        select(stored, &CacheRequest::survey(request, fields), 10)
     }
 
     #[test]

@@ -1,20 +1,20 @@
-//! What a site says about its cache. nginx's names where nginx has the thing.
+//! The cache settings of a site, under nginx's names where nginx has the setting.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// A name, or with a `*` in it all that begin and end so.
+/// A name, or with a `*` a prefix and a suffix.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pattern {
     start: String,
-    /// What comes after the `*`; none: there is no `*`.
+    /// The text after the `*`; `None`: there is no `*`.
     end: Option<String>,
 }
 
 impl Pattern {
-    /// Of a text such as `PHPSESSID`, `wordpress_logged_in_*` or `*_session`. Only the first `*`
-    /// stands for anything.
+    /// Parses a pattern such as `PHPSESSID`, `wordpress_logged_in_*` or `*_session`. Only the first
+    /// `*` is a wildcard.
     pub fn new(text: &str) -> Pattern {
         let parts = text.split_once('*');
         Pattern {
@@ -23,7 +23,7 @@ impl Pattern {
         }
     }
 
-    /// Whether a name is meant.
+    /// Whether it matches a name.
     pub fn matches(&self, name: &[u8]) -> bool {
         let Some(rest) = name.strip_prefix(self.start.as_bytes()) else {
             return false;
@@ -36,7 +36,7 @@ impl Pattern {
 }
 
 impl Pattern {
-    /// The same up to its first bracket; none: it has no index.
+    /// The pattern up to its first bracket; `None`: it has no index.
     pub fn before_index(&self) -> Option<Pattern> {
         let text = self.to_string();
         let (base, _) = text.split_once('[')?;
@@ -54,24 +54,24 @@ impl fmt::Display for Pattern {
     }
 }
 
-/// Which requests something holds for: one that shows any of these.
+/// A condition on requests: it holds if any of these matches.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct When {
-    /// It has a cookie of such a name.
+pub struct RequestMatcher {
+    /// It has a cookie with such a name.
     pub cookies: Vec<Pattern>,
-    /// It has a header field of this name, with any value but the empty one and `0`.
+    /// It has a header with this name, with any value but the empty one and `0`.
     pub headers: Vec<String>,
-    /// Its path is this one, or begins so.
+    /// Its path matches.
     pub paths: Vec<Pattern>,
-    /// Its query has a parameter of such a name.
+    /// Its query has a parameter with such a name.
     pub parameters: Vec<Pattern>,
     /// Its method is one of these.
     pub methods: Vec<String>,
 }
 
-impl When {
-    /// Whether it holds for no request.
+impl RequestMatcher {
+    /// Whether it matches no request.
     pub fn is_empty(&self) -> bool {
         self.cookies.is_empty()
             && self.headers.is_empty()
@@ -81,97 +81,96 @@ impl When {
     }
 }
 
-/// What makes two requests the same, beside site, scheme, host and path.
+/// The parts of the cache key beside site, scheme, host and path.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeyParts {
-    /// Parameters of the query that make no difference. The script does not see them either: an
-    /// answer that shows one would be everybody's.
+    /// Query parameters that are left out. They are hidden from the script, too: a response that
+    /// shows one would be served to all clients.
     pub ignore_parameters: Vec<Pattern>,
-    /// The order of the parameters makes no difference.
+    /// Sort the parameters.
     pub sort_parameters: bool,
-    /// Header fields whose values make a difference.
+    /// Headers whose values are part of the key.
     pub headers: Vec<String>,
-    /// Cookies whose values make a difference.
+    /// Cookies whose values are part of the key.
     pub cookies: Vec<String>,
 }
 
-/// Fields of answers that are not listened to (nginx's `fastcgi_ignore_headers`).
+/// Response headers that are ignored (nginx's `fastcgi_ignore_headers`).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IgnoreHeaders {
     /// `X-Accel-Expires`.
     pub x_accel_expires: bool,
     /// `Expires`.
     pub expires: bool,
-    /// `Cache-Control`, and those for caches alone.
+    /// `Cache-Control`, and the targeted headers.
     pub cache_control: bool,
-    /// `Set-Cookie`: an answer that has it is kept, with it.
+    /// `Set-Cookie`: a response that has it is stored, with it.
     pub set_cookie: bool,
-    /// `Vary`: all requests get the same answer.
+    /// `Vary`: all requests get the same response.
     pub vary: bool,
 }
 
-/// For how long answers are good that do not say so themselves.
+/// The lifetime of responses that do not state one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Valid {
-    /// Of this status; none: of any.
+    /// For this status; `None`: for any.
     pub status: Option<u16>,
-    /// Seconds; 0: they are not kept.
+    /// Seconds; 0: they are not stored.
     pub seconds: u64,
 }
 
-/// How a site's pages are cached.
+/// The cache settings of a site.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Settings {
-    /// For how long answers are good that do not say so; the first that fits.
+    /// Lifetimes of responses that do not state one; the first match counts.
     pub valid: Vec<Valid>,
-    /// What makes two requests the same.
+    /// The parts of the cache key.
     pub key: KeyParts,
-    /// Requests that are somebody's own: neither answered from the cache nor kept. Sessions.
+    /// Session cookies: requests with one bypass the cache.
     pub private_cookies: Vec<Pattern>,
-    /// The site names no cookies of its own (`app`, `private_cookies`), so that those which it sets, or
-    /// which are unknown, may be a login's ([`crate::cookies`]).
+    /// The site lists no cookies of its own (`app`, `private_cookies`), so that any cookie which it
+    /// sets, or which is unknown, may be a login's ([`crate::cookies`]).
     pub guards_cookies: bool,
     /// Cookies that make no difference, where others may.
     pub public_cookies: Vec<Pattern>,
-    /// `Vary: Cookie` means the private cookies alone, whose requests are none of the cache's.
+    /// `Vary: Cookie` means the private cookies alone, whose requests bypass the cache.
     pub varies_by_session: bool,
-    /// Requests that are not answered from the cache (nginx's `fastcgi_cache_bypass`).
-    pub bypass: When,
-    /// Requests whose answers are not kept (nginx's `fastcgi_no_cache`).
-    pub no_store: When,
-    /// How often something is asked for before it is kept.
+    /// Requests that bypass the lookup (nginx's `fastcgi_cache_bypass`).
+    pub bypass: RequestMatcher,
+    /// Requests whose responses are not stored (nginx's `fastcgi_no_cache`).
+    pub no_store: RequestMatcher,
+    /// Number of requests for a key before its response is stored.
     pub min_uses: u32,
-    /// Seconds for which a stale answer will do while it is made again, if the answer does not say.
+    /// Seconds for which a stale entry is served while it is updated, if the response does not say.
     pub stale_while_revalidate: u64,
-    /// Whoever finds an answer that will do while it is made again gets it at once, as all others do;
-    /// if not, whoever is the first waits for the new one.
+    /// Serve stale entries at once to all requests during an update; if false, the first request
+    /// waits for the new response.
     pub background_update: bool,
-    /// Seconds for which a stale answer will do when no other can be had, if the answer does not say.
+    /// Seconds for which a stale entry is served after an error, if the response does not say.
     pub stale_if_error: u64,
-    /// Seconds for which one that is asked for will be waited for by others (`lock`).
+    /// Seconds for which requests wait for a running fill (`lock`).
     pub lock_timeout: u64,
-    /// Seconds after which whoever makes an answer is not waited for any more.
+    /// Seconds after which a running fill is no longer waited for.
     pub lock_age: u64,
-    /// A stale answer is asked for again with its validators, and one that must always be asked for
-    /// again is kept.
+    /// Revalidate stale entries with their validators, and store responses with `no-cache`.
     pub revalidate: bool,
-    /// Answers without a time of their own are good for a tenth of their age (RFC 9111 §4.2.2).
+    /// Responses without a lifetime are fresh for a tenth of their age (RFC 9111 §4.2.2).
     pub heuristic: bool,
-    /// What requests say about caches is obeyed (RFC 9111 §5.2.1). A gateway need not, and then
-    /// nobody can have the script run by asking for it.
+    /// Honour the cache directives of requests (RFC 9111 §5.2.1). A gateway need not, and then no
+    /// client can force a script to run.
     pub obey_requests: bool,
-    /// Fields of answers that are not listened to.
+    /// Response headers that are ignored.
     pub ignore_headers: IgnoreHeaders,
-    /// The fields of LiteSpeed's cache are listened to.
+    /// Honour the headers of LiteSpeed's cache.
     pub litespeed: bool,
-    /// Fields that hold tags, beside `Cache-Groups`: `Surrogate-Key`, `Cache-Tag`.
+    /// Tag headers, beside `Cache-Groups`: `Surrogate-Key`, `Cache-Tag`.
     pub tag_headers: Vec<String>,
-    /// Largest body that is kept, in bytes.
+    /// Largest body that is stored, in bytes.
     pub max_object_size: u64,
 }
 
-/// Parameters that tell who sent a visitor, and make no difference to a page.
+/// Parameters of marketing campaigns, which make no difference to a page.
 pub const TRACKING_PARAMETERS: [&str; 12] = [
     "utm_*", "fbclid", "gclid", "gbraid", "wbraid", "dclid", "msclkid", "mc_cid", "mc_eid",
     "igshid", "twclid", "_ga",
@@ -189,8 +188,8 @@ impl Default for Settings {
             guards_cookies: false,
             public_cookies: Vec::new(),
             varies_by_session: false,
-            bypass: When::default(),
-            no_store: When::default(),
+            bypass: RequestMatcher::default(),
+            no_store: RequestMatcher::default(),
             min_uses: 1,
             stale_while_revalidate: 0,
             background_update: true,

@@ -1,42 +1,39 @@
-//! What is kept of an answer beside its body, and how it is written down.
+//! The head of a cached response, and its serialised form.
 
 use bytes::Bytes;
 
 use crate::Millis;
-use crate::fields::{self, Field};
+use crate::codec::{Damaged, Reader, write_part};
 use crate::freshness::Lifetimes;
+use crate::headers::{self, Field};
 
-/// The head of a kept answer, and what was decided about it.
+/// The head of a cached response, with the caching decisions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stored {
     /// The status.
     pub status: u16,
-    /// The fields of the head, as lines, each with its CR LF. `Date` is the first; `Age`,
-    /// `Content-Length` and `Server` are none of them.
+    /// The header lines, each with its CR LF. `Date` is first; `Age`, `Content-Length` and `Server`
+    /// are not included.
     pub lines: Bytes,
-    /// When it came.
+    /// When it arrived.
     pub came: Millis,
-    /// How old it was then, in seconds.
+    /// Its age on arrival, in seconds.
     pub initial_age: u64,
-    /// For how long it is good.
+    /// How long it can be used.
     pub lifetimes: Lifetimes,
-    /// It is to be asked for again before each use.
+    /// It is revalidated before each use.
     pub no_cache: bool,
-    /// Nobody may be answered with it when it is stale, whatever the site says.
+    /// It is never served stale, whatever the site's settings.
     pub must_revalidate: bool,
-    /// Requests with an `Authorization` may be answered with it (RFC 9111 §3.5).
+    /// It may serve requests with an `Authorization` header (RFC 9111 §3.5).
     pub for_authorized: bool,
     /// It has an `ETag` or a `Last-Modified`.
     pub has_validator: bool,
-    /// What it is about.
+    /// Its tags.
     pub tags: Box<[String]>,
-    /// How many purges there had been when it was asked for: later ones are about it.
+    /// The number of purges before its request: later purges apply to it.
     pub stamp: u64,
 }
-
-/// What was written down is no head of a kept answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Damaged;
 
 const NO_CACHE: u8 = 1;
 const FOR_AUTHORIZED: u8 = 2;
@@ -44,14 +41,14 @@ const HAS_VALIDATOR: u8 = 4;
 const MUST_REVALIDATE: u8 = 8;
 
 impl Stored {
-    /// Its fields.
+    /// Its headers.
     pub fn fields(&self) -> impl Iterator<Item = Field<'_>> + Clone {
-        fields::of_lines(&self.lines)
+        headers::of_lines(&self.lines)
     }
 
-    /// The value of its first field of a name.
+    /// The value of its first header with this name.
     pub fn first(&self, name: &str) -> Option<&[u8]> {
-        fields::first(self.fields(), name)
+        headers::first(self.fields(), name)
     }
 
     /// The value of `Date`, and the lines after it.
@@ -64,13 +61,13 @@ impl Stored {
         }
     }
 
-    /// Bytes of memory that it needs, about.
+    /// Its approximate size in memory, in bytes.
     pub fn weight(&self) -> usize {
         let tags = self.tags.iter().map(|tag| tag.len() + size_of::<String>());
         size_of::<Stored>() + self.lines.len() + tags.sum::<usize>()
     }
 
-    /// Writes it down, for [`Stored::read`].
+    /// Serialises it for [`Stored::read`].
     pub fn write(&self, out: &mut Vec<u8>) {
         let flag = |is: bool, flag: u8| if is { flag } else { 0 };
         out.extend_from_slice(&self.status.to_le_bytes());
@@ -104,76 +101,37 @@ impl Stored {
         }
     }
 
-    /// Reads what [`Stored::write`] wrote, and nothing beside it.
+    /// Deserialises the output of [`Stored::write`].
     ///
     /// # Errors
-    /// When it is anything else.
+    /// On any other bytes.
     pub fn read(bytes: &Bytes) -> Result<Stored, Damaged> {
-        let mut reader = Reader { bytes, at: 0 };
+        let mut reader = Reader::new(bytes);
         let status = u16::from_le_bytes(reader.array()?);
         let [flags] = reader.array()?;
-        let mut number = || Ok(u64::from_le_bytes(reader.array()?));
-        let (came, initial_age) = (number()?, number()?);
-        let lifetimes = Lifetimes {
-            fresh: number()?,
-            while_revalidate: number()?,
-            if_error: number()?,
-        };
-        let stamp = number()?;
-        let lines = reader.part()?;
-        let count = u32::from_le_bytes(reader.array()?);
-        let mut tags = Vec::new();
-        for _ in 0..count {
-            let tag = reader.part()?;
-            tags.push(String::from_utf8(tag.to_vec()).map_err(|_| Damaged)?);
-        }
-        let is_all = reader.at == bytes.len();
         let stored = Stored {
             status,
-            lines,
-            came,
-            initial_age,
-            lifetimes,
+            came: reader.long()?,
+            initial_age: reader.long()?,
+            lifetimes: Lifetimes {
+                fresh: reader.long()?,
+                while_revalidate: reader.long()?,
+                if_error: reader.long()?,
+            },
             no_cache: flags & NO_CACHE != 0,
             must_revalidate: flags & MUST_REVALIDATE != 0,
             for_authorized: flags & FOR_AUTHORIZED != 0,
             has_validator: flags & HAS_VALIDATOR != 0,
-            tags: tags.into(),
-            stamp,
+            stamp: reader.long()?,
+            lines: reader.part()?,
+            tags: {
+                let count = reader.word()?;
+                (0..count)
+                    .map(|_| reader.text())
+                    .collect::<Result<_, _>>()?
+            },
         };
-        is_all.then_some(stored).ok_or(Damaged)
-    }
-}
-
-fn write_part(out: &mut Vec<u8>, part: &[u8]) {
-    let length = u32::try_from(part.len()).unwrap_or(u32::MAX);
-    out.extend_from_slice(&length.to_le_bytes());
-    out.extend_from_slice(part);
-}
-
-struct Reader<'a> {
-    bytes: &'a Bytes,
-    at: usize,
-}
-
-impl Reader<'_> {
-    fn take(&mut self, length: usize) -> Result<Bytes, Damaged> {
-        let end = self.at.checked_add(length).ok_or(Damaged)?;
-        if end > self.bytes.len() {
-            return Err(Damaged);
-        }
-        let taken = self.bytes.slice(self.at..end);
-        self.at = end;
-        Ok(taken)
-    }
-
-    fn array<const N: usize>(&mut self) -> Result<[u8; N], Damaged> {
-        self.take(N)?.as_ref().try_into().map_err(|_| Damaged)
-    }
-
-    fn part(&mut self) -> Result<Bytes, Damaged> {
-        let length = u32::from_le_bytes(self.array()?);
-        self.take(usize::try_from(length).map_err(|_| Damaged)?)
+        reader.rest().is_empty().then_some(stored).ok_or(Damaged)
     }
 }
 

@@ -1,20 +1,20 @@
-//! Tags: what an answer is about, so that it can be dropped when that changes (RFC 9875).
+//! Tags (cache groups), by which related responses are purged together (RFC 9875).
 
 use sfv::{BareItem, List, ListEntry, Parser};
 
-use crate::fields::{self, Field};
+use crate::headers::{self, Field};
 use crate::settings::Settings;
 
-/// Tags that one answer may have. RFC 9875 §2 asks for at least 32.
+/// Most tags of one response. RFC 9875 §2 requires at least 32.
 pub const MAX_TAGS: usize = 256;
-/// Longest tag in bytes. RFC 9875 §2 asks for at least 32.
+/// Longest tag in bytes. RFC 9875 §2 requires at least 32.
 pub const MAX_TAG_BYTES: usize = 256;
 
-/// There are more tags, or longer ones, than can be remembered: the answer could not be found again.
+/// More or longer tags than are supported: a purge could not find the response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TooMany;
 
-/// The tags of an answer: its `Cache-Groups`, and those in fields that the site names.
+/// The tags of a response: its `Cache-Groups`, and the tag headers of the site.
 ///
 /// # Errors
 /// When there are too many, or one is too long.
@@ -27,13 +27,13 @@ pub fn of_answer<'a>(
         tags.extend(groups);
     }
     for name in &settings.tag_headers {
-        for value in fields::values(fields.clone(), name) {
+        for value in headers::values(fields.clone(), name) {
             tags.extend(words(value));
         }
     }
     if settings.litespeed {
-        for value in fields::values(fields, "x-litespeed-tag") {
-            tags.extend(fields::members(value).map(litespeed_tag));
+        for value in headers::values(fields, "x-litespeed-tag") {
+            tags.extend(headers::members(value).map(litespeed_tag));
         }
     }
     tags.sort_unstable();
@@ -42,16 +42,14 @@ pub fn of_answer<'a>(
     fits.then_some(tags).ok_or(TooMany)
 }
 
-/// Groups whose answers are out of date because of this one (RFC 9875 §3), which answers a request
-/// that may have changed something.
+/// Groups that this response invalidates (RFC 9875 §3); its request had an unsafe method.
 pub fn invalidated<'a>(fields: impl Iterator<Item = Field<'a>>) -> Vec<String> {
     groups(fields, "cache-group-invalidation").unwrap_or_default()
 }
 
-/// The groups that a field lists: a list of strings (RFC 9651 §3.1). Nothing if it is not there or no
-/// such list.
+/// The groups in a header: a list of strings (RFC 9651 §3.1). `None` if it is absent or malformed.
 pub fn groups<'a>(fields: impl Iterator<Item = Field<'a>>, name: &str) -> Option<Vec<String>> {
-    let values: Vec<&[u8]> = fields::values(fields, name).collect();
+    let values: Vec<&[u8]> = headers::values(fields, name).collect();
     if values.is_empty() {
         return None;
     }
@@ -66,14 +64,14 @@ pub fn groups<'a>(fields: impl Iterator<Item = Field<'a>>, name: &str) -> Option
     members.iter().map(string).collect()
 }
 
-/// What others write, with spaces or commas between.
+/// Tags separated by spaces or commas, as in `Surrogate-Key`.
 fn words(value: &[u8]) -> impl Iterator<Item = String> {
     let ends = |byte: &u8| matches!(byte, b' ' | b',' | b'\t');
     let words = value.split(ends).filter(|word| !word.is_empty());
     words.map(|word| String::from_utf8_lossy(word).into_owned())
 }
 
-/// A tag of LiteSpeed's; `public:` before it says nothing here, where all are.
+/// A LiteSpeed tag; the prefix `public:` is redundant, since all entries are public.
 fn litespeed_tag(tag: &[u8]) -> String {
     let tag = tag.strip_prefix(b"public:").unwrap_or(tag);
     String::from_utf8_lossy(tag).into_owned()

@@ -1,47 +1,47 @@
-//! Which fields of a request an answer depends on (RFC 9110 §12.5.5, RFC 9111 §4.1).
+//! The request headers that a response varies on (RFC 9110 §12.5.5, RFC 9111 §4.1).
 
-use crate::fields::{self, Field};
+use crate::headers::{self, Field};
 
-/// Names of fields that one answer may depend on.
+/// Most header names in one `Vary`.
 const MAX_NAMES: usize = 16;
-/// Bytes of all their names.
+/// Most bytes of these names together.
 const MAX_NAMES_BYTES: usize = 512;
-/// Codings that a client may name and that make a difference, by name.
+/// Content encodings that are distinguished, by name.
 const CODINGS: [&[u8]; 4] = [b"br", b"gzip", b"zstd", b"deflate"];
 
-/// What an answer depends on: names in lower case, in order, each once.
+/// The headers that a response varies on: lower-case names, sorted, without duplicates.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Vary {
     names: Box<[String]>,
 }
 
-/// Why nothing can be said about what an answer depends on.
+/// Why the variants of a response cannot be distinguished.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Unpredictable {
-    /// On something that no request shows.
+pub enum VaryError {
+    /// `Vary: *`.
     Star,
-    /// On more than is remembered.
-    TooMuch,
+    /// More headers than are supported.
+    TooMany,
 }
 
 impl Vary {
-    /// What the `Vary` fields of an answer say.
+    /// Parses the `Vary` headers of a response.
     ///
     /// # Errors
-    /// When one of their members is `*`, or there are too many.
-    pub fn of<'a>(values: impl Iterator<Item = &'a [u8]>) -> Result<Vary, Unpredictable> {
+    /// When a member is `*`, or there are too many.
+    pub fn of<'a>(values: impl Iterator<Item = &'a [u8]>) -> Result<Vary, VaryError> {
         let mut names: Vec<String> = Vec::new();
-        for name in values.flat_map(fields::members) {
+        for name in values.flat_map(headers::members) {
             if name == b"*" {
-                return Err(Unpredictable::Star);
+                return Err(VaryError::Star);
             }
             if names.len() >= MAX_NAMES {
-                return Err(Unpredictable::TooMuch);
+                return Err(VaryError::TooMany);
             }
             names.push(String::from_utf8_lossy(name).to_ascii_lowercase());
         }
         if names.iter().map(String::len).sum::<usize>() > MAX_NAMES_BYTES {
-            return Err(Unpredictable::TooMuch);
+            return Err(VaryError::TooMany);
         }
         names.sort_unstable();
         names.dedup();
@@ -50,7 +50,7 @@ impl Vary {
         })
     }
 
-    /// Of names that were written down; they are put in order.
+    /// From stored names, which are sorted again.
     pub fn of_names(names: Vec<String>) -> Vary {
         let mut names = names;
         names.sort_unstable();
@@ -60,7 +60,7 @@ impl Vary {
         }
     }
 
-    /// Without a name.
+    /// Without this name.
     pub fn without(self, name: &str) -> Vary {
         let names = self.names.into_iter().filter(|known| known != name);
         Vary {
@@ -73,23 +73,23 @@ impl Vary {
         &self.names
     }
 
-    /// Whether it depends on no field.
+    /// Whether it varies on no header.
     pub fn is_empty(&self) -> bool {
         self.names.is_empty()
     }
 }
 
-/// The value of a request's field as far as it makes a difference; nothing if the field is not
-/// there. White space around members does not count (RFC 9111 §4.1), and of `Accept-Encoding` only
-/// which codings will do that anybody uses. Members that are empty count: who reads the field as one value
-/// takes `a,` for another than `a`.
+/// The normalised value of a request header; `None` if it is absent. White space around members is
+/// dropped (RFC 9111 §4.1), and `Accept-Encoding` is reduced to the known encodings that it
+/// accepts. Empty members count: an application that reads the header as one value distinguishes
+/// `a,` from `a`.
 pub fn value<'a>(fields: impl Iterator<Item = Field<'a>> + Clone, name: &str) -> Option<Vec<u8>> {
     if name == "accept-encoding" {
-        return Some(codings(fields::values(fields, name)));
+        return Some(codings(headers::values(fields, name)));
     }
     let mut joined: Option<Vec<u8>> = None;
-    for value in fields::values(fields, name) {
-        // In a quoted string a comma is none; there nothing is put right.
+    for value in headers::values(fields, name) {
+        // A comma inside a quoted string is no separator; such values stay unchanged.
         let is_quoted = value.contains(&b'"');
         for member in value.split(|byte| *byte == b',' && !is_quoted) {
             let member = if is_quoted {
@@ -109,32 +109,33 @@ pub fn value<'a>(fields: impl Iterator<Item = Field<'a>> + Clone, name: &str) ->
     joined
 }
 
-/// Whether a request takes all codings that an answer is in. Scripts look for the letters `gzip` in
-/// `Accept-Encoding`, and so send it to those who refuse it.
+/// Whether a request accepts all content encodings of a response. Scripts often search
+/// `Accept-Encoding` for the letters `gzip`, and so compress for clients that refuse it.
 pub fn takes<'a, 'f>(
     asked: impl Iterator<Item = Field<'a>>,
     answer: impl Iterator<Item = Field<'f>>,
 ) -> bool {
-    let taken = codings(fields::values(asked, "accept-encoding"));
-    let mut used = fields::values(answer, "content-encoding").flat_map(fields::members);
+    let taken = codings(headers::values(asked, "accept-encoding"));
+    let mut used = headers::values(answer, "content-encoding").flat_map(headers::members);
     used.all(|coding| {
-        let coding = match fields::is(coding, "x-gzip") {
-            true => b"gzip",
-            false => coding,
+        let coding = if headers::is(coding, "x-gzip") {
+            b"gzip"
+        } else {
+            coding
         };
         let mut taken = taken.split(|byte| *byte == b',');
-        fields::is(coding, "identity") || taken.any(|taken| taken.eq_ignore_ascii_case(coding))
+        headers::is(coding, "identity") || taken.any(|taken| taken.eq_ignore_ascii_case(coding))
     })
 }
 
-/// The codings that will do, in the order of [`CODINGS`].
+/// The accepted encodings, in the order of [`CODINGS`].
 fn codings<'a>(values: impl Iterator<Item = &'a [u8]>) -> Vec<u8> {
     let mut will_do = [false; CODINGS.len()];
-    for member in values.flat_map(fields::members) {
+    for member in values.flat_map(headers::members) {
         let mut parts = member.split(|byte| *byte == b';').map(<[u8]>::trim_ascii);
         let name = match parts.next().unwrap_or_default() {
             // RFC 9110 §8.4.1.3.
-            name if fields::is(name, "x-gzip") => b"gzip",
+            name if headers::is(name, "x-gzip") => b"gzip",
             name => name,
         };
         let is_refused = parts.any(is_zero_weight);
@@ -161,12 +162,12 @@ fn is_zero_weight(parameter: &[u8]) -> bool {
 mod tests {
     use super::*;
 
-    fn of(values: &[&str]) -> Result<Vary, Unpredictable> {
+    fn of(values: &[&str]) -> Result<Vary, VaryError> {
         Vary::of(values.iter().map(|value| value.as_bytes()))
     }
 
     #[test]
-    fn a_star_anywhere_means_that_nobody_knows() {
+    fn a_star_anywhere_means_unknown_variants() {
         for values in [
             &["*"][..],
             &["*, *"],
@@ -175,11 +176,11 @@ mod tests {
             &["*, Foo"],
             &["Foo, *"],
         ] {
-            assert_eq!(of(values), Err(Unpredictable::Star), "{values:?}");
+            assert_eq!(of(values), Err(VaryError::Star), "{values:?}");
         }
         let many = vec!["a"; 20].join(",");
-        assert_eq!(of(&[&many]), Err(Unpredictable::TooMuch));
-        assert_eq!(of(&[&"a".repeat(600)]), Err(Unpredictable::TooMuch));
+        assert_eq!(of(&[&many]), Err(VaryError::TooMany));
+        assert_eq!(of(&[&"a".repeat(600)]), Err(VaryError::TooMany));
     }
 
     #[test]
@@ -206,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn of_codings_only_those_count_that_somebody_uses() {
+    fn only_known_encodings_distinguish_variants() {
         let coding = |value: &'static [u8]| value_of(&[(&b"Accept-Encoding"[..], value)]);
         fn value_of(fields: &[Field<'static>]) -> Vec<u8> {
             value(fields.iter().copied(), "accept-encoding").unwrap()

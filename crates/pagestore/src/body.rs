@@ -1,5 +1,5 @@
-//! A kept page's body. A large one is in memory that is a file, from which the kernel sends it without
-//! copying it for each client; a small one is sent faster from where programs have their memory.
+//! A cached page's body. A large one is in a memfd, from which the kernel sends it without a copy
+//! for each client; a small one is sent faster from the heap.
 
 use std::ops::Deref;
 use std::os::fd::OwnedFd;
@@ -10,30 +10,30 @@ use bytes::Bytes;
 use maitred_os::sealed::Sealed;
 use maitred_os::shared::page_bytes;
 
-/// Bytes from which on a body is kept in a file, and a piece of it sent from there: up to about this many,
-/// the kernel copies them in less time than it needs to find them (docs/decisions/0009-page-cache.md).
+/// Smallest body in bytes that is stored in a memfd and sent from it: smaller ones the kernel
+/// copies faster than it finds their pages (docs/decisions/0009-page-cache.md).
 pub const FILE_LEAST_BYTES: usize = 48 * 1024;
 
-/// Bytes that a file takes of the kernel's memory beside its contents: inode, name, table of pages.
+/// Kernel memory of a memfd beside its content, in bytes: inode, name, page table.
 const FILE_OVERHEAD_BYTES: usize = 3 * 1024;
 
-/// What the files are called in `/proc/PID/maps`.
-const NAME: &str = "kept page";
+/// The memfds' name in `/proc/PID/maps`.
+const NAME: &str = "cached page";
 
-/// A kept page's body; clones share it.
+/// A cached page's body; clones share it.
 #[derive(Debug, Clone)]
 pub struct Body {
     bytes: Bytes,
-    file: Option<Arc<Held>>,
+    file: Option<Arc<MemfdBody>>,
 }
 
 impl Body {
-    /// Its file, whose contents are the body and nothing else, if it has one.
+    /// Its memfd, which contains exactly the body, if it has one.
     pub fn file(&self) -> Option<&OwnedFd> {
         self.file.as_ref().map(|held| held.sealed.file())
     }
 
-    /// Bytes of memory that it needs, about.
+    /// Its approximate size in memory, in bytes.
     pub fn weight(&self) -> usize {
         match &self.file {
             None => self.bytes.len(),
@@ -42,7 +42,7 @@ impl Body {
     }
 }
 
-/// Bytes of memory that a body of so many needs in a file, about.
+/// Approximate memory of a body in a memfd, in bytes.
 pub fn weight_in_file(bytes: usize) -> usize {
     let page = usize::try_from(page_bytes()).unwrap_or(1);
     bytes.next_multiple_of(page) + FILE_OVERHEAD_BYTES
@@ -62,35 +62,35 @@ impl Deref for Body {
     }
 }
 
-/// The files of bodies, of which there may be so many.
+/// Limits the number of memfds.
 #[derive(Debug, Clone)]
 pub struct Files {
     left: Arc<AtomicUsize>,
 }
 
 impl Files {
-    /// Room for so many.
+    /// At most `most` memfds.
     pub fn new(most: usize) -> Files {
         Files {
             left: Arc::new(AtomicUsize::new(most)),
         }
     }
 
-    /// The same body, in a file if it is large and there is room for one. Without room, or descriptors,
-    /// it stays where it is.
-    pub fn take_in(&self, body: Body) -> Body {
+    /// Moves a large body into a memfd. If the limit or the descriptors are exhausted, it stays on
+    /// the heap.
+    pub fn into_memfd(&self, body: Body) -> Body {
         if body.file.is_some() || body.len() < FILE_LEAST_BYTES {
             return body;
         }
-        let Some(place) = self.place() else {
+        let Some(permit) = self.permit() else {
             return body;
         };
         let Ok(sealed) = Sealed::copy(NAME, &body) else {
             return body;
         };
-        let held = Arc::new(Held {
+        let held = Arc::new(MemfdBody {
             sealed,
-            _place: place,
+            _permit: permit,
         });
         Body {
             bytes: Bytes::from_owner(Mapped(held.clone())),
@@ -98,33 +98,33 @@ impl Files {
         }
     }
 
-    fn place(&self) -> Option<Place> {
+    fn permit(&self) -> Option<FilePermit> {
         let less = |left: usize| left.checked_sub(1);
         let left = &self.left;
         left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less)
             .ok()?;
-        Some(Place(left.clone()))
+        Some(FilePermit(left.clone()))
     }
 }
 
-/// A file with the room that it takes of [`Files`].
+/// A memfd, counted in [`Files`].
 #[derive(Debug)]
-struct Held {
+struct MemfdBody {
     sealed: Sealed,
-    _place: Place,
+    _permit: FilePermit,
 }
 
 #[derive(Debug)]
-struct Place(Arc<AtomicUsize>);
+struct FilePermit(Arc<AtomicUsize>);
 
-impl Drop for Place {
+impl Drop for FilePermit {
     fn drop(&mut self) {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
 }
 
-/// A file's bytes, which stay mapped as long as somebody reads them.
-struct Mapped(Arc<Held>);
+/// The bytes of a memfd, mapped as long as there is a reader.
+struct Mapped(Arc<MemfdBody>);
 
 impl AsRef<[u8]> for Mapped {
     fn as_ref(&self) -> &[u8] {
@@ -151,9 +151,9 @@ mod tests {
     #[test]
     fn a_large_body_is_in_a_file_and_a_small_one_is_not() {
         let files = Files::new(10);
-        let small = files.take_in(body(FILE_LEAST_BYTES - 1));
+        let small = files.into_memfd(body(FILE_LEAST_BYTES - 1));
         assert!(small.file().is_none());
-        let large = files.take_in(body(FILE_LEAST_BYTES));
+        let large = files.into_memfd(body(FILE_LEAST_BYTES));
         assert_eq!(large[..], body(FILE_LEAST_BYTES)[..]);
         assert_eq!(in_file(&large).unwrap(), large[..]);
         assert!(large.weight() > large.len());
@@ -162,14 +162,14 @@ mod tests {
     #[test]
     fn there_are_no_more_files_than_there_may_be_and_each_is_given_back() {
         let files = Files::new(2);
-        let kept = [0; 3].map(|_| files.take_in(body(FILE_LEAST_BYTES)));
+        let kept = [0; 3].map(|_| files.into_memfd(body(FILE_LEAST_BYTES)));
         let with_file = kept.iter().filter(|body| body.file().is_some());
         assert_eq!(with_file.count(), 2);
         let [first, second, third] = kept;
         drop((second, third));
-        let again = files.take_in(body(FILE_LEAST_BYTES));
+        let again = files.into_memfd(body(FILE_LEAST_BYTES));
         assert!(again.file().is_some(), "the others have gone");
-        let shared = files.take_in(first.clone());
+        let shared = files.into_memfd(first.clone());
         assert!(shared.file().is_some(), "it has one already");
         drop((first, again));
         assert_eq!(files.left.load(Ordering::Relaxed), 1);
@@ -178,7 +178,7 @@ mod tests {
     #[test]
     fn who_reads_a_body_has_it_also_when_it_is_not_kept_any_more() {
         let files = Files::new(1);
-        let large = files.take_in(body(FILE_LEAST_BYTES));
+        let large = files.into_memfd(body(FILE_LEAST_BYTES));
         let part = large.slice(1000..2000);
         drop(large);
         assert_eq!(part[..], body(FILE_LEAST_BYTES)[1000..2000]);

@@ -1,9 +1,9 @@
-//! The disk tier: one file for each page, named after its key, written beside and renamed. A page is
-//! found by its name, so nothing has to be read before the first can be. All of this blocks.
+//! The disk tier: one file for each page, named after its key, written to a temporary file and
+//! renamed. A page is found by its name, so no index has to be loaded first. All functions block.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -19,27 +19,26 @@ use crate::object::{Entry, FIRST_BYTES, file_bytes, head_bytes};
 
 /// Largest file that is read, in bytes.
 const MAX_FILE_BYTES: u64 = 1 << 30;
-/// After how long a file that was begun and never finished is taken away, in milliseconds: whoever
-/// wrote it is no more.
+/// Age after which an unfinished temporary file is removed, in milliseconds: its writer has died.
 const ABANDONED_MILLIS: Millis = 3_600_000;
-/// For how long nothing is written after a write has failed, in milliseconds.
+/// Pause after a failed write, in milliseconds.
 const PAUSE_MILLIS: Millis = 10_000;
-/// The folder of files that are being written.
+/// The directory of temporary files.
 const BEGUN: &str = "begun";
 
-/// How much the disk tier may hold.
+/// The limits of the disk tier.
 #[derive(Debug, Clone)]
 pub struct DiskLimits {
-    /// Its folder, which is nobody else's.
+    /// Its directory, for this server alone.
     pub dir: PathBuf,
     /// Bytes of all files (nginx's `max_size`).
     pub max_size: u64,
-    /// After how long a page goes that nobody asked for, in milliseconds.
+    /// Milliseconds without a request after which a page is removed.
     pub inactive: Millis,
 }
 
-/// Whether a file is wanted, by its key and what is in it without the body.
-pub type Wanted<'a> = &'a mut dyn FnMut(&Key, &Entry) -> bool;
+/// Whether a file is kept, by its key and its content without the body.
+pub type KeepFilter<'a> = &'a mut dyn FnMut(&Key, &Entry) -> bool;
 
 /// The disk tier.
 #[derive(Debug)]
@@ -55,31 +54,31 @@ pub struct Disk {
     failed: AtomicU64,
 }
 
-/// What was found under a key.
+/// The result of a lookup.
 #[derive(Debug)]
 pub enum Fetched {
-    /// It.
+    /// An entry.
     Entry(Entry),
-    /// Nothing that can be used.
+    /// Nothing usable.
     Nothing,
-    /// A file that is larger than was asked for.
+    /// A file larger than the given limit.
     Large,
 }
 
-/// What a sweep found.
+/// The result of a sweep.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Swept {
-    /// Pages that are there.
+pub struct SweepResult {
+    /// Pages that remain.
     pub kept: u64,
-    /// Pages that were taken away.
+    /// Pages that were removed.
     pub removed: u64,
 }
 
 impl Disk {
-    /// Opens a folder, and makes it if it is not there. Files of another era are nobody's.
+    /// Opens a directory, and creates it if necessary. Files of another era are not used.
     ///
     /// # Errors
-    /// When that cannot be.
+    /// When the directory cannot be created.
     pub fn open(limits: DiskLimits, era: u64, now: Millis) -> io::Result<Disk> {
         make_dir(&limits.dir.join(BEGUN))?;
         Ok(Disk {
@@ -95,8 +94,8 @@ impl Disk {
         })
     }
 
-    /// What is under a key, if its file has no more than `most` bytes. A file that is damaged is as if
-    /// it were not there, and is taken away.
+    /// The entry under a key, if its file has at most `most` bytes. A damaged file is removed and
+    /// counts as absent.
     pub fn read(&self, key: &Key, now: Millis, most: u64) -> Fetched {
         let digest = digest(key);
         let path = self.path(&digest);
@@ -107,11 +106,7 @@ impl Disk {
                 self.index().forget(&digest);
                 return Fetched::Nothing;
             }
-            Err(error) if is_no_file(&error) => {
-                self.damaged.fetch_add(1, Ordering::Relaxed);
-                self.remove_file(&digest);
-                return Fetched::Nothing;
-            }
+            Err(error) if is_no_file(&error) => return self.discard(&digest),
             Err(_) => return Fetched::Nothing,
         };
         let size = bytes.len() as u64;
@@ -120,20 +115,23 @@ impl Disk {
                 self.index().note(digest, size, now);
                 Fetched::Entry(entry)
             }
-            // Another key with the same name, which nobody can bring about.
+            // A collision of the file name, which is infeasible.
             Ok(_) => Fetched::Nothing,
-            Err(_) => {
-                self.damaged.fetch_add(1, Ordering::Relaxed);
-                self.remove_file(&digest);
-                Fetched::Nothing
-            }
+            Err(_) => self.discard(&digest),
         }
     }
 
-    /// Writes a file, and takes others away if there is no room.
+    /// Removes a damaged file.
+    fn discard(&self, digest: &Digest) -> Fetched {
+        self.damaged.fetch_add(1, Ordering::Relaxed);
+        self.remove_file(digest);
+        Fetched::Nothing
+    }
+
+    /// Writes a file, and evicts others if space runs out.
     ///
     /// # Errors
-    /// When it cannot be written; then what was there before is not there any more.
+    /// When it cannot be written; the old file is removed, too.
     pub fn write(&self, key: &Key, entry: &Entry, now: Millis) -> io::Result<()> {
         let digest = digest(key);
         if self.is_paused(now) {
@@ -150,7 +148,7 @@ impl Disk {
         if let Err(error) = self.put_in_place(&digest, &[&head, &body]) {
             self.remove_file(&digest);
             self.failed.fetch_add(1, Ordering::Relaxed);
-            // Somebody's folder in the place of one page says nothing of the others.
+            // A directory in place of one page's file does not affect the others.
             if error.kind() != io::ErrorKind::IsADirectory {
                 let until = now.saturating_add(PAUSE_MILLIS);
                 self.paused_until.store(until, Ordering::Relaxed);
@@ -162,7 +160,7 @@ impl Disk {
         Ok(())
     }
 
-    /// Whether a write has failed just now. A clock that was set back must not make it last longer.
+    /// Whether a write has failed recently. A clock that was set back must not extend the pause.
     fn is_paused(&self, now: Millis) -> bool {
         let until = self.paused_until.load(Ordering::Relaxed);
         now < until && until - now <= PAUSE_MILLIS
@@ -174,14 +172,7 @@ impl Disk {
         let begun = self.limits.dir.join(BEGUN).join(name);
         let path = self.path(digest);
         let write = || {
-            let mut file = match create(&begun) {
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                    // Somebody has emptied the folder.
-                    make_dir(begun.parent().unwrap_or(&self.limits.dir))?;
-                    create(&begun)?
-                }
-                other => other?,
-            };
+            let mut file = create(&begun)?;
             for piece in pieces {
                 file.write_all(piece)?;
             }
@@ -195,13 +186,13 @@ impl Disk {
         };
         let written = write();
         if written.is_err() {
-            // If that fails, too, a sweep will find it.
+            // If that fails, too, a sweep removes it.
             let _ = fs::remove_file(&begun);
         }
         written
     }
 
-    /// Takes away what is not used, until there is room.
+    /// Evicts unused files until the size limit is met.
     fn make_room(&self, but: &Digest) {
         loop {
             let victim = {
@@ -223,12 +214,12 @@ impl Disk {
         }
     }
 
-    /// Takes away what is under a key.
+    /// Removes the file of a key.
     pub fn remove(&self, key: &Key) {
         self.remove_file(&digest(key));
     }
 
-    /// One that cannot be removed is still checked when it is read, and held against what was purged.
+    /// A file that cannot be removed is still validated on reading and checked against purges.
     fn remove_file(&self, digest: &Digest) {
         let _ = self.try_remove(digest);
     }
@@ -243,24 +234,23 @@ impl Disk {
         }
     }
 
-    /// A page was answered with from memory, so its file is used, too.
-    pub fn use_now(&self, key: &Key, now: Millis) {
-        self.index().use_now(&digest(key), now);
+    /// Marks the file of a page as used that was served from memory.
+    pub fn touch(&self, key: &Key, now: Millis) {
+        self.index().touch(&digest(key), now);
     }
 
-    /// Looks at all files: those go that nobody asked for in a long time, that are damaged, or that
-    /// `keep` does not want. It gets what is in a file without the body; `None` if nobody wants to
-    /// know.
+    /// Visits all files: inactive and damaged ones are removed, and those that `keep` rejects.
+    /// `keep` gets a file's content without the body; with `None` no file is read.
     ///
     /// # Errors
-    /// When a file can be neither read nor taken away, or the folder cannot be read: something may be
-    /// left that is not wanted.
-    pub fn sweep(&self, now: Millis, mut keep: Option<Wanted<'_>>) -> io::Result<Swept> {
-        let mut swept = Swept::default();
+    /// When a file can be neither read nor removed, or the directory cannot be read: unwanted files
+    /// may remain.
+    pub fn sweep(&self, now: Millis, mut keep: Option<KeepFilter<'_>>) -> io::Result<SweepResult> {
+        let mut swept = SweepResult::default();
         self.clear_begun(now)?;
         for folder in entries(&self.limits.dir)? {
             let folder = folder?;
-            // No link is followed: what it leads to is somebody else's.
+            // Links are not followed: their targets are not ours.
             let is_folder = folder.file_type().is_ok_and(|kind| kind.is_dir());
             if folder.file_name() == BEGUN || !is_folder {
                 continue;
@@ -270,17 +260,16 @@ impl Disk {
                 let Some(digest) = file.file_name().to_str().and_then(digest_of_name) else {
                     continue;
                 };
-                // Another may have taken it away just now.
+                // Another thread may have removed it meanwhile.
                 let Ok(meta) = file.metadata() else { continue };
                 if meta.is_dir() {
                     continue;
                 }
-                match self.is_kept(&digest, &file.path(), &meta, now, &mut keep)? {
-                    true => swept.kept += 1,
-                    false => {
-                        self.try_remove(&digest)?;
-                        swept.removed += 1;
-                    }
+                if self.is_kept(&digest, &file.path(), &meta, now, &mut keep)? {
+                    swept.kept += 1
+                } else {
+                    self.try_remove(&digest)?;
+                    swept.removed += 1;
                 }
             }
         }
@@ -294,14 +283,12 @@ impl Disk {
         path: &Path,
         meta: &fs::Metadata,
         now: Millis,
-        keep: &mut Option<Wanted<'_>>,
+        keep: &mut Option<KeepFilter<'_>>,
     ) -> io::Result<bool> {
-        let written = u64::try_from(meta.mtime())
-            .unwrap_or(0)
-            .saturating_mul(1000);
+        let written = written_at(meta);
         // The clock may have been set back since.
         let used = self.index().used(digest).unwrap_or(written).min(now);
-        // Of one from before the start nobody knows when it was used: it gets its time once more.
+        // The last use of a file from before the start is unknown: its time starts again.
         let idle = now.saturating_sub(used.max(self.opened));
         if idle > self.limits.inactive {
             return Ok(false);
@@ -324,34 +311,31 @@ impl Disk {
         for file in entries(&self.limits.dir.join(BEGUN))? {
             let file = file?;
             let Ok(meta) = file.metadata() else { continue };
-            let begun = u64::try_from(meta.mtime())
-                .unwrap_or(0)
-                .saturating_mul(1000);
-            if now.saturating_sub(begun) > ABANDONED_MILLIS {
+            if now.saturating_sub(written_at(&meta)) > ABANDONED_MILLIS {
                 let _ = fs::remove_file(file.path());
             }
         }
         Ok(())
     }
 
-    /// Bytes of all files that are known, and how many they are. Before the first sweep after a start
-    /// that is not all.
+    /// Bytes and number of the known files. Before the first sweep after a start, not all are
+    /// known.
     pub fn size(&self) -> (u64, usize) {
         let index = self.index();
         (index.bytes(), index.len())
     }
 
-    /// Files that were damaged.
+    /// Damaged files.
     pub fn damaged(&self) -> u64 {
         self.damaged.load(Ordering::Relaxed)
     }
 
-    /// Pages that could not be written.
+    /// Failed writes.
     pub fn failed(&self) -> u64 {
         self.failed.load(Ordering::Relaxed)
     }
 
-    /// Files that had to make room for others.
+    /// Evicted files.
     pub fn evicted(&self) -> u64 {
         self.evicted.load(Ordering::Relaxed)
     }
@@ -366,7 +350,13 @@ impl Disk {
     }
 }
 
-/// The name of a key's file: the same for each start of each version.
+/// When a file was last written, in milliseconds since 1970.
+fn written_at(meta: &fs::Metadata) -> Millis {
+    let seconds = u64::try_from(meta.mtime()).unwrap_or(0);
+    seconds.saturating_mul(1000)
+}
+
+/// The file name of a key: stable across restarts and versions.
 pub fn digest(key: &Key) -> Digest {
     let mut digest = Digest::default();
     let sum = Sha256::digest(key.as_bytes());
@@ -385,18 +375,16 @@ fn digest_of_name(name: &str) -> Option<Digest> {
     Some(digest)
 }
 
-/// Makes a folder that only its owner can look into.
+/// Creates a directory with mode 0700.
 ///
 /// # Errors
-/// When it cannot be made.
+/// When it cannot be created.
 pub fn make_dir(dir: &Path) -> io::Result<()> {
-    fs::DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(dir)
+    let mut builder = fs::DirBuilder::new();
+    builder.recursive(true).mode(0o700).create(dir)
 }
 
-/// What is in a folder; nothing if somebody has taken it away.
+/// The entries of a directory; none if it does not exist.
 fn entries(dir: &Path) -> io::Result<impl Iterator<Item = io::Result<fs::DirEntry>>> {
     let entries = match fs::read_dir(dir) {
         Ok(entries) => Some(entries),
@@ -406,46 +394,50 @@ fn entries(dir: &Path) -> io::Result<impl Iterator<Item = io::Result<fs::DirEntr
     Ok(entries.into_iter().flatten())
 }
 
-/// Makes a file that was not there, for nobody else to read. What is there can only be left from
-/// somebody who had our process id.
+/// Creates a new file with mode 0600, and its directory if that has been removed. An existing file
+/// with this name is left over from an earlier process with our PID, and is replaced.
 ///
 /// # Errors
-/// When it cannot be made.
+/// When it cannot be created.
 pub fn create(path: &Path) -> io::Result<File> {
-    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
-    let open = || rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR);
-    let opened = match open() {
-        Err(rustix::io::Errno::EXIST) => {
-            fs::remove_file(path)?;
-            open()?
-        }
-        other => other?,
+    let open = || {
+        let mut options = File::options();
+        options.write(true).create_new(true).mode(0o600).open(path)
     };
-    Ok(opened.into())
+    match open() {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => fs::remove_file(path)?,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            make_dir(path.parent().unwrap_or(path))?
+        }
+        other => return other,
+    }
+    open()
 }
 
-/// Opens a page's file. Whatever else is in its place is not waited for, and no link is followed.
+/// Opens a page's file. It does not block on a FIFO, and does not follow a link.
 ///
 /// # Errors
-/// When there is none; [`is_no_file`] if there is something else.
+/// When there is none; see [`is_no_file`] for another type of file.
 pub fn open_file(path: &Path) -> io::Result<File> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = File::from(rustix::fs::open(path, flags, Mode::empty())?);
-    match file.metadata()?.is_file() {
-        true => Ok(file),
-        false => Err(io::ErrorKind::InvalidData.into()),
+    if file.metadata()?.is_file() {
+        Ok(file)
+    } else {
+        Err(io::ErrorKind::InvalidData.into())
     }
 }
 
-/// Whether there is something else in a file's place: a link, a pipe, a socket, what is no page.
+/// Whether the error says that the path is no regular page file: a link, a FIFO, a socket, other
+/// content.
 pub fn is_no_file(error: &io::Error) -> bool {
     use rustix::io::Errno;
     let of_others = [Errno::LOOP, Errno::NXIO].map(|errno| Some(errno.raw_os_error()));
     error.kind() == io::ErrorKind::InvalidData || of_others.contains(&error.raw_os_error())
 }
 
-/// What is in a file, if it is as long as its beginning says; nothing if that is more than `most`. What
-/// is not ours may be of any length.
+/// The content of a file, if its length matches its header; `None` if it is longer than `most`.
+/// Foreign files may have any length.
 fn read_file(path: &Path, era: u64, most: u64) -> io::Result<Option<Bytes>> {
     let mut file = open_file(path)?;
     let size = file.metadata()?.len();
@@ -465,15 +457,12 @@ fn read_file(path: &Path, era: u64, most: u64) -> io::Result<Option<Bytes>> {
     Ok(Some(bytes.into()))
 }
 
-/// What is in a file, without the body; nothing if it is damaged or of another era.
+/// The content of a file without the body; `None` if it is damaged or of another era.
 fn read_first(path: &Path, era: u64) -> io::Result<Option<(Key, Entry)>> {
     let mut file = open_file(path)?;
     let mut bytes = vec![0; FIRST_BYTES];
     let read = file.read_exact(&mut bytes);
-    let Ok(length) = read
-        .map_err(|_| ())
-        .and_then(|()| head_bytes(&bytes).map_err(|_| ()))
-    else {
+    let Some(length) = read.ok().and_then(|()| head_bytes(&bytes).ok()) else {
         return Ok(None);
     };
     bytes.resize(length, 0);

@@ -35,7 +35,7 @@ fn body(disk: &Disk, name: &str) -> Option<Bytes> {
 }
 
 #[test]
-fn who_is_started_anew_finds_what_was_kept_without_looking_for_it_first() {
+fn stored_pages_are_found_after_a_restart_before_any_sweep() {
     let dir = tempfile::tempdir().unwrap();
     put(&open(dir.path(), 1 << 20), "a", b"body");
     let again = open(dir.path(), 1 << 20);
@@ -100,7 +100,7 @@ fn a_sweep_takes_away_what_is_not_wanted_not_used_damaged_or_never_finished() {
     let swept = again.sweep(now(), Some(&mut keep)).unwrap();
     assert_eq!(
         swept,
-        Swept {
+        SweepResult {
             kept: 1,
             removed: 2
         }
@@ -110,7 +110,7 @@ fn a_sweep_takes_away_what_is_not_wanted_not_used_damaged_or_never_finished() {
     let later = now() + 2 * ABANDONED_MILLIS;
     assert_eq!(
         again.sweep(later, None).unwrap(),
-        Swept {
+        SweepResult {
             kept: 0,
             removed: 1
         }
@@ -139,7 +139,7 @@ fn a_folder_that_cannot_be_written_is_let_alone_for_a_while() {
 }
 
 #[test]
-fn nothing_that_somebody_puts_in_a_pages_place_is_followed_or_waited_for() {
+fn links_and_fifos_in_place_of_a_page_are_not_opened() {
     let dir = tempfile::tempdir().unwrap();
     let disk = open(dir.path(), 1 << 20);
     put(&disk, "a", b"body");
@@ -181,7 +181,7 @@ fn who_takes_all_files_away_leaves_an_empty_store_and_no_broken_one() {
     fs::remove_dir_all(&disk.limits.dir).unwrap();
     assert_eq!(body(&disk, "a"), None);
     assert_eq!(disk.size(), (0, 0));
-    assert_eq!(disk.sweep(now(), None).unwrap(), Swept::default());
+    assert_eq!(disk.sweep(now(), None).unwrap(), SweepResult::default());
     put(&disk, "a", b"again");
     assert_eq!(body(&disk, "a").unwrap(), "again");
 }
@@ -199,15 +199,15 @@ fn a_clock_that_is_set_back_makes_no_pause_last_and_no_file_stay() {
     fs::remove_file(&begun).unwrap();
     fs::create_dir(&begun).unwrap();
     assert!(disk.write(&key("a"), &entry, start).is_ok());
-    disk.use_now(&key("a"), start + day);
+    disk.touch(&key("a"), start + day);
     disk.sweep(start, None).unwrap();
-    disk.use_now(&key("a"), start);
+    disk.touch(&key("a"), start);
     let later = start + 2 * 600_000;
     assert_eq!(disk.sweep(later, None).unwrap().removed, 1);
 }
 
 #[test]
-fn what_somebody_left_under_our_process_id_is_in_nobodys_way() {
+fn a_leftover_temporary_file_with_our_pid_is_replaced() {
     let dir = tempfile::tempdir().unwrap();
     let disk = open(dir.path(), 1 << 20);
     let mine = disk

@@ -1,34 +1,33 @@
-//! What is known of the files of the disk tier: how large they are and when they were last used. It
-//! is not needed to find one.
+//! Sizes and last uses of the disk tier's files, for eviction. A lookup does not need it.
 
 use std::collections::HashMap;
 
-/// Of so many files that are looked at, the one that was not used for the longest time goes.
+/// Files that are sampled for an eviction: the least recently used of them is evicted.
 const SAMPLE: usize = 16;
 
 /// The name of a file.
 pub type Digest = [u8; 16];
 
 #[derive(Debug, Clone, Copy)]
-struct Known {
+struct FileEntry {
     digest: Digest,
     bytes: u64,
     /// Milliseconds since 1970.
     used: u64,
 }
 
-/// The files that are known.
+/// The known files.
 #[derive(Debug, Default)]
 pub struct Index {
     places: HashMap<Digest, usize>,
-    known: Vec<Known>,
+    known: Vec<FileEntry>,
     bytes: u64,
     /// Where the next sample is taken.
     seed: u64,
 }
 
 impl Index {
-    /// A file is there, of so many bytes, and was used at this time.
+    /// Records a file, its size in bytes and its last use.
     pub fn note(&mut self, digest: Digest, bytes: u64, used: u64) {
         if let Some(place) = self.places.get(&digest) {
             let known = &mut self.known[*place];
@@ -37,7 +36,7 @@ impl Index {
             return;
         }
         self.places.insert(digest, self.known.len());
-        self.known.push(Known {
+        self.known.push(FileEntry {
             digest,
             bytes,
             used,
@@ -45,14 +44,14 @@ impl Index {
         self.bytes += bytes;
     }
 
-    /// A file is used, if it is known.
-    pub fn use_now(&mut self, digest: &Digest, now: u64) {
+    /// Records a use of a file, if it is known.
+    pub fn touch(&mut self, digest: &Digest, now: u64) {
         if let Some(place) = self.places.get(digest) {
             self.known[*place].used = now;
         }
     }
 
-    /// A file is gone.
+    /// Records that a file is removed.
     pub fn forget(&mut self, digest: &Digest) {
         let Some(place) = self.places.remove(digest) else {
             return;
@@ -69,28 +68,28 @@ impl Index {
         Some(self.known[*place].used)
     }
 
-    /// Bytes of all files that are known.
+    /// Bytes of all known files.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// How many are known.
+    /// Number of known files.
     pub fn len(&self) -> usize {
         self.known.len()
     }
 
-    /// Whether none is.
+    /// Whether no file is known.
     pub fn is_empty(&self) -> bool {
         self.known.is_empty()
     }
 
-    /// One that has not been used for long, though perhaps not the one that was not for the longest
-    /// time: an order of all would cost each use a change of it.
+    /// A file that has not been used for long (approximate LRU: an exact order would have to change
+    /// on every use).
     pub fn victim(&mut self) -> Option<Digest> {
         let count = self.known.len();
-        let mut oldest: Option<Known> = None;
+        let mut oldest: Option<FileEntry> = None;
         for _ in 0..SAMPLE.min(count) {
-            // xorshift64 (Marsaglia 2003): nothing depends on how random this is.
+            // xorshift64 (Marsaglia 2003): the quality of the randomness does not matter.
             self.seed = self.seed.max(0x9e37_79b9);
             self.seed ^= self.seed << 13;
             self.seed ^= self.seed >> 7;
@@ -130,7 +129,7 @@ mod tests {
             index.forget(&digest(number));
         }
         assert_eq!((index.bytes(), index.len()), (70, 7));
-        index.use_now(&digest(8), 100);
+        index.touch(&digest(8), 100);
         assert_eq!(index.used(&digest(8)), Some(100));
     }
 

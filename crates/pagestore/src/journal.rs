@@ -1,32 +1,34 @@
-//! Purges, written down: a file to which each is added before it is done, so that a front that is
-//! killed right after it comes back with it.
+//! The purge journal: each purge is appended to a file before it takes effect, so it survives a
+//! crash of the front.
 //!
-//! It is not forced to the disk each time: what only a machine that stops dead could lose is not
-//! worth a wait for the disk in every purge. Instead the file says under which boot of the machine it
-//! was written, and whether it was closed in order. After another boot without that, or when there is
-//! no journal or a damaged one, what was kept is not to be trusted any more: a new era begins, and
-//! files of another era are nobody's.
+//! It is not fsynced each time: losses are only possible when the whole machine crashes, which does
+//! not justify a disk flush in every purge. Instead the file records the boot ID under which it was
+//! written, and whether it was closed cleanly. After another boot without a clean close, or if the
+//! journal is missing or damaged, the cached files cannot be trusted: a new era begins, and files
+//! of another era are not used.
 
 use std::fs::File;
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
-use maitred_pagecache::purge::{Purge, Thoroughness};
+use bytes::Bytes;
+use maitred_pagecache::codec::{Reader, write_part};
+use maitred_pagecache::purge::{Purge, PurgeMode};
 
-use crate::disk::{create, is_no_file, make_dir, open_file};
+use crate::disk::{create, is_no_file, open_file};
 use crate::purges::Purges;
 
-/// Name of the file in its folder.
+/// File name.
 const NAME: &str = "purges";
-/// What the file begins with.
+/// The first bytes of the file.
 const MAGIC: &[u8; 8] = b"mtrdprg\x01";
-/// Longest entry in bytes: the longest address and its host and site.
+/// Longest record in bytes: the longest URL, its host and its site.
 const MAX_ENTRY_BYTES: usize = 64 * 1024;
-/// Largest file that is read; one that is larger is no journal of ours.
+/// Largest file that is read; a larger one is not our journal.
 const MAX_FILE_BYTES: u64 = 1 << 30;
 
-/// Bytes before an entry's kind.
+/// Bytes before a record's kind.
 const PREFIX_BYTES: usize = 12;
 
 const BOOT: u8 = b'B';
@@ -35,7 +37,7 @@ const ERA: u8 = b'E';
 const NUMBERS: u8 = b'N';
 const PURGE: u8 = b'P';
 
-/// The journal of a folder.
+/// The journal of a directory.
 #[derive(Debug)]
 pub struct Journal {
     file: File,
@@ -43,31 +45,31 @@ pub struct Journal {
     boot: String,
     /// Names the time since which every purge is known; files have it, too.
     pub era: u64,
-    /// A purge is not in it: what is in the folder is to be written anew, or taken away.
+    /// A purge is missing in it: it must be rewritten or removed.
     pub lacks_some: bool,
 }
 
-/// What was found when a journal was opened.
+/// The state of the journal when it was opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Opened {
-    /// None: nothing was kept, or nothing of what was can be trusted.
+pub enum JournalState {
+    /// Empty: there is no earlier content.
     New,
-    /// One that can be gone on with.
+    /// Valid: the content can be used.
     Continued,
-    /// One of a machine that stopped without warning, or one that is damaged: all is gone.
+    /// After a crash of the machine, or damaged: the content is discarded.
     Distrusted,
-    /// One that another process writes: nothing of its folder is used until that lets go of it.
-    Taken,
+    /// Another process is writing it: its directory is not used until that process releases it.
+    InUse,
 }
 
-/// The number of the last purge in a folder that another process has; 0 if that cannot be told.
+/// The number of the last purge in a directory that another process owns; 0 if unknown.
 ///
 /// # Errors
-/// When the journal is there and cannot be read.
+/// When the journal exists and cannot be read.
 pub fn last_number(dir: &Path) -> io::Result<u64> {
     let purges = Purges::default();
     let bytes = read_bytes(&dir.join(NAME))?;
-    // What is damaged is not gone on with.
+    // A damaged journal is not continued.
     let _ = read(&bytes, "", &purges);
     Ok(purges.last())
 }
@@ -77,7 +79,7 @@ fn read_bytes(path: &Path) -> io::Result<Vec<u8>> {
     match open_file(path) {
         Ok(file) => _ = file.take(MAX_FILE_BYTES).read_to_end(&mut bytes)?,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-        // A link, a pipe: no journal begins so.
+        // A link or a FIFO: an invalid journal.
         Err(error) if is_no_file(&error) => bytes.push(0),
         Err(error) => return Err(error),
     }
@@ -85,18 +87,19 @@ fn read_bytes(path: &Path) -> io::Result<Vec<u8>> {
 }
 
 impl Journal {
-    /// Opens the journal of a folder and reads it into `purges`. `boot` names the machine's boot.
+    /// Opens the journal of a directory and loads it into `purges`. `boot` is the machine's boot
+    /// ID.
     ///
     /// # Errors
     /// When it cannot be read or written.
-    pub fn open(dir: &Path, boot: &str, purges: &Purges) -> io::Result<(Journal, Opened)> {
+    pub fn open(dir: &Path, boot: &str, purges: &Purges) -> io::Result<(Journal, JournalState)> {
         let path = dir.join(NAME);
         let bytes = read_bytes(&path)?;
         let era = read(&bytes, boot, purges);
         let opened = match era {
-            Some(_) => Opened::Continued,
-            None if bytes.is_empty() => Opened::New,
-            None => Opened::Distrusted,
+            Some(_) => JournalState::Continued,
+            None if bytes.is_empty() => JournalState::New,
+            None => JournalState::Distrusted,
         };
         let era = era.unwrap_or_else(|| RandomState::new().hash_one(boot));
         let file = rewrite(&path, boot, era, purges)?;
@@ -113,31 +116,31 @@ impl Journal {
         ))
     }
 
-    /// Adds a purge.
+    /// Appends a purge.
     ///
     /// # Errors
-    /// When it cannot be written; then it must not be relied upon after a restart.
+    /// When it cannot be written; then it may be lost after a restart.
     pub fn add(
         &mut self,
         site: &str,
         purge: &Purge,
-        how: Thoroughness,
+        how: PurgeMode,
         number: u64,
     ) -> io::Result<()> {
         self.file
             .write_all(&entry(PURGE, &purge_bytes(site, purge, how, number)))
     }
 
-    /// From now on it cannot be written: the file is only open to be read.
+    /// Makes later writes fail: the file is reopened read-only.
     #[cfg(test)]
     pub(crate) fn break_for_test(&mut self) {
         self.file = File::open(&self.path).unwrap();
     }
 
-    /// Takes it away, since it does not say all: whoever finds none trusts nothing.
+    /// Removes the journal because it is incomplete: without a journal, no file is trusted.
     ///
     /// # Errors
-    /// When it cannot be taken away.
+    /// When it cannot be removed.
     pub fn discard(&mut self) -> io::Result<()> {
         let removed = match std::fs::remove_file(&self.path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -147,20 +150,20 @@ impl Journal {
         removed
     }
 
-    /// Writes it anew, without what `purges` has forgotten.
+    /// Rewrites the journal without the purges that `purges` has forgotten.
     ///
     /// # Errors
-    /// When it cannot be written; the old one is then still there.
+    /// When it cannot be written; the old one then remains.
     pub fn compact(&mut self, purges: &Purges) -> io::Result<()> {
         self.file = rewrite(&self.path, &self.boot, self.era, purges)?;
         self.lacks_some = false;
         Ok(())
     }
 
-    /// Says that all is in order, when nothing is kept any more.
+    /// Records a clean close; nothing is stored afterwards.
     ///
     /// # Errors
-    /// When it cannot be written, or forced to the disk.
+    /// When it cannot be written or synced.
     pub fn close(&mut self, purges: &Purges) -> io::Result<()> {
         if self.lacks_some {
             self.compact(purges)?;
@@ -184,31 +187,24 @@ fn rewrite(path: &Path, boot: &str, era: u64, purges: &Purges) -> io::Result<Fil
     purges.each(|site, purge, how, number| {
         bytes.extend_from_slice(&entry(PURGE, &purge_bytes(site, purge, how, number)));
     });
-    let mut file = match create(&beside) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            // Somebody has taken the folder away.
-            make_dir(path.parent().unwrap_or(path))?;
-            create(&beside)?
-        }
-        other => other?,
-    };
+    let mut file = create(&beside)?;
     file.write_all(&bytes)?;
     std::fs::rename(&beside, path)?;
-    // It goes on being written to the file that it is, whatever takes its name.
+    // Later writes go to this file, whatever file has its name then.
     rustix::fs::fcntl_setfl(&file, rustix::fs::OFlags::APPEND)?;
     Ok(file)
 }
 
-/// Reads all that was ever written, and says of which era it is; nothing if that cannot be relied on.
+/// Reads all records, and returns the era; `None` if the journal cannot be trusted.
 fn read(bytes: &[u8], boot: &str, purges: &Purges) -> Option<u64> {
     let mut rest = bytes.strip_prefix(MAGIC)?;
     let (mut is_same_boot, mut is_closed, mut era) = (false, false, None);
     while !rest.is_empty() {
         let (kind, content) = match take_entry(&mut rest) {
-            Taken::Entry(kind, content) => (kind, content),
-            // Its writer was killed: nobody was told that it was done.
-            Taken::CutShort => break,
-            Taken::Damaged => return None,
+            Record::Entry(kind, content) => (kind, content),
+            // The writer was killed before the purge was acknowledged.
+            Record::CutShort => break,
+            Record::Damaged => return None,
         };
         is_closed = kind == CLOSED;
         match kind {
@@ -230,7 +226,7 @@ fn read(bytes: &[u8], boot: &str, purges: &Purges) -> Option<u64> {
     era.filter(|_| is_same_boot || is_closed)
 }
 
-/// Length, checksum of that, checksum of what follows; then kind and content.
+/// Length, checksum of the length, checksum of the rest; then kind and content.
 fn entry(kind: u8, content: &[u8]) -> Vec<u8> {
     let length = u32::try_from(content.len() + 1)
         .unwrap_or(u32::MAX)
@@ -245,35 +241,35 @@ fn entry(kind: u8, content: &[u8]) -> Vec<u8> {
     bytes
 }
 
-enum Taken<'a> {
+enum Record<'a> {
     Entry(u8, &'a [u8]),
     CutShort,
     Damaged,
 }
 
-fn take_entry<'a>(rest: &mut &'a [u8]) -> Taken<'a> {
+fn take_entry<'a>(rest: &mut &'a [u8]) -> Record<'a> {
     let Some((prefix, after)) = rest.split_first_chunk::<PREFIX_BYTES>() else {
-        return Taken::CutShort;
+        return Record::CutShort;
     };
     let word = |at: usize| prefix.get(at..at + 4).and_then(|word| word.try_into().ok());
     let word = |at: usize| word(at).map_or(0, u32::from_le_bytes);
     let length = usize::try_from(word(0)).unwrap_or(usize::MAX);
     if crc32fast::hash(&prefix[..4]) != word(4) || length > MAX_ENTRY_BYTES {
-        return Taken::Damaged;
+        return Record::Damaged;
     }
     let Some((body, after)) = after.split_at_checked(length) else {
-        return Taken::CutShort;
+        return Record::CutShort;
     };
     match body.split_first() {
         Some((kind, content)) if crc32fast::hash(body) == word(8) => {
             *rest = after;
-            Taken::Entry(*kind, content)
+            Record::Entry(*kind, content)
         }
-        _ => Taken::Damaged,
+        _ => Record::Damaged,
     }
 }
 
-fn purge_bytes(site: &str, purge: &Purge, how: Thoroughness, number: u64) -> Vec<u8> {
+fn purge_bytes(site: &str, purge: &Purge, how: PurgeMode, number: u64) -> Vec<u8> {
     let (kind, host, text) = match purge {
         Purge::All => (b'a', "", ""),
         Purge::Host(host) => (b'h', host.as_str(), ""),
@@ -287,24 +283,18 @@ fn purge_bytes(site: &str, purge: &Purge, how: Thoroughness, number: u64) -> Vec
     };
     let mut bytes = number.to_le_bytes().to_vec();
     bytes.push(kind);
-    bytes.push(u8::from(how == Thoroughness::Soft));
+    bytes.push(u8::from(how == PurgeMode::Soft));
     for part in [site, host, text] {
-        bytes.extend_from_slice(&u32::try_from(part.len()).unwrap_or(u32::MAX).to_le_bytes());
-        bytes.extend_from_slice(part.as_bytes());
+        write_part(&mut bytes, part.as_bytes());
     }
     bytes
 }
 
-fn read_purge(content: &[u8]) -> Option<(String, Purge, Thoroughness, u64)> {
-    let (number, rest) = content.split_first_chunk::<8>()?;
-    let ([kind, soft], mut rest) = rest.split_first_chunk::<2>()?;
-    let mut part = || {
-        let (length, after) = rest.split_first_chunk::<4>()?;
-        let length = usize::try_from(u32::from_le_bytes(*length)).ok()?;
-        let text = String::from_utf8(after.get(..length)?.to_vec()).ok()?;
-        rest = &after[length..];
-        Some(text)
-    };
+fn read_purge(content: &[u8]) -> Option<(String, Purge, PurgeMode, u64)> {
+    let mut reader = Reader::new(&Bytes::copy_from_slice(content));
+    let number = reader.long().ok()?;
+    let [kind, soft] = reader.array().ok()?;
+    let mut part = || reader.text().ok();
     let (site, host, text) = (part()?, part()?, part()?);
     let purge = match kind {
         b'a' => Purge::All,
@@ -321,31 +311,29 @@ fn read_purge(content: &[u8]) -> Option<(String, Purge, Thoroughness, u64)> {
         b't' => Purge::Tag(text),
         _ => return None,
     };
-    let how = if *soft == 0 {
-        Thoroughness::Hard
+    let how = if soft == 0 {
+        PurgeMode::Hard
     } else {
-        Thoroughness::Soft
+        PurgeMode::Soft
     };
-    Some((site, purge, how, u64::from_le_bytes(*number)))
+    Some((site, purge, how, number))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::object::tests::page;
-    use crate::purges::Fate;
+    use crate::purges::PurgeState;
 
-    fn open(dir: &Path, boot: &str) -> (Purges, Journal, Opened) {
+    fn open(dir: &Path, boot: &str) -> (Purges, Journal, JournalState) {
         let purges = Purges::default();
         let (journal, opened) = Journal::open(dir, boot, &purges).unwrap();
         (purges, journal, opened)
     }
 
     fn purge(purges: &Purges, journal: &mut Journal, purge: &Purge) -> u64 {
-        let number = purges.add("site", purge, Thoroughness::Hard);
-        journal
-            .add("site", purge, Thoroughness::Hard, number)
-            .unwrap();
+        let number = purges.add("site", purge, PurgeMode::Hard);
+        journal.add("site", purge, PurgeMode::Hard, number).unwrap();
         number
     }
 
@@ -374,7 +362,7 @@ mod tests {
     fn what_was_purged_is_purged_after_a_restart() {
         let dir = tempfile::tempdir().unwrap();
         let (purges, mut journal, opened) = open(dir.path(), "one");
-        assert_eq!(opened, Opened::New);
+        assert_eq!(opened, JournalState::New);
         let stamp = purges.last();
         for what in all() {
             purge(&purges, &mut journal, &what);
@@ -382,10 +370,13 @@ mod tests {
         let last = purges.last();
         drop(journal);
         let (again, _, opened) = open(dir.path(), "one");
-        assert_eq!(opened, Opened::Continued);
+        assert_eq!(opened, JournalState::Continued);
         assert_eq!((again.last(), again.len()), (last, purges.len()));
-        assert_eq!(again.fate(&page("/p", &[], stamp, b"")), Fate::Gone);
-        assert_eq!(again.fate(&page("/p", &[], last, b"")), Fate::Alive);
+        assert_eq!(
+            again.fate(&page("/p", &[], stamp, b"")),
+            PurgeState::Removed
+        );
+        assert_eq!(again.fate(&page("/p", &[], last, b"")), PurgeState::Valid);
     }
 
     #[test]
@@ -394,15 +385,15 @@ mod tests {
         let (_, journal, _) = open(dir.path(), "one");
         let first = journal.era;
         let (purges, mut journal, opened) = open(dir.path(), "two");
-        assert_eq!(opened, Opened::Distrusted);
+        assert_eq!(opened, JournalState::Distrusted);
         assert_ne!(journal.era, first);
         let second = journal.era;
         journal.close(&purges).unwrap();
         let (_, mut journal, opened) = open(dir.path(), "three");
-        assert_eq!((opened, journal.era), (Opened::Continued, second));
+        assert_eq!((opened, journal.era), (JournalState::Continued, second));
         journal.discard().unwrap();
         let (_, journal, opened) = open(dir.path(), "three");
-        assert_eq!(opened, Opened::New);
+        assert_eq!(opened, JournalState::New);
         assert_ne!(journal.era, second);
     }
 
@@ -417,19 +408,23 @@ mod tests {
         for end in whole.len()..longer.len() {
             std::fs::write(&journal.path, &longer[..end]).unwrap();
             let (again, _, opened) = open(dir.path(), "one");
-            assert_eq!((opened, again.last()), (Opened::Continued, first), "{end}");
+            assert_eq!(
+                (opened, again.last()),
+                (JournalState::Continued, first),
+                "{end}"
+            );
         }
         for at in 0..whole.len() {
             let mut wrong = longer.clone();
             wrong[at] ^= 0x55;
             std::fs::write(&journal.path, &wrong).unwrap();
             let (_, _, opened) = open(dir.path(), "one");
-            assert_eq!(opened, Opened::Distrusted, "{at}");
+            assert_eq!(opened, JournalState::Distrusted, "{at}");
         }
     }
 
     #[test]
-    fn a_journal_is_written_anew_without_what_is_forgotten() {
+    fn a_compacted_journal_has_no_forgotten_purges() {
         let dir = tempfile::tempdir().unwrap();
         let (purges, mut journal, _) = open(dir.path(), "one");
         for number in 0..100 {
@@ -443,7 +438,7 @@ mod tests {
         let (again, _, opened) = open(dir.path(), "one");
         assert_eq!(
             (opened, again.last(), again.len()),
-            (Opened::Continued, last, 0)
+            (JournalState::Continued, last, 0)
         );
         assert!(again.refuses(&page("/", &[], last - 1, b"")));
     }

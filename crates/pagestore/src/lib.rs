@@ -1,17 +1,17 @@
-//! Where kept pages are.
+//! The store of cached responses (pages).
 //!
-//! [`store::Store`] is what others use. It has a memory tier ([`memory`]) in front of a disk tier
-//! ([`disk`]): a page is looked for in the one and then by its name in the other, so a server that
-//! has just been started finds what the one before has kept, without reading it all first. Large bodies
-//! in memory are files of their own ([`body`]), from which the kernel can send them. What was
-//! purged is a table of its own ([`purges`]) that every page is held against, wherever it is; it is
-//! written down ([`journal`]) before a purge returns.
+//! [`store::Store`] is the interface. It has a memory tier ([`memory`]) in front of a disk tier
+//! ([`disk`]). A lookup checks memory first, then the file named after the key, so after a restart
+//! the files of the previous process are used at once, without reading them all first. Large bodies
+//! in memory are backed by memfds ([`body`]), from which the kernel sends them. Purges are a
+//! separate table ([`purges`]) that is checked on every lookup, for both tiers; each is recorded in
+//! the journal ([`journal`]) before it returns.
 //!
-//! All of it may be used from several threads. What touches the disk blocks; what does, says so.
+//! The store is thread-safe. Functions that access the disk block, and say so.
 
 pub mod body;
+mod dir_lock;
 pub mod disk;
-mod folder;
 pub mod index;
 pub mod journal;
 pub mod memory;
@@ -22,4 +22,4 @@ pub mod uses;
 
 pub use body::Body;
 pub use object::{Object, Subject};
-pub use store::{Limits, Looked, Place, Store};
+pub use store::{Limits, Lookup, PageKeys, Store};

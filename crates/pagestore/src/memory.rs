@@ -1,7 +1,7 @@
-//! The memory tier: pages by key, bounded by what they weigh.
+//! The memory tier: pages by key, limited by weight.
 //!
-//! The library was chosen by a figure: on a load with the skew of web pages its hit rate is above a
-//! simulated LRU's and moka's, and a hit costs a tenth of moka's (docs/decisions).
+//! The library was chosen by measurement: on a load with the skew of web pages its hit rate is
+//! above that of a simulated LRU and of moka, and a hit costs a tenth of moka's (docs/decisions).
 
 use std::hash::RandomState;
 use std::sync::Arc;
@@ -14,14 +14,14 @@ use quick_cache::{Lifecycle, OptionsBuilder, Weighter};
 use crate::body::{Files, weight_in_file};
 use crate::object::{Entry, Object};
 
-/// What a page needs beside its own bytes: its place in the table, the counters of what it shares.
+/// Memory of a page beside its own bytes: its table slot and reference counters.
 const OVERHEAD_BYTES: usize = 200;
-/// What a page is taken to weigh when the table is made.
+/// Expected weight of a page, for the size of the table.
 const EXPECTED_BYTES: u64 = 16 * 1024;
-/// Most parts that are locked apart. Each has its share of the room, and no page may be larger than
-/// that, so there are no more than processors.
+/// Most shards. Each has its share of the capacity, and no page may be larger than that, so there
+/// are no more shards than processors.
 const MAX_SHARDS: usize = 16;
-/// Part of a shard's room that one page may take.
+/// The share of a shard's capacity that one page may take, as a divisor.
 const LARGEST_PART: u64 = 4;
 
 #[derive(Debug, Clone)]
@@ -33,16 +33,16 @@ impl Weighter<Key, Entry> for Weight {
     }
 }
 
-/// What something of so many bytes weighs under a key.
+/// The weight of an entry of this size under a key.
 fn weight(key: &Key, bytes: usize) -> u64 {
     (key.as_bytes().len() + bytes + OVERHEAD_BYTES) as u64
 }
 
-/// Collects the keys of what has to go, that of what is replaced included.
+/// Collects the keys of evicted entries, including a replaced one.
 #[derive(Debug, Clone, Default)]
-struct Gone;
+struct Evictions;
 
-impl Lifecycle<Key, Entry> for Gone {
+impl Lifecycle<Key, Entry> for Evictions {
     type RequestState = Vec<Key>;
 
     fn begin_request(&self) -> Vec<Key> {
@@ -54,16 +54,16 @@ impl Lifecycle<Key, Entry> for Gone {
     }
 }
 
-/// Pages in memory.
+/// The memory tier.
 #[derive(Debug)]
 pub struct Memory {
-    cache: Cache<Key, Entry, Weight, RandomState, Gone>,
+    cache: Cache<Key, Entry, Weight, RandomState, Evictions>,
     files: Files,
     evicted: AtomicU64,
 }
 
 impl Memory {
-    /// Room for so many bytes, of which some may be in so many files.
+    /// With this capacity in bytes, and at most this many memfds.
     pub fn new(bytes: u64, files: usize) -> Memory {
         let shards = std::thread::available_parallelism().map_or(1, usize::from);
         let shards = shards.min(MAX_SHARDS);
@@ -74,13 +74,13 @@ impl Memory {
             .weight_capacity(bytes)
             .build();
         let cache = match options {
-            Ok(options) => Cache::with_options(options, Weight, RandomState::new(), Gone),
+            Ok(options) => Cache::with_options(options, Weight, RandomState::new(), Evictions),
             Err(_) => Cache::with(
                 expected.max(shards),
                 bytes,
                 Weight,
                 RandomState::new(),
-                Gone,
+                Evictions,
             ),
         };
         Memory {
@@ -90,21 +90,21 @@ impl Memory {
         }
     }
 
-    /// What is under a key.
+    /// The entry under a key.
     pub fn get(&self, key: &Key) -> Option<Entry> {
         self.cache.get(key)
     }
 
-    /// Has a page that nobody else knows yet keep its body where it can be sent from best, if it can be put
-    /// under this key then.
-    pub fn take_in(&self, key: &Key, page: &mut Object) {
+    /// Moves the body of a page that no other thread shares yet into a memfd, if the page then fits
+    /// under this key.
+    pub fn move_to_memfd(&self, key: &Key, page: &mut Object) {
         let bytes = page.weight() - page.body.weight() + weight_in_file(page.body.len());
         if weight(key, bytes) <= self.largest() {
-            page.body = self.files.take_in(page.body.clone());
+            page.body = self.files.into_memfd(page.body.clone());
         }
     }
 
-    /// Puts something under a key, if it is not too large for the room there is.
+    /// Stores an entry, if it is not too large.
     pub fn put(&self, key: Key, entry: Entry) -> bool {
         let fits = Weight.weight(&key, &entry) <= self.largest();
         if fits {
@@ -117,12 +117,12 @@ impl Memory {
         fits
     }
 
-    /// What a page may weigh in bytes.
+    /// Largest weight of a page in bytes.
     pub fn largest(&self) -> u64 {
         self.cache.shard_capacity() / LARGEST_PART
     }
 
-    /// Takes away what is under a key, if it is this page.
+    /// Removes a page.
     pub fn remove(&self, key: &Key, page: &Arc<Object>) {
         self.cache.remove_if(key, |entry| match entry {
             Entry::Page(found) => Arc::ptr_eq(found, page),
@@ -130,37 +130,37 @@ impl Memory {
         });
     }
 
-    /// Takes away what is under a key, if `is_meant` says so of it.
+    /// Removes the entry of a key if `is_meant` returns true for it.
     pub fn remove_if(&self, key: &Key, is_meant: impl Fn(&Entry) -> bool) {
         self.cache.remove_if(key, is_meant);
     }
 
-    /// Takes away all of which `keep` says so.
+    /// Removes all entries for which `keep` returns false.
     pub fn retain(&self, keep: impl Fn(&Entry) -> bool) {
         self.cache.retain(|_, entry| keep(entry));
     }
 
-    /// Whether there is something under a key, without that counting as a use.
-    pub fn holds(&self, key: &Key) -> bool {
+    /// Whether there is an entry, without counting a use.
+    pub fn contains(&self, key: &Key) -> bool {
         self.cache.contains_key(key)
     }
 
-    /// Bytes that are used.
+    /// Used bytes.
     pub fn bytes(&self) -> u64 {
         self.cache.weight()
     }
 
-    /// How many there are.
+    /// Number of entries.
     pub fn len(&self) -> usize {
         self.cache.len()
     }
 
-    /// Whether there is none.
+    /// Whether it is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// How many had to make room for others.
+    /// Number of evictions.
     pub fn evicted(&self) -> u64 {
         self.evicted.load(Ordering::Relaxed)
     }
@@ -205,7 +205,7 @@ mod tests {
         let beside = usize::try_from(weight(&key("a"), with_body(0).weight())).unwrap();
         let taken = |bytes| {
             let mut page = with_body(bytes);
-            memory.take_in(&key("a"), &mut page);
+            memory.move_to_memfd(&key("a"), &mut page);
             let has_file = page.body.file().is_some();
             (has_file, memory.put(key("a"), Entry::Page(Arc::new(page))))
         };
@@ -226,7 +226,7 @@ mod tests {
         };
         put(&memory, "a", 20);
         memory.remove(&key("a"), &old);
-        assert!(memory.holds(&key("a")));
+        assert!(memory.contains(&key("a")));
         assert_eq!(memory.evicted(), 0, "it was replaced");
     }
 }

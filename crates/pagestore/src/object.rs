@@ -1,16 +1,17 @@
-//! A kept page, and how it is written to a file.
+//! A cached page, and its file format.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
+use maitred_pagecache::codec::{Damaged, Reader, write_part};
 use maitred_pagecache::key::Key;
 use maitred_pagecache::stored::Stored;
 use maitred_pagecache::vary::Vary;
 
 use crate::body::Body;
 
-/// What a page is about, as purges name it.
+/// What a page is about, in the terms of purges.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Subject {
     /// The site.
@@ -21,24 +22,24 @@ pub struct Subject {
     pub target: Box<str>,
 }
 
-/// A kept page.
+/// A cached page.
 #[derive(Debug)]
 pub struct Object {
     /// What it is about.
     pub subject: Subject,
-    /// Its head, and what was decided about it.
+    /// Its head, with the caching decisions.
     pub stored: Stored,
     /// Its body.
     pub body: Body,
-    /// How long a worker had to do with it.
+    /// Worker time that it took to generate.
     pub cost: Duration,
-    /// Until which purge it is known what they made of it, and whether that was to make it stale: the
-    /// purge's number times two, plus one if so.
+    /// The outcome of the last check against purges: the number of the last purge then, times two,
+    /// plus one if the page is stale.
     checked: AtomicU64,
 }
 
 impl Object {
-    /// A page of which no purge has been looked at.
+    /// A page that has not been checked against purges.
     pub fn new(subject: Subject, stored: Stored, body: impl Into<Body>) -> Object {
         let checked = AtomicU64::new(stored.stamp.saturating_mul(2));
         Object {
@@ -50,24 +51,24 @@ impl Object {
         }
     }
 
-    /// The same, which a worker had to do with for so long.
+    /// Sets the worker time.
     pub fn of_cost(self, cost: Duration) -> Object {
         Object { cost, ..self }
     }
 
-    /// Whether purges have made it stale, if it is known up to the one with this number.
+    /// Whether it is stale, if it was last checked at the purge with this number.
     pub fn known(&self, purge: u64) -> Option<bool> {
         let checked = self.checked.load(Ordering::Acquire);
         (checked / 2 == purge).then_some(checked % 2 == 1)
     }
 
-    /// It is known now up to the purge with this number.
+    /// Records the outcome of a check at the purge with this number.
     pub fn learn(&self, purge: u64, is_stale: bool) {
         let checked = purge.saturating_mul(2) | u64::from(is_stale);
         self.checked.store(checked, Ordering::Release);
     }
 
-    /// Bytes of memory that it needs, about.
+    /// Its approximate size in memory, in bytes.
     pub fn weight(&self) -> usize {
         let Subject { site, host, target } = &self.subject;
         let subject = site.len() + host.len() + target.len();
@@ -75,19 +76,19 @@ impl Object {
     }
 }
 
-/// What there is under a key.
+/// The value of a key.
 #[derive(Debug, Clone)]
 pub enum Entry {
     /// A page.
     Page(std::sync::Arc<Object>),
-    /// Several, that differ in what requests say in these fields.
+    /// Several variants, which differ in these request headers.
     Varies(std::sync::Arc<Vary>),
 }
 
-/// What a file begins with; its last bytes are the version of all that follows.
+/// The first bytes of a file; the last of them is the format's version.
 const MAGIC: &[u8; 8] = b"maitred\x03";
-/// Bytes before what the file is about: magic, era, length of the head, length of the body, checksums
-/// of both, kind.
+/// Length of the prefix: magic, era, length of the head, length of the body, checksums of both,
+/// kind.
 const PREFIX_BYTES: usize = 8 + 8 + 4 + 8 + 4 + 4 + 1;
 /// Longest head of a file in bytes.
 const MAX_HEAD_BYTES: usize = 1 << 20;
@@ -95,12 +96,8 @@ const MAX_HEAD_BYTES: usize = 1 << 20;
 const PAGE: u8 = 1;
 const VARIES: u8 = 2;
 
-/// A file is not what it should be: damaged, cut short, or of another version.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Damaged;
-
 impl Entry {
-    /// The bytes of its file in this era, in two pieces.
+    /// The file content in this era, in two pieces.
     pub fn write(&self, key: &Key, era: u64) -> (Vec<u8>, Bytes) {
         let mut head = Vec::with_capacity(512);
         write_part(&mut head, key.as_bytes());
@@ -134,10 +131,10 @@ impl Entry {
         (out, body)
     }
 
-    /// Reads the bytes of a file: what is in it, and its key.
+    /// Parses a file: its key and its entry.
     ///
     /// # Errors
-    /// When it is not whole, or of another era.
+    /// When it is incomplete, or of another era.
     pub fn read(bytes: &Bytes, era: u64) -> Result<(Key, Entry), Damaged> {
         let prefix = Prefix::read(bytes)?.of(era)?;
         let end = PREFIX_BYTES.checked_add(prefix.head).ok_or(Damaged)?;
@@ -152,11 +149,11 @@ impl Entry {
         Entry::read_head(prefix.kind, head, body)
     }
 
-    /// Reads the first bytes of a file, of which `head_bytes` says how many are needed: what is in
-    /// it, without the body.
+    /// Parses the beginning of a file, whose length `head_bytes` returns: its key and its entry
+    /// without the body.
     ///
     /// # Errors
-    /// When they are not whole, or of another era.
+    /// When it is incomplete, or of another era.
     pub fn read_first(bytes: &Bytes, era: u64) -> Result<(Key, Entry), Damaged> {
         let prefix = Prefix::read(bytes)?.of(era)?;
         let end = PREFIX_BYTES.checked_add(prefix.head).ok_or(Damaged)?;
@@ -171,29 +168,23 @@ impl Entry {
     }
 
     fn read_head(kind: u8, head: Bytes, body: Bytes) -> Result<(Key, Entry), Damaged> {
-        let mut rest = head;
-        let key = Key::of(take_part(&mut rest)?.to_vec()).map_err(|_| Damaged)?;
-        let text = |part: Bytes| {
-            let text = String::from_utf8(part.to_vec());
-            text.map_err(|_| Damaged)
-        };
+        let mut reader = Reader::new(&head);
+        let key = Key::of(reader.part()?.into()).map_err(|_| Damaged)?;
         let entry = match kind {
             PAGE => {
-                let mut part = || Ok(text(take_part(&mut rest)?)?.into_boxed_str());
                 let subject = Subject {
-                    site: part()?,
-                    host: part()?,
-                    target: part()?,
+                    site: reader.text()?.into(),
+                    host: reader.text()?.into(),
+                    target: reader.text()?.into(),
                 };
-                let cost = take_micros(&mut rest)?;
-                let stored = Stored::read(&rest).map_err(|_| Damaged)?;
-                let object = Object::new(subject, stored, body).of_cost(cost);
+                let cost = Duration::from_micros(reader.long()?);
+                let object = Object::new(subject, Stored::read(reader.rest())?, body).of_cost(cost);
                 Entry::Page(std::sync::Arc::new(object))
             }
             VARIES => {
                 let mut names = Vec::new();
-                while !rest.is_empty() {
-                    names.push(text(take_part(&mut rest)?)?);
+                while !reader.rest().is_empty() {
+                    names.push(reader.text()?);
                 }
                 Entry::Varies(std::sync::Arc::new(Vary::of_names(names)))
             }
@@ -202,7 +193,7 @@ impl Entry {
         Ok((key, entry))
     }
 
-    /// Bytes of memory that it needs, about.
+    /// Its approximate size in memory, in bytes.
     pub fn weight(&self) -> usize {
         match self {
             Entry::Page(object) => object.weight(),
@@ -217,15 +208,15 @@ impl Entry {
     }
 }
 
-/// How many bytes at the beginning of a file say what is in it, by its first [`FIRST_BYTES`].
+/// Length of a file's prefix and head, from its first [`FIRST_BYTES`].
 ///
 /// # Errors
-/// When it is no such file.
+/// When it is no page file.
 pub fn head_bytes(first: &[u8]) -> Result<usize, Damaged> {
     Ok(PREFIX_BYTES + Prefix::read(first)?.head)
 }
 
-/// How long a file is that begins so, if it is one of this era.
+/// Length of a file, from its first bytes, if it is of this era.
 ///
 /// # Errors
 /// When it is no such file.
@@ -235,7 +226,7 @@ pub fn file_bytes(first: &[u8], era: u64) -> Result<u64, Damaged> {
     head.checked_add(prefix.body).ok_or(Damaged)
 }
 
-/// Bytes that [`head_bytes`] and [`file_bytes`] want.
+/// Bytes that [`head_bytes`] and [`file_bytes`] need.
 pub const FIRST_BYTES: usize = PREFIX_BYTES;
 
 struct Prefix {
@@ -249,12 +240,11 @@ struct Prefix {
 
 impl Prefix {
     fn read(bytes: &[u8]) -> Result<Prefix, Damaged> {
-        let array = |from: usize| bytes.get(from..).and_then(|rest| rest.first_chunk());
-        let long = |from: usize| array(from).copied().map(u64::from_le_bytes).ok_or(Damaged);
         let word = |from: usize| {
             let word = bytes.get(from..).and_then(|rest| rest.first_chunk());
             word.copied().map(u32::from_le_bytes).ok_or(Damaged)
         };
+        let long = |from: usize| Ok(u64::from(word(from)?) | u64::from(word(from + 4)?) << 32);
         if !bytes.starts_with(MAGIC) {
             return Err(Damaged);
         }
@@ -275,32 +265,6 @@ impl Prefix {
     fn of(self, era: u64) -> Result<Prefix, Damaged> {
         (self.era == era).then_some(self).ok_or(Damaged)
     }
-}
-
-fn write_part(out: &mut Vec<u8>, part: &[u8]) {
-    out.extend_from_slice(&u32::try_from(part.len()).unwrap_or(u32::MAX).to_le_bytes());
-    out.extend_from_slice(part);
-}
-
-fn take_part(rest: &mut Bytes) -> Result<Bytes, Damaged> {
-    let length = rest
-        .get(..4)
-        .and_then(|length| length.try_into().ok())
-        .map(u32::from_le_bytes);
-    let length = usize::try_from(length.ok_or(Damaged)?).map_err(|_| Damaged)?;
-    let end = length
-        .checked_add(4)
-        .filter(|end| *end <= rest.len())
-        .ok_or(Damaged)?;
-    let part = rest.slice(4..end);
-    *rest = rest.slice(end..);
-    Ok(part)
-}
-
-fn take_micros(rest: &mut Bytes) -> Result<Duration, Damaged> {
-    let micros = *rest.first_chunk().ok_or(Damaged)?;
-    *rest = rest.slice(8..);
-    Ok(Duration::from_micros(u64::from_le_bytes(micros)))
 }
 
 #[cfg(test)]

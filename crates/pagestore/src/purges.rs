@@ -1,104 +1,95 @@
-//! What has been purged.
+//! The purge table.
 //!
-//! Purges have numbers. A page remembers how many there had been when it was asked for (its stamp),
-//! and is gone if a later one was about it. So a purge writes down one number, however many pages it
-//! is about and wherever they are, and is complete when that is written; a page that was being made
-//! at the time is gone when it comes. Each page is held against the table once after each purge
-//! ([`Object::known`]), so a hit costs one load of an atomic word as a rule.
+//! Purges are numbered. A page contains the number of the last purge when its request was sent (its
+//! stamp), and is invalid if a later one concerns it. So a purge only records one number, however
+//! many pages it concerns and in whichever tier, and is complete when that is recorded; a page that
+//! is being generated at that time is rejected when it is stored. Each page is checked against the
+//! table once after each purge ([`Object::known`]), so a hit usually costs one load of an atomic
+//! word.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{PoisonError, RwLock};
 
-use maitred_pagecache::purge::{Purge, Thoroughness};
+use maitred_pagecache::purge::{Purge, PurgeMode};
 
 use crate::object::Object;
 
-/// Purges of one site that are remembered each by itself. With more, all of the site is purged.
+/// Most purges of one site that are recorded individually. Beyond it, the whole site is purged.
 pub const MAX_PURGES: usize = 128 * 1024;
-/// Bytes of what these name (hosts, addresses, tags), which whoever may send POST has a say in. With more, the same.
+/// Most bytes of the names in them (hosts, URLs, tags), which clients with POST can influence.
+/// Beyond it, the same.
 pub const MAX_PURGED_BYTES: usize = 64 << 20;
 
-/// What purges have made of a page.
+/// The effect of the purges on a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fate {
-    /// Nothing.
-    Alive,
+pub enum PurgeState {
+    /// None.
+    Valid,
     /// It is stale.
     Stale,
-    /// It is gone.
-    Gone,
+    /// It is removed.
+    Removed,
 }
 
-/// The numbers of the last purges of something; 0: there was none.
+/// The numbers of the last purges with one name; 0: none.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-struct Last {
+struct PurgeNumbers {
     hard: u64,
     soft: u64,
 }
 
-impl Last {
-    fn note(&mut self, how: Thoroughness, number: u64) {
+impl PurgeNumbers {
+    fn note(&mut self, how: PurgeMode, number: u64) {
         let last = match how {
-            Thoroughness::Hard => &mut self.hard,
-            Thoroughness::Soft => &mut self.soft,
+            PurgeMode::Hard => &mut self.hard,
+            PurgeMode::Soft => &mut self.soft,
         };
         *last = number.max(*last);
     }
 
-    fn with(self, other: Option<&Last>) -> Last {
+    fn with(self, other: Option<&PurgeNumbers>) -> PurgeNumbers {
         let other = other.copied().unwrap_or_default();
-        Last {
+        PurgeNumbers {
             hard: self.hard.max(other.hard),
             soft: self.soft.max(other.soft),
         }
     }
 }
 
+/// The purges of one site.
 #[derive(Debug, Default)]
-struct OfSite {
-    all: Last,
-    hosts: HashMap<String, Last>,
-    /// By host and target.
-    urls: HashMap<String, HashMap<String, Last>>,
-    /// By host, or for all hosts, and the beginning of the target.
-    prefixes: HashMap<Option<String>, Prefixes>,
-    tags: HashMap<String, Last>,
-    count: usize,
-    /// Bytes of all that they name; a host counts with each of its addresses.
+struct SitePurges {
+    known: HashMap<Purge, PurgeNumbers>,
+    /// Number of prefixes by length: only these lengths are looked up.
+    prefix_lengths: BTreeMap<usize, usize>,
+    /// Bytes of all names; a host counts with each of its URLs.
     bytes: usize,
 }
 
-#[derive(Debug, Default)]
-struct Prefixes {
-    by_text: HashMap<String, Last>,
-    /// How many there are of each length: only these need be looked for.
-    lengths: BTreeMap<usize, usize>,
-}
-
-/// All purges.
+/// The purge table of all sites.
 #[derive(Debug, Default)]
 pub struct Purges {
-    /// The number of the last one.
+    /// The number of the last purge.
     last: AtomicU64,
-    /// Purges up to this one are forgotten: those it was about are no more.
+    /// Purges up to this number are forgotten: no stored page needs them.
     forgotten: AtomicU64,
     table: RwLock<Table>,
 }
 
 #[derive(Debug, Default)]
 struct Table {
-    sites: HashMap<String, OfSite>,
+    sites: HashMap<String, SitePurges>,
 }
 
 impl Purges {
-    /// The number of the last purge: the stamp of what is asked for now.
+    /// The number of the last purge: the stamp for a request that is sent now.
     pub fn last(&self) -> u64 {
         self.last.load(Ordering::Acquire)
     }
 
     /// Adds a purge of a site's pages and returns its number.
-    pub fn add(&self, site: &str, purge: &Purge, how: Thoroughness) -> u64 {
+    pub fn add(&self, site: &str, purge: &Purge, how: PurgeMode) -> u64 {
         let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
         let number = self.last.load(Ordering::Relaxed).saturating_add(1);
         table.note(site, purge, how, number);
@@ -106,98 +97,99 @@ impl Purges {
         number
     }
 
-    /// Adds one that has its number already, as it was written down.
-    pub fn restore(&self, site: &str, purge: &Purge, how: Thoroughness, number: u64) {
+    /// Adds a purge from the journal, with its number.
+    pub fn restore(&self, site: &str, purge: &Purge, how: PurgeMode, number: u64) {
         let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
         table.note(site, purge, how, number);
         self.last.fetch_max(number, Ordering::AcqRel);
     }
 
-    /// There have been as many as this.
+    /// Restores the number of the last purge.
     pub fn restore_last(&self, number: u64) {
         self.last.fetch_max(number, Ordering::AcqRel);
     }
 
-    /// What has become of a page.
-    pub fn fate(&self, object: &Object) -> Fate {
+    /// The effect of the purges on a page.
+    pub fn fate(&self, object: &Object) -> PurgeState {
         let last = self.last();
         match object.known(last) {
-            Some(false) => return Fate::Alive,
-            Some(true) => return Fate::Stale,
+            Some(false) => return PurgeState::Valid,
+            Some(true) => return PurgeState::Stale,
             None => {}
         }
         let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
         let stamp = object.stored.stamp;
         let found = table.last_about(object);
         if stamp < found.hard {
-            return Fate::Gone;
+            return PurgeState::Removed;
         }
         let is_stale = stamp < found.soft;
         object.learn(last, is_stale);
-        if is_stale { Fate::Stale } else { Fate::Alive }
+        if is_stale {
+            PurgeState::Stale
+        } else {
+            PurgeState::Valid
+        }
     }
 
-    /// Purges that are remembered.
+    /// Number of purges in the table.
     pub fn len(&self) -> usize {
         let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
-        table.sites.values().map(|site| site.count).sum()
+        table.sites.values().map(|site| site.known.len()).sum()
     }
 
-    /// Whether none is.
+    /// Whether the table is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Calls `each` for all that are remembered, with their numbers.
-    pub fn each(&self, mut each: impl FnMut(&str, &Purge, Thoroughness, u64)) {
+    /// Calls `each` for every purge in the table, with its number.
+    pub fn each(&self, mut each: impl FnMut(&str, &Purge, PurgeMode, u64)) {
         let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
         for (name, site) in &table.sites {
-            site.each(&mut |purge, last: &Last| {
-                for (how, number) in [
-                    (Thoroughness::Hard, last.hard),
-                    (Thoroughness::Soft, last.soft),
-                ] {
+            for (purge, last) in &site.known {
+                for (how, number) in [(PurgeMode::Hard, last.hard), (PurgeMode::Soft, last.soft)] {
                     if number > 0 {
-                        each(name, &purge, how, number);
+                        each(name, purge, how, number);
                     }
                 }
-            });
+            }
         }
     }
 
-    /// Until which number purges are forgotten. Whoever finds that it has changed while he had a page
-    /// in hand cannot tell any more what has become of it.
+    /// The number up to which purges are forgotten. If it changes during a lookup, the outcome of
+    /// that lookup is not reliable.
     pub fn forgotten(&self) -> u64 {
         self.forgotten.load(Ordering::Acquire)
     }
 
-    /// Whether a page must not be kept because a purge may have been about it: it comes so late that
-    /// this cannot be told any more, or it can and it has.
+    /// Whether a page must not be stored because a purge concerns it, or because it is so late that
+    /// the purge may be forgotten.
     pub fn refuses(&self, object: &Object) -> bool {
-        object.stored.stamp < self.forgotten() || self.fate(object) == Fate::Gone
+        object.stored.stamp < self.forgotten() || self.fate(object) == PurgeState::Removed
     }
 
-    /// Whether one of the purges up to this number was about a page.
+    /// Whether one of the purges up to this number concerns a page.
     pub fn concerned(&self, object: &Object, until: u64) -> bool {
         let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
         let found = table.last_about(object);
         let stamp = object.stored.stamp;
-        // The last one may be a later one; then there may have been one before it, too.
+        // The last purge may have a higher number; there may have been an earlier one, too.
         stamp < until && stamp < found.hard.max(found.soft)
     }
 
-    /// Forgets the purges up to this number: whoever calls this has seen to it that none of the pages
-    /// that are kept was concerned.
+    /// Forgets the purges up to this number. The caller has removed all stored pages that they
+    /// concern.
     pub fn forget_until(&self, number: u64) {
         let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
         self.forgotten.fetch_max(number, Ordering::AcqRel);
         for site in table.sites.values_mut() {
             site.forget_until(number);
         }
-        table.sites.retain(|_, site| site.count > 0);
+        table.sites.retain(|_, site| !site.known.is_empty());
     }
 
-    /// As [`Purges::forget_until`], of what was written down.
+    /// As [`Purges::forget_until`], for the journal.
     pub fn restore_forgotten(&self, number: u64) {
         self.forgotten.fetch_max(number, Ordering::AcqRel);
         self.last.fetch_max(number, Ordering::AcqRel);
@@ -205,40 +197,35 @@ impl Purges {
 }
 
 impl Table {
-    fn note(&mut self, site: &str, purge: &Purge, how: Thoroughness, number: u64) {
+    fn note(&mut self, site: &str, purge: &Purge, how: PurgeMode, number: u64) {
         let of_site = self.sites.entry(site.to_owned()).or_default();
-        if of_site.count >= MAX_PURGES || of_site.bytes >= MAX_PURGED_BYTES {
-            *of_site = OfSite::default();
-            of_site.place(&Purge::All).note(Thoroughness::Hard, number);
+        if of_site.known.len() >= MAX_PURGES || of_site.bytes >= MAX_PURGED_BYTES {
+            *of_site = SitePurges::default();
+            of_site.numbers(&Purge::All).note(PurgeMode::Hard, number);
         }
-        of_site.place(purge).note(how, number);
+        of_site.numbers(purge).note(how, number);
     }
 
-    fn last_about(&self, object: &Object) -> Last {
+    fn last_about(&self, object: &Object) -> PurgeNumbers {
         let subject = &object.subject;
         let Some(site) = self.sites.get(&*subject.site) else {
-            return Last::default();
+            return PurgeNumbers::default();
         };
-        let (host, target) = (&*subject.host, &*subject.target);
-        let url = site.urls.get(host).and_then(|urls| urls.get(target));
-        let mut last = site.all.with(site.hosts.get(host)).with(url);
-        if !site.prefixes.is_empty() {
-            for host in [None, Some(host.to_owned())] {
-                if let Some(prefixes) = site.prefixes.get(&host) {
-                    last = prefixes.about(target, last);
-                }
-            }
-        }
-        if !site.tags.is_empty() {
-            for tag in &object.stored.tags {
-                last = last.with(site.tags.get(tag));
-            }
+        let (host, target) = (subject.host.to_string(), subject.target.to_string());
+        let tags = object.stored.tags.iter().cloned().map(Purge::Tag);
+        let mut last = site.prefixes_of(&host, &target);
+        let url = Purge::Url {
+            host: host.clone(),
+            target,
+        };
+        for purge in [Purge::All, Purge::Host(host), url].into_iter().chain(tags) {
+            last = last.with(site.known.get(&purge));
         }
         last
     }
 }
 
-/// Bytes by which a purge names what it is about.
+/// Bytes of a purge's names.
 fn named_bytes(purge: &Purge) -> usize {
     match purge {
         Purge::All => 0,
@@ -248,96 +235,44 @@ fn named_bytes(purge: &Purge) -> usize {
     }
 }
 
-impl Prefixes {
-    fn about(&self, target: &str, mut last: Last) -> Last {
-        for length in self.lengths.keys() {
-            let Some(start) = target.get(..*length) else {
-                // Beyond the end, or in the middle of a character, where no prefix ends.
+impl SitePurges {
+    /// The numbers of the purges with the same name.
+    fn numbers(&mut self, purge: &Purge) -> &mut PurgeNumbers {
+        self.known.entry(purge.clone()).or_insert_with(|| {
+            self.bytes += named_bytes(purge);
+            if let Purge::Prefix { path, .. } = purge {
+                *self.prefix_lengths.entry(path.len()).or_default() += 1;
+            }
+            PurgeNumbers::default()
+        })
+    }
+
+    /// The last purges of a prefix of a host's target.
+    fn prefixes_of(&self, host: &str, target: &str) -> PurgeNumbers {
+        let mut last = PurgeNumbers::default();
+        for length in self.prefix_lengths.keys() {
+            let Some(path) = target.get(..*length) else {
+                // Beyond the end, or inside a character, where no prefix ends.
                 continue;
             };
-            last = last.with(self.by_text.get(start));
+            for host in [None, Some(host)] {
+                let (host, path) = (host.map(str::to_owned), path.to_owned());
+                last = last.with(self.known.get(&Purge::Prefix { host, path }));
+            }
         }
         last
     }
-}
-
-impl OfSite {
-    /// Where the numbers of purges like this one are.
-    fn place(&mut self, purge: &Purge) -> &mut Last {
-        let is_new = match purge {
-            Purge::All => self.all == Last::default(),
-            Purge::Host(host) => !self.hosts.contains_key(host),
-            Purge::Url { host, target } => !self
-                .urls
-                .get(host)
-                .is_some_and(|urls| urls.contains_key(target)),
-            Purge::Prefix { host, path } => {
-                let prefixes = self.prefixes.get(host);
-                !prefixes.is_some_and(|prefixes| prefixes.by_text.contains_key(path))
-            }
-            Purge::Tag(tag) => !self.tags.contains_key(tag),
-        };
-        if is_new {
-            self.count += 1;
-            self.bytes += named_bytes(purge);
-        }
-        match purge {
-            Purge::All => &mut self.all,
-            Purge::Host(host) => self.hosts.entry(host.clone()).or_default(),
-            Purge::Url { host, target } => {
-                let urls = self.urls.entry(host.clone()).or_default();
-                urls.entry(target.clone()).or_default()
-            }
-            Purge::Prefix { host, path } => {
-                let prefixes = self.prefixes.entry(host.clone()).or_default();
-                if is_new {
-                    *prefixes.lengths.entry(path.len()).or_default() += 1;
-                }
-                prefixes.by_text.entry(path.clone()).or_default()
-            }
-            Purge::Tag(tag) => self.tags.entry(tag.clone()).or_default(),
-        }
-    }
-
-    fn each(&self, each: &mut impl FnMut(Purge, &Last)) {
-        if self.all != Last::default() {
-            each(Purge::All, &self.all);
-        }
-        for (host, last) in &self.hosts {
-            each(Purge::Host(host.clone()), last);
-        }
-        for (host, urls) in &self.urls {
-            for (target, last) in urls {
-                let (host, target) = (host.clone(), target.clone());
-                each(Purge::Url { host, target }, last);
-            }
-        }
-        for (host, prefixes) in &self.prefixes {
-            for (path, last) in &prefixes.by_text {
-                let (host, path) = (host.clone(), path.clone());
-                each(Purge::Prefix { host, path }, last);
-            }
-        }
-        for (tag, last) in &self.tags {
-            each(Purge::Tag(tag.clone()), last);
-        }
-    }
 
     fn forget_until(&mut self, number: u64) {
-        let mut kept = Vec::new();
-        self.each(&mut |purge, last| {
-            let newer = |last: u64| if last > number { last } else { 0 };
-            let last = Last {
+        let newer = |last: u64| if last > number { last } else { 0 };
+        for (purge, last) in std::mem::take(self).known {
+            let last = PurgeNumbers {
                 hard: newer(last.hard),
                 soft: newer(last.soft),
             };
-            if last != Last::default() {
-                kept.push((purge, last));
+            if last != PurgeNumbers::default() {
+                *self.numbers(&purge) = last;
             }
-        });
-        *self = OfSite::default();
-        for (purge, last) in kept {
-            *self.place(&purge) = last;
         }
     }
 }
@@ -347,7 +282,7 @@ mod tests {
     use super::*;
     use crate::object::tests::page;
 
-    fn fate(purges: &Purges, target: &str, tags: &[&str], stamp: u64) -> Fate {
+    fn fate(purges: &Purges, target: &str, tags: &[&str], stamp: u64) -> PurgeState {
         purges.fate(&page(target, tags, stamp, b""))
     }
 
@@ -363,35 +298,35 @@ mod tests {
     fn a_purge_is_about_what_was_asked_for_before_it_and_not_what_is_asked_for_after() {
         let purges = Purges::default();
         let before = purges.last();
-        let number = purges.add("site", &url("/a"), Thoroughness::Hard);
-        assert_eq!(fate(&purges, "/a", &[], before), Fate::Gone);
-        assert_eq!(fate(&purges, "/a", &[], number), Fate::Alive);
-        assert_eq!(fate(&purges, "/b", &[], before), Fate::Alive);
+        let number = purges.add("site", &url("/a"), PurgeMode::Hard);
+        assert_eq!(fate(&purges, "/a", &[], before), PurgeState::Removed);
+        assert_eq!(fate(&purges, "/a", &[], number), PurgeState::Valid);
+        assert_eq!(fate(&purges, "/b", &[], before), PurgeState::Valid);
     }
 
     #[test]
     fn a_page_that_was_found_alive_is_looked_at_again_after_the_next_purge() {
         let purges = Purges::default();
         let page = page("/a", &["t"], 0, b"");
-        assert_eq!(purges.fate(&page), Fate::Alive);
-        purges.add("site", &Purge::Tag("other".to_owned()), Thoroughness::Hard);
-        assert_eq!(purges.fate(&page), Fate::Alive);
-        purges.add("site", &Purge::Tag("t".to_owned()), Thoroughness::Soft);
-        assert_eq!(purges.fate(&page), Fate::Stale);
-        assert_eq!(purges.fate(&page), Fate::Stale);
-        purges.add("site", &Purge::Tag("t".to_owned()), Thoroughness::Hard);
-        assert_eq!(purges.fate(&page), Fate::Gone);
+        assert_eq!(purges.fate(&page), PurgeState::Valid);
+        purges.add("site", &Purge::Tag("other".to_owned()), PurgeMode::Hard);
+        assert_eq!(purges.fate(&page), PurgeState::Valid);
+        purges.add("site", &Purge::Tag("t".to_owned()), PurgeMode::Soft);
+        assert_eq!(purges.fate(&page), PurgeState::Stale);
+        assert_eq!(purges.fate(&page), PurgeState::Stale);
+        purges.add("site", &Purge::Tag("t".to_owned()), PurgeMode::Hard);
+        assert_eq!(purges.fate(&page), PurgeState::Removed);
     }
 
     #[test]
     fn no_site_purges_anothers_pages() {
         let purges = Purges::default();
         for purge in [Purge::All, Purge::Host("a.example".to_owned()), url("/a")] {
-            purges.add("other", &purge, Thoroughness::Hard);
+            purges.add("other", &purge, PurgeMode::Hard);
         }
-        assert_eq!(fate(&purges, "/a", &[], 0), Fate::Alive);
-        purges.add("site", &Purge::All, Thoroughness::Hard);
-        assert_eq!(fate(&purges, "/a", &[], 0), Fate::Gone);
+        assert_eq!(fate(&purges, "/a", &[], 0), PurgeState::Valid);
+        purges.add("site", &Purge::All, PurgeMode::Hard);
+        assert_eq!(fate(&purges, "/a", &[], 0), PurgeState::Removed);
     }
 
     #[test]
@@ -409,8 +344,12 @@ mod tests {
             (prefix(None, ""), true),
         ] {
             let purges = Purges::default();
-            purges.add("site", &purge, Thoroughness::Hard);
-            let expected = if is_gone { Fate::Gone } else { Fate::Alive };
+            purges.add("site", &purge, PurgeMode::Hard);
+            let expected = if is_gone {
+                PurgeState::Removed
+            } else {
+                PurgeState::Valid
+            };
             assert_eq!(fate(&purges, "/news/ä?page=1", &[], 0), expected, "{purge}");
         }
     }
@@ -419,13 +358,13 @@ mod tests {
     fn with_more_purges_than_are_remembered_all_of_the_site_is_gone() {
         let purges = Purges::default();
         for number in 0..=MAX_PURGES {
-            purges.add("site", &url(&format!("/{number}")), Thoroughness::Soft);
+            purges.add("site", &url(&format!("/{number}")), PurgeMode::Soft);
         }
         assert!(purges.len() < 10);
-        assert_eq!(fate(&purges, "/never-purged", &[], 0), Fate::Gone);
+        assert_eq!(fate(&purges, "/never-purged", &[], 0), PurgeState::Removed);
         assert_eq!(
             fate(&purges, "/never-purged", &[], purges.last()),
-            Fate::Alive
+            PurgeState::Valid
         );
     }
 
@@ -450,20 +389,20 @@ mod tests {
         for long_one in long_ones {
             let purges = Purges::default();
             for number in 0..1024 {
-                purges.add("site", &long_one(number), Thoroughness::Hard);
+                purges.add("site", &long_one(number), PurgeMode::Hard);
             }
-            assert_eq!(fate(&purges, "/never-purged", &[], 0), Fate::Alive);
-            purges.add("site", &url("/one-more"), Thoroughness::Hard);
+            assert_eq!(fate(&purges, "/never-purged", &[], 0), PurgeState::Valid);
+            purges.add("site", &url("/one-more"), PurgeMode::Hard);
             assert_eq!(purges.len(), 2);
-            assert_eq!(fate(&purges, "/never-purged", &[], 0), Fate::Gone);
+            assert_eq!(fate(&purges, "/never-purged", &[], 0), PurgeState::Removed);
         }
     }
 
     #[test]
     fn what_comes_late_is_refused_when_it_cannot_be_told_whether_it_was_purged() {
         let purges = Purges::default();
-        let first = purges.add("site", &url("/a"), Thoroughness::Hard);
-        let second = purges.add("site", &url("/b"), Thoroughness::Hard);
+        let first = purges.add("site", &url("/a"), PurgeMode::Hard);
+        let second = purges.add("site", &url("/b"), PurgeMode::Hard);
         let at = |target: &str, stamp| page(target, &[], stamp, b"");
         assert!(purges.concerned(&at("/a", 0), first));
         assert!(!purges.concerned(&at("/a", first), second));
@@ -471,7 +410,7 @@ mod tests {
         purges.forget_until(first);
         assert_eq!(purges.len(), 1);
         // One that was kept before, and was looked at, lives on.
-        assert_eq!(fate(&purges, "/c", &[], 0), Fate::Alive);
+        assert_eq!(fate(&purges, "/c", &[], 0), PurgeState::Valid);
         assert!(purges.refuses(&at("/c", 0)));
         assert!(!purges.refuses(&at("/c", first)));
         assert!(purges.refuses(&at("/b", first)));

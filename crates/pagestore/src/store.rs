@@ -1,4 +1,4 @@
-//! All that is kept, in both tiers, and what becomes of it.
+//! Both tiers, and the life of a page.
 
 use std::cell::Cell;
 use std::io;
@@ -8,68 +8,68 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use arc_swap::ArcSwapOption;
 use maitred_pagecache::Millis;
 use maitred_pagecache::admit::NotStored;
-use maitred_pagecache::fields::Field;
+use maitred_pagecache::headers::Field;
 use maitred_pagecache::key::Key;
-use maitred_pagecache::purge::{Purge, Thoroughness};
+use maitred_pagecache::purge::{Purge, PurgeMode};
 use maitred_pagecache::vary::Vary;
 
-use crate::disk::{Disk, DiskLimits, Fetched, Swept, make_dir};
-use crate::folder::FolderLock;
-use crate::journal::{self, Journal, Opened};
+use crate::dir_lock::FolderLock;
+use crate::disk::{Disk, DiskLimits, Fetched, SweepResult, make_dir};
+use crate::journal::{self, Journal, JournalState};
 use crate::memory::Memory;
 use crate::object::{Entry, Object};
-use crate::purges::{Fate, Purges};
+use crate::purges::{PurgeState, Purges};
 use crate::uses::Uses;
 
-/// How much may be kept.
+/// The limits of the store.
 #[derive(Debug, Clone)]
 pub struct Limits {
     /// Bytes in memory.
     pub memory: u64,
-    /// Descriptors that pages in memory may have, to be sent from.
+    /// File descriptors that memory-backed bodies may use, for sendfile.
     pub files: usize,
-    /// What may be on disk, if anything.
+    /// Limits of the disk tier, if there is one.
     pub disk: Option<DiskLimits>,
 }
 
-/// What was found for a request.
+/// The result of a lookup.
 #[derive(Debug, Clone)]
-pub enum Looked {
+pub enum Lookup {
     /// A page.
     Page {
-        /// It.
+        /// The page.
         page: Arc<Object>,
-        /// Its key, which is the request's or that of a variant.
+        /// Its key: the request's, or that of a variant.
         key: Key,
-        /// Purges have made it stale.
+        /// A soft purge has made it stale.
         is_stale: bool,
     },
-    /// Nothing.
-    Nothing {
-        /// The key under which it would be, as far as is known.
+    /// A miss.
+    Miss {
+        /// The key under which it would be stored, as far as is known.
         key: Key,
-        /// There are pages for other requests to this address.
+        /// There are other variants for this URL.
         has_variants: bool,
     },
-    /// A page that takes time to read: [`Store::load_large`] does.
+    /// A page that takes time to read, with [`Store::load_large`].
     Large {
         /// Its key.
         key: Key,
-        /// There are pages for other requests to this address.
+        /// There are other variants for this URL.
         has_variants: bool,
     },
 }
 
-/// Where a page is kept.
+/// The keys under which a page is stored.
 #[derive(Debug, Clone)]
-pub struct Place {
+pub struct PageKeys {
     primary: Key,
-    /// What its address depends on, and the key of what these requests get.
+    /// The headers that the URL varies on, and the variant's key.
     variant: Option<(Vary, Key)>,
 }
 
-impl Place {
-    /// Of an answer to a request with this key and these fields, which depends on some of them.
+impl PageKeys {
+    /// For a response to a request with this key and these headers that varies on some of them.
     ///
     /// # Errors
     /// When their values are too long.
@@ -77,82 +77,82 @@ impl Place {
         primary: &Key,
         vary: &Vary,
         fields: impl Iterator<Item = Field<'a>> + Clone,
-    ) -> Result<Place, NotStored> {
+    ) -> Result<PageKeys, NotStored> {
         let variant = (!vary.is_empty()).then(|| primary.variant(vary, fields));
         let variant = variant.transpose().map_err(|_| NotStored::VaryTooMuch)?;
-        Ok(Place {
+        Ok(PageKeys {
             primary: primary.clone(),
             variant: variant.map(|key| (vary.clone(), key)),
         })
     }
 }
 
-/// Figures, for whoever looks on.
+/// Statistics.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Figures {
-    /// Pages in memory, and their bytes.
+pub struct StoreStats {
+    /// Number and bytes of the pages in memory.
     pub memory: (usize, u64),
-    /// Files that are known, and their bytes.
+    /// Number and bytes of the known files.
     pub disk: (usize, u64),
-    /// Pages that had to make room for others: in memory and on disk.
+    /// Evicted pages: in memory and on disk.
     pub evicted: (u64, u64),
-    /// Files that were damaged.
+    /// Damaged files.
     pub damaged: u64,
-    /// Pages that could not be written to the disk.
+    /// Failed writes to the disk.
     pub failed: u64,
-    /// Purges that are remembered.
+    /// Purges in the table.
     pub purges: usize,
 }
 
-/// How far the numbers of two processes' purges are apart, of which the one waits for the folder of
-/// the other: pages that the other one has written are then older than all purges of this one.
+/// Distance between the purge numbers of two processes when one waits for the other's directory:
+/// pages that the other process has written are then older than all purges of this one.
 const APART: u64 = 1 << 32;
 
-/// A folder that is ours as long as this is there.
+/// A directory that this process owns until the lock is dropped.
 #[derive(Debug)]
 struct Folder {
     journal: Journal,
     _lock: FolderLock,
 }
 
-/// Where files are to be.
+/// The disk tier's configuration.
 #[derive(Debug)]
-struct Wanted {
+struct DiskConfig {
     limits: DiskLimits,
-    /// The machine's boot.
+    /// The machine's boot ID.
     boot: String,
 }
 
-/// All that is kept.
+/// The store.
 #[derive(Debug)]
 pub struct Store {
     memory: Memory,
-    /// The disk tier, while its folder is ours.
+    /// The disk tier, while this process owns its directory.
     disk: ArcSwapOption<Disk>,
     purges: Purges,
     folder: Mutex<Option<Folder>>,
-    wanted: Option<Wanted>,
-    /// Another process has the folder, which will be ours: no purge is forgotten until then, since
-    /// files may be concerned.
+    wanted: Option<DiskConfig>,
+    /// Another process owns the directory, and this one waits for it: until then no purge is
+    /// forgotten, since files may be concerned.
     awaits: AtomicBool,
-    /// The folder is another's, for good.
+    /// The directory has been handed over to another process.
     left: AtomicBool,
-    /// How often something was asked for that is not kept.
+    /// Counts requests for keys without an entry (`min_uses`).
     pub uses: Uses,
-    /// Shared while a page is on its way into memory or to the disk, alone while purges are forgotten:
-    /// it is held against them first.
+    /// Held shared while a page is stored, and exclusively while purges are forgotten: pages
+    /// are checked against purges before they are stored.
     gate: RwLock<()>,
-    /// The last purge there was when the last sweep began; none before the first.
+    /// The number of the last purge when the last sweep began; `None` before the first sweep.
     swept: Mutex<Option<u64>>,
 }
 
 impl Store {
-    /// Opens a store. `boot` names the machine's boot (`/proc/sys/kernel/random/boot_id`).
+    /// Opens a store. `boot` is the machine's boot ID (`/proc/sys/kernel/random/boot_id`).
     ///
     /// # Errors
-    /// When the folder of the disk tier cannot be used.
-    pub fn open(limits: Limits, boot: &str, now: Millis) -> io::Result<(Store, Opened)> {
-        let wanted = limits.disk.map(|limits| Wanted {
+    /// When the directory of the disk tier cannot be used.
+    pub fn open(limits: Limits, boot: &str, now: Millis) -> io::Result<(Store, JournalState)> {
+        let wanted = limits.disk.map(|limits| DiskConfig {
             limits,
             boot: boot.to_owned(),
         });
@@ -169,7 +169,7 @@ impl Store {
             swept: Mutex::new(None),
         };
         let Some(wanted) = &store.wanted else {
-            return Ok((store, Opened::New));
+            return Ok((store, JournalState::New));
         };
         let dir = &wanted.limits.dir;
         make_dir(dir)?;
@@ -179,38 +179,38 @@ impl Store {
                 let last = journal::last_number(dir)?;
                 store.purges.restore_last(last.saturating_add(APART));
                 store.awaits.store(true, Ordering::Release);
-                Opened::Taken
+                JournalState::InUse
             }
         };
         Ok((store, opened))
     }
 
-    /// Whether there is a folder that another process has yet.
+    /// Whether another process still owns the directory.
     pub fn awaits_folder(&self) -> bool {
         self.awaits.load(Ordering::Acquire)
     }
 
-    /// Waits until nobody else has the folder, and takes it. What was purged meanwhile is purged in it,
-    /// too. Blocks for as long as that takes.
+    /// Waits until the directory is free, and takes it. Purges of the meantime apply to it, too.
+    /// Blocks for as long as that takes.
     ///
     /// # Errors
-    /// When it cannot be used.
-    pub fn claim_folder(&self, clock: impl Fn() -> Millis) -> io::Result<Opened> {
+    /// When the directory cannot be used.
+    pub fn claim_folder(&self, clock: impl Fn() -> Millis) -> io::Result<JournalState> {
         let Some(wanted) = self.wanted.as_ref().filter(|_| self.awaits_folder()) else {
-            return Ok(Opened::New);
+            return Ok(JournalState::New);
         };
         let lock = FolderLock::open(&wanted.limits.dir)?.lock()?;
         self.take(wanted, lock, clock())
     }
 
-    fn take(&self, wanted: &Wanted, lock: FolderLock, now: Millis) -> io::Result<Opened> {
+    fn take(&self, wanted: &DiskConfig, lock: FolderLock, now: Millis) -> io::Result<JournalState> {
         let mut swept = self.swept.lock().unwrap_or_else(PoisonError::into_inner);
         let _alone = self.gate.write().unwrap_or_else(PoisonError::into_inner);
         let mut folder = self.folder();
         if self.left.load(Ordering::Acquire) {
-            return Ok(Opened::Taken);
+            return Ok(JournalState::InUse);
         }
-        let Wanted { limits, boot } = wanted;
+        let DiskConfig { limits, boot } = wanted;
         let (journal, opened) = Journal::open(&limits.dir, boot, &self.purges)?;
         let disk = Disk::open(limits.clone(), journal.era, now)?;
         *folder = Some(Folder {
@@ -219,16 +219,16 @@ impl Store {
         });
         self.disk.store(Some(Arc::new(disk)));
         self.awaits.store(false, Ordering::Release);
-        // The next sweep is the first of these files.
+        // The next sweep is the first for these files.
         *swept = None;
         Ok(opened)
     }
 
-    /// Leaves the folder to another process: from now on pages are in memory alone. What is purged
-    /// afterwards the other one has to be told. Blocks while files are looked through.
+    /// Hands the directory over to another process: from now on pages are in memory alone. Later
+    /// purges must be sent to that process. Blocks while a sweep is running.
     ///
     /// # Errors
-    /// When it cannot be said on disk that all is in order; it is left all the same.
+    /// When the journal cannot be closed; the directory is handed over all the same.
     pub fn leave_folder(&self) -> io::Result<()> {
         let _swept = self.swept.lock().unwrap_or_else(PoisonError::into_inner);
         let _alone = self.gate.write().unwrap_or_else(PoisonError::into_inner);
@@ -246,53 +246,55 @@ impl Store {
         self.folder.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The stamp of what is asked for now.
+    /// The stamp for a request that is sent now.
     pub fn stamp(&self) -> u64 {
         self.purges.last()
     }
 
-    /// Whether there is a disk tier, which may hold what memory does not.
+    /// Whether there is a disk tier.
     pub fn has_disk(&self) -> bool {
         self.disk.load().is_some()
     }
 
-    /// Bytes of a body that is too large to be kept, whatever its site says.
+    /// Largest body that can be stored, in bytes, whatever the site's limit.
     pub fn largest_body(&self) -> u64 {
-        match self.has_disk() {
-            true => u64::MAX,
-            false => self.memory.largest(),
+        if self.has_disk() {
+            u64::MAX
+        } else {
+            self.memory.largest()
         }
     }
 
-    /// Bytes that what is kept in memory may have.
+    /// Largest body that can be stored in memory, in bytes.
     pub fn largest_in_memory(&self) -> u64 {
         self.memory.largest()
     }
 
-    /// Looks in memory for what a request with this key and these fields gets.
-    pub fn look<'a>(
+    /// Looks up the page for a request with this key and these headers, in memory.
+    pub fn lookup<'a>(
         &self,
         primary: &Key,
         fields: impl Iterator<Item = Field<'a>> + Clone,
-    ) -> Looked {
+    ) -> Lookup {
         loop {
             let forgotten = self.purges.forgotten();
             let looked = self.find(primary, fields.clone(), |key| self.memory.get(key));
             if forgotten == self.purges.forgotten() {
                 return looked;
             }
-            // The purge that was about it may have been forgotten just before it was looked for.
+            // The purge that concerns the page may have been forgotten just before the lookup.
         }
     }
 
-    /// As [`Store::look`], on disk as well; what is found there is in memory afterwards. Files of more
-    /// than `most` bytes are not read. Blocks.
+    /// As [`Store::lookup`], but also on disk; a page found there is in memory afterwards. Files
+    /// larger than `most` bytes are not read. Blocks.
     pub fn load<'a>(
         &self,
         primary: &Key,
         fields: impl Iterator<Item = Field<'a>> + Clone,
-        (now, most): (Millis, u64),
-    ) -> Looked {
+        now: Millis,
+        most: u64,
+    ) -> Lookup {
         let _on_its_way = self.gate.read().unwrap_or_else(PoisonError::into_inner);
         let is_large = Cell::new(false);
         let looked = self.find(primary, fields, |key| match self.fetch(key, now, most) {
@@ -304,19 +306,19 @@ impl Store {
             }
         });
         match looked {
-            Looked::Nothing { key, has_variants } if is_large.get() => {
-                Looked::Large { key, has_variants }
+            Lookup::Miss { key, has_variants } if is_large.get() => {
+                Lookup::Large { key, has_variants }
             }
             looked => looked,
         }
     }
 
-    /// Reads the page under a key that was said to be large. Blocks for as long as that takes.
-    pub fn load_large(&self, key: Key, has_variants: bool, now: Millis) -> Looked {
+    /// Reads a page that [`Store::load`] has found to be large. Blocks for as long as that takes.
+    pub fn load_large(&self, key: Key, has_variants: bool, now: Millis) -> Lookup {
         let _on_its_way = self.gate.read().unwrap_or_else(PoisonError::into_inner);
         match self.fetch(&key, now, u64::MAX) {
             Fetched::Entry(Entry::Page(page)) => self.alive(key, page, has_variants),
-            _ => Looked::Nothing { key, has_variants },
+            _ => Lookup::Miss { key, has_variants },
         }
     }
 
@@ -329,13 +331,13 @@ impl Store {
         };
         let mut read = disk.read(key, now, most);
         if let Fetched::Entry(entry) = &mut read
-            // What was kept in the meantime is newer.
-            && !self.memory.holds(key)
+            // A page stored in the meantime is newer.
+            && !self.memory.contains(key)
         {
             if let Entry::Page(page) = entry
                 && let Some(page) = Arc::get_mut(page)
             {
-                self.memory.take_in(key, page);
+                self.memory.move_to_memfd(key, page);
             }
             self.memory.put(key.clone(), entry.clone());
         }
@@ -347,8 +349,8 @@ impl Store {
         primary: &Key,
         fields: impl Iterator<Item = Field<'a>> + Clone,
         get: impl Fn(&Key) -> Option<Entry>,
-    ) -> Looked {
-        let nothing = |key: Key, has_variants| Looked::Nothing { key, has_variants };
+    ) -> Lookup {
+        let nothing = |key: Key, has_variants| Lookup::Miss { key, has_variants };
         match get(primary) {
             None => nothing(primary.clone(), false),
             Some(Entry::Page(page)) => self.alive(primary.clone(), page, false),
@@ -364,29 +366,29 @@ impl Store {
         }
     }
 
-    /// A page, unless it was purged.
-    fn alive(&self, key: Key, page: Arc<Object>, has_variants: bool) -> Looked {
+    /// A page, unless it has been purged.
+    fn alive(&self, key: Key, page: Arc<Object>, has_variants: bool) -> Lookup {
         let is_stale = match self.purges.fate(&page) {
-            Fate::Alive => false,
-            Fate::Stale => true,
-            Fate::Gone => {
+            PurgeState::Valid => false,
+            PurgeState::Stale => true,
+            PurgeState::Removed => {
                 self.memory.remove(&key, &page);
-                return Looked::Nothing { key, has_variants };
+                return Lookup::Miss { key, has_variants };
             }
         };
-        Looked::Page {
+        Lookup::Page {
             page,
             key,
             is_stale,
         }
     }
 
-    /// Keeps a page for requests with this key that say the same in these fields. Blocks if there is
-    /// a disk tier.
+    /// Stores a page for requests with this key and the same values in these headers. Blocks if
+    /// there is a disk tier.
     ///
     /// # Errors
-    /// Why it is not kept.
-    pub fn keep<'a>(
+    /// The reason why it is not stored.
+    pub fn insert<'a>(
         &self,
         primary: &Key,
         vary: &Vary,
@@ -394,17 +396,17 @@ impl Store {
         page: Object,
         now: Millis,
     ) -> Result<Arc<Object>, NotStored> {
-        let place = Place::of(primary, vary, fields)?;
-        self.keep_at(&place, page, now)
+        let place = PageKeys::of(primary, vary, fields)?;
+        self.insert_at(&place, page, now)
     }
 
-    /// As [`Store::keep`], in a place that was looked for before.
+    /// As [`Store::insert`], under keys that are already known.
     ///
     /// # Errors
-    /// Why it is not kept.
-    pub fn keep_at(
+    /// The reason why it is not stored.
+    pub fn insert_at(
         &self,
-        place: &Place,
+        place: &PageKeys,
         mut page: Object,
         now: Millis,
     ) -> Result<Arc<Object>, NotStored> {
@@ -419,11 +421,11 @@ impl Store {
                 key
             }
         };
-        self.memory.take_in(key, &mut page);
+        self.memory.move_to_memfd(key, &mut page);
         let page = Arc::new(page);
         self.put(key, Entry::Page(page.clone()), now)?;
         if self.purges.refuses(&page) {
-            // It was purged while it was put there.
+            // It was purged while it was being stored.
             self.memory.remove(key, &page);
             if let Some(disk) = &*self.disk.load() {
                 disk.remove(key);
@@ -433,12 +435,12 @@ impl Store {
         Ok(page)
     }
 
-    /// Keeps beside a page what was made of it, in memory alone.
-    pub fn keep_beside(&self, key: Key, mut page: Object) -> Arc<Object> {
+    /// Stores a derived page, such as a compressed copy, in memory alone.
+    pub fn insert_derived(&self, key: Key, mut page: Object) -> Arc<Object> {
         let _on_its_way = self.gate.read().unwrap_or_else(PoisonError::into_inner);
         let is_kept = !self.purges.refuses(&page);
         if is_kept {
-            self.memory.take_in(&key, &mut page);
+            self.memory.move_to_memfd(&key, &mut page);
         }
         let page = Arc::new(page);
         if is_kept {
@@ -447,8 +449,8 @@ impl Store {
         page
     }
 
-    /// Takes a page away that is not what its address gives any more. One that has taken its place
-    /// meanwhile stays. Blocks if there is a disk tier.
+    /// Removes an outdated page. A page that has replaced it meanwhile stays. Blocks if there is a
+    /// disk tier.
     pub fn drop_page(&self, key: &Key, page: &Object) {
         let (came, stamp) = (page.stored.came, page.stored.stamp);
         let is_it = |entry: &Entry| match entry {
@@ -457,10 +459,10 @@ impl Store {
         };
         self.memory.remove_if(key, is_it);
         if let Some(disk) = &*self.disk.load()
-            && !self.memory.holds(key)
+            && !self.memory.contains(key)
         {
             disk.remove(key);
-            // Somebody may have read it just before.
+            // Another thread may have read it just before.
             self.memory.remove_if(key, is_it);
         }
     }
@@ -489,13 +491,13 @@ impl Store {
         }
     }
 
-    /// Purges pages of a site. When it returns, no request that comes gets one of them, and none
-    /// that was being made will be kept.
+    /// Purges pages of a site. When it returns, no new request gets one of them, and none that is
+    /// being generated will be stored.
     ///
     /// # Errors
-    /// When it could not be written down: it is done all the same, and after a restart nothing that
-    /// was kept is trusted.
-    pub fn purge(&self, site: &str, purge: &Purge, how: Thoroughness) -> io::Result<()> {
+    /// When the journal cannot be written: the purge applies all the same, and after a restart the
+    /// old files are not used.
+    pub fn purge(&self, site: &str, purge: &Purge, how: PurgeMode) -> io::Result<()> {
         let mut folder = self.folder();
         let number = self.purges.add(site, purge, how);
         let Some(Folder { journal, .. }) = &mut *folder else {
@@ -505,39 +507,39 @@ impl Store {
         if written.is_err() {
             journal.discard()?;
         } else if journal.lacks_some {
-            // It can be written again: what it lacks is said before anybody relies on it.
+            // The journal is writable again: record what it lacks before callers rely on it.
             journal.compact(&self.purges)?;
         }
         written
     }
 
-    /// Takes away what nobody asks for any more, and what was purged, and forgets the purges that
-    /// nothing is left to be held against. `inactive` and `max_size` hold from the first sweep after a
-    /// start on. Blocks.
+    /// Removes inactive and purged pages, and forgets the purges that no stored page needs any
+    /// more. `inactive` and `max_size` apply from the first sweep after a start on. Blocks.
     ///
     /// # Errors
-    /// When the folder cannot be read, or the journal cannot be written.
-    pub fn sweep(&self, now: Millis) -> io::Result<Swept> {
+    /// When the directory cannot be read, or the journal cannot be written.
+    pub fn sweep(&self, now: Millis) -> io::Result<SweepResult> {
         let mut before = self.swept.lock().unwrap_or_else(PoisonError::into_inner);
-        // Not up to now: what was made stale since then will do for a while yet.
+        // Only up to the previous sweep: pages that a soft purge has made stale since then may be
+        // served for a while.
         let is_first = before.is_none();
         let until = before.replace(self.purges.last()).unwrap_or(0);
         let concerned = |entry: &Entry| match entry {
             Entry::Page(page) => {
-                self.purges.concerned(page, until) || self.purges.fate(page) == Fate::Gone
+                self.purges.concerned(page, until) || self.purges.fate(page) == PurgeState::Removed
             }
             Entry::Varies(_) => false,
         };
         self.memory.retain(|entry| !concerned(entry));
-        let mut swept = Swept::default();
+        let mut swept = SweepResult::default();
         if let Some(disk) = &*self.disk.load() {
             let mut keep = |key: &Key, entry: &Entry| {
-                if self.memory.holds(key) {
-                    disk.use_now(key, now);
+                if self.memory.contains(key) {
+                    disk.touch(key, now);
                 }
                 !concerned(entry)
             };
-            // The first looks into all files: some may be of another era.
+            // The first sweep reads all files: some may belong to another era.
             let looks = is_first || !self.purges.is_empty();
             swept = disk.sweep(now, if looks { Some(&mut keep) } else { None })?;
         }
@@ -554,7 +556,7 @@ impl Store {
         Ok(swept)
     }
 
-    /// Writes down what the journal lacks, if it can be written again.
+    /// Records the purges that the journal lacks, if it is writable again.
     fn mend_journal(&self) -> io::Result<()> {
         match &mut *self.folder() {
             Some(Folder { journal, .. }) if journal.lacks_some => journal.compact(&self.purges),
@@ -562,7 +564,7 @@ impl Store {
         }
     }
 
-    /// Says on disk that all is in order. Nothing must be kept or purged afterwards.
+    /// Marks the directory as cleanly closed. Nothing must be stored or purged afterwards.
     ///
     /// # Errors
     /// When that cannot be written.
@@ -573,12 +575,12 @@ impl Store {
         }
     }
 
-    /// Figures.
-    pub fn figures(&self) -> Figures {
+    /// Statistics.
+    pub fn stats(&self) -> StoreStats {
         let disk = self.disk.load();
         let disk = disk.as_deref();
         let (bytes, files) = disk.map_or((0, 0), Disk::size);
-        Figures {
+        StoreStats {
             memory: (self.memory.len(), self.memory.bytes()),
             disk: (files, bytes),
             evicted: (self.memory.evicted(), disk.map_or(0, Disk::evicted)),

@@ -18,7 +18,7 @@ fn memory_only() -> Store {
     Store::open(limits, "boot", NOW).unwrap().0
 }
 
-fn on_disk(dir: &Path, memory: u64) -> (Store, Opened) {
+fn on_disk(dir: &Path, memory: u64) -> (Store, JournalState) {
     let disk = DiskLimits {
         dir: PathBuf::from(dir),
         max_size: 1 << 30,
@@ -38,19 +38,19 @@ fn on_disk(dir: &Path, memory: u64) -> (Store, Opened) {
 
 fn keep(store: &Store, target: &str, tags: &[&str], body: &[u8]) -> Result<(), NotStored> {
     let page = page(target, tags, store.stamp(), body);
-    let kept = store.keep(&key(target), &Vary::default(), [].into_iter(), page, NOW);
+    let kept = store.insert(&key(target), &Vary::default(), [].into_iter(), page, NOW);
     kept.map(|_| ())
 }
 
-fn found(looked: Looked) -> Option<String> {
+fn found(looked: Lookup) -> Option<String> {
     match looked {
-        Looked::Page { page, .. } => Some(String::from_utf8(page.body.to_vec()).unwrap()),
-        Looked::Nothing { .. } | Looked::Large { .. } => None,
+        Lookup::Page { page, .. } => Some(String::from_utf8(page.body.to_vec()).unwrap()),
+        Lookup::Miss { .. } | Lookup::Large { .. } => None,
     }
 }
 
 fn load(store: &Store, target: &str) -> Option<String> {
-    found(store.load(&key(target), [].into_iter(), (NOW, u64::MAX)))
+    found(store.load(&key(target), [].into_iter(), NOW, u64::MAX))
 }
 
 fn tag(tag: &str) -> Purge {
@@ -62,7 +62,7 @@ fn a_page_is_found_until_it_is_purged() {
     let store = memory_only();
     keep(&store, "/a", &["t"], b"a").unwrap();
     keep(&store, "/b", &["u"], b"b").unwrap();
-    store.purge("site", &tag("t"), Thoroughness::Hard).unwrap();
+    store.purge("site", &tag("t"), PurgeMode::Hard).unwrap();
     assert_eq!(load(&store, "/a"), None);
     assert_eq!(load(&store, "/b").unwrap(), "b");
     keep(&store, "/a", &["t"], b"new").unwrap();
@@ -73,9 +73,9 @@ fn a_page_is_found_until_it_is_purged() {
 fn what_was_asked_for_before_a_purge_is_not_kept_after_it() {
     let store = memory_only();
     let stamp = store.stamp();
-    store.purge("site", &tag("t"), Thoroughness::Hard).unwrap();
+    store.purge("site", &tag("t"), PurgeMode::Hard).unwrap();
     let late = page("/a", &["t"], stamp, b"old");
-    let kept = store.keep(&key("/a"), &Vary::default(), [].into_iter(), late, NOW);
+    let kept = store.insert(&key("/a"), &Vary::default(), [].into_iter(), late, NOW);
     assert_eq!(kept.err(), Some(NotStored::Purged));
     assert_eq!(load(&store, "/a"), None);
 }
@@ -84,11 +84,9 @@ fn what_was_asked_for_before_a_purge_is_not_kept_after_it() {
 fn a_soft_purge_leaves_the_page_there_as_stale() {
     let store = memory_only();
     keep(&store, "/a", &[], b"a").unwrap();
-    store
-        .purge("site", &Purge::All, Thoroughness::Soft)
-        .unwrap();
-    let looked = store.look(&key("/a"), [].into_iter());
-    assert!(matches!(looked, Looked::Page { is_stale: true, .. }));
+    store.purge("site", &Purge::All, PurgeMode::Soft).unwrap();
+    let looked = store.lookup(&key("/a"), [].into_iter());
+    assert!(matches!(looked, Lookup::Page { is_stale: true, .. }));
 }
 
 #[test]
@@ -99,20 +97,20 @@ fn requests_get_the_variant_that_is_theirs() {
         let fields = [(&b"x-a"[..], value.as_bytes())];
         let page = page("/a", &[], 0, value.as_bytes());
         store
-            .keep(&key("/a"), &vary, fields.into_iter(), page, NOW)
+            .insert(&key("/a"), &vary, fields.into_iter(), page, NOW)
             .unwrap();
     }
     let look = |value: &str| {
         let fields = [(&b"X-A"[..], value.as_bytes())];
-        found(store.look(&key("/a"), fields.into_iter()))
+        found(store.lookup(&key("/a"), fields.into_iter()))
     };
     assert_eq!(look("one").unwrap(), "one");
     assert_eq!(look("two").unwrap(), "two");
     assert_eq!(look("three"), None);
-    let looked = store.look(&key("/a"), [].into_iter());
+    let looked = store.lookup(&key("/a"), [].into_iter());
     assert!(matches!(
         looked,
-        Looked::Nothing {
+        Lookup::Miss {
             has_variants: true,
             ..
         }
@@ -130,13 +128,11 @@ fn a_new_process_finds_what_was_kept_and_not_what_was_purged() {
         let tags = [if number % 2 == 0 { "even" } else { "odd" }];
         keep(&store, &format!("/{number}"), &tags, b"body").unwrap();
     }
-    store
-        .purge("site", &tag("even"), Thoroughness::Hard)
-        .unwrap();
+    store.purge("site", &tag("even"), PurgeMode::Hard).unwrap();
     // As if it were killed: nothing is closed.
     drop(store);
     let (store, opened) = on_disk(dir.path(), 1 << 20);
-    assert_eq!(opened, Opened::Continued);
+    assert_eq!(opened, JournalState::Continued);
     for number in 0..100 {
         let is_there = load(&store, &format!("/{number}")).is_some();
         assert_eq!(is_there, number % 2 == 1, "{number}");
@@ -152,12 +148,12 @@ fn a_purge_that_cannot_be_written_down_is_done_and_nothing_is_trusted_afterwards
     let mut folder = store.folder();
     folder.as_mut().unwrap().journal.break_for_test();
     drop(folder);
-    assert!(store.purge("site", &tag("t"), Thoroughness::Hard).is_err());
+    assert!(store.purge("site", &tag("t"), PurgeMode::Hard).is_err());
     assert_eq!(load(&store, "/a"), None);
     assert_eq!(load(&store, "/b").unwrap(), "b");
     drop(store);
     let (store, opened) = on_disk(dir.path(), 1 << 20);
-    assert_eq!(opened, Opened::New);
+    assert_eq!(opened, JournalState::New);
     assert_eq!((load(&store, "/a"), load(&store, "/b")), (None, None));
 }
 
@@ -172,19 +168,19 @@ fn a_purge_that_could_not_be_written_down_is_as_soon_as_it_can_be() {
             act(&mut store.folder().as_mut().unwrap().journal);
         };
         journal(&mut Journal::break_for_test);
-        assert!(store.purge("site", &tag("t"), Thoroughness::Hard).is_err());
+        assert!(store.purge("site", &tag("t"), PurgeMode::Hard).is_err());
         journal(&mut |journal| assert!(journal.lacks_some));
         match mend {
             0 => _ = store.sweep(1).unwrap(),
             1 => store.close().unwrap(),
             _ => {
                 journal(&mut |journal| journal.compact(&store.purges).unwrap());
-                store.purge("site", &tag("u"), Thoroughness::Hard).unwrap();
+                store.purge("site", &tag("u"), PurgeMode::Hard).unwrap();
             }
         }
         drop(store);
         let (store, opened) = on_disk(dir.path(), 1 << 20);
-        assert_eq!(opened, Opened::Continued, "{mend}");
+        assert_eq!(opened, JournalState::Continued, "{mend}");
         assert_eq!(load(&store, "/a"), None, "{mend}");
         assert_eq!(load(&store, "/b").is_some(), mend != 2, "{mend}");
     }
@@ -203,7 +199,7 @@ fn what_is_no_journal_is_neither_followed_nor_waited_for() {
     std::os::unix::fs::symlink(&aside, &journal).unwrap();
     let before = std::fs::read(&aside).unwrap();
     let (store, opened) = on_disk(dir.path(), 1 << 20);
-    assert_eq!(opened, Opened::Distrusted);
+    assert_eq!(opened, JournalState::Distrusted);
     assert_eq!(load(&store, "/a"), None);
     assert_eq!(std::fs::read(&aside).unwrap(), before);
 }
@@ -214,7 +210,7 @@ fn a_page_too_large_for_memory_is_on_disk() {
     let (store, _) = on_disk(dir.path(), 1 << 20);
     let large = vec![b'x'; 1 << 20];
     keep(&store, "/a", &[], &large).unwrap();
-    assert!(found(store.look(&key("/a"), [].into_iter())).is_none());
+    assert!(found(store.lookup(&key("/a"), [].into_iter())).is_none());
     assert_eq!(load(&store, "/a").unwrap().len(), large.len());
     let store = memory_only();
     let too_large = usize::try_from(store.largest_body()).unwrap() + 1;
@@ -231,28 +227,28 @@ fn sweeps_forget_purges_when_nothing_is_left_that_they_were_about() {
     for name in ["a", "b", "c"] {
         keep(&store, &format!("/{name}"), &[name], b"body").unwrap();
     }
-    store.purge("site", &tag("a"), Thoroughness::Hard).unwrap();
-    store.purge("site", &tag("b"), Thoroughness::Soft).unwrap();
+    store.purge("site", &tag("a"), PurgeMode::Hard).unwrap();
+    store.purge("site", &tag("b"), PurgeMode::Soft).unwrap();
     assert_eq!(
         store.sweep(NOW).unwrap(),
-        Swept {
+        SweepResult {
             kept: 2,
             removed: 1
         }
     );
-    assert_eq!(store.figures().purges, 2);
+    assert_eq!(store.stats().purges, 2);
     // The second forgets; what was made stale must not become fresh by that.
     assert_eq!(
         store.sweep(NOW).unwrap(),
-        Swept {
+        SweepResult {
             kept: 1,
             removed: 1
         }
     );
-    assert_eq!(store.figures().purges, 0);
+    assert_eq!(store.stats().purges, 0);
     drop(store);
     let (store, opened) = on_disk(dir.path(), 1 << 20);
-    assert_eq!(opened, Opened::Continued);
+    assert_eq!(opened, JournalState::Continued);
     assert_eq!((load(&store, "/a"), load(&store, "/b")), (None, None));
     assert_eq!(load(&store, "/c").unwrap(), "body");
 }
@@ -275,9 +271,7 @@ fn a_hundred_thousand_pages_are_kept_and_ten_thousand_of_them_purged_at_once() {
         keep(&store, &format!("/{number}"), &tags, b"body").unwrap();
     }
     let begun = Instant::now();
-    store
-        .purge("site", &tag("tenth"), Thoroughness::Hard)
-        .unwrap();
+    store.purge("site", &tag("tenth"), PurgeMode::Hard).unwrap();
     let took = begun.elapsed();
     let purged = (0..100_000).filter(|number| load(&store, &format!("/{number}")).is_none());
     assert_eq!(purged.count(), 10_000);
@@ -285,7 +279,7 @@ fn a_hundred_thousand_pages_are_kept_and_ten_thousand_of_them_purged_at_once() {
 }
 
 #[test]
-fn nobody_gets_a_purged_page_however_many_keep_and_purge_at_the_same_time() {
+fn no_purged_page_is_served_under_concurrent_inserts_and_purges() {
     let dir = tempfile::tempdir().unwrap();
     let (store, _) = on_disk(dir.path(), 8 << 20);
     // Each page says which version of the truth it was made from. A purge comes with each new one.
@@ -301,7 +295,8 @@ fn nobody_gets_a_purged_page_however_many_keep_and_purge_at_the_same_time() {
                     let stamp = store.stamp();
                     let version = truth.load(Ordering::SeqCst).to_string();
                     let page = page(&target, &["t"], stamp, version.as_bytes());
-                    let _ = store.keep(&key(&target), &Vary::default(), [].into_iter(), page, NOW);
+                    let _ =
+                        store.insert(&key(&target), &Vary::default(), [].into_iter(), page, NOW);
                 }
             });
         }
@@ -313,7 +308,7 @@ fn nobody_gets_a_purged_page_however_many_keep_and_purge_at_the_same_time() {
         let mut wrong = Vec::new();
         for version in 1..300u64 {
             truth.store(version, Ordering::SeqCst);
-            store.purge("site", &tag("t"), Thoroughness::Hard).unwrap();
+            store.purge("site", &tag("t"), PurgeMode::Hard).unwrap();
             for number in 0..8 {
                 let found = load(&store, &format!("/{number}"));
                 let found = found.map_or(version, |found| found.parse().unwrap());
@@ -334,20 +329,20 @@ fn one_process_has_the_folder_and_the_next_one_purges_what_the_first_has_kept_in
     for name in ["a", "b", "c", "d"] {
         keep(&old, &format!("/{name}"), &[name], name.as_bytes()).unwrap();
     }
-    old.purge("site", &tag("a"), Thoroughness::Hard).unwrap();
+    old.purge("site", &tag("a"), PurgeMode::Hard).unwrap();
     let (new, opened) = on_disk(dir.path(), 1 << 20);
-    assert_eq!(opened, Opened::Taken);
+    assert_eq!(opened, JournalState::InUse);
     assert!(new.awaits_folder() && !new.has_disk());
     // Purged while the folder is the other's, and looked through twice before it is ours.
-    new.purge("site", &tag("b"), Thoroughness::Hard).unwrap();
+    new.purge("site", &tag("b"), PurgeMode::Hard).unwrap();
     assert_eq!(load(&new, "/b"), None);
     new.sweep(NOW).unwrap();
     new.sweep(NOW).unwrap();
-    old.purge("site", &tag("c"), Thoroughness::Hard).unwrap();
+    old.purge("site", &tag("c"), PurgeMode::Hard).unwrap();
     keep(&old, "/a", &["a"], b"again").unwrap();
     old.leave_folder().unwrap();
     assert!(!old.has_disk());
-    assert_eq!(new.claim_folder(|| NOW).unwrap(), Opened::Continued);
+    assert_eq!(new.claim_folder(|| NOW).unwrap(), JournalState::Continued);
     assert!(new.has_disk() && !new.awaits_folder());
     let now = || ["/a", "/b", "/c", "/d"].map(|page| load(&new, page));
     let some = |text: &str| Some(text.to_owned());
@@ -356,11 +351,11 @@ fn one_process_has_the_folder_and_the_next_one_purges_what_the_first_has_kept_in
     keep(&old, "/e", &[], b"e").unwrap();
     assert_eq!(load(&old, "/e").unwrap(), "e");
     assert_eq!(load(&new, "/e"), None);
-    new.purge("site", &tag("d"), Thoroughness::Hard).unwrap();
+    new.purge("site", &tag("d"), PurgeMode::Hard).unwrap();
     drop(new);
     // All of it was written down, in whichever process it was purged.
     let (third, opened) = on_disk(dir.path(), 1 << 20);
-    assert_eq!(opened, Opened::Continued);
+    assert_eq!(opened, JournalState::Continued);
     let now = ["/a", "/b", "/c", "/d"].map(|page| load(&third, page));
     assert_eq!(now, [some("again"), None, None, None]);
 }
@@ -374,15 +369,15 @@ fn who_waits_for_a_folder_gets_it_when_the_other_is_no_more() {
     std::thread::scope(|scope| {
         let claims = scope.spawn(|| new.claim_folder(|| NOW).unwrap());
         drop(old);
-        assert_eq!(claims.join().unwrap(), Opened::Continued);
+        assert_eq!(claims.join().unwrap(), JournalState::Continued);
     });
     assert_eq!(load(&new, "/a").unwrap(), "a");
     // One that has handed its own over takes none.
     let (late, opened) = on_disk(dir.path(), 1 << 20);
-    assert_eq!(opened, Opened::Taken);
+    assert_eq!(opened, JournalState::InUse);
     late.leave_folder().unwrap();
     assert!(!late.awaits_folder());
-    assert_eq!(late.claim_folder(|| NOW).unwrap(), Opened::New);
+    assert_eq!(late.claim_folder(|| NOW).unwrap(), JournalState::New);
     assert!(!late.has_disk());
 }
 
@@ -391,15 +386,15 @@ fn a_page_that_is_dropped_is_gone_wherever_it_is_and_a_newer_one_stays() {
     let dir = tempfile::tempdir().unwrap();
     let (store, _) = on_disk(dir.path(), 1 << 20);
     keep(&store, "/a", &[], b"a").unwrap();
-    let old = match store.look(&key("/a"), [].into_iter()) {
-        Looked::Page { page, .. } => page,
+    let old = match store.lookup(&key("/a"), [].into_iter()) {
+        Lookup::Page { page, .. } => page,
         other => panic!("{other:?}"),
     };
     store.drop_page(&key("/a"), &old);
     assert_eq!(load(&store, "/a"), None);
     let mut newer = page("/a", &[], store.stamp(), b"new");
     newer.stored.came += 1;
-    let kept = store.keep(&key("/a"), &Vary::default(), [].into_iter(), newer, NOW);
+    let kept = store.insert(&key("/a"), &Vary::default(), [].into_iter(), newer, NOW);
     assert!(kept.is_ok());
     store.drop_page(&key("/a"), &old);
     assert_eq!(load(&store, "/a").unwrap(), "new");
@@ -411,44 +406,47 @@ fn a_page_that_is_dropped_is_gone_wherever_it_is_and_a_newer_one_stays() {
 }
 
 #[test]
-fn a_large_page_is_read_by_whoever_may_wait_for_it() {
+fn a_large_page_is_read_by_a_caller_that_may_block() {
     let dir = tempfile::tempdir().unwrap();
     let (store, _) = on_disk(dir.path(), 1 << 20);
     keep(&store, "/a", &[], &[b'a'; 5000]).unwrap();
     drop(store);
     let (store, _) = on_disk(dir.path(), 1 << 20);
-    let looked = store.load(&key("/a"), [].into_iter(), (NOW, 5000));
-    let Looked::Large { key, has_variants } = looked else {
+    let looked = store.load(&key("/a"), [].into_iter(), NOW, 5000);
+    let Lookup::Large { key, has_variants } = looked else {
         panic!("{looked:?}")
     };
     assert!(!has_variants);
     let read = found(store.load_large(key, false, NOW));
     assert_eq!(read.map(|body| body.len()), Some(5000));
-    let looked = store.look(&crate::object::tests::key("/a"), [].into_iter());
-    assert!(matches!(looked, Looked::Page { .. }), "it is in memory now");
+    let looked = store.lookup(&crate::object::tests::key("/a"), [].into_iter());
+    assert!(matches!(looked, Lookup::Page { .. }), "it is in memory now");
 }
 
 #[test]
 fn a_large_page_in_memory_has_a_file_wherever_it_comes_from() {
-    let has_file = |looked: Looked| match looked {
-        Looked::Page { page, .. } => Some(page.body.file().is_some()),
+    let has_file = |looked: Lookup| match looked {
+        Lookup::Page { page, .. } => Some(page.body.file().is_some()),
         _ => None,
     };
     let dir = tempfile::tempdir().unwrap();
     let body = vec![b'x'; FILE_LEAST_BYTES];
     let (store, _) = on_disk(dir.path(), 64 << 20);
     keep(&store, "/a", &[], &body).unwrap();
-    assert_eq!(has_file(store.look(&key("/a"), [].into_iter())), Some(true));
+    assert_eq!(
+        has_file(store.lookup(&key("/a"), [].into_iter())),
+        Some(true)
+    );
     let coded = page("/a", &[], store.stamp(), &body);
-    let coded = store.keep_beside(key("/a in a coding"), coded);
+    let coded = store.insert_derived(key("/a in a coding"), coded);
     assert!(coded.body.file().is_some());
     drop(store);
     let (store, _) = on_disk(dir.path(), 64 << 20);
-    let loaded = store.load(&key("/a"), [].into_iter(), (NOW, u64::MAX));
+    let loaded = store.load(&key("/a"), [].into_iter(), NOW, u64::MAX);
     assert_eq!(has_file(loaded), Some(true));
     drop(store);
     // There is no room for it in memory.
     let (store, _) = on_disk(dir.path(), FILE_LEAST_BYTES as u64);
-    let loaded = store.load(&key("/a"), [].into_iter(), (NOW, u64::MAX));
+    let loaded = store.load(&key("/a"), [].into_iter(), NOW, u64::MAX);
     assert_eq!(has_file(loaded), Some(false));
 }

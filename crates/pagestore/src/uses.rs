@@ -1,4 +1,4 @@
-//! How often something was asked for that is not kept yet (`min_uses`).
+//! Counts the requests for keys without an entry (`min_uses`).
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -6,11 +6,11 @@ use std::sync::{Mutex, PoisonError};
 
 use maitred_pagecache::key::Key;
 
-/// Keys that are remembered in each of the two tables. When the newer is full, the older is thrown
-/// away: who is asked for again until then is remembered on.
+/// Most keys in each of the two tables. When the newer is full, the older is dropped: a key that is
+/// requested before that moves to the newer.
 const MAX_KEYS: usize = 64 * 1024;
 
-/// Counts.
+/// The counters.
 #[derive(Debug, Default)]
 pub struct Uses {
     hasher: RandomState,
@@ -18,7 +18,7 @@ pub struct Uses {
 }
 
 impl Uses {
-    /// Counts one more, and says how many that makes.
+    /// Counts a request, and returns the new count.
     pub fn count(&self, key: &Key) -> u32 {
         let hash = self.hasher.hash_one(key);
         let mut tables = self.tables.lock().unwrap_or_else(PoisonError::into_inner);

@@ -29,8 +29,8 @@ use std::io::{Read, Write, stdout};
 use std::path::PathBuf;
 
 use maitred_php::{
-    Admission, Engine, Exchange, Foreign, IniValue, Level, Name, Params, Paths, PoolStatus,
-    ProcessStatus, Purge, Purged, Settings, Verdict,
+    Admission, Engine, Exchange, Foreign, IniValue, Level, Name, Params, Paths, Purge, Purged,
+    Settings, Verdict,
 };
 
 #[derive(Default)]
@@ -157,7 +157,7 @@ impl Exchange for Client<'_> {
     fn purge(&mut self, asked: &Purge<'_>) -> Purged {
         let names = asked.names.join(&b" "[..]);
         self.event("purge", &names);
-        Purged::Dropped
+        Purged::Done
     }
 
     fn finish(&mut self) {
@@ -189,21 +189,12 @@ impl Exchange for Client<'_> {
         }
     }
 
-    fn status(&mut self) -> Option<PoolStatus> {
-        let process = ProcessStatus {
-            pid: i64::from(std::process::id()),
-            state: "Running".to_owned(),
-            requests: 7,
-            ..ProcessStatus::default()
-        };
-        self.arguments.status.then(|| PoolStatus {
-            pool: "www".to_owned(),
-            process_manager: "static".to_owned(),
-            idle_processes: 2,
-            active_processes: 3,
-            processes: vec![process],
-            ..PoolStatus::default()
-        })
+    fn status(&mut self) -> Option<String> {
+        let pid = std::process::id();
+        let process = format!(r#"{{"pid": {pid}, "state": "Running", "requests": 7}}"#);
+        let pool = r#""pool": "www", "process-manager": "static", "total-processes": 5"#;
+        let status = format!(r#"{{{pool}, "procs": [{process}]}}"#);
+        Some(status).filter(|_| self.arguments.status)
     }
 }
 
@@ -362,7 +353,7 @@ fn in_child(
             unsafe { libc::_exit(i32::from(result.is_err())) }
         }
         pid => {
-            // SAFETY: waits for the child forked above; no status is asked for.
+            // SAFETY: waits for the child forked above; no status is read.
             unsafe { libc::waitpid(pid, std::ptr::null_mut(), 0) };
             Ok(())
         }

@@ -1,4 +1,5 @@
-/* The body of a request: from the exchange, or from the file the web server has put it in. */
+/* The body of a request: from the exchange, or from the file in which the web server has stored it.
+ */
 #include "engine.h"
 
 #include <errno.h>
@@ -16,7 +17,7 @@ void maitred_close_body(void)
 	}
 }
 
-/* Returns false, having said so, if the file cannot be read. */
+/* Returns false and logs a warning if the file cannot be read. */
 static bool open_body(const char *path)
 {
 	if (body_file < 0) {
@@ -82,14 +83,14 @@ static int seek_in_nothing(php_stream *stream, zend_off_t offset, int whence, ze
 }
 
 /*
- * Objects (SplFileObject, XMLReader) know their stream by its address alone, which is why PHP lets nobody
- * else close it. It stays until they close it, and is empty from here on.
+ * Objects (SplFileObject, XMLReader) know their stream by its address alone, which is why PHP lets
+ * no other code close it. It stays open until they close it, and is empty from here on.
  */
 static void cut_off(php_stream *stream)
 {
 	static php_stream_ops nothing;
 
-	/* What goes with the stream is freed as before. */
+	/* The stream's data is freed as before. */
 	nothing = *stream->ops;
 	nothing.label = "Ended input";
 	nothing.read = read_nothing;
@@ -101,15 +102,15 @@ static void cut_off(php_stream *stream)
 }
 
 /*
- * The stream that a body was read into would stay until the script ends. Whoever has php://input
- * open reads from it, and finds that closed.
+ * Closes the stream of a body, which would otherwise stay until the script ends, and with it every
+ * open php://input, which reads from it.
  */
 void maitred_release_body(php_stream *body)
 {
 	if (EXPECTED(!body)) {
 		return;
 	}
-	/* A filter of the script's may open something when its stream is closed. */
+	/* A stream filter of the script may open something when its stream is closed. */
 	for (uint32_t i = EG(regular_list).nNumUsed; i-- > 0;) {
 		zval *entry = maitred_resource_at(i);
 		php_stream *stream;
@@ -127,6 +128,6 @@ void maitred_release_body(php_stream *body)
 			zend_list_close(Z_RES_P(entry));
 		}
 	}
-	/* With its entry in the list: who goes through that next would find what was freed. */
+	/* Including its entry in the list: the next iteration over the list would find freed memory. */
 	php_stream_close(body);
 }

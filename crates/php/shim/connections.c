@@ -1,7 +1,7 @@
 /*
- * Where the boot of an application has connected to somebody: in front of the C library's connect(), as
- * folder.c stands in front of chdir(). A copy must not share such a connection, and whoever reads that
- * wants to know which line of which file has made it.
+ * The connections that an application's boot has opened: interposes the C library's connect(), as
+ * folder.c does with chdir(). A copy must not share such a connection, and the log names the line
+ * of the file that has opened it.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -13,7 +13,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* Most connections of a boot that are kept in mind, the newest ones. */
+/* Most connections of a boot that are remembered, the newest ones. */
 #define KEPT 32
 
 static struct {
@@ -44,7 +44,7 @@ static void note(int descriptor)
 
 int connect(int descriptor, const struct sockaddr *address, socklen_t length)
 {
-	/* Threads of a library's know nothing of the script that runs. */
+	/* Threads of a library do not run the script. */
 	if (maitred_engine.boots && EG(current_execute_data) && syscall(SYS_gettid) == getpid()) {
 		note(descriptor);
 	}

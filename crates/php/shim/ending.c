@@ -1,12 +1,12 @@
 /*
- * How a copy of a booted application ends its request. Its process ends next, or becomes again what it
- * was, so nobody needs memory back that a script has had, and to free it costs: what the boot has made is
- * shared with other copies until somebody writes to it, and to free is to write.
+ * How a copy of a booted application ends its request. Its process exits next, or is rewound, so no
+ * memory of the script needs to be freed, and freeing costs: the boot's memory is shared with other
+ * copies until it is written, and freeing writes.
  *
- * All that anybody can notice is done as php_request_shutdown() does it, in its order: functions for the
- * end, destructors (and with them what only global objects hold, such as open files), output, what
- * extensions do at the end of a request, resources, and objects that have more than memory. Where that is
- * not certain, php_request_shutdown() does it.
+ * All visible effects are those of php_request_shutdown(), in its order: shutdown functions,
+ * destructors (and with them resources that only global objects hold, such as open files), output,
+ * the extensions' request shutdown, resources, and objects that hold more than memory. Where that
+ * is not certain, php_request_shutdown() itself is called.
  */
 #include "engine.h"
 
@@ -17,11 +17,11 @@
 #include <zend_objects_API.h>
 #include <zend_observer.h>
 
-/* Objects of these extensions have nothing but memory, or what is a resource, too. */
-static const char *const of_memory[] = { "Core", "SPL", "date", "hash", "json", "random", "Reflection",
-	"standard" };
+/* Objects of these extensions hold only memory, or a resource. */
+static const char *const of_memory[] = { "Core", "SPL", "date", "hash", "json", "random",
+	"Reflection", "standard" };
 
-/* OPcache holds nothing for a copy. Others may have something to say when a request ends. */
+/* OPcache has no work to do for a copy. Other extensions may act when a request ends. */
 static bool others_look_on(void)
 {
 	zend_llist_position position;
@@ -59,7 +59,7 @@ static bool is_of_memory(const zend_object *object)
 	return false;
 }
 
-/* Connections, documents, handles: the last that was made is the first. */
+/* Connections, documents, handles, newest first. */
 static void free_objects(void)
 {
 	for (uint32_t i = EG(objects_store).top; i-- > 1;) {
@@ -74,7 +74,7 @@ static void free_objects(void)
 	}
 }
 
-/* As zend_close_rsrc_list() does, which extensions may not call: the list may grow meanwhile. */
+/* As zend_close_rsrc_list(), which extensions may not call: the list may grow meanwhile. */
 static void close_resources(void)
 {
 	for (uint32_t i = EG(regular_list).nNumUsed; i-- > 0;) {
@@ -101,7 +101,8 @@ static void free_values(void)
 
 void maitred_end_request(void)
 {
-	if (!maitred_engine.copied || CG(unclean_shutdown) || EG(full_tables_cleanup) || others_look_on()) {
+	if (!maitred_engine.copied || CG(unclean_shutdown) || EG(full_tables_cleanup)
+		|| others_look_on()) {
 		php_request_shutdown(NULL);
 		return;
 	}

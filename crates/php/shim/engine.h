@@ -1,4 +1,4 @@
-/* What the shim's own C files share. Rust never sees this header. */
+/* Declarations that the shim's C files share. Rust never sees this header. */
 #ifndef MAITRED_ENGINE_H
 #define MAITRED_ENGINE_H
 
@@ -12,7 +12,11 @@
 #include <php_variables.h>
 #include <zend_ini.h>
 
-#include MAITRED_VERSION_HEADER
+#if PHP_VERSION_ID < 80200
+#include "version/php81.h"
+#else
+#include "version/php82.h"
+#endif
 
 /* The cgi.* and fastcgi.* directives, as php-fpm registers them. */
 struct maitred_directives {
@@ -31,24 +35,25 @@ struct maitred_directives {
 struct maitred_engine {
 	const struct maitred_callbacks *callbacks;
 	const struct maitred_request *request;
-	uint64_t requests;      /* requests that were begun, the one in hand included */
+	uint64_t requests;      /* requests started, the running one included */
 	bool finished;
 	bool client_gone;
 	bool spent;             /* see struct maitred_served */
 	bool renew;             /* see struct maitred_served */
-	bool boots;             /* the script runs until it asks for a request: maitred_await_copy() */
-	bool copied;            /* this process is a copy of one that did */
+	bool boots;             /* the script boots, up to maitred_await_copy() */
+	bool copied;            /* this process is a copy of a booted one */
 	bool fpm;               /* see struct maitred_settings */
 	int mode;               /* see struct maitred_settings */
-	bool compiled;          /* a script was compiled that OPcache did not hold */
-	bool booted_full;       /* OPcache was full when the boot was over */
-	bool works;             /* a worker script is run */
+	bool compiled;          /* a script missing in OPcache was compiled */
+	bool booted_full;       /* OPcache was full after the boot */
+	bool works;             /* a worker script runs */
 	struct maitred_directives directives;
 };
 
 extern struct maitred_engine maitred_engine;
 
-/* By its place in the list, which may grow or move while who goes through it closes what it finds. */
+/* By index in the list, which may grow or move while a caller iterates over it and closes entries.
+ */
 static inline zval *maitred_resource_at(uint32_t place)
 {
 #if PHP_VERSION_ID >= 80200
@@ -60,13 +65,13 @@ static inline zval *maitred_resource_at(uint32_t place)
 
 extern zend_module_entry maitred_module_entry;
 
-/* Acts on what a callback said. May bail out. */
+/* Acts on a callback's verdict. May bail out. */
 void maitred_obey(int verdict);
 
-/* Ends the answer once; later output is dropped. */
+/* Completes the response once; later output is dropped. */
 void maitred_finish(void);
 
-/* The request that begins now is the one in hand. */
+/* Makes this request the running one. */
 void maitred_begin(const struct maitred_request *request);
 
 void maitred_fill_request_info(const struct maitred_request *request);
@@ -78,9 +83,9 @@ void maitred_run(const struct maitred_request *request, struct maitred_served *s
 /* worker.c */
 bool maitred_worker_is_booted(void);
 void maitred_worker_starts(void);
-/* The script asks for no further request. */
+/* The script takes no further request. */
 void maitred_worker_leaves(void);
-/* What the script asks for requests. */
+/* The exchange from which the script takes requests. */
 void *maitred_worker_exchange(void);
 void maitred_register_worker_functions(int module_number);
 
@@ -102,7 +107,7 @@ void maitred_log(int level, const char *message);
 /* body.c */
 size_t maitred_read_body(char *buffer, size_t capacity);
 void maitred_close_body(void);
-/* What was read of the body of a request that is over goes, where the script does not; NULL: nothing was. */
+/* Releases the buffered body of a finished request of a running script; NULL: nothing was read. */
 void maitred_release_body(php_stream *body);
 
 /* modules.c */
@@ -130,25 +135,31 @@ void maitred_snapshot_start(void);
 const struct maitred_request *maitred_await_copy(void);
 PHP_FUNCTION(maitred_snapshot);
 
-/* ending.c: as php_request_shutdown(), for a process that may be a copy */
+/* ending.c: php_request_shutdown() for a process that may be a copy */
 void maitred_end_request(void);
 
-/* cache.c: whether the request is one of its own, whose directives then are set */
+/* opcache.c: whether the request is one of its own; then it sets their directives */
 bool maitred_cache_activate(void);
-/* Before OPcache does the same: it compiles what it does not hold. */
+/* Before OPcache hooks in: it passes on what it does not hold. */
 void maitred_cache_hook(void);
-/* Whether OPcache is full, where something was compiled since it was asked last: otherwise nobody misses it. */
+/*
+ * Whether OPcache is full, if a script has been compiled since the last call: otherwise it does not
+ * matter.
+ */
 bool maitred_cache_is_full(void);
 
-/* limits.c: the limits of a worker script's request, from its beginning until they are put back */
+/* limits.c: the limits of a worker script's request, from its start until they are restored */
 void maitred_limits_begin(void);
 void maitred_limits_end(void);
 /*
- * Has the engine keep to memory_limit as it is. It refuses one below what it holds, so what is free goes
- * first then; false: that is not enough, and it keeps to the limit before.
+ * Sets the engine's limit to memory_limit. The engine refuses a limit below its usage, so free
+ * memory is released first; false: that is not enough, and the previous limit stays.
  */
 bool maitred_limit_memory(void);
-/* After it was lifted for something small. If more is held by now than memory_limit, that is the limit. */
+/*
+ * Restores the limit after it was lifted for a small allocation. If usage exceeds memory_limit by
+ * now, that usage is the limit.
+ */
 void maitred_put_memory_limit_back(void);
 
 /* timers.c */
@@ -159,7 +170,7 @@ void maitred_folder_enter(const char *script, size_t length);
 void maitred_folder_return(void);
 void maitred_folder_leave(bool seen);
 
-/* Whether requests start and end where the process was started, unless a folder is named. */
+/* Whether requests start and end in the process' initial directory, unless a folder is set. */
 bool maitred_keeps_folder(void);
 
 #endif

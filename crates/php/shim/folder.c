@@ -1,9 +1,9 @@
 /*
- * The working folder. A script runs in its own folder. php-fpm asks for the present one, changes,
- * and changes back for every request; here it is changed only when the script's folder is another
- * than before, or the script before changed it itself. The latter is seen by standing in front of
- * the C library: a program linked with this file and exporting its dynamic symbols is where
- * libphp's calls of chdir() and fchdir() arrive.
+ * The working directory. A script runs in its own folder. php-fpm queries the current one, changes
+ * it, and changes back for every request; here it is changed only when the script's folder differs
+ * from the previous one, or the previous script has changed it itself. The latter is detected by
+ * interposing the C library: in a program that is linked with this file and exports its dynamic
+ * symbols, libphp's calls of chdir() and fchdir() arrive here.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -24,15 +24,15 @@ void maitred_folder_return(void);
 void maitred_folder_leave(bool seen);
 bool maitred_keeps_folder(void);
 
-/* Where requests start and end, if that is a certain folder; empty otherwise. */
+/* The directory in which requests start and end, if there is one; empty otherwise. */
 static char home[PATH_MAX];
 
-/* It need only be the folder for those who can see it: relative paths, and what runs at the end. */
+/* It matters only where it is visible: for relative paths, and for code that runs at the end. */
 static bool seldom_home;
 
 /*
- * The folder last entered, and when. A path may name another folder later (a deployment moves a
- * symbolic link), so it is entered anew when a second has gone by.
+ * The last folder, and the time of the change. A path may refer to another folder later (a
+ * deployment changes a symbolic link), so it is entered again after a second.
  */
 static char entered[PATH_MAX];
 static size_t entered_length;
@@ -76,7 +76,7 @@ void maitred_folder_enter(const char *script, size_t length)
 static void go_home(void)
 {
 	entered_length = 0;
-	/* Should the folder have gone, relative paths lead nowhere, as in php-fpm. */
+	/* If the folder has been removed, relative paths fail, as in php-fpm. */
 	(void) !syscall(SYS_chdir, home);
 }
 

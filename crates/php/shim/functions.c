@@ -1,6 +1,7 @@
-/* The module `cgi-fcgi`: its directives, and the functions php-fpm offers to scripts. */
+/* The module `cgi-fcgi`: its directives, and the functions that php-fpm offers to scripts. */
 #include "engine.h"
 
+#include <ext/json/php_json.h>
 #include <ext/standard/info.h>
 #include <zend_system_id.h>
 
@@ -41,7 +42,7 @@ static PHP_MSHUTDOWN_FUNCTION(maitred)
 	return SUCCESS;
 }
 
-/* Runs after the script's shutdown functions: a body nobody read is not fetched to be dropped. */
+/* Runs after the script's shutdown functions: an unread body is not fetched just to be dropped. */
 static PHP_RSHUTDOWN_FUNCTION(maitred)
 {
 	(void) type;
@@ -69,7 +70,7 @@ PHP_FUNCTION(fastcgi_finish_request)
 	php_output_end_all();
 	php_header();
 	maitred_finish();
-	/* The script goes on: the client must not wait for it. */
+	/* The script continues: the client must not wait for it. */
 	maitred_engine.callbacks->flush(maitred_engine.request->exchange);
 	RETURN_TRUE;
 }
@@ -91,7 +92,7 @@ static PHP_FUNCTION(headers_send)
 		RETURN_LONG(maitred_send_hints());
 	}
 	if (status < 200 || SG(headers_sent)) {
-		/* The server itself answers with 100 and 101, where there is a reason. */
+		/* The server itself sends 100 and 101, if there is a reason. */
 		RETURN_LONG(SAPI_HEADER_SEND_FAILED);
 	}
 	SG(sapi_headers).http_response_code = (int) status;
@@ -99,13 +100,13 @@ static PHP_FUNCTION(headers_send)
 	RETURN_LONG(SAPI_HEADER_SENT_SUCCESSFULLY);
 }
 
-/* Has pages dropped by their tags or addresses, and waits until they are. */
+/* Purges pages by tags or URLs, and waits for the result. */
 static void purge(INTERNAL_FUNCTION_PARAMETERS, bool urls)
 {
 	static const char *const why[] = {
-		[MAITRED_PURGE_UNHEARD] = "The server has not said that it is done",
+		[MAITRED_PURGE_UNHEARD] = "The server has not confirmed the purge",
 		[MAITRED_PURGE_NO_CACHE] = "No site of this pool has a cache",
-		[MAITRED_PURGE_NOT_ITS] = "An address is none of a site of this pool that has a cache",
+		[MAITRED_PURGE_NOT_ITS] = "A URL belongs to no site of this pool with a cache",
 		[MAITRED_PURGE_TOO_LONG] = "A name is too long",
 	};
 	HashTable *names;
@@ -171,32 +172,9 @@ PHP_FUNCTION(apache_request_headers)
 	}
 }
 
-static void add_process(zval *list, const struct maitred_process_status *process)
-{
-	zval entry;
-
-	array_init(&entry);
-	add_assoc_long(&entry, "pid", process->pid);
-	add_assoc_string(&entry, "state", process->state);
-	add_assoc_long(&entry, "start-time", process->start_time);
-	add_assoc_long(&entry, "start-since", process->start_since);
-	add_assoc_long(&entry, "requests", process->requests);
-	add_assoc_long(&entry, "request-duration", process->request_duration);
-	add_assoc_string(&entry, "request-method", process->request_method);
-	add_assoc_string(&entry, "request-uri", process->request_uri);
-	add_assoc_string(&entry, "query-string", process->query_string);
-	add_assoc_long(&entry, "request-length", process->request_length);
-	add_assoc_string(&entry, "user", process->user);
-	add_assoc_string(&entry, "script", process->script);
-	add_assoc_double(&entry, "last-request-cpu", process->last_request_cpu);
-	add_assoc_long(&entry, "last-request-memory", process->last_request_memory);
-	add_next_index_zval(list, &entry);
-}
-
 static PHP_FUNCTION(fpm_get_status)
 {
-	const struct maitred_pool_status *status;
-	zval processes;
+	const char *status;
 
 	if (zend_parse_parameters_none() == FAILURE) {
 		RETURN_THROWS();
@@ -208,26 +186,9 @@ static PHP_FUNCTION(fpm_get_status)
 	if (!status) {
 		RETURN_FALSE;
 	}
-	array_init(return_value);
-	add_assoc_string(return_value, "pool", status->pool);
-	add_assoc_string(return_value, "process-manager", status->process_manager);
-	add_assoc_long(return_value, "start-time", status->start_time);
-	add_assoc_long(return_value, "start-since", status->start_since);
-	add_assoc_long(return_value, "accepted-conn", status->accepted_conn);
-	add_assoc_long(return_value, "listen-queue", status->listen_queue);
-	add_assoc_long(return_value, "max-listen-queue", status->max_listen_queue);
-	add_assoc_long(return_value, "listen-queue-len", status->listen_queue_len);
-	add_assoc_long(return_value, "idle-processes", status->idle_processes);
-	add_assoc_long(return_value, "active-processes", status->active_processes);
-	add_assoc_long(return_value, "total-processes", status->total_processes);
-	add_assoc_long(return_value, "max-active-processes", status->max_active_processes);
-	add_assoc_long(return_value, "max-children-reached", status->max_children_reached);
-	add_assoc_long(return_value, "slow-requests", status->slow_requests);
-	array_init(&processes);
-	for (size_t i = 0; i < status->process_count; i++) {
-		add_process(&processes, &status->processes[i]);
-	}
-	add_assoc_zval(return_value, "procs", &processes);
+	php_json_decode_ex(
+		return_value, status, strlen(status), PHP_JSON_OBJECT_AS_ARRAY,
+		PHP_JSON_PARSER_DEFAULT_DEPTH);
 }
 
 ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_bool, 0, 0, _IS_BOOL, 0)
@@ -267,9 +228,9 @@ static const zend_function_entry snapshot_functions[] = {
 };
 
 /*
- * Applications take a function that exists as the mode they run in, so each is where it does
- * something. OPcache answers function_exists() when it compiles: scripts in files of its own
- * (opcache.file_cache) must not pass from one mode to another.
+ * Applications detect the mode by the functions that exist, so each function exists only where it
+ * works. OPcache evaluates function_exists() at compile time: scripts in its file cache
+ * (opcache.file_cache) must not be shared between modes.
  */
 static void register_functions_of_mode(int module_number)
 {

@@ -1,4 +1,4 @@
-/* What php-fpm prints of PHP: its version, its modules, phpinfo(). */
+/* php-fpm's -v, -m and -i: the version, the modules, phpinfo(). */
 #include "engine.h"
 
 #include <errno.h>
@@ -28,7 +28,7 @@ static void print_version(void)
 	php_print_version(&sapi_module);
 }
 #else
-/* What stands before the time at which libphp was built, in phpinfo() as text. */
+/* The label of libphp's build time, in phpinfo() as text. */
 static const char build_date[] = "Build Date => ";
 
 static void print_version(void)

@@ -10,7 +10,7 @@
 #include <sys/time.h>
 #include <unistd.h>
 
-/* Also keeps the linker from dropping those that nothing in the program calls. */
+/* The table also keeps the linker from dropping functions that nothing in the program calls. */
 static const struct {
 	const char *name;
 	void *address;

@@ -1,15 +1,16 @@
 /*
- * What a request may use at most. In a worker script the next request is another's, so a limit that one
- * changes is its own: max_execution_time, which set_time_limit() changes, and memory_limit.
+ * The limits of a request. In a worker script the next request is another client's, so a changed
+ * limit applies to its own request alone: max_execution_time, which set_time_limit() changes, and
+ * memory_limit.
  */
 #include "engine.h"
 
 #include <string.h>
 
 static struct {
-	zend_long time;                 /* max_execution_time as the request in hand has found it, in seconds */
-	zend_ini_entry *memory;         /* memory_limit; NULL: no request has begun yet */
-	zend_string *memory_found;      /* its value as the request in hand has found it */
+	zend_long time;                 /* max_execution_time at the start of the request, in seconds */
+	zend_ini_entry *memory;         /* memory_limit; NULL: no request has started yet */
+	zend_string *memory_found;      /* its value at the start of the request */
 } limits;
 
 static void note_memory_limit(void)
@@ -51,7 +52,7 @@ void maitred_limits_end(void)
 {
 	restore_time_limit();
 	if (UNEXPECTED(limits.memory->value != limits.memory_found)) {
-		/* At this stage PHP takes a value below what it holds, and keeps to the one before. */
+		/* At this stage PHP accepts a value below its usage, and keeps the previous limit. */
 		zend_alter_ini_entry_ex(
 			limits.memory->name, limits.memory_found, PHP_INI_USER, PHP_INI_STAGE_DEACTIVATE, false);
 	}
@@ -66,8 +67,8 @@ bool maitred_limit_memory(void)
 	}
 	zend_mm_gc(zend_mm_get_heap());
 	/*
-	 * Twice: where chunks kept for later are what is too much, the first call gives them back and says that
-	 * all is well, but sets nothing (zend_set_memory_limit() of php-src; the 8.2.36 of Debian 12 does set it).
+	 * Twice: if cached chunks are what is too much, the first call frees them and reports success,
+	 * but sets nothing (zend_set_memory_limit() of php-src; the 8.2.36 of Debian 12 does set it).
 	 */
 	zend_set_memory_limit(limit);
 	return zend_set_memory_limit(limit) == SUCCESS;

@@ -1,14 +1,14 @@
-/* What PHP is made of: modules that stay out, functions and classes that are taken away. */
+/* PHP's modules, functions and classes: those that are left out or disabled. */
 #include "engine.h"
 
 #include <string.h>
 
 #include <zend_API.h>
 
-/* Absent in php-fpm; on if this entry of php.ini says so. */
+/* Absent in php-fpm; enabled if this entry of php.ini says so. */
 #define PCNTL_SWITCH "maitred.pcntl"
 
-/* Directives of OPcache, and the entries that say how large each has to be at least. */
+/* Directives of OPcache, and the entries with their minimum. */
 static const char *const raised[][2] = {
 	{ "opcache.memory_consumption", "maitred.opcache.memory_consumption" },
 	{ "opcache.interned_strings_buffer", "maitred.opcache.interned_strings_buffer" },
@@ -17,7 +17,7 @@ static const char *const raised[][2] = {
 
 static int (*register_internal_extensions)(void);
 
-/* Before any module is started: all of it that is known is its entry and its functions. */
+/* Before any module is started: only its entry and its functions are registered. */
 static void leave_out(const char *name)
 {
 	zend_module_entry *module = zend_hash_str_find_ptr(&module_registry, name, strlen(name));
@@ -30,13 +30,13 @@ static void leave_out(const char *name)
 	number = module->module_number;
 	zend_unregister_functions(module->functions, -1, NULL);
 	zend_hash_str_del(&module_registry, name, strlen(name));
-	/* The next module's number is made of how many there are: it must not be the last one's. */
+	/* The next module's number is derived from the count: it must differ from the last one's. */
 	ZEND_HASH_FOREACH_PTR(&module_registry, module) {
 		module->module_number -= module->module_number > number;
 	} ZEND_HASH_FOREACH_END();
 }
 
-/* Before any directive is known: all there is are the entries of php.ini. */
+/* Before any directive is registered: only the entries of php.ini exist. */
 static void take_larger(const char *name, const char *least_name)
 {
 	const zval *own = cfg_get_entry(name, strlen(name));
@@ -50,7 +50,7 @@ static void take_larger(const char *name, const char *least_name)
 	zend_hash_str_update(php_ini_get_configuration_hash(), name, strlen(name), &value);
 }
 
-/* What the embed library has and php-fpm has not. */
+/* Removes modules and functions that the embed library has and php-fpm has not. */
 static int register_modules(void)
 {
 	zend_long pcntl = 0;
@@ -69,7 +69,7 @@ static int register_modules(void)
 	return result;
 }
 
-/* What is used while PHP starts, and is no directive afterwards. */
+/* Settings that PHP uses at startup only, and that are no directives. */
 bool maitred_is_for_startup(const char *name)
 {
 	return !strcmp(name, "extension") || !strcmp(name, "zend_extension")

@@ -1,8 +1,8 @@
 /*
- * Regular expressions of requests, compiled once for all copies of a booted application. PHP's processes
- * keep what they have compiled from one request to the next, and a copy has served none, or has forgotten
- * it. So children that are asked ahead of clients tell which they have compiled, and the process that is
- * copied does it, too. No script sees a difference but in time.
+ * Regular expressions of requests, compiled once for all copies of a booted application. PHP's
+ * processes cache compiled expressions across requests, but a copy has served none, or has dropped
+ * them. So the children of warm-up requests report which ones they have compiled, and the process
+ * that is copied compiles them, too. Scripts only see a difference in time.
  */
 #include "engine.h"
 
@@ -13,18 +13,18 @@
 #include <ext/pcre/php_pcre.h>
 #include <ext/standard/basic_functions.h>
 
-/* Room for the expressions of one child, in bytes. */
+/* Space for the expressions of one child, in bytes. */
 #define TOLD_BYTES (256 * 1024)
 
-/* Written by a child, and read when it has ended. */
+/* Written by a child, and read after its exit. */
 struct told {
-	uint32_t used;   /* bytes of `texts`: for each the length, and the characters */
+	uint32_t used;   /* bytes of `texts`: for each one the length, and the characters */
 	char texts[TOLD_BYTES];
 };
 
 static struct told *told;
 
-/* With a locale, the cache has them under other names, and they mean something else. */
+/* With a locale, the cache uses other keys, and the expressions have another meaning. */
 static bool is_in_locale(void)
 {
 	return BG(ctype_string) != NULL;
@@ -59,7 +59,7 @@ void maitred_php_patterns_tell(void)
 	} ZEND_HASH_FOREACH_END();
 }
 
-/* Only what cannot be the name of a locale with an expression behind it. */
+/* Only keys that cannot be a locale name followed by an expression. */
 static bool begins_with_delimiter(zend_string *text)
 {
 	unsigned char first = (unsigned char) ZSTR_VAL(text)[0];
@@ -80,7 +80,7 @@ static void compile(const char *text, size_t length)
 
 static void compile_all(const struct told *from)
 {
-	/* Read once: what the child has left behind may still write to it. */
+	/* Read once: processes that the child has left behind may still write to it. */
 	uint32_t told_of = *(const volatile uint32_t *) &from->used;
 	uint32_t used = MIN(told_of, TOLD_BYTES);
 	uint32_t length;
@@ -95,7 +95,7 @@ static void compile_all(const struct told *from)
 	}
 }
 
-/* What a script can ask about errors, and what the engine knows of them. */
+/* The error state that a script can query, and that of the engine. */
 struct errors {
 	int reporting, handled, exit_status, response_code, last_type, last_line;
 	zend_string *last_message, *last_file;
@@ -104,7 +104,7 @@ struct errors {
 	bool is_unclean, is_gc_protected;
 };
 
-/* From here on nobody hears of one. */
+/* Suppresses errors from here on. */
 static struct errors put_errors_aside(void)
 {
 	struct errors aside = {
@@ -145,7 +145,7 @@ static void put_errors_back(const struct errors *aside)
 	PG(last_error_message) = aside->last_message;
 	PG(last_error_file) = aside->last_file;
 	PCRE_G(error_code) = aside->of_pcre;
-	/* A fatal error changes these before it jumps. */
+	/* A fatal error changes these before the longjmp. */
 	EG(current_execute_data) = aside->running;
 	CG(unclean_shutdown) = aside->is_unclean;
 	gc_protect(aside->is_gc_protected);
@@ -159,9 +159,9 @@ void maitred_php_patterns_learn(void)
 		return;
 	}
 	/*
-	 * They have been compiled before; should that fail here, nobody need hear of it. That there is no
-	 * memory left PHP may tell later, when a script goes on, which would be in every copy: so the limit
-	 * does not count for what one of them takes meanwhile, TOLD_BYTES at most.
+	 * They have compiled before; an error here is not reported. PHP might report exhausted memory
+	 * only later, when the script continues, in every copy: so the limit does not apply to the
+	 * memory of these expressions, at most TOLD_BYTES.
 	 */
 	aside = put_errors_aside();
 	zend_set_memory_limit((size_t) -1);

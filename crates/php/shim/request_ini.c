@@ -1,7 +1,7 @@
 /*
- * Directives that hold for one request: [PATH=] and [HOST=] sections of php.ini, .user.ini files,
- * and the variables PHP_VALUE and PHP_ADMIN_VALUE of a FastCGI client. All of them are undone when
- * the request ends.
+ * Directives that apply to one request: [PATH=] and [HOST=] sections of php.ini, .user.ini files,
+ * and the variables PHP_VALUE and PHP_ADMIN_VALUE of a FastCGI client. All are undone when the
+ * request ends.
  */
 #include "engine.h"
 
@@ -10,7 +10,7 @@
 #include <ext/standard/dl.h>
 #include <zend_ini_scanner.h>
 
-/* Folders whose .user.ini settings are remembered; beyond that the memory starts anew. */
+/* Most folders whose .user.ini settings are cached; beyond that the cache is cleared. */
 #define FOLDERS_MAX 4096
 
 struct folder_ini {
@@ -19,7 +19,7 @@ struct folder_ini {
 };
 
 /*
- * Folder path (with its last slash) -> struct folder_ini: all .user.ini files from the document
+ * Folder path (with trailing slash) -> struct folder_ini: all .user.ini files from the document
  * root down to it.
  */
 static HashTable folders;
@@ -67,7 +67,7 @@ static bool is_beneath(const char *path, size_t length, const char *root, size_t
 
 /*
  * Reads the .user.ini files. Outside the document root only the script's own folder counts. `path`
- * ends in a slash.
+ * ends with a slash.
  */
 static void scan_folders(
 	char *path, size_t length, const char *root, size_t root_length, HashTable *directives)
@@ -78,7 +78,7 @@ static void scan_folders(
 		return;
 	}
 	for (char *slash = path + root_length; slash; slash = strchr(slash + 1, '/')) {
-		/* The folder is spelled without its slash while it is read. */
+		/* The path is terminated before its slash while it is read. */
 		*slash = '\0';
 		php_parse_user_ini_file(path, PG(user_ini_filename), directives);
 		*slash = '/';
@@ -148,8 +148,9 @@ static bool load_extension(const char *file)
 }
 
 /*
- * What the web server says holds, whoever else may set the directive; only a directive that does
- * not exist is an error (as php-fpm). What cannot be undone uses the process up.
+ * The web server's value applies, whatever else may set the directive; only a directive that does
+ * not exist is an error (as in php-fpm). Values that cannot be undone make the process unusable for
+ * further requests.
  */
 static bool pass_value(zend_string *name, zend_string *value, int mode)
 {
@@ -191,7 +192,7 @@ static void set_value(zval *name, zval *value, zval *index, int kind, void *mode
 	}
 }
 
-/* Newline-separated `name = value` lines, as nginx's `fastcgi_param PHP_VALUE` passes them. */
+/* Newline-separated `name = value` lines, as in nginx's `fastcgi_param PHP_VALUE`. */
 static void pass_values(const char *values, int mode)
 {
 	char *lines;
@@ -205,8 +206,8 @@ static void pass_values(const char *values, int mode)
 }
 
 /*
- * Before the request is activated: the size of a body, for one, is looked at early. .user.ini may
- * change what PHP_VALUE says.
+ * Before the request is activated: the size limit of a body, for one, is read early. .user.ini may
+ * change what PHP_VALUE has set.
  */
 void maitred_pass_values(const struct maitred_request *request)
 {
@@ -221,7 +222,7 @@ int maitred_activate(void)
 	if (maitred_cache_activate() || maitred_worker_is_booted()) {
 		return SUCCESS;
 	}
-	/* The boot's request had them, and what the script has set since then holds. */
+	/* The boot's request applied them, and later changes of the script stay. */
 	if (maitred_engine.copied) {
 		return SUCCESS;
 	}

@@ -1,4 +1,4 @@
-/* The answer: head, body, flush, log lines. */
+/* The response: head, body, flush, log lines. */
 #include "engine.h"
 
 #include <string.h>
@@ -7,8 +7,7 @@
 #include <main/http_status_codes.h>
 #include <zend_smart_str.h>
 
-/* Longest status line that is passed on, in bytes, its name included (as php-fpm, whose buffer
-   ends in a NUL). */
+/* Longest status line in bytes, its name included (as in php-fpm, whose buffer ends with a NUL). */
 #define STATUS_LINE_MAX 1023
 #define STATUS_NAME "Status:"
 
@@ -18,10 +17,10 @@ size_t maitred_write(const char *bytes, size_t length)
 
 	if (UNEXPECTED(!request)) {
 		if (maitred_engine.works) {
-			/* Between two requests: nobody gets it. */
+			/* Between two requests: dropped. */
 			return length;
 		}
-		/* Preloading prints outside of any request. */
+		/* Preloading prints outside any request. */
 		ssize_t written = write(STDERR_FILENO, bytes, length);
 		return written < 0 ? 0 : (size_t) written;
 	}
@@ -75,7 +74,7 @@ static const char *reason_phrase(int status)
 	return NULL;
 }
 
-/* Returns the status the head carries, and whether its line is written already. */
+/* Returns the status of the head, and whether its line is already written. */
 static int append_status(smart_str *head, sapi_headers_struct *headers, bool *written)
 {
 	const char *line = SG(sapi_headers).http_status_line;
@@ -110,7 +109,7 @@ static int append_status(smart_str *head, sapi_headers_struct *headers, bool *wr
 	return status;
 }
 
-/* The CGI head (RFC 3875 section 6.3), built whole so that it leaves in one piece. */
+/* The CGI head (RFC 3875 section 6.3), built in full so that it is sent in one piece. */
 int maitred_send_headers(sapi_headers_struct *headers)
 {
 	smart_str head = { 0 };
@@ -150,8 +149,10 @@ int maitred_send_headers(sapi_headers_struct *headers)
 	return SAPI_HEADER_SENT_SUCCESSFULLY;
 }
 
-/* Early hints (RFC 8297): the header as it is so far, which may still be changed. Who takes them
-   decides which lines are hints. */
+/*
+ * Early hints (RFC 8297): the headers so far, which may still change. The receiver selects the
+ * lines that are hints.
+ */
 int maitred_send_hints(void)
 {
 	const struct maitred_request *request = maitred_engine.request;
@@ -203,7 +204,7 @@ void maitred_log_message(const char *message, int syslog_type)
 		snprintf(line, sizeof(line), "PHP message: %s", message);
 		maitred_log(MAITRED_NOTICE, line);
 	} else {
-		/* The engine's allocator may be what failed, so a long line takes its memory elsewhere. */
+		/* The engine's allocator may be what failed, so a long line is allocated elsewhere. */
 		char *copy = NULL;
 		if (asprintf(&copy, "PHP message: %s", message) >= 0) {
 			maitred_log(MAITRED_NOTICE, copy);

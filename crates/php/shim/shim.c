@@ -27,7 +27,7 @@ void maitred_finish(void)
 	}
 }
 
-/* Called at module startup too, when there is no request. */
+/* Also called at module startup, when there is no request. */
 static int deactivate(void)
 {
 	maitred_finish();
@@ -58,9 +58,9 @@ static sapi_module_struct sapi = {
 };
 
 /*
- * Whether a directive has had this value since PHP started, when it read all values of the pool like a
- * php.ini. Such a value is not given to it once more: opcache.enable and zend.assertions may be turned on
- * at the start and never after it.
+ * Whether a directive already has this value since PHP started, when it read all values of the pool
+ * like a php.ini. Such a value is not applied again: opcache.enable and zend.assertions can be
+ * turned on at startup only.
  */
 static bool holds(const zend_ini_entry *entry, const char *value)
 {
@@ -69,9 +69,9 @@ static bool holds(const zend_ini_entry *entry, const char *value)
 }
 
 /*
- * A value of the pool becomes the directive's default, as in php-fpm's children: php_value may be
- * changed by .user.ini and ini_set(), php_admin_value by nobody. A list of disabled functions adds
- * to that of php.ini.
+ * Makes a value of the pool the directive's default, as in php-fpm's children: .user.ini and
+ * ini_set() may change a php_value, but not a php_admin_value. A list of disabled functions adds to
+ * that of php.ini.
  */
 static int apply_value(const struct maitred_ini_value *value)
 {
@@ -143,7 +143,7 @@ bool maitred_php_start(
 	if (sapi.startup(&sapi) != SUCCESS) {
 		return false;
 	}
-	/* The server's own handlers stay: PHP need not ask for them again at every request. */
+	/* The server's own handlers stay: PHP need not query them again for every request. */
 	SIGG(reset) = 0;
 	SG(options) |= SAPI_OPTION_NO_CHDIR;
 	maitred_hook_environment();
@@ -164,7 +164,7 @@ void maitred_php_stop(void)
 
 void maitred_php_after_fork(void)
 {
-	/* Takes note of the handlers this process has installed since it was forked. */
+	/* Notes the handlers that this process has installed since it was forked. */
 	zend_signal_startup();
 	SIGG(reset) = 0;
 	maitred_timers_after_fork();
@@ -177,7 +177,7 @@ const char *maitred_php_version(void)
 	return version ? version : PHP_VERSION;
 }
 
-/* A script path with a `..` component is not served (as php-fpm). */
+/* A script path with a `..` component is not served (as in php-fpm). */
 static bool is_valid_path(const char *path)
 {
 	for (const char *dots = strstr(path, ".."); dots; dots = strstr(dots + 1, "..")) {
@@ -188,7 +188,7 @@ static bool is_valid_path(const char *path)
 	return true;
 }
 
-/* Where the script is, for requests whose variables are our own. */
+/* The script's location, for requests with our own variables. */
 static void fill_paths(const struct maitred_request *request)
 {
 	sapi_request_info *info = &SG(request_info);
@@ -248,7 +248,7 @@ static void refuse_script(const char *path, int error)
 	}
 }
 
-/* Answers what is not to be run at all. Returns false if there is a script to be opened. */
+/* Sends the response for a script that is not run. Returns false if the script is to be opened. */
 static bool turned_away(void)
 {
 	int admission = maitred_engine.request->admission;
@@ -291,7 +291,7 @@ static void execute(void)
 		php_execute_script(&file);
 		maitred_folder_leave(BG(user_shutdown_function_names) != NULL);
 	}
-	/* OPcache leaves the handle out of the engine's list of files that it closes itself. */
+	/* OPcache removes the handle from the engine's list of files, so the engine does not close it. */
 	if (!file.in_list) {
 		zend_destroy_file_handle(&file);
 	}
@@ -340,7 +340,7 @@ static void run_request(const struct maitred_request *request, struct maitred_se
 	}
 	served->peak_memory = zend_memory_peak_usage(1);
 	served->response_status = SG(sapi_headers).http_response_code;
-	/* Only where a script is booted OPcache cannot begin anew by itself. */
+	/* Only with a booted script can OPcache not restart by itself. */
 	served->cache_full = (maitred_engine.works || maitred_engine.copied)
 		&& (maitred_cache_is_full() || maitred_engine.booted_full);
 	maitred_end_request();
@@ -389,8 +389,8 @@ bool maitred_php_resolves(const char *path)
 		maitred_folder_leave(true);
 	}
 	/*
-	 * A worker script runs and asks for its next request. PHP's own way takes memory from the script's
-	 * heap, and one that is full would have it jump over the Rust that asks.
+	 * A worker script is waiting for its next request. PHP's function allocates from the script's
+	 * heap, and with a full heap it would longjmp over the Rust frames of the wait.
 	 */
 	if (EG(bailout)) {
 		return realpath(path, resolved) != NULL;

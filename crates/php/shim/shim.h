@@ -1,13 +1,14 @@
 /*
- * The whole contract between Rust and PHP. No Zend type crosses it.
+ * The interface between Rust and PHP. No Zend type crosses it.
  *
  * Two rules hold everywhere:
- *   - a PHP bailout (longjmp) never crosses a Rust frame: callbacks only report a verdict, and C
- *     acts on it after the callback has returned;
- *   - a Rust panic never crosses a C frame: every callback catches it and returns its declared
- *     default.
  *
- * Strings handed to C as `const char *` are NUL-terminated and live until the call they came with
+ * - a PHP bailout (longjmp) never crosses a Rust frame: callbacks only report a verdict, and C acts
+ *   on it after the callback has returned;
+ * - a Rust panic never crosses a C frame: every callback catches it and returns its declared
+ *   default.
+ *
+ * Strings that Rust passes to C as `const char *` are NUL-terminated and valid until the call
  * returns.
  */
 #ifndef MAITRED_SHIM_H
@@ -17,17 +18,18 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Room for a name of a function or a class, and for the path of a file, with the NUL at its end. */
+/* Buffer sizes for the name of a function or class, and for the path of a file, with the NUL. */
 #define MAITRED_NAME_BYTES 256
 #define MAITRED_PATH_BYTES 1024
 
-/* What a callback tells C about the client. */
+/* What a callback reports about the client. */
 enum maitred_verdict {
 	MAITRED_CONTINUE = 0,
 	MAITRED_CLIENT_GONE = 1,
 };
 
-/* How a request ended. After anything but MAITRED_FINISHED the process must serve no other. */
+/* How a request ended. After anything but MAITRED_FINISHED the process must serve no other request.
+ */
 enum maitred_outcome {
 	MAITRED_FINISHED = 0,
 	MAITRED_BAILOUT_FATAL = 1,
@@ -35,7 +37,7 @@ enum maitred_outcome {
 	MAITRED_STARTUP_FAILED = 3,
 };
 
-/* How important a message is, as php-fpm's log has it (zlog.h). */
+/* Log levels, those of php-fpm (zlog.h). */
 enum maitred_level {
 	MAITRED_DEBUG = 0,
 	MAITRED_NOTICE = 1,
@@ -43,15 +45,15 @@ enum maitred_level {
 	MAITRED_ERROR = 3,
 };
 
-/* What may become of a request before its script is opened, as php-fpm decides it. */
+/* php-fpm's checks before a script is opened. */
 enum maitred_admission {
 	MAITRED_ADMITTED = 0,
-	MAITRED_NO_METHOD = 1,      /* nothing is run, and an empty answer given */
+	MAITRED_NO_METHOD = 1,      /* no script runs, and the response is empty */
 	MAITRED_NO_SCRIPT = 2,      /* 404 */
 	MAITRED_EXTENSION = 3,      /* 403: security.limit_extensions */
 };
 
-/* One CGI variable. The name holds [A-Z0-9_] only; neither string contains a NUL before its end. */
+/* One CGI variable. The name consists of [A-Z0-9_]; neither string contains a NUL. */
 struct maitred_param {
 	const char *name;
 	size_t name_length;
@@ -60,8 +62,9 @@ struct maitred_param {
 };
 
 /*
- * A request. A missing variable is NULL; `content_type` and `query_string` then are "". If it is
- * `foreign`, a web server's own, php-fpm's rules have made the last five fields of its variables.
+ * A request. A missing variable is NULL; `content_type` and `query_string` then are "". In a
+ * `foreign` request, which comes from a web server over FastCGI, the last five fields have been
+ * derived from its variables by php-fpm's rules.
  */
 struct maitred_request {
 	void *exchange;
@@ -83,64 +86,26 @@ struct maitred_request {
 	bool foreign;
 	int admission;                  /* enum maitred_admission */
 	const char *path_translated;    /* the script's file */
-	const char *request_uri;        /* what php-fpm calls so: a script's path, without query */
+	const char *request_uri;        /* as in php-fpm: the script's path, without query */
 	const char *body_file;          /* REQUEST_BODY_FILE */
 };
 
-/* What is known of a request after it. */
+/* The result of a request. */
 struct maitred_served {
 	int outcome;            /* enum maitred_outcome */
-	int response_status;    /* HTTP status of the answer */
-	bool client_gone;       /* a callback said so while the script ran */
-	bool spent;             /* what came with it has changed this process for good */
-	bool renew;             /* the scripts in memory are outdated, the script says */
+	int response_status;    /* HTTP status of the response */
+	bool client_gone;       /* a callback reported it while the script ran */
+	bool spent;             /* the request has changed this process irreversibly */
+	bool renew;             /* the script says that the scripts in memory are outdated */
 	bool cache_full;        /* a booted script has found OPcache full */
-	size_t peak_memory;     /* bytes the engine's allocator took from the system, at most */
+	size_t peak_memory;     /* peak bytes that the engine's allocator took from the system */
 };
 
-/* What is known of a worker script after it. */
+/* The result of a worker script. */
 struct maitred_worked {
-	struct maitred_served last;     /* of the request in hand, or else of the script itself */
-	bool booted;                    /* it has asked for a request */
-	bool in_hand;                   /* it ended while it handled one */
-};
-
-/* fpm_get_status()["procs"][n]; durations in microseconds, CPU in per cent. */
-struct maitred_process_status {
-	int64_t pid;
-	const char *state;
-	int64_t start_time;
-	int64_t start_since;
-	int64_t requests;
-	int64_t request_duration;
-	const char *request_method;
-	const char *request_uri;
-	const char *query_string;
-	int64_t request_length;
-	const char *user;
-	const char *script;
-	double last_request_cpu;
-	int64_t last_request_memory;
-};
-
-/* fpm_get_status(). Owned by Rust; valid until the next callback. */
-struct maitred_pool_status {
-	const char *pool;
-	const char *process_manager;
-	int64_t start_time;
-	int64_t start_since;
-	int64_t accepted_conn;
-	int64_t listen_queue;
-	int64_t max_listen_queue;
-	int64_t listen_queue_len;
-	int64_t idle_processes;
-	int64_t active_processes;
-	int64_t total_processes;
-	int64_t max_active_processes;
-	int64_t max_children_reached;
-	int64_t slow_requests;
-	const struct maitred_process_status *processes;
-	size_t process_count;
+	struct maitred_served last;     /* of the running request, or else of the script */
+	bool booted;                    /* it has waited for a request */
+	bool in_hand;                   /* it ended while handling one */
 };
 
 /* Bytes; `start` is never NULL. */
@@ -149,7 +114,7 @@ struct maitred_text {
 	size_t length;
 };
 
-/* What came of a script's wish to have pages dropped. */
+/* The result of a purge by a script. */
 enum maitred_purged {
 	MAITRED_PURGE_UNHEARD = 0,
 	MAITRED_PURGED = 1,
@@ -158,7 +123,7 @@ enum maitred_purged {
 	MAITRED_PURGE_TOO_LONG = 4,
 };
 
-/* Calls from C into Rust. `exchange` is the request's own. Verdicts are enum maitred_verdict. */
+/* Calls from C into Rust. `exchange` is that of the request. Verdicts are enum maitred_verdict. */
 struct maitred_callbacks {
 	int (*send)(void *exchange, const char *bytes, size_t length);
 	int (*flush)(void *exchange);
@@ -166,23 +131,24 @@ struct maitred_callbacks {
 	size_t (*read_body)(void *exchange, char *buffer, size_t capacity);
 	/* `level` is enum maitred_level; `to_client`: fastcgi.logging is on. */
 	void (*log)(void *exchange, int level, bool to_client, const char *message, size_t length);
-	const struct maitred_pool_status *(*status)(void *exchange);
+	/* The result of fpm_get_status() as JSON, valid until the next callback; NULL: none. */
+	const char *(*status)(void *exchange);
 	/* Early hints: header lines, each with its CR LF, and an empty one. */
 	int (*hint)(void *exchange, const char *lines, size_t length);
-	/* Has pages with these tags, or at these addresses, dropped; enum maitred_purged. */
+	/* Purges pages by tags or URLs; returns enum maitred_purged. */
 	int (*purge)(
 		void *exchange, bool urls, bool soft, const struct maitred_text *names, size_t count);
 	/*
-	 * A worker script asks for a request: waits for one, or returns NULL when the script is to end.
-	 * The request stays as it is until it is answered.
+	 * A worker script waits for a request; NULL if the script is to end. The request is valid until
+	 * the script has answered it.
 	 */
 	const struct maitred_request *(*next)(void *exchange);
-	/* It has handled the request; whatever it does until it asks for another, nobody waits for. */
+	/* The request is answered. The client waits for nothing that the script does afterwards. */
 	void (*answered)(void *exchange, const struct maitred_served *served);
 	/*
-	 * The application is booted, and copies of this process may serve it, unless `why` says that
-	 * they must not. Returns true in a copy, which then asks for its requests (`next`), and false
-	 * where the script cannot go on.
+	 * The application is booted, and copies of this process may serve it, unless `why` gives a
+	 * reason against it. Returns true in a copy, which then waits for requests (`next`), and false
+	 * where the script cannot continue.
 	 */
 	bool (*freeze)(void *exchange, const char *why);
 };
@@ -193,7 +159,7 @@ struct maitred_memory {
 	bool (*read)(void *context, uint64_t address, void *into, size_t length);
 };
 
-/* What a frame is, and so how it is written: function(), Class::function(), Class->function(). */
+/* The type of a frame, and so its format: function(), Class::function(), Class->function(). */
 enum maitred_frame_kind {
 	MAITRED_FRAME_FUNCTION = 0,
 	MAITRED_FRAME_STATIC = 1,
@@ -202,7 +168,10 @@ enum maitred_frame_kind {
 	MAITRED_FRAME_MAIN = 4,
 };
 
-/* One call. The strings end with a NUL and are cut to fit; `file` and `line` are where it is now. */
+/*
+ * One call. The strings are NUL-terminated and truncated; `file` and `line` are its current
+ * position.
+ */
 struct maitred_frame {
 	uint64_t address;
 	uint32_t line;
@@ -213,30 +182,30 @@ struct maitred_frame {
 	char file[MAITRED_PATH_BYTES];
 };
 
-/* How far a stack was read: to its end, as far as was wanted, or until something made no sense. */
+/* Where the walk ended: at the end of the stack, at the wanted depth, or at inconsistent data. */
 enum maitred_stack_end {
 	MAITRED_STACK_WHOLE = 0,
 	MAITRED_STACK_CUT = 1,
 	MAITRED_STACK_BROKEN = 2,
 };
 
-/* A stack, the innermost call first. Rust sets `frames`, `capacity` and `wanted`. */
+/* A stack, innermost call first. Rust sets `frames`, `capacity` and `wanted`. */
 struct maitred_stack {
 	struct maitred_frame *frames;
-	size_t capacity;        /* frames there is room for */
-	size_t wanted;          /* frames that are wanted */
-	size_t count;           /* frames that were read; with the wanted ones, who called the last */
-	uint64_t request;       /* how many requests the process has begun; 0: it cannot be read */
-	bool is_running;        /* the last of them is in hand */
+	size_t capacity;        /* size of `frames` */
+	size_t wanted;          /* wanted frames */
+	size_t count;           /* frames read: the wanted ones, and the last one's caller */
+	uint64_t request;       /* requests that the process has started; 0: unreadable */
+	bool is_running;        /* the last of them is running */
 	int end;                /* enum maitred_stack_end */
 	char script[MAITRED_PATH_BYTES];
 };
 
-/* What became of a value of the pool. */
+/* The result of applying a value of the pool. */
 enum maitred_value_fate {
 	MAITRED_APPLIED = 0,
 	MAITRED_UNKNOWN = 1,    /* PHP has no such directive */
-	MAITRED_REFUSED = 2,    /* the directive does not take the value */
+	MAITRED_REFUSED = 2,    /* the directive rejects the value */
 };
 
 /* php_value (admin = false) and php_admin_value (admin = true). C writes `fate`. */
@@ -247,10 +216,10 @@ struct maitred_ini_value {
 	int fate;               /* enum maitred_value_fate */
 };
 
-/* How scripts are run. Applications ask with function_exists() which it is. */
+/* How scripts are run. Applications detect it with function_exists(). */
 enum maitred_mode {
-	MAITRED_CLASSIC,        /* each request runs its script from the beginning */
-	MAITRED_WORKER,         /* a script asks for one request after the other */
+	MAITRED_CLASSIC,        /* each request runs its script from the start */
+	MAITRED_WORKER,         /* a script takes one request after the other */
 	MAITRED_SNAPSHOT,       /* a script is booted once and copied */
 };
 
@@ -261,12 +230,12 @@ struct maitred_settings {
 	const char *ini_entries;        /* php.ini text that overrides the files */
 	struct maitred_ini_value *values;
 	size_t value_count;
-	bool no_ini_files;              /* no php.ini is looked for */
-	bool fpm;                       /* PHP has and shows what it has and shows in php-fpm */
+	bool no_ini_files;              /* search no php.ini */
+	bool fpm;                       /* PHP presents itself as in php-fpm */
 	int mode;                       /* enum maitred_mode */
 };
 
-/* Directives that decide what a web server's variables mean. */
+/* Directives that decide how a web server's variables are interpreted. */
 struct maitred_path_directives {
 	bool fix_pathinfo;
 	bool discard_path;
@@ -281,134 +250,135 @@ bool maitred_php_start(
 	const struct maitred_settings *settings, const struct maitred_callbacks *callbacks);
 
 /*
- * Where PHP lives from now on, outside a request: forgets what paths led to, which may be other
- * files since the process has changed its root, and moves to `folder`, in which every request
- * starts and ends; NULL: wherever the last one was. Returns 0 or an error number.
+ * Sets PHP's working directory, outside a request: clears the realpath cache, whose paths may be
+ * other files since the process has changed its root, and changes to `folder`, in which every
+ * request starts and ends; NULL: the directory of the previous request. Returns 0 or an error
+ * number.
  */
 int maitred_php_settle(const char *folder);
 
-/* In a forked child, outside a request: what PHP must not share with its siblings. */
+/* In a forked child, outside a request: renews the state that siblings must not share. */
 void maitred_php_after_fork(void);
 
 /*
- * Sets what PHP_VALUE and PHP_ADMIN_VALUE of the request say, until maitred_php_serve ends. Must be
- * followed by that; returns false when PHP could not go on, and then must not be.
+ * Applies PHP_VALUE and PHP_ADMIN_VALUE of the request, until maitred_php_serve ends. Must be
+ * followed by that call; returns false when PHP could not continue, and then must not be.
  */
 bool maitred_php_prepare(const struct maitred_request *request);
 
-/* As the directives are now. `doc_root` is valid until PHP is called again. */
+/* The current directives. `doc_root` is valid until PHP is called again. */
 void maitred_php_path_directives(struct maitred_path_directives *directives);
 
 /*
- * Whether a path leads to something, as PHP remembers it (realpath_cache_ttl); while a script runs, as
- * it is. Never bails out then.
+ * Whether a path exists, by PHP's realpath cache (realpath_cache_ttl); while a script runs, by the
+ * file system. Never bails out then.
  */
 bool maitred_php_resolves(const char *path);
 
-/* The most memory of the request in hand, in bytes; 0 when there is none. */
+/* Peak memory of the running request, in bytes; 0 when there is none. */
 size_t maitred_php_peak_memory(void);
 
-/* The status of its answer so far; 0 when there is none. */
+/* The status of its response so far; 0 when there is none. */
 int maitred_php_response_status(void);
 
-/* What a program would have exited with: 255 after a fatal error; 0 when there is no request. */
+/* The exit status of a program in its place: 255 after a fatal error; 0 when there is no request.
+ */
 int maitred_php_exit_status(void);
 
 /* Serves one request. All bailouts are caught inside. */
 void maitred_php_serve(const struct maitred_request *request, struct maitred_served *served);
 
 /*
- * Runs a worker script, which asks for requests until there are none any more (`next`). `boot` is
- * what it is to see as its request while it boots; the exchange is the same for all. Once in a
- * process, which serves nothing else. All bailouts are caught inside.
+ * Runs a worker script, which takes requests until there are none (`next`). `boot` is its request
+ * until the first one; the exchange is the same for all. Once in a process, which serves nothing
+ * else. All bailouts are caught inside.
  */
 void maitred_php_work(const struct maitred_request *boot, struct maitred_worked *worked);
 
 /*
  * Runs a script that boots an application for copies of this process: until it calls
- * maitred_snapshot(), or there is no request any more that is asked ahead of clients (`next`). Goes
- * on in the copies.
+ * maitred_snapshot(), or until there are no more warm-up requests (`next`). It continues in the
+ * copies.
  */
 void maitred_php_boot(const struct maitred_request *boot, struct maitred_worked *worked);
 
-/*
- * Of a booted application: the process that is copied shares memory with a child, in which the child
- * tells at its end which regular expressions it has compiled, and learns of it when the child has ended.
- * In the process that is copied, while its script runs. None of them bails out.
+/* For a booted application: the process that is copied shares memory with a child, in which the
+ * child lists at its end the regular expressions that it has compiled, and reads the list when the
+ * child has exited. In the process that is copied, while its script runs. None of them bails out.
  */
 void maitred_php_patterns_share(void);
 void maitred_php_patterns_tell(void);
 void maitred_php_patterns_learn(void);
 
-/* Takes one script: its full path, and how often it was found in the cache. */
+/* Receives one script: its full path, and its hits in the cache. */
 typedef void maitred_script_visitor(
 	void *context, const char *path, size_t path_length, uint64_t hits);
 
 /*
- * Shows `visit` every script that OPcache holds: none when there is no OPcache, when it is off, and
- * when it has no shared memory. In a forked child, outside a request. Returns false when PHP could
- * not do it; the process must not go on then.
+ * Calls `visit` for every script in OPcache: none when there is no OPcache, when it is off, and
+ * when it has no shared memory. In a forked child, outside a request. Returns false when PHP
+ * failed; the process must not continue then.
  */
 bool maitred_php_cached_scripts(maitred_script_visitor *visit, void *context);
 
-/* How OPcache is doing; `raw/cache.rs` has the same. Memory is in bytes. */
+/* OPcache statistics; `raw/opcache.rs` has the same struct. Memory is in bytes. */
 struct maitred_cache_figures {
-	uint64_t used;              /* memory that holds something */
+	uint64_t used;              /* memory in use */
 	uint64_t free;
-	uint64_t wasted;            /* memory that held what is outdated */
+	uint64_t wasted;            /* memory of outdated scripts */
 	uint64_t scripts;
 	uint64_t hits;
 	uint64_t misses;
-	uint64_t oom_restarts;      /* it threw all away, for it was out of memory */
-	uint64_t hash_restarts;     /* … out of keys */
-	uint64_t manual_restarts;   /* … since somebody called opcache_reset */
-	uint64_t keys;              /* that are in use: a script may have several */
+	uint64_t oom_restarts;      /* restarts because memory ran out */
+	uint64_t hash_restarts;     /* … because keys ran out */
+	uint64_t manual_restarts;   /* … because of opcache_reset() */
+	uint64_t keys;              /* in use; a script may have several */
 	uint64_t all_keys;
-	uint64_t strings;           /* room for strings that is in use; it is part of the memory */
+	uint64_t strings;           /* interned string memory in use; part of the memory */
 	uint64_t all_strings;
-	bool full;                  /* what is wanted next finds no memory, or no key */
-	bool strings_full;          /* strings take the memory of scripts */
+	bool full;                  /* the next script finds no memory, or no key */
+	bool strings_full;          /* new strings are stored with the scripts */
 };
 
 /*
- * Tells how OPcache is doing. In a forked child, outside a request. Returns false when there is no
- * OPcache with shared memory that is on, and when PHP could not do it.
+ * Reads the OPcache statistics. In a forked child, outside a request. Returns false when OPcache
+ * has no shared memory or is off, and when PHP failed.
  */
 bool maitred_php_cache_figures(struct maitred_cache_figures *figures);
 
-/* The same, in the middle of a request that stands still (maitred_snapshot()). */
+/* The same during a suspended request (maitred_snapshot()). */
 bool maitred_php_cache_figures_within(struct maitred_cache_figures *figures);
 
-/* What became of a script that was to be compiled. */
+/* The result of compiling a script. */
 enum maitred_compiled {
-	MAITRED_COMPILED = 0,       /* OPcache holds it now, and did not before */
-	MAITRED_PASSED_OVER = 1,    /* it was there, cannot be compiled, may be read in two ways,
-	                               or does not fit */
-	MAITRED_EXHAUSTED = 2,      /* PHP could not go on; the process must not either */
+	MAITRED_COMPILED = 0,       /* OPcache has stored it */
+	MAITRED_PASSED_OVER = 1,    /* already cached, not compilable, ambiguous, or too large */
+	MAITRED_EXHAUSTED = 2,      /* PHP could not continue; nor must the process */
 };
 
 /*
- * Puts a script of `bytes` bytes (0: not known) into OPcache. Nothing of it is executed, nothing it
- * declares stays declared, and nothing is said. In a forked child, outside a request. Returns enum
+ * Puts a script of `bytes` bytes (0: unknown) into OPcache. It is not executed, its declarations
+ * are dropped, and nothing is logged. In a forked child, outside a request. Returns enum
  * maitred_compiled.
  */
 int maitred_php_compile_script(const char *path, size_t bytes);
 /*
  * Reads the stack of the script that runs in another process, which must be a fork of this one.
- * Needs no started engine, and touches nothing but `stack`.
+ * Needs no started engine, and modifies nothing but `stack`.
  */
 void maitred_php_trace(const struct maitred_memory *memory, struct maitred_stack *stack);
 
-/*
- * The file and the line in which the boot of an application has connected this descriptor to somebody;
- * NULL: that is not known.
+/* The file and line in which the boot of an application connected this descriptor; NULL if unknown.
  */
 const char *maitred_php_connected_at(int descriptor, uint32_t *line);
 
-/* Whether libphp's `chdir` reaches the shim, that is: whether the program exports its symbols. */
+/*
+ * Whether libphp's calls of chdir() etc. reach the shim, that is, whether the program exports its
+ * symbols.
+ */
 bool maitred_php_interposed(void);
 
-/* What can be shown of PHP. */
+/* The information that maitred_php_show() can print. */
 enum maitred_show {
 	MAITRED_SHOW_VERSION = 0,
 	MAITRED_SHOW_MODULES = 1,
@@ -416,27 +386,27 @@ enum maitred_show {
 };
 
 /*
- * Prints something of PHP (enum maitred_show) on standard output, as php-fpm's -v, -m and -i do. The
- * process serves nobody afterwards. Returns false when PHP could not do it.
+ * Prints information (enum maitred_show) to standard output, as php-fpm's -v, -m and -i do. The
+ * process serves no request afterwards. Returns false when PHP failed.
  */
 bool maitred_php_show(int what);
 
 /*
- * What php.ini, its further files or -d say of a name, known to PHP or not, or NULL. Good as long as
- * the engine runs.
+ * The value of a name in php.ini, its additional files or -d, known to PHP or not, or NULL. Valid
+ * as long as the engine runs.
  */
 const char *maitred_php_configured(const char *name);
 
 /* The value of `fpm.config` in php.ini, or NULL. */
 const char *maitred_php_fpm_config(void);
 
-/* Whether answers say which PHP made them (expose_php). */
+/* Whether responses name the PHP version (expose_php). */
 bool maitred_php_is_exposed(void);
 
-/* PHP_VERSION of the loaded libphp, which may be newer than the headers of the shim. */
+/* PHP_VERSION of the loaded libphp, which may be newer than the shim's headers. */
 const char *maitred_php_version(void);
 
-/* Ends the engine in the process that started it; never called in a forked child. */
+/* Shuts the engine down in the process that started it; never called in a forked child. */
 void maitred_php_stop(void);
 
 #endif

@@ -1,9 +1,10 @@
 /*
- * A booted application that is copied. The script runs in the zygote until it asks for a request;
- * there the zygote stays, and forks. Each copy returns from the same call with a request of its own.
+ * A booted application that is copied. The script runs in the zygote until it waits for a request;
+ * there the zygote stays, and forks. Each copy returns from the same call with a request of its
+ * own.
  *
- * What the boot has done stays as in any request that did it: globals, directives, handlers, header
- * lines, functions for the end. What is the request's own is made anew here.
+ * The effects of the boot stay as in any request that had them: globals, directives, handlers,
+ * headers, shutdown functions. The state of the request itself is renewed here.
  */
 #include "engine.h"
 
@@ -13,24 +14,24 @@
 #include <ext/standard/php_filestat.h>
 #include <zend_gc.h>
 
-/* Entries of the list of persistent resources when PHP had started. */
+/* Number of persistent resources after PHP's startup. */
 static uint32_t persistent_at_start;
 
-/* How many entries of the list of included files are those of the boot; later ones come behind. */
+/* Number of included files at the end of the boot; later ones follow them. */
 static uint32_t included_at_boot;
 
-/* What opcache_invalidate() does. */
+/* The original opcache_invalidate(). */
 static zif_handler invalidate;
 
 /*
- * What these change stays with a process, or may, and is not looked for when it goes back to what it
- * was: a copy that has called one of them serves nobody after.
+ * Functions whose effects persist in a process, or may, and that the rewind does not undo: a copy
+ * that has called one of them serves no further request.
  */
 static const char *const lasting[] = { "dl", "pcntl_rfork", "pcntl_setcpuaffinity", "pcntl_setns",
 	"pcntl_setqos_class", "pcntl_unshare", "sem_get", "shm_attach", "shmop_open" };
 static zif_handler lasting_before[sizeof(lasting) / sizeof(*lasting)];
 
-/* Extensions with threads or locks of their own, which a fork leaves behind. */
+/* Extensions with threads or locks of their own, which do not survive a fork. */
 static const char *const unfit[] = { "grpc", "openswoole", "parallel", "swoole" };
 
 void maitred_snapshot_start(void)
@@ -57,7 +58,7 @@ static bool session_is_open(void)
 	return is_open;
 }
 
-/* The name of a connection that was opened to be kept, as its extension calls it. */
+/* The name of a persistent connection, as its extension calls it. */
 static const char *kept_connection(void)
 {
 	const char *name = NULL;
@@ -72,7 +73,7 @@ static const char *kept_connection(void)
 	return name;
 }
 
-/* From PHP 8.4 on there is a buffer by default, and it is `opcache.jit` that says disable. */
+/* From PHP 8.4 on there is a buffer by default, and `opcache.jit` is set to disable. */
 static bool jit_is_on(void)
 {
 	static const char *const off[] = { "", "0", "disable", "false", "no", "off" };
@@ -89,7 +90,7 @@ static bool jit_is_on(void)
 	return true;
 }
 
-/* Why copies of this process must not serve, in one sentence; false: nothing stands against it. */
+/* The reason why copies of this process must not serve; false: there is none. */
 static bool find_obstacle(char *why, size_t size)
 {
 	const char *kept;
@@ -110,7 +111,7 @@ static bool find_obstacle(char *why, size_t size)
 	}
 	if (session_is_open()) {
 		snprintf(why, size,
-			"a session is open, which would be that of every visitor; call session_start() after "
+			"a session is open, which all visitors would share; call session_start() after "
 			"the snapshot");
 		return true;
 	}
@@ -124,7 +125,7 @@ static bool find_obstacle(char *why, size_t size)
 	return false;
 }
 
-/* What the boot has printed goes nowhere; the buffers it has opened stay. */
+/* Drops the boot's output; its output buffers stay. */
 static void drop_output(void)
 {
 	if (OG(active)) {
@@ -135,7 +136,7 @@ static void drop_output(void)
 	OG(output_start_lineno) = 0;
 }
 
-/* The header lines of the boot, and who is called when they leave, are not forgotten. */
+/* Keeps the boot's headers, and the callback of header_register_callback(). */
 static void activate_sapi(void)
 {
 	sapi_headers_struct headers = SG(sapi_headers);
@@ -147,7 +148,7 @@ static void activate_sapi(void)
 	ZVAL_COPY_VALUE(&SG(callback_func), &callback);
 }
 
-/* Code that was compiled at boot does not ask again for a variable that is made on demand. */
+/* Code that was compiled at boot does not request variables that are filled on demand. */
 static void renew_if_used(const char *name)
 {
 	zend_string *key;
@@ -180,7 +181,7 @@ static void begin_copy(const struct maitred_request *request)
 	maitred_reset_peak_memory();
 }
 
-/* With FFI a script can do what no list has. */
+/* With FFI a script can do anything. */
 static bool ffi_is_on(void)
 {
 	return zend_hash_str_exists(&module_registry, "ffi", strlen("ffi"))
@@ -227,15 +228,15 @@ PHP_FUNCTION(maitred_snapshot)
 	}
 	drop_output();
 	request = maitred_await_copy();
-	/* It has its request, and the script runs on as any other does. */
+	/* It has its request, and the script continues like any other. */
 	maitred_worker_leaves();
 	begin_copy(request);
 	RETURN_TRUE;
 }
 
 /*
- * opcache_reset(): the scripts that are in memory cannot be changed for copies that are there
- * already, so all is made anew when this request is over. At boot the cache is as new as it gets.
+ * opcache_reset(): existing copies cannot get changed scripts, so the application is booted again
+ * after this request. During the boot the cache is current anyway.
  */
 static ZEND_NAMED_FUNCTION(ask_for_renewal)
 {
@@ -244,7 +245,7 @@ static ZEND_NAMED_FUNCTION(ask_for_renewal)
 	RETURN_TRUE;
 }
 
-/* Under the name that it was included by; one that is gone has no other than what it was given. */
+/* By the path under which it was included; a deleted file only has its given name. */
 static bool is_of_boot(zend_string *name)
 {
 	zend_string *path = zend_resolve_path(name);
@@ -258,11 +259,11 @@ static bool is_of_boot(zend_string *name)
 		found = zend_hash_str_find(&EG(included_files), expanded, strlen(expanded));
 		efree(expanded);
 	}
-	/* The value is the first of what an entry consists of. */
+	/* The value is the first member of a Bucket. */
 	return found && (uint32_t) ((Bucket *) found - EG(included_files).arData) < included_at_boot;
 }
 
-/* opcache_invalidate(): a script that the boot has not loaded is compiled anew where it is used. */
+/* opcache_invalidate(): a script that the boot has not loaded is compiled again on its next use. */
 static ZEND_NAMED_FUNCTION(invalidate_or_renew)
 {
 	zval *name;
@@ -277,7 +278,7 @@ static ZEND_NAMED_FUNCTION(invalidate_or_renew)
 	}
 }
 
-/* Returns what the function did before; NULL: there is none. */
+/* Returns the previous handler; NULL: there is none. */
 static zif_handler take_over(const char *name, zif_handler handler)
 {
 	zend_function *function = zend_hash_str_find_ptr(CG(function_table), name, strlen(name));

@@ -1,14 +1,14 @@
 /*
  * max_execution_time without system calls. PHP arms and disarms ITIMER_PROF and installs its
- * SIGPROF handler for every request: five calls. Programs linked with this file and exporting their
- * dynamic symbols receive those calls here. One real timer ticks every TICK_US of CPU time while a
- * limit is armed; arming a limit stores a number of ticks, and the handler PHP asked for runs when
- * they are used up: never early, and late by at most one tick.
+ * SIGPROF handler for every request: five calls. In programs that are linked with this file and
+ * export their dynamic symbols, those calls arrive here. One real timer ticks every TICK_US of CPU
+ * time while a limit is armed; arming a limit stores a number of ticks, and PHP's handler runs when
+ * they are used up: never early, and at most one tick late.
  *
- * PHP loads its extensions so that they find the C library first (RTLD_DEEPBIND): what an extension
- * does with SIGPROF by itself goes past this file, and past PHP, as it always did.
+ * PHP loads its extensions so that they find the C library first (RTLD_DEEPBIND): an extension's
+ * own use of SIGPROF bypasses this file, and PHP, as always.
  *
- * A repeating timer, and every other signal and timer, is passed on as it is.
+ * A repeating timer, and every other signal and timer, is passed through.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -41,10 +41,10 @@ static sigprocmask_function *real_sigprocmask;
 /* All of these are read by the signal handler; single stores, no locks. */
 static atomic_int ticks_left;       /* > 0: a limit is armed */
 static atomic_bool ticking;         /* the real timer runs at TICK_US */
-static atomic_bool passed_on;       /* the real timer is somebody's repeating one */
-static atomic_bool unblocked;       /* SIGPROF is known not to be in this process's signal mask */
+static atomic_bool passed_on;       /* the real timer is a script's repeating one */
+static atomic_bool unblocked;       /* SIGPROF is known to be unblocked */
 
-/* What was asked for SIGPROF. Changed only while SIGPROF is blocked. */
+/* The requested action for SIGPROF. Changed only while SIGPROF is blocked. */
 static struct sigaction asked;
 static bool asked_known;
 static bool tick_installed;
@@ -107,7 +107,7 @@ static void die_of(int number)
 	raise(number);
 }
 
-/* Calls the handler that was asked for, as the kernel would. */
+/* Calls the requested handler, as the kernel would. */
 static void deliver(int number, siginfo_t *info, void *context)
 {
 	struct sigaction action = asked;
@@ -145,7 +145,7 @@ static void on_tick(int number, siginfo_t *info, void *context)
 	errno = error;
 }
 
-/* Puts on_tick in place, with the mask and flags that were asked for. */
+/* Installs on_tick with the requested mask and flags. */
 static int install_tick(void)
 {
 	struct sigaction action;
@@ -168,7 +168,10 @@ static bool same_action(const struct sigaction *one, const struct sigaction *oth
 	if (one->sa_flags != other->sa_flags || one->sa_handler != other->sa_handler) {
 		return false;
 	}
-	/* Masks that differ here can still be the same: a system has fewer signals than they have bits. */
+	/*
+	 * Masks that differ here can still be equal: a system has fewer signals than the masks have
+	 * bits.
+	 */
 	if (memcmp(&one->sa_mask, &other->sa_mask, sizeof(one->sa_mask)) == 0) {
 		return true;
 	}
@@ -220,7 +223,7 @@ int sigaction(int number, const struct sigaction *act, struct sigaction *old)
 	return 0;
 }
 
-/* SIGPROF and nothing else: what PHP unblocks at every request. */
+/* SIGPROF and nothing else: what PHP unblocks for every request. */
 static bool only_sigprof(const sigset_t *set)
 {
 	sigset_t rest = *set;
@@ -239,7 +242,7 @@ int sigprocmask(int how, const sigset_t *set, sigset_t *old)
 	if (set && !old && how == SIG_UNBLOCK && atomic_load(&unblocked) && only_sigprof(set)) {
 		return 0;
 	}
-	/* Cleared first: a tick between the call and the note must not find it said wrongly. */
+	/* Cleared first: a tick between the call and the store must not find it wrong. */
 	if (set && how != SIG_UNBLOCK) {
 		atomic_store(&unblocked, false);
 	}
@@ -263,7 +266,7 @@ static int ticks_for(const struct timeval *time)
 		seconds = INT_MAX / 4;
 	}
 	ticks = (seconds * SECOND_US + time->tv_usec + TICK_US - 1) / TICK_US;
-	/* The tick under way may be nearly over; one more keeps the limit from striking early. */
+	/* The current tick may be nearly over; one more keeps the limit from firing early. */
 	return (int) ticks + 1;
 }
 

@@ -1,11 +1,11 @@
 /*
  * The stack of a script that runs in another process, read from outside while it runs.
  *
- * The other process is a fork of this one, so what has an address here has the same address there:
- * the engine's globals, classes, OPcache's memory. All it says is taken for hostile: each pointer is
- * only ever read through the callback, each loop and each string is bounded, and a read that fails
- * ends the walk. What is looked at is what php-fpm looks at (fpm_php_trace.c), and what
- * debug_backtrace() knows of generators (zend_generator_check_placeholder_frame).
+ * The other process is a fork of this one, so addresses are the same in both: the engine's globals,
+ * classes, OPcache's memory. Its content is untrusted: each pointer is only read through the
+ * callback, each loop and each string is bounded, and a failed read ends the walk. The walk reads
+ * the same data as php-fpm (fpm_php_trace.c), and handles generators like debug_backtrace()
+ * (zend_generator_check_placeholder_frame).
  */
 #include "engine.h"
 
@@ -13,10 +13,10 @@
 
 #include <zend_generators.h>
 
-/* Frames that are looked at for each one that is wanted; the engine has some that are no call. */
+/* Most frames that are read for each wanted one; some of the engine's frames are no call. */
 #define LOOKS_PER_FRAME 4
 
-/* Most generators that delegate to each other (`yield from`) and are followed. */
+/* Most delegating generators (`yield from`) that are followed. */
 #define DELEGATES_MAX 64
 
 /* Longest piece of a string without a length that is read at once; a power of two. */
@@ -47,7 +47,7 @@ static bool read_pointer(const struct walk *walk, uint64_t address, uint64_t *po
 	return done;
 }
 
-/* A zend_string up to `capacity` - 1 bytes. An anonymous class has a NUL in its name. */
+/* A zend_string up to `capacity` - 1 bytes. The name of an anonymous class contains a NUL. */
 static bool read_string(const struct walk *walk, uint64_t address, char *into, size_t capacity)
 {
 	size_t length = 0;
@@ -66,7 +66,7 @@ static bool read_string(const struct walk *walk, uint64_t address, char *into, s
 	return true;
 }
 
-/* A string that ends with a NUL: no page is touched that it does not reach into. */
+/* A NUL-terminated string: pages beyond its end are not touched. */
 static void read_text(const struct walk *walk, uint64_t address, char *into, size_t capacity)
 {
 	size_t done = 0;
@@ -84,7 +84,7 @@ static void read_text(const struct walk *walk, uint64_t address, char *into, siz
 	into[capacity - 1] = '\0';
 }
 
-/* Where a frame of PHP code is: the line of the instruction it last saved. */
+/* The position of a frame of PHP code: the line of the last saved instruction. */
 static bool read_place(
 	const struct walk *walk, const zend_execute_data *data, struct maitred_frame *frame)
 {
@@ -117,7 +117,7 @@ static bool add_frame(struct walk *walk, uint64_t address, const zend_execute_da
 	struct maitred_stack *stack = walk->stack;
 	struct maitred_frame *frame = &stack->frames[stack->count];
 	uint64_t function = (uint64_t) (uintptr_t) data->func;
-	/* As much of a zend_function as all kinds of functions have. */
+	/* The part of a zend_function that all kinds of functions have. */
 	__typeof__(((zend_function *) 0)->common) common;
 
 	if (!is_pointer(function) || !read_at(walk, function, &common, sizeof(common))) {
@@ -161,7 +161,7 @@ static bool is_full(const struct walk *walk)
 	if (stack->count >= stack->capacity) {
 		return true;
 	}
-	/* Who called the last one that is wanted is told by the next frame that has a file. */
+	/* The caller of the last wanted frame is the next frame that has a file. */
 	return stack->count > stack->wanted && stack->frames[stack->count - 1].has_file;
 }
 
@@ -171,8 +171,8 @@ static bool may_look(struct walk *walk)
 }
 
 /*
- * Generators that delegate are not on the stack: in their stead there is the placeholder of the
- * one that was asked, and each knows the next, up to the one that runs and is on the stack.
+ * Delegating generators are not on the stack: there is only the placeholder of the outermost one,
+ * and each points to the next, up to the running one, which is on the stack.
  */
 static bool add_delegates(struct walk *walk, uint64_t generator)
 {
@@ -245,7 +245,8 @@ static int walk_frames(struct walk *walk)
 	return MAITRED_STACK_WHOLE;
 }
 
-/* How many requests the other process has begun, and whether the last of them is in hand. */
+/* The number of requests that the other process has started, and whether the last one is running.
+ */
 static uint64_t read_request(const struct walk *walk, bool *is_running)
 {
 	struct maitred_engine engine;

@@ -12,7 +12,7 @@ const struct maitred_param *maitred_param_named(const char *name, size_t name_le
 	if (!request) {
 		return NULL;
 	}
-	/* Of two variables of one name the later holds. */
+	/* Of two variables with one name the later counts. */
 	for (size_t i = request->param_count; i > 0; i--) {
 		const struct maitred_param *param = &request->params[i - 1];
 		if (param->name_length == name_length && memcmp(param->name, name, name_length) == 0) {
@@ -38,7 +38,7 @@ char *maitred_read_cookies(void)
 	return maitred_engine.request ? (char *) maitred_engine.request->cookie : NULL;
 }
 
-/* getenv() without a name: nothing is filtered. */
+/* getenv() without a name: unfiltered. */
 static void load_environment(zval *variables)
 {
 	const struct maitred_request *request = maitred_engine.request;
@@ -50,7 +50,7 @@ static void load_environment(zval *variables)
 	}
 }
 
-/* $_ENV and $_SERVER hold the same; the second to be asked for is a copy of the first. */
+/* $_ENV and $_SERVER have the same content; the second one to be used is a copy of the first. */
 static bool copy_filled(zval *variables, int track)
 {
 	zval *filled = &PG(http_globals)[track];
@@ -120,7 +120,7 @@ void maitred_register_variables(zval *variables)
 
 	php_import_environment_variables(variables);
 	if (maitred_engine.works) {
-		/* What tells applications where they are run. */
+		/* Applications detect the mode by it. */
 		php_register_variable("FRANKENPHP_WORKER", "1", variables);
 	}
 	if (maitred_engine.directives.fix_pathinfo && request && request->path_info) {

@@ -1,10 +1,10 @@
 /*
- * Worker mode: a script is booted once and asks for one request after the other, with the functions
- * of FrankenPHP. What is reset between two requests is what is made of a request or goes with its
- * answer; everything else that the script has is kept.
+ * Worker mode: a script is booted once and takes one request after the other, with the functions of
+ * FrankenPHP. Between two requests, the state that is derived from a request or belongs to its
+ * response is reset; all other state of the script is kept.
  *
- * Between two requests there is an empty one, whose output is dropped: what the script does then
- * finds PHP as it has to be, and so does what runs when the script has ended.
+ * Between two requests there is an empty one, whose output is dropped: code that runs then, and
+ * code that runs when the script has ended, finds PHP in a valid state.
  */
 #include "engine.h"
 
@@ -18,17 +18,17 @@
 #include <zend_exceptions.h>
 #include <zend_smart_str.h>
 
-/* A PHP that has no sessions lacks these. */
+/* Missing in a PHP without sessions. */
 #pragma weak ps_globals
 #pragma weak php_session_flush
 
-/* frankenphp_log()'s levels, which are those of Go's package slog. */
+/* frankenphp_log()'s levels, those of Go's package slog. */
 #define LEVEL_DEBUG (-4)
 #define LEVEL_INFO 0
 #define LEVEL_WARN 4
 #define LEVEL_ERROR 8
 
-/* What `maitred leaks` has a pool define before its script, to be called between two requests. */
+/* The function that `maitred leaks` defines before a pool's script, called between two requests. */
 #define LOOK "maitred\\leaks\\look"
 
 static struct {
@@ -38,7 +38,7 @@ static struct {
 	bool in_request;
 } worker;
 
-/* Modules whose variables are made of a request, beside the session's. */
+/* Modules with variables of the request, beside the session. */
 static const char *const reset_modules[] = { "filter", "zlib" };
 
 static zend_module_entry *module_named(const char *name)
@@ -62,7 +62,7 @@ static void start_modules(void)
 	}
 }
 
-/* As the module does it itself, but for the handlers that the script has set, which are kept. */
+/* As the session module itself, but the save handlers of the script are kept. */
 static void end_session(void)
 {
 	if (!&ps_globals) {
@@ -90,7 +90,7 @@ static void end_session(void)
 	zend_hash_str_del(&EG(symbol_table), ZEND_STRL("_SESSION"));
 }
 
-/* As the end of a request does it: otherwise PHP holds that the buffer which rewrites is there already. */
+/* As at the end of a request: otherwise PHP assumes that the rewriting buffer is still active. */
 static void forget_rewriting(url_adapt_state_ex_t *state)
 {
 	if (EXPECTED(!state->active)) {
@@ -128,8 +128,9 @@ static void end_modules(void)
 }
 
 /*
- * $_ENV is kept. What is only made when code is compiled that uses it ($_SERVER and $_REQUEST, with
- * auto_globals_jit) is made anew if it has been used; that of sessions is none of the request's.
+ * $_ENV is kept. Variables that are only filled when code that uses them is compiled ($_SERVER and
+ * $_REQUEST, with auto_globals_jit) are refilled if they have been used; $_SESSION is not part of
+ * the request.
  */
 static void renew_superglobals(void)
 {
@@ -179,7 +180,10 @@ static void forget_request_info(void)
 	info->content_type_dup = NULL;
 	info->cookie_data = NULL;
 	info->content_length = 0;
-	/* Freed already, and sapi_deactivate() comes again: older releases, 8.3.6 among them, leave these. */
+	/*
+	 * Already freed, and sapi_deactivate() runs again: older releases, such as 8.3.6, leave these
+	 * set.
+	 */
 	info->auth_user = NULL;
 	info->auth_password = NULL;
 	info->auth_digest = NULL;
@@ -190,13 +194,13 @@ static void deactivate_sapi(void)
 {
 	php_stream *body = SG(request_info).request_body;
 
-	/* What nobody has read of the body is not fetched to be dropped. */
+	/* The unread rest of the body is not fetched just to be dropped. */
 	SG(post_read) = 1;
 	sapi_deactivate();
 	maitred_release_body(body);
 }
 
-/* The answer is complete, and what was made of the request is gone. Returns the answer's status. */
+/* Completes the response and drops the state of the request. Returns the response's status. */
 static int close_request(void)
 {
 	int status;
@@ -213,7 +217,7 @@ static int close_request(void)
 	return status;
 }
 
-/* An empty request, in which output is dropped. */
+/* Starts an empty request, whose output is dropped. */
 static void rest(void)
 {
 	php_output_activate();
@@ -223,7 +227,7 @@ static void rest(void)
 	SG(sapi_started) = 1;
 }
 
-/* Not when there is another request: a filter of the script's runs its code as it is closed. */
+/* Not during another request: a stream filter of the script runs its code when it is closed. */
 static void end_body(void)
 {
 	php_stream *body = SG(request_info).request_body;
@@ -233,8 +237,9 @@ static void end_body(void)
 }
 
 /*
- * What the script has begun since the last answer is that visitor's, as its cookies are: the next one must
- * not find it, and a session that is open is locked for as long as nobody asks. May throw.
+ * The state that the script has started since the last response belongs to that visitor, as its
+ * cookies do: the next request must not see it, and an open session would stay locked as long as no
+ * request arrives. May throw.
  */
 static void end_rest(void)
 {
@@ -266,26 +271,26 @@ static void open_request(const struct maitred_request *request)
 	start_modules();
 	php_clear_stat_cache(0, NULL, 0);
 	SG(sapi_started) = 1;
-	/* Who has called mt_srand() must not know what the next request draws. */
-	maitred_seed_anew();
+	/* A request that has called mt_srand() must not be able to predict the next request's numbers. */
+	maitred_reseed();
 	maitred_limits_begin();
 }
 
-/* Also in the empty requests there are none of a request's directives to be set. */
+/* No directives of a request are applied in the empty requests either. */
 bool maitred_worker_is_booted(void)
 {
 	return worker.booted;
 }
 
 /*
- * OPcache forgets nothing while anybody uses it, which a worker does for as long as it lives, and would
- * cache nothing more until then.
+ * Disables opcache_reset(): OPcache drops nothing while it is in use, which a worker does for its
+ * whole life, and until then it would cache nothing more.
  */
 static ZEND_FUNCTION(keep_cache)
 {
 	ZEND_PARSE_PARAMETERS_NONE();
 	php_error_docref(NULL, E_WARNING,
-		"A worker keeps its code; have the pool reloaded (maitred reload) for new code");
+		"A worker keeps its code; reload the pool (maitred reload) for new code");
 	RETURN_FALSE;
 }
 
@@ -298,7 +303,7 @@ static void keep_cache(void)
 	}
 }
 
-/* After the boot's start-up: a client that leaves is no reason to end the worker. */
+/* After the boot's startup: a disconnecting client is no reason to end the worker. */
 void maitred_worker_starts(void)
 {
 	zend_string *name = zend_string_init(ZEND_STRL("ignore_user_abort"), 0);
@@ -323,7 +328,7 @@ void *maitred_worker_exchange(void)
 	return worker.boot->exchange;
 }
 
-/* Whether what the callback has thrown ends the script: exit() and what is like it. */
+/* Whether the callback's exception ends the script: exit() and the like. */
 static bool ends_script(void)
 {
 	if (EXPECTED(!EG(exception))) {
@@ -350,7 +355,10 @@ static void answered(int status)
 	maitred_engine.callbacks->answered(worker.boot->exchange, &served);
 }
 
-/* Says why the worker cannot go on within its limit: it keeps what a request has made that had raised it. */
+/*
+ * Logs why the worker cannot stay within memory_limit: a request that had raised the limit has left
+ * data behind.
+ */
 static void tell_what_is_held(void)
 {
 	char message[160];
@@ -361,14 +369,14 @@ static void tell_what_is_held(void)
 	maitred_log(MAITRED_NOTICE, message);
 }
 
-/* NULL: the script is to come to its end. */
+/* NULL: the script is to end. */
 static const struct maitred_request *next_request(void)
 {
 	const struct maitred_request *request;
 
-	/* Waiting is not limited; what a script does after an answer belongs to the request before. */
+	/* Waiting is not limited; after a response, the script's work counts for the request before. */
 	zend_unset_timeout();
-	/* Looked at only here: by now the script may have let go of what the request had made. */
+	/* Checked only here: by now the script may have freed the request's data. */
 	if (UNEXPECTED(!maitred_limit_memory())) {
 		tell_what_is_held();
 		return NULL;
@@ -409,14 +417,14 @@ static PHP_FUNCTION(frankenphp_handle_request)
 	if (UNEXPECTED(worker.look)) {
 		zend_call_known_function(worker.look, NULL, NULL, &result, 0, NULL, NULL);
 		zval_ptr_dtor(&result);
-		/* Nobody would hear of it while the worker waits. */
+		/* It would go unnoticed while the worker waits. */
 		if (EG(exception)) {
 			RETURN_THROWS();
 		}
 	}
 	request = next_request();
 	if (!request) {
-		/* What the script does to come to its end may take as long as a request. */
+		/* The end of the script may take as long as a request. */
 		zend_set_timeout(INI_INT("max_execution_time"), 0);
 		RETURN_FALSE;
 	}
@@ -428,7 +436,7 @@ static PHP_FUNCTION(frankenphp_handle_request)
 	call.param_count = 0;
 	zend_call_function(&call, &cache);
 	zval_ptr_dtor(&result);
-	/* With exit() the request ends as any other, when the script has. */
+	/* With exit() the request ends like any other, after the script. */
 	if (ends_script()) {
 		return;
 	}
@@ -535,7 +543,7 @@ static const zend_function_entry functions[] = {
 	PHP_FE_END
 };
 
-/* Of no mode: as PHP has it under other servers. */
+/* In all modes, as under other servers. */
 static const zend_function_entry of_all_modes[] = {
 	PHP_FALIAS(apache_response_headers, frankenphp_response_headers, arginfo_response_headers)
 	PHP_FE_END

@@ -11,14 +11,14 @@ use crate::raw;
 use crate::settings::{IniValue, Settings};
 use crate::version::PhpVersion;
 
-/// The PHP engine of this process: there is one, it stays on the thread that started it, and its
+/// The PHP engine of this process: there is one, it stays on the thread that started it, and
 /// children inherit it.
 ///
-/// Dropping it does nothing. PHP must not be shut down in a forked child, so a child ends by
+/// Dropping it does nothing. PHP must not be shut down in a forked child, so a child ends with
 /// `_exit` and only the process that started the engine may call [`stop`](Self::stop).
 #[derive(Debug)]
 pub struct Engine {
-    pub(crate) raw: raw::Engine,
+    pub(crate) raw: raw::RawEngine,
     version: PhpVersion,
     /// Not `Send`: PHP's state belongs to a thread.
     _thread: PhantomData<*const ()>,
@@ -29,16 +29,16 @@ pub struct Engine {
 pub enum StartError {
     /// A setting contains a NUL byte.
     Nul {
-        /// Which one.
+        /// Its name.
         setting: String,
     },
-    /// There is an engine in this process already.
+    /// The process already has an engine.
     AlreadyStarted,
-    /// PHP's own start-up failed; what it had to say went to standard error.
+    /// PHP's own startup failed; its message went to standard error.
     Refused,
-    /// PHP reports a version nobody can read.
+    /// PHP reports a malformed version.
     Version {
-        /// What it reports.
+        /// The reported version.
         reported: String,
     },
 }
@@ -74,17 +74,16 @@ impl std::error::Error for StartError {}
 /// How a request ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// The script came to its end, by `exit` or an uncaught exception too. The process can serve
-    /// another request.
+    /// The script ended, with `exit` or an uncaught exception, too. The process can serve another
+    /// request.
     Finished,
-    /// PHP jumped out of a script with a fatal error (memory, time, a compile error…). The process
-    /// must end: what the dead request leaves behind is not safe to go on with.
+    /// PHP bailed out of the script with a fatal error (memory, time, a compile error…). The
+    /// process must end: the state of the failed request is not safe to continue with.
     Fatal,
-    /// PHP jumped out of a script because the client had gone. The process must end, for the same
-    /// reason.
+    /// PHP bailed out of the script because the client had disconnected. The process must end, for
+    /// the same reason.
     ClientGone,
-    /// PHP could not even begin the request. An answer with status 500 was sent. The process must
-    /// end.
+    /// PHP could not start the request. A response with status 500 was sent. The process must end.
     NotStarted,
 }
 
@@ -95,59 +94,60 @@ impl Outcome {
     }
 }
 
-/// What can be shown of PHP.
+/// The information that PHP can print.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Show {
-    /// Its version, when it was built, and its Zend extensions.
+    /// Version, build time and Zend extensions.
     Version,
-    /// Its modules, then its Zend extensions.
+    /// Modules, then Zend extensions.
     Modules,
     /// `phpinfo()`.
     Info,
 }
 
-/// What is known of a request after it.
+/// The result of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Served {
     /// How it ended.
     pub outcome: Outcome,
-    /// HTTP status of the answer.
+    /// HTTP status of the response.
     pub status: u16,
-    /// An [`Exchange`] call said that the client had gone. The script may have gone on regardless.
+    /// An [`Exchange`] call reported that the client had disconnected. The script may have
+    /// continued regardless.
     pub client_gone: bool,
-    /// What the web server passed with it (`disable_functions` or `extension` in
-    /// `PHP_ADMIN_VALUE`) has changed the process for good, so that it must serve no other.
+    /// Values in `PHP_ADMIN_VALUE` (`disable_functions`, `extension`) have changed the process
+    /// irreversibly, so it must serve no other request.
     pub spent: bool,
-    /// The script has said that scripts which are in memory are outdated (`opcache_reset`,
-    /// `opcache_invalidate`), in a copy of a process that has booted them.
+    /// The script has invalidated scripts that are loaded (`opcache_reset`, `opcache_invalidate`),
+    /// in a copy of a booted process.
     pub renew: bool,
-    /// A script that is booted once has compiled something and found OPcache full.
+    /// A booted script has compiled code and found OPcache full.
     pub cache_full: bool,
-    /// The most memory PHP's allocator took from the system for it, in bytes.
+    /// Peak memory that PHP's allocator took from the system, in bytes.
     pub peak_memory: usize,
 }
 
-/// What is known of a worker script after it.
+/// The result of a worker script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Worked {
-    /// It has asked for a request.
+    /// It has waited for a request.
     pub booted: bool,
-    /// It ended while it handled one, by `exit` or because PHP could not go on.
+    /// It ended while handling a request, with `exit` or because PHP could not continue.
     pub in_hand: bool,
-    /// How that request ended, or else the script.
+    /// The result of that request, or else of the script.
     pub last: Served,
 }
 
 impl Engine {
     /// Starts PHP: php.ini, extensions, OPcache with its shared memory, preloading. Handlers of
     /// signals other than SIGPROF stay the caller's; SIGPIPE is ignored from here on. Call it
-    /// before there are threads.
+    /// before any thread is started.
     ///
     /// # Errors
     ///
     /// See [`StartError`].
     pub fn start(settings: &Settings) -> Result<Self, StartError> {
-        let raw = raw::Engine::start(settings)?;
+        let raw = raw::RawEngine::start(settings)?;
         let reported = raw.version();
         let version = reported
             .parse()
@@ -164,29 +164,29 @@ impl Engine {
         self.version
     }
 
-    /// Prints something of PHP on standard output, as php-fpm's `-v`, `-m` and `-i` do; `false` when PHP
-    /// could not do it. It is a request to PHP, after which this process serves nobody.
+    /// Prints information to standard output, as php-fpm's `-v`, `-m` and `-i` do; `false` when PHP
+    /// failed. It is a request to PHP, after which this process serves no other.
     pub fn show(self, what: Show) -> bool {
         self.raw.show(what)
     }
 
-    /// Whether answers say which PHP made them (`expose_php`).
+    /// Whether responses name the PHP version (`expose_php`).
     pub fn is_exposed(&self) -> bool {
         self.raw.is_exposed()
     }
 
-    /// Whether what a web server's request asks for is its path info (`cgi.fix_pathinfo = 0`).
+    /// Whether the request URI of a foreign request is its path info (`cgi.fix_pathinfo = 0`).
     pub fn is_by_path_info(&self) -> bool {
         !self.raw.fixes_path_info()
     }
 
-    /// What php.ini, its further files or [`Settings::defines`] say of a name, which need not be one that
-    /// PHP knows.
+    /// The value of a name in php.ini, its additional files or [`Settings::defines`]; PHP need not
+    /// know the name.
     pub fn configured(&self, name: &str) -> Option<String> {
         self.raw.configured(&CString::new(name).ok()?)
     }
 
-    /// `fpm.config` of php.ini: the configuration file of php-fpm, if one is named.
+    /// `fpm.config` of php.ini: php-fpm's configuration file, if it is set.
     pub fn fpm_config(&self) -> Option<String> {
         self.raw.fpm_config()
     }
@@ -196,21 +196,21 @@ impl Engine {
         &self.raw.unknown_values
     }
 
-    /// The directives in [`Settings::values`] whose value PHP does not take.
+    /// The directives in [`Settings::values`] whose value PHP rejects.
     pub fn refused_values(&self) -> &[IniValue] {
         &self.raw.refused_values
     }
 
-    /// Whether this program exports the symbols by which the shim saves system calls and sees a
-    /// script's `chdir()`. Without, all works, with some more system calls per request. See
-    /// `build.rs`.
+    /// Whether this program exports the symbols by which the shim saves system calls and notices a
+    /// script's `chdir()`. Without them everything works, with a few more system calls per request.
+    /// See `build.rs`.
     pub fn is_interposed(&self) -> bool {
         raw::is_interposed()
     }
 
-    /// Tells PHP where it lives, before the first request and after this process may have changed
-    /// its root: every request starts in `folder` and ends there; none: wherever the one before
-    /// was.
+    /// Sets the working directory, before the first request and after this process may have changed
+    /// its root: every request starts and ends in `folder`; `None`: in the directory of the
+    /// previous request.
     ///
     /// # Errors
     /// When the folder cannot be entered.
@@ -219,9 +219,8 @@ impl Engine {
         self.raw.settle(folder.transpose()?.as_deref())
     }
 
-    /// Makes a forked child a process of its own: random numbers, timers, and (PHP 8.5) the heap's
-    /// secrets. Signal handlers the child wants to keep through scripts that use pcntl must be
-    /// installed before.
+    /// Prepares a forked child: random numbers, timers, and (PHP 8.5) the heap's secrets. Signal
+    /// handlers that must survive scripts with pcntl have to be installed before.
     pub fn after_fork(&mut self) {
         raw::after_fork();
     }
@@ -230,13 +229,13 @@ impl Engine {
     ///
     /// # Panics
     ///
-    /// A panic of `exchange` ends the script and is raised again here.
+    /// A panic of `exchange` ends the script and is resumed here.
     pub fn serve(&mut self, params: &Params, exchange: &mut dyn Exchange) -> Served {
         self.raw.serve(params, exchange)
     }
 
-    /// Serves one request whose variables are a web server's own:
-    /// [`Exchange::translate`] finds out what they come to.
+    /// Serves one request with the variables of a web server; [`Exchange::translate`] interprets
+    /// them.
     ///
     /// # Panics
     ///
@@ -245,9 +244,9 @@ impl Engine {
         self.raw.serve_foreign(params, exchange)
     }
 
-    /// Runs a worker script, which is booted once and then asks for one request after the other
-    /// ([`Exchange::next`]), until there are none. `boot` is what it sees as its request until the
-    /// first. This process serves nothing else.
+    /// Runs a worker script, which boots once and then takes one request after the other
+    /// ([`Exchange::next`]), until there are none. `boot` is its request until the first one. This
+    /// process serves nothing else.
     ///
     /// # Panics
     ///
@@ -256,10 +255,10 @@ impl Engine {
         self.raw.work(boot, exchange)
     }
 
-    /// Boots an application: runs a script until it calls `maitred_snapshot()`, or asks for a request
-    /// and [`Exchange::next`] has none. There [`Exchange::freeze`] is called, and the script goes on
-    /// in copies of this process. Returns there when the script has ended, and in this process if it
-    /// has before.
+    /// Boots an application: runs a script until it calls `maitred_snapshot()`, or waits for a
+    /// request and [`Exchange::next`] has none. There [`Exchange::freeze`] is called, and the
+    /// script continues in copies of this process. Returns in a copy when the script has ended, and
+    /// in this process if it ended before.
     ///
     /// # Panics
     ///

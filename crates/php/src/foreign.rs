@@ -3,35 +3,35 @@ use std::fmt;
 use crate::params::{Params, Text};
 use crate::raw;
 
-/// What php-fpm's rules make of the variables of a web server's request.
+/// The variables of a web server's request, interpreted by php-fpm's rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Foreign {
     /// The file of the script.
     pub script: Option<Text>,
-    /// What php-fpm calls the request's URI: the path of the script, without the query.
+    /// The request URI in php-fpm's sense: the path of the script, without the query.
     pub uri: Option<Text>,
-    /// What becomes of the request.
+    /// The result of php-fpm's checks.
     pub admission: Admission,
 }
 
-/// What becomes of a request before its script is opened.
+/// The result of php-fpm's checks before a script is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Admission {
-    /// The script is run.
+    /// The script runs.
     Admitted,
-    /// Nothing is run: a request without a method is none of HTTP. The answer is empty.
+    /// No script runs: without a method it is no HTTP request. The response is empty.
     NoMethod,
-    /// Nothing is run: there is no such script. The answer is 404.
+    /// No script runs: there is none at that path. The response is 404.
     NoScript,
-    /// Nothing is run: the script's name does not end as it must. The answer is 403.
+    /// No script runs: its extension is not allowed. The response is 403.
     Extension,
 }
 
-/// What decides where the variables of a web server lead: directives of PHP as they are for the
-/// request, and what PHP knows of paths.
+/// The directives that decide how a web server's variables are interpreted, with their values for
+/// the request, and PHP's realpath cache.
 pub struct Paths<'a> {
     pub(crate) directives: raw::PathDirectives,
-    pub(crate) engine: &'a raw::Engine,
+    pub(crate) engine: &'a raw::RawEngine,
 }
 
 impl fmt::Debug for Paths<'_> {
@@ -56,7 +56,7 @@ impl Paths<'_> {
         self.directives.doc_root.as_deref()
     }
 
-    /// Whether a path leads to something, as PHP remembers it for `realpath_cache_ttl` seconds.
+    /// Whether a path exists, as PHP caches it for `realpath_cache_ttl` seconds.
     pub fn resolves(&self, params: &Params, path: Text) -> bool {
         self.engine.resolves(params, path)
     }

@@ -1,39 +1,39 @@
-//! PHP inside this process: Debian's `libphp` (the embed library, not thread-safe builds) behind a
+//! PHP inside this process: Debian's `libphp` (the embed library, non-thread-safe builds) behind a
 //! thin C shim.
 //!
-//! A zygote calls [`Engine::start`] once, forks, and each child calls [`Engine::after_fork`] and
-//! then [`Engine::serve`] for one request after another. What a request needs from its surroundings
-//! it gets through an [`Exchange`]: body bytes in, answer bytes and log lines out. While a child runs a
-//! script, its zygote can read the script's stack with [`read_stack`].
+//! A zygote calls [`Engine::start`] once and forks; each child calls [`Engine::after_fork`] and
+//! then [`Engine::serve`] for one request after another. An [`Exchange`] connects a request to its
+//! client: body bytes in, response bytes and log lines out. While a child runs a script, its zygote
+//! can read the script's stack with [`read_stack`].
 //!
-//! Three rules hold at the border, in `shim/` and in the private module `raw`, the only ones that
-//! may be unsafe: a PHP bailout (`longjmp`) never crosses a Rust frame, a Rust panic never unwinds
-//! into C, and no Zend type is known to Rust.
+//! Three rules hold at the boundary, in `shim/` and in the private module `raw`, the only ones with
+//! unsafe code: a PHP bailout (`longjmp`) never crosses a Rust frame, a Rust panic never unwinds
+//! into C, and Rust knows no Zend type.
 
-mod cache;
+mod cgi_names;
 mod engine;
 mod exchange;
 mod foreign;
-mod names;
+mod opcache;
 mod params;
 mod raw;
 mod settings;
 mod stack;
 mod version;
 
-pub use cache::{CacheFigures, CachedScript};
+pub use cgi_names::Name;
 pub use engine::{Engine, Outcome, Served, Show, StartError, Worked};
-pub use exchange::{Exchange, Level, Next, PoolStatus, ProcessStatus, Purge, Purged, Verdict};
+pub use exchange::{Exchange, Level, Next, Purge, Purged, Verdict};
 pub use foreign::{Admission, Foreign, Paths};
-pub use names::Name;
+pub use opcache::{CacheFigures, CachedScript};
 pub use params::{PARAMS_BYTES_MAX, PARAMS_MAX, Params, ParamsError, Text};
-pub use raw::cache::cache_figures_within;
 pub use raw::connections::connected_at;
+pub use raw::opcache::cache_figures_within;
 pub use raw::patterns::{learn_patterns, share_patterns, tell_patterns};
 pub use raw::present::{exit_status, peak_memory, response_status};
 pub use settings::{IniValue, Mode, Settings};
 pub use stack::{Call, Frame, Memory, NoStack, STACK_DEPTH_MAX, Stack, read_stack};
 pub use version::{PhpVersion, is_fixed};
 
-/// The branch of PHP that this program was built for, as `8.2`.
+/// The PHP branch that this program was built for, as `8.2`.
 pub const PHP_BRANCH: &str = env!("MAITRED_PHP_BRANCH");

@@ -1,34 +1,34 @@
 use std::fmt;
 
-use crate::names::{NAMES, Name};
+use crate::cgi_names::{NAMES, Name};
 
-/// Most CGI variables a request may have.
+/// Most CGI variables of a request.
 pub const PARAMS_MAX: usize = 16 * 1024;
 
-/// Most bytes the names and values of a request's CGI variables may take together.
+/// Most bytes of the names and values of a request's CGI variables together.
 pub const PARAMS_BYTES_MAX: usize = 4 * 1024 * 1024;
 
-/// A request's CGI variables (RFC 3875 section 4.1). Kept from request to request for its memory.
+/// The CGI variables of a request (RFC 3875 section 4.1). Reused across requests for its memory.
 #[derive(Debug, Default)]
 pub struct Params {
-    /// Names and values, each with a NUL behind it.
+    /// Names and values, each followed by a NUL.
     text: Vec<u8>,
     entries: Vec<Entry>,
-    /// What the names of `entries` are told apart by, as far as it goes; only if `foreign`.
+    /// A hash of each name in `entries`; only if `foreign`.
     prints: Vec<u64>,
-    /// Where in `entries` the last variable of each known name is, from 1; 0 if there is none.
+    /// Index into `entries`, from 1, of the last variable of each known name; 0 if there is none.
     known: [u32; NAMES],
     foreign: bool,
 }
 
-/// Names and values are found here; of a foreign request, also what its rules keep.
+/// A variable; for a foreign request also strings that its rules have stored.
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     name: Text,
     value: Text,
 }
 
-/// A string that a [`Params`] holds until it is cleared; lengths without the NUL behind it.
+/// A string that a [`Params`] holds until it is cleared; the length excludes its NUL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Text {
     start: usize,
@@ -36,17 +36,17 @@ pub struct Text {
 }
 
 impl Text {
-    /// How many bytes it has.
+    /// Length in bytes.
     pub fn len(self) -> usize {
         self.length
     }
 
-    /// Whether it has no bytes.
+    /// Whether it is empty.
     pub fn is_empty(self) -> bool {
         self.length == 0
     }
 
-    /// What follows the first `count` bytes.
+    /// The rest after the first `count` bytes.
     #[must_use]
     pub fn after(self, count: usize) -> Text {
         let count = count.min(self.length);
@@ -57,14 +57,14 @@ impl Text {
     }
 }
 
-/// Why CGI variables were refused.
+/// Why CGI variables were rejected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ParamsError {
-    /// A name or value contains a NUL, which PHP would take for its end.
+    /// A name or value contains a NUL, at which PHP would truncate it.
     Nul,
     /// A name is empty.
     NoName,
-    /// A length points behind the end of the bytes.
+    /// A length exceeds the remaining bytes.
     CutOff,
     /// More variables than [`PARAMS_MAX`] or more bytes than [`PARAMS_BYTES_MAX`].
     TooMany,
@@ -92,7 +92,7 @@ impl Params {
         Self::default()
     }
 
-    /// Forgets all variables.
+    /// Removes all variables.
     pub fn clear(&mut self) {
         self.text.clear();
         self.entries.clear();
@@ -101,27 +101,27 @@ impl Params {
         self.foreign = false;
     }
 
-    /// Forgets all variables; those that come are a web server's own, to be kept as php-fpm keeps
-    /// them (`fcgi_hash` in main/fastcgi.c): a name has one value, a new one takes the place of the
-    /// old, and scripts see the variables in the reverse of their order.
+    /// Removes all variables; new ones are a web server's, stored as in php-fpm (`fcgi_hash` in
+    /// main/fastcgi.c): a name has one value, a new value replaces the old one, and scripts see the
+    /// variables in reverse order.
     pub fn clear_for_foreign(&mut self) {
         self.clear();
         self.foreign = true;
     }
 
-    /// Adds a variable. A second one of the same name replaces the first. `HTTP_PROXY` is dropped:
-    /// libraries would take what a client sent for the proxy to use (<https://httpoxy.org>).
+    /// Adds a variable. A second one with the same name replaces the first. `HTTP_PROXY` is
+    /// dropped: libraries would use the client's header as their proxy (<https://httpoxy.org>).
     ///
     /// # Errors
     ///
-    /// When the variable has no name, contains a NUL, or there is no room for it.
+    /// When the variable has no name, contains a NUL, or does not fit.
     pub fn push(&mut self, name: &[u8], value: &[u8]) -> Result<(), ParamsError> {
         let (start, count) = (self.text.len(), self.entries.len());
         self.push_unseen(name, value)?;
         self.look_for_nuls(start, count)
     }
 
-    /// Adds a variable whose bytes nobody has looked at.
+    /// Adds a variable without checking it for NULs.
     fn push_unseen(&mut self, name: &[u8], value: &[u8]) -> Result<(), ParamsError> {
         if name.is_empty() {
             return Err(ParamsError::NoName);
@@ -139,19 +139,21 @@ impl Params {
         Ok(())
     }
 
-    /// Sees that there is no NUL from `start` on but those behind names and values, of which `count`
-    /// variables lie before. All at once: most are so short that looking at each takes longer.
+    /// Checks that there are no NULs from `start` on except those after names and values; `count`
+    /// variables are before `start`. All at once: most strings are so short that separate checks
+    /// take longer.
     fn look_for_nuls(&self, start: usize, count: usize) -> Result<(), ParamsError> {
-        match nuls(&self.text[start..]) == 2 * (self.entries.len() - count) {
-            true => Ok(()),
-            false => Err(ParamsError::Nul),
+        if nuls(&self.text[start..]) == 2 * (self.entries.len() - count) {
+            Ok(())
+        } else {
+            Err(ParamsError::Nul)
         }
     }
 
     fn enter(&mut self, known: Option<Name>, entry: Entry) {
         self.entries.push(entry);
         if let Some(known) = known {
-            // No more than `PARAMS_MAX`.
+            // At most `PARAMS_MAX`.
             self.known[known as usize] = self.entries.len() as u32;
         }
     }
@@ -166,11 +168,11 @@ impl Params {
         }
     }
 
-    /// Keeps a string beside the variables. It ends before its first NUL, if there is one.
+    /// Stores a string beside the variables, up to its first NUL.
     ///
     /// # Errors
     ///
-    /// When there is no room for it.
+    /// When it does not fit.
     pub fn keep(&mut self, bytes: &[u8]) -> Result<Text, ParamsError> {
         let bytes = until_nul(bytes);
         let room = PARAMS_BYTES_MAX.saturating_sub(self.text.len());
@@ -180,23 +182,22 @@ impl Params {
         Ok(self.append(bytes))
     }
 
-    /// Gives a variable of a foreign request a value, in the place of the one it has, if any.
-    /// Variables without a name and `HTTP_PROXY` are passed over; names and values end before their
-    /// first NUL, as for php-fpm.
+    /// Sets a variable of a foreign request, and replaces its old value. Variables without a name
+    /// and `HTTP_PROXY` are ignored; names and values end before their first NUL, as in php-fpm.
     ///
     /// # Errors
     ///
-    /// When there is no room for it.
+    /// When it does not fit.
     pub fn set(&mut self, name: &[u8], value: &[u8]) -> Result<(), ParamsError> {
         let value = self.keep(value)?;
         self.set_to(name, value)
     }
 
-    /// As [`set`](Self::set), with a string that is kept already.
+    /// As [`set`](Self::set), with a stored string.
     ///
     /// # Errors
     ///
-    /// When there is no room for it.
+    /// When it does not fit.
     pub fn set_to(&mut self, name: &[u8], value: Text) -> Result<(), ParamsError> {
         let name = until_nul(name);
         if name.is_empty() || name == b"HTTP_PROXY" {
@@ -253,7 +254,7 @@ impl Params {
         (self.known[name as usize] as usize).checked_sub(1)
     }
 
-    /// The value of a known variable, kept.
+    /// The value of a known variable, as a stored string.
     pub fn text_of(&self, name: Name) -> Option<Text> {
         Some(self.entries[self.place_of_known(name)?].value)
     }
@@ -263,8 +264,7 @@ impl Params {
         self.text_of(name).map(|value| self.bytes(value))
     }
 
-    /// The bytes of a string that this holds, without its NUL; none of one that it held before it
-    /// was cleared.
+    /// The bytes of a stored string, without its NUL; empty for one from before it was cleared.
     pub fn bytes(&self, text: Text) -> &[u8] {
         self.text
             .get(text.start..text.start + text.length)
@@ -282,7 +282,7 @@ impl Params {
     ///
     /// # Errors
     ///
-    /// As [`set`](Self::set), and when the bytes end in the middle of a pair.
+    /// As [`set`](Self::set), and when the bytes end inside a pair.
     pub fn set_pairs(&mut self, mut pairs: &[u8]) -> Result<(), ParamsError> {
         while !pairs.is_empty() {
             let name_length = take_length(&mut pairs)?;
@@ -299,7 +299,7 @@ impl Params {
     ///
     /// # Errors
     ///
-    /// As [`push`](Self::push), and when the bytes end in the middle of a pair.
+    /// As [`push`](Self::push), and when the bytes end inside a pair.
     pub fn push_pairs(&mut self, mut pairs: &[u8]) -> Result<(), ParamsError> {
         let (start, count) = (self.text.len(), self.entries.len());
         while !pairs.is_empty() {
@@ -320,14 +320,13 @@ impl Params {
             .map(|(_, value)| value)
     }
 
-    /// All variables with their values, in the order they came in.
+    /// All variables with their values, in their order of arrival.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = (&[u8], &[u8])> {
         let entries = self.entries.iter();
         entries.map(|entry| (self.bytes(entry.name), self.bytes(entry.value)))
     }
 
-    /// All variables with their values as scripts are to see them, each slice with the NUL at its
-    /// end.
+    /// All variables with their values in the order that scripts see, each slice with its NUL.
     pub(crate) fn iter_nul_terminated(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         let count = self.entries.len();
         (0..count).map(move |at| {
@@ -341,8 +340,8 @@ impl Params {
     }
 }
 
-/// How many NULs there are, counted in pieces of which a byte can count each: the compiler takes 16
-/// bytes at once.
+/// Counts NULs, in pieces whose count fits in a byte: the compiler vectorises it to 16 bytes at
+/// once.
 fn nuls(bytes: &[u8]) -> usize {
     let of_piece = |piece: &[u8]| piece.iter().map(|byte| u8::from(*byte == 0)).sum::<u8>();
     bytes
@@ -358,7 +357,7 @@ fn until_nul(bytes: &[u8]) -> &[u8] {
     }
 }
 
-/// A number that few other names have: made of their length and their last bytes.
+/// A hash of a name: its length and its last bytes.
 fn print(name: &[u8]) -> u64 {
     let tail = &name[name.len().saturating_sub(7)..];
     let mut bytes = [0; 8];

@@ -1,32 +1,30 @@
-//! The border to C. The types mirror `shim/shim.h`, field by field.
+//! The C interface. The types mirror `shim/shim.h`, field by field.
 #![allow(unsafe_code)]
 
-pub(crate) mod cache;
 pub(crate) mod connections;
+pub(crate) mod opcache;
 pub(crate) mod patterns;
 pub(crate) mod present;
 mod request;
 mod settings;
 pub(crate) mod stack;
-mod status;
 
 use request::{RawParam, RawRequest, fill_foreign, fill_request};
 use settings::{REFUSED, RawSettings, ScanDir, SettingTexts, UNKNOWN};
-use status::{RawPoolStatus, StatusTexts};
 
 use std::any::Any;
 use std::cell::{Cell, UnsafeCell};
-use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::io::{self, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::ptr;
 use std::slice;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use crate::cgi_names::Name;
 use crate::engine::{Outcome, Served, Show, StartError};
 use crate::exchange::{Exchange, Level, Purge, Purged, Verdict};
 use crate::foreign::Paths;
-use crate::names::Name;
 use crate::params::{Params, Text};
 use crate::settings::{IniValue, Settings};
 
@@ -55,7 +53,7 @@ struct RawPathDirectives {
     doc_root: *const c_char,
 }
 
-/// The directives that decide what a web server's variables mean.
+/// The directives that decide how a web server's variables are interpreted.
 #[derive(Debug)]
 pub(crate) struct PathDirectives {
     pub(crate) fix_pathinfo: bool,
@@ -70,7 +68,7 @@ struct RawCallbacks {
     finish: extern "C" fn(*mut c_void),
     read_body: extern "C" fn(*mut c_void, *mut c_char, usize) -> usize,
     log: extern "C" fn(*mut c_void, c_int, bool, *const c_char, usize),
-    status: extern "C" fn(*mut c_void) -> *const RawPoolStatus,
+    status: extern "C" fn(*mut c_void) -> *const c_char,
     hint: extern "C" fn(*mut c_void, *const c_char, usize) -> c_int,
     purge: extern "C" fn(*mut c_void, bool, bool, *const RawText, usize) -> c_int,
     next: extern "C" fn(*mut c_void) -> *const RawRequest,
@@ -117,25 +115,26 @@ static CALLBACKS: RawCallbacks = RawCallbacks {
     freeze: work::freeze,
 };
 
-/// What a callback finds behind its `exchange` pointer. Only shared references to it exist: PHP may
-/// call back while a callback is under way that calls into PHP itself, as when an application is
-/// booted or paths are looked up.
-struct Live<'a> {
-    /// A caller has the state.
+/// The target of a callback's `exchange` pointer. Only shared references to it exist: PHP may call
+/// back during a callback that calls into PHP itself, as when an application is booted or paths are
+/// looked up.
+struct CallbackState<'a> {
+    /// The state is borrowed.
     taken: Cell<bool>,
     state: UnsafeCell<State<'a>>,
 }
 
-/// What the callbacks of a request work with.
+/// The state of a request's callbacks.
 struct State<'a> {
     exchange: &'a mut dyn Exchange,
     panic: Option<Box<dyn Any + Send>>,
-    status: Option<StatusTexts>,
-    /// What a worker script handles; none for other scripts.
+    /// The last result of [`status`], which C reads.
+    status: Option<CString>,
+    /// The state of a worker script; `None` for other scripts.
     work: Option<work::Work<'a>>,
 }
 
-/// Gives the state of a [`Live`] back, also when a panic passes.
+/// Returns the state of a [`CallbackState`], also on a panic.
 struct Taken<'l>(&'l Cell<bool>);
 
 impl Drop for Taken<'_> {
@@ -145,15 +144,15 @@ impl Drop for Taken<'_> {
 }
 
 /// Declares a callback. Its body runs with the request's [`State`] and cannot unwind into C: a
-/// panic is kept, and from then on every callback returns its default without running. So does one
-/// that is called from within another.
+/// panic is stored, and from then on every callback returns its default without running. So does a
+/// nested callback.
 macro_rules! callback {
     ($vis:vis fn $name:ident($live:ident $(, $arg:ident: $type:ty)*)
         $(-> $result:ty, else $default:expr)?, $body:block) => {
         $vis extern "C" fn $name(exchange: *mut c_void $(, $arg: $type)*) $(-> $result)? {
-            // SAFETY: C passes back the pointer that `Engine::serve` gave it, during that call
-            // only and on the same thread; all references to the `Live` are shared.
-            let live = unsafe { &*exchange.cast::<Live<'_>>() };
+            // SAFETY: C passes back the pointer that `RawEngine::serve` gave it, during that call
+            // only and on the same thread; all references to the `CallbackState` are shared.
+            let live = unsafe { &*exchange.cast::<CallbackState<'_>>() };
             let done = live.with(|state| {
                 if state.panic.is_some() {
                     return $($default)?;
@@ -202,8 +201,8 @@ callback! {
 
 callback! {
     fn read_body(live, buffer: *mut c_char, capacity: usize) -> usize, else 0, {
-        // SAFETY: C passes `capacity` bytes that nobody else uses during the call; they are zeroed
-        // first, since safe code may read what it was given to fill.
+        // SAFETY: C passes `capacity` bytes that no other code uses during the call; they are
+        // zeroed first, since safe code may read what it was given to fill.
         let buffer = unsafe {
             ptr::write_bytes(buffer, 0, capacity);
             slice::from_raw_parts_mut(buffer.cast::<u8>(), capacity)
@@ -221,7 +220,7 @@ callback! {
     }
 }
 
-/// A message that comes while the exchange is at work itself goes where PHP's go without a request.
+/// A message that arrives during another callback goes to standard error, as without a request.
 extern "C" fn log(
     exchange: *mut c_void,
     level: c_int,
@@ -230,20 +229,20 @@ extern "C" fn log(
     length: usize,
 ) {
     // SAFETY: as in `callback`.
-    let live = unsafe { &*exchange.cast::<Live<'_>>() };
+    let live = unsafe { &*exchange.cast::<CallbackState<'_>>() };
     if !live.taken.get() {
         return log_to_exchange(exchange, level, to_client, message, length);
     }
     // SAFETY: as in `send`.
     let message = unsafe { slice::from_raw_parts(message.cast::<u8>(), length) };
-    // Nobody is left to tell of a failure.
+    // A failure cannot be reported.
     let _ = io::stderr().write_all(&[message, b"\n"].concat());
 }
 
 callback! {
-    fn status(live) -> *const RawPoolStatus, else ptr::null(), {
-        live.status = live.exchange.status().map(|status| StatusTexts::new(&status));
-        live.status.as_ref().map_or(ptr::null(), StatusTexts::raw)
+    fn status(live) -> *const c_char, else ptr::null(), {
+        live.status = live.exchange.status().and_then(|status| CString::new(status).ok());
+        live.status.as_ref().map_or(ptr::null(), |status| status.as_ptr())
     }
 }
 
@@ -265,10 +264,10 @@ callback! {
             names.map(|name| slice::from_raw_parts(name.start.cast::<u8>(), name.length)).collect()
         };
         match live.exchange.purge(&Purge { are_urls: urls, soft, names }) {
-            Purged::Dropped => DROPPED,
-            Purged::Unheard => UNHEARD,
+            Purged::Done => DROPPED,
+            Purged::NoReply => UNHEARD,
             Purged::NoCache => 2,
-            Purged::NotIts => 3,
+            Purged::OtherSite => 3,
             Purged::TooLong => 4,
         }
     }
@@ -292,17 +291,17 @@ fn code(verdict: Verdict) -> c_int {
 
 /// The started engine: proof that C may be called.
 #[derive(Debug)]
-pub(crate) struct Engine {
+pub(crate) struct RawEngine {
     starter: u32,
     pub(crate) unknown_values: Vec<IniValue>,
     pub(crate) refused_values: Vec<IniValue>,
-    /// Kept from request to request for its memory; empty between two.
+    /// Reused across requests for its memory; empty between two.
     params: Vec<RawParam>,
 }
 
-impl Engine {
+impl RawEngine {
     pub(crate) fn start(settings: &Settings) -> Result<Self, StartError> {
-        // Leaked on purpose: PHP keeps pointers to these strings until the process ends.
+        // Leaked on purpose: PHP keeps pointers to these strings until the process exits.
         let texts: &'static SettingTexts = Box::leak(Box::new(SettingTexts::new(settings)?));
         if STARTED.swap(true, Ordering::SeqCst) {
             return Err(StartError::AlreadyStarted);
@@ -342,7 +341,8 @@ impl Engine {
             Show::Modules => 1,
             Show::Info => 2,
         };
-        // SAFETY: PHP is started, no request runs, and none will: `self` goes. No longjmp leaves it.
+        // SAFETY: PHP is started, no request runs, and none will: `self` goes. No longjmp leaves
+        // it.
         unsafe { maitred_php_show(what) }
     }
 
@@ -377,10 +377,11 @@ impl Engine {
         Some(text.to_string_lossy().into_owned()).filter(|text| !text.is_empty())
     }
 
-    /// Moves to `folder` for good, or only forgets what paths led to.
+    /// Changes to `folder` permanently, or only clears the realpath cache.
     pub(crate) fn settle(&mut self, folder: Option<&CStr>) -> io::Result<()> {
         let folder = folder.map_or(ptr::null(), CStr::as_ptr);
-        // SAFETY: PHP is started, no request runs, and the string outlives the call, which copies it.
+        // SAFETY: PHP is started, no request runs, and the string outlives the call, which copies
+        // it.
         match unsafe { maitred_php_settle(folder) } {
             0 => Ok(()),
             code => Err(io::Error::from_raw_os_error(code)),
@@ -388,7 +389,7 @@ impl Engine {
     }
 
     pub(crate) fn serve(&mut self, params: &Params, exchange: &mut dyn Exchange) -> Served {
-        let live = Live::new(exchange);
+        let live = CallbackState::new(exchange);
         let mut request = fill_request(params, &mut self.params);
         request.exchange = live.for_c();
         let served = if !brings_settings(params) || prepare(&request) {
@@ -405,12 +406,12 @@ impl Engine {
         params: &mut Params,
         exchange: &mut dyn Exchange,
     ) -> Served {
-        let live = Live::new(exchange);
+        let live = CallbackState::new(exchange);
         if brings_settings(params) {
             let mut request = fill_request(params, &mut self.params);
             request.exchange = live.for_c();
             let could = prepare(&request);
-            // The variables may change now: nothing points to them any more.
+            // The variables may change now: C no longer points to them.
             self.params.clear();
             if !could {
                 return live.end(not_started());
@@ -446,13 +447,12 @@ impl Engine {
     }
 }
 
-/// Whether something came with a request for PHP to be set.
+/// Whether the request has PHP values to set.
 fn brings_settings(params: &Params) -> bool {
     params.text_of(Name::PhpValue).is_some() || params.text_of(Name::PhpAdminValue).is_some()
 }
 
-/// Sets what came with a request for PHP to be set. False if PHP could not go on; then an answer was
-/// given.
+/// Sets the PHP values of a request. False if PHP could not continue; then a response was sent.
 fn prepare(request: &RawRequest) -> bool {
     // SAFETY: as in `run`; the request is C's during the call only.
     unsafe { maitred_php_prepare(request) }
@@ -460,10 +460,10 @@ fn prepare(request: &RawRequest) -> bool {
 
 fn run(request: &RawRequest) -> RawServed {
     let mut served = RawServed::default();
-    // SAFETY: PHP is started and this is its thread (`Engine` is not `Send`, and only its methods
-    // call this); the request, its strings and the `Live` outlive the call, and Rust touches the
-    // `Live` again only when C has returned. No longjmp leaves the call: the shim catches every
-    // bailout.
+    // SAFETY: PHP is started and this is its thread (`RawEngine` is not `Send`, and only its
+    // methods call this); the request, its strings and the `CallbackState` outlive the call, and
+    // Rust touches the `CallbackState` again only when C has returned. No longjmp leaves the call:
+    // the shim catches every bailout.
     unsafe { maitred_php_serve(request, &raw mut served) };
     served
 }
@@ -482,7 +482,7 @@ fn path_directives() -> PathDirectives {
         discard_path: false,
         doc_root: ptr::null(),
     };
-    // SAFETY: PHP is started (only `Engine` calls this); the string is valid until PHP is called
+    // SAFETY: PHP is started (only `RawEngine` calls this); the string is valid until PHP is called
     // again, and copied before.
     unsafe {
         maitred_php_path_directives(&raw mut raw);
@@ -495,9 +495,9 @@ fn path_directives() -> PathDirectives {
     }
 }
 
-impl<'a> Live<'a> {
-    fn new(exchange: &'a mut dyn Exchange) -> Live<'a> {
-        Live {
+impl<'a> CallbackState<'a> {
+    fn new(exchange: &'a mut dyn Exchange) -> CallbackState<'a> {
+        CallbackState {
             taken: Cell::new(false),
             state: UnsafeCell::new(State {
                 exchange,
@@ -513,18 +513,18 @@ impl<'a> Live<'a> {
         ptr::from_ref(self).cast_mut().cast()
     }
 
-    /// Does something with the state; nothing is done if a caller has it already.
+    /// Calls `act` with the state; does nothing during another callback.
     fn with<T>(&self, act: impl FnOnce(&mut State<'a>) -> T) -> Option<T> {
         if self.taken.replace(true) {
             return None;
         }
         let _taken = Taken(&self.taken);
-        // SAFETY: one thread uses a `Live` (it is not `Sync`), and as long as `taken` is set, which
-        // it was not, this is the one reference to the state.
+        // SAFETY: one thread uses a `CallbackState` (it is not `Sync`), and as long as `taken` is
+        // set, which it was not, this is the one reference to the state.
         Some(act(unsafe { &mut *self.state.get() }))
     }
 
-    /// What is known of the request, when C has returned.
+    /// The result of the request, after C has returned.
     fn end(self, served: RawServed) -> Served {
         if let Some(panic) = self.state.into_inner().panic {
             resume_unwind(panic);
@@ -548,7 +548,7 @@ impl RawServed {
 }
 
 pub(crate) fn after_fork() {
-    // SAFETY: the caller has an `Engine`, so PHP is started, and no request is under way.
+    // SAFETY: the caller has a `RawEngine`, so PHP is started, and no request is under way.
     unsafe { maitred_php_after_fork() };
 }
 

@@ -5,48 +5,47 @@ use std::path::PathBuf;
 pub struct IniValue {
     /// The directive, such as `memory_limit`.
     pub name: String,
-    /// Its value as php.ini would have it, such as `256M`.
+    /// Its value in php.ini syntax, such as `256M`.
     pub value: String,
     /// `php_admin_value`: no `.user.ini` and no `ini_set()` can change it.
     pub admin: bool,
 }
 
-/// How PHP is started.
+/// The settings for starting PHP.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// What `php_sapi_name()` says. OPcache before 8.5 starts only under names on its own list.
+    /// The result of `php_sapi_name()`. OPcache before 8.5 starts only under names on its own list.
     pub sapi_name: String,
-    /// A php.ini, or the folder it is in; `None`: where libphp looks by itself.
+    /// A php.ini, or its folder; `None`: libphp's default.
     pub ini_path: Option<PathBuf>,
-    /// Where further `*.ini` files are; `None`: `PHP_INI_SCAN_DIR`, or where libphp looks by
-    /// itself.
+    /// The folder of additional `*.ini` files; `None`: `PHP_INI_SCAN_DIR`, or libphp's default.
     pub ini_scan_dir: Option<PathBuf>,
-    /// No php.ini is looked for, nor anything in its folder (`-n` of php-fpm): only `ini_path` is
-    /// read, if there is one.
+    /// Search no php.ini and no files in its folder (`-n` of php-fpm): only `ini_path` is read, if
+    /// it is set.
     pub no_ini_files: bool,
-    /// php.ini lines that come after the files, as `-d` of php-fpm takes them: name and value.
+    /// php.ini lines after the files, as from php-fpm's `-d`: name and value.
     pub defines: Vec<(String, String)>,
     /// Extensions to load after those of php.ini.
     pub extensions: Vec<String>,
-    /// `php_value` and `php_admin_value`, in their order; of two values for one directive the later
-    /// holds.
+    /// `php_value` and `php_admin_value`, in order; of two values for one directive the later
+    /// applies.
     pub values: Vec<IniValue>,
-    /// PHP has and shows what it has and shows in php-fpm: no pcntl, unless the php.ini entry
-    /// `maitred.pcntl` is 1, and php-fpm's name.
+    /// PHP presents itself as in php-fpm: no pcntl, unless the php.ini entry `maitred.pcntl` is 1,
+    /// and php-fpm's name.
     pub fpm: bool,
-    /// How scripts are run.
+    /// The mode of its scripts.
     pub mode: Mode,
 }
 
-/// How scripts are run: which functions there are depends on it, since applications ask by them.
-/// The numbers are those of `enum maitred_mode` in shim.h.
+/// The mode of scripts: it determines which functions exist, since applications detect the mode by
+/// them. The numbers are those of `enum maitred_mode` in shim.h.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(i32)]
 pub enum Mode {
-    /// Each request runs its script from the beginning.
+    /// Each request runs its script from the start.
     #[default]
     Classic,
-    /// A script asks for one request after the other ([`crate::Engine::work`]).
+    /// A script takes one request after the other ([`crate::Engine::work`]).
     Worker,
     /// A script is booted once and copied ([`crate::Engine::boot`]).
     Snapshot,
@@ -68,12 +67,12 @@ impl Default for Settings {
     }
 }
 
-/// Directives whose pool value adds to that of php.ini instead of replacing it (as in php-fpm).
+/// Directives whose pool value extends that of php.ini instead of replacing it (as in php-fpm).
 const ADDING: [&str; 2] = ["disable_functions", "disable_classes"];
 
 impl Settings {
-    /// The values as php.ini text. PHP reads it after its files, so that what counts at start-up
-    /// (extensions, OPcache's memory) can be set per pool too.
+    /// The values as php.ini text. PHP reads it after its files, so that settings which count at
+    /// startup (extensions, OPcache's memory) can be set per pool, too.
     pub(crate) fn ini_entries(&self) -> String {
         let defines = self.defines.iter().map(|(name, value)| define(name, value));
         let extensions = self.extensions.iter().map(|name| {
@@ -88,7 +87,8 @@ impl Settings {
                 if value.name == "error_reporting" {
                     return Some(format!("{}={}\n", value.name, value.value));
                 }
-                // Within single quotes nothing is special, and a single quote cannot be written.
+                // Within single quotes no character is special, and a single quote cannot be
+                // written.
                 let plain = !value.value.contains(['\'', '\n', '\r']);
                 plain.then(|| format!("{}='{}'\n", value.name, value.value))
             });
@@ -96,7 +96,7 @@ impl Settings {
     }
 }
 
-/// A line of php.ini: quoted, unless that would take a meaning from it that it may be meant to have
+/// A line of php.ini: quoted, unless quotes could remove an intended meaning
 /// (`php_ini_builder_define` in main/php_ini_builder.c).
 fn define(name: &str, value: &str) -> String {
     let is_left = |first: char| first.is_ascii_alphanumeric() || matches!(first, '"' | '\'');

@@ -4,20 +4,20 @@ use std::fmt;
 
 use crate::raw;
 
-/// Most frames that can be asked for.
+/// Most frames of one stack.
 pub const STACK_DEPTH_MAX: u32 = 100;
 
-/// How often a stack is read until two readings in a row agree. The script runs on meanwhile: one
-/// that waits agrees at once, one that computes may never.
+/// Most attempts until two consecutive walks agree. The script keeps running meanwhile: a waiting
+/// script agrees at once, a computing one may never.
 const READINGS_MAX: usize = 8;
 
 /// The memory of another process.
 pub trait Memory {
-    /// Reads what is at `address`; false when not all of it can be read.
+    /// Reads from `address`; false when not all of it can be read.
     fn read(&self, address: u64, into: &mut [u8]) -> bool;
 }
 
-/// What is called in a frame.
+/// The call of a frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Call {
     /// A function.
@@ -36,7 +36,7 @@ pub enum Call {
         /// Its name.
         function: String,
     },
-    /// A file that is included, or a text that is evaluated.
+    /// A file that is included, or code that is evaluated.
     Include,
     /// The script itself.
     Main,
@@ -57,13 +57,13 @@ impl fmt::Display for Call {
 /// One frame of a stack.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Frame {
-    /// Address of the engine's record of it (`zend_execute_data`).
+    /// Address of the engine's record of the call (`zend_execute_data`).
     pub address: u64,
-    /// What is called.
+    /// The call.
     pub call: Call,
-    /// The file of that code; none for what is not written in PHP.
+    /// The file of its code; `None` for functions that are not written in PHP.
     pub file: Option<String>,
-    /// The line where it is in that file, which PHP notes down before each call; 0: not known.
+    /// The current line in that file, which PHP saves before each call; 0: unknown.
     pub line: u32,
 }
 
@@ -72,20 +72,20 @@ pub struct Frame {
 pub struct Stack {
     /// The script's file; empty in shutdown functions.
     pub script: String,
-    /// The frames that were asked for, the innermost first, and after them those, if any, that
-    /// tell where the last of them was called from. None while PHP begins or ends a request.
+    /// The requested frames, innermost first, followed by those, if any, that show the caller of
+    /// the last one. Empty while PHP starts or ends a request.
     pub frames: Vec<Frame>,
-    /// Whether the frames fit together. If not, they are what could be read of a script that
-    /// calls and returns too fast to be looked at.
+    /// Whether the frames are consistent. If not, they are the best reading of a script that calls
+    /// and returns too fast.
     pub is_sound: bool,
 }
 
 /// One walk over a stack.
 #[derive(Debug)]
 pub(crate) struct Reading {
-    /// How many requests the process has begun; 0: nothing can be read of it.
+    /// Requests that the process has started; 0: its memory cannot be read.
     pub request: u64,
-    /// Whether the last of them is in hand.
+    /// Whether the last of them is running.
     pub is_running: bool,
     pub script: String,
     pub frames: Vec<Frame>,
@@ -95,17 +95,17 @@ pub(crate) struct Reading {
 /// Why there is no stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoStack {
-    /// Nothing can be read of the process: it has ended.
+    /// The process has exited.
     ProcessEnded,
-    /// The request is over; the process has begun another, or waits for one.
+    /// The request is over; the process has started another, or waits for one.
     RequestOver,
 }
 
 impl fmt::Display for NoStack {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(match self {
-            NoStack::ProcessEnded => "the worker ended before it could be looked at",
-            NoStack::RequestOver => "the script ended before it could be looked at",
+            NoStack::ProcessEnded => "the worker exited before its stack could be read",
+            NoStack::RequestOver => "the script ended before its stack could be read",
         })
     }
 }
@@ -113,10 +113,10 @@ impl fmt::Display for NoStack {
 impl std::error::Error for NoStack {}
 
 /// Reads the stack of request number `request` (from 1) of a process that was forked from this one,
-/// at most [`STACK_DEPTH_MAX`] frames. The process runs on, and nothing in it is changed.
+/// at most [`STACK_DEPTH_MAX`] frames. The process keeps running and is not modified.
 ///
 /// # Errors
-/// When the request runs no more.
+/// When the request is over.
 pub fn read_stack(memory: &dyn Memory, request: u64, depth: u32) -> Result<Stack, NoStack> {
     let wanted = depth.clamp(1, STACK_DEPTH_MAX) as usize;
     let mut last: Option<Reading> = None;
@@ -145,7 +145,7 @@ pub fn read_stack(memory: &dyn Memory, request: u64, depth: u32) -> Result<Stack
 }
 
 impl Reading {
-    /// Whether both saw the same calls. Lines may differ: the innermost code is on its way.
+    /// Whether both saw the same calls. Lines may differ, since the innermost code keeps running.
     fn agrees(&self, other: &Reading) -> bool {
         let same = |(a, b): (&Frame, &Frame)| a.address == b.address && a.call == b.call;
         self.is_sound
@@ -154,7 +154,7 @@ impl Reading {
             && self.frames.iter().zip(&other.frames).all(same)
     }
 
-    /// Whether this is to be kept rather than `last`.
+    /// Whether this reading is better than `last`.
     fn is_better(&self, last: Option<&Reading>) -> bool {
         let Some(last) = last else { return true };
         match (self.is_sound, last.is_sound) {

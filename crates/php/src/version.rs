@@ -1,7 +1,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// A released version of PHP, as `PHP_VERSION` tells it without its suffix.
+/// A released version of PHP, as in `PHP_VERSION` without its suffix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PhpVersion {
     /// `PHP_MAJOR_VERSION`.
@@ -22,7 +22,7 @@ const FIRST_FIXED: [PhpVersion; 4] = [
 ];
 
 impl PhpVersion {
-    /// Puts a version together.
+    /// Composes a version.
     pub const fn new(major: u8, minor: u8, release: u8) -> Self {
         Self {
             major,
@@ -41,7 +41,7 @@ impl fmt::Display for PhpVersion {
 impl FromStr for PhpVersion {
     type Err = String;
 
-    /// Reads `8.2.35`, `8.5.0RC1` or `8.2.35-1~deb12u1`: three numbers, then anything.
+    /// Parses `8.2.35`, `8.5.0RC1` or `8.2.35-1~deb12u1`: three numbers and any suffix.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let mut numbers = text.splitn(3, '.').map(|part| {
             let digits = part.bytes().take_while(u8::is_ascii_digit).count();
@@ -60,10 +60,10 @@ impl FromStr for PhpVersion {
 
 /// Whether this libphp carries the fixes of 21 October 2026.
 ///
-/// Debian and Ubuntu put fixes into older releases, so there the version of the package decides: a
-/// package that names a distribution's own patch level (`8.3.6-0ubuntu0.24.04.9`) may hold the
-/// fixes whatever its upstream number says, and `None` is the answer. Without a package, and for
-/// Debian's packages that follow PHP's releases, the answer is sure.
+/// Debian and Ubuntu backport fixes, so there the package's version decides: a package with a
+/// distribution's own patch level (`8.3.6-0ubuntu0.24.04.9`) may contain the fixes whatever its
+/// upstream number, and the result is `None`. Without a package, and for Debian's packages that
+/// follow PHP's releases, the result is certain.
 pub fn is_fixed(version: PhpVersion, package: Option<&str>) -> Option<bool> {
     if package.is_some_and(|package| package.contains("ubuntu")) {
         return None;

@@ -26,7 +26,8 @@ fn scripts_see_the_variables_in_the_reverse_of_their_order() {
             "<?php $k = array_keys($_SERVER); $h = array_keys(getallheaders());
         echo array_search('HTTP_X_A', $k) - array_search('HTTP_X_B', $k), ' ',
             array_search('REQUEST_METHOD', $k) > array_search('HTTP_X_A', $k) ? 'after' : 'before',
-            ' ', implode(',', array_slice($h, 0, 2)), ' ', array_search('PHP_SELF', $k) > array_search('HTTP_X_A', $k) ? 'end' : '';",
+            ' ', implode(',', array_slice($h, 0, 2)), ' ',
+            array_search('PHP_SELF', $k) > array_search('HTTP_X_A', $k) ? 'end' : '';",
         );
     assert_eq!(php.serve(&["t.php"]).one().body(), "1 after X-B,X-A end");
 }

@@ -57,10 +57,10 @@ fn a_script_that_runs_too_long_is_stopped() {
     }
 }
 
-/// The kernel counts for the limit at its ticks, as if whoever runs then had run since the last one; what
-/// a script sees is exact. Where others want the processor the two lie apart, so the scripts stop well
-/// before their limit. A limit that is one of our ticks of half a second too short strikes all the same:
-/// the third script begins at 1.4 s, and would be ended at 2.0 s, when it has had 0.6.
+/// For the limit the kernel counts at its ticks, and charges the whole tick to the running process;
+/// a script reads exact times. On a busy processor the two differ, so the scripts stop well before
+/// their limit. A limit that is too short by one of our ticks of half a second is still detected:
+/// the third script starts at 1.4 s, and would be ended at 2.0 s, after 0.6 s.
 #[test]
 fn a_script_is_never_stopped_early() {
     let script = format!("<?php $limit = 0.7; {SPIN} echo 'done';");

@@ -1,4 +1,4 @@
-//! Rules for applications that many run, as those who make them publish them for nginx or Apache.
+//! Presets for common applications, from the rules that their projects publish for nginx or Apache.
 
 use std::fmt::Write;
 
@@ -7,14 +7,14 @@ use serde::{Deserialize, Serialize};
 use crate::pattern::Pattern;
 use crate::settings::{Deny, HeaderRule, PhpRule, Redirect, Rewrite, Rules};
 
-/// What a denied path is answered with: it need not be told that something is there.
+/// Status for a denied path: it does not reveal that a file exists.
 const DENIED: u16 = 404;
 
 /// An application.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum App {
-    /// WordPress, of one site or several.
+    /// WordPress, single site or multisite.
     Wordpress,
     /// Laravel.
     Laravel,
@@ -28,24 +28,24 @@ pub enum App {
     Mediawiki,
 }
 
-/// What an application needs.
+/// The preset of an application.
 #[derive(Debug)]
 pub struct Preset {
-    /// What the document root is, in words.
+    /// Description of the document root.
     pub root: &'static str,
-    /// The script for paths that are no file.
+    /// The script for paths without a file.
     pub front_controller: Option<&'static str>,
-    /// Paths that nobody gets.
+    /// Paths that are denied to all clients.
     pub deny: &'static [&'static str],
     /// Scripts that may run; empty: all.
     pub allow_php: &'static [&'static str],
-    /// Where scripts do not run, such as where people upload; behind a `!` they do.
+    /// Paths whose scripts do not run, such as upload folders; with a `!`, exceptions.
     pub deny_php: &'static [&'static str],
-    /// From where to where, with which status.
+    /// Redirects: source, target, status.
     pub redirects: &'static [(&'static str, &'static str, u16)],
-    /// From where to where.
+    /// Rewrites: source, target.
     pub rewrite: &'static [(&'static str, &'static str)],
-    /// Header fields of every answer.
+    /// Headers of every response.
     pub headers: &'static [(&'static str, &'static str)],
 }
 
@@ -60,23 +60,25 @@ const NOTHING: Preset = Preset {
     headers: &[],
 };
 
-/// What Composer and its like leave in a folder that was not meant to be public, and copies of it.
+/// Files of Composer and other tools in a folder that was not meant to be public, and backup
+/// copies.
 const PROJECT_FILES: &str =
     "~/(composer\\.(json|lock)|package(-lock)?\\.json|yarn\\.lock|web\\.config)([.~][^/]*)?$";
 
-/// The same where MediaWiki has folders of files: an article below `/wiki/` may have such a name.
-const PROJECT_FILES_BESIDE_ARTICLES: &str = "~^/((docs|extensions|mw-config|resources|skins)/(.+/)?)?\
+/// The same for MediaWiki's own folders only: an article below `/wiki/` may have such a name.
+const PROJECT_FILES_BESIDE_ARTICLES: &str = "~^/\
+    ((docs|extensions|mw-config|resources|skins)/(.+/)?)?\
     (composer\\.(json|lock)|package(-lock)?\\.json|yarn\\.lock|web\\.config)([.~][^/]*)?$";
 
-/// Passwords of Composer's repositories, and PHP's settings and log. Of the document root alone: an
-/// application may have pages of these names.
+/// Credentials of Composer's repositories, and PHP's settings and log. In the document root only:
+/// an application may have pages with these names.
 const SECRET_FILES: &str = "~^/(auth\\.json|php\\.ini|error_log|php_errors?\\.log)([.~][^/]*)?$";
 
 /// WordPress's "Hardening WordPress", and its rules for a network of sites in folders.
 static WORDPRESS: Preset = Preset {
     root: "the folder with `wp-config.php`",
     deny: &[
-        // Not `/wp-config-php/`, which is the address of a post: those have neither dot nor tilde.
+        // Not `/wp-config-php/`, the URL of a post: those contain neither dot nor tilde.
         "~^/wp-config[^/]*[.~]",
         "/wp-admin/includes/*",
         "/wp-content/debug.log",
@@ -87,7 +89,7 @@ static WORDPRESS: Preset = Preset {
         PROJECT_FILES,
         SECRET_FILES,
     ],
-    // WordPress writes to everything else there: uploads, upgrade, languages, backups, cache.
+    // WordPress writes to all other folders there: uploads, upgrade, languages, backups, cache.
     deny_php: &[
         "!/wp-content/plugins/*",
         "!/wp-content/themes/*",
@@ -121,8 +123,9 @@ static SYMFONY: Preset = Preset {
 static DRUPAL: Preset = Preset {
     root: "the folder `web`, or the one with `core`",
     deny: &[
-        "~\\.(engine|inc|install|make|module|profile|po|sh|.*sql|theme|twig|tpl(\\.php)?|xtmpl|yml)(~|\\.sw[op]|\\.bak|\\.orig|\\.save)?$",
-        // Pages may have these names, and lie in no folder of CVS.
+        "~\\.(engine|inc|install|make|module|profile|po|sh|.*sql|theme|twig|\
+         tpl(\\.php)?|xtmpl|yml)(~|\\.sw[op]|\\.bak|\\.orig|\\.save)?$",
+        // Pages may have these names, but not below a CVS folder.
         "~/CVS/(Entries.*|Repository|Root|Tag|Template)$",
         "/vendor/*",
         "~^/sites/[^/]+/[^/]*settings[^/]*[.~][^/]*$",
@@ -199,7 +202,7 @@ static MEDIAWIKI: Preset = Preset {
 };
 
 impl App {
-    /// All of them.
+    /// All applications.
     pub const ALL: [App; 6] = [
         App::Wordpress,
         App::Laravel,
@@ -209,7 +212,7 @@ impl App {
         App::Mediawiki,
     ];
 
-    /// Its name in the configuration.
+    /// Name in the configuration.
     pub fn name(self) -> &'static str {
         match self {
             App::Wordpress => "wordpress",
@@ -221,12 +224,12 @@ impl App {
         }
     }
 
-    /// The application of this name.
+    /// The application with this name.
     pub fn named(name: &str) -> Option<App> {
         App::ALL.into_iter().find(|app| app.name() == name)
     }
 
-    /// What it needs.
+    /// Its preset.
     pub fn preset(self) -> &'static Preset {
         match self {
             App::Wordpress => &WORDPRESS,
@@ -238,10 +241,10 @@ impl App {
         }
     }
 
-    /// Has its rules follow those of the site.
+    /// Appends its rules to those of the site.
     ///
     /// # Errors
-    /// When one of them is no rule, which no application's is.
+    /// When one of them is invalid, which is never the case.
     pub fn add_to(self, rules: &mut Rules) -> Result<(), String> {
         let preset = self.preset();
         for text in preset.deny {
@@ -275,7 +278,7 @@ impl App {
         if !preset.headers.is_empty() {
             let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
             let set = preset.headers.iter().map(owned).collect();
-            // In front, so that the site's own go over them.
+            // First, so that the site's own headers override them.
             rules.headers.insert(
                 0,
                 HeaderRule {
@@ -291,8 +294,8 @@ impl App {
     }
 }
 
-/// The presets as a page for users. `more` has further rows for an application: a setting's name, and
-/// its values.
+/// The presets as Markdown for the manual. `more` returns further rows for an application: the name
+/// of a setting, and its values.
 pub fn page(more: impl Fn(App) -> Vec<(&'static str, &'static [&'static str])>) -> String {
     let mut page = String::new();
     for app in App::ALL {
@@ -347,7 +350,7 @@ fn row(page: &mut String, name: &str, texts: impl Iterator<Item = String>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::site::SiteRules;
+    use crate::site_rules::SiteRules;
 
     #[test]
     fn every_preset_is_made_of_rules_that_are_right() {

@@ -1,10 +1,10 @@
-//! Who a client is when a proxy that is trusted says so: `X-Forwarded-For` and its like, and
+//! The client's address behind trusted proxies: `X-Forwarded-For` and similar headers, and
 //! `Forwarded` (RFC 7239).
 //!
-//! A proxy appends to what its client has sent, to the same line or in a line of its own. Lines and
-//! their elements are therefore read from the end, each on its own: nothing that a client writes
-//! can change how the end is read. Where the address that a trusted proxy names cannot be read, the
-//! client is unknown. The proxy's own address never takes its place.
+//! A proxy appends to its client's header, on the same line or on a new line. Lines and their
+//! elements are therefore parsed from the end, each on its own: a client cannot influence how the
+//! end is parsed. If the address from a trusted proxy cannot be parsed, the client is unknown; the
+//! proxy's own address is never used instead.
 
 mod element;
 #[cfg(test)]
@@ -18,97 +18,97 @@ use serde::{Deserialize, Serialize};
 use crate::networks::Networks;
 use element::Element;
 
-/// Most addresses of one field that are looked at, from its end, and most elements of one line of
-/// `Forwarded`.
+/// Most addresses of one header that are read, from its end, and most elements of one `Forwarded`
+/// line.
 pub const MAX_HOPS: usize = 64;
 
 /// Longest host in bytes: a name (RFC 1035 §2.3.4) with its port.
 const MAX_HOST_BYTES: usize = 260;
 
-/// A header field by which a proxy speaks of its client.
+/// A header in which a proxy describes its client.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Field {
-    /// `X-Forwarded-For`, or another name with addresses in the same form (`CF-Connecting-IP`).
+pub enum ForwardedHeader {
+    /// `X-Forwarded-For`, or another name with addresses in the same format (`CF-Connecting-IP`).
     Addresses(String),
     /// `X-Forwarded-Proto`: `http` or `https`.
     Proto,
     /// `X-Forwarded-Host`.
     Host,
-    /// `Forwarded`: all of this in one field.
+    /// `Forwarded`: all of it in one header.
     Forwarded,
 }
 
-impl Field {
-    /// The field of this name; none if it cannot be one.
-    pub fn named(name: &str) -> Option<Field> {
+impl ForwardedHeader {
+    /// The header with this name; `None` if the name is invalid.
+    pub fn named(name: &str) -> Option<ForwardedHeader> {
         let is = |other: &str| name.eq_ignore_ascii_case(other);
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
         match name {
-            _ if is("x-forwarded-proto") => Some(Field::Proto),
-            _ if is("x-forwarded-host") => Some(Field::Host),
-            _ if is("forwarded") => Some(Field::Forwarded),
+            _ if is("x-forwarded-proto") => Some(ForwardedHeader::Proto),
+            _ if is("x-forwarded-host") => Some(ForwardedHeader::Host),
+            _ if is("forwarded") => Some(ForwardedHeader::Forwarded),
             _ if !name.is_empty() && name.bytes().all(plain) => {
-                Some(Field::Addresses(name.to_ascii_lowercase()))
+                Some(ForwardedHeader::Addresses(name.to_ascii_lowercase()))
             }
             _ => None,
         }
     }
 }
 
-/// Which proxies are believed, and what they are believed by.
+/// The trusted proxies, and the headers that they set.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Trust {
     /// Their addresses.
     pub proxies: Networks,
-    /// The fields that they set, or take away, on every request.
-    pub fields: Vec<Field>,
+    /// The headers that they set or remove on every request.
+    pub fields: Vec<ForwardedHeader>,
 }
 
-/// What is known of a client once its proxy was heard.
+/// The client as described by its proxy.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Heard {
-    /// Its address, with port 0 where none was said; none if there is no field with addresses, so
-    /// that the proxy asks for itself.
+pub struct ForwardedClient {
+    /// Its address, with port 0 if none is given; `None` if there is no address header, so that the
+    /// request is the proxy's own.
     pub client: Option<SocketAddr>,
-    /// Whether it speaks TLS with the proxy.
+    /// Whether it uses TLS to the proxy.
     pub is_https: Option<bool>,
-    /// The host it asked for.
+    /// The requested host.
     pub host: Option<String>,
 }
 
-/// A trusted proxy names a client, but not by an address that can be read: the client is unknown.
+/// A trusted proxy sends an address header that cannot be parsed: the client is unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Unknown<'h> {
-    /// The name of the field.
+pub struct UnknownClient<'h> {
+    /// The name of the header.
     pub field: &'h str,
     /// What is wrong with it.
     pub why: Fault,
 }
 
-impl fmt::Display for Unknown<'_> {
+impl fmt::Display for UnknownClient<'_> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Unknown { field, why } = self;
+        let UnknownClient { field, why } = self;
         write!(out, "{field} {}", why.words())
     }
 }
 
-/// What is wrong with a field that should name a client.
+/// What is wrong with an address header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Fault {
     /// It has no element.
     Empty,
-    /// An element that counts is no address.
+    /// A relevant element is no address.
     NoAddress,
-    /// A proxy says that it does not know the address, or does not tell it (RFC 7239 §6.2, §6.3).
+    /// The proxy does not know or does not disclose the address (RFC 7239 §6.2, §6.3).
     Hidden,
-    /// A line is not formed as RFC 7239 §4 says.
+    /// A line violates the syntax of RFC 7239 §4.
     Malformed,
-    /// It names more proxies than anybody has.
+    /// It lists more proxies than are plausible.
     TooLong,
 }
 
 impl Fault {
-    /// The fault as the end of a sentence that begins with the name of the field.
+    /// The fault, as the end of a sentence that begins with the header's name.
     pub fn words(self) -> &'static str {
         match self {
             Fault::Empty => "is empty",
@@ -121,49 +121,49 @@ impl Fault {
 }
 
 impl Trust {
-    /// Whether nothing is believed, so that there is nothing to do.
+    /// Whether no proxy is trusted.
     pub fn is_empty(&self) -> bool {
         self.proxies.is_empty()
     }
 
-    /// What `peer` says of its client, by `values`: all values of the field with a name in lower
-    /// case, in their order. Nothing if it is not to be believed. The first field that is there
-    /// decides on the address, whether it can be read or not.
+    /// The description of `peer`'s client; `values` returns all values of the header with a
+    /// lower-case name, in order. Empty if `peer` is not trusted. The first address header that is
+    /// present determines the address, whether it can be parsed or not.
     ///
     /// # Errors
-    /// When a field with addresses is there, and who the client is cannot be read from it.
-    pub fn hear<'h, V: DoubleEndedIterator<Item = &'h [u8]>>(
+    /// When an address header is present, but the client's address cannot be parsed.
+    pub fn resolve<'h, V: DoubleEndedIterator<Item = &'h [u8]>>(
         &'h self,
         peer: IpAddr,
         mut values: impl FnMut(&'h str) -> V,
-    ) -> Result<Heard, Unknown<'h>> {
-        let mut heard = Heard::default();
+    ) -> Result<ForwardedClient, UnknownClient<'h>> {
+        let mut heard = ForwardedClient::default();
         if !self.proxies.contain(peer) {
             return Ok(heard);
         }
         for field in &self.fields {
             match field {
-                Field::Addresses(name) if heard.client.is_none() => {
-                    let unknown = |why| Unknown { field: name, why };
+                ForwardedHeader::Addresses(name) if heard.client.is_none() => {
+                    let unknown = |why| UnknownClient { field: name, why };
                     heard.client = self.client(addresses(values(name))).map_err(unknown)?;
                 }
-                Field::Addresses(_) => {}
-                Field::Proto => {
+                ForwardedHeader::Addresses(_) => {}
+                ForwardedHeader::Proto => {
                     let last = elements(values("x-forwarded-proto")).next();
                     heard.is_https = heard.is_https.or(last.and_then(is_https));
                 }
-                Field::Host => {
+                ForwardedHeader::Host => {
                     let last = elements(values("x-forwarded-host")).next();
                     heard.host = heard.host.take().or_else(|| last.and_then(host));
                 }
-                Field::Forwarded => self.forwarded(&mut values, &mut heard)?,
+                ForwardedHeader::Forwarded => self.forwarded(&mut values, &mut heard)?,
             }
         }
         Ok(heard)
     }
 
-    /// The last address that is no trusted proxy's, from the end of the way; the first one if all
-    /// are (nginx's `real_ip_recursive`). None if there is no field.
+    /// The last address that is no trusted proxy's, from the end of the path; the first one if all
+    /// are trusted (nginx's `real_ip_recursive`). `None` if there is no header.
     fn client(
         &self,
         way: impl Iterator<Item = Result<SocketAddr, Fault>>,
@@ -185,16 +185,16 @@ impl Trust {
     fn forwarded<'h, V: DoubleEndedIterator<Item = &'h [u8]>>(
         &self,
         values: &mut impl FnMut(&'h str) -> V,
-        heard: &mut Heard,
-    ) -> Result<(), Unknown<'static>> {
+        heard: &mut ForwardedClient,
+    ) -> Result<(), UnknownClient<'static>> {
         const NAME: &str = "forwarded";
         if heard.client.is_none() {
             let way = or_empty(values(NAME), forwarded_hops);
             heard.client = self
                 .client(way)
-                .map_err(|why| Unknown { field: NAME, why })?;
+                .map_err(|why| UnknownClient { field: NAME, why })?;
         }
-        // The last proxy is the one that is trusted; what it says stands last.
+        // The last proxy is the trusted one; its element is the last.
         let mut lines = values(NAME).rev().map(element::elements);
         let is_said = |line: &Result<Vec<Element<'h>>, Fault>| {
             !line.as_ref().is_ok_and(|elements| elements.is_empty())
@@ -209,7 +209,7 @@ impl Trust {
     }
 }
 
-/// The way that lines with addresses name, from its end.
+/// The addresses of the hops in address lines, from the end.
 fn addresses<'h>(
     lines: impl DoubleEndedIterator<Item = &'h [u8]>,
 ) -> impl Iterator<Item = Result<SocketAddr, Fault>> {
@@ -218,7 +218,7 @@ fn addresses<'h>(
     })
 }
 
-/// The way that one line of `Forwarded` names, from its end.
+/// The addresses of the hops in one `Forwarded` line, from the end.
 fn forwarded_hops(line: &[u8]) -> impl Iterator<Item = Result<SocketAddr, Fault>> {
     let (elements, fault) = match element::elements(line) {
         Ok(elements) => (elements, None),
@@ -231,8 +231,7 @@ fn forwarded_hops(line: &[u8]) -> impl Iterator<Item = Result<SocketAddr, Fault>
     fault.into_iter().chain(elements.into_iter().rev().map(hop))
 }
 
-/// What `hops` makes of each line, from the last; the fault of being empty where there are lines
-/// that make nothing.
+/// The hops of all lines, from the last line; [`Fault::Empty`] if there are lines without hops.
 fn or_empty<'h, I: Iterator<Item = Result<SocketAddr, Fault>>>(
     lines: impl DoubleEndedIterator<Item = &'h [u8]>,
     hops: impl FnMut(&'h [u8]) -> I,
@@ -244,8 +243,8 @@ fn or_empty<'h, I: Iterator<Item = Result<SocketAddr, Fault>>>(
     all.chain(empty)
 }
 
-/// The elements of a list that may be spread over several lines, from the last. Empty ones do not
-/// count (RFC 9110 §5.6.1.2).
+/// The elements of a list over several lines, from the last. Empty ones do not count (RFC 9110
+/// §5.6.1.2).
 fn elements<'h>(
     lines: impl DoubleEndedIterator<Item = &'h [u8]>,
 ) -> impl Iterator<Item = &'h [u8]> {
@@ -257,7 +256,7 @@ fn line_elements(line: &[u8]) -> impl Iterator<Item = &[u8]> {
     all.filter(|element| !element.is_empty())
 }
 
-/// Without white space around it (RFC 9110 §5.6.3).
+/// Without surrounding white space (RFC 9110 §5.6.3).
 fn trimmed(mut text: &[u8]) -> &[u8] {
     while let [b' ' | b'\t', rest @ ..] | [rest @ .., b' ' | b'\t'] = text {
         text = rest;
@@ -265,8 +264,8 @@ fn trimmed(mut text: &[u8]) -> &[u8] {
     text
 }
 
-/// An address with or without a port; one of IPv6 with a port is in brackets. A zone (RFC 4007)
-/// means something on the proxy's machine alone.
+/// An address with an optional port; IPv6 with a port is in brackets. A zone (RFC 4007) is only
+/// valid on the proxy's machine.
 fn address(text: &[u8]) -> Option<SocketAddr> {
     let text = std::str::from_utf8(text).ok()?;
     if text.contains('%') {
@@ -291,7 +290,7 @@ fn is_https(text: &[u8]) -> Option<bool> {
     }
 }
 
-/// A host as `Host` may have it: nothing else gets past to where a host is trusted to be one.
+/// A host in the syntax of `Host`: the value is trusted later on.
 fn host(text: &[u8]) -> Option<String> {
     let good = |byte: &u8| byte.is_ascii_alphanumeric() || b".-_:[]".contains(byte);
     let is_host = !text.is_empty() && text.len() <= MAX_HOST_BYTES && text.iter().all(good);

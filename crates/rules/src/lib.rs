@@ -1,26 +1,26 @@
-//! What a site says about paths and clients, and what that means for a request.
+//! The rules of a site about paths and clients, and their evaluation for a request.
 //!
-//! No I/O, no clock, no async: [`settings::Rules`] is what was read, [`site::SiteRules`] is the same
-//! ready to be asked, and [`site::SiteRules::decide`] tells what becomes of a request. A path is
-//! decoded once ([`path::clean_path`]) and then compared as bytes, so that no way of writing it
+//! No I/O, no clock, no async: [`settings::Rules`] is the configuration, [`site_rules::SiteRules`]
+//! is its compiled form, and [`site_rules::SiteRules::decide`] evaluates a request. A path is
+//! decoded once ([`path::clean_path`]) and then compared as bytes, so that no spelling of a path
 //! escapes a rule.
 
 pub mod apps;
-pub mod coding;
-pub mod dress;
+pub mod content_encoding;
 pub mod forwarded;
+pub mod htpasswd;
 pub mod networks;
 pub mod path;
 pub mod pattern;
+mod pattern_table;
+pub mod php_source;
 pub mod rate;
+pub mod response_headers;
 pub mod settings;
-pub mod site;
-pub mod source;
-mod table;
+pub mod site_rules;
 mod template;
-pub mod users;
 
 pub use ipnet::IpNet;
 pub use pattern::Pattern;
 pub use settings::Rules;
-pub use site::SiteRules;
+pub use site_rules::SiteRules;

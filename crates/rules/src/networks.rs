@@ -4,8 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
-/// Networks, such that asking whether an address is in one of them takes the logarithm of their
-/// number.
+/// A set of networks; a lookup takes logarithmic time.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Networks {
     v4: Vec<Ipv4Net>,
@@ -23,19 +22,19 @@ impl Networks {
             IpNet::V6(net) => Some(*net),
             IpNet::V4(_) => None,
         });
-        // What is aggregated is sorted, and no network lies in another.
+        // Aggregated networks are sorted and disjoint.
         Networks {
             v4: Ipv4Net::aggregate(&v4.collect()),
             v6: Ipv6Net::aggregate(&v6.collect()),
         }
     }
 
-    /// Whether there is none.
+    /// Whether the set is empty.
     pub fn is_empty(&self) -> bool {
         self.v4.is_empty() && self.v6.is_empty()
     }
 
-    /// Whether `address` is in one of them. One of IPv4 that came over IPv6 counts as IPv4.
+    /// Whether `address` is in the set. An IPv4-mapped IPv6 address counts as IPv4.
     pub fn contain(&self, address: IpAddr) -> bool {
         match address.to_canonical() {
             IpAddr::V4(address) => {
@@ -52,7 +51,7 @@ impl Networks {
     }
 }
 
-/// Reads an address (`192.0.2.1`) or a network (`192.0.2.0/24`).
+/// Parses an address (`192.0.2.1`) or a network (`192.0.2.0/24`).
 ///
 /// # Errors
 /// What is wrong with `text`, as the end of a sentence that begins with it.
@@ -74,12 +73,12 @@ pub fn parse_network(text: &str) -> Result<IpNet, String> {
     Ok(net)
 }
 
-/// The network in which a translator shows the addresses of IPv4 to a server of IPv6 alone
-/// (RFC 6052 §2.1), without the 32 bits of those.
+/// The network in which a NAT64 translator maps IPv4 addresses for an IPv6-only server (RFC 6052
+/// §2.1), without their 32 bits.
 const TRANSLATED: u128 = 0x0064_ff9b << 96;
 
-/// What counts as one client: an IPv4 address, or the /64 that one subscriber has of IPv6. All of
-/// IPv4 lies in one /64 behind a translator, so there it is the IPv4 address that counts.
+/// The key that identifies a client for limits: its IPv4 address, or the /64 of an IPv6 subscriber.
+/// Behind NAT64 all of IPv4 is in one /64, so there the IPv4 address counts.
 pub fn client_key(address: IpAddr) -> u128 {
     match address.to_canonical() {
         IpAddr::V4(address) => u128::from(Ipv4Addr::to_bits(address)),

@@ -1,7 +1,6 @@
-//! From the raw path of a request target to the one name it stands for, and which names are never
-//! served.
+//! Normalisation of request paths, and the names that are never served.
 //!
-//! Pure: nothing here looks at the file system.
+//! No I/O.
 
 use std::borrow::Cow;
 
@@ -10,17 +9,17 @@ use percent_encoding::{AsciiSet, CONTROLS, percent_decode, percent_encode};
 /// Why a request gets no file and no script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refused {
-    /// The HTTP status to answer with.
+    /// The response status.
     pub status: u16,
-    /// One sentence for the log; it is not for the client.
+    /// One sentence for the log, not for the client.
     pub why: &'static str,
-    /// Whether the operator should read of it: something is there that should not be, or that
-    /// cannot be had. What is simply not there is asked for all the time.
+    /// Whether it is logged for the operator: a file that should not be there, or that cannot be
+    /// read. Missing files are requested all the time and are not logged.
     pub is_notable: bool,
 }
 
 impl Refused {
-    /// A refusal that says nothing about the server.
+    /// A refusal that is not logged.
     pub fn plain(status: u16, why: &'static str) -> Refused {
         Refused {
             status,
@@ -29,7 +28,7 @@ impl Refused {
         }
     }
 
-    /// A refusal that the operator should read of.
+    /// A refusal that is logged.
     pub fn notable(status: u16, why: &'static str) -> Refused {
         Refused {
             status,
@@ -39,8 +38,8 @@ impl Refused {
     }
 }
 
-/// A path that was decoded once and normalised: it begins with `/`, has no empty, `.` or `..`
-/// segment, and no control byte. It need not be UTF-8.
+/// A path that has been decoded once and normalised: it starts with `/`, and has no empty, `.` or
+/// `..` segment and no control byte. It need not be UTF-8.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CleanPath<'a> {
     bytes: Cow<'a, [u8]>,
@@ -49,7 +48,7 @@ pub struct CleanPath<'a> {
 }
 
 impl CleanPath<'_> {
-    /// The same, apart from the text it was made of.
+    /// A copy that borrows nothing.
     pub fn into_owned(self) -> CleanPath<'static> {
         CleanPath {
             bytes: Cow::Owned(self.bytes.into_owned()),
@@ -58,24 +57,24 @@ impl CleanPath<'_> {
         }
     }
 
-    /// The whole path, decoded: what nginx calls `$uri`.
+    /// The full decoded path: nginx's `$uri`.
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// How many leading bytes may be looked up in the file system. The rest, if any, begins at a
-    /// segment that is hidden or held an encoded slash; it can only be the PATH_INFO of a script
-    /// before it.
+    /// Number of leading bytes that may be looked up in the file system. The rest, if any, starts
+    /// at a segment that is hidden or contained an encoded slash; it can only be the PATH_INFO of a
+    /// script before it.
     pub fn names_end(&self) -> usize {
         self.names_end
     }
 
-    /// A segment begins with a dot and is not the `/.well-known/` of RFC 8615.
+    /// A segment starts with a dot and is not the `/.well-known/` of RFC 8615.
     pub fn is_hidden(&self) -> bool {
         self.hidden
     }
 
-    /// The path ends in a slash, so it names a directory or nothing.
+    /// The path ends with a slash, so it names a directory or nothing.
     pub fn ends_with_slash(&self) -> bool {
         self.bytes.ends_with(b"/")
     }
@@ -110,8 +109,8 @@ pub fn clean_path(raw: &str) -> Result<CleanPath<'_>, Refused> {
     Ok(builder.finish())
 }
 
-/// The path as it may stand in a `Location` field: a single leading slash, everything unusual
-/// encoded, so that it can never be read as another host (`//host`, `/\host`).
+/// The path for a `Location` header: a single leading slash, all unusual bytes encoded, so that no
+/// client can interpret it as another host (`//host`, `/\host`).
 pub fn encode_path(path: &[u8]) -> String {
     /// Everything but the `pchar` of RFC 3986 §3.3 and the slash.
     const OUTSIDE_PATH: &AsciiSet = &CONTROLS
@@ -133,16 +132,16 @@ pub fn encode_path(path: &[u8]) -> String {
     percent_encode(path, OUTSIDE_PATH).to_string()
 }
 
-/// Whether the last name of `path` says that the file holds PHP source but is not to be run:
-/// another case (`x.PHP`), an unused extension (`.phtml`, `.phar`, `.php5`, `.phpbak`), or what
-/// editors and people leave behind (`x.php~`, `x.php.bak`, `x.php.`). `x.php` itself is also PHP
-/// source: it is run, and must not be sent.
+/// Whether the last segment of `path` names a file with PHP source that is not to be run: another
+/// case (`x.PHP`), an unused extension (`.phtml`, `.phar`, `.php5`, `.phpbak`), or a backup
+/// (`x.php~`, `x.php.bak`, `x.php.`). `x.php` itself is PHP source, too: it is run, and must not be
+/// sent.
 ///
-/// `page.php.html` and its like may be responses that were saved, and are not counted: their
-/// content decides ([`crate::source`]).
+/// `page.php.html` and similar names may be saved responses, and do not count: their content
+/// decides ([`crate::php_source`]).
 pub fn is_php_source(path: &[u8]) -> bool {
-    /// What may follow `.php` in the name of a file that is no PHP source: pages mirrored by name,
-    /// generated assets, and listings that somebody named `.txt` to have them read.
+    /// Extensions after `.php` of files that are no PHP source: mirrored pages, generated assets,
+    /// and listings that are published as `.txt`.
     const RENDERED: [&[u8]; 20] = [
         b"html", b"htm", b"css", b"js", b"mjs", b"json", b"map", b"xml", b"svg", b"png", b"jpg",
         b"jpeg", b"gif", b"webp", b"avif", b"ico", b"pdf", b"txt", b"md", b"woff2",
@@ -157,20 +156,20 @@ pub fn is_php_source(path: &[u8]) -> bool {
     (mentions_php || is_variant) && !RENDERED.contains(&last_extension)
 }
 
-/// Whether the last name of `path` mentions PHP behind its first dot: `config.php.txt`.
+/// Whether the last segment of `path` mentions PHP after its first dot: `config.php.txt`.
 pub fn mentions_php(path: &[u8]) -> bool {
     let name = last_name(path).to_ascii_lowercase();
     let mut extensions = name.split(|byte| *byte == b'.').skip(1);
     extensions.any(|part| part.starts_with(b"php") || part.starts_with(b"pht"))
 }
 
-/// Whether the last name of `path` begins with a dot.
+/// Whether the last segment of `path` starts with a dot.
 pub fn is_dot_name(path: &[u8]) -> bool {
     last_name(path).starts_with(b".")
 }
 
-/// The extensions that Debian's and upstream's web server snippets have given to PHP, in lower
-/// case.
+/// The extensions that the web server configurations of Debian and upstream have assigned to PHP,
+/// in lower case.
 fn is_php_extension(extension: &[u8]) -> bool {
     match extension.strip_prefix(b"php") {
         Some(rest) => {
@@ -201,7 +200,7 @@ fn bad(why: &'static str) -> Refused {
     Refused::plain(400, why)
 }
 
-/// Segments as they come in, resolved so far: `/a/b`, without a slash at the end.
+/// The path of the segments so far, resolved: `/a/b`, without a trailing slash.
 #[derive(Default)]
 struct Builder {
     resolved: Vec<u8>,
@@ -231,7 +230,7 @@ impl Builder {
                     return Err(bad("the path climbs above the document root with `..`"));
                 };
                 self.resolved.truncate(parent);
-                // What the encoded slash was part of may be gone; what follows stays no file name
+                // The segment with the encoded slash may be removed now; the rest is no file name
                 // all the same.
                 self.opaque_from = self.opaque_from.map(|from| from.min(parent));
             }
@@ -259,8 +258,8 @@ impl Builder {
     }
 }
 
-/// Where the first segment with a leading dot begins (at its slash), `/.well-known` at the front
-/// excepted.
+/// The position of the first segment with a leading dot (at its slash), except a leading
+/// `/.well-known`.
 fn first_hidden(path: &[u8]) -> Option<usize> {
     const WELL_KNOWN: &[u8] = b"/.well-known";
     let rest = path

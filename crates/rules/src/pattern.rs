@@ -1,5 +1,4 @@
-//! Which paths a rule is about: one, all below a folder, all of an ending, or those of a regular
-//! expression.
+//! Path patterns: an exact path, a folder, a file extension, or a regular expression.
 
 use std::fmt;
 
@@ -14,29 +13,29 @@ const MAX_REGEX_BYTES: usize = 1 << 20;
 /// The same for all expressions of one list together.
 const MAX_REGEX_SET_BYTES: usize = 64 << 20;
 
-/// Which paths a rule is about. It is compared with the path decoded once and without `.`, `..`
-/// and doubled slashes, so that no way of writing a path escapes a rule.
+/// A path pattern. It is compared with the decoded path, without `.`, `..` and doubled slashes, so
+/// that no spelling of a path escapes a rule.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum Pattern {
-    /// `/a/b`: this path alone.
+    /// `/a/b`: this path only.
     Exact(String),
-    /// `/a/*`: every path that begins with `/a/`, which is what is kept.
+    /// `/a/*`: every path with the prefix `/a/`, which is stored.
     Below(String),
-    /// `*.css`: every path whose last name ends so, in either case. Kept without the dot, in lower
-    /// case.
+    /// `*.css`: every path whose file name has this extension, ignoring case. Stored without the
+    /// dot, in lower case.
     Extension(String),
-    /// `~^/a[0-9]+$`: every path in which this expression is found.
+    /// `~^/a[0-9]+$`: every path that this expression matches.
     Regex(String),
 }
 
 impl Pattern {
-    /// Every path.
+    /// Matches every path.
     pub fn all() -> Pattern {
         Pattern::Below("/".to_owned())
     }
 
-    /// Reads a pattern.
+    /// Parses a pattern.
     ///
     /// # Errors
     /// What is wrong with `text`, as the end of a sentence that begins with it.
@@ -50,9 +49,10 @@ impl Pattern {
             return Ok(Pattern::Regex(expression.to_owned()));
         }
         if let Some(extension) = text.strip_prefix("*.") {
-            return match extension.is_empty() || extension.contains(['/', '*']) {
-                true => Err(NO_PATTERN.to_owned()),
-                false => Ok(Pattern::Extension(extension.to_ascii_lowercase())),
+            return if extension.is_empty() || extension.contains(['/', '*']) {
+                Err(NO_PATTERN.to_owned())
+            } else {
+                Ok(Pattern::Extension(extension.to_ascii_lowercase()))
             };
         }
         let (path, below) = match text.strip_suffix("/*") {
@@ -62,18 +62,20 @@ impl Pattern {
         if !text.starts_with('/') || path.contains('*') {
             return Err(NO_PATTERN.to_owned());
         }
-        let written = match below {
-            true => format!("{path}/"),
-            false => path.to_owned(),
+        let written = if below {
+            format!("{path}/")
+        } else {
+            path.to_owned()
         };
         check_written(&written)?;
-        Ok(match below {
-            true => Pattern::Below(written),
-            false => Pattern::Exact(written),
+        Ok(if below {
+            Pattern::Below(written)
+        } else {
+            Pattern::Exact(written)
         })
     }
 
-    /// Whether `path` is one of those, for where one pattern stands alone.
+    /// Whether it matches `path`; for single patterns outside a table.
     pub fn matches(&self, path: &[u8]) -> bool {
         match self {
             Pattern::Exact(exact) => path == exact.as_bytes(),
@@ -83,7 +85,7 @@ impl Pattern {
         }
     }
 
-    /// How many groups a template may speak of.
+    /// Number of groups that a template can use.
     pub(crate) fn groups(&self) -> usize {
         match self {
             Pattern::Exact(_) | Pattern::Extension(_) => 0,
@@ -94,15 +96,18 @@ impl Pattern {
 }
 
 const NO_PATTERN: &str = "is no pattern; expected a path such as \"/a/b\", all below a folder as \
-                          \"/a/*\", an ending as \"*.css\", or a regular expression as \"~^/a[0-9]+$\"";
+                          \"/a/*\", an ending as \"*.css\", or a regular expression as \
+                          \"~^/a[0-9]+$\"";
 
-/// Refuses a path that no request can have once it is decoded and resolved.
+/// Rejects a path that no decoded and normalised request path can equal.
 fn check_written(path: &str) -> Result<(), String> {
     let inner = path.strip_prefix('/').unwrap_or(path);
     let last = inner.split('/').count() - 1;
     for (at, name) in inner.split('/').enumerate() {
         if name == "." || name == ".." || (name.is_empty() && at != last) {
-            return Err("has an empty name, `.` or `..` in it, which no path has".to_owned());
+            return Err(
+                "has an empty segment, `.` or `..`, which no normalised path has".to_owned(),
+            );
         }
     }
     let is_encoded = |at: usize| {
@@ -140,8 +145,8 @@ impl TryFrom<String> for Pattern {
     }
 }
 
-/// Compiles a regular expression over bytes: paths need not be UTF-8, and a rule must not miss
-/// those that are not.
+/// Compiles a regular expression over bytes: paths need not be UTF-8, and a rule must match those,
+/// too.
 ///
 /// # Errors
 /// What is wrong with `text`, as the end of a sentence that begins with it.
@@ -165,7 +170,7 @@ pub(crate) fn compile(text: &str) -> Result<Regex, String> {
     })
 }
 
-/// Compiles all expressions of a list into one that tells which of them match.
+/// Compiles all expressions of a list into one set.
 pub(crate) fn compile_set<'t>(texts: impl Iterator<Item = &'t str>) -> Result<RegexSet, String> {
     RegexSetBuilder::new(texts)
         .unicode(false)
@@ -180,7 +185,7 @@ pub(crate) fn compile_set<'t>(texts: impl Iterator<Item = &'t str>) -> Result<Re
         })
 }
 
-/// The ending of the last name of `path`, after its last dot.
+/// The extension of the last segment of `path`, after its last dot.
 pub(crate) fn extension(path: &[u8]) -> Option<&[u8]> {
     let name = memchr::memrchr(b'/', path).map_or(path, |slash| &path[slash + 1..]);
     memchr::memrchr(b'.', name).map(|dot| &name[dot + 1..])

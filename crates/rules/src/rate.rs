@@ -1,4 +1,4 @@
-//! How often, and how many at a time: what one client may ask for. Time comes in from outside.
+//! Rate and connection limits per client. The caller supplies the time.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -7,21 +7,21 @@ use std::time::Duration;
 
 use crate::settings::RateLimit;
 
-/// Clients that one limit remembers. Beyond that, those are forgotten that have not asked for the
-/// longest time.
+/// Most clients in one limit; beyond that, the least recent ones are evicted.
 const MAX_CLIENTS: usize = 64 * 1024;
-/// Parts of a limit that are locked apart.
+/// Independently locked parts of a limit.
 const SHARDS: usize = 16;
-/// What one request counts, so that one an hour is still a whole number a millisecond.
+/// The weight of one request, large enough that one request an hour still leaks a whole number per
+/// millisecond.
 const REQUEST: u64 = 1_000_000_000_000;
 
-/// A leaky bucket for each client (nginx's `limit_req` with `nodelay`): each request fills it by
-/// one, it leaks at a steady rate, and when it would hold more than `burst` the request is refused.
+/// A leaky bucket for each client (nginx's `limit_req` with `nodelay`): each request adds one, it
+/// leaks at a steady rate, and a request that would exceed `burst` is rejected.
 #[derive(Debug)]
 pub struct Limiter {
-    /// What leaks in a millisecond.
+    /// Leak per millisecond.
     leak: u64,
-    /// What it may hold after a request.
+    /// Limit after a request.
     burst: u64,
     hasher: RandomState,
     shards: [Mutex<Shard>; SHARDS],
@@ -40,12 +40,12 @@ struct Bucket {
     excess: u64,
     /// Milliseconds, as in [`Limiter::take`].
     last: u64,
-    /// Asked again since the hand last came by.
+    /// Used since the clock hand last passed it.
     used: bool,
 }
 
 impl Limiter {
-    /// A limit that nobody has used yet.
+    /// A limit without clients.
     pub fn new(limit: &RateLimit) -> Limiter {
         let millis = limit.per.as_millis().max(1);
         let leak = (u128::from(limit.requests) * u128::from(REQUEST)).div_ceil(millis);
@@ -57,10 +57,10 @@ impl Limiter {
         }
     }
 
-    /// A client asks, `now` milliseconds after some moment that is the same for all.
+    /// Counts a request of a client; `now` is in milliseconds since an arbitrary fixed time.
     ///
     /// # Errors
-    /// How long it should wait before it asks again.
+    /// The time until the client may retry.
     pub fn take(&self, client: u128, now: u64) -> Result<(), Duration> {
         let hash = self.hasher.hash_one(client);
         let shard = &self.shards[usize::try_from(hash).unwrap_or(0) % SHARDS];
@@ -81,7 +81,7 @@ impl Limiter {
         Ok(())
     }
 
-    /// Clients that are remembered.
+    /// Number of clients.
     pub fn clients(&self) -> usize {
         let count = |shard: &Mutex<Shard>| {
             let shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
@@ -104,7 +104,7 @@ impl Shard {
             self.buckets.push(bucket);
             return;
         }
-        // Second chance: who asked again since the hand came by stays.
+        // Second chance (clock algorithm): clients that have been active since the last pass stay.
         loop {
             self.hand = (self.hand + 1) % self.buckets.len();
             let old = &mut self.buckets[self.hand];
@@ -118,7 +118,7 @@ impl Shard {
     }
 }
 
-/// How many requests of each client are being answered.
+/// Running requests per client.
 #[derive(Debug, Default)]
 pub struct Running {
     hasher: RandomState,
@@ -126,7 +126,8 @@ pub struct Running {
 }
 
 impl Running {
-    /// A request begins, unless `limit` of its client's are running. [`Running::leave`] ends it.
+    /// Starts a request, unless `limit` requests of the client are running. [`Running::leave`] ends
+    /// it.
     pub fn enter(&self, client: u128, limit: u32) -> bool {
         let mut shard = self.shard(client);
         let running = shard.entry(client).or_insert(0);
@@ -137,7 +138,7 @@ impl Running {
         may
     }
 
-    /// A request that began has ended.
+    /// Ends a request.
     pub fn leave(&self, client: u128) {
         let mut shard = self.shard(client);
         if let Some(running) = shard.get_mut(&client) {

@@ -1,4 +1,4 @@
-//! What a site says about paths and clients, as it was read.
+//! The rules of a site as configured.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -10,59 +10,58 @@ use serde::{Deserialize, Serialize};
 use crate::apps::App;
 use crate::pattern::Pattern;
 
-/// All that one site says. Where a list has patterns, the first that matches counts, unless it is
-/// said otherwise.
+/// The rules of one site. In a list with patterns the first match counts, unless stated otherwise.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Rules {
-    /// The application whose rules follow the site's own.
+    /// The application whose preset is appended.
     pub app: Option<App>,
-    /// Addresses that lead elsewhere.
+    /// Redirects.
     pub redirects: Vec<Redirect>,
-    /// Addresses that stand for others, unseen by the client.
+    /// Rewrites: internal, invisible to the client.
     pub rewrite: Vec<Rewrite>,
-    /// Clients that the site answers; empty: all.
+    /// Clients that have access; empty: all.
     pub allow: Vec<IpNet>,
-    /// What is refused; all that match hold.
+    /// Denied paths; all that match apply.
     pub deny: Vec<Deny>,
     /// Scripts that may run; empty: all.
     pub allow_php: Vec<Pattern>,
-    /// Where scripts do not run, and where they do all the same.
+    /// Paths whose scripts do not run, and exceptions.
     pub deny_php: Vec<PhpRule>,
-    /// Who has to say a user and a password.
+    /// Paths that require a user and a password.
     pub basic_auth: Vec<BasicAuth>,
-    /// Header fields of answers; all that match count, the later ones over the earlier ones.
+    /// Response headers; all that match apply, later ones override earlier ones.
     pub headers: Vec<HeaderRule>,
-    /// How long answers may be kept by a browser.
+    /// Browser cache lifetimes.
     pub expires: Vec<Expires>,
-    /// Pages in place of the server's own words, by status: paths of the site.
+    /// Custom error pages by status: paths of the site.
     pub error_pages: BTreeMap<u16, String>,
-    /// Whether they replace a script's answers, too.
+    /// Whether they replace a script's error responses, too.
     pub intercept_errors: bool,
-    /// Folders whose files are listed where there is no index.
+    /// Folders with a directory listing if there is no index.
     pub autoindex: Vec<Pattern>,
-    /// Folders beside the document root.
+    /// Folders outside the document root.
     pub aliases: Vec<Alias>,
     /// Settings for some paths.
     pub paths: Vec<PathSettings>,
-    /// Other HTTP servers that answer for some paths.
+    /// Upstream HTTP servers for some paths.
     pub proxy: Vec<Proxy>,
-    /// How often a client may ask; all that match hold.
+    /// Request rate limits per client; all that match apply.
     pub rate_limit: Vec<RateLimit>,
-    /// How many requests of a client may be answered at a time.
+    /// Concurrent requests per client.
     pub connection_limit: Option<u32>,
 }
 
 /// Whether scripts run at some paths.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PhpRule {
-    /// Which paths.
+    /// The paths.
     pub path: Pattern,
     /// Scripts run there, whatever later rules say.
     pub runs: bool,
 }
 
 impl PhpRule {
-    /// Reads a pattern; `!` in front of it makes an exception.
+    /// Parses a pattern; with a leading `!` it is an exception.
     ///
     /// # Errors
     /// What is wrong with `text`, as the end of a sentence that begins with it.
@@ -79,9 +78,9 @@ impl PhpRule {
 /// A redirect.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Redirect {
-    /// What is asked for.
+    /// The requested path.
     pub from: Pattern,
-    /// Where it leads.
+    /// The target.
     pub to: String,
     /// 301, 302, 303, 307 or 308.
     pub status: u16,
@@ -90,35 +89,35 @@ pub struct Redirect {
 /// A rewrite.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rewrite {
-    /// What is asked for.
+    /// The requested path.
     pub from: Pattern,
-    /// What it stands for.
+    /// The target.
     pub to: String,
     /// No further rewrite follows.
     pub end: bool,
 }
 
-/// What is refused.
+/// A denied path.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Deny {
-    /// Which paths.
+    /// The paths.
     pub path: Pattern,
-    /// To whom; empty: to everybody.
+    /// Denied clients; empty: all.
     pub from: Vec<IpNet>,
-    /// But not to these.
+    /// Exceptions.
     pub except: Vec<IpNet>,
-    /// The status it is refused with.
+    /// The response status.
     pub status: u16,
 }
 
-/// Users of HTTP's basic authentication (RFC 7617).
+/// HTTP basic authentication (RFC 7617).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BasicAuth {
-    /// Which paths need one.
+    /// The paths that require it.
     pub path: Pattern,
-    /// What the browser shows.
+    /// The realm that the browser shows.
     pub realm: String,
-    /// The file with names and passwords, in the form of `htpasswd`.
+    /// The file with users and password hashes, in the format of `htpasswd`.
     pub users: PathBuf,
 }
 
@@ -127,31 +126,31 @@ pub struct BasicAuth {
 pub struct HeaderRule {
     /// Paths whose responses change.
     pub path: Pattern,
-    /// In place of headers of that name.
+    /// Headers that replace those with the same name.
     pub set: Vec<(String, String)>,
-    /// In addition to headers of that name.
+    /// Headers in addition to those with the same name.
     pub add: Vec<(String, String)>,
     /// Headers that are removed.
     pub unset: Vec<String>,
 }
 
-/// How long answers may be kept.
+/// A browser cache lifetime.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Expires {
     /// Paths whose responses change.
     pub path: Pattern,
     /// Only those of this media type, such as `text/css`, or `image/` for all images.
     pub media_type: Option<String>,
-    /// For how long; zero: not without asking.
+    /// Lifetime; zero: revalidate before each use.
     pub after: Duration,
-    /// It never changes under its name.
+    /// The file never changes under its name.
     pub immutable: bool,
 }
 
-/// A folder beside the document root.
+/// A folder outside the document root.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Alias {
-    /// What its paths begin with: begins and ends with a slash.
+    /// The URL prefix: starts and ends with a slash.
     pub path: String,
     /// The folder.
     pub folder: PathBuf,
@@ -160,50 +159,50 @@ pub struct Alias {
 /// Settings for some paths.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PathSettings {
-    /// Which.
+    /// The paths.
     pub path: Pattern,
     /// The pool that runs their scripts, if not the site's.
     pub pool: Option<String>,
     /// Largest request body in bytes, if not the site's.
     pub max_body_size: Option<u64>,
-    /// Its scripts get workers before those of other paths.
+    /// Their scripts get workers before those of other paths.
     pub urgent: bool,
 }
 
-/// How often one client may ask.
+/// A request rate limit per client.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RateLimit {
-    /// For what.
+    /// The paths.
     pub path: Pattern,
     /// Requests in `per`.
     pub requests: u32,
-    /// The time they are counted in.
+    /// The period.
     pub per: Duration,
-    /// Requests beyond that which a client may have made at once.
+    /// Requests beyond that which a client may send at once.
     pub burst: u32,
 }
 
-/// Another HTTP server that answers for some paths.
+/// An upstream HTTP server for some paths.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Proxy {
-    /// Which.
+    /// The paths.
     pub path: Pattern,
     /// The server.
     pub to: Upstream,
-    /// What it is told in `Host`, if not what the client asked for.
+    /// The `Host` header for it, if not the client's.
     pub host: Option<String>,
-    /// The folder of `path` is no part of what it is asked for.
+    /// Remove the folder of `path` from the forwarded path.
     pub strip_prefix: bool,
-    /// How long it may take to accept a connection.
+    /// Timeout for connecting.
     pub connect_timeout: Duration,
-    /// How long it may say nothing.
+    /// Timeout for reading from it.
     pub read_timeout: Duration,
-    /// How long it may take nothing of a request.
+    /// Timeout for sending to it.
     pub send_timeout: Duration,
 }
 
 impl Proxy {
-    /// The server as it is written in the configuration.
+    /// The server, as written in the configuration.
     pub fn server(&self) -> String {
         match &self.to {
             Upstream::Unix(path) => format!("unix:{}", path.display()),

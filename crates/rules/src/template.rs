@@ -1,14 +1,14 @@
-//! Where a redirect or a rewrite leads: text with groups of the path in it.
+//! Templates for the target of a redirect or a rewrite, with groups of the matched path.
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 
 use crate::path::encode_path;
-use crate::table::Captures;
+use crate::pattern_table::Captures;
 
-/// Longest address that a template may come to, in bytes.
+/// Longest expanded target, in bytes.
 const MAX_EXPANDED_BYTES: usize = 8 * 1024;
 
-/// Everything that could end a value in a query or mean something else there.
+/// Bytes that could end a value in a query or change its meaning.
 const IN_QUERY: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-')
     .remove(b'.')
@@ -16,8 +16,8 @@ const IN_QUERY: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'~')
     .remove(b'/');
 
-/// Text with groups in it. What comes from a request is encoded for its place, so that it can
-/// neither end the path nor add a line.
+/// A template. Values from the request are encoded for their position, so that they can neither end
+/// the path nor add a header line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Template {
     path: Vec<Piece>,
@@ -33,9 +33,9 @@ enum Piece {
     Scheme,
 }
 
-/// What of a request a template may speak of, beside its path.
+/// The parts of a request that a template can use, beside the path.
 #[derive(Debug, Clone, Copy)]
-pub struct Around<'a> {
+pub struct TemplateVars<'a> {
     /// `http` or `https`.
     pub scheme: &'a str,
     /// The host, without its port.
@@ -44,17 +44,17 @@ pub struct Around<'a> {
     pub query: Option<&'a str>,
 }
 
-/// An address: a path, or a whole URL, and a query.
+/// A target: a path or an absolute URL, and a query.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Expanded {
     /// Encoded.
     pub path: String,
-    /// Without its `?`; none: it has none.
+    /// Without the `?`; `None`: no query.
     pub query: Option<String>,
 }
 
 impl Template {
-    /// Reads a template whose pattern has so many `groups`.
+    /// Parses a template whose pattern has this many `groups`.
     ///
     /// # Errors
     /// What is wrong with `text`, as the end of a sentence that begins with it.
@@ -70,12 +70,12 @@ impl Template {
         Ok(Template { path, query })
     }
 
-    /// The address for one request. Its own query follows that of the template, unless the template
-    /// ends in `?`. None when it would be too long.
-    pub fn expand(&self, captures: &Captures<'_>, around: &Around<'_>) -> Option<Expanded> {
+    /// The target for one request. The request's query is appended, unless the template ends with
+    /// `?`. `None` if the target would be too long.
+    pub fn expand(&self, captures: &Captures<'_>, vars: &TemplateVars<'_>) -> Option<Expanded> {
         let mut path = String::new();
-        write(&mut path, &self.path, captures, around, encode_path);
-        // A group that begins with a slash must not make another host of what follows: `//host`.
+        write(&mut path, &self.path, captures, vars, encode_path);
+        // A group that starts with a slash must not turn the rest into a host: `//host`.
         if path.starts_with("//") {
             let start = path.find(|c| c != '/').unwrap_or(path.len());
             path.replace_range(..start, "/");
@@ -83,17 +83,14 @@ impl Template {
         let mut query = String::new();
         if let Some(pieces) = &self.query {
             let encode = |bytes: &[u8]| percent_encode(bytes, IN_QUERY).to_string();
-            write(&mut query, pieces, captures, around, encode);
+            write(&mut query, pieces, captures, vars, encode);
         }
         let drops_query = self.query.as_ref().is_some_and(Vec::is_empty)
             || matches!(self.query.as_ref().and_then(|all| all.last()),
                         Some(Piece::Text(text)) if text.ends_with('?'));
         let own = query.trim_end_matches('?').len();
         query.truncate(own);
-        if let Some(asked) = around
-            .query
-            .filter(|asked| !drops_query && !asked.is_empty())
-        {
+        if let Some(asked) = vars.query.filter(|asked| !drops_query && !asked.is_empty()) {
             if !query.is_empty() {
                 query.push('&');
             }
@@ -106,7 +103,7 @@ impl Template {
 }
 
 impl Expanded {
-    /// As it stands in `Location`.
+    /// The value of the `Location` header.
     pub fn location(&self) -> String {
         let encode = |query: &str| {
             percent_encoding::utf8_percent_encode(query, percent_encoding::CONTROLS).to_string()
@@ -122,15 +119,15 @@ fn write(
     out: &mut String,
     pieces: &[Piece],
     captures: &Captures<'_>,
-    around: &Around<'_>,
+    vars: &TemplateVars<'_>,
     encode: impl Fn(&[u8]) -> String,
 ) {
     for piece in pieces {
         match piece {
             Piece::Text(text) => out.push_str(text),
             Piece::Group(number) => out.push_str(&encode(captures.group(*number))),
-            Piece::Host => out.push_str(around.host),
-            Piece::Scheme => out.push_str(around.scheme),
+            Piece::Host => out.push_str(vars.host),
+            Piece::Scheme => out.push_str(vars.scheme),
         }
     }
 }
@@ -169,19 +166,19 @@ fn group(after: &str, groups: usize) -> Result<usize, String> {
     let digit = after.chars().next().and_then(|c| c.to_digit(10));
     let Some(number) = digit.and_then(|digit| usize::try_from(digit).ok()) else {
         return Err(
-            "has a `$` before what is no group; expected `$1` to `$9`, `$0`, `$host`, `$scheme`, or \
-             `$$` for the sign itself"
+            "has a `$` that starts no variable; expected `$1` to `$9`, `$0`, `$host`, \
+             `$scheme`, or `$$` for the sign itself"
                 .to_owned(),
         );
     };
     if number > groups {
         let found = match groups {
             0 => "none".to_owned(),
-            1 => "`$1` alone".to_owned(),
+            1 => "only `$1`".to_owned(),
             _ => format!("`$1` to `${groups}`"),
         };
         return Err(format!(
-            "has `${number}`, but of its pattern's groups there is {found}"
+            "has `${number}`, but the groups of its pattern are {found}"
         ));
     }
     Ok(number)
@@ -194,13 +191,13 @@ mod tests {
     fn expand(template: &str, rest: &str, query: Option<&str>) -> String {
         let path = format!("/x/{rest}");
         let captures = Captures::Rest(path.as_bytes(), rest.as_bytes());
-        let around = Around {
+        let vars = TemplateVars {
             scheme: "https",
             host: "a.example",
             query,
         };
         let template = Template::parse(template, 1).unwrap();
-        template.expand(&captures, &around).unwrap().location()
+        template.expand(&captures, &vars).unwrap().location()
     }
 
     #[test]
@@ -233,9 +230,13 @@ mod tests {
     }
 
     #[test]
-    fn a_template_speaks_of_groups_that_there_are() {
+    fn a_template_has_only_groups_of_its_pattern() {
         assert!(Template::parse("/$2", 1).unwrap_err().contains("`$2`"));
-        assert!(Template::parse("/$x", 1).unwrap_err().contains("no group"));
+        assert!(
+            Template::parse("/$x", 1)
+                .unwrap_err()
+                .contains("no variable")
+        );
         assert!(Template::parse("/a b", 1).is_err());
     }
 }

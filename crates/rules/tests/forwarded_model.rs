@@ -4,7 +4,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::LazyLock;
 
-use maitred_rules::forwarded::{Field, MAX_HOPS, Trust};
+use maitred_rules::forwarded::{ForwardedHeader, MAX_HOPS, Trust};
 use maitred_rules::networks::{Networks, parse_network};
 use proptest::prelude::*;
 use regex::bytes::Regex;
@@ -31,9 +31,9 @@ fn ours(field: &str, lines: &[Vec<u8>]) -> Client {
     let networks = ["10.0.0.0/8", "fd00::/8"].map(|text| parse_network(text).expect("a network"));
     let trust = Trust {
         proxies: Networks::new(&networks),
-        fields: vec![Field::named(field).expect("a field")],
+        fields: vec![ForwardedHeader::named(field).expect("a field")],
     };
-    match trust.hear(Ipv4Addr::new(10, 0, 0, 1).into(), |_| {
+    match trust.resolve(Ipv4Addr::new(10, 0, 0, 1).into(), |_| {
         lines.iter().map(Vec::as_slice)
     }) {
         Ok(heard) => heard
@@ -325,10 +325,10 @@ proptest! {
 fn the_port_is_what_the_proxy_says() {
     let trust = Trust {
         proxies: Networks::new(&[parse_network("10.0.0.0/8").expect("a network")]),
-        fields: vec![Field::named("Forwarded").expect("a field")],
+        fields: vec![ForwardedHeader::named("Forwarded").expect("a field")],
     };
     let line = b"for=\"203.0.113.9:4711\"".to_vec();
-    let heard = trust.hear(Ipv4Addr::new(10, 0, 0, 1).into(), |_| {
+    let heard = trust.resolve(Ipv4Addr::new(10, 0, 0, 1).into(), |_| {
         [&line[..]].into_iter()
     });
     let expected: Option<SocketAddr> = "203.0.113.9:4711".parse().ok();

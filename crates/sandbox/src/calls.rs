@@ -1,15 +1,14 @@
-//! The system calls of the front and of the process that gets certificates.
+//! The system calls of the front and of the ACME process.
 //!
-//! [`ALLOWED`] and those with conditions in [`crate::filter`] are carried out. [`REFUSED`] fail
-//! with `EPERM`: they exist, and are not for these processes. All others fail with `ENOSYS`, as on
-//! a kernel that does not have them: a C library that is newer than this list then does without, as
-//! it does on older kernels. Nothing is killed: which calls the C library makes differs between its
-//! versions.
+//! [`ALLOWED`] and those with conditions in [`crate::filter`] are allowed. [`REFUSED`] fail with
+//! `EPERM`: they exist, but not for these processes. All others fail with `ENOSYS`, as on a kernel
+//! without them: a C library that is newer than this list then falls back, as on older kernels. No
+//! process is killed: the C library's system calls differ between its versions.
 
 use libc::c_long;
 
-/// What is carried out whatever its arguments are, so that the kernel's cache of such calls spares
-/// running the filter (`seccomp_cache_check_allow`, since Linux 5.11).
+/// Allowed with any arguments, so that the kernel's action cache avoids running the filter
+/// (`seccomp_cache_check_allow`, since Linux 5.11).
 pub const ALLOWED: &[c_long] = &[
     // Reading and writing.
     libc::SYS_read,
@@ -135,7 +134,7 @@ pub const ALLOWED: &[c_long] = &[
     libc::SYS_rt_sigsuspend,
     libc::SYS_rt_sigtimedwait,
     libc::SYS_sigaltstack,
-    // Time, chance, and who it is.
+    // Time, randomness and identity.
     libc::SYS_clock_getres,
     libc::SYS_clock_gettime,
     libc::SYS_clock_nanosleep,
@@ -162,7 +161,7 @@ pub const ALLOWED: &[c_long] = &[
     libc::SYS_capget,
 ];
 
-/// The older names of the same that x86-64 has and newer architectures do not.
+/// Older calls for the same on x86-64, which newer architectures lack.
 #[cfg(target_arch = "x86_64")]
 pub const ALLOWED_HERE: &[c_long] = &[
     libc::SYS_access,
@@ -189,11 +188,11 @@ pub const ALLOWED_HERE: &[c_long] = &[
     libc::SYS_time,
     libc::SYS_unlink,
 ];
-/// The older names of the same.
+/// Older calls for the same.
 #[cfg(not(target_arch = "x86_64"))]
 pub const ALLOWED_HERE: &[c_long] = &[libc::SYS_renameat];
 
-/// What is refused by name.
+/// Calls that fail with `EPERM`.
 pub const REFUSED: &[c_long] = &[
     // Programs and other processes.
     libc::SYS_execve,
@@ -250,7 +249,7 @@ pub const REFUSED: &[c_long] = &[
     libc::SYS_swapoff,
     libc::SYS_quotactl,
     libc::SYS_quotactl_fd,
-    // Ways around the checks of paths.
+    // Calls that bypass path checks.
     libc::SYS_open_by_handle_at,
     libc::SYS_name_to_handle_at,
     libc::SYS_fanotify_init,
@@ -267,7 +266,7 @@ pub const REFUSED: &[c_long] = &[
     libc::SYS_lremovexattr,
     libc::SYS_fremovexattr,
     libc::SYS_truncate,
-    // Parts of the kernel with a history of flaws that the server does not use.
+    // Kernel features with a history of vulnerabilities that the server does not use.
     libc::SYS_bpf,
     libc::SYS_perf_event_open,
     libc::SYS_userfaultfd,
@@ -311,7 +310,7 @@ pub const REFUSED: &[c_long] = &[
     libc::SYS_nfsservctl,
 ];
 
-/// The same by names that only x86-64 has.
+/// Calls that only x86-64 has.
 #[cfg(target_arch = "x86_64")]
 pub const REFUSED_HERE: &[c_long] = &[
     libc::SYS_fork,
@@ -327,6 +326,6 @@ pub const REFUSED_HERE: &[c_long] = &[
     libc::SYS_modify_ldt,
     libc::SYS_kexec_file_load,
 ];
-/// The same by names that only this architecture has.
+/// Calls that only this architecture has.
 #[cfg(not(target_arch = "x86_64"))]
 pub const REFUSED_HERE: &[c_long] = &[];

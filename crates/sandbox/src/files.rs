@@ -1,4 +1,4 @@
-//! Landlock (landlock(7)): which files a process can open from now on, whatever its user may.
+//! Landlock (landlock(7)): restricts which files a process can open, beyond its user's permissions.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -11,18 +11,19 @@ use landlock::{
 use crate::folders::{self, FOR_NAMES, OF_SITES, OF_THE_SYSTEM, part_of};
 use crate::{Needs, Part, Readable};
 
-/// The newest version of Landlock whose restrictions are known to suit. An older kernel enforces
-/// those that it has.
+/// The newest version of Landlock that is known to work. An older kernel enforces the restrictions
+/// that it supports.
 const KNOWN: ABI = ABI::V6;
 
-/// Most folders of `/` that are looked at.
+/// Most folders of `/` that are read.
 const MOST_FOLDERS: usize = 256;
 
-/// Restricts this thread, and those that it starts: files can be read beneath the folders of
-/// `needs`, of the system and where sites lie, and made or written in those that are to be written.
-/// Nothing can be executed, no device controlled, no other process signalled.
+/// Restricts this thread, and threads that it starts: files are readable below the folders of
+/// `needs`, of the system and of sites, and writable in those of `needs.written`. Executing
+/// programs, controlling devices and signalling other processes are denied.
 ///
 /// # Errors
+/// Why nothing is restricted.
 /// Why nothing is restricted.
 pub fn restrict(needs: &Needs) -> Result<Readable, String> {
     let read = readable(needs);
@@ -36,7 +37,7 @@ pub fn restrict(needs: &Needs) -> Result<Readable, String> {
     }
 }
 
-/// What the rules are tied to.
+/// The folders of the rules.
 fn parts(read: &BTreeSet<PathBuf>, written: &[PathBuf]) -> Vec<Part> {
     let read = read.iter().map(|path| Part::of(path, false));
     let written = written.iter().map(|path| {
@@ -62,7 +63,7 @@ fn enforce(read: &BTreeSet<PathBuf>, written: &[PathBuf]) -> Result<RulesetStatu
     Ok(restricted.ruleset)
 }
 
-/// The parts of the machine that can be read; those that are not there are passed over.
+/// The readable parts of the file system; missing ones are skipped.
 fn readable(needs: &Needs) -> BTreeSet<PathBuf> {
     let mut read: BTreeSet<PathBuf> = OF_THE_SYSTEM.iter().map(PathBuf::from).collect();
     let real = FOR_NAMES
@@ -75,14 +76,14 @@ fn readable(needs: &Needs) -> BTreeSet<PathBuf> {
     }
     for path in &needs.read {
         read.insert(part_of(path));
-        // Where a link leads is another part, perhaps.
+        // The target of a link may be in another part.
         read.extend(path.canonicalize().ok().map(|real| part_of(&real)));
     }
     read.retain(|folder| folder.exists());
     read
 }
 
-/// The folders of `/` that sites may be put in by a later configuration.
+/// Folders of `/` in which a later configuration may have sites.
 fn top_folders() -> Vec<PathBuf> {
     let entries = Path::new("/").read_dir().into_iter().flatten().flatten();
     let may_hold_sites = |name: &std::ffi::OsStr| {

@@ -1,7 +1,7 @@
-//! The seccomp filter, made of the lists in [`crate::calls`].
+//! The seccomp filter, compiled from the lists in [`crate::calls`].
 //!
-//! A filter of seccompiler has one outcome for all that it does not name. So there are two of them,
-//! in one program: what the first does not name goes on to the second.
+//! A filter of seccompiler has one action for all calls that it does not name. So there are two
+//! filters in one program: calls that the first does not name go on to the second.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ const PR_SET_VMA: u64 = 0x5356_4d41;
 /// `PR_GET_AUXV` (the same): rustix looks the page size up in it.
 const PR_GET_AUXV: u64 = 0x4155_5856;
 
-/// Requests of ioctl(2) that the C library, tokio and name resolution make.
+/// Requests of ioctl(2) that the C library, tokio and name resolution use.
 // Their type is another one with musl.
 #[allow(clippy::unnecessary_cast)]
 const REQUESTS: [u64; 9] = [
@@ -45,21 +45,21 @@ const OPERATIONS: [u64; 8] = [
     PR_GET_AUXV,
 ];
 
-/// Kinds of sockets: to clients, to other servers, to who collects logs.
+/// Socket families: for clients, other servers and log collectors.
 const FAMILIES: [u64; 3] = [
     libc::AF_UNIX as u64,
     libc::AF_INET as u64,
     libc::AF_INET6 as u64,
 ];
 
-/// Protocols of netlink: name resolution asks for addresses of this machine, and the length of a
-/// Unix socket's queue is asked for.
+/// Netlink protocols: for the machine's addresses in name resolution, and for the queue length of a
+/// Unix socket.
 const NETLINK: [u64; 2] = [libc::NETLINK_ROUTE as u64, libc::NETLINK_SOCK_DIAG as u64];
 
-/// Installs the filter in every thread of this process, for good.
+/// Installs the filter in every thread of this process, permanently.
 ///
 /// # Errors
-/// Why there is none, if the kernel refuses or the architecture is none that the filter knows.
+/// When the kernel rejects it, or the architecture is not supported.
 pub fn install() -> Result<(), String> {
     let program = program(std::process::id()).map_err(|error| error.to_string())?;
     let program: Vec<libc::sock_filter> = program
@@ -74,8 +74,8 @@ pub fn install() -> Result<(), String> {
     maitred_os::seccomp::install(&program).map_err(|error| error.to_string())
 }
 
-/// The program for process `pid`. What is allowed comes first: kernels without a cache of such
-/// calls (before 5.11) run it each time.
+/// The program for process `pid`. Allowed calls come first: kernels without an action cache (before
+/// 5.11) run it for each call.
 fn program(pid: u32) -> Result<BpfProgram, seccompiler::BackendError> {
     let arch = std::env::consts::ARCH.try_into()?;
     let always = |calls: &[&[i64]]| -> BTreeMap<i64, Vec<SeccompRule>> {
@@ -94,14 +94,14 @@ fn program(pid: u32) -> Result<BpfProgram, seccompiler::BackendError> {
     )?;
     let (mut program, refused): (BpfProgram, BpfProgram) =
         (allowed.try_into()?, refused.try_into()?);
-    // Its last instruction is the outcome of what it does not name. Jumps are relative: those that
-    // led there lead to the second filter.
+    // Its last instruction is the action for calls that it does not name. Jumps are relative: jumps
+    // to it lead to the second filter.
     program.pop();
     program.extend(refused);
     Ok(program)
 }
 
-/// What depends on arguments. None of it is done for every request.
+/// Calls that depend on arguments. None of them is made for every request.
 fn conditional(pid: u32) -> Result<BTreeMap<i64, Vec<SeccompRule>>, seccompiler::BackendError> {
     let equals = |index: u8, value: u64| {
         SeccompCondition::new(index, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, value)
@@ -126,8 +126,8 @@ fn conditional(pid: u32) -> Result<BTreeMap<i64, Vec<SeccompRule>>, seccompiler:
         (libc::SYS_socket, sockets),
         (libc::SYS_ioctl, any_of(1, &REQUESTS)?),
         (libc::SYS_prctl, any_of(0, &OPERATIONS)?),
-        // The arguments of `clone3` lie in memory, where no filter can see them: as it does not
-        // exist, the C library starts threads by `clone`.
+        // The arguments of `clone3` are in memory, which a filter cannot read: since it fails with
+        // `ENOSYS`, the C library starts threads with `clone`.
         (libc::SYS_clone, vec![SeccompRule::new(vec![threads_only])?]),
         // abort() and the like.
         (libc::SYS_tgkill, any_of(0, &[u64::from(pid)])?),

@@ -1,15 +1,14 @@
-//! Which folders of the machine a process that serves files may read. Pure.
+//! The readable folders of a process that serves files. No I/O.
 //!
 //! A restriction cannot be widened later, but a reload may add sites, and a deployment may replace
-//! the folder of a root, or the link that leads there. So not the roots are readable but the part
-//! of the machine that each lies in: `/home`, `/srv`, `/var/www`. Where sites usually lie is
-//! readable whether or not one does yet.
+//! the folder of a root, or the link to it. So not the root itself is readable but the part of the
+//! file system that contains it: `/home`, `/srv`, `/var/www`. The usual folders of sites are
+//! readable even without a site.
 
 use std::path::{Component, Path, PathBuf};
 
-/// What name resolution and the libraries that it loads read, and what the kernel says of the
-/// machine and of processes. Whole folders: files in `/etc` are replaced by others of the same
-/// name.
+/// Folders of name resolution, its libraries, and the kernel's information about the machine and
+/// processes. Whole folders: files in `/etc` are replaced by new files with the same name.
 pub const OF_THE_SYSTEM: [&str; 14] = [
     "/etc",
     "/lib",
@@ -27,8 +26,8 @@ pub const OF_THE_SYSTEM: [&str; 14] = [
     "/sys/fs/cgroup",
 ];
 
-/// Files that name resolution and TLS read, and that are links to elsewhere on some systems:
-/// `/run/netconfig`, `/run/connman`, `/mnt/wsl`.
+/// Files for name resolution and TLS that are links on some systems: to `/run/netconfig`,
+/// `/run/connman`, `/mnt/wsl`.
 pub const FOR_NAMES: [&str; 4] = [
     "/etc/resolv.conf",
     "/etc/hosts",
@@ -36,7 +35,7 @@ pub const FOR_NAMES: [&str; 4] = [
     "/etc/ssl/certs/ca-certificates.crt",
 ];
 
-/// Where sites and the applications of distributions lie.
+/// Folders of sites and of applications that distributions package.
 pub const OF_SITES: [&str; 5] = [
     "/var/www",
     "/var/lib",
@@ -45,7 +44,7 @@ pub const OF_SITES: [&str; 5] = [
     "/var/vhosts",
 ];
 
-/// Folders of `/` that hold no sites, unless one is configured there.
+/// Folders of `/` without sites, unless one is configured there.
 const NOT_OF_SITES: [&str; 18] = [
     "bin",
     "boot",
@@ -67,16 +66,16 @@ const NOT_OF_SITES: [&str; 18] = [
     "var",
 ];
 
-/// Folders of `/` whose own folders are parts of their own.
+/// Folders of `/` whose subfolders are separate parts.
 const DIVIDED: [&str; 4] = ["etc", "run", "usr", "var"];
 
-/// Whether a folder of `/` may hold sites though none is configured there.
+/// Whether a folder of `/` may have sites although none is configured there.
 pub fn may_hold_sites(name: &str) -> bool {
     !NOT_OF_SITES.contains(&name)
 }
 
-/// The part of the machine that `path`, which is absolute, lies in: `/srv` of `/srv/a/public`, and
-/// `/var/www` of `/var/www/html`.
+/// The part of the file system that contains `path`, which is absolute: `/srv` for `/srv/a/public`,
+/// and `/var/www` for `/var/www/html`.
 pub fn part_of(path: &Path) -> PathBuf {
     let mut names = path.components().filter_map(|component| match component {
         Component::Normal(name) => Some(name),
@@ -91,8 +90,8 @@ pub fn part_of(path: &Path) -> PathBuf {
     part
 }
 
-/// What to open for `file`, which is a file's name without links: its folder, so that another file
-/// may take its name, but no folder of `/` for its sake.
+/// The folder to allow for `file`, a path without links: its parent, since the file may be
+/// replaced, but never a folder of `/`.
 pub fn around(file: PathBuf) -> PathBuf {
     match file.parent() {
         Some(folder) if folder.components().count() > 2 => folder.to_path_buf(),

@@ -1,13 +1,13 @@
-//! What the processes that talk with strangers give up before the first byte of theirs: the front
-//! and the process that gets certificates. Neither starts a program, changes its user or looks into
-//! another process, so that an attacker who takes one over cannot either.
+//! The sandbox of the processes that talk to clients and ACME servers, entered before they receive
+//! the first byte: the front and the ACME process. Neither starts a program, changes its user or
+//! reads another process, so an attacker who takes one over cannot either.
 //!
-//! - `no_new_privs` and no capability that could be gained ([`maitred_os::capabilities`]);
-//! - a seccomp filter: [`calls`] lists what is allowed, [`filter`] makes the program;
+//! - `no_new_privs`, and no capability can be gained ([`maitred_os::capabilities`]);
+//! - a seccomp filter: [`calls`] lists the allowed calls, [`filter`] compiles it;
 //! - Landlock: [`files`] restricts which files can be read and which folders written.
 //!
-//! A kernel that lacks one of the last two is no reason not to serve: the log says so. The reasons
-//! and the figures are in docs/decisions/0014-sandbox.md.
+//! If the kernel lacks one of the last two, the server runs without it and logs that. The reasons
+//! and measurements are in docs/decisions/0014-sandbox.md.
 
 pub mod calls;
 pub mod files;
@@ -19,39 +19,39 @@ use std::path::{Path, PathBuf};
 /// The folders that a process needs, beside those of the system.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Needs {
-    /// What it reads: of each, the part of the machine that it lies in is readable ([`folders`]).
+    /// Paths that it reads: the part of the file system that contains each one is readable
+    /// ([`folders`]).
     pub read: Vec<PathBuf>,
-    /// Whether it serves sites, to which a reload may add others.
+    /// Whether it serves sites, of which a reload may add more.
     pub sites: bool,
-    /// Where it makes, writes and removes files.
+    /// Folders in which it creates, writes and removes files.
     pub written: Vec<PathBuf>,
 }
 
-/// Which folders the process may read from now on.
+/// The folders that the process can read.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Readable {
-    /// All that the rights of its user allow.
+    /// All that its user may read.
     #[default]
     All,
-    /// What lies beneath these.
+    /// Only files below these.
     Beneath(Vec<Part>),
 }
 
-/// A folder that was opened to the process, as it was then. Landlock knows folders by their inodes:
-/// a folder of the same name that takes its place, or a file system that is mounted on it, is
-/// closed.
+/// A folder that the process may access, as it was at startup. Landlock identifies folders by
+/// inode: a folder that replaces it, or a file system that is mounted on it, is not accessible.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Part {
-    /// Its name.
+    /// Its path.
     pub path: PathBuf,
-    /// Device and inode, if they could be read.
+    /// Device and inode, if known.
     pub id: Option<(u64, u64)>,
-    /// Whether files may be written beneath it.
+    /// Whether files below it may be written.
     pub is_written: bool,
 }
 
 impl Part {
-    /// The folder that has this name now.
+    /// The folder that has this path now.
     pub fn of(path: &Path, is_written: bool) -> Part {
         Part {
             path: path.to_path_buf(),
@@ -60,7 +60,7 @@ impl Part {
         }
     }
 
-    /// Whether something else has its name now.
+    /// Whether another folder has its path now.
     fn is_replaced(&self) -> bool {
         let now = id_of(&self.path);
         self.id.is_some() && now.is_some() && now != self.id
@@ -74,8 +74,8 @@ fn id_of(path: &Path) -> Option<(u64, u64)> {
 }
 
 impl Readable {
-    /// Whether what lies at `path`, which is absolute, can be read as far as the sandbox is
-    /// concerned, unless its part of the machine has been replaced.
+    /// Whether the sandbox allows reading `path`, which is absolute, unless its part has been
+    /// replaced.
     pub fn has(&self, path: &Path) -> bool {
         match self {
             Readable::All => true,
@@ -87,8 +87,8 @@ impl Readable {
         }
     }
 
-    /// The part of the machine that has to be what it was for `path`, which is absolute, to be
-    /// read, or also written, and is another folder or file system by now.
+    /// The part that must be unchanged for `path`, which is absolute, to be readable (or writable),
+    /// but that is another folder or file system by now.
     pub fn replaced(&self, path: &Path, is_written: bool) -> Option<&Path> {
         let Readable::Beneath(parts) = self else {
             return None;
@@ -107,28 +107,28 @@ impl Readable {
     }
 }
 
-/// Gives up what capabilities a program could gain that this process starts. To be called before it
-/// becomes the user that it is to stay, while it has one thread.
+/// Drops the capabilities that a program started by this process could gain. To be called before it
+/// switches to its final user, while it has one thread.
 ///
 /// # Errors
 /// As [`maitred_os::capabilities::bound_to_none`].
 pub fn drop_capabilities() -> std::io::Result<()> {
-    // rustix looks this up once, on kernels before 6.4 in a file of `/proc` that belongs to root
+    // rustix reads this once, on kernels before 6.4 from a file in `/proc` that belongs to root
     // later on.
     let _ = rustix::param::page_size();
     maitred_os::capabilities::bound_to_none()
 }
 
-/// Restricts this process and all threads that it starts, for good. To be called while it has one
-/// thread, as the user that it is to stay, and after [`drop_capabilities`]. What the kernel does
-/// not offer is logged; `who` names the process there.
+/// Restricts this process and all threads that it starts, permanently. To be called while it has
+/// one thread, as its final user, and after [`drop_capabilities`]. Features that the kernel lacks
+/// are logged; `who` names the process.
 ///
 /// # Errors
-/// When `no_new_privs` cannot be set, which every supported kernel offers.
+/// When `no_new_privs` cannot be set, which every supported kernel supports.
 pub fn enter(who: &str, needs: &Needs) -> Result<Readable, String> {
     maitred_os::capabilities::gain_no_more()
         .map_err(|error| format!("no_new_privs cannot be set: {error}"))?;
-    // The filter comes last: it refuses the calls that Landlock is set up with.
+    // The filter is last: it denies the calls that set up Landlock.
     let readable = files::restrict(needs).unwrap_or_else(|why| {
         tracing::info!("Landlock does not restrict the files of {who}: {why}");
         Readable::All

@@ -1,33 +1,32 @@
-//! The figures that a pool's scripts can ask for (`fpm_get_status`), and its status page shows:
-//! the pool's, written by the front, and each seat's, written by its worker. Plain stores; readers
-//! see some recent state.
+//! The boards for `fpm_get_status` and the status page: the pool's, written by the front, and each
+//! seat's, written by its worker. Plain stores; readers see a recent state.
 
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
-/// Longest text kept of a request in bytes; more is cut.
+/// Longest text of a request in bytes; longer ones are truncated.
 pub const TEXT_BYTES: usize = 256;
 
-/// A figure that cannot be had.
-pub const NOT_KNOWN: u64 = u64::MAX;
+/// An unknown value.
+pub const UNKNOWN: u64 = u64::MAX;
 
-/// A pool's figures since it was opened. Written by the front.
+/// A pool's statistics since it was opened. Written by the front.
 #[derive(Debug)]
 #[repr(C)]
 pub struct PoolBoard {
-    /// Requests that were handed to a worker.
+    /// Requests assigned to a worker.
     pub accepted: AtomicU64,
-    /// Requests that wait for a worker now.
+    /// Requests waiting for a worker.
     pub queued: AtomicU32,
-    /// Most requests that ever waited at once.
+    /// Longest queue so far.
     pub max_queued: AtomicU32,
-    /// Limit of waiting requests.
+    /// Limit of the queue.
     pub queue_limit: AtomicU32,
-    /// Workers that run a script now.
+    /// Workers running a script.
     pub active: AtomicU32,
-    /// Most workers that ever ran a script at once.
+    /// Most workers running a script at the same time.
     pub max_active: AtomicU32,
-    /// Times a request found every worker busy.
+    /// How often a request found all workers busy.
     pub max_children_reached: AtomicU32,
     /// When the pool was opened, in seconds since 1970.
     pub opened_at: AtomicU64,
@@ -35,29 +34,29 @@ pub struct PoolBoard {
     pub slow: AtomicU64,
 }
 
-/// A seat's figures. Written by its worker.
+/// A seat's statistics. Written by its worker.
 #[derive(Debug)]
 #[repr(C)]
 pub struct SeatBoard {
-    /// Process id; 0: nobody sits here.
+    /// Process id; 0: the seat is empty.
     pub pid: AtomicU32,
     /// Not 0 while a script runs.
     pub running: AtomicU32,
     /// When the worker was forked, in seconds since 1970.
     pub started_at: AtomicU64,
-    /// When the last request began, in microseconds since 1970, by a clock that may be set meanwhile.
+    /// Start of the last request, in microseconds since 1970; the clock may have been set since.
     pub request_at: AtomicU64,
-    /// How long the last finished request took, in microseconds.
+    /// Duration of the last finished request, in microseconds.
     pub request_took: AtomicU64,
-    /// Requests begun by this worker.
+    /// Requests that this worker has started.
     pub requests: AtomicU64,
     /// Length of the last request's body in bytes.
     pub content_length: AtomicU64,
-    /// Processor time of the last finished request in microseconds, if it was measured.
+    /// Processor time of the last finished request in microseconds, if measured.
     pub cpu_micros: AtomicU64,
     /// Peak memory of the last finished script in bytes.
     pub memory_peak: AtomicU64,
-    /// Memory of the worker's own in bytes, if it measures it, as last measured.
+    /// Private memory of the worker in bytes at the last measurement, if it is measured.
     pub private_bytes: AtomicU64,
     /// Method of the last request.
     pub method: Text<16>,
@@ -69,25 +68,24 @@ pub struct SeatBoard {
     pub script: Text<TEXT_BYTES>,
     /// Its authenticated user.
     pub user: Text<64>,
-    /// Processor time of the worker when it was last measured, before the request that runs, in
-    /// microseconds; 0 where nothing is measured.
+    /// Processor time of the worker at the last measurement, before the running request, in
+    /// microseconds; 0 if not measured.
     pub used_cpu: AtomicU64,
-    /// How long the worker had waited for a processor by then, in nanoseconds; [`NOT_KNOWN`] where the
-    /// kernel does not tell.
+    /// Time that the worker had waited for a processor by then, in nanoseconds; [`UNKNOWN`] where
+    /// the kernel does not report it.
     pub used_core_wait: AtomicU64,
-    /// What copies of a booted application that have sat here have counted, one after the other.
+    /// Counters of the copies of a booted application in this seat, across all of them.
     pub copies: CopyWords,
-    /// When the last request began, in nanoseconds on the clock that never goes backwards: who decides
-    /// goes by this one, and who shows it to people by `request_at`. 0: the worker does not say.
+    /// Start of the last request, in nanoseconds of the monotonic clock: decisions use this one,
+    /// and displays `request_at`. 0: not reported by the worker.
     pub request_since: AtomicU64,
-    /// The most memory that a program has had resident that the worker's scripts have run and waited for, in bytes;
-    /// 0: none, or no more than the worker has had itself, or nothing is measured.
+    /// Peak resident memory of the programs that the worker's scripts have run and waited for, in
+    /// bytes; 0: none, or not above the worker's own, or not measured.
     pub program_most: AtomicU64,
 }
 
 impl SeatBoard {
-    /// Forgets the worker that has sat here, and what anybody has written in its name. What copies
-    /// count goes on.
+    /// Resets the board for a new worker. The counters of copies continue.
     pub fn clear(&self) {
         for word in [&self.pid, &self.running] {
             word.store(0, Ordering::Relaxed);
@@ -116,9 +114,9 @@ impl SeatBoard {
         self.user.set(b"");
     }
 
-    /// Since when its script runs, on the clock that never goes backwards and says `now`; nothing if none
-    /// does. A worker of an older program tells it by the wall clock only, and no two looks have quite the
-    /// same of that.
+    /// When its script started, on the monotonic clock, which reads `now`; `None` if no script
+    /// runs. A worker of an older version only reports the wall clock, for which repeated calls
+    /// return slightly different values.
     pub fn runs_since(&self, now: Duration) -> Option<Duration> {
         if self.running.load(Ordering::Relaxed) == 0 {
             return None;
@@ -135,43 +133,43 @@ impl SeatBoard {
     }
 }
 
-/// How many reasons of [`Stays`] there are.
-pub const STAYED: usize = 7;
+/// Number of reasons in [`RewindFailure`].
+pub const REWIND_FAILURES: usize = 7;
 
-/// Why a copy ended that was to go back to what it was.
+/// Why a copy exited instead of being rewound.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stays {
+pub enum RewindFailure {
     /// It has forked, or has children.
     Forked,
     /// It has more than one thread.
     Threads,
-    /// What the kernel keeps for it is not what it was: signals, limits, identity, folder.
-    Process,
-    /// Its memory cannot be put back.
+    /// Its kernel state has changed: signals, limits, identity, working directory.
+    WorkerState,
+    /// Its memory cannot be restored.
     Memory,
-    /// Its script has called a function whose effect stays.
+    /// Its script has called a function with a lasting effect.
     LastingCall,
-    /// Its script could not go on.
+    /// Its script had a fatal error.
     FatalError,
-    /// Anything else.
+    /// Any other reason.
     Other,
 }
 
-/// What copies of a booted application count of themselves.
+/// Counters of the copies of a booted application.
 #[derive(Debug)]
 #[repr(C)]
 pub struct CopyWords {
-    /// Times that one has gone back to what it was.
+    /// Rewinds.
     pub went_back: AtomicU64,
-    /// How often one ended instead, by reason ([`Stays`]).
-    pub stayed: [AtomicU64; STAYED],
-    /// Pages of memory that they had for themselves at their end, of those that were measured.
+    /// Exits instead of rewinds, by reason ([`RewindFailure`]).
+    pub stayed: [AtomicU64; REWIND_FAILURES],
+    /// Private pages at the end of a copy, of all measured copies.
     pub pages: AtomicU64,
-    /// How many those were.
+    /// Number of measured copies.
     pub measured: AtomicU64,
 }
 
-/// A short text in shared memory: one writer, readers that may see it half changed.
+/// A short text in shared memory: one writer; readers may see it partly changed.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Text<const N: usize> {
@@ -180,7 +178,7 @@ pub struct Text<const N: usize> {
 }
 
 impl<const N: usize> Text<N> {
-    /// Writes `text`, cut to the room there is.
+    /// Writes `text`, truncated to the capacity.
     pub fn set(&self, text: &[u8]) {
         let length = text.len().min(N);
         for (place, byte) in self.bytes.iter().zip(text) {

@@ -1,4 +1,4 @@
-//! A pool's boards, for somebody who is neither its front nor one of its workers.
+//! Read access to a pool's boards for other processes than its front and workers.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 use crate::board::{PoolBoard, SeatBoard};
 use crate::layout::{Layout, MAX_THREADS};
 
-/// A pool's shared file, mapped to read what its workers show.
+/// A pool's shared file, mapped to read its boards.
 #[derive(Debug)]
 pub struct Boards {
     layout: Layout,
@@ -22,12 +22,12 @@ impl Boards {
         Ok(Boards { layout })
     }
 
-    /// The pool's figures.
+    /// The pool's board.
     pub fn pool(&self) -> &PoolBoard {
         self.layout.pool_board()
     }
 
-    /// The figures of the worker in a seat; nothing for a seat that there is not.
+    /// The board of a seat; `None` if there is no such seat.
     pub fn seat(&self, seat: u32) -> Option<&SeatBoard> {
         (seat < self.layout.seats()).then(|| self.layout.seat_board(seat))
     }

@@ -1,4 +1,4 @@
-//! Where everything lies in a pool's shared file.
+//! The layout of a pool's shared file.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -8,16 +8,16 @@ use maitred_os::shared::{SharedMap, create_sealed};
 
 use crate::board::{PoolBoard, SeatBoard};
 use crate::ring::Ring;
-use crate::words::{SleepWord, SlotWords};
+use crate::slot_words::{SleepWord, SlotWords};
 
-/// Slots of a seat: one for the request that runs, the others for the next.
+/// Slots of a seat: one for the running request, the others for queued ones.
 pub const SLOTS_PER_SEAT: usize = 16;
-/// Size of a request ring in bytes. A request's head must fit whole; bodies stream through.
+/// Size of a request ring in bytes. A request head must fit completely; bodies are streamed.
 pub const REQUEST_RING_BYTES: usize = 128 * 1024;
-/// Size of an answer ring in bytes. Most pages fit, so that a worker finishes without waiting.
+/// Size of a response ring in bytes. Most pages fit, so that a worker finishes without waiting.
 pub const ANSWER_RING_BYTES: usize = 128 * 1024;
-/// Longest wish of a script in bytes.
-pub const WISH_BYTES: usize = 16 * 1024;
+/// Longest worker call of a script in bytes.
+pub const CALL_BYTES: usize = 16 * 1024;
 /// Most threads a front may have.
 pub const MAX_THREADS: u32 = 64;
 /// Most seats a pool may have.
@@ -25,7 +25,7 @@ pub const MAX_SEATS: u32 = 16 * 1024;
 
 const PAGE: usize = 4096;
 const SLOT_BYTES: usize = PAGE + REQUEST_RING_BYTES + ANSWER_RING_BYTES;
-const SEAT_BYTES: usize = 2 * PAGE + WISH_BYTES + SLOTS_PER_SEAT * SLOT_BYTES;
+const SEAT_BYTES: usize = 2 * PAGE + CALL_BYTES + SLOTS_PER_SEAT * SLOT_BYTES;
 const SLEEP_OFFSET: usize = PAGE;
 const BOARD_OFFSET: usize = 2 * PAGE;
 const SEATS_OFFSET: usize = 3 * PAGE;
@@ -36,14 +36,14 @@ const _: () = assert!(size_of::<PoolBoard>() <= PAGE);
 const _: () = assert!(size_of::<SleepWord>() <= PAGE && size_of::<SeatBoard>() <= PAGE);
 const _: () = assert!(size_of::<SlotWords>() <= PAGE);
 
-/// Nothing here says how large the pool is: workers can write to all of it, and the file's size,
-/// which is sealed, says the same.
+/// The header does not contain the size of the pool: workers can write to it, and the sealed file
+/// size is reliable.
 #[repr(C)]
 struct Header {
     epoch: AtomicU32,
 }
 
-/// Makes a pool's shared file: all slots free, sealed against resizing.
+/// Creates a pool's shared file: all slots free, sealed against resizing.
 ///
 /// # Errors
 /// For more seats or threads than [`MAX_SEATS`] and [`MAX_THREADS`], or when the system is out of
@@ -68,10 +68,10 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// Maps a pool's shared file, made for a front of `threads` threads.
+    /// Maps a pool's shared file for a front with `threads` threads.
     ///
     /// # Errors
-    /// When its size is not that of a pool's.
+    /// When its size is not valid for a pool.
     pub fn map(fd: impl std::os::fd::AsFd, threads: u32) -> io::Result<Layout> {
         let map = SharedMap::map(fd)?;
         let wrong = || io::Error::new(io::ErrorKind::InvalidData, "not a pool's shared file");
@@ -117,12 +117,12 @@ impl Layout {
         self.at::<Header>(0).epoch.load(Ordering::Acquire)
     }
 
-    /// Takes the link over for front number `epoch`, or says once more whose it is.
+    /// Assigns the link to front number `epoch`, or confirms it.
     pub fn set_epoch(&self, epoch: u32) {
         self.at::<Header>(0).epoch.store(epoch, Ordering::SeqCst);
     }
 
-    /// Whether a front thread sleeps.
+    /// The sleep word of a front thread.
     pub fn front_sleep(&self, thread: u32) -> &SleepWord {
         assert!(thread < self.threads, "a thread of this front");
         self.at(SLEEP_OFFSET + thread as usize * size_of::<SleepWord>())
@@ -142,7 +142,7 @@ impl Layout {
         self.at::<AtomicU32>(offset).store(value, Ordering::Relaxed);
     }
 
-    /// The pool's figures, written by the front.
+    /// The pool's board, written by the front.
     pub fn pool_board(&self) -> &PoolBoard {
         self.at(BOARD_OFFSET)
     }
@@ -152,24 +152,24 @@ impl Layout {
         SEATS_OFFSET + seat as usize * SEAT_BYTES
     }
 
-    /// Whether the worker in a seat sleeps.
+    /// The sleep word of a seat's worker.
     pub fn worker_sleep(&self, seat: u32) -> &SleepWord {
         self.at(self.seat_offset(seat))
     }
 
-    /// A seat's figures, written by its worker.
+    /// A seat's board, written by its worker.
     pub fn seat_board(&self, seat: u32) -> &SeatBoard {
         self.at(self.seat_offset(seat) + PAGE)
     }
 
-    /// Where a worker writes its wishes; one script runs in a seat at a time.
-    pub fn wish(&self, seat: u32) -> Ring<'_> {
-        self.ring(self.seat_offset(seat) + 2 * PAGE, WISH_BYTES)
+    /// The buffer for worker calls; one script runs in a seat at a time.
+    pub fn call_buffer(&self, seat: u32) -> Ring<'_> {
+        self.ring(self.seat_offset(seat) + 2 * PAGE, CALL_BYTES)
     }
 
     fn slot_offset(&self, seat: u32, slot: usize) -> usize {
         assert!(slot < SLOTS_PER_SEAT, "a slot of this seat");
-        self.seat_offset(seat) + 2 * PAGE + WISH_BYTES + slot * SLOT_BYTES
+        self.seat_offset(seat) + 2 * PAGE + CALL_BYTES + slot * SLOT_BYTES
     }
 
     /// A slot's words.
@@ -177,12 +177,12 @@ impl Layout {
         self.at(self.slot_offset(seat, slot))
     }
 
-    /// A slot's ring for requests.
+    /// A slot's request ring.
     pub fn request_ring(&self, seat: u32, slot: usize) -> Ring<'_> {
         self.ring(self.slot_offset(seat, slot) + PAGE, REQUEST_RING_BYTES)
     }
 
-    /// A slot's ring for answers.
+    /// A slot's response ring.
     pub fn answer_ring(&self, seat: u32, slot: usize) -> Ring<'_> {
         let offset = self.slot_offset(seat, slot) + PAGE + REQUEST_RING_BYTES;
         self.ring(offset, ANSWER_RING_BYTES)

@@ -1,11 +1,11 @@
-//! The seat link: how a request gets from the front to a worker and its answer back, through
-//! memory that both have mapped, without a system call as long as both are awake.
+//! The seat link: carries a request from the front to a worker and the response back, through
+//! shared memory, without a system call while both are awake.
 //!
-//! Each pool has one shared file, made and sealed by the supervisor ([`create`]). Each seat in it
-//! has a few slots; a slot holds one request at a time and consists of its words ([`words`]), a
-//! request ring (front → worker) and an answer ring (worker → front). Both rings carry FastCGI
-//! records. All slots but one are for requests not yet begun, so that a busy worker finds its next
-//! one without sleeping; they can be taken back until the worker claims them.
+//! Each pool has one shared file, created and sealed by the supervisor ([`create`]). Each seat in
+//! it has a few slots; a slot holds one request at a time and consists of its words
+//! ([`slot_words`]), a request ring (front → worker) and a response ring (worker → front). Both
+//! rings carry FastCGI records. All slots but one are for queued requests, so that a busy worker
+//! finds the next one without sleeping; the front can take them back until the worker claims them.
 //!
 //! ```text
 //! FREE ──offer (front)──▶ OFFERED ──claim (worker)──▶ CLAIMED ──finish (worker)──▶ DONE
@@ -13,12 +13,12 @@
 //!   ╰──── take back (front) ─╯◀───────────────────── release (front) ───────────────╯
 //! ```
 //!
-//! Trust runs one way. The front keeps its own copy of every counter it writes, checks every
-//! counter it reads, and copies bytes out before anybody parses them: a worker can spoil its own
-//! answers and nothing else.
+//! Trust is one-way. The front keeps its own copy of every counter it writes, validates every
+//! counter it reads, and copies bytes out before they are parsed: a worker can corrupt its own
+//! responses and nothing else.
 #![allow(unsafe_code)]
 
-// Under loom only the words are built: loom's atomics cannot lie in shared memory.
+// Under loom only the words are built: loom's atomics cannot be in shared memory.
 #[cfg(not(loom))]
 pub mod board;
 #[cfg(not(loom))]
@@ -28,26 +28,26 @@ mod front;
 #[cfg(not(loom))]
 mod layout;
 #[cfg(not(loom))]
-mod ring;
+mod pool_state;
 #[cfg(not(loom))]
-mod snapshot;
+mod ring;
+#[cfg_attr(loom, allow(dead_code))]
+mod slot_words;
 #[cfg(not(loom))]
 mod spent;
-#[cfg_attr(loom, allow(dead_code))]
-mod words;
 #[cfg(not(loom))]
 mod worker;
 
 #[cfg(not(loom))]
 pub use {
     boards::Boards,
-    front::{Asleep, Began, Broken, FrontEnd, Lent, SlotState},
+    front::{Asleep, AssignedSlot, Broken, FrontEnd, SlotProgress, SlotState},
     layout::{
-        ANSWER_RING_BYTES, MAX_THREADS, REQUEST_RING_BYTES, SLOTS_PER_SEAT, WISH_BYTES, create,
+        ANSWER_RING_BYTES, CALL_BYTES, MAX_THREADS, REQUEST_RING_BYTES, SLOTS_PER_SEAT, create,
     },
-    snapshot::{Process, Snapshot},
+    pool_state::{PoolState, WorkerState},
+    slot_words::{MAX_INCARNATION, is_newer, next_incarnation},
     spent::Spent,
-    words::{MAX_INCARNATION, is_newer, next_incarnation},
     worker::{Verdict, WorkerEnd, sleep_word},
 };
 

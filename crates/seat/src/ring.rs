@@ -1,10 +1,10 @@
-//! A byte ring in shared memory: one writer, one reader, positions that only grow. Who has
-//! written and read how much is said elsewhere ([`crate::words`]); here bytes are only moved.
+//! A byte ring in shared memory: one writer, one reader, positions that only grow. The positions
+//! themselves are in [`crate::slot_words`]; this module only copies bytes.
 
 use std::marker::PhantomData;
 use std::sync::atomic::{Ordering, compiler_fence};
 
-/// A ring's bytes.
+/// The bytes of a ring.
 #[derive(Debug, Clone, Copy)]
 pub struct Ring<'a> {
     start: *mut u8,
@@ -29,13 +29,13 @@ impl<'a> Ring<'a> {
         self.bytes
     }
 
-    /// Bytes between two positions, or none when no honest writer could have got that far.
+    /// Bytes between two positions; `None` if no correct writer could have reached that position.
     pub fn distance(self, tail: u32, head: u32) -> Option<usize> {
         let distance = head.wrapping_sub(tail) as usize;
         (distance <= self.bytes).then_some(distance)
     }
 
-    /// Copies `from` into the ring at `position`. The caller has made sure that there is room.
+    /// Copies `from` into the ring at `position`. The caller has checked that it fits.
     pub fn put(self, position: u32, from: &[u8]) {
         assert!(from.len() <= self.bytes, "no more than the ring holds");
         let at = position as usize & (self.bytes - 1);

@@ -1,39 +1,39 @@
-//! Where the time of a request went that a worker had.
+//! The cost of a request: how a worker's time was spent.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use crate::words::SpentWords;
+use crate::slot_words::SpentWords;
 
-/// Longest time that is believed, in microseconds: 51 days. What comes from a worker is its word.
+/// Upper bound for untrusted times, in microseconds: 51 days.
 const MAX_MICROS: u64 = 1 << 42;
 
-/// What a request has cost its worker, from when it was given to it until its answer was complete, or,
-/// once a script has ended that went on, until then.
+/// The cost of a request to its worker, from its assignment until its response was complete; for a
+/// script that continued after its response, until its end.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Spent {
-    /// How long the worker had it.
+    /// Time that the worker spent on it.
     pub held: Duration,
-    /// Processor time of the worker, with what it does between two requests. More than `held` where
-    /// PHP has several threads.
+    /// Processor time of the worker, including its work between two requests. Exceeds `held` if PHP
+    /// has several threads.
     pub cpu: Duration,
-    /// How long it was ready to run and had no processor; nothing where the kernel does not tell.
+    /// Time that it was runnable without a processor; `None` where the kernel does not report it.
     pub core_wait: Option<Duration>,
-    /// Processor time of children that it has collected.
+    /// Processor time of children that it has waited for.
     pub children: Duration,
-    /// The most memory that the script had, in bytes.
+    /// Peak memory of the script, in bytes.
     pub peak_memory: u64,
 }
 
 impl Spent {
-    /// How long it waited for something else than a processor: a database, a disk, a child, another
-    /// server, or its own `sleep()`.
+    /// Time that it waited for something other than a processor: a database, a disk, a child,
+    /// another server, or its own `sleep()`.
     pub fn blocked(&self) -> Option<Duration> {
         let waited = self.core_wait?;
         Some(self.held.saturating_sub(self.cpu).saturating_sub(waited))
     }
 
-    /// What it has cost in all, if it went on and that has cost `more`.
+    /// The total cost, if the script continued at a cost of `more`.
     pub fn and(self, more: Spent) -> Spent {
         let core_wait = self.core_wait.zip(more.core_wait);
         Spent {

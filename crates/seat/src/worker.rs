@@ -10,37 +10,37 @@ use rustix::thread::futex;
 use rustix::time::Timespec;
 
 use crate::board::{PoolBoard, SeatBoard};
-use crate::layout::{ANSWER_RING_BYTES, Layout, SLOTS_PER_SEAT, WISH_BYTES};
+use crate::layout::{ANSWER_RING_BYTES, CALL_BYTES, Layout, SLOTS_PER_SEAT};
+use crate::slot_words::{ALL_SLEEPERS, CACHE_FULL, GOES_ON, SleepWord, State, is_newer, is_same};
 use crate::spent::Spent;
-use crate::words::{CACHE_FULL, GOES_ON, SleepWord, State, WHOEVER_SLEEPS, is_newer, is_same};
 
-/// Unseen bytes in the answer ring that are shown without being asked: half of it, so that the
-/// front empties one half while the worker fills the other.
+/// Bytes in the response ring that are published without an explicit call: half of it, so that the
+/// front drains one half while the worker fills the other.
 const SHOW_BYTES: u32 = (ANSWER_RING_BYTES / 2) as u32;
 
-/// How far the first numbers of the wishes of two workers are apart, so that no late word on one is
-/// taken for a word on another.
-const WISHES_APART: u32 = 1 << 16;
+/// Distance between the first worker call numbers of two workers, so that a late reply to one is
+/// not taken for a reply to another.
+const CALLS_APART: u32 = 1 << 16;
 
-/// How long a worker has to see that its seat belongs to a newer one before it believes so. What an
-/// earlier worker has left in the seat's words may say the same, until the front opens the seat.
+/// How long a worker must see its seat assigned to a newer one before it believes so. An earlier
+/// worker's stale words may say the same, until the front opens the seat.
 const SUCCEEDED_FOR: Duration = Duration::from_secs(1);
 
-/// How often it looks meanwhile.
+/// Interval of the checks meanwhile.
 const DOUBTFUL_LOOKS: Duration = Duration::from_millis(5);
 
-/// Whether anybody still wants the answer.
+/// Whether the client still waits for the response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
     /// Yes.
     Continue,
-    /// No: the client has left, or the front that asked is no more.
+    /// No: the client has disconnected, or the front that sent the request has exited.
     ClientGone,
 }
 
-/// The request in hand.
+/// The running request.
 #[derive(Debug)]
-struct InHand {
+struct RunningRequest {
     slot: usize,
     epoch: u32,
     request_tail: u32,
@@ -50,11 +50,11 @@ struct InHand {
     gone: bool,
 }
 
-/// The word on which the worker in a seat sleeps, for a handler of signals: it stays mapped for as
+/// The futex word on which the worker of a seat sleeps, for a signal handler: it stays mapped as
 /// long as the process lives.
 ///
 /// # Errors
-/// When the file is not a pool's, or the seat does not fit it.
+/// When the file is not a pool's, or the seat does not exist.
 pub fn sleep_word(file: impl AsFd, seat: u32) -> io::Result<&'static AtomicU32> {
     let layout: &'static Layout = Box::leak(Box::new(Layout::map(file, 1)?));
     if seat >= layout.seats() {
@@ -67,7 +67,7 @@ fn no_such_seat() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, "no such seat in this pool")
 }
 
-/// One worker in its seat.
+/// The worker of a seat.
 #[derive(Debug)]
 pub struct WorkerEnd {
     layout: Layout,
@@ -75,10 +75,10 @@ pub struct WorkerEnd {
     seat: u32,
     incarnation: u32,
     next_slot: usize,
-    in_hand: Option<InHand>,
-    /// Number of the last wish.
-    last_wish: u32,
-    /// How often it has slept until there was a request.
+    in_hand: Option<RunningRequest>,
+    /// Number of the last worker call.
+    last_call: u32,
+    /// How often it has slept waiting for a request.
     sleeps: u64,
 }
 
@@ -86,7 +86,7 @@ impl WorkerEnd {
     /// The end for worker number `incarnation` of `seat`; `events` wake the front's threads.
     ///
     /// # Errors
-    /// When the file is not a pool's, or the seat or the events do not fit it.
+    /// When the file is not a pool's, or the seat does not exist.
     pub fn new(
         file: impl AsFd,
         events: Vec<OwnedFd>,
@@ -106,20 +106,21 @@ impl WorkerEnd {
             incarnation,
             next_slot: 0,
             in_hand: None,
-            last_wish: incarnation.wrapping_mul(WISHES_APART),
+            last_call: incarnation.wrapping_mul(CALLS_APART),
             sleeps: 0,
         })
     }
 
-    /// Waits for a request and begins it. False when another worker has been given this seat: nobody
-    /// knows of this one, and it has to end.
+    /// Waits for a request and claims it. False when the seat has been assigned to another worker:
+    /// this one is unknown to the server, and has to exit.
     #[must_use]
     pub fn claim(&mut self) -> bool {
         self.claim_unless(|| false)
     }
 
-    /// As [`claim`](Self::claim), but returns false as soon as `leaves` says so. Whoever changes what
-    /// that says must also set the seat's [`sleep_word`] to 0, or end the sleep with a signal after.
+    /// As [`claim`](Self::claim), but returns false as soon as `leaves` returns true. A change of
+    /// its result must be followed by setting the seat's [`sleep_word`] to 0, or by a signal that
+    /// ends the sleep.
     pub fn claim_unless(&mut self, leaves: impl Fn() -> bool) -> bool {
         let succeeded = Cell::new(false);
         let mut succeeded_since = None;
@@ -130,12 +131,12 @@ impl WorkerEnd {
             if self.try_claim() {
                 return true;
             }
-            let slept = self.sleep_unless(|end| leaves() || end.is_to_wake_up(&succeeded));
+            let slept = self.sleep_unless(|end| leaves() || end.should_wake(&succeeded));
             self.sleeps += u64::from(slept);
             if succeeded.get() {
-                // What woke this one was meant for the other, and there may be more of them.
+                // The wake-up was meant for the other worker, and there may be more of them.
                 let word = self.layout.worker_sleep(self.seat).word();
-                let _ = futex::wake(word, futex::Flags::empty(), WHOEVER_SLEEPS);
+                let _ = futex::wake(word, futex::Flags::empty(), ALL_SLEEPERS);
                 let since = *succeeded_since.get_or_insert_with(Instant::now);
                 if since.elapsed() >= SUCCEEDED_FOR {
                     return false;
@@ -146,14 +147,14 @@ impl WorkerEnd {
         }
     }
 
-    /// How often this worker has slept until there was a request, since it came.
+    /// How often this worker has slept waiting for a request.
     pub fn sleeps(&self) -> u64 {
         self.sleeps
     }
 
-    /// Whether it is offered a request, or has been `succeeded` by a newer worker. That happens to
-    /// one whose announcement was lost on its way, with the zygote that made it.
-    fn is_to_wake_up(&self, succeeded: &Cell<bool>) -> bool {
+    /// Whether a request is offered to it, or it has been `succeeded` by a newer worker. The latter
+    /// happens to a worker whose announcement was lost with its zygote.
+    fn should_wake(&self, succeeded: &Cell<bool>) -> bool {
         (0..SLOTS_PER_SEAT).any(|slot| {
             let (state, whose) = self.layout.slot(self.seat, slot).state.get();
             let is_another = state != State::Free && is_newer(whose, self.incarnation);
@@ -162,14 +163,14 @@ impl WorkerEnd {
         })
     }
 
-    /// Begins a request if one is offered now.
+    /// Claims a request if one is offered now.
     pub fn try_claim(&mut self) -> bool {
         for _ in 0..SLOTS_PER_SEAT {
             let slot = self.next_slot;
             self.next_slot = (slot + 1) % SLOTS_PER_SEAT;
             let words = self.layout.slot(self.seat, slot);
             if words.state.claim(self.incarnation) {
-                self.in_hand = Some(InHand {
+                self.in_hand = Some(RunningRequest {
                     slot,
                     epoch: words.front.epoch.load(Ordering::Relaxed),
                     request_tail: 0,
@@ -184,8 +185,8 @@ impl WorkerEnd {
         false
     }
 
-    /// Appends what the front has sent of the request to `to`, waiting until there is something.
-    /// Nothing is appended when nothing more will come: the client or the front has gone.
+    /// Appends the next part of the request to `to`, and waits until there is one. Appends nothing
+    /// when the client has disconnected or the front has exited.
     pub fn read(&mut self, to: &mut Vec<u8>) {
         loop {
             let Some(hand) = &mut self.in_hand else {
@@ -211,7 +212,7 @@ impl WorkerEnd {
             }
             self.sleep_unless(|end| {
                 end.layout
-                    .slot(end.seat, end.slot_in_hand())
+                    .slot(end.seat, end.running_slot())
                     .front
                     .request_head
                     .load(Ordering::Acquire)
@@ -221,9 +222,8 @@ impl WorkerEnd {
         }
     }
 
-    /// A front that has more of the body to send sleeps until there is room for it. One that has
-    /// sent everything is not waiting for this, but cannot be told apart; it is rarely asleep
-    /// and the event costs little.
+    /// A front with more of the body to send sleeps until there is free space. One that has sent
+    /// everything cannot be distinguished; it is rarely asleep and the event costs little.
     fn tell_front_of_room(&self) {
         let Some(hand) = &self.in_hand else { return };
         if hand.long_request {
@@ -231,7 +231,7 @@ impl WorkerEnd {
         }
     }
 
-    /// Adds bytes to the answer. They are seen when [`WorkerEnd::show`] is called, at the end, or
+    /// Appends bytes to the response. They are published by [`WorkerEnd::show`], at the end, or
     /// when there are many. Waits while the ring is full.
     pub fn write(&mut self, mut bytes: &[u8]) -> Verdict {
         while !bytes.is_empty() {
@@ -263,7 +263,7 @@ impl WorkerEnd {
             }
             self.sleep_unless(|end| {
                 end.layout
-                    .slot(end.seat, end.slot_in_hand())
+                    .slot(end.seat, end.running_slot())
                     .front
                     .answer_tail
                     .load(Ordering::Acquire)
@@ -274,7 +274,7 @@ impl WorkerEnd {
         self.verdict()
     }
 
-    /// Shows the front everything that was written, and wakes it if it sleeps.
+    /// Publishes all written bytes, and wakes the front if it sleeps.
     pub fn show(&mut self) {
         let Some(hand) = &mut self.in_hand else {
             return;
@@ -292,23 +292,23 @@ impl WorkerEnd {
         self.wake_front(slot);
     }
 
-    /// When the front gave the request in hand to this worker, in nanoseconds on the clock that never
-    /// goes backwards; 0 if it does not say.
-    pub fn lent_at(&self) -> u64 {
-        let words = self.layout.slot(self.seat, self.slot_in_hand());
-        words.front.lent_at.load(Ordering::Relaxed)
+    /// When the front assigned the running request to this worker, in nanoseconds of the monotonic
+    /// clock; 0 if unknown.
+    pub fn assigned_at(&self) -> u64 {
+        let words = self.layout.slot(self.seat, self.running_slot());
+        words.front.assigned_at.load(Ordering::Relaxed)
     }
 
-    /// Tells the front what the request in hand has cost. It is seen with what is written next.
-    pub fn tell_spent(&self, spent: &Spent) {
+    /// Reports the cost of the running request. It is published with the next bytes.
+    pub fn report_spent(&self, spent: &Spent) {
         if let Some(hand) = &self.in_hand {
             spent.write(&self.layout.slot(self.seat, hand.slot).worker.spent);
         }
     }
 
-    /// Tells the front how long the script in hand took, in microseconds. It is seen with the end of the
+    /// Reports the running script's duration in microseconds. It is published with the end of the
     /// request.
-    pub fn tell_took(&self, micros: u64) {
+    pub fn report_duration(&self, micros: u64) {
         if let Some(hand) = &self.in_hand {
             let words = self.layout.slot(self.seat, hand.slot);
             let micros = u32::try_from(micros).unwrap_or(u32::MAX).max(1);
@@ -316,54 +316,53 @@ impl WorkerEnd {
         }
     }
 
-    /// Tells the front that the script goes on when its answer is complete. It is seen with what is
-    /// written next.
-    pub fn tell_it_goes_on(&self) {
+    /// Reports that the script continues after its response. It is published with the next bytes.
+    pub fn report_continuation(&self) {
         if let Some(hand) = &self.in_hand {
             let words = self.layout.slot(self.seat, hand.slot);
             words.worker.signs.fetch_or(GOES_ON, Ordering::Relaxed);
         }
     }
 
-    /// Tells the front that OPcache is full. It is seen with the end of the request.
-    pub fn tell_cache_is_full(&self) {
+    /// Reports that OPcache is full. It is published with the end of the request.
+    pub fn report_cache_full(&self) {
         if let Some(hand) = &self.in_hand {
             let words = self.layout.slot(self.seat, hand.slot);
             words.worker.signs.fetch_or(CACHE_FULL, Ordering::Relaxed);
         }
     }
 
-    /// Has the front do something for the script that runs, and waits until it has: also when the
-    /// client has gone, or has its whole answer. Returns what came of it; nothing if there is no front
-    /// for as long as `patience`, or the wish is longer than [`WISH_BYTES`].
-    pub fn wish(&mut self, wish: &[u8], patience: Duration) -> Option<u32> {
-        if wish.len() > WISH_BYTES {
+    /// Sends a worker call for the running script to the front, and waits for the reply: also when
+    /// the client has disconnected, or has its complete response. Returns the reply; `None` if
+    /// there is no front within `patience`, or the call is longer than [`CALL_BYTES`].
+    pub fn call(&mut self, call: &[u8], patience: Duration) -> Option<u32> {
+        if call.len() > CALL_BYTES {
             return None;
         }
         let slot = self.in_hand.as_ref()?.slot;
         let deadline = Instant::now() + patience;
-        // 0 is none.
-        self.last_wish = self.last_wish.wrapping_add(1).max(1);
-        let number = self.last_wish;
-        self.layout.wish(self.seat).put(0, wish);
+        // 0 means none.
+        self.last_call = self.last_call.wrapping_add(1).max(1);
+        let number = self.last_call;
+        self.layout.call_buffer(self.seat).put(0, call);
         let words = self.layout.slot(self.seat, slot);
-        let length = wish.len() as u32;
-        words.worker.wish_bytes.store(length, Ordering::Relaxed);
-        words.worker.wish.store(number, Ordering::Release);
+        let length = call.len() as u32;
+        words.worker.call_bytes.store(length, Ordering::Relaxed);
+        words.worker.call.store(number, Ordering::Release);
         self.wake_front(slot);
-        let is_granted = |end: &WorkerEnd| {
+        let is_replied = |end: &WorkerEnd| {
             let words = end.layout.slot(end.seat, slot);
-            words.front.granted.load(Ordering::Acquire) == number
+            words.front.replied.load(Ordering::Acquire) == number
         };
-        while !is_granted(self) {
+        while !is_replied(self) {
             let left = deadline.checked_duration_since(Instant::now())?;
-            self.sleep_unless_until(is_granted, Some(left));
+            self.sleep_unless_until(is_replied, Some(left));
         }
         let words = self.layout.slot(self.seat, slot);
         Some(words.front.verdict.load(Ordering::Relaxed))
     }
 
-    /// Ends the request in hand: everything is shown and the slot is done.
+    /// Ends the running request: everything is published and the slot is done.
     pub fn finish(&mut self) {
         let Some(hand) = self.in_hand.take() else {
             return;
@@ -377,7 +376,7 @@ impl WorkerEnd {
         self.wake_front(hand.slot);
     }
 
-    /// Whether anybody still wants the answer.
+    /// Whether the client still waits for the response.
     pub fn verdict(&mut self) -> Verdict {
         let gone = self.is_gone();
         match &mut self.in_hand {
@@ -391,27 +390,27 @@ impl WorkerEnd {
         }
     }
 
-    /// The number of its last wish.
-    pub fn last_wish(&self) -> u32 {
-        self.last_wish
+    /// The number of its last worker call.
+    pub fn last_call(&self) -> u32 {
+        self.last_call
     }
 
-    /// Its wishes go on after `last`: for a worker that has forgotten those it had.
-    pub fn wish_after(&mut self, last: u32) {
-        self.last_wish = last;
+    /// Continues the numbers of worker calls after `last`: for a worker that has been rewound.
+    pub fn set_last_call(&mut self, last: u32) {
+        self.last_call = last;
     }
 
-    /// Whether there is a request in hand.
+    /// Whether a request is running.
     pub fn has_request(&self) -> bool {
         self.in_hand.is_some()
     }
 
-    /// The pool's figures.
+    /// The pool's board.
     pub fn pool_board(&self) -> &PoolBoard {
         self.layout.pool_board()
     }
 
-    /// The figures of a seat of this pool.
+    /// The board of a seat of this pool.
     pub fn seat_board(&self, seat: u32) -> &SeatBoard {
         self.layout.seat_board(seat)
     }
@@ -426,7 +425,7 @@ impl WorkerEnd {
         self.layout.seats()
     }
 
-    fn slot_in_hand(&self) -> usize {
+    fn running_slot(&self) -> usize {
         self.in_hand.as_ref().map_or(0, |hand| hand.slot)
     }
 
@@ -439,27 +438,27 @@ impl WorkerEnd {
         })
     }
 
-    /// Wakes the front thread that waits for a slot's answer. Which one that is may change when a
-    /// front is replaced: the new one says so before it looks, so it is read after all that the
-    /// new one is to see has been written.
+    /// Wakes the front thread that waits for a slot's response. It may change when a front is
+    /// replaced: the new one stores its thread before it reads the response, so the thread is read
+    /// after all writes for it.
     fn wake_front(&self, slot: usize) {
         fence(Ordering::SeqCst);
         let words = self.layout.slot(self.seat, slot);
         let thread = words.front.thread.load(Ordering::Relaxed);
         let thread = thread.min(self.layout.threads() - 1);
         if self.layout.front_sleep(thread).must_wake() {
-            // A full counter means that the front has been woken 2^64 times and not looked.
+            // A full counter means 2^64 wake-ups that the front has not read.
             let _ = rustix::io::write(&self.events[thread as usize], &1u64.to_ne_bytes());
         }
     }
 
-    /// Sleeps until the front wakes this worker, unless there is something to do already. Whether it
+    /// Sleeps until the front wakes this worker, unless there is work already. Returns whether it
     /// has slept and was woken.
     fn sleep_unless(&self, something_to_do: impl Fn(&WorkerEnd) -> bool) -> bool {
         self.sleep_unless_until(something_to_do, None)
     }
 
-    /// The same, for no longer than `limit`.
+    /// The same with a timeout.
     fn sleep_unless_until(
         &self,
         something_to_do: impl Fn(&WorkerEnd) -> bool,
@@ -468,7 +467,7 @@ impl WorkerEnd {
         let limit = limit.and_then(|limit| Timespec::try_from(limit).ok());
         let sleep: &SleepWord = self.layout.worker_sleep(self.seat);
         sleep.announce();
-        // A signal or a changed word ends the wait; the caller looks again in either case.
+        // A signal or a changed word ends the wait; the caller checks again in either case.
         let slept = !something_to_do(self)
             && futex::wait(sleep.word(), futex::Flags::empty(), 1, limit.as_ref()).is_ok();
         sleep.awake();

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use maitred_os::schedstat::Schedstat;
-use maitred_seat::board::{NOT_KNOWN, SeatBoard};
+use maitred_seat::board::{SeatBoard, UNKNOWN};
 
 /// Where the time of a script went so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,7 +26,7 @@ impl SoFar {
             board.used_cpu.load(Relaxed),
             board.used_core_wait.load(Relaxed),
         );
-        if cpu == 0 || waited == NOT_KNOWN {
+        if cpu == 0 || waited == UNKNOWN {
             return None;
         }
         let before = (Duration::from_micros(cpu), Duration::from_nanos(waited));

@@ -1,16 +1,16 @@
-//! php-fpm's `apparmor_hat`: workers run under a profile of their own beneath the server's, as
-//! libapparmor's `aa_getcon` and `aa_change_profile` bring it about.
+//! php-fpm's `apparmor_hat`: workers run under a profile of their own below the server's, by the
+//! same steps as libapparmor's `aa_getcon` and `aa_change_profile`.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
 
-/// Where the kernel tells and takes a process's profile.
+/// The file for reading and changing a process' profile.
 const CURRENT: &str = "/proc/self/attr/current";
 
-/// Longest profile name with its mode, in bytes: what the kernel gives in one read.
+/// Longest profile name with its mode, in bytes: one read from the kernel.
 const LABEL_BYTES: u64 = 4096;
 
-/// A profile to be changed to, with the way there held open: from a new root there may be none.
+/// A profile to change to, with the file for that held open: in a new root it may not exist.
 #[derive(Debug)]
 pub struct Hat {
     pool: String,
@@ -19,10 +19,10 @@ pub struct Hat {
 }
 
 impl Hat {
-    /// Finds the profile `hat` beneath the present one.
+    /// Finds the profile `hat` below the current one.
     ///
     /// # Errors
-    /// One sentence, in php-fpm's words, when the system does not say which that is.
+    /// One sentence, in php-fpm's words, when the current profile cannot be read.
     pub fn find(pool: &str, hat: &str) -> Result<Hat, String> {
         let open = || OpenOptions::new().read(true).write(true).open(CURRENT);
         let asked = open().and_then(|current| Ok((label(&current)?, current)));
@@ -39,10 +39,10 @@ impl Hat {
         })
     }
 
-    /// Changes to it, for good.
+    /// Changes to it, permanently.
     ///
     /// # Errors
-    /// One sentence, in php-fpm's words, when the system does not let us.
+    /// One sentence, in php-fpm's words, when the system refuses.
     pub fn put_on(mut self) -> Result<(), String> {
         let order = format!("changeprofile {}", self.name);
         self.current.write_all(order.as_bytes()).map_err(|error| {
@@ -64,7 +64,7 @@ fn label(current: &File) -> io::Result<String> {
     Ok(text)
 }
 
-/// The name of a profile beneath the one of a label, which reads `NAME (MODE)` or `unconfined`.
+/// The name of a profile below that of a label, which reads `NAME (MODE)` or `unconfined`.
 fn beneath(label: &str, hat: &str) -> String {
     let label = label.trim_end_matches(['\n', '\0']);
     let name = match label.rsplit_once(" (") {

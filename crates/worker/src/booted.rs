@@ -1,5 +1,5 @@
-//! A worker in worker mode: its script is booted once, asks for one request after the other, and
-//! comes to its end when it has had enough of them, or is asked to leave.
+//! A worker in worker mode: its script boots once, takes one request after the other, and ends when
+//! it has reached its limit or is to exit.
 
 use std::os::fd::AsFd;
 use std::path::Path;
@@ -7,80 +7,80 @@ use std::time::{Duration, Instant};
 
 use maitred_control::{FromZygote, ZygoteSettings, exit, say_waiting};
 use maitred_os::channel::Reports;
-use maitred_os::fork::{OwnProc, exit_now, is_forked_child};
-use maitred_os::{cpu, leave, users};
+use maitred_os::fork::{exit_now, is_forked_child};
+use maitred_os::{leave, users};
 use maitred_php::{
-    Engine, Exchange, Foreign, Level, Next, Params, Paths, PoolStatus, Purge, Purged, Served,
+    Engine, Exchange, Foreign, Level, Next, Params, ParamsError, Paths, Purge, Purged, Served,
     Verdict, Worked,
 };
 
 use crate::exchange::WorkerExchange;
 use crate::memory::Memory;
-use crate::seat::{self, Place};
-use crate::words;
-use crate::zygote::{Link, settle};
+use crate::seat::{self, Running};
+use crate::stderr;
+use crate::zygote::{Link, NewWorker, settle};
 
-/// Most of what a script prints while it boots that is repeated when it does not come to its end, in
-/// bytes.
+/// Most output of a script's boot that is repeated if the boot fails, in bytes.
 const BOOT_OUTPUT_BYTES: usize = 1024;
 
-/// A script that asks for a request so soon after it has answered one does nothing in between: as short
-/// as the scripts behind which the front lets others wait.
+/// A script that takes its next request this soon after a response does nothing in between: the
+/// same limit as for short scripts, behind which the front queues others.
 const PROMPTLY: Duration = Duration::from_micros(500);
 
-/// From now on SIGTERM lets the script come to its end. Before PHP takes note of the handlers.
+/// From now on SIGTERM ends the script after its current request. To be called before PHP records
+/// the handlers.
 ///
 /// # Errors
-/// When the pool's memory does not fit.
+/// When the pool's memory does not match.
 pub fn heed_sigterm(link: &Link, seat: u32) -> std::io::Result<()> {
     leave::heed_sigterm(maitred_seat::sleep_word(link.memory.as_fd(), seat)?)
 }
 
-/// Runs the pool's worker script until this worker's time is over; then the process ends. `reports`
-/// is where the supervisor is told when it has booted.
-pub fn serve(
-    settings: &ZygoteSettings,
-    script: &Path,
-    (link, proc, reports): (Link, OwnProc, Reports),
-    engine: Engine,
-    place: Place,
-) -> ! {
-    let mut at_work = AtWork {
-        exchange: seat::sit_down(settings, link, &proc, place),
+/// Runs the pool's worker script until this worker's limit; then the process exits. `reports`
+/// notifies the supervisor of the boot.
+pub fn serve(worker: NewWorker, script: &Path, reports: Reports, engine: Engine) -> ! {
+    let (settings, seat, incarnation) = (worker.settings, worker.seat, worker.incarnation);
+    let (exchange, memory, proc) = seat::take_seat(worker);
+    let mut booted = BootedWorker {
+        exchange,
         settings,
-        place,
-        memory: seat::memory(settings, &proc),
+        seat,
+        incarnation,
+        memory,
         boot: Some(Boot {
             reports,
             printed: Vec::new(),
         }),
         left: seat::last_request(settings.max_requests),
-        begun: None,
+        running: None,
         answered_at: None,
         asks_promptly: false,
     };
-    // Scripts must find no folder open that may lie outside of their root.
+    // Scripts must not find an open folder that may be outside their root.
     drop(proc);
     users::leave_shield();
-    let worked = engine.work(&boot_params(script), &mut at_work);
-    at_work.end(&worked, script)
+    // The limits allow it, and a path has no NUL.
+    let params = boot_params(script, None).unwrap_or_default();
+    let worked = engine.work(&params, &mut booted);
+    booted.end(&worked, script)
 }
 
 /// A worker whose script runs.
-struct AtWork<'a> {
-    exchange: WorkerExchange<'a>,
-    settings: &'a ZygoteSettings,
-    place: Place,
+struct BootedWorker {
+    exchange: WorkerExchange<'static>,
+    settings: &'static ZygoteSettings,
+    seat: u32,
+    incarnation: u32,
     memory: Memory,
     /// Until the script has booted.
     boot: Option<Boot>,
-    /// How many requests it may still have.
+    /// Remaining requests.
     left: u64,
-    /// The request in hand, if it has not been answered.
-    begun: Option<Begun>,
+    /// The running request, if it has not been answered.
+    running: Option<Running>,
     /// When the last one was answered.
     answered_at: Option<Instant>,
-    /// The script has asked for the last request soon after it had answered the one before.
+    /// The script has taken the last request soon after it had answered the one before.
     asks_promptly: bool,
 }
 
@@ -90,80 +90,77 @@ struct Boot {
     printed: Vec<u8>,
 }
 
-/// When a request began.
-struct Begun {
-    at: Instant,
-    cpu: Option<cpu::CpuTime>,
-}
-
-impl AtWork<'_> {
+impl BootedWorker {
     fn booted(&mut self) {
         let Some(boot) = self.boot.take() else {
             return;
         };
-        let (seat, incarnation) = self.place;
-        // A supervisor that has gone takes us with it.
+        let (seat, incarnation) = (self.seat, self.incarnation);
+        // If the supervisor has exited, so will this process.
         let _ = say_waiting(&boot.reports, &FromZygote::Booted { seat, incarnation });
         drop(boot);
         settle(self.settings);
     }
 
-    /// The request that was answered, if there is one, is over.
+    /// Ends the answered request, if there is one.
     fn end_request(&mut self) {
-        if !self.exchange.has_request() {
-            return;
+        if self.exchange.has_request() {
+            seat::end_request(&mut self.exchange, &mut self.memory, self.settings);
         }
-        if let Some(bytes) = self.memory.measure() {
-            self.exchange.show_private_memory(bytes);
-        }
-        words::complete(self.settings);
-        self.exchange.end_request();
+    }
+
+    /// The exchange, once the script has booted.
+    fn exchange(&mut self) -> Option<&mut WorkerExchange<'static>> {
+        self.boot.is_none().then_some(&mut self.exchange)
     }
 
     /// The script has ended, and so does this process.
     fn end(mut self, worked: &Worked, script: &Path) -> ! {
         if is_forked_child() {
-            // A child of the script came back here: the seat is its parent's.
+            // A child of the script returned here: the seat belongs to its parent.
             exit_now(exit::RECYCLED);
         }
         if let Some(boot) = self.boot.take() {
             if leave::asked() {
                 exit_now(exit::RECYCLED);
             }
-            words::say(&self.not_booted(&boot, worked, script));
+            stderr::say(&self.not_booted(&boot, worked, script));
             exit_now(exit::NOT_BOOTED);
         }
         if worked.in_hand {
             self.answered(&worked.last);
         }
         self.end_request();
-        exit_now(match worked.last.outcome.process_is_clean() {
-            true => exit::RECYCLED,
-            false => exit::BAILOUT,
+        exit_now(if worked.last.outcome.process_is_clean() {
+            exit::RECYCLED
+        } else {
+            exit::BAILOUT
         })
     }
 
     fn not_booted(&self, boot: &Boot, worked: &Worked, script: &Path) -> String {
         let printed = String::from_utf8_lossy(&boot.printed);
         let printed = printed.trim().replace(['\n', '\r'], " ");
-        let how = match worked.last.outcome.process_is_clean() {
-            true => "ended",
-            false => "ended with a fatal error",
+        let how = if worked.last.outcome.process_is_clean() {
+            "ended"
+        } else {
+            "ended with a fatal error"
         };
         let script = script.display();
-        let said = match printed.is_empty() {
-            true => String::new(),
-            false => format!("; it printed: {printed}"),
+        let said = if printed.is_empty() {
+            String::new()
+        } else {
+            format!("; it printed: {printed}")
         };
         format!(
             "maitred-php: pool {} seat {}: {script} {how} before it called \
              frankenphp_handle_request(){said}",
-            self.settings.pool, self.place.0
+            self.settings.pool, self.seat
         )
     }
 }
 
-impl Exchange for AtWork<'_> {
+impl Exchange for BootedWorker {
     fn next(&mut self, params: &mut Params) -> Next {
         if is_forked_child() {
             return Next::Leave;
@@ -174,21 +171,15 @@ impl Exchange for AtWork<'_> {
         }
         self.end_request();
         while self.left > 0 && self.exchange.claim_unless(leave::asked) {
-            let begun = seat::now_micros();
-            if !self.exchange.read_head(params) {
-                // The front has gone, or speaks another language: nobody waits for an answer.
-                self.exchange.end_request();
+            self.running = seat::begin(&mut self.exchange, params, self.settings);
+            if self.running.is_none() {
                 continue;
             }
             self.left -= 1;
-            self.exchange.show_request(params, begun);
-            self.begun = Some(Begun {
-                at: Instant::now(),
-                cpu: self.settings.measures_cpu.then(cpu::used),
-            });
-            return match self.exchange.is_foreign() {
-                true => Next::Foreign,
-                false => Next::Own,
+            return if self.exchange.is_foreign() {
+                Next::Foreign
+            } else {
+                Next::Own
             };
         }
         Next::Leave
@@ -198,42 +189,31 @@ impl Exchange for AtWork<'_> {
         if is_forked_child() {
             exit_now(exit::RECYCLED);
         }
-        let Some(begun) = self.begun.take() else {
+        let Some(running) = self.running.take() else {
             return;
         };
-        let now = Instant::now();
-        let took = now.duration_since(begun.at).as_micros();
-        let took = u64::try_from(took).unwrap_or(u64::MAX);
-        let cpu = begun.cpu;
-        let cpu = cpu.map_or(0, |before| cpu::used().since(before).micros());
-        self.exchange.show_end(took, cpu, served.peak_memory as u64);
-        if served.cache_full {
-            self.exchange.tell_cache_is_full();
-        }
-        self.answered_at = Some(now);
-        match self.asks_promptly {
+        seat::show_end(running, served, &mut self.exchange);
+        self.answered_at = Some(Instant::now());
+        if self.asks_promptly {
             // The front need not be woken twice.
-            true => self.end_request(),
-            // The client must not wait for what the script does before it asks for another request,
-            // and nobody behind it.
-            false => {
-                let _ = self.exchange.flush();
-            }
+            self.end_request()
+        } else {
+            // Neither the client nor queued requests must wait for the script's work before its
+            // next request.
+            let _ = self.exchange.flush();
         }
     }
 
     fn read_body(&mut self, buffer: &mut [u8]) -> usize {
-        match self.boot {
-            Some(_) => 0,
-            None => self.exchange.read_body(buffer),
-        }
+        let exchange = self.exchange();
+        exchange.map_or(0, |exchange| exchange.read_body(buffer))
     }
 
     fn send(&mut self, bytes: &[u8]) -> Verdict {
         let Some(boot) = &mut self.boot else {
             return self.exchange.send(bytes);
         };
-        // The first is the head, whole.
+        // The first piece is the complete head.
         let is_head = boot.printed.is_empty() && bytes.ends_with(b"\r\n\r\n");
         if !is_head {
             let room = BOOT_OUTPUT_BYTES - boot.printed.len();
@@ -243,22 +223,17 @@ impl Exchange for AtWork<'_> {
     }
 
     fn flush(&mut self) -> Verdict {
-        match self.boot {
-            Some(_) => Verdict::Continue,
-            None => self.exchange.flush(),
-        }
+        self.exchange().map_or(Verdict::Continue, Exchange::flush)
     }
 
     fn hint(&mut self, lines: &[u8]) -> Verdict {
-        match self.boot {
-            Some(_) => Verdict::Continue,
-            None => self.exchange.hint(lines),
-        }
+        let exchange = self.exchange();
+        exchange.map_or(Verdict::Continue, |exchange| exchange.hint(lines))
     }
 
     fn finish(&mut self) {
-        if self.boot.is_none() {
-            self.exchange.finish();
+        if let Some(exchange) = self.exchange() {
+            exchange.finish();
         }
     }
 
@@ -267,50 +242,59 @@ impl Exchange for AtWork<'_> {
     }
 
     fn log(&mut self, level: Level, to_client: bool, message: &[u8]) {
-        if self.boot.is_none() {
-            return self.exchange.log(level, to_client, message);
+        if let Some(exchange) = self.exchange() {
+            return exchange.log(level, to_client, message);
         }
-        let message = words::message(self.settings, level, message);
-        words::say(&String::from_utf8_lossy(&message));
+        let message = stderr::message(self.settings, level, message);
+        stderr::say(&String::from_utf8_lossy(&message));
     }
 
     fn purge(&mut self, asked: &Purge<'_>) -> Purged {
         self.exchange.purge(asked)
     }
 
-    fn status(&mut self) -> Option<PoolStatus> {
+    fn status(&mut self) -> Option<String> {
         self.exchange.status()
     }
 }
 
-/// What a script sees as its request while it boots.
-fn boot_params(script: &Path) -> Params {
-    let folder = script.parent().unwrap_or(Path::new("/")).to_string_lossy();
-    let name = script.file_name().unwrap_or_default().to_string_lossy();
-    let name = format!("/{name}");
-    let script = script.to_string_lossy();
-    let all = [
-        ("GATEWAY_INTERFACE", "CGI/1.1"),
-        ("SERVER_PROTOCOL", "HTTP/1.1"),
+/// `$_SERVER` of a script that boots: a GET request without a client for `target`, or for itself.
+///
+/// # Errors
+/// When they are too long.
+pub fn boot_params(script: &Path, target: Option<&str>) -> Result<Params, ParamsError> {
+    let folder = script.parent().unwrap_or(Path::new("/"));
+    let name = script.file_name().unwrap_or_default().as_encoded_bytes();
+    let name = [b"/", name].concat();
+    let query = target.and_then(|target| target.split_once('?'));
+    let all: [(&str, &[u8]); 15] = [
+        ("SCRIPT_FILENAME", script.as_os_str().as_encoded_bytes()),
+        ("SCRIPT_NAME", &name),
+        ("DOCUMENT_URI", &name),
+        ("DOCUMENT_ROOT", folder.as_os_str().as_encoded_bytes()),
+        ("REQUEST_METHOD", b"GET"),
+        ("REQUEST_URI", target.map_or(&name, str::as_bytes)),
+        (
+            "QUERY_STRING",
+            query.map_or(b"", |(_, query)| query.as_bytes()),
+        ),
+        ("SERVER_PROTOCOL", b"HTTP/1.1"),
+        ("GATEWAY_INTERFACE", b"CGI/1.1"),
         (
             "SERVER_SOFTWARE",
-            concat!("maitred/", env!("CARGO_PKG_VERSION")),
+            concat!("maitred/", env!("CARGO_PKG_VERSION")).as_bytes(),
         ),
-        ("SERVER_NAME", "localhost"),
-        ("REQUEST_METHOD", "GET"),
-        ("REQUEST_URI", &name),
-        ("QUERY_STRING", ""),
-        ("DOCUMENT_ROOT", &folder),
-        ("DOCUMENT_URI", &name),
-        ("SCRIPT_NAME", &name),
-        ("SCRIPT_FILENAME", &script),
+        ("SERVER_NAME", b"localhost"),
+        ("SERVER_PORT", b"80"),
+        ("REMOTE_ADDR", b"127.0.0.1"),
+        ("REMOTE_PORT", b"0"),
+        ("HTTP_HOST", b"localhost"),
     ];
     let mut params = Params::new();
     for (name, value) in all {
-        // There is room for so few, and a path has no NUL.
-        let _ = params.push(name.as_bytes(), value.as_bytes());
+        params.push(name.as_bytes(), value)?;
     }
-    params
+    Ok(params)
 }
 
 #[cfg(test)]
@@ -320,7 +304,7 @@ mod tests {
 
     #[test]
     fn a_script_that_boots_sees_a_request_for_itself() {
-        let params = boot_params(Path::new("/srv/shop/public/worker.php"));
+        let params = boot_params(Path::new("/srv/shop/public/worker.php"), None).unwrap();
         let value = |name| params.value_of(name).unwrap();
         assert_eq!(value(Name::ScriptFilename), b"/srv/shop/public/worker.php");
         assert_eq!(value(Name::DocumentRoot), b"/srv/shop/public");

@@ -1,5 +1,5 @@
-//! What a pool's processes may use and where they live: put into force step by step while the
-//! zygote starts, and inherited by its workers.
+//! The limits and the environment of a pool's processes: applied step by step while the zygote
+//! starts, and inherited by its workers.
 
 use std::io;
 use std::path::PathBuf;
@@ -9,10 +9,10 @@ use maitred_os::users::Identity;
 use maitred_os::{capabilities, limits, roots, users};
 use maitred_php::Engine;
 
-/// Limits what this process may use: while it still is who started the server, who may more.
+/// Applies the resource limits, while this process still has the privileges of the server's user.
 ///
 /// # Errors
-/// One sentence, for a limit that the system refuses.
+/// One sentence, for a limit that the system rejects.
 pub fn limit(confinement: &Confinement) -> Result<(), String> {
     let Confinement {
         rlimit_files,
@@ -44,7 +44,8 @@ fn set<T: Copy + std::fmt::Display>(
     })
 }
 
-/// Has no program that scripts start gain a capability of root's, where none may gain any right.
+/// Prevents programs that scripts start from gaining one of root's capabilities, if none may gain
+/// privileges.
 ///
 /// # Errors
 /// One sentence, when the system refuses.
@@ -52,13 +53,13 @@ pub fn give_up_capabilities(confinement: &Confinement) -> Result<(), String> {
     match confinement.no_new_privileges {
         Some(true) => capabilities::bound_to_none()
             .map_err(|error| format!("it cannot drop capabilities: {error}")),
-        // Mailers and the like run with some of them.
+        // Mailers and the like need some of them.
         Some(false) | None => Ok(()),
     }
 }
 
-/// Has no program that scripts start gain any right, unless there is one that has to. To be called
-/// when the process is where the pool lives.
+/// Prevents programs that scripts start from gaining privileges, unless one needs them. To be
+/// called when the process is in the pool's root.
 ///
 /// # Errors
 /// One sentence, when the system refuses.
@@ -73,8 +74,8 @@ pub fn forbid_new_privileges(settings: &ZygoteSettings, engine: &Engine) -> Resu
     capabilities::gain_no_more().map_err(|error| format!("`no_new_privileges` cannot be: {error}"))
 }
 
-/// Programs that scripts may start and that usually gain rights: the mailer of PHP's mail(), that
-/// of libraries which look for none, and sudo.
+/// Programs that scripts may start and that usually gain privileges: the mailer of PHP's mail(),
+/// the default mailer of libraries, and sudo.
 fn gaining(settings: &ZygoteSettings, engine: &Engine) -> Vec<PathBuf> {
     const SETTING: &str = "sendmail_path";
     let mut values = settings.php_values.iter().chain(&settings.php_admin_values);
@@ -86,15 +87,16 @@ fn gaining(settings: &ZygoteSettings, engine: &Engine) -> Vec<PathBuf> {
         .to_vec();
     programs.extend(command.and_then(|command| {
         let program = command.split_ascii_whitespace().next()?;
-        // A shell runs the command: what is no path is found by it, perhaps, and it is there
-        // itself.
+        // The command runs in a shell: a relative name may be found in PATH, so `/` stands for it,
+        // which always exists.
         let is_path = program.starts_with('/');
         Some(PathBuf::from(if is_path { program } else { "/" }))
     }));
     programs
 }
 
-/// Becomes the pool's user, keeping the right to change the root where that is still to be done.
+/// Becomes the pool's user, but keeps the capability to change the root if that is still to be
+/// done.
 ///
 /// # Errors
 /// As [`users::become_user`].
@@ -105,8 +107,8 @@ pub fn become_user(identity: &Identity, confinement: &Confinement) -> io::Result
     }
 }
 
-/// Moves to where the pool lives, after PHP was started: its php.ini, its extensions and what they
-/// load need not be there.
+/// Changes to the pool's root and working directory, after PHP was started: its php.ini, its
+/// extensions and their libraries need not exist there.
 ///
 /// # Errors
 /// One sentence, for a folder that cannot be entered.

@@ -1,21 +1,21 @@
-//! What a copy of a booted application counts of itself, for the pool's status and metrics.
+//! The counters of copies of a booted application, for the pool's status and metrics.
 
 use std::sync::atomic::Ordering::Relaxed;
 
 use maitred_os::shared::page_bytes;
-use maitred_seat::board::{CopyWords, Stays};
+use maitred_seat::board::{CopyWords, RewindFailure};
 
-/// One copy in so many looks how much memory it has for itself before it ends: the kernel goes through
-/// all of its page tables for that, which takes a tenth of what a copy costs.
+/// One in this many copies measures its private memory before it exits: the kernel walks all page
+/// tables for that, which takes a tenth of a copy's cost.
 const MEASURED_EACH: u32 = 64;
 
-/// Whether a copy is one of those that measure themselves, the first of each seat among them. One that
-/// goes back ends once in many requests.
+/// Whether a copy measures itself; the first one of each seat does. A copy with rewinds exits only
+/// once in many requests.
 pub fn is_measured(incarnation: u32, goes_back: bool) -> bool {
     goes_back || incarnation % MEASURED_EACH == 1
 }
 
-/// Counts the memory that this process has for itself, if the kernel tells.
+/// Adds the private memory of this process, if the kernel reports it.
 pub fn measure(words: &CopyWords) {
     let Ok(text) = std::fs::read_to_string("/proc/self/smaps_rollup") else {
         return;
@@ -26,7 +26,7 @@ pub fn measure(words: &CopyWords) {
     }
 }
 
-/// What a process has written to and nobody else has, as `smaps_rollup` says (proc(5)).
+/// Private dirty memory, in `smaps_rollup` (proc(5)).
 fn written_bytes(text: &str) -> Option<u64> {
     let mut lines = text.lines();
     let line = lines.find_map(|line| line.strip_prefix("Private_Dirty:"))?;
@@ -34,34 +34,34 @@ fn written_bytes(text: &str) -> Option<u64> {
     kilobytes.checked_mul(1024)
 }
 
-/// A copy has gone back. Not counted before that is so: who looks in between must see no more than there is.
+/// Counts a rewind, after it is done: a reader must not see more than there were.
 pub fn went_back(words: &CopyWords) {
     words.went_back.fetch_add(1, Relaxed);
 }
 
-/// It has not, for this reason, and ends.
+/// Counts an exit because a rewind failed, with its reason.
 pub fn has_stayed(words: &CopyWords, why: &str) {
     ends(words, stays(why));
 }
 
-/// It ends for this reason instead of going back.
-pub fn ends(words: &CopyWords, why: Stays) {
+/// Counts an exit instead of a rewind.
+pub fn ends(words: &CopyWords, why: RewindFailure) {
     words.stayed[why as usize].fetch_add(1, Relaxed);
 }
 
-/// The kind of a reason that [`maitred_os::rewind::Rewind::back`] gives.
-fn stays(why: &str) -> Stays {
+/// The category of a reason from [`maitred_os::rewind::Rewind::back`].
+fn stays(why: &str) -> RewindFailure {
     match why {
-        "it has forked" | "it has children" => Stays::Forked,
-        "it has threads" => Stays::Threads,
-        _ if why.starts_with("its signals") => Stays::Process,
+        "it has forked" | "it has children" => RewindFailure::Forked,
+        "it has threads" => RewindFailure::Threads,
+        _ if why.starts_with("its signals") => RewindFailure::WorkerState,
         _ if ["memory", "mappings", "heap", "size"]
             .iter()
             .any(|word| why.contains(word)) =>
         {
-            Stays::Memory
+            RewindFailure::Memory
         }
-        _ => Stays::Other,
+        _ => RewindFailure::Other,
     }
 }
 
@@ -81,17 +81,17 @@ mod tests {
     #[test]
     fn reasons_are_told_apart_by_what_the_process_says_of_itself() {
         let kinds = [
-            ("it has forked", Stays::Forked),
-            ("it has children", Stays::Forked),
-            ("it has threads", Stays::Threads),
+            ("it has forked", RewindFailure::Forked),
+            ("it has children", RewindFailure::Forked),
+            ("it has threads", RewindFailure::Threads),
             (
                 "its signals, limits, identity or folder are not what they were",
-                Stays::Process,
+                RewindFailure::WorkerState,
             ),
-            ("it has changed too much memory", Stays::Memory),
-            ("its heap has become smaller", Stays::Memory),
-            ("its mappings cannot be taken away", Stays::Memory),
-            ("something new", Stays::Other),
+            ("it has changed too much memory", RewindFailure::Memory),
+            ("its heap has become smaller", RewindFailure::Memory),
+            ("its mappings cannot be taken away", RewindFailure::Memory),
+            ("something new", RewindFailure::Other),
         ];
         for (why, kind) in kinds {
             assert_eq!(stays(why), kind, "{why}");

@@ -1,5 +1,4 @@
-//! What PHP has to do with the world during a request, over the seat link: FastCGI records in
-//! and out.
+//! PHP's side of the seat link during a request: FastCGI records in and out.
 
 use std::io::Write;
 use std::sync::atomic::Ordering;
@@ -13,65 +12,64 @@ use maitred_fastcgi::{
 use maitred_os::clock::monotonic_nanos;
 use maitred_os::fork::is_forked_child;
 use maitred_php::{
-    Admission, Exchange, Foreign, Level, Params, ParamsError, Paths, PoolStatus, Purge, Purged,
-    Verdict,
+    Admission, Exchange, Foreign, Level, Params, ParamsError, Paths, Purge, Purged, Verdict,
 };
 use maitred_seat::board::CopyWords;
 use maitred_seat::{Spent, WorkerEnd};
 
-use crate::account::Account;
 use crate::meter::{self, Meter};
-use crate::{foreign, purge, status, words};
+use crate::request_report::RequestReport;
+use crate::{foreign, purge, status, stderr};
 
-/// Output collected before it goes into the ring, in bytes: the size of a record.
+/// Output that is collected before it is written to the ring, in bytes: the size of a record.
 const RECORD_BYTES: usize = 16 * 1024;
 
-/// Most bytes of parameters: what a web server may send, and the role that the front adds. The ring
-/// holds less, and is emptied as they come.
+/// Most bytes of parameters: the limit for web servers, and the role that the front adds. The ring
+/// is smaller, and is drained as they arrive.
 const PARAMS_BYTES: usize = maitred_fastcgi::FOREIGN_MAX_PARAMS_BYTES + 64;
 
 /// How many numbers an exchange [keeps](WorkerExchange::kept).
 pub const KEPT: usize = meter::KEPT + 1;
 
-/// The request in hand.
+/// The running request.
 pub struct WorkerExchange<'a> {
     end: WorkerEnd,
     settings: &'a ZygoteSettings,
     reader: RequestReader,
     request_id: u16,
-    /// The parameters are a web server's own.
+    /// The parameters are a web server's.
     foreign: bool,
-    /// The role that the web server asks for, if `foreign`.
+    /// The FastCGI role of the request, if `foreign`.
     role: u16,
-    /// The request has said something to the web server's log.
+    /// The request has logged to the web server.
     has_logged: bool,
-    /// What is to be told of the request before its end, if anything is.
-    report: Option<Account>,
-    /// Measures what requests cost, if somebody wants to know.
+    /// The report to send before the end of the request, if requested.
+    report: Option<RequestReport>,
+    /// Measures the cost of requests, if enabled.
     meter: Option<Meter>,
-    /// When the request was begun, in nanoseconds on the clock that never goes backwards.
+    /// When the request was claimed, in nanoseconds of the monotonic clock.
     claimed_at: u64,
-    /// What the front has sent and nobody has parsed.
+    /// Bytes from the front that are not parsed yet.
     incoming: Vec<u8>,
     parsed: usize,
-    /// Bytes of the body that are parsed and not used, in `incoming`.
+    /// Bytes of the body that are parsed but not read, in `incoming`.
     body: std::ops::Range<usize>,
     body_ended: bool,
-    /// A record of output being filled; its header's place is kept free.
+    /// A record of output being filled; the space of its header is reserved.
     output: Vec<u8>,
-    /// What is to be said after all output, once the answer is complete.
+    /// Records to send after all output, once the response is complete.
     last: Vec<u8>,
-    /// The most memory that the script had by then, in bytes.
+    /// Peak memory of the script by then, in bytes.
     peak_memory: u64,
-    /// Processor time of the request as far as it was measured, with its children's.
+    /// Processor time of the request as far as measured, including its children's.
     cpu: Duration,
-    /// What it had cost when its answer was complete, if its script went on.
+    /// The cost when the response was complete, if the script continued.
     before_the_rest: Option<Spent>,
     finished: bool,
 }
 
 impl<'a> WorkerExchange<'a> {
-    /// An exchange with nothing in hand.
+    /// An exchange without a request.
     pub fn new(
         end: WorkerEnd,
         settings: &'a ZygoteSettings,
@@ -101,23 +99,23 @@ impl<'a> WorkerExchange<'a> {
         }
     }
 
-    /// Waits for a request and begins it. False when the seat is another's by now.
+    /// Waits for a request and claims it. False when the seat belongs to another worker by now.
     pub fn claim(&mut self) -> bool {
         self.claim_unless(|| false)
     }
 
-    /// As [`claim`](Self::claim), but returns false as soon as `leaves` says so; see
+    /// As [`claim`](Self::claim), but returns false as soon as `leaves` returns true; see
     /// [`WorkerEnd::claim_unless`].
     pub fn claim_unless(&mut self, leaves: impl Fn() -> bool) -> bool {
         let has_next = self.end.try_claim();
-        let lent_at = has_next.then(|| self.end.lent_at());
-        let goes_on = self.meter.as_mut().map(|meter| meter.goes_on(lent_at));
+        let assigned_at = has_next.then(|| self.end.assigned_at());
+        let goes_on = self.meter.as_mut().map(|meter| meter.goes_on(assigned_at));
         if !has_next && !self.end.claim_unless(leaves) {
             return false;
         }
         self.claimed_at = goes_on.filter(|_| has_next).unwrap_or_else(monotonic_nanos);
         if let Some(meter) = &mut self.meter {
-            meter.begins(self.claimed_at, self.end.lent_at(), self.end.sleeps());
+            meter.begins(self.claimed_at, self.end.assigned_at(), self.end.sleeps());
         }
         self.reader.restart();
         self.incoming.clear();
@@ -132,42 +130,42 @@ impl<'a> WorkerExchange<'a> {
         true
     }
 
-    /// What is not to be forgotten when the process goes back.
+    /// The numbers that must survive a rewind of the process.
     pub fn kept(&self) -> [u64; KEPT] {
         let mut all = [0; KEPT];
         if let Some(meter) = &self.meter {
             all[..meter::KEPT].copy_from_slice(&meter.kept());
         }
-        all[KEPT - 1] = self.end.last_wish().into();
+        all[KEPT - 1] = self.end.last_call().into();
         all
     }
 
-    /// The process has gone back, and knows nothing of what it did since.
+    /// Restores them after a rewind of the process.
     pub fn go_on(&mut self, kept: [u64; KEPT]) {
-        let (of_meter, last_wish) = kept.split_at(meter::KEPT);
+        let (of_meter, last_call) = kept.split_at(meter::KEPT);
         if let (Some(meter), Ok(of_meter)) = (&mut self.meter, of_meter.try_into()) {
             meter.go_on(of_meter);
         }
-        let last_wish = last_wish.first().and_then(|wish| u32::try_from(*wish).ok());
-        self.end.wish_after(last_wish.unwrap_or(0));
+        let last_call = last_call.first().and_then(|call| u32::try_from(*call).ok());
+        self.end.set_last_call(last_call.unwrap_or(0));
     }
 
-    /// When the request in hand was begun, in nanoseconds on the clock that never goes backwards.
+    /// When the running request was claimed, in nanoseconds of the monotonic clock.
     pub fn claimed_at(&self) -> u64 {
         self.claimed_at
     }
 
-    /// Whether there is a request that has not ended.
+    /// Whether a request is running.
     pub fn has_request(&self) -> bool {
         self.end.has_request()
     }
 
-    /// Whether the request's parameters are a web server's own.
+    /// Whether the request's parameters are a web server's.
     pub fn is_foreign(&self) -> bool {
         self.foreign
     }
 
-    /// Reads the request's parameters. False when there is nothing usable.
+    /// Reads the request's parameters. False when there are none that can be used.
     pub fn read_head(&mut self, params: &mut Params) -> bool {
         if self.end.verdict() == maitred_seat::Verdict::ClientGone {
             return false;
@@ -194,14 +192,14 @@ impl<'a> WorkerExchange<'a> {
         params.set_pairs(self.reader.params())
     }
 
-    /// The request is over; the seat may have its slot.
+    /// Ends the request and releases its slot.
     pub fn end_request(&mut self) {
         self.complete();
-        if self.say_last().is_none()
-            // What it has done since its answer was complete is not the next one's.
+        if self.write_last().is_none()
+            // Work after the response must not be charged to the next request.
             && let (Some(rest), Some(before)) = (self.measure(), self.before_the_rest)
         {
-            self.end.tell_spent(&before.and(rest));
+            self.end.report_spent(&before.and(rest));
         }
         if let Some(meter) = &self.meter {
             meter.show(self.end.seat_board(self.end.seat()));
@@ -218,42 +216,43 @@ impl<'a> WorkerExchange<'a> {
         if let Some(report) = &self.report {
             report.write(&mut self.last);
         }
-        // php-fpm tells web servers nothing of it.
-        let app_status = match self.foreign {
-            true => 0,
-            false => maitred_php::exit_status(),
+        // php-fpm does not report it to web servers.
+        let app_status = if self.foreign {
+            0
+        } else {
+            maitred_php::exit_status()
         };
         let complete = ProtocolStatus::RequestComplete;
         write_end(&mut self.last, self.request_id, app_status, complete);
         self.peak_memory = maitred_php::peak_memory() as u64;
     }
 
-    /// Writes what comes after all output, and before it what the request has cost, which it returns.
-    /// Nothing when that was done before.
-    fn say_last(&mut self) -> Option<Option<Spent>> {
+    /// Writes the records that follow all output, preceded by the cost of the request, which it
+    /// returns. `None` when that has already been done.
+    fn write_last(&mut self) -> Option<Option<Spent>> {
         if self.last.is_empty() {
             return None;
         }
         let spent = self.measure();
         if let Some(spent) = &spent {
-            self.end.tell_spent(spent);
+            self.end.report_spent(spent);
         }
         self.end.write(&self.last);
         self.last.clear();
         Some(spent)
     }
 
-    /// What was used since the request before; nothing if nobody wants to know.
+    /// The cost since the previous request; `None` if not measured.
     fn measure(&mut self) -> Option<Spent> {
-        let (meter, lent_at) = (self.meter.as_mut()?, self.end.lent_at());
-        let spent = meter.spent(lent_at, self.peak_memory);
+        let (meter, assigned_at) = (self.meter.as_mut()?, self.end.assigned_at());
+        let spent = meter.spent(assigned_at, self.peak_memory);
         self.cpu += spent.cpu + spent.children;
         let board = self.end.seat_board(self.end.seat());
         if !self.settings.measures_cpu {
             let micros = u64::try_from(self.cpu.as_micros()).unwrap_or(u64::MAX);
             board.cpu_micros.store(micros, Ordering::Relaxed);
         }
-        (lent_at > 0).then_some(spent)
+        (assigned_at > 0).then_some(spent)
     }
 
     fn next_event(&mut self) -> Result<Option<Step>, ()> {
@@ -272,7 +271,7 @@ impl<'a> WorkerExchange<'a> {
                 (self.request_id, self.role) = (request_id, role);
                 self.foreign = flags & FOREIGN_PARAMS != 0;
                 let is_wanted = flags & WANTS_REPORT != 0;
-                self.report = is_wanted.then(|| Account::begin(self.settings));
+                self.report = is_wanted.then(|| RequestReport::begin(self.settings));
                 Step::Begin
             }
             RequestEvent::Params => Step::Params,
@@ -285,7 +284,7 @@ impl<'a> WorkerExchange<'a> {
         }))
     }
 
-    /// Waits for more from the front. False when nothing will come.
+    /// Waits for more bytes from the front. False when there will be none.
     fn read_more(&mut self) -> bool {
         self.incoming.clear();
         self.parsed = 0;
@@ -293,7 +292,8 @@ impl<'a> WorkerExchange<'a> {
         !self.incoming.is_empty()
     }
 
-    /// A web server's log gets a request's messages as one, as from php-fpm; our own takes lines.
+    /// A web server's log gets the messages of a request as one, as from php-fpm; our own gets
+    /// lines.
     fn log_to_client(&mut self, message: &[u8]) {
         let mut record = Vec::with_capacity(message.len() + 2 * HEADER_LEN);
         if self.foreign {
@@ -324,7 +324,7 @@ impl<'a> WorkerExchange<'a> {
         verdict(said)
     }
 
-    /// Tells the status functions that this worker was born.
+    /// Initialises this worker's board.
     pub fn show_birth(&self, now_seconds: u64) {
         let board = self.end.seat_board(self.end.seat());
         board.clear();
@@ -335,18 +335,18 @@ impl<'a> WorkerExchange<'a> {
         }
     }
 
-    /// Tells the front how much memory this worker has of its own.
+    /// Reports this worker's private memory to the front.
     pub fn show_private_memory(&self, bytes: u64) {
         let board = self.end.seat_board(self.end.seat());
         board.private_bytes.store(bytes, Ordering::Relaxed);
     }
 
-    /// Where copies of a booted application count.
+    /// The counters of copies of a booted application.
     pub fn copy_words(&self) -> &CopyWords {
         &self.end.seat_board(self.end.seat()).copies
     }
 
-    /// Tells the status functions what begins.
+    /// Writes the started request to the board.
     pub fn show_request(&self, params: &Params, now_micros: u64) {
         let board = self.end.seat_board(self.end.seat());
         board.requests.fetch_add(1, Ordering::Relaxed);
@@ -360,24 +360,24 @@ impl<'a> WorkerExchange<'a> {
         }
     }
 
-    /// Tells the status functions, and the front, how long it took.
+    /// Writes the end of the request to the board, and reports its duration to the front.
     pub fn show_end(&mut self, took_micros: u64, cpu_micros: u64, peak_memory: u64) {
         self.peak_memory = self.peak_memory.max(peak_memory);
         let board = self.end.seat_board(self.end.seat());
-        self.end.tell_took(took_micros);
+        self.end.report_duration(took_micros);
         board.request_took.store(took_micros, Ordering::Relaxed);
         board.cpu_micros.store(cpu_micros, Ordering::Relaxed);
         board.memory_peak.store(peak_memory, Ordering::Relaxed);
         board.running.store(0, Ordering::Relaxed);
     }
 
-    /// Tells the front that the request has found OPcache full.
-    pub fn tell_cache_is_full(&self) {
-        self.end.tell_cache_is_full();
+    /// Reports to the front that the request has found OPcache full.
+    pub fn report_cache_full(&self) {
+        self.end.report_cache_full();
     }
 }
 
-/// An event of the request's, without its bytes.
+/// An event of the request, without its bytes.
 enum Step {
     Begin,
     Params,
@@ -386,7 +386,7 @@ enum Step {
     Other,
 }
 
-/// As php-fpm names it to scripts. Others than the three are the front's to refuse.
+/// The role's name for scripts, as in php-fpm. The front rejects other roles.
 fn role_name(role: u16) -> &'static [u8] {
     match role {
         2 => b"AUTHORIZER",
@@ -423,7 +423,7 @@ impl Exchange for WorkerExchange<'_> {
     }
 
     fn send(&mut self, bytes: &[u8]) -> Verdict {
-        // What a forked child of the script says must not end up in its parent's answer.
+        // The output of a child that the script has forked must not get into the parent's response.
         if is_forked_child() || self.finished {
             return Verdict::Continue;
         }
@@ -443,9 +443,9 @@ impl Exchange for WorkerExchange<'_> {
         }
         let said = if self.finished {
             if !self.last.is_empty() {
-                self.end.tell_it_goes_on();
+                self.end.report_continuation();
             }
-            if let Some(spent) = self.say_last() {
+            if let Some(spent) = self.write_last() {
                 self.before_the_rest = spent;
             }
             Verdict::Continue
@@ -457,7 +457,7 @@ impl Exchange for WorkerExchange<'_> {
     }
 
     fn hint(&mut self, lines: &[u8]) -> Verdict {
-        // Web servers have no way to be told.
+        // FastCGI has no record for it.
         if is_forked_child() || self.finished || self.foreign {
             return Verdict::Continue;
         }
@@ -470,7 +470,8 @@ impl Exchange for WorkerExchange<'_> {
     }
 
     fn finish(&mut self) {
-        // Shown with the end of the request, which follows at once unless there is a flush first.
+        // Published with the end of the request, which follows at once unless there is a flush
+        // first.
         if !is_forked_child() {
             self.complete();
         }
@@ -482,7 +483,7 @@ impl Exchange for WorkerExchange<'_> {
             uri: None,
             admission: Admission::NoScript,
         };
-        // Without room for what the rules keep, there is no script.
+        // If the rules' strings do not fit, there is no script.
         let found = foreign::translate(params, paths, &self.settings.limit_extensions);
         let found = found.unwrap_or(nothing);
         let board = self.end.seat_board(self.end.seat());
@@ -497,13 +498,13 @@ impl Exchange for WorkerExchange<'_> {
         if is_forked_child() {
             return;
         }
-        let message = &*words::message(self.settings, level, message);
+        let message = &*stderr::message(self.settings, level, message);
         if to_client && !self.finished {
             self.log_to_client(message);
         } else if self.settings.output.is_none() {
-            // The answer is complete: what comes later goes where everybody's messages go.
+            // The response is complete: later messages go to standard error.
             let text = String::from_utf8_lossy(message);
-            // `eprintln!` would panic where nobody reads standard error any more.
+            // `eprintln!` would panic if standard error is closed.
             let script = self.end.seat_board(self.end.seat()).script.get();
             let script = String::from_utf8_lossy(&script);
             let _ = writeln!(std::io::stderr(), "{script}: {text}");
@@ -511,14 +512,14 @@ impl Exchange for WorkerExchange<'_> {
     }
 
     fn purge(&mut self, asked: &Purge<'_>) -> Purged {
-        // The seat is its parent's.
+        // The seat belongs to its parent.
         if is_forked_child() {
-            return Purged::Unheard;
+            return Purged::NoReply;
         }
         purge::purge(&mut self.end, asked)
     }
 
-    fn status(&mut self) -> Option<PoolStatus> {
-        Some(status::of_pool(&self.end, self.settings))
+    fn status(&mut self) -> Option<String> {
+        status::of_pool(&self.end, self.settings)
     }
 }

@@ -1,20 +1,20 @@
-//! What a web server's FastCGI parameters come to, by php-fpm's rules: `init_request_info` of
+//! Interprets a web server's FastCGI parameters by php-fpm's rules: `init_request_info` of
 //! sapi/fpm/fpm/fpm_main.c, step by step and with its peculiarities, since applications and web
-//! servers have grown around them.
+//! servers depend on them.
 //!
-//! In short: SCRIPT_FILENAME is the script, with Apache's `proxy:fcgi://…` taken off. If there is
-//! no such file, what follows the name of one that there is becomes PATH_INFO
-//! (`cgi.fix_pathinfo`). Values that are replaced live on as `ORIG_…`.
+//! In short: SCRIPT_FILENAME is the script, without Apache's `proxy:fcgi://…`. If there is no such
+//! file, the part of the path after an existing file becomes PATH_INFO (`cgi.fix_pathinfo`).
+//! Replaced values are kept as `ORIG_…`.
 
 #[cfg(test)]
 mod cases;
 
 use maitred_php::{Admission, Foreign, Name, Params, ParamsError, Paths, Text};
 
-/// How Apache's mod_proxy_fcgi and mod_proxy_balancer begin a SCRIPT_FILENAME.
+/// Prefixes of SCRIPT_FILENAME from Apache's mod_proxy_fcgi and mod_proxy_balancer.
 const APACHE_PREFIXES: [&[u8]; 2] = [b"proxy:fcgi://", b"proxy:balancer://"];
 
-/// What the rules ask of their surroundings.
+/// The environment of the rules.
 pub trait Surroundings {
     /// `cgi.fix_pathinfo`.
     fn fix_pathinfo(&self) -> bool;
@@ -22,9 +22,9 @@ pub trait Surroundings {
     fn discard_path(&self) -> bool;
     /// `doc_root`.
     fn doc_root(&self) -> Option<&[u8]>;
-    /// Whether a path leads to anything.
+    /// Whether a path exists.
     fn resolves(&self, params: &Params, path: Text) -> bool;
-    /// Whether a path leads to a regular file.
+    /// Whether a path is a regular file.
     fn is_file(&self, path: &[u8]) -> bool;
 }
 
@@ -52,16 +52,16 @@ impl Surroundings for Paths<'_> {
     }
 }
 
-/// Applies the rules. `limit_extensions` are the endings of scripts that may be run; none: all.
+/// Applies the rules. `limit_extensions` are the allowed extensions of scripts; empty: all.
 ///
 /// # Errors
-/// When there is no room for what is to be kept.
+/// When the new strings do not fit.
 pub fn translate(
     params: &mut Params,
     surroundings: &impl Surroundings,
     limit_extensions: &[String],
 ) -> Result<Foreign, ParamsError> {
-    let known = Known::of(params);
+    let known = KnownParams::of(params);
     let has_method = known.request_method.is_some();
     let (script, uri) = match known.script_filename.or(known.path_translated) {
         Some(path) => Rules {
@@ -88,20 +88,20 @@ pub fn translate(
     })
 }
 
-/// `security.limit_extensions`: something must precede the ending.
+/// `security.limit_extensions`: the name must be longer than the extension.
 fn is_allowed(script: &[u8], endings: &[String]) -> bool {
     let ends = |ending: &String| script.len() > ending.len() && script.ends_with(ending.as_bytes());
     endings.is_empty() || endings.iter().any(ends)
 }
 
-/// A `..` as a folder, which some web servers let through.
+/// Whether there is no `..` segment, which some web servers let through.
 fn is_valid(path: &[u8]) -> bool {
     path.split(|byte| *byte == b'/').all(|part| part != b"..")
 }
 
-/// The parameters that the rules look at.
+/// The parameters that the rules read.
 #[derive(Clone, Copy)]
-struct Known {
+struct KnownParams {
     request_method: Option<Text>,
     script_filename: Option<Text>,
     path_translated: Option<Text>,
@@ -112,9 +112,9 @@ struct Known {
     server_software: Option<Text>,
 }
 
-impl Known {
-    fn of(params: &Params) -> Known {
-        Known {
+impl KnownParams {
+    fn of(params: &Params) -> KnownParams {
+        KnownParams {
             request_method: params.text_of(Name::RequestMethod),
             script_filename: params.text_of(Name::ScriptFilename),
             path_translated: params.text_of(Name::PathTranslated),
@@ -127,20 +127,20 @@ impl Known {
     }
 }
 
-/// The rules at work. `known` holds values as they are now; those of the beginning are passed on
-/// where they matter.
+/// The state of the rules. `known` has the current values; the original ones are passed along where
+/// they matter.
 struct Rules<'a, S> {
     params: &'a mut Params,
     surroundings: &'a S,
-    known: Known,
-    /// The file of the script, as far as it is known.
+    known: KnownParams,
+    /// The file of the script, as far as known.
     path: Text,
-    /// Apache has passed the request on.
+    /// The request comes from Apache.
     apache: bool,
     uri: Option<Text>,
 }
 
-/// The values before `cgi.fix_pathinfo` changes any.
+/// The values before `cgi.fix_pathinfo` changes them.
 #[derive(Clone, Copy)]
 struct Originals {
     path_translated: Option<Text>,
@@ -174,7 +174,7 @@ impl<S: Surroundings> Rules<'_, S> {
         Ok(value)
     }
 
-    /// Sets `name` to what a value was, if there was one.
+    /// Sets `name` to the original value, if there was one.
     fn remember(&mut self, name: &[u8], value: Option<Text>) -> Result<(), ParamsError> {
         match value {
             Some(value) => self.params.set_to(name, value),
@@ -268,8 +268,8 @@ impl<S: Surroundings> Rules<'_, S> {
         Ok(found.then_some(self.path))
     }
 
-    /// Apache's older modules name PHP's own program in SCRIPT_FILENAME and SCRIPT_NAME when they
-    /// come by an Action. Whether they do.
+    /// Apache's older modules set SCRIPT_FILENAME and SCRIPT_NAME to PHP's own program for requests
+    /// by an Action. Returns whether this is one.
     fn follow_redirect(&mut self) -> bool {
         let (Some(translated), Some(url)) = (self.known.path_translated, self.known.redirect_url)
         else {
@@ -283,7 +283,7 @@ impl<S: Surroundings> Rules<'_, S> {
         true
     }
 
-    /// The file is there as it was named.
+    /// The file exists under its full name.
     fn use_file(&mut self, originals: Originals, redirected: bool) -> Result<(), ParamsError> {
         if self.bytes(originals.script_filename) != Some(self.params.bytes(self.path)) {
             self.remember(b"ORIG_SCRIPT_FILENAME", originals.script_filename)?;
@@ -307,8 +307,8 @@ impl<S: Surroundings> Rules<'_, S> {
         Ok(())
     }
 
-    /// Goes back through the slashes to a file, and sets all that follows from it. Whether there is
-    /// one.
+    /// Searches back through the slashes for a file, and sets the variables that depend on it.
+    /// Returns whether there is one.
     fn search(&mut self, originals: Originals) -> Result<bool, ParamsError> {
         let whole = self.path;
         let mut length = whole.len();
@@ -335,8 +335,8 @@ impl<S: Surroundings> Rules<'_, S> {
         Ok(true)
     }
 
-    /// What follows the script's name becomes PATH_INFO, and leaves SCRIPT_NAME. `whole` is the
-    /// path that was named, `length` what of it is the script.
+    /// Moves the part after the script's name from SCRIPT_NAME to PATH_INFO. `whole` is the given
+    /// path, of which the first `length` bytes are the script.
     fn split_path_info(
         &mut self,
         originals: Originals,
@@ -366,7 +366,7 @@ impl<S: Surroundings> Rules<'_, S> {
         Ok(())
     }
 
-    /// PATH_INFO held SCRIPT_NAME as well, which is what precedes `info` in it.
+    /// PATH_INFO contained SCRIPT_NAME, too: the part before `info`.
     fn cut_from_path_info(
         &mut self,
         originals: Originals,
@@ -390,8 +390,8 @@ impl<S: Surroundings> Rules<'_, S> {
         Ok(())
     }
 
-    /// With ProxyPass, Apache cannot set PATH_INFO: it is in SCRIPT_NAME still, where percent
-    /// signs may be decoded that are not in SCRIPT_FILENAME (bug 74129).
+    /// With ProxyPass, Apache cannot set PATH_INFO: it is still part of SCRIPT_NAME, possibly
+    /// decoded, unlike in SCRIPT_FILENAME (bug 74129).
     fn cut_from_script_name(
         &mut self,
         originals: Originals,
@@ -414,8 +414,8 @@ impl<S: Surroundings> Rules<'_, S> {
         Ok(())
     }
 
-    /// PATH_TRANSLATED is DOCUMENT_ROOT and PATH_INFO; without the former, what of the script's
-    /// file is not SCRIPT_NAME.
+    /// PATH_TRANSLATED is DOCUMENT_ROOT and PATH_INFO; without the former, the script's file
+    /// without SCRIPT_NAME.
     fn translate_path_info(
         &mut self,
         originals: Originals,
@@ -459,7 +459,7 @@ fn contains(whole: &[u8], part: &[u8]) -> bool {
     part.is_empty() || whole.windows(part.len()).any(|window| window == part)
 }
 
-/// As `php_raw_url_decode`, up to the first NUL that comes of it.
+/// As `php_raw_url_decode`, up to the first resulting NUL.
 fn percent_decoded(text: &[u8]) -> Vec<u8> {
     let digit = |byte: Option<&u8>| byte.and_then(|byte| char::from(*byte).to_digit(16));
     let mut decoded = Vec::with_capacity(text.len());

@@ -1,26 +1,26 @@
 //! `maitred-php`: a pool's zygote and its workers. Started by maitred, one per pool and PHP
-//! version; it has one thread, and everything it needs to know comes over its control channel.
+//! version; it has one thread, and receives all its settings over its control channel.
 
-mod account;
 mod apparmor;
 mod booted;
 mod confine;
 mod copies;
 mod exchange;
-mod figures;
 mod foreign;
-mod info;
+mod fpm_info;
 mod memory;
 mod meter;
+mod opcache_stats;
 mod package;
 mod purge;
+mod request_report;
 mod seat;
-mod shared;
-mod sight;
+mod shared_descriptors;
 mod snapshot;
+mod stack_reader;
 mod status;
+mod stderr;
 mod warm;
-mod words;
 mod zygote;
 
 use std::path::PathBuf;
@@ -28,11 +28,10 @@ use std::process::ExitCode;
 
 use maitred_php::{Engine, PHP_BRANCH, Settings};
 
-const USAGE: &str = "maitred-php is started by maitred and serves nobody by itself; run `maitred \
-                     serve` instead.";
+const USAGE: &str = "maitred-php is started by maitred; run `maitred serve` instead.";
 
-/// Says which PHP this program was built for and which one it runs with. The last word is what
-/// maitred reads when it looks for a program that runs a certain PHP.
+/// Prints the PHP version that this program was built for and the one it runs with. maitred parses
+/// the last word when it searches for the program of a PHP version.
 fn version() {
     let bare = Settings {
         ini_path: Some("/dev/null".into()),
@@ -54,7 +53,7 @@ fn main() -> ExitCode {
     let role = std::env::args().nth(1);
     match role.as_deref() {
         Some("zygote") => zygote::run(),
-        Some("fpm-info") => info::run(std::env::args().skip(2)),
+        Some("fpm-info") => fpm_info::run(std::env::args().skip(2)),
         Some("--version") => {
             version();
             ExitCode::SUCCESS

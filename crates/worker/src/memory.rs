@@ -1,16 +1,15 @@
-//! How much memory a worker has of its own: what would come back if it ended (`Private_Clean` and
+//! The private memory of a worker, which would be freed by its exit (`Private_Clean` and
 //! `Private_Dirty` of proc_pid_smaps(5)).
 //!
-//! Asking for that costs a walk through all page tables. So a cheap figure is asked first, which
-//! what a script can hold on to does not exceed: the resident pages that are of no file
-//! (proc_pid_statm(5)). Some of them may still be shared with the zygote.
+//! Reading it walks all page tables. So a cheap upper bound is read first: the resident pages that
+//! belong to no file (proc_pid_statm(5)). Some of them may still be shared with the zygote.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
 use maitred_os::fork::OwnProc;
 
-/// After how many requests at least the exact figure is asked for again.
+/// Fewest requests between two exact measurements.
 const EXACT_EVERY: u32 = 16;
 /// Longest `/proc/self/statm` and `/proc/self/smaps_rollup` in bytes, with room to spare.
 const FIGURES_BYTES: usize = 4096;
@@ -26,7 +25,7 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// One who looks whether `limit` bytes are exceeded; 0: nobody wants to know.
+    /// Checks against a limit of `limit` bytes; 0: does not measure.
     pub fn new(limit: u64, page_bytes: u64, proc: &OwnProc) -> Memory {
         let open = |name| (limit > 0).then(|| proc.file(name).ok()).flatten();
         Memory {
@@ -38,8 +37,8 @@ impl Memory {
         }
     }
 
-    /// The private memory in bytes, exact if it may exceed the limit and it is time to know; nothing
-    /// if there is no news.
+    /// The private memory in bytes, exact if it may exceed the limit and the exact value is due;
+    /// `None` if there is no new value.
     pub fn measure(&mut self) -> Option<u64> {
         let mut figures = [0; FIGURES_BYTES];
         let length = self.statm.as_ref()?.read_at(&mut figures, 0).ok()?;

@@ -1,5 +1,5 @@
-//! Which package the PHP library came from: on Debian and Ubuntu its version says more about what
-//! is fixed than PHP's own.
+//! The package of the PHP library: on Debian and Ubuntu its version says more about fixes than
+//! PHP's own.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -8,13 +8,13 @@ use maitred_php::PhpVersion;
 
 const STATUS_FILE: &str = "/var/lib/dpkg/status";
 
-/// The version of the installed package that holds this `libphp`, where there is one.
+/// The version of the installed package with this `libphp`, if there is one.
 pub fn version_of_libphp(php: PhpVersion) -> Option<String> {
     let name = format!("libphp{}.{}-embed", php.major, php.minor);
     version_in(BufReader::new(File::open(STATUS_FILE).ok()?), &name)
 }
 
-/// The file is paragraphs of `Field: value` lines (deb-control(5)).
+/// The file consists of paragraphs of `Field: value` lines (deb-control(5)).
 fn version_in(status: impl BufRead, package: &str) -> Option<String> {
     let mut wanted = false;
     for line in status.split(b'\n').map_while(Result::ok) {

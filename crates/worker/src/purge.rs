@@ -1,45 +1,48 @@
-//! What a script has dropped of the page cache: the front does it, and the script waits.
+//! Purges of the page cache by a script: the front carries them out, and the script waits.
 
 use std::time::Duration;
 
-use maitred_control::purge::{Asked, Fate, Target, Thoroughness};
+use maitred_control::purge::{Asked, Fate, PurgeMode, Target};
 use maitred_php::{Purge, Purged};
-use maitred_seat::{WISH_BYTES, WorkerEnd};
+use maitred_seat::{CALL_BYTES, WorkerEnd};
 
-/// Longest that a script waits for the front. One that has died is replaced well within this.
+/// Longest time that a script waits for the front. A front that has crashed is replaced well within
+/// it.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Has the front drop pages, and waits until it has.
+/// Purges pages through the front, and waits for the reply.
 pub fn purge(end: &mut WorkerEnd, asked: &Purge<'_>) -> Purged {
-    let Ok(parts) = wanted(asked).split(WISH_BYTES) else {
+    let Ok(parts) = wanted(asked).split(CALL_BYTES) else {
         return Purged::TooLong;
     };
     for part in parts {
-        let Ok(wish) = serde_json::to_vec(&part) else {
-            return Purged::Unheard;
+        let Ok(call) = serde_json::to_vec(&part) else {
+            return Purged::NoReply;
         };
-        match end.wish(&wish, PATIENCE).map(Fate::of) {
+        match end.call(&call, PATIENCE).map(Fate::of) {
             Some(Fate::Dropped) => {}
             Some(Fate::NoCache) => return Purged::NoCache,
-            Some(Fate::NotIts) => return Purged::NotIts,
-            Some(Fate::Unheard) | None => return Purged::Unheard,
+            Some(Fate::NotIts) => return Purged::OtherSite,
+            Some(Fate::Unheard) | None => return Purged::NoReply,
         }
     }
-    Purged::Dropped
+    Purged::Done
 }
 
 fn wanted(asked: &Purge<'_>) -> Asked {
-    // As the cache reads tags and addresses of answers.
+    // Decoded as tags and URLs of responses are.
     let text = |name: &&[u8]| String::from_utf8_lossy(name).into_owned();
     let names = asked.names.iter().map(text);
     Asked {
-        targets: match asked.are_urls {
-            true => names.map(Target::Url).collect(),
-            false => names.map(Target::Tag).collect(),
+        targets: if asked.are_urls {
+            names.map(Target::Url).collect()
+        } else {
+            names.map(Target::Tag).collect()
         },
-        how: match asked.soft {
-            true => Thoroughness::Soft,
-            false => Thoroughness::Hard,
+        how: if asked.soft {
+            PurgeMode::Soft
+        } else {
+            PurgeMode::Hard
         },
         site: None,
     }

@@ -1,5 +1,5 @@
-//! A worker in its seat: one request after the other, until it has served enough or something
-//! has gone wrong in PHP.
+//! A worker in its seat: one request after the other, until it has reached its limit or PHP has
+//! failed.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -13,30 +13,24 @@ use maitred_php::{Engine, PHP_BRANCH, Params, Served};
 use crate::exchange::WorkerExchange;
 use crate::memory::Memory;
 use crate::meter::Meter;
-use crate::words;
-use crate::zygote::{Link, settle};
+use crate::stderr;
+use crate::zygote::{NewWorker, settle};
 
-/// A seat, and which of the workers that have sat in it this is.
-pub type Place = (u32, u32);
-
-/// Serves until this worker's time is over; then the process ends.
-pub fn serve(
-    settings: &ZygoteSettings,
-    (link, proc): (Link, OwnProc),
-    engine: &mut Engine,
-    seat: u32,
-    incarnation: u32,
-) -> ! {
-    let mut exchange = sit_down(settings, link, &proc, (seat, incarnation));
-    let mut memory = memory(settings, &proc);
-    // Scripts must find no folder open that may lie outside of their root.
+/// Serves until this worker's limit; then the process exits.
+pub fn serve(worker: NewWorker, engine: &mut Engine) -> ! {
+    let settings = worker.settings;
+    let (mut exchange, mut memory, proc) = take_seat(worker);
+    // Scripts must not find an open folder that may be outside their root.
     drop(proc);
     settle(settings);
     let mut params = Params::new();
-    // The front has it replaced before; this is for when it could not.
+    // The front usually has it replaced before; this is the fallback.
     let last = last_request(settings.max_requests);
     let mut served = 0;
     while served < last {
+        if !exchange.claim() {
+            exit_now(exit::RECYCLED);
+        }
         let Some(running) = begin(&mut exchange, &mut params, settings) else {
             continue;
         };
@@ -46,7 +40,7 @@ pub fn serve(
             engine.serve(&params, &mut exchange)
         };
         if is_forked_child() {
-            // A child of the script came back here: the seat is its parent's.
+            // A child of the script returned here: the seat belongs to its parent.
             exit_now(exit::RECYCLED);
         }
         show_end(running, &done, &mut exchange);
@@ -62,26 +56,23 @@ pub fn serve(
     exit_now(exit::RECYCLED)
 }
 
-/// What is measured of a request.
+/// Measurements of a running request.
 pub struct Running {
-    /// On the clock that never goes backwards, in nanoseconds: what the front decides by must not jump
-    /// with the wall clock.
+    /// On the monotonic clock, in nanoseconds: the front's decisions must not be affected by
+    /// changes of the wall clock.
     begun: u64,
     cpu: Option<CpuTime>,
 }
 
-/// Waits for a request and reads its head; nothing if nobody wants its answer any more.
+/// Reads the head of a claimed request; `None` if it has been abandoned.
 pub fn begin(
     exchange: &mut WorkerExchange<'_>,
     params: &mut Params,
     settings: &ZygoteSettings,
 ) -> Option<Running> {
-    if !exchange.claim() {
-        exit_now(exit::RECYCLED);
-    }
     let begun = now_micros();
     if !exchange.read_head(params) {
-        // The front has gone, or speaks another language: nobody waits for an answer.
+        // The front has exited, or uses another protocol: the client does not wait.
         exchange.end_request();
         return None;
     }
@@ -92,18 +83,18 @@ pub fn begin(
     })
 }
 
-/// Tells what the script of a request has taken.
+/// Reports the duration and cost of a request's script.
 pub fn show_end(running: Running, done: &Served, exchange: &mut WorkerExchange<'_>) {
     let took = monotonic_nanos().saturating_sub(running.begun) / 1_000;
     let used = |before| cpu::used().since(before).micros();
     let cpu = running.cpu.map_or(0, used);
     exchange.show_end(took, cpu, done.peak_memory as u64);
     if done.cache_full {
-        exchange.tell_cache_is_full();
+        exchange.report_cache_full();
     }
 }
 
-/// The request is over: tells what is to be told then, and gives the slot back.
+/// Ends a request: reports its results and releases the slot.
 pub fn end_request(
     exchange: &mut WorkerExchange<'_>,
     memory: &mut Memory,
@@ -112,46 +103,44 @@ pub fn end_request(
     if let Some(bytes) = memory.measure() {
         exchange.show_private_memory(bytes);
     }
-    words::complete(settings);
+    stderr::complete(settings);
     exchange.end_request();
 }
 
-/// Makes this process a worker of its pool.
-pub fn sit_down<'a>(
-    settings: &'a ZygoteSettings,
-    link: Link,
-    proc: &OwnProc,
-    (seat, incarnation): Place,
-) -> WorkerExchange<'a> {
+/// Makes this process a worker of its pool. Returns its end of the link, its memory measurement and
+/// its `/proc` directory.
+pub fn take_seat(worker: NewWorker) -> (WorkerExchange<'static>, Memory, OwnProc) {
+    let NewWorker {
+        settings,
+        link,
+        proc,
+        seat,
+        incarnation,
+    } = worker;
     let pool = &settings.pool;
-    match settings.fpm {
-        true => {
-            let name = format!("php-fpm{PHP_BRANCH}");
-            title::set_with_name(&format!("php-fpm: pool {pool}"), &name);
-        }
-        false => title::set(&format!("maitred-php: worker pool {pool} seat {seat}")),
+    if settings.fpm {
+        let name = format!("php-fpm{PHP_BRANCH}");
+        title::set_with_name(&format!("php-fpm: pool {pool}"), &name);
+    } else {
+        title::set(&format!("maitred-php: worker pool {pool} seat {seat}"))
     }
     mark_children();
     let end = match link.worker_end(seat, incarnation) {
         Ok(end) => end,
         Err(error) => {
-            eprintln!("maitred-php: pool {} seat {seat}: {error}", settings.pool);
+            eprintln!("maitred-php: pool {pool} seat {seat}: {error}");
             exit_now(exit::START_FAILED)
         }
     };
-    let meter = settings.accounts.then(|| Meter::new(proc));
+    let meter = settings.accounts.then(|| Meter::new(&proc));
     let exchange = WorkerExchange::new(end, settings, meter);
     exchange.show_birth(now_micros() / 1_000_000);
-    exchange
-}
-
-/// What measures its memory.
-pub fn memory(settings: &ZygoteSettings, proc: &OwnProc) -> Memory {
     let page_bytes = maitred_os::shared::page_bytes();
-    Memory::new(settings.max_private_memory, page_bytes, proc)
+    let memory = Memory::new(settings.max_private_memory, page_bytes, &proc);
+    (exchange, memory, proc)
 }
 
-/// After how many requests this worker leaves.
+/// The number of requests after which this worker exits.
 pub fn last_request(max_requests: u64) -> u64 {
     match max_requests {
         0 => u64::MAX,
@@ -159,8 +148,8 @@ pub fn last_request(max_requests: u64) -> u64 {
     }
 }
 
-/// Since 1970.
-pub fn now_micros() -> u64 {
+/// Microseconds since 1970.
+fn now_micros() -> u64 {
     let passed = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default();

@@ -1,8 +1,8 @@
-//! A zygote that boots an application and is copied: the script runs until it asks for a request,
-//! and every copy goes on from there with one of its own.
+//! A zygote that boots an application and is copied: the script runs until it waits for a request,
+//! and every copy continues from there with a request of its own.
 //!
-//! The zygote then stands still in the middle of a script, and does nothing but fork. What a copy
-//! must not share with its siblings is looked for once, before the first of them.
+//! The zygote is then suspended inside a script, and only forks. State that a copy must not share
+//! with its siblings is checked once, before the first of them.
 
 use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt;
@@ -16,25 +16,26 @@ use maitred_os::fork::{self, OwnProc, exit_now, is_forked_child, mark_children};
 use maitred_os::rewind::{self, Image, Rewind, Turn};
 use maitred_os::users;
 use maitred_php::{
-    Admission, Engine, Exchange, Foreign, Level, Next, Params, ParamsError, Paths, PoolStatus,
-    Purge, Purged, Served, Verdict, Worked,
+    Admission, Engine, Exchange, Foreign, Level, Next, Params, Paths, Purge, Purged, Served,
+    Verdict, Worked,
 };
-use maitred_seat::board::Stays;
+use maitred_seat::board::RewindFailure;
 
+use crate::booted::boot_params;
 use crate::copies;
 use crate::exchange::{KEPT, WorkerExchange};
 use crate::memory::Memory;
 use crate::seat::{self, Running};
-use crate::zygote::{Came, Zygote, settle};
-use crate::{shared, words};
+use crate::zygote::{Forked, Zygote, settle};
+use crate::{shared_descriptors, stderr};
 
-/// Longest message of the boot that is told as the reason of its failure, in bytes.
+/// Longest message of the boot that is reported as the reason of its failure, in bytes.
 const REASON_BYTES: usize = 1000;
 
-/// How long a request may take that is asked for before there are copies for clients.
+/// Limit for a warm-up request.
 const WARMING: Duration = Duration::from_secs(10);
 
-/// Boots the application and forks workers from there. In a forked worker, it does not return.
+/// Boots the application and forks workers from it. In a forked worker, it does not return.
 pub fn boot(
     mut zygote: Zygote,
     engine: Engine,
@@ -44,9 +45,14 @@ pub fn boot(
     let known = keep_status(&mut zygote).and_then(|()| descriptors::numbers(&zygote.proc));
     let mut known = match known {
         Ok(known) => known,
-        Err(error) => return failed(&zygote, &format!("it cannot see what it has open: {error}")),
+        Err(error) => {
+            return failed(
+                &zygote,
+                &format!("its open descriptors cannot be listed: {error}"),
+            );
+        }
     };
-    // The script must find no folder open that lies outside of its root.
+    // The script must not find an open folder outside its root.
     known.retain(|number| Some(*number) != zygote.proc.number());
     zygote.proc.let_go();
     let mut script = Script {
@@ -65,7 +71,7 @@ pub fn boot(
             known,
         }))),
     };
-    let Ok(params) = variables(&snapshot.script, "/") else {
+    let Ok(params) = boot_params(&snapshot.script, Some("/")) else {
         return script.end("the path of its script is too long");
     };
     mark_children();
@@ -76,7 +82,7 @@ pub fn boot(
     script.over(&worked)
 }
 
-/// Within another root, `/proc` is not opened again after the boot.
+/// In a chroot, `/proc` is not opened again after the boot.
 fn keep_status(zygote: &mut Zygote) -> io::Result<()> {
     match zygote.settings.confinement.chroot {
         Some(_) => zygote.proc.keep_status(),
@@ -84,73 +90,43 @@ fn keep_status(zygote: &mut Zygote) -> io::Result<()> {
     }
 }
 
-/// What a script finds in `$_SERVER` that nobody has asked for.
-fn variables(script: &Path, target: &str) -> Result<Params, ParamsError> {
-    let query = target.split_once('?').map_or("", |(_, query)| query);
-    let file = script.as_os_str().as_encoded_bytes();
-    let folder = script.parent().unwrap_or(Path::new("/"));
-    let name = script.file_name().unwrap_or_default().as_encoded_bytes();
-    let name = [b"/", name].concat();
-    let mut params = Params::new();
-    let all: [(&[u8], &[u8]); 14] = [
-        (b"SCRIPT_FILENAME", file),
-        (b"SCRIPT_NAME", &name),
-        (b"DOCUMENT_ROOT", folder.as_os_str().as_encoded_bytes()),
-        (b"REQUEST_METHOD", b"GET"),
-        (b"REQUEST_URI", target.as_bytes()),
-        (b"QUERY_STRING", query.as_bytes()),
-        (b"SERVER_PROTOCOL", b"HTTP/1.1"),
-        (b"GATEWAY_INTERFACE", b"CGI/1.1"),
-        (b"SERVER_SOFTWARE", b"maitred"),
-        (b"SERVER_NAME", b"localhost"),
-        (b"SERVER_PORT", b"80"),
-        (b"REMOTE_ADDR", b"127.0.0.1"),
-        (b"REMOTE_PORT", b"0"),
-        (b"HTTP_HOST", b"localhost"),
-    ];
-    for (name, value) in all {
-        params.push(name, value)?;
-    }
-    Ok(params)
-}
-
-/// The script, first as it boots in the zygote and then, in each copy, as it serves.
+/// The script, first while it boots in the zygote and then, in each copy, while it serves.
 struct Script {
     settings: &'static ZygoteSettings,
     snapshot: &'static Snapshot,
-    /// What is still to be asked ahead of clients, the last first.
+    /// The remaining warm-up requests, last first.
     ahead: Vec<&'static str>,
-    /// The last message of the boot that tells of a fault.
+    /// The last message of the boot that reports an error.
     said: Option<String>,
-    /// Nothing only while it changes.
+    /// `None` only during a transition.
     stage: Option<Stage>,
 }
 
 enum Stage {
     Booting(Box<Booting>),
-    /// This is a child that is asked before clients are, and whose answer is dropped.
+    /// This is a child that serves a warm-up request, whose response is dropped.
     Warming(&'static str),
     Serving(Box<Serving>),
 }
 
 struct Booting {
     zygote: Zygote,
-    /// What is told when workers can be forked.
+    /// The report for the supervisor when workers can be forked.
     started: FromZygote,
-    /// The descriptors that were open before.
+    /// The descriptors that were open before the boot.
     known: Vec<i32>,
 }
 
 struct Serving {
     exchange: WorkerExchange<'static>,
     memory: Memory,
-    /// How many requests it may still have.
+    /// Remaining requests.
     left: u64,
-    /// The request in hand, if it has not been answered.
+    /// The running request, if it has not been answered.
     running: Option<Running>,
-    /// What makes it again what it was before, if it is to.
+    /// The means to rewind the process, if enabled.
     rewind: Option<(Rewind, Image)>,
-    /// It looks at its end how much memory it has for itself.
+    /// It measures its private memory before it exits.
     is_measured: bool,
 }
 
@@ -162,10 +138,11 @@ impl Script {
         }
     }
 
-    /// The script has come to its end.
+    /// The script has ended.
     fn over(mut self, worked: &Worked) -> ExitCode {
         if is_forked_child() {
-            // A child of the script came back here: the seat, or the zygote's channel, is its parent's.
+            // A child of the script returned here: the seat, or the zygote's channel, belongs to
+            // its parent.
             exit_now(exit::RECYCLED);
         }
         let is_clean = worked.last.outcome.process_is_clean();
@@ -178,15 +155,17 @@ impl Script {
                 serving.answered(&worked.last);
                 serving.end_request(self.settings);
                 if !worked.last.renew {
-                    serving.go_back(self.settings, (is_clean, worked.last.spent));
+                    serving.rewind(self.settings, is_clean, worked.last.spent);
                 }
                 if serving.is_measured {
                     copies::measure(serving.exchange.copy_words());
                 }
-                exit_now(match is_clean {
-                    false => exit::BAILOUT,
-                    true if worked.last.renew => exit::RENEW,
-                    true => exit::RECYCLED,
+                exit_now(if !is_clean {
+                    exit::BAILOUT
+                } else if worked.last.renew {
+                    exit::RENEW
+                } else {
+                    exit::RECYCLED
                 })
             }
             Some(Stage::Booting(_)) | None => {}
@@ -201,7 +180,7 @@ impl Script {
         self.end(&format!("{why} ({script})"))
     }
 
-    /// There will be no copies.
+    /// The boot has failed.
     fn end(self, why: &str) -> ExitCode {
         match self.stage {
             Some(Stage::Booting(booting)) => failed(&booting.zygote, why),
@@ -210,7 +189,7 @@ impl Script {
     }
 
     fn fill(&self, target: &str, params: &mut Params) -> Next {
-        match variables(&self.snapshot.script, target) {
+        match boot_params(&self.snapshot.script, Some(target)) {
             Ok(filled) => {
                 *params = filled;
                 Next::Own
@@ -232,15 +211,19 @@ impl Serving {
         if self.left == 0 {
             return Next::Leave;
         }
-        // Who claims a request is used up by it, also by one that nobody wants any more.
+        // A claimed request counts, even if it has been abandoned.
         self.left -= 1;
-        let Some(running) = seat::begin(&mut self.exchange, params, settings) else {
-            exit_now(exit::RECYCLED)
-        };
-        self.running = Some(running);
-        match self.exchange.is_foreign() {
-            true => Next::Foreign,
-            false => Next::Own,
+        if !self.exchange.claim() {
+            exit_now(exit::RECYCLED);
+        }
+        self.running = seat::begin(&mut self.exchange, params, settings);
+        if self.running.is_none() {
+            exit_now(exit::RECYCLED);
+        }
+        if self.exchange.is_foreign() {
+            Next::Foreign
+        } else {
+            Next::Own
         }
     }
 
@@ -250,7 +233,7 @@ impl Serving {
         }
     }
 
-    /// From here on it serves, and here it comes back to, `times` at most.
+    /// The point at which it starts serving, and to which it is rewound, `times` at most.
     fn mark(&mut self, settings: &ZygoteSettings, times: u64) {
         let Some((rewind, image)) = &mut self.rewind else {
             return;
@@ -273,17 +256,18 @@ impl Serving {
         }
     }
 
-    /// Serves on from its mark. Returns if it cannot, or has done so often enough.
-    fn go_back(&mut self, settings: &ZygoteSettings, (is_clean, is_spent): (bool, bool)) {
+    /// Rewinds to the mark and continues there. Returns if that is impossible, or the limit is
+    /// reached.
+    fn rewind(&mut self, settings: &ZygoteSettings, is_clean: bool, is_spent: bool) {
         let words = self.exchange.copy_words();
         let Some((rewind, image)) = &mut self.rewind else {
             return;
         };
         if !is_clean {
-            return copies::ends(words, Stays::FatalError);
+            return copies::ends(words, RewindFailure::FatalError);
         }
         if is_spent {
-            return copies::ends(words, Stays::LastingCall);
+            return copies::ends(words, RewindFailure::LastingCall);
         }
         let carried = rewind.carried();
         if carried[KEPT] == 0 {
@@ -294,15 +278,15 @@ impl Serving {
         let why = rewind.back();
         copies::has_stayed(words, &why);
         if image.speaks_for_all() {
-            words::say(&format!(
-                "maitred-php: pool {}: a copy ends instead of going back (rewinds_per_child): {why}; \
-                 this is said once",
+            stderr::say(&format!(
+                "maitred-php: pool {}: a copy exits instead of being rewound (rewinds_per_child): \
+                 {why}; further ones are not logged",
                 settings.pool
             ));
         }
     }
 
-    /// The request that was answered, if there is one, is over.
+    /// Ends the answered request, if there is one.
     fn end_request(&mut self, settings: &ZygoteSettings) {
         if self.exchange.has_request() {
             seat::end_request(&mut self.exchange, &mut self.memory, settings);
@@ -317,15 +301,15 @@ fn failed(zygote: &Zygote, why: &str) -> ExitCode {
 }
 
 impl Booting {
-    /// Why copies of this process must not serve, in one sentence. Connections of the boot end here, if
-    /// they are to.
+    /// The reason why copies of this process must not serve, in one sentence. Closes the boot's
+    /// connections, if configured.
     fn obstacle(&mut self, snapshot: &Snapshot) -> Option<String> {
         if let Err(why) = self.zygote.find_proc() {
             return Some(why);
         }
         self.known.extend(self.zygote.proc.number());
         let script = &snapshot.script;
-        // PHP holds what it runs open, and has read it.
+        // PHP keeps the script open, and has read it.
         let script = script.canonicalize().unwrap_or(script.clone());
         let file = script.metadata().map(|meta| (meta.dev(), meta.ino())).ok();
         let is_own =
@@ -344,16 +328,19 @@ impl Booting {
         match descriptors::beyond(&self.known, proc) {
             Ok(new) => {
                 let mut foreign = new.iter().filter(|open| !is_own(open));
-                foreign.find_map(|open| match snapshot.closes_connections {
-                    true => shared::unless_closed(open, &self.zygote.settings.pool),
-                    false => shared::obstacle(open),
+                foreign.find_map(|open| {
+                    if snapshot.closes_connections {
+                        shared_descriptors::unless_closed(open, &self.zygote.settings.pool)
+                    } else {
+                        shared_descriptors::obstacle(open)
+                    }
                 })
             }
-            Err(error) => Some(format!("it cannot see what it has open: {error}")),
+            Err(error) => Some(format!("its open descriptors cannot be listed: {error}")),
         }
     }
 
-    /// Serves the supervisor, and returns in a copy that sits in its seat.
+    /// Carries out the supervisor's orders, and returns in a copy in its seat.
     fn stand_still(self, settings: &'static ZygoteSettings, snapshot: &Snapshot) -> Serving {
         let mut zygote = self.zygote;
         zygote.is_frozen = true;
@@ -361,14 +348,12 @@ impl Booting {
         let image = (rewinds > 0).then(|| take_image(&zygote.proc, settings));
         let image = image.and_then(|taken| taken.map_err(|error| not_back(settings, &error)).ok());
         zygote.say(&self.started);
-        // What can be a compiler or a looker is not asked of a zygote that stands still.
-        let Came::Worker(place) = zygote.obey() else {
+        // A suspended zygote gets no orders for other children.
+        let Forked::Worker(place) = zygote.obey() else {
             exit_now(exit::RECYCLED)
         };
-        let (_, (link, proc), _) = zygote.become_worker(&place);
-        let place = (place.seat, place.incarnation);
-        let exchange = seat::sit_down(settings, link, &proc, place);
-        let memory = seat::memory(settings, &proc);
+        let (worker, _) = zygote.become_worker(&place);
+        let (exchange, memory, proc) = seat::take_seat(worker);
         let rewind = image.and_then(|image| match Rewind::prepare(&proc, image) {
             Ok(rewind) => Some((rewind, image)),
             Err(error) => {
@@ -378,7 +363,7 @@ impl Booting {
                 None
             }
         });
-        // Scripts must find no folder open that may lie outside of their root.
+        // Scripts must not find an open folder that may be outside their root.
         drop(proc);
         settle(settings);
         let mut serving = Serving {
@@ -386,7 +371,7 @@ impl Booting {
             memory,
             left: snapshot.requests_per_child,
             running: None,
-            is_measured: copies::is_measured(place.1, rewind.is_some()),
+            is_measured: copies::is_measured(place.incarnation, rewind.is_some()),
             rewind,
         };
         serving.mark(settings, rewinds);
@@ -394,13 +379,13 @@ impl Booting {
     }
 }
 
-/// The image that copies of this process go back to. From here on, neither it nor its copies can be
-/// looked into by others of their user, or write to their own memory, limits and names through `/proc`:
-/// that would be no write as a page fault tells of it, and would stay. Root may all the same.
+/// Takes the image to which copies of this process are rewound. From here on, their user's other
+/// processes cannot inspect it and its copies, and they cannot write to their own memory, limits
+/// and names through `/proc`: such writes cause no page fault and would persist. Root still can.
 fn take_image(proc: &OwnProc, settings: &ZygoteSettings) -> io::Result<Image> {
     if settings.confinement.chroot.is_some() {
         return Err(io::Error::other(
-            "what a copy has changed is seen in /proc, which is a way out of the pool's `chroot`",
+            "rewinding needs /proc, through which scripts could leave the pool's `chroot`",
         ));
     }
     if settings.dumpable {
@@ -410,7 +395,8 @@ fn take_image(proc: &OwnProc, settings: &ZygoteSettings) -> io::Result<Image> {
     }
     if users::is_root() {
         return Err(io::Error::other(
-            "the pool runs as root, and its scripts may write to their own process through /proc/self",
+            "the pool runs as root, so its scripts can write to their own process through \
+             /proc/self",
         ));
     }
     let image = Image::take(proc)?;
@@ -418,11 +404,11 @@ fn take_image(proc: &OwnProc, settings: &ZygoteSettings) -> io::Result<Image> {
     Ok(image)
 }
 
-/// Every copy will be a new process, whatever is asked for.
+/// Logs that every copy will be a new process, in spite of the setting.
 fn not_back(settings: &ZygoteSettings, error: &std::io::Error) {
-    words::say(&format!(
-        "maitred-php: pool {}: its copies end after `requests_per_child` requests and do not go back \
-         (rewinds_per_child): {error}",
+    stderr::say(&format!(
+        "maitred-php: pool {}: its copies exit after `requests_per_child` requests and are not \
+         rewound (rewinds_per_child): {error}",
         settings.pool
     ));
 }
@@ -482,7 +468,7 @@ impl Exchange for Script {
 
     fn purge(&mut self, asked: &Purge<'_>) -> Purged {
         let exchange = self.exchange();
-        exchange.map_or(Purged::Unheard, |exchange| exchange.purge(asked))
+        exchange.map_or(Purged::NoReply, |exchange| exchange.purge(asked))
     }
 
     fn next(&mut self, params: &mut Params) -> Next {
@@ -493,12 +479,14 @@ impl Exchange for Script {
             Some(Stage::Serving(serving)) => serving.next(params, self.settings),
             Some(Stage::Warming(target)) => {
                 let target = std::mem::take(target);
-                match target.is_empty() {
-                    true => Next::Leave,
-                    false => self.fill(target, params),
+                if target.is_empty() {
+                    Next::Leave
+                } else {
+                    self.fill(target, params)
                 }
             }
-            // A script that asks for requests in a loop is asked here, and stays warm itself.
+            // A script that takes requests in a loop gets warm-up requests here, and stays warm
+            // itself.
             Some(Stage::Booting(_)) => match self.ahead.pop() {
                 Some(target) => self.fill(target, params),
                 None => Next::Leave,
@@ -513,7 +501,7 @@ impl Exchange for Script {
         }
         if let Some(Stage::Serving(serving)) = &mut self.stage {
             serving.answered(served);
-            // The client must not wait for what the script does before it asks for another request.
+            // The client must not wait for the script's work before its next request.
             let _ = serving.exchange.flush();
         }
     }
@@ -535,7 +523,7 @@ impl Exchange for Script {
             maitred_php::share_patterns();
             if booting.zygote.sends_ahead(WARMING) {
                 mark_children();
-                // What was opened for the supervisor is not a request's to have.
+                // A request must not get the supervisor's descriptors.
                 drop(booting);
                 self.stage = Some(Stage::Warming(target));
                 return true;
@@ -547,7 +535,7 @@ impl Exchange for Script {
         true
     }
 
-    fn status(&mut self) -> Option<PoolStatus> {
+    fn status(&mut self) -> Option<String> {
         self.exchange().and_then(Exchange::status)
     }
 }

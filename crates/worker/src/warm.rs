@@ -1,5 +1,5 @@
-//! Handing OPcache's scripts from a zygote to the next. What needs PHP is done in a child: a zygote
-//! itself never runs a request, since whatever a request leaves behind would be in every worker.
+//! Passes OPcache's scripts from one zygote to the next. PHP runs in a child: a zygote itself never
+//! runs a request, whose leftovers would be in every worker.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -15,105 +15,111 @@ use maitred_os::fork::{HowEnded, OwnProc, exit_now};
 use maitred_os::{shared, signals};
 use maitred_php::Engine;
 
-/// How long the list may take.
-const LISTING: Duration = Duration::from_secs(1);
+/// Timeout for the list.
+const LIST_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// How long a new zygote may be kept from forking its first worker by filling its OPcache.
-const WARMING: Duration = Duration::from_secs(10);
+/// Longest time that filling OPcache may keep a new zygote from forking its first worker.
+const WARM_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What a script is left of [`WARMING`] when it is begun, so that only one that hangs is killed.
+/// Time of [`WARM_TIMEOUT`] that is left for the last script, so that only a hanging one is killed.
 const LAST_SCRIPT: Duration = Duration::from_secs(1);
 
-/// What is to be done with a list of scripts.
+/// A task with a list of scripts.
 #[derive(Clone, Copy, Debug)]
-enum What {
+enum ListTask {
     /// Write it.
     List,
-    /// Compile what is in it.
+    /// Compile its scripts.
     Warm,
 }
 
-/// An order that needs a child.
+/// A task that needs a child.
 #[derive(Debug)]
-pub struct Order {
-    what: What,
+pub struct ScriptTask {
+    what: ListTask,
     list: File,
-    /// How many scripts the child is through with, as a native `u32`: its word also if it is killed.
+    /// Number of scripts that the child has completed, as a native `u32`: also valid if it is
+    /// killed.
     count: File,
 }
 
-/// Which process returned from [`Order::fork`].
-pub enum Side {
-    /// The child, with what it has to do.
-    Child(Order),
-    /// The zygote, with the answer.
+/// The process in which [`ScriptTask::fork`] returned.
+pub enum WarmSide {
+    /// The child, with its task.
+    Child(ScriptTask),
+    /// The zygote, with the reply.
     Zygote(FromZygote),
 }
 
-/// The answer of a zygote that can do nothing of it.
+/// The reply of a zygote that cannot do it.
 pub fn nothing_done(order: &ToZygote) -> FromZygote {
-    What::of(order).answer(0)
+    ListTask::of(order).answer(0)
 }
 
 /// Carries out [`ToZygote::ListScripts`] or [`ToZygote::Warm`]. Returns in the zygote when that is
-/// over, and before in the child, which has to let go of the control channel and `proc`, and to
-/// [`run`](Order::run).
-pub fn carry_out(order: &ToZygote, fds: Vec<OwnedFd>, control: &Channel, proc: &OwnProc) -> Side {
-    let what = What::of(order);
-    // Why nothing was done is not told: the scripts are compiled when they are asked for, then.
-    match Order::new(what, fds).and_then(|order| order.fork(control, proc)) {
+/// done, and before that in the child, which must drop the control channel and `proc`, and call
+/// [`run`](ScriptTask::run).
+pub fn carry_out(
+    order: &ToZygote,
+    fds: Vec<OwnedFd>,
+    control: &Channel,
+    proc: &OwnProc,
+) -> WarmSide {
+    let what = ListTask::of(order);
+    // A failure is not reported: the scripts are then compiled on their first request.
+    match ScriptTask::new(what, fds).and_then(|order| order.fork(control, proc)) {
         Ok(side) => side,
-        Err(_) => Side::Zygote(what.answer(0)),
+        Err(_) => WarmSide::Zygote(what.answer(0)),
     }
 }
 
-impl What {
-    fn of(order: &ToZygote) -> What {
+impl ListTask {
+    fn of(order: &ToZygote) -> ListTask {
         match order {
-            ToZygote::ListScripts => What::List,
-            _ => What::Warm,
+            ToZygote::ListScripts => ListTask::List,
+            _ => ListTask::Warm,
         }
     }
 
     fn answer(self, count: u32) -> FromZygote {
         match self {
-            What::List => FromZygote::ScriptsListed { count },
-            What::Warm => FromZygote::Warmed { compiled: count },
+            ListTask::List => FromZygote::ScriptsListed { count },
+            ListTask::Warm => FromZygote::Warmed { compiled: count },
         }
     }
 }
 
-impl Order {
-    fn new(what: What, fds: Vec<OwnedFd>) -> io::Result<Order> {
+impl ScriptTask {
+    fn new(what: ListTask, fds: Vec<OwnedFd>) -> io::Result<ScriptTask> {
         let list = fds.into_iter().next();
         let list = list.ok_or_else(|| io::Error::other("the list of scripts is missing"))?;
         let count = shared::file_with("maitred-count", &0_u32.to_ne_bytes())?;
-        Ok(Order {
+        Ok(ScriptTask {
             what,
             list: list.into(),
             count: count.into(),
         })
     }
 
-    fn fork(self, control: &Channel, proc: &OwnProc) -> io::Result<Side> {
-        if let What::List = self.what {
+    fn fork(self, control: &Channel, proc: &OwnProc) -> io::Result<WarmSide> {
+        if let ListTask::List = self.what {
             self.list.set_len(0)?;
         }
         match fork_errand(proc)? {
-            Errand::Child => Ok(Side::Child(self)),
-            Errand::Parent(child) => Ok(Side::Zygote(self.await_child(child, control))),
+            Errand::Child => Ok(WarmSide::Child(self)),
+            Errand::Parent(child) => Ok(WarmSide::Zygote(self.await_child(child, control))),
         }
     }
 
     fn await_child(&self, child: Runner, control: &Channel) -> FromZygote {
         let limit = match self.what {
-            What::List => LISTING,
-            What::Warm => WARMING,
+            ListTask::List => LIST_TIMEOUT,
+            ListTask::Warm => WARM_TIMEOUT,
         };
         let returned = child.wait(limit, control.as_fd());
         let is_well = matches!(returned, Ok(Returned::Ended(HowEnded::Exited(0))));
-        if let (What::List, false) = (self.what, is_well) {
-            // Half a list is none.
+        if let (ListTask::List, false) = (self.what, is_well) {
+            // An incomplete list is dropped.
             let _ = self.list.set_len(0);
             return self.what.answer(0);
         }
@@ -125,14 +131,14 @@ impl Order {
         self.what.answer(count)
     }
 
-    /// In the child: does it, and ends.
+    /// In the child: runs the task and exits.
     pub fn run(self, engine: &mut Engine) -> ! {
-        let deadline = Instant::now() + WARMING - LAST_SCRIPT;
+        let deadline = Instant::now() + WARM_TIMEOUT - LAST_SCRIPT;
         signals::reset(&[]);
         engine.after_fork();
         let done = match self.what {
-            What::List => self.list(engine),
-            What::Warm => self.warm(engine, deadline),
+            ListTask::List => self.list(engine),
+            ListTask::Warm => self.warm(engine, deadline),
         };
         exit_now(i32::from(done.is_err()))
     }
@@ -153,7 +159,7 @@ impl Order {
         self.tell(compiled)
     }
 
-    /// The file's position is shared with every process that has had it, and is left alone.
+    /// The file's position is shared with every process that has had it, and is left unchanged.
     fn read_list(&self) -> io::Result<Vec<u8>> {
         let mut list = Vec::new();
         let from_start = FromStart {
@@ -172,7 +178,7 @@ impl Order {
     }
 }
 
-/// Reads a file from its beginning without its position.
+/// Reads a file from its start without its position.
 struct FromStart<'a> {
     file: &'a File,
     at: u64,

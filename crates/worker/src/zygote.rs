@@ -1,5 +1,5 @@
-//! The zygote: PHP started with a pool's settings, forking workers when it is told to. It serves
-//! nobody.
+//! The zygote: PHP started with a pool's settings, forking workers on request. It serves no
+//! requests.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
@@ -17,15 +17,29 @@ use maitred_os::{signals, title, users};
 use maitred_php::{Engine, IniValue, Mode, PHP_BRANCH, Settings, is_fixed};
 
 use crate::apparmor::Hat;
-use crate::sight::StackReader;
-use crate::{booted, confine, figures, package, seat, snapshot, warm, words};
+use crate::stack_reader::StackReader;
+use crate::{booted, confine, opcache_stats, package, seat, snapshot, stderr, warm};
 
-/// A pool's descriptors: its shared memory, and one event per front thread.
+/// A pool's descriptors: its shared memory, and one eventfd per front thread.
 pub struct Link {
     /// The shared memory.
     pub memory: OwnedFd,
     /// The events.
     pub events: Vec<OwnedFd>,
+}
+
+/// A forked worker that has not taken its seat yet.
+pub struct NewWorker {
+    /// Its pool's settings.
+    pub settings: &'static ZygoteSettings,
+    /// Its pool's descriptors.
+    pub link: Link,
+    /// Its `/proc` directory, to be dropped before a script runs.
+    pub proc: OwnProc,
+    /// Its seat.
+    pub seat: u32,
+    /// Its incarnation in that seat.
+    pub incarnation: u32,
 }
 
 /// Runs the zygote; in a forked worker, it does not return.
@@ -34,7 +48,7 @@ pub fn run() -> ExitCode {
         eprintln!("maitred-php: no control channel; a zygote is started by maitred only");
         return ExitCode::from(2);
     };
-    // Rust's handlers for a stack overflow would take a crash of PHP for one of ours.
+    // Rust's stack overflow handlers would treat a crash of PHP as one of ours.
     signals::reset(&[Signal::SIGSEGV, Signal::SIGBUS]);
     match prepare(&control) {
         Ok(ready) => {
@@ -52,24 +66,24 @@ pub fn run() -> ExitCode {
     }
 }
 
-/// A zygote in which PHP runs.
+/// A zygote with PHP started.
 pub struct Zygote {
     control: Channel,
-    /// What it was told.
+    /// Its settings.
     pub settings: &'static ZygoteSettings,
     link: Link,
-    sight: StackReader,
-    /// What the system says of this process.
+    stacks: StackReader,
+    /// Its `/proc` directory.
     pub proc: OwnProc,
-    /// A script stands still in the middle of a request: PHP can do nothing else.
+    /// A script is suspended inside a request: PHP can do nothing else.
     pub is_frozen: bool,
 }
 
-/// What a zygote has when PHP runs.
+/// The state of a zygote after PHP's start.
 struct Ready {
     settings: &'static ZygoteSettings,
     link: Link,
-    sight: StackReader,
+    stacks: StackReader,
     engine: Engine,
     proc: OwnProc,
     started: FromZygote,
@@ -81,7 +95,7 @@ impl Ready {
             control,
             settings: self.settings,
             link: self.link,
-            sight: self.sight,
+            stacks: self.stacks,
             proc: self.proc,
             is_frozen: false,
         };
@@ -91,17 +105,18 @@ impl Ready {
 
 fn prepare(control: &Channel) -> Result<Ready, String> {
     let Ok(Heard::Message(ToZygote::Configure(settings), fds)) = hear(control, true) else {
-        return Err("the zygote was not told its settings".to_owned());
+        return Err("the zygote has received no settings".to_owned());
     };
-    // They are needed as long as the process lives, and so are its workers' copies.
+    // They are needed as long as the process and its workers live.
     let settings: &'static ZygoteSettings = Box::leak(settings);
-    match settings.fpm {
-        // No name that `killall php-fpm` would take for a worker of php-fpm.
-        true => title::set_with_name(
+    if settings.fpm {
+        // No name that `killall php-fpm` would match.
+        title::set_with_name(
             &format!("php-fpm: zygote pool {}", settings.pool),
             "maitred-zygote",
-        ),
-        false => title::set(&format!("maitred-php: zygote pool {}", settings.pool)),
+        )
+    } else {
+        title::set(&format!("maitred-php: zygote pool {}", settings.pool))
     }
     let mut fds = fds.into_iter();
     let memory = fds.next().ok_or("the pool's shared memory is missing")?;
@@ -110,24 +125,25 @@ fn prepare(control: &Channel) -> Result<Ready, String> {
         events: fds.collect(),
     };
     confine::limit(&settings.confinement)?;
-    let sight = StackReader::new(settings.seats)
-        .map_err(|error| format!("it cannot prepare for reading stacks of scripts: {error}"))?;
+    let stacks = StackReader::new(settings.seats)
+        .map_err(|error| format!("it cannot prepare to read the stacks of scripts: {error}"))?;
     confine::give_up_capabilities(&settings.confinement)?;
     if let Some(identity) = &settings.identity {
         confine::become_user(identity, &settings.confinement)
             .map_err(|error| format!("it cannot become user {}: {error}", identity.name))?;
-        // Keys of the user who started the server are none of theirs, nor are those of other pools.
+        // The keyring of the user who started the server is not theirs, nor are those of other
+        // pools.
         let _ = maitred_os::keyring::begin_session();
-        // A change of user clears the wish.
+        // A change of user clears it.
         fork::die_with_parent(settings.supervisor);
     }
     set_environment(settings);
     let mut engine = Engine::start(&php_settings(settings)).map_err(|error| error.to_string())?;
-    // Not before: PHP's start runs what is to be preloaded.
+    // Not earlier: PHP's start runs preloading.
     let proc = OwnProc::open().map_err(|error| error.to_string())?;
     judge_values(settings, &engine)?;
     let version = engine.version();
-    // Where nobody can tell, nobody is warned: a distribution may have fixed an older release.
+    // No warning if unknown: a distribution may have fixed an older release.
     let fixed = is_fixed(version, package::version_of_libphp(version).as_deref()).unwrap_or(true);
     let hat = settings.apparmor_hat.as_deref();
     let hat = hat.map(|hat| Hat::find(&settings.pool, hat)).transpose()?;
@@ -143,15 +159,15 @@ fn prepare(control: &Channel) -> Result<Ready, String> {
     Ok(Ready {
         settings,
         link,
-        sight,
+        stacks,
         engine,
         proc,
         started,
     })
 }
 
-/// A setting that PHP does not take is an error; if php-fpm's rules hold, those that it does not
-/// know are told, and the others stay as they were.
+/// A setting that PHP rejects is an error; with php-fpm's rules, unknown ones are only reported,
+/// and rejected ones keep their previous values.
 fn judge_values(settings: &ZygoteSettings, engine: &Engine) -> Result<(), String> {
     let unknown = engine.unknown_values();
     if settings.fpm {
@@ -179,11 +195,11 @@ fn judge_values(settings: &ZygoteSettings, engine: &Engine) -> Result<(), String
     }
 }
 
-/// Scripts see the pool's environment, at its end their user as php-fpm tells it unless that names
-/// another, and nothing of ours.
+/// Scripts see the pool's environment, followed by USER and HOME as in php-fpm unless it sets them,
+/// and nothing of ours.
 fn set_environment(settings: &ZygoteSettings) {
     if settings.fpm {
-        // Its configuration has settled who the user is, if anybody (`fpm_unix_conf_wp`).
+        // Its configuration has determined the user, if any (`fpm_unix_conf_wp`).
         return maitred_os::environment::replace(&settings.env);
     }
     let me = users::current();
@@ -196,7 +212,7 @@ fn set_environment(settings: &ZygoteSettings) {
     maitred_os::environment::replace(&all);
 }
 
-/// php-fpm's own settings, where it is installed: whoever comes from there has tuned those.
+/// php-fpm's own settings, if it is installed: users who migrate have tuned those.
 pub fn fpm_folder() -> Option<PathBuf> {
     let folder = PathBuf::from(format!("/etc/php/{PHP_BRANCH}/fpm"));
     folder.join("php.ini").is_file().then_some(folder)
@@ -217,22 +233,22 @@ fn php_settings(settings: &ZygoteSettings) -> Settings {
     let mut defines = settings.defines.clone();
     let mut define = |name: &str, value: u64| defines.push((name.to_owned(), value.to_string()));
     for (name, value) in settings.cache_size.iter().flat_map(cache_values) {
-        // What the pool's own settings say comes later, and is what was outgrown.
+        // The pool's own values come later in the order, and are too small.
         all.retain(|own| own.name != name);
-        // php.ini may have been given more since: the larger of the two holds.
+        // php.ini may have larger values by now: the larger ones apply.
         define(&format!("maitred.{name}"), value);
     }
     if settings.worker_script.is_some() || settings.snapshot.is_some() {
-        // OPcache would kill whoever has used it for so long when it is to be emptied.
+        // OPcache would kill processes that have used it this long during a restart.
         define("opcache.force_restart_timeout", 0);
     }
     if settings.snapshot.is_some() {
-        // It passes over files that are younger than two seconds at the request, and that of a
-        // zygote which stands still gets no later: every copy would compile what was deployed just
-        // before the boot.
+        // It skips files that are less than two seconds old at the request, and the request of a
+        // suspended zygote does not get later: every copy would compile files that were deployed
+        // just before the boot.
         define("opcache.file_update_protection", 0);
-        // For the same reason no time would ever pass until it looks at a file again that copies
-        // load: they look each time.
+        // For the same reason its timeout for checking a file again would never expire in copies:
+        // they check every time.
         define("opcache.revalidate_freq", 0);
     }
     let fpm = fpm_folder().filter(|_| !settings.no_php_ini);
@@ -261,7 +277,7 @@ fn mode(settings: &ZygoteSettings) -> Mode {
     }
 }
 
-/// What makes OPcache as large as it has to be.
+/// The directives that enlarge OPcache.
 fn cache_values(size: &CacheSize) -> [(&'static str, u64); 3] {
     [
         ("opcache.memory_consumption", size.memory_mb),
@@ -270,67 +286,65 @@ fn cache_values(size: &CacheSize) -> [(&'static str, u64); 3] {
     ]
 }
 
-/// Serves as long as the supervisor is there; in a forked process, it does not return.
+/// Serves until the supervisor exits; in a forked process, it does not return.
 fn serve(mut zygote: Zygote, mut engine: Engine) -> ExitCode {
     match zygote.obey() {
-        Came::Worker(place) => {
-            let (seat, incarnation) = (place.seat, place.incarnation);
-            let (settings, (link, proc), reports) = zygote.become_worker(&place);
-            let (Some(script), Some(reports)) = (&settings.worker_script, reports) else {
+        Forked::Worker(place) => {
+            let (worker, reports) = zygote.become_worker(&place);
+            let (Some(script), Some(reports)) = (&worker.settings.worker_script, reports) else {
                 engine.after_fork();
-                seat::serve(settings, (link, proc), &mut engine, seat, incarnation)
+                seat::serve(worker, &mut engine)
             };
-            // Without, it is killed when it is to leave.
-            let _ = booted::heed_sigterm(&link, seat);
+            // Without it, the worker is killed instead.
+            let _ = booted::heed_sigterm(&worker.link, worker.seat);
             engine.after_fork();
-            let own = (link, proc, reports);
-            booted::serve(settings, script, own, engine, (seat, incarnation))
+            booted::serve(worker, script, reports, engine)
         }
-        Came::Compiler(order) => {
+        Forked::Compiler(order) => {
             drop(zygote);
             order.run(&mut engine)
         }
-        Came::Looker(look) => {
+        Forked::StatsReader(look) => {
             drop(zygote);
             look.run(&mut engine)
         }
-        Came::End => ExitCode::SUCCESS,
+        Forked::End => ExitCode::SUCCESS,
     }
 }
 
-/// A worker's place.
-pub struct Placed {
+/// A worker's assignment.
+pub struct SeatAssignment {
     /// Its seat.
     pub seat: u32,
-    /// Which worker of that seat it is.
+    /// The incarnation of its worker.
     pub incarnation: u32,
-    /// What is to be its standard output and error, if not the zygote's.
+    /// Its standard output and error, if not the zygote's.
     output: Vec<OwnedFd>,
 }
 
-/// What [`Zygote::obey`] came to.
-pub enum Came {
-    /// This is a new worker, which has to [`become one`](Zygote::become_worker).
-    Worker(Placed),
-    /// This is a child that fills or lists OPcache. It has to let go of the zygote.
-    Compiler(warm::Order),
-    /// This is a child that looks at OPcache. It has to let go of the zygote.
-    Looker(figures::Look),
-    /// This is the zygote, and the supervisor has gone.
+/// The outcome of [`Zygote::obey`].
+pub enum Forked {
+    /// This is a new worker, which must call [`become_worker`](Zygote::become_worker).
+    Worker(SeatAssignment),
+    /// This is a child that fills or lists OPcache. It must drop the zygote.
+    Compiler(warm::ScriptTask),
+    /// This is a child that reads OPcache's statistics. It must drop the zygote.
+    StatsReader(opcache_stats::StatsTask),
+    /// This is the zygote, and the supervisor has exited.
     End,
 }
 
 impl Zygote {
-    /// Does what the supervisor orders. Returns in every process that is forked for it, and in this
-    /// one when it is not needed any more.
-    pub fn obey(&mut self) -> Came {
+    /// Carries out the supervisor's orders. Returns in every process that is forked for one, and in
+    /// this one when it is no longer needed.
+    pub fn obey(&mut self) -> Forked {
         loop {
             let order = hear(&self.control, true);
-            self.sight.look();
+            self.stacks.receive();
             match order {
                 Ok(Heard::Message(ToZygote::FillSeat { seat, incarnation }, output)) => {
                     if self.fill(seat, incarnation) {
-                        return Came::Worker(Placed {
+                        return Forked::Worker(SeatAssignment {
                             seat,
                             incarnation,
                             output,
@@ -343,17 +357,19 @@ impl Zygote {
                         continue;
                     }
                     match warm::carry_out(&order, fds, &self.control, &self.proc) {
-                        warm::Side::Zygote(answer) => self.say(&answer),
-                        warm::Side::Child(order) => return Came::Compiler(order),
+                        warm::WarmSide::Zygote(answer) => self.say(&answer),
+                        warm::WarmSide::Child(order) => return Forked::Compiler(order),
                     }
                 }
                 Ok(Heard::Message(ToZygote::CacheFigures, _)) => {
-                    match figures::look(&self.control, &self.proc) {
-                        figures::Side::Zygote(figures) => {
+                    match opcache_stats::read_stats(&self.control, &self.proc) {
+                        opcache_stats::StatsSide::Zygote(figures) => {
                             self.say(&FromZygote::CacheFigures { figures });
                         }
-                        figures::Side::Child(look) if self.is_frozen => look.run_within(),
-                        figures::Side::Child(look) => return Came::Looker(look),
+                        opcache_stats::StatsSide::Child(look) if self.is_frozen => {
+                            look.run_within()
+                        }
+                        opcache_stats::StatsSide::Child(look) => return Forked::StatsReader(look),
                     }
                 }
                 Ok(Heard::Message(
@@ -366,16 +382,16 @@ impl Zygote {
                     },
                     _,
                 )) => {
-                    let stack = self.sight.stack(seat, incarnation, request, depth);
+                    let stack = self.stacks.stack(seat, incarnation, request, depth);
                     self.say(&FromZygote::Traced { trace, stack });
                 }
                 Ok(Heard::Message(ToZygote::Configure(_), _) | Heard::Nothing) => {}
-                Ok(Heard::Closed) | Err(_) => return Came::End,
+                Ok(Heard::Closed) | Err(_) => return Forked::End,
             }
         }
     }
 
-    /// Forks a child that is waited for, for `limit` at most. True in the child.
+    /// Forks a child and waits for it, for `limit` at most. True in the child.
     pub fn sends_ahead(&self, limit: Duration) -> bool {
         match fork_errand(&self.proc) {
             Ok(Errand::Child) => {
@@ -386,21 +402,21 @@ impl Zygote {
                 let _ = child.wait(limit, self.control.as_fd());
                 false
             }
-            // It would have been of use, and nothing more.
+            // It is optional.
             Err(_) => false,
         }
     }
 
-    /// Tells the supervisor. One that has gone is noticed when it is listened to.
+    /// Reports to the supervisor. Its exit is noticed on the next read.
     pub fn say(&self, report: &FromZygote) {
         let _ = say_waiting(self.control.reports(), report);
     }
 
-    /// Takes hold of `/proc` again, which it had let go of while a script ran. Within another root
-    /// it does without: the folder is a way out of that root, for whatever runs there.
+    /// Opens `/proc` again, which was closed while a script ran. In a chroot it does without: the
+    /// directory would be a way out of that root for code that runs there.
     ///
     /// # Errors
-    /// One sentence, when it is not to be had.
+    /// One sentence, when it cannot be opened.
     pub fn find_proc(&mut self) -> Result<(), String> {
         if self.settings.confinement.chroot.is_none() {
             let found = OwnProc::open();
@@ -426,40 +442,44 @@ impl Zygote {
         }
     }
 
-    /// In a new worker: lets go of what is the zygote's, and keeps what it needs to serve. A worker
-    /// that boots has where to tell the supervisor of it, which is to be dropped as soon as that is
-    /// told.
+    /// In a new worker: drops the zygote's resources, and keeps what it needs to serve. A worker
+    /// that boots keeps a channel for reporting it to the supervisor, which must be dropped as soon
+    /// as that is done.
     ///
-    /// What it keeps of `/proc` is to be dropped before a script runs, and `settings` are to be
+    /// Its `/proc` directory must be dropped before a script runs, and `settings` must be
     /// [settled](settle) then.
-    pub fn become_worker(
-        self,
-        place: &Placed,
-    ) -> (&'static ZygoteSettings, (Link, OwnProc), Option<Reports>) {
+    pub fn become_worker(self, place: &SeatAssignment) -> (NewWorker, Option<Reports>) {
         let Zygote {
             control,
             settings,
             link,
-            sight,
+            stacks,
             proc,
             ..
         } = self;
-        words::speak_into(&place.output);
+        stderr::redirect_output(&place.output);
         signals::reset(&[]);
-        // Before the process can be looked into, be it for a moment and by nobody.
+        // Before another process can inspect this one, even briefly.
         let boots = settings.worker_script.is_some();
         let reports = Some(control.into_reports()).filter(|_| boots);
-        // Without, there are no stacks of its scripts, which is told when one is asked for.
-        let _ = sight.show_oneself(&proc, (place.seat, place.incarnation));
+        // Without it, there are no stacks of its scripts, which is reported when one is requested.
+        let _ = stacks.send_memory(&proc, place.seat, place.incarnation);
         fork::wait_for_new_parent();
         fork::die_with_parent(settings.supervisor);
-        (settings, (link, proc), reports)
+        let worker = NewWorker {
+            settings,
+            link,
+            proc,
+            seat: place.seat,
+            incarnation: place.incarnation,
+        };
+        (worker, reports)
     }
 }
 
-/// In a worker that holds nothing any more but what its scripts may have: lets others of its user
-/// look into it, if they are to. To be called before the first script runs, or, where that boots,
-/// when it has.
+/// In a worker with no descriptors left but those that its scripts may have: allows its user to
+/// inspect it, if configured. To be called before the first script runs, or, if that boots, after
+/// the boot.
 pub fn settle(settings: &ZygoteSettings) {
     users::leave_shield();
     if settings.dumpable {
@@ -489,7 +509,7 @@ impl Link {
     /// The worker's end of the link for one seat.
     ///
     /// # Errors
-    /// When the pool's memory does not fit.
+    /// When the pool's memory does not match.
     pub fn worker_end(
         self,
         seat: u32,

@@ -1,4 +1,4 @@
-//! A zygote is asked for OPcache's scripts, and filled with those of another.
+//! A zygote lists OPcache's scripts, and is filled with those of another.
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic as tests do")]
 
 use std::cell::RefCell;
@@ -19,13 +19,13 @@ use tempfile::TempDir;
 const LONG: Duration = Duration::from_secs(60);
 
 /// A zygote that this test is the supervisor of, and the folder its scripts are in.
-struct Zygote {
+struct ZygoteProcess {
     folder: TempDir,
     control: RefCell<SupervisorEnd>,
     ended: OwnedFd,
 }
 
-impl Zygote {
+impl ZygoteProcess {
     fn start(ini: &str) -> Self {
         let folder = TempDir::new().unwrap();
         let ini = format!("zend_extension=opcache\nopcache.file_update_protection=0\n{ini}");
@@ -150,8 +150,8 @@ impl Zygote {
     }
 }
 
-/// A script that PHP waits for as long as nobody writes to the pipe it lies in.
-fn hanging_script(zygote: &Zygote) -> PathBuf {
+/// A script in a FIFO without a writer, for which PHP waits.
+fn hanging_script(zygote: &ZygoteProcess) -> PathBuf {
     let pipe = zygote.path("pipe.phar");
     let made = std::process::Command::new("mkfifo").arg(&pipe).status();
     assert!(made.unwrap().success());
@@ -160,7 +160,7 @@ fn hanging_script(zygote: &Zygote) -> PathBuf {
 
 #[test]
 fn what_one_zygote_holds_the_next_one_gets() {
-    let old = Zygote::start("");
+    let old = ZygoteProcess::start("");
     let (a, b) = (
         old.file("a.php", "<?php class A {}"),
         old.file("b.php", "b"),
@@ -172,7 +172,7 @@ fn what_one_zygote_holds_the_next_one_gets() {
     assert_eq!(answer, FromZygote::ScriptsListed { count: 2 });
     assert_eq!(paths, [a.clone(), b.clone()]);
 
-    let new = Zygote::start("");
+    let new = ZygoteProcess::start("");
     // The descriptor is that which the old one has written to.
     order(&new.control.borrow(), &ToZygote::Warm, &[list.as_fd()]).unwrap();
     assert_eq!(new.answer(), FromZygote::Warmed { compiled: 2 });
@@ -188,7 +188,7 @@ fn what_one_zygote_holds_the_next_one_gets() {
 
 #[test]
 fn orders_that_cannot_be_carried_out_are_answered() {
-    let zygote = Zygote::start("");
+    let zygote = ZygoteProcess::start("");
     for (said, answer) in [
         (ToZygote::Warm, FromZygote::Warmed { compiled: 0 }),
         (
@@ -213,7 +213,7 @@ fn orders_that_cannot_be_carried_out_are_answered() {
 
 #[test]
 fn a_list_is_cut_at_its_bound() {
-    let zygote = Zygote::start("");
+    let zygote = ZygoteProcess::start("");
     let a = zygote.file("a.php", "a");
     let (mut list, _) = scripts::write([a.as_path()]);
     list.resize(scripts::LIST_BYTES_MAX, b'/');
@@ -224,7 +224,7 @@ fn a_list_is_cut_at_its_bound() {
 
 #[test]
 fn a_script_that_ends_the_child_ends_the_warming_and_nothing_else() {
-    let zygote = Zygote::start("memory_limit=8M");
+    let zygote = ZygoteProcess::start("memory_limit=8M");
     let a = zygote.file("a.php", "a");
     let large = zygote.file(
         "large.php",
@@ -240,7 +240,7 @@ fn a_script_that_ends_the_child_ends_the_warming_and_nothing_else() {
 
 #[test]
 fn a_script_that_hangs_is_given_up_and_what_was_compiled_stays() {
-    let zygote = Zygote::start("extension=phar");
+    let zygote = ZygoteProcess::start("extension=phar");
     let (a, b) = (zygote.file("a.php", "a"), zygote.file("b.php", "b"));
     let hanging = hanging_script(&zygote);
     let answer = zygote.warm(&[&a, &hanging, &b]);
@@ -252,8 +252,8 @@ fn a_script_that_hangs_is_given_up_and_what_was_compiled_stays() {
 }
 
 #[test]
-fn a_zygote_that_nobody_needs_any_more_does_not_wait_for_a_script_that_hangs() {
-    let zygote = Zygote::start("extension=phar");
+fn an_unneeded_zygote_does_not_wait_for_a_hanging_script() {
+    let zygote = ZygoteProcess::start("extension=phar");
     let hanging = hanging_script(&zygote);
     let (list, _) = scripts::write([hanging.as_path()]);
     let list = shared::file_with("list", &list).unwrap();

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use maitred_rules::IpNet;
-use maitred_rules::forwarded::Field;
+use maitred_rules::forwarded::ForwardedHeader;
 use serde::{Deserialize, Serialize};
 
 use crate::mistakes::Mistakes;
@@ -60,8 +60,8 @@ pub struct Config {
     /// Proxies whose word about their clients is trusted.
     pub trusted_proxies: Vec<IpNet> = Vec::new(),
     /// The request headers by which they send it.
-    pub trusted_headers: Vec<Field> =
-        vec![Field::Addresses("x-forwarded-for".to_owned()), Field::Proto],
+    pub trusted_headers: Vec<ForwardedHeader> =
+        vec![ForwardedHeader::Addresses("x-forwarded-for".to_owned()), ForwardedHeader::Proto],
     /// Whether connections to `listen` start with the PROXY protocol; then there are
     /// `trusted_proxies`.
     pub proxy_protocol: bool = false,

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use maitred_rules::coding::Coding;
+use maitred_rules::content_encoding::ContentEncoding;
 use serde::{Deserialize, Serialize};
 
 use crate::model::with_defaults::with_defaults;
@@ -32,7 +32,7 @@ pub struct Output {
     /// Directories with files that scripts may name in `X-Accel-Redirect` or `X-Sendfile`.
     pub sendfile_roots: Vec<SendfileRoot> = Vec::new(),
     /// The content encodings of responses, in the order of preference.
-    pub compression: Vec<Coding> = Coding::ALL.to_vec(),
+    pub compression: Vec<ContentEncoding> = ContentEncoding::ALL.to_vec(),
     /// Whether compressed files beside the originals are sent.
     pub precompressed: bool = true,
     /// Bytes below which nothing is compressed. Below the default, the extra headers and the

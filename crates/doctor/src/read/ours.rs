@@ -13,7 +13,7 @@ use maitred_control::admin::{
 };
 use maitred_rules::SiteRules;
 use maitred_rules::path::clean_path;
-use maitred_rules::site::{Asked, Verdict};
+use maitred_rules::site_rules::{RuleRequest, Verdict};
 
 use super::processes::{self, Proc};
 use super::world::{World, within};
@@ -156,7 +156,7 @@ fn shows(site: &Site, path: &str, of: &maitred_config::Pool) -> bool {
     let (Ok(rules), Ok(clean)) = (SiteRules::compile(&site.rules), clean_path(path)) else {
         return false;
     };
-    let asked = Asked {
+    let asked = RuleRequest {
         path: &clean,
         query: None,
         scheme: "http",

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwap;
 use maitred_config::Config;
-use maitred_pagecache::cookies::Names;
+use maitred_pagecache::cookies::CookieNames;
 use maitred_pagecache::settings::Settings;
 use serde::{Deserialize, Serialize};
 
@@ -23,7 +23,7 @@ const FILE_BYTES: usize = 4 << 20;
 
 /// What a site has set.
 #[derive(Debug, Default)]
-pub struct SiteCookies(ArcSwap<Names>);
+pub struct SiteCookies(ArcSwap<CookieNames>);
 
 /// The same of all sites that guard cookies, by their names.
 #[derive(Debug, Default)]
@@ -51,14 +51,14 @@ struct Written {
 
 impl SiteCookies {
     /// The names.
-    pub fn names(&self) -> arc_swap::Guard<Arc<Names>> {
+    pub fn names(&self) -> arc_swap::Guard<Arc<CookieNames>> {
         self.0.load()
     }
 
     /// A cookie of this name is set. True if none was before.
     pub fn learn(&self, name: &[u8]) -> bool {
         // Most are known, and a plain look costs no other thread anything.
-        if self.0.load().hold(name) {
+        if self.0.load().contains(name) {
             return false;
         }
         let mut is_new = false;
@@ -72,7 +72,7 @@ impl SiteCookies {
 
     /// The site sets more than are remembered.
     fn are_too_many(&self) {
-        self.0.rcu(|names| Names::clone(names).as_too_many());
+        self.0.rcu(|names| CookieNames::clone(names).as_too_many());
     }
 }
 
@@ -249,7 +249,7 @@ mod tests {
     fn holds(all: &AllCookies, site: &str, name: &str) -> bool {
         let sites = all.lock();
         let guarded = sites.get(site);
-        guarded.is_some_and(|guarded| guarded.cookies.names().hold(name.as_bytes()))
+        guarded.is_some_and(|guarded| guarded.cookies.names().contains(name.as_bytes()))
     }
 
     fn seen(count: usize) -> impl Iterator<Item = String> {

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use maitred_control::admin::{CachedSite, PageCache, PageTier};
 use maitred_pagecache::admit::NotStored;
-use maitred_pagecache::plan::Bypass;
-use maitred_pagecache::status::{Forward, ON_ERROR, REVALIDATED, UPDATING};
+use maitred_pagecache::cache_status::{Forward, ON_ERROR, REVALIDATED, UPDATING};
+use maitred_pagecache::eligibility::Bypass;
 
 use crate::cache::Cache;
 
@@ -189,7 +189,7 @@ impl Cache {
         if sites.is_empty() {
             return None;
         }
-        let of_store = self.store.figures();
+        let of_store = self.store.stats();
         let tier = |(pages, bytes): (usize, u64), limit_bytes, evicted| PageTier {
             pages: pages as u64,
             bytes,

@@ -19,12 +19,12 @@ use maitred_config::Config;
 use maitred_control::FromFront;
 use maitred_pagecache::Millis;
 use maitred_pagecache::cookies::MAX_NAMES;
-use maitred_pagecache::fills::{Fills, Finished, Ticket, Told};
+use maitred_pagecache::fills::{FillNotice, FillResult, Fills, Ticket};
 use maitred_pagecache::key::Key;
-use maitred_pagecache::purge::{Purge, Thoroughness};
+use maitred_pagecache::purge::{Purge, PurgeMode};
 use maitred_pagecache::settings::Settings;
 use maitred_pagestore::disk::DiskLimits;
-use maitred_pagestore::journal::Opened;
+use maitred_pagestore::journal::JournalState;
 use maitred_pagestore::{Limits, Store};
 use maitred_rules::networks::Networks;
 use tokio::sync::{Notify, oneshot};
@@ -63,7 +63,7 @@ pub struct Cache {
     /// Bytes that there may be in memory, and on disk.
     memory_limit: u64,
     disk_limit: Option<u64>,
-    pub(crate) fills: Fills<oneshot::Sender<Told>>,
+    pub(crate) fills: Fills<oneshot::Sender<FillNotice>>,
     /// Pages that are made again for requests that have been answered.
     pub(crate) refreshes: AtomicUsize,
     /// Pages that are being put into a coding.
@@ -157,14 +157,14 @@ impl Cache {
             if let Ok(Err(error)) = swept {
                 tracing::warn!("cache_dir cannot be looked through: {error}");
             }
-            let failed = self.store.figures().failed;
+            let failed = self.store.stats().failed;
             if failed > told {
                 let pages = failed - told;
                 tracing::warn!("{pages} pages could not be written to cache_dir; is it full?");
                 told = failed;
             }
             tokio::time::sleep(SWEEP).await;
-            if self.store.figures().disk.0 == 0 {
+            if self.store.stats().disk.0 == 0 {
                 self.changed.notified().await;
             }
         }
@@ -273,7 +273,7 @@ impl Cache {
         let before = self.known.swap(Arc::new(Known::of(config)));
         // While a site has no cache, nobody tells what changes.
         for site in before.gone_in(&self.known.load()) {
-            if let Err(error) = self.store.purge(site, &Purge::All, Thoroughness::Hard) {
+            if let Err(error) = self.store.purge(site, &Purge::All, PurgeMode::Hard) {
                 tracing::error!("site {site}: its pages in cache_dir cannot be dropped: {error}");
             }
         }
@@ -287,9 +287,9 @@ impl Cache {
     }
 
     /// The page under a key is not being made any more, and all who wait are told.
-    pub(crate) fn finish(&self, key: &Key, ticket: Ticket, how: Finished) {
+    pub(crate) fn finish(&self, key: &Key, ticket: Ticket, how: FillResult) {
         let tell = |waiter: oneshot::Sender<_>, told| waiter.send(told).is_ok();
-        self.fills.finish(key, ticket, (how, now()), tell);
+        self.fills.finish(key, ticket, how, now(), tell);
     }
 }
 
@@ -312,16 +312,16 @@ fn tell_unread(error: &io::Error) {
 }
 
 /// Says what was found in the folder, where that is not as usual.
-pub(crate) fn tell(opened: Opened) {
+pub(crate) fn tell(opened: JournalState) {
     match opened {
-        Opened::Distrusted => tracing::warn!(
+        JournalState::Distrusted => tracing::warn!(
             "the machine has stopped without warning, or the file `purges` in cache_dir is damaged: \
              what was kept may be out of date, and is not used"
         ),
-        Opened::Taken => tracing::info!(
+        JournalState::InUse => tracing::info!(
             "cache_dir is another process's yet: pages are kept in memory until that has let go of it"
         ),
-        Opened::New | Opened::Continued => {}
+        JournalState::New | JournalState::Continued => {}
     }
 }
 

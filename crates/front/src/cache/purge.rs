@@ -408,7 +408,7 @@ mod tests {
     use maitred_config::{Destination, Host, Site};
 
     use super::*;
-    use maitred_pagecache::purge::Thoroughness;
+    use maitred_pagecache::purge::PurgeMode;
 
     fn known() -> Known {
         let site = |hosts: &[Host], pool: &str, cached: bool| Site {
@@ -438,7 +438,7 @@ mod tests {
     fn asked(target: Target, site: Option<&str>) -> Asked {
         Asked {
             targets: vec![target],
-            how: Thoroughness::Hard,
+            how: PurgeMode::Hard,
             site: site.map(str::to_owned),
         }
     }
@@ -520,7 +520,7 @@ mod tests {
         let one = Dropped {
             site: "a.example".to_owned(),
             purge: Purge::Tag("t".repeat(1000)),
-            how: Thoroughness::Hard,
+            how: PurgeMode::Hard,
         };
         let many = vec![one; 100];
         let pieces = pieces(&many);

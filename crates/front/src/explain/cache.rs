@@ -1,10 +1,10 @@
 //! What the page cache would do with a request for a script, and with its answer.
 
 use maitred_config::Site;
-use maitred_pagecache::asked::{Asked, Request};
+use maitred_pagecache::cache_request::{CacheRequest, Request};
+use maitred_pagecache::eligibility::Plan;
 use maitred_pagecache::invalidate;
 use maitred_pagecache::key::Key;
-use maitred_pagecache::plan::Plan;
 use maitred_pagecache::settings::{Pattern, Settings, Valid};
 use maitred_rules::networks::Networks;
 
@@ -54,7 +54,7 @@ pub fn cache(said: &mut Explanation, site: &Site, asked: &Question) {
     };
     let fields = asked.fields.iter();
     let fields = fields.map(|(name, value)| (name.as_bytes(), value.as_bytes()));
-    let surveyed = Asked::survey(request, fields);
+    let surveyed = CacheRequest::survey(request, fields);
     let plan = Plan::make(settings, &surveyed);
     let Ok(primary) = Key::primary("", &settings.key, &surveyed) else {
         said.say("cache", "bypass: the address is too long to be remembered");

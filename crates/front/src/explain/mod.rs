@@ -12,10 +12,10 @@ use maitred_config::{Config, Destination, Mode, Site, Upstream};
 use maitred_os::users;
 use maitred_os::walk::{self, Rule};
 use maitred_rules::SiteRules;
-use maitred_rules::coding::Coding;
+use maitred_rules::content_encoding::ContentEncoding;
 use maitred_rules::path::{CleanPath, clean_path, encode_path};
 use maitred_rules::settings::PathSettings;
-use maitred_rules::site::{Asked, Step, Verdict};
+use maitred_rules::site_rules::{RuleRequest, Step, Verdict};
 
 use crate::handler::rules;
 use crate::http::hosts::{Hosts, host_name, https_address};
@@ -116,7 +116,7 @@ fn decide(
     asked: &Question,
     clean: &CleanPath<'_>,
 ) -> Result<(), String> {
-    let question = Asked {
+    let question = RuleRequest {
         path: clean,
         query: asked.query.as_deref(),
         scheme: &asked.scheme,
@@ -324,7 +324,7 @@ fn own_body_size(said: &mut Explanation, settings: Option<&PathSettings>) {
     }
 }
 
-fn names(codings: &[Coding]) -> String {
+fn names(codings: &[ContentEncoding]) -> String {
     let names: Vec<&str> = codings.iter().map(|coding| coding.name()).collect();
     names.join(", ")
 }
@@ -339,7 +339,7 @@ fn file_coding(said: &mut Explanation, site: &Site, resolver: &mut Resolver, ent
         return;
     }
     let mut beside = Vec::new();
-    for coding in Coding::SMALLEST {
+    for coding in ContentEncoding::SMALLEST {
         if compression.precompressed() && resolver.sibling(entry, coding).is_some() {
             beside.push(format!(
                 "{}.{}",
@@ -433,8 +433,8 @@ impl<'a> Runner<'a> {
 }
 
 fn header(said: &mut Explanation, rules: &SiteRules, path: &CleanPath<'_>) {
-    let dressing = rules.dressing(path.as_bytes());
-    for (name, value) in dressing.fields() {
+    let header_policy = rules.header_policy(path.as_bytes());
+    for (name, value) in header_policy.fields() {
         let (name, value) = (
             String::from_utf8_lossy(name),
             String::from_utf8_lossy(value),

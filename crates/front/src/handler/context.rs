@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use maitred_http1::Head;
 use maitred_rules::SiteRules;
-use maitred_rules::dress::HeaderPolicy;
+use maitred_rules::response_headers::HeaderPolicy;
 
 use crate::backend::Backend;
 use crate::http::client::After;
@@ -30,7 +30,7 @@ pub struct RequestContext<'a> {
     /// Largest request body in bytes.
     pub max_body_size: u64,
     /// What becomes of the answer's header.
-    pub dressing: &'a HeaderPolicy<'a>,
+    pub header_policy: &'a HeaderPolicy<'a>,
     /// Who asks, and for what host, if that is not what connection and request say.
     pub origin: Option<Origin<'a>>,
     /// Whether the client speaks TLS, with us or with a proxy in front.

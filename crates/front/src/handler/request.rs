@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use maitred_http1::{Head, Method};
-use maitred_rules::forwarded::{Field, Heard, Trust, Unknown};
+use maitred_rules::forwarded::{ForwardedClient, ForwardedHeader, Trust, UnknownClient};
 
 use crate::backend::Backend;
 use crate::handler::cache::purge;
@@ -147,7 +147,8 @@ pub(crate) async fn answer(
             let origin = Origin {
                 client: heard.client.unwrap_or_else(|| client.peer()),
                 is_https: heard.is_https,
-                by_forwarded: *is_trusted && sites.trust.fields.contains(&Field::Forwarded),
+                by_forwarded: *is_trusted
+                    && sites.trust.fields.contains(&ForwardedHeader::Forwarded),
                 host,
             };
             (host, Some(origin))
@@ -162,10 +163,10 @@ pub(crate) fn origin<'t>(
     head: &'t Head,
     trust: &'t Trust,
     record: &mut RequestRecord,
-) -> Result<(Heard, bool), Unknown<'t>> {
+) -> Result<(ForwardedClient, bool), UnknownClient<'t>> {
     let peer = client.peer().ip();
     let is_trusted = trust.proxies.contain(peer);
-    let heard = trust.hear(peer, |name| head.values(name))?;
+    let heard = trust.resolve(peer, |name| head.values(name))?;
     // A proxy that names no client asks for itself, as a health check does.
     record.client = Some(heard.client.map_or(peer, |client| client.ip()));
     if is_trusted {
@@ -218,7 +219,7 @@ async fn at_site(
         backend: &site.backend,
         lane: Lane::Usual,
         max_body_size: site.settings.max_body_size,
-        dressing: rules::PLAIN,
+        header_policy: rules::PLAIN,
         origin,
         is_https,
         has_user: false,

@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use maitred_http1::{Head, Method};
 use maitred_rules::SiteRules;
-use maitred_rules::dress::HeaderPolicy;
 use maitred_rules::networks::client_key;
 use maitred_rules::path::{CleanPath, clean_path};
-use maitred_rules::site::{Asked, Refusal, Verdict};
+use maitred_rules::response_headers::HeaderPolicy;
+use maitred_rules::site_rules::{Refusal, RuleRequest, Verdict};
 
 use crate::handler::context::{Origin, RequestContext};
 use crate::handler::rules_client::{Caught, Ruled};
@@ -46,7 +46,7 @@ pub async fn answer<C: HttpClient>(
 ) -> io::Result<After> {
     let clean = clean_path(head.path());
     let path = clean.as_ref().map_or(&b"/"[..], |path| path.as_bytes());
-    let dressing = rules.dressing(path);
+    let header_policy = rules.header_policy(path);
     let pages = (!rules.settings().error_pages.is_empty()).then_some(rules);
     let way = RequestContext {
         site,
@@ -56,13 +56,13 @@ pub async fn answer<C: HttpClient>(
         backend: &site.backend,
         lane: Lane::Usual,
         max_body_size: site.settings.max_body_size,
-        dressing: &dressing,
+        header_policy: &header_policy,
         origin: Some(origin),
         is_https,
         has_user: false,
         status: None,
     };
-    let mut ruled = Ruled::new(client, origin.client, &dressing, pages);
+    let mut ruled = Ruled::new(client, origin.client, &header_policy, pages);
     let after = match &clean {
         Ok(path) => decide(&mut ruled, head, thread, (rules, path), &way, record).await?,
         Err(refused) => {
@@ -94,7 +94,7 @@ async fn decide(
         Ok(running) => running,
         Err((wait, why)) => return too_many(client, head, record, wait, why).await,
     };
-    let asked = Asked {
+    let asked = RuleRequest {
         path,
         query: head.query(),
         scheme: if way.is_https { "https" } else { "http" },
@@ -335,7 +335,7 @@ pub fn admit_script(
     script: &Script,
     client: IpAddr,
 ) -> Admitted {
-    if !rules.cares_for_scripts() {
+    if !rules.has_script_rules() {
         return Ok([None, None]);
     }
     let by_name = rules.admit(&script.script_name, client, &mut |_| {})?;
@@ -348,7 +348,7 @@ pub fn admit_script(
         false => Err(Refusal {
             status: 403,
             why: "PHP does not run here.",
-            is_mistake: false,
+            is_config_error: false,
         }),
     }
 }
@@ -385,7 +385,7 @@ pub async fn refuse(
 ) -> io::Result<After> {
     refusal::log(head, way, refused.status, refused.why);
     let mut words = refused.why;
-    if refused.is_mistake {
+    if refused.is_config_error {
         let why = "the site's rewrites lead in a circle; `maitred explain URL` shows them";
         refusal::log_failed(&way.site.settings.root, refused.status, why, troubles);
         words = refusal::FAILED;

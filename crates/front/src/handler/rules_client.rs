@@ -10,7 +10,7 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 use maitred_http1::Head;
 use maitred_rules::SiteRules;
-use maitred_rules::dress::{Expiry, HeaderPolicy};
+use maitred_rules::response_headers::{Expiry, HeaderPolicy};
 
 use crate::http::body::{Body, NoBody};
 use crate::http::body_stream::Inflow;
@@ -24,7 +24,7 @@ use crate::runtime::clock::expires;
 pub struct Ruled<'a, C> {
     client: &'a mut C,
     peer: SocketAddr,
-    dressing: &'a HeaderPolicy<'a>,
+    header_policy: &'a HeaderPolicy<'a>,
     /// Errors are kept back for which these have a page.
     pages: Option<&'a SiteRules>,
     /// The error that was kept back.
@@ -45,17 +45,17 @@ pub struct Caught {
 }
 
 impl<'a, C: HttpClient> Ruled<'a, C> {
-    /// `client` at the address `peer`, whose answers get this dressing.
+    /// `client` at the address `peer`, whose answers get this header_policy.
     pub fn new(
         client: &'a mut C,
         peer: SocketAddr,
-        dressing: &'a HeaderPolicy<'a>,
+        header_policy: &'a HeaderPolicy<'a>,
         pages: Option<&'a SiteRules>,
     ) -> Ruled<'a, C> {
         Ruled {
             client,
             peer,
-            dressing,
+            header_policy,
             pages,
             caught: None,
         }
@@ -170,15 +170,15 @@ impl<C: HttpClient> HttpClient for Ruled<'_, C> {
             });
             return Ok(());
         }
-        let dressing = self.dressing;
-        if dressing.is_empty() {
+        let header_policy = self.header_policy;
+        if header_policy.is_empty() {
             return self.client.answer(reply, content, record).await;
         }
         let kept = reply.headers.iter().copied();
-        let kept = kept.filter(|(name, _)| dressing.keeps(name));
-        let mut headers: Vec<(&[u8], &[u8])> = kept.chain(dressing.fields()).collect();
-        let lines = kept_lines(reply.lines, dressing);
-        let expiry = expiry(dressing, reply.status, &headers, &lines);
+        let kept = kept.filter(|(name, _)| header_policy.keeps(name));
+        let mut headers: Vec<(&[u8], &[u8])> = kept.chain(header_policy.fields()).collect();
+        let lines = kept_lines(reply.lines, header_policy);
+        let expiry = expiry(header_policy, reply.status, &headers, &lines);
         let date = expiry.map(|expiry| expires(expiry.after));
         if let (Some(expiry), Some(date)) = (expiry, &date) {
             headers.push((b"Cache-Control", expiry.cache_control.as_bytes()));
@@ -194,12 +194,12 @@ impl<C: HttpClient> HttpClient for Ruled<'_, C> {
 }
 
 /// Ready-made lines without those of fields that are set or taken away.
-fn kept_lines(lines: &Bytes, dressing: &HeaderPolicy<'_>) -> Bytes {
-    if fields_of(lines).all(|(name, _)| dressing.keeps(name)) {
+fn kept_lines(lines: &Bytes, header_policy: &HeaderPolicy<'_>) -> Bytes {
+    if fields_of(lines).all(|(name, _)| header_policy.keeps(name)) {
         return lines.clone();
     }
     let mut kept = BytesMut::with_capacity(lines.len());
-    for (name, value) in fields_of(lines).filter(|(name, _)| dressing.keeps(name)) {
+    for (name, value) in fields_of(lines).filter(|(name, _)| header_policy.keeps(name)) {
         for part in [name, b": ", value, b"\r\n"] {
             kept.extend_from_slice(part);
         }
@@ -217,7 +217,7 @@ fn fields_of(lines: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
 }
 
 fn expiry<'d>(
-    dressing: &HeaderPolicy<'d>,
+    header_policy: &HeaderPolicy<'d>,
     status: u16,
     headers: &[(&[u8], &[u8])],
     lines: &[u8],
@@ -228,5 +228,5 @@ fn expiry<'d>(
         return None;
     }
     let media_type = find(b"content-type").map_or(&b""[..], |(_, value)| value);
-    dressing.expiry(status, media_type)
+    header_policy.expiry(status, media_type)
 }

@@ -10,7 +10,7 @@ use maitred_http1::{
     carries_body, write_chunk_header,
 };
 use maitred_pagecache::admit;
-use maitred_rules::dress::Expiry;
+use maitred_rules::response_headers::Expiry;
 
 use crate::backend::encoder::ResponseEncoder;
 use crate::backend::error::Failure;
@@ -176,18 +176,18 @@ impl<'a, W: HeadWriter> HttpEncoder<'a, W> {
             .filter(|beside| !is_said(beside))
             .chain(cache_status)
             .chain(timing);
-        let dressing = self.way.dressing;
+        let header_policy = self.way.header_policy;
         let for_client = for_client.filter(|(name, _)| !plan.replaces(name));
-        let (apart, unfit) = match dressing.is_empty() {
+        let (apart, unfit) = match header_policy.is_empty() {
             true => W::head(out, &answer, for_client.chain(beside).chain(plan.fields())),
             false => {
                 let kept = for_client
                     .chain(beside)
-                    .filter(|(name, _)| dressing.keeps(name));
+                    .filter(|(name, _)| header_policy.keeps(name));
                 let date = date.as_ref().map(|date| (&b"Expires"[..], date.as_bytes()));
                 let expiry = expiry.map(|expiry| expiry.cache_control.as_bytes());
                 let expiry = expiry.map(|value| (&b"Cache-Control"[..], value));
-                let fields = kept.chain(dressing.fields()).chain(expiry).chain(date);
+                let fields = kept.chain(header_policy.fields()).chain(expiry).chain(date);
                 W::head(out, &answer, fields.chain(plan.fields()))
             }
         };
@@ -203,8 +203,8 @@ impl<'a, W: HeadWriter> HttpEncoder<'a, W> {
 
     /// How long the answer may be kept, unless the script says so itself.
     fn expiry(&self, head: &AnswerHead, status: u16) -> Option<Expiry<'a>> {
-        let dressing = self.way.dressing;
-        if dressing.is_empty()
+        let header_policy = self.way.header_policy;
+        if header_policy.is_empty()
             || head
                 .header("cache-control")
                 .or(head.header("expires"))
@@ -212,7 +212,7 @@ impl<'a, W: HeadWriter> HttpEncoder<'a, W> {
         {
             return None;
         }
-        dressing.expiry(status, head.header("content-type").unwrap_or_default())
+        header_policy.expiry(status, head.header("content-type").unwrap_or_default())
     }
 
     /// What becomes of the body, as far as it is known.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use maitred_http1::{Head, Method};
-use maitred_rules::coding::Coding;
+use maitred_rules::content_encoding::ContentEncoding;
 
 use crate::services::Thread;
 use crate::site::Site;
@@ -29,7 +29,7 @@ pub async fn variant(
     let accepted = accepted(head);
     let mut left = accepted;
     while compression.precompressed()
-        && let Some(coding) = left.best(&Coding::SMALLEST)
+        && let Some(coding) = left.best(&ContentEncoding::SMALLEST)
     {
         if let Some(found) = site.sibling(path, &entry, coding) {
             return found;

@@ -10,7 +10,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use maitred_control::episode::{Account, LogThrottle, News};
-use maitred_rules::forwarded::Unknown;
+use maitred_rules::forwarded::UnknownClient;
 use maitred_rules::path::Refused;
 use tokio::sync::Notify;
 
@@ -154,7 +154,7 @@ impl RepeatedErrors {
     }
 
     /// A request got a 400 because a trusted proxy, at `peer`, does not name its client.
-    pub fn client_unknown(&self, peer: IpAddr, unknown: &Unknown<'_>) {
+    pub fn client_unknown(&self, peer: IpAddr, unknown: &UnknownClient<'_>) {
         tracing::debug!("{peer}: 400: the client is unknown: its {unknown}");
         if self.note(|episodes, now| episodes.unknown.happened(now, |()| {})) {
             tracing::warn!(

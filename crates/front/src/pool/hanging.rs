@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use maitred_os::clock::monotonic_nanos;
 use maitred_os::schedstat::Schedstat;
-use maitred_seat::board::{NOT_KNOWN, SeatBoard};
+use maitred_seat::board::{SeatBoard, UNKNOWN};
 
 /// A seat of a generation.
 type Place = (u32, u32);
@@ -84,7 +84,7 @@ pub fn waited(board: &SeatBoard, ran: Duration) -> Duration {
     let is_told = cpu > 0 || board.requests.load(Relaxed) <= 1;
     let now = Schedstat::of(pid).filter(|_| is_told);
     let core_wait = match board.used_core_wait.load(Relaxed) {
-        NOT_KNOWN => 0,
+        UNKNOWN => 0,
         nanos => nanos,
     };
     let before = (Duration::from_micros(cpu), Duration::from_nanos(core_wait));

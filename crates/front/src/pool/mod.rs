@@ -34,7 +34,7 @@ use std::time::{Duration, Instant};
 use arc_swap::{ArcSwap, Guard};
 use maitred_config::Pool as Settings;
 use maitred_control::{FromFront, Overrun, PhpInfo};
-use maitred_seat::{Lent, SLOTS_PER_SEAT, Snapshot};
+use maitred_seat::{AssignedSlot, PoolState, SLOTS_PER_SEAT};
 use tokio::sync::Notify;
 
 use crate::pool::exchange::{Claim, Exchange, SlotLease};
@@ -224,7 +224,7 @@ impl Pool {
     /// The pool as its status page shows it, all generations together. A script may have spoilt
     /// any of it. Connections that wait before the pool's door are counted among what waits: each
     /// will be a request, and php-fpm knows no other queue.
-    pub fn snapshot(&self) -> Snapshot {
+    pub fn snapshot(&self) -> PoolState {
         let (generations, newest, open) = {
             let inner = self.lock();
             let seats = inner.generations.iter().flat_map(|generation| {
@@ -237,14 +237,14 @@ impl Pool {
             (inner.generations.clone(), newest, open.collect::<Vec<_>>())
         };
         let Some(newest) = newest else {
-            return Snapshot::default();
+            return PoolState::default();
         };
         let boards = open.iter().filter_map(|seat| {
             let mut all = generations.iter();
             let generation = all.find(|generation| generation.number == seat.generation)?;
             Some(generation.link().seat_board(seat.number))
         });
-        let mut all = Snapshot::take(newest.link().board(), boards, clock::since_1970());
+        let mut all = PoolState::take(newest.link().board(), boards, clock::since_1970());
         if let Some(door) = &self.settings().door {
             let before = self.unaccepted.at(&door.listen.to_string());
             all.queued = all.queued.saturating_add(before);
@@ -329,7 +329,7 @@ impl Pool {
     /// The worker's word on how long its script took, as an average; it decides nothing but how
     /// this pool's own requests wait. While it waited for a processor, another worker would have had
     /// none either.
-    fn measure(&self, generation: &Generation, lent: &Lent) {
+    fn measure(&self, generation: &Generation, lent: &AssignedSlot) {
         let link = generation.link();
         let Some(took) = link.took(lent) else { return };
         // It may also have waited for a processor before it began: the worker's own time has none of
@@ -432,7 +432,7 @@ impl Pool {
             } else if let (true, Some(generation)) =
                 (is_late, inner.generation(from.seat.generation))
             {
-                generation.link().wake_whatever_was_said(from.seat.number);
+                generation.link().wake_unconditionally(from.seat.number);
             }
             return;
         };
@@ -444,7 +444,7 @@ impl Pool {
             drop(inner);
             match generation {
                 Some(generation) if is_late => {
-                    generation.link().wake_whatever_was_said(to.seat.number);
+                    generation.link().wake_unconditionally(to.seat.number);
                 }
                 Some(generation) => generation.link().wake(to.seat.number),
                 None => {}
@@ -519,7 +519,7 @@ impl Drop for Pool {
 }
 
 /// Where a loan is.
-pub(crate) fn place_of(generation: &Generation, lent: &Lent) -> Place {
+pub(crate) fn place_of(generation: &Generation, lent: &AssignedSlot) -> Place {
     Place {
         seat: SeatId {
             generation: generation.number,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use maitred_control::{FromFront, Overrun};
 use maitred_fastcgi::{FOREIGN_MAX_PARAMS_BYTES, RequestEvent, RequestReader, params};
-use maitred_seat::Began;
+use maitred_seat::SlotProgress;
 
 use crate::pool::Pool;
 use crate::pool::exchange::SlotLease;
@@ -27,7 +27,7 @@ pub fn report(loan: &SlotLease, ran: Duration, request: &[u8]) -> Option<FromFro
         id: request_id(request),
     };
     // What the worker shows is about this request only if the request still runs afterwards.
-    (link.progress(&loan.lent) == Ok(Began::Running)).then_some(report)
+    (link.progress(&loan.lent) == Ok(SlotProgress::Running)).then_some(report)
 }
 
 /// What its worker says of a script that has `ran` for so long.

@@ -41,7 +41,7 @@ struct Place {
 impl Place {
     fn grant(&self, verdict: u32) {
         let link = self.generation.link();
-        link.grant(self.seat, self.slot, self.number, verdict);
+        link.reply(self.seat, self.slot, self.number, verdict);
     }
 }
 
@@ -130,7 +130,7 @@ pub struct PoolWishes {
 impl PoolWishes {
     /// Looks whether the script of a loan has one. True if it has.
     pub fn look(&self, pool: &str, loan: &mut SlotLease) -> bool {
-        let Some((number, bytes)) = loan.generation.link().wish(&mut loan.lent) else {
+        let Some((number, bytes)) = loan.generation.link().take_call(&mut loan.lent) else {
             return false;
         };
         let place = Place {

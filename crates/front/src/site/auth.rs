@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use base64::Engine;
 use maitred_http1::Head;
 use maitred_os::walk::{self, Rule};
-use maitred_rules::users::Users;
+use maitred_rules::htpasswd::Users;
 use sha2::{Digest, Sha256};
 use tokio::sync::Semaphore;
 

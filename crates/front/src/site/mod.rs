@@ -21,7 +21,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use maitred_config::{Config, Destination};
 use maitred_rules::SiteRules;
-use maitred_rules::coding::Coding;
+use maitred_rules::content_encoding::ContentEncoding;
 use maitred_rules::path::{CleanPath, clean_path};
 use maitred_rules::settings::Rules;
 
@@ -163,7 +163,12 @@ impl Site {
     }
 
     /// The precompressed variant of a path's file.
-    pub fn sibling(&self, path: &str, entry: &Entry, coding: Coding) -> Option<Arc<Entry>> {
+    pub fn sibling(
+        &self,
+        path: &str,
+        entry: &Entry,
+        coding: ContentEncoding,
+    ) -> Option<Arc<Entry>> {
         let clean = match self.aliases.is_empty() {
             true => None,
             false => clean_path(path).ok(),

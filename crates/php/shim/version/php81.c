@@ -1,13 +1,15 @@
 /*
- * PHP 8.1: random numbers. lcg_value() and uniqid() draw from a generator whose state PHP keeps to itself,
- * and which is seeded once in a process: copies of one would draw the same.
+ * PHP 8.1: random numbers. lcg_value() and uniqid() draw from a generator whose state is private to
+ * PHP and seeded once per process: copies of a process would draw the same numbers.
  */
 #include "engine.h"
+
+#if PHP_VERSION_ID < 80200
 
 #include <ext/standard/php_lcg.h>
 #include <ext/standard/php_random.h>
 
-/* How long the time is that uniqid() begins with: "%08x%05x". */
+/* Length of the time at the start of uniqid()'s result: "%08x%05x". */
 #define TIME_LENGTH 13
 
 static zif_handler make_unique_id;
@@ -29,7 +31,7 @@ static void lcg_value(INTERNAL_FUNCTION_PARAMETERS)
 	RETURN_DOUBLE(draw());
 }
 
-/* PHP's own, but for what it appends to the time if it is asked for more entropy. */
+/* PHP's own, except for the suffix with more entropy. */
 static void uniqid(INTERNAL_FUNCTION_PARAMETERS)
 {
 	char *prefix = "";
@@ -51,7 +53,7 @@ static void uniqid(INTERNAL_FUNCTION_PARAMETERS)
 	zend_string_release(made);
 }
 
-/* Returns what was there; NULL: there is none, since the configuration forbids it. */
+/* Returns the previous handler; NULL: there is none, since the configuration disables it. */
 static zif_handler replace(const char *name, zif_handler handler)
 {
 	zend_internal_function *function =
@@ -71,7 +73,10 @@ void maitred_hook_draws(void)
 	make_unique_id = replace("uniqid", uniqid);
 }
 
-/* What else draws, such as the chance that a session cleans up, goes on from a place nobody knows. */
+/*
+ * Other uses, such as the probability of session garbage collection, continue from an unpredictable
+ * state.
+ */
 void maitred_skip_draws(void)
 {
 	uint8_t count = 0;
@@ -81,3 +86,4 @@ void maitred_skip_draws(void)
 		php_combined_lcg();
 	}
 }
+#endif

@@ -1,4 +1,4 @@
-/* PHP 8.1: what other versions spell differently. */
+/* PHP 8.1: differences between versions. */
 #include <ext/standard/basic_functions.h>
 #include <ext/standard/php_standard.h>
 
@@ -21,8 +21,8 @@ static inline void maitred_disable_class(const char *name, size_t length)
 	zend_disable_class(name, length);
 }
 
-/* Nobody must foresee what another draws: the flag makes the next draw seed anew. */
-static inline void maitred_seed_anew(void)
+/* One request must not predict another's numbers: the flag makes the next draw seed again. */
+static inline void maitred_reseed(void)
 {
 	BG(mt_rand_is_seeded) = 0;
 	maitred_skip_draws();
@@ -31,21 +31,21 @@ static inline void maitred_seed_anew(void)
 /* Forked children must not draw the same numbers. */
 static inline void maitred_child_start(void)
 {
-	maitred_seed_anew();
+	maitred_reseed();
 }
 
-/* The directives of one request are set when the SAPI is activated. */
+/* The directives of one request are applied when the SAPI is activated. */
 static inline void maitred_hook_activation(sapi_module_struct *sapi, int (*activate)(void))
 {
 	sapi->activate = activate;
 }
 
-/* 8.1 counts the most memory since the script began. */
+/* 8.1 counts the peak since the script started. */
 static inline void maitred_reset_peak_memory(void)
 {
 }
 
-/* getenv() without a name asks php_import_environment_variables() in 8.1. */
+/* In 8.1, getenv() without a name calls php_import_environment_variables(). */
 static inline void maitred_hook_getenv(void (*load)(zval *variables))
 {
 	(void) load;

@@ -1,4 +1,4 @@
-/* PHP 8.2: what other versions spell differently. */
+/* PHP 8.2 and later: differences between versions. */
 #include <ext/random/php_random.h>
 #include <ext/standard/php_standard.h>
 
@@ -9,11 +9,17 @@ static inline int maitred_module_startup(sapi_module_struct *sapi, zend_module_e
 
 static inline void maitred_disable_class(const char *name, size_t length)
 {
+#if PHP_VERSION_ID < 80500
 	zend_disable_class(name, length);
+#else
+	/* 8.5 has no disable_classes. */
+	(void) name;
+	(void) length;
+#endif
 }
 
-/* Nobody must foresee what another draws: the flags make the next draw seed anew. */
-static inline void maitred_seed_anew(void)
+/* One request must not predict another's numbers: the flags make the next draw seed again. */
+static inline void maitred_reseed(void)
 {
 	RANDOM_G(mt19937_seeded) = false;
 	RANDOM_G(combined_lcg_seeded) = false;
@@ -22,16 +28,25 @@ static inline void maitred_seed_anew(void)
 /* Forked children must not draw the same numbers. */
 static inline void maitred_child_start(void)
 {
-	maitred_seed_anew();
+#if PHP_VERSION_ID >= 80500
+	/* Renews the heap's shadow key and the timers. */
+	php_child_init();
+#endif
+	maitred_reseed();
 }
 
-/* The directives of one request are set when the SAPI is activated. */
 static inline void maitred_hook_activation(sapi_module_struct *sapi, int (*activate)(void))
 {
+#if PHP_VERSION_ID < 80500
+	/* The directives of one request are applied when the SAPI is activated. */
 	sapi->activate = activate;
+#else
+	/* … before its body is read, as in php-fpm from 8.5 on. */
+	sapi->pre_request_init = activate;
+#endif
 }
 
-/* The most memory of a request is that of its own. */
+/* The peak of a request is its own. */
 static inline void maitred_reset_peak_memory(void)
 {
 	zend_memory_reset_peak_usage();

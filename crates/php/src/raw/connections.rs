@@ -1,4 +1,4 @@
-//! Where the boot of an application has connected to somebody.
+//! The connections that the boot of an application has opened.
 
 use std::ffi::{CStr, c_char, c_int};
 
@@ -6,8 +6,7 @@ unsafe extern "C" {
     fn maitred_php_connected_at(descriptor: c_int, line: *mut u32) -> *const c_char;
 }
 
-/// The file and the line in which the boot of an application has connected this descriptor, if that is
-/// known.
+/// The file and line in which the boot of an application has opened this connection, if known.
 pub fn connected_at(descriptor: i32) -> Option<(String, u32)> {
     let mut line = 0;
     // SAFETY: it looks through a list of its own, in a process whose only thread is this one.
@@ -15,7 +14,7 @@ pub fn connected_at(descriptor: i32) -> Option<(String, u32)> {
     if file.is_null() {
         return None;
     }
-    // SAFETY: it ends with a zero, and stays until somebody connects.
+    // SAFETY: it ends with a zero, and stays until the next connect().
     let file = unsafe { CStr::from_ptr(file) };
     Some((file.to_string_lossy().into_owned(), line))
 }

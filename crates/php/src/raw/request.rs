@@ -3,8 +3,8 @@
 use std::ffi::{c_char, c_int, c_void};
 use std::ptr;
 
+use crate::cgi_names::Name;
 use crate::foreign::{Admission, Foreign};
-use crate::names::Name;
 use crate::params::{Params, Text};
 
 #[repr(C)]
@@ -41,7 +41,7 @@ pub(super) struct RawRequest {
     body_file: *const c_char,
 }
 
-/// A request of these variables. The pointers live as long as `params` and `list` stay as they are.
+/// A request with these variables. The pointers are valid while `params` and `list` are unchanged.
 pub(super) fn fill_request(params: &Params, list: &mut Vec<RawParam>) -> RawRequest {
     let value = |name| params.text_of(name).map(|text| params.bytes_with_nul(text));
     let or = |name, otherwise: *const c_char| value(name).map_or(otherwise, |v| v.as_ptr().cast());
@@ -81,7 +81,7 @@ pub(super) fn fill_request(params: &Params, list: &mut Vec<RawParam>) -> RawRequ
     request
 }
 
-/// Adds what php-fpm's rules have made of a web server's variables.
+/// Adds the variables as php-fpm's rules interpret them.
 pub(super) fn fill_foreign(request: &mut RawRequest, params: &Params, foreign: Foreign) {
     let pointer = |text: Option<Text>| {
         text.map_or(ptr::null(), |text| {
@@ -99,7 +99,7 @@ pub(super) fn fill_foreign(request: &mut RawRequest, params: &Params, foreign: F
     };
 }
 
-/// As atol(3) reads it, as php-fpm does; what is less than nothing is nothing.
+/// As atol(3) parses it, as in php-fpm; negative values become 0.
 fn content_length(value: &[u8]) -> i64 {
     let blank = |byte: &u8| byte.is_ascii_whitespace() || *byte == 0x0b;
     let start = value.iter().position(|byte| !blank(byte)).unwrap_or(0);

@@ -1,4 +1,4 @@
-//! What PHP is started with, as C reads it.
+//! The settings for starting PHP, as C reads them.
 
 use std::ffi::{CString, OsStr, OsString, c_char, c_int};
 use std::os::unix::ffi::OsStrExt;
@@ -13,13 +13,13 @@ pub(super) struct RawIniValue {
     name: *const c_char,
     value: *const c_char,
     admin: bool,
-    /// Written by C: 0, or why PHP has not taken it.
+    /// Written by C: 0, or why PHP has rejected it.
     pub(super) fate: c_int,
 }
 
 /// PHP has no such directive.
 pub(super) const UNKNOWN: c_int = 1;
-/// The directive does not take the value.
+/// The directive rejects the value.
 pub(super) const REFUSED: c_int = 2;
 
 #[repr(C)]
@@ -35,7 +35,7 @@ pub(super) struct RawSettings {
     mode: c_int,
 }
 
-/// The strings of [`Settings`] as C reads them, for as long as the process lives.
+/// The strings of [`Settings`] for C, for the lifetime of the process.
 pub(super) struct SettingTexts {
     sapi_name: CString,
     executable: Option<CString>,
@@ -70,7 +70,7 @@ impl SettingTexts {
         })
     }
 
-    /// The values that PHP is to start with.
+    /// The values for C.
     pub(super) fn values(&self) -> Vec<RawIniValue> {
         let values = self.values.iter();
         let raw = values.map(|(name, value, admin)| RawIniValue {
@@ -82,7 +82,7 @@ impl SettingTexts {
         raw.collect()
     }
 
-    /// All that PHP is told, with `values`; both have to outlive it.
+    /// All settings for C, with `values`; both must outlive the result.
     pub(super) fn raw(&self, settings: &Settings, values: &mut [RawIniValue]) -> RawSettings {
         RawSettings {
             sapi_name: self.sapi_name.as_ptr(),
@@ -108,8 +108,8 @@ fn pointer(text: Option<&CString>) -> *const c_char {
     text.map_or(ptr::null(), |text| text.as_ptr())
 }
 
-/// `PHP_INI_SCAN_DIR` is the only way to tell PHP where further ini files are; scripts must not see
-/// it afterwards.
+/// `PHP_INI_SCAN_DIR` is the only way to set the folder of additional ini files; scripts must not
+/// see it afterwards.
 pub(super) struct ScanDir {
     before: Option<Option<OsString>>,
 }

@@ -1,4 +1,4 @@
-//! The border to `shim/trace.c`.
+//! The interface of `shim/trace.c`.
 
 use std::ffi::{c_int, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -9,7 +9,7 @@ use crate::stack::{Call, Frame, Memory, Reading};
 const NAME_BYTES: usize = 256;
 const PATH_BYTES: usize = 1024;
 
-/// Frames of which one may tell who called the last frame that is wanted, besides those.
+/// Additional frames, one of which may show the caller of the last wanted frame.
 const FURTHER_FRAMES: usize = 16;
 
 const WHOLE: c_int = 0;
@@ -49,7 +49,7 @@ unsafe extern "C" {
     fn maitred_php_trace(memory: *const RawMemory, stack: *mut RawStack);
 }
 
-/// What the callback finds behind its `context`.
+/// The target of the callback's `context`.
 struct Reader<'a> {
     memory: &'a dyn Memory,
     panic: Option<Box<dyn Any + Send>>,
@@ -62,8 +62,8 @@ extern "C" fn read(context: *mut c_void, address: u64, into: *mut c_void, length
     if reader.panic.is_some() {
         return false;
     }
-    // SAFETY: C passes `length` bytes that nobody else uses during the call; they are zeroed first,
-    // since safe code may read what it was given to fill.
+    // SAFETY: C passes `length` bytes that no other code uses during the call; they are zeroed
+    // first, since safe code may read what it was given to fill.
     let into = unsafe {
         std::ptr::write_bytes(into.cast::<u8>(), 0, length);
         slice::from_raw_parts_mut(into.cast::<u8>(), length)

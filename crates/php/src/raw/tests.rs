@@ -3,7 +3,6 @@
 use std::rc::Rc;
 
 use super::*;
-use crate::exchange::PoolStatus;
 use crate::foreign::Foreign;
 
 /// An exchange that calls PHP while an application is booted, and PHP calls back.
@@ -55,7 +54,7 @@ impl Exchange for Booting {
     }
 
     fn purge(&mut self, _asked: &Purge<'_>) -> Purged {
-        Purged::Unheard
+        Purged::NoReply
     }
 
     fn freeze(&mut self, _obstacle: Option<String>) -> bool {
@@ -65,7 +64,7 @@ impl Exchange for Booting {
         true
     }
 
-    fn status(&mut self) -> Option<PoolStatus> {
+    fn status(&mut self) -> Option<String> {
         panic!("asked for")
     }
 }
@@ -74,7 +73,7 @@ impl Exchange for Booting {
 fn a_callback_within_another_returns_its_default_and_touches_nothing() {
     let mut booting = Booting::new();
     let passed = booting.live.clone();
-    let live = Live::new(&mut booting);
+    let live = CallbackState::new(&mut booting);
     passed.set(live.for_c());
     assert!(work::freeze(live.for_c(), ptr::null()));
     assert_eq!(send(live.for_c(), c"after".as_ptr(), 5), CONTINUE);
@@ -91,7 +90,7 @@ fn a_callback_within_another_returns_its_default_and_touches_nothing() {
 #[test]
 fn a_panic_within_a_callback_leaves_the_others_without_effect() {
     let mut booting = Booting::new();
-    let live = Live::new(&mut booting);
+    let live = CallbackState::new(&mut booting);
     assert!(status(live.for_c()).is_null());
     assert_eq!(send(live.for_c(), c"after".as_ptr(), 5), CLIENT_GONE);
     assert!(!live.taken.get());

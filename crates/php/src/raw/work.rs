@@ -1,11 +1,11 @@
-//! A worker script: the border to its requests.
+//! The C interface of worker scripts.
 
 use std::ffi::{CStr, c_char, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 
 use super::{
-    Engine, Live, Paths, RawServed, fill_foreign, fill_request, path_directives,
+    CallbackState, Paths, RawEngine, RawServed, fill_foreign, fill_request, path_directives,
     request::{RawParam, RawRequest},
 };
 use crate::engine::Worked;
@@ -25,10 +25,10 @@ unsafe extern "C" {
     fn maitred_php_boot(boot: *const RawRequest, worked: *mut RawWorked);
 }
 
-/// What a worker script handles. C reads `request` and what it points to until it is answered.
+/// The state of a worker script. C reads `request` and what it points to until it is answered.
 pub(super) struct Work<'a> {
-    engine: &'a Engine,
-    /// The `Live` it is in, as C knows it.
+    engine: &'a RawEngine,
+    /// The `CallbackState` that contains it, as C knows it.
     exchange: *mut c_void,
     params: Params,
     list: Vec<RawParam>,
@@ -40,7 +40,7 @@ callback! {
         let Some(work) = &mut live.work else {
             return ptr::null();
         };
-        // Nothing points to the variables any more.
+        // C no longer points to the variables.
         work.list.clear();
         let next = live.exchange.next(&mut work.params);
         let foreign = match next {
@@ -73,17 +73,17 @@ callback! {
 
 callback! {
     pub(super) fn freeze(live, why: *const c_char) -> bool, else false, {
-        // SAFETY: C passes nothing, or a text with a NUL at its end that stays during the call.
+        // SAFETY: C passes NULL, or a NUL-terminated text that stays during the call.
         let why = (!why.is_null()).then(|| unsafe { CStr::from_ptr(why) });
         let why = why.map(|why| why.to_string_lossy().into_owned());
         live.exchange.freeze(why)
     }
 }
 
-/// What runs a script that asks for requests.
+/// Runs a script that takes requests.
 type Runner = unsafe extern "C" fn(*const RawRequest, *mut RawWorked);
 
-impl Engine {
+impl RawEngine {
     pub(crate) fn work(&self, boot: &Params, exchange: &mut dyn Exchange) -> Worked {
         self.run_script(boot, exchange, maitred_php_work)
     }
@@ -93,7 +93,7 @@ impl Engine {
     }
 
     fn run_script(&self, boot: &Params, exchange: &mut dyn Exchange, runner: Runner) -> Worked {
-        let live = Live::new(exchange);
+        let live = CallbackState::new(exchange);
         let own = live.for_c();
         live.with(|state| {
             state.work = Some(Work {
@@ -108,11 +108,11 @@ impl Engine {
         let mut request = fill_request(boot, &mut list);
         request.exchange = own;
         let mut worked = RawWorked::default();
-        // SAFETY: PHP is started and this is its thread (`Engine` is not `Send`, and only its
-        // methods call this); the request, its strings and the `Live` outlive the call, and Rust
-        // touches the `Live` again only when C has returned, or within a callback. What `next`
-        // returns stays until it is called again. No longjmp leaves the call: the shim catches
-        // every bailout.
+        // SAFETY: PHP is started and this is its thread (`RawEngine` is not `Send`, and only its
+        // methods call this); the request, its strings and the `CallbackState` outlive the call,
+        // and Rust touches the `CallbackState` again only when C has returned, or within a
+        // callback. What `next` returns stays until it is called again. No longjmp leaves the call:
+        // the shim catches every bailout.
         unsafe { runner(&raw const request, &raw mut worked) };
         Worked {
             booted: worked.booted,

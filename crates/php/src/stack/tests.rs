@@ -10,7 +10,7 @@ const MEMORIES: u64 = 2_000;
 /// Where pointers of a hostile memory lead to, so that a walk goes on.
 const WINDOW: u64 = 0x7f00_0000_0000;
 
-/// Memory that somebody hostile has filled; it never says the same twice.
+/// Memory with hostile content that differs on every read.
 struct Hostile {
     state: Cell<u64>,
     reads: Cell<usize>,

@@ -53,9 +53,10 @@ impl Php {
 
     /// Has OPcache loaded, which is a part of PHP from 8.5 on.
     pub fn opcache(self) -> Self {
-        match OPCACHE_IS_A_MODULE.contains(&maitred_php::PHP_BRANCH) {
-            true => self.ini("zend_extension=opcache"),
-            false => self,
+        if OPCACHE_IS_A_MODULE.contains(&maitred_php::PHP_BRANCH) {
+            self.ini("zend_extension=opcache")
+        } else {
+            self
         }
     }
 
@@ -131,7 +132,7 @@ pub fn answer(code: &str) -> Request {
     Php::new().file("t.php", code).serve(&["t.php"]).one()
 }
 
-/// OPcache wants to know whom to preload as when it is started by root.
+/// OPcache started by root needs a user for preloading.
 pub fn owner(path: &Path) -> String {
     let output = Command::new("stat").args(["-c", "%U"]).arg(path).output();
     String::from_utf8_lossy(&output.expect("stat runs").stdout)

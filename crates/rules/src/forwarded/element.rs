@@ -1,17 +1,17 @@
-//! The grammar of `Forwarded` (RFC 7239 §4 and §6), of one line.
+//! The syntax of one `Forwarded` line (RFC 7239 §4 and §6).
 //!
-//! `OWS` around a semicolon is taken as well, as other fields have it (RFC 9110 §5.6.6): some
-//! proxies write it, and there is only one way to read it. Everything else is strict.
+//! `OWS` around a semicolon is accepted, too, as in other headers (RFC 9110 §5.6.6): some proxies
+//! send it, and it is unambiguous. Everything else is strict.
 
 use std::borrow::Cow;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use super::{Fault, MAX_HOPS, trimmed};
 
-/// What one proxy says.
+/// The element of one proxy.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Element<'l> {
-    /// `for`: who has asked the proxy.
+    /// `for`: the proxy's client.
     pub node: Option<Cow<'l, [u8]>>,
     /// `proto`.
     pub proto: Option<Cow<'l, [u8]>>,
@@ -19,10 +19,10 @@ pub struct Element<'l> {
     pub host: Option<Cow<'l, [u8]>>,
 }
 
-/// The elements of a line, in their order. Empty ones do not count (RFC 9110 §5.6.1.2).
+/// The elements of a line, in order. Empty ones do not count (RFC 9110 §5.6.1.2).
 ///
 /// # Errors
-/// When the line is not well formed, or has too many.
+/// When the line is malformed, or has too many.
 pub fn elements(line: &[u8]) -> Result<Vec<Element<'_>>, Fault> {
     let mut elements = Vec::new();
     let mut rest = line;
@@ -41,7 +41,7 @@ pub fn elements(line: &[u8]) -> Result<Vec<Element<'_>>, Fault> {
     }
 }
 
-/// Reads up to a comma that ends the element, or up to the end of the line.
+/// Parses up to a comma that ends the element, or up to the end of the line.
 fn element(line: &[u8]) -> Result<(Option<Element<'_>>, &[u8]), Fault> {
     let mut element = Element::default();
     // A name may occur once (§4).
@@ -71,7 +71,7 @@ fn element(line: &[u8]) -> Result<(Option<Element<'_>>, &[u8]), Fault> {
     }
 }
 
-/// Most pairs of one element. RFC 7239 names four.
+/// Most pairs of one element. RFC 7239 defines four.
 const MAX_PAIRS: usize = 16;
 
 impl<'l> Element<'l> {
@@ -126,21 +126,22 @@ fn value(text: &[u8]) -> Result<(Cow<'_, [u8]>, &[u8]), Fault> {
     }
 }
 
-/// What a quoted pair may have behind its backslash (RFC 9110 §5.6.4), and, but for `"` and the
-/// backslash, what may stand in quotes.
+/// The bytes that are allowed after a backslash (RFC 9110 §5.6.4) and, except `"` and the
+/// backslash, inside quotes.
 fn is_quotable(byte: u8) -> bool {
     matches!(byte, b'\t' | b' '..=b'~' | 0x80..)
 }
 
-/// The address of a node (§6): one of IPv6 is in brackets, and a port may follow.
+/// The address of a node (§6): IPv6 is in brackets, and a port may follow.
 ///
 /// # Errors
-/// When it is hidden, or is none.
+/// When it is hidden, or no address.
 pub fn address(node: &[u8]) -> Result<SocketAddr, Fault> {
     let text = std::str::from_utf8(node).map_err(|_| Fault::NoAddress)?;
-    let name_end = match text.starts_with('[') {
-        true => text.find(']').map(|at| at + 1),
-        false => text.find(':'),
+    let name_end = if text.starts_with('[') {
+        text.find(']').map(|at| at + 1)
+    } else {
+        text.find(':')
     };
     let (name, rest) = text.split_at(name_end.unwrap_or(text.len()));
     let port = match rest.strip_prefix(':') {
@@ -166,13 +167,15 @@ pub fn address(node: &[u8]) -> Result<SocketAddr, Fault> {
     Ok(SocketAddr::new(ip.to_canonical(), port))
 }
 
-/// A port (§6), 0 if it is not disclosed.
+/// A port (§6), 0 if it is obfuscated.
 fn number(port: &str) -> Result<u16, Fault> {
     let is_number = (1..=5).contains(&port.len()) && port.bytes().all(|b| b.is_ascii_digit());
-    match is_number {
-        true => port.parse().map_err(|_| Fault::NoAddress),
-        false if is_obfuscated(port) => Ok(0),
-        false => Err(Fault::NoAddress),
+    if is_number {
+        port.parse().map_err(|_| Fault::NoAddress)
+    } else if is_obfuscated(port) {
+        Ok(0)
+    } else {
+        Err(Fault::NoAddress)
     }
 }
 

@@ -2,7 +2,11 @@ use super::*;
 use crate::networks::parse_network;
 
 /// What `peer` says, or the words for a client that is unknown.
-fn hear(fields: &[&str], headers: &[(&str, &[u8])], peer: &str) -> Result<Heard, String> {
+fn resolve(
+    fields: &[&str],
+    headers: &[(&str, &[u8])],
+    peer: &str,
+) -> Result<ForwardedClient, String> {
     let trust = Trust {
         proxies: Networks::new(&[
             parse_network("10.0.0.0/8").unwrap(),
@@ -10,10 +14,10 @@ fn hear(fields: &[&str], headers: &[(&str, &[u8])], peer: &str) -> Result<Heard,
         ]),
         fields: fields
             .iter()
-            .filter_map(|name| Field::named(name))
+            .filter_map(|name| ForwardedHeader::named(name))
             .collect(),
     };
-    let heard = trust.hear(peer.parse().unwrap(), |name| {
+    let heard = trust.resolve(peer.parse().unwrap(), |name| {
         let named = move |(other, _): &&(&str, &[u8])| name.eq_ignore_ascii_case(other);
         headers.iter().filter(named).map(|(_, value)| *value)
     });
@@ -23,7 +27,7 @@ fn hear(fields: &[&str], headers: &[(&str, &[u8])], peer: &str) -> Result<Heard,
 /// Who the client is by these lines of a field: an address, `-` for the proxy itself, or `?`.
 fn client(field: &str, lines: &[&[u8]]) -> String {
     let headers: Vec<(&str, &[u8])> = lines.iter().map(|line| (field, *line)).collect();
-    match hear(&[field], &headers, "10.0.0.1") {
+    match resolve(&[field], &headers, "10.0.0.1") {
         Ok(heard) => heard
             .client
             .map_or("-".to_owned(), |client| client.to_string()),
@@ -109,7 +113,7 @@ fn a_client_whose_address_cannot_be_read_is_unknown_and_never_the_proxy() {
     ] {
         assert_eq!(by_addresses(line), "?", "{}", line.escape_ascii());
     }
-    let none = hear(&["X-Forwarded-For"], &[], "10.0.0.1").unwrap();
+    let none = resolve(&["X-Forwarded-For"], &[], "10.0.0.1").unwrap();
     assert_eq!(
         none.client, None,
         "a proxy that names no client asks for itself"
@@ -136,7 +140,7 @@ fn the_first_field_that_is_there_decides() {
             ("X-Forwarded-For", &b"192.0.2.1"[..]),
             ("CF-Connecting-IP", first),
         ];
-        hear(&fields, &headers, "10.0.0.1").map(|heard| heard.client.unwrap().to_string())
+        resolve(&fields, &headers, "10.0.0.1").map(|heard| heard.client.unwrap().to_string())
     };
     assert_eq!(both(b"192.0.2.2"), Ok("192.0.2.2:0".to_owned()));
     assert_eq!(
@@ -145,7 +149,7 @@ fn the_first_field_that_is_there_decides() {
         where the client's is due"
             .to_owned())
     );
-    let heard = hear(&fields, &[("X-Forwarded-For", b"192.0.2.1")], "10.0.0.1").unwrap();
+    let heard = resolve(&fields, &[("X-Forwarded-For", b"192.0.2.1")], "10.0.0.1").unwrap();
     assert_eq!(heard.client, "192.0.2.1:0".parse().ok());
 }
 
@@ -156,19 +160,25 @@ fn a_peer_that_is_not_trusted_is_not_believed() {
         ("X-Forwarded-Proto", b"https"),
     ];
     let fields = ["X-Forwarded-For", "X-Forwarded-Proto"];
-    assert_eq!(hear(&fields, &headers, "192.0.2.99"), Ok(Heard::default()));
-    let heard = hear(&fields, &headers, "::ffff:10.1.1.1").unwrap();
+    assert_eq!(
+        resolve(&fields, &headers, "192.0.2.99"),
+        Ok(ForwardedClient::default())
+    );
+    let heard = resolve(&fields, &headers, "::ffff:10.1.1.1").unwrap();
     assert_eq!(heard.is_https, Some(true));
-    let heard = hear(&["X-Forwarded-Proto"], &headers, "10.0.0.1").unwrap();
+    let heard = resolve(&["X-Forwarded-Proto"], &headers, "10.0.0.1").unwrap();
     assert_eq!(heard.client, None);
     let rubbish = [("X-Forwarded-For", &b"\xff"[..])];
-    assert_eq!(hear(&fields, &rubbish, "192.0.2.99"), Ok(Heard::default()));
+    assert_eq!(
+        resolve(&fields, &rubbish, "192.0.2.99"),
+        Ok(ForwardedClient::default())
+    );
 }
 
 #[test]
 fn forwarded_says_all_in_one_field() {
     let value = b"for=198.51.100.1;host=evil, For=\"[2001:db8::7]:99\";proto=https;host=a.example";
-    let heard = hear(&["Forwarded"], &[("Forwarded", value)], "10.0.0.1").unwrap();
+    let heard = resolve(&["Forwarded"], &[("Forwarded", value)], "10.0.0.1").unwrap();
     assert_eq!(heard.client, "[2001:db8::7]:99".parse().ok());
     assert_eq!(
         (heard.is_https, heard.host.as_deref()),
@@ -239,7 +249,7 @@ fn scheme_and_host_are_what_the_last_proxy_says_or_nothing() {
             ("X-Forwarded-Host", b"evil.example"),
             ("X-Forwarded-Host", host),
         ];
-        let heard = hear(&fields, &headers, "10.0.0.1").unwrap();
+        let heard = resolve(&fields, &headers, "10.0.0.1").unwrap();
         (heard.is_https, heard.host)
     };
     assert_eq!(

@@ -20,28 +20,33 @@ fn worker(file: &OwnedFd, incarnation: u32) -> WorkerEnd {
 
 /// One request through slot 0 of seat 0 and back.
 fn serve(front: &FrontEnd, worker: &mut WorkerEnd, incarnation: u32) {
-    let (mut lent, sent) = front.offer(0, 0, incarnation, 0, b"hello");
+    let (mut assigned, sent) = front.offer(0, 0, incarnation, 0, b"hello");
     assert_eq!(sent, 5);
     assert!(worker.try_claim());
     let mut request = Vec::new();
     worker.read(&mut request);
     assert_eq!(request, b"hello");
     assert_eq!(worker.write(b"welcome"), Verdict::Continue);
-    assert_eq!(front.progress(&lent), Ok(Began::Running));
+    assert_eq!(front.progress(&assigned), Ok(SlotProgress::Running));
     worker.finish();
     let mut answer = Vec::new();
-    assert_eq!(front.drain(&mut lent, usize::MAX, &mut answer), Ok(7));
+    assert_eq!(front.drain(&mut assigned, usize::MAX, &mut answer), Ok(7));
     assert_eq!(answer, b"welcome");
-    assert_eq!(front.progress(&lent), Ok(Began::Done));
-    assert_eq!(front.spent(&lent), None, "nothing of an earlier request");
-    front.release(lent);
+    assert_eq!(front.progress(&assigned), Ok(SlotProgress::Done));
+    assert_eq!(
+        front.spent(&assigned),
+        None,
+        "nothing of an earlier request"
+    );
+    front.release(assigned);
 }
 
 fn spoil(layout: &Layout, words: &[(bool, usize, u32)]) {
     for &(in_header, at, value) in words {
-        match in_header {
-            true => layout.spoil_header(at, value),
-            false => layout.spoil_slot(at, value),
+        if in_header {
+            layout.spoil_header(at, value)
+        } else {
+            layout.spoil_slot(at, value)
         }
     }
 }
@@ -63,15 +68,13 @@ proptest! {
         }
         let mut next = worker(&file, 2);
         // What looks as if the next one had begun it is waited for as after another front; here
-        // nobody runs it, so that seat has to be given to one more.
-        let incarnation = match front.adopt(0, 2, 0).is_empty() {
-            true => 2,
-            false => {
-                next = worker(&file, 3);
-                prop_assert!(front.adopt(0, 3, 0).is_empty());
-                3
-            }
-        };
+        // no worker runs it, so that seat has to be given to one more.
+        let mut incarnation = 2;
+        if !front.adopt(0, incarnation, 0).is_empty() {
+            incarnation = 3;
+            next = worker(&file, incarnation);
+            prop_assert!(front.adopt(0, incarnation, 0).is_empty());
+        }
         serve(&front, &mut next, incarnation);
     }
 }
@@ -91,9 +94,9 @@ fn incarnations_are_told_apart_where_their_numbers_begin_again() {
             serve(&front, &mut worker(&file, number), number);
         }
         // What is for the newer one is not for the older.
-        let (lent, _) = front.offer(0, 0, next, 0, b"");
+        let (assigned, _) = front.offer(0, 0, next, 0, b"");
         assert!(!worker(&file, incarnation).try_claim());
-        assert!(front.take_back(&lent));
+        assert!(front.take_back(&assigned));
         incarnation = next;
     }
     assert!(!is_newer(5, 5) && !is_newer(MAX_INCARNATION + 1 + 5, 5));

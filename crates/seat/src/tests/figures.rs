@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use crate::board::TEXT_BYTES;
 use crate::layout::Layout;
-use crate::{Snapshot, create};
+use crate::{PoolState, create};
 
 /// Ten seconds and a half after 1970 began.
 const NOW: Duration = Duration::from_millis(10_500);
@@ -12,9 +12,9 @@ fn layout() -> Layout {
     Layout::map(create("test", 3, 1).unwrap(), 1).unwrap()
 }
 
-fn take(layout: &Layout) -> Snapshot {
+fn take(layout: &Layout) -> PoolState {
     let seats = (0..layout.seats()).map(|seat| layout.seat_board(seat));
-    Snapshot::take(layout.pool_board(), seats, NOW)
+    PoolState::take(layout.pool_board(), seats, NOW)
 }
 
 #[test]

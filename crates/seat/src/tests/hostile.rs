@@ -77,45 +77,45 @@ fn do_harm(layout: &Layout, harm: &Harm) {
 /// One front, doing its work on one slot; `None` for what it holds when it has given it back.
 struct Front {
     end: FrontEnd,
-    lent: Option<Lent>,
+    assigned: Option<AssignedSlot>,
 }
 
 impl Front {
     fn new(file: &OwnedFd) -> Front {
         let end = FrontEnd::take_over(file, 1, 1).expect("a pool's file");
-        let (lent, _) = end.offer(0, 0, 1, 0, b"a request");
+        let (assigned, _) = end.offer(0, 0, 1, 0, b"a request");
         Front {
             end,
-            lent: Some(lent),
+            assigned: Some(assigned),
         }
     }
 
     fn act(&mut self, act: &Act) {
         let end = &self.end;
-        let Some(lent) = &mut self.lent else {
-            let (lent, sent) = end.offer(0, 0, 1, 0, b"another");
+        let Some(assigned) = &mut self.assigned else {
+            let (assigned, sent) = end.offer(0, 0, 1, 0, b"another");
             assert_eq!(sent, 7);
-            self.lent = Some(lent);
+            self.assigned = Some(assigned);
             return;
         };
         match *act {
             Act::Feed(bytes) => {
-                let fed = end.feed(lent, &vec![0; bytes]);
+                let fed = end.feed(assigned, &vec![0; bytes]);
                 assert!(fed.unwrap_or(0) <= bytes.min(REQUEST_RING_BYTES));
             }
             Act::Drain(limit) => {
                 let mut answer = Vec::new();
-                let drained = end.drain(lent, limit, &mut answer);
+                let drained = end.drain(assigned, limit, &mut answer);
                 assert!(answer.len() <= limit.min(ANSWER_RING_BYTES));
                 assert_eq!(drained.unwrap_or(0), answer.len());
             }
-            Act::Progress => drop(end.progress(lent)),
-            Act::Room => assert!(end.room(lent).unwrap_or(0) <= REQUEST_RING_BYTES),
-            Act::TakeBack => drop(end.take_back(lent)),
-            Act::Leave => end.leave(lent),
+            Act::Progress => drop(end.progress(assigned)),
+            Act::Room => assert!(end.room(assigned).unwrap_or(0) <= REQUEST_RING_BYTES),
+            Act::TakeBack => drop(end.take_back(assigned)),
+            Act::Leave => end.leave(assigned),
             Act::Release => {
-                if let Some(lent) = self.lent.take() {
-                    end.release(lent);
+                if let Some(assigned) = self.assigned.take() {
+                    end.release(assigned);
                 }
             }
             Act::Adopt => drop(end.adopt(0, 1, 0)),

@@ -4,7 +4,7 @@
 use loom::sync::Arc;
 use loom::thread;
 
-use crate::words::{SleepWord, State, StateWord};
+use crate::slot_words::{SleepWord, State, StateWord};
 
 struct Seat {
     state: StateWord,
@@ -18,8 +18,8 @@ fn seat() -> Arc<Seat> {
     })
 }
 
-/// A futex wait: returns when the word has changed. A wake-up that is lost leaves it changed for
-/// ever by nobody, and loom reports the endless loop.
+/// A futex wait: returns when the word has changed. A wake-up that is lost leaves it
+/// unchanged for ever, and loom reports the endless loop.
 fn wait_on(sleep: &SleepWord) {
     while sleep.is_announced() {
         thread::yield_now();

@@ -23,12 +23,12 @@ impl Bench {
     }
 
     /// Waits for the worker the way the front does: announce, look, sleep.
-    fn wait_for(&self, lent: &mut Lent, into: &mut Vec<u8>) -> Began {
+    fn wait_for(&self, assigned: &mut AssignedSlot, into: &mut Vec<u8>) -> SlotProgress {
         loop {
             let asleep = self.front.announce_sleep(0);
-            let began = self.front.progress(lent).unwrap();
-            let count = self.front.drain(lent, usize::MAX, into).unwrap();
-            if count == 0 && began != Began::Done {
+            let began = self.front.progress(assigned).unwrap();
+            let count = self.front.drain(assigned, usize::MAX, into).unwrap();
+            if count == 0 && began != SlotProgress::Done {
                 let mut poll = [rustix::event::PollFd::new(
                     &self.event,
                     rustix::event::PollFlags::IN,
@@ -55,13 +55,13 @@ fn a_request_goes_over_and_its_answer_comes_back() {
         assert_eq!(worker.write(&request), Verdict::Continue);
         worker.finish();
     });
-    let (mut lent, sent) = bench.front.offer(0, 0, 1, 0, b"hello");
+    let (mut assigned, sent) = bench.front.offer(0, 0, 1, 0, b"hello");
     bench.front.wake(0);
     assert_eq!(sent, 5);
     let mut answer = Vec::new();
-    while bench.wait_for(&mut lent, &mut answer) != Began::Done {}
+    while bench.wait_for(&mut assigned, &mut answer) != SlotProgress::Done {}
     assert_eq!(answer, b"you said hello");
-    bench.front.release(lent);
+    bench.front.release(assigned);
     thread.join().unwrap();
 }
 
@@ -83,15 +83,15 @@ fn bodies_of_any_size_stream_through_in_both_directions() {
         worker.finish();
     });
     let body: Vec<u8> = (0..BYTES).map(|i| (i % 251) as u8).collect();
-    let (mut lent, mut sent) = bench.front.offer(0, 1, 1, 0, &body);
+    let (mut assigned, mut sent) = bench.front.offer(0, 1, 1, 0, &body);
     bench.front.wake(0);
     let mut answer = Vec::new();
     loop {
-        sent += bench.front.feed(&mut lent, &body[sent..]).unwrap();
-        if bench.wait_for(&mut lent, &mut answer) == Began::Done {
+        sent += bench.front.feed(&mut assigned, &body[sent..]).unwrap();
+        if bench.wait_for(&mut assigned, &mut answer) == SlotProgress::Done {
             bench
                 .front
-                .drain(&mut lent, usize::MAX, &mut answer)
+                .drain(&mut assigned, usize::MAX, &mut answer)
                 .unwrap();
             break;
         }
@@ -104,12 +104,12 @@ fn bodies_of_any_size_stream_through_in_both_directions() {
 fn a_request_can_be_taken_back_until_it_is_claimed() {
     let bench = bench();
     let mut worker = bench.worker(1);
-    let (lent, _) = bench.front.offer(0, 0, 1, 0, b"one");
-    assert!(bench.front.take_back(&lent));
+    let (assigned, _) = bench.front.offer(0, 0, 1, 0, b"one");
+    assert!(bench.front.take_back(&assigned));
     assert!(!worker.try_claim());
-    let (lent, _) = bench.front.offer(0, 0, 1, 0, b"two");
+    let (assigned, _) = bench.front.offer(0, 0, 1, 0, b"two");
     assert!(worker.try_claim());
-    assert!(!bench.front.take_back(&lent));
+    assert!(!bench.front.take_back(&assigned));
 }
 
 #[test]
@@ -130,7 +130,7 @@ fn a_worker_whose_seat_is_anothers_leaves_and_keeps_no_wake_up_from_that_one() {
     bench.front.offer(0, 0, 2, 0, b"for the second");
     bench.front.wake(0);
     assert!(known.join().unwrap());
-    // The other was woken in its stead, or sleeps until somebody is.
+    // The other was woken in its place, or sleeps until one is.
     bench.front.offer(0, 1, 2, 0, b"one more");
     word.store(1, std::sync::atomic::Ordering::SeqCst);
     bench.front.wake(0);
@@ -140,20 +140,20 @@ fn a_worker_whose_seat_is_anothers_leaves_and_keeps_no_wake_up_from_that_one() {
 #[test]
 fn a_new_worker_does_not_take_what_was_offered_to_its_predecessor() {
     let bench = bench();
-    let (lent, _) = bench.front.offer(0, 0, 1, 0, b"for the first");
+    let (assigned, _) = bench.front.offer(0, 0, 1, 0, b"for the first");
     let mut second = bench.worker(2);
     assert!(!second.try_claim());
-    assert!(bench.front.take_back(&lent));
+    assert!(bench.front.take_back(&assigned));
 }
 
 #[test]
-fn an_answer_that_nobody_wants_stops_at_the_next_write() {
+fn a_response_of_a_disconnected_client_stops_at_the_next_write() {
     let bench = bench();
     let mut worker = bench.worker(1);
-    let (lent, _) = bench.front.offer(0, 0, 1, 0, b"x");
+    let (assigned, _) = bench.front.offer(0, 0, 1, 0, b"x");
     assert!(worker.claim());
     assert_eq!(worker.write(b"a"), Verdict::Continue);
-    bench.front.leave(&lent);
+    bench.front.leave(&assigned);
     assert_eq!(worker.write(b"b"), Verdict::ClientGone);
 }
 
@@ -161,7 +161,7 @@ fn an_answer_that_nobody_wants_stops_at_the_next_write() {
 fn a_worker_that_waits_for_a_dead_front_is_freed_by_the_next_one() {
     let bench = bench();
     let mut worker = bench.worker(1);
-    let (lent, _) = bench.front.offer(0, 0, 1, 0, b"x");
+    let (assigned, _) = bench.front.offer(0, 0, 1, 0, b"x");
     bench.front.offer(0, 1, 1, 0, b"never begun");
     let thread = std::thread::spawn(move || {
         assert!(worker.claim());
@@ -171,20 +171,20 @@ fn a_worker_that_waits_for_a_dead_front_is_freed_by_the_next_one() {
         (verdict, worker.try_claim())
     });
     // The first front dies here without taking anything.
-    while bench.front.progress(&lent) != Ok(Began::Running) {
+    while bench.front.progress(&assigned) != Ok(SlotProgress::Running) {
         std::thread::yield_now();
     }
     let next = FrontEnd::take_over(&bench.file, 1, 2).unwrap();
     let left = next.adopt(0, 1, 0);
     assert_eq!(left.len(), 1);
     assert_eq!(thread.join().unwrap(), (Verdict::ClientGone, false));
-    assert_eq!(next.progress(&left[0]), Ok(Began::Done));
+    assert_eq!(next.progress(&left[0]), Ok(SlotProgress::Done));
 }
 
 #[test]
 fn counters_that_no_worker_of_ours_writes_are_noticed() {
     let bench = bench();
-    let (mut lent, _) = bench.front.offer(0, 0, 1, 0, b"x");
+    let (mut assigned, _) = bench.front.offer(0, 0, 1, 0, b"x");
     let hostile = crate::layout::Layout::map(&bench.file, 1).unwrap();
     let words = hostile.slot(0, 0);
     let relaxed = std::sync::atomic::Ordering::Relaxed;
@@ -193,15 +193,17 @@ fn counters_that_no_worker_of_ours_writes_are_noticed() {
         .answer_head
         .store(ANSWER_RING_BYTES as u32 + 1, relaxed);
     assert_eq!(
-        bench.front.drain(&mut lent, usize::MAX, &mut Vec::new()),
+        bench
+            .front
+            .drain(&mut assigned, usize::MAX, &mut Vec::new()),
         Err(Broken)
     );
     words.worker.request_tail.store(2, relaxed);
-    assert_eq!(bench.front.feed(&mut lent, b"y"), Err(Broken));
+    assert_eq!(bench.front.feed(&mut assigned, b"y"), Err(Broken));
     words.state.reset();
-    assert_eq!(bench.front.progress(&lent), Err(Broken));
+    assert_eq!(bench.front.progress(&assigned), Err(Broken));
     words.state.finish(2);
-    assert_eq!(bench.front.progress(&lent), Err(Broken));
+    assert_eq!(bench.front.progress(&assigned), Err(Broken));
 }
 
 #[test]
@@ -214,21 +216,21 @@ fn a_file_that_is_no_pool_is_refused() {
 fn a_worker_amid_a_long_answer_outlives_the_front() {
     let bench = bench();
     let mut worker = bench.worker(1);
-    let (mut lent, _) = bench.front.offer(0, 0, 1, 0, b"");
+    let (mut assigned, _) = bench.front.offer(0, 0, 1, 0, b"");
     assert!(worker.claim());
     let mut taken = Vec::new();
     for _ in 0..3 {
         assert_eq!(worker.write(&vec![0; ANSWER_RING_BYTES]), Verdict::Continue);
         bench
             .front
-            .drain(&mut lent, usize::MAX, &mut taken)
+            .drain(&mut assigned, usize::MAX, &mut taken)
             .unwrap();
     }
     let next = FrontEnd::take_over(&bench.file, 1, 2).unwrap();
     let mut left = next.adopt(0, 1, 0).pop().unwrap();
     worker.finish();
     assert_eq!(next.drain(&mut left, usize::MAX, &mut taken), Ok(0));
-    assert_eq!(next.progress(&left), Ok(Began::Done));
+    assert_eq!(next.progress(&left), Ok(SlotProgress::Done));
 }
 
 /// Whether a thread of this process sleeps in the kernel (`proc_pid_stat(5)`).
@@ -253,7 +255,7 @@ fn a_worker_whose_front_was_killed_when_it_was_about_to_wake_it_is_woken_by_the_
     let thread = hear.recv().unwrap();
     let layout = crate::layout::Layout::map(&bench.file, 1).unwrap();
     let sleep = layout.worker_sleep(0);
-    // The front takes the word and dies: whoever sleeps is not woken.
+    // The front takes the word and dies: the sleeper is not woken.
     while !(sleeps(thread) && sleep.must_wake()) {
         std::thread::yield_now();
     }
@@ -269,21 +271,23 @@ fn a_worker_whose_front_was_killed_when_it_was_about_to_wake_it_is_woken_by_the_
 fn a_slot_that_a_successor_has_is_not_released_by_its_predecessor() {
     let bench = bench();
     let mut first = bench.worker(1);
-    let (lent, _) = bench.front.offer(0, 0, 1, 0, b"");
+    let (assigned, _) = bench.front.offer(0, 0, 1, 0, b"");
     assert!(first.try_claim());
     first.finish();
     let mut second = bench.worker(2);
     bench.front.offer(0, 0, 2, 0, b"");
-    bench.front.release(lent);
+    bench.front.release(assigned);
     assert!(second.try_claim());
 }
 
-/// Hears a wish the way the front does, and grants it.
-fn hear(bench: &Bench, lent: &mut Lent, verdict: u32) -> Vec<u8> {
+/// Takes a worker call as the front does, and replies to it.
+fn hear(bench: &Bench, assigned: &mut AssignedSlot, verdict: u32) -> Vec<u8> {
     loop {
-        if let Some((number, wish)) = bench.front.wish(lent) {
-            bench.front.grant(lent.seat(), lent.slot(), number, verdict);
-            return wish;
+        if let Some((number, call)) = bench.front.take_call(assigned) {
+            bench
+                .front
+                .reply(assigned.seat(), assigned.slot(), number, verdict);
+            return call;
         }
         std::thread::yield_now();
     }
@@ -294,39 +298,43 @@ fn a_script_waits_until_its_wish_is_heard_to_its_end_also_when_its_client_has_go
     let bench = bench();
     let mut worker = bench.worker(1);
     let patience = std::time::Duration::from_secs(60);
-    let (mut lent, _) = bench.front.offer(0, 0, 1, 0, b"hello");
+    let (mut assigned, _) = bench.front.offer(0, 0, 1, 0, b"hello");
     let thread = std::thread::spawn(move || {
         assert!(worker.claim());
-        let verdicts = [b"one", b"two"].map(|wish| worker.wish(wish, patience));
+        let verdicts = [b"one", b"two"].map(|call| worker.call(call, patience));
         worker.finish();
         (worker, verdicts)
     });
-    assert_eq!(hear(&bench, &mut lent, 7), b"one");
-    bench.front.leave(&lent);
-    assert_eq!(hear(&bench, &mut lent, 8), b"two");
+    assert_eq!(hear(&bench, &mut assigned, 7), b"one");
+    bench.front.leave(&assigned);
+    assert_eq!(hear(&bench, &mut assigned, 8), b"two");
     let (mut worker, verdicts) = thread.join().unwrap();
     assert_eq!(verdicts, [Some(7), Some(8)]);
-    assert_eq!(bench.front.wish(&mut lent), None, "nothing is heard twice");
+    assert_eq!(
+        bench.front.take_call(&mut assigned),
+        None,
+        "nothing is heard twice"
+    );
     let soon = std::time::Duration::from_millis(1);
-    assert_eq!(worker.wish(b"three", soon), None, "no request is in hand");
+    assert_eq!(worker.call(b"three", soon), None, "no request is in hand");
 }
 
 #[test]
-fn a_wish_that_nobody_hears_is_given_up_and_one_that_is_too_long_is_none() {
+fn a_call_without_a_front_times_out_and_one_that_is_too_long_is_not_sent() {
     let bench = bench();
     let mut worker = bench.worker(1);
-    let (mut lent, _) = bench.front.offer(0, 0, 1, 0, b"hello");
+    let (mut assigned, _) = bench.front.offer(0, 0, 1, 0, b"hello");
     assert!(worker.claim());
     let soon = std::time::Duration::from_millis(1);
-    assert_eq!(worker.wish(b"one", soon), None);
-    assert_eq!(worker.wish(&vec![0; WISH_BYTES + 1], soon), None);
-    let (late, _) = bench.front.wish(&mut lent).unwrap();
-    bench.front.grant(0, 0, late, 7);
+    assert_eq!(worker.call(b"one", soon), None);
+    assert_eq!(worker.call(&vec![0; CALL_BYTES + 1], soon), None);
+    let (late, _) = bench.front.take_call(&mut assigned).unwrap();
+    bench.front.reply(0, 0, late, 7);
     let patience = std::time::Duration::from_millis(1);
     assert_eq!(
-        worker.wish(b"two", patience),
+        worker.call(b"two", patience),
         None,
         "that was about another"
     );
-    assert_eq!(bench.front.wish(&mut lent).unwrap().1, b"two");
+    assert_eq!(bench.front.take_call(&mut assigned).unwrap().1, b"two");
 }

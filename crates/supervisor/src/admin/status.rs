@@ -8,7 +8,7 @@ use maitred_control::admin::{
     Size, Times, Workers,
 };
 use maitred_scoreboard::{Cause, Outcome, Reading, STAYED_FOR};
-use maitred_seat::{Boards, Process, Snapshot};
+use maitred_seat::{Boards, PoolState, WorkerState};
 
 use crate::pool::Seated;
 use crate::room::there_is_now;
@@ -190,7 +190,7 @@ fn running_in(pool: &RunningPool) -> Vec<(Running, Runner)> {
     let now = now.unwrap_or_default();
     let running = pool.pool.seated().filter_map(|seated| {
         let board = boards.seat(seated.seat)?;
-        let snapshot = Snapshot::take(boards.pool(), std::iter::once(board), now);
+        let snapshot = PoolState::take(boards.pool(), std::iter::once(board), now);
         let process = snapshot.processes.into_iter().next()?;
         let runner = Runner {
             generation: pool.generation,
@@ -207,7 +207,7 @@ fn running_in(pool: &RunningPool) -> Vec<(Running, Runner)> {
     running.collect()
 }
 
-fn shown(seated: Seated, process: Process, so_far: Option<SoFar>) -> Running {
+fn shown(seated: Seated, process: WorkerState, so_far: Option<SoFar>) -> Running {
     let seconds = |part: fn(&SoFar) -> Duration| so_far.as_ref().map(part).map(|d| d.as_secs_f64());
     Running {
         pid: seated.pid,

@@ -55,8 +55,8 @@ impl Surroundings for Machine {
     }
 }
 
-/// What the rules make of `NAME=VALUE` lines, to which a method is added: first the script, its URI
-/// and what becomes of it, then the parameters that are new or changed; `-NAME`: it is gone.
+/// What the rules make of `NAME=VALUE` lines, to which a method is added: first the script, its
+/// URI and what becomes of it, then the parameters that are new or changed; `-NAME`: it is gone.
 fn come_to(machine: &Machine, given: &[&str]) -> String {
     let given: Vec<(&str, &str)> = given
         .iter()
@@ -244,7 +244,8 @@ cases! {
         "SCRIPT_FILENAME=/www/photo.jpg", "ORIG_SCRIPT_FILENAME=/www/photo.jpg/x.php",
     ];
 
-    a_folder: MACHINE, ["SCRIPT_FILENAME=/www/a", "SCRIPT_NAME=/a"] => ["/www/a", "/a", "Extension"];
+    a_folder: MACHINE, ["SCRIPT_FILENAME=/www/a", "SCRIPT_NAME=/a"] =>
+        ["/www/a", "/a", "Extension"];
 
     a_folder_with_its_slash: MACHINE, ["SCRIPT_FILENAME=/www/a/", "SCRIPT_NAME=/a/"] => [
         "none", "/a/", "NoScript", "ORIG_SCRIPT_FILENAME=/www/a/", "-SCRIPT_FILENAME",

@@ -1,7 +1,7 @@
 //! Settings of a site's responses, in `[[sites]]`.
 
 use maitred_rules::Pattern;
-use maitred_rules::coding::{Coding, refuse_type};
+use maitred_rules::content_encoding::{ContentEncoding, refuse_type};
 
 use crate::model::output::{Output, SendfileRoot};
 use crate::read::directive::{Directive, Needs, Preset, store};
@@ -22,7 +22,7 @@ pub const DIRECTIVES: &[Directive<Output>] = &[
             output.compression = match value.boolean() {
                 Ok(false) => Vec::new(),
                 Ok(true) => return Err(value.wrong()),
-                Err(_) => value.each(|item| item.text_as(Coding::named))?,
+                Err(_) => value.each(|item| item.text_as(ContentEncoding::named))?,
             };
             Ok(())
         },

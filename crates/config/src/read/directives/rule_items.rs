@@ -3,12 +3,12 @@
 use std::ops::Range;
 use std::time::Duration;
 
-use maitred_rules::dress::{refuse_field, refuse_value};
 use maitred_rules::networks::parse_network;
+use maitred_rules::response_headers::{refuse_header, refuse_value};
 use maitred_rules::settings::{
     BasicAuth, Deny, Expires, HeaderRule, PathSettings, PhpRule, RateLimit, Redirect, Rewrite,
 };
-use maitred_rules::site::check_template;
+use maitred_rules::site_rules::check_template;
 use maitred_rules::{IpNet, Pattern};
 
 use crate::read::units;
@@ -193,7 +193,7 @@ pub(super) fn read_headers(item: &Value<'_>) -> Result<HeaderRule, BadValue> {
         unset: match record.get("unset") {
             Some(value) => value.each(|item| {
                 let name = item.text()?;
-                refuse_field(name).map_or(Ok(name.to_owned()), |why| Err(item.refused(&why)))
+                refuse_header(name).map_or(Ok(name.to_owned()), |why| Err(item.refused(&why)))
             })?,
             None => Vec::new(),
         },
@@ -203,7 +203,7 @@ pub(super) fn read_headers(item: &Value<'_>) -> Result<HeaderRule, BadValue> {
 fn fields(value: &Value<'_>) -> Result<Vec<(String, String)>, BadValue> {
     let mut fields = Vec::new();
     for field in value.entries("a text")? {
-        if let Some(why) = refuse_field(&field.name) {
+        if let Some(why) = refuse_header(&field.name) {
             return Err(field.misnamed(&why));
         }
         let text = field.value.text()?;

@@ -1,6 +1,6 @@
 //! Settings of the whole server, at the top of the file.
 
-use maitred_rules::forwarded::Field;
+use maitred_rules::forwarded::ForwardedHeader;
 
 use super::listeners::asked;
 use super::rule_items::networks;
@@ -257,7 +257,7 @@ pub const DIRECTIVES: &[Directive<Config>] = &[
         read: |config, value| {
             store(
                 &mut config.trusted_headers,
-                value.each(|item| item.text_as(Field::named)),
+                value.each(|item| item.text_as(ForwardedHeader::named)),
             )
         },
     },

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use maitred_http1::Head;
-use maitred_pagecache::fields;
+use maitred_pagecache::headers;
 use maitred_pagecache::key::Key;
 use maitred_pagecache::stored::Stored;
-use maitred_pagestore::{Looked, Object};
+use maitred_pagestore::{Lookup, Object};
 
 use crate::cache::Cache;
 use crate::cache::making::lock;
@@ -40,7 +40,7 @@ pub fn coded(
     let Ok(beside) = key.coded(&format!("{name} {}", page.stored.came)) else {
         return page;
     };
-    if let Looked::Page { page, .. } = cache.store.look(&beside, [].into_iter()) {
+    if let Lookup::Page { page, .. } = cache.store.lookup(&beside, [].into_iter()) {
         return page;
     }
     if plan.coding.is_some() && page.body.len() > AT_ONCE_BYTES {
@@ -50,7 +50,7 @@ pub fn coded(
     let Some(made) = make(&page, &plan, Effort::Passing) else {
         return page;
     };
-    cache.store.keep_beside(beside, made)
+    cache.store.insert_derived(beside, made)
 }
 
 /// Puts a page into a coding on another thread, if somebody will find it then.
@@ -62,7 +62,7 @@ fn code_later(cache: &Arc<Cache>, beside: Key, page: &Arc<Object>, plan: Plan) {
     let page = page.clone();
     tokio::task::spawn_blocking(move || {
         if let Some(made) = make(&page, &plan, Effort::Kept) {
-            turn.cache.store.keep_beside(beside, made);
+            turn.cache.store.insert_derived(beside, made);
         }
     });
 }
@@ -147,6 +147,6 @@ pub fn say_that_it_varies(
 fn write_lines(lines: &mut Vec<u8>, stored: &Stored, plan: &Plan) {
     let kept = stored.fields().filter(|(name, _)| !plan.replaces(name));
     for (name, value) in kept.chain(plan.fields()) {
-        fields::write_line(lines, name, value);
+        headers::write_line(lines, name, value);
     }
 }

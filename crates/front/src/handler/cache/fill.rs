@@ -10,17 +10,17 @@ use maitred_control::purge::Dropped;
 use maitred_fastcgi::cgi::AnswerHead;
 use maitred_http1::Head;
 use maitred_pagecache::admit::{Admitted, NotStored, Times, admit};
-use maitred_pagecache::asked::Asked;
-use maitred_pagecache::fills::{Finished, Ticket};
+use maitred_pagecache::cache_request::CacheRequest;
+use maitred_pagecache::cache_status::{CacheStatus, Forward, ON_ERROR, REVALIDATED};
+use maitred_pagecache::eligibility::{Bypass, Plan};
+use maitred_pagecache::fills::{FillResult, Ticket};
+use maitred_pagecache::headers::ResponseHead;
 use maitred_pagecache::key::Key;
-use maitred_pagecache::merge::merge;
-use maitred_pagecache::plan::{Bypass, Plan};
-use maitred_pagecache::purge::{self, Thoroughness};
+use maitred_pagecache::purge::{self, PurgeMode};
 use maitred_pagecache::reuse::{Stale, is_error, validators};
-use maitred_pagecache::status::{CacheStatus, Forward, ON_ERROR, REVALIDATED};
 use maitred_pagecache::stored::Stored;
 use maitred_pagecache::{Millis, cookies, freshness, invalidate};
-use maitred_pagestore::{Body, Object, Place, Subject};
+use maitred_pagestore::{Body, Object, PageKeys, Subject};
 
 use crate::backend::error::Failure;
 use crate::backend::script_headers::Named;
@@ -71,7 +71,7 @@ pub struct Fill<'a> {
     announced: Option<u64>,
     body: Vec<u8>,
     /// A page that is so large, or comes to so slow a disk, that another thread puts it where it is to be.
-    unwritten: Option<(Place, Object)>,
+    unwritten: Option<(PageKeys, Object)>,
     /// How long the worker had to do with it.
     cost: Duration,
     /// What has become of the answer, if there is one.
@@ -103,7 +103,7 @@ impl<'a> Fill<'a> {
             plan: Plan {
                 read: Err(why),
                 store: Err(NotStored::Bypassed(why)),
-                wishes: None,
+                directives: None,
             },
             primary: None,
             ticket: None,
@@ -265,7 +265,7 @@ impl<'a> Fill<'a> {
                     self.drop_stale(why);
                 }
                 self.kept = Some(Err(why));
-                self.finish(Finished::NotKept);
+                self.finish(FillResult::NotStored);
             }
         }
         Ok(self.status(Some(status), stored).to_string())
@@ -284,10 +284,12 @@ impl<'a> Fill<'a> {
         let Some((page, _)) = self.stale.clone() else {
             return;
         };
-        let asked = Asked::survey(request_of(self.head, self.way), self.head.headers());
-        let kept = (&page.stored, said.headers());
-        let merged = merge(&self.of.settings, &asked, &self.plan, kept, times);
-        match merged.kept {
+        let asked = CacheRequest::survey(request_of(self.head, self.way), self.head.headers());
+        let (settings, headers) = (&self.of.settings, said.headers());
+        let merged = page
+            .stored
+            .merge(settings, &asked, &self.plan, headers, times);
+        match merged.stored {
             Ok(admitted) => {
                 let told = Stored {
                     lines: merged.lines,
@@ -304,7 +306,7 @@ impl<'a> Fill<'a> {
                 };
                 self.merged = Some((stored, page.body.clone()));
                 self.drop_stale(why);
-                self.finish(Finished::NotKept);
+                self.finish(FillResult::NotStored);
             }
         }
     }
@@ -313,17 +315,20 @@ impl<'a> Fill<'a> {
     fn admit(&mut self, said: &AnswerHead, times: Times) -> Result<Admitted, NotStored> {
         let length = said
             .header("content-length")
-            .and_then(maitred_pagecache::fields::seconds);
+            .and_then(maitred_pagecache::headers::seconds);
         self.announced = length;
         if Named::by(said).is_some() {
             // What it names is sent, and not what it says.
             return Err(NotStored::NoStore);
         }
-        let asked = Asked::survey(request_of(self.head, self.way), self.head.headers());
-        let answer = (said.status(), said.headers());
+        let asked = CacheRequest::survey(request_of(self.head, self.way), self.head.headers());
+        let answer = ResponseHead {
+            status: said.status(),
+            headers: said.headers(),
+        };
         let admitted = admit(&self.of.settings, &asked, &self.plan, answer, times)?;
         if let Some(primary) = &self.primary {
-            Place::of(primary, &admitted.vary, self.head.headers())?;
+            PageKeys::of(primary, &admitted.vary, self.head.headers())?;
         }
         match length {
             Some(length) if length > self.largest() => Err(NotStored::TooLarge),
@@ -356,10 +361,10 @@ impl<'a> Fill<'a> {
             purge,
             how,
         };
-        let hard = |purge| named((purge, Thoroughness::Hard));
+        let hard = |purge| named((purge, PurgeMode::Hard));
         let mut dropped: Vec<Dropped> = after.into_iter().map(hard).collect();
         if settings.litespeed {
-            let asked = purge::litespeed(said.headers(), (&settings.key, request.host));
+            let asked = purge::litespeed(said.headers(), &settings.key, request.host);
             dropped.extend(asked.into_iter().map(named));
         }
         self.elsewhere = self.cache.purge(&dropped);
@@ -378,7 +383,7 @@ impl<'a> Fill<'a> {
             let cache = self.cache.clone();
             let is_small = page.body.len() as u64 <= AT_ONCE_BYTES;
             let keep = move || {
-                let keep = || cache.store.keep_at(&place, page, now());
+                let keep = || cache.store.insert_at(&place, page, now());
                 // A large page takes its time on any disk, and in memory.
                 Ok(match is_small {
                     true => cache.disk_pace.watch(keep, now),
@@ -410,7 +415,7 @@ impl<'a> Fill<'a> {
     pub fn cut_short(&mut self) {
         if self.admitted.take().is_some() {
             self.body = Vec::new();
-            self.finish(Finished::NotKept);
+            self.finish(FillResult::NotStored);
         }
     }
 
@@ -432,7 +437,7 @@ impl<'a> Fill<'a> {
         let length = body.len() as u64;
         if self.announced.is_some_and(|announced| announced != length) {
             // It lies about its length: nobody knows what is missing, or too much.
-            return self.finish(Finished::NotKept);
+            return self.finish(FillResult::NotStored);
         }
         self.keep(admitted, body.into());
     }
@@ -443,7 +448,7 @@ impl<'a> Fill<'a> {
         let Some(primary) = &self.primary else {
             return;
         };
-        let place = match Place::of(primary, &admitted.vary, self.head.headers()) {
+        let place = match PageKeys::of(primary, &admitted.vary, self.head.headers()) {
             Ok(place) => place,
             Err(why) => return self.kept(Err(why)),
         };
@@ -462,7 +467,7 @@ impl<'a> Fill<'a> {
             self.unwritten = Some((place, page));
             return;
         }
-        let keep = || store.keep_at(&place, page, now());
+        let keep = || store.insert_at(&place, page, now());
         let kept = match store.has_disk() {
             true => pace.watch(keep, now),
             false => keep(),
@@ -476,13 +481,13 @@ impl<'a> Fill<'a> {
         let finished = match kept {
             Ok(()) => {
                 self.cache.changed.notify_one();
-                Finished::Stored
+                FillResult::Stored
             }
             // Whoever waits has it made anew.
-            Err(NotStored::Purged) => Finished::Failed,
+            Err(NotStored::Purged) => FillResult::Failed,
             Err(why) => {
                 self.drop_stale(why);
-                Finished::NotKept
+                FillResult::NotStored
             }
         };
         self.finish(finished);
@@ -495,7 +500,7 @@ impl<'a> Fill<'a> {
         }
     }
 
-    fn finish(&mut self, how: Finished) {
+    fn finish(&mut self, how: FillResult) {
         self.wanted.store(false, Ordering::Relaxed);
         if let Some((key, ticket)) = self.ticket.take() {
             self.cache.finish(&key, ticket, how);
@@ -539,7 +544,7 @@ impl<'a> Fill<'a> {
             detail: Some(ON_ERROR),
         };
         self.counts = false;
-        self.finish(Finished::StoodIn);
+        self.finish(FillResult::ServedStale);
         let kept = (&page.stored, &page.body, Duration::ZERO);
         let how = (stale.age, status);
         Some(reply(client, request, kept, how, record).await)
@@ -549,7 +554,7 @@ impl<'a> Fill<'a> {
 impl Drop for Fill<'_> {
     /// Whoever waits is told, whatever has happened to this request.
     fn drop(&mut self) {
-        self.finish(Finished::Failed);
+        self.finish(FillResult::Failed);
         if self.counts {
             let why = (!self.is_refresh).then_some(self.why);
             self.of.board().forwarded(why, self.kept);

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use maitred_http1::Head;
-use maitred_pagecache::fills::{Finished, Ticket};
+use maitred_pagecache::cache_status::Forward;
+use maitred_pagecache::eligibility::Plan;
+use maitred_pagecache::fills::{FillResult, Ticket};
 use maitred_pagecache::key::Key;
-use maitred_pagecache::plan::Plan;
 use maitred_pagecache::reuse::Stale;
-use maitred_pagecache::status::Forward;
 use maitred_pagestore::Object;
 
 use crate::cache::{Cache, SiteCache};
@@ -53,7 +53,7 @@ impl Drop for Left {
     /// Whoever waits is told if nobody makes it.
     fn drop(&mut self) {
         if let Some((key, ticket)) = self.ticket.take() {
-            self.cache.finish(&key, ticket, Finished::Failed);
+            self.cache.finish(&key, ticket, FillResult::Failed);
         }
     }
 }

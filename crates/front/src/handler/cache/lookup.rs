@@ -7,14 +7,14 @@ use std::time::Duration;
 
 use maitred_http1::Head;
 use maitred_pagecache::admit::NotStored;
-use maitred_pagecache::asked::{Asked, Request};
+use maitred_pagecache::cache_request::{CacheRequest, Request};
+use maitred_pagecache::cache_status::{CacheStatus, Forward, ON_ERROR, UPDATING};
 use maitred_pagecache::cookies;
-use maitred_pagecache::fields::Field;
-use maitred_pagecache::fills::{Finished, Joined, Ticket, Told};
+use maitred_pagecache::eligibility::{Bypass, Plan};
+use maitred_pagecache::fills::{FillNotice, FillResult, Joined, Ticket};
+use maitred_pagecache::headers::Field;
 use maitred_pagecache::key::{Key, Primary};
-use maitred_pagecache::plan::{Bypass, Plan};
 use maitred_pagecache::reuse::{Judged, Stale, judge};
-use maitred_pagecache::status::{CacheStatus, Forward, ON_ERROR, UPDATING};
 use maitred_pagestore as pagestore;
 use maitred_pagestore::Object;
 use tokio::sync::oneshot;
@@ -59,7 +59,7 @@ pub async fn look<'a>(
         port: port_told(client, way),
         ..request_of(head, way)
     };
-    let asked = Asked::survey(request, head.headers());
+    let asked = CacheRequest::survey(request, head.headers());
     let secured = client.secured();
     let shows_certificate = secured.is_some_and(|secured| secured.shows_certificate());
     let mut fill = Box::new(Fill::new(cache.clone(), of, (head, way)));
@@ -138,7 +138,7 @@ fn port_told(client: &mut impl HttpClient, way: &RequestContext<'_>) -> Option<u
 /// What may be done for a request, its key, and whether nothing but an unknown cookie keeps its
 /// response from being stored; nothing if it passes the cache by, which `fill` is told.
 fn begin<'a, H: Iterator<Item = Field<'a>> + Clone>(
-    asked: &Asked<'a, H>,
+    asked: &CacheRequest<'a, H>,
     shows_certificate: bool,
     (of, (head, way)): (&SiteCache, Of<'a>),
     fill: &mut Fill<'_>,
@@ -162,7 +162,7 @@ fn begin<'a, H: Iterator<Item = Field<'a>> + Clone>(
         let plan = Plan {
             read: Err(why),
             store: Err(NotStored::Bypassed(why)),
-            wishes: None,
+            directives: None,
         };
         fill.bypass(plan, why);
         return None;
@@ -172,14 +172,14 @@ fn begin<'a, H: Iterator<Item = Field<'a>> + Clone>(
         match (way.path, way.query) == (head.path(), head.query()) {
             true => fill.see(query.as_deref()),
             // Nobody knows what a rewrite has made of it.
-            false => plan.store = Err(NotStored::UnkeyedField),
+            false => plan.store = Err(NotStored::UnkeyedHeader),
         }
     }
     let host = asked.request.host;
     let has_capitals = host.bytes().any(|byte| byte.is_ascii_uppercase());
     if way.host(head) != host || has_capitals {
         // The script would see the host as it was written, and could send everybody there.
-        plan.store = plan.store.and(Err(NotStored::UnkeyedField));
+        plan.store = plan.store.and(Err(NotStored::UnkeyedHeader));
     }
     let may_refresh = has_unknown && plan.store.is_ok();
     if may_refresh {
@@ -194,19 +194,19 @@ fn begin<'a, H: Iterator<Item = Field<'a>> + Clone>(
 }
 
 /// What is kept for a request, in memory or else on disk.
-async fn find(cache: &Arc<Cache>, primary: &Key, head: &Head) -> io::Result<pagestore::Looked> {
+async fn find(cache: &Arc<Cache>, primary: &Key, head: &Head) -> io::Result<pagestore::Lookup> {
     let store = &cache.store;
-    let found = match store.look(primary, head.headers()) {
-        pagestore::Looked::Nothing { .. } if store.has_disk() => {
+    let found = match store.lookup(primary, head.headers()) {
+        pagestore::Lookup::Miss { .. } if store.has_disk() => {
             if cache.disk_pace.is_slow(now()) {
                 return find_slowly(cache, primary, head).await;
             }
-            let load = || store.load(primary, head.headers(), (now(), AT_ONCE_BYTES));
+            let load = || store.load(primary, head.headers(), now(), AT_ONCE_BYTES);
             cache.disk_pace.watch(load, now)
         }
         looked => return Ok(looked),
     };
-    let pagestore::Looked::Large { key, has_variants } = found else {
+    let pagestore::Lookup::Large { key, has_variants } = found else {
         return Ok(found);
     };
     // Others have their turn while the disk is read.
@@ -219,7 +219,7 @@ async fn find_slowly(
     cache: &Arc<Cache>,
     primary: &Key,
     head: &Head,
-) -> io::Result<pagestore::Looked> {
+) -> io::Result<pagestore::Lookup> {
     let (cache, primary) = (cache.clone(), primary.clone());
     let fields = head.headers();
     let fields: Vec<(Vec<u8>, Vec<u8>)> = fields
@@ -227,7 +227,7 @@ async fn find_slowly(
         .collect();
     blocking(move || {
         let fields = fields.iter().map(|(name, value)| (&name[..], &value[..]));
-        let load = || cache.store.load(&primary, fields, (now(), u64::MAX));
+        let load = || cache.store.load(&primary, fields, now(), u64::MAX);
         Ok(cache.disk_pace.watch(load, now))
     })
     .await
@@ -244,12 +244,12 @@ enum Weighed {
 /// Judges what was found, and notes in `fill` why the request goes on.
 fn weigh<'a, H: Iterator<Item = Field<'a>> + Clone>(
     (cache, of): (&Cache, &SiteCache),
-    asked: &Asked<'a, H>,
-    found: pagestore::Looked,
+    asked: &CacheRequest<'a, H>,
+    found: pagestore::Lookup,
     (plan, fill): (&mut Plan, &mut Fill<'_>),
 ) -> Weighed {
     match found {
-        pagestore::Looked::Page {
+        pagestore::Lookup::Page {
             page,
             key,
             is_stale,
@@ -270,8 +270,8 @@ fn weigh<'a, H: Iterator<Item = Field<'a>> + Clone>(
             }
             Weighed::Other(key)
         }
-        pagestore::Looked::Nothing { key, has_variants }
-        | pagestore::Looked::Large { key, has_variants } => {
+        pagestore::Lookup::Miss { key, has_variants }
+        | pagestore::Lookup::Large { key, has_variants } => {
             fill.why = match has_variants {
                 true => Forward::VaryMiss,
                 false => Forward::UriMiss,
@@ -288,8 +288,8 @@ fn weigh<'a, H: Iterator<Item = Field<'a>> + Clone>(
 
 /// Whether the request wants what is kept and nothing else.
 fn wants_nothing_else(plan: &Plan) -> bool {
-    let wishes = plan.wishes.as_ref();
-    wishes.is_some_and(|wishes| wishes.only_if_cached)
+    let directives = plan.directives.as_ref();
+    directives.is_some_and(|directives| directives.only_if_cached)
 }
 
 /// Who has a page made again that will do until then.
@@ -307,7 +307,7 @@ fn take_turn(
     (key, times): (Key, (u64, u64)),
     fill: &mut Fill<'_>,
 ) -> Option<Turn> {
-    let Some(ticket) = cache.fills.refresh(&key, times) else {
+    let Some(ticket) = cache.fills.refresh(&key, times.0, times.1) else {
         return Some(Turn::Others);
     };
     fill.begin(key, ticket);
@@ -382,9 +382,9 @@ async fn join(
     record: &mut RequestRecord,
 ) -> io::Result<Next> {
     let (sender, receiver) = oneshot::channel();
-    let ticket: Ticket = match cache.fills.join(&key, times, || sender) {
+    let ticket: Ticket = match cache.fills.join(&key, times.0, times.1, || sender) {
         Joined::Fill(ticket) => ticket,
-        Joined::Through => return Ok(Next::Go),
+        Joined::PassThrough => return Ok(Next::Go),
         Joined::Wait => {
             fill.is_collapsed = true;
             let patience = Duration::from_secs(of.settings.lock_timeout);
@@ -402,18 +402,18 @@ async fn join(
             };
             drop(place);
             match told {
-                Ok(Ok(Told::Look)) => return Ok(Next::Look),
-                Ok(Ok(Told::StandIn)) => {
+                Ok(Ok(FillNotice::Retry)) => return Ok(Next::Look),
+                Ok(Ok(FillNotice::UseStale)) => {
                     let stale = fill.stale.take().filter(|(_, stale)| stale.if_error);
                     let next = stale.map(|(page, stale)| Next::StandIn(page, stale));
                     return Ok(next.unwrap_or(Next::Go));
                 }
-                Ok(Ok(Told::Through) | Err(_)) => return Ok(Next::Go),
+                Ok(Ok(FillNotice::PassThrough) | Err(_)) => return Ok(Next::Go),
                 Err(_) => {
                     plan.store = Err(NotStored::LockTimeout);
                     return Ok(Next::Go);
                 }
-                Ok(Ok(Told::Fill(ticket))) => ticket,
+                Ok(Ok(FillNotice::Fill(ticket))) => ticket,
             }
         }
     };
@@ -425,15 +425,15 @@ async fn join(
 struct Place<'a> {
     cache: &'a Cache,
     key: &'a Key,
-    receiver: oneshot::Receiver<Told>,
+    receiver: oneshot::Receiver<FillNotice>,
 }
 
 impl Drop for Place<'_> {
     /// Whoever leaves just when the page was to be made by him leaves that to the next.
     fn drop(&mut self) {
         self.receiver.close();
-        if let Ok(Told::Fill(ticket)) = self.receiver.try_recv() {
-            self.cache.finish(self.key, ticket, Finished::Failed);
+        if let Ok(FillNotice::Fill(ticket)) = self.receiver.try_recv() {
+            self.cache.finish(self.key, ticket, FillResult::Failed);
         }
     }
 }

@@ -4,7 +4,7 @@ use std::io;
 
 use maitred_control::purge::Dropped;
 use maitred_http1::Head;
-use maitred_pagecache::purge::{Purge, Thoroughness};
+use maitred_pagecache::purge::{Purge, PurgeMode};
 use maitred_pagecache::{invalidate, tags};
 
 use crate::handler::cache::reply::request_of;
@@ -34,8 +34,8 @@ pub async fn purge(
     }
     let asked = request_of(head, way);
     let how = match crate::http::headers::first_field(head, "soft-purge") {
-        Some("1") => Thoroughness::Soft,
-        _ => Thoroughness::Hard,
+        Some("1") => PurgeMode::Soft,
+        _ => PurgeMode::Hard,
     };
     let groups = tags::groups(head.headers(), "cache-groups");
     let purges = match groups {
@@ -60,8 +60,8 @@ pub async fn purge(
         elsewhere.done().await;
     }
     let done = match how {
-        Thoroughness::Hard => "dropped",
-        Thoroughness::Soft => "stale",
+        PurgeMode::Hard => "dropped",
+        PurgeMode::Soft => "stale",
     };
     let lines = dropped.iter().map(|one| format!("{done}: {}\n", one.purge));
     let said: String = lines.collect();

@@ -125,7 +125,7 @@ impl Errand {
             // Nobody waits for it.
             lane: Lane::Usual,
             max_body_size: 0,
-            dressing: rules::PLAIN,
+            header_policy: rules::PLAIN,
             origin,
             is_https: self.is_https,
             has_user: false,

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use maitred_http1::{Framing, Head, carries_body};
-use maitred_pagecache::asked::{Asked, Request};
-use maitred_pagecache::fields;
+use maitred_pagecache::cache_request::{CacheRequest, Request};
+use maitred_pagecache::cache_status::CacheStatus;
+use maitred_pagecache::headers;
 use maitred_pagecache::select::{Selected, content_range, not_modified_lines, select};
-use maitred_pagecache::status::CacheStatus;
 use maitred_pagecache::stored::Stored;
 use maitred_pagestore::Body;
 use maitred_pagestore::body::FILE_LEAST_BYTES;
@@ -40,7 +40,7 @@ pub(crate) fn request_of<'h>(head: &'h Head, way: &'h RequestContext<'_>) -> Req
 pub(crate) fn with_line(lines: &Bytes, name: &[u8], value: &[u8]) -> Bytes {
     let mut all = Vec::with_capacity(lines.len() + name.len() + value.len() + 4);
     all.extend_from_slice(lines);
-    fields::write_line(&mut all, name, value);
+    headers::write_line(&mut all, name, value);
     all.into()
 }
 
@@ -65,7 +65,7 @@ pub(crate) async fn reply(
     (age, status): (u64, CacheStatus),
     record: &mut RequestRecord,
 ) -> io::Result<After> {
-    let asked = Asked::survey(request_of(head, way), head.headers());
+    let asked = CacheRequest::survey(request_of(head, way), head.headers());
     let length = body.len() as u64;
     let selected = select(stored, &asked, length);
     let (date, lines) = stored.dated_lines();
@@ -90,7 +90,7 @@ pub(crate) async fn reply(
         headers.push((b"Date", &date));
     }
     headers.push((b"Age", number.format(age).as_bytes()));
-    let lines = match fields::first(fields::of_lines(&lines), "cache-status").is_some() {
+    let lines = match headers::first(headers::of_lines(&lines), "cache-status").is_some() {
         true => with_line(&lines, CACHE_STATUS, status.as_bytes()),
         false => {
             headers.push((CACHE_STATUS, status.as_bytes()));

@@ -15,8 +15,8 @@ use hyper::header::{CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, TRANSFE
 use maitred_http1::{
     Answer, AnswerFraming, CHUNK_END, Head, LAST_CHUNK, Method, answer_framing, write_chunk_header,
 };
-use maitred_rules::coding::Coding;
-use maitred_rules::dress::Expiry;
+use maitred_rules::content_encoding::ContentEncoding;
+use maitred_rules::response_headers::Expiry;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::Instant;
 
@@ -163,10 +163,10 @@ fn poll_data(
 /// How long an answer may be kept, unless it says so itself.
 fn expiry<'w>(way: &RequestContext<'w>, parts: &Parts, status: u16) -> Option<Expiry<'w>> {
     let value = |name| parts.headers.get(name).map(|value| value.as_bytes());
-    if way.dressing.is_empty() || value("cache-control").or(value("expires")).is_some() {
+    if way.header_policy.is_empty() || value("cache-control").or(value("expires")).is_some() {
         return None;
     }
-    way.dressing
+    way.header_policy
         .expiry(status, value("content-type").unwrap_or_default())
 }
 
@@ -187,7 +187,7 @@ struct Coder {
 }
 
 impl Coder {
-    fn new(coding: Coding) -> Option<Coder> {
+    fn new(coding: ContentEncoding) -> Option<Coder> {
         let place = CODING.try_acquire().ok()?;
         let encoder = Encoder::new(coding, Effort::Passing).ok()?;
         Some(Coder {
@@ -253,16 +253,16 @@ impl<'a> ProxyEncoder<'a> {
         let plan = &self.plan;
         let fields = fields.filter(|(name, _)| !plan.replaces(name));
         let fields = fields.chain(beside.iter().copied().filter(|beside| !is_said(beside)));
-        let dressing = way.dressing;
+        let header_policy = way.header_policy;
         let mut out = Vec::with_capacity(512);
-        let (apart, _) = match dressing.is_empty() {
+        let (apart, _) = match header_policy.is_empty() {
             true => W::head(&mut out, &answer, fields.chain(plan.fields())),
             false => {
-                let kept = fields.filter(|(name, _)| dressing.keeps(name));
+                let kept = fields.filter(|(name, _)| header_policy.keeps(name));
                 let date = date.as_ref().map(|date| (&b"Expires"[..], date.as_bytes()));
                 let expiry = expiry.map(|expiry| expiry.cache_control.as_bytes());
                 let expiry = expiry.map(|value| (&b"Cache-Control"[..], value));
-                let own = dressing.fields().chain(expiry).chain(date);
+                let own = header_policy.fields().chain(expiry).chain(date);
                 W::head(&mut out, &answer, kept.chain(own).chain(plan.fields()))
             }
         };

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use maitred_seat::Began;
+use maitred_seat::SlotProgress;
 
 use crate::pool::exchange::{Exchange, SlotLease};
 use crate::pool::slow;
@@ -23,7 +23,7 @@ impl Exchange {
     pub fn end_overrun(&self) {
         let ran = self.began().map_or(Duration::ZERO, |began| began.elapsed());
         if let Some(loan) = &self.lock().loan
-            && loan.link().progress(&loan.lent) == Ok(Began::Running)
+            && loan.link().progress(&loan.lent) == Ok(SlotProgress::Running)
         {
             let overrun = slow::overrun(loan, ran);
             let why = "its script ran longer than request_terminate_timeout";

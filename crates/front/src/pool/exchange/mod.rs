@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
-use maitred_seat::{Began, FrontEnd, Lent, Spent};
+use maitred_seat::{AssignedSlot, FrontEnd, SlotProgress, Spent};
 use tokio::sync::oneshot;
 
 use crate::pool::generation::Generation;
@@ -30,7 +30,7 @@ pub struct SlotLease {
     /// Whose worker has it.
     pub generation: Arc<Generation>,
     /// The slot.
-    pub lent: Lent,
+    pub lent: AssignedSlot,
 }
 
 impl SlotLease {
@@ -154,7 +154,11 @@ impl Exchange {
     }
 
     /// One that an earlier front began: it is waited for and its answer thrown away.
-    pub fn orphan(pool: &Arc<Pool>, generation: &Arc<Generation>, lent: Lent) -> Arc<Exchange> {
+    pub fn orphan(
+        pool: &Arc<Pool>,
+        generation: &Arc<Generation>,
+        lent: AssignedSlot,
+    ) -> Arc<Exchange> {
         let generation = generation.clone();
         let state = State {
             loan: Some(SlotLease { generation, lent }),
@@ -235,7 +239,7 @@ impl Exchange {
             state.ended = Some(Ended::TakenBack);
             return Left::Over;
         }
-        let done = link.progress(&lent) == Ok(Began::Done);
+        let done = link.progress(&lent) == Ok(SlotProgress::Done);
         let drained = link.drain(&mut lent, usize::MAX, &mut state.answer);
         // It may have answered before it died.
         state.spent = link.spent(&lent);
@@ -326,7 +330,7 @@ impl Exchange {
                 state.loan = None;
                 true
             }
-            (Ok(Began::Done), Ok(_)) if !link.has_answer(lent) => {
+            (Ok(SlotProgress::Done), Ok(_)) if !link.has_answer(lent) => {
                 let took = link.took(lent).filter(|took| *took < u32::MAX);
                 state.script_micros = took.unwrap_or(0);
                 state.spent = link.spent(lent);
@@ -344,7 +348,7 @@ impl Exchange {
     pub fn waits_behind(&self, now: Instant) -> Option<Duration> {
         let mut state = self.lock();
         let waits = match &state.loan {
-            Some(loan) => loan.link().progress(&loan.lent) == Ok(Began::NotYet),
+            Some(loan) => loan.link().progress(&loan.lent) == Ok(SlotProgress::NotStarted),
             None => state.ended.is_none(),
         };
         if !waits {
@@ -359,7 +363,7 @@ impl Exchange {
     pub fn has_begun(&self) -> bool {
         let state = self.lock();
         let loan = state.loan.as_ref();
-        loan.is_some_and(|loan| loan.link().progress(&loan.lent) != Ok(Began::NotYet))
+        loan.is_some_and(|loan| loan.link().progress(&loan.lent) != Ok(SlotProgress::NotStarted))
     }
 
     /// When its script began at the earliest, if it runs: when it was lent, or when it was last
@@ -371,11 +375,11 @@ impl Exchange {
         }
         let loan = state.loan.as_ref();
         let progress = loan.map(|loan| loan.link().progress(&loan.lent));
-        if progress == Some(Ok(Began::Done)) {
+        if progress == Some(Ok(SlotProgress::Done)) {
             // It is through; only its last words have not been taken.
             return None;
         }
-        let running = progress.is_some_and(|progress| progress != Ok(Began::NotYet));
+        let running = progress.is_some_and(|progress| progress != Ok(SlotProgress::NotStarted));
         let known = state.lent_at.max(state.waited_until).filter(|_| running);
         Some(known.unwrap_or_else(Instant::now))
     }

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use maitred_seat::Process;
+use maitred_seat::WorkerState;
 
 use crate::pool::status::Status;
 use crate::runtime::clock::local_log_time;
@@ -71,7 +71,7 @@ pub fn of_pool(status: &Status) -> [Field<'_>; 14] {
 }
 
 /// A worker's fields.
-pub fn of_worker(process: &Process) -> [Field<'_>; 13] {
+pub fn of_worker(process: &WorkerState) -> [Field<'_>; 13] {
     let state = if process.running { "Running" } else { "Idle" };
     [
         ("pid", Value::Number(process.pid.into())),
@@ -91,7 +91,7 @@ pub fn of_worker(process: &Process) -> [Field<'_>; 13] {
     ]
 }
 
-fn target(process: &Process) -> Value<'_> {
+fn target(process: &WorkerState) -> Value<'_> {
     if process.uri.is_empty() || process.query.is_empty() {
         return text(&process.uri);
     }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use maitred_seat::Process;
+use maitred_seat::WorkerState;
 
 use crate::pool::status::Status;
 use crate::pool::status::fields::{Field, REQUEST_URI, Value, of_pool, of_worker};
@@ -44,7 +44,7 @@ pub fn html(status: &Status, full: bool) -> String {
     out.push_str("</table>\n");
     if full {
         out.push_str("<table border=\"1\">\n<tr>");
-        for (name, _) in of_worker(&Process::default()) {
+        for (name, _) in of_worker(&WorkerState::default()) {
             let _ = write!(out, "<th>{name}</th>");
         }
         out.push_str("</tr>\n");

@@ -6,7 +6,7 @@ pub(crate) mod formats;
 pub(crate) mod openmetrics;
 
 use maitred_http1::Head;
-use maitred_seat::{Process, Snapshot};
+use maitred_seat::{PoolState, WorkerState};
 use percent_encoding::percent_decode_str;
 
 use crate::pool::Pool;
@@ -34,7 +34,7 @@ pub struct Status {
     /// `pm`, as php-fpm spells it.
     pub process_manager: &'static str,
     /// The figures; a worker may have written anything into them.
-    pub figures: Snapshot,
+    pub figures: PoolState,
 }
 
 /// The form of a status page.
@@ -120,7 +120,7 @@ pub fn for_admin(pool: &Pool, query: &str, view: View) -> Page {
     with_figures(pool, query, figures)
 }
 
-fn with_figures(pool: &Pool, query: &str, figures: Snapshot) -> Page {
+fn with_figures(pool: &Pool, query: &str, figures: PoolState) -> Page {
     let settings = pool.settings();
     let status = Status {
         pool: settings.name.clone(),
@@ -132,7 +132,7 @@ fn with_figures(pool: &Pool, query: &str, figures: Snapshot) -> Page {
 }
 
 /// Takes out of a worker's row what is not to be seen. What is missing is a dash.
-fn mask(process: &mut Process, view: View) {
+fn mask(process: &mut WorkerState, view: View) {
     match view {
         View::Whole => {}
         // That there was one is seen.
@@ -153,7 +153,7 @@ fn mask(process: &mut Process, view: View) {
 
 /// The figures as they would be if a worker were busy with the page: an idle one, or one that was
 /// started for it. Where all are busy, php-fpm would answer once one is not.
-fn with_one_more(figures: &mut Snapshot) {
+fn with_one_more(figures: &mut PoolState) {
     match figures.idle.checked_sub(1) {
         Some(idle) => (figures.idle, figures.active) = (idle, figures.active + 1),
         None => figures.active = figures.active.max(1),

@@ -1,9 +1,9 @@
-use maitred_seat::Process;
+use maitred_seat::WorkerState;
 
 use super::*;
 
-fn hello() -> Process {
-    Process {
+fn hello() -> WorkerState {
+    WorkerState {
         pid: 32027,
         start_time: 1_795_172_642,
         start_since: 9,
@@ -13,12 +13,12 @@ fn hello() -> Process {
         uri: "/hello.php".to_owned(),
         script: "/srv/hello.php".to_owned(),
         memory_peak: 2_097_152,
-        ..Process::default()
+        ..WorkerState::default()
     }
 }
 
-fn upload() -> Process {
-    Process {
+fn upload() -> WorkerState {
+    WorkerState {
         pid: 32028,
         running: true,
         start_time: 1_795_172_642,
@@ -31,15 +31,15 @@ fn upload() -> Process {
         content_length: 512,
         user: "anna".to_owned(),
         script: "/srv/up.php".to_owned(),
-        ..Process::default()
+        ..WorkerState::default()
     }
 }
 
-fn status(processes: Vec<Process>) -> Status {
+fn status(processes: Vec<WorkerState>) -> Status {
     Status {
         pool: "www".to_owned(),
         process_manager: "static",
-        figures: Snapshot {
+        figures: PoolState {
             start_time: 1_795_172_642,
             start_since: 10,
             accepted: 4,
@@ -144,15 +144,15 @@ fn openmetrics_has_php_fpms_metrics() {
 fn a_pool_without_workers_and_a_worker_without_requests_are_shown() {
     let none = formats::json(&status(vec![]), true);
     assert!(none.ends_with("\"slow requests\":6, \"processes\":[]}"));
-    let new = formats::text(&status(vec![Process::default()]), true);
+    let new = formats::text(&status(vec![WorkerState::default()]), true);
     assert!(new.contains("request URI:          -\n"), "{new}");
     assert!(new.contains("request method:       -\n"), "{new}");
 }
 
 /// A worker whose every text is what a hostile script has written there.
-fn hostile() -> Process {
+fn hostile() -> WorkerState {
     let text = "</td><script>\"'&\\\n\r\0\u{1b}[2J\u{85}\u{ffff}]]>\npid: 1".to_owned();
-    Process {
+    WorkerState {
         pid: u32::MAX,
         start_time: u64::MAX,
         duration: u64::MAX,
@@ -161,7 +161,7 @@ fn hostile() -> Process {
         query: text.clone(),
         user: text.clone(),
         script: text,
-        ..Process::default()
+        ..WorkerState::default()
     }
 }
 

@@ -10,7 +10,7 @@ use std::io::{self, Write};
 use brotli::enc::BrotliEncoderParams;
 use flate2::Compression as Level;
 use flate2::write::GzEncoder;
-use maitred_rules::coding::Coding;
+use maitred_rules::content_encoding::ContentEncoding;
 use zstd::stream::raw::CParameter;
 
 /// The window of an encoder in bytes, as a power of two: gzip allows 15 at most, and pages gain
@@ -53,14 +53,14 @@ impl Encoder {
     ///
     /// # Errors
     /// When there is no memory for it.
-    pub fn new(coding: Coding, effort: Effort) -> io::Result<Encoder> {
+    pub fn new(coding: ContentEncoding, effort: Effort) -> io::Result<Encoder> {
         let kept = effort == Effort::Kept;
         Ok(match coding {
-            Coding::Gzip => {
+            ContentEncoding::Gzip => {
                 let level = Level::new(if kept { 6 } else { 4 });
                 Encoder::Gzip(GzEncoder::new(Vec::new(), level))
             }
-            Coding::Br => {
+            ContentEncoding::Br => {
                 let params = BrotliEncoderParams {
                     quality: if kept { 6 } else { 4 },
                     lgwin: WINDOW_BITS as i32,
@@ -71,7 +71,7 @@ impl Encoder {
                     out, room, &params,
                 )))
             }
-            Coding::Zstd => {
+            ContentEncoding::Zstd => {
                 let level = if kept { 9 } else { ZSTD_PASSING };
                 let mut encoder = zstd::stream::write::Encoder::new(Vec::new(), level)?;
                 encoder.window_log(WINDOW_BITS)?;
@@ -84,8 +84,8 @@ impl Encoder {
     ///
     /// # Errors
     /// When there is no memory for it.
-    pub fn whole(coding: Coding, bytes: &[u8]) -> io::Result<Vec<u8>> {
-        if coding != Coding::Zstd {
+    pub fn whole(coding: ContentEncoding, bytes: &[u8]) -> io::Result<Vec<u8>> {
+        if coding != ContentEncoding::Zstd {
             return Encoder::new(coding, Effort::Passing)?.last(bytes);
         }
         ZSTD.with_borrow_mut(|kept| {
@@ -154,12 +154,12 @@ mod tests {
     use super::*;
     use std::io::Read;
 
-    fn decode(coding: Coding, coded: &[u8]) -> Vec<u8> {
+    fn decode(coding: ContentEncoding, coded: &[u8]) -> Vec<u8> {
         let mut plain = Vec::new();
         match coding {
-            Coding::Gzip => flate2::read::GzDecoder::new(coded).read_to_end(&mut plain),
-            Coding::Br => brotli::Decompressor::new(coded, 4096).read_to_end(&mut plain),
-            Coding::Zstd => {
+            ContentEncoding::Gzip => flate2::read::GzDecoder::new(coded).read_to_end(&mut plain),
+            ContentEncoding::Br => brotli::Decompressor::new(coded, 4096).read_to_end(&mut plain),
+            ContentEncoding::Zstd => {
                 let decoder = zstd::stream::read::Decoder::new(coded);
                 decoder.and_then(|mut decoder| decoder.read_to_end(&mut plain))
             }
@@ -173,7 +173,7 @@ mod tests {
         let text: Vec<u8> = (0..40_000_u32)
             .flat_map(|n| (n % 977).to_string().into_bytes())
             .collect();
-        for coding in Coding::ALL {
+        for coding in ContentEncoding::ALL {
             for effort in [Effort::Passing, Effort::Kept] {
                 for size in [1000, 33_333, usize::MAX] {
                     let mut encoder = Encoder::new(coding, effort).unwrap();
@@ -195,7 +195,7 @@ mod tests {
     #[test]
     fn a_whole_body_comes_out_as_it_went_in_one_after_the_other() {
         for text in [&b"a"[..], &[b'b'; 300_000], b""] {
-            for coding in Coding::ALL {
+            for coding in ContentEncoding::ALL {
                 let coded = Encoder::whole(coding, text).unwrap();
                 assert_eq!(decode(coding, &coded), text, "{coding:?}");
             }
@@ -204,14 +204,18 @@ mod tests {
 
     #[test]
     fn what_was_flushed_can_be_read_before_there_is_more() {
-        for coding in Coding::ALL {
+        for coding in ContentEncoding::ALL {
             let mut encoder = Encoder::new(coding, Effort::Passing).unwrap();
             let first = encoder.piece(b"the first words").unwrap();
             let mut plain = vec![0; 15];
             match coding {
-                Coding::Gzip => flate2::read::GzDecoder::new(&first[..]).read_exact(&mut plain),
-                Coding::Br => brotli::Decompressor::new(&first[..], 4096).read_exact(&mut plain),
-                Coding::Zstd => {
+                ContentEncoding::Gzip => {
+                    flate2::read::GzDecoder::new(&first[..]).read_exact(&mut plain)
+                }
+                ContentEncoding::Br => {
+                    brotli::Decompressor::new(&first[..], 4096).read_exact(&mut plain)
+                }
+                ContentEncoding::Zstd => {
                     let decoder = zstd::stream::read::Decoder::new(&first[..]);
                     decoder.and_then(|mut decoder| decoder.read_exact(&mut plain))
                 }

@@ -10,7 +10,7 @@ pub(crate) mod variants;
 
 use maitred_config::Output;
 use maitred_http1::Head;
-use maitred_rules::coding::{Accepted, Coding, is_among};
+use maitred_rules::content_encoding::{Accepted, ContentEncoding, is_among};
 
 pub use crate::site::compress::encoder::{Effort, Encoder};
 pub use crate::site::compress::plan::Plan;
@@ -20,9 +20,9 @@ pub use crate::site::compress::variants::{Made, Siblings};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Compression {
     /// Encodings for responses as they are sent; empty: none.
-    codings: Vec<Coding>,
+    codings: Vec<ContentEncoding>,
     /// Encodings for cached variants: the smallest first.
-    kept: Vec<Coding>,
+    kept: Vec<ContentEncoding>,
     /// Precompressed files are sent.
     precompressed: bool,
     /// Least bytes of a body.
@@ -41,7 +41,7 @@ impl Compression {
         (*precompressed || !compression.is_empty()).then(|| Compression {
             codings: compression.clone(),
             kept: {
-                let smallest = Coding::SMALLEST.into_iter();
+                let smallest = ContentEncoding::SMALLEST.into_iter();
                 let used = smallest.filter(|coding| compression.contains(coding));
                 used.collect()
             },
@@ -57,12 +57,12 @@ impl Compression {
     }
 
     /// The encodings for cached variants, in order of preference.
-    pub fn kept(&self) -> &[Coding] {
+    pub fn kept(&self) -> &[ContentEncoding] {
         &self.kept
     }
 
     /// The encodings for responses as they are sent, in order of preference.
-    pub fn codings(&self) -> &[Coding] {
+    pub fn codings(&self) -> &[ContentEncoding] {
         &self.codings
     }
 

@@ -3,8 +3,8 @@
 use std::borrow::Cow;
 
 use maitred_http1::{Head, carries_body};
-use maitred_pagecache::fields::first;
-use maitred_rules::coding::Coding;
+use maitred_pagecache::headers::first;
+use maitred_rules::content_encoding::ContentEncoding;
 
 use crate::http::headers::Header;
 use crate::site::compress::{Compression, accepted};
@@ -23,7 +23,7 @@ const OF_THE_BYTES: [&str; 6] = [
 #[derive(Debug, Default)]
 pub struct Plan {
     /// Its encoding, if it is compressed.
-    pub coding: Option<Coding>,
+    pub coding: Option<ContentEncoding>,
     /// `Vary`, if another client could have got another encoding.
     vary: Option<Cow<'static, [u8]>>,
     /// `ETag`, if it changes: for compressed bytes it is weak (RFC 9110 §8.8.1).

@@ -6,7 +6,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
-use maitred_rules::coding::Coding;
+use maitred_rules::content_encoding::ContentEncoding;
 use rustix::fs::FileType;
 
 use crate::http::body::blocking;
@@ -33,7 +33,7 @@ const MAX_MAKING: usize = 2;
 /// variants cost nothing.
 pub struct Siblings {
     limits: TableLimits,
-    kept: HashMap<Arc<[u8]>, [Option<Precompressed>; Coding::ALL.len()]>,
+    kept: HashMap<Arc<[u8]>, [Option<Precompressed>; ContentEncoding::ALL.len()]>,
     memory: usize,
     open_files: usize,
 }
@@ -66,11 +66,13 @@ impl Siblings {
         &mut self,
         root: BorrowedFd<'_>,
         entry: &Entry,
-        coding: Coding,
+        coding: ContentEncoding,
     ) -> Option<Arc<Entry>> {
         let of = entry.identity()?;
         let now = clock::since_1970().as_secs();
-        let place = Coding::ALL.iter().position(|other| *other == coding)?;
+        let place = ContentEncoding::ALL
+            .iter()
+            .position(|other| *other == coding)?;
         let known = self
             .kept
             .get(entry.name())
@@ -135,7 +137,7 @@ impl Precompressed {
 fn look(
     root: BorrowedFd<'_>,
     entry: &Entry,
-    coding: Coding,
+    coding: ContentEncoding,
     known: Option<&(Identity, Arc<Entry>)>,
 ) -> Option<(Identity, Arc<Entry>)> {
     let name = [entry.name(), b".", coding.extension().as_bytes()].concat();
@@ -162,7 +164,7 @@ fn look(
 #[derive(Default)]
 pub struct Made(Mutex<VariantStore>);
 
-type Key = (Identity, Coding);
+type Key = (Identity, ContentEncoding);
 
 #[derive(Default)]
 struct VariantStore {
@@ -242,7 +244,7 @@ impl Drop for VariantInProgress<'_> {
 
 /// The compressed variant of a file, created once. Requests during its creation get the file
 /// itself.
-pub(crate) async fn made(made: &Made, entry: Arc<Entry>, coding: Coding) -> Arc<Entry> {
+pub(crate) async fn made(made: &Made, entry: Arc<Entry>, coding: ContentEncoding) -> Arc<Entry> {
     let Some(identity) = entry.identity().filter(|_| entry.len() <= MAX_FILE_BYTES) else {
         return entry;
     };
@@ -276,7 +278,12 @@ pub(crate) async fn made(made: &Made, entry: Arc<Entry>, coding: Coding) -> Arc<
 }
 
 /// The compressed bytes of a file; none if the file has changed.
-fn code(body: &FileBody, len: u64, of: Identity, coding: Coding) -> io::Result<Option<Vec<u8>>> {
+fn code(
+    body: &FileBody,
+    len: u64,
+    of: Identity,
+    coding: ContentEncoding,
+) -> io::Result<Option<Vec<u8>>> {
     let bytes = match body {
         FileBody::Memory(bytes) => bytes.clone(),
         FileBody::File(fd) => {

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
-use maitred_rules::coding::Coding;
+use maitred_rules::content_encoding::ContentEncoding;
 
 use crate::runtime::file_identity::{Identity, LAST_HTTP_SECOND};
 
@@ -44,7 +44,7 @@ pub struct Entry {
     /// Its identity; none if a change might go unnoticed.
     identity: Option<Identity>,
     /// The content encoding, if the bytes are compressed.
-    coding: Option<Coding>,
+    coding: Option<ContentEncoding>,
     /// Other clients may get another encoding.
     varies: bool,
     header_lines: Bytes,
@@ -116,7 +116,7 @@ impl Entry {
     }
 
     /// A compressed variant with these bytes.
-    pub fn coded(&self, coding: Coding, bytes: Bytes) -> Entry {
+    pub fn coded(&self, coding: ContentEncoding, bytes: Bytes) -> Entry {
         Entry {
             len: bytes.len() as u64,
             body: FileBody::Memory(bytes),
@@ -130,7 +130,7 @@ impl Entry {
     }
 
     /// A precompressed variant in this file.
-    pub fn beside(&self, coding: Coding, file: &Entry) -> Entry {
+    pub fn beside(&self, coding: ContentEncoding, file: &Entry) -> Entry {
         let (tag, coding_name) = (file.etag.trim_end_matches('"'), coding.name());
         Entry {
             len: file.len,

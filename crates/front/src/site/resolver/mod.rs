@@ -15,8 +15,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use maitred_os::walk::Stopped;
-use maitred_rules::coding::Coding;
-use maitred_rules::{path, source};
+use maitred_rules::content_encoding::ContentEncoding;
+use maitred_rules::{path, php_source};
 use percent_encoding::{CONTROLS, utf8_percent_encode};
 use rustix::fs::{self, FileType, OFlags, Stat};
 use rustix::io::Errno;
@@ -185,7 +185,7 @@ impl Resolver {
     }
 
     /// The precompressed variant of a file, if there is one.
-    pub fn sibling(&mut self, entry: &Entry, coding: Coding) -> Option<Arc<Entry>> {
+    pub fn sibling(&mut self, entry: &Entry, coding: ContentEncoding) -> Option<Arc<Entry>> {
         let root = self.root.as_ref().ok()?;
         self.siblings.find(root.fd.as_fd(), entry, coding)
     }
@@ -566,11 +566,11 @@ fn route(target: Target, query: Option<&str>) -> Route {
 
 /// Whether a file's first bytes are PHP source. Checked once, when it is loaded.
 fn is_source(name: &[u8], entry: &Entry) -> io::Result<bool> {
-    if !source::may_be_source(name, entry.content_type()) {
+    if !php_source::may_be_source(name, entry.content_type()) {
         return Ok(false);
     }
-    let beginning = entry.beginning(source::LOOKED_AT)?;
-    Ok(source::is_source(name, &beginning))
+    let beginning = entry.beginning(php_source::CHECKED_BYTES)?;
+    Ok(php_source::is_source(name, &beginning))
 }
 
 fn not_found(why: &'static str) -> Refused {

@@ -1,26 +1,27 @@
-//! Names and passwords in the form of `htpasswd`: one `name:hash` a line.
+//! Users and password hashes in the format of `htpasswd`: one `name:hash` per line.
 
 use std::collections::HashMap;
 
 use argon2::{Argon2, PasswordHash, PasswordVerifier};
 
-/// Most users of one file.
+/// Most users in one file.
 const MAX_USERS: usize = 100_000;
 
 /// The users of a file.
 #[derive(Default)]
 pub struct Users {
     by_name: HashMap<String, Hash>,
-    /// What the password of somebody is compared with whom nobody knows.
+    /// Dummy hash that is checked for unknown users, so that timing does not reveal which names
+    /// exist.
     decoy: Option<Hash>,
 }
 
-/// A password's hash. It is not shown, not even by `Debug`.
+/// A password hash. Not even `Debug` prints it.
 #[derive(Clone, PartialEq, Eq)]
 enum Hash {
     /// `$2a$`, `$2b$`, `$2y$`.
     Bcrypt(String),
-    /// `$argon2id$` and its like.
+    /// `$argon2id$` and its variants.
     Argon2(String),
     /// `$6$`.
     Sha512(String),
@@ -34,17 +35,17 @@ impl std::fmt::Debug for Users {
     }
 }
 
-/// A password and what it is compared with. Comparing takes as long as the hash was made to take,
-/// tens of milliseconds: not on a thread that serves others.
+/// A password to verify against a hash. Verification takes tens of milliseconds by design: it must
+/// not run on a serving thread.
 pub struct Attempt {
     hash: Hash,
     password: Vec<u8>,
-    /// The name is nobody's: it fails, whatever the password is.
-    is_vain: bool,
+    /// The user is unknown: verification fails, whatever the password.
+    is_unknown_user: bool,
 }
 
 impl Users {
-    /// Reads the text of a file.
+    /// Parses a file.
     ///
     /// # Errors
     /// The line, counted from 1, and what is wrong with it, as the end of a sentence.
@@ -62,12 +63,12 @@ impl Users {
                 .ok_or_else(|| {
                     wrong("is no user; expected NAME:HASH as `htpasswd -B` writes it")
                 })?;
-            // Further fields are somebody's remarks.
+            // Further fields are comments.
             let hash = rest.split(':').next().unwrap_or_default();
             let hash = Hash::read(hash).map_err(|why| wrong(&why))?;
             if users.by_name.len() >= MAX_USERS {
                 return Err(wrong(&format!(
-                    "is one user more than the {MAX_USERS} that may be"
+                    "is one user more than the limit of {MAX_USERS}"
                 )));
             }
             users.decoy.get_or_insert_with(|| hash.clone());
@@ -76,31 +77,31 @@ impl Users {
         Ok(users)
     }
 
-    /// How many there are.
+    /// Number of users.
     pub fn len(&self) -> usize {
         self.by_name.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no users.
     pub fn is_empty(&self) -> bool {
         self.by_name.is_empty()
     }
 
-    /// What is to be compared for this name; nothing if there are no users. A name that is nobody's is
-    /// compared with the first user's password, so that its answer takes as long as another's: who
-    /// there is cannot be told by the clock.
+    /// The verification to do for this user; `None` if the file is empty. For an unknown user it
+    /// uses the first user's hash, so that it takes equally long and timing does not reveal which
+    /// users exist.
     pub fn attempt(&self, name: &str, password: &[u8]) -> Option<Attempt> {
         let known = self.by_name.get(name);
         Some(Attempt {
             hash: known.or(self.decoy.as_ref())?.clone(),
             password: password.to_vec(),
-            is_vain: known.is_none(),
+            is_unknown_user: known.is_none(),
         })
     }
 }
 
 impl Attempt {
-    /// What it is compared with. Whoever changes a password changes this.
+    /// The hash. It changes with the password.
     pub fn hash(&self) -> &str {
         match &self.hash {
             Hash::Bcrypt(hash) | Hash::Argon2(hash) | Hash::Sha512(hash) | Hash::Sha256(hash) => {
@@ -109,9 +110,9 @@ impl Attempt {
         }
     }
 
-    /// Whether it is the password.
+    /// Whether the password is right and the user is known.
     pub fn succeeds(&self) -> bool {
-        self.is_the_password() && !self.is_vain
+        self.is_the_password() && !self.is_unknown_user
     }
 
     fn is_the_password(&self) -> bool {
@@ -155,12 +156,14 @@ impl Hash {
             return Ok(Hash::Sha256(text.to_owned()));
         }
         let kind = match text {
-            _ if begins("$apr1$") || begins("$1$") => "an MD5 hash (apr1), which is tried too fast",
-            _ if begins("{SHA}") => "an SHA-1 hash without salt, which is tried too fast",
-            _ => "a password that is not hashed, or by a way of crypt(3) that is tried too fast",
+            _ if begins("$apr1$") || begins("$1$") => {
+                "an MD5 hash (apr1), which is too fast to guess"
+            }
+            _ if begins("{SHA}") => "an unsalted SHA-1 hash, which is too fast to guess",
+            _ => "a plain password, or a crypt(3) hash that is too fast to guess",
         };
         Err(format!(
-            "has {kind}; expected bcrypt, argon2 or SHA-crypt: make it anew with `htpasswd -B`"
+            "has {kind}; expected bcrypt, argon2 or SHA-crypt: create it again with `htpasswd -B`"
         ))
     }
 }
@@ -194,17 +197,17 @@ mod tests {
         }
         let vain = users.attempt("dora", b"secret").unwrap();
         assert!(vain.is_the_password(), "it is compared");
-        assert!(!vain.succeeds(), "and she is nobody");
+        assert!(!vain.succeeds(), "the user is unknown");
         assert!(Users::default().attempt("dora", b"secret").is_none());
         assert_eq!(format!("{users:?}"), "3 users");
     }
 
     #[test]
-    fn hashes_that_are_tried_too_fast_are_refused_with_their_line() {
+    fn fast_hashes_are_refused_with_their_line() {
         for (hash, word) in [
             ("$apr1$abc$def", "apr1"),
             ("{SHA}W6ph5Mm5Pz8GgiULbPgzG37mj9g=", "SHA-1"),
-            ("rqXexS6ZhobKA", "not hashed"),
+            ("rqXexS6ZhobKA", "plain password"),
             ("$2y$05$short", "not complete"),
         ] {
             let (line, why) = Users::parse(&format!("# x\nanna:{hash}\n")).unwrap_err();

@@ -1,13 +1,13 @@
-//! What becomes of an answer's header: fields set, added and left out, and how long it may be kept.
+//! Response headers by path: headers that are set, added and removed, and browser cache lifetimes.
 
 use std::time::Duration;
 
 use crate::pattern::Pattern;
+use crate::pattern_table::Table;
 use crate::settings::{Expires, HeaderRule};
-use crate::table::Table;
 
-/// Fields that say how an answer is framed, or that the server itself answers for.
-const OURS: [&str; 10] = [
+/// Headers for message framing, or that the server sets itself.
+const SERVER_HEADERS: [&str; 10] = [
     "connection",
     "content-length",
     "date",
@@ -20,23 +20,23 @@ const OURS: [&str; 10] = [
     "content-range",
 ];
 
-/// Statuses whose answers get `Cache-Control` and `Expires` from `expires`: those of nginx.
-const KEPT: [u16; 10] = [200, 201, 204, 206, 301, 302, 303, 304, 307, 308];
+/// Statuses whose responses get `Cache-Control` and `Expires` from `expires`: those of nginx.
+const CACHED_STATUSES: [u16; 10] = [200, 201, 204, 206, 301, 302, 303, 304, 307, 308];
 
-/// Why no rule may name this header field; nothing if one may. The end of a sentence that begins
-/// with it.
-pub fn refuse_field(name: &str) -> Option<String> {
+/// Why no rule may use this header, as the end of a sentence that begins with it; `None` if one
+/// may.
+pub fn refuse_header(name: &str) -> Option<String> {
     let token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
     if name.is_empty() || !name.bytes().all(token) {
-        return Some(
-            "is no name of a header field; expected one such as \"X-Frame-Options\"".into(),
-        );
+        return Some("is no header name; expected one such as \"X-Frame-Options\"".into());
     }
-    let ours = OURS.iter().any(|ours| ours.eq_ignore_ascii_case(name));
-    ours.then(|| "is a field that the server itself has to answer for; leave it out".to_owned())
+    let ours = SERVER_HEADERS
+        .iter()
+        .any(|ours| ours.eq_ignore_ascii_case(name));
+    ours.then(|| "is a header that the server sets itself; leave it out".to_owned())
 }
 
-/// Why this cannot be a header field's value; nothing if it can.
+/// Why this cannot be a header's value; `None` if it can.
 pub fn refuse_value(value: &str) -> Option<String> {
     let control = |c: char| c.is_control() && c != '\t';
     value
@@ -44,12 +44,12 @@ pub fn refuse_value(value: &str) -> Option<String> {
         .then(|| "has a control character in it; a header's value is one line".to_owned())
 }
 
-/// All that a site says of its answers' headers.
+/// The header rules of a site.
 #[derive(Debug, Default)]
-pub(crate) struct Headers {
+pub(crate) struct HeaderRules {
     rules: Vec<HeaderRule>,
     by_path: Table,
-    /// There is no rule for some paths only: what they come to is known beforehand.
+    /// All rules match every path: no lookup is needed.
     everywhere: bool,
     expires: Vec<Expires>,
     expires_by_path: Table,
@@ -57,25 +57,25 @@ pub(crate) struct Headers {
     lines: Vec<String>,
 }
 
-/// How long an answer may be kept.
+/// The browser cache lifetime of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Expiry<'a> {
     /// The value of `Cache-Control`.
     pub cache_control: &'a str,
-    /// The time from now to what `Expires` says; zero is that it must not be used without asking.
+    /// The time from now to `Expires`; zero: revalidate before each use.
     pub after: Duration,
 }
 
-/// What one answer's header is to be.
+/// The header rules for one response.
 #[derive(Debug, Default)]
 pub struct HeaderPolicy<'a> {
     rules: Vec<&'a HeaderRule>,
     expires: Vec<(&'a Expires, &'a str)>,
 }
 
-impl Headers {
-    pub(crate) fn new(rules: &[HeaderRule], expires: &[Expires]) -> Result<Headers, String> {
-        Ok(Headers {
+impl HeaderRules {
+    pub(crate) fn new(rules: &[HeaderRule], expires: &[Expires]) -> Result<HeaderRules, String> {
+        Ok(HeaderRules {
             rules: rules.to_vec(),
             by_path: Table::new(rules.iter().map(|rule| &rule.path))?,
             everywhere: rules.iter().all(|rule| rule.path == Pattern::all()),
@@ -85,15 +85,15 @@ impl Headers {
         })
     }
 
-    pub(crate) fn dressing(&self, path: &[u8]) -> HeaderPolicy<'_> {
-        let rules = match self.everywhere {
-            true => self.rules.iter().collect(),
-            false => self
-                .by_path
+    pub(crate) fn header_policy(&self, path: &[u8]) -> HeaderPolicy<'_> {
+        let rules = if self.everywhere {
+            self.rules.iter().collect()
+        } else {
+            self.by_path
                 .all(path)
                 .into_iter()
                 .map(|at| &self.rules[at])
-                .collect(),
+                .collect()
         };
         let expires = self.expires_by_path.all(path).into_iter();
         let expires = expires
@@ -104,23 +104,23 @@ impl Headers {
 }
 
 impl<'a> HeaderPolicy<'a> {
-    /// The answer stays as it is.
+    /// No changes.
     pub const NONE: HeaderPolicy<'static> = HeaderPolicy {
         rules: Vec::new(),
         expires: Vec::new(),
     };
 
-    /// Whether the answer stays as it is.
+    /// Whether the response is unchanged.
     pub fn is_empty(&self) -> bool {
         self.rules.is_empty() && self.expires.is_empty()
     }
 
-    /// Whether the answer keeps a field of this name that it has already.
+    /// Whether a header of the response with this name is kept.
     pub fn keeps(&self, name: &[u8]) -> bool {
         !self.rules.iter().any(|rule| replaces(rule, name))
     }
 
-    /// The fields that it gets beside those it keeps.
+    /// The headers that are added.
     pub fn fields(&self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> + '_ {
         self.rules.iter().enumerate().flat_map(move |(at, rule)| {
             let later = &self.rules[at + 1..];
@@ -132,9 +132,9 @@ impl<'a> HeaderPolicy<'a> {
         })
     }
 
-    /// How long an answer of this status and media type may be kept, unless it says so itself.
+    /// The lifetime of a response with this status and media type, unless it states its own.
     pub fn expiry(&self, status: u16, media_type: &[u8]) -> Option<Expiry<'a>> {
-        if self.expires.is_empty() || !KEPT.contains(&status) {
+        if self.expires.is_empty() || !CACHED_STATUSES.contains(&status) {
             return None;
         }
         let media_type = media_type
@@ -142,11 +142,14 @@ impl<'a> HeaderPolicy<'a> {
             .next()
             .unwrap_or_default();
         let media_type = media_type.trim_ascii();
-        let fits = |wanted: &str| match wanted.ends_with('/') {
-            true => media_type
-                .get(..wanted.len())
-                .is_some_and(|start| start.eq_ignore_ascii_case(wanted.as_bytes())),
-            false => media_type.eq_ignore_ascii_case(wanted.as_bytes()),
+        let fits = |wanted: &str| {
+            if wanted.ends_with('/') {
+                media_type
+                    .get(..wanted.len())
+                    .is_some_and(|start| start.eq_ignore_ascii_case(wanted.as_bytes()))
+            } else {
+                media_type.eq_ignore_ascii_case(wanted.as_bytes())
+            }
         };
         let found = self
             .expires
@@ -192,10 +195,10 @@ mod tests {
         }
     }
 
-    fn fields(headers: &Headers, path: &str) -> Vec<String> {
+    fn fields(headers: &HeaderRules, path: &str) -> Vec<String> {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        let dressing = headers.dressing(path.as_bytes());
-        dressing
+        let header_policy = headers.header_policy(path.as_bytes());
+        header_policy
             .fields()
             .map(|(n, v)| format!("{}: {}", text(n), text(v)))
             .collect()
@@ -213,16 +216,16 @@ mod tests {
             rule("/a/*", &[("x-a", "2")], &[("Link", "b")], &[]),
             rule("/a/b", &[], &[], &["X-B"]),
         ];
-        let headers = Headers::new(&rules, &[]).unwrap();
+        let headers = HeaderRules::new(&rules, &[]).unwrap();
         assert_eq!(fields(&headers, "/"), ["X-A: 1", "X-B: 1", "Link: a"]);
         assert_eq!(
             fields(&headers, "/a/x"),
             ["X-B: 1", "Link: a", "x-a: 2", "Link: b"]
         );
         assert_eq!(fields(&headers, "/a/b"), ["Link: a", "x-a: 2", "Link: b"]);
-        let dressing = headers.dressing(b"/");
-        assert!(!dressing.keeps(b"x-powered-by") && !dressing.keeps(b"X-a"));
-        assert!(dressing.keeps(b"Link"));
+        let header_policy = headers.header_policy(b"/");
+        assert!(!header_policy.keeps(b"x-powered-by") && !header_policy.keeps(b"X-a"));
+        assert!(header_policy.keeps(b"Link"));
     }
 
     #[test]
@@ -239,10 +242,10 @@ mod tests {
             expires("/*", Some("image/"), 30, false),
             expires("/*", Some("text/css"), 20, false),
         ];
-        let headers = Headers::new(&[], &all).unwrap();
+        let headers = HeaderRules::new(&[], &all).unwrap();
         let kept = |path: &str, status, kind: &str| {
-            let dressing = headers.dressing(path.as_bytes());
-            dressing
+            let header_policy = headers.header_policy(path.as_bytes());
+            header_policy
                 .expiry(status, kind.as_bytes())
                 .map(|expiry| expiry.cache_control.to_owned())
         };
@@ -264,9 +267,9 @@ mod tests {
     }
 
     #[test]
-    fn fields_that_frame_an_answer_are_nobody_elses() {
-        assert!(refuse_field("Content-Length").is_some() && refuse_field("a b").is_some());
-        assert!(refuse_field("X-Frame-Options").is_none());
+    fn framing_headers_belong_to_the_server() {
+        assert!(refuse_header("Content-Length").is_some() && refuse_header("a b").is_some());
+        assert!(refuse_header("X-Frame-Options").is_none());
         assert!(refuse_value("a\r\nb").is_some() && refuse_value("a b").is_none());
     }
 }

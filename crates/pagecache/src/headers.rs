@@ -1,9 +1,18 @@
-//! Header fields as they come: names and values, in order.
+//! Headers: names and values, in order.
 
-/// A field: its name and its value.
+/// A header: its name and its value.
 pub type Field<'a> = (&'a [u8], &'a [u8]);
 
-/// Fields that belong to a connection, never to what is kept (RFC 9110 §7.6.1, RFC 9111 §3.1).
+/// The head of a response.
+#[derive(Debug, Clone, Copy)]
+pub struct ResponseHead<F> {
+    /// Its status.
+    pub status: u16,
+    /// Its headers.
+    pub headers: F,
+}
+
+/// Hop-by-hop headers, which are never stored (RFC 9110 §7.6.1, RFC 9111 §3.1).
 const HOP_BY_HOP: [&str; 10] = [
     "connection",
     "keep-alive",
@@ -17,12 +26,12 @@ const HOP_BY_HOP: [&str; 10] = [
     "upgrade",
 ];
 
-/// Whether a field's name is `name`, whatever their case.
+/// Whether a header has this name, ignoring case.
 pub fn is(field: &[u8], name: &str) -> bool {
     field.eq_ignore_ascii_case(name.as_bytes())
 }
 
-/// The values of all fields of a name.
+/// The values of all headers with this name.
 pub fn values<'a>(
     fields: impl Iterator<Item = Field<'a>>,
     name: &str,
@@ -32,15 +41,15 @@ pub fn values<'a>(
         .map(|(_, value)| value)
 }
 
-/// The value of the first field of a name.
+/// The value of the first header with this name.
 pub fn first<'a>(mut fields: impl Iterator<Item = Field<'a>>, name: &str) -> Option<&'a [u8]> {
     fields
         .find(|(field, _)| is(field, name))
         .map(|(_, value)| value)
 }
 
-/// The members of a comma-separated list of values without quotes (RFC 9110 §5.6.1), without the
-/// white space around them and without empty ones.
+/// The members of a comma-separated list of unquoted values (RFC 9110 §5.6.1), trimmed, without
+/// empty ones.
 pub fn members(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     value
         .split(|byte| *byte == b',')
@@ -48,13 +57,12 @@ pub fn members(value: &[u8]) -> impl Iterator<Item = &[u8]> {
         .filter(|member| !member.is_empty())
 }
 
-/// Whether a field belongs to a connection.
+/// Whether a header is hop-by-hop.
 pub fn is_hop_by_hop(name: &[u8]) -> bool {
     HOP_BY_HOP.iter().any(|hop| is(name, hop))
 }
 
-/// A non-negative whole number of seconds, and nothing else (RFC 9111 §1.2.2). What is too large to
-/// count is as much as can be counted.
+/// A non-negative integer number of seconds, and nothing else (RFC 9111 §1.2.2). It saturates.
 pub fn seconds(value: &[u8]) -> Option<u64> {
     if value.is_empty() || !value.iter().all(u8::is_ascii_digit) {
         return None;
@@ -66,7 +74,7 @@ pub fn seconds(value: &[u8]) -> Option<u64> {
     Some(value.iter().fold(0, digit))
 }
 
-/// A date of HTTP (RFC 9110 §5.6.7), in seconds since 1970. One before that is 0.
+/// An HTTP date (RFC 9110 §5.6.7), in seconds since 1970. Earlier dates are 0.
 pub fn date(value: &[u8]) -> Option<u64> {
     let text = std::str::from_utf8(value).ok()?.trim();
     let time = httpdate::parse_http_date(text).ok()?;
@@ -74,7 +82,7 @@ pub fn date(value: &[u8]) -> Option<u64> {
     Some(since.map_or(0, |since| since.as_secs()))
 }
 
-/// Lines of a head, each `Name: value` with its CR LF, as fields.
+/// Parses header lines, each `Name: value` with its CR LF.
 pub fn of_lines(lines: &[u8]) -> impl Iterator<Item = Field<'_>> + Clone {
     let mut rest = lines;
     let all = std::iter::from_fn(move || {
@@ -90,7 +98,7 @@ pub fn of_lines(lines: &[u8]) -> impl Iterator<Item = Field<'_>> + Clone {
     })
 }
 
-/// Adds a line to a head. A field that would be more than one line is left out.
+/// Appends a header line. A header that would break the line is left out.
 pub fn write_line(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
     let breaks = |bytes: &[u8]| memchr::memchr3(b'\r', b'\n', 0, bytes).is_some();
     if name.is_empty() || breaks(name) || breaks(value) || name.contains(&b':') {

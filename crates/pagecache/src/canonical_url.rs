@@ -1,23 +1,23 @@
-//! Addresses in one form for all ways to write them that an application may take for the same. Keys are
-//! not made of it, since a script sees which way it is; rules and purges are about what is meant.
+//! Canonical paths and queries: one form for all spellings that an application may treat as equal.
+//! Rules and purges use it; keys do not, since scripts see the raw spelling.
 
-/// What stands for itself in a path: printable ASCII (RFC 3986 §2.3, and what nobody quotes), without
-/// what ends the path or begins an escape.
+/// Bytes that a path contains unescaped: printable ASCII (RFC 3986 §2.3, and what is never quoted
+/// in practice), except those that end the path or start an escape.
 fn is_plain_in_path(byte: u8) -> bool {
     byte.is_ascii_graphic() && !matches!(byte, b'%' | b'?' | b'#')
 }
 
-/// The same in a name or a value of a query.
+/// The same for a name or value in a query.
 fn is_plain_in_query(byte: u8) -> bool {
     byte.is_ascii_graphic() && !matches!(byte, b'%' | b'&' | b'=' | b'+' | b'#')
 }
 
-/// A path in its one form: escapes only where there must be some, without empty parts and dots.
+/// A canonical path: escaped only where necessary, without empty and dot segments.
 pub fn path(path: &str) -> String {
     escaped(&plain_path(path.as_bytes()), is_plain_in_path)
 }
 
-/// A query in its one form: its parameters as they are, each with escapes only where there must be some.
+/// A canonical query: its parameters in order, escaped only where necessary.
 pub fn query(query: &str) -> String {
     let part = |part: &str| escaped(&decoded(part.as_bytes(), b' '), is_plain_in_query);
     let parameter = |parameter: &str| match parameter.split_once('=') {
@@ -31,21 +31,20 @@ pub fn query(query: &str) -> String {
 fn escaped(bytes: &[u8], is_plain: fn(u8) -> bool) -> String {
     let mut text = String::with_capacity(bytes.len());
     for byte in bytes {
-        match is_plain(*byte) {
-            true => text.push(char::from(*byte)),
-            false => {
-                const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
-                text.push('%');
-                for digit in [byte >> 4, byte & 15] {
-                    text.push(char::from(DIGITS[usize::from(digit)]));
-                }
+        if is_plain(*byte) {
+            text.push(char::from(*byte))
+        } else {
+            const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
+            text.push('%');
+            for digit in [byte >> 4, byte & 15] {
+                text.push(char::from(DIGITS[usize::from(digit)]));
             }
         }
     }
     text
 }
 
-/// A path decoded, without empty parts and dots.
+/// A decoded path without empty and dot segments.
 pub(crate) fn plain_path(path: &[u8]) -> Vec<u8> {
     let decoded = decoded(path, b'+');
     let mut parts: Vec<&[u8]> = Vec::new();
@@ -68,12 +67,12 @@ pub(crate) fn plain_path(path: &[u8]) -> Vec<u8> {
     plain
 }
 
-/// Whether a path's last part is one of dots, and so stands for a folder (RFC 3986 §5.2.4).
+/// Whether the last segment is `.` or `..`, so that the path is a folder (RFC 3986 §5.2.4).
 fn last_is_dots(path: &[u8]) -> bool {
     path.ends_with(b"/.") || path.ends_with(b"/..")
 }
 
-/// A path, or a part of a query, without its encoding; what a `+` stands for differs.
+/// A percent-decoded path, or part of a query; `plus` replaces a `+`.
 pub(crate) fn decoded(name: &[u8], plus: u8) -> Vec<u8> {
     let digit = |byte: Option<&u8>| byte.and_then(|byte| char::from(*byte).to_digit(16));
     let mut out = Vec::with_capacity(name.len());

@@ -63,7 +63,10 @@ fn the_cached_scripts_are_told_most_used_first() {
 #[test]
 fn what_scripts_may_not_ask_is_told_to_the_server() {
     let php = cache()
-        .ini("opcache.restrict_api=/nowhere\ndisable_functions=opcache_get_status,opcache_compile_file,opcache_is_script_cached")
+        .ini(
+            "opcache.restrict_api=/nowhere\ndisable_functions=opcache_get_status,\
+             opcache_compile_file,opcache_is_script_cached",
+        )
         .file("a.php", "a");
     let php = compile(php, &["a.php"]);
     let run = serve(&php, &["a.php"]);
@@ -197,7 +200,7 @@ fn a_script_that_another_short_open_tag_would_change_is_left_to_its_request() {
 }
 
 #[test]
-fn a_pipe_among_the_scripts_keeps_nobody_waiting() {
+fn a_fifo_among_the_scripts_does_not_block() {
     let php = cache().file("good.php", "good");
     let made = std::process::Command::new("mkfifo")
         .arg(php.path("pipe.php"))
@@ -236,7 +239,7 @@ fn a_small_memory_limit_does_not_shorten_the_list() {
 }
 
 #[test]
-fn filling_the_cache_leaves_room_for_requests_and_makes_it_begin_anew_never() {
+fn warming_leaves_room_for_requests_and_causes_no_restart() {
     let body = format!("<?php return ['{}'];", "x".repeat(100_000));
     let mut php = cache().ini("opcache.memory_consumption=8\nopcache.interned_strings_buffer=1");
     let names: Vec<String> = (0..120).map(|number| format!("{number}.php")).collect();

@@ -1,26 +1,25 @@
-//! What an answer says about being kept: `Cache-Control` (RFC 9111 §5.2.2), and the same for caches
-//! like this one alone (RFC 9213).
+//! Cache directives: `Cache-Control` (RFC 9111 §5.2.2) and the targeted headers (RFC 9213).
 
 use sfv::{BareItem, Dictionary, ListEntry, Parser};
 
-use crate::fields::{self, Field};
+use crate::headers::{self, Field};
 
-/// Fields that speak to caches like this one, the most particular first (RFC 9213 §2.2). The first
-/// that is there and valid takes the place of `Cache-Control` and `Expires`.
+/// The targeted headers, most specific first (RFC 9213 §2.2). The first that is present and valid
+/// replaces `Cache-Control` and `Expires`.
 pub const TARGETED: [&str; 2] = ["maitred-cache-control", "cdn-cache-control"];
 
-/// Names of fields that a directive lists which are read; an answer that lists more is treated as if
-/// the directive had no list, which is stricter.
+/// Most header names that directives may list; with more, the directive counts as one without a
+/// list, which is stricter.
 const MAX_LISTED_FIELDS: usize = 64;
 
-/// The directives of an answer.
+/// The cache directives of a response.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Control {
-    /// It has any directive at all.
+pub struct CacheControl {
+    /// It has any directive.
     pub any: bool,
     /// `no-store`.
     pub no_store: bool,
-    /// `no-cache` without a list: to be asked for again before each use.
+    /// `no-cache` without a list: revalidate before each use.
     pub no_cache: bool,
     /// `private` without a list: for one user.
     pub private: bool,
@@ -32,22 +31,22 @@ pub struct Control {
     pub proxy_revalidate: bool,
     /// `must-understand`.
     pub must_understand: bool,
-    /// `max-age` in seconds; 0 if it is not valid.
+    /// `max-age` in seconds; 0 if invalid.
     pub max_age: Option<u64>,
-    /// `s-maxage` in seconds; 0 if it is not valid.
+    /// `s-maxage` in seconds; 0 if invalid.
     pub s_maxage: Option<u64>,
     /// `stale-while-revalidate` in seconds (RFC 5861 §3).
     pub stale_while_revalidate: Option<u64>,
     /// `stale-if-error` in seconds (RFC 5861 §4).
     pub stale_if_error: Option<u64>,
-    /// Fields that `no-cache` and `private` list, in lower case: they are not kept.
+    /// Headers listed by `no-cache` and `private`, in lower case: they are not stored.
     pub listed: Vec<String>,
 }
 
-impl Control {
-    /// What the `Cache-Control` fields of an answer say.
-    pub fn of<'a>(values: impl Iterator<Item = &'a [u8]>) -> Control {
-        let mut control = Control::default();
+impl CacheControl {
+    /// Parses the `Cache-Control` headers of a response.
+    pub fn of<'a>(values: impl Iterator<Item = &'a [u8]>) -> CacheControl {
+        let mut control = CacheControl::default();
         for value in values {
             for (name, argument) in Directives(value) {
                 control.take(name, argument.as_deref());
@@ -56,12 +55,12 @@ impl Control {
         control
     }
 
-    /// What a targeted field says (RFC 9213 §2.1), if it is there and a dictionary (RFC 9651 §3.2).
-    /// One that cannot be read is as if it were not there.
-    pub fn targeted<'a>(fields: impl Iterator<Item = Field<'a>> + Clone) -> Option<Control> {
+    /// Parses the targeted header (RFC 9213 §2.1), if it is present and a dictionary (RFC 9651
+    /// §3.2). An unreadable one counts as absent.
+    pub fn targeted<'a>(fields: impl Iterator<Item = Field<'a>> + Clone) -> Option<CacheControl> {
         TARGETED.iter().find_map(|name| {
             let mut joined = Vec::new();
-            for value in fields::values(fields.clone(), name) {
+            for value in headers::values(fields.clone(), name) {
                 if !joined.is_empty() {
                     joined.extend_from_slice(b", ");
                 }
@@ -71,7 +70,7 @@ impl Control {
             if members.is_empty() {
                 return None;
             }
-            let mut control = Control::default();
+            let mut control = CacheControl::default();
             for (name, member) in &members {
                 control.take_member(name.as_str(), member);
             }
@@ -91,17 +90,17 @@ impl Control {
             }
             BareItem::String(text) => self.take(name.as_bytes(), Some(text.as_str().as_bytes())),
             BareItem::Token(text) => self.take(name.as_bytes(), Some(text.as_str().as_bytes())),
-            // No directive takes such a value: `max-age=1.5` is one that is not valid.
+            // No directive has a value of such a type: `max-age=1.5` is invalid.
             _ => self.take(name.as_bytes(), Some(b"")),
         }
     }
 
-    /// Takes one directive. Of several of the same name the first counts (RFC 9111 §4.2.1); a number
-    /// that is none makes the answer stale.
+    /// Applies one directive. Of several with the same name the first counts (RFC 9111 §4.2.1); an
+    /// invalid number makes the response stale.
     fn take(&mut self, name: &[u8], argument: Option<&[u8]>) {
         self.any = true;
-        let number = || argument.and_then(fields::seconds).unwrap_or(0);
-        let is = |wanted: &str| fields::is(name, wanted);
+        let number = || argument.and_then(headers::seconds).unwrap_or(0);
+        let is = |wanted: &str| headers::is(name, wanted);
         match name.len() {
             6 if is("public") => self.public = true,
             7 if is("max-age") => _ = self.max_age.get_or_insert_with(number),
@@ -121,10 +120,10 @@ impl Control {
     }
 }
 
-/// Adds the fields that an argument lists; false if it lists none, or too many.
+/// Adds the headers that an argument lists; false if it lists none, or too many.
 fn list(argument: Option<&[u8]>, listed: &mut Vec<String>) -> bool {
     let before = listed.len();
-    for name in argument.into_iter().flat_map(fields::members) {
+    for name in argument.into_iter().flat_map(headers::members) {
         if listed.len() >= MAX_LISTED_FIELDS {
             return false;
         }
@@ -133,9 +132,9 @@ fn list(argument: Option<&[u8]>, listed: &mut Vec<String>) -> bool {
     listed.len() > before
 }
 
-/// What a request says about being answered from a cache (RFC 9111 §5.2.1).
+/// The cache directives of a request (RFC 9111 §5.2.1).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Wishes {
+pub struct RequestDirectives {
     /// `no-cache`, or `Pragma: no-cache` (RFC 9111 §5.4).
     pub no_cache: bool,
     /// `no-store`.
@@ -146,31 +145,31 @@ pub struct Wishes {
     pub max_age: Option<u64>,
     /// `min-fresh` in seconds.
     pub min_fresh: Option<u64>,
-    /// `max-stale` in seconds; without a number it is [`u64::MAX`].
+    /// `max-stale` in seconds; [`u64::MAX`] without a number.
     pub max_stale: Option<u64>,
 }
 
-impl Wishes {
-    /// What the fields of a request say.
-    pub fn of<'a>(fields: impl Iterator<Item = Field<'a>> + Clone) -> Wishes {
-        let mut wishes = Wishes::default();
+impl RequestDirectives {
+    /// Parses the headers of a request.
+    pub fn of<'a>(fields: impl Iterator<Item = Field<'a>> + Clone) -> RequestDirectives {
+        let mut directives = RequestDirectives::default();
         let mut any = false;
-        for value in fields::values(fields.clone(), "cache-control") {
+        for value in headers::values(fields.clone(), "cache-control") {
             for (name, argument) in Directives(value) {
                 any = true;
-                wishes.take(name, argument.as_deref());
+                directives.take(name, argument.as_deref());
             }
         }
         if !any {
-            let mut pragmas = fields::values(fields, "pragma").flat_map(fields::members);
-            wishes.no_cache = pragmas.any(|pragma| pragma.eq_ignore_ascii_case(b"no-cache"));
+            let mut pragmas = headers::values(fields, "pragma").flat_map(headers::members);
+            directives.no_cache = pragmas.any(|pragma| pragma.eq_ignore_ascii_case(b"no-cache"));
         }
-        wishes
+        directives
     }
 
     fn take(&mut self, name: &[u8], argument: Option<&[u8]>) {
-        let number = argument.and_then(fields::seconds);
-        let is = |wanted: &str| fields::is(name, wanted);
+        let number = argument.and_then(headers::seconds);
+        let is = |wanted: &str| headers::is(name, wanted);
         match name.len() {
             7 if is("max-age") => self.max_age = self.max_age.or(number),
             8 if is("no-cache") => self.no_cache = true,
@@ -186,7 +185,7 @@ impl Wishes {
     }
 }
 
-/// The directives of one field's value: names, with arguments of which quotes are taken off.
+/// The directives of one header value: names, and arguments without quotes.
 struct Directives<'a>(&'a [u8]);
 
 impl<'a> Iterator for Directives<'a> {
@@ -199,7 +198,7 @@ impl<'a> Iterator for Directives<'a> {
             let text = &self.0[start..];
             let end = text.iter().position(|byte| matches!(byte, b'=' | b','));
             let end = end.unwrap_or(text.len());
-            // White space before "=" makes another name of it, which nobody knows.
+            // A name with white space before "=" is a different, unknown name.
             let name = match text.get(end) {
                 Some(b'=') => &text[..end],
                 _ => text[..end].trim_ascii(),
@@ -217,7 +216,7 @@ impl<'a> Iterator for Directives<'a> {
     }
 }
 
-/// A token or a quoted string (RFC 9110 §5.6.4), and what comes after it up to the next comma.
+/// A token or a quoted string (RFC 9110 §5.6.4), and the rest from the next comma on.
 fn argument(text: &[u8]) -> (Vec<u8>, &[u8]) {
     let upto_comma = |text: &[u8]| memchr::memchr(b',', text).unwrap_or(text.len());
     if text.first() != Some(&b'"') {
@@ -231,7 +230,7 @@ fn argument(text: &[u8]) -> (Vec<u8>, &[u8]) {
             b'"' => {
                 let rest = &text[at + 1..];
                 let end = upto_comma(rest);
-                // Something after the closing quote: the argument is not valid.
+                // Text after the closing quote: the argument is invalid.
                 value.extend_from_slice(rest[..end].trim_ascii());
                 return (value, &rest[end..]);
             }
@@ -239,7 +238,7 @@ fn argument(text: &[u8]) -> (Vec<u8>, &[u8]) {
             byte => value.push(*byte),
         }
     }
-    // A string that does not end: what it holds is no argument.
+    // An unterminated string: its content is no argument.
     (b"\"".to_vec(), &[])
 }
 
@@ -247,8 +246,8 @@ fn argument(text: &[u8]) -> (Vec<u8>, &[u8]) {
 mod tests {
     use super::*;
 
-    fn of(values: &[&str]) -> Control {
-        Control::of(values.iter().map(|value| value.as_bytes()))
+    fn of(values: &[&str]) -> CacheControl {
+        CacheControl::of(values.iter().map(|value| value.as_bytes()))
     }
 
     #[test]
@@ -300,7 +299,7 @@ mod tests {
     fn a_targeted_field_is_a_dictionary_or_nothing() {
         let targeted = |value: &'static str| {
             let fields = [(&b"CDN-Cache-Control"[..], value.as_bytes())];
-            Control::targeted(fields.into_iter())
+            CacheControl::targeted(fields.into_iter())
         };
         let control = targeted("max-age=60, private, no-cache=?0").unwrap();
         assert_eq!(control.max_age, Some(60));
@@ -318,17 +317,17 @@ mod tests {
             (&b"Maitred-Cache-Control"[..], &b"max-age=5"[..]),
         ];
         assert_eq!(
-            Control::targeted(fields.into_iter()).unwrap().max_age,
+            CacheControl::targeted(fields.into_iter()).unwrap().max_age,
             Some(5)
         );
     }
 
     #[test]
     fn pragma_counts_where_there_is_no_cache_control() {
-        let wishes = |fields: &[Field<'static>]| Wishes::of(fields.iter().copied());
-        assert!(wishes(&[(b"Pragma", b"no-cache")]).no_cache);
+        let directives = |fields: &[Field<'static>]| RequestDirectives::of(fields.iter().copied());
+        assert!(directives(&[(b"Pragma", b"no-cache")]).no_cache);
         let both: [Field<'_>; 2] = [(b"Pragma", b"no-cache"), (b"Cache-Control", b"max-stale")];
-        assert!(!wishes(&both).no_cache);
-        assert_eq!(wishes(&both).max_stale, Some(u64::MAX));
+        assert!(!directives(&both).no_cache);
+        assert_eq!(directives(&both).max_stale, Some(u64::MAX));
     }
 }

@@ -1,9 +1,8 @@
 /*
- * What OPcache holds, and putting scripts into it that nobody has asked for yet. Both are done by
- * OPcache's own functions, called by their addresses in its module: `disable_functions` hides them
- * from scripts, `opcache.restrict_api` keeps them from scripts outside a folder, and neither is
- * meant for the server. Every look and every script is a request of its own, in which no code of
- * the pool runs and from which nothing is heard.
+ * OPcache statistics, and warming the cache. Both use OPcache's own functions, called by their
+ * addresses in its module: `disable_functions` hides them from scripts and `opcache.restrict_api`
+ * limits them to a folder, but neither is meant for the server. Every query and every script is a
+ * request of its own, which runs no code of the pool and logs nothing.
  */
 #include "engine.h"
 
@@ -12,28 +11,26 @@
 #include <zend_exceptions.h>
 
 /*
- * A part of OPcache's memory and of its keys that is left to requests, as one part in this many: to
- * fill either makes OPcache throw everything away and begin anew.
+ * The share of OPcache's memory and keys that is left to requests, as a divisor: filling either
+ * makes OPcache drop everything and start over.
  */
 #define RESERVE_PART 8
 
-/*
- * Bytes of OPcache's memory that one byte of a script may become. Code takes one to three; what is
- * wanted here is room for the worst.
+/* Bytes of OPcache's memory per byte of a script. Code takes one to three; this is the worst case.
  */
 #define GROWTH 8
 
 /*
- * Scripts and strings have no room any more when less than one part in this many is free: the next one may
- * be longer than what is left. OPcache calls itself full when less than 64 KB are, and until then compiles a
- * script that takes more for every request.
+ * Scripts and strings count as full when less than this share is free (a divisor): the next one may
+ * not fit. OPcache itself reports full below 64 KB, and until then compiles larger scripts for
+ * every request.
  */
 #define LEFT_PART 64
 
-/* Memory ran out: PHP is not asked for anything more. */
+/* Memory ran out: PHP must not be called any more. */
 static bool exhausted;
 
-/* What compiles, before OPcache holds it. */
+/* The compile function below OPcache. */
 static zend_op_array *(*compile_before)(zend_file_handle *file, int type);
 
 static void drop_log(
@@ -46,11 +43,11 @@ static void drop_log(
 	(void) length;
 }
 
-/* The answer counts as finished from the beginning, so nothing else is ever called. */
+/* The response counts as finished from the start, so no other callback is called. */
 static const struct maitred_callbacks silent = { .log = drop_log };
-static const struct maitred_request nobody = { .query_string = "", .content_type = "" };
+static const struct maitred_request no_request = { .query_string = "", .content_type = "" };
 
-/* The two messages of the engine's allocator; they are errors like those of a compiler. */
+/* The two messages of the engine's allocator; their error type is the same as a compiler's. */
 static bool is_out_of_memory(const char *message)
 {
 	static const char limit[] = "Allowed memory size of ";
@@ -90,17 +87,17 @@ static void change_directive(const char *name, const char *value)
 
 bool maitred_cache_activate(void)
 {
-	if (maitred_engine.request != &nobody) {
+	if (maitred_engine.request != &no_request) {
 		return false;
 	}
-	/* Would begin a session when the request starts, and write it when it ends. */
+	/* Would start a session with the request, and write it at its end. */
 	change_directive("session.auto_start", "0");
 	return true;
 }
 
 /*
- * Runs `work` in a request of its own. Returns whether it came to its end; if not, the process must
- * not go on.
+ * Runs `work` in a request of its own. Returns whether it completed; if not, the process must not
+ * continue.
  */
 static bool in_request(void (*work)(void *context), void *context)
 {
@@ -110,7 +107,7 @@ static bool in_request(void (*work)(void *context), void *context)
 
 	exhausted = false;
 	maitred_engine.callbacks = &silent;
-	maitred_engine.request = &nobody;
+	maitred_engine.request = &no_request;
 	maitred_engine.finished = true;
 	zend_error_cb = note_error;
 	SG(server_context) = NULL;
@@ -143,8 +140,8 @@ static const zend_function_entry *function_named(const char *name)
 }
 
 /*
- * Calls a function of OPcache's with one argument, which stays the caller's. The result is false
- * when there is no such function.
+ * Calls a function of OPcache with one argument, which stays the caller's. The result is false when
+ * there is no such function.
  */
 static void call(const char *name, zval *argument, zval *result)
 {
@@ -165,7 +162,7 @@ static void call(const char *name, zval *argument, zval *result)
 	ZVAL_COPY(ZEND_CALL_ARG(frame, 1), argument);
 	frame->prev_execute_data = EG(current_execute_data);
 	EG(current_execute_data) = frame;
-	/* `opcache.restrict_api` is the beginning of the paths that may call. */
+	/* `opcache.restrict_api` is the prefix of the paths that may call. */
 	path = SG(request_info).path_translated;
 	SG(request_info).path_translated = (char *) zend_ini_string(ZEND_STRL("opcache.restrict_api"), 0);
 	entry->handler(frame, result);
@@ -174,7 +171,7 @@ static void call(const char *name, zval *argument, zval *result)
 	zend_vm_stack_free_args(frame);
 	zend_vm_stack_free_call_frame(frame);
 	if (EG(exception)) {
-		/* A parse error. It holds a trace, and that the name of the function. */
+		/* A parse error. Its trace holds the name of the function. */
 		zend_clear_exception();
 	}
 	zend_string_release(function.internal_function.function_name);
@@ -217,7 +214,7 @@ static void list(void *context)
 	zval status;
 	zval *script;
 
-	/* Bounded by OPcache's own memory; OPcache holds its lock while it makes the list. */
+	/* Bounded by OPcache's own memory; OPcache holds its lock while it builds the list. */
 	zend_set_memory_limit((size_t) -1);
 	ZVAL_TRUE(&argument);
 	call("opcache_get_status", &argument, &status);
@@ -246,8 +243,10 @@ bool maitred_php_cached_scripts(maitred_script_visitor *visit, void *context)
 	return in_request(list, &listing);
 }
 
-/* Restarts that are pending wait for everybody to let go of OPcache, which a booted script never does. */
-static void note_fullness(const zval *status, HashTable *statistics, struct maitred_cache_figures *figures)
+/* A pending restart waits until no process uses OPcache, which never happens with a booted script.
+ */
+static void note_fullness(
+	const zval *status, HashTable *statistics, struct maitred_cache_figures *figures)
 {
 	HashTable *strings = member_array(status, "interned_strings_usage");
 	zend_long megabytes = zend_ini_long(ZEND_STRL("opcache.interned_strings_buffer"), 0);
@@ -319,7 +318,7 @@ bool maitred_php_cache_figures_within(struct maitred_cache_figures *figures)
 	return context.found;
 }
 
-/* What OPcache holds never comes here. */
+/* Scripts that OPcache holds never get here. */
 static zend_op_array *compile_and_note(zend_file_handle *file, int type)
 {
 	maitred_engine.compiled = true;
@@ -340,15 +339,16 @@ bool maitred_cache_is_full(void)
 	char *path = SG(request_info).path_translated;
 
 	/*
-	 * What has been thrown is not to be lost. PHP that has jumped out of a script may have no memory left, and
-	 * what ends its request is still to run. A script that holds more than it may keeps the limit it has.
+	 * A pending exception must not be lost. After a bailout PHP may have no memory left, and the
+	 * end of the request is still to run. A script that holds more than memory_limit keeps its
+	 * current limit.
 	 */
 	if (EXPECTED(!maitred_engine.compiled) || EG(exception) || CG(unclean_shutdown)
 		|| zend_memory_usage(true) > (size_t) PG(memory_limit)) {
 		return false;
 	}
 	maitred_engine.compiled = false;
-	/* It may hold all it may have. What is taken here is small, and given back at once. */
+	/* The script may have used up its limit. This allocation is small, and freed at once. */
 	zend_set_memory_limit((size_t) -1);
 	zend_try {
 		look(&context);
@@ -358,14 +358,17 @@ bool maitred_cache_is_full(void)
 		EG(current_execute_data) = running;
 	} zend_end_try();
 	maitred_put_memory_limit_back();
-	/* The system has no memory either. A script cannot go on after that; the end of a request can. */
+	/*
+	 * The system is out of memory, too. A script cannot continue after that; the end of a request
+	 * can.
+	 */
 	if (UNEXPECTED(CG(unclean_shutdown)) && running) {
 		zend_bailout();
 	}
 	return context.found && (figures.full || figures.strings_full);
 }
 
-/* Whether OPcache takes a script of so many bytes without filling up. */
+/* Whether OPcache has space for a script of this size without filling up. */
 static bool has_room(size_t bytes)
 {
 	HashTable *memory;
@@ -405,7 +408,8 @@ static bool is_cached(zval *path)
 	return Z_TYPE(result) == IS_TRUE;
 }
 
-/* Whether a `<?` is one that every setting reads alike: `<?=`, or `<?php` and a space or the end. */
+/* Whether a `<?` is read alike under every setting: `<?=`, or `<?php` and white space or the end.
+ */
 static bool is_plain_tag(const char *after, const char *end)
 {
 	if (after < end && *after == '=') {
@@ -419,9 +423,9 @@ static bool is_plain_tag(const char *after, const char *end)
 }
 
 /*
- * Whether a script can be read and does not depend on `short_open_tag`. That directive may be
- * another for a folder (.user.ini), a host or a request, and nobody knows which one a script will be
- * included under. Compiled under the wrong one, its source would be sent to clients.
+ * Whether a script is readable and does not depend on `short_open_tag`. That directive may differ
+ * by folder (.user.ini), host or request, and the one that will apply is unknown here. Compiled
+ * under the wrong one, the source would be sent to clients.
  */
 static bool reads_alike(const char *path)
 {
@@ -464,7 +468,10 @@ static void compile(void *context)
 	ZVAL_STRING(&path, compilation->path);
 	if (!is_cached(&path) && has_room(compilation->bytes) && reads_alike(compilation->path)) {
 		call("opcache_compile_file", &path, &result);
-		/* Its word is that it compiled; a script may be too large or too new to be kept. */
+		/*
+		 * It reports that the script compiled; the script may still be too large or too new to be
+		 * cached.
+		 */
 		compilation->compiled = !exhausted && is_cached(&path);
 	}
 	zval_ptr_dtor(&path);

@@ -1,4 +1,4 @@
-/// CGI variables that this server itself looks at. Each is recognized once, when it comes in.
+/// CGI variables that the server itself reads. Each is recognised once, on arrival.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "each is the variable of its name")]
 pub enum Name {
@@ -23,11 +23,11 @@ pub enum Name {
     RequestBodyFile,
 }
 
-/// How many there are.
+/// Number of names.
 pub(crate) const NAMES: usize = Name::RequestBodyFile as usize + 1;
 
 impl Name {
-    /// Which of them `name` is.
+    /// The name, if it is one of them.
     pub(crate) fn of(name: &[u8]) -> Option<Name> {
         Some(match name {
             b"REQUEST_METHOD" => Name::RequestMethod,

@@ -1,43 +1,43 @@
-//! A pool's boards read once: what `fpm_get_status` and the status page tell.
+//! A copy of a pool's boards, for `fpm_get_status` and the status page.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use crate::board::{PoolBoard, SeatBoard};
 
-/// A pool at about one moment: nobody stops for it, so neighbouring figures may be some requests
-/// apart. What comes from a seat's board is its worker's word.
+/// A pool at one moment, approximately: it is not stopped, so values may be a few requests apart.
+/// Values from a seat's board are unverified, since its worker writes them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Snapshot {
+pub struct PoolState {
     /// When the pool was opened, in seconds since 1970.
     pub start_time: u64,
     /// Seconds since then.
     pub start_since: u64,
-    /// Requests that a worker is through with.
+    /// Completed requests.
     pub accepted: u64,
-    /// Requests that wait for a worker.
+    /// Requests waiting for a worker.
     pub queued: u32,
-    /// Most requests that ever waited at once.
+    /// Longest queue so far.
     pub max_queued: u32,
-    /// Limit of waiting requests.
+    /// Limit of the queue.
     pub queue_limit: u32,
     /// Workers without a request.
     pub idle: u32,
-    /// Workers with one.
+    /// Workers with a request.
     pub active: u32,
-    /// Most workers that ever had one at once.
+    /// Most active workers at the same time.
     pub max_active: u32,
-    /// Times a request found every worker busy.
+    /// How often a request found all workers busy.
     pub max_children_reached: u32,
     /// Scripts that ran for longer than `request_slowlog_timeout`.
     pub slow: u64,
     /// The workers, by seat.
-    pub processes: Vec<Process>,
+    pub processes: Vec<WorkerState>,
 }
 
-/// A worker at about one moment, by its own word.
+/// A worker at one moment, unverified.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Process {
+pub struct WorkerState {
     /// Process id.
     pub pid: u32,
     /// Whether it runs a script.
@@ -46,9 +46,9 @@ pub struct Process {
     pub start_time: u64,
     /// Seconds since then.
     pub start_since: u64,
-    /// Requests it has begun.
+    /// Requests it has started.
     pub requests: u64,
-    /// How long the request has run so far, or the last one took, in microseconds.
+    /// Microseconds of the running request so far, or of the last one.
     pub duration: u64,
     /// Method of that request; empty before the first.
     pub method: String,
@@ -58,32 +58,32 @@ pub struct Process {
     pub query: String,
     /// Length of its body in bytes.
     pub content_length: u64,
-    /// Its authenticated user, or nothing.
+    /// Its authenticated user, or empty.
     pub user: String,
     /// Its script.
     pub script: String,
-    /// Processor time of the last request in microseconds, if it was measured; 0 while one runs.
+    /// Processor time of the last request in microseconds, if measured; 0 during a request.
     pub cpu: u64,
-    /// Peak memory of the last script in bytes; 0 while one runs.
+    /// Peak memory of the last script in bytes; 0 during a request.
     pub memory_peak: u64,
 }
 
-impl Snapshot {
-    /// Reads a pool's board and those of the seats that somebody sits in; `now` is the time since
-    /// 1970. A worker that has not yet said its process id is left out.
+impl PoolState {
+    /// Copies a pool's board and those of its occupied seats; `now` is the time since 1970. A
+    /// worker without a process id on its board is left out.
     pub fn take<'b>(
         pool: &PoolBoard,
         seats: impl Iterator<Item = &'b SeatBoard>,
         now: Duration,
-    ) -> Snapshot {
-        let processes: Vec<Process> = seats
+    ) -> PoolState {
+        let processes: Vec<WorkerState> = seats
             .filter(|board| board.pid.load(Relaxed) != 0)
-            .map(|board| Process::of(board, now))
+            .map(|board| WorkerState::of(board, now))
             .collect();
         let start_time = pool.opened_at.load(Relaxed);
         let active = pool.active.load(Relaxed);
         let present = u32::try_from(processes.len()).unwrap_or(u32::MAX);
-        Snapshot {
+        PoolState {
             start_time,
             start_since: now.as_secs().saturating_sub(start_time),
             accepted: pool.accepted.load(Relaxed),
@@ -100,8 +100,8 @@ impl Snapshot {
     }
 }
 
-impl Process {
-    fn of(board: &SeatBoard, now: Duration) -> Process {
+impl WorkerState {
+    fn of(board: &SeatBoard, now: Duration) -> WorkerState {
         let running = board.running.load(Relaxed) != 0;
         let micros = u64::try_from(now.as_micros()).unwrap_or(u64::MAX);
         let start_time = board.started_at.load(Relaxed);
@@ -114,7 +114,7 @@ impl Process {
             let cpu = board.cpu_micros.load(Relaxed);
             (took, cpu, board.memory_peak.load(Relaxed))
         };
-        Process {
+        WorkerState {
             pid: board.pid.load(Relaxed),
             running,
             start_time,

@@ -1,5 +1,5 @@
-//! What a worker says beside its answer, as php-fpm's say it: PHP's messages, and what scripts write
-//! on standard output and error.
+//! A worker's messages beside its response, as php-fpm's workers write them: PHP's messages, and
+//! the scripts' standard output and error.
 
 use std::borrow::Cow;
 use std::io::Write as _;
@@ -8,18 +8,18 @@ use std::os::fd::OwnedFd;
 use maitred_control::{WorkersOutput, ZygoteSettings};
 use maitred_php::Level;
 
-/// What php-fpm's workers write at the end of a request: all they have said is complete
+/// The marker that php-fpm's workers write at the end of a request: all output is complete
 /// (`fpm_stdio_flush_child`).
 const FLUSH: &[u8] = b"\0fscf\0";
 
-/// How the message of a worker begins (`zlog.c`).
+/// Prefix of a worker's message (`zlog.c`).
 const NOTICE: &[u8] = b"NOTICE: ";
 
-/// What a message ends with that was cut.
+/// End of a truncated message.
 const CUT: &[u8] = b"...";
 
-/// Makes standard output and error what the supervisor has sent, if it has.
-pub fn speak_into(output: &[OwnedFd]) {
+/// Sets standard output and error to the supervisor's descriptors, if there are any.
+pub fn redirect_output(output: &[OwnedFd]) {
     let mut output = output.iter();
     if let (Some(stdout), Some(stderr)) = (output.next(), output.next()) {
         // It cannot fail: both are open.
@@ -27,21 +27,21 @@ pub fn speak_into(output: &[OwnedFd]) {
     }
 }
 
-/// The request is over: what was said without the end of a line is a whole message.
+/// Ends a request's output: an incomplete line counts as a message.
 pub fn complete(settings: &ZygoteSettings) {
     if settings.output.as_ref().is_some_and(|output| output.caught) {
         let _ = std::io::stderr().write_all(FLUSH);
     }
 }
 
-/// Says a line where everybody's messages go.
+/// Logs a line to standard error.
 pub fn say(line: &str) {
-    // `eprintln!` would panic where nobody reads standard error any more.
+    // `eprintln!` would panic if standard error is closed.
     let _ = writeln!(std::io::stderr(), "{line}");
 }
 
-/// A message as the web server is told it; where output is caught, it is printed, too, unless it is
-/// for those who look for a fault.
+/// The form of a message for the web server; if output is captured, it is printed, too, unless it
+/// is a debug message.
 pub fn message<'a>(settings: &ZygoteSettings, level: Level, message: &'a [u8]) -> Cow<'a, [u8]> {
     let Some(output) = &settings.output else {
         return Cow::Borrowed(message);
@@ -59,7 +59,7 @@ pub fn message<'a>(settings: &ZygoteSettings, level: Level, message: &'a [u8]) -
     message
 }
 
-/// A line of php-fpm's log has at most `limit` bytes, its end included.
+/// A line of php-fpm's log has at most `limit` bytes, including its end.
 fn cut<'a>(output: &WorkersOutput, message: &'a [u8]) -> Cow<'a, [u8]> {
     let name = if output.notices { NOTICE.len() } else { 0 };
     let room = output.limit.saturating_sub(name + 1).max(CUT.len());

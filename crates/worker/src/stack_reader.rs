@@ -1,5 +1,5 @@
-//! How a zygote sees the stacks of its workers: each worker gives it a descriptor of its own memory
-//! before it serves, and only the zygote ever reads from it.
+//! Reads the stacks of a zygote's workers: each worker sends the zygote a descriptor of its own
+//! memory before it serves, and only the zygote ever reads from it.
 
 use std::collections::HashMap;
 use std::io;
@@ -13,19 +13,19 @@ use maitred_os::packets::{Packets, Received};
 use maitred_php::{Memory, read_stack};
 use maitred_seat::is_newer;
 
-/// The memories of the workers a zygote has forked.
+/// The memory of the workers that a zygote has forked.
 #[derive(Debug)]
 pub struct StackReader {
-    /// Where workers send their memory. Each inherits both ends and closes them.
+    /// The end on which workers send their memory. Each inherits both ends and closes them.
     workers: Packets,
     zygote: Packets,
-    /// The memory of the last worker of each seat. One that has ended reads as nothing.
+    /// The memory of the latest worker of each seat. That of an exited worker reads as nothing.
     memories: HashMap<Seat, (Incarnation, ProcessMemory)>,
     seats: u32,
 }
 
 impl StackReader {
-    /// Without any worker yet.
+    /// Without workers.
     ///
     /// # Errors
     /// When the system is out of descriptors.
@@ -39,20 +39,24 @@ impl StackReader {
         })
     }
 
-    /// In a new worker: gives its memory to the zygote, and everything else that is here away. No
-    /// worker may see another.
+    /// In a new worker: sends its memory to the zygote, and drops everything else. No worker may
+    /// read another's memory.
     ///
     /// # Errors
     /// When the memory cannot be opened or sent; the worker can serve all the same.
-    pub fn show_oneself(self, proc: &OwnProc, place: (Seat, Incarnation)) -> io::Result<()> {
+    pub fn send_memory(
+        self,
+        proc: &OwnProc,
+        seat: Seat,
+        incarnation: Incarnation,
+    ) -> io::Result<()> {
         let StackReader { workers, .. } = self;
         let memory = ProcessMemory::of_this_process(proc)?;
-        show(&workers, place, &memory)
+        send(&workers, seat, incarnation, &memory)
     }
 
-    /// Takes in what new workers have sent. Call it before each order, so that what was sent and
-    /// not yet taken stays little.
-    pub fn look(&mut self) {
+    /// Receives the memory of new workers. Call it before each order, so that little is pending.
+    pub fn receive(&mut self) {
         while let Ok(Received::Message(bytes, fds)) = self.zygote.receive(false, 1) {
             let Ok((seat, incarnation)) = serde_json::from_slice::<(Seat, Incarnation)>(&bytes)
             else {
@@ -72,7 +76,7 @@ impl StackReader {
     /// The stack of the script that a worker runs.
     ///
     /// # Errors
-    /// One sentence that says why there is none.
+    /// One sentence with the reason why there is none.
     pub fn stack(
         &self,
         seat: Seat,
@@ -93,8 +97,16 @@ impl StackReader {
     }
 }
 
-fn show(to: &Packets, place: (Seat, Incarnation), memory: &ProcessMemory) -> io::Result<()> {
-    to.send(&serde_json::to_vec(&place)?, &[memory.as_fd()])
+fn send(
+    to: &Packets,
+    seat: Seat,
+    incarnation: Incarnation,
+    memory: &ProcessMemory,
+) -> io::Result<()> {
+    to.send(
+        &serde_json::to_vec(&(seat, incarnation))?,
+        &[memory.as_fd()],
+    )
 }
 
 struct Readable<'a>(&'a ProcessMemory);
@@ -127,24 +139,24 @@ mod tests {
 
     #[test]
     fn of_two_workers_of_a_seat_the_later_is_seen_whichever_speaks_first() {
-        let mut sight = StackReader::new(2).unwrap();
+        let mut stacks = StackReader::new(2).unwrap();
         let proc = OwnProc::open().unwrap();
-        for place in [(0, 2), (0, 1), (1, 5), (2, 1)] {
+        for (seat, incarnation) in [(0, 2), (0, 1), (1, 5), (2, 1)] {
             let memory = ProcessMemory::of_this_process(&proc).unwrap();
-            show(&sight.workers, place, &memory).unwrap();
+            send(&stacks.workers, seat, incarnation, &memory).unwrap();
         }
-        sight.look();
-        let mut seen: Vec<(Seat, Incarnation)> = sight
+        stacks.receive();
+        let mut seen: Vec<(Seat, Incarnation)> = stacks
             .memories
             .iter()
             .map(|(seat, (incarnation, _))| (*seat, *incarnation))
             .collect();
         seen.sort_unstable();
         assert_eq!(seen, [(0, 2), (1, 5)]);
-        let why = sight.stack(0, 1, 1, 20).unwrap_err();
+        let why = stacks.stack(0, 1, 1, 20).unwrap_err();
         assert!(why.contains("older than this zygote"), "{why}");
         // This process runs no script.
-        let why = sight.stack(0, 2, 1, 20).unwrap_err();
-        assert!(why.contains("before it could be looked at"), "{why}");
+        let why = stacks.stack(0, 2, 1, 20).unwrap_err();
+        assert!(why.contains("before its stack could be read"), "{why}");
     }
 }

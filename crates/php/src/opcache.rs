@@ -5,24 +5,24 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 use crate::engine::Engine;
-pub use crate::raw::cache::CacheFigures;
-use crate::raw::cache::Compiled;
+pub use crate::raw::opcache::CacheFigures;
+use crate::raw::opcache::Compiled;
 
-/// A script that OPcache holds.
+/// A script in OPcache.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CachedScript {
     /// Its full path.
     pub path: PathBuf,
-    /// How often it was found in the cache.
+    /// Its cache hits.
     pub hits: u64,
 }
 
 impl Engine {
-    /// What OPcache holds, most used first: nothing when there is no OPcache, when it is off, and
+    /// The scripts in OPcache, most used first: none when there is no OPcache, when it is off, and
     /// when it has no shared memory (`opcache.file_cache_only`). `opcache.restrict_api` and
     /// `disable_functions` hide nothing from the server.
     ///
-    /// It is a request to PHP. Call it in a forked child that ends afterwards, after
+    /// It is a request to PHP. Call it in a forked child that exits afterwards, after
     /// [`after_fork`](Self::after_fork).
     pub fn cached_scripts(&mut self) -> Vec<CachedScript> {
         let mut scripts = Vec::new();
@@ -39,27 +39,26 @@ impl Engine {
         scripts
     }
 
-    /// How OPcache is doing: nothing when there is none, when it is off, and when it has no shared
-    /// memory.
+    /// The OPcache statistics: `None` when there is no OPcache, when it is off, and when it has no
+    /// shared memory.
     ///
-    /// It is a request to PHP. Call it in a forked child that ends afterwards, after
+    /// It is a request to PHP. Call it in a forked child that exits afterwards, after
     /// [`after_fork`](Self::after_fork).
     pub fn cache_figures(&mut self) -> Option<CacheFigures> {
         self.raw.cache_figures()
     }
 
-    /// Puts scripts into OPcache, in their order, each in a request of its own: nothing of them is
-    /// executed, and nothing they declare stays declared. A script that is gone, is no file, does
-    /// not compile, or that OPcache holds already or has no room for (an eighth of its memory and
-    /// keys is left to requests) is passed over in silence; what a script that compiles makes PHP
-    /// warn of is not said either. One that `short_open_tag` makes a difference to (it has a `<?` that
-    /// begins neither `<?php` nor `<?=`) is passed over, too, since that may be another for the
-    /// request that will include it. `go_on` is asked before each with the number of scripts that
-    /// were put there, which is also returned. It ends early when PHP cannot go on, as when one of
-    /// them needs more than `memory_limit`.
+    /// Puts scripts into OPcache, in order, each in a request of its own, without executing or
+    /// declaring anything. Skipped silently are scripts that are missing, not regular files, do not
+    /// compile, are already cached, or do not fit (an eighth of OPcache's memory and keys is
+    /// reserved for requests); warnings of compiling scripts are not logged either. Scripts that
+    /// depend on `short_open_tag` (with a `<?` that starts neither `<?php` nor `<?=`) are skipped,
+    /// too, since the request that includes them may have another setting. `go_on` is called before
+    /// each script with the number of compiled scripts, which is also returned. It ends early when
+    /// PHP cannot continue, for example when a script exceeds `memory_limit`.
     ///
-    /// A script can make the call wait for as long as its file system does. Call it in a forked
-    /// child that ends afterwards, after [`after_fork`](Self::after_fork).
+    /// It may block as long as a script's file system does. Call it in a forked child that exits
+    /// afterwards, after [`after_fork`](Self::after_fork).
     pub fn compile_scripts(
         &mut self,
         paths: &[PathBuf],
@@ -86,8 +85,8 @@ impl Engine {
     }
 }
 
-/// Bytes of a script; 0 when it lies in an archive. Nothing when there is no such file: opening a
-/// pipe would wait for somebody to write to it.
+/// Size of a script in bytes; 0 inside an archive. `None` when it is no regular file: opening a
+/// FIFO would block until there is a writer.
 fn size_of(path: &Path) -> Option<usize> {
     if path.as_os_str().as_bytes().starts_with(b"phar://") {
         return Some(0);

@@ -1,14 +1,14 @@
-//! What a booted application has open that its copies must not share.
+//! Open descriptors of a booted application that its copies must not share.
 
 use maitred_os::descriptors::{self, Descriptor};
 use maitred_php::connected_at;
 
-use crate::words;
+use crate::stderr;
 
-/// How a file begins that is a database of SQLite (its file format, section 1.3).
+/// The first bytes of a SQLite database (its file format, section 1.3).
 const SQLITE: &[u8] = b"SQLite format 3\0";
 
-/// Why a descriptor must not be in all copies, in one sentence; nothing if it may.
+/// Why a descriptor must not be in all copies, in one sentence; `None` if it may.
 pub fn obstacle(open: &Descriptor) -> Option<String> {
     let Descriptor { target, peer, .. } = open;
     if target.starts_with("socket:") {
@@ -24,8 +24,8 @@ pub fn obstacle(open: &Descriptor) -> Option<String> {
             None => "a socket is open".to_owned(),
         };
         return Some(format!(
-            "{of} that its boot has made, which all copies would share; connect after \
-             maitred_snapshot(), or disconnect before, or have it closed (boot_connections)"
+            "{of} since its boot, which all copies would share; connect after maitred_snapshot(), \
+             or disconnect before, or have it closed (boot_connections)"
         ));
     }
     if open.beginning.starts_with(SQLITE) {
@@ -44,34 +44,34 @@ pub fn obstacle(open: &Descriptor) -> Option<String> {
     ))
 }
 
-/// The same where connections are closed instead.
+/// The same, but closes connections.
 pub fn unless_closed(open: &Descriptor, pool: &str) -> Option<String> {
     let Some(peer) = &open.peer else {
         return obstacle(open);
     };
-    // Where it says nothing, nothing has to be done.
+    // If there is no obstacle, nothing has to be done.
     obstacle(open)?;
     if let Err(error) = descriptors::hang_up(open.number) {
         return Some(format!(
             "the connection to {peer} cannot be closed: {error}"
         ));
     }
-    words::say(&format!(
-        "maitred-php: pool {pool}: the connection to {peer}{}{} that the boot has made is closed, and \
-         copies connect anew (boot_connections)",
+    stderr::say(&format!(
+        "maitred-php: pool {pool}: the boot's connection to {peer}{}{} is closed, and copies \
+         connect again (boot_connections)",
         kind_of(peer),
         made_at(open)
     ));
     None
 }
 
-/// The line that has made a connection, if it is known.
+/// The line that has opened a connection, if known.
 fn made_at(open: &Descriptor) -> String {
     let at = connected_at(open.number);
     at.map_or(String::new(), |(file, line)| format!(" ({file}:{line})"))
 }
 
-/// What mostly answers at an address.
+/// The usual service at an address.
 fn kind_of(peer: &str) -> &'static str {
     let port = peer.rsplit_once(':').map_or("", |(_, port)| port);
     match port {

@@ -1,5 +1,5 @@
-//! What php-fpm's `-v`, `-m` and `-i` show of PHP, where `-y` is looked for, and what php.ini says: asked
-//! by `maitred fpm` of this program, which has PHP.
+//! php-fpm's `-v`, `-m` and `-i`, the default of `-y`, and values of php.ini: run by `maitred fpm`
+//! from this program, which has PHP.
 
 use std::io::{self, BufRead, Write};
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use maitred_php::{Engine, PHP_BRANCH, Settings, Show};
 
 use crate::zygote::fpm_folder;
 
-/// Answers: what is asked, then `-c FILE`, `-n` and `-d NAME=VALUE`.
+/// Arguments: the requested information, then `-c FILE`, `-n` and `-d NAME=VALUE`.
 pub fn run(mut arguments: impl Iterator<Item = String>) -> ExitCode {
     let what = arguments.next().unwrap_or_default();
     let engine = match Engine::start(&settings(arguments)) {
@@ -34,13 +34,14 @@ pub fn run(mut arguments: impl Iterator<Item = String>) -> ExitCode {
             return ExitCode::SUCCESS;
         }
     };
-    match engine.show(show) {
-        true => ExitCode::SUCCESS,
-        false => ExitCode::FAILURE,
+    if engine.show(show) {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
     }
 }
 
-/// Answers each line, a name of php.ini, with its value after a `=`, or with nothing, and a NUL.
+/// Replies to each line, a name of php.ini, with its value after a `=`, or with nothing, and a NUL.
 fn tell_entries(engine: &Engine) -> io::Result<()> {
     for name in io::stdin().lock().lines() {
         let value = engine.configured(&name?);

@@ -1,4 +1,4 @@
-//! What the front is told of a request beside its answer, if it asks: it writes the access log.
+//! The report on a request that the front requests for its access log.
 
 use std::time::Instant;
 
@@ -7,20 +7,20 @@ use maitred_fastcgi::Report;
 use maitred_os::cpu::{self, CpuTime};
 use maitred_php::{Foreign, Params, Text};
 
-/// A request from its beginning.
+/// A request since its start.
 #[derive(Debug)]
-pub struct Account {
+pub struct RequestReport {
     began: Instant,
-    /// What this process had used then, if that counts.
+    /// Processor time of this process at its start, if measured.
     cpu: Option<CpuTime>,
     uri: Vec<u8>,
     script: Vec<u8>,
 }
 
-impl Account {
-    /// A request begins.
-    pub fn begin(settings: &ZygoteSettings) -> Account {
-        Account {
+impl RequestReport {
+    /// Starts the report of a request.
+    pub fn begin(settings: &ZygoteSettings) -> RequestReport {
+        RequestReport {
             began: Instant::now(),
             cpu: settings.measures_cpu.then(cpu::used),
             uri: Vec::new(),
@@ -28,14 +28,14 @@ impl Account {
         }
     }
 
-    /// It is known what the request of a web server comes to.
+    /// Stores the result of interpreting a web server's request.
     pub fn name(&mut self, params: &Params, found: &Foreign) {
         let bytes = |text: Option<Text>| text.map_or(&b""[..], |text| params.bytes(text));
         self.uri = bytes(found.uri).to_vec();
         self.script = bytes(found.script).to_vec();
     }
 
-    /// Appends the report on the request as it is now.
+    /// Appends the report on the request in its current state.
     pub fn write(&self, out: &mut Vec<u8>) {
         let cpu = self.cpu.map(|before| cpu::used().since(before));
         let cpu = cpu.unwrap_or_default();

@@ -1,98 +1,61 @@
-//! Whether a request may be answered from the cache, and whether its answer may be kept.
-
-use std::fmt;
+//! Whether the cache may serve a request, and whether its response may be stored.
 
 use crate::admit::NotStored;
-use crate::asked::Asked;
-use crate::control::Wishes;
+use crate::cache_control::RequestDirectives;
+use crate::cache_request::CacheRequest;
+use crate::canonical_url::{decoded, plain_path};
 use crate::cookies;
-use crate::fields::{self, Field};
-use crate::names::{has_index, is_named, may_be};
-use crate::plain::{decoded, plain_path};
-use crate::settings::{Settings, When};
+use crate::headers::{self, Field};
+use crate::php_names::{has_index, is_named, may_be};
+use crate::settings::{RequestMatcher, Settings};
 
-/// Why a request is not answered from the cache.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Bypass {
-    /// Its method is neither GET nor HEAD.
-    Method,
-    /// It is a GET with a body.
-    Body,
-    /// It has a precondition that only the origin can decide on.
-    Precondition,
-    /// It has a session's cookie.
-    PrivateCookie,
-    /// It has a cookie that the site has set, and the site does not say what that means.
-    SiteCookie,
-    /// Its client has shown a certificate, which scripts are told of.
-    Certificate,
-    /// A rule of the site's (`bypass`) says so.
-    Rule,
-    /// It says so itself, and is obeyed.
-    Wish,
-    /// Its key would be too long.
-    KeyTooLong,
-}
-
-impl Bypass {
-    /// All there are.
-    pub const ALL: [Bypass; 9] = [
-        Bypass::Method,
-        Bypass::Body,
-        Bypass::Precondition,
-        Bypass::PrivateCookie,
-        Bypass::SiteCookie,
-        Bypass::Certificate,
-        Bypass::Rule,
-        Bypass::Wish,
-        Bypass::KeyTooLong,
-    ];
-
-    /// Its name, in `Cache-Status` and metrics.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Bypass::Method => "method",
-            Bypass::Body => "body",
-            Bypass::Precondition => "precondition",
-            Bypass::PrivateCookie => "private-cookie",
-            Bypass::SiteCookie => "site-cookie",
-            Bypass::Certificate => "client-certificate",
-            Bypass::Rule => "rule",
-            Bypass::Wish => "request",
-            Bypass::KeyTooLong => "key-too-long",
-        }
+reasons! {
+    /// Why a request bypasses the cache.
+    pub enum Bypass {
+        /// The method is neither GET nor HEAD.
+        Method = "method",
+        /// It is a GET with a body.
+        Body = "body",
+        /// It has a precondition that only the origin can evaluate.
+        Precondition = "precondition",
+        /// It has a session cookie.
+        PrivateCookie = "private-cookie",
+        /// It has a cookie that the site has set and whose meaning the settings do not state.
+        SiteCookie = "site-cookie",
+        /// The client has sent a certificate, which scripts can read.
+        Certificate = "client-certificate",
+        /// The site's `bypass` rule matches.
+        Rule = "rule",
+        /// The request's own `Cache-Control` says so, and the site honours it.
+        Request = "request",
+        /// The key would be too long.
+        KeyTooLong = "key-too-long",
     }
 }
 
-impl fmt::Display for Bypass {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
-
-/// What may be done for a request.
+/// What the cache may do for a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Plan {
-    /// It may be answered from the cache, or why not.
+    /// Whether it may be served from the cache, or why not.
     pub read: Result<(), Bypass>,
-    /// Its answer may be kept as far as the request says, or why not.
+    /// Whether the response may be stored as far as the request is concerned, or why not.
     pub store: Result<(), NotStored>,
-    /// What it says about caches, if that is obeyed.
-    pub wishes: Option<Wishes>,
+    /// The request's cache directives, if the site honours them.
+    pub directives: Option<RequestDirectives>,
 }
 
 impl Plan {
-    /// What may be done for a request at a site with these settings.
+    /// Plans a request to a site with these settings.
     pub fn make<'a, H: Iterator<Item = Field<'a>> + Clone>(
         settings: &Settings,
-        asked: &Asked<'a, H>,
+        asked: &CacheRequest<'a, H>,
     ) -> Plan {
-        let obeys = settings.obey_requests && asked.has_wishes;
-        let wishes = obeys.then(|| Wishes::of(asked.fields()));
+        let obeys = settings.obey_requests && asked.has_directives;
+        let directives = obeys.then(|| RequestDirectives::of(asked.fields()));
         let mut plan = Plan {
             read: Ok(()),
             store: Ok(()),
-            wishes,
+            directives,
         };
         if let Some(why) = unfit(settings, asked) {
             plan.read = Err(why);
@@ -102,42 +65,47 @@ impl Plan {
         if holds(&settings.bypass, asked) {
             plan.read = Err(Bypass::Rule);
         }
-        plan.store = match plan.wishes.as_ref() {
-            Some(wishes) if wishes.no_store => Err(NotStored::RequestNoStore),
+        plan.store = match plan.directives.as_ref() {
+            Some(directives) if directives.no_store => Err(NotStored::RequestNoStore),
             _ if asked.is_head() => Err(NotStored::Head),
             _ if asked.has_unkeyed_but(&settings.key.headers)
                 || has_odd_cookie(settings, asked) =>
             {
-                Err(NotStored::UnkeyedField)
+                Err(NotStored::UnkeyedHeader)
             }
             _ if holds(&settings.no_store, asked) => Err(NotStored::Rule),
             _ if cookies::has_unknown(settings, asked) => Err(NotStored::UnknownCookie),
             _ => Ok(()),
         };
-        if plan.wishes.as_ref().is_some_and(|wishes| wishes.no_store) {
-            plan.read = Err(Bypass::Wish);
+        if plan
+            .directives
+            .as_ref()
+            .is_some_and(|directives| directives.no_store)
+        {
+            plan.read = Err(Bypass::Request);
         }
         plan
     }
 
-    /// Whether the cache has nothing to do with the request: it is neither answered nor kept.
+    /// Whether the request bypasses the cache entirely: neither served from it nor stored.
     pub fn is_none(&self) -> bool {
         self.read.is_err() && self.store.is_err()
     }
 }
 
-/// Most cookies of a request whose answer is kept at a site with cookies in its keys. PHP passes over those
-/// beyond `max_input_vars` (1000), so that the script would not see what the key has. A pool or a folder whose PHP
-/// has less than this there is not known here, and who sends as many cookies before one of the key's could choose
-/// the page of that.
+/// Most cookies of a request whose response is stored at a site with cookies in its keys. PHP
+/// ignores cookies beyond `max_input_vars` (1000), so the script would not see one that the key
+/// contains. A lower `max_input_vars` of a pool or folder is not known here: there a client with
+/// that many cookies in front of a key's cookie could choose the page stored under that key.
 const MAX_COOKIES: usize = 256;
 
-/// Whether the script would see another value of a cookie of the key than the key has: PHP takes another name
-/// for the same, does not take this one for it, has white space in it that no key has, or takes the last of
-/// several in an array, and the first of others, as the key does.
+/// Whether the script would see another value for a cookie of the key than the key contains: PHP
+/// maps another name to the same variable, maps this name to another variable, keeps white space
+/// that the key drops, or takes the last of several values (inside an array; outside it takes the
+/// first, as the key does).
 fn has_odd_cookie<'a, H: Iterator<Item = Field<'a>> + Clone>(
     settings: &Settings,
-    asked: &Asked<'a, H>,
+    asked: &CacheRequest<'a, H>,
 ) -> bool {
     let names = &settings.key.cookies;
     if !asked.has_cookies || names.is_empty() {
@@ -158,10 +126,10 @@ fn has_odd_cookie<'a, H: Iterator<Item = Field<'a>> + Clone>(
     })
 }
 
-/// Why a request is none of the cache's, if it is none.
+/// Why a request bypasses the cache entirely; `None` if it does not.
 fn unfit<'a, H: Iterator<Item = Field<'a>> + Clone>(
     settings: &Settings,
-    asked: &Asked<'a, H>,
+    asked: &CacheRequest<'a, H>,
 ) -> Option<Bypass> {
     if !asked.is_get() && !asked.is_head() {
         return Some(Bypass::Method);
@@ -179,8 +147,11 @@ fn unfit<'a, H: Iterator<Item = Field<'a>> + Clone>(
     (asked.has_cookies && asked.cookies().any(is_private)).then_some(Bypass::PrivateCookie)
 }
 
-/// Whether a request is one of those.
-fn holds<'a, H: Iterator<Item = Field<'a>> + Clone>(when: &When, asked: &Asked<'a, H>) -> bool {
+/// Whether the request matches.
+fn holds<'a, H: Iterator<Item = Field<'a>> + Clone>(
+    when: &RequestMatcher,
+    asked: &CacheRequest<'a, H>,
+) -> bool {
     if when.is_empty() {
         return false;
     }
@@ -199,16 +170,16 @@ fn holds<'a, H: Iterator<Item = Field<'a>> + Clone>(when: &When, asked: &Asked<'
         return true;
     }
     let has = |name: &String| {
-        let mut values = fields::values(asked.fields(), name);
+        let mut values = headers::values(asked.fields(), name);
         values.any(|value| !value.is_empty() && value != b"0")
     };
     when.headers.iter().any(has) || has_parameter(when, asked.request.query.unwrap_or_default())
 }
 
-/// Whether a path is meant, also if it is written in another way that applications take for the same, or holds a
-/// script: `/account.php/x.css` runs `/account.php`, and `/index.php/account/` is `/account/` to most applications
-/// whose front controller that is. Anybody can have somebody else ask for them.
-fn is_at_path(when: &When, path: &[u8]) -> bool {
+/// Whether a path matches, also in an equivalent spelling or behind a script: `/account.php/x.css`
+/// runs `/account.php`, and `/index.php/account/` is `/account/` to most applications with that
+/// front controller. An attacker can make a victim request such a path (web cache deception).
+fn is_at_path(when: &RequestMatcher, path: &[u8]) -> bool {
     let is_one = |path: &[u8]| when.paths.iter().any(|pattern| pattern.matches(path));
     let is_meant = |path: &[u8]| {
         let mut scripts = scripts_in(path);
@@ -221,20 +192,20 @@ fn is_at_path(when: &When, path: &[u8]) -> bool {
     !when.paths.is_empty() && (is_meant(path) || (is_odd() && is_meant(&plain_path(path))))
 }
 
-/// What in a path may be a script, and the PATH_INFO that stands behind it.
+/// Each prefix of a path that may be a script, with the PATH_INFO behind it.
 fn scripts_in(path: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
     let parts = memchr::memchr_iter(b'/', path).map(|end| path.split_at(end));
     parts.filter(|(script, _)| script.ends_with(b".php"))
 }
 
-fn has_parameter(when: &When, query: &str) -> bool {
+fn has_parameter(when: &RequestMatcher, query: &str) -> bool {
     if when.parameters.is_empty() {
         return false;
     }
     query.split('&').any(|parameter| {
         let name = parameter.split('=').next().unwrap_or_default();
         let name = decoded(name.as_bytes(), b' ');
-        // PHP passes over spaces before a name, and its names end with the first NUL.
+        // PHP skips spaces before a name, and a name ends at the first NUL.
         let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
         let spaces = name.iter().take_while(|byte| **byte == b' ').count();
         let mut patterns = when.parameters.iter();
@@ -245,7 +216,7 @@ fn has_parameter(when: &When, query: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::asked::Request;
+    use crate::cache_request::Request;
     use crate::settings::Pattern;
 
     fn plan(settings: &Settings, method: &str, target: &str, fields: &[Field<'_>]) -> Plan {
@@ -265,7 +236,7 @@ mod tests {
             by_forwarded: false,
         };
         let fields: Vec<Field<'_>> = fields.to_vec();
-        Plan::make(settings, &Asked::survey(request, fields.into_iter()))
+        Plan::make(settings, &CacheRequest::survey(request, fields.into_iter()))
     }
 
     fn get(fields: &[Field<'_>]) -> Plan {
@@ -315,7 +286,7 @@ mod tests {
         let plan = get(&[(b"X-Forwarded-Host", b"evil.example")]);
         assert_eq!(
             (plan.read, plan.store),
-            (Ok(()), Err(NotStored::UnkeyedField))
+            (Ok(()), Err(NotStored::UnkeyedHeader))
         );
         let request = Request {
             method: "GET",
@@ -330,11 +301,11 @@ mod tests {
         };
         let of = |name: &'static str| {
             let fields = [(name.as_bytes(), &b"a.example"[..])];
-            let asked = Asked::survey(request, fields.into_iter());
+            let asked = CacheRequest::survey(request, fields.into_iter());
             Plan::make(&Settings::default(), &asked).store
         };
         assert_eq!(of("X-Forwarded-Host"), Ok(()));
-        assert_eq!(of("X-Original-URL"), Err(NotStored::UnkeyedField));
+        assert_eq!(of("X-Original-URL"), Err(NotStored::UnkeyedHeader));
     }
 
     #[test]
@@ -377,36 +348,36 @@ mod tests {
             "prefs=x; prefs[lang]=de",
             &many(MAX_COOKIES),
         ] {
-            assert_eq!(store(odd), Err(NotStored::UnkeyedField), "{odd}");
+            assert_eq!(store(odd), Err(NotStored::UnkeyedHeader), "{odd}");
         }
     }
 
     #[test]
     fn a_field_of_the_key_is_none_that_no_key_has() {
         let fields: [Field<'_>; 2] = [(b"X-Forwarded-Host", b"a"), (b"X-Requested-With", b"b")];
-        assert_eq!(get(&fields).store, Err(NotStored::UnkeyedField));
+        assert_eq!(get(&fields).store, Err(NotStored::UnkeyedHeader));
         let keyed = |names: &[&str]| {
             let mut settings = Settings::default();
             settings.key.headers = names.iter().map(|name| (*name).to_owned()).collect();
             plan(&settings, "GET", "/", &fields).store
         };
-        assert_eq!(keyed(&["x-forwarded-host"]), Err(NotStored::UnkeyedField));
+        assert_eq!(keyed(&["x-forwarded-host"]), Err(NotStored::UnkeyedHeader));
         assert_eq!(keyed(&["x-forwarded-host", "X-Requested-With"]), Ok(()));
     }
 
     #[test]
     fn rules_hold_for_cookies_fields_paths_parameters_and_methods() {
         let settings = Settings {
-            bypass: When {
+            bypass: RequestMatcher {
                 cookies: vec![Pattern::new("nocache")],
                 headers: vec!["X-No-Cache".to_owned()],
                 methods: vec!["HEAD".to_owned()],
-                ..When::default()
+                ..RequestMatcher::default()
             },
-            no_store: When {
+            no_store: RequestMatcher {
                 paths: vec![Pattern::new("/wp-admin/*")],
                 parameters: vec![Pattern::new("preview")],
-                ..When::default()
+                ..RequestMatcher::default()
             },
             ..Settings::default()
         };
@@ -432,9 +403,9 @@ mod tests {
     #[test]
     fn a_path_is_meant_however_it_is_written() {
         let settings = Settings {
-            no_store: When {
+            no_store: RequestMatcher {
                 paths: vec![Pattern::new("/account/*"), Pattern::new("/a+b")],
-                ..When::default()
+                ..RequestMatcher::default()
             },
             ..Settings::default()
         };
@@ -467,9 +438,9 @@ mod tests {
     #[test]
     fn a_script_is_meant_with_whatever_stands_behind_it() {
         let settings = Settings {
-            no_store: When {
+            no_store: RequestMatcher {
                 paths: vec![Pattern::new("/account.php"), Pattern::new("/my/*")],
-                ..When::default()
+                ..RequestMatcher::default()
             },
             ..Settings::default()
         };
@@ -501,7 +472,7 @@ mod tests {
         };
         let obeyed = plan(&settings, "GET", "/", &fields);
         assert_eq!(obeyed.store, Err(NotStored::RequestNoStore));
-        assert_eq!(obeyed.read, Err(Bypass::Wish));
+        assert_eq!(obeyed.read, Err(Bypass::Request));
     }
 
     #[test]
@@ -521,7 +492,7 @@ mod tests {
             by_proxy: false,
             by_forwarded: false,
         };
-        let asked = Asked::survey(request, [].into_iter());
+        let asked = CacheRequest::survey(request, [].into_iter());
         assert_eq!(
             Plan::make(&Settings::default(), &asked).read,
             Err(Bypass::Body)

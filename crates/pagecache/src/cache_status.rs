@@ -1,51 +1,51 @@
-//! What the cache did for a request, as `Cache-Status` tells it (RFC 9211).
+//! The outcome of a cache lookup, as `Cache-Status` reports it (RFC 9211).
 
 use std::fmt;
 
 use crate::admit::NotStored;
-use crate::plan::Bypass;
+use crate::eligibility::Bypass;
 
-/// Name of this cache there.
+/// This cache's name in `Cache-Status`.
 const NAME: &str = "maitred";
 
-/// Why a request went on to a script.
+/// Why a request was forwarded to a script.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Forward {
-    /// It was none of the cache's.
+    /// It bypassed the cache.
     Bypass(Bypass),
-    /// Nothing was kept under its address.
+    /// No entry for its URL.
     UriMiss,
-    /// What was kept there is for other requests.
+    /// An entry for its URL, but none for its variant.
     VaryMiss,
-    /// What was kept is stale.
+    /// The entry was stale.
     Stale,
 }
 
-/// What the cache did for one request.
+/// The outcome of a cache lookup.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CacheStatus {
-    /// It was answered with what was kept.
+    /// Served from the cache.
     Hit {
-        /// Seconds for which that is still good; negative if it is stale.
+        /// Seconds for which the entry remains fresh; negative if it is stale.
         ttl: i64,
-        /// Why a stale one will do, if it is one.
+        /// Why a stale entry was used, if it is stale.
         detail: Option<&'static str>,
     },
-    /// It went on.
+    /// Forwarded to a script.
     Forwarded {
-        /// Why.
+        /// The reason.
         why: Forward,
-        /// The status of the answer.
+        /// The response's status.
         status: Option<u16>,
-        /// Seconds for which the answer is kept, or why it is not.
+        /// Seconds for which the response is stored, or why it is not.
         stored: Result<u64, NotStored>,
-        /// Another's answer was waited for.
+        /// The response of another request was waited for.
         is_collapsed: bool,
     },
 }
 
 impl CacheStatus {
-    /// In one word, as nginx's `$upstream_cache_status` has them.
+    /// One word, as in nginx's `$upstream_cache_status`.
     pub fn word(&self) -> &'static str {
         match self {
             CacheStatus::Hit { detail: None, .. } => "HIT",
@@ -67,11 +67,11 @@ impl CacheStatus {
     }
 }
 
-/// A stale answer is sent while another is made.
+/// A stale entry is served while a fill runs.
 pub const UPDATING: &str = "updating";
-/// A stale answer is sent because no other could be had.
+/// A stale entry is served because the fill failed.
 pub const ON_ERROR: &str = "error";
-/// The script said that the kept answer is still good.
+/// The script has confirmed the cached response with a 304.
 pub const REVALIDATED: &str = "revalidated";
 
 impl fmt::Display for CacheStatus {
@@ -93,7 +93,7 @@ impl fmt::Display for CacheStatus {
             } => {
                 let (why, detail) = match why {
                     Forward::Bypass(Bypass::Method) => ("method", None),
-                    Forward::Bypass(Bypass::Wish) => ("request", None),
+                    Forward::Bypass(Bypass::Request) => ("request", None),
                     Forward::Bypass(why) => ("bypass", Some(why.as_str())),
                     Forward::UriMiss => ("uri-miss", None),
                     Forward::VaryMiss => ("vary-miss", None),

@@ -1,11 +1,12 @@
-//! Codings of content: what a client takes (RFC 9110 §12.5.3), and what is worth coding.
+//! Content encodings: which ones a client accepts (RFC 9110 §12.5.3), and which types are
+//! compressed.
 
 use serde::{Deserialize, Serialize};
 
-/// A coding that the server can apply.
+/// A content encoding that the server can apply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Coding {
+pub enum ContentEncoding {
     /// Zstandard (RFC 8878).
     Zstd,
     /// Brotli (RFC 7932).
@@ -14,72 +15,70 @@ pub enum Coding {
     Gzip,
 }
 
-/// The quality of what is taken without a word about how gladly, in thousandths.
+/// The default quality, in thousandths.
 const FULL: u16 = 1000;
 
-impl Coding {
-    /// All there are, those first that cost the least for what they save.
-    pub const ALL: [Coding; 3] = [Coding::Zstd, Coding::Gzip, Coding::Br];
+impl ContentEncoding {
+    /// All encodings, best ratio of savings to CPU time first.
+    pub const ALL: [ContentEncoding; 3] = [
+        ContentEncoding::Zstd,
+        ContentEncoding::Gzip,
+        ContentEncoding::Br,
+    ];
 
-    /// Those first whose files are the smallest, if somebody has taken the time to make them.
-    pub const SMALLEST: [Coding; 3] = [Coding::Br, Coding::Zstd, Coding::Gzip];
+    /// Smallest files first, for files that are compressed ahead of time.
+    pub const SMALLEST: [ContentEncoding; 3] = [
+        ContentEncoding::Br,
+        ContentEncoding::Zstd,
+        ContentEncoding::Gzip,
+    ];
 
-    /// The coding of this name, as a configuration has it.
-    pub fn named(name: &str) -> Option<Coding> {
-        Coding::ALL.into_iter().find(|coding| coding.name() == name)
+    /// The encoding with this name in the configuration.
+    pub fn named(name: &str) -> Option<ContentEncoding> {
+        ContentEncoding::ALL
+            .into_iter()
+            .find(|coding| coding.name() == name)
     }
 
-    /// Its name in `Content-Encoding`.
+    /// Name in `Content-Encoding`.
     pub fn name(self) -> &'static str {
         match self {
-            Coding::Zstd => "zstd",
-            Coding::Br => "br",
-            Coding::Gzip => "gzip",
+            ContentEncoding::Zstd => "zstd",
+            ContentEncoding::Br => "br",
+            ContentEncoding::Gzip => "gzip",
         }
     }
 
-    /// What a file in this coding is called beside the file itself, without the dot.
+    /// Extension of a precompressed file, without the dot.
     pub fn extension(self) -> &'static str {
         match self {
-            Coding::Zstd => "zst",
-            Coding::Br => "br",
-            Coding::Gzip => "gz",
+            ContentEncoding::Zstd => "zst",
+            ContentEncoding::Br => "br",
+            ContentEncoding::Gzip => "gz",
         }
     }
 
-    fn place(self) -> usize {
-        match self {
-            Coding::Zstd => 0,
-            Coding::Br => 1,
-            Coding::Gzip => 2,
+    fn of_token(token: &[u8]) -> Option<ContentEncoding> {
+        // RFC 9110 §8.4.1.3 has a second name for gzip.
+        if token.eq_ignore_ascii_case(b"x-gzip") {
+            return Some(ContentEncoding::Gzip);
         }
-    }
-
-    fn of_token(token: &[u8]) -> Option<Coding> {
-        // RFC 9110 §8.4.1.3 has the second name for gzip.
-        let names: [(&[u8], Coding); 4] = [
-            (b"gzip", Coding::Gzip),
-            (b"br", Coding::Br),
-            (b"zstd", Coding::Zstd),
-            (b"x-gzip", Coding::Gzip),
-        ];
-        let found = names.into_iter();
-        let mut found = found.filter(|(name, _)| token.eq_ignore_ascii_case(name));
-        found.next().map(|(_, coding)| coding)
+        let is = |coding: &ContentEncoding| token.eq_ignore_ascii_case(coding.name().as_bytes());
+        ContentEncoding::ALL.into_iter().find(is)
     }
 }
 
-/// What a client takes.
+/// The encodings that a client accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Accepted {
-    /// How gladly, by the coding's place, in thousandths; 0: not at all.
+    /// Qualities in thousandths, by index of the encoding; 0: not accepted.
     qualities: [u16; 3],
 }
 
 impl Accepted {
-    /// Reads the values of `Accept-Encoding`. What is malformed is not taken.
+    /// Parses the values of `Accept-Encoding`. Malformed items count as not accepted.
     ///
-    /// A coding that the client likes less than the content as it is counts as not taken.
+    /// An encoding with a lower quality than `identity` counts as not accepted.
     pub fn of<'a>(values: impl Iterator<Item = &'a [u8]>) -> Accepted {
         let (mut named, mut others, mut plain) = ([None; 3], None, None);
         for item in values.flat_map(|value| value.split(|byte| *byte == b',')) {
@@ -88,8 +87,8 @@ impl Accepted {
                 others = Some(quality);
             } else if token.eq_ignore_ascii_case(b"identity") {
                 plain = Some(quality);
-            } else if let Some(coding) = Coding::of_token(token) {
-                named[coding.place()] = Some(quality);
+            } else if let Some(coding) = ContentEncoding::of_token(token) {
+                named[coding as usize] = Some(quality);
             }
         }
         let liked = |quality: &Option<u16>| {
@@ -105,14 +104,14 @@ impl Accepted {
         }
     }
 
-    /// Whether none is taken.
+    /// Whether no encoding is accepted.
     pub fn is_none(&self) -> bool {
         self.qualities == [0; 3]
     }
 
-    /// The coding that is taken most gladly; of those that are alike the first.
-    pub fn best(&self, offered: &[Coding]) -> Option<Coding> {
-        let quality = |coding: &Coding| self.qualities[coding.place()];
+    /// The encoding with the highest quality; the first one of equals.
+    pub fn best(&self, offered: &[ContentEncoding]) -> Option<ContentEncoding> {
+        let quality = |coding: &ContentEncoding| self.qualities[*coding as usize];
         let mut best = None;
         for coding in offered {
             if quality(coding) > best.as_ref().map_or(0, quality) {
@@ -123,8 +122,8 @@ impl Accepted {
     }
 
     /// The same without one of them.
-    pub fn without(mut self, coding: Coding) -> Accepted {
-        self.qualities[coding.place()] = 0;
+    pub fn without(mut self, coding: ContentEncoding) -> Accepted {
+        self.qualities[coding as usize] = 0;
         self
     }
 }
@@ -159,8 +158,8 @@ fn thousandths(value: &[u8]) -> Option<u16> {
     (sum <= FULL).then_some(sum)
 }
 
-/// Why this names no media types that could be coded; nothing if it does. The end of a sentence that
-/// begins with it.
+/// Why this is no media type that can be compressed, as the end of a sentence that begins with it;
+/// `None` if it is one.
 pub fn refuse_type(name: &str) -> Option<&'static str> {
     let token = |text: &str| {
         let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$&-^_.+".contains(&byte);
@@ -176,8 +175,8 @@ pub fn refuse_type(name: &str) -> Option<&'static str> {
     (!good).then_some(why)
 }
 
-/// Whether a `Content-Type` is one of these. A stream of events never is: each has to leave at once,
-/// and there are clients that do not unpack them.
+/// Whether a `Content-Type` is one of these. Event streams never are: each event must be sent at
+/// once, and some clients do not decompress them.
 pub fn is_among(content_type: &[u8], types: &[String]) -> bool {
     let name = content_type.split(|byte| *byte == b';').next();
     let name = name.unwrap_or_default().trim_ascii();
@@ -202,7 +201,9 @@ mod tests {
 
     fn best(field: &str) -> Option<&'static str> {
         let accepted = Accepted::of([field.as_bytes()].into_iter());
-        accepted.best(&Coding::ALL).map(Coding::name)
+        accepted
+            .best(&ContentEncoding::ALL)
+            .map(ContentEncoding::name)
     }
 
     #[test]
@@ -236,12 +237,17 @@ mod tests {
         }
         let lines: [&[u8]; 2] = [b"gzip;q=0.2", b"br;q=0.1"];
         let several = Accepted::of(lines.into_iter());
-        assert_eq!(several.best(&Coding::SMALLEST), Some(Coding::Gzip));
         assert_eq!(
-            several.without(Coding::Gzip).best(&Coding::ALL),
-            Some(Coding::Br)
+            several.best(&ContentEncoding::SMALLEST),
+            Some(ContentEncoding::Gzip)
         );
-        assert_eq!(several.best(&[Coding::Zstd]), None);
+        assert_eq!(
+            several
+                .without(ContentEncoding::Gzip)
+                .best(&ContentEncoding::ALL),
+            Some(ContentEncoding::Br)
+        );
+        assert_eq!(several.best(&[ContentEncoding::Zstd]), None);
     }
 
     #[test]
@@ -284,7 +290,7 @@ mod tests {
         #[test]
         fn whatever_a_client_says_is_read(field in proptest::collection::vec(any::<u8>(), 0..64)) {
             let accepted = Accepted::of([&field[..]].into_iter());
-            let best = accepted.best(&Coding::ALL);
+            let best = accepted.best(&ContentEncoding::ALL);
             prop_assert_eq!(best.is_none(), accepted.is_none());
         }
 
@@ -292,9 +298,9 @@ mod tests {
         fn what_is_refused_is_never_chosen(q in "0(\\.0{0,3})?", other in "[a-z;,=.0-9 ]{0,20}") {
             let field = format!("gzip;q={q},x{other}");
             let accepted = Accepted::of([field.as_bytes()].into_iter());
-            prop_assert_ne!(accepted.best(&[Coding::Gzip]), Some(Coding::Gzip).filter(|_| {
-                !other.contains("gzip") && !other.contains('*')
-            }));
+            let gzip = ContentEncoding::Gzip;
+            let is_unnamed = !other.contains("gzip") && !other.contains('*');
+            prop_assert_ne!(accepted.best(&[gzip]), is_unnamed.then_some(gzip));
         }
     }
 }

@@ -1,5 +1,5 @@
-//! The words that both ends of a seat link read and write, and the few steps on them whose order
-//! matters. Everything here also runs under loom, which tries every interleaving.
+//! The words that both ends of a seat link read and write, and the operations whose order matters.
+//! Everything here also runs under loom, which tests every interleaving.
 
 #[cfg(loom)]
 use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
@@ -12,8 +12,8 @@ const CLAIMED: u32 = 2;
 const DONE: u32 = 3;
 const STATE_BITS: u32 = 2;
 
-/// Highest incarnation of a worker: a state word has no room for more. [`next_incarnation`] goes on
-/// with 1 after it.
+/// Highest incarnation of a worker that fits into a state word. [`next_incarnation`] wraps to 1
+/// after it.
 pub const MAX_INCARNATION: u32 = u32::MAX >> STATE_BITS;
 
 /// The incarnation after this one. 0 is none.
@@ -24,28 +24,28 @@ pub fn next_incarnation(incarnation: u32) -> u32 {
     }
 }
 
-/// Whether two numbers name the same incarnation, also where one of them comes from a state word.
+/// Whether two numbers are the same incarnation, also if one of them comes from a state word.
 pub fn is_same(one: u32, other: u32) -> bool {
     (one ^ other) & MAX_INCARNATION == 0
 }
 
-/// Whether incarnation `other` came after `own`. Numbers wrap around: of two, the later one is less
-/// than half of all numbers ahead (RFC 1982).
+/// Whether incarnation `other` is newer than `own`. Numbers wrap around: the newer one is less than
+/// half the range ahead (RFC 1982).
 pub fn is_newer(other: u32, own: u32) -> bool {
     let ahead = other.wrapping_sub(own) & MAX_INCARNATION;
     (1..=MAX_INCARNATION / 2).contains(&ahead)
 }
 
-/// What a slot's state word says. Offers and claims name the worker (incarnation) they are for.
+/// The state of a slot. Offers and claims contain the incarnation of their worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
-    /// Nothing in it.
+    /// Empty.
     Free,
-    /// A request that nobody has begun.
+    /// A request that is not started.
     Offered,
     /// A request that the worker is running.
     Claimed,
-    /// The worker is through with it; its answer may still lie in the ring.
+    /// The worker is done with it; its response may still be in the ring.
     Done,
 }
 
@@ -64,7 +64,7 @@ impl StateWord {
         StateWord(AtomicU32::new(0))
     }
 
-    /// The state and whom it is about. Sees everything written before the state was set.
+    /// The state and the incarnation. Sees all writes before the state was set.
     pub fn get(&self) -> (State, u32) {
         let word = self.0.load(Ordering::Acquire);
         let state = match word & ((1 << STATE_BITS) - 1) {
@@ -76,34 +76,34 @@ impl StateWord {
         (state, word >> STATE_BITS)
     }
 
-    /// Front: the slot's request is written and the worker may begin it.
+    /// Front: the request is written and the worker may start it.
     pub fn offer(&self, incarnation: u32) {
         self.0.store(pack(OFFERED, incarnation), Ordering::Release);
     }
 
-    /// Front: the request is needed elsewhere. False when the worker was first.
+    /// Front: takes the request back. False when the worker has already claimed it.
     pub fn take_back(&self, incarnation: u32) -> bool {
         self.change(pack(OFFERED, incarnation), FREE)
     }
 
-    /// Worker: begins what is offered to it. False when there is nothing, or not any more.
+    /// Worker: claims a request offered to it. False when there is none, or it was taken back.
     pub fn claim(&self, incarnation: u32) -> bool {
         let offered = pack(OFFERED, incarnation);
         self.0.load(Ordering::Relaxed) == offered
             && self.change(offered, pack(CLAIMED, incarnation))
     }
 
-    /// Worker: the answer is complete and nothing more will be written.
+    /// Worker: the response is complete and nothing more will be written.
     pub fn finish(&self, incarnation: u32) {
         self.0.store(pack(DONE, incarnation), Ordering::Release);
     }
 
-    /// Front: the answer has been taken and the slot may be used again.
+    /// Front: the response has been read and the slot may be reused.
     pub fn release(&self, incarnation: u32) {
         self.change(pack(DONE, incarnation), FREE);
     }
 
-    /// Front: whatever an earlier worker left here is void.
+    /// Front: clears the state of an earlier worker.
     pub fn reset(&self) {
         self.0.store(FREE, Ordering::Release);
     }
@@ -115,14 +115,16 @@ impl StateWord {
     }
 }
 
-/// More than can sleep on one word (futex(2) takes a signed number).
+/// More sleepers than one word can have (futex(2) takes a signed number).
 #[cfg(not(loom))]
-pub const WHOEVER_SLEEPS: u32 = i32::MAX as u32;
+pub const ALL_SLEEPERS: u32 = i32::MAX as u32;
 
-/// Whether somebody sleeps and must be woken. One owner goes to sleep, anybody may wake it.
+/// Whether the owner sleeps and must be woken. Only the owner goes to sleep; any process may wake
+/// it.
 ///
-/// The rule that loses no wake-up: the sleeper says that it sleeps, and *then* looks for work; the
-/// waker leaves work, and *then* looks for sleepers; a full fence between the two on either side.
+/// No wake-up is lost, because the sleeper announces its sleep and *then* checks for work, and the
+/// waker stores the work and *then* checks for sleepers, with a full fence between the two on
+/// either side.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct SleepWord(AtomicU32);
@@ -133,19 +135,19 @@ impl SleepWord {
         SleepWord(AtomicU32::new(0))
     }
 
-    /// Owner: says that it is about to sleep. It must look for work once more before it does.
+    /// Owner: announces its sleep. It must check for work once more before it sleeps.
     pub fn announce(&self) {
         self.0.store(1, Ordering::SeqCst);
         fence(Ordering::SeqCst);
     }
 
-    /// Owner: it is awake again, or never went to sleep.
+    /// Owner: it is awake again, or did not go to sleep.
     pub fn awake(&self) {
         self.0.store(0, Ordering::Relaxed);
     }
 
-    /// Anybody, after leaving work: whether it falls to the caller to wake the owner. Of several
-    /// callers one is told so.
+    /// Any process, after storing work: whether the caller has to wake the owner. True for one of
+    /// several callers.
     pub fn must_wake(&self) -> bool {
         fence(Ordering::SeqCst);
         self.0.load(Ordering::Relaxed) == 1 && self.0.swap(0, Ordering::AcqRel) == 1
@@ -157,82 +159,81 @@ impl SleepWord {
         self.0.load(Ordering::SeqCst) == 1
     }
 
-    /// The word itself, to wait on.
+    /// The futex word.
     #[cfg(not(loom))]
     pub fn word(&self) -> &AtomicU32 {
         &self.0
     }
 }
 
-/// What the front writes and the worker reads, in a cache line of its own.
+/// Words that the front writes and the worker reads, in their own cache line.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct FrontWords {
-    /// Bytes put into the request ring since the offer.
+    /// Bytes written to the request ring since the offer.
     pub request_head: AtomicU32,
-    /// Bytes taken out of the answer ring since the offer.
+    /// Bytes read from the response ring since the offer.
     pub answer_tail: AtomicU32,
-    /// Front thread that waits for the answer.
+    /// Front thread that waits for the response.
     pub thread: AtomicU32,
-    /// Front that made the offer.
+    /// The front that made the offer.
     pub epoch: AtomicU32,
-    /// Not 0: nobody wants the answer any more.
+    /// Not 0: the request is abandoned.
     pub gone: AtomicU32,
-    /// Number of the last wish that was heard to its end.
-    pub granted: AtomicU32,
-    /// What came of it.
+    /// Number of the last worker call that has a reply.
+    pub replied: AtomicU32,
+    /// The reply.
     pub verdict: AtomicU32,
-    /// When the offer was made, in nanoseconds on the clock that never goes backwards; 0: by a front
-    /// that does not say.
-    pub lent_at: AtomicU64,
+    /// When the offer was made, in nanoseconds of the monotonic clock; 0: not reported by the
+    /// front.
+    pub assigned_at: AtomicU64,
 }
 
-/// The script goes on when its answer is complete. Written before the end of the answer can be seen.
+/// The script continues after its response. Written before the end of the response is published.
 pub const GOES_ON: u32 = 1;
 /// OPcache is full. Written before the request ends.
 pub const CACHE_FULL: u32 = 2;
 
-/// What the worker writes and the front reads, in a cache line of its own.
+/// Words that the worker writes and the front reads, in their own cache line.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct WorkerWords {
-    /// Bytes put into the answer ring since the offer, and meant to be seen.
+    /// Published bytes in the response ring since the offer.
     pub answer_head: AtomicU32,
-    /// Bytes taken out of the request ring since the offer.
+    /// Bytes read from the request ring since the offer.
     pub request_tail: AtomicU32,
-    /// Number of the last wish: something that the front is to do for the script, which waits for
-    /// it. 0: there has been none since the offer.
-    pub wish: AtomicU32,
-    /// How long it is, in bytes.
-    pub wish_bytes: AtomicU32,
-    /// What there is to know beside ([`GOES_ON`], [`CACHE_FULL`]).
+    /// Number of the last worker call, whose reply the script waits for. 0: none since the offer.
+    pub call: AtomicU32,
+    /// Its length in bytes.
+    pub call_bytes: AtomicU32,
+    /// Flags ([`GOES_ON`], [`CACHE_FULL`]).
     pub signs: AtomicU32,
-    /// How long the script took, in microseconds; 0: nothing is said. Written before the request ends.
+    /// The script's duration in microseconds; 0: not reported. Written before the request ends.
     pub took: AtomicU32,
-    /// What the request has cost.
+    /// The cost of the request.
     pub spent: SpentWords,
 }
 
-/// What a request has cost its worker until its answer was complete. Written before the end of the
-/// answer can be seen, and once more before the end of a script that has gone on: what all of it has cost.
+/// The cost of a request until its response was complete. Written before the end of the response is
+/// published; for a script that continued, written once more with the total before its end.
 #[derive(Debug)]
 #[repr(C)]
 pub struct SpentWords {
-    /// How long the worker had it, in microseconds; 0: nothing is said.
+    /// Time that the worker spent on it, in microseconds; 0: not reported.
     pub held: AtomicU64,
     /// Processor time of the worker, in microseconds.
     pub cpu: AtomicU64,
-    /// How long it waited for a processor, in microseconds, and one more; 0: that is not known.
+    /// Time that it waited for a processor, in microseconds plus one; 0: unknown.
     pub core_wait: AtomicU64,
-    /// Processor time of children that it has collected, in microseconds.
+    /// Processor time of children that it has waited for, in microseconds.
     pub children: AtomicU64,
-    /// The most memory that the script had, in bytes.
+    /// Peak memory of the script, in bytes.
     pub peak_memory: AtomicU64,
 }
 
 #[cfg(not(loom))]
 impl SlotWords {
-    /// Makes it a free slot in which nothing is left of what anybody has written.
+    /// Frees the slot and clears all its words.
     pub fn clear(&self) {
         let FrontWords {
             request_head,
@@ -240,15 +241,15 @@ impl SlotWords {
             thread,
             epoch,
             gone,
-            granted,
+            replied,
             verdict,
-            lent_at,
+            assigned_at,
         } = &self.front;
         let WorkerWords {
             answer_head,
             request_tail,
-            wish,
-            wish_bytes,
+            call,
+            call_bytes,
             signs,
             took,
             spent,
@@ -259,19 +260,19 @@ impl SlotWords {
             thread,
             epoch,
             gone,
-            granted,
+            replied,
             verdict,
             answer_head,
             request_tail,
-            wish,
-            wish_bytes,
+            call,
+            call_bytes,
             signs,
             took,
         ];
         for word in all {
             word.store(0, Ordering::Relaxed);
         }
-        lent_at.store(0, Ordering::Relaxed);
+        assigned_at.store(0, Ordering::Relaxed);
         spent.clear();
         self.state.reset();
     }
@@ -297,10 +298,10 @@ impl SpentWords {
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct SlotWords {
-    /// Who may do what.
+    /// The state.
     pub state: StateWord,
-    /// The front's.
+    /// The front's words.
     pub front: FrontWords,
-    /// The worker's.
+    /// The worker's words.
     pub worker: WorkerWords,
 }

@@ -1,5 +1,5 @@
-//! The folder of the disk tier belongs to one process at a time: its file `lock` says whose it is, and
-//! the kernel frees it when that process is no more.
+//! Ownership of the disk tier's directory: one process contains the lock on its file `lock` at a
+//! time, and the kernel releases it when that process exits.
 
 use std::fs::File;
 use std::io;
@@ -8,22 +8,22 @@ use std::path::Path;
 use rustix::fs::{FlockOperation, Mode, OFlags, flock};
 use rustix::io::Errno;
 
-/// The lock of a folder, taken or not. It is let go of when this is dropped.
+/// The lock of a directory, taken or not. Dropping it releases it.
 #[derive(Debug)]
 pub struct FolderLock(File);
 
 impl FolderLock {
-    /// Opens the lock of a folder, and takes nothing yet.
+    /// Opens the lock file without locking it.
     ///
     /// # Errors
-    /// When its file cannot be made.
+    /// When it cannot be created.
     pub fn open(dir: &Path) -> io::Result<FolderLock> {
         let how = OFlags::CREATE | OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = rustix::fs::open(dir.join("lock"), how, Mode::RUSR | Mode::WUSR)?;
         Ok(FolderLock(file.into()))
     }
 
-    /// Takes it, unless another process has it.
+    /// Takes the lock, unless another process has it.
     ///
     /// # Errors
     /// When the file system has no locks.
@@ -35,7 +35,7 @@ impl FolderLock {
         }
     }
 
-    /// Takes it, as soon as no other process has it.
+    /// Takes the lock, and waits until it is free.
     ///
     /// # Errors
     /// When the file system has no locks.

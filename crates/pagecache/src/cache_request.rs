@@ -1,36 +1,37 @@
-//! A request, as far as a cache wants to know it.
+//! A request as the cache sees it.
 
-use crate::fields::{self, Field};
+use crate::headers::{self, Field};
 
-/// The line of a request, and what is known of it otherwise.
+/// The request line, and the connection's context.
 #[derive(Debug, Clone, Copy)]
 pub struct Request<'a> {
     /// The method.
     pub method: &'a str,
-    /// Whether the client speaks TLS, with us or with a proxy that is believed.
+    /// Whether the client uses TLS, to this server or to a trusted proxy.
     pub is_https: bool,
-    /// The host that the site was found by.
+    /// The host that selected the site.
     pub host: &'a str,
-    /// The server's port as scripts are told it, if it is neither the scheme's own nor one that a proxy in
-    /// front has said.
+    /// The server's port as scripts see it; `None` if it is the scheme's default port or a trusted
+    /// proxy has set it.
     pub port: Option<u16>,
-    /// The path as the client wrote it.
+    /// The path as the client sent it.
     pub path: &'a str,
-    /// The query as the client wrote it.
+    /// The query as the client sent it.
     pub query: Option<&'a str>,
-    /// Whether it has a body.
+    /// Whether the request has a body.
     pub has_body: bool,
-    /// It comes from a proxy that is believed in what it says of the scheme.
+    /// It comes through a proxy that is trusted for the scheme.
     pub by_proxy: bool,
-    /// It comes from a proxy that is believed in what it says in `Forwarded`.
+    /// It comes through a proxy that is trusted for `Forwarded`.
     pub by_forwarded: bool,
 }
 
-/// Fields by which a client can have an application believe something that no key has: links to another
-/// host or scheme, another path or method, a part of the page instead of all of it. They are those of
-/// "Practical Web Cache Poisoning" and "Web Cache Entanglement" (J. Kettle 2018, 2020), and of the list of
-/// Param Miner those that applications and frameworks in PHP read. Addresses of clients (`X-Forwarded-For`)
-/// are none of them: who has no trusted proxy but some proxy in front would have nothing kept.
+/// Headers that no key contains although an application may use them: for links to another host or
+/// scheme, for another path or method, or to send a part of the page. The list is from "Practical
+/// Web Cache Poisoning" and "Web Cache Entanglement" (J. Kettle 2018, 2020), and from the word list
+/// of Param Miner those that PHP applications and frameworks read. Client addresses
+/// (`X-Forwarded-For`) are not listed: behind a proxy that is not configured as trusted, no
+/// response would be stored.
 const UNKEYED: [&str; 38] = [
     "forwarded",
     "forwarded-proto",
@@ -72,8 +73,8 @@ const UNKEYED: [&str; 38] = [
     "x-wap-profile",
 ];
 
-/// More of [`UNKEYED`], which begin with other letters.
-const UNKEYED_TOO: [&str; 10] = [
+/// The rest of [`UNKEYED`], with other first letters.
+const MORE_UNKEYED: [&str; 10] = [
     "base-url",
     "cf-visitor",
     "cloudfront-forwarded-proto",
@@ -86,9 +87,9 @@ const UNKEYED_TOO: [&str; 10] = [
     "unencoded-url",
 ];
 
-/// Of these, those that a trusted proxy in front says or passes on: the key has their values then, so
-/// that whoever makes one up has a page of their own.
-pub const OF_PROXIES: [&str; 16] = [
+/// The headers of this list that a trusted proxy sets or forwards: the key contains their values,
+/// so that a forged value only selects a separate cache entry.
+pub const PROXY_HEADERS: [&str; 16] = [
     "cf-visitor",
     "cloudfront-forwarded-proto",
     "front-end-https",
@@ -107,34 +108,35 @@ pub const OF_PROXIES: [&str; 16] = [
     "x-url-scheme",
 ];
 
-/// A request that was looked at once.
+/// A request whose headers have been scanned once.
 #[derive(Debug, Clone)]
-pub struct Asked<'a, H> {
-    /// Its line.
+pub struct CacheRequest<'a, H> {
+    /// The request line.
     pub request: Request<'a>,
     fields: H,
-    /// It has a `Cookie`.
+    /// It has a `Cookie` header.
     pub has_cookies: bool,
-    /// It has an `Authorization`.
+    /// It has an `Authorization` header.
     pub has_authorization: bool,
-    /// It has an `If-None-Match` or `If-Modified-Since`.
+    /// It has an `If-None-Match` or `If-Modified-Since` header.
     pub is_conditional: bool,
-    /// It has an `If-Match` or `If-Unmodified-Since`, which are for the origin (RFC 9111 §4.3.2).
+    /// It has an `If-Match` or `If-Unmodified-Since` header, which only the origin evaluates (RFC
+    /// 9111 §4.3.2).
     pub has_precondition: bool,
-    /// It has a `Range`.
+    /// It has a `Range` header.
     pub has_range: bool,
-    /// It has `Cache-Control` or `Pragma`.
-    pub has_wishes: bool,
-    /// It has a field that could poison what is kept.
+    /// It has a `Cache-Control` or `Pragma` header.
+    pub has_directives: bool,
+    /// It has a header that could poison the cache.
     pub has_unkeyed: bool,
-    /// It has one of [`OF_PROXIES`], or a `Forwarded`, by a trusted proxy.
+    /// A trusted proxy has sent one of [`PROXY_HEADERS`] or `Forwarded`.
     pub has_proxied: bool,
 }
 
-impl<'a, H: Iterator<Item = Field<'a>> + Clone> Asked<'a, H> {
-    /// Looks at a request with these fields.
-    pub fn survey(request: Request<'a>, fields: H) -> Asked<'a, H> {
-        let mut asked = Asked {
+impl<'a, H: Iterator<Item = Field<'a>> + Clone> CacheRequest<'a, H> {
+    /// Scans the headers of a request.
+    pub fn survey(request: Request<'a>, fields: H) -> CacheRequest<'a, H> {
+        let mut asked = CacheRequest {
             request,
             fields: fields.clone(),
             has_cookies: false,
@@ -142,7 +144,7 @@ impl<'a, H: Iterator<Item = Field<'a>> + Clone> Asked<'a, H> {
             is_conditional: false,
             has_precondition: false,
             has_range: false,
-            has_wishes: false,
+            has_directives: false,
             has_unkeyed: false,
             has_proxied: false,
         };
@@ -153,64 +155,65 @@ impl<'a, H: Iterator<Item = Field<'a>> + Clone> Asked<'a, H> {
     }
 
     fn see(&mut self, name: &[u8]) {
-        let is = |wanted: &str| fields::is(name, wanted);
+        let is = |wanted: &str| headers::is(name, wanted);
         match name.len() {
             5 if is("range") => self.has_range = true,
             6 if is("cookie") => self.has_cookies = true,
-            6 if is("pragma") => self.has_wishes = true,
+            6 if is("pragma") => self.has_directives = true,
             8 if is("if-match") => self.has_precondition = true,
             13 if is("authorization") => self.has_authorization = true,
-            13 if is("cache-control") => self.has_wishes = true,
+            13 if is("cache-control") => self.has_directives = true,
             13 if is("if-none-match") => self.is_conditional = true,
             17 if is("if-modified-since") => self.is_conditional = true,
             19 if is("if-unmodified-since") => self.has_precondition = true,
             _ => {}
         }
-        // Also after the first: one that the site has put into the key does not keep the answer out, and what
-        // proxies say after it has to be there, too.
+        // Continues after the first match: the site may have put that header into the key, and a
+        // header set by a proxy may follow.
         if is_unkeyed(name) {
-            match self.is_proxied(name) {
-                true => self.has_proxied = true,
-                false => self.has_unkeyed = true,
+            if self.is_proxied(name) {
+                self.has_proxied = true
+            } else {
+                self.has_unkeyed = true
             }
         }
     }
 
-    /// Whether keys have what this field says.
+    /// Whether the key contains the value of this header.
     fn is_proxied(&self, name: &[u8]) -> bool {
         let request = &self.request;
-        let is = |wanted: &str| fields::is(name, wanted);
+        let is = |wanted: &str| headers::is(name, wanted);
         let is_forwarded = request.by_forwarded && is("forwarded");
-        is_forwarded || (request.by_proxy && OF_PROXIES.iter().any(|name| is(name)))
+        is_forwarded || (request.by_proxy && PROXY_HEADERS.iter().any(|name| is(name)))
     }
 
-    /// Whether it has a field of [`UNKEYED`] that is none of these names.
+    /// Whether it has a header of [`UNKEYED`] that is not in `keyed`.
     pub fn has_unkeyed_but(&self, keyed: &[String]) -> bool {
-        let is_keyed = |name: &[u8]| keyed.iter().any(|keyed| fields::is(name, keyed));
+        let is_keyed = |name: &[u8]| keyed.iter().any(|keyed| headers::is(name, keyed));
         let mut names = self.fields().map(|(name, _)| name);
         self.has_unkeyed
             && names.any(|name| is_unkeyed(name) && !self.is_proxied(name) && !is_keyed(name))
     }
 
-    /// Its fields.
+    /// The headers.
     pub fn fields(&self) -> H {
         self.fields.clone()
     }
 
-    /// The value of the first field of a name.
+    /// The value of the first header with this name.
     pub fn first(&self, name: &str) -> Option<&'a [u8]> {
-        fields::first(self.fields(), name)
+        headers::first(self.fields(), name)
     }
 
-    /// Its cookies: names and values (RFC 6265 §4.2.1).
+    /// The cookies: names and values (RFC 6265 §4.2.1).
     pub fn cookies(&self) -> impl Iterator<Item = Field<'a>> {
         let pairs = self.cookies_as_written();
         pairs.map(|(name, value)| (name.trim_ascii(), value.trim_ascii()))
     }
 
-    /// The same as PHP has them, which takes white space away before a name and nowhere else.
+    /// The cookies as PHP parses them: it trims white space before a name, and nowhere else.
     pub fn cookies_as_written(&self) -> impl Iterator<Item = Field<'a>> {
-        let lines = fields::values(self.fields(), "cookie");
+        let lines = headers::values(self.fields(), "cookie");
         let pairs = lines.flat_map(|line| line.split(|byte| *byte == b';'));
         pairs.map(|pair| {
             let pair = pair.trim_ascii_start();
@@ -221,23 +224,25 @@ impl<'a, H: Iterator<Item = Field<'a>> + Clone> Asked<'a, H> {
         })
     }
 
-    /// Whether its method is one whose answers are kept: GET. HEAD is answered from what GET left.
+    /// Whether the response to its method can be stored: GET. HEAD is served from stored GET
+    /// responses.
     pub fn is_get(&self) -> bool {
         self.request.method == "GET"
     }
 
-    /// Whether it is HEAD.
+    /// Whether the method is HEAD.
     pub fn is_head(&self) -> bool {
         self.request.method == "HEAD"
     }
 }
 
 fn is_unkeyed(name: &[u8]) -> bool {
-    let is = |wanted: &&str| fields::is(name, wanted);
+    let is = |wanted: &&str| headers::is(name, wanted);
     match name.first().map(u8::to_ascii_lowercase) {
         Some(b'x' | b'f') => UNKEYED.iter().any(is),
-        // So long are none that every browser sends, but `User-Agent` and `Connection`.
-        _ => matches!(name.len(), 5 | 7..=11 | 13 | 26) && UNKEYED_TOO.iter().any(is),
+        // No header that every browser sends has such a length, except `User-Agent` and
+        // `Connection`.
+        _ => matches!(name.len(), 5 | 7..=11 | 13 | 26) && MORE_UNKEYED.iter().any(is),
     }
 }
 
@@ -258,15 +263,15 @@ mod tests {
             by_proxy,
             by_forwarded: false,
         };
-        for name in UNKEYED.iter().chain(&UNKEYED_TOO) {
+        for name in UNKEYED.iter().chain(&MORE_UNKEYED) {
             let upper = name.to_ascii_uppercase();
             for name in [*name, &upper] {
                 let fields = [(name.as_bytes(), &b"1"[..])];
-                let asked = Asked::survey(request(false), fields.into_iter());
+                let asked = CacheRequest::survey(request(false), fields.into_iter());
                 assert!(asked.has_unkeyed && !asked.has_proxied, "{name}");
                 assert!(asked.has_unkeyed_but(&["other".to_owned()]), "{name}");
                 assert!(!asked.has_unkeyed_but(&[name.to_owned()]), "{name}");
-                let asked = Asked::survey(request(true), fields.into_iter());
+                let asked = CacheRequest::survey(request(true), fields.into_iter());
                 assert_ne!(asked.has_unkeyed, asked.has_proxied, "{name}");
             }
         }
@@ -275,7 +280,7 @@ mod tests {
             ["X-Forwarded-Host", "X-Requested-With"],
         ] {
             let fields = fields.map(|name| (name.as_bytes(), &b"1"[..]));
-            let asked = Asked::survey(request(true), fields.into_iter());
+            let asked = CacheRequest::survey(request(true), fields.into_iter());
             assert!(asked.has_unkeyed && asked.has_proxied, "{fields:?}");
         }
         for name in [
@@ -286,7 +291,7 @@ mod tests {
             "Forwarder",
         ] {
             let fields = [(name.as_bytes(), &b"1"[..])];
-            let asked = Asked::survey(request(false), fields.into_iter());
+            let asked = CacheRequest::survey(request(false), fields.into_iter());
             assert!(!asked.has_unkeyed, "{name}");
         }
     }

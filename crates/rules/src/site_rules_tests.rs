@@ -56,7 +56,7 @@ fn ask_from(rules: &Rules, target: &str, client: &str) -> String {
         None => (target, None),
     };
     let path = clean_path(path).unwrap();
-    let asked = Asked {
+    let asked = RuleRequest {
         path: &path,
         query,
         scheme: "https",
@@ -225,7 +225,7 @@ fn ten_thousand_rules_do_not_make_a_request_slow() {
     };
     let many = SiteRules::compile(&many).unwrap();
     let path = clean_path("/some/page/of/mine.html").unwrap();
-    let asked = Asked {
+    let asked = RuleRequest {
         path: &path,
         query: None,
         scheme: "http",

@@ -1,15 +1,15 @@
-//! Whether a file that is about to be sent holds PHP source, by what it begins with.
+//! Whether a static file contains PHP source, by its first bytes.
 //!
-//! A name says little: `config.php.txt`, `wp-config.old` and `settings.inc` all hold passwords.
-//! Pure: nothing here reads a file.
+//! Names are not enough: `config.php.txt`, `wp-config.old` and `settings.inc` all contain
+//! passwords. No I/O: the caller reads the file.
 
 use crate::path::mentions_php;
 
-/// Bytes at the beginning of a file that are looked at.
-pub const LOOKED_AT: usize = 512;
+/// Bytes at the beginning of a file that are checked.
+pub const CHECKED_BYTES: usize = 512;
 
-/// Whether files of this media type and name are to be looked at: all but those of types that no
-/// browser shows as text (pictures, sound, fonts, archives and the like).
+/// Whether files with this media type and name are checked: all but types that no browser shows as
+/// text (images, audio, fonts, archives and so on).
 pub fn may_be_source(name: &[u8], media_type: &str) -> bool {
     let (kind, of) = media_type.split_once('/').unwrap_or_default();
     let of = of.split(';').next().unwrap_or_default();
@@ -21,7 +21,7 @@ pub fn may_be_source(name: &[u8], media_type: &str) -> bool {
     }
 }
 
-/// Types of `application/` that are known and are no text.
+/// Known binary types of `application/`.
 fn is_binary(of: &str) -> bool {
     const BINARY: [&str; 14] = [
         "gzip",
@@ -43,27 +43,27 @@ fn is_binary(of: &str) -> bool {
     BINARY.contains(&of) || is_office || of.contains("font")
 }
 
-/// Whether a file is PHP source, by its first [`LOOKED_AT`] bytes.
+/// Whether a file is PHP source, by its first [`CHECKED_BYTES`] bytes.
 ///
-/// Source begins with `<?php`, `<?=` or `<?` and code, behind a byte order mark, white space
-/// and a `#!` line. A template has some text in front: it counts everywhere but under names of
-/// files that quote PHP, as `readme.md` and `page.html` do near their beginning. A name that mentions PHP
-/// (`header.php.txt`) is none of those.
+/// Source starts with `<?php`, `<?=` or `<?` and code, after an optional byte order mark, white
+/// space and a `#!` line. In a template, text may come first: then it counts except under file
+/// names that often quote PHP, such as `readme.md` and `page.html`. A name that mentions PHP
+/// (`header.php.txt`) is not exempt.
 pub fn is_source(name: &[u8], beginning: &[u8]) -> bool {
-    let beginning = &beginning[..beginning.len().min(LOOKED_AT)];
+    let beginning = &beginning[..beginning.len().min(CHECKED_BYTES)];
     if opens(behind_shebang(beginning), true) {
         return true;
     }
     if quotes_php(name) && !mentions_php(name) {
         return false;
     }
-    // Random bytes have `<?=` in them now and then, `<?php` never.
+    // Random bytes contain `<?=` now and then, but never `<?php`.
     let is_text = !beginning.iter().any(|byte| is_binary_byte(*byte));
     let mut tags = memchr::memmem::find_iter(beginning, b"<?").map(|at| &beginning[at..]);
     tags.any(|tag| is_long_tag(tag) || (is_text && opens(tag, false)))
 }
 
-/// Names of documents, of data and of programs in other languages, and those without an ending
+/// Names of documents, data files and programs in other languages, and names without an extension
 /// (`README`).
 fn quotes_php(name: &[u8]) -> bool {
     const ENDINGS: [&str; 47] = [
@@ -88,13 +88,13 @@ fn is_binary_byte(byte: u8) -> bool {
     byte < b' ' && !matches!(byte, b'\t' | b'\n' | b'\r' | 0x0c | 0x1b)
 }
 
-/// Whether PHP begins here; `first`: at the beginning of the file, where the short tag counts, too.
+/// Whether PHP starts here; `first`: at the beginning of the file, where the short tag counts, too.
 fn opens(text: &[u8], first: bool) -> bool {
     is_long_tag(text) || text.starts_with(b"<?=") || (first && is_short_tag(text))
 }
 
-/// `<?` and code: what is no processing instruction of XML, which has a name and then white space or
-/// its end (`<?xml version="1.0"?>`).
+/// `<?` and code: not an XML processing instruction, which has a name and then white space or its
+/// end (`<?xml version="1.0"?>`).
 fn is_short_tag(text: &[u8]) -> bool {
     const STATEMENTS: [&str; 16] = [
         "class",
@@ -128,7 +128,7 @@ fn is_short_tag(text: &[u8]) -> bool {
     STATEMENTS.iter().any(names) || !rest.first().is_none_or(is_end)
 }
 
-/// `<?php` in either case, and white space or the end.
+/// `<?php` in any case, and white space or the end.
 fn is_long_tag(text: &[u8]) -> bool {
     let Some((tag, rest)) = text.split_at_checked(5) else {
         return false;
@@ -209,7 +209,7 @@ mod tests {
         ] {
             assert!(!is_source(name.as_bytes(), template), "{name}");
         }
-        let far = [&[b' '; LOOKED_AT][..], b"x<?php "].concat();
+        let far = [&[b' '; CHECKED_BYTES][..], b"x<?php "].concat();
         assert!(!is_source(b"/a.inc", &far));
     }
 

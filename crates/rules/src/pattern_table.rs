@@ -1,5 +1,5 @@
-//! Many patterns, and which of them a path matches: the exact ones and the folders by hash, the
-//! regular expressions all at once.
+//! A table of patterns: exact paths and folders are looked up by hash, regular expressions in one
+//! set.
 
 use std::collections::HashMap;
 use std::sync::OnceLock;
@@ -8,19 +8,19 @@ use regex::bytes::{Regex, RegexSet};
 
 use crate::pattern::{self, Pattern};
 
-/// The patterns of one list of rules, in its order.
+/// The patterns of one list of rules, in order.
 #[derive(Debug, Default)]
 pub struct Table {
     patterns: Vec<Pattern>,
-    /// Those that match every path.
+    /// Indexes of patterns that match every path.
     always: Vec<usize>,
     exact: HashMap<Box<[u8]>, Vec<usize>>,
-    /// By folder, with the slash at its end.
+    /// By folder, with a trailing slash.
     below: HashMap<Box<[u8]>, Vec<usize>>,
-    /// Bytes of the longest folder.
+    /// Length of the longest folder in bytes.
     longest_folder: usize,
     extensions: HashMap<Box<[u8]>, Vec<usize>>,
-    /// Endings with a dot inside, such as `tar.gz`.
+    /// Extensions with a dot inside, such as `tar.gz`.
     long_extensions: Vec<usize>,
     expressions: Vec<Expression>,
     set: Option<RegexSet>,
@@ -29,7 +29,7 @@ pub struct Table {
 #[derive(Debug)]
 struct Expression {
     at: usize,
-    /// Made when its groups are asked for; most never are.
+    /// Compiled on the first use of its groups; most are never used.
     regex: OnceLock<Option<Regex>>,
 }
 
@@ -72,17 +72,17 @@ impl Table {
         Ok(table)
     }
 
-    /// Whether there is no pattern in it.
+    /// Whether it has no pattern.
     pub fn is_empty(&self) -> bool {
         self.patterns.is_empty()
     }
 
-    /// The place of the first pattern that `path` matches.
+    /// The index of the first pattern that matches `path`.
     pub fn first(&self, path: &[u8]) -> Option<usize> {
         self.first_from(path, 0)
     }
 
-    /// The same among those from `least` on.
+    /// The same from index `least` on.
     pub fn first_from(&self, path: &[u8], least: usize) -> Option<usize> {
         let mut first = None;
         if !self.is_empty() {
@@ -95,7 +95,7 @@ impl Table {
         first
     }
 
-    /// The places of all patterns that `path` matches, in their order.
+    /// The indexes of all patterns that match `path`, in order.
     pub fn all(&self, path: &[u8]) -> Vec<usize> {
         let mut places = Vec::new();
         if !self.is_empty() {
@@ -105,7 +105,7 @@ impl Table {
         places
     }
 
-    /// What the groups of the pattern at `at` hold: the whole path, then `$1` and so on.
+    /// The groups of the pattern at index `at`: the whole path, then `$1` and so on.
     pub fn captures<'a>(&'a self, at: usize, path: &'a [u8]) -> Captures<'a> {
         match self.patterns.get(at) {
             Some(Pattern::Below(folder)) => {
@@ -161,18 +161,18 @@ impl Table {
     }
 }
 
-/// What a path's match has in its groups.
+/// The groups of a match.
 pub enum Captures<'a> {
     /// No groups: the whole path.
     Whole(&'a [u8]),
-    /// The whole path, and what follows the folder.
+    /// The whole path, and the part after the folder.
     Rest(&'a [u8], &'a [u8]),
-    /// Those of a regular expression.
+    /// The groups of a regular expression.
     Regex(regex::bytes::Captures<'a>),
 }
 
 impl Captures<'_> {
-    /// The group with this number; empty if it took no part.
+    /// The group with this number; empty if it did not take part in the match.
     pub fn group(&self, number: usize) -> &[u8] {
         match (self, number) {
             (Captures::Whole(path) | Captures::Rest(path, _), 0) => path,
@@ -188,6 +188,9 @@ impl Captures<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A regular expression for random patterns.
+    const PATTERNS: &str = "(/[ab]{1,2}){1,3}(/\\*)?|\\*\\.[ab]{1,2}|~[ab/]{1,3}";
 
     fn table(patterns: &[&str]) -> Table {
         let patterns: Vec<_> = patterns
@@ -222,9 +225,10 @@ mod tests {
         #[test]
         fn it_agrees_with_each_pattern_alone(
             path in "(/[ab.]{0,3}){1,4}",
-            wanted in proptest::collection::vec("(/[ab]{1,2}){1,3}(/\\*)?|\\*\\.[ab]{1,2}|~[ab/]{1,3}", 0..12),
+            wanted in proptest::collection::vec(PATTERNS, 0..12),
         ) {
-            let patterns: Vec<_> = wanted.iter().map(|text| Pattern::parse(text).unwrap()).collect();
+            let patterns = wanted.iter().map(|text| Pattern::parse(text).unwrap());
+            let patterns: Vec<_> = patterns.collect();
             let table = Table::new(&patterns).unwrap();
             let alone: Vec<usize> = (0..patterns.len())
                 .filter(|at| patterns[*at].matches(path.as_bytes()))

@@ -1,5 +1,5 @@
-//! Telling how OPcache is doing. It is asked in a child, as in `warm.rs`: a zygote runs no request, and the
-//! one that a booted application stands still in is not its zygote's to change.
+//! OPcache statistics. They are read in a child, as in `warm.rs`: a zygote runs no request, and the
+//! suspended request of a booted application must not be changed by its zygote.
 
 use std::fs::File;
 use std::io;
@@ -14,67 +14,67 @@ use maitred_os::fork::{HowEnded, OwnProc, exit_now};
 use maitred_os::{shared, signals};
 use maitred_php::Engine;
 
-/// How long the zygote may be kept from forking workers by it. It takes a few milliseconds.
-const LOOKING: Duration = Duration::from_millis(250);
+/// Longest time that it may keep the zygote from forking workers. It takes a few milliseconds.
+const STATS_TIMEOUT: Duration = Duration::from_millis(250);
 
-/// Longest text of the figures in bytes.
+/// Longest text of the statistics in bytes.
 const TEXT_BYTES: usize = 1024;
 
-/// Which process returned from [`look`].
-pub enum Side {
-    /// The child, with what it has to do.
-    Child(Look),
-    /// The zygote, with the figures, if there are any.
+/// The process in which [`read_stats`] returned.
+pub enum StatsSide {
+    /// The child, with its task.
+    Child(StatsTask),
+    /// The zygote, with the statistics, if there are any.
     Zygote(Option<CacheFigures>),
 }
 
-/// A look at OPcache; the file is where the figures go, as JSON.
-pub struct Look(File);
+/// A task for reading the statistics; the file receives them, as JSON.
+pub struct StatsTask(File);
 
-/// Returns in the zygote when the child has ended, and before in the child, which has to let go of
-/// the control channel and `proc`, and to [`run`](Look::run).
-pub fn look(control: &Channel, proc: &OwnProc) -> Side {
-    // Why there are no figures is not told: they are asked for again.
-    begin(control, proc).unwrap_or(Side::Zygote(None))
+/// Returns in the zygote when the child has exited, and before that in the child, which must drop
+/// the control channel and `proc`, and call [`run`](StatsTask::run).
+pub fn read_stats(control: &Channel, proc: &OwnProc) -> StatsSide {
+    // A failure is not reported: the statistics will be requested again.
+    begin(control, proc).unwrap_or(StatsSide::Zygote(None))
 }
 
-fn begin(control: &Channel, proc: &OwnProc) -> io::Result<Side> {
+fn begin(control: &Channel, proc: &OwnProc) -> io::Result<StatsSide> {
     let file: File = shared::file_with("maitred-figures", b"")?.into();
     let child = match fork_errand(proc)? {
-        Errand::Child => return Ok(Side::Child(Look(file))),
+        Errand::Child => return Ok(StatsSide::Child(StatsTask(file))),
         Errand::Parent(child) => child,
     };
-    match child.wait(LOOKING, control.as_fd())? {
+    match child.wait(STATS_TIMEOUT, control.as_fd())? {
         Returned::Ended(HowEnded::Exited(0)) => {}
-        _ => return Ok(Side::Zygote(None)),
+        _ => return Ok(StatsSide::Zygote(None)),
     }
     let mut text = [0; TEXT_BYTES];
     let length = file.read_at(&mut text, 0)?;
-    Ok(Side::Zygote(serde_json::from_slice(&text[..length])?))
+    Ok(StatsSide::Zygote(serde_json::from_slice(&text[..length])?))
 }
 
-impl Look {
-    /// In the child: does it, and ends.
+impl StatsTask {
+    /// In the child: runs the task and exits.
     pub fn run(self, engine: &mut Engine) -> ! {
         signals::reset(&[]);
         engine.after_fork();
         self.tell(engine.cache_figures())
     }
 
-    /// In the child of a zygote in which a script stands still: does it, and ends.
+    /// In the child of a zygote with a suspended script: runs the task and exits.
     pub fn run_within(self) -> ! {
         signals::reset(&[]);
         self.tell(maitred_php::cache_figures_within())
     }
 
     fn tell(self, figures: Option<maitred_php::CacheFigures>) -> ! {
-        let text = serde_json::to_vec(&figures.map(told)).map_err(io::Error::other);
+        let text = serde_json::to_vec(&figures.map(to_control)).map_err(io::Error::other);
         let done = text.and_then(|text| self.0.write_all_at(&text, 0));
         exit_now(i32::from(done.is_err()))
     }
 }
 
-fn told(figures: maitred_php::CacheFigures) -> CacheFigures {
+fn to_control(figures: maitred_php::CacheFigures) -> CacheFigures {
     CacheFigures {
         memory_used_bytes: figures.used_bytes,
         memory_free_bytes: figures.free_bytes,

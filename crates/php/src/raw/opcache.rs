@@ -1,11 +1,11 @@
-//! The border to `shim/cache.c`.
+//! The interface of `shim/opcache.c`.
 
 use std::any::Any;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::slice;
 
-use super::Engine;
+use super::RawEngine;
 
 type RawVisitor = extern "C" fn(*mut c_void, *const c_char, usize, u64);
 
@@ -16,54 +16,54 @@ unsafe extern "C" {
     fn maitred_php_compile_script(path: *const c_char, bytes: usize) -> c_int;
 }
 
-/// How OPcache is doing since its memory was made. `shim.h` has the same.
+/// OPcache statistics since its memory was allocated. `shim.h` has the same struct.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct CacheFigures {
-    /// Memory that holds something, in bytes.
+    /// Memory in use, in bytes.
     pub used_bytes: u64,
-    /// Memory that is free, in bytes.
+    /// Free memory, in bytes.
     pub free_bytes: u64,
-    /// Memory that held what is outdated, in bytes: it is free again after a restart.
+    /// Memory of outdated scripts, in bytes: it is freed by a restart.
     pub wasted_bytes: u64,
-    /// Scripts it holds.
+    /// Cached scripts.
     pub scripts: u64,
-    /// Scripts that were wanted and there.
+    /// Lookups of cached scripts.
     pub hits: u64,
-    /// Scripts that were wanted and not there.
+    /// Lookups of scripts that were not cached.
     pub misses: u64,
-    /// Times it threw everything away because it was out of memory.
+    /// Restarts because memory ran out.
     pub oom_restarts: u64,
-    /// Times it did because it was out of keys.
+    /// Restarts because keys ran out.
     pub hash_restarts: u64,
-    /// Times it did because it was asked to (`opcache_reset`).
+    /// Requested restarts (`opcache_reset`).
     pub manual_restarts: u64,
-    /// Keys that are in use; a script may have several.
+    /// Keys in use; a script may have several.
     pub keys: u64,
-    /// How many keys there are.
+    /// All keys.
     pub all_keys: u64,
-    /// Room for strings that is in use, in bytes; it is part of the memory.
+    /// Interned string memory in use, in bytes; it is part of the memory.
     pub strings_bytes: u64,
-    /// How much of it there is, in bytes.
+    /// All of it, in bytes.
     pub all_strings_bytes: u64,
-    /// What is wanted next finds no memory, or no key.
+    /// The next script finds no memory, or no key.
     pub is_full: bool,
-    /// Strings take the memory of scripts.
+    /// New strings are stored with the scripts.
     pub strings_are_full: bool,
 }
 
-/// What became of a script that was to be compiled.
+/// The result of compiling a script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Compiled {
-    /// OPcache holds it now, and did not before.
+    /// OPcache has stored it.
     Yes,
-    /// It was there, cannot be compiled, may be read in two ways, or does not fit.
+    /// Already cached, not compilable, ambiguous, or too large.
     PassedOver,
-    /// PHP could not go on; the process must not either.
+    /// PHP could not continue; nor must the process.
     Exhausted,
 }
 
-/// What the visitor finds behind its context pointer.
+/// The target of the visitor's context pointer.
 struct Visit<'a> {
     take: &'a mut dyn FnMut(&[u8], u64),
     panic: Option<Box<dyn Any + Send>>,
@@ -82,23 +82,24 @@ extern "C" fn visit(context: *mut c_void, path: *const c_char, length: usize, hi
     visit.panic = catch_unwind(AssertUnwindSafe(|| (visit.take)(path, hits))).err();
 }
 
-/// How OPcache is doing, if there is one, in the middle of a request that stands still: in a child of a
-/// process within [`Exchange::freeze`](crate::Exchange::freeze).
+/// The OPcache statistics, if there is one, during a suspended request: in a child of a process
+/// within [`Exchange::freeze`](crate::Exchange::freeze).
 pub fn cache_figures_within() -> Option<CacheFigures> {
     let mut figures = CacheFigures::default();
-    // SAFETY: a process within `freeze` runs PHP, has one thread, which is this one, and a script that
-    // waits in a function of the shim's; `figures` is laid out as C wants it and outlives the call, and no
-    // longjmp leaves it.
+    // SAFETY: a process within `freeze` runs PHP, has one thread, which is this one, and a script
+    // that waits in a function of the shim's; `figures` is laid out as C wants it and outlives the
+    // call, and no longjmp leaves it.
     let found = unsafe { maitred_php_cache_figures_within(&raw mut figures) };
     found.then_some(figures)
 }
 
-impl Engine {
-    /// Whether PHP came to the end of it.
+impl RawEngine {
+    /// Whether PHP completed it.
     pub(crate) fn cached_scripts(&mut self, take: &mut dyn FnMut(&[u8], u64)) -> bool {
         let mut context = Visit { take, panic: None };
-        // SAFETY: PHP is started, this is its thread and no request is under way; `context` outlives
-        // the call. No longjmp leaves it, and none crosses `visit`, which calls nothing of PHP's.
+        // SAFETY: PHP is started, this is its thread and no request is under way; `context`
+        // outlives the call. No longjmp leaves it, and none crosses `visit`, which calls nothing of
+        // PHP's.
         let done = unsafe { maitred_php_cached_scripts(visit, (&raw mut context).cast()) };
         if let Some(panic) = context.panic.take() {
             resume_unwind(panic);
@@ -106,7 +107,7 @@ impl Engine {
         done
     }
 
-    /// How OPcache is doing, if there is one.
+    /// The OPcache statistics, if there is one.
     pub(crate) fn cache_figures(&mut self) -> Option<CacheFigures> {
         let mut figures = CacheFigures::default();
         // SAFETY: PHP is started, this is its thread and no request is under way; `figures` is laid

@@ -1,50 +1,50 @@
-//! What a site's rules come to for a request.
+//! Evaluation of a site's rules for a request.
 
 use std::borrow::Cow;
 use std::fmt;
 use std::net::IpAddr;
 
-use crate::dress::{HeaderPolicy, Headers};
 use crate::networks::Networks;
 use crate::path::{CleanPath, clean_path, encode_path};
+use crate::pattern_table::Table;
+use crate::response_headers::{HeaderPolicy, HeaderRules};
 use crate::settings::{BasicAuth, PathSettings, Redirect, Rewrite, Rules};
-use crate::table::Table;
-use crate::template::{Around, Template};
+use crate::template::{Template, TemplateVars};
 
-/// Most rewrites of one request (nginx's bound for the same).
+/// Most rewrites of one request (nginx's limit).
 pub const MAX_REWRITES: usize = 10;
 
-/// The rules of one site, ready to be asked.
+/// The compiled rules of one site.
 #[derive(Debug)]
 pub struct SiteRules {
     rules: Rules,
-    redirects: Led,
-    rewrites: Led,
+    redirects: TargetTable,
+    rewrites: TargetTable,
     allow: Networks,
     deny: Table,
-    /// For each of `rules.deny`: from whom, and whom not.
+    /// For each of `rules.deny`: the denied networks, and the exceptions.
     denied: Vec<(Networks, Networks)>,
     allow_php: Table,
     deny_php: Table,
     auth: Table,
-    headers: Headers,
+    headers: HeaderRules,
     autoindex: Table,
     paths: Table,
     limits: Table,
     proxy: Table,
 }
 
-/// Patterns, and where each leads.
+/// Patterns with a target template each.
 #[derive(Debug)]
-struct Led {
+struct TargetTable {
     from: Table,
     to: Vec<Template>,
 }
 
-/// What is asked for.
+/// The request as the rules see it.
 #[derive(Debug, Clone, Copy)]
-pub struct Asked<'a> {
-    /// The path, decoded and resolved.
+pub struct RuleRequest<'a> {
+    /// The decoded and normalised path.
     pub path: &'a CleanPath<'a>,
     /// The query, if there is one.
     pub query: Option<&'a str>,
@@ -52,48 +52,48 @@ pub struct Asked<'a> {
     pub scheme: &'a str,
     /// The host, without its port.
     pub host: &'a str,
-    /// The client, as far as it is known behind proxies.
+    /// The client's address, as known behind proxies.
     pub client: IpAddr,
 }
 
-/// What becomes of a request.
+/// The decision about a request.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It is answered with this address.
+    /// A redirect.
     Redirect {
         /// 301, 302, 303, 307 or 308.
         status: u16,
-        /// What `Location` says.
+        /// The `Location` header.
         location: String,
     },
-    /// It is refused.
+    /// A refusal.
     Refuse(Refusal),
-    /// It is answered by what the path stands for.
+    /// The path is served.
     Serve(Serve),
 }
 
-/// Why a request is refused.
+/// A refusal of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Refusal {
-    /// The status to answer with.
+    /// The response status.
     pub status: u16,
-    /// One sentence; the client does not read it of a 403 or 404, nor of a mistake.
+    /// One sentence; it is not sent to the client with 403, 404, or a configuration error.
     pub why: &'static str,
-    /// It is a mistake in the rules, which the log should tell.
-    pub is_mistake: bool,
+    /// It is an error in the rules, which is logged.
+    pub is_config_error: bool,
 }
 
 /// How a request is served.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Serve {
-    /// What it was rewritten to, if it was.
+    /// The rewritten target, if there is one.
     pub rewritten: Option<Rewritten>,
-    /// Who has to show who they are: places in the site's `basic_auth`, for what was asked for and
-    /// for what that was rewritten to.
+    /// The required authentication: indexes into the site's `basic_auth`, for the original and for
+    /// the rewritten path.
     pub auth: [Option<usize>; 2],
 }
 
-/// What a request was rewritten to.
+/// A rewritten target.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Rewritten {
     /// The path, encoded.
@@ -102,39 +102,39 @@ pub struct Rewritten {
     pub query: Option<String>,
 }
 
-/// One rule that had something to say, for `maitred explain`.
+/// A rule that applied, for `maitred explain`.
 #[derive(Debug)]
 pub enum Step<'a> {
-    /// The client is not among those the site answers.
+    /// The client is not in `allow`.
     NotAllowed,
-    /// A redirect holds.
+    /// A redirect matches.
     Redirected(&'a Redirect, &'a str),
-    /// A path is denied by the rule for this pattern.
+    /// A `deny` rule with this pattern matches.
     Denied(&'a crate::pattern::Pattern, u16),
-    /// A user is asked for.
+    /// Authentication is required.
     NeedsUser(&'a BasicAuth),
-    /// A path was rewritten.
+    /// A rewrite matches.
     Rewrote(&'a Rewrite, &'a str),
-    /// A path was rewritten too often.
+    /// Too many rewrites.
     Looped,
 }
 
 const NOT_ALLOWED: Refusal = Refusal {
     status: 403,
-    why: "This site does not answer your address.",
-    is_mistake: false,
+    why: "Access from your address is denied.",
+    is_config_error: false,
 };
 
 const LOOPED: Refusal = Refusal {
     status: 500,
-    why: "The site's rewrites lead in a circle.",
-    is_mistake: true,
+    why: "The site's rewrites form a loop.",
+    is_config_error: true,
 };
 
 const TOO_LONG: Refusal = Refusal {
     status: 414,
     why: "The address is too long.",
-    is_mistake: false,
+    is_config_error: false,
 };
 
 fn denied(status: u16) -> Refusal {
@@ -146,12 +146,12 @@ fn denied(status: u16) -> Refusal {
     Refusal {
         status,
         why,
-        is_mistake: false,
+        is_config_error: false,
     }
 }
 
 impl SiteRules {
-    /// Makes rules ready.
+    /// Compiles the rules.
     ///
     /// # Errors
     /// The setting that is wrong, and why, as the end of a sentence that begins with it.
@@ -169,8 +169,8 @@ impl SiteRules {
             .map(|rule| (&rule.from, rule.to.as_str()));
         let table = |patterns: &[crate::pattern::Pattern]| Table::new(patterns);
         Ok(SiteRules {
-            redirects: Led::new(redirects).map_err(of("redirects"))?,
-            rewrites: Led::new(rewrites).map_err(of("rewrite"))?,
+            redirects: TargetTable::new(redirects).map_err(of("redirects"))?,
+            rewrites: TargetTable::new(rewrites).map_err(of("rewrite"))?,
             allow: Networks::new(&rules.allow),
             deny: Table::new(rules.deny.iter().map(|rule| &rule.path)).map_err(of("deny"))?,
             denied: (rules.deny.iter())
@@ -181,7 +181,7 @@ impl SiteRules {
                 .map_err(of("deny_php"))?,
             auth: Table::new(rules.basic_auth.iter().map(|rule| &rule.path))
                 .map_err(of("basic_auth"))?,
-            headers: Headers::new(&rules.headers, &rules.expires).map_err(of("headers"))?,
+            headers: HeaderRules::new(&rules.headers, &rules.expires).map_err(of("headers"))?,
             autoindex: table(&rules.autoindex).map_err(of("autoindex"))?,
             paths: Table::new(rules.paths.iter().map(|rule| &rule.path)).map_err(of("paths"))?,
             limits: Table::new(rules.rate_limit.iter().map(|rule| &rule.path))
@@ -191,18 +191,22 @@ impl SiteRules {
         })
     }
 
-    /// As they were read.
+    /// The rules as configured.
     pub fn settings(&self) -> &Rules {
         &self.rules
     }
 
-    /// What becomes of a request.
-    pub fn decide(&self, asked: &Asked<'_>) -> Verdict {
+    /// Decides on a request.
+    pub fn decide(&self, asked: &RuleRequest<'_>) -> Verdict {
         self.decide_and_tell(asked, &mut |_| {})
     }
 
-    /// The same, with each rule that had something to say told to `tell`.
-    pub fn decide_and_tell(&self, asked: &Asked<'_>, tell: &mut impl FnMut(Step<'_>)) -> Verdict {
+    /// As [`SiteRules::decide`], and reports each rule that applied to `tell`.
+    pub fn decide_and_tell(
+        &self,
+        asked: &RuleRequest<'_>,
+        tell: &mut impl FnMut(Step<'_>),
+    ) -> Verdict {
         if !self.allow.is_empty() && !self.allow.contain(asked.client) {
             tell(Step::NotAllowed);
             return Verdict::Refuse(NOT_ALLOWED);
@@ -232,11 +236,11 @@ impl SiteRules {
         Verdict::Serve(Serve { rewritten, auth })
     }
 
-    /// Whether a client may have a path at all, and the place of the `basic_auth` that it needs. It
-    /// is to be asked for what was asked for, what that was rewritten to, and the script that runs.
+    /// Whether a client may access a path, and the index of the `basic_auth` that it needs. To be
+    /// checked for the requested path, the rewritten path, and the script.
     ///
     /// # Errors
-    /// Why not.
+    /// The refusal.
     pub fn admit(
         &self,
         path: &[u8],
@@ -260,57 +264,62 @@ impl SiteRules {
         Ok(auth)
     }
 
-    /// Whether there is a rule that has to be asked about the script that runs.
-    pub fn cares_for_scripts(&self) -> bool {
+    /// Whether any rule depends on the script that runs.
+    pub fn has_script_rules(&self) -> bool {
         let empty = |table: &Table| table.is_empty();
         let tables = [&self.deny, &self.auth, &self.allow_php, &self.deny_php];
         !tables.into_iter().all(empty)
     }
 
-    /// Whether the script of this name may run.
+    /// Whether the script with this name may run.
     pub fn may_run(&self, script: &[u8]) -> bool {
         (self.allow_php.is_empty() || self.allow_php.first(script).is_some())
             && (self.deny_php.first(script)).is_none_or(|at| self.rules.deny_php[at].runs)
     }
 
-    /// What the header of the answer for a path is to be.
-    pub fn dressing(&self, path: &[u8]) -> HeaderPolicy<'_> {
-        self.headers.dressing(path)
+    /// The header rules for responses to a path.
+    pub fn header_policy(&self, path: &[u8]) -> HeaderPolicy<'_> {
+        self.headers.header_policy(path)
     }
 
-    /// Whether a folder's files are listed.
+    /// Whether a folder gets a directory listing.
     pub fn lists(&self, path: &[u8]) -> bool {
         self.autoindex.first(path).is_some()
     }
 
-    /// The settings that hold for a path.
+    /// The settings for a path.
     pub fn path_settings(&self, path: &[u8]) -> Option<&PathSettings> {
         self.paths.first(path).map(|at| &self.rules.paths[at])
     }
 
-    /// The place of the server that answers for a path in place of files and scripts.
+    /// The index of the upstream server for a path, instead of files and scripts.
     pub fn proxy(&self, path: &[u8]) -> Option<usize> {
         self.proxy.first(path)
     }
 
-    /// Whether there is a rate limit at all.
+    /// Whether there is any rate limit.
     pub fn limits_rates(&self) -> bool {
         !self.limits.is_empty()
     }
 
-    /// The places of the rate limits that hold for a path.
+    /// The indexes of the rate limits for a path.
     pub fn rate_limits(&self, path: &[u8]) -> Vec<usize> {
         self.limits.all(path)
     }
 
-    /// The page in place of the server's own words.
+    /// The custom error page for a status.
     pub fn error_page(&self, status: u16) -> Option<&str> {
         self.rules.error_pages.get(&status).map(String::as_str)
     }
 
-    fn redirect(&self, at: usize, asked: &Asked<'_>, tell: &mut impl FnMut(Step<'_>)) -> Verdict {
+    fn redirect(
+        &self,
+        at: usize,
+        asked: &RuleRequest<'_>,
+        tell: &mut impl FnMut(Step<'_>),
+    ) -> Verdict {
         let captures = self.redirects.from.captures(at, asked.path.as_bytes());
-        let Some(expanded) = self.redirects.to[at].expand(&captures, &asked.around()) else {
+        let Some(expanded) = self.redirects.to[at].expand(&captures, &asked.vars()) else {
             return Verdict::Refuse(TOO_LONG);
         };
         let (rule, location) = (&self.rules.redirects[at], expanded.location());
@@ -321,11 +330,10 @@ impl SiteRules {
         }
     }
 
-    /// Rewrites until no rule holds any more: each time, the list is gone through from its first
-    /// rule on.
+    /// Applies rewrites until no rule matches; each pass starts at the first rule.
     fn rewrite(
         &self,
-        asked: &Asked<'_>,
+        asked: &RuleRequest<'_>,
         tell: &mut impl FnMut(Step<'_>),
     ) -> Result<Option<(CleanPath<'static>, Rewritten)>, Refusal> {
         let mut now: Option<(CleanPath<'static>, Rewritten)> = None;
@@ -350,16 +358,16 @@ impl SiteRules {
             }
             passes += 1;
             let captures = self.rewrites.from.captures(at, path);
-            let around = Around {
+            let vars = TemplateVars {
                 query: Some(&query),
-                ..asked.around()
+                ..asked.vars()
             };
             let expanded = self.rewrites.to[at]
-                .expand(&captures, &around)
+                .expand(&captures, &vars)
                 .ok_or(TOO_LONG)?;
             let clean = clean_path(&expanded.path).map_err(|_| denied(404))?;
             let rule = &self.rules.rewrite[at];
-            // What it comes to is a path like any other: decoded once, and within the root.
+            // The result is a path like any other: decoded once, and inside the document root.
             let clean = clean.into_owned();
             let rewritten = Rewritten {
                 path: encode_path(clean.as_bytes()),
@@ -374,21 +382,21 @@ impl SiteRules {
     }
 }
 
-impl Led {
+impl TargetTable {
     fn new<'r>(
         rules: impl Iterator<Item = (&'r crate::pattern::Pattern, &'r str)> + Clone,
-    ) -> Result<Led, String> {
+    ) -> Result<TargetTable, String> {
         let from = Table::new(rules.clone().map(|(from, _)| from))?;
         let to = rules
             .map(|(from, to)| Template::parse(to, from.groups()))
             .collect::<Result<_, _>>()?;
-        Ok(Led { from, to })
+        Ok(TargetTable { from, to })
     }
 }
 
-impl<'a> Asked<'a> {
-    fn around(&self) -> Around<'a> {
-        Around {
+impl<'a> RuleRequest<'a> {
+    fn vars(&self) -> TemplateVars<'a> {
+        TemplateVars {
             scheme: self.scheme,
             host: self.host,
             query: self.query,
@@ -399,7 +407,7 @@ impl<'a> Asked<'a> {
 impl fmt::Display for Step<'_> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Step::NotAllowed => out.write_str("allow: the client is not among those it names"),
+            Step::NotAllowed => out.write_str("allow: the client is not in the list"),
             Step::Redirected(rule, location) => {
                 write!(
                     out,
@@ -425,7 +433,7 @@ impl fmt::Display for Step<'_> {
     }
 }
 
-/// Reads where a redirect or rewrite leads, to say what is wrong with it.
+/// Validates the target of a redirect or rewrite.
 ///
 /// # Errors
 /// What is wrong with `to`, as the end of a sentence that begins with it.
@@ -434,5 +442,5 @@ pub fn check_template(from: &crate::pattern::Pattern, to: &str) -> Result<(), St
 }
 
 #[cfg(test)]
-#[path = "site_tests.rs"]
+#[path = "site_rules_tests.rs"]
 mod tests;

@@ -1,13 +1,13 @@
-//! Names of cookies and parameters as PHP takes them apart (`php_register_variable_ex`): a space and a dot
-//! are `_` there, and `a[b][c]` is an index in an array, whatever follows the last bracket.
+//! Names of cookies and parameters as PHP parses them (`php_register_variable_ex`): spaces
+//! and dots become `_`, and `a[b][c]` is an array index; text after the last bracket is dropped.
 
 use std::iter;
 
 use crate::settings::Pattern;
 
-/// Whether a cookie or parameter is meant, by the name that it is written with or that PHP gives it. Whoever
-/// writes a session's cookie in such a way is not to be taken for nobody. Where it has no index, and PHP takes
-/// a number, any that is meant counts.
+/// Whether the pattern matches a cookie or parameter, by the name as sent or by the name that PHP
+/// gives it. A session cookie in an unusual spelling must not pass as an anonymous request. An
+/// empty index, for which PHP chooses a number, matches any index.
 pub(crate) fn is_named(pattern: &Pattern, name: &[u8]) -> bool {
     if pattern.matches(name) {
         return true;
@@ -31,7 +31,7 @@ pub(crate) fn is_named(pattern: &Pattern, name: &[u8]) -> bool {
     is_part_named || pattern.matches(&told) || pattern.matches(&whole)
 }
 
-/// Whether what PHP makes of a name could be what it makes of `other`, or part of it, or have it as a part.
+/// Whether PHP's variable for `name` could be that of `other`, contain it, or be an element of it.
 pub(crate) fn may_be(name: &[u8], other: &[u8]) -> bool {
     if mangled(name).eq(mangled(other)) {
         return true;
@@ -41,7 +41,7 @@ pub(crate) fn may_be(name: &[u8], other: &[u8]) -> bool {
     mangled(base).eq(mangled(other_base)) && pairs.all(|(one, two)| is_same_index(one, two))
 }
 
-/// Whether PHP keeps what is written with this name in an array.
+/// Whether PHP stores a variable of this name in an array.
 pub(crate) fn has_index(name: &[u8]) -> bool {
     each_index(split(name).1).next().is_some()
 }
@@ -51,7 +51,7 @@ fn split(name: &[u8]) -> (&[u8], &[u8]) {
     name.split_at(memchr::memchr(b'[', name).unwrap_or(name.len()))
 }
 
-/// The indexes at the beginning of what follows a name; what comes after them PHP drops.
+/// The indexes directly after a name; PHP drops everything behind them.
 fn each_index(mut rest: &[u8]) -> impl Iterator<Item = &[u8]> {
     iter::from_fn(move || {
         let inside = rest.strip_prefix(b"[")?;
@@ -65,7 +65,7 @@ fn is_same_index(one: &[u8], two: &[u8]) -> bool {
     one == two || is_any(one) || is_any(two)
 }
 
-/// Without an index, PHP takes the next number, which may be any.
+/// For an empty index PHP takes the next free number, which may be any.
 fn is_any(index: &[u8]) -> bool {
     index.trim_ascii().is_empty()
 }
