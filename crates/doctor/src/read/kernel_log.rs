@@ -6,7 +6,8 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use rustix::fs::{Mode, OFlags};
 
-use super::groups::entry;
+use maitred_os::proc;
+
 use super::world::World;
 use crate::facts::{Killed, Known, Unknown};
 
@@ -29,7 +30,8 @@ pub(super) fn last_kill(world: &World) -> Known<Option<Killed>> {
         return Unknown::because("the kernel's log is of this machine");
     }
     let since = world.read("/proc/stat")?;
-    let booted = entry(&since, "btime").ok_or_else(|| Unknown("/proc/stat is odd".to_owned()))?;
+    let booted =
+        proc::number(&since, "btime").ok_or_else(|| Unknown("/proc/stat is odd".to_owned()))?;
     let text = records().map_err(|why| Unknown(format!("{LOG} cannot be read ({why})")))?;
     Ok(text.iter().rev().find_map(|record| killed(record, booted)))
 }

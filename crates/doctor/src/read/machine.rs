@@ -2,7 +2,8 @@
 
 use std::time::Instant;
 
-use super::groups::entry;
+use maitred_os::proc;
+
 use super::world::World;
 use crate::facts::{Known, Machine, Memory, Pressure, Socket, SwappedIn, Unknown};
 
@@ -30,7 +31,7 @@ impl Counters {
 
 fn vmstat(world: &World, name: &str) -> Known<u64> {
     let text = world.read("/proc/vmstat")?;
-    entry(&text, name).ok_or_else(|| Unknown(format!("/proc/vmstat has no {name}")))
+    proc::number(&text, name).ok_or_else(|| Unknown(format!("/proc/vmstat has no {name}")))
 }
 
 /// Everything of it; `before` was read when we began to look.
@@ -59,8 +60,8 @@ pub(super) fn machine(world: &World, before: Counters) -> Machine {
 fn memory(world: &World) -> Known<Memory> {
     let text = world.read("/proc/meminfo")?;
     let bytes = |name: &str| {
-        let kilobytes = entry(&text, name).map(|number| number as f64 * 1024.0);
-        kilobytes.ok_or_else(|| Unknown(format!("/proc/meminfo has no {name}")))
+        let bytes = proc::bytes(&text, name).map(|bytes| bytes as f64);
+        bytes.ok_or_else(|| Unknown(format!("/proc/meminfo has no {name}")))
     };
     Ok(Memory {
         total: bytes("MemTotal")?,
@@ -85,9 +86,7 @@ fn processors(world: &World, file: &str) -> Known<u32> {
 
 fn allowed(world: &World) -> Known<u32> {
     let text = world.read("/proc/self/status")?;
-    let mut lines = text.lines();
-    let list = lines.find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
-    let number = list.and_then(count);
+    let number = proc::value(&text, "Cpus_allowed_list").and_then(count);
     number.ok_or_else(|| Unknown("/proc/self/status has no Cpus_allowed_list".to_owned()))
 }
 
@@ -97,12 +96,7 @@ fn pressure(world: &World) -> Known<Pressure> {
     let Some(text) = world.read_or_none(file)? else {
         return Unknown::because(missing);
     };
-    let average = |kind: &str| {
-        let line = text.lines().find(|line| line.starts_with(kind))?;
-        let mut words = line.split_whitespace();
-        let percent = words.find_map(|word| word.strip_prefix("avg60="))?;
-        Some(percent.parse::<f64>().ok()? / 100.0)
-    };
+    let average = |line| proc::stalled(&text, line, "avg60");
     let (Some(some), Some(full)) = (average("some"), average("full")) else {
         return Unknown::because(missing);
     };
@@ -197,12 +191,8 @@ fn socket(line: &str) -> Option<Socket> {
 
 fn mounts(world: &World) -> Known<Vec<(String, String)>> {
     let text = world.read("/proc/self/mountinfo")?;
-    let mount = |line: &str| {
-        let (before, after) = line.split_once(" - ")?;
-        let at = before.split(' ').nth(4)?.replace("\\040", " ");
-        Some((at, after.split(' ').next()?.to_owned()))
-    };
-    let mut all: Vec<_> = text.lines().filter_map(mount).collect();
+    let all = proc::cgroup::mounts(&text);
+    let mut all: Vec<_> = all.map(|mount| (mount.at, mount.kind.to_owned())).collect();
     // Of several at one place the last is seen.
     all.reverse();
     all.sort_by_key(|(at, _)| std::cmp::Reverse(at.len()));

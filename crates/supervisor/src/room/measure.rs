@@ -6,6 +6,7 @@
 
 use std::collections::{HashMap, HashSet};
 
+use maitred_os::proc::{self, Statm};
 use maitred_sizing::rooms::{Due, Has};
 use maitred_sizing::sources::Files;
 
@@ -13,9 +14,6 @@ use crate::admin::private_bytes;
 
 /// Programs whose memory counts of those that a worker's script runs.
 const PROGRAMS_MOST: usize = 16;
-
-/// Bytes in a kilobyte of `/proc/PID/status`.
-const KILOBYTE: f64 = 1024.0;
 
 /// What was counted of workers, by process id.
 #[derive(Debug, Default)]
@@ -66,22 +64,15 @@ impl Counted {
 /// What is resident of a process and neither a file's nor shared memory, in bytes (proc_pid_statm(5)).
 fn resident(files: &dyn Files, pid: i32) -> Option<f64> {
     let text = files.read(&format!("/proc/{pid}/statm"))?;
-    let mut pages = text.split_ascii_whitespace().skip(1);
-    let mut next = || pages.next()?.parse::<u64>().ok();
-    let (resident, shared) = (next()?, next()?);
-    let bytes = resident.saturating_sub(shared) as f64 * rustix::param::page_size() as f64;
-    Some(bytes)
+    let pages = Statm::parse(&text)?.anonymous;
+    Some(pages as f64 * rustix::param::page_size() as f64)
 }
 
 /// The most of it that there has been since the process came, in bytes (`VmHWM` in
 /// proc_pid_status(5)): what is a file's or shared is taken to have been what it is now.
 fn highest(files: &dyn Files, pid: i32) -> Option<f64> {
     let text = files.read(&format!("/proc/{pid}/status"))?;
-    let of = |name: &str| -> Option<f64> {
-        let line = text.lines().find_map(|line| line.strip_prefix(name))?;
-        let number = line.trim_start_matches(':').split_whitespace().next()?;
-        Some(number.parse::<f64>().ok()? * KILOBYTE)
-    };
+    let of = |name| Some(proc::bytes(&text, name)? as f64);
     Some((of("VmHWM")? - of("RssFile")? - of("RssShmem")?).max(0.0))
 }
 
