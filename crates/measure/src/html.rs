@@ -122,7 +122,7 @@ fn at(value: f64, label: Label) -> String {
 }
 
 fn spectrum(report: &Report) -> String {
-    let points = |of: fn(&crate::report::Point) -> Option<f64>| {
+    let points = |of: fn(&crate::report::SpectrumPoint) -> Option<f64>| {
         let points = report.spectrum.iter();
         points
             .filter_map(|point| Some((nines(point.percentile), of(point)?)))

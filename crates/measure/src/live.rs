@@ -84,7 +84,7 @@ fn histogram(progress: &Progress<'_>) -> Vec<String> {
 mod tests {
     use super::*;
     use crate::series::Second;
-    use crate::tally::{End, Tally};
+    use crate::tally::{RequestEnd, Tally};
 
     #[test]
     fn a_picture_has_always_the_same_lines_and_shows_how_far_it_is() {
@@ -102,10 +102,10 @@ mod tests {
             picture(&progress, "http://a/")
         };
         let first = draw(&total, 0);
-        total.ended(&End {
+        total.ended(&RequestEnd {
             cause: None,
             status: Some(200),
-            says_when: false,
+            has_retry_after: false,
             body_bytes: 1,
             corrected: 2_000_000,
             service: 2_000_000,

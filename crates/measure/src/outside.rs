@@ -6,13 +6,13 @@ use std::fs;
 
 use maitred_os::proc;
 
-use crate::doors;
-use crate::plan::{Address, Door};
-use crate::watched::{Stat, descendants, processes};
+use crate::endpoints;
+use crate::plan::{Address, Endpoint};
+use crate::watched::{ProcessStat, descendants, processes};
 
 /// The processor time of the machine until a moment, in clock ticks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-struct Machine {
+struct CpuTicks {
     /// All there was.
     all: u64,
     /// What processes used, and what a hypervisor gave to others.
@@ -21,50 +21,50 @@ struct Machine {
 
 /// Whose processor time is no other's: processes with all that they have started.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Ours {
+pub struct OwnProcesses {
     roots: Vec<i32>,
 }
 
 /// A moment from which on others are looked at.
 #[derive(Debug)]
-pub struct Look {
-    machine: Machine,
+pub struct CpuSnapshot {
+    machine: CpuTicks,
     ours: u64,
 }
 
-impl Ours {
-    /// This process, those that listen at these doors, and `with`. Nothing where one of the doors is on
+impl OwnProcesses {
+    /// This process, those that listen at these endpoints, and `with`. Nothing where one of the endpoints is on
     /// this machine and nobody says who listens there: only the same user and root may see it.
-    pub fn of(doors: &[Door], with: &[i32]) -> Option<Ours> {
+    pub fn of(endpoints: &[Endpoint], with: &[i32]) -> Option<OwnProcesses> {
         let mut roots = vec![i32::try_from(std::process::id()).ok()?];
         roots.extend(with);
-        for door in doors {
-            if doors::is_here(&door.address) {
-                let listeners = listeners(&door.address);
+        for endpoint in endpoints {
+            if endpoints::is_here(&endpoint.address) {
+                let listeners = listeners(&endpoint.address);
                 if listeners.is_empty() {
                     return None;
                 }
                 roots.extend(listeners);
             }
         }
-        Some(Ours { roots })
+        Some(OwnProcesses { roots })
     }
 
     /// Looks for the first time; nothing where `/proc` does not say it.
-    pub fn look(&self) -> Option<Look> {
+    pub fn look(&self) -> Option<CpuSnapshot> {
         let machine = machine(&fs::read_to_string("/proc/stat").ok()?)?;
         let ours = ticks(&processes()?, &self.roots);
-        Some(Look { machine, ours })
+        Some(CpuSnapshot { machine, ours })
     }
 
     /// The share of all processors that others have used since `before`; nothing where it is not said.
-    pub fn outside(&self, before: &Look) -> Option<f64> {
+    pub fn outside(&self, before: &CpuSnapshot) -> Option<f64> {
         share(before, &self.look()?)
     }
 }
 
 /// The share of all processors that was used by others between two looks.
-fn share(before: &Look, after: &Look) -> Option<f64> {
+fn share(before: &CpuSnapshot, after: &CpuSnapshot) -> Option<f64> {
     let all = after.machine.all.checked_sub(before.machine.all)?;
     let used = after.machine.used.saturating_sub(before.machine.used);
     // What one that has ended used is nobody's any more if its parent did not collect it.
@@ -74,17 +74,17 @@ fn share(before: &Look, after: &Look) -> Option<f64> {
 
 /// The line `cpu` of `/proc/stat` (proc_stat(5)). Interrupts are left out of what was used, since a
 /// server's network is among them.
-fn machine(text: &str) -> Option<Machine> {
+fn machine(text: &str) -> Option<CpuTicks> {
     let ticks = proc::cpu_ticks(text)?;
     let (user, nice, system, stolen) = (ticks[0], ticks[1], ticks[2], ticks[7]);
-    Some(Machine {
+    Some(CpuTicks {
         all: ticks.iter().sum(),
         used: user + nice + system + stolen,
     })
 }
 
 /// What these and all that they have started have used, in clock ticks.
-fn ticks(processes: &HashMap<i32, Stat>, roots: &[i32]) -> u64 {
+fn ticks(processes: &HashMap<i32, ProcessStat>, roots: &[i32]) -> u64 {
     let family = descendants(processes, roots);
     family.iter().map(|stat| stat.ticks).sum()
 }
@@ -103,9 +103,9 @@ mod tests {
     use std::net::TcpListener;
     use std::os::unix::net::UnixListener;
 
-    fn look(all: u64, used: u64, ours: u64) -> Look {
-        let machine = Machine { all, used };
-        Look { machine, ours }
+    fn look(all: u64, used: u64, ours: u64) -> CpuSnapshot {
+        let machine = CpuTicks { all, used };
+        CpuSnapshot { machine, ours }
     }
 
     #[test]
@@ -123,7 +123,7 @@ mod tests {
     #[test]
     fn the_machine_says_what_was_used() {
         let text = "cpu  100 20 30 4000 50 6 7 8 90 10\ncpu0 1 2 3 4 5 6 7 8 9 10\n";
-        let expected = Machine {
+        let expected = CpuTicks {
             all: 4221,
             used: 158,
         };
@@ -134,7 +134,7 @@ mod tests {
 
     #[test]
     fn a_family_is_counted_once_whoever_of_it_is_named() {
-        let stat = |pid, parent, ticks| (pid, Stat { pid, parent, ticks });
+        let stat = |pid, parent, ticks| (pid, ProcessStat { pid, parent, ticks });
         let stats = HashMap::from([
             stat(1, 0, 1_000),
             stat(2, 1, 100),
@@ -156,17 +156,17 @@ mod tests {
         let address = tcp.local_addr().unwrap();
         for address in [Address::Tcp(address), Address::Unix(folder.clone())] {
             assert!(listeners(&address).contains(&ours), "{address}");
-            let door = Door { address, tls: None };
-            let us = Ours::of(std::slice::from_ref(&door), &[]).expect("we are seen");
+            let endpoint = Endpoint { address, tls: None };
+            let us = OwnProcesses::of(std::slice::from_ref(&endpoint), &[]).expect("we are seen");
             let before = us.look().expect("a look");
             assert!(us.look().expect("another").machine.all >= before.machine.all);
         }
         drop((tcp, unix));
         std::fs::remove_file(&folder).unwrap();
-        let door = Door {
+        let endpoint = Endpoint {
             address: Address::Unix(folder),
             tls: None,
         };
-        assert_eq!(Ours::of(&[door], &[]), None, "nobody listens");
+        assert_eq!(OwnProcesses::of(&[endpoint], &[]), None, "nobody listens");
     }
 }

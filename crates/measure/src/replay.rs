@@ -13,8 +13,8 @@ use std::path::{Path, PathBuf};
 use tokio::sync::mpsc;
 
 use crate::clock;
-use crate::place::Place;
-use crate::request::Wish;
+use crate::request::RequestSpec;
+use crate::url::Url;
 use crate::words;
 
 /// Longest line that is looked at, in bytes; the rest of a longer one is passed over.
@@ -38,7 +38,7 @@ pub struct Source {
     /// The file.
     pub file: PathBuf,
     /// What is sent to whom, but for method and path.
-    pub like: Wish,
+    pub like: RequestSpec,
     /// How much faster than it was.
     pub speed: f64,
 }
@@ -51,7 +51,7 @@ pub struct Line {
     /// The request of the plan's list that it belongs to.
     pub row: usize,
     /// What is asked.
-    pub wish: Wish,
+    pub spec: RequestSpec,
 }
 
 /// What a line of a log says.
@@ -99,7 +99,7 @@ impl Source {
 ///
 /// # Errors
 /// One sentence about what is wrong with the log.
-pub fn popular(file: &Path, like: &Wish, most: usize) -> Result<Vec<Wish>, String> {
+pub fn popular(file: &Path, like: &RequestSpec, most: usize) -> Result<Vec<RequestSpec>, String> {
     let log = Source {
         file: file.to_owned(),
         like: like.clone(),
@@ -121,15 +121,15 @@ pub fn popular(file: &Path, like: &Wish, most: usize) -> Result<Vec<Wish>, Strin
     }
     let mut counts: Vec<_> = counts.into_iter().collect();
     counts.sort_by(|(a, more), (b, less)| less.total_cmp(more).then_with(|| a.cmp(b)));
-    let wishes = counts.into_iter().filter_map(|((method, path), weight)| {
-        Some(Wish {
-            place: Place::read(&path, Some(&like.place)).ok()?,
+    let specs = counts.into_iter().filter_map(|((method, path), weight)| {
+        Some(RequestSpec {
+            url: Url::read(&path, Some(&like.url)).ok()?,
             method,
             weight,
             ..like.clone()
         })
     });
-    Ok(wishes.collect())
+    Ok(specs.collect())
 }
 
 /// What may be sent again: a log has no bodies.
@@ -211,7 +211,7 @@ struct Spread<'a> {
     log: &'a Source,
     first: Option<i64>,
     second: i64,
-    wishes: Vec<Wish>,
+    specs: Vec<RequestSpec>,
 }
 
 impl<'a> Spread<'a> {
@@ -220,7 +220,7 @@ impl<'a> Spread<'a> {
             log,
             first: None,
             second: 0,
-            wishes: Vec::new(),
+            specs: Vec::new(),
         }
     }
 
@@ -229,16 +229,16 @@ impl<'a> Spread<'a> {
         if !is_repeatable(entry.method) {
             return Vec::new();
         }
-        let Ok(place) = Place::read(entry.path, Some(&self.log.like.place)) else {
+        let Ok(url) = Url::read(entry.path, Some(&self.log.like.url)) else {
             return Vec::new();
         };
         self.first.get_or_insert(entry.second);
         // Lines are written when requests end, so a time may be older than the one before.
-        let over = entry.second > self.second || self.wishes.len() >= MAX_IN_SECOND;
+        let over = entry.second > self.second || self.specs.len() >= MAX_IN_SECOND;
         let lines = if over { self.take() } else { Vec::new() };
         self.second = self.second.max(entry.second);
-        self.wishes.push(Wish {
-            place,
+        self.specs.push(RequestSpec {
+            url,
             method: entry.method.to_owned(),
             ..self.log.like.clone()
         });
@@ -249,14 +249,14 @@ impl<'a> Spread<'a> {
         let since = self
             .second
             .saturating_sub(self.first.unwrap_or(self.second));
-        let wishes = std::mem::take(&mut self.wishes);
-        let count = wishes.len().max(1) as f64;
-        let lines = wishes.into_iter().enumerate().map(|(place, wish)| {
+        let specs = std::mem::take(&mut self.specs);
+        let count = specs.len().max(1) as f64;
+        let lines = specs.into_iter().enumerate().map(|(place, spec)| {
             let second = since as f64 + place as f64 / count;
             Line {
                 at: clock::nanos(second / self.log.speed),
                 row: 0,
-                wish,
+                spec,
             }
         });
         lines.collect()
@@ -334,10 +334,10 @@ mod tests {
     fn source(text: &str, speed: f64, name: &str) -> Source {
         let file = std::env::temp_dir().join(format!("maitred-{name}-{}", std::process::id()));
         std::fs::write(&file, text).expect("a file");
-        let place = Place::read("http://127.0.0.1:80/", None).expect("a URL");
+        let place = Url::read("http://127.0.0.1:80/", None).expect("a URL");
         Source {
             file,
-            like: Wish::get(place),
+            like: RequestSpec::get(place),
             speed,
         }
     }
@@ -346,7 +346,7 @@ mod tests {
         let mut reader = Reader::start(source).expect("a thread");
         let mut lines = Vec::new();
         while let Some(line) = reader.lines.blocking_recv() {
-            lines.push((clock::seconds(line.at), line.wish.label()));
+            lines.push((clock::seconds(line.at), line.spec.label()));
         }
         lines
     }
@@ -414,7 +414,7 @@ what is no line\n\
         let found = popular(&source.file, &source.like, 1_000).expect("a log");
         let found: Vec<_> = found
             .iter()
-            .map(|wish| (wish.label(), wish.weight))
+            .map(|spec| (spec.label(), spec.weight))
             .collect();
         let wanted = [("GET /c", 2.0), ("GET /a?x=1", 1.0), ("HEAD /b", 1.0)];
         assert_eq!(

@@ -13,7 +13,7 @@
 //! [`kinds`] says who gets no worker when most that a pool may have hang.
 //!
 //! [`Controller`] puts them together and names the one that binds. It is driven by whoever owns the
-//! queue, and by the simulator (crate `simulator`), which is how its constants were chosen.
+//! queue, and by the simulator (`tests/simulator`), which is how its constants were chosen.
 
 pub mod controller;
 pub mod cost;

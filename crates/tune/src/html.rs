@@ -5,11 +5,11 @@ use std::fmt::Write as _;
 use maitred_measure::html::{STYLE, chart, curve, escape, nines, percentiles};
 use maitred_measure::words;
 
-use crate::course::hunt::Try;
-use crate::moments::Moment;
+use crate::course::rate_search::RateTrial;
+use crate::measurement::{Measurement, Setting};
 use crate::report::{Curve, Report};
-use crate::seen::{Seen, Setting};
 use crate::text;
+use crate::timeline::TimelinePoint;
 
 /// How many numbers are written below a chart.
 const NUMBERS: f64 = 8.0;
@@ -116,8 +116,8 @@ fn throughput(report: &Report) -> String {
 fn latencies(report: &Report) -> String {
     let points = |before: bool| {
         let tries = report.rates.iter();
-        let of = tries.filter(|of: &&Try| (of.setting == Setting::AsItWas) == before);
-        let slow = |of: &Try| of.p99.or(of.p90).or(of.p50);
+        let of = tries.filter(|of: &&RateTrial| (of.setting == Setting::AsItWas) == before);
+        let slow = |of: &RateTrial| of.p99.or(of.p90).or(of.p50);
         let mut points: Vec<(f64, f64)> = of.filter_map(|of| Some((of.rate, slow(of)?))).collect();
         points.sort_by(|a, b| a.0.total_cmp(&b.0));
         points
@@ -216,7 +216,7 @@ fn routes(report: &Report) -> String {
     table + "</table>\n"
 }
 
-fn bar(name: &str, seen: &Seen) -> Option<String> {
+fn bar(name: &str, seen: &Measurement) -> Option<String> {
     let parts = seen.parts()?;
     let parts = [
         ("processor", "#2f7ed8", parts.cpu),
@@ -247,7 +247,7 @@ fn bar(name: &str, seen: &Seen) -> Option<String> {
 
 /// The whole tuning, second by second.
 fn over_time(report: &Report) -> String {
-    let points = |of: fn(&Moment) -> Option<f64>| -> Vec<(f64, f64)> {
+    let points = |of: fn(&TimelinePoint) -> Option<f64>| -> Vec<(f64, f64)> {
         let moments = report.moments.iter();
         moments
             .filter_map(|moment| Some((moment.at, of(moment)?)))

@@ -5,9 +5,9 @@ use std::fs;
 use maitred_os::proc;
 use serde::Serialize;
 
-use crate::course::Rest;
-use crate::moments::Stalls;
+use crate::course::IdleSample;
 use crate::site::Site;
+use crate::timeline::Stalls;
 
 /// How a processor's frequency is decided (Documentation/admin-guide/pm/cpufreq.rst).
 const GOVERNOR: &str = "/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor";
@@ -44,7 +44,7 @@ pub struct Machine {
 
 impl Machine {
     /// That a site is on, and how it was while nothing was asked.
-    pub fn of(site: &Site, rest: &Rest) -> Machine {
+    pub fn of(site: &Site, rest: &IdleSample) -> Machine {
         let (memory, memory_from) = match &site.memory.budget {
             Ok((bytes, whose)) => (Some(*bytes), whose.clone()),
             Err(why) => (None, format!("unknown: {why}")),

@@ -11,13 +11,13 @@ const MAX_MEASURED: usize = 64;
 
 /// Processor time, and time of waiting for a processor, of processes, in nanoseconds.
 #[derive(Debug, Clone, Default)]
-pub struct Clocks {
+pub struct CpuTimes {
     of: HashMap<i32, (u64, u64)>,
 }
 
-/// Memory of workers, in bytes.
+/// WorkerMemory of workers, in bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct Memory {
+pub struct WorkerMemory {
     /// Their own: 95 of 100 have no more.
     pub private: Option<f64>,
     /// Half of them have no more.
@@ -46,14 +46,14 @@ pub fn began(pid: i32) -> Option<u64> {
     stat.started().filter(|_| !stat.has_ended())
 }
 
-impl Clocks {
+impl CpuTimes {
     /// As they stand (Documentation/scheduler/sched-stats.rst: time on a processor, time of waiting).
-    pub fn of(pids: &[i32]) -> Clocks {
+    pub fn of(pids: &[i32]) -> CpuTimes {
         let read = |pid: &i32| {
             let times = Schedstat::of(*pid)?;
             Some((*pid, (times.ran, times.waited)))
         };
-        Clocks {
+        CpuTimes {
             of: pids.iter().filter_map(read).collect(),
         }
     }
@@ -65,13 +65,13 @@ impl Clocks {
     }
 
     /// What a later look has seen, too; of processes that are gone by then, this one counts.
-    pub fn look_again(&mut self, later: Clocks) {
+    pub fn look_again(&mut self, later: CpuTimes) {
         self.of.extend(later.of);
     }
 
     /// Seconds on a processor and of waiting for one since `before`; nothing where workers have come
     /// and gone, so that it is not known.
-    pub fn since(&self, before: &Clocks) -> Option<(f64, f64)> {
+    pub fn since(&self, before: &CpuTimes) -> Option<(f64, f64)> {
         if self.of.is_empty() || before.of.keys().any(|pid| !self.of.contains_key(pid)) {
             return None;
         }
@@ -88,7 +88,7 @@ impl Clocks {
 }
 
 /// What workers have of memory now.
-pub fn memory(pids: &[i32]) -> Memory {
+pub fn memory(pids: &[i32]) -> WorkerMemory {
     let rollups = pids.iter().take(MAX_MEASURED).filter_map(proc::Rollup::of);
     let (mut private, resident): (Vec<f64>, Vec<f64>) = rollups
         .map(|rollup| (rollup.private as f64, rollup.resident as f64))
@@ -100,7 +100,7 @@ pub fn memory(pids: &[i32]) -> Memory {
             .get((last? as f64 * share).round() as usize)
             .copied()
     };
-    Memory {
+    WorkerMemory {
         private: at(0.95),
         typical: at(0.5),
         resident: last.map(|_| resident.iter().sum::<f64>() / resident.len() as f64),
@@ -158,16 +158,16 @@ mod tests {
         assert!(peak(&[pid]).is_some_and(|peak| peak >= private / 2.0));
         assert_eq!(peak(&[]), None);
         assert!(open_files(&[pid]).is_some_and(|files| files >= 3));
-        let before = Clocks::of(&[pid, us]);
-        assert!(Clocks::of(&[pid, us]).since(&before).is_some());
+        let before = CpuTimes::of(&[pid, us]);
+        assert!(CpuTimes::of(&[pid, us]).since(&before).is_some());
         assert!(before.each().is_some_and(|cpu| cpu > 0.0));
         child.kill().unwrap();
         while began(pid).is_some() {}
         child.wait().unwrap();
-        assert_eq!(Clocks::of(&[us]).since(&before), None, "one has gone");
+        assert_eq!(CpuTimes::of(&[us]).since(&before), None, "one has gone");
         let mut all = before.clone();
-        all.look_again(Clocks::of(&[us]));
+        all.look_again(CpuTimes::of(&[us]));
         assert!(all.since(&before).is_some(), "it was there before");
-        assert_eq!(memory(&[]), Memory::default());
+        assert_eq!(memory(&[]), WorkerMemory::default());
     }
 }

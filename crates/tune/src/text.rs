@@ -2,9 +2,9 @@
 
 use maitred_measure::words;
 
-use crate::course::proof::Row;
+use crate::course::proof::ComparisonRow;
 use crate::report::Report;
-use crate::settings::Line;
+use crate::settings::Recommendation;
 use crate::usl::Model;
 
 /// How wide the names at the left are.
@@ -278,7 +278,7 @@ fn cost(report: &Report, lines: &mut Vec<String>) {
 fn overload(report: &Report, lines: &mut Vec<String>) {
     for beyond in &report.overload {
         let percent = |share: f64| format!("{:.0} %", share * 100.0);
-        let told = beyond.told_when.map_or(String::new(), |told| {
+        let told = beyond.with_retry_after.map_or(String::new(), |told| {
             format!(", {} of them with Retry-After", percent(told))
         });
         let slow = match (beyond.p99, beyond.slow) {
@@ -387,7 +387,7 @@ fn downstream(report: &Report) -> String {
     })
 }
 
-fn comparison(name: &str, rows: &[Row], lines: &mut Vec<String>) {
+fn comparison(name: &str, rows: &[ComparisonRow], lines: &mut Vec<String>) {
     let change = |value: Option<f64>| {
         value.map_or("n/a".to_owned(), |value| match value {
             value if value >= MANY_TIMES => format!("x {}", words::digits(value)),
@@ -407,7 +407,7 @@ fn comparison(name: &str, rows: &[Row], lines: &mut Vec<String>) {
     }
 }
 
-fn settings(settings: &[Line], lines: &mut Vec<String>) {
+fn settings(settings: &[Recommendation], lines: &mut Vec<String>) {
     for line in settings {
         let proven = if line.is_proven { "proven" } else { "computed" };
         lines.push(String::new());

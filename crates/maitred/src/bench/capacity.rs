@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use maitred_measure::arrivals::{Profile, Spacing};
-use maitred_measure::capacity::{Search, Shape};
+use maitred_measure::capacity::{CapacitySearch, Shape};
 use maitred_measure::clock;
 use maitred_measure::plan::{Load, Plan};
 use maitred_measure::report::{MAX_LATE_SHARE, Report};
@@ -122,7 +122,7 @@ pub fn find(run: &Run, objective: &str, stop: &Arc<AtomicBool>) -> Result<u8, Re
                 .into(),
         );
     };
-    let mut search = Search::new(profile.peak());
+    let mut search = CapacitySearch::new(profile.peak());
     let step = words::read_duration(&run.load.step)?;
     let mut prober = Prober {
         plan: plan.clone(),
@@ -253,7 +253,7 @@ fn heading(plan: &Plan, objective: &str) -> String {
     let url = plan
         .requests
         .first()
-        .map(|first| first.wish.place.to_string());
+        .map(|first| first.spec.url.to_string());
     format!(
         "maitred bench {}: the highest rate with {objective}\n\n{:>12}{:>10}{:>12}{:>10}{:>10}{:>9}{:>8}",
         url.unwrap_or_default(),

@@ -12,11 +12,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use maitred_measure::compare::{Better, Ratio, b_first, verdicts};
-use maitred_measure::outside::Ours;
-use maitred_measure::place::Place;
+use maitred_measure::compare::{Direction, Ratio, b_first, verdicts};
+use maitred_measure::outside::OwnProcesses;
 use maitred_measure::report::Report;
 use maitred_measure::slo::Slo;
+use maitred_measure::url::Url;
 use maitred_measure::words;
 use rustix::process::{Pid, Signal, kill_process_group};
 use serde::Serialize;
@@ -48,16 +48,22 @@ const END: Duration = Duration::from_secs(20);
 const LOOK: Duration = Duration::from_millis(20);
 
 /// A figure that is compared.
-type Figure = (&'static str, Better, fn(&Report) -> Option<f64>);
+type Figure = (&'static str, Direction, fn(&Report) -> Option<f64>);
 
 /// What is compared.
 const FIGURES: [Figure; 4] = [
-    ("served/s", Better::More, |report| {
+    ("served/s", Direction::HigherIsBetter, |report| {
         Some(report.requests.goodput.unwrap_or(report.requests.rate))
     }),
-    ("p50", Better::Less, |report| report.corrected.p50),
-    ("p90", Better::Less, |report| report.corrected.p90),
-    ("p99", Better::Less, |report| report.corrected.p99),
+    ("p50", Direction::LowerIsBetter, |report| {
+        report.corrected.p50
+    }),
+    ("p90", Direction::LowerIsBetter, |report| {
+        report.corrected.p90
+    }),
+    ("p99", Direction::LowerIsBetter, |report| {
+        report.corrected.p99
+    }),
 ];
 
 /// One of the two.
@@ -172,7 +178,7 @@ pub fn compare(asked: &Compare, stop: &Arc<AtomicBool>) -> Result<u8, Refusal> {
 
 /// A URL, or a command and the URL that is asked of what it starts.
 fn side(asked: &Compare, text: &str) -> Result<Side, String> {
-    let is_url = Place::read(text, None).is_ok() && !text.contains(' ');
+    let is_url = Url::read(text, None).is_ok() && !text.contains(' ');
     let url = match (is_url, &asked.url) {
         (true, _) => text,
         (false, Some(url)) => url,
@@ -260,8 +266,8 @@ impl Contest<'_> {
             None => None,
         };
         let plan = setup::plan(&side.run)?;
-        let ours = Ours::of(&plan.doors, &self.asked.with);
-        let before = ours.as_ref().and_then(Ours::look);
+        let ours = OwnProcesses::of(&plan.endpoints, &self.asked.with);
+        let before = ours.as_ref().and_then(OwnProcesses::look);
         let report = measure(&plan, &Slo::default(), self.stop);
         let outside = ours.zip(before);
         let outside = outside.and_then(|(ours, before)| ours.outside(&before));
@@ -345,7 +351,7 @@ fn rows(pairs: &[(Report, Report)], seed: u64) -> Vec<Row> {
 /// Where a server listens.
 enum Door {
     Unix(PathBuf),
-    Tcp(Place),
+    Tcp(Url),
 }
 
 impl Door {
@@ -354,7 +360,7 @@ impl Door {
             return Ok(Door::Unix(path.clone()));
         }
         let url = side.run.urls.first().map_or("", String::as_str);
-        Ok(Door::Tcp(Place::read(url, None)?))
+        Ok(Door::Tcp(Url::read(url, None)?))
     }
 
     fn is_open(&self) -> bool {

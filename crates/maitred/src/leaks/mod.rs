@@ -11,7 +11,7 @@ use std::process::ExitCode;
 
 use maitred_config::{Config, Mode, Pool, Site};
 use maitred_front::sites::Hosts;
-use maitred_measure::place::Place;
+use maitred_measure::url::Url;
 
 use crate::command::Leaks;
 use crate::{EXIT_SUCCESS, fail, refuse};
@@ -65,7 +65,7 @@ impl Asked {
                 target: url.to_owned(),
             });
         }
-        let place = Place::read(url, None)?;
+        let place = Url::read(url, None)?;
         Ok(Asked {
             host: Some(place.host),
             target: place.path,

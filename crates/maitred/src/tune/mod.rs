@@ -15,18 +15,18 @@ use maitred_doctor::facts::Kind;
 use maitred_doctor::finding::{Finding, Severity};
 use maitred_doctor::read::Counted;
 use maitred_doctor::{Options, Which};
-use maitred_measure::doors::Trust;
+use maitred_measure::endpoints::TlsTrust;
 use maitred_measure::words;
 use maitred_os::signals::{Awaited, Signal};
-use maitred_tune::counts::{Asked as Asks, Counts};
 use maitred_tune::course::goal::Goal;
-use maitred_tune::course::{Course, Terms, Verdict};
+use maitred_tune::course::{Course, CourseInput, Verdict};
+use maitred_tune::php_memory::{Counts, PhpMemoryProbe};
 use maitred_tune::report::Report;
-use maitred_tune::runner::{Ended, Runner};
+use maitred_tune::runner::{Abort, Runner};
 use maitred_tune::settings::Server;
 use maitred_tune::site::Site;
 use maitred_tune::target::{self, Reload, Target};
-use maitred_tune::workload::{Asked, Prober, Workload, prepare};
+use maitred_tune::workload::{Prober, Workload, WorkloadOptions, prepare};
 use maitred_tune::{html, text};
 
 use crate::client::Client;
@@ -110,11 +110,11 @@ impl From<String> for Refusal {
     }
 }
 
-impl From<Ended> for Refusal {
-    fn from(ended: Ended) -> Refusal {
+impl From<Abort> for Refusal {
+    fn from(ended: Abort) -> Refusal {
         match ended {
-            Ended::Stopped => Refusal::Stopped,
-            Ended::Trouble(why) => Refusal::Now(why),
+            Abort::Stopped => Refusal::Stopped,
+            Abort::Failed(why) => Refusal::Now(why),
         }
     }
 }
@@ -187,7 +187,7 @@ fn carry_out(asked: &Tune) -> Result<u8, Refusal> {
     if let Some(left_out) = workload.left_out() {
         let _ = writeln!(io::stderr(), "{left_out}");
     }
-    let mut course = Course::new(Terms {
+    let mut course = Course::new(CourseInput {
         seconds: said.seconds,
         ends: asked.course.quick,
         first: workload.took,
@@ -203,7 +203,7 @@ fn carry_out(asked: &Tune) -> Result<u8, Refusal> {
     let mut progress = Progress::new(&workload.source, &site);
     let mut ask = counts_of(&site, &asked.server);
     let mut runner = Runner {
-        counts: Asks::new(site.service.kind == Kind::Maitred, &mut ask),
+        counts: PhpMemoryProbe::new(site.service.kind == Kind::Maitred, &mut ask),
         target: &mut target,
         workload: &workload,
         prober: &mut prober,
@@ -422,9 +422,9 @@ fn reach(asked: &ServerOptions) -> Reach {
     }
 }
 
-fn workload_of(asked: &Tune) -> Asked {
+fn workload_of(asked: &Tune) -> WorkloadOptions {
     let load = &asked.load;
-    Asked {
+    WorkloadOptions {
         urls: asked.urls.clone(),
         urls_file: load.urls_file.clone(),
         access_log: load.access_log.clone(),
@@ -436,7 +436,7 @@ fn workload_of(asked: &Tune) -> Asked {
         contains: load.contains.clone(),
         allow_write: load.allow_write,
         owned: load.yes_i_own_it,
-        trust: Trust {
+        trust: TlsTrust {
             insecure: load.insecure,
             ca: load.ca.clone(),
         },

@@ -47,12 +47,12 @@ pub struct Task {
     /// Only this route is asked for.
     pub route: Option<usize>,
     /// How long it is waited for others.
-    pub limits: Limits,
+    pub limits: TaskLimits,
 }
 
 /// How long it is waited for others, in seconds.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Limits {
+pub struct TaskLimits {
     /// It is looked whether the server is at rest.
     pub looks: bool,
     /// After a start of workers a second page is asked for, to see how long it takes.
@@ -73,7 +73,7 @@ pub struct Limits {
 
 /// What a request's time is made of, in seconds.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Parts {
+pub struct TimeParts {
     /// On a processor.
     pub cpu: f64,
     /// Waiting for one.
@@ -82,14 +82,14 @@ pub struct Parts {
     pub waiting: f64,
 }
 
-impl Parts {
+impl TimeParts {
     /// The share of its own time that it computes.
     pub fn share(&self) -> f64 {
         self.cpu / (self.cpu + self.waiting).max(1e-9)
     }
 }
 
-impl Seen {
+impl Measurement {
     /// Memory of a worker beside what PHP itself counts of its scripts: the interpreter's own, and extensions that
     /// take memory from the system.
     pub fn uncounted(&self) -> Option<f64> {
@@ -98,8 +98,8 @@ impl Seen {
 
     /// The same without its times, which a law calls in question; what was counted and what it takes of
     /// memory stand.
-    pub fn without_times(self) -> Seen {
-        Seen {
+    pub fn without_times(self) -> Measurement {
+        Measurement {
             p50: None,
             p90: None,
             p95: None,
@@ -114,10 +114,10 @@ impl Seen {
     }
 
     /// What a request's time is made of, where that is known.
-    pub fn parts(&self) -> Option<Parts> {
+    pub fn parts(&self) -> Option<TimeParts> {
         let (mean, cpu) = (self.mean?, self.cpu?);
         let queue = self.core_wait.unwrap_or(0.0);
-        Some(Parts {
+        Some(TimeParts {
             cpu,
             queue,
             waiting: (mean - cpu - queue).max(0.0),
@@ -127,7 +127,7 @@ impl Seen {
 
 /// What a measurement has shown. Times are in seconds, memory in bytes.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
-pub struct Seen {
+pub struct Measurement {
     /// How long was measured.
     pub seconds: f64,
     /// Requests with the answer that was expected.
@@ -141,7 +141,7 @@ pub struct Seen {
     /// Requests that the server said it cannot serve now, of all.
     pub refused_share: f64,
     /// Those of them that were told when to come again, of the refused ones.
-    pub told_when: Option<f64>,
+    pub with_retry_after: Option<f64>,
     /// What most of those ended with.
     pub cause: Option<String>,
     /// Whether the goal held.
@@ -194,10 +194,10 @@ mod tests {
 
     #[test]
     fn what_php_counts_is_no_part_of_what_lies_beside_it() {
-        let seen = |peak, counted| Seen {
+        let seen = |peak, counted| Measurement {
             peak,
             counted,
-            ..Seen::default()
+            ..Measurement::default()
         };
         assert_eq!(seen(Some(30.0), Some(20.0)).uncounted(), Some(10.0));
         assert_eq!(seen(Some(20.0), Some(30.0)).uncounted(), Some(0.0));

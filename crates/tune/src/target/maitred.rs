@@ -5,23 +5,23 @@ use std::path::{Path, PathBuf};
 use toml::{Table, Value};
 
 use super::Reload;
-use super::kept::TRIAL;
+use super::replaced_file::TRIAL;
 use crate::site::Site;
 
 /// What a static pool has no use for.
 const NOT_OF_STATIC: [&str; 3] = ["start_servers", "min_spare_servers", "max_spare_servers"];
 
 /// A server of ours.
-pub(super) struct Ours {
+pub(super) struct MaitredServer {
     /// By the name that the server has for it: what is in it may be relative to that.
     pub(super) config: PathBuf,
     pub(super) section: String,
     pub(super) reload: Reload,
 }
 
-impl Ours {
-    pub(super) fn of(site: &Site, config: &Path, reload: Reload) -> Ours {
-        Ours {
+impl MaitredServer {
+    pub(super) fn of(site: &Site, config: &Path, reload: Reload) -> MaitredServer {
+        MaitredServer {
             config: config.to_owned(),
             section: site.pool.section.clone(),
             reload,

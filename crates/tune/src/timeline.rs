@@ -9,7 +9,7 @@ use serde::Serialize;
 
 /// A second. Latencies are in seconds, shares of 1, memory in bytes.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Moment {
+pub struct TimelinePoint {
     /// Seconds since the tuning began.
     pub at: f64,
     /// Answers that were expected.
@@ -58,17 +58,17 @@ impl Stalls {
 
 /// Who looks once a second.
 #[derive(Debug)]
-pub struct Watch {
+pub struct Timeline {
     began: Instant,
     processors: Option<(u64, u64)>,
     /// What was seen.
-    pub moments: Vec<Moment>,
+    pub moments: Vec<TimelinePoint>,
 }
 
-impl Watch {
+impl Timeline {
     /// From now on.
-    pub fn begin() -> Watch {
-        Watch {
+    pub fn begin() -> Timeline {
+        Timeline {
             began: Instant::now(),
             processors: processors(),
             moments: Vec::new(),
@@ -83,7 +83,7 @@ impl Watch {
             Some(now.1.saturating_sub(then.1) as f64 / all as f64)
         });
         self.processors = now;
-        self.moments.push(Moment {
+        self.moments.push(TimelinePoint {
             at: self.began.elapsed().as_secs_f64(),
             served: second.served as f64,
             p50: second.p50,
@@ -135,7 +135,7 @@ mod tests {
 
     #[test]
     fn each_second_is_a_moment() {
-        let mut watch = Watch::begin();
+        let mut watch = Timeline::begin();
         let second = Second {
             served: 7,
             in_flight: 2,

@@ -4,13 +4,13 @@ use serde::Serialize;
 
 use super::goal::Goal;
 use super::profile::Route;
-use crate::decide::Memory;
-use crate::moments::Stalls;
-use crate::seen::Task;
+use crate::decide::MemoryBudget;
+use crate::measurement::Task;
+use crate::timeline::Stalls;
 
 /// What is known beforehand.
 #[derive(Debug, Clone)]
-pub struct Terms {
+pub struct CourseInput {
     /// How long all of it is to take, in seconds.
     pub seconds: f64,
     /// It ends by then, and leaves out what there is no time for.
@@ -19,10 +19,10 @@ pub struct Terms {
     pub first: Option<f64>,
     /// Processors there are, a quota's parts included.
     pub cores: f64,
-    /// Memory there is.
-    pub memory: Memory,
+    /// MemoryBudget there is.
+    pub memory: MemoryBudget,
     /// How the pool is set.
-    pub now: Now,
+    pub now: PoolSetting,
     /// No more workers than that, if somebody said so.
     pub most_workers: Option<u32>,
     /// What has to hold, if somebody said it.
@@ -37,14 +37,14 @@ pub struct Terms {
 
 /// How a pool is set before.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Now {
+pub struct PoolSetting {
     /// `pm`.
     pub pm: String,
     /// Most workers.
     pub workers: u32,
 }
 
-impl Now {
+impl PoolSetting {
     /// In words.
     pub fn words(&self) -> String {
         format!("pm = {}, at most {} workers", self.pm, self.workers)
@@ -66,7 +66,7 @@ pub enum Verdict {
 
 /// What it costs until a worker serves.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Boot {
+pub struct WorkerStart {
     /// Processor time of a new worker before its first request, in seconds.
     pub cpu: Option<f64>,
     /// How long the first request after a reload took, in seconds.
@@ -77,18 +77,18 @@ pub struct Boot {
 
 /// What the machine was like while nothing was asked. Shares are of 1, memory in bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
-pub struct Rest {
+pub struct IdleSample {
     /// What others used of the processors; nothing: not known.
     pub outside: Option<f64>,
     /// What tasks waited for.
     pub stalls: Stalls,
-    /// Memory that was in use, by whomever.
+    /// MemoryBudget that was in use, by whomever.
     pub memory: Option<f64>,
 }
 
 /// What comes next.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Next {
+pub enum NextStep {
     /// Look at the machine for so many seconds, and ask nothing.
     Idle(f64),
     /// Measure this.

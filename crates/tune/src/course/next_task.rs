@@ -1,11 +1,11 @@
 //! What is measured next.
 
 use super::budget::Wish;
-use super::hunt::{Ask, Hunt};
-use super::left::sweep_left;
+use super::rate_search::{NextRate, RateSearch};
+use super::remaining::sweep_left;
 use super::times::warm_up;
-use super::{Course, Next, Phase, SETTLED_WINDOWS, sweep};
-use crate::seen::{Limits, Load, Seen, Setting, Task};
+use super::{Course, NextStep, Phase, SETTLED_WINDOWS, sweep};
+use crate::measurement::{Load, Measurement, Setting, Task, TaskLimits};
 
 /// So many times the goal's limit a rate is kept up at least.
 const OVERLOAD_SHOWS: f64 = 3.0;
@@ -86,12 +86,12 @@ pub(super) struct Draft {
 
 impl Course {
     /// What comes next.
-    pub fn next(&self) -> Next {
+    pub fn next(&self) -> NextStep {
         if self.phase == Phase::Idle {
-            return Next::Idle(self.times.idle);
+            return NextStep::Idle(self.times.idle);
         }
         self.draft()
-            .map_or(Next::Over, |draft| Next::Measure(self.task(&draft)))
+            .map_or(NextStep::Over, |draft| NextStep::Measure(self.task(&draft)))
     }
 
     pub(super) fn draft(&self) -> Option<Draft> {
@@ -171,21 +171,21 @@ impl Course {
         }
     }
 
-    fn limits(&self, draft: &Draft, seconds: f64) -> Limits {
+    fn limits(&self, draft: &Draft, seconds: f64) -> TaskLimits {
         let limits = self.limits_but_answer(draft, seconds);
         let Some(budget) = &self.budget else {
             return limits;
         };
         let own = seconds + warm_up(seconds).max(self.cold(draft)) + limits.timeout;
         let left = budget.left() - budget.reload() - own - limits.recovery.unwrap_or(0.0);
-        Limits {
+        TaskLimits {
             answer: left.clamp(limits.ask, RETURN_IN_HASTE),
             is_cut: left < RETURN_IN_HASTE,
             ..limits
         }
     }
 
-    fn limits_but_answer(&self, draft: &Draft, seconds: f64) -> Limits {
+    fn limits_but_answer(&self, draft: &Draft, seconds: f64) -> TaskLimits {
         let is_short = self.budget.is_some();
         let times = if is_short { TIMEOUT_IN_HASTE } else { TIMEOUT };
         let goal = self.goal.as_ref();
@@ -202,7 +202,7 @@ impl Course {
         } else {
             self.patience
         };
-        Limits {
+        TaskLimits {
             looks: !is_short || self.patience > 0.0 || draft.setting != self.last,
             asks_again: !is_short || self.boots.is_empty(),
             rest,
@@ -217,7 +217,7 @@ impl Course {
     }
 
     /// What a load may have left in queues, in seconds.
-    pub(super) fn patience_after(&self, task: &Task, seen: &Seen) -> f64 {
+    pub(super) fn patience_after(&self, task: &Task, seen: &Measurement) -> f64 {
         match task.load {
             // Users who wait for their answers leave no queue behind.
             Load::Users(_) => 0.0,
@@ -232,7 +232,7 @@ impl Course {
 
     /// How long so many answers take one after the other, in seconds, where time is short and that counts.
     fn answers(&self, count: f64) -> f64 {
-        let each = self.rest().or(self.terms.first).unwrap_or(0.0);
+        let each = self.rest().or(self.input.first).unwrap_or(0.0);
         if self.budget.is_some() {
             each * count
         } else {
@@ -343,9 +343,14 @@ impl Course {
         })
     }
 
-    fn rate(&self, what: &'static str, setting: Setting, hunt: Option<&Hunt>) -> Option<Draft> {
-        let hunt = hunt?;
-        let Ask { rate, confirms } = hunt.next()?;
+    fn rate(
+        &self,
+        what: &'static str,
+        setting: Setting,
+        rate_search: Option<&RateSearch>,
+    ) -> Option<Draft> {
+        let rate_search = rate_search?;
+        let NextRate { rate, confirms } = rate_search.next()?;
         let needed = self.goal.as_ref().map_or(0.0, |goal| goal.slo.samples()) * 1.05 / rate;
         let within = |least: f64| needed.clamp(least, MOST_STEP * self.times.step);
         let seconds = within(self.times.step).max(self.overload_shows());
@@ -360,15 +365,15 @@ impl Course {
             },
             false => Draft {
                 least,
-                steps: hunt.left() + self.steps_of_confirming(hunt),
+                steps: rate_search.left() + self.steps_of_confirming(rate_search),
                 ..draft
             },
         })
     }
 
     /// As many rates as could be tried while the highest is kept up.
-    fn steps_of_confirming(&self, hunt: &Hunt) -> usize {
-        match hunt.will_confirm() {
+    fn steps_of_confirming(&self, rate_search: &RateSearch) -> usize {
+        match rate_search.will_confirm() {
             true => (self.times.confirm / self.times.step).ceil() as usize,
             false => 0,
         }
@@ -406,16 +411,17 @@ impl Course {
 
     /// As many as there are workers, as far as their number is known.
     pub(super) fn first_users(&self) -> u32 {
-        let most = match self.terms.now.pm.as_str() {
-            "auto" => (self.terms.cores * USERS_PER_CORE).ceil() as u32,
-            _ => self.terms.now.workers,
+        let most = match self.input.now.pm.as_str() {
+            "auto" => (self.input.cores * USERS_PER_CORE).ceil() as u32,
+            _ => self.input.now.workers,
         };
         most.clamp(1, MOST_FIRST_USERS)
     }
 
     /// Both are asked as much as the better one can do.
     fn proof_load(&self) -> Load {
-        let highest = |hunt: &Option<Hunt>| hunt.as_ref().and_then(Hunt::highest);
+        let highest =
+            |rate_search: &Option<RateSearch>| rate_search.as_ref().and_then(RateSearch::highest);
         match [highest(&self.before), highest(&self.after)]
             .into_iter()
             .flatten()

@@ -2,7 +2,7 @@
 
 use super::budget::Budget;
 use super::times::Times;
-use super::{Course, Hunt, Overload, Phase, SETTLED_WINDOWS, Sweep};
+use super::{Course, Overload, Phase, RateSearch, SETTLED_WINDOWS, Sweep};
 
 /// Numbers of workers that a sweep tries where nothing is known of them yet.
 const USUAL_NUMBERS: usize = 12;
@@ -21,13 +21,15 @@ impl Course {
     pub fn left(&self) -> f64 {
         let times = &self.times;
         let runs = |pairs: usize, done: usize| pairs.saturating_sub(done) as f64 * 2.0;
-        let search = |hunt: &Option<Hunt>| hunt.as_ref().map_or(times.steps, Hunt::left) as f64;
+        let search = |rate_search: &Option<RateSearch>| {
+            rate_search.as_ref().map_or(times.steps, RateSearch::left) as f64
+        };
         let (swept, of) = self
             .sweep
             .as_ref()
             .map_or((0, USUAL_NUMBERS), Sweep::progress);
         let routes = times.routes * self.profile.left() as f64 / self.profile.count().max(1) as f64;
-        let confirms = self.after.as_ref().is_none_or(Hunt::will_confirm);
+        let confirms = self.after.as_ref().is_none_or(RateSearch::will_confirm);
         let confirm = if confirms { times.confirm } else { 0.0 };
         let overload = Overload::of(1.0);
         let beyond = self.overload.as_ref().unwrap_or(&overload).left();

@@ -3,7 +3,7 @@
 use std::mem::MaybeUninit;
 use std::sync::Arc;
 
-use httparse::{ParserConfig, Response, Status};
+use httparse::{ParserConfig, Status};
 use memchr::memmem::Finder;
 
 /// Longest head of an answer in bytes; a server that says more is cut off.
@@ -23,21 +23,21 @@ pub type Fault = &'static str;
 
 /// An answer.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Answer {
+pub struct ResponseSummary {
     /// Its status.
     pub status: u16,
     /// Whether the connection can carry another request.
-    pub keeps: bool,
+    pub keep_alive: bool,
     /// How long its body was, without framing.
     pub body_bytes: u64,
     /// Whether the body holds what was looked for; true if nothing was.
     pub has_marker: bool,
     /// Where a redirect leads.
     pub location: Option<String>,
-    /// Cookies that were set (`name=value`), if they were asked for.
+    /// Cookies that were set (`name=value`), if they were options for.
     pub cookies: Vec<String>,
     /// Whether it says when to come again (`Retry-After`; RFC 9110, 10.2.3).
-    pub says_when: bool,
+    pub has_retry_after: bool,
 }
 
 /// A text that a body has to hold.
@@ -53,14 +53,14 @@ impl Marker {
 
 /// Looks for a marker in a body that comes in parts.
 #[derive(Debug, Default)]
-pub struct Search {
+pub struct MarkerSearch {
     marker: Option<Marker>,
     /// The end of what came, which may be the marker's beginning.
     tail: Vec<u8>,
     found: bool,
 }
 
-impl Search {
+impl MarkerSearch {
     /// Begins anew.
     pub fn begin(&mut self, marker: Option<&Marker>) {
         self.found = marker.is_none();
@@ -92,7 +92,7 @@ impl Search {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-enum State {
+enum ParseState {
     #[default]
     Head,
     /// So many bytes of the body are to come.
@@ -110,9 +110,9 @@ enum State {
     Whole,
 }
 
-/// What is asked of the next answer.
+/// What is options of the next answer.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Asked<'a> {
+pub struct ReadOptions<'a> {
     /// It answers HEAD, so it has no body.
     pub head: bool,
     /// What its body has to hold.
@@ -123,26 +123,26 @@ pub struct Asked<'a> {
 
 /// Reads one answer after the other (RFC 9112).
 #[derive(Debug, Default)]
-pub struct AnswerReader {
-    state: State,
+pub struct Http1Reader {
+    state: ParseState,
     /// What came of a head or a line that is not whole yet.
     stash: Vec<u8>,
     head: bool,
     cookies: bool,
     began: bool,
-    answer: Answer,
-    search: Search,
+    answer: ResponseSummary,
+    search: MarkerSearch,
 }
 
-impl AnswerReader {
+impl Http1Reader {
     /// The next answer begins.
-    pub fn begin(&mut self, asked: Asked<'_>) {
-        self.state = State::Head;
+    pub fn begin(&mut self, options: ReadOptions<'_>) {
+        self.state = ParseState::Head;
         self.stash.clear();
-        self.head = asked.head;
-        self.cookies = asked.cookies;
+        self.head = options.head;
+        self.cookies = options.cookies;
         self.began = false;
-        self.search.begin(asked.marker);
+        self.search.begin(options.marker);
     }
 
     /// Whether anything has come of it.
@@ -154,13 +154,13 @@ impl AnswerReader {
     ///
     /// # Errors
     /// What is wrong with it.
-    pub fn read(&mut self, mut input: &[u8]) -> Result<Option<Answer>, Fault> {
+    pub fn read(&mut self, mut input: &[u8]) -> Result<Option<ResponseSummary>, Fault> {
         self.began |= !input.is_empty();
         loop {
             let used = self.step(input)?;
-            if self.state == State::Whole {
+            if self.state == ParseState::Whole {
                 // What comes unasked belongs to nothing.
-                self.answer.keeps &= used == input.len();
+                self.answer.keep_alive &= used == input.len();
                 return Ok(Some(self.finish()));
             }
             match used {
@@ -174,16 +174,16 @@ impl AnswerReader {
     ///
     /// # Errors
     /// What is missing.
-    pub fn ended(&mut self) -> Result<Answer, Fault> {
+    pub fn ended(&mut self) -> Result<ResponseSummary, Fault> {
         match self.state {
-            State::UntilClose => Ok(self.finish()),
-            State::Head if !self.began => Err("closed without an answer"),
-            State::Head => Err("closed in the middle of the answer's head"),
+            ParseState::UntilClose => Ok(self.finish()),
+            ParseState::Head if !self.began => Err("closed without an answer"),
+            ParseState::Head => Err("closed in the middle of the answer's head"),
             _ => Err("closed in the middle of the answer's body"),
         }
     }
 
-    fn finish(&mut self) -> Answer {
+    fn finish(&mut self) -> ResponseSummary {
         self.answer.has_marker = self.search.found();
         std::mem::take(&mut self.answer)
     }
@@ -191,26 +191,26 @@ impl AnswerReader {
     /// How many bytes of `input` are done with; 0 means that more has to come.
     fn step(&mut self, input: &[u8]) -> Result<usize, Fault> {
         match self.state {
-            State::Head => self.head(input),
-            State::Length(left) => {
+            ParseState::Head => self.head(input),
+            ParseState::Length(left) => {
                 let part = self.body(input, left);
                 self.state = match left - part as u64 {
-                    0 => State::Whole,
-                    left => State::Length(left),
+                    0 => ParseState::Whole,
+                    left => ParseState::Length(left),
                 };
                 Ok(part)
             }
-            State::UntilClose => Ok(self.body(input, u64::MAX)),
-            State::Chunk(left) => {
+            ParseState::UntilClose => Ok(self.body(input, u64::MAX)),
+            ParseState::Chunk(left) => {
                 let part = self.body(input, left);
                 self.state = match left - part as u64 {
-                    0 => State::ChunkEnd,
-                    left => State::Chunk(left),
+                    0 => ParseState::ChunkEnd,
+                    left => ParseState::Chunk(left),
                 };
                 Ok(part)
             }
-            State::ChunkLine | State::ChunkEnd | State::Trailers => self.line(input),
-            State::Whole => Ok(0),
+            ParseState::ChunkLine | ParseState::ChunkEnd | ParseState::Trailers => self.line(input),
+            ParseState::Whole => Ok(0),
         }
     }
 
@@ -255,7 +255,7 @@ impl AnswerReader {
             return Ok(None);
         }
         let mut fields = [const { MaybeUninit::uninit() }; MAX_FIELDS];
-        let mut response = Response::new(&mut []);
+        let mut response = httparse::Response::new(&mut []);
         let parsed = ParserConfig::default().parse_response_with_uninit_headers(
             &mut response,
             input,
@@ -286,10 +286,10 @@ impl AnswerReader {
         let mut length = None;
         let mut chunked = false;
         let answer = &mut self.answer;
-        *answer = Answer {
+        *answer = ResponseSummary {
             status,
-            keeps: version == Some(1),
-            ..Answer::default()
+            keep_alive: version == Some(1),
+            ..ResponseSummary::default()
         };
         for field in fields {
             let is = |name: &str| field.name.eq_ignore_ascii_case(name);
@@ -310,15 +310,15 @@ impl AnswerReader {
                 10 if is("connection") => {
                     let mut words = field.value.split(|byte| *byte == b',');
                     if words.any(|word| word.trim_ascii().eq_ignore_ascii_case(b"close")) {
-                        answer.keeps = false;
+                        answer.keep_alive = false;
                     } else if field.value.eq_ignore_ascii_case(b"keep-alive") {
-                        answer.keeps = true;
+                        answer.keep_alive = true;
                     }
                 }
                 8 if is("location") && (300..400).contains(&status) => {
                     answer.location = Some(String::from_utf8_lossy(field.value).into_owned());
                 }
-                11 if is("retry-after") => answer.says_when = true,
+                11 if is("retry-after") => answer.has_retry_after = true,
                 10 if self.cookies && is("set-cookie") && answer.cookies.len() < MAX_COOKIES => {
                     let pair = field.value.split(|byte| *byte == b';').next();
                     let pair = String::from_utf8_lossy(pair.unwrap_or_default());
@@ -328,15 +328,15 @@ impl AnswerReader {
             }
         }
         self.state = match length {
-            _ if self.head || matches!(status, 204 | 304) => State::Whole,
+            _ if self.head || matches!(status, 204 | 304) => ParseState::Whole,
             _ if status == 101 => return Err("101, which nobody asked for"),
-            _ if chunked => State::ChunkLine,
-            Some(0) => State::Whole,
-            Some(length) => State::Length(length),
-            None => State::UntilClose,
+            _ if chunked => ParseState::ChunkLine,
+            Some(0) => ParseState::Whole,
+            Some(length) => ParseState::Length(length),
+            None => ParseState::UntilClose,
         };
-        if self.state == State::UntilClose {
-            self.answer.keeps = false;
+        if self.state == ParseState::UntilClose {
+            self.answer.keep_alive = false;
         }
         Ok(())
     }
@@ -363,15 +363,15 @@ impl AnswerReader {
     }
 }
 
-fn next_line(state: State, line: &[u8]) -> Result<State, Fault> {
+fn next_line(state: ParseState, line: &[u8]) -> Result<ParseState, Fault> {
     match state {
-        State::ChunkEnd if line.is_empty() => Ok(State::ChunkLine),
-        State::ChunkEnd => Err("a chunk longer than it says"),
-        State::Trailers if line.is_empty() => Ok(State::Whole),
-        State::Trailers => Ok(State::Trailers),
+        ParseState::ChunkEnd if line.is_empty() => Ok(ParseState::ChunkLine),
+        ParseState::ChunkEnd => Err("a chunk longer than it says"),
+        ParseState::Trailers if line.is_empty() => Ok(ParseState::Whole),
+        ParseState::Trailers => Ok(ParseState::Trailers),
         _ => match chunk_length(line) {
-            Some(0) => Ok(State::Trailers),
-            Some(length) => Ok(State::Chunk(length)),
+            Some(0) => Ok(ParseState::Trailers),
+            Some(length) => Ok(ParseState::Chunk(length)),
             None => Err("a chunk without a length"),
         },
     }
@@ -398,10 +398,10 @@ mod tests {
     use super::*;
 
     /// Reads the bytes in parts of every size: all must come to the same.
-    fn read(bytes: &[u8], asked: Asked<'_>) -> Result<Option<Answer>, Fault> {
+    fn read(bytes: &[u8], options: ReadOptions<'_>) -> Result<Option<ResponseSummary>, Fault> {
         let mut results = (1..=bytes.len()).map(|size| {
-            let mut reader = AnswerReader::default();
-            reader.begin(asked);
+            let mut reader = Http1Reader::default();
+            reader.begin(options);
             for part in bytes.chunks(size) {
                 if let Some(answer) = reader.read(part)? {
                     return Ok(Some(answer));
@@ -411,7 +411,7 @@ mod tests {
         });
         let first = results.next().expect("some bytes");
         for other in results {
-            let keeps = |result: &Result<Option<Answer>, Fault>| {
+            let keeps = |result: &Result<Option<ResponseSummary>, Fault>| {
                 result
                     .clone()
                     .map(|found| found.map(|found| (found.status, found.body_bytes)))
@@ -421,8 +421,8 @@ mod tests {
         first
     }
 
-    fn whole(text: &str) -> Answer {
-        read(text.as_bytes(), Asked::default())
+    fn whole(text: &str) -> ResponseSummary {
+        read(text.as_bytes(), ReadOptions::default())
             .expect("an answer")
             .expect("a whole one")
     }
@@ -431,7 +431,7 @@ mod tests {
     fn a_body_ends_where_its_framing_says() {
         let answer = whole("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello");
         assert_eq!(
-            (answer.status, answer.body_bytes, answer.keeps),
+            (answer.status, answer.body_bytes, answer.keep_alive),
             (200, 5, true)
         );
         let answer = whole(
@@ -439,18 +439,18 @@ mod tests {
              a\r\n0123456789\r\n0\r\nA: b\r\n\r\n",
         );
         assert_eq!(
-            (answer.status, answer.body_bytes, answer.keeps),
+            (answer.status, answer.body_bytes, answer.keep_alive),
             (200, 15, true)
         );
         assert_eq!(
             whole("HTTP/1.1 304 Not Modified\r\nContent-Length: 5\r\n\r\n").body_bytes,
             0
         );
-        let asked = Asked {
+        let options = ReadOptions {
             head: true,
-            ..Asked::default()
+            ..ReadOptions::default()
         };
-        let head = read(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n", asked);
+        let head = read(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n", options);
         assert_eq!(
             head.map(|found| found.map(|found| found.body_bytes)),
             Ok(Some(0))
@@ -459,12 +459,12 @@ mod tests {
 
     #[test]
     fn an_answer_without_a_length_ends_with_the_connection() {
-        let mut reader = AnswerReader::default();
-        reader.begin(Asked::default());
+        let mut reader = Http1Reader::default();
+        reader.begin(ReadOptions::default());
         assert_eq!(reader.read(b"HTTP/1.1 200 OK\r\n\r\nhel"), Ok(None));
         assert_eq!(reader.read(b"lo"), Ok(None));
         let answer = reader.ended().expect("an answer");
-        assert_eq!((answer.body_bytes, answer.keeps), (5, false));
+        assert_eq!((answer.body_bytes, answer.keep_alive), (5, false));
     }
 
     #[test]
@@ -484,8 +484,8 @@ mod tests {
                 "closed in the middle of the answer's body",
             ),
         ] {
-            let mut reader = AnswerReader::default();
-            reader.begin(Asked::default());
+            let mut reader = Http1Reader::default();
+            reader.begin(ReadOptions::default());
             assert_eq!(reader.read(bytes.as_bytes()), Ok(None));
             assert_eq!(reader.ended(), Err(why));
         }
@@ -513,7 +513,7 @@ mod tests {
             ),
         ] {
             assert_eq!(
-                read(bytes.as_bytes(), Asked::default()),
+                read(bytes.as_bytes(), ReadOptions::default()),
                 Err(why),
                 "{bytes}"
             );
@@ -522,8 +522,8 @@ mod tests {
 
     #[test]
     fn endless_headers_are_cut_off() {
-        let mut reader = AnswerReader::default();
-        reader.begin(Asked::default());
+        let mut reader = Http1Reader::default();
+        reader.begin(ReadOptions::default());
         let mut said = reader.read(b"HTTP/1.1 200 OK\r\nA: ");
         for _ in 0..100 {
             if said != Ok(None) {
@@ -536,24 +536,26 @@ mod tests {
 
     #[test]
     fn interim_answers_and_cookies_and_redirects_are_understood() {
-        let asked = Asked {
+        let options = ReadOptions {
             cookies: true,
-            ..Asked::default()
+            ..ReadOptions::default()
         };
         let bytes = b"HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\nHTTP/1.1 302 Found\r\n\
             Set-Cookie: a=1; Path=/\r\nSet-Cookie: b=2\r\nLocation: /next\r\n\
             Connection: close\r\nContent-Length: 0\r\n\r\n";
-        let answer = read(bytes, asked).expect("an answer").expect("a whole one");
+        let answer = read(bytes, options)
+            .expect("an answer")
+            .expect("a whole one");
         assert_eq!(answer.cookies, ["a=1", "b=2"]);
         assert_eq!(answer.location.as_deref(), Some("/next"));
-        assert!(!answer.keeps);
+        assert!(!answer.keep_alive);
     }
 
     #[test]
     fn a_marker_is_found_wherever_the_parts_meet() {
         let marker = Marker::new("needle");
         for size in 1..20 {
-            let mut search = Search::default();
+            let mut search = MarkerSearch::default();
             search.begin(Some(&marker));
             b"some hay, a nneedle, hay"
                 .chunks(size)
@@ -569,9 +571,9 @@ mod tests {
 
     #[test]
     fn what_comes_unasked_ends_the_connection() {
-        let mut reader = AnswerReader::default();
-        reader.begin(Asked::default());
+        let mut reader = Http1Reader::default();
+        reader.begin(ReadOptions::default());
         let answer = reader.read(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\nHTTP/1.1 200 OK");
-        assert!(!answer.expect("an answer").expect("a whole one").keeps);
+        assert!(!answer.expect("an answer").expect("a whole one").keep_alive);
     }
 }

@@ -1,9 +1,9 @@
 //! The highest rate at which a setting holds the goal.
 
-use maitred_measure::capacity::Search;
+use maitred_measure::capacity::CapacitySearch;
 use serde::Serialize;
 
-use crate::seen::{Seen, Setting};
+use crate::measurement::{Measurement, Setting};
 
 /// How often a rate is tried at which the generator, not the server, was late.
 const TRIES: u32 = 2;
@@ -15,7 +15,7 @@ const AFTER_CONFIRMATION: usize = 3;
 /// A rate that was tried.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[allow(missing_docs)]
-pub struct Try {
+pub struct RateTrial {
     pub setting: Setting,
     pub rate: f64,
     pub holds: bool,
@@ -31,7 +31,7 @@ pub struct Try {
 
 /// What is to be tried.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Ask {
+pub struct NextRate {
     /// So many requests a second.
     pub rate: f64,
     /// It is the highest, and is to be kept up to see whether it lasts.
@@ -40,9 +40,9 @@ pub struct Ask {
 
 /// A search that goes on.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Hunt {
+pub struct RateSearch {
     setting: Setting,
-    search: Search,
+    search: CapacitySearch,
     left: usize,
     late: u32,
     /// How often the highest rate may be kept up to see whether it lasts.
@@ -52,15 +52,15 @@ pub struct Hunt {
     /// The last that held, but not for long.
     short_lived: Option<f64>,
     /// What was tried so far.
-    pub tries: Vec<Try>,
+    pub tries: Vec<RateTrial>,
 }
 
-impl Hunt {
+impl RateSearch {
     /// Begins with a rate, and tries so many at most.
-    pub fn new(setting: Setting, first: f64, most: usize) -> Hunt {
-        Hunt {
+    pub fn new(setting: Setting, first: f64, most: usize) -> RateSearch {
+        RateSearch {
             setting,
-            search: Search::new(first),
+            search: CapacitySearch::new(first),
             left: most,
             late: 0,
             confirmations: 0,
@@ -71,16 +71,16 @@ impl Hunt {
     }
 
     /// The same, and the highest rate is kept up for long in the end.
-    pub fn lasting(setting: Setting, first: f64, most: usize) -> Hunt {
-        Hunt {
+    pub fn lasting(setting: Setting, first: f64, most: usize) -> RateSearch {
+        RateSearch {
             confirmations: CONFIRMATIONS,
-            ..Hunt::new(setting, first, most)
+            ..RateSearch::new(setting, first, most)
         }
     }
 
     /// What to try next; nothing when it is over.
-    pub fn next(&self) -> Option<Ask> {
-        let ask = |rate, confirms| Ask { rate, confirms };
+    pub fn next(&self) -> Option<NextRate> {
+        let ask = |rate, confirms| NextRate { rate, confirms };
         if self.is_confirmed {
             return None;
         }
@@ -109,9 +109,9 @@ impl Hunt {
     }
 
     /// What became of the rate that was tried.
-    pub fn tried(&mut self, seen: &Seen) {
+    pub fn tried(&mut self, seen: &Measurement) {
         let Some(ask) = self.next() else { return };
-        self.tries.push(Try {
+        self.tries.push(RateTrial {
             setting: self.setting,
             rate: ask.rate,
             holds: seen.holds,
@@ -161,21 +161,21 @@ mod tests {
     use super::*;
 
     /// Rates up to `capacity` hold, those up to `lasting` for long.
-    fn run(mut hunt: Hunt, capacity: f64, lasting: f64) -> Hunt {
-        while let Some(ask) = hunt.next() {
+    fn run(mut rate_search: RateSearch, capacity: f64, lasting: f64) -> RateSearch {
+        while let Some(ask) = rate_search.next() {
             let most = if ask.confirms { lasting } else { capacity };
-            hunt.tried(&Seen {
+            rate_search.tried(&Measurement {
                 holds: ask.rate <= most,
-                ..Seen::default()
+                ..Measurement::default()
             });
-            assert!(hunt.tries.len() < 50);
+            assert!(rate_search.tries.len() < 50);
         }
-        hunt
+        rate_search
     }
 
-    fn short(capacity: f64, most: usize) -> Hunt {
-        let hunt = Hunt::new(Setting::AsItWas, 100.0, most);
-        run(hunt, capacity, 0.0)
+    fn short(capacity: f64, most: usize) -> RateSearch {
+        let rate_search = RateSearch::new(Setting::AsItWas, 100.0, most);
+        run(rate_search, capacity, 0.0)
     }
 
     #[test]
@@ -188,34 +188,34 @@ mod tests {
 
     #[test]
     fn a_rate_that_does_not_last_is_not_the_highest() {
-        let hunt = || Hunt::lasting(Setting::AsItWas, 100.0, 9);
-        let lasts = run(hunt(), 130.0, 130.0);
+        let rate_search = || RateSearch::lasting(Setting::AsItWas, 100.0, 9);
+        let lasts = run(rate_search(), 130.0, 130.0);
         assert!(lasts.is_confirmed && lasts.highest().is_some_and(|rate| rate > 120.0));
-        let less = run(hunt(), 130.0, 115.0);
+        let less = run(rate_search(), 130.0, 115.0);
         let found = less.highest().expect("a rate");
         assert!(
             less.is_confirmed && (100.0..=115.0).contains(&found),
             "{found}"
         );
         assert!(
-            !run(hunt(), 130.0, 20.0).is_confirmed,
+            !run(rate_search(), 130.0, 20.0).is_confirmed,
             "it is not tried for ever"
         );
     }
 
     #[test]
     fn a_rate_at_which_the_generator_was_late_says_nothing() {
-        let mut hunt = Hunt::new(Setting::AsItWas, 100.0, 9);
-        let next = |hunt: &Hunt| hunt.next().map(|ask| ask.rate);
-        let late = Seen {
+        let mut rate_search = RateSearch::new(Setting::AsItWas, 100.0, 9);
+        let next = |rate_search: &RateSearch| rate_search.next().map(|ask| ask.rate);
+        let late = Measurement {
             generator_late: true,
             holds: false,
-            ..Seen::default()
+            ..Measurement::default()
         };
-        hunt.tried(&late);
-        assert_eq!(next(&hunt), Some(100.0));
-        hunt.tried(&late);
-        hunt.tried(&late);
-        assert_ne!(next(&hunt), Some(100.0), "it is not tried for ever");
+        rate_search.tried(&late);
+        assert_eq!(next(&rate_search), Some(100.0));
+        rate_search.tried(&late);
+        rate_search.tried(&late);
+        assert_ne!(next(&rate_search), Some(100.0), "it is not tried for ever");
     }
 }

@@ -19,7 +19,7 @@ const SEAL: &[u8] = b" written by `maitred tune`, checksum ";
 
 /// A file, what it held, and what was written into it.
 #[derive(Debug)]
-pub struct Kept {
+pub struct ReplacedFile {
     path: PathBuf,
     before: Option<Vec<u8>>,
     older: Option<Vec<u8>>,
@@ -28,17 +28,17 @@ pub struct Kept {
     comment: u8,
 }
 
-impl Kept {
+impl ReplacedFile {
     /// Reads what there is. Lines that begin with `comment` say nothing to the server.
     ///
     /// # Errors
     /// When it is there and cannot be read, or holds what an earlier tune only tried.
-    pub fn of(path: &Path, comment: u8) -> Result<Kept, String> {
+    pub fn of(path: &Path, comment: u8) -> Result<ReplacedFile, String> {
         let before = read(path)?;
         if before.as_deref().is_some_and(is_trial) {
             return Err(left_over(path));
         }
-        Ok(Kept {
+        Ok(ReplacedFile {
             older: read(&backup(path))?,
             now: before.clone(),
             before,
@@ -317,14 +317,14 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("zz.conf");
         let names = || fs::read_dir(folder.path()).unwrap().count();
-        let mut kept = Kept::of(&path, b';').unwrap();
+        let mut kept = ReplacedFile::of(&path, b';').unwrap();
         kept.put(b"one").unwrap();
         kept.put(b"two").unwrap();
         assert!(kept.is_untouched() && names() == 2);
         kept.restore().unwrap();
         assert_eq!(names(), 0);
         kept.put(b"three").unwrap();
-        let mut again = Kept::of(&path, b';').unwrap();
+        let mut again = ReplacedFile::of(&path, b';').unwrap();
         again.put(b"four").unwrap();
         again.restore().unwrap();
         assert_eq!(fs::read(&path).unwrap(), sealed(b"three", b';'));
@@ -344,7 +344,7 @@ mod tests {
         let path = folder.path().join("maitred.toml");
         fs::write(&path, "mine").unwrap();
         fs::set_permissions(&path, Permissions::from_mode(0o640)).unwrap();
-        let mut kept = Kept::of(&path, b';').unwrap();
+        let mut kept = ReplacedFile::of(&path, b';').unwrap();
         kept.put(b"trial").unwrap();
         assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o640);
         assert!(kept.is_untouched());
@@ -367,18 +367,18 @@ mod tests {
         let path = folder.path().join("maitred.toml");
         fs::write(&path, "mine").unwrap();
         let trial = format!("# {TRIAL}\nx = 1\n");
-        let mut kept = Kept::of(&path, b'#').unwrap();
+        let mut kept = ReplacedFile::of(&path, b'#').unwrap();
         kept.put(trial.as_bytes()).unwrap();
         drop(kept);
-        let why = Kept::of(&path, b'#').unwrap_err();
+        let why = ReplacedFile::of(&path, b'#').unwrap_err();
         assert!(why.contains("run maitred tune --undo"), "{why}");
         let undo = Undo::begin(&path).unwrap();
         assert!(undo.is_there());
         undo.finish().unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"mine");
-        assert!(Kept::of(&path, b'#').is_ok() && !can_undo(&path));
+        assert!(ReplacedFile::of(&path, b'#').is_ok() && !can_undo(&path));
         fs::write(&path, &trial).unwrap();
-        let why = Kept::of(&path, b'#').unwrap_err();
+        let why = ReplacedFile::of(&path, b'#').unwrap_err();
         assert!(why.contains("put your settings into it"), "{why}");
     }
 
@@ -387,7 +387,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("maitred.toml");
         fs::write(&path, "mine").unwrap();
-        let mut kept = Kept::of(&path, b'#').unwrap();
+        let mut kept = ReplacedFile::of(&path, b'#').unwrap();
         kept.put(b"trial").unwrap();
         // Nothing can be written beside it, even by root.
         fs::create_dir_all(beside(&path, ".", ".tune-new").join("taken")).unwrap();
@@ -400,7 +400,7 @@ mod tests {
     #[test]
     fn a_place_that_takes_no_file_is_said_and_nothing_is_left() {
         let folder = tempfile::tempdir().unwrap();
-        let mut kept = Kept::of(&folder.path().join("none/zz.conf"), b';').unwrap();
+        let mut kept = ReplacedFile::of(&folder.path().join("none/zz.conf"), b';').unwrap();
         let why = kept.put(b"x").unwrap_err();
         assert!(
             why.contains("none/zz.conf.before-tune cannot be written"),

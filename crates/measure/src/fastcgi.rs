@@ -3,43 +3,43 @@
 use maitred_fastcgi::cgi::HeadReader;
 use maitred_fastcgi::{AnswerEvent, AnswerReader, ProtocolStatus};
 
-use crate::answer::{Answer, Asked, Fault, Search};
 use crate::request::FASTCGI_ID;
+use crate::response::{Fault, MarkerSearch, ReadOptions, ResponseSummary};
 
 /// Reads one script's answer after the other.
 #[derive(Debug)]
-pub struct ScriptReader {
+pub struct FastcgiReader {
     records: AnswerReader,
     head: HeadReader,
-    answer: Option<Answer>,
-    search: Search,
+    answer: Option<ResponseSummary>,
+    search: MarkerSearch,
     cookies: bool,
     began: bool,
 }
 
-impl Default for ScriptReader {
+impl Default for FastcgiReader {
     fn default() -> Self {
-        ScriptReader {
+        FastcgiReader {
             records: AnswerReader::new(FASTCGI_ID),
             head: HeadReader::default(),
             answer: None,
-            search: Search::default(),
+            search: MarkerSearch::default(),
             cookies: false,
             began: false,
         }
     }
 }
 
-impl ScriptReader {
+impl FastcgiReader {
     /// The next answer begins.
-    pub fn begin(&mut self, asked: Asked<'_>) {
+    pub fn begin(&mut self, options: ReadOptions<'_>) {
         let search = std::mem::take(&mut self.search);
-        *self = ScriptReader {
-            cookies: asked.cookies,
+        *self = FastcgiReader {
+            cookies: options.cookies,
             search,
-            ..ScriptReader::default()
+            ..FastcgiReader::default()
         };
-        self.search.begin(asked.marker);
+        self.search.begin(options.marker);
     }
 
     /// Whether anything has come of it.
@@ -51,7 +51,7 @@ impl ScriptReader {
     ///
     /// # Errors
     /// What is wrong with it.
-    pub fn read(&mut self, mut input: &[u8]) -> Result<Option<Answer>, Fault> {
+    pub fn read(&mut self, mut input: &[u8]) -> Result<Option<ResponseSummary>, Fault> {
         self.began |= !input.is_empty();
         let broken = |_| "what is no FastCGI";
         while let Some(event) = self.records.next(&mut input).map_err(broken)? {
@@ -91,7 +91,7 @@ impl ScriptReader {
                     let pair = value.split(|byte| *byte == b';').next();
                     text(pair.unwrap_or_default())
                 };
-                self.answer = Some(Answer {
+                self.answer = Some(ResponseSummary {
                     status: head.status(),
                     location: head.header("Location").map(text),
                     cookies: if self.cookies {
@@ -99,8 +99,8 @@ impl ScriptReader {
                     } else {
                         Vec::new()
                     },
-                    says_when: head.header("Retry-After").is_some(),
-                    ..Answer::default()
+                    has_retry_after: head.header("Retry-After").is_some(),
+                    ..ResponseSummary::default()
                 });
                 &bytes[used..]
             }
@@ -112,13 +112,17 @@ impl ScriptReader {
         Ok(())
     }
 
-    fn end(&mut self, status: ProtocolStatus, nothing_more: bool) -> Result<Answer, Fault> {
+    fn end(
+        &mut self,
+        status: ProtocolStatus,
+        nothing_more: bool,
+    ) -> Result<ResponseSummary, Fault> {
         if status != ProtocolStatus::RequestComplete {
             return Err("the FastCGI server would not take the request");
         }
         let answer = self.answer.take().ok_or("an end without a CGI head")?;
-        Ok(Answer {
-            keeps: nothing_more,
+        Ok(ResponseSummary {
+            keep_alive: nothing_more,
             has_marker: self.search.found(),
             ..answer
         })
@@ -138,9 +142,9 @@ mod tests {
         bytes
     }
 
-    fn read(bytes: &[u8], part: usize) -> Result<Option<Answer>, Fault> {
-        let mut reader = ScriptReader::default();
-        reader.begin(Asked::default());
+    fn read(bytes: &[u8], part: usize) -> Result<Option<ResponseSummary>, Fault> {
+        let mut reader = FastcgiReader::default();
+        reader.begin(ReadOptions::default());
         for part in bytes.chunks(part) {
             if let Some(answer) = reader.read(part)? {
                 return Ok(Some(answer));
@@ -158,7 +162,7 @@ mod tests {
         for part in 1..bytes.len() {
             let answer = read(&bytes, part).expect("an answer").expect("a whole one");
             assert_eq!(
-                (answer.status, answer.body_bytes, answer.keeps),
+                (answer.status, answer.body_bytes, answer.keep_alive),
                 (404, 5, true)
             );
         }

@@ -1,7 +1,7 @@
 //! A course that has to end by a time: what there is no time for is left out, and said.
 
 use super::budget::Wish;
-use super::{Course, Next, Phase, Verdict};
+use super::{Course, NextStep, Phase, Verdict};
 
 /// More than there are parts: each is left out once at most.
 const MOST_PARTS: usize = 12;
@@ -10,7 +10,7 @@ impl Course {
     /// So much time has passed since the tuning was asked for, in seconds. Where it has to end by a time, what there
     /// is none for is left out.
     pub fn at(&mut self, seconds: f64) {
-        let page = self.rest().or(self.terms.first).unwrap_or(0.0);
+        let page = self.rest().or(self.input.first).unwrap_or(0.0);
         let Some(budget) = &mut self.budget else {
             return;
         };
@@ -32,7 +32,7 @@ impl Course {
             self.leave_out();
         }
         let last = self.last;
-        if let (Next::Measure(task), Some(budget)) = (self.next(), &mut self.budget)
+        if let (NextStep::Measure(task), Some(budget)) = (self.next(), &mut self.budget)
             && task.limits.recovery.is_none()
         {
             budget.plan(task.seconds + task.warm_up, task.setting != last);
@@ -78,15 +78,15 @@ impl Course {
                 self.begin_before();
             }
             Phase::Before => {
-                let hunt = self.before.as_mut();
-                let tried = hunt.map_or(0, |hunt| hunt.stop());
+                let rate_search = self.before.as_mut();
+                let tried = rate_search.map_or(0, |rate_search| rate_search.stop());
                 self.say_rates(tried, "rates as it was");
                 self.begin_sweep();
             }
             Phase::Sweep => self.leave_numbers_out(),
             Phase::After => {
-                let hunt = self.after.as_mut();
-                let tried = hunt.map_or(0, |hunt| hunt.stop());
+                let rate_search = self.after.as_mut();
+                let tried = rate_search.map_or(0, |rate_search| rate_search.stop());
                 self.say_rates(tried, "rates as proposed");
                 self.go_beyond();
             }

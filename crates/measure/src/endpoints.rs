@@ -12,8 +12,8 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
 
-use crate::place::Place;
-use crate::plan::{Address, Door, Tls};
+use crate::plan::{Address, Endpoint, TlsSettings};
+use crate::url::Url;
 
 /// How long a first connection may take.
 const FIRST_CONNECT: Duration = Duration::from_secs(10);
@@ -27,7 +27,7 @@ const SYSTEM_ROOTS: [&str; 3] = [
 
 /// Whom to trust.
 #[derive(Debug, Clone, Default)]
-pub struct Trust {
+pub struct TlsTrust {
     /// Anybody.
     pub insecure: bool,
     /// Who has a certificate from one of these, instead of the system's.
@@ -36,16 +36,16 @@ pub struct Trust {
 
 /// Why a server is not found.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum NotFound {
+pub enum EndpointError {
     /// It is on another machine, and nobody said whose it is. It has not been asked anything.
-    Elsewhere(String),
+    Remote(String),
     /// Another reason, in a sentence.
-    Because(String),
+    Failed(String),
 }
 
-impl From<String> for NotFound {
-    fn from(why: String) -> NotFound {
-        NotFound::Because(why)
+impl From<String> for EndpointError {
+    fn from(why: String) -> EndpointError {
+        EndpointError::Failed(why)
     }
 }
 
@@ -55,24 +55,24 @@ impl From<String> for NotFound {
 /// # Errors
 /// The name is not known, nobody listens, or it is not said whose it is.
 pub fn find(
-    place: &Place,
+    url: &Url,
     unix: Option<&Path>,
-    trust: &Trust,
+    trust: &TlsTrust,
     protocols: &[&[u8]],
     owned: bool,
-) -> Result<Door, NotFound> {
+) -> Result<Endpoint, EndpointError> {
     let address = match unix {
         Some(path) => {
             UnixStream::connect(path).map_err(|why| nobody_listens(&path.display(), &why))?;
             Address::Unix(path.to_owned())
         }
-        None => Address::Tcp(first_that_listens(place, owned)?),
+        None => Address::Tcp(first_that_listens(url, owned)?),
     };
-    let tls = place
+    let tls = url
         .tls
-        .then(|| tls(&place.host, trust, protocols))
+        .then(|| tls(&url.host, trust, protocols))
         .transpose()?;
-    Ok(Door { address, tls })
+    Ok(Endpoint { address, tls })
 }
 
 /// How to reach a URL's server at an address, whatever its name leads to.
@@ -81,31 +81,31 @@ pub fn find(
 /// One sentence, when TLS cannot be spoken with it.
 pub fn at(
     address: SocketAddr,
-    place: &Place,
-    trust: &Trust,
+    url: &Url,
+    trust: &TlsTrust,
     protocols: &[&[u8]],
-) -> Result<Door, String> {
-    let tls = place
+) -> Result<Endpoint, String> {
+    let tls = url
         .tls
-        .then(|| tls(&place.host, trust, protocols))
+        .then(|| tls(&url.host, trust, protocols))
         .transpose()?;
     let address = Address::Tcp(address);
-    Ok(Door { address, tls })
+    Ok(Endpoint { address, tls })
 }
 
-fn nobody_listens(place: &dyn std::fmt::Display, why: &std::io::Error) -> String {
-    format!("no connection to {place}: {why}; is the server running?")
+fn nobody_listens(url: &dyn std::fmt::Display, why: &std::io::Error) -> String {
+    format!("no connection to {url}: {why}; is the server running?")
 }
 
-fn first_that_listens(place: &Place, owned: bool) -> Result<SocketAddr, NotFound> {
-    let (host, port) = (place.host.as_str(), place.port);
+fn first_that_listens(url: &Url, owned: bool) -> Result<SocketAddr, EndpointError> {
+    let (host, port) = (url.host.as_str(), url.port);
     let resolved = (host, port).to_socket_addrs();
     let addresses: Vec<SocketAddr> = resolved
         .map_err(|why| format!("the name '{host}' cannot be resolved: {why}"))?
         .collect();
     let elsewhere = addresses.iter().find(|address| !is_ours(address.ip()));
     if let Some(address) = elsewhere.filter(|_| !owned) {
-        return Err(NotFound::Elsewhere(address.to_string()));
+        return Err(EndpointError::Remote(address.to_string()));
     }
     let mut last = None;
     for address in &addresses {
@@ -114,7 +114,7 @@ fn first_that_listens(place: &Place, owned: bool) -> Result<SocketAddr, NotFound
             Err(why) => last = Some((address, why)),
         }
     }
-    Err(NotFound::Because(match last {
+    Err(EndpointError::Failed(match last {
         Some((address, why)) => nobody_listens(address, &why),
         None => format!("the name '{host}' has no address"),
     }))
@@ -133,7 +133,7 @@ fn is_ours(ip: IpAddr) -> bool {
     ip.is_loopback() || UdpSocket::bind((ip, 0)).is_ok()
 }
 
-fn tls(host: &str, trust: &Trust, protocols: &[&[u8]]) -> Result<Tls, String> {
+fn tls(host: &str, trust: &TlsTrust, protocols: &[&[u8]]) -> Result<TlsSettings, String> {
     let name = ServerName::try_from(host.to_owned())
         .map_err(|_| format!("'{host}' is no name that a certificate can have"))?;
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
@@ -151,7 +151,7 @@ fn tls(host: &str, trust: &Trust, protocols: &[&[u8]]) -> Result<Tls, String> {
         builder.with_root_certificates(roots).with_no_client_auth()
     };
     config.alpn_protocols = protocols.iter().map(|name| name.to_vec()).collect();
-    Ok(Tls {
+    Ok(TlsSettings {
         config: Arc::new(config),
         name,
     })

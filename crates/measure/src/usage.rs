@@ -9,17 +9,17 @@ const OTHER_DESCRIPTORS: u64 = 64;
 
 /// What a thread has used.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct Used {
+pub struct ThreadUsage {
     /// Processor time in seconds.
     pub cpu: f64,
     /// Time in which it could have run and got no processor, in seconds, where the kernel says it.
     pub wait: Option<f64>,
 }
 
-impl Used {
+impl ThreadUsage {
     /// What came after `before`.
-    pub fn since(&self, before: &Used) -> Used {
-        Used {
+    pub fn since(&self, before: &ThreadUsage) -> ThreadUsage {
+        ThreadUsage {
             cpu: (self.cpu - before.cpu).max(0.0),
             wait: self
                 .wait
@@ -30,12 +30,12 @@ impl Used {
 }
 
 /// What the current thread has used so far.
-pub fn this_thread() -> Used {
+pub fn this_thread() -> ThreadUsage {
     let cpu = getrusage(UsageWho::RUSAGE_THREAD).map_or(0.0, |usage| {
         seconds(usage.user_time()) + seconds(usage.system_time())
     });
     let schedstat = Schedstat::of_this_thread();
-    Used {
+    ThreadUsage {
         cpu,
         wait: schedstat.map(|times| crate::clock::seconds(times.waited)),
     }

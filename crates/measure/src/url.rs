@@ -4,7 +4,7 @@ use http::Uri;
 
 /// What a URL says.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
+pub struct Url {
     /// Whether it is asked over TLS.
     pub tls: bool,
     /// The host, without brackets.
@@ -17,15 +17,15 @@ pub struct Place {
     pub authority: String,
 }
 
-impl Place {
+impl Url {
     /// Reads a URL. One without a scheme is one of http; one that is only a path belongs to `base`.
     ///
     /// # Errors
     /// One sentence about what is wrong with it.
-    pub fn read(text: &str, base: Option<&Place>) -> Result<Place, String> {
+    pub fn read(text: &str, base: Option<&Url>) -> Result<Url, String> {
         if let (true, Some(base)) = (text.starts_with('/'), base) {
-            let path = Place::path_of(text)?;
-            return Ok(Place {
+            let path = Url::path_of(text)?;
+            return Ok(Url {
                 path,
                 ..base.clone()
             });
@@ -57,7 +57,7 @@ impl Place {
             return Err(wrong());
         }
         let path = uri.path_and_query().map_or("/", |path| path.as_str());
-        Ok(Place {
+        Ok(Url {
             tls,
             host: host.to_owned(),
             port: uri.port_u16().unwrap_or(if tls { 443 } else { 80 }),
@@ -80,7 +80,7 @@ impl Place {
     }
 
     /// Whether both are answered by the same server.
-    pub fn same_server(&self, other: &Place) -> bool {
+    pub fn same_server(&self, other: &Url) -> bool {
         (self.tls, &self.host, self.port) == (other.tls, &other.host, other.port)
     }
 
@@ -92,19 +92,19 @@ impl Place {
             return self.follow(&format!("{scheme}{location}"));
         }
         if location.contains("://") {
-            let place = Place::read(location, None).ok()?;
-            return self.same_server(&place).then_some(place.path);
+            let url = Url::read(location, None).ok()?;
+            return self.same_server(&url).then_some(url.path);
         }
         if location.starts_with('/') {
-            return Place::path_of(location).ok();
+            return Url::path_of(location).ok();
         }
         let path = self.path.split('?').next().unwrap_or("/");
         let folder = &path[..=path.rfind('/').unwrap_or(0)];
-        Place::path_of(&format!("{folder}{location}")).ok()
+        Url::path_of(&format!("{folder}{location}")).ok()
     }
 }
 
-impl std::fmt::Display for Place {
+impl std::fmt::Display for Url {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let scheme = if self.tls { "https" } else { "http" };
         write!(f, "{scheme}://{}{}", self.authority, self.path)
@@ -115,25 +115,25 @@ impl std::fmt::Display for Place {
 mod tests {
     use super::*;
 
-    fn read(text: &str) -> Place {
-        Place::read(text, None).expect("a URL")
+    fn read(text: &str) -> Url {
+        Url::read(text, None).expect("a URL")
     }
 
     #[test]
     fn every_kind_of_url_is_understood() {
-        let place = read("https://shop.example/a?b=c#d");
+        let url = read("https://shop.example/a?b=c#d");
         assert_eq!(
-            (place.tls, place.port, place.path.as_str()),
+            (url.tls, url.port, url.path.as_str()),
             (true, 443, "/a?b=c")
         );
-        let place = read("http://[::1]:8080");
+        let url = read("http://[::1]:8080");
         assert_eq!(
-            (place.host.as_str(), place.port, place.path.as_str()),
+            (url.host.as_str(), url.port, url.path.as_str()),
             ("::1", 8080, "/")
         );
-        assert_eq!(place.authority, "[::1]:8080");
+        assert_eq!(url.authority, "[::1]:8080");
         assert_eq!(read("localhost:81/x").to_string(), "http://localhost:81/x");
-        let relative = Place::read("/y", Some(&place)).expect("a path");
+        let relative = Url::read("/y", Some(&url)).expect("a path");
         assert_eq!(relative.to_string(), "http://[::1]:8080/y");
         for text in [
             "",
@@ -142,13 +142,13 @@ mod tests {
             "http://a b/",
             "http://me:pw@host/",
         ] {
-            assert!(Place::read(text, None).is_err(), "{text}");
+            assert!(Url::read(text, None).is_err(), "{text}");
         }
     }
 
     #[test]
     fn a_redirect_is_followed_on_the_same_server_only() {
-        let place = read("http://shop.example/cart/view.php?x=/y");
+        let url = read("http://shop.example/cart/view.php?x=/y");
         for (location, path) in [
             ("/login", Some("/login")),
             ("http://shop.example:80/login", Some("/login")),
@@ -158,7 +158,7 @@ mod tests {
             ("http://other.example/login", None),
             ("//other.example/", None),
         ] {
-            assert_eq!(place.follow(location).as_deref(), path, "{location}");
+            assert_eq!(url.follow(location).as_deref(), path, "{location}");
         }
     }
 }

@@ -2,13 +2,13 @@
 
 use maitred_doctor::read::Counted;
 
-use crate::seen::{Load, Task};
+use crate::measurement::{Load, Task};
 
 /// What the server tells now; or why it does not.
 pub type Counts = Result<Vec<Counted>, String>;
 
 /// Who is asked what PHP counts.
-pub struct Asked<'a> {
+pub struct PhpMemoryProbe<'a> {
     ask: &'a mut dyn FnMut() -> Counts,
     /// What is told is of the whole pool since its start, and of no single worker's last request.
     is_of_pool: bool,
@@ -16,10 +16,10 @@ pub struct Asked<'a> {
     pub why_not: Option<String>,
 }
 
-impl<'a> Asked<'a> {
+impl<'a> PhpMemoryProbe<'a> {
     /// By this.
-    pub fn new(is_of_pool: bool, ask: &'a mut dyn FnMut() -> Counts) -> Asked<'a> {
-        Asked {
+    pub fn new(is_of_pool: bool, ask: &'a mut dyn FnMut() -> Counts) -> PhpMemoryProbe<'a> {
+        PhpMemoryProbe {
             ask,
             is_of_pool,
             why_not: None,
