@@ -4,6 +4,10 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::addresses;
+use crate::quantile::quantile;
+
+/// The longest time that is read anywhere; longer ones count as this. Times are added up later.
+pub const LONGEST: Duration = Duration::from_secs(i32::MAX as u64);
 
 /// What is known, or why it is not.
 pub type Known<T> = Result<T, Unknown>;
@@ -123,7 +127,7 @@ pub struct Arrivals {
 impl Arrivals {
     /// 95 of 100 come no later after the one before, in seconds.
     pub fn gap_p95(&self) -> f64 {
-        crate::words::quantile(self.gaps.clone(), MOST_GAPS).unwrap_or(0.0)
+        quantile(self.gaps.clone(), MOST_GAPS).unwrap_or(0.0)
     }
 
     /// The share of the time in which a worker that stays for so long after each request is there.

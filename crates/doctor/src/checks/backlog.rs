@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
+use super::shared::duration;
 use super::timeouts::passes_to;
 use crate::facts::{Facts, Known, Listen, Pool, Service};
 use crate::finding::Sheet;
-use crate::words::seconds;
+use maitred_text::humanize::seconds;
 
 /// `net.core.somaxconn` since Linux 5.4.
 const MODERN_SOMAXCONN: u64 = 4096;
@@ -128,7 +129,7 @@ pub(super) fn too_deep(facts: &Facts, sheet: &mut Sheet) {
 fn own(pool: &Pool, length: u64, wait: Duration, sheet: &mut Sheet) {
     let seen = format!(
         "at most {length} requests wait, for {} at most, and none whose client has gone",
-        crate::words::duration(wait)
+        duration(wait)
     );
     if wait > BEARABLE_OWN_WAIT {
         sheet

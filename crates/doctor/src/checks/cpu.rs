@@ -2,7 +2,7 @@
 
 use crate::facts::{Facts, Known, Manager, Pool, Service};
 use crate::finding::Sheet;
-use crate::words::{percent, seconds};
+use maitred_text::humanize::{percent, seconds};
 
 /// Scripts that compute for at least this share of their time are bound by processors.
 const BOUND_BY_PROCESSORS: f64 = 0.5;

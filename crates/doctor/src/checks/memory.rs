@@ -2,7 +2,9 @@
 
 use crate::facts::{Facts, Group, Kind, Known, Machine, Manager, Pool, Service, Unknown};
 use crate::finding::Sheet;
-use crate::words::{bytes, ini_size, percent, quantile};
+use crate::ini_value;
+use crate::quantile::quantile;
+use maitred_text::humanize::{binary_bytes, percent};
 
 /// PHP's own limit where nobody sets one.
 const DEFAULT_MEMORY_LIMIT: &str = "128M";
@@ -29,7 +31,7 @@ pub(super) fn cost(pool: &Pool) -> Known<Cost> {
     }
     let ini = pool.ini.as_ref().map_err(Clone::clone)?;
     let limit = ini.get("memory_limit", DEFAULT_MEMORY_LIMIT);
-    match ini_size(limit) {
+    match ini_value::size(limit) {
         Some(bytes) if bytes > 0 => Ok(Cost {
             bytes: bytes as f64,
             is_measured: false,
@@ -118,15 +120,15 @@ fn need(machine: &Machine, service: &Service) -> Known<(f64, String, bool)> {
         parts.push(format!(
             "{} workers x {} ({how})",
             pool.max_children,
-            bytes(cost.bytes)
+            binary_bytes(cost.bytes)
         ));
     }
     let (shared, base) = (shared(service), base(machine, service)?);
     let parts = format!(
         "{} + {} OPcache + {} for everything else",
         parts.join(" + "),
-        bytes(shared),
-        bytes(base)
+        binary_bytes(shared),
+        binary_bytes(base)
     );
     Ok((total + shared + base, parts, is_measured))
 }
@@ -175,9 +177,9 @@ pub(super) fn overcommit(facts: &Facts, sheet: &mut Sheet) {
         let share = need / budget;
         let seen = format!(
             "{parts} = {}, {} of {} ({whose}); {}",
-            bytes(need),
+            binary_bytes(need),
             percent(share),
-            bytes(budget),
+            binary_bytes(budget),
             guide(first, budget)
         );
         let (limit, finding) = match share {
@@ -262,8 +264,8 @@ pub(super) fn sized_from_rss(facts: &Facts, sheet: &mut Sheet) {
         });
         let seen = format!(
             "{} private (p95) of {} resident; {} workers, and memory allows {allowed:.0}",
-            bytes(private),
-            bytes(resident),
+            binary_bytes(private),
+            binary_bytes(resident),
             pool.max_children
         );
         let is_small = f64::from(pool.max_children) < 0.7 * allowed;
@@ -321,9 +323,9 @@ fn memory_limit(facts: &Facts, service: &Service, sheet: &mut Sheet) {
     };
     let seen = format!(
         "{place} allows {} of {}; its workers may need {}",
-        bytes(*limit),
-        bytes(total),
-        bytes(all)
+        binary_bytes(*limit),
+        binary_bytes(total),
+        binary_bytes(all)
     );
     if *limit < 0.95 * total && all > *limit {
         let condition =

@@ -12,6 +12,7 @@ mod page_cache;
 mod pressure;
 mod recycling;
 mod runtime;
+mod shared;
 mod spares;
 mod status_page;
 mod stopping;

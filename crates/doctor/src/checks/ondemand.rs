@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
+use super::shared::duration;
 use super::spares::OF_ALL_POOLS;
 use crate::facts::{Arrivals, Facts, Kind, Known, Manager, Pool, Unknown};
 use crate::finding::Sheet;
-use crate::words::{duration, seconds};
+use maitred_text::humanize::seconds;
 
 /// A pool that is asked so often, in requests a second, always has work.
 const BUSY_RATE: f64 = 1.0;

@@ -2,7 +2,7 @@
 
 use crate::facts::Facts;
 use crate::finding::Sheet;
-use crate::words::{bytes, percent, seconds};
+use maitred_text::humanize::{binary_bytes, percent, seconds};
 
 /// How long pages have to come back from swap for it to be more than a moment, in seconds.
 const LASTING_SECONDS: f64 = 10.0;
@@ -64,7 +64,10 @@ fn workers(facts: &Facts, sheet: &mut Sheet) {
             .iter()
             .filter_map(|worker| worker.swapped.as_ref().ok());
         let (before, after) = swapped.fold((0.0, 0.0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
-        let seen = format!("{} of its workers' memory is swapped out", bytes(after));
+        let seen = format!(
+            "{} of its workers' memory is swapped out",
+            binary_bytes(after)
+        );
         if after > before {
             sheet
                 .fail(&pool.name, seen, "workers' memory in swap grows")

@@ -2,7 +2,8 @@
 
 use crate::facts::{Facts, Kind, Known, Pool, Unknown};
 use crate::finding::Sheet;
-use crate::words::{bytes, percent, quantile, seconds};
+use crate::quantile::quantile;
+use maitred_text::humanize::{binary_bytes, percent, seconds};
 
 /// Replacing a worker so seldom costs nothing to speak of with the usual boot of an application.
 const SELDOM: u64 = 1000;
@@ -76,7 +77,7 @@ fn never(kind: Kind, pool: &Pool, sheet: &mut Sheet) {
         let seen = format!(
             "{} = 0; workers that have served more requests are larger by {} for each",
             name(kind),
-            bytes(middle.max(0.0))
+            binary_bytes(middle.max(0.0))
         );
         if low > LEAK {
             sheet

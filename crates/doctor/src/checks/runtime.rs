@@ -2,7 +2,8 @@
 
 use crate::facts::{Facts, Ini, Kind, Opcache, Pool, Service, Unknown};
 use crate::finding::Sheet;
-use crate::words::{bytes, ini_yes, percent};
+use crate::ini_value;
+use maitred_text::humanize::{binary_bytes, percent};
 
 /// Kinds of file systems whose every look at a file may be a question to somebody else.
 const SLOW_FILE_SYSTEMS: [&str; 12] = [
@@ -74,7 +75,7 @@ fn by_ini(service: &Service, pool: &Pool, ini: &Ini, sheet: &mut Sheet) {
             .zend_extensions
             .iter()
             .any(|name| name.contains("opcache"));
-    let is_on = ini_yes(ini.get("opcache.enable", "1"));
+    let is_on = ini_value::is_yes(ini.get("opcache.enable", "1"));
     if !is_there || !is_on {
         let seen = match is_there {
             true => "opcache.enable = 0".to_owned(),
@@ -103,7 +104,7 @@ fn by_ini(service: &Service, pool: &Pool, ini: &Ini, sheet: &mut Sheet) {
 }
 
 fn validation(about: &str, ini: &Ini, sheet: &mut Sheet) {
-    if !ini_yes(ini.get("opcache.validate_timestamps", "1")) {
+    if !ini_value::is_yes(ini.get("opcache.validate_timestamps", "1")) {
         return;
     }
     let every = ini.get("opcache.revalidate_freq", "2").trim();
@@ -137,7 +138,7 @@ fn debugging(about: &str, ini: &Ini, sheet: &mut Sheet) {
             .fix("load it on the command line only")
             .rules(&["R182"]);
     }
-    if ini_yes(ini.get("display_errors", "0")) {
+    if ini_value::is_yes(ini.get("display_errors", "0")) {
         sheet
             .warn(about, "display_errors is on", "errors are shown to clients")
             .so("paths and data of the application are shown to everybody")
@@ -162,7 +163,11 @@ fn filled(pool: &Pool, opcache: &Opcache, sheet: &mut Sheet) {
             .fix(format!("{more} and opcache.max_accelerated_files"));
     }
     if free < 0.05 {
-        let seen = format!("{} of OPcache ({}) is free", percent(free), bytes(size));
+        let seen = format!(
+            "{} of OPcache ({}) is free",
+            percent(free),
+            binary_bytes(size)
+        );
         sheet.fail(about, seen, "less than 5 % free").fix(more);
     }
     let full = opcache

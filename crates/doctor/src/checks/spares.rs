@@ -2,7 +2,7 @@
 
 use crate::facts::{Facts, Kind, Manager, Pool, Spares, Unknown};
 use crate::finding::Sheet;
-use crate::words::seconds as seconds_in_words;
+use maitred_text::humanize::seconds as seconds_in_words;
 
 /// Most workers that php-fpm starts in a second (`FPM_MAX_SPAWN_RATE`, fpm_process_ctl.h).
 const MAX_SPAWN_RATE: u32 = 32;

@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
+use super::shared::duration;
+use crate::facts::LONGEST;
 use crate::facts::{Facts, Kind, Service, Unit};
 use crate::finding::Sheet;
-use crate::words::{LONGEST, duration, seconds};
+use maitred_text::humanize::seconds;
 
 /// systemd's patience where a unit says nothing (`DefaultTimeoutStopSec`, systemd-system.conf(5)).
 const DEFAULT_STOP: Duration = Duration::from_secs(90);

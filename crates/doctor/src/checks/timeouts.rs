@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+use super::shared::duration;
 use crate::facts::{Facts, Ini, Kind, Pass, Pool, Service, Unknown};
 use crate::finding::Sheet;
-use crate::words::duration;
 
 /// Least distance between two who wait for each other.
 const LEAST_STEP: Duration = Duration::from_secs(2);
@@ -292,8 +292,8 @@ fn finished(service: &Service, pool: &Pool, sheet: &mut Sheet) {
 #[cfg(test)]
 mod tests {
     use super::super::fixture::*;
+    use crate::facts::LONGEST;
     use crate::finding::Severity::*;
-    use crate::words::LONGEST;
     use std::time::Duration;
 
     #[test]

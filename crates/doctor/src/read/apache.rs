@@ -7,7 +7,6 @@ use super::processes::Proc;
 use super::world::World;
 use super::{ini, processes, units};
 use crate::facts::*;
-use crate::words::LONGEST;
 
 /// Where the distributions have it, and the folder that relative paths start from.
 const PLACES: [(&str, &str); 2] = [

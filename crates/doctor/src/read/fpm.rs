@@ -11,7 +11,6 @@ use maitred_config::fpm::{Statement, read_line};
 use super::world::World;
 use super::{ini, processes, status_page, units};
 use crate::facts::*;
-use crate::words::LONGEST;
 
 /// Where distributions and images have it.
 const PLACES: [&str; 3] = [
@@ -288,7 +287,7 @@ fn pool(section: &Section, ini: &Known<Ini>) -> Pool {
         wall_limit: section.time("request_terminate_timeout", 0),
         tracks_finished: section
             .get("request_terminate_timeout_track_finished")
-            .is_some_and(crate::words::ini_yes),
+            .is_some_and(crate::ini_value::is_yes),
         listen: section.get("listen").map(|listen| Listen {
             address: address(listen),
             backlog: section

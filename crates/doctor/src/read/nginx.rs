@@ -7,7 +7,6 @@ use super::processes::Proc;
 use super::world::World;
 use super::{processes, units};
 use crate::facts::*;
-use crate::words::LONGEST;
 
 /// Its first file.
 const FILE: &str = "/etc/nginx/nginx.conf";

@@ -10,7 +10,7 @@ use serde::Deserialize;
 
 use super::world::{World, within};
 use crate::facts::{Known, Pool, Unknown};
-use crate::words::quantile;
+use crate::quantile::quantile;
 
 /// Largest answer in bytes: ten thousand workers fit.
 const MAX_ANSWER_BYTES: usize = 8 * 1024 * 1024;

@@ -16,8 +16,8 @@ use maitred_doctor::finding::{Finding, Severity};
 use maitred_doctor::read::Counted;
 use maitred_doctor::{Options, Which};
 use maitred_measure::endpoints::TlsTrust;
-use maitred_measure::words;
 use maitred_os::signals::{Awaited, Signal};
+use maitred_text::humanize;
 use maitred_tune::course::goal::Goal;
 use maitred_tune::course::{Course, CourseInput, Verdict};
 use maitred_tune::php_memory::{Counts, PhpMemoryProbe};
@@ -317,7 +317,7 @@ fn serves(
 fn seconds(asked: &Tune) -> Result<f64, String> {
     let seconds = match (&asked.course.time, asked.course.quick) {
         (_, true) => QUICK_SECONDS,
-        (Some(text), false) => words::read_duration(text)?,
+        (Some(text), false) => humanize::parse_duration(text)?,
         (None, false) => USUAL_SECONDS,
     };
     match SECONDS.contains(&seconds) {
@@ -466,7 +466,7 @@ impl Progress {
     fn say(&mut self, what: &str, left: f64) {
         let past = self.began.elapsed().as_secs_f64();
         let done = past / (past + left).max(1e-9) * 100.0;
-        let left = words::duration(left.ceil());
+        let left = humanize::duration(left.ceil());
         let _ = writeln!(io::stderr(), "[{done:>3.0} %] {what} · about {left} left");
     }
 }

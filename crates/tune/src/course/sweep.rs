@@ -149,7 +149,7 @@ impl Sweep {
         is_short.then(|| {
             format!(
                 "there was no time to try more than {} with a page that takes so long; give more with --time",
-                maitred_measure::words::some(u64::from(self.ceiling.workers), "worker")
+                maitred_text::humanize::plural(u64::from(self.ceiling.workers), "worker")
             )
         })
     }
