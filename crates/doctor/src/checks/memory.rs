@@ -1,16 +1,13 @@
 //! D1 to D3: is there memory for all workers?
 
+use super::shared::private_p95;
 use crate::facts::{Facts, Group, Kind, Known, Machine, Manager, Pool, Service, Unknown};
 use crate::finding::Sheet;
 use crate::ini_value;
-use crate::quantile::quantile;
 use maitred_text::humanize::{binary_bytes, percent};
 
 /// PHP's own limit where nobody sets one.
 const DEFAULT_MEMORY_LIMIT: &str = "128M";
-
-/// A worker's memory is that of an application only after some requests.
-const SETTLED_AFTER_REQUESTS: u64 = 20;
 
 /// What the guides leave to the system (R21).
 const GUIDE_RESERVE_BYTES: f64 = 512.0 * 1048576.0;
@@ -40,17 +37,6 @@ pub(super) fn cost(pool: &Pool) -> Known<Cost> {
             "no worker that has served requests was measured, and memory_limit = {limit} bounds none"
         )),
     }
-}
-
-/// Private memory that 95 of 100 settled workers do not exceed.
-pub(super) fn private_p95(pool: &Pool) -> Option<f64> {
-    let workers = pool.live.as_ref().ok()?.workers.as_ref().ok()?;
-    let settled = workers.iter().filter(|worker| {
-        let requests = worker.requests.as_ref();
-        requests.is_ok_and(|requests| *requests >= SETTLED_AFTER_REQUESTS)
-    });
-    let private = settled.filter_map(|worker| worker.private.as_ref().ok().copied());
-    quantile(private.collect(), 0.95)
 }
 
 fn resident_mean(pool: &Pool) -> Option<f64> {
@@ -182,20 +168,17 @@ pub(super) fn overcommit(facts: &Facts, sheet: &mut Sheet) {
             binary_bytes(budget),
             guide(first, budget)
         );
-        let (limit, finding) = match share {
-            share if share > 0.95 => ("95 %", sheet.fail(&service.name, seen, "")),
-            share if share > 0.85 => ("85 %", sheet.warn(&service.name, seen, "")),
+        let key = match share {
+            share if share > 0.95 => "memory.overcommitted",
+            share if share > 0.85 => "memory.nearly-overcommitted",
             _ => {
                 sheet.ok(&service.name, seen);
                 continue;
             }
         };
-        finding.condition =
-            format!("workers x memory + OPcache + the rest > {limit} of the memory");
-        finding
-            .so("when all workers are busy the machine swaps or the kernel kills processes")
-            .fix(advice(service, need, budget, is_measured))
-            .rules(&["R21", "R22", "R56", "R57", "R62", "R64", "R148", "W4", "W5"]);
+        sheet
+            .report(key, &service.name, seen)
+            .fix(advice(service, need, budget, is_measured));
     }
 }
 
@@ -270,15 +253,9 @@ pub(super) fn sized_from_rss(facts: &Facts, sheet: &mut Sheet) {
         );
         let is_small = f64::from(pool.max_children) < 0.7 * allowed;
         if private < 0.6 * resident && is_small && is_short {
-            let condition = "private memory < 60 % of RSS, fewer than 70 % of the workers that memory \
-                             allows, and all of them were busy";
-            sheet
-                .warn(about, seen, condition)
-                .so("requests wait though there is memory: RSS counts OPcache once for each worker")
-                .fix(format!(
-                    "raise max_children, up to {allowed:.0} if processors and database allow it"
-                ))
-                .rules(&["R24", "R26", "R59", "R60", "W5", "W8"]);
+            sheet.report("memory.few-workers", about, seen).fix(format!(
+                "raise max_children, up to {allowed:.0} if processors and database allow it"
+            ));
         } else {
             sheet.ok(about, seen);
         }
@@ -299,10 +276,7 @@ fn memory_limit(facts: &Facts, service: &Service, sheet: &mut Sheet) {
         Ok(limit) => limit,
         Err(why) => {
             let seen = format!("the control group of {} cannot be read: {why}", group.whose);
-            sheet
-                .warn(about, seen, "a limit's file cannot be read")
-                .so("how much memory there is cannot be known, and nothing that sizes itself may grow")
-                .fix("mount /sys/fs/cgroup in the container, and let the server's user read it");
+            sheet.report("memory.unreadable-group", about, seen);
             return;
         }
     };
@@ -328,13 +302,7 @@ fn memory_limit(facts: &Facts, service: &Service, sheet: &mut Sheet) {
         binary_bytes(all)
     );
     if *limit < 0.95 * total && all > *limit {
-        let condition =
-            "a group's limit < 95 % of the machine's memory, and workers x memory > limit";
-        sheet
-            .fail(about, seen, condition)
-            .so("the kernel kills workers though the machine has memory left")
-            .fix("fewer workers, or a higher limit of the container or unit")
-            .rules(&["R22", "R64"]);
+        sheet.report("memory.above-group-limit", about, seen);
     } else {
         sheet.ok(about, seen);
     }
@@ -365,13 +333,9 @@ fn core_limit(facts: &Facts, service: &Service, sheet: &mut Sheet) {
         let seen =
             format!("{n} workers on {processors} processors, of which {place} leaves {cores:.1}");
         if multiples.contains(&n) && pool.is_chosen && pool.manager != Manager::Found {
-            let condition = "the quota < the processors, and the workers are 1, 2 or 4 for each \
-                             processor, or 2 for each and one";
             sheet
-                .warn(&pool.name, seen, condition)
-                .so("the number was made of processors that this server may not use")
-                .fix(format!("count {:.0} processors", cores.ceil()))
-                .rules(&["R65", "W15"]);
+                .report("memory.counted-all-processors", &pool.name, seen)
+                .fix(format!("count {:.0} processors", cores.ceil()));
         } else {
             sheet.ok(&pool.name, seen);
         }

@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use super::shared::duration;
-use super::spares::OF_ALL_POOLS;
+use super::shared::{OF_ALL_POOLS, duration};
 use crate::facts::{Arrivals, Facts, Kind, Known, Manager, Pool, Unknown};
 use crate::finding::Sheet;
 use maitred_text::humanize::seconds;
@@ -26,11 +25,7 @@ pub(super) fn misuse(facts: &Facts, sheet: &mut Sheet) {
         let about = pool.name.as_str();
         if pool.idle_timeout < SHORTEST_IDLE {
             let seen = format!("process_idle_timeout = {}", duration(pool.idle_timeout));
-            sheet
-                .warn(about, seen, "process_idle_timeout < 10 s")
-                .so("workers go and are started again all the time")
-                .fix("process_idle_timeout = 60s")
-                .rules(&["R75", "R77", "R108"]);
+            sheet.report("ondemand.short-idle-timeout", about, seen);
         }
         let (seen, is_busy) = match how_often(facts, pool) {
             Ok(found) => found,
@@ -40,14 +35,7 @@ pub(super) fn misuse(facts: &Facts, sheet: &mut Sheet) {
             }
         };
         if is_busy && service.kind == Kind::PhpFpm {
-            let condition = "ondemand and more than a request a second in the busiest hour, or the next request \
-                             nearly always within process_idle_timeout and a worker there for more than half of \
-                             the time";
-            sheet
-                .warn(about, seen, condition)
-                .so("users wait for workers to be started, and their first request is a slow one")
-                .fix("pm = static or dynamic; ondemand is for pools that sleep most of the time")
-                .rules(&["R47", "R53", "R54", "R79", "R107", "W18", "W30"]);
+            sheet.report("ondemand.busy-pool", about, seen);
         } else {
             sheet.ok(about, seen);
         }

@@ -81,18 +81,12 @@ fn never(kind: Kind, pool: &Pool, sheet: &mut Sheet) {
         );
         if low > LEAK {
             sheet
-                .warn(
-                    &pool.name,
-                    seen,
-                    "never replaced, and workers grow by more than 1 KB a request",
-                )
-                .so("workers grow until there is no memory left")
+                .report("recycling.growing-forever", &pool.name, seen)
                 .fix(format!(
                     "{} = {:.0}, which allows 20 MB of growth",
                     name(kind),
                     ALLOWANCE / middle
-                ))
-                .rules(&["R66", "R69", "R109", "W16", "W17"]);
+                ));
         } else {
             sheet.ok(&pool.name, seen);
         }
@@ -102,11 +96,7 @@ fn never(kind: Kind, pool: &Pool, sheet: &mut Sheet) {
         "{} = 0, which is the default; whether workers grow was not measured",
         name(kind)
     );
-    sheet
-        .info(&pool.name, seen, "workers are never replaced, and their growth is not known")
-        .so("nothing, unless an extension or a long-lived cache leaks")
-        .fix("watch private memory over a day; if it grows, a limit of allowance / growth per request")
-        .rules(&["R66", "R69", "R109", "W17"]);
+    sheet.report("recycling.growth-unknown", &pool.name, seen);
 }
 
 fn often(kind: Kind, pool: &Pool, sheet: &mut Sheet) {
@@ -126,14 +116,8 @@ fn often(kind: Kind, pool: &Pool, sheet: &mut Sheet) {
             );
             let enough = (start / (COSTS * request)).ceil();
             sheet
-                .warn(
-                    about,
-                    seen,
-                    "starts of workers cost more than 0.5 % of the processors' time",
-                )
-                .so("recycling takes time from requests, for nothing unless workers grow")
-                .fix(format!("{} = {enough:.0} or more", name(kind)))
-                .rules(&["R67", "R68", "R153", "W16"]);
+                .report("recycling.starts-cost", about, seen)
+                .fix(format!("{} = {enough:.0} or more", name(kind)));
         }
     }
     let told = match &cost {
@@ -142,14 +126,7 @@ fn often(kind: Kind, pool: &Pool, sheet: &mut Sheet) {
     };
     if limit <= SELDOM {
         let seen = format!("{} = {limit}; growth was not measured; {told}", name(kind));
-        sheet
-            .info(about, seen, "replaced after 1000 requests or fewer")
-            .so(
-                "at the article's own 80 to 220 MB in 50 000 requests, a worker has grown by 2.9 KB a \
-                 request; each start costs a fork and the first, slow request",
-            )
-            .fix("measure growth first; 20 MB allowed at 2.9 KB a request are 7000 requests")
-            .rules(&["R67", "R68", "R153", "W16"]);
+        sheet.report("recycling.few-requests", about, seen);
     }
     // Ours leave at exactly the limit, too, but each has its replacement before it goes.
     if kind == Kind::PhpFpm {
@@ -217,15 +194,7 @@ fn together(pool: &Pool, counts: &[f64], sheet: &mut Sheet) {
             counts.len(),
             pool.max_requests
         );
-        sheet
-            .warn(
-                &pool.name,
-                seen,
-                "all workers within 10 % of the same count, and a fixed limit",
-            )
-            .so("they are replaced together, and meanwhile everybody waits")
-            .fix("a higher limit; php-fpm has no random part")
-            .rules(&["R67", "W16"]);
+        sheet.report("recycling.all-at-once", &pool.name, seen);
     }
 }
 

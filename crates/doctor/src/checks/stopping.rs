@@ -24,20 +24,18 @@ pub(super) fn stopping(facts: &Facts, sheet: &mut Sheet) {
         let drain = service.control_timeout;
         if drain.is_zero() {
             let seen = "process_control_timeout = 0";
-            sheet
-                .fail(&service.name, seen, "a reload waits for no request")
-                .so("every reload, and every package update with it, ends the requests that run: 502")
-                .fix("process_control_timeout = 30s in php-fpm.conf")
-                .rules(&["R211"]);
+            sheet.report("stopping.no-drain", &service.name, seen);
         } else {
             slowest(service, drain, sheet);
         }
         match &service.unit {
             Ok(Some(unit)) => by_unit(service, unit, sheet),
             Ok(None) => {
-                sheet
-                    .info(&service.name, "no unit of systemd's starts it", "")
-                    .consequence = "how it is stopped is somebody else's to know".to_owned()
+                sheet.report(
+                    "stopping.no-unit",
+                    &service.name,
+                    "no unit of systemd's starts it",
+                );
             }
             Err(why) => sheet.cannot_tell(&service.name, "how systemd stops it", why),
         }
@@ -66,12 +64,7 @@ fn slowest(service: &Service, drain: Duration, sheet: &mut Sheet) {
             seconds(slow)
         );
         sheet
-            .warn(
-                &pool.name,
-                seen,
-                "process_control_timeout < time of the slowest scripts",
-            )
-            .so("a reload ends them")
+            .report("stopping.short-drain", &pool.name, seen)
             .fix(format!(
                 "process_control_timeout = {:.0}s",
                 (slow * 1.5).ceil()
@@ -88,11 +81,7 @@ fn by_unit(service: &Service, unit: &Unit, sheet: &mut Sheet) {
     let is_graceful = signal.trim_start_matches("SIG") == "QUIT" || get("ExecStop").is_some();
     if service.kind != Kind::Maitred && !is_graceful {
         let seen = format!("systemd stops php-fpm with {signal}");
-        sheet
-            .fail(about, seen, "the stop's signal is the immediate one")
-            .so("a stop or a restart ends the requests that run: 502")
-            .fix("KillSignal=SIGQUIT in a drop-in (systemctl edit)")
-            .rules(&["R211"]);
+        sheet.report("stopping.immediate-signal", about, seen);
     }
     let grace = match get("TimeoutStopSec").or(get("TimeoutSec")) {
         None => Some(DEFAULT_STOP),
@@ -114,12 +103,7 @@ fn by_unit(service: &Service, unit: &Unit, sheet: &mut Sheet) {
             duration(service.control_timeout)
         );
         sheet
-            .fail(
-                about,
-                seen,
-                "TimeoutStopSec < process_control_timeout + 2 s",
-            )
-            .so("a stop kills what it should wait for")
+            .report("stopping.short-stop-timeout", about, seen)
             .fix(format!(
                 "TimeoutStopSec={:.0}",
                 (service.control_timeout + 5 * LEAST_GRACE).as_secs_f64()
