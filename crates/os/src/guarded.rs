@@ -36,9 +36,10 @@ const CREATE: OFlags = OFlags::CREATE
 
 /// The rule for this process: root trusts nothing that others can change.
 pub fn rule() -> Rule {
-    match users::is_root() {
-        true => Rule::Change,
-        false => Rule::Any,
+    if users::is_root() {
+        Rule::Change
+    } else {
+        Rule::Any
     }
 }
 
@@ -220,9 +221,10 @@ fn judge(folder: &Facts, file: &Facts) -> Result<(), String> {
 }
 
 fn creator(folder: &Facts) -> Option<Identity> {
-    match users::is_root() && folder.uid != 0 {
-        true => users::look_up(&folder.uid.to_string(), None).ok(),
-        false => None,
+    if users::is_root() && folder.uid != 0 {
+        users::look_up(&folder.uid.to_string(), None).ok()
+    } else {
+        None
     }
 }
 

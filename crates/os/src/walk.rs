@@ -149,19 +149,20 @@ impl fmt::Display for Foreign {
         let (link, target) = (self.link.display(), self.target.display());
         let [owner, folder, owned] =
             [self.owner, self.folder_owner, self.target_owner].map(users::name_of);
-        match self.owner == 0 {
-            false => write!(
-                to,
-                "the symbolic link {link} is of user `{owner}` and leads to {target}, which is of \
-                 user `{owned}`; a link leads only to what its owner has: give the target to \
-                 `{owner}`, or have root make the link in a folder of root's"
-            ),
-            true => write!(
+        if self.owner == 0 {
+            write!(
                 to,
                 "the symbolic link {link} leads to {target}, which is of user `{owned}`, and lies \
                  in a folder that others than root may write to (of user `{folder}`), who may \
                  have moved it there; make it in a folder that is root's alone"
-            ),
+            )
+        } else {
+            write!(
+                to,
+                "the symbolic link {link} is of user `{owner}` and leads to {target}, which is of \
+                 user `{owned}`; a link leads only to what its owner has: give the target to \
+                 `{owner}`, or have root make the link in a folder of root's"
+            )
         }
     }
 }
@@ -307,9 +308,10 @@ impl Walker {
     /// link ([`Walker::may_mount`]).
     fn find(&self, name: &OsStr) -> Result<Option<Place>, Stopped> {
         let open = |flags| rustix::fs::openat(&self.here.fd, name, flags, Mode::empty());
-        let first = match self.may_mount() {
-            true => LOOK | OFlags::DIRECTORY,
-            false => LOOK,
+        let first = if self.may_mount() {
+            LOOK | OFlags::DIRECTORY
+        } else {
+            LOOK
         };
         let opened = match open(first) {
             Err(Errno::NOTDIR | Errno::LOOP) => open(LOOK),
@@ -418,9 +420,10 @@ impl Walker {
             Some((_, Some(entry))) => (&entry.facts, self.above.len() + 1),
             Some((_, None)) | None => (&self.here.facts, self.above.len()),
         };
-        let ancestor = match bound.depth == self.above.len() {
-            true => Some(&self.here.facts),
-            false => self.above.get(bound.depth),
+        let ancestor = if bound.depth == self.above.len() {
+            Some(&self.here.facts)
+        } else {
+            self.above.get(bound.depth)
         };
         let is_its = ancestor.is_some_and(|folder| folder.id == bound.folder.id);
         let holds = bound.reach.holds(facts, is_its && depth >= bound.depth);

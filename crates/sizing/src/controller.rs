@@ -435,10 +435,11 @@ impl Controller {
     /// What requests of a kind may have waited at most, in seconds, if it turns out that they hang from now on
     /// (for [`Kinds::look`]).
     pub fn believes_up_to(&self) -> f64 {
-        match self.cost.is_known() {
-            true => self.parks_after(),
+        if self.cost.is_known() {
+            self.parks_after()
+        } else {
             // That is a guess, and what is cut to a guess would never be found to be more.
-            false => BELIEVED_UNKNOWN_SECONDS,
+            BELIEVED_UNKNOWN_SECONDS
         }
     }
 

@@ -265,9 +265,10 @@ impl Guard {
         let few = few.max(least);
         let is_near = |fewer: usize| enough as f64 <= NEAR * fewer as f64;
         let none_between = few == 0 || few >= enough;
-        match none_between || is_near(self.too_few) || few == least && is_near(few) {
-            true => Step::Rest,
-            false => Step::Settle { workers: few },
+        if none_between || is_near(self.too_few) || few == least && is_near(few) {
+            Step::Rest
+        } else {
+            Step::Settle { workers: few }
         }
     }
 }

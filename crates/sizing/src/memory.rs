@@ -53,9 +53,10 @@ impl Room {
         let (mut fit, mut too_many) = (0, most + 1);
         while fit + 1 < too_many {
             let middle = fit + (too_many - fit) / 2;
-            match takes(middle as f64) <= self.usable() {
-                true => fit = middle,
-                false => too_many = middle,
+            if takes(middle as f64) <= self.usable() {
+                fit = middle
+            } else {
+                too_many = middle
             }
         }
         Some(fit)

@@ -250,9 +250,10 @@ mod tests {
             ("downstream", false),
         ] {
             told(&mut facts).binding = Ok(Some(binding.to_owned()));
-            match is_found {
-                true => expect("D4", &facts, Warn, "max_children = 8 is what holds more"),
-                false => expect_ok("D4", &facts),
+            if is_found {
+                expect("D4", &facts, Warn, "max_children = 8 is what holds more")
+            } else {
+                expect_ok("D4", &facts)
             }
         }
         told(&mut facts).binding = Ok(Some("max_children".to_owned()));

@@ -99,9 +99,10 @@ fn need(machine: &Machine, service: &Service) -> Known<(f64, String, bool)> {
         let cost = cost(pool)?;
         total += f64::from(pool.max_children) * cost.bytes;
         is_measured &= cost.is_measured;
-        let how = match cost.is_measured {
-            true => "private, p95",
-            false => "memory_limit: the worst case",
+        let how = if cost.is_measured {
+            "private, p95"
+        } else {
+            "memory_limit: the worst case"
         };
         parts.push(format!(
             "{} workers x {} ({how})",
@@ -201,12 +202,13 @@ fn advice(service: &Service, need: f64, budget: f64, is_measured: bool) -> Strin
     if numbers.is_empty() {
         return "look at what else has the memory: no number of workers is set too high".to_owned();
     }
-    match is_measured {
-        true => format!("set {numbers}"),
-        false => format!(
+    if is_measured {
+        format!("set {numbers}")
+    } else {
+        format!(
             "set {numbers}, or lower memory_limit; measured memory counts for more than this worst \
              case, so look again while the server works"
-        ),
+        )
     }
 }
 

@@ -57,10 +57,13 @@ fn policy(service: &Service, sheet: &mut Sheet) {
             );
         }
         (_, true) => "memory.oom.group is set".to_owned(),
-        (policy, _) => match unit.settings.contains_key("OOMPolicy") {
-            true => format!("OOMPolicy={policy}"),
-            false => "OOMPolicy is not set, and systemd's default is stop".to_owned(),
-        },
+        (policy, _) => {
+            if unit.settings.contains_key("OOMPolicy") {
+                format!("OOMPolicy={policy}")
+            } else {
+                "OOMPolicy is not set, and systemd's default is stop".to_owned()
+            }
+        }
     };
     if workers > 1 {
         sheet.report("oom.kills-all", &unit.name, seen).so(format!(

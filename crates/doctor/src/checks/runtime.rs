@@ -73,9 +73,10 @@ fn by_ini(service: &Service, pool: &Pool, ini: &Ini, sheet: &mut Sheet) {
             .any(|name| name.contains("opcache"));
     let is_on = ini_value::is_yes(ini.get("opcache.enable", "1"));
     if !is_there || !is_on {
-        let seen = match is_there {
-            true => "opcache.enable = 0".to_owned(),
-            false => "no zend_extension = opcache".to_owned(),
+        let seen = if is_there {
+            "opcache.enable = 0".to_owned()
+        } else {
+            "no zend_extension = opcache".to_owned()
         };
         sheet.report("runtime.opcache-off", about, seen);
         return;

@@ -117,9 +117,10 @@ impl Reader<'_> {
             }
             _ if self.holds.contains(&false) => {}
             "include" | "includeoptional" if depth < MAX_DEPTH => {
-                let pattern = match rest.starts_with('/') {
-                    true => unquoted(rest).to_owned(),
-                    false => format!("{}/{}", self.base, unquoted(rest)),
+                let pattern = if rest.starts_with('/') {
+                    unquoted(rest).to_owned()
+                } else {
+                    format!("{}/{}", self.base, unquoted(rest))
                 };
                 for further in world.glob(&pattern) {
                     self.file(world, &further, depth + 1);
@@ -291,9 +292,10 @@ fn service(world: &World, all: &Known<Vec<Proc>>, apache: &Apache) -> Service {
             .map(|process| process.pid)
             .ok_or_else(|| Unknown("Apache does not run".to_owned()))
     });
-    let unit = match apache.file.starts_with("/etc/httpd") {
-        true => "httpd.service",
-        false => "apache2.service",
+    let unit = if apache.file.starts_with("/etc/httpd") {
+        "httpd.service"
+    } else {
+        "apache2.service"
     };
     let ini = ini::of_server(world, "apache2", None);
     let ini = ini.and_then(|(file, beside)| ini::read(world, &file, &beside));

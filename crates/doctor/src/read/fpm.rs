@@ -226,9 +226,10 @@ fn service(world: &World, file: &str, draft: Draft, all: &Known<Vec<processes::P
         pools.push(pool);
     }
     Service {
-        kind: match is_ours {
-            true => Kind::MaitredFpm,
-            false => Kind::PhpFpm,
+        kind: if is_ours {
+            Kind::MaitredFpm
+        } else {
+            Kind::PhpFpm
         },
         control_timeout: draft.global.time("process_control_timeout", 0),
         unit: units::unit(world, &unit),

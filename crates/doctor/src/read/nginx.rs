@@ -120,9 +120,10 @@ impl Reader<'_> {
             };
             line.clear();
             if word.kind == Kind::Open {
-                directive.block = match depth < MAX_DEPTH {
-                    true => self.block(file, words, at, depth + 1),
-                    false => self.too_deep(&directive.place, words, at),
+                directive.block = if depth < MAX_DEPTH {
+                    self.block(file, words, at, depth + 1)
+                } else {
+                    self.too_deep(&directive.place, words, at)
                 };
             }
             if depth > MAX_DEPTH || self.left == 0 {
@@ -161,9 +162,10 @@ impl Reader<'_> {
         let Some(pattern) = directive.arguments.first() else {
             return Vec::new();
         };
-        let pattern = match pattern.starts_with('/') {
-            true => pattern.clone(),
-            false => format!("/etc/nginx/{pattern}"),
+        let pattern = if pattern.starts_with('/') {
+            pattern.clone()
+        } else {
+            format!("/etc/nginx/{pattern}")
         };
         let mut found = Vec::new();
         for file in self.world.glob(&pattern) {

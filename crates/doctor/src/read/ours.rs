@@ -52,9 +52,10 @@ pub(super) fn service(
     let socket = socket
         .or_else(|| config.admin_socket.clone())
         .unwrap_or_else(default_socket);
-    let status = match world.is_here() {
-        true => ask(world, &socket),
-        false => Unknown::because("no server is asked about another root"),
+    let status = if world.is_here() {
+        ask(world, &socket)
+    } else {
+        Unknown::because("no server is asked about another root")
     };
     let name = format!("maitred ({})", file.display());
     let pid = status

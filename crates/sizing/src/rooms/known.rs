@@ -238,9 +238,10 @@ impl Known {
         let all = self.had.iter().copied().chain(told);
         let left = if self.is_known() { 0.0 } else { self.left };
         self.most = all.fold(left, f64::max);
-        self.worker = match self.is_known() {
-            true => self.mean.max(1.0),
-            false => self.guess(),
+        self.worker = if self.is_known() {
+            self.mean.max(1.0)
+        } else {
+            self.guess()
         };
     }
 
@@ -259,9 +260,10 @@ impl Known {
 
     /// What one more worker takes, in bytes.
     pub fn worker(&self) -> f64 {
-        match self.worker > 0.0 {
-            true => self.worker,
-            false => UNKNOWN_WORKER_BYTES,
+        if self.worker > 0.0 {
+            self.worker
+        } else {
+            UNKNOWN_WORKER_BYTES
         }
     }
 
@@ -275,13 +277,14 @@ impl Known {
             worker: self.worker(),
             ..Room::default()
         };
-        let room = match self.is_known() {
-            true => Room {
+        let room = if self.is_known() {
+            Room {
                 deviation: self.variance.sqrt(),
                 most: self.most,
                 ..room
-            },
-            false => room,
+            }
+        } else {
+            room
         };
         room.workers().unwrap_or(usize::MAX)
     }
@@ -364,9 +367,10 @@ impl Known {
     /// they were promised. A pool's only worker it has in any case, and most such pools rest.
     pub fn claims(&self) -> f64 {
         let workers = self.workers.saturating_add(self.coming);
-        let promised = match self.is_known() || workers <= 1 {
-            true => 0.0,
-            false => workers as f64 * self.worker(),
+        let promised = if self.is_known() || workers <= 1 {
+            0.0
+        } else {
+            workers as f64 * self.worker()
         };
         promised.max(self.takes())
     }

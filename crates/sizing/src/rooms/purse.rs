@@ -62,9 +62,10 @@ impl MemoryBudget {
         };
         let base = (memory.used - own).max(0.0);
         let weight = 1.0 - (-passed.as_secs_f64() / AVERAGED_SECONDS).exp();
-        let weight = match self.looks < FIRST_LOOKS {
-            true => weight.max(1.0 / f64::from(self.looks)),
-            false => weight,
+        let weight = if self.looks < FIRST_LOOKS {
+            weight.max(1.0 / f64::from(self.looks))
+        } else {
+            weight
         };
         let before = self.base.unwrap_or(base);
         self.base = Some(before + weight * (base - before));
@@ -88,9 +89,10 @@ impl MemoryBudget {
         let fits = known.fits_in(&memory, (base, others.claim));
         // Those that are there may stay as long as others only might need what they have, or until it is
         // known what they take themselves, unless that is too much as it is.
-        let may_stay = match known.is_known() {
-            true => known.fits_in(&memory, (base, others.take)),
-            false => known.fit_at_most_in(&memory, base),
+        let may_stay = if known.is_known() {
+            known.fits_in(&memory, (base, others.take))
+        } else {
+            known.fit_at_most_in(&memory, base)
         };
         let long = fits.max(workers.min(may_stay));
         // Nobody goes for what was: a fifth would at each look, for as long as the level stays.
