@@ -15,7 +15,7 @@ pub mod read;
 pub mod report;
 pub mod rules;
 
-pub use read::{MemoryGroup, Options, Which, read};
+pub use read::{MemoryGroup, Options, Scope, read};
 pub use report::Report;
 
 /// Looks at the machine, and says what was found.

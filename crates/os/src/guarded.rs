@@ -89,7 +89,7 @@ pub fn replace(path: &Path, mode: u32) -> io::Result<File> {
 /// A name in a folder, which is held open. What has the name is not followed if it is a link.
 #[derive(Debug)]
 pub struct Named {
-    folder: walk::Place,
+    folder: walk::OpenedPath,
     name: OsString,
     /// Others than root may write to a folder on the way.
     is_shared: bool,
@@ -122,7 +122,7 @@ impl Named {
     ///
     /// # Errors
     /// What `open(2)` says.
-    pub fn look(&self) -> io::Result<Option<walk::Place>> {
+    pub fn look(&self) -> io::Result<Option<walk::OpenedPath>> {
         walk::look_in(&self.folder, &self.name)
     }
 

@@ -38,14 +38,14 @@ const LOOK: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC)
 
 /// A file or folder that was reached.
 #[derive(Debug)]
-pub struct Place {
+pub struct OpenedPath {
     /// A descriptor that was opened with `O_PATH`.
     pub fd: OwnedFd,
     /// What is known of it.
     pub facts: Facts,
 }
 
-impl Place {
+impl OpenedPath {
     /// A path to this very file, whatever has its name by now. It is followed as a link.
     pub fn path(&self) -> PathBuf {
         path_of(&self.fd)
@@ -74,11 +74,11 @@ impl Step {
 #[derive(Debug)]
 pub struct Reached {
     /// The folder in which the last name is looked up.
-    pub folder: Place,
+    pub folder: OpenedPath,
     /// The last name, which is none of a link; `.` for the folder itself.
     pub name: OsString,
     /// What has that name; none: nothing yet.
-    pub entry: Option<Place>,
+    pub entry: Option<OpenedPath>,
     /// The folder's own name, without links.
     pub folder_name: PathBuf,
     /// All names that were looked up.
@@ -201,7 +201,7 @@ pub fn to(path: &Path, rule: Rule) -> Result<Reached, Stopped> {
 ///
 /// # Errors
 /// As [`to`]; also when there is nothing of that name.
-pub fn look(path: &Path, rule: Rule) -> Result<Place, Stopped> {
+pub fn look(path: &Path, rule: Rule) -> Result<OpenedPath, Stopped> {
     let reached = to(path, rule)?;
     reached
         .entry
@@ -212,7 +212,7 @@ pub fn look(path: &Path, rule: Rule) -> Result<Place, Stopped> {
 ///
 /// # Errors
 /// What `open(2)` says.
-pub fn look_in(folder: &Place, name: &OsStr) -> io::Result<Option<Place>> {
+pub fn look_in(folder: &OpenedPath, name: &OsStr) -> io::Result<Option<OpenedPath>> {
     match rustix::fs::openat(&folder.fd, name, LOOK, Mode::empty()) {
         Err(Errno::NOENT) => Ok(None),
         opened => Ok(Some(place(opened?, Rule::Any)?)),
@@ -245,7 +245,7 @@ struct Bound {
 
 struct Walker {
     rule: Rule,
-    here: Place,
+    here: OpenedPath,
     /// The name of `here`, without links.
     name: PathBuf,
     /// The folders above `here`, the root first.
@@ -254,7 +254,7 @@ struct Walker {
     links: usize,
     bounds: Vec<Bound>,
     steps: Vec<Step>,
-    last: Option<(OsString, Option<Place>)>,
+    last: Option<(OsString, Option<OpenedPath>)>,
 }
 
 impl Walker {
@@ -306,7 +306,7 @@ impl Walker {
     /// What has this name here. A folder is asked for first, since that mounts what is mounted when
     /// it is used, which may take as long as another machine likes: not by the word of a tenant's
     /// link ([`Walker::may_mount`]).
-    fn find(&self, name: &OsStr) -> Result<Option<Place>, Stopped> {
+    fn find(&self, name: &OsStr) -> Result<Option<OpenedPath>, Stopped> {
         let open = |flags| rustix::fs::openat(&self.here.fd, name, flags, Mode::empty());
         let first = if self.may_mount() {
             LOOK | OFlags::DIRECTORY
@@ -350,7 +350,7 @@ impl Walker {
         Ok(())
     }
 
-    fn follow(&mut self, name: &OsStr, link: &Place) -> Result<(), Stopped> {
+    fn follow(&mut self, name: &OsStr, link: &OpenedPath) -> Result<(), Stopped> {
         self.links += 1;
         if self.links > MAX_LINKS {
             return Err(self.stop(name, Errno::LOOP));
@@ -446,7 +446,7 @@ impl Walker {
                 let fd = self.here.fd.try_clone();
                 let fd = fd.map_err(|why| Stopped::System(self.name.clone(), why))?;
                 let facts = self.here.facts;
-                (OsString::from("."), Some(Place { fd, facts }))
+                (OsString::from("."), Some(OpenedPath { fd, facts }))
             }
         };
         Ok(Reached {
@@ -463,13 +463,13 @@ impl Walker {
     }
 }
 
-fn root(rule: Rule) -> Result<Place, Stopped> {
+fn root(rule: Rule) -> Result<OpenedPath, Stopped> {
     let opened = rustix::fs::open("/", LOOK | OFlags::DIRECTORY, Mode::empty());
     let opened = opened.and_then(|fd| place(fd, rule));
     opened.map_err(|why| Stopped::system(PathBuf::from("/"), why))
 }
 
-fn place(fd: OwnedFd, rule: Rule) -> rustix::io::Result<Place> {
+fn place(fd: OwnedFd, rule: Rule) -> rustix::io::Result<OpenedPath> {
     let stat = rustix::fs::fstat(&fd)?;
     let is_folder = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
     // Who only reads needs the list where a link lies, and looks there.
@@ -486,7 +486,7 @@ fn place(fd: OwnedFd, rule: Rule) -> rustix::io::Result<Place> {
         id: (stat.st_dev, stat.st_ino),
         has_list,
     };
-    Ok(Place { fd, facts })
+    Ok(OpenedPath { fd, facts })
 }
 
 /// Whether a folder has an access control list beyond its mode, or one for new files. What cannot

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::cost::{Cost, Spent};
 use crate::demand::{Demand, WAITING_SHARE};
-use crate::downstream::{Guard, Seen};
+use crate::downstream::{Guard, PoolSample};
 use crate::kinds::Kinds;
 use crate::knee::{Pace, knee};
 use crate::terms::{Binding, Limits, Load, Machine, Sizing, Terms};
@@ -285,7 +285,7 @@ impl Controller {
             && self.cost.is_known()
             && busy_cores < FULL * self.machine.cores;
         let alone = self.done as f64 / time.max(f64::MIN_POSITIVE) * self.cost.alone();
-        let seen = Seen {
+        let seen = PoolSample {
             workers,
             done: self.done,
             is_stuck,

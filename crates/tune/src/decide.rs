@@ -99,7 +99,7 @@ pub struct Choice {
     pub binding: String,
     /// The throughput that was measured or follows with so many, a second.
     pub rate: f64,
-    /// Which share that is of what any number serves.
+    /// Scope share that is of what any number serves.
     pub enough: f64,
     /// What is served with one, and how that grows.
     pub model: Option<Model>,

@@ -20,7 +20,7 @@ pub fn processors(seen: &Measurement) -> Option<f64> {
     Some(seen.rate * seen.cpu?)
 }
 
-/// Which law the figures of so many users break on a machine of so many processors, as a sentence.
+/// Scope law the figures of so many users break on a machine of so many processors, as a sentence.
 ///
 /// # Errors
 /// That sentence.

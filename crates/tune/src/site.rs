@@ -1,6 +1,6 @@
-//! Which pool is tuned, and what is known of it and of the machine, from doctor's facts.
+//! Scope pool is tuned, and what is known of it and of the machine, from doctor's facts.
 
-use maitred_doctor::facts::{Facts, Ini, Kind, Known, Pass, Pool, Service};
+use maitred_doctor::facts::{Fact, Facts, Ini, Pass, PhpServer, Pool, Service};
 
 use crate::course::PoolSetting;
 use crate::decide::MemoryBudget;
@@ -53,7 +53,7 @@ impl Site {
     /// # Errors
     /// One sentence: none or several are meant.
     pub fn find(facts: &Facts, wanted: Option<&str>) -> Result<Site, String> {
-        let can = |service: &&Service| service.kind != Kind::ModPhp;
+        let can = |service: &&Service| service.kind != PhpServer::ModPhp;
         let services: Vec<&Service> = facts.services.iter().filter(can).collect();
         let running = services.iter().filter(|service| service.process.is_ok());
         let pools: Vec<(&Service, &Pool)> = running
@@ -126,8 +126,8 @@ impl Site {
     /// What the titles of its workers begin with.
     pub fn title(&self) -> String {
         match self.service.kind {
-            Kind::Maitred => format!("maitred-php: worker pool {}", self.pool.section),
-            Kind::PhpFpm | Kind::MaitredFpm | Kind::ModPhp => {
+            PhpServer::Maitred => format!("maitred-php: worker pool {}", self.pool.section),
+            PhpServer::PhpFpm | PhpServer::MaitredFpm | PhpServer::ModPhp => {
                 format!("php-fpm: pool {}", self.pool.section)
             }
         }
@@ -212,7 +212,7 @@ fn memory(facts: &Facts, service: &Service, pool: &Pool) -> MemoryBudget {
 
 /// What all but the pool's workers has of a group's memory: what is in use beside them now, which others of the
 /// same group are part of, and no less than the server itself may come to with a full OPcache.
-fn base_of_group(used: &Known<Option<f64>>, own: f64, opcache: f64) -> Result<f64, String> {
+fn base_of_group(used: &Fact<Option<f64>>, own: f64, opcache: f64) -> Result<f64, String> {
     let used = used.as_ref().map_err(|why| why.to_string())?;
     Ok((used.unwrap_or(0.0) - own).max(opcache + OTHERS_OF_GROUP))
 }
@@ -227,7 +227,7 @@ fn private(pool: &Pool) -> Vec<f64> {
     private.filter_map(known).collect()
 }
 
-fn known(value: &Known<f64>) -> Option<f64> {
+fn known(value: &Fact<f64>) -> Option<f64> {
     value.as_ref().ok().copied()
 }
 
@@ -335,7 +335,7 @@ mod tests {
         write("etc/nginx/nginx.conf", nginx);
         write("etc/apache2/apache2.conf", apache);
         let facts = maitred_doctor::read(&maitred_doctor::Options {
-            which: maitred_doctor::Which::PhpFpm,
+            which: maitred_doctor::Scope::PhpFpm,
             config: "/etc/maitred.toml".into(),
             php_fpm: None,
             admin_socket: None,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::shared::{duration, passes_to};
-use crate::facts::{Facts, Known, Listen, Pool, Unknown};
+use crate::facts::{Fact, Facts, Listen, Pool, Unknown};
 use crate::finding::Sheet;
 use maitred_text::humanize::seconds;
 
@@ -123,7 +123,7 @@ fn own(pool: &Pool, length: u64, wait: Duration, sheet: &mut Sheet) {
 }
 
 /// How long scripts take, in seconds.
-fn script_time(pool: &Pool) -> Known<f64> {
+fn script_time(pool: &Pool) -> Fact<f64> {
     let live = pool.live.as_ref().map_err(Clone::clone)?;
     live.script_p50.clone()
 }

@@ -1,7 +1,7 @@
 //! D4 and D5: do workers and processors fit each other?
 
 use super::shared::private_p95;
-use crate::facts::{Facts, Known, Manager, Pool, Service};
+use crate::facts::{Fact, Facts, Manager, Pool, Service};
 use crate::finding::Sheet;
 use maitred_text::humanize::{percent, seconds};
 
@@ -18,7 +18,7 @@ const CONTENDED: f64 = 0.5;
 const NOTICED_WAIT: f64 = 0.02;
 
 /// Processors that the service may use.
-pub(super) fn cores(facts: &Facts, service: &Service) -> Known<f64> {
+pub(super) fn cores(facts: &Facts, service: &Service) -> Fact<f64> {
     let allowed = facts
         .machine
         .allowed_processors

@@ -1,7 +1,7 @@
 //! D20: are there connections enough behind the workers, and workers enough behind connections?
 
 use super::shared::{passes_to, unmet};
-use crate::facts::{Facts, Kind, Manager, Pool, Service, Unknown};
+use crate::facts::{Facts, Manager, PhpServer, Pool, Service, Unknown};
 use crate::finding::Sheet;
 
 /// What a database keeps for its administrators and for cron jobs.
@@ -64,7 +64,7 @@ fn workers_of(facts: &Facts, counts: impl Fn(&Pool) -> bool) -> u64 {
 /// A connection that a web server keeps occupies a worker of php-fpm's, which reads from nobody else
 /// meanwhile.
 fn kept_connections(facts: &Facts, service: &Service, pool: &Pool, sheet: &mut Sheet) {
-    if service.kind != Kind::PhpFpm {
+    if service.kind != PhpServer::PhpFpm {
         return;
     }
     if let Some(why) = unmet(facts, service, pool) {

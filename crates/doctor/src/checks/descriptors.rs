@@ -1,6 +1,6 @@
 //! D16: may there be as many open files as connections need, and as many processes as workers?
 
-use crate::facts::{Facts, Known, Service};
+use crate::facts::{Fact, Facts, Service};
 use crate::finding::Sheet;
 
 /// Files that a server has open beside connections and workers.
@@ -65,7 +65,7 @@ fn nginx(facts: &Facts, sheet: &mut Sheet) {
 
 fn whole_system(facts: &Facts, sheet: &mut Sheet) {
     let about = "the machine";
-    let files: &Known<(u64, u64)> = &facts.machine.files;
+    let files: &Fact<(u64, u64)> = &facts.machine.files;
     let (open, allowed) = match files {
         Ok(files) => *files,
         Err(why) => return sheet.cannot_tell(about, "open files of the whole system", why),

@@ -1,7 +1,7 @@
 //! D1 to D3: is there memory for all workers?
 
 use super::shared::private_p95;
-use crate::facts::{Facts, Group, Kind, Known, Machine, Manager, Pool, Service, Unknown};
+use crate::facts::{Fact, Facts, Group, Machine, Manager, PhpServer, Pool, Service, Unknown};
 use crate::finding::Sheet;
 use crate::ini_value;
 use maitred_text::humanize::{binary_bytes, percent};
@@ -13,15 +13,15 @@ const DEFAULT_MEMORY_LIMIT: &str = "128M";
 const GUIDE_RESERVE_BYTES: f64 = 512.0 * 1048576.0;
 
 /// A worker's memory, and how that is known.
-pub(super) struct Cost {
+pub(super) struct WorkerCost {
     pub bytes: f64,
     pub is_measured: bool,
 }
 
 /// What one more worker costs: measured of workers that have served requests, or PHP's limit.
-pub(super) fn cost(pool: &Pool) -> Known<Cost> {
+pub(super) fn cost(pool: &Pool) -> Fact<WorkerCost> {
     if let Some(bytes) = private_p95(pool) {
-        return Ok(Cost {
+        return Ok(WorkerCost {
             bytes,
             is_measured: true,
         });
@@ -29,7 +29,7 @@ pub(super) fn cost(pool: &Pool) -> Known<Cost> {
     let ini = pool.ini.as_ref().map_err(Clone::clone)?;
     let limit = ini.get("memory_limit", DEFAULT_MEMORY_LIMIT);
     match ini_value::size(limit) {
-        Some(bytes) if bytes > 0 => Ok(Cost {
+        Some(bytes) if bytes > 0 => Ok(WorkerCost {
             bytes: bytes as f64,
             is_measured: false,
         }),
@@ -59,13 +59,13 @@ fn shared(service: &Service) -> f64 {
     };
     let all = service.pools.iter().map(of);
     match service.kind {
-        Kind::Maitred | Kind::MaitredFpm => all.sum(),
-        Kind::PhpFpm | Kind::ModPhp => all.fold(0.0, f64::max),
+        PhpServer::Maitred | PhpServer::MaitredFpm => all.sum(),
+        PhpServer::PhpFpm | PhpServer::ModPhp => all.fold(0.0, f64::max),
     }
 }
 
 /// What everything but the service's workers uses, of the whole machine.
-fn base(machine: &Machine, service: &Service) -> Known<f64> {
+fn base(machine: &Machine, service: &Service) -> Fact<f64> {
     let memory = machine.memory.as_ref().map_err(Clone::clone)?;
     let workers = service
         .pools
@@ -87,7 +87,7 @@ fn counted(service: &Service) -> impl Iterator<Item = &Pool> {
 }
 
 /// All that the service may need, and how that is made up.
-fn need(machine: &Machine, service: &Service) -> Known<(f64, String, bool)> {
+fn need(machine: &Machine, service: &Service) -> Fact<(f64, String, bool)> {
     let mut total = 0.0;
     let mut is_measured = true;
     let mut parts = Vec::new();
@@ -121,7 +121,7 @@ fn need(machine: &Machine, service: &Service) -> Known<(f64, String, bool)> {
 }
 
 /// The least of the machine's memory and the groups' limits, and which it is.
-fn budget(machine: &Machine, group: &Group) -> Known<(f64, String)> {
+fn budget(machine: &Machine, group: &Group) -> Fact<(f64, String)> {
     let memory = machine.memory.as_ref().map_err(Clone::clone)?;
     let limit = group.memory.as_ref().map_err(Clone::clone)?;
     Ok(match limit {
@@ -190,9 +190,9 @@ fn advice(service: &Service, need: f64, budget: f64, is_measured: bool) -> Strin
     let left = (0.85 * budget - (need - workers)).max(0.0);
     let share = left / workers.max(1.0);
     let name = match service.kind {
-        Kind::Maitred => "max_children",
-        Kind::PhpFpm | Kind::MaitredFpm => "pm.max_children",
-        Kind::ModPhp => "MaxRequestWorkers",
+        PhpServer::Maitred => "max_children",
+        PhpServer::PhpFpm | PhpServer::MaitredFpm => "pm.max_children",
+        PhpServer::ModPhp => "MaxRequestWorkers",
     };
     let numbers = counted(service).map(|pool| {
         let fits = (f64::from(pool.max_children) * share).floor().max(1.0);
@@ -244,7 +244,7 @@ pub(super) fn sized_from_rss(facts: &Facts, sheet: &mut Sheet) {
             .floor()
             .max(0.0);
         let is_short = pool.live.as_ref().is_ok_and(|live| {
-            let above_zero = |count: &Known<u64>| count.as_ref().is_ok_and(|count| *count > 0);
+            let above_zero = |count: &Fact<u64>| count.as_ref().is_ok_and(|count| *count > 0);
             above_zero(&live.limit_reached) || above_zero(&live.queue_max)
         });
         let seen = format!(
@@ -290,7 +290,7 @@ fn memory_limit(facts: &Facts, service: &Service, sheet: &mut Sheet) {
         Ok(memory) => memory.total,
         Err(why) => return sheet.cannot_tell(about, "how much memory the machine has", why),
     };
-    let all: Known<f64> = counted(service)
+    let all: Fact<f64> = counted(service)
         .map(|pool| Ok(f64::from(pool.max_children) * cost(pool)?.bytes))
         .sum();
     let all = match all {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::shared::{OF_ALL_POOLS, duration};
-use crate::facts::{Arrivals, Facts, Kind, Known, Manager, Pool, Unknown};
+use crate::facts::{Arrivals, Fact, Facts, Manager, PhpServer, Pool, Unknown};
 use crate::finding::Sheet;
 use maitred_text::humanize::seconds;
 
@@ -34,7 +34,7 @@ pub(super) fn misuse(facts: &Facts, sheet: &mut Sheet) {
                 continue;
             }
         };
-        if is_busy && service.kind == Kind::PhpFpm {
+        if is_busy && service.kind == PhpServer::PhpFpm {
             sheet.report("ondemand.busy-pool", about, seen);
         } else {
             sheet.ok(about, seen);
@@ -44,7 +44,7 @@ pub(super) fn misuse(facts: &Facts, sheet: &mut Sheet) {
 
 /// How often a pool is asked, and whether that is too often for one that is to sleep: by the access log that was
 /// named, or since the server's start.
-fn how_often(facts: &Facts, pool: &Pool) -> Known<(String, bool)> {
+fn how_often(facts: &Facts, pool: &Pool) -> Fact<(String, bool)> {
     let live = || pool.live.as_ref().map_err(Clone::clone)?.rate.clone();
     let since_start = |rate: f64| format!("{rate:.1} requests a second since the start");
     match &facts.arrivals {

@@ -1,6 +1,6 @@
 //! D18: who dies when memory runs out?
 
-use crate::facts::{Facts, Kind, Service};
+use crate::facts::{Facts, PhpServer, Service};
 use crate::finding::Sheet;
 
 /// D18.
@@ -85,8 +85,10 @@ fn order(facts: &Facts, service: &Service, sheet: &mut Sheet) {
         .max();
     // The front and the supervisor of ours are small; what is killed for its size is a worker.
     let others = match service.kind {
-        Kind::Maitred | Kind::MaitredFpm => database,
-        Kind::PhpFpm | Kind::ModPhp => Some(database.map_or(first, |database| database.max(first))),
+        PhpServer::Maitred | PhpServer::MaitredFpm => database,
+        PhpServer::PhpFpm | PhpServer::ModPhp => {
+            Some(database.map_or(first, |database| database.max(first)))
+        }
     };
     for pool in &service.pools {
         let workers = pool
@@ -109,8 +111,10 @@ fn order(facts: &Facts, service: &Service, sheet: &mut Sheet) {
                 format!("workers have oom_score_adj {least}, the server or a database {others}");
             // Of equals the kernel takes the largest, and ours has nobody large but workers.
             match service.kind {
-                Kind::Maitred => sheet.report("oom.workers-not-first-here", &pool.name, seen),
-                Kind::MaitredFpm => sheet.report("oom.workers-not-first-by-size", &pool.name, seen),
+                PhpServer::Maitred => sheet.report("oom.workers-not-first-here", &pool.name, seen),
+                PhpServer::MaitredFpm => {
+                    sheet.report("oom.workers-not-first-by-size", &pool.name, seen)
+                }
                 _ => sheet.report("oom.workers-not-first", &pool.name, seen),
             };
         } else {

@@ -1,6 +1,6 @@
 //! D19: does a page cache keep what is somebody's own?
 
-use crate::facts::{Facts, Kind, Nginx, Pass, PassCache};
+use crate::facts::{Facts, Nginx, Pass, PassCache, PhpServer};
 use crate::finding::Sheet;
 
 /// Variables that name the host a page is of.
@@ -23,7 +23,7 @@ pub(super) fn safety(facts: &Facts, sheet: &mut Sheet) {
     let ours = facts
         .services
         .iter()
-        .filter(|service| service.kind == Kind::Maitred);
+        .filter(|service| service.kind == PhpServer::Maitred);
     for service in ours {
         sheet.ok(
             &service.name,

@@ -1,6 +1,6 @@
 //! D13: are workers replaced for a reason, and not all at once?
 
-use crate::facts::{Facts, Kind, Known, Pool, Unknown};
+use crate::facts::{Fact, Facts, PhpServer, Pool, Unknown};
 use crate::finding::Sheet;
 use crate::quantile::quantile;
 use maitred_text::humanize::{binary_bytes, percent, seconds};
@@ -39,11 +39,11 @@ pub(super) fn recycling(facts: &Facts, sheet: &mut Sheet) {
     }
 }
 
-fn name(kind: Kind) -> &'static str {
+fn name(kind: PhpServer) -> &'static str {
     match kind {
-        Kind::Maitred => "max_requests",
-        Kind::PhpFpm | Kind::MaitredFpm => "pm.max_requests",
-        Kind::ModPhp => "MaxConnectionsPerChild",
+        PhpServer::Maitred => "max_requests",
+        PhpServer::PhpFpm | PhpServer::MaitredFpm => "pm.max_requests",
+        PhpServer::ModPhp => "MaxConnectionsPerChild",
     }
 }
 
@@ -72,7 +72,7 @@ fn growth(pool: &Pool) -> Option<(f64, f64)> {
     Some((quantile(slopes.clone(), 0.5)?, quantile(slopes, 0.05)?))
 }
 
-fn never(kind: Kind, pool: &Pool, sheet: &mut Sheet) {
+fn never(kind: PhpServer, pool: &Pool, sheet: &mut Sheet) {
     if let Some((middle, low)) = growth(pool) {
         let seen = format!(
             "{} = 0; workers that have served more requests are larger by {} for each",
@@ -99,12 +99,12 @@ fn never(kind: Kind, pool: &Pool, sheet: &mut Sheet) {
     sheet.report("recycling.growth-unknown", &pool.name, seen);
 }
 
-fn often(kind: Kind, pool: &Pool, sheet: &mut Sheet) {
+fn often(kind: PhpServer, pool: &Pool, sheet: &mut Sheet) {
     let about = pool.name.as_str();
     let before = sheet.findings.len();
     let limit = pool.max_requests;
     let cost = cost(pool);
-    if let Ok(Cost { start, request }) = cost {
+    if let Ok(CpuCost { start, request }) = cost {
         let share = start / (limit as f64 * request);
         if share > COSTS {
             let seen = format!(
@@ -121,7 +121,7 @@ fn often(kind: Kind, pool: &Pool, sheet: &mut Sheet) {
         }
     }
     let told = match &cost {
-        Ok(Cost { start, .. }) => format!("a start takes {} of a processor", seconds(*start)),
+        Ok(CpuCost { start, .. }) => format!("a start takes {} of a processor", seconds(*start)),
         Err(why) => format!("what a start costs is not known: {why}"),
     };
     if limit <= SELDOM {
@@ -129,7 +129,7 @@ fn often(kind: Kind, pool: &Pool, sheet: &mut Sheet) {
         sheet.report("recycling.few-requests", about, seen);
     }
     // Ours leave at exactly the limit, too, but each has its replacement before it goes.
-    if kind == Kind::PhpFpm {
+    if kind == PhpServer::PhpFpm {
         match counts(pool) {
             Ok(counts) => together(pool, &counts, sheet),
             Err(why) => sheet.cannot_tell(about, "whether all workers are replaced at once", &why),
@@ -141,7 +141,7 @@ fn often(kind: Kind, pool: &Pool, sheet: &mut Sheet) {
 }
 
 /// What workers take of a processor, in seconds.
-struct Cost {
+struct CpuCost {
     /// Until its first request.
     start: f64,
     /// For each request.
@@ -150,7 +150,7 @@ struct Cost {
 
 /// A worker that has served nothing has taken what a start takes; what the others have taken beyond that is for
 /// their requests.
-fn cost(pool: &Pool) -> Known<Cost> {
+fn cost(pool: &Pool) -> Fact<CpuCost> {
     let live = pool.live.as_ref().map_err(Clone::clone)?;
     let workers = live.workers.as_ref().map_err(Clone::clone)?;
     let mut known = Vec::new();
@@ -166,17 +166,17 @@ fn cost(pool: &Pool) -> Known<Cost> {
     let each = old.map(|(requests, cpu)| (cpu - start) / *requests as f64);
     let request = quantile(each.collect(), 0.5).filter(|request| *request > 0.0);
     let none = || Unknown("no worker has served 20 requests".to_owned());
-    Ok(Cost {
+    Ok(CpuCost {
         start,
         request: request.ok_or_else(none)?,
     })
 }
 
-fn counts(pool: &Pool) -> Known<Vec<f64>> {
+fn counts(pool: &Pool) -> Fact<Vec<f64>> {
     let live = pool.live.as_ref().map_err(Clone::clone)?;
     let workers = live.workers.as_ref().map_err(Clone::clone)?;
     let counts = workers.iter().map(|worker| worker.requests.clone());
-    let counts: Known<Vec<u64>> = counts.collect();
+    let counts: Fact<Vec<u64>> = counts.collect();
     let counts = counts?;
     if counts.is_empty() {
         return Err(Unknown("there are no workers".to_owned()));

@@ -1,6 +1,6 @@
 //! D15: is PHP itself set up for serving?
 
-use crate::facts::{Facts, Ini, Kind, Opcache, Pool, Service, Unknown};
+use crate::facts::{Facts, Ini, Opcache, PhpServer, Pool, Service, Unknown};
 use crate::finding::Sheet;
 use crate::ini_value;
 use maitred_text::humanize::{binary_bytes, percent};
@@ -84,7 +84,7 @@ fn by_ini(service: &Service, pool: &Pool, ini: &Ini, sheet: &mut Sheet) {
     sheet.ok(about, "OPcache is on");
     validation(about, ini, sheet);
     let size = "opcache.memory_consumption";
-    let is_shared = matches!(service.kind, Kind::PhpFpm | Kind::ModPhp);
+    let is_shared = matches!(service.kind, PhpServer::PhpFpm | PhpServer::ModPhp);
     if is_shared && ini.of_pool.iter().any(|name| name == size) {
         let seen = format!("{size} is set in the pool");
         sheet.report("runtime.opcache-size-in-pool", about, seen);

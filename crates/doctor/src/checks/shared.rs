@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use maitred_text::humanize;
 
-use crate::facts::{Facts, Kind, Pass, Pool, Service, Unknown};
+use crate::facts::{Facts, Pass, PhpServer, Pool, Service, Unknown};
 use crate::quantile::quantile;
 
 /// Why a log does not tell how requests come to one of several pools.
@@ -43,7 +43,7 @@ pub(super) fn passes_to<'f>(facts: &'f Facts, pool: &Pool) -> Vec<&'f Pass> {
 /// Why nothing can be told of the web server before a pool, if one is configured and none of its places is
 /// known to pass requests to it.
 pub(super) fn unmet(facts: &Facts, service: &Service, pool: &Pool) -> Option<Unknown> {
-    let is_behind = matches!(service.kind, Kind::PhpFpm | Kind::MaitredFpm);
+    let is_behind = matches!(service.kind, PhpServer::PhpFpm | PhpServer::MaitredFpm);
     let has_web_server = facts.nginx.is_some() || facts.apache.is_some();
     (is_behind && has_web_server && passes_to(facts, pool).is_empty()).then(|| {
         let listen = pool.listen.as_ref();

@@ -1,7 +1,7 @@
 //! D12: do the bounds of a dynamic pool make sense, and how fast does it grow?
 
 use super::shared::OF_ALL_POOLS;
-use crate::facts::{Facts, Kind, Manager, Pool, Spares, Unknown};
+use crate::facts::{Facts, Manager, PhpServer, Pool, Spares, Unknown};
 use crate::finding::Sheet;
 use maitred_text::humanize::seconds as seconds_in_words;
 
@@ -26,7 +26,7 @@ pub(super) fn arithmetic(facts: &Facts, sheet: &mut Sheet) {
         let before = sheet.findings.len();
         if order(pool, spares, sheet) {
             start(pool, spares, sheet);
-            if service.kind == Kind::PhpFpm {
+            if service.kind == PhpServer::PhpFpm {
                 ramp(facts, pool, spares, sheet);
             }
         }

@@ -1,7 +1,7 @@
 //! D11: does the status page tell the truth, and to whom?
 
 use super::shared::passes_to;
-use crate::facts::{Facts, Kind, Manager, Pool, Unknown};
+use crate::facts::{Facts, Manager, PhpServer, Pool, Unknown};
 use crate::finding::Sheet;
 
 /// D11.
@@ -10,7 +10,7 @@ pub(super) fn blind(facts: &Facts, sheet: &mut Sheet) {
         let Some(path) = &pool.status_path else {
             continue;
         };
-        if service.kind == Kind::PhpFpm {
+        if service.kind == PhpServer::PhpFpm {
             php_fpms(pool, path, sheet);
         } else {
             sheet.ok(
@@ -20,7 +20,7 @@ pub(super) fn blind(facts: &Facts, sheet: &mut Sheet) {
         }
         shown(pool, path, sheet);
         open(facts, pool, path, sheet);
-        if service.kind == Kind::PhpFpm && passes_to(facts, pool).is_empty() {
+        if service.kind == PhpServer::PhpFpm && passes_to(facts, pool).is_empty() {
             let why = "no web server is known here that passes requests to the pool";
             let why = Unknown(why.to_owned());
             sheet.cannot_tell(&pool.name, "who may see its status page", &why);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::shared::duration;
 use crate::facts::LONGEST;
-use crate::facts::{Facts, Kind, Service, Unit};
+use crate::facts::{Facts, PhpServer, Service, Unit};
 use crate::finding::Sheet;
 use maitred_text::humanize::seconds;
 
@@ -17,7 +17,7 @@ const LEAST_GRACE: Duration = Duration::from_secs(2);
 /// D17.
 pub(super) fn stopping(facts: &Facts, sheet: &mut Sheet) {
     for service in &facts.services {
-        if service.kind == Kind::ModPhp {
+        if service.kind == PhpServer::ModPhp {
             continue;
         }
         let before = sheet.findings.len();
@@ -79,7 +79,7 @@ fn by_unit(service: &Service, unit: &Unit, sheet: &mut Sheet) {
     // Ours lets requests end with either.
     let signal = get("KillSignal").unwrap_or("SIGTERM");
     let is_graceful = signal.trim_start_matches("SIG") == "QUIT" || get("ExecStop").is_some();
-    if service.kind != Kind::Maitred && !is_graceful {
+    if service.kind != PhpServer::Maitred && !is_graceful {
         let seen = format!("systemd stops php-fpm with {signal}");
         sheet.report("stopping.immediate-signal", about, seen);
     }

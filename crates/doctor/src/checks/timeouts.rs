@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::shared::{duration, passes_to, unmet};
-use crate::facts::{Facts, Ini, Kind, Pass, Pool, Service};
+use crate::facts::{Facts, Ini, Pass, PhpServer, Pool, Service};
 use crate::finding::Sheet;
 
 /// Least distance between two who wait for each other.
@@ -54,7 +54,7 @@ pub(super) fn ladder(facts: &Facts, sheet: &mut Sheet) {
 /// How often php-fpm looks whether somebody has run too long: a third of the shortest limit
 /// (`fpm_conf_set_heartbeat`, fpm_conf.c). Ours sets a timer.
 fn heartbeat(service: &Service) -> Duration {
-    if service.kind != Kind::PhpFpm {
+    if service.kind != PhpServer::PhpFpm {
         return Duration::ZERO;
     }
     let limits = service.pools.iter().map(|pool| pool.wall_limit);
@@ -80,11 +80,11 @@ fn endless(service: &Service, pool: &Pool, passes: &[&Pass], sheet: &mut Sheet) 
         _ => String::new(),
     };
     let name = match service.kind {
-        Kind::ModPhp => "Apache cannot end a script by the clock on the wall".to_owned(),
+        PhpServer::ModPhp => "Apache cannot end a script by the clock on the wall".to_owned(),
         _ => "request_terminate_timeout = 0".to_owned(),
     };
     let seen = format!("{name}{script}");
-    if service.kind == Kind::Maitred {
+    if service.kind == PhpServer::Maitred {
         let (_, wait) = pool.queue.unwrap_or_default();
         sheet
             .report("timeouts.no-limit", &pool.name, seen)
@@ -108,7 +108,7 @@ fn endless(service: &Service, pool: &Pool, passes: &[&Pass], sheet: &mut Sheet) 
         ),
     };
     let key = match service.kind {
-        Kind::ModPhp => "timeouts.no-wall-limit-in-apache",
+        PhpServer::ModPhp => "timeouts.no-wall-limit-in-apache",
         _ => "timeouts.no-wall-limit",
     };
     sheet.report(key, &pool.name, seen).so(consequence);
@@ -210,7 +210,7 @@ fn clients(pool: &Pool, sheet: &mut Sheet) {
 }
 
 fn finished(service: &Service, pool: &Pool, sheet: &mut Sheet) {
-    if pool.tracks_finished || matches!(service.kind, Kind::Maitred | Kind::ModPhp) {
+    if pool.tracks_finished || matches!(service.kind, PhpServer::Maitred | PhpServer::ModPhp) {
         return;
     }
     let seen = "request_terminate_timeout_track_finished = no";

@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use maitred_text::access_log::Entry;
 
 use super::world::World;
-use crate::facts::{Arrivals, Known, Unknown};
+use crate::facts::{Arrivals, Fact, Unknown};
 
 /// The end of a log that is read, in bytes: an hour of a busy site, in a tenth of a second.
 const MAX_BYTES: u64 = 16 * 1024 * 1024;
@@ -31,13 +31,13 @@ const FILES: [&str; 21] = [
 ];
 
 /// What the end of a log says.
-pub(super) fn arrivals(world: &World, file: &Path) -> Known<Arrivals> {
+pub(super) fn arrivals(world: &World, file: &Path) -> Fact<Arrivals> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     arrivals_until(world, file, now.map_or(0, |now| now.as_secs()) + DAY)
 }
 
 /// The same of what is no later than a moment, in seconds since 1970.
-fn arrivals_until(world: &World, file: &Path, last: u64) -> Known<Arrivals> {
+fn arrivals_until(world: &World, file: &Path, last: u64) -> Fact<Arrivals> {
     let shown = file.display();
     let text =
         end_of(world, file).map_err(|why| Unknown(format!("{shown} cannot be read ({why})")))?;
@@ -131,7 +131,7 @@ mod tests {
         )
     }
 
-    fn read(text: &str) -> Known<Arrivals> {
+    fn read(text: &str) -> Fact<Arrivals> {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("access.log");
         std::fs::write(&file, text).unwrap();

@@ -60,7 +60,7 @@ pub(super) fn files(world: &World, named: Option<&Path>) -> Vec<String> {
 pub(super) fn services(
     world: &World,
     files: &[String],
-    all: &Known<Vec<processes::Proc>>,
+    all: &Fact<Vec<processes::Proc>>,
     broken: &mut Vec<(String, Unknown)>,
 ) -> Vec<Service> {
     let mut services = Vec::new();
@@ -193,7 +193,7 @@ fn is_maitred(world: &World, pid: i32) -> bool {
     name.is_some_and(|name| name.starts_with("maitred"))
 }
 
-fn service(world: &World, file: &str, draft: Draft, all: &Known<Vec<processes::Proc>>) -> Service {
+fn service(world: &World, file: &str, draft: Draft, all: &Fact<Vec<processes::Proc>>) -> Service {
     let version = file.split('/').find(|part| {
         part.split_once('.')
             .is_some_and(|(a, b)| a.parse::<u32>().is_ok() && b.parse::<u32>().is_ok())
@@ -227,9 +227,9 @@ fn service(world: &World, file: &str, draft: Draft, all: &Known<Vec<processes::P
     }
     Service {
         kind: if is_ours {
-            Kind::MaitredFpm
+            PhpServer::MaitredFpm
         } else {
-            Kind::PhpFpm
+            PhpServer::PhpFpm
         },
         control_timeout: draft.global.time("process_control_timeout", 0),
         unit: units::unit(world, &unit),
@@ -243,7 +243,7 @@ fn service(world: &World, file: &str, draft: Draft, all: &Known<Vec<processes::P
     }
 }
 
-fn pool(section: &Section, ini: &Known<Ini>) -> Pool {
+fn pool(section: &Section, ini: &Fact<Ini>) -> Pool {
     let number = |name: &str| {
         section
             .number(name)

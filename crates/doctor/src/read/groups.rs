@@ -6,7 +6,7 @@ use std::time::Duration;
 use maitred_os::proc::{self, Folder, Version, cgroup};
 
 use super::world::World;
-use crate::facts::{Group, Known, Throttled, Unknown};
+use crate::facts::{Fact, Group, Throttled, Unknown};
 
 /// Version 1 says so where there is no limit: the largest number of pages, in bytes.
 const NO_LIMIT_BYTES: f64 = 1e18;
@@ -47,7 +47,7 @@ pub(super) fn group(world: &World, whose: &str, pid: Option<i32>) -> Group {
 
 /// The folders of the group for `controller` and of those around it, the innermost first. A system
 /// without control groups has none.
-fn around(world: &World, process: &str, controller: &str) -> Known<Vec<Folder>> {
+fn around(world: &World, process: &str, controller: &str) -> Fact<Vec<Folder>> {
     let Some(groups) = world.read_or_none(&format!("/proc/{process}/cgroup"))? else {
         return Ok(Vec::new());
     };
@@ -67,7 +67,7 @@ fn smaller(least: Option<(f64, String)>, value: f64, file: String) -> Option<(f6
     }
 }
 
-fn memory_limit(world: &World, all: &[Folder]) -> Known<Option<(f64, String)>> {
+fn memory_limit(world: &World, all: &[Folder]) -> Fact<Option<(f64, String)>> {
     let mut least = None;
     for group in all {
         let names: &[&str] = match group.version {
@@ -88,7 +88,7 @@ fn memory_limit(world: &World, all: &[Folder]) -> Known<Option<(f64, String)>> {
 
 /// What the group whose limit is set in a file has in use. Both versions count pages of files with it, which
 /// are dropped when memory runs short (Documentation/admin-guide/cgroup-v2.rst and cgroup-v1/memory.rst).
-fn memory_use(world: &World, limit: &str) -> Known<f64> {
+fn memory_use(world: &World, limit: &str) -> Fact<f64> {
     let (folder, name) = limit.rsplit_once('/').unwrap_or(("", limit));
     let (file, pages) = match name {
         "memory.limit_in_bytes" => (
@@ -104,7 +104,7 @@ fn memory_use(world: &World, limit: &str) -> Known<f64> {
 }
 
 /// Processors that a group's quota is worth, and the file that says so.
-fn cores(world: &World, group: &Folder) -> Known<Option<(f64, String)>> {
+fn cores(world: &World, group: &Folder) -> Fact<Option<(f64, String)>> {
     let file = |name: &str| format!("{}/{name}", group.path);
     let number = |text: &str| {
         text.trim()
@@ -133,7 +133,7 @@ fn cores(world: &World, group: &Folder) -> Known<Option<(f64, String)>> {
         .map(|(quota, period)| (quota / period, place)))
 }
 
-fn quota(world: &World, all: &[Folder]) -> Known<Option<(f64, String)>> {
+fn quota(world: &World, all: &[Folder]) -> Fact<Option<(f64, String)>> {
     let mut least = None;
     for group in all {
         if let Some((cores, place)) = cores(world, group)? {
@@ -144,7 +144,7 @@ fn quota(world: &World, all: &[Folder]) -> Known<Option<(f64, String)>> {
 }
 
 /// Of the innermost group that has a quota.
-fn throttled(world: &World, all: &[Folder]) -> Known<Option<Throttled>> {
+fn throttled(world: &World, all: &[Folder]) -> Fact<Option<Throttled>> {
     for group in all {
         if cores(world, group)?.is_none() {
             continue;
@@ -198,7 +198,7 @@ impl MemoryGroup {
     }
 }
 
-fn oom_kills(world: &World, own: &Folder) -> Known<Option<u64>> {
+fn oom_kills(world: &World, own: &Folder) -> Fact<Option<u64>> {
     let name = match own.version {
         Version::Two => "memory.events",
         Version::One => "memory.oom_control",

@@ -9,7 +9,7 @@ use rustix::fs::{Mode, OFlags};
 use maitred_os::proc;
 
 use super::world::World;
-use crate::facts::{Killed, Known, Unknown};
+use crate::facts::{Fact, Killed, Unknown};
 
 /// Where it is (`/dev/kmsg`, Documentation/ABI/testing/dev-kmsg): one record for each read.
 const LOG: &str = "/dev/kmsg";
@@ -25,7 +25,7 @@ const SAYS: [&str; 2] = [
 ];
 
 /// The last one that it still has; nothing: it has none any more.
-pub(super) fn last_kill(world: &World) -> Known<Option<Killed>> {
+pub(super) fn last_kill(world: &World) -> Fact<Option<Killed>> {
     if !world.is_here() {
         return Unknown::because("the kernel's log is of this machine");
     }

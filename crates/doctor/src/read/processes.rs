@@ -4,7 +4,7 @@ use maitred_os::proc::{self, Rollup};
 use maitred_os::schedstat::Schedstat;
 
 use super::world::World;
-use crate::facts::{Known, Process, Unknown, Worker};
+use crate::facts::{Fact, Process, Unknown, Worker};
 
 /// Most workers of a pool whose memory is measured: each look takes the kernel a walk of its pages.
 const MAX_MEASURED: usize = 200;
@@ -21,7 +21,7 @@ pub(super) struct Proc {
 }
 
 /// All processes.
-pub(super) fn list(world: &World) -> Known<Vec<Proc>> {
+pub(super) fn list(world: &World) -> Fact<Vec<Proc>> {
     let folders = world.glob("/proc/[0-9]*");
     if folders.is_empty() {
         return Unknown::because("/proc shows no processes");
@@ -53,7 +53,7 @@ pub(super) fn process(world: &World, pid: i32) -> Process {
     }
 }
 
-pub(super) fn oom_score_adj(world: &World, pid: i32) -> Known<i64> {
+pub(super) fn oom_score_adj(world: &World, pid: i32) -> Fact<i64> {
     let file = format!("/proc/{pid}/oom_score_adj");
     let text = world.read(&file)?;
     text.trim()
@@ -62,7 +62,7 @@ pub(super) fn oom_score_adj(world: &World, pid: i32) -> Known<i64> {
 }
 
 /// The soft limit.
-pub(super) fn open_files(world: &World, pid: i32) -> Known<u64> {
+pub(super) fn open_files(world: &World, pid: i32) -> Fact<u64> {
     let file = format!("/proc/{pid}/limits");
     let text = world.read(&file)?;
     let soft = proc::value(&text, "Max open files");
@@ -77,7 +77,7 @@ pub(super) fn open_files(world: &World, pid: i32) -> Known<u64> {
 }
 
 /// What is in swap of a process, in bytes.
-fn swapped(world: &World, pid: i32) -> Known<f64> {
+fn swapped(world: &World, pid: i32) -> Fact<f64> {
     let file = format!("/proc/{pid}/status");
     let text = world.read(&file)?;
     // A kernel without swap has no such line.
@@ -111,7 +111,7 @@ fn worker(world: &World, pid: i32) -> Worker {
 
 /// Processor time that a process has used, in seconds (Documentation/scheduler/sched-stats.rst): the ticks of `stat`
 /// are longer than a start.
-fn cpu(world: &World, pid: i32) -> Known<f64> {
+fn cpu(world: &World, pid: i32) -> Fact<f64> {
     let file = format!("/proc/{pid}/schedstat");
     let text = world.read(&file)?;
     Schedstat::parse(&text)

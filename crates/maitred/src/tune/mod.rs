@@ -11,10 +11,10 @@ use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
 use maitred_control::admin::{Answer, Request};
-use maitred_doctor::facts::Kind;
+use maitred_doctor::facts::PhpServer;
 use maitred_doctor::finding::{Finding, Severity};
 use maitred_doctor::read::Counted;
-use maitred_doctor::{Options, Which};
+use maitred_doctor::{Options, Scope};
 use maitred_measure::endpoints::TlsTrust;
 use maitred_os::signals::{Awaited, Signal};
 use maitred_text::humanize;
@@ -203,7 +203,7 @@ fn carry_out(asked: &Tune) -> Result<u8, Refusal> {
     let mut progress = Progress::new(&workload.source, &site);
     let mut ask = counts_of(&site, &asked.server);
     let mut runner = Runner {
-        counts: PhpMemoryProbe::new(site.service.kind == Kind::Maitred, &mut ask),
+        counts: PhpMemoryProbe::new(site.service.kind == PhpServer::Maitred, &mut ask),
         target: &mut target,
         workload: &workload,
         prober: &mut prober,
@@ -329,9 +329,9 @@ fn seconds(asked: &Tune) -> Result<f64, String> {
 /// Looks at the machine, and finds the pool. With it comes what doctor finds.
 fn find(asked: &ServerOptions) -> Result<(Site, Vec<Finding>), Refusal> {
     let which = match (&asked.config, &asked.php_fpm) {
-        (Some(_), _) => Which::Maitred,
-        (None, Some(_)) => Which::PhpFpm,
-        (None, None) => Which::Everything,
+        (Some(_), _) => Scope::Maitred,
+        (None, Some(_)) => Scope::PhpFpm,
+        (None, None) => Scope::Everything,
     };
     let facts = maitred_doctor::read(&Options {
         which,
@@ -390,7 +390,7 @@ fn reload(asked: &ServerOptions) -> Reload {
 /// Asks what PHP counts of its scripts' memory: php-fpm by its status page, a server of ours on its admin socket.
 fn counts_of(site: &Site, asked: &ServerOptions) -> Box<dyn FnMut() -> Counts> {
     let pool = site.pool.clone();
-    if site.service.kind != Kind::Maitred {
+    if site.service.kind != PhpServer::Maitred {
         return Box::new(move || {
             let told = maitred_doctor::read::counted(&pool, PATIENCE);
             told.map_err(|why| why.to_string())

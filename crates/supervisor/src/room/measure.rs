@@ -7,7 +7,7 @@
 use std::collections::{HashMap, HashSet};
 
 use maitred_os::proc::{self, Statm};
-use maitred_sizing::rooms::{Due, Has};
+use maitred_sizing::ledger::{DueMeasurement, WorkerMemory};
 use maitred_sizing::sources::Files;
 
 use crate::admin::private_bytes;
@@ -28,7 +28,11 @@ struct Count {
 
 impl Counted {
     /// Measures a worker with what its script runs, as it is due. Nothing: it is gone.
-    pub(super) fn measure(&mut self, files: &dyn Files, due: Due) -> Option<Has> {
+    pub(super) fn measure(
+        &mut self,
+        files: &dyn Files,
+        due: DueMeasurement,
+    ) -> Option<WorkerMemory> {
         let pid = due.worker;
         let before = self.0.get(&pid).filter(|_| !due.exactly).copied();
         let (own, most) = match before {
@@ -39,7 +43,7 @@ impl Counted {
             None => self.count(files, pid)?,
         };
         let own = own + of_programs(files, pid);
-        Some(Has {
+        Some(WorkerMemory {
             own,
             most,
             served: None,
@@ -104,7 +108,7 @@ mod tests {
     use super::super::Machine;
     use super::*;
 
-    const OURSELVES: fn(bool) -> Due = |exactly| Due {
+    const OURSELVES: fn(bool) -> DueMeasurement = |exactly| DueMeasurement {
         worker: std::process::id() as i32,
         exactly,
     };
@@ -132,7 +136,7 @@ mod tests {
             has.most.is_some_and(|most| most >= 0.9 * has.own),
             "{has:?}"
         );
-        let gone = Due {
+        let gone = DueMeasurement {
             worker: i32::MAX,
             ..OURSELVES(true)
         };

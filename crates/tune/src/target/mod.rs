@@ -8,7 +8,7 @@ pub mod replaced_file;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-use maitred_doctor::facts::Kind;
+use maitred_doctor::facts::PhpServer;
 use rustix::fs::{FlockOperation, flock};
 
 use crate::measurement::Setting;
@@ -56,7 +56,7 @@ impl Target {
             .ok_or("the server has no configuration file")?;
         let main = Path::new(main);
         let lock = lock(main)?;
-        let is_ours = site.service.kind == Kind::Maitred;
+        let is_ours = site.service.kind == PhpServer::Maitred;
         let (server, file) = match is_ours {
             true => (
                 ServerKind::Maitred(MaitredServer::of(site, main, reload)),
@@ -191,7 +191,7 @@ impl Target {
     /// Whether nobody else has changed the configuration meanwhile.
     ///
     /// # Errors
-    /// Which file was changed.
+    /// Scope file was changed.
     fn untouched(&self) -> Result<(), String> {
         let changed = self
             .others
@@ -307,7 +307,7 @@ pub fn undo(site: &Site, mut reload: Reload) -> Result<String, String> {
     let _lock = lock(main)?;
     let title = site.title();
     let began = processes::began(site.master);
-    if site.service.kind == Kind::Maitred {
+    if site.service.kind == PhpServer::Maitred {
         let undo = Undo::begin(&real(main))?;
         finish(undo, maitred::check(main))?;
         let done = reload()?;

@@ -6,7 +6,7 @@ pub mod fpm;
 pub mod frankenphp;
 
 use maitred_sizing::Spent;
-use maitred_sizing::rooms::Has;
+use maitred_sizing::ledger::WorkerMemory;
 use maitred_sizing::sources::Memory;
 
 /// What a policy may see of a pool.
@@ -66,7 +66,7 @@ pub trait Policy {
 
     /// What each worker has, by its number, and how many requests have ended by now, if the policy wants to
     /// know before a tick.
-    fn measures(&mut self, _workers: &mut dyn Iterator<Item = (i32, Has)>, _ended: u64) {}
+    fn measures(&mut self, _workers: &mut dyn Iterator<Item = (i32, WorkerMemory)>, _ended: u64) {}
 
     /// So many workers were started, of those it wants.
     fn forked(&mut self, _workers: usize) {}

@@ -3,7 +3,7 @@
 use std::collections::{HashSet, VecDeque};
 use std::time::Duration;
 
-use crate::memory::{Room, reserve};
+use crate::memory::{Capacity, reserve};
 use crate::sources::Memory;
 
 /// What a worker is taken to need, in bytes, of which nothing is known: PHP's own `memory_limit`.
@@ -43,7 +43,7 @@ const CHOSEN_AGAIN_AFTER: Duration = Duration::from_secs(600);
 
 /// What a worker has, in bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct Has {
+pub struct WorkerMemory {
     /// For itself now, with what programs have that its script runs.
     pub own: f64,
     /// At most since it came, with the largest program that it is known to have run; nothing: nobody tells.
@@ -65,7 +65,7 @@ pub struct Grown {
 
 /// How a worker is to be measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Due {
+pub struct DueMeasurement {
     /// Its process id.
     pub worker: i32,
     /// Its pages are to be counted. Otherwise it is enough to see by how much what is resident has
@@ -84,12 +84,12 @@ pub struct Budget {
 
 /// What is known of a pool's workers.
 #[derive(Debug, Default)]
-pub struct Known {
+pub struct PoolMemory {
     /// How many there are, and how many are on their way.
     pub workers: usize,
     coming: usize,
     /// Those that were measured; who was so last is at the end.
-    measured: VecDeque<One>,
+    measured: VecDeque<WorkerRecord>,
     /// What one has had at most of those that have left before it was known what workers take, in bytes.
     left: f64,
     /// What workers had that were not measured for the first time, in bytes; the last at the end.
@@ -107,9 +107,9 @@ pub struct Known {
 }
 
 #[derive(Debug, Clone, Copy)]
-struct One {
+struct WorkerRecord {
     worker: i32,
-    has: Has,
+    has: WorkerMemory,
     /// What it had when it was measured for the first time after it had begun to serve, in bytes.
     began_with: Option<f64>,
     /// The less of its last two measures, in bytes, and the most of that while it was young: what one request
@@ -122,7 +122,7 @@ struct One {
     replaced_at: Option<Duration>,
 }
 
-impl Known {
+impl PoolMemory {
     /// Whether workers were measured often enough.
     pub fn is_known(&self) -> bool {
         self.had.len() >= ENOUGH && self.requests >= ENOUGH_REQUESTS
@@ -135,10 +135,10 @@ impl Known {
     }
 
     /// Which of these workers are to be measured, within the budget.
-    pub fn due(&mut self, workers: &[i32], budget: &mut Budget) -> Vec<Due> {
+    pub fn due(&mut self, workers: &[i32], budget: &mut Budget) -> Vec<DueMeasurement> {
         (self.workers, self.coming) = (workers.len(), 0);
         let present: HashSet<i32> = workers.iter().copied().collect();
-        let has_left = |one: &&One| !present.contains(&one.worker);
+        let has_left = |one: &&WorkerRecord| !present.contains(&one.worker);
         let told = self
             .measured
             .iter()
@@ -150,7 +150,7 @@ impl Known {
         let new = workers.iter().copied().filter(|one| !seen.contains(one));
         let mut exactly: Vec<i32> = new.take(NEW_AT_ONCE.min(budget.exactly)).collect();
         budget.exactly -= exactly.len();
-        let mut old: Vec<&One> = self.measured.iter().collect();
+        let mut old: Vec<&WorkerRecord> = self.measured.iter().collect();
         old.sort_by_key(|one| one.counted_at);
         let at_once = if self.is_known() {
             OLD_AT_ONCE
@@ -165,14 +165,14 @@ impl Known {
         let roughly: Vec<i32> = others.take(budget.roughly).collect();
         budget.roughly -= roughly.len();
         exactly.extend(old);
-        let due = |exactly| move |worker| Due { worker, exactly };
+        let due = |exactly| move |worker| DueMeasurement { worker, exactly };
         let exactly = exactly.into_iter().map(due(true));
         exactly.chain(roughly.into_iter().map(due(false))).collect()
     }
 
     /// Whether some worker that was measured may be young, and what it keeps then is not known.
     pub fn may_have_young(&self) -> bool {
-        let may_be_young = |one: &One| {
+        let may_be_young = |one: &WorkerRecord| {
             let served = one.has.served;
             one.kept_young == 0.0 && served.is_none_or(|served| served <= YOUNG_REQUESTS)
         };
@@ -180,7 +180,7 @@ impl Known {
     }
 
     /// A worker was measured as it was due, at a look of this number.
-    pub fn measured(&mut self, due: Due, has: Has, look: u32) {
+    pub fn measured(&mut self, due: DueMeasurement, has: WorkerMemory, look: u32) {
         let place = self.measured.iter();
         let place = place.clone().position(|one| one.worker == due.worker);
         let before = place.and_then(|place| self.measured.remove(place));
@@ -193,9 +193,9 @@ impl Known {
         let told = has.served.filter(|_| before.is_some());
         let has_begun = told.is_some_and(|served| served >= BEGUN_REQUESTS);
         let began_with = before.and_then(|one| one.began_with);
-        self.measured.push_back(One {
+        self.measured.push_back(WorkerRecord {
             worker: due.worker,
-            has: Has {
+            has: WorkerMemory {
                 most: has.most.or(before.and_then(|one| one.has.most)),
                 // They only become more.
                 served: told.or(before.and_then(|one| one.has.served)),
@@ -270,15 +270,15 @@ impl Known {
     /// For how many workers there is room whatever their requests happen to take at a time, beside what is
     /// no worker's own and what other pools' workers take or have been promised; without what scatters as
     /// long as nobody knows what they take.
-    pub fn fits_in(&self, memory: &Memory, (base, others): (f64, f64)) -> usize {
-        let room = Room {
+    pub fn fits_in(&self, memory: &Memory, base: f64, others: f64) -> usize {
+        let room = Capacity {
             limit: memory.limit,
             base: base + others,
             worker: self.worker(),
-            ..Room::default()
+            ..Capacity::default()
         };
         let room = if self.is_known() {
-            Room {
+            Capacity {
                 deviation: self.variance.sqrt(),
                 most: self.most,
                 ..room
@@ -291,11 +291,11 @@ impl Known {
 
     /// For how many there is room if each takes what one has had at most.
     pub fn fit_at_most_in(&self, memory: &Memory, base: f64) -> usize {
-        let room = Room {
+        let room = Capacity {
             limit: memory.limit,
             base,
             worker: self.most,
-            ..Room::default()
+            ..Capacity::default()
         };
         room.workers().unwrap_or(usize::MAX)
     }
@@ -313,7 +313,7 @@ impl Known {
     pub fn outgrown(&self, now: Duration) -> Option<Grown> {
         let young = self.measured.iter().map(|one| one.kept_young);
         let young = young.fold(0.0, f64::max);
-        let may_be_chosen = |one: &&One| {
+        let may_be_chosen = |one: &&WorkerRecord| {
             let since = one.replaced_at.map(|at| now.saturating_sub(at));
             since.is_none_or(|since| since >= CHOSEN_AGAIN_AFTER)
         };

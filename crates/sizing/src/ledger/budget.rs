@@ -1,9 +1,9 @@
-//! One memory that workers are paid for out of: that of the whole server, or what a pool has to itself.
+//! WorkerRecord memory that workers are paid for out of: that of the whole server, or what a pool has to itself.
 
 use std::time::Duration;
 
-use super::known::Known;
-use crate::memory::{Level, Pressure, Room, Signs};
+use super::pool_memory::PoolMemory;
+use crate::memory::{Capacity, Level, Pressure, Signs};
 use crate::sources::Memory;
 
 /// Memory of which less than this part is in use or promised is far from being short.
@@ -48,8 +48,10 @@ impl MemoryBudget {
     pub(super) fn look(
         &mut self,
         now: Duration,
-        (memory, signs): (Option<Memory>, &Signs),
-        (own, promised): (f64, f64),
+        memory: Option<Memory>,
+        signs: &Signs,
+        own: f64,
+        promised: f64,
     ) {
         self.pressure.look(now, signs);
         self.memory = memory;
@@ -72,25 +74,25 @@ impl MemoryBudget {
     }
 
     /// How many workers a pool may have that has `workers`, of which so much is known, beside other pools'.
-    pub(super) fn workers(&self, known: &Known, others: Others, workers: usize) -> usize {
+    pub(super) fn workers(&self, known: &PoolMemory, others: Others, workers: usize) -> usize {
         let part = |part: f64| ((workers as f64 * part) as usize).max(1);
         // Where nobody knows what there is, nothing is added.
         let (Some(memory), Some(base)) = (self.memory, self.base) else {
             return workers.max(1);
         };
-        let free = Room {
+        let free = Capacity {
             limit: memory.limit,
             base: memory.used + self.promised,
-            ..Room::default()
+            ..Capacity::default()
         };
         let more = (free.usable() / known.worker()) as usize;
         let now = workers.saturating_add(more);
         // One serves whatever there is: none would be a pool that is down.
-        let fits = known.fits_in(&memory, (base, others.claim));
+        let fits = known.fits_in(&memory, base, others.claim);
         // Those that are there may stay as long as others only might need what they have, or until it is
         // known what they take themselves, unless that is too much as it is.
         let may_stay = if known.is_known() {
-            known.fits_in(&memory, (base, others.take))
+            known.fits_in(&memory, base, others.take)
         } else {
             known.fit_at_most_in(&memory, base)
         };

@@ -12,7 +12,7 @@ const FULL: f64 = 860.0;
 
 /// A pool's workers, by what each has, in megabytes, and how many requests it has served.
 struct World {
-    rooms: Rooms,
+    rooms: MemoryLedger,
     second: u64,
     /// In use, in megabytes.
     used: f64,
@@ -31,7 +31,7 @@ impl World {
 
     fn cold() -> World {
         World {
-            rooms: Rooms::default(),
+            rooms: MemoryLedger::default(),
             second: 0,
             used: FULL,
             workers: [7, 8, 9].map(|worker| (worker, 20.0, 1000)).into(),
@@ -52,13 +52,10 @@ impl World {
             exactly: 16,
             roughly: 64,
         };
-        for due in self
-            .rooms
-            .due("www", (&ids, 100 * self.second), &mut budget)
-        {
+        for due in self.rooms.due("www", &ids, 100 * self.second, &mut budget) {
             let told = self.workers.iter().find(|one| one.0 == due.worker);
             let (_, own, served) = *told.unwrap();
-            let has = Has {
+            let has = WorkerMemory {
                 own: own * MB,
                 most: None,
                 served: self.tells.then_some(served),

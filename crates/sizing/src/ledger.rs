@@ -9,14 +9,14 @@
 use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
-pub use self::known::{Budget, Due, Grown, Has};
-use self::known::{Known, UNKNOWN_WORKER_BYTES};
-use self::purse::{MemoryBudget, Others};
+use self::budget::{MemoryBudget, Others};
+pub use self::pool_memory::{Budget, DueMeasurement, Grown, WorkerMemory};
+use self::pool_memory::{PoolMemory, UNKNOWN_WORKER_BYTES};
 use crate::memory::{Level, Signs};
 use crate::sources::Memory;
 
-mod known;
-mod purse;
+mod budget;
+mod pool_memory;
 
 /// After a worker of a pool has left its place because it had grown, no other does for so long: its successor is
 /// to show first how much it needs itself.
@@ -24,7 +24,7 @@ const REPLACED_PAUSE: Duration = Duration::from_secs(30);
 
 /// What there is for all pools that find their size.
 #[derive(Debug, Default)]
-pub struct Rooms {
+pub struct MemoryLedger {
     /// The server's.
     common: MemoryBudget,
     /// Of the pools that have a limit of their own.
@@ -35,18 +35,19 @@ pub struct Rooms {
     replaced: BTreeMap<String, Duration>,
     /// What the workers of all pools take together, and what they claim, in bytes.
     all: Others,
-    pools: BTreeMap<String, Known>,
+    pools: BTreeMap<String, PoolMemory>,
 }
 
-impl Rooms {
+impl MemoryLedger {
     /// Which of a pool's workers are to be measured now, by their process ids: those that were not yet,
     /// and the others in turn, within the budget of this look. So many requests of the pool have ended.
     pub fn due(
         &mut self,
         pool: &str,
-        (workers, requests): (&[i32], u64),
+        workers: &[i32],
+        requests: u64,
         budget: &mut Budget,
-    ) -> Vec<Due> {
+    ) -> Vec<DueMeasurement> {
         let known = self.pools.entry(pool.to_owned()).or_default();
         known.served(requests);
         known.due(workers, budget)
@@ -62,11 +63,11 @@ impl Rooms {
     /// Whether it is worth while to ask a pool's workers how much they have served, though nobody's pages are
     /// counted: one may be young, and what it keeps then is not known.
     pub fn may_have_young(&self, pool: &str) -> bool {
-        self.pools.get(pool).is_some_and(Known::may_have_young)
+        self.pools.get(pool).is_some_and(PoolMemory::may_have_young)
     }
 
     /// What a worker has that was to be measured.
-    pub fn measured(&mut self, pool: &str, due: Due, has: Has) {
+    pub fn measured(&mut self, pool: &str, due: DueMeasurement, has: WorkerMemory) {
         let known = self.pools.entry(pool.to_owned()).or_default();
         known.measured(due, has, self.looks);
     }
@@ -85,14 +86,14 @@ impl Rooms {
         self.replaced.retain(|name, at| {
             pools.contains(name.as_str()) && now.saturating_sub(*at) < REPLACED_PAUSE
         });
-        self.pools.values_mut().for_each(Known::settle);
+        self.pools.values_mut().for_each(PoolMemory::settle);
         self.all = Others {
-            take: self.pools.values().map(Known::takes).sum(),
-            claim: self.pools.values().map(Known::claims).sum(),
+            take: self.pools.values().map(PoolMemory::takes).sum(),
+            claim: self.pools.values().map(PoolMemory::claims).sum(),
         };
-        let promised = self.pools.values().map(Known::is_to_have).sum();
-        let own = self.pools.values().map(Known::own).sum();
-        self.common.look(now, (memory, signs), (own, promised));
+        let promised = self.pools.values().map(PoolMemory::is_to_have).sum();
+        let own = self.pools.values().map(PoolMemory::own).sum();
+        self.common.look(now, memory, signs, own, promised);
     }
 
     /// What the pools have to themselves that have a limit of their own, after each look.
@@ -100,19 +101,20 @@ impl Rooms {
         self.apart.retain(|name, _| memories.contains_key(name));
         for (name, memory) in memories {
             let known = self.pools.get(name);
-            let known = known.map_or((0.0, 0.0), |known| (known.own(), known.is_to_have()));
+            let own = known.map_or(0.0, PoolMemory::own);
+            let promised = known.map_or(0.0, PoolMemory::is_to_have);
             let signs = Signs {
                 used: Some(memory.part()),
                 ..Signs::default()
             };
-            let purse = self.apart.entry(name.clone()).or_default();
-            purse.look(now, (Some(*memory), &signs), known);
+            let budget = self.apart.entry(name.clone()).or_default();
+            budget.look(now, Some(*memory), &signs, own, promised);
         }
     }
 
     /// How many workers a pool may have that has `workers`.
     pub fn workers(&self, pool: &str, workers: usize) -> usize {
-        let unknown = Known::default();
+        let unknown = PoolMemory::default();
         let known = self.pools.get(pool).unwrap_or(&unknown);
         let others = Others {
             take: (self.all.take - known.takes()).max(0.0),
@@ -120,8 +122,8 @@ impl Rooms {
         };
         let all = self.common.workers(known, others, workers);
         let apart = self.apart.get(pool);
-        apart.map_or(all, |purse| {
-            all.min(purse.workers(known, Others::default(), workers))
+        apart.map_or(all, |budget| {
+            all.min(budget.workers(known, Others::default(), workers))
         })
     }
 
@@ -135,8 +137,8 @@ impl Rooms {
             known.worker()
         });
         let apart = self.apart.get_mut(pool);
-        for purse in apart.into_iter().chain([&mut self.common]) {
-            purse.promised += worker * workers as f64;
+        for budget in apart.into_iter().chain([&mut self.common]) {
+            budget.promised += worker * workers as f64;
         }
     }
 
@@ -145,8 +147,8 @@ impl Rooms {
     pub fn outgrown(&self) -> Option<(&str, Grown)> {
         let pools = self.pools.iter().filter(|(name, _)| {
             let apart = self.apart.get(name.as_str());
-            let purses = apart.into_iter().chain([&self.common]);
-            let level = purses.map(|purse| purse.pressure.seen()).max();
+            let budgets = apart.into_iter().chain([&self.common]);
+            let level = budgets.map(|budget| budget.pressure.seen()).max();
             level == Some(Level::Careful) && !self.replaced.contains_key(name.as_str())
         });
         let grown = pools.filter_map(|(name, known)| Some((name, known.outgrown(self.looked)?)));
@@ -164,7 +166,7 @@ impl Rooms {
 
     /// Whether it is known what the workers of all pools take: until then it is good to look more often.
     pub fn are_known(&self) -> bool {
-        self.pools.values().all(Known::is_known)
+        self.pools.values().all(PoolMemory::is_known)
     }
 
     /// Whether there is so much memory that what workers take need not be known soon.
@@ -209,16 +211,16 @@ mod tests {
     }
 
     /// In megabytes.
-    fn has(own: f64, most: f64) -> Has {
-        Has {
+    fn has(own: f64, most: f64) -> WorkerMemory {
+        WorkerMemory {
             own: own * MB,
             most: Some(most * MB),
             served: None,
         }
     }
 
-    fn looked(memory: Option<Memory>) -> Rooms {
-        let mut rooms = Rooms::default();
+    fn looked(memory: Option<Memory>) -> MemoryLedger {
+        let mut rooms = MemoryLedger::default();
         rooms.look(
             Duration::ZERO,
             memory,
@@ -230,7 +232,7 @@ mod tests {
 
     /// A second of a pool whose workers have what `has` says.
     fn follow(
-        rooms: &mut Rooms,
+        rooms: &mut MemoryLedger,
         second: u64,
         used: f64,
         workers: &[i32],
@@ -240,14 +242,14 @@ mod tests {
             exactly: 16,
             roughly: 64,
         };
-        for due in rooms.due("www", (workers, 100 * second), &mut budget) {
+        for due in rooms.due("www", workers, 100 * second, &mut budget) {
             let own = has(due.worker) * MB;
             rooms.measured(
                 "www",
                 due,
-                Has {
+                WorkerMemory {
                     own,
-                    ..Has::default()
+                    ..WorkerMemory::default()
                 },
             );
         }
@@ -270,7 +272,7 @@ mod tests {
     #[test]
     fn two_pools_that_want_the_same_memory_get_no_more_of_it_together_than_there_is() {
         let pools = ["one", "two"];
-        let mut rooms = Rooms::default();
+        let mut rooms = MemoryLedger::default();
         let mut had = [1_usize; 2];
         for second in 0..120 {
             let mut next = 0;
@@ -280,7 +282,7 @@ mod tests {
                     exactly: 16,
                     roughly: 64,
                 };
-                for due in rooms.due(pool, (&workers, 100 * second), &mut budget) {
+                for due in rooms.due(pool, &workers, 100 * second, &mut budget) {
                     rooms.measured(pool, due, has(80.0, 80.0));
                 }
                 next += had as i32;
@@ -307,7 +309,7 @@ mod tests {
     /// Pools of which nothing is known want all they may have at each of so many looks, and have as much of it
     /// as their workers seem to take when they are young: what they have then.
     fn cold(pools: &[&str], looks: u32, limit: f64) -> Vec<usize> {
-        let mut rooms = Rooms::default();
+        let mut rooms = MemoryLedger::default();
         let mut had = vec![1_usize; pools.len()];
         for look in 0..looks {
             let mut next = 0;
@@ -317,7 +319,7 @@ mod tests {
                     exactly: 16,
                     roughly: 64,
                 };
-                for due in rooms.due(pool, (&workers, 0), &mut budget) {
+                for due in rooms.due(pool, &workers, 0, &mut budget) {
                     rooms.measured(pool, due, has(2.0, 2.0));
                 }
                 next += *had as i32;
@@ -349,14 +351,14 @@ mod tests {
 
     #[test]
     fn pools_that_rest_with_one_worker_take_no_room_from_one_that_does_not() {
-        let mut rooms = Rooms::default();
+        let mut rooms = MemoryLedger::default();
         let names: Vec<String> = (0..100).map(|number| format!("p{number}")).collect();
         for (number, name) in names.iter().enumerate() {
             let mut budget = Budget {
                 exactly: 16,
                 roughly: 64,
             };
-            for due in rooms.due(name, (&[number as i32], 0), &mut budget) {
+            for due in rooms.due(name, &[number as i32], 0, &mut budget) {
                 rooms.measured(name, due, has(2.0, 2.0));
             }
         }
@@ -400,14 +402,14 @@ mod tests {
 
     #[test]
     fn what_the_largest_has_had_still_counts_when_it_has_left() {
-        let mut rooms = Rooms::default();
+        let mut rooms = MemoryLedger::default();
         let turns = [(vec![1, 2], 0), (vec![1, 2], 150), (vec![2], 160)];
         let workers = turns.map(|(workers, requests)| {
             let mut budget = Budget {
                 exactly: 16,
                 roughly: 64,
             };
-            for due in rooms.due("www", (&workers, requests), &mut budget) {
+            for due in rooms.due("www", &workers, requests, &mut budget) {
                 let most = if due.worker == 1 { 120.0 } else { 40.0 };
                 rooms.measured("www", due, has(20.0, most));
             }
@@ -436,7 +438,7 @@ mod tests {
 
     #[test]
     fn the_more_requests_have_taken_no_more_the_less_is_kept_for_one_that_might() {
-        let mut rooms = Rooms::default();
+        let mut rooms = MemoryLedger::default();
         let fits: Vec<usize> = [0, 3, 30, 150]
             .into_iter()
             .map(|requests| {
@@ -444,7 +446,7 @@ mod tests {
                     exactly: 16,
                     roughly: 64,
                 };
-                for due in rooms.due("www", (&[1, 2], requests), &mut budget) {
+                for due in rooms.due("www", &[1, 2], requests, &mut budget) {
                     rooms.measured("www", due, has(20.0, 40.0));
                 }
                 let memory = memory(1024.0, 100.0);
@@ -513,7 +515,7 @@ mod tests {
 
     #[test]
     fn a_pool_with_a_limit_of_its_own_has_as_many_workers_as_fit_into_it_once_they_are_known() {
-        let mut rooms = Rooms::default();
+        let mut rooms = MemoryLedger::default();
         let workers: Vec<i32> = (1..=8).collect();
         for second in 1..60 {
             follow(&mut rooms, second, 1000.0, &workers, |_| 50.0);
