@@ -1,4 +1,4 @@
-//! What a check has to say.
+//! Findings of the checks.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -13,9 +13,9 @@ use crate::facts::Unknown;
 pub enum Severity {
     /// Requests fail or will, or one user's page may be shown to another.
     Fail,
-    /// It will hurt under load, or misleads whoever looks at it.
+    /// It will hurt under load, or misleads an operator.
     Warn,
-    /// What the check needs could not be found out.
+    /// A fact that the check needs is unknown.
     CannotTell,
     /// Worth knowing.
     Info,
@@ -37,7 +37,7 @@ impl Severity {
     }
 }
 
-/// Something that a check found.
+/// A finding of a check.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Finding {
     /// The check: `D1` to `D20`.
@@ -48,26 +48,26 @@ pub struct Finding {
     pub severity: Severity,
     /// What it is about: a pool, a file, the machine.
     pub about: String,
-    /// What was seen, with its numbers; why it cannot be told.
+    /// What was seen, with its numbers, or why it is unknown.
     pub seen: String,
-    /// When it is said; empty for what is as it should be.
+    /// The condition of the finding; empty for OK.
     pub condition: String,
-    /// What comes of it.
+    /// The consequence.
     pub consequence: String,
-    /// What to do.
+    /// The fix.
     pub fix: String,
     /// The rules (R) and errors (W) of the tuning articles that it is about.
     pub rules: Vec<&'static str>,
 }
 
 impl Finding {
-    /// What comes of it.
+    /// Sets the consequence.
     pub fn so(&mut self, consequence: impl Into<String>) -> &mut Finding {
         self.consequence = consequence.into();
         self
     }
 
-    /// What to do.
+    /// Sets the fix.
     pub fn fix(&mut self, fix: impl Into<String>) -> &mut Finding {
         self.fix = fix.into();
         self
@@ -112,7 +112,7 @@ impl Sheet {
         self.add(Severity::Well, about, seen.into());
     }
 
-    /// What is needed is not known.
+    /// A fact that is needed is unknown.
     pub fn cannot_tell(&mut self, about: &str, what: &str, why: &Unknown) {
         self.add(Severity::CannotTell, about, format!("{what}: {why}"));
     }
@@ -151,7 +151,7 @@ struct Texts {
 
 type Catalog = BTreeMap<String, BTreeMap<String, Texts>>;
 
-/// The texts of a key. A test sees to it that every key of the checks has some.
+/// The texts of a key. A test checks that every key used has some.
 fn texts(key: &str) -> Option<&'static Texts> {
     static CATALOG: LazyLock<Catalog> = LazyLock::new(|| {
         let data = include_str!("../data/findings.toml");

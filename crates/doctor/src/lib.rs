@@ -1,8 +1,9 @@
-//! What is wrong with a PHP server's settings on this machine: ours, or php-fpm with nginx or Apache.
+//! Problems in the settings of a PHP server on this machine: maitred, or php-fpm with nginx or
+//! Apache.
 //!
-//! [`read`] collects [`facts`], and knows nothing of what is good or bad. [`checks`] looks at facts,
-//! and touches nothing. What could not be found out is a fact, too, with its reason, so that no check
-//! passes because nobody looked.
+//! [`read`] collects [`facts`] without judging them. [`checks`] judges facts without reading
+//! anything. An unknown fact is a fact too, with its reason, so that no check passes because data
+//! is missing.
 
 mod addresses;
 pub mod checks;
@@ -18,7 +19,7 @@ pub mod rules;
 pub use read::{MemoryGroup, Options, Scope, read};
 pub use report::Report;
 
-/// Looks at the machine, and says what was found.
+/// Examines the machine.
 pub fn examine(options: &Options) -> Report {
     let facts = read(options);
     Report::of(&facts)

@@ -9,20 +9,20 @@ use crate::finding::{Finding, Severity};
 /// Widest line in characters.
 const COLUMNS: usize = 100;
 
-/// Where all checks are described.
+/// The documentation of the checks.
 const MANUAL: &str = "docs/guide/doctor.md";
 
 /// All that was found, the worst first.
 #[derive(Debug, Clone, Serialize)]
 pub struct Report {
-    /// What was looked at.
+    /// What was examined.
     pub looked_at: Vec<String>,
-    /// What was found.
+    /// The findings.
     pub findings: Vec<Finding>,
 }
 
 impl Report {
-    /// What all checks say.
+    /// Runs all checks.
     pub fn of(facts: &Facts) -> Report {
         let mut looked_at: Vec<String> = facts
             .services
@@ -54,7 +54,7 @@ impl Report {
         });
         let found = CHECKS.iter().flat_map(|check| check.look(facts));
         let mut findings: Vec<Finding> = broken.chain(found).collect();
-        // Pools share files and web servers, and what holds of those is to be said once.
+        // Pools share files and web servers; a finding about those is reported once.
         let mut seen = std::collections::HashSet::new();
         findings
             .retain(|found| seen.insert((found.check, found.about.clone(), found.seen.clone())));
@@ -65,7 +65,7 @@ impl Report {
         }
     }
 
-    /// How many there are of a severity.
+    /// The number of findings of a severity.
     pub fn count(&self, severity: Severity) -> usize {
         let same = self
             .findings
@@ -97,8 +97,7 @@ impl Report {
         object.to_string()
     }
 
-    /// Lines for people: the worst first, with what to do; what is well is only counted, unless all
-    /// is wanted.
+    /// Lines for people: the worst first, with fixes; OK is only counted, unless `all` is set.
     pub fn text(&self, all: bool, colours: bool) -> String {
         let mut lines = Vec::new();
         if self.looked_at.is_empty() {
@@ -198,7 +197,7 @@ fn in_short(finding: &Finding, colours: bool) -> Vec<String> {
     wrapped(&line, 5)
 }
 
-/// Lines no wider than a terminal, those after the first moved to the right.
+/// Text wrapped to a terminal's width, further lines indented.
 fn wrapped(text: &str, indent: usize) -> Vec<String> {
     let mut lines = Vec::new();
     let begin = text.len() - text.trim_start().len();

@@ -1,4 +1,4 @@
-//! D9 and D10: what waits in front of a pool, how much of it, and for how long?
+//! D9 and D10: the queue before a pool, its length and its waiting time.
 
 use std::time::Duration;
 
@@ -13,13 +13,14 @@ const MODERN_SOMAXCONN: u64 = 4096;
 /// Longest wait for a worker that clients bear, in seconds.
 const BEARABLE_WAIT: f64 = 2.0;
 
-/// The same with a queue that knows whose client has gone, and says 503 in time.
+/// The same with maitred's queue, which drops requests of disconnected clients and responds 503 in
+/// time.
 const BEARABLE_OWN_WAIT: Duration = Duration::from_secs(10);
 
 /// Few applications' scripts are quicker than this, in seconds.
 const QUICK_SCRIPT: f64 = 0.01;
 
-/// What the kernel makes of a backlog.
+/// The backlog in force: the kernel caps it.
 fn effective(listen: &Listen, somaxconn: u64) -> u64 {
     u64::try_from(listen.backlog).map_or(somaxconn, |asked| asked.min(somaxconn))
 }
@@ -109,7 +110,7 @@ pub(super) fn too_deep(facts: &Facts, sheet: &mut Sheet) {
     }
 }
 
-/// A queue of ours has two bounds.
+/// maitred's queue has two bounds.
 fn own(pool: &Pool, length: u64, wait: Duration, sheet: &mut Sheet) {
     let seen = format!(
         "at most {length} requests wait, for {} at most, and none whose client has gone",
@@ -219,7 +220,7 @@ mod tests {
     fn a_queue_that_takes_long_to_drain_is_found() {
         expect_ok("D10", &php_fpm());
         let mut facts = php_fpm();
-        // The article's: 22 workers, 50 ms, 8192 waiting.
+        // The article's example: 22 workers, 50 ms, 8192 waiting.
         facts.machine.somaxconn = Ok(8192);
         pool(&mut facts).listen.as_mut().unwrap().backlog = 8192;
         pool(&mut facts).max_children = 22;

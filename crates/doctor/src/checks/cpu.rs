@@ -8,13 +8,13 @@ use maitred_text::humanize::{percent, seconds};
 /// Scripts that compute for at least this share of their time are bound by processors.
 const BOUND_BY_PROCESSORS: f64 = 0.5;
 
-/// More workers for each processor than this pay only if scripts do nothing but wait.
+/// More workers per processor pay only if scripts do nothing but wait.
 const MANY_PER_PROCESSOR: f64 = 20.0;
 
-/// Scripts that wait longer than this for a processor, for each second on one, lack processors.
+/// Scripts that wait longer for a processor, per second on one, lack processors.
 const CONTENDED: f64 = 0.5;
 
-/// Requests that wait longer than this for a worker, in seconds, notice it.
+/// A longer wait for a worker is noticeable, in seconds.
 const NOTICED_WAIT: f64 = 0.02;
 
 /// Processors that the service may use.
@@ -83,7 +83,7 @@ fn pool_for(cores: f64, facts: &Facts, service: &Service, pool: &Pool, sheet: &m
         .fix(format!("{enough:.0} workers are enough"));
 }
 
-/// A pool that finds how many workers it has: whether that leaves its scripts enough of the processors.
+/// A pool with `pm = auto`: whether its size leaves its scripts enough of the processors.
 fn found(pool: &Pool, sheet: &mut Sheet) {
     let about = pool.name.as_str();
     let fewer = "a smaller max_children for pools that may do with less of them";
@@ -107,7 +107,7 @@ fn found(pool: &Pool, sheet: &mut Sheet) {
     }
 }
 
-/// It would have more workers, for which there are processors and memory: somebody's number is below them.
+/// It would have more workers, for which there are processors and memory, but for `max_children`.
 fn held_back(pool: &Pool, wait: f64, sheet: &mut Sheet) {
     let seen = format!(
         "one request in a hundred waited {} or longer for a worker, and max_children = {} is what holds more \
@@ -118,7 +118,7 @@ fn held_back(pool: &Pool, wait: f64, sheet: &mut Sheet) {
     sheet.report("cpu.max-children-binds", &pool.name, seen);
 }
 
-/// For how long scripts wait for a processor for each second on one, if that is too long.
+/// Seconds of waiting for a processor per second on one, if that is too long.
 fn contention(pool: &Pool) -> Option<f64> {
     let live = pool.live.as_ref().ok()?;
     let contention = live.contention.as_ref().ok().copied();
@@ -132,7 +132,7 @@ fn contended(about: &str, contention: f64, fewer: &str, sheet: &mut Sheet) {
         .fix(format!("{fewer}, or more processors"));
 }
 
-/// Requests wait for a worker though there are processors and memory for more.
+/// Requests wait for a worker although there are processors and memory for more.
 fn is_starved(facts: &Facts, service: &Service, pool: &Pool, knee: f64) -> bool {
     let Ok(live) = &pool.live else { return false };
     let waits = live
@@ -146,7 +146,7 @@ fn is_starved(facts: &Facts, service: &Service, pool: &Pool, knee: f64) -> bool 
     waits && idle && room
 }
 
-/// Memory that may still be had, of all there is: the machine's, or that of the tightest group around the service.
+/// Free memory, and all memory: of the machine, or of the tightest group around the service.
 fn left(facts: &Facts, service: &Service) -> Option<(f64, f64)> {
     let memory = facts.machine.memory.as_ref().ok()?;
     match service.group.memory.as_ref().ok()? {

@@ -1,10 +1,10 @@
-//! D20: are there connections enough behind the workers, and workers enough behind connections?
+//! D20: enough connections behind the workers, and enough workers behind connections.
 
 use super::shared::{passes_to, unmet};
 use crate::facts::{Facts, Manager, PhpServer, Pool, Service, Unknown};
 use crate::finding::Sheet;
 
-/// What a database keeps for its administrators and for cron jobs.
+/// The share that a database reserves for administrators and cron jobs.
 const RESERVE: f64 = 1.1;
 
 /// D20.
@@ -25,7 +25,7 @@ fn databases(facts: &Facts, sheet: &mut Sheet) {
         Err(why) => return sheet.cannot_tell(about, "which databases there are", why),
     };
     let workers = workers_of(facts, |_| true);
-    // A pool that finds its size hardly ever has as many as it may where nobody has said how many.
+    // A pool with `pm = auto` and no `max_children` hardly ever grows to its maximum.
     let likely = workers_of(facts, |pool| {
         pool.is_chosen || pool.manager != Manager::Found
     });
@@ -61,7 +61,7 @@ fn workers_of(facts: &Facts, counts: impl Fn(&Pool) -> bool) -> u64 {
     pools.map(|pool| u64::from(pool.max_children)).sum()
 }
 
-/// A connection that a web server keeps occupies a worker of php-fpm's, which reads from nobody else
+/// A keepalive connection of a web server occupies a php-fpm worker, which serves no other
 /// meanwhile.
 fn kept_connections(facts: &Facts, service: &Service, pool: &Pool, sheet: &mut Sheet) {
     if service.kind != PhpServer::PhpFpm {

@@ -1,12 +1,12 @@
-//! D16: may there be as many open files as connections need, and as many processes as workers?
+//! D16: limits of open files and of processes.
 
 use crate::facts::{Fact, Facts, Service};
 use crate::finding::Sheet;
 
-/// Files that a server has open beside connections and workers.
+/// Files that a server has open in addition to connections and workers.
 const OTHERS: u64 = 64;
 
-/// What a service's first process needs of descriptors.
+/// Descriptors that a service's first process needs.
 fn need(service: &Service) -> u64 {
     let workers: u64 = service
         .pools

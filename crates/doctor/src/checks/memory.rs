@@ -6,19 +6,19 @@ use crate::finding::Sheet;
 use crate::ini_value;
 use maitred_text::humanize::{binary_bytes, percent};
 
-/// PHP's own limit where nobody sets one.
+/// PHP's own limit if none is set.
 const DEFAULT_MEMORY_LIMIT: &str = "128M";
 
-/// What the guides leave to the system (R21).
+/// The guides' reserve for the system (R21).
 const GUIDE_RESERVE_BYTES: f64 = 512.0 * 1048576.0;
 
-/// A worker's memory, and how that is known.
+/// A worker's memory, and its source.
 pub(super) struct WorkerCost {
     pub bytes: f64,
     pub is_measured: bool,
 }
 
-/// What one more worker costs: measured of workers that have served requests, or PHP's limit.
+/// The memory of one more worker: measured, or PHP's limit.
 pub(super) fn cost(pool: &Pool) -> Fact<WorkerCost> {
     if let Some(bytes) = private_p95(pool) {
         return Ok(WorkerCost {
@@ -48,7 +48,7 @@ fn resident_mean(pool: &Pool) -> Option<f64> {
     (!resident.is_empty()).then(|| resident.iter().sum::<f64>() / resident.len() as f64)
 }
 
-/// OPcache's memory, which all workers share: those of a pool with maitred, all with php-fpm.
+/// OPcache's memory, shared by all workers: one per pool with maitred, one in all with php-fpm.
 fn shared(service: &Service) -> f64 {
     let of = |pool: &Pool| {
         let megabytes = pool.ini.as_ref().ok().map(|ini| {
@@ -64,7 +64,7 @@ fn shared(service: &Service) -> f64 {
     }
 }
 
-/// What everything but the service's workers uses, of the whole machine.
+/// Memory in use on the machine without the service's workers.
 fn base(machine: &Machine, service: &Service) -> Fact<f64> {
     let memory = machine.memory.as_ref().map_err(Clone::clone)?;
     let workers = service
@@ -80,13 +80,13 @@ fn base(machine: &Machine, service: &Service) -> Fact<f64> {
     Ok((memory.total - memory.available - own).max(0.0))
 }
 
-/// The pools that may have more workers than there is memory for.
+/// The pools whose size does not follow the memory.
 fn counted(service: &Service) -> impl Iterator<Item = &Pool> {
     let pools = service.pools.iter();
     pools.filter(|pool| pool.manager != Manager::Found)
 }
 
-/// All that the service may need, and how that is made up.
+/// Memory that the service may need, with its parts as text.
 fn need(machine: &Machine, service: &Service) -> Fact<(f64, String, bool)> {
     let mut total = 0.0;
     let mut is_measured = true;
@@ -120,7 +120,7 @@ fn need(machine: &Machine, service: &Service) -> Fact<(f64, String, bool)> {
     Ok((total + shared + base, parts, is_measured))
 }
 
-/// The least of the machine's memory and the groups' limits, and which it is.
+/// The least of the machine's memory and the groups' limits, and its source.
 fn budget(machine: &Machine, group: &Group) -> Fact<(f64, String)> {
     let memory = machine.memory.as_ref().map_err(Clone::clone)?;
     let limit = group.memory.as_ref().map_err(Clone::clone)?;
@@ -130,7 +130,7 @@ fn budget(machine: &Machine, group: &Group) -> Fact<(f64, String)> {
     })
 }
 
-/// What the guides would have said of the pool (R21, R57), beside.
+/// The guides' number for comparison (R21, R57).
 fn guide(pool: &Pool, total: f64) -> String {
     let rest = total - GUIDE_RESERVE_BYTES;
     match (resident_mean(pool), cost(pool)) {
@@ -378,7 +378,7 @@ mod tests {
         expect_ok("D4", &facts);
         facts.services[0].group.memory = Ok(Some((2.0 * GB, "/web memory.max".to_owned())));
         expect_ok("D3", &facts);
-        // All but 40 MB is taken by others: that is said, and nothing about a number of workers.
+        // Others use all but 40 MB: the finding names that, and no number of workers.
         facts.services[0].group.memory = Ok(None);
         facts.machine.memory.as_mut().unwrap().available = 40.0 * MB;
         expect("D1", &facts, Fail, "as many workers as there is memory for");
@@ -410,7 +410,7 @@ mod tests {
         expect_ok("D2", &facts);
         told(&mut facts).limit_reached = Ok(3);
         expect("D2", &facts, Warn, "20 MB private (p95) of 45 MB resident");
-        // Whoever finds the number goes by no RSS.
+        // A pool with `pm = auto` does not use RSS.
         pool(&mut facts).manager = Manager::Found;
         expect_ok("D2", &facts);
         pool(&mut facts).manager = Manager::Static;

@@ -1,4 +1,4 @@
-//! D14: is an ondemand pool one that is asked seldom?
+//! D14: is an ondemand pool idle most of the time?
 
 use std::time::Duration;
 
@@ -7,13 +7,13 @@ use crate::facts::{Arrivals, Fact, Facts, Manager, PhpServer, Pool, Unknown};
 use crate::finding::Sheet;
 use maitred_text::humanize::seconds;
 
-/// A pool that is asked so often, in requests a second, always has work.
+/// A pool with more requests a second always has work.
 const BUSY_RATE: f64 = 1.0;
 
-/// A pool with a worker for a larger share of the time does not sleep.
+/// A pool that has a worker for a larger share of the time does not sleep.
 const MOSTLY_AWAKE: f64 = 0.5;
 
-/// Workers that stay for less are started anew all the time.
+/// Workers with a shorter idle timeout are restarted all the time.
 const SHORTEST_IDLE: Duration = Duration::from_secs(10);
 
 /// D14.
@@ -42,8 +42,8 @@ pub(super) fn misuse(facts: &Facts, sheet: &mut Sheet) {
     }
 }
 
-/// How often a pool is asked, and whether that is too often for one that is to sleep: by the access log that was
-/// named, or since the server's start.
+/// How often a pool gets requests, and whether that is too often for ondemand: by the access log,
+/// or since the server's start.
 fn how_often(facts: &Facts, pool: &Pool) -> Fact<(String, bool)> {
     let live = || pool.live.as_ref().map_err(Clone::clone)?.rate.clone();
     let since_start = |rate: f64| format!("{rate:.1} requests a second since the start");
@@ -71,7 +71,7 @@ fn by_log(arrivals: &Arrivals, pool: &Pool) -> (String, bool) {
         seconds(gap),
         awake * 100.0
     );
-    // A crawler's many requests a day lie near each other, and the pool sleeps all the rest of it.
+    // A crawler sends its requests close together, and the pool sleeps the rest of the day.
     let stays = gap < pool.idle_timeout.as_secs_f64() && awake > MOSTLY_AWAKE;
     (seen, rate > BUSY_RATE || stays)
 }

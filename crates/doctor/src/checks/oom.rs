@@ -1,4 +1,4 @@
-//! D18: who dies when memory runs out?
+//! D18: which process dies when memory runs out?
 
 use crate::facts::{Facts, PhpServer, Service};
 use crate::finding::Sheet;
@@ -26,7 +26,7 @@ pub(super) fn blast_radius(facts: &Facts, sheet: &mut Sheet) {
     }
 }
 
-/// When that was, and who.
+/// The time and the victim.
 fn last(facts: &Facts) -> String {
     match &facts.machine.last_kill {
         Ok(Some(killed)) => format!("the last was {} at {}", killed.who, killed.when),
@@ -83,7 +83,7 @@ fn order(facts: &Facts, service: &Service, sheet: &mut Sheet) {
     let database = databases
         .filter_map(|database| database.oom_score_adj.clone().ok())
         .max();
-    // The front and the supervisor of ours are small; what is killed for its size is a worker.
+    // maitred's front and supervisor are small: the kernel kills a worker for its size.
     let others = match service.kind {
         PhpServer::Maitred | PhpServer::MaitredFpm => database,
         PhpServer::PhpFpm | PhpServer::ModPhp => {
@@ -109,7 +109,8 @@ fn order(facts: &Facts, service: &Service, sheet: &mut Sheet) {
         if least <= others {
             let seen =
                 format!("workers have oom_score_adj {least}, the server or a database {others}");
-            // Of equals the kernel takes the largest, and ours has nobody large but workers.
+            // Of equals the kernel kills the largest, and maitred's only large processes are
+            // workers.
             match service.kind {
                 PhpServer::Maitred => sheet.report("oom.workers-not-first-here", &pool.name, seen),
                 PhpServer::MaitredFpm => {

@@ -1,9 +1,9 @@
-//! D19: does a page cache keep what is somebody's own?
+//! D19: does a page cache store responses of single users?
 
 use crate::facts::{Facts, Nginx, Pass, PassCache, PhpServer};
 use crate::finding::Sheet;
 
-/// Variables that name the host a page is of.
+/// Variables that contain the host.
 const HOST_VARIABLES: [&str; 3] = ["$host", "$http_host", "$server_name"];
 
 /// D19.
@@ -19,7 +19,7 @@ pub(super) fn safety(facts: &Facts, sheet: &mut Sheet) {
     for (file, why) in &facts.broken_web {
         sheet.cannot_tell(file, "which pages it has kept", why);
     }
-    // Ours keeps no answer with Set-Cookie and knows sessions, whatever is set (decision 9).
+    // maitred never caches a response with Set-Cookie and bypasses sessions (decision 9).
     let ours = facts
         .services
         .iter()
@@ -74,15 +74,15 @@ fn place(nginx: &Nginx, pass: &Pass, cache: &PassCache, sheet: &mut Sheet) {
     }
 }
 
-/// nginx keeps no answer with Set-Cookie by itself; who has it ignore that must tell sessions in
-/// another way.
+/// nginx itself does not cache a response with Set-Cookie. A configuration that ignores the header
+/// must recognise sessions another way.
 fn sessions(about: &str, cache: &PassCache, sheet: &mut Sheet) {
     let ignores = cache.ignored.iter().any(|name| name == "set-cookie");
     let knows = |text: &str| {
         let text = text.to_ascii_lowercase();
         text.contains("cookie") || text.contains("authorization")
     };
-    // A variable of another name is made by a map, most likely of a cookie.
+    // A variable of another name comes from a map, most likely of a cookie.
     let is_bypassed = !cache.bypasses.is_empty();
     if ignores && !is_bypassed && !knows(&cache.key) {
         let seen = format!(

@@ -4,7 +4,7 @@ use crate::facts::Facts;
 use crate::finding::Sheet;
 use maitred_text::humanize::{binary_bytes, percent, seconds};
 
-/// How long pages have to come back from swap for it to be more than a moment, in seconds.
+/// Pages that come back from swap for longer are more than a moment, in seconds.
 const LASTING_SECONDS: f64 = 10.0;
 
 /// D6.

@@ -5,27 +5,29 @@ use crate::finding::Sheet;
 use crate::quantile::quantile;
 use maitred_text::humanize::{binary_bytes, percent, seconds};
 
-/// Replacing a worker so seldom costs nothing to speak of with the usual boot of an application.
+/// Replacing a worker after more requests costs nothing noticeable with the usual boot of an
+/// application.
 const SELDOM: u64 = 1000;
 
-/// Whether workers grow is told by those that have served so many requests, when their caches are full, and at
-/// least so many of them, whose counts lie so far apart.
+/// Growth is measured by workers with this many requests, when their caches are full; at least this
+/// many workers, whose counts differ by this much.
 const GROWN_UP: u64 = 500;
 const FEWEST_GROWN_UP: usize = 5;
 const APART: u64 = 1_000;
 
-/// Growth below this is no leak, in bytes a request.
+/// Less growth is no leak, in bytes a request.
 const LEAK: f64 = 1_024.0;
 
-/// How far a worker may grow before it is replaced, in bytes (the article's own allowance, W16).
+/// Acceptable growth of a worker before it is replaced, in bytes (the article's own allowance,
+/// W16).
 const ALLOWANCE: f64 = 20.0 * 1_048_576.0;
 
-/// What starts may cost of the processors' time, and how many requests a worker has to have served to tell what one
-/// takes.
+/// Acceptable share of the processors' time for starts, and the requests after which a worker's
+/// time per request is known.
 const COSTS: f64 = 0.005;
 const OLD: u64 = 20;
 
-/// Workers whose counts lie this close together are replaced at the same time.
+/// Workers whose counts differ by less are replaced at the same time.
 const TOGETHER: f64 = 0.1;
 
 /// D13.
@@ -47,8 +49,8 @@ fn name(kind: PhpServer) -> &'static str {
     }
 }
 
-/// What workers grow by with each request, in bytes, as those that have served many differ from those that have
-/// served few: the middle of all pairs, and what 95 of 100 pairs exceed (Theil and Sen).
+/// Growth of workers per request, in bytes, from workers with many and with few requests: the
+/// median of all pairs, and the value that 95 of 100 pairs exceed (Theil and Sen).
 fn growth(pool: &Pool) -> Option<(f64, f64)> {
     let workers = pool.live.as_ref().ok()?.workers.as_ref().ok()?;
     let known = workers.iter().filter_map(|worker| {
@@ -128,7 +130,7 @@ fn often(kind: PhpServer, pool: &Pool, sheet: &mut Sheet) {
         let seen = format!("{} = {limit}; growth was not measured; {told}", name(kind));
         sheet.report("recycling.few-requests", about, seen);
     }
-    // Ours leave at exactly the limit, too, but each has its replacement before it goes.
+    // maitred's workers exit at exactly the limit, too, but each has its replacement before.
     if kind == PhpServer::PhpFpm {
         match counts(pool) {
             Ok(counts) => together(pool, &counts, sheet),
@@ -140,7 +142,7 @@ fn often(kind: PhpServer, pool: &Pool, sheet: &mut Sheet) {
     }
 }
 
-/// What workers take of a processor, in seconds.
+/// Processor time of workers, in seconds.
 struct CpuCost {
     /// Until its first request.
     start: f64,
@@ -148,8 +150,8 @@ struct CpuCost {
     request: f64,
 }
 
-/// A worker that has served nothing has taken what a start takes; what the others have taken beyond that is for
-/// their requests.
+/// A worker without requests has used the time of a start; the excess of the others is for
+/// requests.
 fn cost(pool: &Pool) -> Fact<CpuCost> {
     let live = pool.live.as_ref().map_err(Clone::clone)?;
     let workers = live.workers.as_ref().map_err(Clone::clone)?;

@@ -5,7 +5,7 @@ use crate::finding::Sheet;
 use crate::ini_value;
 use maitred_text::humanize::{binary_bytes, percent};
 
-/// Kinds of file systems whose every look at a file may be a question to somebody else.
+/// File systems on which every file check may be a request to another machine.
 const SLOW_FILE_SYSTEMS: [&str; 12] = [
     "nfs",
     "nfs4",
@@ -21,7 +21,7 @@ const SLOW_FILE_SYSTEMS: [&str; 12] = [
     "fuse",
 ];
 
-/// OPcache is PHP's own from this version on.
+/// OPcache is built in since this version.
 const OPCACHE_IS_BUILT_IN: (u32, u32) = (8, 5);
 
 /// D15.
@@ -176,7 +176,7 @@ fn filled(pool: &Pool, opcache: &Opcache, sheet: &mut Sheet) {
     }
 }
 
-/// Code and sessions on file systems that others answer for.
+/// Code and sessions on network file systems.
 fn places(facts: &Facts, pool: &Pool, sheet: &mut Sheet) {
     let about = pool.name.as_str();
     let sessions = pool
@@ -184,7 +184,7 @@ fn places(facts: &Facts, pool: &Pool, sheet: &mut Sheet) {
         .as_ref()
         .ok()
         .filter(|ini| ini.get("session.save_handler", "files") == "files");
-    // `N;MODE;PATH` is allowed there.
+    // `N;MODE;PATH` is allowed.
     let sessions = sessions.map(|ini| {
         ini.get("session.save_path", "/tmp")
             .rsplit(';')

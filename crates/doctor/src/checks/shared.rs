@@ -1,4 +1,4 @@
-//! What several checks need.
+//! Helpers of several checks.
 
 use std::time::Duration;
 
@@ -7,10 +7,10 @@ use maitred_text::humanize;
 use crate::facts::{Facts, Pass, PhpServer, Pool, Service, Unknown};
 use crate::quantile::quantile;
 
-/// Why a log does not tell how requests come to one of several pools.
+/// Why a log cannot be attributed to one of several pools.
 pub(super) const OF_ALL_POOLS: &str = "the access log is of all pools, and there are several";
 
-/// A worker's memory is that of an application only after some requests.
+/// A worker has the memory of its application only after this many requests.
 const SETTLED_AFTER_REQUESTS: u64 = 20;
 
 /// A time beside settings in seconds.
@@ -40,8 +40,7 @@ pub(super) fn passes_to<'f>(facts: &'f Facts, pool: &Pool) -> Vec<&'f Pass> {
     all.filter(|pass| pass.meets(listen)).collect()
 }
 
-/// Why nothing can be told of the web server before a pool, if one is configured and none of its places is
-/// known to pass requests to it.
+/// Why the web server before a pool is unknown, although one is configured here.
 pub(super) fn unmet(facts: &Facts, service: &Service, pool: &Pool) -> Option<Unknown> {
     let is_behind = matches!(service.kind, PhpServer::PhpFpm | PhpServer::MaitredFpm);
     let has_web_server = facts.nginx.is_some() || facts.apache.is_some();

@@ -1,4 +1,4 @@
-//! D12: do the bounds of a dynamic pool make sense, and how fast does it grow?
+//! D12: the spare servers of a dynamic pool, and how fast it grows.
 
 use super::shared::OF_ALL_POOLS;
 use crate::facts::{Facts, Manager, PhpServer, Pool, Spares, Unknown};
@@ -41,7 +41,7 @@ pub(super) fn arithmetic(facts: &Facts, sheet: &mut Sheet) {
     }
 }
 
-/// Threads of Apache's are counted by children (R160, R161), and some names have changed (W27).
+/// Apache counts threads by children (R160, R161), and some names have changed (W27).
 fn apache(facts: &Facts, sheet: &mut Sheet) {
     let Some(apache) = &facts.apache else { return };
     for (old, new, place) in &apache.old_names {
@@ -109,8 +109,8 @@ fn start(pool: &Pool, spares: Spares, sheet: &mut Sheet) {
     }
 }
 
-/// Seconds from start to full size, as php-fpm grows: once a second, by the doubled rate, but by no
-/// more than lacks of `min_spare` idle ones (`fpm_pctl_perform_idle_server_maintenance`).
+/// Seconds from the start to full size, as php-fpm grows: once a second, by the doubled rate, but
+/// by no more than `min_spare` lacks (`fpm_pctl_perform_idle_server_maintenance`).
 fn seconds_to_full(pool: &Pool, spares: Spares) -> u32 {
     let (mut workers, mut rate, mut seconds) = (spares.start, 1, 0);
     while workers < pool.max_children {
@@ -121,7 +121,7 @@ fn seconds_to_full(pool: &Pool, spares: Spares) -> u32 {
     seconds
 }
 
-/// How fast it grows, beside how fast requests come.
+/// Its growth compared with the rise of the request rate.
 fn ramp(facts: &Facts, pool: &Pool, spares: Spares, sheet: &mut Sheet) {
     let seconds = seconds_to_full(pool, spares);
     if seconds < 2 {
@@ -166,7 +166,8 @@ fn ramp(facts: &Facts, pool: &Pool, spares: Spares, sheet: &mut Sheet) {
         });
 }
 
-/// Spares for so many more workers at once, in an order that php-fpm takes; nothing if that would be all workers.
+/// Spare servers for this many more workers at once, in an order that php-fpm accepts. `None` if
+/// that were all workers.
 fn enough(pool: &Pool, spares: Spares, wanted: f64) -> Option<Spares> {
     let most = f64::from(pool.max_children);
     let min = Some(wanted.ceil()).filter(|min| *min < most)? as u32;
@@ -177,7 +178,7 @@ fn enough(pool: &Pool, spares: Spares, wanted: f64) -> Option<Spares> {
     })
 }
 
-/// Nobody has said how requests come.
+/// The request rate is unknown.
 fn untold(pool: &Pool, full: &str, sheet: &mut Sheet) {
     sheet.report(
         "spares.growth-unknown",

@@ -1,4 +1,4 @@
-//! D11: does the status page tell the truth, and to whom?
+//! D11: is the status page correct, and who may read it?
 
 use super::shared::passes_to;
 use crate::facts::{Facts, Manager, PhpServer, Pool, Unknown};
@@ -44,7 +44,7 @@ fn php_fpms(pool: &Pool, path: &str, sheet: &mut Sheet) {
     }
 }
 
-/// Does maitred hand it to everybody?
+/// Does maitred serve it to every client?
 fn shown(pool: &Pool, path: &str, sheet: &mut Sheet) {
     for host in &pool.status_shown_at {
         let seen = format!("http://{host}{path} is answered to every client");
@@ -55,7 +55,8 @@ fn shown(pool: &Pool, path: &str, sheet: &mut Sheet) {
     }
 }
 
-/// Does a web server hand it to everybody? A pattern that matches the path by chance is not found.
+/// Does a web server serve it to every client? A pattern that matches the path by chance is not
+/// detected.
 fn open(facts: &Facts, pool: &Pool, path: &str, sheet: &mut Sheet) {
     let passes = passes_to(facts, pool);
     let is_meant = |location: &str| {

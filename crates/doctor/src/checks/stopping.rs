@@ -1,4 +1,4 @@
-//! D17: do requests that run live through a reload and a stop?
+//! D17: do running requests survive a reload and a stop?
 
 use std::time::Duration;
 
@@ -8,10 +8,10 @@ use crate::facts::{Facts, PhpServer, Service, Unit};
 use crate::finding::Sheet;
 use maitred_text::humanize::seconds;
 
-/// systemd's patience where a unit says nothing (`DefaultTimeoutStopSec`, systemd-system.conf(5)).
+/// systemd's timeout if a unit sets none (`DefaultTimeoutStopSec`, systemd-system.conf(5)).
 const DEFAULT_STOP: Duration = Duration::from_secs(90);
 
-/// What a stop takes beside waiting for requests.
+/// Time of a stop in addition to the drain.
 const LEAST_GRACE: Duration = Duration::from_secs(2);
 
 /// D17.
@@ -75,8 +75,8 @@ fn slowest(service: &Service, drain: Duration, sheet: &mut Sheet) {
 fn by_unit(service: &Service, unit: &Unit, sheet: &mut Sheet) {
     let about = unit.name.as_str();
     let get = |name: &str| unit.settings.get(name).map(String::as_str);
-    // php-fpm takes SIGTERM for "at once", and SIGQUIT for "when requests have ended" (fpm_signals.c).
-    // Ours lets requests end with either.
+    // php-fpm takes SIGTERM for an immediate stop and SIGQUIT for a graceful one (fpm_signals.c).
+    // maitred drains with either.
     let signal = get("KillSignal").unwrap_or("SIGTERM");
     let is_graceful = signal.trim_start_matches("SIG") == "QUIT" || get("ExecStop").is_some();
     if service.kind != PhpServer::Maitred && !is_graceful {
@@ -87,7 +87,8 @@ fn by_unit(service: &Service, unit: &Unit, sheet: &mut Sheet) {
         None => Some(DEFAULT_STOP),
         Some("infinity") => None,
         Some(text) => match time_span(text) {
-            // systemd takes 0 for no limit here (`config_parse_sec_fix_0`, `config_parse_service_timeout`).
+            // systemd takes 0 for no limit here (`config_parse_sec_fix_0`,
+            // `config_parse_service_timeout`).
             Some(span) => Some(span).filter(|span| !span.is_zero()),
             None => {
                 let why = crate::facts::Unknown(format!("TimeoutStopSec={text} is not understood"));
@@ -111,7 +112,7 @@ fn by_unit(service: &Service, unit: &Unit, sheet: &mut Sheet) {
     }
 }
 
-/// A time as systemd writes it (systemd.time(7)), as far as units use it: `90`, `1min 30s`, `500ms`.
+/// A time span of systemd (systemd.time(7)), as far as units use it: `90`, `1min 30s`, `500ms`.
 fn time_span(text: &str) -> Option<Duration> {
     text.split_whitespace()
         .try_fold(Duration::ZERO, |sum, part| {

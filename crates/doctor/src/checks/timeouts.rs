@@ -1,4 +1,4 @@
-//! D8: do those who wait give up in the right order?
+//! D8: do timeouts end in the right order?
 
 use std::time::Duration;
 
@@ -6,13 +6,13 @@ use super::shared::{duration, passes_to, unmet};
 use crate::facts::{Facts, Ini, Pass, PhpServer, Pool, Service};
 use crate::finding::Sheet;
 
-/// Least distance between two who wait for each other.
+/// Least distance between two timeouts.
 const LEAST_STEP: Duration = Duration::from_secs(2);
 
 /// The same as a share of the longer one.
 const LEAST_STEP_SHARE: f64 = 0.05;
 
-/// What PHP waits for a server that it asks, unless its ini says otherwise, in seconds.
+/// PHP's timeouts of requests to other servers, unless its ini sets them, in seconds.
 const CLIENT_TIMEOUTS: [(&str, &str); 2] = [
     ("default_socket_timeout", "60"),
     ("mysqlnd.net_read_timeout", "86400"),
@@ -51,8 +51,8 @@ pub(super) fn ladder(facts: &Facts, sheet: &mut Sheet) {
     }
 }
 
-/// How often php-fpm looks whether somebody has run too long: a third of the shortest limit
-/// (`fpm_conf_set_heartbeat`, fpm_conf.c). Ours sets a timer.
+/// php-fpm's interval of checking for overrun: a third of the shortest limit
+/// (`fpm_conf_set_heartbeat`, fpm_conf.c). maitred sets a timer.
 fn heartbeat(service: &Service) -> Duration {
     if service.kind != PhpServer::PhpFpm {
         return Duration::ZERO;
@@ -65,7 +65,7 @@ fn heartbeat(service: &Service) -> Duration {
         / 3
 }
 
-/// No script ever has to end.
+/// No script has a limit.
 fn endless(service: &Service, pool: &Pool, passes: &[&Pass], sheet: &mut Sheet) {
     let script = pool
         .ini
@@ -121,7 +121,7 @@ fn is_wide_enough(short: Duration, long: Duration) -> bool {
     long.as_secs_f64() - short.as_secs_f64() >= least
 }
 
-/// The web server has to wait for longer than scripts may run.
+/// The web server has to wait longer than scripts may run.
 fn fronts(facts: &Facts, service: &Service, passes: &[&Pass], sheet: &mut Sheet) {
     let beat = heartbeat(service);
     for pass in passes {
@@ -163,7 +163,7 @@ fn web_server(facts: &Facts, pass: &Pass) -> &'static str {
     if is_apache { "Apache" } else { "nginx" }
 }
 
-/// `max_execution_time`; nothing if it is no number.
+/// `max_execution_time`. `None` if it is no number.
 fn execution_limit(ini: &Ini) -> Option<Duration> {
     let seconds: i64 = ini.get("max_execution_time", "30").trim().parse().ok()?;
     Some(Duration::from_secs(u64::try_from(seconds).unwrap_or(0)))
@@ -243,7 +243,7 @@ mod tests {
         let mut facts = php_fpm();
         facts.nginx.as_mut().unwrap().passes[0].read_timeout = Duration::from_secs(30);
         expect("D8", &facts, Fail, "nginx waits 30 s");
-        // The article's ladder: 35 s may be acted on after 46.
+        // The article's ladder: 35 s may take effect after 46.
         facts.nginx.as_mut().unwrap().passes[0].read_timeout = Duration::from_secs(40);
         pool(&mut facts).wall_limit = Duration::from_secs(35);
         expect("D8", &facts, Warn, "end within 12 s more");

@@ -1,5 +1,5 @@
-//! How fast requests for scripts come, by an access log: the common and the combined format, and every other with a
-//! time in brackets and a request line in quotes.
+//! The rate of requests for scripts, from an access log in the common or combined format, or any
+//! other with a time in brackets and a request line in quotes.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -12,31 +12,33 @@ use maitred_text::access_log::Entry;
 use super::world::World;
 use crate::facts::{Arrivals, Fact, Unknown};
 
-/// The end of a log that is read, in bytes: an hour of a busy site, in a tenth of a second.
+/// Bytes read from the end of a log: an hour of a busy site, in a tenth of a second.
 const MAX_BYTES: u64 = 16 * 1024 * 1024;
 
-/// Fewer requests tell nothing of how they come.
+/// Fewer requests show no rate.
 const FEWEST: usize = 20;
 
 /// An hour, in seconds.
 const HOUR: u64 = 3_600;
 
-/// A log's time may be that of another machine's clock, but not later than tomorrow's, in seconds.
+/// A log may come from another machine with another clock; a time after tomorrow is invalid, in
+/// seconds.
 const DAY: u64 = 86_400;
 
-/// What no script makes. `xml` is not among them: site maps and feeds are scripts' mostly.
+/// Extensions of static files. `xml` is not among them: site maps and feeds come from scripts
+/// mostly.
 const FILES: [&str; 21] = [
     "css", "js", "mjs", "map", "png", "jpg", "jpeg", "gif", "svg", "ico", "webp", "avif", "mp4",
     "webm", "woff", "woff2", "ttf", "eot", "pdf", "zip", "txt",
 ];
 
-/// What the end of a log says.
+/// The rate by the end of a log.
 pub(super) fn arrivals(world: &World, file: &Path) -> Fact<Arrivals> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     arrivals_until(world, file, now.map_or(0, |now| now.as_secs()) + DAY)
 }
 
-/// The same of what is no later than a moment, in seconds since 1970.
+/// The same up to a second since 1970.
 fn arrivals_until(world: &World, file: &Path, last: u64) -> Fact<Arrivals> {
     let shown = file.display();
     let text =
@@ -68,7 +70,7 @@ fn of(seconds: &[u64]) -> Arrivals {
     for second in seconds {
         *counts.entry(*second).or_default() += 1;
     }
-    // Nobody came in a second that the log does not have.
+    // A second that the log does not have had no request.
     let rise = counts.iter().skip(1).map(|(second, count)| {
         let before = counts.get(&(second - 1)).copied().unwrap_or(0);
         (count.saturating_sub(before), *second)
@@ -82,13 +84,13 @@ fn of(seconds: &[u64]) -> Arrivals {
         requests: seconds.len() as u64,
         rise: f64::from(rise),
         rise_at: httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(at)),
-        // A log of less than an hour has no more than its own time.
+        // A log of less than an hour covers its own time only.
         busiest_rate: busiest_hour(&sorted) as f64 / span.clamp(1, HOUR) as f64,
         gaps: gaps.collect(),
     }
 }
 
-/// The most of sorted moments that lie within an hour, whenever it begins.
+/// The most of sorted seconds within any hour.
 fn busiest_hour(sorted: &[u64]) -> usize {
     let mut first = 0;
     let within = sorted.iter().enumerate().map(|(last, second)| {
@@ -106,7 +108,7 @@ fn second(line: &str) -> Option<u64> {
     u64::try_from(entry.second).ok()
 }
 
-/// Whether a path is that of a file, as far as its end tells, and not of a script.
+/// Whether a path is that of a static file, by its extension.
 pub fn is_file(path: &str) -> bool {
     let path = path.split('?').next().unwrap_or_default();
     let name = path.rsplit('/').next().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Apache's configuration, as far as the checks want to know it.
+//! Apache's configuration, as far as the checks need it.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use super::world::World;
 use super::{ini, processes, units};
 use crate::facts::*;
 
-/// Where the distributions have it, and the folder that relative paths start from.
+/// The paths of the distributions, and the folder of relative paths.
 const PLACES: [(&str, &str); 2] = [
     ("/etc/apache2/apache2.conf", "/etc/apache2"),
     ("/etc/httpd/conf/httpd.conf", "/etc/httpd"),
@@ -17,38 +17,38 @@ const PLACES: [(&str, &str); 2] = [
 /// Deepest include.
 const MAX_DEPTH: usize = 20;
 
-/// `TimeOut` if nothing is set (core, Apache 2.4).
+/// Default of `TimeOut` (core, Apache 2.4).
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Names that have newer ones since 2.3.13.
+/// Directives with a newer name since 2.3.13.
 const OLD_NAMES: [(&str, &str); 2] = [
     ("MaxClients", "MaxRequestWorkers"),
     ("MaxRequestsPerChild", "MaxConnectionsPerChild"),
 ];
 
-/// What was read so far.
+/// The state of the parser.
 #[derive(Debug)]
 struct ApacheReader<'w> {
     base: &'w str,
     modules: Vec<String>,
-    /// Of each open `<IfModule>`: whether it holds.
+    /// The condition of each open `<IfModule>`.
     holds: Vec<bool>,
     timeout: Option<Duration>,
     proxy_timeout: Option<Duration>,
     numbers: Vec<(String, u64)>,
-    /// Places, where they pass requests to, and how long they wait if they say so.
+    /// Positions, targets of requests, and their own timeouts.
     passes: Vec<(String, String, Option<Duration>)>,
-    /// Whom an open `<Proxy>` is about, and how long its own line has it wait.
+    /// The target of an open `<Proxy>`, and the timeout of its own line.
     proxied: Option<String>,
     proxied_wait: Option<Duration>,
-    /// How long `ProxySet` has it wait for whom.
+    /// Timeouts of `ProxySet`, by target.
     set: Vec<(String, Duration)>,
     old_names: Vec<(String, String, String)>,
     roots: Vec<String>,
     broken: &'w mut Vec<(String, Unknown)>,
 }
 
-/// What is configured, and PHP in it, if it has that.
+/// Apache's configuration, and its mod_php if loaded.
 pub(super) fn apache(
     world: &World,
     all: &Fact<Vec<Proc>>,
@@ -174,7 +174,7 @@ impl ApacheReader<'_> {
                 self.proxied = target_of(rest);
                 self.proxied_wait = timeout_of(rest);
             }
-            // What is on its own line counts after what is in between (`proxysection`).
+            // A timeout on the line of `<Proxy>` overrides those inside (`proxysection`).
             "</proxy>" => {
                 let whom = self.proxied.take();
                 self.set.extend(whom.zip(self.proxied_wait.take()));
@@ -239,9 +239,9 @@ fn unquoted(text: &str) -> &str {
     text.trim_matches(['"', '\''])
 }
 
-/// `TimeOut`, `ProxyTimeout` and `timeout=` as Apache 2.4 reads them: whole seconds, and whatever stands behind the
-/// digits counts for nothing (`atoi` in `set_timeout`, `set_proxy_timeout` and `set_worker_param`). Only other times
-/// have units.
+/// `TimeOut`, `ProxyTimeout` and `timeout=` as Apache 2.4 reads them: whole seconds; text after the
+/// digits is ignored (`atoi` in `set_timeout`, `set_proxy_timeout` and `set_worker_param`). Only
+/// other times have units.
 fn seconds(text: &str) -> Option<Duration> {
     let end = text.find(|sign: char| !sign.is_ascii_digit());
     let number: u64 = text[..end.unwrap_or(text.len())].parse().ok()?;
@@ -258,7 +258,7 @@ fn timeout_of(rest: &str) -> Option<Duration> {
     })
 }
 
-/// Whom a directive is about.
+/// The target of a directive.
 fn target_of(rest: &str) -> Option<String> {
     rest.split_whitespace().map(unquoted).find_map(fastcgi)
 }
@@ -276,7 +276,7 @@ fn fastcgi(text: &str) -> Option<String> {
     Some(address(rest.split('/').next().unwrap_or_default()))
 }
 
-/// PHP inside of Apache: its children are the workers.
+/// mod_php: Apache's children are the workers.
 fn service(world: &World, all: &Fact<Vec<Proc>>, apache: &Apache) -> Service {
     let name = format!("Apache with mod_php ({})", apache.file);
     let parent = all.as_ref().map_err(Clone::clone).and_then(|all| {

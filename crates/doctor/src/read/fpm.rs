@@ -1,6 +1,6 @@
-//! php-fpm's configuration, as far as the checks want to know it. It is read with the grammar that
-//! `maitred fpm` uses, but more leniently: what is wrong is told of, and the rest is looked at all the
-//! same. Nothing is created, as `php-fpm -t` would create logs.
+//! php-fpm's configuration, as far as the checks need it. It is read with the grammar of `maitred
+//! fpm`, but leniently: errors are reported, and the rest is used. No file is created, as `php-fpm
+//! -t` creates logs.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,7 +12,7 @@ use super::world::World;
 use super::{ini, processes, status_page, units};
 use crate::facts::*;
 
-/// Where distributions and images have it.
+/// The paths of distributions and images.
 const PLACES: [&str; 3] = [
     "/etc/php/*/fpm/php-fpm.conf",
     "/etc/php-fpm.conf",
@@ -22,11 +22,11 @@ const PLACES: [&str; 3] = [
 /// Deepest include (`fpm_conf_load_ini_file`).
 const MAX_DEPTH: usize = 5;
 
-/// Most pools that are looked at.
+/// Most pools that are read.
 const MAX_POOLS: usize = 1000;
 
-/// What php-fpm asks for where nobody sets a backlog (`FPM_BACKLOG_DEFAULT`, fpm_sockets.h, Linux): as
-/// much as the kernel allows. It was 511 once, as its own comments still say.
+/// php-fpm's default backlog (`FPM_BACKLOG_DEFAULT`, fpm_sockets.h, Linux): as much as the kernel
+/// allows. It was 511 once, as its own comments still claim.
 const DEFAULT_BACKLOG: i64 = -1;
 
 /// Entries of `[global]` or of a pool, with the items of its arrays as `name[key]`.
@@ -48,7 +48,7 @@ struct Draft {
     includes: Vec<String>,
 }
 
-/// The configuration that is meant, or all that are where distributions have them.
+/// The given configuration, or all at the paths of distributions.
 pub(super) fn files(world: &World, named: Option<&Path>) -> Vec<String> {
     match named {
         Some(named) => vec![named.display().to_string()],
@@ -56,7 +56,7 @@ pub(super) fn files(world: &World, named: Option<&Path>) -> Vec<String> {
     }
 }
 
-/// What is configured in these files, and what is wrong with them.
+/// The services in these files, and their errors.
 pub(super) fn services(
     world: &World,
     files: &[String],
@@ -142,7 +142,7 @@ fn section(draft: &mut Draft) -> &mut Section {
     }
 }
 
-/// A value with the name of the pool for `$pool` (`fpm_conf_expand_pool_name`). Outside of pools it means nothing.
+/// A value with `$pool` replaced (`fpm_conf_expand_pool_name`). Outside of pools it has no meaning.
 fn with_pool(draft: &Draft, value: String) -> String {
     match draft.in_pool.and_then(|at| draft.pools.get(at)) {
         Some(pool) => value.replace("$pool", &pool.name),
@@ -185,8 +185,8 @@ fn time(text: &str) -> Option<Duration> {
     Some(Duration::from_secs(seconds).min(LONGEST))
 }
 
-/// Whether a master that calls itself php-fpm is ours. Only its own user and root may look; others are
-/// told what holds of php-fpm.
+/// Whether a master that calls itself php-fpm is maitred. Only its own user and root may check; for
+/// others it counts as php-fpm.
 fn is_maitred(world: &World, pid: i32) -> bool {
     let program = world.resolved(&format!("/proc/{pid}/exe"));
     let name = program.as_deref().and_then(|path| path.rsplit('/').next());
@@ -310,12 +310,12 @@ fn pool(section: &Section, ini: &Fact<Ini>) -> Pool {
     }
 }
 
-/// An address in the form in which sockets are listed, links of folders not followed.
+/// An address in the form of socket lists, links of folders not followed.
 pub(super) fn address(text: &str) -> String {
     let text = text.trim();
     let text = text.strip_prefix("unix:").unwrap_or(text);
     if let Some(rest) = text.strip_prefix("/var/run/") {
-        // A link to /run everywhere.
+        // A link to /run on all systems.
         return format!("/run/{rest}");
     }
     if text.starts_with(['/', '@']) {

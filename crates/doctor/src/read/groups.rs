@@ -1,4 +1,4 @@
-//! The control groups around a process, of either version (cgroups(7)).
+//! The control groups of a process and their ancestors (cgroups(7)).
 
 use std::path::Path;
 use std::time::Duration;
@@ -8,10 +8,10 @@ use maitred_os::proc::{self, Folder, Version, cgroup};
 use super::world::World;
 use crate::facts::{Fact, Group, Throttled, Unknown};
 
-/// Version 1 says so where there is no limit: the largest number of pages, in bytes.
+/// Version 1's value for no limit: the largest number of pages, in bytes.
 const NO_LIMIT_BYTES: f64 = 1e18;
 
-/// The group of a process of `whose`; of this one, without.
+/// The groups of process `whose`; of this process without `pid`.
 pub(super) fn group(world: &World, whose: &str, pid: Option<i32>) -> Group {
     let process = pid.map_or("self".to_owned(), |pid| pid.to_string());
     let whose = match pid {
@@ -45,7 +45,7 @@ pub(super) fn group(world: &World, whose: &str, pid: Option<i32>) -> Group {
     }
 }
 
-/// The folders of the group for `controller` and of those around it, the innermost first. A system
+/// The folders of the group for `controller` and its ancestors, the innermost first. A system
 /// without control groups has none.
 fn around(world: &World, process: &str, controller: &str) -> Fact<Vec<Folder>> {
     let Some(groups) = world.read_or_none(&format!("/proc/{process}/cgroup"))? else {
@@ -59,7 +59,7 @@ fn around(world: &World, process: &str, controller: &str) -> Fact<Vec<Folder>> {
     Ok(all)
 }
 
-/// The smaller of what there is, with the place where it is set.
+/// The smaller value, with its file.
 fn smaller(least: Option<(f64, String)>, value: f64, file: String) -> Option<(f64, String)> {
     match least {
         Some((least, place)) if least <= value => Some((least, place)),
@@ -86,8 +86,9 @@ fn memory_limit(world: &World, all: &[Folder]) -> Fact<Option<(f64, String)>> {
     Ok(least)
 }
 
-/// What the group whose limit is set in a file has in use. Both versions count pages of files with it, which
-/// are dropped when memory runs short (Documentation/admin-guide/cgroup-v2.rst and cgroup-v1/memory.rst).
+/// Memory in use of the group whose limit is in a file. Both versions include pages of files, which
+/// the kernel drops when memory runs short (Documentation/admin-guide/cgroup-v2.rst and
+/// cgroup-v1/memory.rst).
 fn memory_use(world: &World, limit: &str) -> Fact<f64> {
     let (folder, name) = limit.rsplit_once('/').unwrap_or(("", limit));
     let (file, pages) = match name {
@@ -103,7 +104,7 @@ fn memory_use(world: &World, limit: &str) -> Fact<f64> {
     Ok(all.saturating_sub(files.sum()) as f64)
 }
 
-/// Processors that a group's quota is worth, and the file that says so.
+/// A group's quota in processors, and its file.
 fn cores(world: &World, group: &Folder) -> Fact<Option<(f64, String)>> {
     let file = |name: &str| format!("{}/{name}", group.path);
     let number = |text: &str| {
@@ -159,19 +160,19 @@ fn throttled(world: &World, all: &[Folder]) -> Fact<Option<Throttled>> {
     Ok(None)
 }
 
-/// The innermost control group around a process that accounts for memory, for who looks at it more than once.
+/// The innermost control group of a process that accounts for memory, for repeated reads.
 pub struct MemoryGroup {
     world: World,
     folder: Folder,
 }
 
 impl MemoryGroup {
-    /// Of a process; nothing where the kernel tells of no such group, as of the outermost of version 2.
+    /// Of a process. `None` if there is no such group, as for the root of version 2.
     pub fn of(pid: i32) -> Option<MemoryGroup> {
         MemoryGroup::below(World::new(None, Duration::ZERO), &pid.to_string())
     }
 
-    /// The same by the files of another root, for tests of who looks at it.
+    /// The same below another root, for tests.
     pub fn of_root(root: &Path, pid: i32) -> Option<MemoryGroup> {
         MemoryGroup::below(World::new(Some(root), Duration::ZERO), &pid.to_string())
     }
@@ -182,13 +183,13 @@ impl MemoryGroup {
         Some(MemoryGroup { world, folder })
     }
 
-    /// Processes that were killed in it for want of memory, whether it was its own limit or the machine's that
-    /// was reached. Nothing once the group is gone.
+    /// Its processes that were killed for lack of memory, by its own limit or the machine's. `None`
+    /// once the group is removed.
     pub fn oom_kills(&self) -> Option<u64> {
         oom_kills(&self.world, &self.folder).ok()?
     }
 
-    /// What it has in swap, in bytes; nothing where the kernel does not account for it.
+    /// Its swapped-out bytes. `None` if the kernel does not account for them.
     pub fn swapped(&self) -> Option<u64> {
         let of = |name: &str| format!("{}/{name}", self.folder.path);
         match self.folder.version {

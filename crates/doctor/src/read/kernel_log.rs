@@ -1,4 +1,4 @@
-//! When the kernel has last killed a process for want of memory, by its own log.
+//! The last process that the kernel killed for lack of memory, from its log.
 
 use std::io::ErrorKind;
 use std::os::fd::AsFd;
@@ -11,20 +11,20 @@ use maitred_os::proc;
 use super::world::World;
 use crate::facts::{Fact, Killed, Unknown};
 
-/// Where it is (`/dev/kmsg`, Documentation/ABI/testing/dev-kmsg): one record for each read.
+/// The log (`/dev/kmsg`, Documentation/ABI/testing/dev-kmsg): one record per read.
 const LOG: &str = "/dev/kmsg";
 
-/// Longest record (`CONSOLE_EXT_LOG_MAX`), and most of them that are looked at.
+/// Longest record (`CONSOLE_EXT_LOG_MAX`), and most records that are read.
 const MAX_RECORD_BYTES: usize = 8_192;
 const MAX_RECORDS: usize = 200_000;
 
-/// What such a record says (`__oom_kill_process`, mm/oom_kill.c).
+/// The text of such a record (`__oom_kill_process`, mm/oom_kill.c).
 const SAYS: [&str; 2] = [
     "ut of memory: Killed process ",
     "oom_reaper: reaped process ",
 ];
 
-/// The last one that it still has; nothing: it has none any more.
+/// The last one in the log, if any.
 pub(super) fn last_kill(world: &World) -> Fact<Option<Killed>> {
     if !world.is_here() {
         return Unknown::because("the kernel's log is of this machine");
@@ -36,7 +36,7 @@ pub(super) fn last_kill(world: &World) -> Fact<Option<Killed>> {
     Ok(text.iter().rev().find_map(|record| killed(record, booted)))
 }
 
-/// All records there are now.
+/// All records now.
 fn records() -> std::io::Result<Vec<String>> {
     let file = rustix::fs::open(
         LOG,
@@ -58,8 +58,8 @@ fn records() -> std::io::Result<Vec<String>> {
     Ok(found)
 }
 
-/// `4,1234,56789012,-;Out of memory: Killed process 99 (php-fpm8.2) total-vm:…`: the third number are
-/// microseconds since the start.
+/// `4,1234,56789012,-;Out of memory: Killed process 99 (php-fpm8.2) total-vm:…`: the third number
+/// is microseconds since the boot.
 fn killed(record: &str, booted: u64) -> Option<Killed> {
     let (head, text) = record.split_once(';')?;
     let rest = SAYS.iter().find_map(|says| text.split_once(says))?.1;
@@ -96,7 +96,7 @@ mod tests {
         let world = World::new(Some(root.path()), Duration::from_secs(60));
         assert!(last_kill(&world).unwrap_err().0.contains("of this machine"));
         let here = World::new(None, Duration::from_secs(60));
-        // As root there is something to read, unless a container has no such file.
+        // Root can read it, unless a container has no such file.
         if let Err(why) = last_kill(&here) {
             assert!(why.0.contains(LOG), "{why:?}");
         }

@@ -7,7 +7,7 @@ use maitred_os::proc;
 use super::world::World;
 use crate::facts::{Fact, Machine, Memory, Pressure, Socket, SwappedIn, Unknown};
 
-/// Counters that only tell something by how they change.
+/// Counters of which only the growth is meaningful.
 pub(super) struct Counters {
     at: Instant,
     swapped_in: Fact<u64>,
@@ -34,7 +34,7 @@ fn vmstat(world: &World, name: &str) -> Fact<u64> {
     proc::number(&text, name).ok_or_else(|| Unknown(format!("/proc/vmstat has no {name}")))
 }
 
-/// Everything of it; `before` was read when we began to look.
+/// Everything of it; `before` was read at the start.
 pub(super) fn machine(world: &World, before: Counters) -> Machine {
     let sysctl = |name: &str| world.number(&format!("/proc/sys/{name}"));
     Machine {
@@ -70,7 +70,7 @@ fn memory(world: &World) -> Fact<Memory> {
     })
 }
 
-/// How many numbers a list such as `0-3,8` has.
+/// The length of a list such as `0-3,8`.
 fn count(list: &str) -> Option<u32> {
     list.trim().split(',').try_fold(0_u32, |sum, part| {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
@@ -110,7 +110,7 @@ fn pressure(world: &World) -> Fact<Pressure> {
     })
 }
 
-/// What is swapped to, and why it is slow.
+/// Swap devices, and why they are slow.
 fn swaps(world: &World) -> Fact<Vec<(String, Option<String>)>> {
     let text = world.read("/proc/swaps")?;
     let names = text
@@ -147,8 +147,8 @@ fn kernel(world: &World) -> Fact<(u32, u32)> {
         .ok_or_else(|| Unknown("the kernel's version is odd".to_owned()))
 }
 
-/// The fourth word of /proc/loadavg is those that run, and all (proc_loadavg(5)). Each has a process id, and the
-/// kernel bounds both.
+/// The fourth word of /proc/loadavg is running and all tasks (proc_loadavg(5)). Each has a process
+/// id, and the kernel limits both.
 fn tasks(world: &World) -> Fact<(u64, u64)> {
     let file = "/proc/loadavg";
     let text = world.read(file)?;
@@ -172,7 +172,7 @@ fn files(world: &World) -> Fact<(u64, u64)> {
     }
 }
 
-/// By ss, which knows the backlog that is in force.
+/// By ss, which shows the backlog in force.
 fn sockets(world: &World) -> Fact<Vec<Socket>> {
     let text = world.run("ss", &["-Hlntx"])?;
     Ok(text.lines().filter_map(socket).collect())
@@ -193,7 +193,7 @@ fn mounts(world: &World) -> Fact<Vec<(String, String)>> {
     let text = world.read("/proc/self/mountinfo")?;
     let all = proc::cgroup::mounts(&text);
     let mut all: Vec<_> = all.map(|mount| (mount.at, mount.kind.to_owned())).collect();
-    // Of several at one place the last is seen.
+    // Of several mounts at one folder the last is visible.
     all.reverse();
     all.sort_by_key(|(at, _)| std::cmp::Reverse(at.len()));
     Ok(all)

@@ -1,4 +1,5 @@
-//! nginx's configuration: read as nginx reads it, of which only what the checks want to know is kept.
+//! nginx's configuration: parsed as nginx does, of which only the directives that the checks need
+//! are used.
 
 use std::time::Duration;
 
@@ -17,7 +18,7 @@ const MAX_DEPTH: usize = 20;
 /// Most directives of all files together.
 const MAX_DIRECTIVES: usize = 500_000;
 
-/// What nginx waits for a pool if nothing is set (`ngx_http_fastcgi_module`).
+/// nginx's default read timeout (`ngx_http_fastcgi_module`).
 const DEFAULT_READ_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// `worker_connections` if nothing is set.
@@ -35,7 +36,7 @@ struct Directive {
     block: Vec<Directive>,
 }
 
-/// What is configured; nothing if nginx is not. `broken` is told what cannot be read.
+/// The configuration. `None` if there is no nginx. `broken` gets files that cannot be read.
 pub(super) fn nginx(
     world: &World,
     all: &Fact<Vec<Proc>>,
@@ -138,7 +139,7 @@ impl NginxReader<'_> {
         found
     }
 
-    /// What is in a block that is too deep is passed over, and that is said once.
+    /// A block that is too deep is skipped and reported once.
     fn too_deep(&mut self, place: &str, words: &[Token], at: &mut usize) -> Vec<Directive> {
         let why = Unknown(format!(
             "blocks lie more than {MAX_DEPTH} deep in each other"
@@ -192,7 +193,7 @@ struct Token {
     line: usize,
 }
 
-/// The words of a file: `;`, `{` and `}` end one, quotes and backslashes keep them together.
+/// The tokens of a file: `;`, `{` and `}` end one, quotes and backslashes keep them together.
 fn words(text: &str) -> Vec<Token> {
     let mut words: Vec<Token> = Vec::new();
     let mut line = 1;
@@ -298,7 +299,7 @@ fn upstream(name: &str, block: &[Directive]) -> (String, Vec<String>, u64) {
     )
 }
 
-/// The limit that is set, or else that of a running worker.
+/// The configured limit, or else that of a running worker.
 fn open_files(world: &World, all: &Fact<Vec<Proc>>, directives: &[Directive], nginx: &mut Nginx) {
     if directives
         .iter()
@@ -325,7 +326,7 @@ fn open_files(world: &World, all: &Fact<Vec<Proc>>, directives: &[Directive], ng
     }
 }
 
-/// What holds in a block unless it says otherwise.
+/// Directives inherited by a block.
 #[derive(Debug, Clone, Default)]
 struct Scope {
     read_timeout: Option<Duration>,
@@ -345,8 +346,8 @@ struct Scope {
     denies: bool,
 }
 
-/// A time as nginx writes it: numbers with units, as `60`, `500ms`, `1h30m` or `1d` (`ngx_parse_time`); the
-/// last may have none, and is seconds then.
+/// A time of nginx: numbers with units, as `60`, `500ms`, `1h30m` or `1d` (`ngx_parse_time`); the
+/// last may have no unit, and is seconds then.
 fn time(text: &str) -> Option<Duration> {
     let mut rest = text.trim();
     let mut sum = Duration::ZERO;
@@ -381,17 +382,17 @@ fn seconds(unit: &str) -> Option<u64> {
     })
 }
 
-/// What a text begins with, and the rest.
+/// The start of a text, and the rest.
 fn split(text: &str, is_part: impl Fn(char) -> bool) -> (&str, &str) {
     text.split_at(text.find(|sign| !is_part(sign)).unwrap_or(text.len()))
 }
 
 impl Scope {
-    /// The scope inside a block: what the block says of itself comes before what is in it.
+    /// The scope inside a block: its own directives apply before nested blocks.
     fn inside(&self, block: &[Directive]) -> Scope {
         let mut scope = self.clone();
         let is_own = |name: &str| block.iter().any(|directive| directive.name == name);
-        // What may be said more than once holds all together, or that of the block around.
+        // Directives that may be repeated add up, or are inherited all together.
         if is_own("fastcgi_cache_bypass") || is_own("fastcgi_no_cache") {
             scope.bypasses.clear();
         }

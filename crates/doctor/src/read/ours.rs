@@ -1,4 +1,4 @@
-//! maitred's own configuration, and what a running server tells on its admin socket.
+//! maitred's own configuration, and the stats of a running server from its admin socket.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{IpAddr, Ipv4Addr};
@@ -20,17 +20,17 @@ use super::world::{World, within};
 use super::{Options, ini, units};
 use crate::facts::*;
 
-/// A client that no rule should know: the address is for documents (TEST-NET-3, RFC 5737).
+/// A client that no rule names: a documentation address (TEST-NET-3, RFC 5737).
 const STRANGER: IpAddr = IpAddr::V4(Ipv4Addr::new(203, 0, 113, 1));
 
-/// The time in which it should have said something is over.
+/// The time limit of its reply has passed.
 const SILENCE: &str = "it says nothing";
 
-/// Recent figures of fewer requests say less than those since the start, and of fewer at all nothing: the first
-/// ones are others.
+/// Recent stats of fewer requests are less reliable than those since the start, and of very few
+/// useless: the first ones differ.
 const ENOUGH: u64 = 20;
 
-/// What is configured in a file, and what the server tells if it runs.
+/// The service of a configuration file, with live stats if it runs.
 pub(super) fn service(
     world: &World,
     options: &Options,
@@ -141,7 +141,7 @@ fn pool(world: &World, config: &Config, of: &maitred_config::Pool, processors: u
     }
 }
 
-/// The sites that show everybody the pool's status page, by their hosts.
+/// The hosts of sites that serve the pool's status page to every client.
 fn status_shown_at(config: &Config, of: &maitred_config::Pool) -> Vec<String> {
     let tls = config.tls.iter().flat_map(|tls| &tls.listen);
     let mut doors = config.listen.iter().chain(tls);
@@ -152,7 +152,7 @@ fn status_shown_at(config: &Config, of: &maitred_config::Pool) -> Vec<String> {
     shows.map(host).collect()
 }
 
-/// Whether a site answers a client that nobody knows with the status page of this pool.
+/// Whether a site serves the status page of this pool to an unknown client.
 fn shows(site: &Site, path: &str, of: &maitred_config::Pool) -> bool {
     let (Ok(rules), Ok(clean)) = (SiteRules::compile(&site.rules), clean_path(path)) else {
         return false;
@@ -208,11 +208,11 @@ fn own_ini(world: &World, of: &maitred_config::Pool) -> Fact<Ini> {
     Ok(ini)
 }
 
-/// How the server says it is.
+/// The reply of the server.
 fn ask(world: &World, socket: &Path) -> Fact<ServerStatus> {
     let patience = world.patience();
     let place = socket.to_owned();
-    // The connection itself may wait, where nobody accepts.
+    // The connection itself may block until it is accepted.
     let told = within(patience, move || talk(&place, patience));
     let place = socket.display();
     match told {
@@ -249,7 +249,7 @@ fn talk(socket: &Path, patience: Duration) -> Result<ServerStatus, String> {
     }
 }
 
-/// Those of the last seconds if they are of enough requests.
+/// Those of the last seconds if they cover enough requests.
 fn of(times: &Times) -> &Quantiles {
     match times.recent.count {
         count if count >= ENOUGH => &times.recent,
@@ -317,7 +317,7 @@ fn live(
     })
 }
 
-/// The pool's workers. How many requests each has served is not told; together they are known.
+/// The pool's workers. The requests of each are not reported, only their sum.
 fn workers(
     world: &World,
     status: &ServerStatus,
@@ -346,7 +346,7 @@ fn workers(
 mod tests {
     use super::*;
 
-    /// Where everybody sees the status page of the first pool of this configuration.
+    /// Sites at which every client sees the status page of the first pool.
     fn shown(text: &str) -> Vec<String> {
         let folder = tempfile::tempdir().unwrap();
         std::fs::create_dir(folder.path().join("public")).unwrap();

@@ -1,4 +1,4 @@
-//! Processes, as /proc tells of them.
+//! Processes, from /proc.
 
 use maitred_os::proc::{self, Rollup};
 use maitred_os::schedstat::Schedstat;
@@ -6,7 +6,7 @@ use maitred_os::schedstat::Schedstat;
 use super::world::World;
 use crate::facts::{Fact, Process, Unknown, Worker};
 
-/// Most workers of a pool whose memory is measured: each look takes the kernel a walk of its pages.
+/// Most workers of a pool whose memory is measured: each measurement walks its pages.
 const MAX_MEASURED: usize = 200;
 
 /// A process.
@@ -44,7 +44,7 @@ fn one(world: &World, folder: &str) -> Option<Proc> {
     })
 }
 
-/// What is known of a server's first process.
+/// Facts about a server's first process.
 pub(super) fn process(world: &World, pid: i32) -> Process {
     Process {
         pid,
@@ -76,7 +76,7 @@ pub(super) fn open_files(world: &World, pid: i32) -> Fact<u64> {
     }
 }
 
-/// What is in swap of a process, in bytes.
+/// Swapped-out bytes of a process.
 fn swapped(world: &World, pid: i32) -> Fact<f64> {
     let file = format!("/proc/{pid}/status");
     let text = world.read(&file)?;
@@ -84,7 +84,7 @@ fn swapped(world: &World, pid: i32) -> Fact<f64> {
     Ok(proc::bytes(&text, "VmSwap").unwrap_or(0) as f64)
 }
 
-/// The workers among `pids`, before the time in which is watched whether they are swapped out.
+/// The workers among `pids`, before the watch for swapping.
 pub(super) fn workers(world: &World, pids: &[i32]) -> Vec<Worker> {
     let measured = pids.iter().take(MAX_MEASURED);
     measured.map(|pid| worker(world, *pid)).collect()
@@ -109,8 +109,8 @@ fn worker(world: &World, pid: i32) -> Worker {
     }
 }
 
-/// Processor time that a process has used, in seconds (Documentation/scheduler/sched-stats.rst): the ticks of `stat`
-/// are longer than a start.
+/// Processor time of a process, in seconds (Documentation/scheduler/sched-stats.rst): the ticks of
+/// `stat` are longer than a start.
 fn cpu(world: &World, pid: i32) -> Fact<f64> {
     let file = format!("/proc/{pid}/schedstat");
     let text = world.read(&file)?;
@@ -119,7 +119,7 @@ fn cpu(world: &World, pid: i32) -> Fact<f64> {
         .ok_or_else(|| Unknown(format!("{file} is odd")))
 }
 
-/// Looks again, whether more is swapped out.
+/// Reads the swapped-out bytes again.
 pub(super) fn look_again(world: &World, worker: &mut Worker) {
     let now = swapped(world, worker.pid);
     worker.swapped = match (&worker.swapped, now) {

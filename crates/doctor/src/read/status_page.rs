@@ -1,4 +1,4 @@
-//! php-fpm's status page, asked over FastCGI.
+//! php-fpm's status page, requested over FastCGI.
 
 use std::io::{Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
@@ -12,13 +12,13 @@ use super::world::{World, within};
 use crate::facts::{Fact, Pool, Unknown};
 use crate::quantile::quantile;
 
-/// Largest answer in bytes: ten thousand workers fit.
+/// Largest response in bytes: ten thousand workers fit.
 const MAX_ANSWER_BYTES: usize = 8 * 1024 * 1024;
 
-/// What a head ends with.
+/// The end of a response head.
 const END_OF_HEAD: &[u8] = b"\r\n\r\n";
 
-/// What it tells.
+/// The page.
 #[derive(Debug, Deserialize)]
 pub(super) struct Status {
     #[serde(rename = "accepted conn")]
@@ -33,7 +33,7 @@ pub(super) struct Status {
     pub(super) workers: Vec<StatusProcess>,
 }
 
-/// What it tells of a worker.
+/// A worker on the page.
 #[derive(Debug, Deserialize)]
 pub(super) struct StatusProcess {
     pub(super) pid: i32,
@@ -42,26 +42,26 @@ pub(super) struct StatusProcess {
     #[serde(rename = "request duration")]
     duration: u64,
     state: String,
-    /// Of the last request, the most that PHP itself counted, in bytes.
+    /// Of the last request, the peak memory by PHP's count, in bytes.
     #[serde(rename = "last request memory", default)]
     pub(super) memory: u64,
 }
 
-/// What PHP itself has counted of a worker's last request.
+/// PHP's own count of a worker's memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Counted {
     /// The worker's process.
     pub pid: i32,
     /// Requests it has served.
     pub requests: u64,
-    /// The most memory that the last of them had, in bytes.
+    /// The peak memory of the last one, in bytes.
     pub memory: u64,
 }
 
-/// The same of all workers of a running php-fpm's pool.
+/// The same of all workers of a running php-fpm pool.
 ///
 /// # Errors
-/// Why that is not known.
+/// Why that is unknown.
 pub fn counted(pool: &Pool, patience: Duration) -> Fact<Vec<Counted>> {
     let world = World::new(None, patience);
     let listen = pool.status_at.as_ref().zip(pool.status_path.as_ref());
@@ -77,14 +77,14 @@ pub fn counted(pool: &Pool, patience: Duration) -> Fact<Vec<Counted>> {
 }
 
 impl Status {
-    /// How long the share `p` of the workers' last scripts took at most, in seconds.
+    /// The quantile `p` of the time of the workers' last scripts, in seconds.
     pub(super) fn script(&self, p: f64) -> Option<f64> {
         let idle = self
             .workers
             .iter()
             .filter(|worker| worker.state == "Idle" && worker.requests > 0);
         let times: Vec<f64> = idle.map(|worker| worker.duration as f64 / 1e6).collect();
-        // Of fewer the largest says nothing about the slowest of a hundred.
+        // Of fewer, the largest does not represent the slowest of a hundred.
         let enough = if p > 0.9 { 20 } else { 3 };
         (times.len() >= enough)
             .then(|| quantile(times, p))
@@ -92,7 +92,7 @@ impl Status {
     }
 }
 
-/// Asks at an address.
+/// Requests the page at an address.
 pub(super) fn ask(world: &World, listen: &str, path: &str) -> Fact<Status> {
     if !world.is_here() {
         return Unknown::because("no server is asked about another root");
@@ -167,7 +167,7 @@ fn talk(listen: &str, path: &str, patience: Duration) -> std::io::Result<Vec<u8>
     answer(&read).ok_or_else(|| std::io::Error::other("it is no answer of FastCGI"))
 }
 
-/// What the application has said, without FastCGI's records.
+/// The response without FastCGI's records.
 fn answer(mut read: &[u8]) -> Option<Vec<u8>> {
     let mut reader = AnswerReader::new(1);
     let mut said = Vec::new();
