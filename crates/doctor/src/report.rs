@@ -102,8 +102,8 @@ impl Report {
         let mut lines = Vec::new();
         if self.looked_at.is_empty() {
             lines.push(
-                "Neither maitred nor php-fpm, nginx or Apache is configured here; this is about the \
-                 machine alone."
+                "Neither maitred nor php-fpm, nginx or Apache is configured here; this is about \
+                 the machine alone."
                     .to_owned(),
             )
         } else {

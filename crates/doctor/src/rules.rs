@@ -11,9 +11,11 @@ const DATA: &str = include_str!("../data/rules.toml");
 const INTRODUCTION: &str = "\
 # The rules of the tuning articles
 
-<!-- Made of crates/doctor/data/rules.toml: MAITRED_WRITE_DOCTOR=1 cargo test -p maitred-doctor pages -->
+<!-- Made of crates/doctor/data/rules.toml: MAITRED_WRITE_DOCTOR=1 cargo test -p maitred-doctor \
+pages -->
 
-Five articles, much read, say how to set php-fpm, nginx and Apache by hand. These are all their rules,
+Five articles, much read, say how to set php-fpm, nginx and Apache by hand. These are all their \
+rules,
 formulas, figures and steps, and what has become of each here:
 
 - **implemented**: where;

@@ -122,7 +122,8 @@ fn thread_pointer() -> Option<usize> {
     // SAFETY: on this processor the word that `fs` points to is its own address (ELF TLS ABI, variant
     // II); reading it changes nothing.
     unsafe {
-        std::arch::asm!("mov {}, fs:0", out(reg) pointer, options(nostack, readonly, preserves_flags));
+        std::arch::asm!("mov {}, \
+                         fs:0", out(reg) pointer, options(nostack, readonly, preserves_flags));
     }
     Some(pointer)
 }
@@ -132,7 +133,8 @@ fn thread_pointer() -> Option<usize> {
     let pointer: usize;
     // SAFETY: this register is the thread pointer (ELF TLS ABI, variant I); reading it changes nothing.
     unsafe {
-        std::arch::asm!("mrs {}, tpidr_el0", out(reg) pointer, options(nomem, nostack, preserves_flags));
+        std::arch::asm!("mrs {}, \
+                         tpidr_el0", out(reg) pointer, options(nomem, nostack, preserves_flags));
     }
     Some(pointer)
 }

@@ -1,10 +1,9 @@
-//! What memory there is for the workers of all pools that find their size, and who has been promised
-//! what of it.
+//! Memory for the workers of all pools with `pm = auto`, and reservations of it.
 //!
-//! About once a second somebody looks: how much is in use, and what some of the workers have for
-//! themselves, with their children. Between two looks each worker that is ordered is paid for out of what
-//! was there, so all pools together order no more than there is memory for. A pool whose control group has a
-//! limit pays out of that as well.
+//! About once a second the memory in use is read, and that of some workers with their children. In
+//! between, each worker that is ordered reserves memory out of what was free, so all pools together
+//! order no more than there is memory for. A pool whose control group has a limit reserves out of
+//! that as well.
 
 use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
@@ -18,29 +17,29 @@ use crate::sources::Memory;
 mod budget;
 mod pool_memory;
 
-/// After a worker of a pool has left its place because it had grown, no other does for so long: its successor is
-/// to show first how much it needs itself.
+/// Pause after a worker of a pool was replaced because it had grown: its successor is to show first
+/// how much it needs.
 const REPLACED_PAUSE: Duration = Duration::from_secs(30);
 
-/// What there is for all pools that find their size.
+/// The memory of all pools with `pm = auto`.
 #[derive(Debug, Default)]
 pub struct MemoryLedger {
     /// The server's.
     common: MemoryBudget,
-    /// Of the pools that have a limit of their own.
+    /// Of the pools with a limit of their own.
     apart: BTreeMap<String, MemoryBudget>,
     looks: u32,
     looked: Duration,
     /// When a worker of a pool was replaced last because it had grown.
     replaced: BTreeMap<String, Duration>,
-    /// What the workers of all pools take together, and what they claim, in bytes.
+    /// Use of all pools' workers, and their reservations, in bytes.
     all: Others,
     pools: BTreeMap<String, PoolMemory>,
 }
 
 impl MemoryLedger {
-    /// Which of a pool's workers are to be measured now, by their process ids: those that were not yet,
-    /// and the others in turn, within the budget of this look. So many requests of the pool have ended.
+    /// The workers of a pool to measure now, by process id: those not measured yet, and the others
+    /// in turn, within the budget of this sample. `requests` of the pool have ended so far.
     pub fn due(
         &mut self,
         pool: &str,
@@ -53,26 +52,26 @@ impl MemoryLedger {
         known.due(workers, budget)
     }
 
-    /// At this look so many workers of a pool are on their way that nobody can measure yet.
+    /// Workers of a pool are starting at this sample and cannot be measured yet.
     pub fn are_coming(&mut self, pool: &str, workers: usize) {
         if let Some(known) = self.pools.get_mut(pool) {
             known.promise(workers);
         }
     }
 
-    /// Whether it is worth while to ask a pool's workers how much they have served, though nobody's pages are
-    /// counted: one may be young, and what it keeps then is not known.
+    /// Whether to read the request counts of a pool's workers though no pages are counted: one may
+    /// be young, and its lasting memory is not known.
     pub fn may_have_young(&self, pool: &str) -> bool {
         self.pools.get(pool).is_some_and(PoolMemory::may_have_young)
     }
 
-    /// What a worker has that was to be measured.
+    /// The memory of a worker that was due.
     pub fn measured(&mut self, pool: &str, due: DueMeasurement, has: WorkerMemory) {
         let known = self.pools.entry(pool.to_owned()).or_default();
         known.measured(due, has, self.looks);
     }
 
-    /// A look, after all that was due has been measured; `pools` are those that there are.
+    /// A sample, after all due workers were measured; `pools` are those that exist.
     pub fn look(
         &mut self,
         now: Duration,
@@ -96,7 +95,7 @@ impl MemoryLedger {
         self.common.look(now, memory, signs, own, promised);
     }
 
-    /// What the pools have to themselves that have a limit of their own, after each look.
+    /// The memory of the pools with a limit of their own, after each sample.
     pub fn look_apart(&mut self, now: Duration, memories: &BTreeMap<String, Memory>) {
         self.apart.retain(|name, _| memories.contains_key(name));
         for (name, memory) in memories {
@@ -112,7 +111,7 @@ impl MemoryLedger {
         }
     }
 
-    /// How many workers a pool may have that has `workers`.
+    /// The most workers of a pool that has `workers`.
     pub fn workers(&self, pool: &str, workers: usize) -> usize {
         let unknown = PoolMemory::default();
         let known = self.pools.get(pool).unwrap_or(&unknown);
@@ -127,7 +126,7 @@ impl MemoryLedger {
         })
     }
 
-    /// So many workers of a pool are on their way.
+    /// Workers of a pool are starting.
     pub fn promise(&mut self, pool: &str, workers: usize) {
         let known = self.pools.get_mut(pool);
         let worker = known.map_or(UNKNOWN_WORKER_BYTES, |known| {
@@ -142,8 +141,8 @@ impl MemoryLedger {
         }
     }
 
-    /// The pool and the worker that is to leave its place to a new one: where memory is nearly full, the one that
-    /// has most of those that have grown. Where it is short nobody does: the new one would come first.
+    /// The pool and the worker to replace: if memory is nearly full, the largest of those that have
+    /// grown. None if memory is short: the new one would come first.
     pub fn outgrown(&self) -> Option<(&str, Grown)> {
         let pools = self.pools.iter().filter(|(name, _)| {
             let apart = self.apart.get(name.as_str());
@@ -156,7 +155,7 @@ impl MemoryLedger {
         most.map(|(name, grown)| (name.as_str(), grown))
     }
 
-    /// A worker of this pool is to leave its place because it has grown.
+    /// This worker is replaced because it has grown.
     pub fn replaces(&mut self, pool: &str, worker: i32) {
         self.replaced.insert(pool.to_owned(), self.looked);
         if let Some(known) = self.pools.get_mut(pool) {
@@ -164,23 +163,23 @@ impl MemoryLedger {
         }
     }
 
-    /// Whether it is known what the workers of all pools take: until then it is good to look more often.
+    /// Whether the memory of all pools' workers is known: until then, sample more often.
     pub fn are_known(&self) -> bool {
         self.pools.values().all(PoolMemory::is_known)
     }
 
-    /// Whether there is so much memory that what workers take need not be known soon.
+    /// Whether memory is ample, so that the workers' memory need not be known soon.
     pub fn are_far_from_the_limit(&self) -> bool {
         let mut all = self.apart.values().chain([&self.common]);
         all.all(MemoryBudget::is_far_from_the_limit)
     }
 
-    /// How hard the server's memory is pressed.
+    /// The pressure on the server's memory.
     pub fn level(&self) -> Level {
         self.common.pressure.level()
     }
 
-    /// Whether anybody tells how much memory there is.
+    /// Whether the amount of memory is known.
     pub fn is_readable(&self) -> bool {
         self.common.memory.is_some()
     }
@@ -230,7 +229,7 @@ mod tests {
         rooms
     }
 
-    /// A second of a pool whose workers have what `has` says.
+    /// A second of a pool whose workers use `has`.
     fn follow(
         rooms: &mut MemoryLedger,
         second: u64,
@@ -261,7 +260,7 @@ mod tests {
     #[test]
     fn what_is_promised_is_not_promised_again() {
         let mut rooms = looked(memory(4000.0, 2000.0));
-        // 1600 MB are free of which a worker takes 128 as far as anybody knows.
+        // 1600 MB are free, and a worker takes 128 by default.
         assert_eq!(rooms.workers("www", 3), 12);
         rooms.promise("www", 9);
         assert_eq!(rooms.workers("www", 12), 12);
@@ -291,7 +290,7 @@ mod tests {
             let memory = memory(2000.0, used);
             let named = HashSet::from(pools);
             rooms.look(Duration::from_secs(second), memory, &signs(memory), &named);
-            // Both want all they may have, first the one and then the other.
+            // Both want as many as possible, first the one and then the other.
             for turn in 0..2 {
                 let pool = (second as usize + turn) % 2;
                 let may = rooms.workers(pools[pool], had[pool]);
@@ -306,8 +305,8 @@ mod tests {
         assert!((19..=20).contains(&together), "{had:?}: all there is");
     }
 
-    /// Pools of which nothing is known want all they may have at each of so many looks, and have as much of it
-    /// as their workers seem to take when they are young: what they have then.
+    /// New pools want as many as possible at each sample, and have as many as their young workers
+    /// seem to allow: the result.
     fn cold(pools: &[&str], looks: u32, limit: f64) -> Vec<usize> {
         let mut rooms = MemoryLedger::default();
         let mut had = vec![1_usize; pools.len()];
@@ -340,12 +339,12 @@ mod tests {
 
     #[test]
     fn what_was_promised_to_a_cold_pool_is_not_promised_to_another_at_the_next_look() {
-        // 800 MB are to be used, of which six workers fit that may take 128 each.
+        // 800 MB are usable, for six workers of 128 each.
         for looks in [1, 2, 3, 50] {
             assert_eq!(cold(&["one"], looks, 1000.0), [6]);
             assert_eq!(cold(&["one", "two", "three"], looks, 1000.0), [6, 1, 1]);
         }
-        // And two beside each other have what there is.
+        // And two of them share what there is.
         assert_eq!(cold(&["one", "two"], 9, 1000.0), [6, 1]);
     }
 
@@ -365,7 +364,7 @@ mod tests {
         let memory = memory(2000.0, 400.0);
         let named = names.iter().map(String::as_str).collect();
         rooms.look(Duration::ZERO, memory, &signs(memory), &named);
-        // 1800 MB are to be used, and 400 are.
+        // 1800 MB are usable, and 400 are used.
         assert_eq!(rooms.workers("p7", 1), 11);
     }
 
@@ -422,7 +421,8 @@ mod tests {
             );
             rooms.workers("www", workers.len())
         });
-        // About 860 MB are for workers of 128, then of 120 and a little: none of 150 requests took more.
+        // About 860 MB are for workers of 128, then of 120 and a little: none of 150 requests took
+        // more.
         assert_eq!(workers, [6, 7, 7]);
     }
 
@@ -490,7 +490,7 @@ mod tests {
             &signs(less),
             &HashSet::from(["www"]),
         );
-        // 1350 MB are to be used, and others have 1000.
+        // 1350 MB are usable, and others use 1000.
         assert_eq!(rooms.workers("www", 20), 7);
     }
 
@@ -499,7 +499,7 @@ mod tests {
         let mut rooms = looked(memory(16_000.0, 2000.0));
         let own = |used: f64| BTreeMap::from([("www".to_owned(), memory(2000.0, used).unwrap())]);
         rooms.look_apart(Duration::ZERO, &own(520.0));
-        // 1280 MB of its 2000 are free beside a tenth, and a worker takes 128 as far as anybody knows.
+        // 1280 MB of its 2000 are free beside a tenth, and a worker takes 128 by default.
         assert_eq!(rooms.workers("www", 3), 10);
         assert_eq!(rooms.workers("other", 3), 96, "of 12,400 MB");
         rooms.promise("www", 9);
@@ -523,7 +523,7 @@ mod tests {
             let own = BTreeMap::from([("www".to_owned(), own)]);
             rooms.look_apart(Duration::from_secs(second), &own);
         }
-        // 921.6 MB are to be used, of which 100 are what its workers share.
+        // 921.6 MB are usable, of which 100 are shared by its workers.
         assert_eq!(rooms.workers("www", 8), 16);
     }
 }

@@ -1,6 +1,6 @@
-//! Lines of access logs: the common and the combined format of Apache and nginx, and every other format
-//! with a time in brackets before a request line in quotes:
-//! `… [22/Nov/2026:07:00:00 +0000] … "GET / …" …`.
+//! Lines of access logs: the common and the combined format of Apache and nginx, and every other
+//! format with a time in brackets before a request line in quotes: `… [22/Nov/2026:07:00:00 +0000]
+//! … "GET / …" …`.
 
 use time::OffsetDateTime;
 use time::format_description::StaticFormatDescription;
@@ -30,7 +30,8 @@ impl<'l> Entry<'l> {
     /// `None` for a line of another format, and for a request target that is no path.
     pub fn parse(line: &'l str) -> Option<Entry<'l>> {
         let (before, rest) = line.split_at(request_line(line)?);
-        // A user name comes before the time, and clients choose it: the last bracket is the server's.
+        // A user name comes before the time, and clients choose it: the last bracket is the
+        // server's.
         let (before, _) = before.rsplit_once(']')?;
         let (_, time) = before.rsplit_once('[')?;
         let mut words = rest[1..].split('"').next()?.split(' ');
@@ -43,8 +44,8 @@ impl<'l> Entry<'l> {
     }
 }
 
-/// The position of the request line's quote: the first that is not part of a user name, where Apache
-/// writes a backslash before it.
+/// The position of the request line's quote: the first that is not part of a user name, where
+/// Apache writes a backslash before it.
 fn request_line(line: &str) -> Option<usize> {
     let mut quotes = line.match_indices('"').map(|(position, _)| position);
     quotes.find(|position| !line[..*position].ends_with('\\'))

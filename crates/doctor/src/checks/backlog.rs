@@ -69,7 +69,12 @@ fn socket(facts: &Facts, pool: &Pool, listen: &Listen, somaxconn: u64, sheet: &m
             "listen.backlog = {}, of which net.core.somaxconn leaves {effective}",
             listen.backlog
         );
-        sheet.report("backlog.above-somaxconn", about, seen).fix(format!("listen.backlog = {effective} says what holds; a larger somaxconn only makes longer waits"));
+        sheet
+            .report("backlog.above-somaxconn", about, seen)
+            .fix(format!(
+                "listen.backlog = {effective} is what applies; a larger somaxconn only makes waits \
+                 longer"
+            ));
         return;
     }
     let sockets = match &facts.machine.sockets {

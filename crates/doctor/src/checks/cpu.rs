@@ -62,8 +62,8 @@ fn pool_for(cores: f64, facts: &Facts, service: &Service, pool: &Pool, sheet: &m
     };
     let knee = cores / share;
     let seen = format!(
-        "{workers:.0} workers, {cores:.1} processors, scripts compute for {} of their time: {knee:.0} \
-         workers fill the processors",
+        "{workers:.0} workers, {cores:.1} processors, scripts compute for {} of their time: \
+         {knee:.0} workers fill the processors",
         percent(share)
     );
     let key = match workers / knee {
@@ -110,8 +110,8 @@ fn found(pool: &Pool, sheet: &mut Sheet) {
 /// It would have more workers, for which there are processors and memory, but for `max_children`.
 fn held_back(pool: &Pool, wait: f64, sheet: &mut Sheet) {
     let seen = format!(
-        "one request in a hundred waited {} or longer for a worker, and max_children = {} is what holds more \
-         of them back",
+        "one request in a hundred waited {} or longer for a worker, and max_children = {} is what \
+         holds more of them back",
         seconds(wait),
         pool.max_children
     );
@@ -165,8 +165,8 @@ fn starved(pool: &Pool, sheet: &mut Sheet) {
         .ok()
         .and_then(|live| live.queue_wait_p99.clone().ok());
     let seen = format!(
-        "{} workers; one request in a hundred waited {} or longer for one, with processors and memory \
-         left",
+        "{} workers; one request in a hundred waited {} or longer for one, with processors and \
+         memory left",
         pool.max_children,
         seconds(wait.unwrap_or_default())
     );

@@ -34,7 +34,8 @@ pub(super) fn cost(pool: &Pool) -> Fact<WorkerCost> {
             is_measured: false,
         }),
         _ => Unknown::because(format!(
-            "no worker that has served requests was measured, and memory_limit = {limit} bounds none"
+            "no worker that has served requests was measured, and memory_limit = {limit} bounds \
+             none"
         )),
     }
 }

@@ -66,8 +66,8 @@ fn by_log(arrivals: &Arrivals, pool: &Pool) -> (String, bool) {
     let (rate, gap) = (arrivals.busiest_rate, arrivals.gap_p95());
     let awake = arrivals.awake(pool.idle_timeout);
     let seen = format!(
-        "{rate:.1} requests a second in the busiest hour, 95 of 100 within {} of the one before, a worker \
-         there for {:.0} % of the time",
+        "{rate:.1} requests a second in the busiest hour, 95 of 100 within {} of the one before, \
+         a worker there for {:.0} % of the time",
         seconds(gap),
         awake * 100.0
     );

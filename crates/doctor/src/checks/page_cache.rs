@@ -86,7 +86,8 @@ fn sessions(about: &str, cache: &PassCache, sheet: &mut Sheet) {
     let is_bypassed = !cache.bypasses.is_empty();
     if ignores && !is_bypassed && !knows(&cache.key) {
         let seen = format!(
-            "fastcgi_ignore_headers Set-Cookie; no fastcgi_cache_bypass or fastcgi_no_cache; key {}",
+            "fastcgi_ignore_headers Set-Cookie; no fastcgi_cache_bypass or fastcgi_no_cache; key \
+             {}",
             cache.key
         );
         sheet.report("page-cache.sessions-cached", about, seen);

@@ -110,7 +110,8 @@ fn often(kind: PhpServer, pool: &Pool, sheet: &mut Sheet) {
         let share = start / (limit as f64 * request);
         if share > COSTS {
             let seen = format!(
-                "{} = {limit}; a start takes {} of a processor, a request {}: {} of the processors' time",
+                "{} = {limit}; a start takes {} of a processor, a request {}: {} of the \
+                 processors' time",
                 name(kind),
                 seconds(start),
                 seconds(request),

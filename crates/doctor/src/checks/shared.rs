@@ -48,8 +48,8 @@ pub(super) fn unmet(facts: &Facts, service: &Service, pool: &Pool) -> Option<Unk
         let listen = pool.listen.as_ref();
         let address = listen.map_or("which is not set", |listen| listen.address.as_str());
         Unknown(format!(
-            "a web server is configured here, but no place of it is seen to pass requests to the pool's \
-             address ({address})"
+            "a web server is configured here, but no place of it is seen to pass requests to the \
+             pool's address ({address})"
         ))
     })
 }

@@ -77,7 +77,8 @@ fn order(pool: &Pool, spares: Spares, sheet: &mut Sheet) -> bool {
     let is_right = min >= 1 && min <= start && start <= max && max <= pool.max_children;
     if !is_right {
         let seen = format!(
-            "min_spare_servers {min}, start_servers {start}, max_spare_servers {max}, max_children {}",
+            "min_spare_servers {min}, start_servers {start}, max_spare_servers {max}, \
+             max_children {}",
             pool.max_children
         );
         sheet.report("spares.order", &pool.name, seen);
@@ -147,8 +148,8 @@ fn ramp(facts: &Facts, pool: &Pool, spares: Spares, sheet: &mut Sheet) {
     };
     let wanted = arrivals.rise * script;
     let seen = format!(
-        "{:.0} more requests in a second than in the one before ({}), of {} each: {wanted:.1} more workers at \
-         once, and {} spare ones; {full}",
+        "{:.0} more requests in a second than in the one before ({}), of {} each: {wanted:.1} \
+         more workers at once, and {} spare ones; {full}",
         arrivals.rise,
         arrivals.rise_at,
         seconds_in_words(script),
@@ -157,10 +158,12 @@ fn ramp(facts: &Facts, pool: &Pool, spares: Spares, sheet: &mut Sheet) {
     if f64::from(spares.min) >= wanted {
         return sheet.ok(&pool.name, seen);
     }
-    sheet.report("spares.slow-growth", &pool.name, seen).fix(match enough(pool, spares, wanted) {
+    sheet
+        .report("spares.slow-growth", &pool.name, seen)
+        .fix(match enough(pool, spares, wanted) {
             Some(Spares { start, min, max }) => format!(
-                "min_spare_servers = {min}, start_servers = {start}, max_spare_servers = {max}, or pm = static \
-                 where memory allows all of them"
+                "min_spare_servers = {min}, start_servers = {start}, max_spare_servers = {max}, \
+                 or pm = static where memory allows all of them"
             ),
             None => "pm = static".to_owned(),
         });
@@ -254,8 +257,8 @@ mod tests {
         };
         assert_eq!(
             fix(&facts),
-            "min_spare_servers = 20, start_servers = 20, max_spare_servers = 20, or pm = static where memory \
-             allows all of them"
+            "min_spare_servers = 20, start_servers = 20, max_spare_servers = 20, or pm = static \
+             where memory allows all of them"
         );
         facts.arrivals = arrivals(500.0);
         assert_eq!(fix(&facts), "pm = static", "50 of 50 workers");

@@ -48,9 +48,11 @@ fn php_fpms(pool: &Pool, path: &str, sheet: &mut Sheet) {
 fn shown(pool: &Pool, path: &str, sheet: &mut Sheet) {
     for host in &pool.status_shown_at {
         let seen = format!("http://{host}{path} is answered to every client");
-        sheet.report("status-page.public-here", &pool.name, seen).fix(format!(
-                "deny = [{{ path = \"{path}\", except = [\"127.0.0.1\"] }}] in that site; or leave status_path \
-                 out: `maitred status` and `admin` need none"
+        sheet
+            .report("status-page.public-here", &pool.name, seen)
+            .fix(format!(
+                "deny = [{{ path = \"{path}\", except = [\"127.0.0.1\"] }}] in that site; or \
+                 leave status_path out: `maitred status` and `admin` need none"
             ));
     }
 }

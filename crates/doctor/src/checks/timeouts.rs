@@ -180,7 +180,8 @@ fn script_limit(pool: &Pool, sheet: &mut Sheet) {
     };
     if limit.is_zero() || limit >= pool.wall_limit {
         let seen = format!(
-            "max_execution_time = {} of processor time, request_terminate_timeout = {} by the clock",
+            "max_execution_time = {} of processor time, request_terminate_timeout = {} by the \
+             clock",
             limit.as_secs(),
             duration(pool.wall_limit)
         );

@@ -47,8 +47,8 @@ fn arrivals_until(world: &World, file: &Path, last: u64) -> Fact<Arrivals> {
     seconds.retain(|second| *second <= last);
     if seconds.len() < FEWEST {
         return Unknown::because(format!(
-            "{shown} has {} requests for scripts that are understood; expected {FEWEST} or more lines such as \
-             '192.0.2.1 - - [22/Nov/2026:07:00:00 +0000] \"GET / HTTP/1.1\" 200 5'",
+            "{shown} has {} requests for scripts that are understood; expected {FEWEST} or more \
+             lines such as '192.0.2.1 - - [22/Nov/2026:07:00:00 +0000] \"GET / HTTP/1.1\" 200 5'",
             seconds.len()
         ));
     }
@@ -127,7 +127,8 @@ mod tests {
 
     fn line(second: u32, path: &str) -> String {
         format!(
-            "192.0.2.1 - - [22/Nov/2026:07:{:02}:{:02} +0100] \"GET {path} HTTP/1.1\" 200 5 \"-\" \"-\"\n",
+            "192.0.2.1 - - [22/Nov/2026:07:{:02}:{:02} +0100] \"GET {path} HTTP/1.1\" 200 5 \"-\" \
+             \"-\"\n",
             second / 60,
             second % 60
         )

@@ -344,10 +344,11 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let folder = root.path().join("etc/apache2");
         std::fs::create_dir_all(folder.join("mods-enabled")).unwrap();
-        let main = "Timeout 300\nIncludeOptional mods-enabled/*.load\nIncludeOptional mods-enabled/*.conf\n\
-                    <IfModule mpm_event_module>\nMaxRequestWorkers 999\n</IfModule>\n\
-                    DocumentRoot \"/srv/www\"\n<FilesMatch x>\n\
-                    SetHandler \"proxy:unix:/var/run/php/a.sock|fcgi://localhost\"\n</FilesMatch>\n";
+        let main = "Timeout 300\nIncludeOptional mods-enabled/*.load\nIncludeOptional \
+                    mods-enabled/*.conf\n<IfModule mpm_event_module>\nMaxRequestWorkers 999\n\
+                    </IfModule>\nDocumentRoot \"/srv/www\"\n<FilesMatch x>\n\
+                    SetHandler \"proxy:unix:/var/run/php/a.sock|fcgi://localhost\"\n\
+                    </FilesMatch>\n";
         std::fs::write(folder.join("apache2.conf"), main).unwrap();
         let load = "LoadModule mpm_prefork_module /x.so\nLoadModule php_module /y.so\n";
         std::fs::write(folder.join("mods-enabled/a.load"), load).unwrap();
@@ -387,10 +388,11 @@ mod tests {
             "Timeout 100\n\
              ProxyPass /a fcgi://127.0.0.1:9000/srv/ retry=0 timeout=600\n\
              ProxyPassMatch ^/(.*\\.php)$ \"unix:/run/b.sock|fcgi://localhost/srv\" timeout=2min\n\
-             <FilesMatch x>\nSetHandler \"proxy:unix:/run/c.sock|fcgi://localhost\"\n</FilesMatch>\n\
-             <Proxy \"unix:/run/c.sock|fcgi://localhost\">\nProxySet connectiontimeout=5 timeout=240\n</Proxy>\n\
-             ProxyPass /d fcgi://127.0.0.1:9001/\nProxySet fcgi://127.0.0.1:9001 timeout=30\n\
-             ProxySet timeout=7\nProxyPass /e fcgi://127.0.0.1:9002/\n",
+             <FilesMatch x>\nSetHandler \"proxy:unix:/run/c.sock|fcgi://localhost\"\n\
+             </FilesMatch>\n<Proxy \"unix:/run/c.sock|fcgi://localhost\">\nProxySet \
+             connectiontimeout=5 timeout=240\n</Proxy>\nProxyPass /d fcgi://127.0.0.1:9001/\n\
+             ProxySet fcgi://127.0.0.1:9001 timeout=30\nProxySet timeout=7\nProxyPass /e \
+             fcgi://127.0.0.1:9002/\n",
         );
         let waits = apache.passes.iter().map(|pass| pass.read_timeout.as_secs());
         assert_eq!(waits.collect::<Vec<_>>(), [600, 2, 240, 30, 100]);
@@ -415,9 +417,9 @@ mod tests {
         let apache = read(
             "SetHandler \"proxy:unix:/run/c.sock|fcgi://localhost\"\n\
              ProxyPass /d fcgi://127.0.0.1:9001/\nProxyPass /e fcgi://127.0.0.1:9002/\n\
-             <Proxy \"unix:/run/c.sock|fcgi://localhost\" connectiontimeout=5 timeout=600>\n</Proxy>\n\
-             <Proxy fcgi://127.0.0.1:9001 timeout=\"30\">\nProxySet timeout=240\n</Proxy>\n\
-             <Proxy fcgi://127.0.0.1:9002>\nProxySet timeout=7\n</Proxy>\n",
+             <Proxy \"unix:/run/c.sock|fcgi://localhost\" connectiontimeout=5 timeout=600>\n\
+             </Proxy>\n<Proxy fcgi://127.0.0.1:9001 timeout=\"30\">\nProxySet timeout=240\n\
+             </Proxy>\n<Proxy fcgi://127.0.0.1:9002>\nProxySet timeout=7\n</Proxy>\n",
         );
         let waits = apache.passes.iter().map(|pass| pass.read_timeout.as_secs());
         assert_eq!(waits.collect::<Vec<_>>(), [600, 30, 7]);

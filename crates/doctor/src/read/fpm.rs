@@ -407,7 +407,8 @@ mod tests {
             "[global]\nprocess_control_timeout = 20s\ninclude = /etc/php/8.2/fpm/pool.d/*.conf\n";
         std::fs::write(folder.join("php-fpm.conf"), main).unwrap();
         let www = "[www]\nlisten = /run/a.sock\npm = dynamic\npm.max_children = 7\nenv[X = 1\n\
-                   pm.min_spare_servers = 1\npm.max_spare_servers = 3\nphp_admin_value[memory_limit] = 64M\n";
+                   pm.min_spare_servers = 1\npm.max_spare_servers = 3\n\
+                   php_admin_value[memory_limit] = 64M\n";
         std::fs::write(folder.join("pool.d/www.conf"), www).unwrap();
         std::fs::write(folder.join("php.ini"), "memory_limit = 256M\n").unwrap();
         let world = World::new(Some(root.path()), Duration::from_secs(60));

@@ -79,8 +79,8 @@ mod tests {
 
     #[test]
     fn what_the_kernel_says_of_a_kill_is_understood() {
-        let record = "3,812,65000000,-;Memory cgroup out of memory: Killed process 4321 (php-fpm8.2) \
-                      total-vm:300000kB, anon-rss:90000kB\n SUBSYSTEM=x\n";
+        let record = "3,812,65000000,-;Memory cgroup out of memory: Killed process 4321 \
+                      (php-fpm8.2) total-vm:300000kB, anon-rss:90000kB\n SUBSYSTEM=x\n";
         let found = killed(record, 1_795_000_000).unwrap();
         assert_eq!(found.who, "php-fpm8.2 (process 4321)");
         assert_eq!(

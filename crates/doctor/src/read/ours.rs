@@ -279,7 +279,8 @@ fn live(
     );
     let unmeasured = || {
         Unknown(
-            "the kernel does not tell, or request_accounting is off, or fewer than 20 scripts have run"
+            "the kernel does not tell, or request_accounting is off, or fewer than 20 scripts \
+             have run"
                 .to_owned(),
         )
     };
@@ -359,7 +360,8 @@ mod tests {
 
     #[test]
     fn a_status_page_is_shown_where_no_rule_keeps_strangers_from_it() {
-        let site = "[pools.www]\nstatus_path = \"/status\"\n[[sites]]\nroot = \"public\"\npool = \"www\"\n";
+        let site = "[pools.www]\nstatus_path = \"/status\"\n[[sites]]\nroot = \"public\"\npool = \
+                    \"www\"\n";
         let outside = "listen = \"[::]:80\"\n";
         let with = |lines: &str| shown(&format!("{outside}{site}hosts = [\"a.example\"]\n{lines}"));
         assert_eq!(with(""), ["a.example"]);

@@ -57,11 +57,12 @@ mod tests {
     use super::*;
     use std::time::Duration;
 
-    const ROUTES: &str = "Main:\n  +-- 0.0.0.0/0 3 0 5\n     |-- 0.0.0.0\n        /0 universe UNICAST\n     \
-                          +-- 192.0.2.0/24 2 0 2\n        +-- 192.0.2.0/30 2 0 2\n           |-- 192.0.2.0\n              \
-                          /24 link UNICAST\n           |-- 192.0.2.2\n              /32 host LOCAL\n        \
-                          |-- 192.0.2.255\n           /32 link BROADCAST\nLocal:\n     |-- 192.0.2.9\n        \
-                          /24 link UNICAST\n        /32 host LOCAL\n";
+    const ROUTES: &str = "Main:\n  +-- 0.0.0.0/0 3 0 5\n     |-- 0.0.0.0\n        /0 universe \
+                          UNICAST\n     +-- 192.0.2.0/24 2 0 2\n        +-- 192.0.2.0/30 2 0 \
+                          2\n           |-- 192.0.2.0\n              /24 link UNICAST\n           \
+                          |-- 192.0.2.2\n              /32 host LOCAL\n        |-- \
+                          192.0.2.255\n           /32 link BROADCAST\nLocal:\n     |-- \
+                          192.0.2.9\n        /24 link UNICAST\n        /32 host LOCAL\n";
 
     const INTERFACES: &str = "20010db8000000000000000000000007 02 40 00 80     eth0\n\
                               00000000000000000000000000000001 01 80 10 80       lo\n";

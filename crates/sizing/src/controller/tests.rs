@@ -1,4 +1,4 @@
-//! What a pool of each kind gets.
+//! Sizes of pools of each kind.
 
 use super::*;
 use proptest::prelude::*;
@@ -145,10 +145,10 @@ fn a_quiet_pool_gives_its_workers_up_when_five_minutes_are_over() {
 #[derive(Debug, Clone)]
 enum Action {
     Arrive(Load),
-    /// A request of this kind has got a worker, and one has ended.
+    /// A request of this kind gets a worker, and one ends.
     Begin(u64),
     End(u64, Spent),
-    /// Of this kind so many requests have a worker, and so many of them hang.
+    /// This many requests of this kind have a worker, and this many of them hang.
     Hang(u64, usize, usize),
     Look(u64, Load),
     See(Machine),
@@ -186,7 +186,7 @@ fn step() -> impl Strategy<Value = Action> {
 }
 
 proptest! {
-    /// Clocks that jump, times that cannot be, memory that comes and goes.
+    /// Clocks that jump, impossible times, memory that comes and goes.
     #[test]
     fn whatever_is_measured_a_pool_keeps_to_its_limits(
         steps in proptest::collection::vec(step(), 1..100),
@@ -284,7 +284,7 @@ fn a_pool_that_may_rest_without_workers_does_so_when_nobody_has_asked_for_five_m
 fn no_more_may_hang_than_leave_some_of_the_workers_that_what_is_downstream_allows() {
     let mut pool = pool(64);
     let mut workers = 1;
-    // Ten at a time are answered, each of them in 10 ms.
+    // Ten at a time are served, each in 10 ms.
     for second in 1..=60 {
         let served = workers.min(10);
         let waits = 10 * workers / served;
@@ -308,7 +308,7 @@ fn no_more_may_hang_than_leave_some_of_the_workers_that_what_is_downstream_allow
     );
 }
 
-/// Two kinds of requests, of which the first may hang: so many of each end in a second.
+/// Two kinds of requests, of which the first may hang: this many of each end in a second.
 struct Outage {
     pool: Controller,
     kinds: Kinds,
@@ -332,7 +332,7 @@ impl Outage {
         }
     }
 
-    /// So many seconds pass in each of which ten of the kind end that wait for so long.
+    /// Seconds pass in each of which ten of the kind end that waited this long.
     fn pass(&mut self, seconds: u64, blocked_ms: u64) {
         let waits = spent(1, blocked_ms);
         for _ in 0..seconds {
@@ -371,7 +371,7 @@ fn however_long_a_kind_hangs_it_does_not_make_that_usual_while_others_answer() {
 
 #[test]
 fn pages_that_have_hung_while_others_answered_are_known_again_when_they_take_what_they_took() {
-    // Without what they take, 50 ms would be long.
+    // Without their times, 50 ms would be long.
     let mut outage = Outage::new(4);
     outage.pass(60, 50);
     assert!(!outage.hangs());
@@ -392,7 +392,7 @@ fn while_a_kind_hangs_and_others_answer_no_worker_is_taken_from_them_to_try_whet
         assert_eq!(sizing.terms.downstream, None, "{}", outage.second);
     }
     assert!(outage.hangs());
-    // Where all of them wait for the same, it is tried.
+    // All of them wait for the same thing: a trial.
     outage.others = 0;
     let tried = (0..60).any(|_| {
         outage.pass(1, 15_000);

@@ -1,10 +1,10 @@
-//! Which workers leave their places because they have grown.
+//! Replacing workers that have grown.
 
 use super::*;
 
 const MB: f64 = 1024.0 * 1024.0;
 
-/// Seconds until what workers take is known, with margin.
+/// Seconds until the workers' memory is known, with margin.
 const KNOWN: usize = 20;
 
 /// Nearly full, of 1000 MB.
@@ -17,12 +17,12 @@ struct World {
     /// In use, in megabytes.
     used: f64,
     workers: Vec<(i32, f64, u64)>,
-    /// Their seats tell how many requests they have served.
+    /// Their seats report their requests.
     tells: bool,
 }
 
 impl World {
-    /// Three that are known and had 20 MB when they had begun to serve.
+    /// Three known workers that had 20 MB when they began to serve.
     fn warm() -> World {
         let mut world = World::cold();
         (0..KNOWN).for_each(|_| assert_eq!(world.look(), None));
@@ -44,7 +44,7 @@ impl World {
         self.workers.push((worker, has, served));
     }
 
-    /// Who is replaced at the next look, a second later.
+    /// The worker replaced at the next sample, a second later.
     fn look(&mut self) -> Option<i32> {
         self.second += 1;
         let ids: Vec<i32> = self.workers.iter().map(|one| one.0).collect();
@@ -92,7 +92,7 @@ fn where_memory_is_nearly_full_the_worker_goes_that_has_grown_most() {
         (FULL, [30.0, 90.0, 50.0], Some(8)),
         (FULL, [30.0, 35.0, 39.0], None),
         (840.0, [30.0, 90.0, 50.0], None),
-        // Where memory is short another would be there beside it for a while.
+        // If memory is short, another would be there beside it for a while.
         (930.0, [30.0, 90.0, 50.0], None),
     ] {
         let mut world = World::warm();
@@ -144,7 +144,7 @@ fn who_may_be_young_is_worth_a_question_until_it_is_known_what_it_keeps() {
         !may_have_young(&world),
         "all have served a thousand requests"
     );
-    // What its seat tells at first is of who sat there before.
+    // Its seat reports the previous worker's requests at first.
     world.set(10, 2.0, 1000);
     world.look();
     assert!(may_have_young(&world));

@@ -1,22 +1,23 @@
-//! How many processors there are for us.
+//! Available processors.
 
 use maitred_os::proc::{Folder, Version};
 
 use super::{Files, groups, number};
 
-/// A quota below this is taken for a mistake of the file.
+/// A lower quota counts as a mistake in the file.
 const LEAST: f64 = 0.01;
 
-/// Processors, and what says so.
+/// Processors, and the source of the number.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Cores {
-    /// How many, in parts where a quota gives parts.
+    /// The number, fractional for a quota.
     pub count: f64,
-    /// Whether it is a control group's quota; otherwise it is the processors we may run on.
+    /// Whether it is a control group's quota; otherwise it is the processors this process may run
+    /// on.
     pub by_quota: bool,
 }
 
-/// The processors that the least quota of all groups leaves of the `allowed` ones.
+/// The `allowed` processors, limited by the lowest quota of all groups.
 pub fn cores(files: &dyn Files, allowed: usize) -> Cores {
     let groups = groups(files, "cpu");
     let quotas = groups.iter().filter_map(|group| quota(files, group));

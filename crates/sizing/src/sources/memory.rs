@@ -1,24 +1,24 @@
-//! How much memory there is, and how hard it is pressed.
+//! The amount of memory, and the pressure on it.
 
 use maitred_os::proc::{self, Folder, Version};
 
 use super::{Files, groups, number};
 use crate::memory::{MARGIN, Signs};
 
-/// Memory, and what says so.
+/// Memory, and the source of its limit.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Memory {
-    /// What there may be in use, in bytes.
+    /// The limit, in bytes.
     pub limit: f64,
-    /// What is, without what the kernel can drop at once, and with what it has swapped out, in bytes:
-    /// that is to come back.
+    /// In use, without what the kernel can drop at once, and with swapped-out memory, which will
+    /// come back, in bytes.
     pub used: f64,
     /// Whether it is a control group's limit; otherwise it is the machine's memory.
     pub by_group: bool,
 }
 
 impl Memory {
-    /// How much of it is in use, as a part of it.
+    /// The use as a part of the limit.
     pub fn part(&self) -> f64 {
         self.used / self.limit
     }
@@ -27,28 +27,29 @@ impl Memory {
         self.limit * (1.0 - MARGIN) - self.used
     }
 
-    /// The one of these of which less is left. A small group with little in it has less to give than a large
-    /// machine that is half full.
+    /// The tightest of these: the one with least left. A small group with little in it has less to
+    /// give than a large machine that is half full.
     pub fn tightest(all: impl IntoIterator<Item = Memory>) -> Option<Memory> {
         let all = all.into_iter();
         all.min_by(|one, other| one.left().total_cmp(&other.left()))
     }
 }
 
-/// The memory of which least is left: of all groups around ours with a limit, and the machine. Nothing: none
-/// can be read.
+/// The tightest memory: of all groups around ours with a limit, and the machine. `None`: none can
+/// be read.
 pub fn memory(files: &dyn Files) -> Option<Memory> {
     Memory::tightest(all(files))
 }
 
-/// Every memory that ours is in.
+/// Every memory that ours is part of.
 fn all(files: &dyn Files) -> impl Iterator<Item = Memory> {
     let groups = groups(files, "memory").into_iter();
     let groups = groups.filter_map(|group| of_group(files, &group));
     groups.chain(of_machine(files))
 }
 
-/// The memory of a group of version 2 with a limit, by its folder. Nothing: it has none, or cannot be read.
+/// The memory of a group of version 2 with a limit, by its folder. `None`: it has none, or cannot
+/// be read.
 pub fn memory_of_group(files: &dyn Files, folder: &str) -> Option<Memory> {
     let group = Folder {
         version: Version::Two,
@@ -88,7 +89,7 @@ fn of_group(files: &dyn Files, group: &Folder) -> Option<Memory> {
 fn of_machine(files: &dyn Files) -> Option<Memory> {
     let text = files.read("/proc/meminfo")?;
     let total = proc::bytes(&text, "MemTotal").filter(|total| *total > 0)?;
-    // Kernels that do not tell what is available tell what is free.
+    // Kernels without MemAvailable report free memory.
     let available = proc::bytes(&text, "MemAvailable").or_else(|| proc::bytes(&text, "MemFree"))?;
     Some(Memory {
         limit: total as f64,
@@ -97,7 +98,7 @@ fn of_machine(files: &dyn Files) -> Option<Memory> {
     })
 }
 
-/// What the kernel has counted so far: what counts is by how much it grows.
+/// The kernel's counters, of which only the growth counts.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counters {
     swapped_in: Option<u64>,
@@ -121,7 +122,7 @@ impl Counters {
         }
     }
 
-    /// The signs of pressure, of which some are what was counted since `before`.
+    /// The signs of pressure, some of them since `before`.
     pub fn signs(&self, before: &Counters, files: &dyn Files) -> Signs {
         let grew = |now: Option<u64>, before: Option<u64>| {
             now.zip(before).is_some_and(|(now, before)| now > before)
@@ -130,7 +131,7 @@ impl Counters {
         let pressure = of_groups.or_else(|| files.read("/proc/pressure/memory"));
         let stalled = |line| proc::stalled(pressure.as_deref()?, line, "avg10");
         Signs {
-            // Whichever is nearest to being full.
+            // The fullest one.
             used: all(files).map(|memory| memory.part()).reduce(f64::max),
             some: stalled("some"),
             full: stalled("full"),
@@ -141,7 +142,7 @@ impl Counters {
     }
 }
 
-/// The texts of a file of all groups of version 2 around ours, the innermost first.
+/// The texts of a file in all groups of version 2 around ours, the innermost first.
 fn of_version_2(files: &dyn Files, name: &str) -> Vec<String> {
     let groups = groups(files, "memory").into_iter();
     let groups = groups.filter(|group| group.version == Version::Two);
