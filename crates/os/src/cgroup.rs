@@ -31,23 +31,23 @@ impl Group {
         &self.0
     }
 
-    /// The group that this one is a part of.
+    /// The parent group.
     pub fn parent(&self) -> Option<Group> {
         self.0.parent().map(|parent| Group(parent.to_owned()))
     }
 
-    /// What can be limited in it, such as `memory`.
+    /// Its controllers, such as `memory`.
     ///
     /// # Errors
-    /// When the folder is none of a group.
+    /// When the folder is not that of a group.
     pub fn controllers(&self) -> io::Result<Vec<String>> {
         self.names("cgroup.controllers")
     }
 
-    /// What can be limited in the groups inside of it.
+    /// The controllers enabled for its child groups.
     ///
     /// # Errors
-    /// When the folder is none of a group.
+    /// When the folder is not that of a group.
     pub fn divided_by(&self) -> io::Result<Vec<String>> {
         self.names("cgroup.subtree_control")
     }
@@ -57,11 +57,11 @@ impl Group {
         Ok(names.split_whitespace().map(str::to_owned).collect())
     }
 
-    /// Lets groups inside of this one be limited in these ways.
+    /// Enables controllers for its child groups.
     ///
     /// # Errors
-    /// `ResourceBusy` when processes are in this very group, which may then only be divided if it
-    /// is the machine's own; what the system says otherwise.
+    /// `ResourceBusy` when processes are in this very group and it is not the root group; otherwise
+    /// the system's error.
     pub fn divide_by(&self, controllers: &[&str]) -> io::Result<()> {
         self.control(controllers, '+')
     }
@@ -69,7 +69,7 @@ impl Group {
     /// Takes [`divide_by`](Self::divide_by) back.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     pub fn unite(&self, controllers: &[&str]) -> io::Result<()> {
         self.control(controllers, '-')
     }
@@ -82,10 +82,10 @@ impl Group {
         self.set("cgroup.subtree_control", &words.join(" "))
     }
 
-    /// The group `name` inside of this one, made unless it is there.
+    /// The child group `name`, created if necessary.
     ///
     /// # Errors
-    /// When it cannot be made.
+    /// When it cannot be created.
     pub fn make(&self, name: &str) -> io::Result<Group> {
         let path = self.0.join(name);
         match fs::create_dir(&path) {
@@ -102,8 +102,8 @@ impl Group {
         self.open(setting)?.write_all(value.as_bytes())
     }
 
-    /// Where a process that writes `0` moves itself into the group: what
-    /// [`Program::group`](crate::spawn::Program::group) is given.
+    /// The descriptor by which a process that writes `0` moves itself into the group, for
+    /// [`Program::group`](crate::spawn::Program::group).
     ///
     /// # Errors
     /// When this process may not move others.
@@ -125,10 +125,10 @@ impl Group {
         self.set("cgroup.procs", "0")
     }
 
-    /// Removes the group, in which no process is left.
+    /// Removes the group, which must be empty.
     ///
     /// # Errors
-    /// When one is, or another group is inside.
+    /// When it has a process or a child group.
     pub fn remove(&self) -> io::Result<()> {
         fs::remove_dir(&self.0)
     }
@@ -141,7 +141,7 @@ mod tests {
     use std::ffi::OsStr;
     use std::os::fd::AsFd;
 
-    /// Runs where this process may make groups, and says so where not.
+    /// Runs where this process may create groups, and prints if it is skipped.
     #[test]
     fn a_started_program_is_in_its_group_from_the_first_and_an_empty_group_can_be_removed() {
         let made = Group::of_this_process()

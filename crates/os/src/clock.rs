@@ -3,19 +3,19 @@
 use std::ffi::CStr;
 use std::mem::MaybeUninit;
 
-/// Nanoseconds on the clock that never goes backwards (`CLOCK_MONOTONIC`): that of all processes of a
-/// machine, and of [`std::time::Instant`].
+/// Nanoseconds of the monotonic clock (`CLOCK_MONOTONIC`), which all processes of a machine share,
+/// and [`std::time::Instant`].
 pub fn monotonic_nanos() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     let (seconds, nanos) = (now.tv_sec.unsigned_abs(), now.tv_nsec.unsigned_abs());
     seconds.saturating_mul(1_000_000_000).saturating_add(nanos)
 }
 
-/// Most bytes that [`format_local`] and [`format_utc`] write.
+/// Most bytes of a formatted time.
 const FORMATTED_BYTES: usize = 1024;
 
-/// The local time of a second since 1970 in a format of `strftime(3)`. Empty for a year that no `int`
-/// holds, and for a text longer than a kilobyte.
+/// The local time of a second since 1970 in a format of `strftime(3)`. Empty for a year that no
+/// `int` holds, and for a text longer than a kilobyte.
 pub fn format_local(second: i64, format: &CStr) -> Vec<u8> {
     self::format(second, format, libc::localtime_r)
 }

@@ -1,4 +1,4 @@
-//! A child that is forked to do one thing, and waited for no longer than it may take.
+//! A child that is forked for one task with a time limit.
 
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -14,32 +14,31 @@ use crate::signals::{Signal, pidfd, send_to};
 /// Which process returned from [`fork_errand`].
 #[derive(Debug)]
 pub enum Errand {
-    /// The one that forked, with its child.
+    /// The caller, with its child.
     Parent(Runner),
-    /// The child. It dies with its parent, prints to nowhere, and ends by
-    /// [`exit_now`].
+    /// The child. It dies with its parent, has no output, and ends by [`exit_now`].
     Child,
 }
 
-/// A child under way.
+/// A running child.
 #[derive(Debug)]
 pub struct Runner {
     pid: Pid,
     ended: OwnedFd,
 }
 
-/// How a child that was sent on an errand came back.
+/// The result of a child.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Returned {
     /// It ended.
     Ended(HowEnded),
-    /// It took too long and was killed.
+    /// It exceeded the limit and was killed.
     TookTooLong,
-    /// Who it was sent for has gone, and it was killed.
+    /// Its client has disconnected, and it was killed.
     NotWanted,
 }
 
-/// Forks a child for one errand.
+/// Forks a child for one task.
 ///
 /// # Errors
 /// When a second thread runs here (see [`fork_orphan`](crate::fork::fork_orphan)), or when the
@@ -80,7 +79,7 @@ fn print_to_nowhere() -> io::Result<()> {
 
 impl Runner {
     /// Waits until the child has ended, kills it when that takes longer than `limit` or when the
-    /// other end of `for_whom` has gone, and collects it.
+    /// other end of `for_whom` has closed, and collects it.
     ///
     /// # Errors
     /// When the system refuses to wait; the child is killed and collected then, too.
@@ -103,7 +102,7 @@ impl Runner {
             let left = deadline.saturating_duration_since(Instant::now());
             let mut watched = [
                 PollFd::new(&self.ended, PollFlags::IN),
-                // Nothing is asked for: that the other end has gone is reported all the same.
+                // No event is requested: a hangup is always reported.
                 PollFd::from_borrowed_fd(for_whom, PollFlags::empty()),
             ];
             let timeout = Timespec::try_from(left).map_err(io::Error::other)?;

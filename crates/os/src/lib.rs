@@ -1,5 +1,5 @@
-//! What maitred asks of the operating system and no safe library offers whole: forking, starting
-//! programs with chosen descriptors and users, signals as events, shared memory, process titles.
+//! Operating-system calls that no safe library offers whole: forking, starting programs with chosen
+//! descriptors and users, signals as events, shared memory, process titles.
 //!
 //! This is one of the three crates that may contain `unsafe`; every block names its invariant.
 #![allow(unsafe_code)]

@@ -94,8 +94,9 @@ fn main() {
     });
 }
 
-/// As [`copy`]. What was there at the mark is taken away together with what was mapped behind it, as PHP
-/// does with a large string of the boot that has grown; and then a thread runs, on memory of the boot.
+/// As [`copy`]. What was there at the mark is taken away together with what was mapped behind it,
+/// as PHP does with a large string of the boot that has grown; and then a thread runs, on memory of
+/// the boot.
 fn grown(proc: &OwnProc, image: Image, kept: *mut u8) -> i32 {
     let mut rewind = Rewind::prepare(proc, image).unwrap();
     rewind.carried()[0] = 0;
@@ -103,7 +104,8 @@ fn grown(proc: &OwnProc, image: Image, kept: *mut u8) -> i32 {
     let turn = rewind.carried()[0];
     rewind.carried()[0] += 1;
     let behind = kept.wrapping_add(64 * PAGE);
-    // SAFETY: it is memory of ours; what is mapped goes where nothing is, and the thread does nothing.
+    // SAFETY: it is memory of ours; what is mapped goes where nothing is, and the thread does
+    // nothing.
     unsafe {
         if *kept != 2 {
             return 1;
@@ -149,8 +151,8 @@ fn with_much_open(proc: &OwnProc, image: Image) -> i32 {
     i32::from(!why.contains("descriptors are open") || open.len() != 300)
 }
 
-/// As [`copy`]. In the third turn the memory becomes a huge page if it can, as khugepaged does where it
-/// is at work, and nothing that is done has a page fault.
+/// As [`copy`]. In the third turn the memory becomes a huge page if it can, as khugepaged does
+/// where it is at work, and nothing that is done has a page fault.
 fn collapsed(proc: &OwnProc, image: Image, huge: *mut u8) -> i32 {
     let mut rewind = Rewind::prepare(proc, image).unwrap();
     rewind.carried()[0] = 0;

@@ -1,5 +1,5 @@
-//! The control groups of a process, of either version (cgroups(7)): `/proc/PID/cgroup` names them, and
-//! `/proc/self/mountinfo` (proc_pid_mountinfo(5)) has the folders that show them.
+//! The control groups of a process, of either version (cgroups(7)): `/proc/PID/cgroup` names them,
+//! and `/proc/self/mountinfo` (proc_pid_mountinfo(5)) has the folders that show them.
 
 /// A version of control groups.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,7 +1,8 @@
 //! The text files of `/proc` and of control groups: the only place that knows their formats.
 //!
-//! Parsers take the text, since it may come from a descriptor opened earlier, from below another root
-//! or from a test. The kernel adds lines and columns over time, so an unknown or odd one is skipped.
+//! Parsers take the text, since it may come from a descriptor opened earlier, from below another
+//! root or from a test. The kernel adds lines and columns over time, so an unknown or odd one is
+//! skipped.
 
 pub mod cgroup;
 pub mod smaps;
@@ -47,8 +48,8 @@ pub fn stalled(text: &str, line: &str, window: &str) -> Option<f64> {
     (0.0..=100.0).contains(&percent).then_some(percent / 100.0)
 }
 
-/// A file of a process, by its id or as `self`: `stat`, `status`, `smaps_rollup`. `None` for a process that has ended,
-/// and for a file that this user may not read.
+/// A file of a process, by its id or as `self`: `stat`, `status`, `smaps_rollup`. `None` for a
+/// process that has ended, and for a file that this user may not read.
 pub fn read(pid: impl Display, file: &str) -> Option<String> {
     fs::read_to_string(format!("/proc/{pid}/{file}")).ok()
 }

@@ -1,4 +1,5 @@
-//! Processes that listen on a socket: the tables of `/proc/net` and the descriptors of each process.
+//! Processes that listen on a socket: the tables of `/proc/net` and the descriptors of each
+//! process.
 
 use std::collections::HashSet;
 use std::fs;

@@ -1,12 +1,13 @@
-//! Processor time and family of a process (`/proc/PID/stat`, proc_pid_stat(5)), and the processor time
-//! of the machine (`/proc/stat`, proc_stat(5)).
+//! Processor time and family of a process (`/proc/PID/stat`, proc_pid_stat(5)), and the processor
+//! time of the machine (`/proc/stat`, proc_stat(5)).
 
 use std::fmt::Display;
 use std::str::FromStr;
 
 use super::read;
 
-/// Columns of the line `cpu` since Linux 2.6.11: user, nice, system, idle, iowait, irq, softirq, steal.
+/// Columns of the line `cpu` since Linux 2.6.11: user, nice, system, idle, iowait, irq, softirq,
+/// steal.
 const CPU_COLUMNS: usize = 8;
 
 /// The line of `/proc/PID/stat`.
