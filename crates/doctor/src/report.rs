@@ -48,8 +48,8 @@ impl Report {
             about: about.clone(),
             seen: why.to_string(),
             condition: "a configuration cannot be read".to_owned(),
-            consequence: "what it says is not known, and a server would refuse it, too".to_owned(),
-            fix: "put it right; the checks below look at what is left of it".to_owned(),
+            consequence: "its contents are unknown, and a server would reject it, too".to_owned(),
+            fix: "fix it; the checks below use the rest of it".to_owned(),
             rules: Vec::new(),
         });
         let found = CHECKS.iter().flat_map(|check| check.look(facts));

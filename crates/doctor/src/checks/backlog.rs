@@ -88,7 +88,7 @@ fn socket(facts: &Facts, pool: &Pool, listen: &Listen, somaxconn: u64, sheet: &m
         None => sheet.cannot_tell(
             about,
             "the backlog of the socket as it is",
-            &Unknown(format!("nobody listens on {}", listen.address)),
+            &Unknown(format!("no process listens on {}", listen.address)),
         ),
         Some(socket) if socket.limit != effective => {
             let seen = format!(
@@ -216,7 +216,7 @@ mod tests {
     fn the_socket_may_be_missing_or_nobody_can_list_them() {
         let mut facts = php_fpm();
         facts.machine.sockets = Ok(Vec::new());
-        expect("D9", &facts, CannotTell, "nobody listens on");
+        expect("D9", &facts, CannotTell, "no process listens on");
         facts.machine.sockets = unknown();
         expect("D9", &facts, CannotTell, "nobody said so");
     }

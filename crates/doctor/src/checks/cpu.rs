@@ -191,7 +191,7 @@ pub(super) fn throttled(facts: &Facts, sheet: &mut Sheet) {
         let share = throttled.throttled as f64 / throttled.periods as f64;
         let over = match throttled.seconds {
             Some(over) => format!("in {}", seconds(over)),
-            None => "since its group was made (--watch 60 looks at a minute)".to_owned(),
+            None => "since its group was made (--watch 60 watches a minute)".to_owned(),
         };
         let seen = format!(
             "{} of {} periods ({}) {over} used the quota up",

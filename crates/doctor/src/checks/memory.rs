@@ -201,14 +201,14 @@ fn advice(service: &Service, need: f64, budget: f64, is_measured: bool) -> Strin
     });
     let numbers = numbers.collect::<Vec<_>>().join(", ");
     if numbers.is_empty() {
-        return "look at what else has the memory: no number of workers is set too high".to_owned();
+        return "check what else uses the memory: no number of workers is set too high".to_owned();
     }
     if is_measured {
         format!("set {numbers}")
     } else {
         format!(
             "set {numbers}, or lower memory_limit; measured memory counts for more than this worst \
-             case, so look again while the server works"
+             case, so check again under load"
         )
     }
 }
@@ -384,7 +384,7 @@ mod tests {
         facts.machine.memory.as_mut().unwrap().available = 40.0 * MB;
         expect("D1", &facts, Fail, "as many workers as there is memory for");
         let found = look("D1", &facts);
-        assert!(found[0].fix.starts_with("look at what else"), "{found:#?}");
+        assert!(found[0].fix.starts_with("check what else"), "{found:#?}");
     }
 
     #[test]

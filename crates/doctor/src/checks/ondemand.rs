@@ -30,7 +30,7 @@ pub(super) fn misuse(facts: &Facts, sheet: &mut Sheet) {
         let (seen, is_busy) = match how_often(facts, pool) {
             Ok(found) => found,
             Err(why) => {
-                sheet.cannot_tell(about, "how often it is asked", &why);
+                sheet.cannot_tell(about, "how often it gets requests", &why);
                 continue;
             }
         };

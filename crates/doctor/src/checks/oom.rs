@@ -31,7 +31,7 @@ fn last(facts: &Facts) -> String {
     match &facts.machine.last_kill {
         Ok(Some(killed)) => format!("the last was {} at {}", killed.who, killed.when),
         Ok(None) => "its log does not go back to that any more, so when is not known".to_owned(),
-        Err(why) => format!("when cannot be told: {why}"),
+        Err(why) => format!("the time is not known: {why}"),
     }
 }
 
@@ -77,7 +77,9 @@ fn order(facts: &Facts, service: &Service, sheet: &mut Sheet) {
     let first = service.process.as_ref().map_err(Clone::clone);
     let first = match first.and_then(|process| process.oom_score_adj.clone()) {
         Ok(first) => first,
-        Err(why) => return sheet.cannot_tell(about, "whom the kernel would kill first", &why),
+        Err(why) => {
+            return sheet.cannot_tell(about, "which process the kernel would kill first", &why);
+        }
     };
     let databases = facts.databases.as_ref().ok().into_iter().flatten();
     let database = databases
@@ -183,7 +185,7 @@ mod tests {
             "php-fpm8.2 (process 4321) at Mon, 23 Nov 2026 07:41:03 GMT",
         );
         facts.machine.last_kill = unknown();
-        expect("D18", &facts, Fail, "when cannot be told");
+        expect("D18", &facts, Fail, "the time is not known");
         expect("D18", &facts, Fail, "1 processes of its group");
         facts.machine.oom_kills = unknown();
         facts.services[0].group.oom_kills = unknown();

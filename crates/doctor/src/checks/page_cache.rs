@@ -27,7 +27,7 @@ pub(super) fn safety(facts: &Facts, sheet: &mut Sheet) {
     for service in ours {
         sheet.ok(
             &service.name,
-            "answers with Set-Cookie, and to those with a session, are not kept",
+            "responses with Set-Cookie, and to requests with a session, are not cached",
         );
     }
 }

@@ -186,7 +186,7 @@ fn untold(pool: &Pool, full: &str, sheet: &mut Sheet) {
     sheet.report(
         "spares.growth-unknown",
         &pool.name,
-        format!("{full}; how fast requests come is not known (--access-log FILE tells it)"),
+        format!("{full}; how fast requests come is not known (--access-log FILE shows it)"),
     );
 }
 
@@ -236,7 +236,7 @@ mod tests {
                 gaps: vec![1.0],
             }))
         };
-        expect("D12", &facts, Info, "--access-log FILE tells it");
+        expect("D12", &facts, Info, "--access-log FILE shows it");
         told(&mut facts).script_p50 = Ok(0.1);
         facts.arrivals = arrivals(40.0);
         expect_ok("D12", &facts);

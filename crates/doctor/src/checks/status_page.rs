@@ -39,7 +39,7 @@ fn php_fpms(pool: &Pool, path: &str, sheet: &mut Sheet) {
         sheet.report("status-page.of-static-pool", about, seen);
     }
     if !pool.has_status_listen {
-        let seen = format!("{path} is answered by the pool's own workers");
+        let seen = format!("the pool's own workers serve {path}");
         sheet.report("status-page.behind-busy-workers", about, seen);
     }
 }
@@ -47,7 +47,7 @@ fn php_fpms(pool: &Pool, path: &str, sheet: &mut Sheet) {
 /// Does maitred serve it to every client?
 fn shown(pool: &Pool, path: &str, sheet: &mut Sheet) {
     for host in &pool.status_shown_at {
-        let seen = format!("http://{host}{path} is answered to every client");
+        let seen = format!("http://{host}{path} is served to every client");
         sheet
             .report("status-page.public-here", &pool.name, seen)
             .fix(format!(
@@ -117,7 +117,7 @@ mod tests {
         facts.nginx.as_mut().unwrap().passes[0].is_restricted = true;
         expect_ok("D11", &facts);
         pool(&mut facts).status_shown_at = vec!["a.example".to_owned()];
-        expect("D11", &facts, Fail, "http://a.example/status is answered");
+        expect("D11", &facts, Fail, "http://a.example/status is served");
     }
 
     #[test]

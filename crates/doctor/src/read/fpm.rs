@@ -377,7 +377,7 @@ fn live(
             .map(|status| status.queue_max),
         rate: told(&|status| Some(status.accepted as f64 / (status.seconds as f64).max(1.0))),
         opcache: Unknown::because(
-            "php-fpm tells it to its own scripts only (opcache_get_status())",
+            "php-fpm reports it to its own scripts only (opcache_get_status())",
         ),
     }
 }

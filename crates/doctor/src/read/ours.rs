@@ -24,7 +24,7 @@ use crate::facts::*;
 const STRANGER: IpAddr = IpAddr::V4(Ipv4Addr::new(203, 0, 113, 1));
 
 /// The time limit of its reply has passed.
-const SILENCE: &str = "it says nothing";
+const SILENCE: &str = "it sends nothing";
 
 /// Recent stats of fewer requests are less reliable than those since the start, and of very few
 /// useless: the first ones differ.
@@ -55,7 +55,7 @@ pub(super) fn service(
     let status = if world.is_here() {
         ask(world, &socket)
     } else {
-        Unknown::because("no server is asked about another root")
+        Unknown::because("no server is queried for another root")
     };
     let name = format!("maitred ({})", file.display());
     let pid = status
@@ -218,10 +218,10 @@ fn ask(world: &World, socket: &Path) -> Fact<ServerStatus> {
     match told {
         Some(Ok(status)) => Ok(status),
         Some(Err(why)) if why != SILENCE => {
-            Unknown::because(format!("no server tells of itself on {place} ({why})"))
+            Unknown::because(format!("no server responds on {place} ({why})"))
         }
         Some(Err(_)) | None => Unknown::because(format!(
-            "the server on {place} said nothing within {} ms",
+            "the server on {place} did not respond within {} ms",
             patience.as_millis()
         )),
     }
@@ -243,7 +243,7 @@ fn talk(socket: &Path, patience: Duration) -> Result<ServerStatus, String> {
     stream.read_until(b'\n', &mut answer).map_err(said)?;
     match serde_json::from_slice(&answer) {
         Ok(Answer::Status(status)) => Ok(*status),
-        Ok(_) => Err("it answers what was not asked".to_owned()),
+        Ok(_) => Err("its reply is for another request".to_owned()),
         Err(_) if answer.is_empty() => Err("it is for its own user and root".to_owned()),
         Err(why) => Err(why.to_string()),
     }

@@ -103,7 +103,7 @@ fn worker(world: &World, pid: i32) -> Worker {
         private: bytes(|rollup| rollup.private),
         resident: bytes(|rollup| rollup.resident),
         swapped: swapped.map(|swapped| (swapped, swapped)),
-        requests: Unknown::because("php-fpm tells it on its status page only"),
+        requests: Unknown::because("php-fpm reports it on its status page only"),
         oom_score_adj: oom_score_adj(world, pid),
         cpu: cpu(world, pid),
     }

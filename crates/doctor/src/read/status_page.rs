@@ -95,7 +95,7 @@ impl Status {
 /// Requests the page at an address.
 pub(super) fn ask(world: &World, listen: &str, path: &str) -> Fact<Status> {
     if !world.is_here() {
-        return Unknown::because("no server is asked about another root");
+        return Unknown::because("no server is queried for another root");
     }
     let patience = world.patience();
     let (address, target) = (listen.to_owned(), path.to_owned());
@@ -108,7 +108,7 @@ pub(super) fn ask(world: &World, listen: &str, path: &str) -> Fact<Status> {
     };
     let answer = told.ok_or_else(late)?;
     let answer =
-        answer.map_err(|why| Unknown(format!("its status page cannot be asked ({why})")))?;
+        answer.map_err(|why| Unknown(format!("its status page cannot be requested ({why})")))?;
     let at = answer
         .windows(END_OF_HEAD.len())
         .position(|window| window == END_OF_HEAD);
@@ -164,7 +164,7 @@ fn talk(listen: &str, path: &str, patience: Duration) -> std::io::Result<Vec<u8>
     stream
         .take(MAX_ANSWER_BYTES as u64)
         .read_to_end(&mut read)?;
-    answer(&read).ok_or_else(|| std::io::Error::other("it is no answer of FastCGI"))
+    answer(&read).ok_or_else(|| std::io::Error::other("it is no FastCGI response"))
 }
 
 /// The response without FastCGI's records.

@@ -158,8 +158,7 @@ impl World {
     pub(super) fn run(&self, program: &str, arguments: &[&str]) -> Fact<String> {
         if !self.is_here() {
             let said = self.read(&format!("/{SAID}/{program}"));
-            return said
-                .map_err(|_| Unknown(format!("{program} cannot be asked about another root")));
+            return said.map_err(|_| Unknown(format!("{program} is not run for another root")));
         }
         let child = maitred_os::spawn::command(program)
             .args(arguments)
@@ -179,7 +178,7 @@ impl World {
         let _ = child.wait();
         match said {
             Some(Some(bytes)) => Ok(String::from_utf8_lossy(&bytes).into_owned()),
-            Some(None) => Unknown::because(format!("{program} could not be heard")),
+            Some(None) => Unknown::because(format!("{program} could not be read")),
             None => Unknown::because(format!("{program} took too long")),
         }
     }
