@@ -12,6 +12,11 @@ pub const LONGEST: Duration = Duration::from_secs(i32::MAX as u64);
 /// A fact, or why it is unknown.
 pub type Fact<T> = Result<T, Unknown>;
 
+/// A fact by reference: its value, or a copy of why it is unknown.
+pub fn known<T>(fact: &Fact<T>) -> Fact<&T> {
+    fact.as_ref().map_err(Clone::clone)
+}
+
 /// Why a fact is unknown: a sentence without its full stop.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unknown(pub String);
@@ -340,6 +345,18 @@ pub struct Pool {
     pub roots: Vec<String>,
     /// Stats of a running server.
     pub live: Fact<Live>,
+}
+
+impl Pool {
+    /// A stat of the running server.
+    pub fn stat<T: Clone>(&self, of: fn(&Live) -> &Fact<T>) -> Fact<T> {
+        of(known(&self.live)?).clone()
+    }
+
+    /// Its running workers.
+    pub fn workers(&self) -> Fact<&[Worker]> {
+        Ok(known(&known(&self.live)?.workers)?)
+    }
 }
 
 /// Spare servers of a dynamic pool.

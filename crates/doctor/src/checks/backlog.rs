@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::shared::{duration, passes_to};
-use crate::facts::{Fact, Facts, Listen, Pool, Unknown};
+use crate::facts::{Facts, Listen, Pool, Unknown};
 use crate::finding::Sheet;
 use maitred_text::humanize::seconds;
 
@@ -128,12 +128,6 @@ fn own(pool: &Pool, length: u64, wait: Duration, sheet: &mut Sheet) {
     }
 }
 
-/// How long scripts take, in seconds.
-fn script_time(pool: &Pool) -> Fact<f64> {
-    let live = pool.live.as_ref().map_err(Clone::clone)?;
-    live.script_p50.clone()
-}
-
 fn kernels(facts: &Facts, pool: &Pool, listen: &Listen, sheet: &mut Sheet) {
     let about = pool.name.as_str();
     let depth = match &facts.machine.somaxconn {
@@ -145,7 +139,7 @@ fn kernels(facts: &Facts, pool: &Pool, listen: &Listen, sheet: &mut Sheet) {
     let web = web.iter().map(|pass| pass.read_timeout.as_secs_f64() / 4.0);
     let bearable = web.fold(BEARABLE_WAIT, f64::min);
     let workers = f64::from(pool.max_children.max(1));
-    let (script, is_measured) = match script_time(pool) {
+    let (script, is_measured) = match pool.stat(|live| &live.script_p50) {
         Ok(script) => (script, true),
         Err(_) => (QUICK_SCRIPT, false),
     };

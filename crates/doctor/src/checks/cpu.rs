@@ -1,7 +1,7 @@
 //! D4 and D5: do workers and processors fit each other?
 
 use super::shared::private_p95;
-use crate::facts::{Fact, Facts, Manager, Pool, Service};
+use crate::facts::{Fact, Facts, Manager, Pool, Service, known};
 use crate::finding::Sheet;
 use maitred_text::humanize::{percent, seconds};
 
@@ -19,12 +19,8 @@ const NOTICED_WAIT: f64 = 0.02;
 
 /// Processors that the service may use.
 pub(super) fn cores(facts: &Facts, service: &Service) -> Fact<f64> {
-    let allowed = facts
-        .machine
-        .allowed_processors
-        .as_ref()
-        .map_err(Clone::clone)?;
-    let quota = service.group.cores.as_ref().map_err(Clone::clone)?;
+    let allowed = known(&facts.machine.allowed_processors)?;
+    let quota = known(&service.group.cores)?;
     let allowed = f64::from(*allowed);
     Ok(quota
         .as_ref()
@@ -47,9 +43,7 @@ fn pool_for(cores: f64, facts: &Facts, service: &Service, pool: &Pool, sheet: &m
         return found(pool, sheet);
     }
     let workers = f64::from(pool.max_children);
-    let share = pool.live.as_ref().map_err(Clone::clone);
-    let share = share.and_then(|live| live.cpu_share.clone());
-    let share = match share {
+    let share = match pool.stat(|live| &live.cpu_share) {
         Ok(share) if share > 0.0 => share,
         Ok(_) => return sheet.ok(about, "its scripts use no processor to speak of"),
         Err(why) => {
@@ -90,9 +84,8 @@ fn found(pool: &Pool, sheet: &mut Sheet) {
     if let Some(contention) = contention(pool) {
         return contended(about, contention, fewer, sheet);
     }
-    let live = pool.live.as_ref().ok();
-    let wait = live.and_then(|live| live.queue_wait_p99.clone().ok());
-    let binding = live.and_then(|live| live.binding.clone().ok().flatten());
+    let wait = pool.stat(|live| &live.queue_wait_p99).ok();
+    let binding = pool.stat(|live| &live.binding).ok().flatten();
     match (wait.filter(|wait| *wait > NOTICED_WAIT), binding.as_deref()) {
         (Some(wait), Some("max_children")) => held_back(pool, wait, sheet),
         (Some(wait), Some(binding)) => {
@@ -120,8 +113,7 @@ fn held_back(pool: &Pool, wait: f64, sheet: &mut Sheet) {
 
 /// Seconds of waiting for a processor per second on one, if that is too long.
 fn contention(pool: &Pool) -> Option<f64> {
-    let live = pool.live.as_ref().ok()?;
-    let contention = live.contention.as_ref().ok().copied();
+    let contention = pool.stat(|live| &live.contention).ok();
     contention.filter(|contention| *contention > CONTENDED)
 }
 
@@ -134,11 +126,8 @@ fn contended(about: &str, contention: f64, fewer: &str, sheet: &mut Sheet) {
 
 /// Requests wait for a worker although there are processors and memory for more.
 fn is_starved(facts: &Facts, service: &Service, pool: &Pool, knee: f64) -> bool {
-    let Ok(live) = &pool.live else { return false };
-    let waits = live
-        .queue_wait_p99
-        .as_ref()
-        .is_ok_and(|wait| *wait > NOTICED_WAIT);
+    let wait = pool.stat(|live| &live.queue_wait_p99);
+    let waits = wait.is_ok_and(|wait| wait > NOTICED_WAIT);
     let idle = f64::from(pool.max_children) < 0.6 * knee;
     let more = 0.2 * f64::from(pool.max_children);
     let one = private_p95(pool).unwrap_or(f64::INFINITY);
@@ -159,11 +148,7 @@ fn left(facts: &Facts, service: &Service) -> Option<(f64, f64)> {
 }
 
 fn starved(pool: &Pool, sheet: &mut Sheet) {
-    let wait = pool
-        .live
-        .as_ref()
-        .ok()
-        .and_then(|live| live.queue_wait_p99.clone().ok());
+    let wait = pool.stat(|live| &live.queue_wait_p99);
     let seen = format!(
         "{} workers; one request in a hundred waited {} or longer for one, with processors and \
          memory left",

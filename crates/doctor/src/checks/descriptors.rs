@@ -1,6 +1,6 @@
 //! D16: limits of open files and of processes.
 
-use crate::facts::{Fact, Facts, Service};
+use crate::facts::{Fact, Facts, Service, known};
 use crate::finding::Sheet;
 
 /// Files that a server has open in addition to connections and workers.
@@ -20,7 +20,7 @@ fn need(service: &Service) -> u64 {
 pub(super) fn open_files(facts: &Facts, sheet: &mut Sheet) {
     for service in &facts.services {
         let about = service.name.as_str();
-        let allowed = service.process.as_ref().map_err(Clone::clone);
+        let allowed = known(&service.process);
         match allowed.and_then(|process| process.open_files.clone()) {
             Ok(allowed) => {
                 let need = need(service);

@@ -1,7 +1,9 @@
 //! D1 to D3: is there memory for all workers?
 
 use super::shared::private_p95;
-use crate::facts::{Fact, Facts, Group, Machine, Manager, PhpServer, Pool, Service, Unknown};
+use crate::facts::{
+    Fact, Facts, Group, Machine, Manager, PhpServer, Pool, Service, Unknown, known,
+};
 use crate::finding::Sheet;
 use crate::ini_value;
 use maitred_text::humanize::{binary_bytes, percent};
@@ -26,7 +28,7 @@ pub(super) fn cost(pool: &Pool) -> Fact<WorkerCost> {
             is_measured: true,
         });
     }
-    let ini = pool.ini.as_ref().map_err(Clone::clone)?;
+    let ini = known(&pool.ini)?;
     let limit = ini.get("memory_limit", DEFAULT_MEMORY_LIMIT);
     match ini_value::size(limit) {
         Some(bytes) if bytes > 0 => Ok(WorkerCost {
@@ -41,7 +43,7 @@ pub(super) fn cost(pool: &Pool) -> Fact<WorkerCost> {
 }
 
 fn resident_mean(pool: &Pool) -> Option<f64> {
-    let workers = pool.live.as_ref().ok()?.workers.as_ref().ok()?;
+    let workers = pool.workers().ok()?;
     let resident = workers
         .iter()
         .filter_map(|worker| worker.resident.as_ref().ok());
@@ -67,14 +69,9 @@ fn shared(service: &Service) -> f64 {
 
 /// Memory in use on the machine without the service's workers.
 fn base(machine: &Machine, service: &Service) -> Fact<f64> {
-    let memory = machine.memory.as_ref().map_err(Clone::clone)?;
-    let workers = service
-        .pools
-        .iter()
-        .filter_map(|pool| pool.live.as_ref().ok());
-    let workers = workers
-        .filter_map(|live| live.workers.as_ref().ok())
-        .flatten();
+    let memory = known(&machine.memory)?;
+    let pools = service.pools.iter();
+    let workers = pools.filter_map(|pool| pool.workers().ok()).flatten();
     let own: f64 = workers
         .filter_map(|worker| worker.private.as_ref().ok())
         .sum();
@@ -123,8 +120,8 @@ fn need(machine: &Machine, service: &Service) -> Fact<(f64, String, bool)> {
 
 /// The least of the machine's memory and the groups' limits, and its source.
 fn budget(machine: &Machine, group: &Group) -> Fact<(f64, String)> {
-    let memory = machine.memory.as_ref().map_err(Clone::clone)?;
-    let limit = group.memory.as_ref().map_err(Clone::clone)?;
+    let memory = known(&machine.memory)?;
+    let limit = known(&group.memory)?;
     Ok(match limit {
         Some((limit, place)) if *limit < memory.total => (*limit, place.clone()),
         _ => (memory.total, "the machine's memory".to_owned()),
@@ -244,10 +241,11 @@ pub(super) fn sized_from_rss(facts: &Facts, sheet: &mut Sheet) {
         let allowed = ((0.9 * budget - base - shared(service)) / private)
             .floor()
             .max(0.0);
-        let is_short = pool.live.as_ref().is_ok_and(|live| {
-            let above_zero = |count: &Fact<u64>| count.as_ref().is_ok_and(|count| *count > 0);
-            above_zero(&live.limit_reached) || above_zero(&live.queue_max)
-        });
+        let counted = [
+            pool.stat(|live| &live.limit_reached),
+            pool.stat(|live| &live.queue_max),
+        ];
+        let is_short = counted.iter().flatten().any(|count| *count > 0);
         let seen = format!(
             "{} private (p95) of {} resident; {} workers, and memory allows {allowed:.0}",
             binary_bytes(private),

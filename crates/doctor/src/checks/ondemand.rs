@@ -45,7 +45,7 @@ pub(super) fn misuse(facts: &Facts, sheet: &mut Sheet) {
 /// How often a pool gets requests, and whether that is too often for ondemand: by the access log,
 /// or since the server's start.
 fn how_often(facts: &Facts, pool: &Pool) -> Fact<(String, bool)> {
-    let live = || pool.live.as_ref().map_err(Clone::clone)?.rate.clone();
+    let live = || pool.stat(|live| &live.rate);
     let since_start = |rate: f64| format!("{rate:.1} requests a second since the start");
     match &facts.arrivals {
         Ok(Some(arrivals)) if facts.pools().count() == 1 => Ok(by_log(arrivals, pool)),

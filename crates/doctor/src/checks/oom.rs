@@ -1,6 +1,6 @@
 //! D18: which process dies when memory runs out?
 
-use crate::facts::{Facts, PhpServer, Service};
+use crate::facts::{Facts, PhpServer, Service, known};
 use crate::finding::Sheet;
 
 /// D18.
@@ -74,7 +74,7 @@ fn policy(service: &Service, sheet: &mut Sheet) {
 
 fn order(facts: &Facts, service: &Service, sheet: &mut Sheet) {
     let about = service.name.as_str();
-    let first = service.process.as_ref().map_err(Clone::clone);
+    let first = known(&service.process);
     let first = match first.and_then(|process| process.oom_score_adj.clone()) {
         Ok(first) => first,
         Err(why) => {
@@ -93,11 +93,7 @@ fn order(facts: &Facts, service: &Service, sheet: &mut Sheet) {
         }
     };
     for pool in &service.pools {
-        let workers = pool
-            .live
-            .as_ref()
-            .ok()
-            .and_then(|live| live.workers.as_ref().ok());
+        let workers = pool.workers().ok();
         let Some(workers) = workers.filter(|workers| !workers.is_empty()) else {
             continue;
         };

@@ -43,11 +43,10 @@ pub(super) fn paging(facts: &Facts, sheet: &mut Sheet) {
 
 fn workers(facts: &Facts, sheet: &mut Sheet) {
     for (_, pool) in facts.pools() {
-        let workers = pool.live.as_ref().and_then(|live| live.workers.as_ref());
-        let workers = match workers {
+        let workers = match pool.workers() {
             Ok(workers) => workers,
             Err(why) => {
-                sheet.cannot_tell(&pool.name, "whether its workers are swapped out", why);
+                sheet.cannot_tell(&pool.name, "whether its workers are swapped out", &why);
                 continue;
             }
         };

@@ -52,7 +52,7 @@ fn name(kind: PhpServer) -> &'static str {
 /// Growth of workers per request, in bytes, from workers with many and with few requests: the
 /// median of all pairs, and the value that 95 of 100 pairs exceed (Theil and Sen).
 fn growth(pool: &Pool) -> Option<(f64, f64)> {
-    let workers = pool.live.as_ref().ok()?.workers.as_ref().ok()?;
+    let workers = pool.workers().ok()?;
     let known = workers.iter().filter_map(|worker| {
         let (requests, private) = (
             worker.requests.as_ref().ok()?,
@@ -154,8 +154,7 @@ struct CpuCost {
 /// A worker without requests has used the time of a start; the excess of the others is for
 /// requests.
 fn cost(pool: &Pool) -> Fact<CpuCost> {
-    let live = pool.live.as_ref().map_err(Clone::clone)?;
-    let workers = live.workers.as_ref().map_err(Clone::clone)?;
+    let workers = pool.workers()?;
     let mut known = Vec::new();
     for worker in workers {
         known.push((worker.requests.clone()?, worker.cpu.clone()?));
@@ -176,8 +175,7 @@ fn cost(pool: &Pool) -> Fact<CpuCost> {
 }
 
 fn counts(pool: &Pool) -> Fact<Vec<f64>> {
-    let live = pool.live.as_ref().map_err(Clone::clone)?;
-    let workers = live.workers.as_ref().map_err(Clone::clone)?;
+    let workers = pool.workers()?;
     let counts = workers.iter().map(|worker| worker.requests.clone());
     let counts: Fact<Vec<u64>> = counts.collect();
     let counts = counts?;

@@ -20,7 +20,7 @@ pub(super) fn duration(time: Duration) -> String {
 
 /// Private memory that 95 of 100 settled workers do not exceed.
 pub(super) fn private_p95(pool: &Pool) -> Option<f64> {
-    let workers = pool.live.as_ref().ok()?.workers.as_ref().ok()?;
+    let workers = pool.workers().ok()?;
     let settled = workers.iter().filter(|worker| {
         let requests = worker.requests.as_ref();
         requests.is_ok_and(|requests| *requests >= SETTLED_AFTER_REQUESTS)

@@ -141,8 +141,7 @@ fn ramp(facts: &Facts, pool: &Pool, spares: Spares, sheet: &mut Sheet) {
         Ok(None) => return untold(pool, &full, sheet),
         Err(why) => return sheet.cannot_tell(&pool.name, "how fast requests come", why),
     };
-    let script = pool.live.as_ref().map_err(Clone::clone);
-    let script = match script.and_then(|live| live.script_p50.clone()) {
+    let script = match pool.stat(|live| &live.script_p50) {
         Ok(script) => script,
         Err(why) => return sheet.cannot_tell(&pool.name, "how long scripts take", &why),
     };

@@ -50,11 +50,7 @@ pub(super) fn stopping(facts: &Facts, sheet: &mut Sheet) {
 
 fn slowest(service: &Service, drain: Duration, sheet: &mut Sheet) {
     for pool in &service.pools {
-        let slow = pool
-            .live
-            .as_ref()
-            .ok()
-            .and_then(|live| live.script_p99.clone().ok());
+        let slow = pool.stat(|live| &live.script_p99).ok();
         let Some(slow) = slow.filter(|slow| *slow > drain.as_secs_f64()) else {
             continue;
         };

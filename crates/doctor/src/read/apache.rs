@@ -279,7 +279,7 @@ fn fastcgi(text: &str) -> Option<String> {
 /// mod_php: Apache's children are the workers.
 fn service(world: &World, all: &Fact<Vec<Proc>>, apache: &Apache) -> Service {
     let name = format!("Apache with mod_php ({})", apache.file);
-    let parent = all.as_ref().map_err(Clone::clone).and_then(|all| {
+    let parent = known(all).and_then(|all| {
         let is_it = |process: &&Proc| matches!(process.name.as_str(), "apache2" | "httpd");
         let pids: Vec<i32> = all
             .iter()

@@ -2,7 +2,7 @@
 
 use super::processes::{self, Proc};
 use super::world::World;
-use crate::facts::{Database, Fact};
+use crate::facts::{Database, Fact, known};
 
 /// MariaDB's and MySQL's default of `max_connections`.
 const MYSQL_DEFAULT: u64 = 151;
@@ -28,7 +28,7 @@ const POSTGRES_FILES: [&str; 2] = [
 
 /// All running databases.
 pub(super) fn databases(world: &World, all: &Fact<Vec<Proc>>) -> Fact<Vec<Database>> {
-    let all = all.as_ref().map_err(Clone::clone)?;
+    let all = known(all)?;
     let mut found: Vec<Database> = Vec::new();
     for process in all {
         let (name, default, files): (_, _, &[&str]) = match process.name.as_str() {

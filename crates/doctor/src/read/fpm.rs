@@ -202,7 +202,7 @@ fn service(world: &World, file: &str, draft: Draft, all: &Fact<Vec<processes::Pr
         Some(version) => format!("php-fpm {version} ({file})"),
         None => format!("php-fpm ({file})"),
     };
-    let master = all.as_ref().map_err(Clone::clone).and_then(|all| {
+    let master = known(all).and_then(|all| {
         let title = format!("php-fpm: master process ({file})");
         let found = all.iter().find(|process| process.title.trim_end() == title);
         found
@@ -354,7 +354,7 @@ fn live(
         }
     }
     let told = |get: &dyn Fn(&status_page::Status) -> Option<f64>| {
-        let status = status.as_ref().map_err(Clone::clone)?;
+        let status = known(&status)?;
         get(status).ok_or_else(|| Unknown("the status page does not tell".to_owned()))
     };
     Live {
@@ -367,14 +367,8 @@ fn live(
         ),
         contention: Unknown::because("php-fpm does not tell"),
         binding: Ok(None),
-        limit_reached: status
-            .as_ref()
-            .map_err(Clone::clone)
-            .map(|status| status.limit_reached),
-        queue_max: status
-            .as_ref()
-            .map_err(Clone::clone)
-            .map(|status| status.queue_max),
+        limit_reached: known(&status).map(|status| status.limit_reached),
+        queue_max: known(&status).map(|status| status.queue_max),
         rate: told(&|status| Some(status.accepted as f64 / (status.seconds as f64).max(1.0))),
         opcache: Unknown::because(
             "php-fpm reports it to its own scripts only (opcache_get_status())",

@@ -6,7 +6,7 @@ use std::time::Duration;
 use maitred_os::proc::{self, Folder, Version, cgroup};
 
 use super::world::World;
-use crate::facts::{Fact, Group, Throttled, Unknown};
+use crate::facts::{Fact, Group, Throttled, Unknown, known};
 
 /// Version 1's value for no limit: the largest number of pages, in bytes.
 const NO_LIMIT_BYTES: f64 = 1e18;
@@ -20,12 +20,9 @@ pub(super) fn group(world: &World, whose: &str, pid: Option<i32>) -> Group {
     };
     let memory = around(world, &process, "memory");
     let cpu = around(world, &process, "cpu");
-    let own = memory.as_ref().map_err(Clone::clone);
+    let own = known(&memory);
     let own = own.map(|all| all.first());
-    let limit = memory
-        .as_ref()
-        .map_err(Clone::clone)
-        .and_then(|all| memory_limit(world, all));
+    let limit = known(&memory).and_then(|all| memory_limit(world, all));
     Group {
         whose,
         used: limit.clone().and_then(|limit| match limit {
@@ -33,10 +30,7 @@ pub(super) fn group(world: &World, whose: &str, pid: Option<i32>) -> Group {
             None => Ok(None),
         }),
         memory: limit,
-        cores: cpu
-            .as_ref()
-            .map_err(Clone::clone)
-            .and_then(|all| quota(world, all)),
+        cores: known(&cpu).and_then(|all| quota(world, all)),
         throttled: cpu.and_then(|all| throttled(world, &all)),
         kills_all: own.as_ref().is_ok_and(|own| {
             own.is_some_and(|own| world.number(&format!("{}/memory.oom.group", own.path)) == Ok(1))

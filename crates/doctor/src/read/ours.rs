@@ -267,7 +267,7 @@ fn live(
     name: &str,
     all: &Fact<Vec<Proc>>,
 ) -> Fact<Live> {
-    let status = status.as_ref().map_err(Clone::clone)?;
+    let status = known(status)?;
     let mut pools = status.pools.iter();
     let told = pools.find(|told| told.name == name);
     let told = told.ok_or_else(|| Unknown("the running server has no such pool".to_owned()))?;
@@ -325,7 +325,7 @@ fn workers(
     told: &PoolStatus,
     all: &Fact<Vec<Proc>>,
 ) -> Fact<Vec<Worker>> {
-    let all = all.as_ref().map_err(Clone::clone)?;
+    let all = known(all)?;
     let title = format!("maitred-php: worker pool {} ", told.name);
     let supervisor = i32::try_from(status.pid).unwrap_or_default();
     let own = all

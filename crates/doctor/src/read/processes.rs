@@ -4,7 +4,7 @@ use maitred_os::proc::{self, Rollup};
 use maitred_os::schedstat::Schedstat;
 
 use super::world::World;
-use crate::facts::{Fact, Process, Unknown, Worker};
+use crate::facts::{Fact, Process, Unknown, Worker, known};
 
 /// Most workers of a pool whose memory is measured: each measurement walks its pages.
 const MAX_MEASURED: usize = 200;
@@ -94,7 +94,7 @@ fn worker(world: &World, pid: i32) -> Worker {
     let file = format!("/proc/{pid}/smaps_rollup");
     let rollup = world.read(&file).map(|text| Rollup::parse(&text));
     let bytes = |of: fn(Rollup) -> u64| {
-        let rollup = rollup.as_ref().map_err(Clone::clone)?;
+        let rollup = known(&rollup)?;
         Ok(rollup.map_or(0, of) as f64)
     };
     let swapped = swapped(world, pid);
