@@ -92,8 +92,8 @@ fn ticks(processes: &HashMap<i32, ProcessStat>, roots: &[i32]) -> u64 {
 /// The processes that have a socket that listens there.
 fn listeners(address: &Address) -> Vec<i32> {
     match address {
-        Address::Tcp(address) => proc::sockets::tcp_listeners(address.port()),
-        Address::Unix(path) => proc::sockets::unix_listeners(path),
+        Address::Tcp(address) => proc::listeners::tcp_listeners(address.port()),
+        Address::Unix(path) => proc::listeners::unix_listeners(path),
     }
 }
 

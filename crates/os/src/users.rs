@@ -157,7 +157,7 @@ pub fn become_user(identity: &Identity) -> io::Result<()> {
 ///
 /// # Errors
 /// As [`become_user`].
-pub fn become_user_who_may_change_root(identity: &Identity) -> io::Result<()> {
+pub fn become_user_keeping_chroot(identity: &Identity) -> io::Result<()> {
     nix::sys::prctl::set_keepcaps(true)?;
     take_on(identity)?;
     crate::roots::keep_only(CapabilitySet::SYS_CHROOT)?;

@@ -9,10 +9,10 @@ use std::ptr;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::Duration;
 
-use maitred_os::errand::{Errand, Returned, fork_errand};
 use maitred_os::fork::{HowEnded, OwnProc, exit_now, mark_children};
 use maitred_os::packets::Packets;
 use maitred_os::rewind::{Image, Rewind, Turn};
+use maitred_os::timed_child::{ChildResult, TimedFork, fork_timed};
 
 /// Longer than any of these waits should last.
 const LONG: Duration = Duration::from_secs(60);
@@ -67,12 +67,12 @@ fn main() {
     let huge = map_huge();
     let image = Image::take(&proc).unwrap();
     let forked = |name: &str, copy: &dyn Fn() -> i32| {
-        let Errand::Parent(child) = fork_errand(&proc).unwrap() else {
+        let TimedFork::Parent(child) = fork_timed(&proc).unwrap() else {
             mark_children();
             exit_now(copy());
         };
         match child.wait(LONG, ours.as_fd()).unwrap() {
-            Returned::Ended(HowEnded::Exited(0)) => println!("test {name} ... ok"),
+            ChildResult::Ended(HowEnded::Exited(0)) => println!("test {name} ... ok"),
             how => {
                 eprintln!("{name}: {how:?}; a code is the number of what failed");
                 exit(1);

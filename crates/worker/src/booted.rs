@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use maitred_control::{FromZygote, ZygoteSettings, exit, say_waiting};
 use maitred_os::channel::Reports;
 use maitred_os::fork::{OwnProc, exit_now, is_forked_child};
-use maitred_os::{cpu, leave, users};
+use maitred_os::{cpu, sigterm, users};
 use maitred_php::{
     Engine, Exchange, Foreign, Level, Next, Params, Paths, PoolStatus, Purge, Purged, Served,
     Verdict, Worked,
@@ -33,7 +33,7 @@ const PROMPTLY: Duration = Duration::from_micros(500);
 /// # Errors
 /// When the pool's memory does not fit.
 pub fn heed_sigterm(link: &Link, seat: u32) -> std::io::Result<()> {
-    leave::heed_sigterm(maitred_seat::sleep_word(link.memory.as_fd(), seat)?)
+    sigterm::install_handler(maitred_seat::sleep_word(link.memory.as_fd(), seat)?)
 }
 
 /// Runs the pool's worker script until this worker's time is over; then the process ends. `reports`
@@ -127,7 +127,7 @@ impl AtWork<'_> {
             exit_now(exit::RECYCLED);
         }
         if let Some(boot) = self.boot.take() {
-            if leave::asked() {
+            if sigterm::has_arrived() {
                 exit_now(exit::RECYCLED);
             }
             words::say(&self.not_booted(&boot, worked, script));
@@ -173,7 +173,7 @@ impl Exchange for AtWork<'_> {
             self.asks_promptly = at.elapsed() <= PROMPTLY;
         }
         self.end_request();
-        while self.left > 0 && self.exchange.claim_unless(leave::asked) {
+        while self.left > 0 && self.exchange.claim_unless(sigterm::has_arrived) {
             let begun = seat::now_micros();
             if !self.exchange.read_head(params) {
                 // The front has gone, or speaks another language: nobody waits for an answer.

@@ -15,8 +15,8 @@ use std::time::Duration;
 use maitred_os::clock::monotonic_nanos;
 use maitred_os::cpu;
 use maitred_os::fork::OwnProc;
+use maitred_os::preemption::PreemptionProbe;
 use maitred_os::schedstat::Schedstat;
-use maitred_os::unbroken::Unbroken;
 use maitred_seat::Spent;
 use maitred_seat::board::{NOT_KNOWN, SeatBoard};
 
@@ -40,7 +40,7 @@ pub struct Meter {
     schedstat: Option<File>,
     /// Tells whether it has kept its processor since `last`, or since it woke up after that, where the
     /// system can tell.
-    unbroken: Option<Unbroken>,
+    unbroken: Option<PreemptionProbe>,
     naps: Naps,
     last: Reading,
     begun: Beginning,
@@ -78,7 +78,7 @@ impl Meter {
     pub fn new(proc: &OwnProc) -> Meter {
         let mut meter = Meter {
             schedstat: proc.file("schedstat").ok(),
-            unbroken: Unbroken::of_this_thread(),
+            unbroken: PreemptionProbe::of_this_thread(),
             naps: Naps::default(),
             last: Reading::default(),
             begun: Beginning::default(),
@@ -103,7 +103,10 @@ impl Meter {
     fn now(&mut self) -> Reading {
         // In this order: a break after the look at the clock does no harm.
         let at = monotonic_nanos();
-        let is_unbroken = self.unbroken.as_ref().is_some_and(Unbroken::is_so);
+        let is_unbroken = self
+            .unbroken
+            .as_ref()
+            .is_some_and(PreemptionProbe::ran_through);
         match self.naps.woke() {
             None if is_unbroken => Reading {
                 at,
@@ -133,7 +136,10 @@ impl Meter {
     fn read_after_a_sleep(&mut self, woke: &Woke) -> Reading {
         let now = self.read();
         let known = self.last.cpu + woke.used_by(now.at);
-        let is_unbroken = self.unbroken.as_ref().is_some_and(Unbroken::is_so);
+        let is_unbroken = self
+            .unbroken
+            .as_ref()
+            .is_some_and(PreemptionProbe::ran_through);
         self.naps.ask(is_unbroken.then_some((now.cpu, known)));
         now
     }
@@ -145,7 +151,12 @@ impl Meter {
         let now = monotonic_nanos();
         self.naps.none();
         if now.saturating_sub(self.last.at) <= UNDISTURBED_NANOS {
-            if lent_at.is_none() && self.unbroken.as_ref().is_some_and(Unbroken::is_so) {
+            if lent_at.is_none()
+                && self
+                    .unbroken
+                    .as_ref()
+                    .is_some_and(PreemptionProbe::ran_through)
+            {
                 self.naps.begin(now);
             }
             return now;
@@ -164,7 +175,7 @@ impl Meter {
         self.begun = Beginning { late: 0, sleeps };
         let late = now.saturating_sub(lent_at.max(self.last.at));
         let unbroken = self.unbroken.as_ref();
-        if lent_at == 0 || unbroken.is_some_and(Unbroken::is_so) {
+        if lent_at == 0 || unbroken.is_some_and(PreemptionProbe::ran_through) {
             return self.naps.none();
         }
         let is_known = self.naps.end(now, self.last.at);

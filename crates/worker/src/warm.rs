@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use maitred_control::{FromZygote, ToZygote, scripts};
 use maitred_os::channel::Channel;
-use maitred_os::errand::{Errand, Returned, Runner, fork_errand};
 use maitred_os::fork::{HowEnded, OwnProc, exit_now};
+use maitred_os::timed_child::{ChildResult, TimedChild, TimedFork, fork_timed};
 use maitred_os::{shared, signals};
 use maitred_php::Engine;
 
@@ -99,19 +99,19 @@ impl Order {
         if let What::List = self.what {
             self.list.set_len(0)?;
         }
-        match fork_errand(proc)? {
-            Errand::Child => Ok(Side::Child(self)),
-            Errand::Parent(child) => Ok(Side::Zygote(self.await_child(child, control))),
+        match fork_timed(proc)? {
+            TimedFork::Child => Ok(Side::Child(self)),
+            TimedFork::Parent(child) => Ok(Side::Zygote(self.await_child(child, control))),
         }
     }
 
-    fn await_child(&self, child: Runner, control: &Channel) -> FromZygote {
+    fn await_child(&self, child: TimedChild, control: &Channel) -> FromZygote {
         let limit = match self.what {
             What::List => LISTING,
             What::Warm => WARMING,
         };
         let returned = child.wait(limit, control.as_fd());
-        let is_well = matches!(returned, Ok(Returned::Ended(HowEnded::Exited(0))));
+        let is_well = matches!(returned, Ok(ChildResult::Ended(HowEnded::Exited(0))));
         if let (What::List, false) = (self.what, is_well) {
             // Half a list is none.
             let _ = self.list.set_len(0);

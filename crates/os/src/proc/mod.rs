@@ -5,8 +5,8 @@
 //! skipped.
 
 pub mod cgroup;
+pub mod listeners;
 pub mod smaps;
-pub mod sockets;
 pub mod stat;
 
 pub use cgroup::{Folder, Version};

@@ -133,7 +133,7 @@ pub fn bind_unix(path: &Path, named: &Named, mode: u32) -> io::Result<(OwnedFd, 
     }
     if named.is_shared() {
         // A folder's list for new files takes the place of the umask (acl(5)).
-        file.admit_nobody_else()?;
+        file.deny_others()?;
         file.set_mode(mode)?;
     }
     Ok((socket, file))
@@ -288,7 +288,7 @@ impl SocketFile {
     ///
     /// # Errors
     /// When this process may not.
-    pub fn admit_nobody_else(&self) -> io::Result<()> {
+    pub fn deny_others(&self) -> io::Result<()> {
         match rustix::fs::removexattr(self.reopened(), acl::ATTRIBUTE) {
             Ok(()) | Err(Errno::NODATA | Errno::OPNOTSUPP) => Ok(()),
             Err(other) => Err(other.into()),
@@ -447,7 +447,7 @@ mod tests {
             "user::rw-\nuser:1:rw-\nuser:33:rw-\ngroup::---\ngroup:1:rw-\nmask::rw-\n\
              other::---\n\n"
         );
-        file.admit_nobody_else().unwrap();
+        file.deny_others().unwrap();
         file.set_mode(0o640).unwrap();
         assert_eq!(std::fs::metadata(&path).unwrap().mode() & 0o777, 0o640);
     }

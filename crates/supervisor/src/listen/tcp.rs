@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use maitred_os::proc::{self, sockets};
+use maitred_os::proc::{self, listeners};
 
 /// `[::]` takes the clients of IPv4 too, unless IPv4 has an address of its own on that port.
 pub fn is_only_ipv6(address: SocketAddr, addresses: &[SocketAddr]) -> bool {
@@ -13,7 +13,7 @@ pub fn is_only_ipv6(address: SocketAddr, addresses: &[SocketAddr]) -> bool {
 /// Who listens on the port of `address`: the process that holds a listening socket there, as far
 /// as we may look into other processes.
 pub fn holder(address: SocketAddr) -> Option<String> {
-    let listeners = sockets::tcp_listeners(address.port()).into_iter();
+    let listeners = listeners::tcp_listeners(address.port()).into_iter();
     let own = i32::try_from(std::process::id()).ok();
     let named = listeners.filter(|pid| Some(*pid) != own).filter_map(|pid| {
         let name = proc::read(pid, "comm")?;

@@ -79,7 +79,7 @@ impl OwnFile {
             file.set_mode(rights.mode)?;
         } else {
             // A mode that is set while there is a list changes the list.
-            file.admit_nobody_else()?;
+            file.deny_others()?;
             file.set_mode(rights.mode)?;
         }
         let us = users::current();

@@ -17,7 +17,7 @@ extern "C" fn note(_: i32) {
         return;
     }
     ASKED.store(true, Ordering::SeqCst);
-    // SAFETY: it is null or comes from a `&'static AtomicU32`, see `heed_sigterm`.
+    // SAFETY: it is null or comes from a `&'static AtomicU32`, see `install_handler`.
     if let Some(word) = unsafe { WORD.load(Ordering::SeqCst).as_ref() } {
         word.store(0, Ordering::SeqCst);
     }
@@ -33,14 +33,14 @@ fn end_as_any_other() {
     }
 }
 
-/// From now on SIGTERM does not end this process, but makes [`asked`] true and sets `word` to 0: a
+/// From now on SIGTERM does not end this process, but makes [`has_arrived`] true and sets `word` to 0: a
 /// futex(2) wait on it for another value returns at once, and a running wait is interrupted by the
-/// signal. A process that publishes that it sleeps, then checks [`asked`], and then waits, misses
+/// signal. A process that publishes that it sleeps, then checks [`has_arrived`], and then waits, misses
 /// nothing. A child ends by SIGTERM, and leaves the word alone.
 ///
 /// # Errors
 /// No known error.
-pub fn heed_sigterm(word: &'static AtomicU32) -> io::Result<()> {
+pub fn install_handler(word: &'static AtomicU32) -> io::Result<()> {
     HEEDS.store(std::process::id(), Ordering::SeqCst);
     WORD.store(ptr::from_ref(word).cast_mut(), Ordering::SeqCst);
     let action = SigAction::new(
@@ -54,8 +54,8 @@ pub fn heed_sigterm(word: &'static AtomicU32) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether SIGTERM has arrived since [`heed_sigterm`].
-pub fn asked() -> bool {
+/// Whether SIGTERM has arrived since [`install_handler`].
+pub fn has_arrived() -> bool {
     ASKED.load(Ordering::SeqCst)
 }
 
@@ -66,10 +66,10 @@ mod tests {
     #[test]
     fn who_is_asked_to_leave_knows_it_and_does_not_sleep() {
         static WORD: AtomicU32 = AtomicU32::new(1);
-        heed_sigterm(&WORD).unwrap();
-        assert!(!asked());
+        install_handler(&WORD).unwrap();
+        assert!(!has_arrived());
         raise(Signal::SIGTERM).unwrap();
-        assert!(asked());
+        assert!(has_arrived());
         assert_eq!(WORD.load(Ordering::SeqCst), 0);
     }
 }

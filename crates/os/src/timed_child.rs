@@ -11,31 +11,31 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use crate::fork::{HowEnded, OwnProc, die_with_parent, exit_now};
 use crate::signals::{Signal, pidfd, send_to};
 
-/// Which process returned from [`fork_errand`].
+/// Which process returned from [`fork_timed`].
 #[derive(Debug)]
-pub enum Errand {
+pub enum TimedFork {
     /// The caller, with its child.
-    Parent(Runner),
+    Parent(TimedChild),
     /// The child. It dies with its parent, has no output, and ends by [`exit_now`].
     Child,
 }
 
 /// A running child.
 #[derive(Debug)]
-pub struct Runner {
+pub struct TimedChild {
     pid: Pid,
     ended: OwnedFd,
 }
 
 /// The result of a child.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Returned {
+pub enum ChildResult {
     /// It ended.
     Ended(HowEnded),
     /// It exceeded the limit and was killed.
-    TookTooLong,
+    TimedOut,
     /// Its client has disconnected, and it was killed.
-    NotWanted,
+    Cancelled,
 }
 
 /// Forks a child for one task.
@@ -43,7 +43,7 @@ pub enum Returned {
 /// # Errors
 /// When a second thread runs here (see [`fork_orphan`](crate::fork::fork_orphan)), or when the
 /// system refuses a process or a descriptor.
-pub fn fork_errand(proc: &OwnProc) -> io::Result<Errand> {
+pub fn fork_timed(proc: &OwnProc) -> io::Result<TimedFork> {
     if proc.threads()? != 1 {
         return Err(io::Error::other(
             "a process that forks must have one thread",
@@ -57,10 +57,10 @@ pub fn fork_errand(proc: &OwnProc) -> io::Result<Errand> {
             if print_to_nowhere().is_err() {
                 exit_now(1);
             }
-            Ok(Errand::Child)
+            Ok(TimedFork::Child)
         }
         ForkResult::Parent { child } => match pidfd(child.as_raw()) {
-            Ok(ended) => Ok(Errand::Parent(Runner { pid: child, ended })),
+            Ok(ended) => Ok(TimedFork::Parent(TimedChild { pid: child, ended })),
             Err(error) => {
                 let _ = nix::sys::signal::kill(child, Signal::SIGKILL);
                 let _ = waitpid(child, None);
@@ -77,19 +77,19 @@ fn print_to_nowhere() -> io::Result<()> {
     Ok(())
 }
 
-impl Runner {
+impl TimedChild {
     /// Waits until the child has ended, kills it when that takes longer than `limit` or when the
     /// other end of `for_whom` has closed, and collects it.
     ///
     /// # Errors
     /// When the system refuses to wait; the child is killed and collected then, too.
-    pub fn wait(self, limit: Duration, for_whom: BorrowedFd<'_>) -> io::Result<Returned> {
+    pub fn wait(self, limit: Duration, for_whom: BorrowedFd<'_>) -> io::Result<ChildResult> {
         let came = self.wait_for_end(Instant::now() + limit, for_whom);
         if !matches!(came, Ok(None)) {
             send_to(rustix::fd::AsFd::as_fd(&self.ended), Signal::SIGKILL)?;
         }
         let how = self.collect()?;
-        Ok(came?.unwrap_or(Returned::Ended(how)))
+        Ok(came?.unwrap_or(ChildResult::Ended(how)))
     }
 
     /// `None`: the child has ended.
@@ -97,7 +97,7 @@ impl Runner {
         &self,
         deadline: Instant,
         for_whom: BorrowedFd<'_>,
-    ) -> io::Result<Option<Returned>> {
+    ) -> io::Result<Option<ChildResult>> {
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
             let mut watched = [
@@ -109,9 +109,9 @@ impl Runner {
             match poll(&mut watched, Some(&timeout)) {
                 Err(rustix::io::Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
-                Ok(0) => return Ok(Some(Returned::TookTooLong)),
+                Ok(0) => return Ok(Some(ChildResult::TimedOut)),
                 Ok(_) if !watched[0].revents().is_empty() => return Ok(None),
-                Ok(_) => return Ok(Some(Returned::NotWanted)),
+                Ok(_) => return Ok(Some(ChildResult::Cancelled)),
             }
         }
     }

@@ -56,24 +56,24 @@ fn sequence() -> u64 {
 /// Reports whether its thread has kept its processor. It stays on that thread, and is inherited by
 /// a child that the thread forks.
 #[derive(Debug)]
-pub struct Unbroken {
+pub struct PreemptionProbe {
     /// In the thread's area, which lives as long as the thread.
     address: &'static AtomicU64,
     /// Neither sent to another thread nor shared with one.
     _stays: std::marker::PhantomData<*const ()>,
 }
 
-impl Unbroken {
+impl PreemptionProbe {
     /// `None` where the C library or the kernel does not support it, or it does not work as
     /// specified: that is tested once.
-    pub fn of_this_thread() -> Option<Unbroken> {
-        let unbroken = Unbroken {
+    pub fn of_this_thread() -> Option<PreemptionProbe> {
+        let unbroken = PreemptionProbe {
             address: address()?,
             _stays: std::marker::PhantomData,
         };
         unbroken.begin();
         std::thread::sleep(PROOF);
-        (!unbroken.is_so()).then_some(unbroken)
+        (!unbroken.ran_through()).then_some(unbroken)
     }
 
     /// Until the next begin, the thread is not known to have kept its processor.
@@ -88,7 +88,7 @@ impl Unbroken {
 
     /// Whether the thread has had its processor all the time since [`begin`](Self::begin). Code
     /// that has sequences of its own makes this false.
-    pub fn is_so(&self) -> bool {
+    pub fn ran_through(&self) -> bool {
         self.address.load(Relaxed) == sequence()
     }
 }
@@ -159,7 +159,7 @@ mod tests {
 
     #[test]
     fn what_is_unbroken_the_kernel_counts_as_unbroken_too() {
-        let Some(unbroken) = Unbroken::of_this_thread() else {
+        let Some(unbroken) = PreemptionProbe::of_this_thread() else {
             eprintln!("not tested: this system has no restartable sequences");
             return;
         };
@@ -171,23 +171,23 @@ mod tests {
                 std::thread::sleep(PROOF);
             }
             let after = switches();
-            if unbroken.is_so() {
+            if unbroken.ran_through() {
                 kept += 1
             } else {
                 lost += 1
             }
-            assert!(before == after || !unbroken.is_so());
+            assert!(before == after || !unbroken.ran_through());
         }
     }
 
     #[test]
     fn code_that_has_a_sequence_of_its_own_breaks_it() {
-        let Some(unbroken) = Unbroken::of_this_thread() else {
+        let Some(unbroken) = PreemptionProbe::of_this_thread() else {
             eprintln!("not tested: this system has no restartable sequences");
             return;
         };
         unbroken.begin();
         unbroken.address.store(0, Relaxed);
-        assert!(!unbroken.is_so());
+        assert!(!unbroken.ran_through());
     }
 }
