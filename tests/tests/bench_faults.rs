@@ -64,16 +64,19 @@ fn a_server_that_refuses_halfway_is_counted() {
 #[test]
 fn half_answers_and_no_answers_and_what_is_no_answer_have_failed() {
     for (server, cause) in [
-        (says(b""), "closed without an answer"),
+        (says(b""), "closed without a response"),
         (
             says(b"HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\nhello"),
-            "closed in the middle of the answer's body",
+            "closed in the middle of the response body",
         ),
         (
             says(b"HTTP/1.1 200 O"),
-            "closed in the middle of the answer's head",
+            "closed in the middle of the response head",
         ),
-        (says(b"220 mail.example ESMTP\r\n"), "no HTTP/1.1 answer"),
+        (
+            says(b"220 mail.example ESMTP\r\n"),
+            "not an HTTP/1.1 response",
+        ),
     ] {
         let run = run(&server);
         assert_eq!(run.counts(), [0, 0, 50, 0, 0], "{run:?}");
@@ -119,7 +122,7 @@ fn endless_headers_are_cut_off() {
     let run = run(&server);
     assert_eq!(run.counts(), [0, 0, 50, 0, 0], "{run:?}");
     let causes = run.causes();
-    let known = ["more than 128 header fields", "a head longer than 64 KiB"];
+    let known = ["more than 128 headers", "a head longer than 64 KiB"];
     assert!(
         causes.iter().all(|cause| known.contains(&cause.as_str())),
         "{causes:?}"
@@ -146,7 +149,7 @@ fn a_redirect_is_followed_only_if_asked_for_and_never_to_another_server() {
     assert_eq!(run.causes(), ["302, a redirect (--follow follows it)"]);
     assert_eq!(
         ask("/round", &["--follow"]).causes(),
-        ["one redirect after another"]
+        ["too many redirects"]
     );
     for flags in [&[][..], &["--follow"]] {
         let run = ask("/away", flags);

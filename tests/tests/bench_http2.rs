@@ -113,7 +113,7 @@ fn requests_mean_the_same_as_over_http1() {
     for (flags, complaint) in [
         (
             &["-HConnection: close"][..],
-            "HTTP/2 has no field 'Connection'",
+            "HTTP/2 has no header 'Connection'",
         ),
         (&["--streams=0"], "--streams 0: expected 1 to"),
         (&["--no-keepalive"], "carries several requests"),
@@ -198,7 +198,7 @@ fn streams_that_fail_are_counted_and_named() {
     }
     let run = ask_odd(|connection, stream| connection.send(&hello(stream, "50")).is_ok());
     assert_eq!(run.counts(), [0, 0, 10, 0, 0], "{run:?}");
-    assert_eq!(run.causes(), ["no HTTP/2 answer (PROTOCOL_ERROR)"]);
+    assert_eq!(run.causes(), ["not an HTTP/2 response (PROTOCOL_ERROR)"]);
     let run = ask_odd(|_, _| false);
     assert_eq!(run.counts(), [0, 0, 10, 0, 0], "{run:?}");
     let run = ask_odd_within("--timeout=300ms", |_, _| true);
@@ -232,6 +232,9 @@ fn a_server_that_speaks_no_http2_is_named() {
     let load = ["--http2", "--users=1", "--requests=5", "--timeout=50s"];
     let run = bench(&[&[url.as_str()], &load[..]].concat());
     assert_eq!(run.counts(), [0, 0, 5, 0, 0], "{run:?}");
-    assert!(run.causes()[0].starts_with("no HTTP/2 answer"), "{run:?}");
+    assert!(
+        run.causes()[0].starts_with("not an HTTP/2 response"),
+        "{run:?}"
+    );
     assert_eq!(run.code, Some(1));
 }

@@ -182,7 +182,7 @@ fn a_pool_with_too_few_workers_is_given_enough_of_them_and_has_its_own_back_when
     assert!(html.contains("<h2>Each route</h2>") && html.contains("<td>GET /nap.php?n=2<td>"));
     let has_pressure = fs::exists("/proc/pressure/memory").unwrap_or(false);
     assert_eq!(
-        html.contains("Want of memory over time"),
+        html.contains("Memory pressure over time"),
         has_pressure,
         "what the kernel does not tell is no chart"
     );
@@ -201,7 +201,7 @@ fn a_pool_with_too_few_workers_is_given_enough_of_them_and_has_its_own_back_when
     });
     let theirs = format!("{written}; mine\n");
     fs::write(site.pools.path().join(DROP_IN), theirs).expect("it can be written");
-    expect_refused(&site.tune(&["--undo"]), &[DROP_IN, "another hand"]);
+    expect_refused(&site.tune(&["--undo"]), &[DROP_IN, "another program"]);
     fs::write(site.pools.path().join(DROP_IN), written).expect("it can be written");
     let undone = site.tune(&["--undo"]);
     assert!(undone.status.success(), "{}", text(&undone.stderr));
@@ -218,7 +218,7 @@ fn a_tuning_that_is_ended_puts_everything_back_and_two_at_once_are_refused() {
     going.until("static, 12");
     expect_refused(
         &site.tune(&arguments),
-        &["another `maitred tune` is at work on"],
+        &["another `maitred tune` is running on"],
     );
     going.signal(Signal::INT);
     let (said, code) = going.end();
@@ -232,14 +232,14 @@ fn a_configuration_that_another_hand_changes_meanwhile_ends_it() {
     let site = Site::start();
     let url = site.url("/nap.php");
     let mut going = Going::start(site.command(&[&[url.as_str()], &SHORT[..]].concat()));
-    going.until("the same against itself");
+    going.until("noise floor");
     let mut text = fs::read_to_string(site.config()).expect("a file");
     text.push_str("; mine\n");
     fs::write(site.config(), &text).expect("it can be written");
     let (said, code) = going.end();
     assert_eq!(code, Some(1), "{said}");
     assert!(
-        said.contains("fpm.conf was changed by another hand"),
+        said.contains("fpm.conf was changed by another program"),
         "{said}"
     );
     assert_eq!(fs::read_to_string(site.config()).expect("a file"), text);
@@ -262,10 +262,7 @@ fn what_cannot_be_measured_is_said_before_anything_is_changed() {
     .map(|path| site.url(path));
     refused(
         &[&bad],
-        &[
-            "502 Bad Gateway; mend the site first",
-            "0 % of the requests",
-        ],
+        &["502 Bad Gateway; fix the site first", "0 % of the requests"],
     );
     refused(&[&login], &["looks like a login page", "--contains"]);
     refused(&[&moved], &["302 Found", "name the page it leads to"]);
@@ -322,7 +319,7 @@ fn who_may_not_change_the_server_or_cannot_write_leaves_it_as_it_is() {
             .expect("the program can be started");
         expect_refused(
             &output,
-            &["may not have php-fpm reload", "run the command as root"],
+            &["may not reload php-fpm", "run the command as root"],
         );
     }
     // No file may have a byte, as on a disk that is full.
@@ -362,14 +359,14 @@ fn a_server_that_does_not_come_back_after_a_reload_has_its_settings_back_and_it_
         .arg(&url)
         .args(SHORT);
     let mut going = Going::start(command);
-    going.until("the same against itself");
+    going.until("noise floor");
     // What is to be executed at the reload is gone.
     fs::remove_file(&program).expect("it is ours");
     let (said, code) = going.end();
     assert_eq!(code, Some(1), "{said}");
-    assert!(said.contains("php-fpm has ended at the reload"), "{said}");
+    assert!(said.contains("php-fpm exited at the reload"), "{said}");
     assert!(
-        said.contains("its settings are as they were again, but it does not serve: start it"),
+        said.contains("its settings are restored, but it does not serve: start it"),
         "{said}"
     );
     fpm.expect_no_trial();
@@ -395,7 +392,7 @@ fn maitred_that_finds_its_number_itself_has_nothing_to_gain_and_its_file_is_as_i
     assert!(matches!(verdict, "nothing_to_gain" | "gain"), "{report}");
     assert!(report["counted"].as_f64() > Some(0.0), "{report}");
     assert!(
-        said.contains("rates as proposed") && said.contains("proof in pairs"),
+        said.contains("highest rate after") && said.contains("proof in pairs"),
         "{said}"
     );
     assert_eq!(fs::read(server.configuration()).expect("a file"), before);
@@ -462,7 +459,7 @@ fn maitred_behind_a_link_is_tuned_by_one_at_a_time_and_what_a_killed_one_tried_i
     let going = start();
     expect_refused(
         &said_by(&arguments),
-        &["another `maitred tune` is at work on"],
+        &["another `maitred tune` is running on"],
     );
     going.signal(Signal::QUIT);
     let (said, code) = going.end();
@@ -473,7 +470,10 @@ fn maitred_behind_a_link_is_tuned_by_one_at_a_time_and_what_a_killed_one_tried_i
     going.end();
     expect_refused(
         &said_by(&arguments),
-        &["only tried", "run maitred tune --undo"],
+        &[
+            "still holds a trial of an earlier",
+            "run maitred tune --undo",
+        ],
     );
     let undone = said_by(&["--undo"]);
     assert!(undone.status.success(), "{}", text(&undone.stderr));

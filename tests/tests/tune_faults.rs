@@ -103,7 +103,7 @@ fn a_machine_that_others_use_is_not_measured_unless_somebody_wants_it() {
         "{said}{}",
         text(&output.stderr)
     );
-    for part in ["others use ", "expected 10 % at most", DESPITE] {
+    for part in ["other processes use ", "expected at most 10 %", DESPITE] {
         assert!(said.contains(part), "'{part}' is expected of\n{said}");
     }
     assert!(
@@ -191,7 +191,7 @@ fn without_control_groups_a_pool_does_not_grow_and_it_is_said() {
     command
         .arg(maitred_program())
         .args(site.arguments(&[DESPITE]));
-    let (said, code) = ended_at(command, "rates as proposed");
+    let (said, code) = ended_at(command, "highest rate after");
     assert_eq!(code, Some(130), "{said}");
     assert!(said.contains("static, 2 "), "{said}");
     for more in ["static, 3", "static, 4", "static, 8"] {
@@ -264,7 +264,7 @@ fn who_is_not_root_tunes_a_server_of_their_own() {
         .arg(&fpm.config)
         .arg(format!("{}/nap.php", nginx.base_url()));
     command.args(SHORT).arg(DESPITE).uid(user).gid(group);
-    let (said, code) = ended_at(command, "rates as proposed");
+    let (said, code) = ended_at(command, "highest rate after");
     assert_eq!(code, Some(130), "{said}");
     assert!(said.contains("all is as it was"), "{said}");
     fpm.expect_no_trial();
@@ -301,9 +301,9 @@ fn a_configuration_that_is_broken_during_a_trial_is_not_reloaded_and_the_site_is
         let (said, code) = going.end();
         assert_eq!(code, Some(1), "{said}");
         for part in [
-            "zz-maitred-tune.conf is as it was, but php-fpm still runs with the trial (static, ",
-            "and was not told to reload: php-fpm -tt refuses the configuration: ",
-            "mend that, and reload it",
+            "zz-maitred-tune.conf is restored, but php-fpm still runs with the trial (static, ",
+            "and was not reloaded: php-fpm -tt rejects the configuration: ",
+            "fix that, and reload it",
         ] {
             assert!(said.contains(part), "'{part}' is expected of\n{said}");
         }
@@ -343,8 +343,8 @@ fn who_ends_a_tuning_while_a_setting_is_written_is_told_if_the_server_still_runs
     let (said, code) = going.end();
     assert_eq!(code, Some(1), "{said}");
     for part in [
-        "zz-maitred-tune.conf is as it was, but php-fpm still runs with the trial (static, ",
-        "and was not told to reload: php-fpm -tt refuses the configuration: ",
+        "zz-maitred-tune.conf is restored, but php-fpm still runs with the trial (static, ",
+        "and was not reloaded: php-fpm -tt rejects the configuration: ",
     ] {
         assert!(said.contains(part), "'{part}' is expected of\n{said}");
     }
@@ -385,7 +385,7 @@ fn a_report_that_cannot_be_written_is_told_and_changes_nothing_of_what_it_came_t
     let files = files.flat_map(|(option, file)| [option, file.to_str().expect("a path")]);
     let further: Vec<&str> = files.chain([DESPITE, "--no-write"]).collect();
     let mut going = Going::start(site.command(&further));
-    going.until("rates as it was");
+    going.until("highest rate before");
     fs::remove_file(&json).expect("it was made to see whether it can be");
     fs::create_dir(&json).expect("it is ours");
     let (said, code) = going.end();

@@ -132,7 +132,7 @@ fn requests_come_no_faster_than_wanted_and_what_cannot_be_done_is_said() {
     assert_eq!(warm(&server, &[]).0, Some(2));
     let missing = ["--sitemap", "http://a.example/none?none"];
     let (code, said) = warm(&server, &missing);
-    assert!(said.contains("it was answered with 404"), "{said}");
+    assert!(said.contains("it got status 404"), "{said}");
     assert_eq!(code, Some(1));
     let elsewhere = ["--connect", "127.0.0.1:1", "http://a.example/"];
     let (code, said) = warm(&server, &elsewhere);

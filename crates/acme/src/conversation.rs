@@ -1,4 +1,4 @@
-//! The conversation with the authority, from the account to the chain (RFC 8555 §7).
+//! The ACME protocol from the account to the certificate chain (RFC 8555 §7).
 
 use std::time::Duration;
 
@@ -14,14 +14,14 @@ use crate::failure::{Failure, kind};
 use crate::http::{Client, RetryAfter};
 use crate::link::Link;
 
-/// How often the authority is asked whether it has come further: after a quarter of a second, and
-/// each time half as long again, for a minute.
+/// How often to poll the authority: after a quarter of a second, and each time half as long again,
+/// for a minute.
 const POLLS: RetryPolicy = RetryPolicy::new()
     .initial_delay(Duration::from_millis(250))
     .backoff(1.5)
     .timeout(Duration::from_secs(60));
 
-/// Gets the chain of certificates that is ordered.
+/// Obtains the certificate chain for an order.
 ///
 /// # Errors
 /// Why there is none.
@@ -46,16 +46,16 @@ async fn converse(order: &Order, link: &Link, waits: &RetryAfter) -> Result<Stri
     signed.map_err(|error| Failure::of("the certificate", error))?;
     let chain = begun.poll_certificate(&POLLS).await;
     let chain = chain.map_err(|error| Failure::of("the certificate", error))?;
-    match chain.len() > MAX_CHAIN_BYTES {
-        true => {
-            let why = format!("what the authority issued has more than {MAX_CHAIN_BYTES} bytes");
-            Err(Failure::new(Cause::Refused, why))
-        }
-        false => Ok(chain),
+    if chain.len() > MAX_CHAIN_BYTES {
+        let why = format!("what the authority issued has more than {MAX_CHAIN_BYTES} bytes");
+        Err(Failure::new(Cause::Refused, why))
+    } else {
+        Ok(chain)
     }
 }
 
-/// An order, with the account that was kept or a new one. An authority may have forgotten an account.
+/// Creates an order, with the stored account or a new one. An authority may have forgotten an
+/// account.
 async fn begin(order: &Order, link: &Link, waits: &RetryAfter) -> Result<AcmeOrder, Failure> {
     let host = [Identifier::Dns(order.name.clone())];
     let new = NewOrder::new(&host);
@@ -80,7 +80,7 @@ async fn kept(order: &Order, waits: &RetryAfter) -> Result<Option<Account>, Fail
     let Some(Secret(account)) = &order.account else {
         return Ok(None);
     };
-    // One that cannot be read is as none.
+    // An account that cannot be parsed counts as none.
     let Ok(account) = serde_json::from_str(account) else {
         return Ok(None);
     };
@@ -125,7 +125,7 @@ async fn create(order: &Order, link: &Link, waits: &RetryAfter) -> Result<Accoun
     Ok(account)
 }
 
-/// What base64url (RFC 4648 §5) stands for.
+/// Decodes base64url (RFC 4648 §5).
 fn decoded(text: &str) -> Option<Vec<u8>> {
     use base64::Engine;
     use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -139,11 +139,12 @@ fn say(link: &Link, report: &FromAcme) -> Result<(), Failure> {
     said.map_err(|why| Failure::new(Cause::Unreachable, why))
 }
 
-/// Shows that the host is ours, wherever the authority does not know that already.
+/// Proves control of the host, unless the authority has a valid authorization already.
 async fn prove_all(order: &Order, link: &Link, begun: &mut AcmeOrder) -> Result<(), Failure> {
-    let wanted = match order.by_file {
-        true => ChallengeType::Http01,
-        false => ChallengeType::TlsAlpn01,
+    let wanted = if order.by_file {
+        ChallengeType::Http01
+    } else {
+        ChallengeType::TlsAlpn01
     };
     let mut authorizations = begun.authorizations();
     while let Some(authorization) = authorizations.next().await {
@@ -160,15 +161,16 @@ async fn prove_all(order: &Order, link: &Link, begun: &mut AcmeOrder) -> Result<
             return Err(Failure::new(Cause::Refused, why));
         };
         let key = challenge.key_authorization();
-        let proof = match order.by_file {
-            true => Proof::File {
+        let proof = if order.by_file {
+            Proof::File {
                 token: challenge.token.clone(),
                 contents: key.as_str().to_owned(),
-            },
-            false => Proof::Certificate {
+            }
+        } else {
+            Proof::Certificate {
                 name: order.name.clone(),
                 digest: key.digest().as_ref().try_into().unwrap_or_default(),
-            },
+            }
         };
         say(link, &FromAcme::Prove(proof))?;
         let published = link.published().await;
@@ -180,13 +182,14 @@ async fn prove_all(order: &Order, link: &Link, begun: &mut AcmeOrder) -> Result<
 }
 
 fn named(order: &Order) -> &'static str {
-    match order.by_file {
-        true => "http-01",
-        false => "tls-alpn-01",
+    if order.by_file {
+        "http-01"
+    } else {
+        "tls-alpn-01"
     }
 }
 
-/// What the authority says of the proof it did not find.
+/// The authority's reason for a failed challenge.
 async fn not_proven(order: &Order, begun: &mut AcmeOrder) -> Failure {
     let does = format!(
         "did not find by {} that {} is ours",

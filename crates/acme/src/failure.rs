@@ -1,17 +1,17 @@
-//! Why there is no certificate: one sentence, and what kind of failure it is.
+//! Failures: a message, and the kind of failure.
 
 use std::time::Duration;
 
 use instant_acme::{Error, Problem};
 use maitred_control::acme::{Cause, FromAcme};
 
-/// What all kinds of problems begin with (RFC 8555 §6.7).
+/// The prefix of all problem types (RFC 8555 §6.7).
 const PROBLEM: &str = "urn:ietf:params:acme:error:";
 
-/// Longest part of a sentence that is the authority's words, in characters.
+/// The longest part of a message that is the authority's text, in characters.
 const MAX_WORDS_CHARS: usize = 500;
 
-/// Most errors behind an error that are told.
+/// Most causes of an error in a message.
 const MAX_CAUSES: usize = 8;
 
 /// Why there is no certificate.
@@ -19,12 +19,12 @@ const MAX_CAUSES: usize = 8;
 pub struct Failure {
     cause: Cause,
     why: String,
-    /// How long the authority asks to wait.
+    /// The authority's `Retry-After`.
     pub retry_after: Option<Duration>,
 }
 
 impl Failure {
-    /// A failure of this kind, in one sentence.
+    /// A failure of this kind with this message.
     pub fn new(cause: Cause, why: String) -> Failure {
         Failure {
             cause,
@@ -33,7 +33,7 @@ impl Failure {
         }
     }
 
-    /// What has gone wrong with `what`, which an authority may refuse.
+    /// The failure of a request for `what`, which the authority may have refused.
     pub fn of(what: &str, error: Error) -> Failure {
         match error {
             Error::Api(problem) => Failure::refused(&format!("refuses {what}"), &problem),
@@ -55,7 +55,7 @@ impl Failure {
         }
     }
 
-    /// The authority `does` something, for which it gives this reason.
+    /// The authority `does` something, with this reason.
     pub fn refused(does: &str, problem: &Problem) -> Failure {
         let kind = kind(problem);
         let cause = match kind {
@@ -73,7 +73,7 @@ impl Failure {
         Failure::new(cause, why)
     }
 
-    /// What the supervisor is told of it.
+    /// The report for the supervisor.
     pub fn report(self) -> FromAcme {
         FromAcme::Failed {
             why: self.why,
@@ -83,19 +83,19 @@ impl Failure {
     }
 }
 
-/// What kind of problem it is (RFC 8555 §6.7).
+/// The problem's type (RFC 8555 §6.7) without its prefix.
 pub fn kind(problem: &Problem) -> &str {
     let kind = problem.r#type.as_deref().unwrap_or("no type");
     kind.strip_prefix(PROBLEM).unwrap_or(kind)
 }
 
-/// The authority's words, on one line and not too long.
+/// The authority's text, on one line and not too long.
 fn words(text: &str) -> String {
     let line = text.chars().map(|c| if c.is_control() { ' ' } else { c });
     line.take(MAX_WORDS_CHARS).collect()
 }
 
-/// An error, and those behind it, the last of which says most.
+/// An error with its causes, the last of which is the most specific.
 fn chain(error: &Error) -> String {
     let first: &dyn std::error::Error = match error {
         Error::Other(inner) => inner.as_ref(),

@@ -1,4 +1,4 @@
-//! HTTP to the authority: over TLS only, with bounds on how long it may take and how much it may say.
+//! The HTTP client for the authority: over TLS only, with limits on time and size.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -19,16 +19,16 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use rustls::{ClientConfig, RootCertStore};
 
-/// How long an answer may take, from the look-up of the name to its last byte.
+/// Timeout of a response, from name resolution to its last byte.
 const ANSWER: Duration = Duration::from_secs(30);
 
-/// Longest answer, in bytes. A directory, an order or a chain has some kilobytes.
+/// The longest response, in bytes. A directory, an order or a chain has some kilobytes.
 const MAX_ANSWER_BYTES: usize = 256 * 1024;
 
-/// Longest wait that is believed. Limits of authorities are by the week at most.
+/// The longest `Retry-After` that is accepted. Rate limits of authorities are weekly at most.
 const MAX_WAIT: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
-/// When to try again, if the last answer that was a refusal said so.
+/// The `Retry-After` of the last response that was an error.
 #[derive(Debug, Clone, Default)]
 pub struct RetryAfter(Arc<Mutex<Option<Duration>>>);
 
@@ -43,17 +43,17 @@ impl RetryAfter {
     }
 }
 
-/// A client of the authority.
+/// An HTTP client for the authority.
 pub struct Client {
     hyper: Hyper<HttpsConnector<HttpConnector>, BodyWrapper<Bytes>>,
     retry_after: RetryAfter,
 }
 
 impl Client {
-    /// One that trusts `roots` (PEM), or else those of the system.
+    /// A client that trusts `roots` (PEM), or else those of the system.
     ///
     /// # Errors
-    /// When there are none that can be used.
+    /// When there are no usable roots.
     pub fn new(roots: Option<&str>, retry_after: RetryAfter) -> Result<Client, String> {
         let provider = Arc::new(aws_lc_rs::default_provider());
         let config = ClientConfig::builder_with_provider(provider)
@@ -85,9 +85,10 @@ fn read_roots(pem: &str) -> Result<RootCertStore, String> {
             .add(certificate)
             .map_err(|error| format!("the file named by `ca` cannot be used: {error}"))?;
     }
-    match roots.is_empty() {
-        true => Err("there is no certificate in the file named by `ca`".to_owned()),
-        false => Ok(roots),
+    if roots.is_empty() {
+        Err("there is no certificate in the file named by `ca`".to_owned())
+    } else {
+        Ok(roots)
     }
 }
 
@@ -120,7 +121,7 @@ impl HttpClient for Client {
     }
 }
 
-/// How long `Retry-After` (RFC 9110 §10.2.3) asks to wait.
+/// Parses `Retry-After` (RFC 9110 §10.2.3).
 fn wait(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
     let value = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
     let wait = match value.parse() {

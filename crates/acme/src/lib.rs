@@ -1,6 +1,6 @@
-//! The process that gets one certificate (ACME, RFC 8555) and ends. It is the only one that asks
-//! anything of the Internet. It runs as the front's user, never learns the certificate's key, and
-//! tells the supervisor what it got (docs/decisions/0008-acme.md).
+//! The process that obtains one certificate (ACME, RFC 8555) and exits. No other process connects
+//! to the Internet on its own. It runs as the front's user, never has access to the certificate's
+//! key, and reports the result to the supervisor (docs/decisions/0008-acme.md).
 
 mod conversation;
 mod failure;
@@ -16,15 +16,15 @@ use maitred_sandbox::Needs;
 use crate::failure::Failure;
 use crate::link::Link;
 
-/// Where distributions have the certificates that `/etc/ssl/certs` leads to.
+/// Directories that `/etc/ssl/certs` links to on common distributions.
 const TRUSTED: [&str; 3] = [
     "/usr/share/ca-certificates",
     "/usr/local/share/ca-certificates",
     "/var/lib/ca-certificates",
 ];
 
-/// Runs the process over the channel that leads to the supervisor. Returns the exit code: 0 when it
-/// has told what it came to.
+/// Runs the process over the channel to the supervisor. Returns the exit code: 0 when it has
+/// reported its result.
 pub fn run(channel: Channel) -> i32 {
     maitred_os::signals::ignore_sigpipe();
     match get(Link::new(channel)) {
@@ -47,7 +47,7 @@ fn get(link: Link) -> Result<(), String> {
         maitred_os::users::become_user(identity)
             .map_err(|error| format!("it cannot become user {}: {error}", identity.name))?;
     }
-    // A change of user clears this wish.
+    // A change of user resets this setting.
     maitred_os::fork::die_with_parent(supervisor);
     maitred_os::fork::forbid_inspection().map_err(|error| error.to_string())?;
     if order.restricted {
@@ -66,13 +66,13 @@ fn get(link: Link) -> Result<(), String> {
         Ok(chain) => FromAcme::Issued { chain },
         Err(failure) => failure.report(),
     });
-    // Somebody may still wait for a word of the supervisor's.
+    // A blocking task may still wait for a message of the supervisor.
     runtime.shutdown_background();
     said
 }
 
-/// It talks over the network and reads the certificates that the system trusts: the key and what it gets
-/// are the supervisor's.
+/// It needs the network and the system's trusted certificates; the supervisor stores the key and
+/// the result.
 fn needs() -> Needs {
     let beside = ["SSL_CERT_FILE", "SSL_CERT_DIR"].map(std::env::var_os);
     let beside = beside.into_iter().flatten().map(PathBuf::from);

@@ -8,7 +8,7 @@ use maitred_control::acme::{FromAcme, Order, ToAcme};
 use maitred_control::{Heard, hear, say};
 use maitred_os::channel::Channel;
 
-/// The supervisor, as this process sees it.
+/// The supervisor's end of the channel.
 #[derive(Clone)]
 pub struct Link {
     channel: Arc<Channel>,
@@ -22,10 +22,10 @@ impl Link {
         }
     }
 
-    /// What is to be got.
+    /// Receives the order.
     ///
     /// # Errors
-    /// When anything else comes.
+    /// When another message arrives.
     pub fn order(&self) -> Result<Order, String> {
         let heard = hear(&self.channel, true).map_err(|error| error.to_string())?;
         let Heard::Message(ToAcme::Get, fds) = heard else {
@@ -35,23 +35,23 @@ impl Link {
         let mut bytes = Vec::new();
         let read = File::from(file).read_to_end(&mut bytes);
         read.map_err(|error| format!("the order cannot be read: {error}"))?;
-        // What a parser says of it could repeat some of it.
+        // A parser's error message could contain secrets of the order.
         serde_json::from_slice(&bytes).map_err(|_| "the order cannot be understood".to_owned())
     }
 
-    /// Tells the supervisor something.
+    /// Sends a report.
     ///
     /// # Errors
-    /// When it has gone.
+    /// When the supervisor has exited.
     pub fn say(&self, report: &FromAcme) -> Result<(), String> {
         let said = say(self.channel.reports(), report);
         said.map_err(|error| format!("the supervisor did not take a report: {error}"))
     }
 
-    /// Returns when the proofs are where the authority finds them.
+    /// Waits until the challenge responses are published.
     ///
     /// # Errors
-    /// When the supervisor has gone.
+    /// When the supervisor has exited.
     pub async fn published(&self) -> Result<(), String> {
         let channel = self.channel.clone();
         let heard = tokio::task::spawn_blocking(move || hear(&channel, true));

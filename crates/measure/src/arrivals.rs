@@ -1,18 +1,18 @@
-//! When requests are due: a rate over time, and how requests are spread on it.
+//! When requests are due: a rate over time, and how requests are spaced on it.
 
 use crate::clock;
 use maitred_text::humanize;
 
-/// How long a profile without a duration of its own is, in seconds.
+/// The default duration of a profile, in seconds.
 pub const DEFAULT_SECONDS: f64 = 30.0;
 
-/// Most requests a second that can be asked for.
+/// The highest rate that can be configured, in requests a second.
 pub const MAX_RATE: f64 = 10_000_000.0;
 
-/// A stretch of time in which the rate changes evenly.
+/// A stretch of time in which the rate changes linearly.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Segment {
-    /// How long it is.
+    /// Its duration.
     pub seconds: f64,
     /// Requests a second at its beginning.
     pub from: f64,
@@ -21,15 +21,15 @@ pub struct Segment {
 }
 
 impl Segment {
-    /// How many requests are due in it.
+    /// The number of requests that are due in it.
     fn requests(&self) -> f64 {
         (self.from + self.to) / 2.0 * self.seconds
     }
 
-    /// When the request is due that has `before` requests of this segment before it, in seconds.
+    /// Due time, in seconds, of the request that follows `before` others of this segment.
     fn when(&self, before: f64) -> f64 {
-        // before = from t + slope t² / 2, solved for t in the form that needs no other one where
-        // the slope is nothing.
+        // before = from t + slope t² / 2, solved for t in the form that also holds for a slope of
+        // zero.
         let slope = (self.to - self.from) / self.seconds;
         let root = (self.from * self.from + 2.0 * slope * before)
             .max(0.0)
@@ -39,14 +39,14 @@ impl Segment {
     }
 }
 
-/// The rate over time. After its last segment it begins anew.
+/// The rate over time. It starts over after the last segment.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Profile {
     segments: Vec<Segment>,
 }
 
 impl Profile {
-    /// So many requests a second for so long.
+    /// A constant rate, in requests a second.
     pub fn constant(rate: f64, seconds: f64) -> Profile {
         let segment = Segment {
             seconds,
@@ -58,12 +58,12 @@ impl Profile {
         }
     }
 
-    /// Reads `200`, `10..200`, or `10@30s,10..200@1m,200@30s`; what has no time of its own lasts
-    /// `seconds`. Between times is `burst`: so many requests a second for the first part of every
-    /// so long, as in `2000@1s/10s`.
+    /// Parses `200`, `10..200`, or `10@30s,10..200@1m,200@30s`. A segment without a time lasts
+    /// `seconds`. `burst`, such as `2000@1s/10s`, replaces the rate for the first part of every
+    /// period.
     ///
     /// # Errors
-    /// One sentence about what is wrong.
+    /// A message that says what is wrong.
     pub fn read(text: &str, seconds: f64, burst: Option<&str>) -> Result<Profile, String> {
         let parts = text.split(',').map(|part| segment(part.trim(), seconds));
         let segments = parts.collect::<Result<Vec<_>, _>>()?;
@@ -79,12 +79,12 @@ impl Profile {
         bursts(only.from, burst)
     }
 
-    /// How long it is until it begins anew.
+    /// Its duration until it starts over.
     pub fn seconds(&self) -> f64 {
         self.segments.iter().map(|segment| segment.seconds).sum()
     }
 
-    /// The highest rate in it.
+    /// Its highest rate.
     pub fn peak(&self) -> f64 {
         let ends = self
             .segments
@@ -93,7 +93,7 @@ impl Profile {
         ends.fold(0.0, f64::max)
     }
 
-    /// In words.
+    /// A description for people.
     pub fn describe(&self) -> String {
         let words = |segment: &Segment| {
             if segment.from == segment.to {
@@ -176,31 +176,32 @@ fn bursts(base: f64, text: &str) -> Result<Profile, String> {
     })
 }
 
-/// How requests are spread on a profile.
+/// How requests are spaced on a profile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Spacing {
-    /// As evenly as the rate.
+    /// Evenly.
     Even,
-    /// As people come who know nothing of each other (a Poisson process).
+    /// Like users who act independently of each other (a Poisson process).
     Poisson,
 }
 
-/// The moments at which requests are due: nanoseconds since the start, ascending, without end.
+/// Due times of requests: nanoseconds since the start, ascending, infinite.
 #[derive(Debug)]
 pub struct Arrivals {
     profile: Profile,
     spacing: Spacing,
     random: fastrand::Rng,
-    /// The current segment, the second it began, and how many requests were due before it.
+    /// The current segment, the second at which it starts, and the number of requests due before
+    /// it.
     segment: usize,
     began: f64,
     before: f64,
-    /// How many requests there are before the next.
+    /// The number of requests before the next.
     next: f64,
 }
 
 impl Arrivals {
-    /// Arrivals from the profile's beginning; the same seed gives the same ones.
+    /// Arrivals from the start of the profile. The same seed gives the same arrivals.
     pub fn new(profile: &Profile, spacing: Spacing, seed: u64) -> Arrivals {
         let mut arrivals = Arrivals {
             profile: profile.clone(),
@@ -234,7 +235,7 @@ impl Iterator for Arrivals {
     type Item = u64;
 
     fn next(&mut self) -> Option<u64> {
-        // Ends, since a profile holds a segment with requests.
+        // Terminates, since at least one segment of a profile has requests.
         let segment = loop {
             let segment = *self.profile.segments.get(self.segment)?;
             if self.next - self.before < segment.requests() {
@@ -288,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn steps_follow_each_other_and_begin_anew() {
+    fn steps_follow_each_other_and_start_over() {
         let profile = read("10@1s, 100@2s, 0@1s");
         assert_eq!(profile.seconds(), 4.0);
         for (second, wanted) in [(1.0, 10), (3.0, 210), (4.0, 210), (5.0, 220)] {

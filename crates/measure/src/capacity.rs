@@ -1,18 +1,19 @@
-//! The highest rate that holds: doubled until it does not, then halved in between.
+//! Search for the highest rate that holds the objective: doubles the rate until it fails, then
+//! bisects.
 
-/// How near to each other the highest rate that holds and the lowest that does not have to come.
+/// The search ends when the lowest failing rate is within this factor of the highest that holds.
 const NEAR_ENOUGH: f64 = 1.05;
 
 /// The lowest rate that is tried, in requests a second.
 const LOWEST: f64 = 1.0;
 
-/// By what a rate is divided that held, but not for long.
+/// The divisor of a rate that held, but not for long.
 const GENTLY: f64 = 1.1;
 
 /// Most rates that are tried.
 pub const MAX_STEPS: usize = 40;
 
-/// Beyond capacity, a server that serves less than this share of it has collapsed.
+/// A server that serves less than this share of its capacity under overload has collapsed.
 const GRACEFUL_SHARE: f64 = 0.9;
 
 /// A search for the highest rate.
@@ -21,13 +22,13 @@ pub struct CapacitySearch {
     holds: Option<f64>,
     fails: Option<f64>,
     next: f64,
-    /// By what a rate is divided below which none has held yet.
+    /// The divisor of a failing rate while no rate has held.
     fall: f64,
     steps: usize,
 }
 
 impl CapacitySearch {
-    /// Begins with this rate.
+    /// Starts with this rate.
     pub fn new(first: f64) -> CapacitySearch {
         CapacitySearch {
             holds: None,
@@ -38,7 +39,7 @@ impl CapacitySearch {
         }
     }
 
-    /// The rate to try next; nothing when the search is over.
+    /// The next rate to try; `None` when the search is over.
     pub fn next(&self) -> Option<f64> {
         let found = match (self.holds, self.fails) {
             (Some(holds), Some(fails)) => fails / holds <= NEAR_ENOUGH,
@@ -48,7 +49,7 @@ impl CapacitySearch {
         (!found && self.steps < MAX_STEPS).then_some(self.next)
     }
 
-    /// Whether the rate held that was tried.
+    /// Records whether the current rate held.
     pub fn tried(&mut self, held: bool) {
         self.steps += 1;
         if held {
@@ -57,7 +58,7 @@ impl CapacitySearch {
             self.fails = Some(self.next);
         }
         self.next = match (self.holds, self.fails) {
-            // Between the two by ratio: rates differ by factors.
+            // The geometric mean, since rates differ by factors.
             (Some(holds), Some(fails)) => (holds * fails).sqrt(),
             (Some(holds), None) => holds * 2.0,
             (None, Some(fails)) => (fails / self.fall).max(LOWEST),
@@ -65,7 +66,7 @@ impl CapacitySearch {
         };
     }
 
-    /// A rate that was held did not hold for long: the search goes on below it.
+    /// The highest rate held only for a short time: the search continues below it.
     pub fn did_not_last(&mut self) {
         self.fails = self.holds.take().or(self.fails);
         self.fall = GENTLY;
@@ -79,17 +80,17 @@ impl CapacitySearch {
     }
 }
 
-/// What a server does beyond its capacity.
+/// The behaviour of a server beyond its capacity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shape {
-    /// It serves as much as at its capacity, and lets the rest wait or go.
+    /// It serves as much as at its capacity; further requests wait or are rejected.
     Graceful,
     /// It serves less.
     Collapse,
 }
 
 impl Shape {
-    /// Of the rate served at capacity within the objective's time, and the least served beyond it.
+    /// Compares the rate served in time at capacity with the lowest one beyond it.
     pub fn of(at_capacity: f64, beyond: f64) -> Shape {
         if beyond >= at_capacity * GRACEFUL_SHARE {
             Shape::Graceful
@@ -98,7 +99,7 @@ impl Shape {
         }
     }
 
-    /// In words.
+    /// A description for people.
     pub fn words(self) -> &'static str {
         match self {
             Shape::Graceful => "graceful: it serves as much as at its capacity",

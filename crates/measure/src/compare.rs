@@ -1,30 +1,30 @@
-//! Whether two configurations differ: pairs of runs in random order, bootstrap intervals of their
-//! ratio, and one of four fixed verdicts.
+//! Compares two configurations: pairs of runs in random order, bootstrap intervals of their ratio,
+//! and one of four fixed verdicts.
 
 use std::fmt;
 
-/// How often chance draws from the pairs.
+/// Number of bootstrap resamples.
 const RESAMPLES: usize = 10_000;
 
-/// The share of wrong verdicts that is tolerated, all figures of a comparison together.
+/// The tolerated rate of wrong verdicts, for all metrics of a comparison together.
 const TOLERATED: f64 = 0.05;
 
-/// How likely chance alone may make as many pairs agree as do, if the verdict is to follow them.
+/// The verdict follows the mean only if the sign test's p-value is at most this.
 const SIGNS_BY_CHANCE: f64 = 0.1;
 
-/// A difference of less than this, and an interval within it, is no difference.
+/// A difference below this, with its whole interval, counts as none.
 const NO_DIFFERENCE: f64 = 0.03;
 
-/// What a figure says when it grows.
+/// Whether a higher value of a metric is better.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Direction {
-    /// It is better.
+    /// Higher is better.
     HigherIsBetter,
-    /// It is worse.
+    /// Lower is better.
     LowerIsBetter,
 }
 
-/// What is said of two configurations by one figure; B beside A.
+/// The verdict on B compared with A, for one metric.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Verdict {
     /// B is faster.
@@ -33,7 +33,7 @@ pub enum Verdict {
     Slower,
     /// They differ by no more than this share.
     NoDifferenceLargerThan(f64),
-    /// Too few pairs to say.
+    /// Too few pairs to decide.
     Undecided,
 }
 
@@ -51,24 +51,25 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// A figure's ratio, B to A.
+/// The ratio of a metric, B to A.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Ratio {
-    /// The geometric mean of the pairs' ratios.
+    /// The geometric mean of the ratios of the pairs.
     pub mean: f64,
-    /// Where the mean lies with 95 % of all figures together.
+    /// The interval of the mean, at 95 % for all metrics together.
     pub low: f64,
     /// See `low`.
     pub high: f64,
-    /// How likely chance alone makes such a mean (two-sided).
+    /// The two-sided p-value of the mean.
     pub chance: f64,
-    /// How likely chance alone makes as many pairs point where the mean does (one-sided sign test).
+    /// The p-value of the one-sided sign test: the pairs that agree with the mean.
     pub signs: f64,
 }
 
 impl Ratio {
-    /// Of the pairs' ratios; `figures` are compared together, so each has to be so much surer.
-    /// Nothing for fewer than two pairs, or where a ratio is no positive number.
+    /// Computes it from the ratios of the pairs. `figures` metrics are compared together, so each
+    /// interval is wider by Bonferroni's method. `None` for fewer than two pairs, or for a ratio
+    /// that is not a positive number.
     pub fn of(ratios: &[f64], figures: usize, seed: u64) -> Option<Ratio> {
         let usable = ratios.iter().all(|ratio| ratio.is_finite() && *ratio > 0.0);
         if ratios.len() < 2 || !usable {
@@ -85,7 +86,7 @@ impl Ratio {
             .collect();
         means.sort_by(f64::total_cmp);
         let tail = TOLERATED / figures.max(1) as f64 / 2.0;
-        // A share of a count fits.
+        // A share of RESAMPLES fits into usize.
         let at = |share: f64| means[((RESAMPLES - 1) as f64 * share).round() as usize];
         let below = means.iter().filter(|mean| **mean <= 0.0).count();
         let above = means.iter().filter(|mean| **mean >= 0.0).count();
@@ -94,13 +95,13 @@ impl Ratio {
             mean: middle.exp(),
             low: at(tail).exp(),
             high: at(1.0 - tail).exp(),
-            // Nobody can be surer than the number of draws allows.
+            // The number of resamples bounds the confidence.
             chance: chance.clamp(1.0 / RESAMPLES as f64, 1.0),
             signs: signs(&logs, middle),
         })
     }
 
-    /// Whether chance explains it: the interval holds 1.
+    /// Whether chance explains the difference: the interval contains 1.
     pub fn holds_one(&self) -> bool {
         self.low <= 1.0 && self.high >= 1.0
     }
@@ -111,9 +112,9 @@ impl Ratio {
     }
 }
 
-/// The sign test: of the pairs that differ at all, how likely as many point where the mean does if
-/// each did so like a coin. It asks nothing of how large differences are, so it finds out a mean
-/// that a single pair has made.
+/// The sign test: the probability that at least as many of the differing pairs agree with the mean
+/// if each were a coin toss. It ignores the size of differences, so it exposes a mean that a single
+/// pair determines.
 fn signs(logs: &[f64], middle: f64) -> f64 {
     let differ = logs.iter().filter(|log| **log != 0.0);
     let (all, agree) = differ.fold((0_u32, 0_u32), |(all, agree), log| {
@@ -130,16 +131,17 @@ fn signs(logs: &[f64], middle: f64) -> f64 {
     sum / 2_f64.powf(f64::from(all))
 }
 
-/// How much wider an interval has to be than few pairs make it: they look more alike than they are,
-/// by n / (n - 1) in their variance, and the normal distribution's tails are thinner than those of
-/// Student's, by about 1 + 1.4 / (n - 1) at 95 %.
+/// The factor that corrects the interval for few pairs. Their variance is underestimated by n / (n
+/// - 1), and the tails of the normal distribution are thinner than Student's by about 1 + 1.4 / (n
+/// - 1) at 95 %.
 fn wider(pairs: usize) -> f64 {
     let (pairs, freedom) = (pairs as f64, pairs.saturating_sub(1).max(1) as f64);
     (pairs / freedom).sqrt() * (1.0 + 1.4 / freedom)
 }
 
-/// The verdicts on several figures at once. By Holm's method the surest difference has to be as sure
-/// as if there were all figures, the next as if there were one less, and so on.
+/// The verdicts on several metrics at once, by Holm's method: the smallest p-value is tested
+/// against the tolerated rate divided by the number of metrics, the next against that divided by
+/// one less, and so on.
 pub fn verdicts(ratios: &[(Direction, Option<Ratio>)]) -> Vec<Verdict> {
     let mut order: Vec<(usize, f64)> = ratios
         .iter()
@@ -173,8 +175,8 @@ fn verdict(better: Direction, ratio: &Ratio, sure: bool) -> Verdict {
     }
 }
 
-/// The order of a pair: whether B comes first. Two pairs in a row are ABBA or BAAB, so that a machine
-/// that gets slower is fair to both.
+/// The order of a pair: whether B runs first. Two consecutive pairs are ABBA or BAAB, so that a
+/// machine that slows down affects both alike.
 pub fn b_first(pair: usize, seed: u64) -> bool {
     let mut random = fastrand::Rng::with_seed(seed.wrapping_add(pair as u64 / 2));
     random.bool() ^ (pair % 2 == 1)
@@ -271,7 +273,7 @@ mod tests {
     fn pairs_that_do_not_agree_are_not_followed_however_sure_their_mean_is() {
         let mut ratios = noisy(1.3, 0.1, 8, 1);
         assert_eq!(judge(&ratios), Verdict::Faster);
-        // Three that say the opposite, by so little that the mean hardly moves.
+        // Three pairs that contradict it by so little that the mean hardly moves.
         ratios[..3].fill(0.999);
         let ratio = Ratio::of(&ratios, 1, 1).expect("a ratio");
         assert!(

@@ -1,4 +1,4 @@
-//! Finding a server: names, whether it is on this machine, and how TLS is spoken with it.
+//! Resolves a URL to a server: addresses, whether it is on this machine, and its TLS settings.
 
 use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs, UdpSocket};
 use std::os::unix::net::UnixStream;
@@ -15,31 +15,32 @@ use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme
 use crate::plan::{Address, Endpoint, TlsSettings};
 use crate::url::Url;
 
-/// How long a first connection may take.
+/// Timeout of the first connection.
 const FIRST_CONNECT: Duration = Duration::from_secs(10);
 
-/// Where systems keep the certificates that they trust.
+/// Files in which systems store trusted certificates.
 const SYSTEM_ROOTS: [&str; 3] = [
     "/etc/ssl/certs/ca-certificates.crt",
     "/etc/pki/tls/certs/ca-bundle.crt",
     "/etc/ssl/cert.pem",
 ];
 
-/// Whom to trust.
+/// Which certificates are trusted.
 #[derive(Debug, Clone, Default)]
 pub struct TlsTrust {
-    /// Anybody.
+    /// All of them.
     pub insecure: bool,
-    /// Who has a certificate from one of these, instead of the system's.
+    /// Those signed by a certificate of this file, instead of the system's.
     pub ca: Option<std::path::PathBuf>,
 }
 
-/// Why a server is not found.
+/// Why a URL cannot be resolved.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum EndpointError {
-    /// It is on another machine, and nobody said whose it is. It has not been asked anything.
+    /// The server is on another machine, and the user has not confirmed owning it. It was not
+    /// contacted.
     Remote(String),
-    /// Another reason, in a sentence.
+    /// Another reason, as a message.
     Failed(String),
 }
 
@@ -49,11 +50,12 @@ impl From<String> for EndpointError {
     }
 }
 
-/// How to reach a URL's server, which has to take a connection now. One on another machine has to
-/// be the user's own.
+/// The endpoint of a URL's server, which has to accept a connection now. A server on another
+/// machine has to be the user's own.
 ///
 /// # Errors
-/// The name is not known, nobody listens, or it is not said whose it is.
+/// The name is unknown, the port is closed, or the server is remote and its ownership not
+/// confirmed.
 pub fn find(
     url: &Url,
     unix: Option<&Path>,
@@ -63,7 +65,7 @@ pub fn find(
 ) -> Result<Endpoint, EndpointError> {
     let address = match unix {
         Some(path) => {
-            UnixStream::connect(path).map_err(|why| nobody_listens(&path.display(), &why))?;
+            UnixStream::connect(path).map_err(|why| not_listening(&path.display(), &why))?;
             Address::Unix(path.to_owned())
         }
         None => Address::Tcp(first_that_listens(url, owned)?),
@@ -75,10 +77,10 @@ pub fn find(
     Ok(Endpoint { address, tls })
 }
 
-/// How to reach a URL's server at an address, whatever its name leads to.
+/// The endpoint of a URL's server at a given address; the host name is not resolved.
 ///
 /// # Errors
-/// One sentence, when TLS cannot be spoken with it.
+/// A message, when TLS cannot be set up.
 pub fn at(
     address: SocketAddr,
     url: &Url,
@@ -93,7 +95,7 @@ pub fn at(
     Ok(Endpoint { address, tls })
 }
 
-fn nobody_listens(url: &dyn std::fmt::Display, why: &std::io::Error) -> String {
+fn not_listening(url: &dyn std::fmt::Display, why: &std::io::Error) -> String {
     format!("no connection to {url}: {why}; is the server running?")
 }
 
@@ -115,7 +117,7 @@ fn first_that_listens(url: &Url, owned: bool) -> Result<SocketAddr, EndpointErro
         }
     }
     Err(EndpointError::Failed(match last {
-        Some((address, why)) => nobody_listens(address, &why),
+        Some((address, why)) => not_listening(address, &why),
         None => format!("the name '{host}' has no address"),
     }))
 }
@@ -128,7 +130,7 @@ pub fn is_here(address: &Address) -> bool {
     }
 }
 
-/// An address is ours if a socket can have it.
+/// An address is local if a socket can bind to it.
 fn is_ours(ip: IpAddr) -> bool {
     ip.is_loopback() || UdpSocket::bind((ip, 0)).is_ok()
 }
@@ -165,8 +167,8 @@ fn roots(ca: Option<&Path>) -> Result<RootCertStore, String> {
             .find(|file| file.is_file())
     };
     let file = ca.or_else(system).ok_or(
-        "this system has no file of trusted certificates; name one with --ca, or trust anybody with \
-         --insecure",
+        "this system has no file of trusted certificates; name one with --ca, or trust anybody \
+         with --insecure",
     )?;
     let shown = file.display();
     let wrong = |why: &dyn std::fmt::Display| {
@@ -176,7 +178,8 @@ fn roots(ca: Option<&Path>) -> Result<RootCertStore, String> {
     for certificate in CertificateDer::pem_file_iter(file).map_err(|why| wrong(&why))? {
         let certificate = certificate.map_err(|why| wrong(&why))?;
         let added = roots.add(certificate);
-        // A system's list may hold one that rustls does not know; a list of one's own may not.
+        // A system's list may contain a certificate that rustls rejects; the user's own list may
+        // not.
         if ca.is_some() {
             added.map_err(|why| wrong(&why))?;
         }
@@ -187,7 +190,8 @@ fn roots(ca: Option<&Path>) -> Result<RootCertStore, String> {
     Ok(roots)
 }
 
-/// Takes every certificate. Signatures are checked all the same: they are part of the work.
+/// Accepts every certificate. Signatures are verified all the same, since they are part of the
+/// load.
 #[derive(Debug)]
 struct TrustAnybody(WebPkiSupportedAlgorithms);
 

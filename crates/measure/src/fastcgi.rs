@@ -1,17 +1,18 @@
-//! Answers in FastCGI: records in, what the script says out. No I/O.
+//! FastCGI responses: reads records, and the CGI response in them. No I/O.
 
 use maitred_fastcgi::cgi::HeadReader;
 use maitred_fastcgi::{AnswerEvent, AnswerReader, ProtocolStatus};
 
+use crate::marker::MarkerSearch;
 use crate::request::FASTCGI_ID;
-use crate::response::{Fault, MarkerSearch, ReadOptions, ResponseSummary};
+use crate::response::{Fault, ReadOptions, ReadResponse, ResponseSummary};
 
-/// Reads one script's answer after the other.
+/// Reads one response after another.
 #[derive(Debug)]
 pub struct FastcgiReader {
     records: AnswerReader,
     head: HeadReader,
-    answer: Option<ResponseSummary>,
+    response: Option<ResponseSummary>,
     search: MarkerSearch,
     cookies: bool,
     began: bool,
@@ -22,7 +23,7 @@ impl Default for FastcgiReader {
         FastcgiReader {
             records: AnswerReader::new(FASTCGI_ID),
             head: HeadReader::default(),
-            answer: None,
+            response: None,
             search: MarkerSearch::default(),
             cookies: false,
             began: false,
@@ -30,9 +31,8 @@ impl Default for FastcgiReader {
     }
 }
 
-impl FastcgiReader {
-    /// The next answer begins.
-    pub fn begin(&mut self, options: ReadOptions<'_>) {
+impl ReadResponse for FastcgiReader {
+    fn begin(&mut self, options: ReadOptions<'_>) {
         let search = std::mem::take(&mut self.search);
         *self = FastcgiReader {
             cookies: options.cookies,
@@ -42,18 +42,13 @@ impl FastcgiReader {
         self.search.begin(options.marker);
     }
 
-    /// Whether anything has come of it.
-    pub fn has_begun(&self) -> bool {
+    fn has_begun(&self) -> bool {
         self.began
     }
 
-    /// Reads what came. The answer, once it is whole.
-    ///
-    /// # Errors
-    /// What is wrong with it.
-    pub fn read(&mut self, mut input: &[u8]) -> Result<Option<ResponseSummary>, Fault> {
+    fn read(&mut self, mut input: &[u8]) -> Result<Option<ResponseSummary>, Fault> {
         self.began |= !input.is_empty();
-        let broken = |_| "what is no FastCGI";
+        let broken = |_| "not FastCGI";
         while let Some(event) = self.records.next(&mut input).map_err(broken)? {
             match event {
                 AnswerEvent::Stdout(bytes) => self.stdout(bytes)?,
@@ -66,48 +61,39 @@ impl FastcgiReader {
         Ok(None)
     }
 
-    /// The connection has ended before the answer.
-    pub fn ended(&self) -> Fault {
-        if self.began {
-            "closed in the middle of the answer"
+    fn ended(&mut self) -> Result<ResponseSummary, Fault> {
+        Err(if self.began {
+            "closed in the middle of the response"
         } else {
-            "closed without an answer"
-        }
+            "closed without a response"
+        })
     }
+}
 
+impl FastcgiReader {
     fn stdout(&mut self, bytes: &[u8]) -> Result<(), Fault> {
-        let body = match &self.answer {
+        let body = match &self.response {
             Some(_) => bytes,
             None => {
-                let read = self
-                    .head
-                    .read(bytes)
-                    .map_err(|_| "a CGI head that is none")?;
+                let read = self.head.read(bytes).map_err(|_| "an invalid CGI head")?;
                 let Some((head, used)) = read else {
                     return Ok(());
                 };
-                let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-                let pair = |value: &[u8]| {
-                    let pair = value.split(|byte| *byte == b';').next();
-                    text(pair.unwrap_or_default())
-                };
-                self.answer = Some(ResponseSummary {
+                let mut response = ResponseSummary {
                     status: head.status(),
-                    location: head.header("Location").map(text),
-                    cookies: if self.cookies {
-                        head.values("Set-Cookie").map(pair).collect()
-                    } else {
-                        Vec::new()
-                    },
-                    has_retry_after: head.header("Retry-After").is_some(),
                     ..ResponseSummary::default()
-                });
+                };
+                for (name, value) in head.headers() {
+                    let name = String::from_utf8_lossy(name);
+                    response.take_header(&name, value, self.cookies);
+                }
+                self.response = Some(response);
                 &bytes[used..]
             }
         };
         self.search.see(body);
-        if let Some(answer) = &mut self.answer {
-            answer.body_bytes += body.len() as u64;
+        if let Some(response) = &mut self.response {
+            response.body_bytes += body.len() as u64;
         }
         Ok(())
     }
@@ -118,13 +104,16 @@ impl FastcgiReader {
         nothing_more: bool,
     ) -> Result<ResponseSummary, Fault> {
         if status != ProtocolStatus::RequestComplete {
-            return Err("the FastCGI server would not take the request");
+            return Err("the FastCGI server rejected the request");
         }
-        let answer = self.answer.take().ok_or("an end without a CGI head")?;
+        let response = self
+            .response
+            .take()
+            .ok_or("the end of a response without a CGI head")?;
         Ok(ResponseSummary {
             keep_alive: nothing_more,
             has_marker: self.search.found(),
-            ..answer
+            ..response
         })
     }
 }
@@ -146,8 +135,8 @@ mod tests {
         let mut reader = FastcgiReader::default();
         reader.begin(ReadOptions::default());
         for part in bytes.chunks(part) {
-            if let Some(answer) = reader.read(part)? {
-                return Ok(Some(answer));
+            if let Some(response) = reader.read(part)? {
+                return Ok(Some(response));
             }
         }
         Ok(None)
@@ -160,9 +149,11 @@ mod tests {
             ProtocolStatus::RequestComplete,
         );
         for part in 1..bytes.len() {
-            let answer = read(&bytes, part).expect("an answer").expect("a whole one");
+            let response = read(&bytes, part)
+                .expect("a response")
+                .expect("a whole one");
             assert_eq!(
-                (answer.status, answer.body_bytes, answer.keep_alive),
+                (response.status, response.body_bytes, response.keep_alive),
                 (404, 5, true)
             );
         }

@@ -1,4 +1,4 @@
-//! What a browser has saved of a visit (HAR 1.2): its requests, to send them again.
+//! Reads the requests of a browser session from a HAR 1.2 file, to send them again.
 
 use std::path::Path;
 
@@ -8,10 +8,10 @@ use crate::request::{MAX_REQUESTS, RequestSpec, read_header};
 use crate::url::Url;
 use maitred_text::humanize;
 
-/// The longest file that is read, in bytes.
+/// The largest file that is read, in bytes.
 const MAX_FILE_BYTES: u64 = 512 * 1024 * 1024;
 
-/// Most characters that are shown of what is wrong.
+/// Most characters of a wrong value in a message.
 const MAX_SHOWN: usize = 100;
 
 #[derive(Deserialize)]
@@ -51,7 +51,7 @@ struct HarBody {
     text: String,
 }
 
-/// Fields that belong to the connection or to the visit that was saved.
+/// Headers that belong to the connection or to the recorded session.
 const NOT_SENT_AGAIN: [&str; 8] = [
     "host",
     "connection",
@@ -63,10 +63,10 @@ const NOT_SENT_AGAIN: [&str; 8] = [
     "cookie",
 ];
 
-/// The requests to the host of the first one. With `base` they go to its server instead.
+/// The requests to the host of the first one. With `base` they are sent to its server instead.
 ///
 /// # Errors
-/// One sentence about what is wrong with the file.
+/// A message that says what is wrong with the file.
 pub fn read(file: &Path, base: Option<&Url>) -> Result<Vec<RequestSpec>, String> {
     let shown = file.display();
     let length = std::fs::metadata(file).map(|found| found.len());
@@ -80,7 +80,7 @@ pub fn read(file: &Path, base: Option<&Url>) -> Result<Vec<RequestSpec>, String>
     let mut specs: Vec<RequestSpec> = Vec::new();
     let mut first: Option<Url> = None;
     for entry in har.log.entries.into_iter().take(MAX_REQUESTS) {
-        // What is not HTTP (data:, ws:) was no request to a server.
+        // Other schemes (data:, ws:) are no requests of HTTP.
         let Ok(url) = Url::read(&entry.request.url, None) else {
             continue;
         };
@@ -114,7 +114,7 @@ fn spec(saved: HarRequest, url: Url, base: Option<&Url>) -> RequestSpec {
     };
     let fields = saved.headers.into_iter().filter_map(|field| {
         let name = field.name.to_ascii_lowercase();
-        // HTTP/2's own begin with a colon.
+        // Pseudo-headers of HTTP/2 start with a colon.
         let ours = !name.starts_with(':') && !NOT_SENT_AGAIN.contains(&name.as_str());
         let field = ours.then(|| format!("{}: {}", field.name, field.value))?;
         read_header(&field).ok()

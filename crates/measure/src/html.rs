@@ -1,38 +1,39 @@
-//! A report as one HTML file: charts as SVG, nothing that is loaded from elsewhere.
+//! A report as one HTML file, with charts as SVG and without external resources.
 
 use std::fmt::Write as _;
 
-use crate::report::Report;
+use crate::report::{Report, SpectrumPoint};
 use crate::series::Second;
 use crate::text;
 use maitred_text::humanize;
 
-/// The size of a chart, and the room beside it for its axes.
+/// The size of a chart, and the margins for its axes.
 const WIDTH: f64 = 860.0;
 const HEIGHT: f64 = 260.0;
 const LEFT: f64 = 70.0;
 const BOTTOM: f64 = 34.0;
 const TOP: f64 = 12.0;
 
-/// How many lines the upright axis has.
+/// Number of lines of the vertical axis.
 const TICKS: u32 = 5;
 
-/// Most times that are written below a chart.
+/// Most times on the horizontal axis.
 const MOST_TIMES: f64 = 8.0;
 
-/// How far they may lie apart, in seconds.
+/// Possible distances between them, in seconds.
 const STEPS: [f64; 14] = [
     1.0, 2.0, 5.0, 10.0, 15.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1_800.0, 3_600.0, 21_600.0,
     86_400.0,
 ];
 
-/// The percentiles that are written below a chart.
+/// The percentiles on the horizontal axis.
 const PERCENTILES: [f64; 9] = [0.0, 50.0, 75.0, 90.0, 95.0, 99.0, 99.9, 99.99, 99.999];
 
-/// The look of pages with charts.
+/// The style sheet of pages with charts.
 pub const STYLE: &str = "\
 :root{color-scheme:light dark;--ink:#1c2330;--soft:#66708a;--line:#d8dce6;--paper:#fff}\
-@media(prefers-color-scheme:dark){:root{--ink:#e6e9f0;--soft:#98a2b8;--line:#363d4d;--paper:#151922}}\
+@media(prefers-color-scheme:dark){:root{\
+    --ink:#e6e9f0;--soft:#98a2b8;--line:#363d4d;--paper:#151922}}\
 body{font:15px/1.5 system-ui,sans-serif;color:var(--ink);background:var(--paper);max-width:920px;\
 margin:2rem auto;padding:0 1rem}pre{white-space:pre-wrap;font-size:13px;line-height:1.35}\
 svg{width:100%;height:auto}text{fill:var(--soft);font:11px system-ui,sans-serif}\
@@ -44,17 +45,17 @@ svg{width:100%;height:auto}text{fill:var(--soft);font:11px system-ui,sans-serif}
 
 /// One line of a chart.
 #[derive(Debug, Clone)]
-pub struct Curve<'a> {
+struct Curve<'a> {
     name: &'a str,
     class: char,
     points: Vec<(f64, f64)>,
 }
 
-/// How a figure is written beside an axis.
-pub type Label = fn(f64) -> String;
+/// Formats a value of the vertical axis.
+pub type FormatValue = fn(f64) -> String;
 
-/// What is written below a chart that ends there, and where.
-pub type Below = fn(f64) -> Vec<(f64, String)>;
+/// The labels of a horizontal axis with this maximum, and their positions.
+pub type AxisLabels = fn(f64) -> Vec<(f64, String)>;
 
 /// The page.
 pub fn page(report: &Report) -> String {
@@ -69,23 +70,21 @@ pub fn page(report: &Report) -> String {
         let _ = writeln!(page, "<p class=\"bad\">Invalid: {}</p>", escape(why));
     }
     if report.partial {
-        page.push_str("<p class=\"bad\">Partial: the run was ended before its time.</p>\n");
+        page.push_str("<p class=\"bad\">Partial: the run was stopped early.</p>\n");
     }
     let table = text::lines(report).join("\n");
     let _ = writeln!(page, "<pre>{}</pre>", escape(&table));
-    page.push_str(&spectrum(report));
-    page.push_str(&latency_over_time(&report.series));
-    page.push_str(&rate_over_time(&report.series));
+    page.push_str(&charts(report));
     page.push_str("</html>\n");
     page
 }
 
-/// Where a percentile lies on a scale on which each nine takes the same room.
+/// The position of a percentile on a scale on which each nine has the same width.
 pub fn nines(percentile: f64) -> f64 {
     -(1.0 - percentile / 100.0).log10()
 }
 
-/// The percentiles up to so many nines.
+/// The labels of the percentiles up to this position.
 pub fn percentiles(most: f64) -> Vec<(f64, String)> {
     let within = PERCENTILES.into_iter();
     let within = within.filter(|percentile| nines(*percentile) <= most + 1e-9);
@@ -99,7 +98,7 @@ pub fn percentiles(most: f64) -> Vec<(f64, String)> {
         .collect()
 }
 
-/// Round times up to so many seconds.
+/// Labels of round times up to this many seconds.
 fn times(most: f64) -> Vec<(f64, String)> {
     let mut steps = STEPS.into_iter();
     let step = steps.find(|step| most / step <= MOST_TIMES);
@@ -112,8 +111,8 @@ fn times(most: f64) -> Vec<(f64, String)> {
         .collect()
 }
 
-/// Nothing has no unit.
-fn at(value: f64, label: Label) -> String {
+/// Zero has no unit.
+fn at(value: f64, label: FormatValue) -> String {
     if value == 0.0 {
         "0".to_owned()
     } else {
@@ -121,145 +120,134 @@ fn at(value: f64, label: Label) -> String {
     }
 }
 
-fn spectrum(report: &Report) -> String {
-    let points = |of: fn(&crate::report::SpectrumPoint) -> Option<f64>| {
-        let points = report.spectrum.iter();
-        points
-            .filter_map(|point| Some((nines(point.percentile), of(point)?)))
-            .collect()
+/// The charts of a run.
+fn charts(report: &Report) -> String {
+    let spectrum = |of: fn(&SpectrumPoint) -> Option<f64>| {
+        points(&report.spectrum, |point| nines(point.percentile), of)
     };
-    let curves = [
-        curve(
+    let series =
+        |of: fn(&Second) -> Option<f64>| points(&report.series, |second| second.number as f64, of);
+    let by_percentile = Chart::new("Latency by percentile", percentiles, humanize::duration)
+        .curve(
             "corrected: from when it was due",
             'a',
-            points(|point| point.corrected),
-        ),
-        curve(
+            spectrum(|point| point.corrected),
+        )
+        .curve(
             "service: from when it was sent",
             'b',
-            points(|point| point.service),
-        ),
-    ];
-    chart(
-        "Latency by percentile",
-        &curves,
-        percentiles,
-        humanize::duration,
-    )
-}
-
-fn latency_over_time(series: &[Second]) -> String {
-    let points = |of: fn(&Second) -> Option<f64>| {
-        let seconds = series.iter();
-        seconds
-            .filter_map(|second| Some((second.number as f64, of(second)?)))
-            .collect()
-    };
-    let curves = [
-        curve("p50", 'a', points(|second| second.p50)),
-        curve("p99", 'b', points(|second| second.p99)),
-        curve("longest", 'c', points(|second| second.max)),
-    ];
-    chart(
+            spectrum(|point| point.service),
+        );
+    let latency = Chart::new(
         "Latency of served requests over time",
-        &curves,
         times,
         humanize::duration,
     )
+    .curve("p50", 'a', series(|second| second.p50))
+    .curve("p99", 'b', series(|second| second.p99))
+    .curve("longest", 'c', series(|second| second.max));
+    let not_served = |second: &Second| Some((second.ended() - second.served) as f64);
+    let rate = Chart::new("Requests a second over time", times, humanize::digits)
+        .curve("served", 'a', series(|second| Some(second.served as f64)))
+        .curve("sent", 'b', series(|second| Some(second.sent as f64)))
+        .curve("not served", 'c', series(not_served));
+    [by_percentile, latency, rate]
+        .map(|chart| chart.svg())
+        .concat()
 }
 
-fn rate_over_time(series: &[Second]) -> String {
-    let points = |of: fn(&Second) -> u64| {
-        let seconds = series.iter();
-        seconds
-            .map(|second| (second.number as f64, of(second) as f64))
-            .collect()
-    };
-    let curves = [
-        curve("served", 'a', points(|second| second.served)),
-        curve("sent", 'b', points(|second| second.sent)),
-        curve(
-            "not served",
-            'c',
-            points(|second| second.ended() - second.served),
-        ),
-    ];
-    chart(
-        "Requests a second over time",
-        &curves,
-        times,
-        humanize::digits,
-    )
+/// Points of a curve: those of `items` that have a value.
+pub fn points<T>(
+    items: &[T],
+    x: impl Fn(&T) -> f64,
+    y: impl Fn(&T) -> Option<f64>,
+) -> Vec<(f64, f64)> {
+    let found = items.iter().filter_map(|item| Some((x(item), y(item)?)));
+    found.collect()
 }
 
-/// A line with its name, its class (`a`, `b` or `c`: its colour) and its points.
-pub fn curve(name: &str, class: char, points: Vec<(f64, f64)>) -> Curve<'_> {
-    Curve {
-        name,
-        class,
-        points,
+/// A chart with lines, both axes from zero.
+#[derive(Debug)]
+pub struct Chart<'a> {
+    title: &'a str,
+    below: AxisLabels,
+    label: FormatValue,
+    curves: Vec<Curve<'a>>,
+}
+
+impl<'a> Chart<'a> {
+    /// An empty chart with these labels of the horizontal and the vertical axis.
+    pub fn new(title: &'a str, below: AxisLabels, label: FormatValue) -> Chart<'a> {
+        Chart {
+            title,
+            below,
+            label,
+            curves: Vec::new(),
+        }
     }
-}
 
-/// A chart as SVG, from zero to the most of both axes; nothing for fewer than two points.
-pub fn chart(title: &str, curves: &[Curve<'_>], below: Below, y_label: Label) -> String {
-    let all = || curves.iter().flat_map(|curve| &curve.points);
-    if all().count() < 2 {
-        return String::new();
+    /// Adds a line with its name, its class (`a`, `b` or `c`: its colour) and its points.
+    #[must_use]
+    pub fn curve(mut self, name: &'a str, class: char, points: Vec<(f64, f64)>) -> Chart<'a> {
+        self.curves.push(Curve {
+            name,
+            class,
+            points,
+        });
+        self
     }
-    let most = |of: fn(&(f64, f64)) -> f64| all().map(of).fold(0.0, f64::max).max(1e-9);
-    let (x_most, y_most) = (most(|point| point.0), most(|point| point.1) * 1.05);
-    let x = |value: f64| LEFT + value / x_most * (WIDTH - LEFT - 20.0);
-    let y = |value: f64| HEIGHT - BOTTOM - value / y_most * (HEIGHT - BOTTOM - TOP);
-    let mut svg = format!("<h2>{title}</h2>\n<div class=\"key\">");
-    for curve in curves {
+
+    /// The chart as SVG; empty for fewer than two points.
+    pub fn svg(&self) -> String {
+        let all = || self.curves.iter().flat_map(|curve| &curve.points);
+        if all().count() < 2 {
+            return String::new();
+        }
+        let most = |of: fn(&(f64, f64)) -> f64| all().map(of).fold(0.0, f64::max).max(1e-9);
+        let (x_most, y_most) = (most(|point| point.0), most(|point| point.1) * 1.05);
+        let x = |value: f64| LEFT + value / x_most * (WIDTH - LEFT - 20.0);
+        let y = |value: f64| HEIGHT - BOTTOM - value / y_most * (HEIGHT - BOTTOM - TOP);
+        let title = self.title;
+        let mut svg = format!("<h2>{title}</h2>\n<div class=\"key\">");
         // Writing to a string cannot fail, here and below.
+        for Curve { name, class, .. } in &self.curves {
+            let _ = write!(svg, "<b class=\"k{class}\">— {}</b> ", escape(name));
+        }
         let _ = write!(
             svg,
-            "<b class=\"k{}\">— {}</b> ",
-            curve.class,
-            escape(curve.name)
+            "</div>\n<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"{title}\">"
         );
+        for tick in 0..=TICKS {
+            let value = f64::from(tick) / f64::from(TICKS) * y_most;
+            let (at_y, right) = (y(value), WIDTH - 20.0);
+            let _ = write!(
+                svg,
+                "<line class=\"grid\" x1=\"{LEFT}\" x2=\"{right}\" y1=\"{at_y:.1}\" \
+                 y2=\"{at_y:.1}\"/><text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
+                LEFT - 8.0,
+                at_y + 4.0,
+                escape(&at(value, self.label)),
+            );
+        }
+        for (value, label) in (self.below)(x_most) {
+            let (at_x, at_y, label) = (x(value), HEIGHT - 12.0, escape(&label));
+            let _ = write!(
+                svg,
+                "<text x=\"{at_x:.1}\" y=\"{at_y:.1}\" text-anchor=\"middle\">{label}</text>"
+            );
+        }
+        for Curve { class, points, .. } in &self.curves {
+            let points = points.iter();
+            let points = points.map(|(at, value)| format!("{:.1},{:.1}", x(*at), y(*value)));
+            let points = points.collect::<Vec<_>>().join(" ");
+            let _ = write!(svg, "<polyline class=\"{class}\" points=\"{points}\"/>");
+        }
+        svg.push_str("</svg>\n");
+        svg
     }
-    let _ = write!(
-        svg,
-        "</div>\n<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"{title}\">"
-    );
-    for tick in 0..=TICKS {
-        let share = f64::from(tick) / f64::from(TICKS);
-        let at_y = y(share * y_most);
-        let right = WIDTH - 20.0;
-        let _ = write!(
-            svg,
-            "<line class=\"grid\" x1=\"{LEFT}\" x2=\"{right}\" y1=\"{at_y:.1}\" y2=\"{at_y:.1}\"/>\
-             <text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
-            LEFT - 8.0,
-            at_y + 4.0,
-            escape(&at(share * y_most, y_label)),
-        );
-    }
-    for (value, label) in below(x_most) {
-        let _ = write!(
-            svg,
-            "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
-            x(value),
-            HEIGHT - 12.0,
-            escape(&label),
-        );
-    }
-    for curve in curves {
-        let points = curve.points.iter();
-        let points: Vec<String> = points
-            .map(|(at, value)| format!("{:.1},{:.1}", x(*at), y(*value)))
-            .collect();
-        let (class, points) = (curve.class, points.join(" "));
-        let _ = write!(svg, "<polyline class=\"{class}\" points=\"{points}\"/>");
-    }
-    svg.push_str("</svg>\n");
-    svg
 }
 
-/// A text as HTML has it.
+/// Escapes a text for HTML.
 pub fn escape(text: &str) -> String {
     let text = text.replace('&', "&amp;").replace('<', "&lt;");
     text.replace('>', "&gt;").replace('"', "&quot;")
@@ -271,11 +259,11 @@ mod tests {
 
     #[test]
     fn a_chart_stays_within_its_frame_and_names_its_curves() {
-        let curves = [
-            curve("p50 <b>", 'a', vec![(0.0, 0.1), (9.0, 0.4)]),
-            curve("p99", 'b', vec![(3.0, 2.0)]),
-        ];
-        let svg = chart("Latency", &curves, times, humanize::duration);
+        let chart = || Chart::new("Latency", times, humanize::duration);
+        let svg = chart()
+            .curve("p50 <b>", 'a', vec![(0.0, 0.1), (9.0, 0.4)])
+            .curve("p99", 'b', vec![(3.0, 2.0)])
+            .svg();
         assert!(
             svg.contains("p50 &lt;b&gt;") && svg.contains(">2.1 s<"),
             "{svg}"
@@ -302,6 +290,6 @@ mod tests {
                 );
             }
         }
-        assert_eq!(chart("Nothing", &[], times, humanize::duration), "");
+        assert_eq!(chart().svg(), "");
     }
 }

@@ -1,18 +1,18 @@
-//! Latencies as a histogram: three significant digits up to an hour, no finer than 64 ns, and it can
-//! be added to another.
+//! Histograms of latencies: three significant digits up to an hour, no finer than 64 ns. Histograms
+//! can be added.
 
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
 use crate::clock::{self, SECOND};
 
-/// The shortest latency that is told from a longer one, in nanoseconds.
+/// The lowest latency that is distinguished, in nanoseconds.
 const LOWEST: u64 = 100;
 
-/// The longest that is told from a longer one, in nanoseconds.
+/// The highest latency that is distinguished, in nanoseconds.
 const HIGHEST: u64 = 3_600 * SECOND;
 
-/// How many samples must lie beyond a percentile for it to be said.
+/// How many samples have to be above a percentile for it to be reported.
 pub const SAMPLES_BEYOND: f64 = 20.0;
 
 /// The percentiles of a report, with their names.
@@ -27,32 +27,32 @@ pub const PERCENTILES: [(&str, f64); 8] = [
     ("p99_999", 99.999),
 ];
 
-/// Latencies. Empty, it holds no memory.
+/// Latencies. An empty value allocates nothing.
 #[derive(Debug, Clone, Default)]
 pub struct Latencies {
     histogram: Option<Box<Histogram<u64>>>,
 }
 
 impl Latencies {
-    /// Adds one, in nanoseconds. What is outside of the histogram's range counts as its end.
+    /// Adds a latency, in nanoseconds. Values outside of the histogram's range are clamped.
     pub fn record(&mut self, nanos: u64) {
         if let Some(histogram) = self.made() {
             histogram.saturating_record(nanos);
         }
     }
 
-    /// Adds all of another's.
+    /// Adds all latencies of another.
     pub fn add(&mut self, other: &Latencies) {
         let Some(theirs) = &other.histogram else {
             return;
         };
         if let Some(histogram) = self.made() {
-            // Both have the same range, so nothing can be out of it.
+            // Both have the same range, so no value is out of it.
             let _ = histogram.add(theirs.as_ref());
         }
     }
 
-    /// Forgets all of them, and keeps the memory.
+    /// Removes all latencies, and keeps the memory.
     pub fn clear(&mut self) {
         if let Some(histogram) = &mut self.histogram {
             histogram.reset();
@@ -61,14 +61,14 @@ impl Latencies {
 
     fn made(&mut self) -> Option<&mut Histogram<u64>> {
         if self.histogram.is_none() {
-            // The bounds are constants that the histogram takes.
+            // The bounds are constants that the histogram accepts.
             let made = Histogram::new_with_bounds(LOWEST, HIGHEST, 3).ok();
             self.histogram = made.map(Box::new);
         }
         self.histogram.as_deref_mut()
     }
 
-    /// How many there are.
+    /// The number of latencies.
     pub fn count(&self) -> u64 {
         self.histogram.as_ref().map_or(0, |found| found.len())
     }
@@ -93,13 +93,13 @@ impl Latencies {
         self.of(|histogram| histogram.stdev() / SECOND as f64)
     }
 
-    /// What `percentile` of them (0 to 100) do not exceed, in seconds; nothing where fewer than
-    /// [`SAMPLES_BEYOND`] lie beyond it, since then it is chance.
+    /// The value, in seconds, that `percentile` (0 to 100) of them do not exceed; `None` where
+    /// fewer than [`SAMPLES_BEYOND`] are above it, since it would be chance.
     pub fn percentile(&self, percentile: f64) -> Option<f64> {
         self.carried(percentile, SAMPLES_BEYOND)
     }
 
-    /// The same, where so many must lie beyond it.
+    /// The same with another minimum of samples above it.
     pub fn carried(&self, percentile: f64, samples: f64) -> Option<f64> {
         let beyond = self.count() as f64 * (100.0 - percentile) / 100.0;
         // 0.1 % of 20 000 is a little less than 20 in floating point.
@@ -109,20 +109,19 @@ impl Latencies {
         self.at(percentile)
     }
 
-    /// The same, however few there are: for tables that are shown while a run goes on, and for
-    /// other tools' tables.
+    /// The same without a minimum: for live tables, and for other tools' tables.
     pub fn at(&self, percentile: f64) -> Option<f64> {
         self.of(|histogram| clock::seconds(histogram.value_at_percentile(percentile)))
     }
 
-    /// How many are at most `limit` seconds.
+    /// The number of latencies of at most `limit` seconds.
     pub fn within(&self, limit: f64) -> u64 {
         let found = self.histogram.as_ref();
         found.map_or(0, |found| found.count_between(0, clock::nanos(limit)))
     }
 
-    /// How many are in each of the ranges that end with `limits` (seconds, ascending), and in the
-    /// one behind the last.
+    /// The number of latencies in each range that ends with one of `limits` (seconds, ascending),
+    /// and above the last.
     pub fn ranges(&self, limits: &[f64]) -> Vec<u64> {
         let mut before = 0;
         let mut ranges: Vec<u64> = Vec::with_capacity(limits.len() + 1);
@@ -135,7 +134,7 @@ impl Latencies {
         ranges
     }
 
-    /// As a report has it.
+    /// The summary for a report.
     pub fn summary(&self) -> Summary {
         let percentile = |of| self.percentile(of);
         Summary {
@@ -161,7 +160,7 @@ impl Latencies {
     }
 }
 
-/// Latencies in a report: seconds, or nothing where the samples do not carry it.
+/// Latencies in a report, in seconds; `None` where there are too few samples.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 #[allow(missing_docs)]
 pub struct Summary {

@@ -1,10 +1,10 @@
-//! A load generator that tells the truth.
+//! A load generator that reports what users experience.
 //!
-//! - Pure: when requests are due ([`arrivals`]), what answers say ([`answer`], [`script`]), what is
-//!   counted ([`latency`], [`tally`]), what is made of it.
-//! - Not pure: [`generate`], which sends.
+//! - Pure: due times ([`arrivals`]), reading responses ([`response`], [`fastcgi`]), counting
+//!   ([`latency`], [`tally`]), statistics and reports.
+//! - Not pure: [`generate`], which sends requests.
 //!
-//! It shares no code with what it measures, but for the bytes of FastCGI.
+//! It shares no code with the server that it measures, except the encoding of FastCGI.
 
 pub mod arrivals;
 pub mod capacity;
@@ -17,6 +17,7 @@ pub mod har;
 pub mod html;
 pub mod latency;
 pub mod live;
+pub mod marker;
 pub mod other_tools;
 pub mod outcome;
 pub mod outside;

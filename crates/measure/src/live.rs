@@ -1,23 +1,23 @@
-//! How a run is going, for people who watch.
+//! The progress of a run, for a terminal.
 
 use crate::generate::Progress;
 use crate::outcome::Class;
 use maitred_text::humanize;
 
-/// How wide the bar of progress is, in characters.
+/// Width of the progress bar, in characters.
 const BAR: usize = 40;
 
-/// The ends of the ranges that are shown, in seconds.
+/// Upper ends of the histogram's ranges, in seconds.
 const RANGES: [f64; 12] = [
     0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0,
 ];
 
-/// A picture of the run: always the same number of lines.
+/// The progress as lines; their number never changes.
 pub fn picture(progress: &Progress<'_>, url: &str) -> Vec<String> {
     let second = progress.second;
     let past = (second.number + 1) as f64;
     let done = (past / progress.duration.max(1e-9)).min(1.0);
-    // A share of at most 1 of a small number.
+    // At most 1 times a small number.
     let filled = (done * BAR as f64) as usize;
     let phase = if second.warm_up {
         "warming up"
@@ -41,7 +41,7 @@ pub fn picture(progress: &Progress<'_>, url: &str) -> Vec<String> {
             humanize::duration(progress.duration),
         ),
         format!(
-            "last second  {}/s sent, {}/s served, {} on their way, {} waiting, {} connections",
+            "last second  {}/s sent, {}/s served, {} in flight, {} waiting, {} connections",
             humanize::count(second.sent),
             humanize::count(second.served),
             humanize::count(second.in_flight),
@@ -73,7 +73,7 @@ fn histogram(progress: &Progress<'_>) -> Vec<String> {
     let names = RANGES.map(|end| format!("≤ {}", humanize::duration(end)));
     let names = names.into_iter().chain(["longer".to_owned()]);
     let rows = names.zip(counts).map(|(name, count)| {
-        // A share of at most 1 of a small number.
+        // At most 1 times a small number.
         let bar = (count as f64 / most as f64 * BAR as f64).round() as usize;
         format!(
             "{name:>10}{:>12}  {}",

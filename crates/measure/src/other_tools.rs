@@ -15,8 +15,11 @@ pub enum Tool {
     K6,
 }
 
-/// Each tool with its name on the command line, and what it prints.
-const TOOLS: [(Tool, &str, fn(&Report, &Stats) -> Vec<String>); 6] = [
+/// Writes a tool's summary of a report.
+type Summarise = fn(&Report, &Stats) -> Vec<String>;
+
+/// Each tool with its name on the command line, and its summary.
+const TOOLS: [(Tool, &str, Summarise); 6] = [
     (Tool::Ab, "ab", ab),
     (Tool::Siege, "siege", siege),
     (Tool::Wrk, "wrk", wrk),

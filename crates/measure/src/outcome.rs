@@ -1,22 +1,22 @@
-//! What can become of a request.
+//! The possible outcomes of a request.
 
 use std::fmt;
 
 use serde::Serialize;
 
-/// The kinds of ends, which are counted and timed apart.
+/// Classes of outcomes, which are counted and timed separately.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Class {
-    /// The answer that was expected.
+    /// The expected response.
     Served,
-    /// The server said that it cannot now: 503 or 429.
+    /// The server rejected it with 503 or 429.
     Refused,
-    /// No whole answer, or one that says that the server failed (5xx).
+    /// No complete response, or one that reports a server error (5xx).
     Failed,
-    /// No whole answer in time.
+    /// No complete response in time.
     TimedOut,
-    /// A whole answer that is not the one that was expected.
+    /// A complete response that is not the expected one.
     Wrong,
 }
 
@@ -30,12 +30,12 @@ impl Class {
         Class::Wrong,
     ];
 
-    /// Its place in [`Class::ALL`].
+    /// Its index in [`Class::ALL`].
     pub fn index(self) -> usize {
         self as usize
     }
 
-    /// In words.
+    /// Its name in reports.
     pub fn name(self) -> &'static str {
         match self {
             Class::Served => "served",
@@ -50,35 +50,35 @@ impl Class {
 /// Why a request was not served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Cause {
-    /// The answer's status.
+    /// The response's status.
     Status(u16),
-    /// A redirect to the host that was asked, which was not to be followed.
+    /// A redirect to the same host, and following is off.
     Redirect(u16),
     /// A redirect to another host, which is never followed.
     RedirectAway(u16),
-    /// More redirects than are followed.
+    /// Too many redirects.
     TooManyRedirects,
-    /// The text that was expected is not in the body.
+    /// The body lacks the expected text.
     MarkerMissing,
-    /// What the kernel said (errno).
+    /// An error of the kernel (errno).
     Io(i32),
-    /// What was wrong with the answer, in words.
+    /// What was wrong with the response.
     Fault(&'static str),
     /// A stream or a connection of HTTP/2 ended with an error (RFC 9113, 7).
     Http2 {
         /// Its code.
         code: u32,
-        /// Whether the server said so; otherwise it broke the protocol.
+        /// Whether the server sent it; otherwise the server broke the protocol.
         by_server: bool,
     },
-    /// No whole answer came in time.
+    /// No complete response in time.
     TimedOut,
-    /// No connection came about in time.
+    /// No connection in time.
     ConnectTimedOut,
 }
 
 impl Cause {
-    /// The cause that an error of the kernel is.
+    /// The cause of an I/O error.
     pub fn of_io(error: &std::io::Error) -> Cause {
         match error.raw_os_error() {
             Some(number) => Cause::Io(number),
@@ -86,7 +86,7 @@ impl Cause {
         }
     }
 
-    /// The kind of end that a request has for it.
+    /// The class of requests with this cause.
     pub fn class(self) -> Class {
         match self {
             Cause::Status(503 | 429) => Class::Refused,
@@ -113,7 +113,7 @@ impl fmt::Display for Cause {
             Cause::RedirectAway(status) => {
                 write!(f, "{status}, a redirect to another host, not followed")
             }
-            Cause::TooManyRedirects => f.write_str("one redirect after another"),
+            Cause::TooManyRedirects => f.write_str("too many redirects"),
             Cause::MarkerMissing => f.write_str("the body lacks the text of --contains"),
             Cause::Io(number) => match *number {
                 EADDRNOTAVAIL => f.write_str(
@@ -124,18 +124,19 @@ impl fmt::Display for Cause {
             Cause::Fault(words) => f.write_str(words),
             Cause::Http2 { code, by_server } => {
                 let reason = h2::Reason::from(*code);
-                match by_server {
-                    true => write!(f, "the server ended it with {reason:?} (HTTP/2)"),
-                    false => write!(f, "no HTTP/2 answer ({reason:?})"),
+                if *by_server {
+                    write!(f, "the server ended it with {reason:?} (HTTP/2)")
+                } else {
+                    write!(f, "not an HTTP/2 response ({reason:?})")
                 }
             }
-            Cause::TimedOut => f.write_str("no whole answer in time"),
+            Cause::TimedOut => f.write_str("no complete response in time"),
             Cause::ConnectTimedOut => f.write_str("no connection in time"),
         }
     }
 }
 
-/// What is wrong with a connection where the kernel says nothing.
+/// What is wrong with a connection if the error is not the kernel's.
 fn tls_fault(error: &std::io::Error) -> &'static str {
     let inner = error.get_ref();
     match inner.and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
@@ -149,10 +150,10 @@ fn tls_fault(error: &std::io::Error) -> &'static str {
     }
 }
 
-/// No port is left.
+/// All local ports are in use.
 const EADDRNOTAVAIL: i32 = nix::errno::Errno::EADDRNOTAVAIL as i32;
 
-/// What HTTP calls a status.
+/// The reason phrase of a status.
 fn reason(status: u16) -> Option<&'static str> {
     http::StatusCode::from_u16(status)
         .ok()

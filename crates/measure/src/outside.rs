@@ -1,5 +1,5 @@
-//! What of the machine others used while a server was measured: all that was used, without the
-//! generator's, the server's and theirs who were named.
+//! Processor time that other processes used while a server was measured: all processor time except
+//! that of the generator, of the server, and of processes that the user named.
 
 use std::collections::HashMap;
 use std::fs;
@@ -13,19 +13,19 @@ use crate::watched::{ProcessStat, descendants, processes};
 /// The processor time of the machine until a moment, in clock ticks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct CpuTicks {
-    /// All there was.
+    /// Total time.
     all: u64,
-    /// What processes used, and what a hypervisor gave to others.
+    /// Time of processes, and time that the hypervisor gave to others.
     used: u64,
 }
 
-/// Whose processor time is no other's: processes with all that they have started.
+/// Processes that do not count as others, with all their descendants.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OwnProcesses {
     roots: Vec<i32>,
 }
 
-/// A moment from which on others are looked at.
+/// A point in time to compare with.
 #[derive(Debug)]
 pub struct CpuSnapshot {
     machine: CpuTicks,
@@ -33,8 +33,8 @@ pub struct CpuSnapshot {
 }
 
 impl OwnProcesses {
-    /// This process, those that listen at these endpoints, and `with`. Nothing where one of the endpoints is on
-    /// this machine and nobody says who listens there: only the same user and root may see it.
+    /// This process, those that listen at these endpoints, and `with`. `None` if an endpoint is on
+    /// this machine and its listener is not visible: only the same user and root may see it.
     pub fn of(endpoints: &[Endpoint], with: &[i32]) -> Option<OwnProcesses> {
         let mut roots = vec![i32::try_from(std::process::id()).ok()?];
         roots.extend(with);
@@ -50,30 +50,30 @@ impl OwnProcesses {
         Some(OwnProcesses { roots })
     }
 
-    /// Looks for the first time; nothing where `/proc` does not say it.
+    /// Takes the first snapshot; `None` if `/proc` cannot be read.
     pub fn look(&self) -> Option<CpuSnapshot> {
         let machine = machine(&fs::read_to_string("/proc/stat").ok()?)?;
         let ours = ticks(&processes()?, &self.roots);
         Some(CpuSnapshot { machine, ours })
     }
 
-    /// The share of all processors that others have used since `before`; nothing where it is not said.
+    /// The share of all processors that others have used since `before`; `None` if it is not known.
     pub fn outside(&self, before: &CpuSnapshot) -> Option<f64> {
         share(before, &self.look()?)
     }
 }
 
-/// The share of all processors that was used by others between two looks.
+/// The share of all processors that others used between two snapshots.
 fn share(before: &CpuSnapshot, after: &CpuSnapshot) -> Option<f64> {
     let all = after.machine.all.checked_sub(before.machine.all)?;
     let used = after.machine.used.saturating_sub(before.machine.used);
-    // What one that has ended used is nobody's any more if its parent did not collect it.
+    // The time of an ended process is lost if its parent did not collect it.
     let ours = after.ours.saturating_sub(before.ours);
     (all > 0).then(|| used.saturating_sub(ours) as f64 / all as f64)
 }
 
-/// The line `cpu` of `/proc/stat` (proc_stat(5)). Interrupts are left out of what was used, since a
-/// server's network is among them.
+/// The line `cpu` of `/proc/stat` (proc_stat(5)). Interrupts do not count as used, since a server's
+/// network traffic is among them.
 fn machine(text: &str) -> Option<CpuTicks> {
     let ticks = proc::cpu_ticks(text)?;
     let (user, nice, system, stolen) = (ticks[0], ticks[1], ticks[2], ticks[7]);
@@ -83,13 +83,13 @@ fn machine(text: &str) -> Option<CpuTicks> {
     })
 }
 
-/// What these and all that they have started have used, in clock ticks.
+/// The processor time of these processes and their descendants, in clock ticks.
 fn ticks(processes: &HashMap<i32, ProcessStat>, roots: &[i32]) -> u64 {
     let family = descendants(processes, roots);
     family.iter().map(|stat| stat.ticks).sum()
 }
 
-/// The processes that have a socket that listens there.
+/// The processes that own a socket listening at this address.
 fn listeners(address: &Address) -> Vec<i32> {
     match address {
         Address::Tcp(address) => proc::listeners::tcp_listeners(address.port()),
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn a_family_is_counted_once_whoever_of_it_is_named() {
+    fn a_process_tree_is_counted_once() {
         let stat = |pid, parent, ticks| (pid, ProcessStat { pid, parent, ticks });
         let stats = HashMap::from([
             stat(1, 0, 1_000),
@@ -167,6 +167,6 @@ mod tests {
             address: Address::Unix(folder),
             tls: None,
         };
-        assert_eq!(OwnProcesses::of(&[endpoint], &[]), None, "nobody listens");
+        assert_eq!(OwnProcesses::of(&[endpoint], &[]), None, "no listener");
     }
 }

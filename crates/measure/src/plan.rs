@@ -1,4 +1,4 @@
-//! What is to be sent, to whom, and how: all that a generator needs to know.
+//! Everything that a generator needs to know: what to send, where, and how.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -9,17 +9,17 @@ use rustls::pki_types::ServerName;
 
 use crate::arrivals::{Profile, Spacing, exponential};
 use crate::clock;
+use crate::marker::Marker;
 use crate::outcome::Cause;
 use crate::request::{EncodedRequest, RequestSpec};
-use crate::response::Marker;
 
 /// Most connections, or users, of one run.
 pub const MAX_CONNECTIONS: usize = 100_000;
 
-/// Most requests of one connection at once.
+/// Most concurrent streams of one connection.
 pub const MAX_STREAMS: usize = 1_000;
 
-/// Most redirects that are followed one after the other.
+/// Most redirects that are followed for one request.
 pub const MAX_REDIRECTS: usize = 10;
 
 /// Where a server listens.
@@ -40,32 +40,32 @@ impl std::fmt::Display for Address {
     }
 }
 
-/// How TLS is spoken with a server.
+/// TLS settings for a server.
 #[derive(Debug, Clone)]
 pub struct TlsSettings {
-    /// Whom to trust, and which protocols to offer.
+    /// Trusted certificates, and the ALPN protocols to offer.
     pub config: Arc<ClientConfig>,
-    /// Whom the certificate has to name.
+    /// The name that the certificate has to contain.
     pub name: ServerName<'static>,
 }
 
-/// A server to ask.
+/// A server.
 #[derive(Debug, Clone)]
 pub struct Endpoint {
     /// Where it listens.
     pub address: Address,
-    /// How TLS is spoken with it, if it is.
+    /// TLS settings, if it has TLS.
     pub tls: Option<TlsSettings>,
 }
 
-/// How requests are encoded.
+/// The protocol of requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Protocol {
     /// HTTP/1.1.
     Http1,
-    /// HTTP/2: agreed upon with TLS, and without it because the server is known to speak it.
+    /// HTTP/2: negotiated with TLS, and with prior knowledge without it.
     Http2 {
-        /// How many requests a connection carries at once.
+        /// Concurrent streams of a connection.
         streams: usize,
     },
     /// FastCGI, for scripts below a document root.
@@ -76,7 +76,7 @@ pub enum Protocol {
 }
 
 impl Protocol {
-    /// How many requests a connection carries at once.
+    /// Concurrent requests of a connection.
     pub fn streams(&self) -> usize {
         match self {
             Protocol::Http2 { streams } => *streams,
@@ -88,26 +88,26 @@ impl Protocol {
 /// A request of the list.
 #[derive(Debug, Clone)]
 pub struct Request {
-    /// What was asked for.
+    /// Its specification.
     pub spec: RequestSpec,
-    /// Which of the endpoints it goes to.
+    /// The index of its endpoint.
     pub endpoint: usize,
-    /// How it is encoded, where it takes no other path and no cookies.
+    /// Its encoding, unless it takes another path or cookies.
     pub encoded: EncodedRequest,
 }
 
-/// What answers are expected.
+/// The expected responses.
 #[derive(Debug, Clone, Default)]
 pub struct Expect {
-    /// These statuses; none: 200 to 299.
+    /// Expected statuses; empty for 200 to 299.
     pub statuses: Vec<u16>,
-    /// This text in the body.
+    /// A text that the body has to contain.
     pub marker: Option<Marker>,
 }
 
 impl Expect {
-    /// Why an answer is not the one that was expected. `leads_here` says of a redirect whether it
-    /// leads to the server that was asked.
+    /// Why a response is not the expected one. `leads_here` is set for a redirect: whether it leads
+    /// to the same server.
     pub fn judge(&self, status: u16, has_marker: bool, leads_here: Option<bool>) -> Option<Cause> {
         let fits = match self.statuses.as_slice() {
             [] => (200..300).contains(&status),
@@ -123,20 +123,20 @@ impl Expect {
     }
 }
 
-/// How long users think between an answer and their next request, in nanoseconds.
+/// How long users think between a response and their next request, in nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Think {
     /// Not at all: flat out.
     #[default]
     Nothing,
-    /// Between these two, evenly distributed.
+    /// Uniformly distributed between these two.
     Between(u64, u64),
     /// Exponentially distributed around this mean.
     Around(u64),
 }
 
 impl Think {
-    /// How long this time.
+    /// A random think time.
     pub fn pick(self, random: &mut fastrand::Rng) -> u64 {
         match self {
             Think::Nothing => 0,
@@ -145,58 +145,58 @@ impl Think {
         }
     }
 
-    /// In words.
+    /// A description for people.
     pub fn describe(self) -> String {
         let words = |nanos| maitred_text::humanize::duration(clock::seconds(nanos));
         match self {
             Think::Nothing => "flat out".to_owned(),
-            Think::Between(from, to) if from == to => format!("who think for {}", words(from)),
-            Think::Between(from, to) => format!("who think for {} to {}", words(from), words(to)),
-            Think::Around(mean) => format!("who think for {} on average", words(mean)),
+            Think::Between(from, to) if from == to => format!("thinking for {}", words(from)),
+            Think::Between(from, to) => format!("thinking for {} to {}", words(from), words(to)),
+            Think::Around(mean) => format!("thinking for {} on average", words(mean)),
         }
     }
 }
 
-/// How requests come about.
+/// The load model.
 #[derive(Debug, Clone)]
 pub enum Load {
-    /// At moments of their own, whatever the server does.
+    /// Open loop: requests are due at their own times, whatever the server does.
     Open {
         /// The rate over time.
         profile: Profile,
-        /// How requests are spread on it.
+        /// How requests are spaced on it.
         spacing: Spacing,
         /// Most connections, all threads and servers together.
         connections: usize,
     },
-    /// As an access log has them.
+    /// With the times of an access log.
     Replay {
         /// The log.
         log: crate::replay::Source,
         /// Most connections.
         connections: usize,
     },
-    /// By users who wait for each answer.
+    /// Closed loop: users who wait for each response.
     Closed {
-        /// How many.
+        /// The number of users.
         users: usize,
         /// How long they think.
         think: Think,
-        /// How long it takes until all of them are there, in nanoseconds.
+        /// The time until all users have started, in nanoseconds.
         ramp: u64,
-        /// How many requests they send altogether, if that is the end.
+        /// The number of requests of all users, if that ends the run.
         requests: Option<u64>,
     },
 }
 
 impl Load {
-    /// Whether requests come whatever the server does.
+    /// Whether requests are sent whatever the server does.
     pub fn is_open(&self) -> bool {
         !matches!(self, Load::Closed { .. })
     }
 }
 
-/// All that a generator needs to know. Times are in nanoseconds.
+/// Everything that a generator needs to know. Times are in nanoseconds.
 #[derive(Debug, Clone)]
 pub struct Plan {
     /// The servers.
@@ -205,43 +205,43 @@ pub struct Plan {
     pub protocol: Protocol,
     /// The requests to choose from; not empty.
     pub requests: Vec<Request>,
-    /// Whether they are sent one after the other instead of by chance.
+    /// Whether they are sent in order instead of at random.
     pub in_order: bool,
-    /// How they come about.
+    /// The load model.
     pub load: Load,
-    /// How long, the warm-up included.
+    /// The duration, including the warm-up.
     pub duration: u64,
-    /// How much of that is not counted.
+    /// The duration of the warm-up.
     pub warm_up: u64,
-    /// How long an answer may take, the connection included.
+    /// The timeout of a response, including the connection.
     pub timeout: u64,
-    /// From when on a request counts as sent late.
+    /// The delay from which a request counts as sent late.
     pub late_after: u64,
-    /// How many threads send.
+    /// The number of threads.
     pub threads: usize,
-    /// What chance begins with.
+    /// The seed of random numbers.
     pub seed: u64,
     /// Whether connections carry more than one request.
     pub keep_alive: bool,
-    /// Whether redirects on the same server are followed.
+    /// Whether redirects to the same server are followed.
     pub follow: bool,
-    /// Whether users keep cookies.
+    /// Whether users store cookies.
     pub cookies: bool,
-    /// What answers are expected.
+    /// The expected responses.
     pub expect: Expect,
 }
 
 /// Chooses requests by their weights.
 #[derive(Debug, Clone)]
 pub struct Choice {
-    /// For each request, the sum of all weights up to it.
+    /// For each request, the sum of the weights up to it.
     sums: Vec<f64>,
     in_order: bool,
     next: usize,
 }
 
 impl Choice {
-    /// Of the plan's requests; where they come in order, `first` is the first.
+    /// For the plan's requests; `first` is the first one if they are sent in order.
     pub fn new(plan: &Plan, first: usize) -> Choice {
         let mut sum = 0.0;
         let weights = plan.requests.iter().map(|request| {
@@ -255,7 +255,7 @@ impl Choice {
         }
     }
 
-    /// The number of the next request.
+    /// The index of the next request.
     pub fn pick(&mut self, random: &mut fastrand::Rng) -> usize {
         let count = self.sums.len();
         if count <= 1 {

@@ -1,8 +1,8 @@
-//! An access log sent again with its own spacing. It is read as it is needed: it may be of any
-//! length.
+//! Replays an access log with its original timing. The log is streamed, so it may be of any length.
 //!
-//! The lines are those of [`maitred_text::access_log`].
-//! Such a time says no more than the second, so the requests of a second are spread over it.
+//! Accepts the common and the combined format of Apache and nginx, and any format with a time in
+//! brackets and a request line in quotes: `… [22/Nov/2026:07:00:00 +0000] … "GET / …" …`. Such
+//! times have a resolution of one second, so the requests of a second are spread over it.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -17,45 +17,45 @@ use crate::url::Url;
 use maitred_text::access_log::Entry;
 use maitred_text::humanize;
 
-/// Longest line that is looked at, in bytes; the rest of a longer one is passed over.
+/// The longest line that is parsed, in bytes; the rest of a longer one is skipped.
 const MAX_LINE_BYTES: u64 = 64 * 1024;
 
-/// How many lines are read before a log counts as one in another format.
+/// Number of lines without a request after which the log counts as one in another format.
 const LINES_TO_JUDGE: usize = 1_000;
 
 /// How many requests are read ahead.
 const AHEAD: usize = 4_096;
 
-/// Most requests of one second that are spread over it; more come at its end.
+/// Most requests of one second that are spread over it; further ones follow at its end.
 const MAX_IN_SECOND: usize = 100_000;
 
-/// A log, and how it is sent.
+/// A log, and how it is replayed.
 #[derive(Debug, Clone)]
 pub struct Source {
     /// The file.
     pub file: PathBuf,
-    /// What is sent to whom, but for method and path.
+    /// The template of the requests; method and path are the log's.
     pub like: RequestSpec,
-    /// How much faster than it was.
+    /// The speed as a factor.
     pub speed: f64,
 }
 
 /// A request of a log.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Line {
-    /// When it is due, in nanoseconds from the first one's second.
+    /// Its due time, in nanoseconds since the second of the first request.
     pub at: u64,
-    /// The request of the plan's list that it belongs to.
+    /// The index of the plan's request that it belongs to.
     pub row: usize,
-    /// What is asked.
+    /// The request.
     pub spec: RequestSpec,
 }
 
 impl Source {
-    /// Looks whether the log can be read.
+    /// Checks that the log can be read.
     ///
     /// # Errors
-    /// One sentence about what is wrong with it.
+    /// A message that says what is wrong with it.
     pub fn check(&self) -> Result<(), String> {
         let shown = self.file.display();
         let file =
@@ -82,11 +82,11 @@ impl Source {
     }
 }
 
-/// The paths of a log that may be asked for again, those most asked for first, each with how often it
-/// was. No more than `most` lines are looked at.
+/// The paths of a log that may be requested again, the most frequent first, with their counts as
+/// weights. At most `most` lines are read.
 ///
 /// # Errors
-/// One sentence about what is wrong with the log.
+/// A message that says what is wrong with the log.
 pub fn popular(file: &Path, like: &RequestSpec, most: usize) -> Result<Vec<RequestSpec>, String> {
     let log = Source {
         file: file.to_owned(),
@@ -120,22 +120,22 @@ pub fn popular(file: &Path, like: &RequestSpec, most: usize) -> Result<Vec<Reque
     Ok(specs.collect())
 }
 
-/// What may be sent again: a log has no bodies.
+/// Whether the request may be sent again: a log has no bodies.
 fn is_repeatable(method: &str) -> bool {
     matches!(method, "GET" | "HEAD")
 }
 
-/// Reads a log on a thread of its own.
+/// Reads a log in a thread of its own.
 #[derive(Debug)]
 pub struct Reader {
     lines: mpsc::Receiver<Line>,
 }
 
 impl Reader {
-    /// Begins to read.
+    /// Starts to read.
     ///
     /// # Errors
-    /// When the file cannot be read, or no thread can be had.
+    /// When the file cannot be read, or no thread can be started.
     pub fn start(log: &Source) -> io::Result<Reader> {
         let mut lines = Lines::new(File::open(&log.file)?);
         let (say, hear) = mpsc::channel(AHEAD);
@@ -163,13 +163,13 @@ impl Reader {
         Ok(Reader { lines: hear })
     }
 
-    /// The next request, up to the end of the log.
+    /// The next request, until the end of the log.
     pub async fn next(&mut self) -> Option<Line> {
         self.lines.recv().await
     }
 }
 
-/// A file's lines, each bounded.
+/// The lines of a file, each with a maximum length.
 struct Lines {
     file: BufReader<File>,
     buffer: Vec<u8>,
@@ -214,7 +214,7 @@ impl<'a> Spread<'a> {
         }
     }
 
-    /// The requests of the second before, if this one is of another.
+    /// Adds a request. Returns the requests of the second before, if this one starts a new second.
     fn add(&mut self, entry: Entry<'_>) -> Vec<Line> {
         if !is_repeatable(entry.method) {
             return Vec::new();

@@ -1,4 +1,4 @@
-//! A run's report: what is measured, and whether it may be believed.
+//! The report of a run: its measurements, and whether they are valid.
 
 use std::collections::BTreeMap;
 use std::time::UNIX_EPOCH;
@@ -17,19 +17,20 @@ use crate::usage;
 use crate::watched::ServerSamples;
 use maitred_text::humanize;
 
-/// The report's form; it changes when a field changes its meaning or goes.
+/// The version of the report's format; it changes when a field is removed or changes its meaning.
 pub const SCHEMA: &str = "maitred-bench/1";
 
-/// The share of requests that may be late or unsent.
+/// Most late and unsent requests of a valid run, as a share.
 pub const MAX_LATE_SHARE: f64 = 0.01;
 
-/// The generator's share of the machine beyond which it is said: it takes what the server needs.
+/// The generator's share of the processors from which the report warns, since the server lacks
+/// them.
 const MUCH_CPU: f64 = 0.25;
 
-/// The share of its running time that the generator may wait for a processor before it is said.
+/// The share of its runnable time that the generator may wait for a processor without a warning.
 const MUCH_WAIT: f64 = 0.1;
 
-/// Most URLs that are listed by themselves.
+/// Most URLs that are listed.
 const MAX_ROWS: usize = 100;
 
 /// The percentiles of the spectrum.
@@ -38,39 +39,39 @@ const SPECTRUM: [f64; 21] = [
     99.5, 99.9, 99.95, 99.99, 99.999,
 ];
 
-/// How many ranges the histogram has.
+/// The number of ranges of the histogram.
 const RANGES: usize = 20;
 
-/// A report. Times are in seconds, shares of 1.
+/// A report. Times are in seconds, shares are of 1.
 #[derive(Debug, Clone, Serialize)]
 pub struct Report {
     /// [`SCHEMA`].
     pub schema: &'static str,
     /// The program's version.
     pub version: &'static str,
-    /// When the run began, in seconds since 1970 on the wall's clock.
+    /// The start of the run, in seconds since 1970 by the wall clock.
     pub began: f64,
-    /// What was done.
+    /// The parameters of the run.
     pub run: Run,
-    /// Whether the figures may be believed.
+    /// Whether the measurements are valid.
     pub valid: bool,
     /// Why not.
     pub invalid_because: Vec<String>,
-    /// Whether the run was ended before its time.
+    /// Whether the run was stopped early.
     pub partial: bool,
-    /// What makes the figures less sure.
+    /// What makes the measurements less certain.
     pub warnings: Vec<String>,
-    /// How many requests there were.
+    /// Counts of requests.
     pub requests: Requests,
-    /// Latencies of served requests from the moment they were due.
+    /// Latencies of served requests, from their due time.
     pub corrected: Summary,
-    /// Latencies of served requests from the moment they were sent.
+    /// Latencies of served requests, from the moment they were sent.
     pub service: Summary,
-    /// Latencies of the others.
+    /// Latencies of the other classes.
     pub not_served: BTreeMap<&'static str, LatencyPair>,
-    /// What there is of a class of requests, in its order.
+    /// Why requests were not served, the most frequent first.
     pub causes: Vec<CauseCount>,
-    /// Answers by status.
+    /// Responses by status.
     pub statuses: BTreeMap<u16, u64>,
     /// By URL.
     pub urls: Vec<UrlStats>,
@@ -78,81 +79,81 @@ pub struct Report {
     pub connections: ConnectionStats,
     /// The generator itself.
     pub generator: GeneratorStats,
-    /// The warm-up, which is in no other figure but the series.
+    /// The warm-up, which is excluded from all other values but the series.
     pub warm_up: WarmUp,
-    /// Whether latencies were steady: nothing where the run is too short to say.
+    /// Whether latencies had no trend; `None` if the run is too short to decide.
     pub steady: Option<bool>,
-    /// What had to hold.
+    /// The results of the conditions of `--slo`.
     pub slo: Vec<ConditionResult>,
-    /// Served requests by percentile, from the moment they were due.
+    /// Latencies of served requests by percentile, from their due time.
     pub spectrum: Vec<SpectrumPoint>,
-    /// Served requests by latency, from the moment they were due.
+    /// Counts of served requests by latency, from their due time.
     pub histogram: Vec<HistogramRange>,
     /// Second by second.
     pub series: Vec<Second>,
-    /// What was seen of the server, if it was watched.
+    /// Samples of the server, if it was watched.
     pub server: Option<ServerSamples>,
 }
 
-/// What was done.
+/// The parameters of a run.
 #[derive(Debug, Clone, Serialize)]
 pub struct Run {
     /// `open` or `closed`.
     #[serde(rename = "loop")]
     pub kind: &'static str,
-    /// The load in words.
+    /// The load, described for people.
     pub load: String,
     /// `HTTP/1.1`, `HTTP/2` or `FastCGI`.
     pub protocol: &'static str,
-    /// How many requests a connection carries at once.
+    /// Concurrent requests of a connection.
     pub streams: usize,
-    /// What was asked, or the first of it.
+    /// The URL, or the first of several.
     pub url: String,
-    /// How many seconds were measured.
+    /// The measured time, in seconds.
     pub seconds: f64,
-    /// How many connections, or users, there may be.
+    /// The limit of connections, or the number of users.
     pub connections: usize,
     /// The generator's threads.
     pub threads: usize,
-    /// What chance began with.
+    /// The seed of random numbers.
     pub seed: u64,
 }
 
-/// How many requests there were.
+/// Counts of requests.
 #[derive(Debug, Clone, Default, Serialize)]
 #[allow(missing_docs)]
 pub struct Requests {
     pub sent: u64,
     pub served: u64,
     pub refused: u64,
-    /// Those of them that were told when to come again (`Retry-After`).
+    /// Refused requests whose response has `Retry-After`.
     pub with_retry_after: u64,
     pub failed: u64,
     pub timed_out: u64,
     pub wrong: u64,
-    /// Without an answer when the run was ended before its time.
+    /// In flight when the run was stopped early.
     pub cut_off: u64,
     /// Never sent.
     pub unsent: u64,
-    /// Sent later than is tolerated.
+    /// Sent later than tolerated.
     pub late: u64,
-    /// Those of them that waited for a free connection.
+    /// Late requests that waited for a free connection.
     pub late_for_connections: u64,
-    /// Late and unsent ones, of all that were due.
+    /// Late and unsent requests, of all that were due.
     pub late_share: f64,
-    /// Not served, of all that ended or were never sent.
+    /// Requests that were not served, of all that ended or were never sent.
     pub error_share: f64,
     /// Sent twice, since the server had just closed the connection.
     pub resent: u64,
     /// Served requests a second.
     pub rate: f64,
-    /// Served requests a second within the objective's latency, where there is one.
+    /// Served requests a second within the latency of the objective, if there is one.
     pub goodput: Option<f64>,
-    /// The bodies of answers, in bytes.
+    /// The bodies of responses, in bytes.
     pub body_bytes: u64,
 }
 
-/// Latencies of one way to end.
+/// Latencies of one class.
 #[derive(Debug, Clone, Serialize)]
 #[allow(missing_docs)]
 pub struct LatencyPair {
@@ -176,11 +177,11 @@ pub struct UrlStats {
     pub url: String,
     pub served: u64,
     pub not_served: u64,
-    /// From the moment they were due.
+    /// From the due time.
     pub corrected: Summary,
 }
 
-/// Connections, the warm-up's included.
+/// Connections, including the warm-up's.
 #[derive(Debug, Clone, Serialize)]
 #[allow(missing_docs)]
 pub struct ConnectionStats {
@@ -194,12 +195,12 @@ pub struct ConnectionStats {
 #[allow(missing_docs)]
 pub struct GeneratorStats {
     pub cpu: f64,
-    /// Of all processors.
+    /// Its share of all processors.
     pub cpu_share: f64,
     pub cpu_per_request: Option<f64>,
-    /// Waiting for a processor; nothing where the kernel does not say.
+    /// Time waiting for a processor; `None` if the kernel does not report it.
     pub run_wait: Option<f64>,
-    /// Of the time in which it could have run.
+    /// Its share of the runnable time.
     pub run_wait_share: Option<f64>,
     pub lateness: Summary,
     pub processors: usize,
@@ -212,7 +213,7 @@ pub struct WarmUp {
     pub seconds: f64,
     pub sent: u64,
     pub served: u64,
-    /// The median of served ones, from the moment they were due.
+    /// The median of served requests, from their due time.
     pub p50: Option<f64>,
 }
 
@@ -228,14 +229,14 @@ pub struct SpectrumPoint {
 /// A range of the histogram.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct HistogramRange {
-    /// Its end; the last one's is the longest latency.
+    /// Its upper end; that of the last range is the longest latency.
     pub to: f64,
-    /// How many are in it.
+    /// The number of latencies in it.
     pub count: u64,
 }
 
 impl Report {
-    /// Of what was measured.
+    /// Summarises a run.
     pub fn of(plan: &Plan, measured: &Measured, slo: &Slo) -> Report {
         let total = &measured.total;
         let served = &total.ended[Class::Served.index()];
@@ -282,13 +283,13 @@ impl Report {
         }
     }
 
-    /// Whether all that had to hold does.
+    /// Whether all conditions hold.
     pub fn holds(&self) -> bool {
         self.slo.iter().all(|verdict| verdict.holds)
     }
 }
 
-/// How a class is called in the report.
+/// The name of a class in the report.
 fn key(class: Class) -> &'static str {
     match class {
         Class::TimedOut => "timed_out",
@@ -388,7 +389,7 @@ fn generator(measured: &Measured) -> GeneratorStats {
     }
 }
 
-/// The warm-up's included: most connections are made there.
+/// Including the warm-up's, since most connections are opened there.
 fn connections(measured: &Measured) -> ConnectionStats {
     let mut connects = measured.total.connects.clone();
     connects.add(&measured.warm_up.connects);
@@ -404,9 +405,9 @@ fn invalid_because(requests: &Requests) -> Vec<String> {
     if requests.late_share > MAX_LATE_SHARE {
         let for_others = requests.late.saturating_sub(requests.late_for_connections);
         why.push(format!(
-            "{:.1} % of the requests were not sent when they were due: {} late since all connections \
-             were busy (--connections), {} late since the generator was (--threads, or a lower rate), \
-             {} not sent at all",
+            "{:.1} % of the requests were not sent when they were due: {} late since all \
+             connections were busy (--connections), {} late since the generator was (--threads, or \
+             a lower rate), {} not sent at all",
             requests.late_share * 100.0,
             humanize::count(requests.late_for_connections),
             humanize::count(for_others),
@@ -445,7 +446,7 @@ fn warnings(
     }
     if generator.run_wait.is_none() {
         warnings.push(
-            "the kernel does not say how long the generator waited for a processor (schedstat)"
+            "the kernel does not report how long the generator waited for a processor (schedstat)"
                 .to_owned(),
         );
     }
@@ -519,8 +520,8 @@ fn spectrum(corrected: &Latencies, service: &Latencies) -> Vec<SpectrumPoint> {
     points.filter(|point| point.corrected.is_some()).collect()
 }
 
-/// Ranges of the same width up to the 99th percentile, which a few long ones do not squeeze
-/// together, and one for the rest.
+/// Ranges of equal width up to the 99th percentile, so that a few long latencies do not compress
+/// them, and one range above.
 fn histogram(latencies: &Latencies) -> Vec<HistogramRange> {
     let (Some(min), Some(p99), Some(max)) = (latencies.min(), latencies.at(99.0), latencies.max())
     else {

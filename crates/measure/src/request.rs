@@ -1,4 +1,4 @@
-//! Requests as they are sent again and again, and lists of them.
+//! Specifications of requests, their encodings, and lists of requests.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -11,34 +11,34 @@ use crate::url::Url;
 /// Most URLs in a list.
 pub const MAX_REQUESTS: usize = 100_000;
 
-/// The largest body of a request that is kept, in bytes.
+/// The largest request body, in bytes.
 const MAX_BODY_BYTES: usize = 256 * 1024 * 1024;
 
-/// A request as somebody asks for it.
+/// The specification of a request.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RequestSpec {
-    /// Where.
+    /// Its URL.
     pub url: Url,
-    /// How.
+    /// Its method.
     pub method: String,
-    /// Header fields besides those that HTTP needs.
+    /// Headers in addition to those that HTTP requires.
     pub headers: Vec<(String, String)>,
     /// The body.
     pub body: Vec<u8>,
-    /// How often it is chosen, beside the others.
+    /// How often it is chosen, relative to the others.
     pub weight: f64,
 }
 
-/// A request as it is sent.
+/// An encoded request.
 #[derive(Debug, Clone)]
 pub enum EncodedRequest {
-    /// All its bytes.
+    /// All bytes of HTTP/1.1 or FastCGI.
     Bytes(Bytes),
-    /// The fields and the body that HTTP/2 has.
-    Fields(Box<http::Request<()>>, Bytes),
+    /// The headers and the body of HTTP/2.
+    Http2(Box<http::Request<Bytes>>),
 }
 
-/// Fields that belong to a connection, of which HTTP/2 has none (RFC 9113, 8.2.2).
+/// Connection-specific headers, which HTTP/2 does not allow (RFC 9113, 8.2.2).
 const NOT_IN_HTTP2: [&str; 5] = [
     "connection",
     "keep-alive",
@@ -59,12 +59,12 @@ impl RequestSpec {
         }
     }
 
-    /// How it is called in tables.
+    /// Its name in tables.
     pub fn label(&self) -> String {
         format!("{} {}", self.method, self.url.path)
     }
 
-    /// Its bytes in HTTP/1.1, with the url's path or another one, and with cookies, if any.
+    /// Encodes it for HTTP/1.1, with the URL's path or another one, and with cookies, if any.
     pub fn http1(&self, path: Option<&str>, cookies: Option<&str>, keep: bool) -> Bytes {
         let has = |name: &str| self.field(name).is_some();
         let path = path.unwrap_or(&self.url.path);
@@ -100,10 +100,10 @@ impl RequestSpec {
         bytes.into()
     }
 
-    /// Its fields in HTTP/2, with the url's path or another one, and with cookies, if any.
+    /// Encodes it for HTTP/2, with the URL's path or another one, and with cookies, if any.
     ///
     /// # Errors
-    /// One sentence, where it cannot be said in HTTP/2.
+    /// A message, when HTTP/2 cannot express it.
     pub fn http2(
         &self,
         path: Option<&str>,
@@ -128,19 +128,16 @@ impl RequestSpec {
         for (name, value) in given.chain(unsaid).chain(cookies) {
             let is = |known: &str| name.eq_ignore_ascii_case(known);
             if NOT_IN_HTTP2.iter().any(|known| is(known)) {
-                return Err(format!("HTTP/2 has no field '{name}'; leave it away"));
+                return Err(format!("HTTP/2 has no header '{name}'; leave it out"));
             }
             if !is("host") {
                 request = request.header(name, value);
             }
         }
-        let request = request.body(());
+        let request = request.body(self.body.clone().into());
         let request =
-            request.map_err(|why| format!("{} cannot be said in HTTP/2: {why}", self.label()))?;
-        Ok(EncodedRequest::Fields(
-            Box::new(request),
-            self.body.clone().into(),
-        ))
+            request.map_err(|why| format!("{} cannot be sent over HTTP/2: {why}", self.label()))?;
+        Ok(EncodedRequest::Http2(Box::new(request)))
     }
 
     fn has_body(&self) -> bool {
@@ -153,10 +150,10 @@ impl RequestSpec {
         found.map(|(_, value)| value.as_str())
     }
 
-    /// Its bytes in FastCGI, for scripts below `root`.
+    /// Encodes it for FastCGI, for scripts below `root`.
     ///
     /// # Errors
-    /// One sentence, where it cannot be said in FastCGI.
+    /// A message, when FastCGI cannot express it.
     pub fn fastcgi(
         &self,
         root: &str,
@@ -218,21 +215,21 @@ impl RequestSpec {
     }
 }
 
-/// What we say we are.
+/// Our User-Agent.
 const AGENT: &str = concat!("maitred-bench/", env!("CARGO_PKG_VERSION"));
 
-/// What a body is where nothing else is said: a form's fields.
+/// The default type of a request body: form fields.
 const FORM: &str = "application/x-www-form-urlencoded";
 
-/// The number of every request in FastCGI: one at a time is on a connection.
+/// The id of every FastCGI request: a connection carries one at a time.
 pub const FASTCGI_ID: u16 = 1;
 
-/// Reads a header field as it is given on a command line, `Name: value`.
+/// Parses a header of the command line, `Name: value`.
 ///
 /// # Errors
-/// One sentence about what was expected.
+/// A message that says what is expected.
 pub fn read_header(text: &str) -> Result<(String, String), String> {
-    let wrong = || format!("'{text}' is no header field; expected one such as 'Accept: text/html'");
+    let wrong = || format!("'{text}' is no header; expected one such as 'Accept: text/html'");
     let (name, value) = text.split_once(':').ok_or_else(wrong)?;
     let (name, value) = (name.trim(), value.trim());
     let named: Result<http::HeaderName, _> = name.parse();
@@ -243,7 +240,7 @@ pub fn read_header(text: &str) -> Result<(String, String), String> {
     }
 }
 
-/// Reads a body as it is given: a text, or `@FILE`.
+/// Parses a body of the command line: a text, or `@FILE`.
 ///
 /// # Errors
 /// When the file cannot be read.
@@ -263,12 +260,12 @@ fn read_file(file: &Path) -> Result<Vec<u8>, String> {
     }
 }
 
-/// Reads a list of URLs as siege has it: one a line, `URL POST body` or `URL POST <file`,
+/// Reads a list of URLs in siege's format: one a line, `URL POST body` or `URL POST <file`,
 /// variables (`HOST = example.org`, `$(HOST)`), comments after `#`. A number before a URL is its
-/// weight. What is only a path belongs to `base`.
+/// weight. A path without a host belongs to `base`.
 ///
 /// # Errors
-/// One sentence with file and line.
+/// A message with file and line.
 pub fn read_list(file: &Path, base: Option<&Url>) -> Result<Vec<RequestSpec>, String> {
     let shown = file.display();
     let text = read_file(file)?;
@@ -329,7 +326,7 @@ fn list_line(line: &str, file: &Path, base: Option<&Url>) -> Result<RequestSpec,
             "GET" | "HEAD" | "POST" | "PUT" | "PATCH" | "DELETE" | "OPTIONS"
         ) {
             return Err(format!(
-                "'{method}' is no method that is known; a space in a URL is %20"
+                "'{method}' is no known method; a space in a URL is %20"
             ));
         }
         spec.method = method;
@@ -381,8 +378,8 @@ mod tests {
         spec.headers.push(("HOST".into(), "other".into()));
         spec.headers.push(("X-A".into(), "1".into()));
         spec.body = b"a=1".to_vec();
-        let Ok(EncodedRequest::Fields(request, body)) = spec.http2(Some("/d"), Some("x=1")) else {
-            panic!("fields");
+        let Ok(EncodedRequest::Http2(request)) = spec.http2(Some("/d"), Some("x=1")) else {
+            panic!("no request of HTTP/2");
         };
         assert_eq!(request.uri(), "https://other/d");
         let names: Vec<_> = request.headers().keys().map(|name| name.as_str()).collect();
@@ -395,10 +392,10 @@ mod tests {
             "cookie",
         ];
         assert_eq!(names, wanted);
-        assert_eq!(&body[..], b"a=1");
+        assert_eq!(&request.body()[..], b"a=1");
         spec.headers.push(("Connection".into(), "close".into()));
         let why = spec.http2(None, None).expect_err("no such field");
-        assert!(why.contains("HTTP/2 has no field 'Connection'"), "{why}");
+        assert!(why.contains("HTTP/2 has no header 'Connection'"), "{why}");
     }
 
     #[test]
@@ -430,7 +427,7 @@ mod tests {
         );
         std::fs::write(&list, "http://a/\nhttp://a/ b c\n").expect("a file");
         let why = read_list(&list, None).expect_err("a space");
-        assert!(why.contains("urls.txt:2: 'B' is no method"), "{why}");
+        assert!(why.contains("urls.txt:2: 'B' is no known method"), "{why}");
         std::fs::remove_dir_all(&folder).expect("a folder of ours");
     }
 

@@ -1,23 +1,21 @@
 //! A run second by second.
 
-use std::fmt::Write as _;
-
 use serde::Serialize;
 
 use crate::latency::Latencies;
 use crate::outcome::Class;
 use crate::tally::Tally;
 
-/// What happened in a second; latencies in seconds, from the moment requests were due.
+/// The counts of a second; latencies are in seconds, from the due times of requests.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Second {
-    /// Seconds since the start, up to the beginning of this one.
+    /// The start of this second, in seconds since the start of the run.
     pub number: u64,
     /// Whether it belongs to the warm-up.
     pub warm_up: bool,
     /// Requests that were sent.
     pub sent: u64,
-    /// Requests that ended in each way.
+    /// Requests by outcome.
     pub served: u64,
     #[allow(missing_docs)]
     pub refused: u64,
@@ -27,7 +25,7 @@ pub struct Second {
     pub timed_out: u64,
     #[allow(missing_docs)]
     pub wrong: u64,
-    /// Requests on their way at its end.
+    /// Requests in flight at its end.
     pub in_flight: u64,
     /// Requests that waited for a connection at its end.
     pub waiting: u64,
@@ -41,7 +39,7 @@ pub struct Second {
     pub p99: Option<f64>,
     #[allow(missing_docs)]
     pub max: Option<f64>,
-    /// Most requests on their way at once.
+    /// Most requests in flight at once.
     #[serde(skip)]
     pub most_in_flight: u64,
     /// Latencies of served requests, until [`Second::sum_up`].
@@ -50,7 +48,7 @@ pub struct Second {
 }
 
 impl Second {
-    /// Adds what a thread has counted.
+    /// Adds the counts of a thread.
     pub fn add(&mut self, tally: &Tally) {
         self.sent += tally.sent;
         self.served += tally.count(Class::Served);
@@ -62,7 +60,7 @@ impl Second {
         self.latencies.add(&served.corrected);
     }
 
-    /// Makes figures of the latencies, however few there are: a second is a small sample anyway.
+    /// Computes the percentiles, however few samples there are: a second is a small sample anyway.
     pub fn sum_up(&mut self, warm_up_seconds: f64) {
         self.warm_up = (self.number as f64) < warm_up_seconds;
         let latencies = std::mem::take(&mut self.latencies);
@@ -72,25 +70,22 @@ impl Second {
         self.max = latencies.max();
     }
 
-    /// How many requests ended, in whatever way.
+    /// Requests that ended, whatever their outcome.
     pub fn ended(&self) -> u64 {
         self.served + self.refused + self.failed + self.timed_out + self.wrong
     }
 }
 
-/// As comma-separated values, with a line of names; latencies in seconds.
+/// As comma-separated values with a header line; latencies in seconds.
 pub fn csv(series: &[Second]) -> String {
     let mut text = "second,warm_up,sent,served,refused,failed,timed_out,wrong,in_flight,waiting,\
                     connections,p50,p90,p99,max\n"
         .to_owned();
     let latency = |found: Option<f64>| found.map_or(String::new(), |found| format!("{found:.7}"));
     for second in series {
-        // Writing to a string cannot fail.
-        let _ = writeln!(
-            text,
-            "{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}",
+        let counts = [
             second.number,
-            u8::from(second.warm_up),
+            u64::from(second.warm_up),
             second.sent,
             second.served,
             second.refused,
@@ -100,11 +95,12 @@ pub fn csv(series: &[Second]) -> String {
             second.in_flight,
             second.waiting,
             second.connections,
-            latency(second.p50),
-            latency(second.p90),
-            latency(second.p99),
-            latency(second.max),
-        );
+        ];
+        let latencies = [second.p50, second.p90, second.p99, second.max];
+        let counts = counts.iter().map(u64::to_string);
+        let line: Vec<String> = counts.chain(latencies.map(latency)).collect();
+        text.push_str(&line.join(","));
+        text.push('\n');
     }
     text
 }

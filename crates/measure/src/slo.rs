@@ -1,4 +1,4 @@
-//! What a run has to hold: `p99<200ms,error<0.1%`.
+//! Conditions that a run has to meet: `p99<200ms,error<0.1%`.
 
 use serde::Serialize;
 
@@ -7,13 +7,13 @@ use crate::latency::{PERCENTILES, SAMPLES_BEYOND};
 use crate::outcome::Class;
 use maitred_text::humanize;
 
-/// What is looked at.
+/// The metric of a condition.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Metric {
-    /// A percentile of served requests' corrected latencies (100: the longest).
+    /// A percentile of the corrected latencies of served requests (100: the longest).
     Percentile(f64),
     Mean,
-    /// The share of requests that were not served, unsent ones included, in percent.
+    /// Requests that were not served, including unsent ones, in percent.
     Errors,
     /// Served requests a second.
     Rate,
@@ -28,31 +28,31 @@ pub struct Condition {
     limit: f64,
 }
 
-/// What has to hold.
+/// The conditions that have to hold.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Slo {
     conditions: Vec<Condition>,
-    /// How many samples must lie beyond a percentile for it to be judged.
+    /// How many samples have to be above a percentile for it to be judged.
     beyond: f64,
 }
 
-/// How a condition has done.
+/// The result of a condition.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ConditionResult {
     /// The condition.
     pub condition: String,
-    /// What was measured: seconds, a share of 1, or requests a second; nothing where the samples do
-    /// not carry it.
+    /// The measured value: seconds, a share of 1, or requests a second; `None` where there are too
+    /// few samples.
     pub measured: Option<f64>,
-    /// Whether it holds. What was not measured does not.
+    /// Whether it holds. A condition without a measured value does not.
     pub holds: bool,
 }
 
 impl Slo {
-    /// Reads conditions, separated by commas.
+    /// Parses conditions, separated by commas.
     ///
     /// # Errors
-    /// One sentence about what was expected.
+    /// A message that says what is expected.
     pub fn read(text: &str) -> Result<Slo, String> {
         let conditions = text.split(',').map(|part| condition(part.trim()));
         Ok(Slo {
@@ -61,13 +61,14 @@ impl Slo {
         })
     }
 
-    /// Judges percentiles beyond which so few samples lie: it takes less time, and is less sure.
+    /// Sets how many samples have to be above a percentile: fewer take less time, and are less
+    /// certain.
     #[must_use]
     pub fn with_samples_beyond(self, beyond: f64) -> Slo {
         Slo { beyond, ..self }
     }
 
-    /// The smallest limit of a latency, in seconds: what is slower is of no use.
+    /// The lowest limit of a latency, in seconds: slower responses are of no use.
     pub fn latency_limit(&self) -> Option<f64> {
         let latencies = self.conditions.iter().filter(|condition| {
             condition.below && matches!(condition.metric, Metric::Percentile(_) | Metric::Mean)
@@ -75,7 +76,7 @@ impl Slo {
         latencies.map(|condition| condition.limit).reduce(f64::min)
     }
 
-    /// How many requests it takes to judge the percentiles.
+    /// The number of requests that the percentiles need.
     pub fn samples(&self) -> f64 {
         let samples = self
             .conditions
@@ -89,7 +90,7 @@ impl Slo {
         samples.fold(0.0, f64::max)
     }
 
-    /// How each condition has done.
+    /// The result of each condition.
     pub fn judge(&self, measured: &Measured) -> Vec<ConditionResult> {
         let verdicts = self.conditions.iter().map(|condition| {
             let found = metric(condition.metric, measured, self.beyond);

@@ -1,13 +1,13 @@
-//! Statistics: trends, and what two configurations differ by.
+//! Trends of latencies.
 
 use crate::series::Second;
 
-/// In how many windows a run is looked at for a trend.
+/// The number of windows of a run.
 const WINDOWS: usize = 5;
 
-/// Whether latencies neither rose nor fell in all of the windows, by Mann and Kendall's test: with
-/// five windows, S of 8 or more comes by chance in 8 % of steady runs, so 10, all in one direction
-/// (1.7 %), and a change of more than a tenth are asked for. Nothing for runs under five seconds.
+/// Whether latencies have no trend, by the Mann-Kendall test over five windows. S of 8 or more
+/// occurs by chance in 8 % of steady runs, so a trend needs S of 10, all in one direction (1.7 %),
+/// and a change of more than a tenth. `None` for runs under five seconds.
 pub fn steady(series: &[Second]) -> Option<bool> {
     let medians = series.iter().filter(|second| !second.warm_up);
     let medians: Vec<f64> = medians.filter_map(|second| second.p50).collect();
@@ -30,7 +30,7 @@ pub fn steady(series: &[Second]) -> Option<bool> {
     Some(trend.abs() < all_pairs || change < 0.1)
 }
 
-/// Pairs that rise less pairs that fall.
+/// Rising pairs minus falling pairs.
 fn kendall(values: &[f64]) -> i64 {
     let pairs = values
         .iter()

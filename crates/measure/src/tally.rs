@@ -1,83 +1,83 @@
-//! What is counted of requests: by each thread for a second, then added up.
+//! Counts of requests: of each thread for a second, and their sums.
 
 use std::collections::BTreeMap;
 
 use crate::latency::Latencies;
 use crate::outcome::{Cause, Class};
 
-/// Most different causes that are told apart; the kernel has about 130, HTTP 900.
+/// Most distinct causes; the kernel has about 130, HTTP 900.
 const MAX_CAUSES: usize = 2_000;
 
-/// Requests that ended in one way.
+/// Latencies of the requests of one class.
 #[derive(Debug, Clone, Default)]
 pub struct ClassLatencies {
-    /// From the moment a request was due.
+    /// From the due time of the requests.
     pub corrected: Latencies,
-    /// From the moment it was sent.
+    /// From the moment they were sent.
     pub service: Latencies,
 }
 
 /// Requests for one URL.
 #[derive(Debug, Clone, Default)]
 pub struct UrlTally {
-    /// How many ended in each way.
+    /// Counts by class.
     pub counts: [u64; Class::ALL.len()],
-    /// Latencies of those that were served, from the moment they were due.
+    /// Latencies of served requests, from their due time.
     pub served: Latencies,
 }
 
-/// A request that ended.
+/// The end of a request.
 #[derive(Debug, Clone, Copy)]
 pub struct RequestEnd {
     /// Why it was not served, if it was not.
     pub cause: Option<Cause>,
-    /// The answer's status, if one came.
+    /// The response's status, if there is one.
     pub status: Option<u16>,
-    /// Whether it said when to come again.
+    /// Whether the response has `Retry-After`.
     pub has_retry_after: bool,
     /// The length of its body.
     pub body_bytes: u64,
-    /// Nanoseconds from the moment it was due.
+    /// Nanoseconds since its due time.
     pub corrected: u64,
-    /// Nanoseconds from the moment it was sent.
+    /// Nanoseconds since it was sent.
     pub service: u64,
-    /// Which URL it was for.
+    /// The index of its URL.
     pub row: usize,
 }
 
-/// What is counted.
+/// Counts.
 #[derive(Debug, Clone, Default)]
 pub struct Tally {
     /// Requests that were sent.
     pub sent: u64,
-    /// Those of them that were sent later than is tolerated.
+    /// Requests that were sent later than tolerated.
     pub late: u64,
-    /// Those of the late ones that had to wait for a free connection.
+    /// Late requests that had to wait for a free connection.
     pub late_for_connections: u64,
-    /// How long after it was due each was sent.
+    /// How long after its due time each request was sent.
     pub lateness: Latencies,
     /// Requests that were never sent.
     pub unsent: u64,
-    /// Connections that were made, and how long that took.
+    /// Opened connections, and how long that took.
     pub connects: Latencies,
     /// Requests that were sent a second time, since the server had just closed the connection.
     pub resent: u64,
-    /// How requests ended, in the order of [`Class::ALL`].
+    /// Latencies by class, in the order of [`Class::ALL`].
     pub ended: [ClassLatencies; Class::ALL.len()],
     /// Why requests were not served.
     pub causes: BTreeMap<Cause, u64>,
-    /// Answers by status.
+    /// Responses by status.
     pub statuses: BTreeMap<u16, u64>,
-    /// Refusals that said when to come again.
+    /// Refused requests whose response has `Retry-After`.
     pub with_retry_after: u64,
-    /// The bodies of answers, in bytes.
+    /// The bodies of responses, in bytes.
     pub body_bytes: u64,
     /// By URL.
     pub rows: Vec<UrlTally>,
 }
 
 impl Tally {
-    /// A request is sent, so many nanoseconds after it was due.
+    /// Counts a request that is sent this many nanoseconds after its due time.
     pub fn sent(&mut self, lateness: u64, tolerated: u64, for_connection: bool) {
         self.sent += 1;
         self.lateness.record(lateness);
@@ -87,7 +87,7 @@ impl Tally {
         }
     }
 
-    /// A request has ended.
+    /// Counts the end of a request.
     pub fn ended(&mut self, end: &RequestEnd) {
         let class = end.cause.map_or(Class::Served, Cause::class);
         let ended = &mut self.ended[class.index()];
@@ -113,17 +113,17 @@ impl Tally {
         }
     }
 
-    /// How many requests ended in this way.
+    /// The number of requests of a class that ended.
     pub fn count(&self, class: Class) -> u64 {
         self.ended[class.index()].service.count()
     }
 
-    /// How many requests ended.
+    /// The number of requests that ended.
     pub fn all(&self) -> u64 {
         Class::ALL.into_iter().map(|class| self.count(class)).sum()
     }
 
-    /// Adds what was counted elsewhere.
+    /// Adds the counts of another tally.
     pub fn add(&mut self, other: &Tally) {
         self.sent += other.sent;
         self.late += other.late;

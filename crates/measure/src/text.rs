@@ -1,17 +1,17 @@
-//! A report for people.
+//! The report as text.
 
 use crate::latency::Summary;
 use crate::outcome::Class;
 use crate::report::{Report, Requests};
 use maitred_text::humanize;
 
-/// How wide a bar may be, in characters.
+/// Width of the longest bar, in characters.
 const BAR: usize = 40;
 
-/// Most causes that are shown.
+/// Most causes in the report.
 const MAX_CAUSES: usize = 10;
 
-/// Most URLs that are shown.
+/// Most URLs in the report.
 const MAX_URLS: usize = 20;
 
 /// The report as lines.
@@ -209,7 +209,7 @@ fn histogram(report: &Report) -> Vec<String> {
     let last = ranges.iter().rposition(|range| range.count > 0);
     let ranges = ranges.iter().take(last.map_or(0, |last| last + 1));
     lines.extend(ranges.map(|range| {
-        // A share of at most 1 of a small number.
+        // At most 1 times a small number.
         let bar = (range.count as f64 / most as f64 * BAR as f64).round() as usize;
         format!(
             "{:>12}{:>12}  {}",
@@ -247,7 +247,7 @@ fn about_the_generator(report: &Report) -> Vec<String> {
             humanize::count(requests.sent),
         ),
         format!(
-            "connections {} made, connect p50 {}, max {}; at most {} on their way; {} read",
+            "connections {} opened, connect p50 {}, max {}; at most {} in flight; {} read",
             humanize::count(report.connections.made),
             latency(report.connections.connect.p50),
             latency(report.connections.connect.max),
@@ -280,7 +280,7 @@ fn verdict(report: &Report) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for verdict in &report.slo {
         let found = match verdict.measured {
-            None => "too few samples to say".to_owned(),
+            None => "too few samples".to_owned(),
             Some(share) if verdict.condition.starts_with("error") => {
                 format!("{:.3} %", share * 100.0)
             }
@@ -305,7 +305,7 @@ fn verdict(report: &Report) -> Vec<String> {
             .map(|why| format!("INVALID     {why}")),
     );
     if report.partial {
-        lines.push("PARTIAL     the run was ended before its time".to_owned());
+        lines.push("PARTIAL     the run was stopped early".to_owned());
     }
     lines
 }

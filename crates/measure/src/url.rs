@@ -1,27 +1,27 @@
-//! URLs: whom to ask, and for what.
+//! URLs of HTTP.
 
 use http::Uri;
 
-/// What a URL says.
+/// A parsed URL.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Url {
-    /// Whether it is asked over TLS.
+    /// Whether it has the scheme https.
     pub tls: bool,
     /// The host, without brackets.
     pub host: String,
     /// The port.
     pub port: u16,
-    /// Path and query, which begin with a slash.
+    /// Path and query; starts with a slash.
     pub path: String,
-    /// What the Host field says.
+    /// The value of the Host header.
     pub authority: String,
 }
 
 impl Url {
-    /// Reads a URL. One without a scheme is one of http; one that is only a path belongs to `base`.
+    /// Parses a URL. The default scheme is http; a path without a host belongs to `base`.
     ///
     /// # Errors
-    /// One sentence about what is wrong with it.
+    /// A message that says what is wrong with it.
     pub fn read(text: &str, base: Option<&Url>) -> Result<Url, String> {
         if let (true, Some(base)) = (text.starts_with('/'), base) {
             let path = Url::path_of(text)?;
@@ -36,20 +36,22 @@ impl Url {
         } else {
             format!("http://{text}")
         };
-        // A fragment is the browser's own affair.
+        // A fragment is never sent to a server.
         let without_fragment = with_scheme.split('#').next().unwrap_or_default();
         let uri: Uri = without_fragment.parse().map_err(|_| wrong())?;
         let tls = match uri.scheme_str() {
             Some("http") => false,
             Some("https") => true,
             _ => {
-                return Err(format!("'{text}': only http:// and https:// can be asked"));
+                return Err(format!(
+                    "'{text}': only http:// and https:// URLs are supported"
+                ));
             }
         };
         let authority = uri.authority().ok_or_else(wrong)?;
         if authority.as_str().contains('@') {
             return Err(format!(
-                "'{text}' holds a user; give it as --header 'Authorization: …'"
+                "'{text}' contains a user; send it as --header 'Authorization: …'"
             ));
         }
         let host = authority.host().trim_matches(['[', ']']);
@@ -79,13 +81,12 @@ impl Url {
         }
     }
 
-    /// Whether both are answered by the same server.
+    /// Whether both URLs belong to the same server.
     pub fn same_server(&self, other: &Url) -> bool {
         (self.tls, &self.host, self.port) == (other.tls, &other.host, other.port)
     }
 
-    /// Where a redirect from here leads: a path of this server, or nothing where it leads to
-    /// another one.
+    /// The path that a redirect from here leads to, or `None` if it leads to another server.
     pub fn follow(&self, location: &str) -> Option<String> {
         if location.starts_with("//") {
             let scheme = if self.tls { "https:" } else { "http:" };

@@ -1,23 +1,23 @@
-//! What the generator itself uses of the machine.
+//! The generator's own use of the machine.
 
 use maitred_os::schedstat::Schedstat;
 use nix::sys::resource::{Resource, UsageWho, getrlimit, getrusage, setrlimit};
 use nix::sys::time::TimeVal;
 
-/// Descriptors that are needed for other things than connections.
+/// File descriptors that are reserved for other uses than connections.
 const OTHER_DESCRIPTORS: u64 = 64;
 
-/// What a thread has used.
+/// The resource usage of a thread.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct ThreadUsage {
     /// Processor time in seconds.
     pub cpu: f64,
-    /// Time in which it could have run and got no processor, in seconds, where the kernel says it.
+    /// Time that it was runnable without a processor, in seconds, where the kernel reports it.
     pub wait: Option<f64>,
 }
 
 impl ThreadUsage {
-    /// What came after `before`.
+    /// The usage since `before`.
     pub fn since(&self, before: &ThreadUsage) -> ThreadUsage {
         ThreadUsage {
             cpu: (self.cpu - before.cpu).max(0.0),
@@ -29,7 +29,7 @@ impl ThreadUsage {
     }
 }
 
-/// What the current thread has used so far.
+/// The usage of the current thread.
 pub fn this_thread() -> ThreadUsage {
     let cpu = getrusage(UsageWho::RUSAGE_THREAD).map_or(0.0, |usage| {
         seconds(usage.user_time()) + seconds(usage.system_time())
@@ -45,13 +45,13 @@ fn seconds(time: TimeVal) -> f64 {
     time.tv_sec() as f64 + time.tv_usec() as f64 / 1e6
 }
 
-/// How many processors there are for us.
+/// The number of processors that this process may use.
 pub fn processors() -> usize {
     std::thread::available_parallelism().map_or(1, Into::into)
 }
 
-/// How many connections the limit of open files leaves, after it has been raised as far as it may
-/// be.
+/// The number of connections that the limit of open files allows, after raising it to the hard
+/// limit.
 pub fn descriptors() -> u64 {
     let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else {
         return 1_024 - OTHER_DESCRIPTORS;

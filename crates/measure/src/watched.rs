@@ -1,4 +1,4 @@
-//! The server while a run goes on: workers, queue, processor time, private memory.
+//! Samples of the server during a run: workers, queue, processor time, private memory.
 
 use std::collections::{HashMap, HashSet};
 
@@ -6,35 +6,35 @@ use maitred_os::proc;
 
 use serde::Serialize;
 
-/// How it is at a moment. What the source does not say is nothing.
+/// The server's state at one moment; `None` where the source does not report a value.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct ServerSample {
-    /// Seconds since the run began.
+    /// Seconds since the start of the run.
     pub second: f64,
     /// Workers that run a script.
     pub busy: Option<u64>,
-    /// Workers that run none.
+    /// Idle workers.
     pub idle: Option<u64>,
     /// Requests that wait for a worker.
     pub queue: Option<u64>,
     /// Processes.
     pub processes: Option<u64>,
-    /// Processor time since the run began, in seconds.
+    /// Processor time since the start of the run, in seconds.
     pub cpu: Option<f64>,
     /// Private memory of all processes, in bytes.
     pub private_bytes: Option<u64>,
 }
 
-/// What was seen of a server.
+/// All samples of a server.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct ServerSamples {
-    /// Who said it.
+    /// Where they come from.
     pub source: String,
-    /// Why nothing more was seen.
+    /// Why sampling ended early.
     pub lost: Option<String>,
-    /// Most workers that ran a script.
+    /// Most busy workers.
     pub most_busy: Option<u64>,
-    /// Most requests that waited.
+    /// Most queued requests.
     pub most_queue: Option<u64>,
     /// Processor time during the run, in seconds.
     pub cpu: Option<f64>,
@@ -45,7 +45,7 @@ pub struct ServerSamples {
 }
 
 impl ServerSamples {
-    /// Of what was seen.
+    /// Summarises samples.
     pub fn of(source: String, samples: Vec<ServerSample>, lost: Option<String>) -> ServerSamples {
         let most = |of: fn(&ServerSample) -> Option<u64>| samples.iter().filter_map(of).max();
         ServerSamples {
@@ -60,28 +60,28 @@ impl ServerSamples {
     }
 }
 
-/// A process and all that it has started, and they.
+/// A process with its descendants.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ProcessTree {
-    /// How many there are.
+    /// The number of processes.
     pub processes: u64,
-    /// Their processor time, that of children they have collected included, in clock ticks.
+    /// Their processor time, including that of collected children, in clock ticks.
     pub ticks: u64,
     /// Their private memory in bytes, where it may be read.
     pub private_bytes: Option<u64>,
 }
 
-/// What a line of `/proc/PID/stat` says here.
+/// The used fields of `/proc/PID/stat`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct ProcessStat {
     pub(crate) pid: i32,
     pub(crate) parent: i32,
-    /// Its processor time, that of children it has collected included.
+    /// Its processor time, including that of collected children.
     pub(crate) ticks: u64,
 }
 
 impl ProcessTree {
-    /// As `/proc` has it now; nothing if the process is not there.
+    /// Reads the current state from `/proc`; `None` if the process does not exist.
     pub fn of(root: i32) -> Option<ProcessTree> {
         let processes = processes()?;
         processes
@@ -115,7 +115,7 @@ pub(crate) fn processes() -> Option<HashMap<i32, ProcessStat>> {
     (!stats.is_empty()).then_some(stats)
 }
 
-/// Those of the processes that are roots or that a root has started, each once.
+/// The root processes and their descendants, each once.
 pub(crate) fn descendants(
     processes: &HashMap<i32, ProcessStat>,
     roots: &[i32],

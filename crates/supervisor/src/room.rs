@@ -309,7 +309,7 @@ impl Supervisor {
         }
     }
 
-    /// WorkerMemory a pool that finds its size keep to what there is now. True if it is such a pool.
+    /// Has a pool that finds its size keep to what there is now. True if it is such a pool.
     pub(crate) fn give_room(&mut self, index: usize) -> bool {
         let running = &mut self.pools[index];
         if !running.finds_its_size() {

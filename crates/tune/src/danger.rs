@@ -1,30 +1,31 @@
-//! What ends a measurement at once: a server, or a machine, that runs out of memory.
+//! Detects that the server or the machine runs out of memory, which ends a measurement at once.
 
 use std::fs;
 
 use maitred_doctor::MemoryGroup;
 use maitred_os::proc;
 
-/// The kernel's counters of the whole machine (proc_vmstat(5)).
+/// Counters of the machine (proc_vmstat(5)).
 const COUNTERS: &str = "/proc/vmstat";
 
-/// Pages of the machine that may go to swap in a measurement: what is never used may go there at any time. 4 MB.
+/// Pages of the machine that may be swapped out during a measurement, since unused pages may be at
+/// any time: 4 MB.
 const MOST_SWAPPED: u64 = 1_024;
 
-/// The same of the server's control group, in bytes.
+/// The same for the server's control group, in bytes.
 const MOST_SWAPPED_OF_GROUP: u64 = 4 << 20;
 
-/// How far the kernel has gone for want of memory until a moment.
+/// Counters of memory shortage.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct MemoryDanger {
     group: Counters,
     machine: Counters,
-    /// How often somebody had to wait until the machine found memory. Those who wait since the limit of their
-    /// control group is reached do not count (`ALLOCSTALL` in mm/vmscan.c).
+    /// Direct reclaims of the machine. Reclaims because of a control group's limit do not count
+    /// (`ALLOCSTALL` in mm/vmscan.c).
     stalls: u64,
 }
 
-/// What is not known is nothing.
+/// `None` for unknown values.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Counters {
     killed: Option<u64>,
@@ -32,8 +33,8 @@ struct Counters {
 }
 
 impl MemoryDanger {
-    /// As it is now, for a server in a control group, if it is in one. What the kernel does not say is no
-    /// danger.
+    /// The current counters, for a server in a control group, if it is in one. Values that the
+    /// kernel does not report count as no danger.
     pub fn now(group: Option<&MemoryGroup>) -> MemoryDanger {
         let machine = fs::read_to_string(COUNTERS).unwrap_or_default();
         let group = group.map_or_else(Counters::default, |group| Counters {
@@ -58,29 +59,30 @@ impl MemoryDanger {
         }
     }
 
-    /// What has happened since, if it is dangerous to go on.
+    /// What has happened since, if it is dangerous to continue.
     ///
-    /// The machine's counters hold what befalls other containers within their own limits, too. They count where
-    /// the server's group is not known, and where the machine itself was short of memory: then the server may
-    /// have taken it from others.
+    /// The machine's counters include those of other containers at their own limits. They count if
+    /// the server's group is unknown, or if the machine itself was short of memory: then the server
+    /// may have taken it from others.
     pub fn since(&self, before: &MemoryDanger) -> Option<&'static str> {
         let is_short = self.stalls > before.stalls;
         let (group, machine) = (&self.group, &self.machine);
         if more(group.killed, before.group.killed) > 0 {
             return Some(
-                "the kernel has killed a process in the server's control group for want of memory",
+                "the kernel has killed a process in the server's control group: it ran out of \
+                 memory",
             );
         }
         let counts = is_short || group.killed.is_none();
         if counts && more(machine.killed, before.machine.killed) > 0 {
-            return Some("the kernel has killed a process on this machine for want of memory");
+            return Some("the kernel has killed a process on this machine: it ran out of memory");
         }
         if more(group.swapped, before.group.swapped) > MOST_SWAPPED_OF_GROUP {
-            return Some("memory of the server goes to swap");
+            return Some("memory of the server is swapped out");
         }
         let counts = is_short || group.swapped.is_none();
         (counts && more(machine.swapped, before.machine.swapped) > MOST_SWAPPED)
-            .then_some("memory goes to swap on this machine")
+            .then_some("memory is swapped out on this machine")
     }
 }
 
@@ -112,8 +114,8 @@ mod tests {
 
     fn danger(group: Counters, killed: u64, swapped: u64, stalls: u64) -> MemoryDanger {
         let machine = format!(
-            "nr_free_pages 1\npswpin 5\npswpout {swapped}\nallocstall_dma 0\nallocstall_normal {stalls}\n\
-             allocstall_movable 7\noom_kill {killed}\n"
+            "nr_free_pages 1\npswpin 5\npswpout {swapped}\nallocstall_dma 0\nallocstall_normal \
+             {stalls}\nallocstall_movable 7\noom_kill {killed}\n"
         );
         MemoryDanger::of(group, &machine)
     }
@@ -126,7 +128,7 @@ mod tests {
         assert!(killed.contains("on this machine"), "{killed}");
         assert_eq!(danger(UNKNOWN, 3, 200, 0).since(&before), None);
         let swapped = danger(UNKNOWN, 3, 100_000, 0).since(&before);
-        assert_eq!(swapped, Some("memory goes to swap on this machine"));
+        assert_eq!(swapped, Some("memory is swapped out on this machine"));
         let silent = MemoryDanger::of(UNKNOWN, "");
         assert_eq!(silent.since(&before), None);
         assert_eq!(danger(UNKNOWN, 9, 9, 9).since(&silent), None);
@@ -139,17 +141,17 @@ mod tests {
         let own = danger(group(2, 0), 4, 100, 5).since(&before).unwrap();
         assert!(own.contains("in the server's control group"), "{own}");
         let swapped = danger(group(1, 100 << 20), 3, 100, 5).since(&before);
-        assert_eq!(swapped, Some("memory of the server goes to swap"));
+        assert_eq!(swapped, Some("memory of the server is swapped out"));
         assert_eq!(danger(group(1, 4096), 3, 101, 5).since(&before), None);
     }
 
     #[test]
-    fn a_machine_that_is_short_itself_is_a_danger_whoever_loses() {
+    fn a_machine_short_of_memory_is_a_danger_for_all() {
         let before = danger(group(1, 0), 3, 100, 5);
         let killed = danger(group(1, 0), 4, 100, 6).since(&before).unwrap();
         assert!(killed.contains("on this machine"), "{killed}");
         let swapped = danger(group(1, 0), 3, 100_000, 6).since(&before);
-        assert_eq!(swapped, Some("memory goes to swap on this machine"));
+        assert_eq!(swapped, Some("memory is swapped out on this machine"));
         assert_eq!(danger(group(1, 0), 3, 100, 9).since(&before), None);
     }
 
@@ -181,10 +183,11 @@ mod tests {
         );
         tells(1, 8 << 20);
         let swapped = MemoryDanger::now(Some(&group)).since(&before);
-        assert_eq!(swapped, Some("memory of the server goes to swap"));
+        assert_eq!(swapped, Some("memory of the server is swapped out"));
     }
 
-    /// A control group with little memory, of either version; nothing where this user may make none.
+    /// A control group with little memory, of either version; `None` if this user may not create
+    /// one.
     fn small_group() -> Option<PathBuf> {
         let kinds = [
             ("/sys/fs/cgroup/memory", "memory.limit_in_bytes"),
@@ -198,7 +201,7 @@ mod tests {
                 let _ = fs::remove_dir(&folder);
                 return None;
             }
-            // Swap is not accounted for everywhere.
+            // Swap accounting is not enabled everywhere.
             for swap in ["memory.swap.max", "memory.memsw.limit_in_bytes"] {
                 let swap = folder.join(swap);
                 if swap.exists() {
@@ -234,7 +237,7 @@ mod tests {
         (&stdin).write_all(b"go\n").unwrap();
         let status = child.wait().unwrap();
         let danger = MemoryDanger::now(its.as_ref()).since(&before);
-        // Who is dead may be in the group for a moment still.
+        // A dead process may be in the group for a moment.
         while fs::remove_dir(&folder).is_err() && folder.exists() {}
         assert_eq!((said.as_str(), status.signal()), ("in\n", Some(9)));
         assert!(

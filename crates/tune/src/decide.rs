@@ -1,51 +1,52 @@
-//! How many workers a pool is to have, from what was measured.
+//! Chooses the number of workers from the measurements.
 
 use serde::Serialize;
 
 use crate::usl::{self, Model};
 
-/// The share of the memory that may be spoken for (doctor's D1 warns above it).
+/// The share of the memory that may be used (doctor's D1 warns above it).
 const MEMORY_SHARE: f64 = 0.85;
 
-/// Throughput that is worth having: more workers for the last of it cost more than they bring. Where the same
-/// setting differs from itself by more than the rest, that is enough, but no less than this.
+/// The share of the highest throughput that is enough, since more workers for the rest cost more
+/// than they bring. It is lower if the noise floor is higher, down to the least.
 const ENOUGH: f64 = 0.97;
 const LEAST_ENOUGH: f64 = 0.9;
 
 /// Most workers that are tried.
 pub const MOST_WORKERS: u32 = 512;
 
-/// How far estimates of the knee may lie apart before it is said.
+/// Estimates of the knee that differ by more than this share are reported.
 const AGREE: f64 = 0.3;
 
-/// A difference in the number of workers that is none.
+/// Numbers of workers within this share of each other count as the same.
 const SAME: f64 = 0.1;
 
-/// The share of the highest throughput that is enough where the same setting differs from itself by so much: of
-/// numbers that differ by less nobody knows which is better, and the highest of many is so by chance.
+/// The share of the highest throughput that is enough with this noise floor: numbers that differ by
+/// less cannot be ranked, and the highest of many is so by chance.
 pub fn enough(noise: Option<f64>) -> f64 {
     (1.0 - noise.unwrap_or(0.0)).clamp(LEAST_ENOUGH, ENOUGH)
 }
 
-/// A bound of the number of workers, and where it comes from.
+/// An upper bound of the number of workers, and its reason.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Ceiling {
-    /// At most so many.
+    /// The bound.
     pub workers: u32,
-    /// Why, in words.
+    /// Its reason.
     pub why: String,
 }
 
-/// MemoryBudget for the server's workers.
+/// Memory for the server's workers.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MemoryBudget {
-    /// The least limit around the server, in bytes, and whose it is.
+    /// The lowest limit around the server, in bytes, and where it is set.
     pub budget: Result<(f64, String), String>,
-    /// What all but the pool's workers has of it, in bytes; what they share is part of that.
+    /// Memory in use by everything but the pool's workers, in bytes; their shared memory is part of
+    /// it.
     pub base: Result<f64, String>,
 }
 
-/// How many workers there may be: for how many there is memory, and no more than somebody says.
+/// The upper bound by memory and by the user's limit.
 pub fn ceiling(
     memory: &MemoryBudget,
     private: Option<f64>,
@@ -56,13 +57,13 @@ pub fn ceiling(
     match most {
         Some(most) if most < found.workers => Ceiling {
             workers: most.max(1),
-            why: "the number that was given (--most-workers)".to_owned(),
+            why: "the given limit (--most-workers)".to_owned(),
         },
         _ => found,
     }
 }
 
-/// How many workers there is memory for. A limit that cannot be read lets the pool not grow.
+/// The upper bound by memory. If a limit cannot be read, the pool does not grow.
 fn memory_ceiling(memory: &MemoryBudget, private: Option<f64>, now: u32) -> Ceiling {
     let stays = |why: &str| Ceiling {
         workers: now,
@@ -70,11 +71,15 @@ fn memory_ceiling(memory: &MemoryBudget, private: Option<f64>, now: u32) -> Ceil
     };
     let (budget, whose) = match &memory.budget {
         Ok(budget) => budget,
-        Err(why) => return stays(&format!("the limit of memory is not known ({why})")),
+        Err(why) => return stays(&format!("the memory limit is not known ({why})")),
     };
     let base = match &memory.base {
         Ok(base) => *base,
-        Err(why) => return stays(&format!("what others use is not known ({why})")),
+        Err(why) => {
+            return stays(&format!(
+                "the memory of other processes is not known ({why})"
+            ));
+        }
     };
     let Some(private) = private.filter(|private| *private > 0.0) else {
         return stays("the memory of a worker is not known (/proc/PID/smaps_rollup)");
@@ -90,31 +95,31 @@ fn memory_ceiling(memory: &MemoryBudget, private: Option<f64>, now: u32) -> Ceil
     Ceiling { workers, why }
 }
 
-/// What was found out about the number of workers.
+/// The chosen number of workers, and its reasons.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Choice {
-    /// So many.
+    /// The number.
     pub workers: u32,
-    /// What binds: `throughput`, or what the ceiling says.
+    /// What limits it: `throughput`, or the reason of the ceiling.
     pub binding: String,
-    /// The throughput that was measured or follows with so many, a second.
+    /// The throughput with that number, measured or interpolated, in requests a second.
     pub rate: f64,
-    /// Scope share that is of what any number serves.
+    /// The share of the highest throughput that is enough.
     pub enough: f64,
-    /// What is served with one, and how that grows.
+    /// The model of throughput by workers.
     pub model: Option<Model>,
-    /// The same without each of the measurements.
+    /// The models with each measurement left out.
     pub models: Vec<Model>,
-    /// Where throughput bends, by the shape of the curve.
+    /// The bend of the curve.
     pub bend: Option<f64>,
-    /// Where processors are all busy, K / u.
+    /// The number at which all processors are busy, K / u.
     pub knee: Option<f64>,
-    /// That those disagree, in words.
+    /// That the estimates disagree, as a message.
     pub doubt: Option<String>,
 }
 
-/// The fewest workers that serve that share of what any number does. `points` are numbers of workers and
-/// throughput, in their order.
+/// The fewest workers with enough throughput. `points` are numbers of workers and throughput,
+/// ascending.
 pub fn choose(
     points: &[(f64, f64)],
     ceiling: &Ceiling,
@@ -128,7 +133,7 @@ pub fn choose(
     let wanted = best * enough;
     let first = points.iter().position(|(_, rate)| *rate >= wanted)?;
     let crossing = match first.checked_sub(1).and_then(|before| points.get(before)) {
-        // Between the two, as if it grew evenly.
+        // Linear interpolation between the two.
         Some((few, less)) => {
             let (many, more) = points[first];
             few + (many - few) * (wanted - less) / (more - less).max(1e-9)
@@ -137,7 +142,7 @@ pub fn choose(
     };
     let workers = (crossing.ceil() as u32).clamp(1, ceiling.workers.max(1));
     let last = points.last().map_or(0.0, |(workers, _)| *workers);
-    // Only the last is enough, and nobody could try more.
+    // Only the last point is enough, and the ceiling forbids more.
     let still_grows =
         points.len() > 1 && last + 0.5 >= f64::from(ceiling.workers) && first + 1 == points.len();
     let model = usl::fit(points);
@@ -145,9 +150,10 @@ pub fn choose(
     let doubt = doubt(workers, points, bend, knee).filter(|_| !still_grows);
     Some(Choice {
         workers,
-        binding: match still_grows {
-            true => ceiling.why.clone(),
-            false => "throughput: more workers serve no more".to_owned(),
+        binding: if still_grows {
+            ceiling.why.clone()
+        } else {
+            "throughput: more workers serve no more".to_owned()
         },
         rate: wanted,
         enough,
@@ -167,22 +173,22 @@ fn doubt(
 ) -> Option<String> {
     let chosen = f64::from(workers);
     let mut apart = Vec::new();
-    // Between the numbers that were tried nobody knows where it bends.
+    // Between measured numbers the position of the bend is unknown.
     let tried = |at: f64| points.iter().position(|(workers, _)| *workers == at);
     if let Some((bend, at)) = bend.and_then(|bend| Some((bend, tried(bend)?))) {
         let low = points[at.saturating_sub(1)].0;
         let high = points.get(at + 1).map_or(bend, |point| point.0);
         if chosen < low / (1.0 + AGREE) || chosen > high * (1.0 + AGREE) {
-            apart.push(format!("its bend (Kneedle) says {bend:.0}"));
+            apart.push(format!("its bend (Kneedle) is at {bend:.0}"));
         }
     }
     if let Some(knee) = knee.filter(|knee| (knee / chosen).ln().abs() > (1.0 + AGREE).ln()) {
-        apart.push(format!("K / u says {knee:.0}"));
+        apart.push(format!("K / u is {knee:.0}"));
     }
-    (!apart.is_empty()).then(|| format!("the estimates lie apart: {}", apart.join(", ")))
+    (!apart.is_empty()).then(|| format!("the estimates differ: {}", apart.join(", ")))
 }
 
-/// Where a curve lies farthest above the line between its ends (Satopaa et al., Kneedle).
+/// The point farthest above the line between the ends of the curve (Satopaa et al., Kneedle).
 fn bend(points: &[(f64, f64)]) -> Option<f64> {
     let ((from, low), (to, _)) = (points.first()?, points.last()?);
     let high = points.iter().map(|(_, rate)| *rate).fold(0.0, f64::max);
@@ -195,7 +201,7 @@ fn bend(points: &[(f64, f64)]) -> Option<f64> {
     Some(most.0)
 }
 
-/// Whether two numbers of workers are the same for all that can be measured.
+/// Whether two numbers of workers are the same as far as measurements can tell.
 pub fn is_same(now: u32, chosen: u32) -> bool {
     f64::from(now.abs_diff(chosen)) <= SAME * f64::from(chosen)
 }
@@ -239,7 +245,7 @@ mod tests {
 
     #[test]
     fn the_highest_of_many_that_differ_by_chance_is_not_worth_ten_times_the_workers() {
-        // Two processors are full with 24 workers; the rest is chance.
+        // Two processors are saturated with 24 workers; the rest is noise.
         let rates = [
             22.0, 102.0, 208.0, 339.0, 379.0, 323.0, 374.0, 415.0, 428.0, 374.0,
         ];
@@ -282,7 +288,7 @@ mod tests {
     #[test]
     fn estimates_that_lie_apart_are_said() {
         let found = choose(&points(|n| 50.0 * n.min(4.0)), &plenty(), Some(40.0)).unwrap();
-        assert!(found.doubt.unwrap().contains("K / u says 40"));
+        assert!(found.doubt.unwrap().contains("K / u is 40"));
         assert_eq!(choose(&[], &plenty(), None), None);
     }
 
@@ -306,7 +312,7 @@ mod tests {
         assert_eq!(
             memory_ceiling(&known, None, 7).workers,
             7,
-            "nobody may read a worker's memory"
+            "a worker's memory is not readable"
         );
         assert_eq!(ceiling(&known, Some(11.0 * MB), 5, Some(9)).workers, 9);
         assert_eq!(ceiling(&known, Some(11.0 * MB), 5, Some(90)).workers, 50);

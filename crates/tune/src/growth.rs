@@ -1,17 +1,18 @@
-//! Whether workers grow with what they serve: the slope of their private memory, after Theil and Sen.
+//! Growth of workers with the requests that they serve: the Theil-Sen slope of their private
+//! memory.
 
 use serde::Serialize;
 
-/// Fewest looks that say anything.
+/// Fewest samples of a slope.
 const FEWEST: usize = 5;
 
 /// A slope below this is no leak, in bytes a request.
 pub const LEAK: f64 = 1_024.0;
 
-/// So many requests each worker has to have served until it is sure that it does not grow.
+/// The number of requests of each worker after which the absence of growth is certain.
 pub const ENOUGH: f64 = 2_000.0;
 
-/// What workers had after so many requests: of those that have served most without being started anew.
+/// Memory by served requests, of the workers that have served most since their start.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct GrowthSamples {
     now: Vec<(f64, f64)>,
@@ -19,12 +20,13 @@ pub struct GrowthSamples {
 }
 
 impl GrowthSamples {
-    /// Other workers are there now, which have served nothing.
+    /// The workers were replaced.
     pub fn restart(&mut self) {
         self.now.clear();
     }
 
-    /// Each has served so many requests more, and 95 of 100 have no more private memory than this, in bytes.
+    /// Each worker has served this many further requests, and 95 % of them have at most this much
+    /// private memory, in bytes.
     pub fn add(&mut self, requests: f64, private: f64) {
         let before = self.now.last().map_or(0.0, |look| look.0);
         self.now.push((before + requests, private));
@@ -33,38 +35,38 @@ impl GrowthSamples {
         }
     }
 
-    /// How they grow.
+    /// Their growth.
     pub fn slope(&self) -> Option<Slope> {
         slope(&self.longest)
     }
 }
 
-/// Bytes for each request that a worker serves.
+/// Growth in bytes a request.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Slope {
-    /// The median of all pairs of looks.
+    /// The median of all pairs of samples.
     pub bytes: f64,
     /// The 5th percentile of them.
     pub low: f64,
     /// The 95th.
     pub high: f64,
-    /// So many requests each worker has served.
+    /// The number of requests of each worker.
     pub requests: f64,
 }
 
 impl Slope {
-    /// Whether there is surely a leak.
+    /// Whether there is certainly a leak.
     pub fn leaks(&self) -> bool {
         self.low > LEAK
     }
 
-    /// Whether that there is none is sure as well.
+    /// Whether the absence of a leak is certain as well.
     pub fn is_long(&self) -> bool {
         self.requests >= ENOUGH
     }
 }
 
-/// Of looks at requests a worker has served, and its memory in bytes.
+/// The slope of samples (requests of a worker, its memory in bytes).
 fn slope(looks: &[(f64, f64)]) -> Option<Slope> {
     if looks.len() < FEWEST {
         return None;
@@ -110,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn workers_that_are_started_anew_begin_at_nothing_and_the_longest_life_counts() {
+    fn restarted_workers_start_at_zero_and_the_longest_life_counts() {
         let mut looks = GrowthSamples::default();
         for at in 0..6 {
             looks.add(500.0, 1e7 + f64::from(at) * 2e6);

@@ -2,23 +2,24 @@
 
 use std::fmt::Write as _;
 
-use maitred_measure::html::{STYLE, chart, curve, escape, nines, percentiles};
+use maitred_measure::html::{Chart, STYLE, escape, nines, percentiles, points};
 use maitred_text::humanize;
 
 use crate::course::rate_search::RateTrial;
 use crate::measurement::{Measurement, Setting};
 use crate::report::{Curve, Report};
-use crate::text;
+use crate::text::{self, ROUTE_COLUMNS};
 use crate::timeline::TimelinePoint;
 
-/// How many numbers are written below a chart.
+/// Most numbers on an axis.
 const NUMBERS: f64 = 8.0;
 
-/// What lies around a curve, and tables.
-const BAND: &str = ".d{stroke:#98a2b8;fill:none;stroke-width:1;stroke-dasharray:4 3}.kd{color:#98a2b8}\
-     table{border-collapse:collapse;font-size:13px;display:block;overflow-x:auto}\
-     th,td{text-align:right;padding:.15rem .6rem;border-bottom:1px solid var(--line)}\
-     th:first-child,td:first-child{text-align:left}";
+/// The style of confidence bands and tables.
+const BAND: &str = "\
+    .d{stroke:#98a2b8;fill:none;stroke-width:1;stroke-dasharray:4 3}.kd{color:#98a2b8}\
+    table{border-collapse:collapse;font-size:13px;display:block;overflow-x:auto}\
+    th,td{text-align:right;padding:.15rem .6rem;border-bottom:1px solid var(--line)}\
+    th:first-child,td:first-child{text-align:left}";
 
 /// Most bars of a chart.
 const BARS: usize = 20;
@@ -64,7 +65,7 @@ pub fn page(report: &Report) -> String {
     page
 }
 
-/// Round numbers up to the most.
+/// Labels of round numbers up to the maximum.
 fn numbers(most: f64) -> Vec<(f64, String)> {
     let rough = (most / NUMBERS).max(1e-9);
     let power = 10_f64.powf(rough.log10().floor());
@@ -98,23 +99,21 @@ fn throughput(report: &Report) -> String {
         .as_ref()
         .map(|choice| f64::from(choice.workers));
     let chosen = chosen.map(|workers| vec![(workers, 0.0), (workers, best)]);
-    let curves = [
-        curve("measured", 'a', report.sweep.clone()),
-        curve("universal scalability law", 'b', model.unwrap_or_default()),
-        curve("without each of the measurements", 'd', around.0),
-        curve("", 'd', around.1),
-        curve("chosen", 'c', chosen.unwrap_or_default()),
-    ];
-    chart(
+    Chart::new(
         "Requests a second by busy workers",
-        &curves,
         numbers,
         humanize::digits,
     )
+    .curve("measured", 'a', report.sweep.clone())
+    .curve("universal scalability law", 'b', model.unwrap_or_default())
+    .curve("with one measurement left out", 'd', around.0)
+    .curve("", 'd', around.1)
+    .curve("chosen", 'c', chosen.unwrap_or_default())
+    .svg()
 }
 
 fn latencies(report: &Report) -> String {
-    let points = |before: bool| {
+    let tries = |before: bool| {
         let tries = report.rates.iter();
         let of = tries.filter(|of: &&RateTrial| (of.setting == Setting::AsItWas) == before);
         let slow = |of: &RateTrial| of.p99.or(of.p90).or(of.p50);
@@ -128,34 +127,24 @@ fn latencies(report: &Report) -> String {
         .and_then(|text| crate::course::goal::Goal::read(text).ok());
     let most = report.rates.iter().map(|of| of.rate).fold(0.0, f64::max);
     let goal = goal.map(|goal| vec![(0.0, goal.limit()), (most, goal.limit())]);
-    let curves = [
-        curve("as proposed", 'a', points(false)),
-        curve("as it was", 'b', points(true)),
-        curve("goal", 'c', goal.unwrap_or_default()),
-    ];
-    chart(
-        "Latency by rate (p99, or what the samples carry)",
-        &curves,
-        numbers,
-        humanize::duration,
-    )
+    let title = "Latency by rate (p99, or the highest percentile with enough samples)";
+    Chart::new(title, numbers, humanize::duration)
+        .curve("proposed", 'a', tries(false))
+        .curve("original", 'b', tries(true))
+        .curve("goal", 'c', goal.unwrap_or_default())
+        .svg()
 }
 
 fn spectrum(report: &Report) -> String {
-    let points = |of: &[(f64, f64)]| of.iter().map(|(at, value)| (nines(*at), *value)).collect();
-    let curves = [
-        curve("as proposed", 'a', points(&report.spectrums.1)),
-        curve("as it was", 'b', points(&report.spectrums.0)),
-    ];
-    chart(
-        "Latency by percentile in the last pair",
-        &curves,
-        percentiles,
-        humanize::duration,
-    )
+    let spectrum = |of: &[(f64, f64)]| points(of, |point| nines(point.0), |point| Some(point.1));
+    let title = "Latency by percentile in the last pair";
+    Chart::new(title, percentiles, humanize::duration)
+        .curve("proposed", 'a', spectrum(&report.spectrums.1))
+        .curve("original", 'b', spectrum(&report.spectrums.0))
+        .svg()
 }
 
-/// The least and the most that the law says without each of the measurements.
+/// The lowest and the highest throughput of the models with one measurement left out.
 fn band(report: &Report, last: f64) -> (Curve, Curve) {
     let models = report.choice.as_ref().map(|choice| &choice.models);
     let Some(models) = models.filter(|models| !models.is_empty()) else {
@@ -171,7 +160,7 @@ fn band(report: &Report, last: f64) -> (Curve, Curve) {
     both.unzip()
 }
 
-/// Bars: what a request's time is made of, and that of each route.
+/// Bars of the parts of a request's time, for all requests and for each route.
 fn split(report: &Report) -> String {
     let all = report.alone.iter().map(|seen| ("all", seen));
     let routes = report.routes.iter();
@@ -186,32 +175,17 @@ fn split(report: &Report) -> String {
     format!("<h2>A request's time</h2>\n{}", bars.join(""))
 }
 
-/// A row for each route, as one user alone has seen it.
+/// A table row for each route, measured with one user alone.
 fn routes(report: &Report) -> String {
     if report.routes.is_empty() {
         return String::new();
     }
-    let mut table =
-        "<h2>Each route</h2>\n<table><tr><th>Route<th>Share<th>Answer<th>p95<th>Processor\
-                     <th>Run queue<th>Waiting<th>u<th>Size<th>Peak memory<th>Other memory</tr>\n"
-            .to_owned();
+    let heading = ROUTE_COLUMNS.map(|(heading, ..)| heading).join("<th>");
+    let mut table = format!("<h2>Each route</h2>\n<table><tr><th>route<th>p95<th>{heading}</tr>\n");
     for route in &report.routes {
-        let seen = &route.seen;
-        let parts = seen.parts();
-        let cells = [
-            escape(&route.name),
-            text::percent(Some(route.share)),
-            text::time(seen.mean),
-            text::time(seen.p95),
-            text::time(seen.cpu),
-            text::time(seen.core_wait),
-            text::time(parts.map(|parts| parts.waiting)),
-            parts.map_or("n/a".to_owned(), |parts| humanize::digits(parts.share())),
-            text::bytes(seen.bytes),
-            text::bytes(seen.peak),
-            text::bytes(seen.uncounted()),
-        ];
-        let _ = writeln!(table, "<tr><td>{}</tr>", cells.join("<td>"));
+        let (name, p95) = (escape(&route.name), text::time(route.seen.p95));
+        let cells = ROUTE_COLUMNS.map(|(.., cell)| cell(route)).join("<td>");
+        let _ = writeln!(table, "<tr><td>{name}<td>{p95}<td>{cells}</tr>");
     }
     table + "</table>\n"
 }
@@ -245,66 +219,43 @@ fn bar(name: &str, seen: &Measurement) -> Option<String> {
     Some(svg + "</svg>\n")
 }
 
-/// The whole tuning, second by second.
+/// The timeline of the tuning.
 fn over_time(report: &Report) -> String {
-    let points = |of: fn(&TimelinePoint) -> Option<f64>| -> Vec<(f64, f64)> {
-        let moments = report.moments.iter();
-        moments
-            .filter_map(|moment| Some((moment.at, of(moment)?)))
-            .collect()
+    let of = |value: fn(&TimelinePoint) -> Option<f64>| {
+        points(&report.moments, |moment| moment.at, value)
     };
-    let rates = [
-        curve("served", 'a', points(|moment| Some(moment.served))),
-        curve("wait", 'b', points(|moment| Some(moment.waiting))),
-        curve("workers", 'c', points(|moment| Some(moment.workers))),
-    ];
-    let latencies = [
-        curve("p50", 'a', points(|moment| moment.p50)),
-        curve("p99, or the longest", 'b', points(|moment| moment.p99)),
-    ];
-    let shares = [
-        curve("processors in use", 'a', points(|moment| moment.busy)),
-        curve(
-            "time in which some task waited for one",
-            'c',
-            points(|moment| moment.stalls.cpu),
-        ),
-    ];
-    let memory = [curve("in use", 'a', points(|moment| moment.memory))];
-    let want = [
-        curve(
-            "time in which some task waited for memory",
-            'b',
-            points(|moment| moment.stalls.memory),
-        ),
-        curve(
-            "all tasks",
-            'c',
-            points(|moment| moment.stalls.all_for_memory),
-        ),
-    ];
     let percent = |share| format!("{:.0} %", share * 100.0);
-    chart(
+    let load = Chart::new(
         "Requests and workers over time (s)",
-        &rates,
         numbers,
         humanize::digits,
-    ) + &chart(
-        "Latency over time (s)",
-        &latencies,
+    )
+    .curve("served", 'a', of(|moment| Some(moment.served)))
+    .curve("wait", 'b', of(|moment| Some(moment.waiting)))
+    .curve("workers", 'c', of(|moment| Some(moment.workers)));
+    let latency = Chart::new("Latency over time (s)", numbers, humanize::duration)
+        .curve("p50", 'a', of(|moment| moment.p50))
+        .curve("p99, or the longest", 'b', of(|moment| moment.p99));
+    let stalled = "time in which some task waited for one";
+    let processors = Chart::new("Processors over time (s)", numbers, percent)
+        .curve("processors in use", 'a', of(|moment| moment.busy))
+        .curve(stalled, 'c', of(|moment| moment.stalls.cpu));
+    let memory = Chart::new(
+        "Memory of the machine over time (s)",
         numbers,
-        humanize::duration,
-    ) + &chart("Processors over time (s)", &shares, numbers, percent)
-        + &chart(
-            "Memory of the machine over time (s)",
-            &memory,
-            numbers,
-            humanize::bytes,
-        )
-        + &chart("Want of memory over time (s)", &want, numbers, percent)
+        humanize::bytes,
+    )
+    .curve("in use", 'a', of(|moment| moment.memory));
+    let stalled = "time in which some task waited for memory";
+    let pressure = Chart::new("Memory pressure over time (s)", numbers, percent)
+        .curve(stalled, 'b', of(|moment| moment.stalls.memory))
+        .curve("all tasks", 'c', of(|moment| moment.stalls.all_for_memory));
+    [load, latency, processors, memory, pressure]
+        .map(|chart| chart.svg())
+        .concat()
 }
 
-/// What changes: the lines that go, and those that come.
+/// The changed settings as a diff.
 fn difference(report: &Report) -> String {
     let name = if report.file.contains("pm.max_children") {
         "pm.max_children"

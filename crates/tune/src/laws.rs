@@ -1,38 +1,37 @@
-//! Laws that hold for every server, whatever it does. Figures that break one are wrong, and nobody is
-//! told them.
+//! Laws that hold for every server. Measurements that break one are wrong, and are not reported.
 
 use crate::measurement::Measurement;
 
-/// How far a figure may be off (the ends of a measurement cut requests in two).
+/// The tolerance of a law, since the ends of a measurement cut requests in two.
 const TOLERANCE: f64 = 0.05;
 
-/// From which share of failed requests on users do not come round as the law thinks.
+/// Above this error rate Little's law does not apply to users.
 const MANY_ERRORS: f64 = 0.01;
 
-/// Little's law: users = rate x time. By how much it is off, as a share; nothing where it cannot be said.
+/// Little's law: users = rate x time. The deviation as a share; `None` if it is unknown.
 pub fn little(users: u32, seen: &Measurement) -> Option<f64> {
     let mean = seen.mean.filter(|_| seen.error_share <= MANY_ERRORS)?;
     Some(seen.rate * mean / f64::from(users) - 1.0)
 }
 
-/// Utilisation law: the processors that the workers must have used; nothing where it is not known.
+/// Utilisation law: the processors that the workers must have used; `None` if unknown.
 pub fn processors(seen: &Measurement) -> Option<f64> {
     Some(seen.rate * seen.cpu?)
 }
 
-/// Scope law the figures of so many users break on a machine of so many processors, as a sentence.
+/// Checks the measurement of this many users on a machine with this many processors.
 ///
 /// # Errors
-/// That sentence.
+/// Which law is broken, as a message.
 pub fn obeys(users: Option<u32>, cores: f64, seen: &Measurement) -> Result<(), String> {
-    // At the ends of a measurement one round of each user may be missing or too much.
+    // At the ends of a measurement one round of each user may be missing or too many.
     let ends = seen.mean.unwrap_or(0.0) / seen.seconds.max(1e-9);
     let off = users.and_then(|users| little(users, seen));
     if let (Some(off), Some(users)) = (off, users)
         && off.abs() > TOLERANCE + ends
     {
         return Err(format!(
-            "Little's law: {}, but {:.1} answers/s of {:.1} ms each make {:.1}",
+            "Little's law: {}, but {:.1} responses/s of {:.1} ms each make {:.1}",
             maitred_text::humanize::plural(u64::from(users), "user"),
             seen.rate,
             seen.mean.unwrap_or(0.0) * 1e3,
@@ -41,8 +40,8 @@ pub fn obeys(users: Option<u32>, cores: f64, seen: &Measurement) -> Result<(), S
     }
     match processors(seen) {
         Some(needed) if needed > cores * (1.0 + TOLERANCE) => Err(format!(
-            "the utilisation law: {:.1} answers/s of {:.1} ms of processor time each need {needed:.1} \
-             processors, and there are {cores}",
+            "the utilisation law: {:.1} responses/s of {:.1} ms of processor time each need \
+             {needed:.1} processors, and there are {cores}",
             seen.rate,
             seen.cpu.unwrap_or(0.0) * 1e3,
         )),
@@ -81,7 +80,7 @@ mod tests {
 
     #[test]
     fn an_article_that_promises_more_than_the_processors_can_do_is_refused() {
-        // W24: 200 a second with 30 ms of a processor each, on two of them.
+        // W24: 200 requests a second with 30 ms of processor time each, on two processors.
         let why = obeys(None, 2.0, &seen(200.0, 0.1, 0.03)).unwrap_err();
         assert!(
             why.contains("need 6.0 processors, and there are 2"),

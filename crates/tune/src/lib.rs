@@ -1,9 +1,10 @@
-//! `maitred tune`: measures a site as it is served, decides how many workers its pool needs, proves it in
-//! pairs of runs, and writes it down.
+//! `maitred tune`: measures a site as it is served, chooses how many workers its pool needs, proves
+//! the choice in pairs of runs, and writes it to the configuration.
 //!
-//! - Pure: what is measured next and what follows from it ([`course`]), the laws that figures have to obey
-//!   ([`laws`]), the choice ([`decide`]), what other servers' settings follow ([`settings`]), the report.
-//! - Not pure: who sends and changes settings ([`runner`], [`target`]), and what is asked for
+//! - Pure: the order of measurements and their conclusions ([`course`]), the laws that measurements
+//!   have to obey ([`laws`]), the choice ([`decide`]), recommended settings ([`settings`]), the
+//!   report.
+//! - Not pure: measuring and changing settings ([`runner`], [`target`]), and the requests
 //!   ([`workload`]).
 
 pub mod course;

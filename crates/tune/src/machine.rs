@@ -1,4 +1,4 @@
-//! What the figures of a report are of: the machine, and the PHP on it.
+//! The machine and its PHP, for the report.
 
 use std::fs;
 
@@ -9,41 +9,41 @@ use crate::course::IdleSample;
 use crate::site::Site;
 use crate::timeline::Stalls;
 
-/// How a processor's frequency is decided (Documentation/admin-guide/pm/cpufreq.rst).
+/// The processors' frequency governor (Documentation/admin-guide/pm/cpufreq.rst).
 const GOVERNOR: &str = "/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor";
 
-/// The governor that leaves a processor's frequency alone.
+/// The governor with a constant frequency.
 const STEADY: &str = "performance";
 
-/// The machine. Memory is in bytes, shares are of 1; what is not known is nothing.
+/// The machine. Memory is in bytes, shares are of 1; `None` for unknown values.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[allow(missing_docs)]
 pub struct Machine {
     pub cores: f64,
-    /// A quota around the server, and where it is set.
+    /// A quota of the server's control group, and where it is set.
     pub quota: Option<String>,
     pub processors: u32,
     /// The processor's name.
     pub model: Option<String>,
-    /// Whether it is a virtual one.
+    /// Whether it is a virtual machine.
     pub is_virtual: bool,
-    /// How its frequency is decided.
+    /// The frequency governor.
     pub governor: Option<String>,
     pub memory: Option<f64>,
     pub memory_from: String,
     pub kernel: Option<String>,
     pub php: Option<String>,
-    /// Whether code is kept compiled, in words.
+    /// The state of OPcache.
     pub opcache: String,
-    /// What others used of the processors while nothing was asked.
+    /// The share of the processors that other processes used without load.
     pub background: Option<f64>,
-    /// What tasks waited for, and the memory that was in use, then.
+    /// What tasks waited for, and the memory in use, without load.
     pub stalls: Stalls,
     pub in_use: Option<f64>,
 }
 
 impl Machine {
-    /// That a site is on, and how it was while nothing was asked.
+    /// The machine of a site, with its state without load.
     pub fn of(site: &Site, rest: &IdleSample) -> Machine {
         let (memory, memory_from) = match &site.memory.budget {
             Ok((bytes, whose)) => (Some(*bytes), whose.clone()),
@@ -75,24 +75,25 @@ impl Machine {
         }
     }
 
-    /// What makes figures of this machine less sure, in a sentence each.
+    /// What makes measurements on this machine less certain, as messages.
     pub fn doubts(&self) -> Vec<String> {
         let mut doubts = Vec::new();
         if let Some(governor) = self.governor.as_ref().filter(|name| *name != STEADY) {
             doubts.push(format!(
-                "the processors' frequency changes (governor {governor}): the first seconds of a load differ from \
-                 those after"
+                "the processors' frequency changes (governor {governor}): the first seconds of a \
+                 load differ from those after"
             ));
         }
         if self.stalls.memory.is_none() {
             doubts.push(
-                "how long tasks wait for memory is not known (/proc/pressure/memory is not there)"
+                "how long tasks wait for memory is not known (there is no /proc/pressure/memory)"
                     .to_owned(),
             );
         }
         if self.is_virtual {
             doubts.push(
-                "the machine is a virtual one: what its host gives to others shows as slowness here"
+                "this is a virtual machine: processor time that its host gives to others shows as \
+                 slowness"
                     .to_owned(),
             );
         }

@@ -1,84 +1,84 @@
-//! What is to be measured, and what a measurement has shown.
+//! Measurements: what to measure, and the results.
 
 use serde::Serialize;
 
-/// How the pool is set meanwhile.
+/// The setting of the pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Setting {
-    /// As it was before anybody tuned anything.
+    /// The original one.
     AsItWas,
-    /// `pm = static` with so many workers.
+    /// `pm = static` with this many workers.
     Workers(u32),
 }
 
 impl Setting {
-    /// In words.
+    /// A description for people.
     pub fn words(self) -> String {
         match self {
-            Setting::AsItWas => "as it was".to_owned(),
+            Setting::AsItWas => "original".to_owned(),
             Setting::Workers(workers) => format!("static, {workers}"),
         }
     }
 }
 
-/// How requests come.
+/// The load of a measurement.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Load {
-    /// By so many users who wait for each answer and do not think.
+    /// Closed loop: this many users without think time.
     Users(u32),
-    /// So many a second, as people come (Poisson).
+    /// Open loop: a Poisson process with this rate, in requests a second.
     Rate(f64),
 }
 
-/// A measurement to be made.
+/// A measurement to make.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Task {
-    /// What it is for, in words.
+    /// Its purpose, for people.
     pub what: &'static str,
-    /// How the pool is set.
+    /// The setting of the pool.
     pub setting: Setting,
-    /// How requests come.
+    /// The load.
     pub load: Load,
-    /// How long it is measured, in seconds.
+    /// The measured time, in seconds.
     pub seconds: f64,
-    /// How long before that it is not, in seconds.
+    /// The warm-up before that, in seconds.
     pub warm_up: f64,
-    /// Only this route is asked for.
+    /// Only this route is requested.
     pub route: Option<usize>,
-    /// How long it is waited for others.
+    /// Time limits.
     pub limits: TaskLimits,
 }
 
-/// How long it is waited for others, in seconds.
+/// Time limits of a measurement, in seconds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct TaskLimits {
-    /// It is looked whether the server is at rest.
-    pub looks: bool,
-    /// After a start of workers a second page is asked for, to see how long it takes.
-    pub asks_again: bool,
-    /// Until what an earlier load has left in queues is gone.
+    /// Check that the server is idle before it.
+    pub checks_idle: bool,
+    /// After a start of workers, request a second page to time it.
+    pub times_second: bool,
+    /// How long the queue of an earlier load may take to drain.
     pub rest: f64,
-    /// For an answer that is to show that.
-    pub ask: f64,
-    /// Until the site answers at all.
-    pub answer: f64,
-    /// There is no time to wait as long for that as for one that does not answer any more.
+    /// The timeout of the page that shows that.
+    pub page: f64,
+    /// How long the site may take to respond at all.
+    pub response: f64,
+    /// That limit is too short to conclude that the site does not respond any more.
     pub is_cut: bool,
-    /// For each answer of a measurement.
+    /// The timeout of each response of the measurement.
     pub timeout: f64,
-    /// After it, until the server is at rest again; nothing: that is not looked at.
+    /// How long the server may take to become idle after it; `None` to skip that.
     pub recovery: Option<f64>,
 }
 
-/// What a request's time is made of, in seconds.
+/// The parts of a request's time, in seconds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct TimeParts {
     /// On a processor.
     pub cpu: f64,
-    /// Waiting for one.
+    /// In the run queue.
     pub queue: f64,
-    /// Waiting for others.
+    /// Waiting for anything else.
     pub waiting: f64,
 }
 
@@ -90,14 +90,13 @@ impl TimeParts {
 }
 
 impl Measurement {
-    /// Memory of a worker beside what PHP itself counts of its scripts: the interpreter's own, and extensions that
-    /// take memory from the system.
+    /// Memory of a worker that PHP's count of its scripts does not contain: the interpreter's own,
+    /// and that of extensions that use the system's allocator.
     pub fn uncounted(&self) -> Option<f64> {
         Some((self.peak? - self.counted?).max(0.0))
     }
 
-    /// The same without its times, which a law calls in question; what was counted and what it takes of
-    /// memory stand.
+    /// Removes the times, which break a law; counts and memory are not affected.
     pub fn without_times(self) -> Measurement {
         Measurement {
             p50: None,
@@ -113,7 +112,7 @@ impl Measurement {
         }
     }
 
-    /// What a request's time is made of, where that is known.
+    /// The parts of a request's time, if known.
     pub fn parts(&self) -> Option<TimeParts> {
         let (mean, cpu) = (self.mean?, self.cpu?);
         let queue = self.core_wait.unwrap_or(0.0);
@@ -125,30 +124,30 @@ impl Measurement {
     }
 }
 
-/// What a measurement has shown. Times are in seconds, memory in bytes.
+/// The results of a measurement. Times are in seconds, memory is in bytes.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Measurement {
-    /// How long was measured.
+    /// The measured time.
     pub seconds: f64,
-    /// Requests with the answer that was expected.
+    /// Requests with the expected response.
     pub served: u64,
-    /// The same, a second.
+    /// The same a second.
     pub rate: f64,
-    /// Those a second that were in time for the goal.
+    /// Requests a second within the goal's latency.
     pub goodput: f64,
     /// Requests that were not served, of all.
     pub error_share: f64,
-    /// Requests that the server said it cannot serve now, of all.
+    /// Requests that were rejected with 503 or 429, of all.
     pub refused_share: f64,
-    /// Those of them that were told when to come again, of the refused ones.
+    /// Rejected requests whose response has `Retry-After`, of the rejected ones.
     pub with_retry_after: Option<f64>,
-    /// What most of those ended with.
+    /// The most frequent cause of requests that were not served.
     pub cause: Option<String>,
     /// Whether the goal held.
     pub holds: bool,
-    /// Whether the generator itself was late, so that nothing is said about the server.
+    /// Whether the generator itself was late, so that nothing follows about the server.
     pub generator_late: bool,
-    /// Latencies from the moment requests were due.
+    /// Latencies from the due time of requests.
     pub p50: Option<f64>,
     #[allow(missing_docs)]
     pub p90: Option<f64>,
@@ -158,30 +157,31 @@ pub struct Measurement {
     pub p99: Option<f64>,
     /// 99.9 %.
     pub p999: Option<f64>,
-    /// How long answers took on average, from the moment requests were sent.
+    /// The average latency from the moment requests were sent.
     pub mean: Option<f64>,
     /// The workers' processor time for each request.
     pub cpu: Option<f64>,
-    /// Their waiting for a processor for each request.
+    /// The workers' run queue time for each request.
     pub core_wait: Option<f64>,
-    /// Bytes of a body, on average.
+    /// The average size of a body in bytes.
     pub bytes: Option<f64>,
     /// Workers at the end.
     pub workers: u32,
-    /// Private memory that 95 of 100 workers do not exceed.
+    /// Private memory of a worker, 95th percentile.
     pub private: Option<f64>,
-    /// Private memory that half of them do not exceed.
+    /// Private memory of a worker, median.
     pub typical: Option<f64>,
-    /// The most private memory that a worker had at any moment since the measurement began, or, where this
-    /// user may not have the kernel forget earlier moments, since it was started.
+    /// The most private memory of a worker at any moment of the measurement or, if this user may
+    /// not reset the kernel's maximum, since its start.
     pub peak: Option<f64>,
-    /// The most memory that PHP itself has counted for a script, where one user alone has asked and it tells.
+    /// The most memory that PHP counted for a script, if one user alone was measured and the server
+    /// reports it.
     pub counted: Option<f64>,
     /// Resident memory of a worker, on average.
     pub resident: Option<f64>,
     /// The share of all processors that neither the server nor the generator used.
     pub outside: Option<f64>,
-    /// How long it took until the server was at rest again; nothing: it was not, or nobody looked.
+    /// How long it took until the server was idle again; `None` if it was not, or was not checked.
     pub recovery: Option<f64>,
     /// Latencies by percentile, for a chart.
     #[serde(skip)]

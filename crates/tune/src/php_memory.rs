@@ -1,45 +1,45 @@
-//! What PHP itself counts of its scripts' memory, as far as the server tells it.
+//! The memory that PHP counts for its scripts, as far as the server reports it.
 
 use maitred_doctor::read::Counted;
 
 use crate::measurement::{Load, Task};
 
-/// What the server tells now; or why it does not.
+/// The server's current report, or why there is none.
 pub type Counts = Result<Vec<Counted>, String>;
 
-/// Who is asked what PHP counts.
+/// Queries PHP's memory counts.
 pub struct PhpMemoryProbe<'a> {
-    ask: &'a mut dyn FnMut() -> Counts,
-    /// What is told is of the whole pool since its start, and of no single worker's last request.
+    query: &'a mut dyn FnMut() -> Counts,
+    /// The report covers the whole pool since its start, not a worker's last request.
     is_of_pool: bool,
-    /// Why nothing was told.
+    /// Why there was no report.
     pub why_not: Option<String>,
 }
 
 impl<'a> PhpMemoryProbe<'a> {
-    /// By this.
-    pub fn new(is_of_pool: bool, ask: &'a mut dyn FnMut() -> Counts) -> PhpMemoryProbe<'a> {
+    /// Queries with this function.
+    pub fn new(is_of_pool: bool, query: &'a mut dyn FnMut() -> Counts) -> PhpMemoryProbe<'a> {
         PhpMemoryProbe {
-            ask,
+            query,
             is_of_pool,
             why_not: None,
         }
     }
 
-    /// Before a measurement, if what one script had can be told from it.
+    /// Queries before a measurement, if the difference shows the memory of one script.
     pub fn before(&mut self, task: &Task) -> Option<Vec<Counted>> {
         let is_alone = task.load == Load::Users(1) && !(self.is_of_pool && task.route.is_some());
         is_alone.then(|| self.now()).flatten()
     }
 
-    /// The most that a script of the measurement had, in bytes.
+    /// The most memory of a script of the measurement, in bytes.
     pub fn since(&mut self, before: Option<Vec<Counted>>) -> Option<f64> {
         let before = before?;
         most(&before, &self.now()?)
     }
 
     fn now(&mut self) -> Option<Vec<Counted>> {
-        match (self.ask)() {
+        match (self.query)() {
             Ok(counts) => Some(counts),
             Err(why) => {
                 self.why_not = Some(why);
@@ -49,7 +49,7 @@ impl<'a> PhpMemoryProbe<'a> {
     }
 }
 
-/// The most of those who have served something meanwhile.
+/// The most memory among workers that have served a request meanwhile.
 fn most(before: &[Counted], after: &[Counted]) -> Option<f64> {
     let has_served = |counted: &&Counted| {
         let known = before.iter().find(|known| known.pid == counted.pid);
@@ -82,7 +82,7 @@ mod tests {
         let before = [counted(1, 50, 90), counted(2, 7, 40)];
         let after = [counted(1, 50, 90), counted(2, 9, 20), counted(3, 1, 30)];
         assert_eq!(most(&before, &after), Some(30.0));
-        assert_eq!(most(&before, &before), None, "nobody was asked");
+        assert_eq!(most(&before, &before), None, "no request was served");
         assert_eq!(most(&[], &[counted(1, 1, 0)]), None, "it runs now");
     }
 }

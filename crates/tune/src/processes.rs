@@ -1,4 +1,4 @@
-//! A pool's workers, as /proc shows them.
+//! A pool's workers in /proc.
 
 use std::collections::HashMap;
 use std::fs;
@@ -6,34 +6,34 @@ use std::fs;
 use maitred_os::proc;
 use maitred_os::schedstat::Schedstat;
 
-/// Most workers whose memory is measured: each look takes the kernel a walk of its pages.
+/// Most workers whose memory is measured, since the kernel has to walk their pages.
 const MAX_MEASURED: usize = 64;
 
-/// Processor time, and time of waiting for a processor, of processes, in nanoseconds.
+/// Processor time and run queue time of processes, in nanoseconds.
 #[derive(Debug, Clone, Default)]
 pub struct CpuTimes {
     of: HashMap<i32, (u64, u64)>,
 }
 
-/// WorkerMemory of workers, in bytes.
+/// Memory of workers, in bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct WorkerMemory {
-    /// Their own: 95 of 100 have no more.
+    /// Private memory, 95th percentile.
     pub private: Option<f64>,
-    /// Half of them have no more.
+    /// Private memory, median.
     pub typical: Option<f64>,
-    /// With what they share, on average.
+    /// Resident memory, on average.
     pub resident: Option<f64>,
 }
 
-/// The children of `master` whose titles begin with `title`.
+/// The children of `master` whose titles start with `title`.
 pub fn workers(master: i32, title: &str) -> Vec<i32> {
     let is_child = |pid| proc::Stat::of(pid).and_then(|stat| stat.parent()) == Some(master);
     let children = proc::pids().filter(|pid| is_child(*pid));
     children.filter(|pid| is_titled(*pid, title)).collect()
 }
 
-/// Whether a process has a title that begins so, and what follows is another word.
+/// Whether the process title starts with `title` as whole words.
 pub fn is_titled(pid: i32, title: &str) -> bool {
     let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     let rest = line.strip_prefix(title.as_bytes());
@@ -47,7 +47,7 @@ pub fn began(pid: i32) -> Option<u64> {
 }
 
 impl CpuTimes {
-    /// As they stand (Documentation/scheduler/sched-stats.rst: time on a processor, time of waiting).
+    /// The current times (Documentation/scheduler/sched-stats.rst).
     pub fn of(pids: &[i32]) -> CpuTimes {
         let read = |pid: &i32| {
             let times = Schedstat::of(*pid)?;
@@ -58,19 +58,19 @@ impl CpuTimes {
         }
     }
 
-    /// Seconds that each has had a processor for on average, since it was born.
+    /// The average processor time of a process since its start, in seconds.
     pub fn each(&self) -> Option<f64> {
         let all: u64 = self.of.values().map(|(cpu, _)| cpu).sum();
         (!self.of.is_empty()).then(|| all as f64 / 1e9 / self.of.len() as f64)
     }
 
-    /// What a later look has seen, too; of processes that are gone by then, this one counts.
+    /// Merges a later snapshot; processes that have ended keep their earlier times.
     pub fn look_again(&mut self, later: CpuTimes) {
         self.of.extend(later.of);
     }
 
-    /// Seconds on a processor and of waiting for one since `before`; nothing where workers have come
-    /// and gone, so that it is not known.
+    /// Processor time and run queue time since `before`, in seconds; `None` if processes have ended
+    /// without a later snapshot.
     pub fn since(&self, before: &CpuTimes) -> Option<(f64, f64)> {
         if self.of.is_empty() || before.of.keys().any(|pid| !self.of.contains_key(pid)) {
             return None;
@@ -87,7 +87,7 @@ impl CpuTimes {
     }
 }
 
-/// What workers have of memory now.
+/// The current memory of workers.
 pub fn memory(pids: &[i32]) -> WorkerMemory {
     let rollups = pids.iter().take(MAX_MEASURED).filter_map(proc::Rollup::of);
     let (mut private, resident): (Vec<f64>, Vec<f64>) = rollups
@@ -107,7 +107,7 @@ pub fn memory(pids: &[i32]) -> WorkerMemory {
     }
 }
 
-/// The most files that one of these has open; nothing where this user may not see it.
+/// The most files that a worker has open; `None` if this user may not see it.
 pub fn open_files(pids: &[i32]) -> Option<u64> {
     let each = pids.iter().take(MAX_MEASURED).filter_map(|pid| {
         let entries = fs::read_dir(format!("/proc/{pid}/fd")).ok()?;
@@ -116,17 +116,17 @@ pub fn open_files(pids: &[i32]) -> Option<u64> {
     each.max()
 }
 
-/// Has the kernel forget the most memory that workers have had (proc_pid_clear_refs(5): 5). Who may not,
-/// has it remember the most since they were started.
+/// Resets the kernel's maximum of the workers' resident memory (proc_pid_clear_refs(5): 5). Without
+/// permission the maximum since their start remains.
 pub fn forget_peaks(pids: &[i32]) {
     for pid in pids {
-        // It is as good as it is without.
+        // Fails without permission.
         let _ = fs::write(format!("/proc/{pid}/clear_refs"), "5");
     }
 }
 
-/// The most private memory that one of these has had at any moment: the most that it had in all, without
-/// what it shares with others now.
+/// The most private memory that a worker has had at any moment: its maximum of resident memory,
+/// without the memory that it shares now.
 pub fn peak(pids: &[i32]) -> Option<f64> {
     let each = pids.iter().take(MAX_MEASURED).filter_map(|pid| {
         let most = proc::bytes(&proc::read(pid, "status")?, "VmHWM")?;
@@ -147,7 +147,7 @@ mod tests {
             .unwrap();
         let pid = i32::try_from(child.id()).unwrap();
         let us = i32::try_from(std::process::id()).unwrap();
-        // Until it has become `sleep` it is a copy of us.
+        // Until exec it is a copy of this process.
         while !is_titled(pid, "sleep") {}
         assert_eq!(workers(us, "sleep"), [pid]);
         assert_eq!(workers(us, "slee"), [0_i32; 0], "a part of a word is none");

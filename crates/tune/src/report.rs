@@ -1,4 +1,4 @@
-//! What a tuning came to, for programs and for the other faces of the report.
+//! The report of a tuning, for programs and for the text and HTML reports.
 
 use std::path::PathBuf;
 
@@ -8,7 +8,7 @@ use crate::course::goal::Goal;
 use crate::course::overload::OverloadResult;
 use crate::course::profile::RouteProfile;
 use crate::course::proof::{self, ComparisonRow};
-use crate::course::rate_search::{RateSearch, RateTrial};
+use crate::course::rate_search::RateTrial;
 use crate::course::sweep::Sweep;
 use crate::course::{Course, PoolSetting, Verdict, WorkerStart};
 use crate::decide::{Ceiling, Choice};
@@ -21,146 +21,142 @@ use crate::settings::{self, Recommendation, Server, SettingInputs};
 use crate::site::{Site, memory_limit, opcache, processor_limit, strings, wall_limit};
 use crate::timeline::TimelinePoint;
 
-/// The report's form; it changes when a field changes its meaning or goes.
+/// The version of the report's format; it changes when a field is removed or changes its meaning.
 pub const SCHEMA: &str = "maitred-tune/1";
 
-/// The times that the demand is more than its mean in nearly all moments: the workers that one rate needs at
-/// 99 of 100 moments are its mean and so many of its deviations (Poisson).
+/// The demand exceeds its mean at most moments: at 99 of 100 moments the busy workers are at most
+/// the mean plus this many standard deviations (Poisson).
 const PEAKS: f64 = 2.33;
 
-/// From this share on processors are busy: the web server and the generator need the rest.
+/// From this share on the processors are busy: the web server and the generator need the rest.
 const BUSY: f64 = 0.6;
 
-/// maitred's page cache has a part for each processor, up to so many.
+/// maitred's page cache has a part for each processor, up to this many.
 const MOST_PARTS: u32 = 16;
 
-/// Most files that are looked at to count scripts.
+/// Most files that are visited to count scripts.
 const MOST_FILES: u64 = 200_000;
 
 /// Points of a chart.
 pub type Curve = Vec<(f64, f64)>;
 
-/// A report. Times are in seconds, memory in bytes, shares of 1.
+/// A report. Times are in seconds, memory is in bytes, shares are of 1.
 #[derive(Debug, Clone, Serialize)]
 pub struct Report {
     /// [`SCHEMA`].
     pub schema: &'static str,
-    /// What was tuned: the pool, its server and its file.
+    /// The tuned pool, its server and its file.
     pub subject: String,
-    /// Whether there was too little time for more than a hint.
+    /// Whether there was too little time for more than an indication.
     pub indicative: bool,
     /// The machine.
     pub machine: Machine,
-    /// What was asked for.
+    /// The source of the requests.
     pub load: String,
-    /// How the pool was set.
+    /// The pool's original setting.
     pub before: PoolSetting,
     /// `gain`, `no_gain`, `nothing_to_gain` or `cannot_say`.
     pub verdict: &'static str,
     /// The same as a sentence.
     pub conclusion: String,
-    /// The goal, and whether somebody gave it.
+    /// The goal, and whether the user gave it.
     pub goal: Option<String>,
     #[allow(missing_docs)]
     pub goal_given: bool,
-    /// Others used much, or the machine differs from itself, and somebody has said that it is to go on.
+    /// Reasons to stop that `--despite-noise` has overridden.
     pub despite_noise: Vec<String>,
     /// By which share the throughput of the same setting may differ from itself.
     pub noise_floor: Option<f64>,
-    /// One user.
+    /// One user alone.
     pub alone: Option<Measurement>,
-    /// The number of users nearest to what was chosen, and a request's waiting for a processor then.
+    /// The number of users closest to the chosen number of workers, and the run queue time of a
+    /// request with it.
     pub crowded: Option<(u32, f64)>,
-    /// The same of each route, where there are several.
+    /// One user alone for each route, if there are several.
     pub routes: Vec<RouteProfile>,
-    /// What it costs until a worker serves.
+    /// The cost of starting workers.
     pub boot: Option<WorkerStart>,
-    /// What all workers have together, in bytes: OPcache and code, counted once.
+    /// Memory that all workers share, in bytes: OPcache and code, counted once.
     pub shared: Option<f64>,
-    /// The most private memory that a worker had at any moment.
+    /// The most private memory of a worker at any moment.
     pub peak: Option<f64>,
-    /// The most memory that PHP itself has counted for a script, or why that is not known.
+    /// The most memory that PHP counted for a script, or why it is unknown.
     pub counted: Option<f64>,
-    /// That is of 99 of 100 scripts since the server's start, an eighth too much at most, and not of the largest.
+    /// The count is for 99 of 100 scripts since the server's start, up to an eighth too high, and
+    /// not for the largest script.
     pub counted_since_start: bool,
     #[allow(missing_docs)]
     pub not_counted: Option<String>,
-    /// What that worker had beside it.
+    /// What that worker had in addition.
     pub uncounted: Option<f64>,
-    /// Memory of a worker: the most of its own that was seen, and with what it shares.
+    /// Memory of a worker: the most private memory, and resident memory.
     pub private: Option<f64>,
     #[allow(missing_docs)]
     pub resident: Option<f64>,
-    /// What a worker in the middle of all has for itself.
+    /// Private memory of a worker, median.
     pub typical: Option<f64>,
-    /// How workers grow with what they serve.
+    /// The growth of workers.
     pub growth: Option<Slope>,
-    /// What bounds the number of workers from above.
+    /// The upper bound of the number of workers.
     pub ceiling: Option<Ceiling>,
     /// Throughput by workers.
     pub sweep: Vec<(f64, f64)>,
-    /// What was chosen.
+    /// The choice.
     pub choice: Option<Choice>,
-    /// Rates that were tried.
+    /// The rates that were tried.
     pub rates: Vec<RateTrial>,
-    /// The highest that held, before and after.
+    /// The highest rates that held, before and after.
     pub rate_before: Option<f64>,
     #[allow(missing_docs)]
     pub rate_after: Option<f64>,
-    /// Whether that was kept up for long.
+    /// Whether the highest rate has lasted.
     pub rate_lasts: bool,
-    /// The database of this machine that takes the fewest connections, and how many.
+    /// The database on this machine with the fewest connections, and their number.
     pub downstream: Option<(String, u64)>,
-    /// Workers that this rate keeps busy, with what chance makes of it.
+    /// Workers that this rate keeps busy, including peaks.
     pub demand: Option<f64>,
-    /// What it would take to serve more.
+    /// What limits higher rates.
     pub further: Option<String>,
-    /// What becomes of more requests than that.
+    /// The behaviour under overload.
     pub overload: Vec<OverloadResult>,
-    /// The old setting beside itself.
+    /// The original setting compared with itself.
     pub noise: Vec<ComparisonRow>,
-    /// The new one beside the old one.
+    /// The new setting compared with the original one.
     pub proof: Vec<ComparisonRow>,
-    /// How many pairs that are, and how many were made again since others used the processors.
+    /// The number of pairs, and how many were repeated because other processes used the processors.
     pub pairs: usize,
     #[allow(missing_docs)]
     pub repeated_pairs: usize,
     /// Requests that were not served in the pairs, of all: before, after.
     pub errors: Option<(f64, f64)>,
-    /// Memory of all workers' own, in bytes: before, after.
+    /// Private memory of all workers, in bytes: before, after.
     pub memory: Option<(f64, f64)>,
-    /// Whether the figures obey the laws, in words.
+    /// Whether the measurements obey the laws.
     pub consistency: Vec<String>,
-    /// What there was no time for.
+    /// What was skipped for want of time.
     pub left_out: Vec<String>,
-    /// What is not proven, and what makes the figures less sure.
+    /// What is not proven, and what makes the results less certain.
     pub not_proven: Vec<String>,
-    /// Settings for the servers that were asked for.
+    /// Settings for the servers that the user named.
     pub settings: Vec<Recommendation>,
-    /// What was written, or is to be pasted.
+    /// What was written, or what the user has to write.
     pub written: Option<String>,
-    /// The file or the lines that say so.
+    /// The file with the new setting.
     pub file: String,
-    /// Latencies by percentile in the pairs, for a chart: before, after.
+    /// Latencies by percentile in the last pair, for a chart: before, after.
     #[serde(skip)]
     pub spectrums: (Curve, Curve),
-    /// Second by second, for a chart.
+    /// The timeline, for a chart.
     #[serde(skip)]
     pub moments: Vec<TimelinePoint>,
 }
 
 impl Report {
-    /// Of a course that is over.
+    /// Summarises a finished course.
     pub fn of(site: &Site, load: &str, course: &Course, servers: &[Server]) -> Report {
         let (verdict, conclusion) = verdict(course);
-        let highest =
-            |rate_search: &Option<RateSearch>| rate_search.as_ref().and_then(RateSearch::highest);
-        let points = course
-            .sweep
-            .as_ref()
-            .map(|sweep| sweep.points.as_slice())
-            .unwrap_or_default();
-        let seen = || points.iter().map(|point| &point.seen).chain(&course.alone);
+        let points = || course.points().iter().map(|point| &point.seen);
+        let seen = || points().chain(&course.alone);
         let most = |of: fn(&Measurement) -> Option<f64>| seen().filter_map(of).reduce(f64::max);
         let private = most(|seen| seen.private);
         let resident = most(|seen| seen.resident);
@@ -217,8 +213,8 @@ impl Report {
             rates: tries
                 .flat_map(|rate_search| rate_search.tries.clone())
                 .collect(),
-            rate_before: highest(&course.before),
-            rate_after: highest(&course.after),
+            rate_before: course.highest_before(),
+            rate_after: course.highest_after(),
             rate_lasts: course
                 .after
                 .as_ref()
@@ -249,10 +245,10 @@ impl Report {
         }
     }
 
-    /// For programs.
+    /// The report as JSON.
     ///
     /// # Errors
-    /// Nothing that is known to happen.
+    /// None that is known to happen.
     pub fn json(&self) -> Result<String, String> {
         serde_json::to_string_pretty(self).map_err(|why| why.to_string())
     }
@@ -270,12 +266,12 @@ fn verdict(course: &Course) -> (&'static str, String) {
         Some(Verdict::CannotSay(why)) => ("cannot_say", why.clone()),
         None => (
             "cannot_say",
-            "it was ended before anything could be said".to_owned(),
+            "it was stopped before there was a result".to_owned(),
         ),
     }
 }
 
-/// What was seen of the script that PHP itself has counted most memory for.
+/// The measurement of the script with the most memory by PHP's count.
 fn largest_counted(course: &Course) -> Option<&Measurement> {
     let routes = course.profile.profiled.iter().map(|route| &route.seen);
     let known = routes
@@ -298,8 +294,6 @@ struct WorkerSizes {
 
 fn inputs(site: &Site, course: &Course, own: &WorkerSizes) -> Option<SettingInputs> {
     let choice = course.choice.as_ref()?;
-    let highest =
-        |rate_search: &Option<RateSearch>| rate_search.as_ref().and_then(RateSearch::highest);
     let alone = course.alone.as_ref();
     Some(SettingInputs {
         workers: choice.workers,
@@ -320,9 +314,7 @@ fn inputs(site: &Site, course: &Course, own: &WorkerSizes) -> Option<SettingInpu
         boot: course.boot().and_then(|boot| boot.cpu),
         total: site.total,
         cores: site.cores,
-        rate: highest(&course.after)
-            .or(highest(&course.before))
-            .unwrap_or(choice.rate),
+        rate: course.highest().unwrap_or(choice.rate),
         limit: course.goal.as_ref().map_or(1.0, Goal::limit),
         slowest: alone.and_then(|alone| alone.p99.or(alone.p90).or(alone.mean)),
         pace: course.pace,
@@ -337,7 +329,7 @@ fn inputs(site: &Site, course: &Course, own: &WorkerSizes) -> Option<SettingInpu
     })
 }
 
-/// Bytes of all pages that were asked for one by one, and of the largest, on average.
+/// Average sizes of the requested pages: all together, and the largest.
 fn pages(course: &Course) -> Option<(f64, f64)> {
     let routes = course.profile.profiled.iter().map(|route| &route.seen);
     let mut sizes: Vec<f64> = routes.filter_map(|seen| seen.bytes).collect();
@@ -348,7 +340,7 @@ fn pages(course: &Course) -> Option<(f64, f64)> {
     Some((sizes.iter().sum(), largest))
 }
 
-/// Scripts in the folders of a pool's code, as far as they are counted.
+/// The number of scripts in the directories of a pool's code, as far as they are counted.
 fn scripts(roots: &[String]) -> Option<u64> {
     let mut folders: Vec<PathBuf> = roots.iter().map(PathBuf::from).collect();
     let (mut found, mut seen) = (0, 0);
@@ -370,7 +362,7 @@ fn scripts(roots: &[String]) -> Option<u64> {
     (found > 0).then_some(found)
 }
 
-/// The settings that were tried, with their reasons: nothing that no pair of runs has seen.
+/// The measured settings with their reasons, and none that no pair of runs has tested.
 fn file(site: &Site, course: &Course, inputs: &SettingInputs) -> String {
     let server = match site.service.kind {
         maitred_doctor::facts::PhpServer::Maitred => Server::Maitred,
@@ -397,19 +389,9 @@ fn file(site: &Site, course: &Course, inputs: &SettingInputs) -> String {
 }
 
 fn consistency(course: &Course) -> Vec<String> {
-    let points = course
-        .sweep
-        .as_ref()
-        .map(|sweep| sweep.points.as_slice())
-        .unwrap_or_default();
-    let off = points
-        .iter()
-        .filter_map(|point| laws::little(point.workers, &point.seen));
+    let points = course.points().iter();
+    let off = points.filter_map(|point| laws::little(point.workers, &point.seen));
     let off = off.map(f64::abs).reduce(f64::max);
-    let used = points
-        .iter()
-        .filter_map(|point| laws::processors(&point.seen))
-        .reduce(f64::max);
     let mut lines = Vec::new();
     if let Some(off) = off {
         lines.push(format!(
@@ -417,58 +399,47 @@ fn consistency(course: &Course) -> Vec<String> {
             off * 100.0
         ));
     }
-    if let Some(used) = used {
+    if let Some(used) = course.most_processors() {
         let cores = course.input.cores;
         lines.push(format!(
             "utilisation law holds: workers used {used:.2} of {cores} processors at most"
         ));
     }
-    let broken = course
-        .broken
-        .iter()
-        .map(|why| format!("not told, since it breaks {why}"));
-    lines.extend(broken);
+    let broken = course.broken.iter();
+    lines.extend(broken.map(|why| format!("not reported, since it breaks {why}")));
     lines
 }
 
 fn not_proven(site: &Site, course: &Course, machine: &Machine) -> Vec<String> {
-    let mut lines = Vec::new();
-    let mut say = |said: bool, line: &str| {
-        if said {
-            lines.push(line.to_owned());
-        }
-    };
-    say(
-        course.is_indicative(),
-        "all of it: there was little time, the figures are indicative",
-    );
-    say(
-        !course.settled && course.alone.is_some(),
-        "latencies or memory had not come to rest when measuring began: a leak, or a cache that is filled anew \
-         again and again",
-    );
-    say(
-        course.background.is_none(),
-        "what others use of the processors is not known (/proc)",
-    );
-    say(
-        course
-            .after
-            .as_ref()
-            .is_some_and(|rate_search| !rate_search.is_confirmed),
-        "that the highest rate lasts: it was not kept up for long",
-    );
-    lines.extend(
-        course
-            .troubles
-            .iter()
-            .map(|why| format!("{why} (--despite-noise)")),
-    );
+    let after = course.after.as_ref();
+    let notes = [
+        (
+            course.is_indicative(),
+            "all of it: there was little time, the results are indicative",
+        ),
+        (
+            !course.settled && course.alone.is_some(),
+            "latencies or memory were not steady when measuring started: a leak, or a cache that \
+             is refilled again and again",
+        ),
+        (
+            course.background.is_none(),
+            "the processor time of other processes is not known (/proc)",
+        ),
+        (
+            after.is_some_and(|search| !search.is_confirmed),
+            "that the highest rate lasts: it was not kept up for long",
+        ),
+    ];
+    let notes = notes.into_iter().filter(|(applies, _)| *applies);
+    let mut lines: Vec<String> = notes.map(|(_, note)| note.to_owned()).collect();
+    let troubles = course.troubles.iter();
+    lines.extend(troubles.map(|why| format!("{why} (--despite-noise)")));
     let disturbed = |sweep: &&Sweep| sweep.repeated > 0 || sweep.disturbed > 0;
     if let Some(sweep) = course.sweep.as_ref().filter(disturbed) {
         lines.push(format!(
-            "others used the processors meanwhile: {} measurements were made again, and {} of {} count \
-             all the same",
+            "other processes used the processors: {} measurements were repeated, and {} of {} \
+             count all the same",
             sweep.repeated,
             sweep.disturbed,
             sweep.points.len()
@@ -484,8 +455,8 @@ fn not_proven(site: &Site, course: &Course, machine: &Machine) -> Vec<String> {
         .filter(|slope| !slope.leaks() && !slope.is_long())
     {
         lines.push(format!(
-            "that workers do not grow: each had served {:.0} requests at most before it was started anew; \
-             2000 show it",
+            "that workers do not grow: each had served {:.0} requests at most before it was \
+             restarted; 2000 show it",
             slope.requests
         ));
     }
@@ -493,7 +464,7 @@ fn not_proven(site: &Site, course: &Course, machine: &Machine) -> Vec<String> {
         && u64::from(choice.workers) > most
     {
         lines.push(format!(
-            "that {name} has room for {} workers with a connection each: it takes {most} (--most-workers)",
+            "that {name} has connections for {} workers: it accepts {most} (--most-workers)",
             choice.workers
         ));
     }
@@ -504,13 +475,13 @@ fn not_proven(site: &Site, course: &Course, machine: &Machine) -> Vec<String> {
     }
     lines.extend(machine.doubts());
     lines
-        .push("the generator runs on the same machine and has a part of its processors".to_owned());
+        .push("the generator runs on the same machine and takes part of its processors".to_owned());
     lines.push("settings other than the number of workers follow by formula".to_owned());
     lines
 }
 
-/// The workers that the highest rate keeps busy: rate x time of a request without waiting for a processor, and
-/// what chance makes of it.
+/// The workers that the highest rate keeps busy: rate x time of a request without the run queue,
+/// including peaks.
 fn demand(course: &Course) -> Option<f64> {
     let alone = course.alone.as_ref()?;
     let each = alone.mean? - alone.core_wait.unwrap_or(0.0);
@@ -518,7 +489,7 @@ fn demand(course: &Course) -> Option<f64> {
     Some(mean + PEAKS * mean.sqrt())
 }
 
-/// The database that takes the fewest connections.
+/// The database with the fewest connections.
 fn downstream(site: &Site) -> Option<(String, u64)> {
     let databases = site.downstream.as_ref().ok()?.iter();
     databases.min_by_key(|(_, most)| *most).cloned()
@@ -531,31 +502,26 @@ fn crowded(course: &Course) -> Option<(u32, f64)> {
     Some((near.workers, near.seen.core_wait?))
 }
 
-/// What it would take to serve more.
+/// What limits higher rates.
 fn further(choice: &Choice, course: &Course) -> String {
-    let used = course.sweep.as_ref().and_then(|sweep| {
-        let points = sweep.points.iter();
-        points
-            .filter_map(|point| laws::processors(&point.seen))
-            .reduce(f64::max)
-    });
+    let used = course.most_processors();
     let cores = course.input.cores;
     match used {
         _ if !choice.binding.starts_with("throughput") => {
-            "what binds the number of workers: memory, or the number that was given".to_owned()
+            "the limit of the number of workers: memory, or the given one".to_owned()
         }
         Some(used) if used > cores * BUSY => {
-            "processors, or scripts that compute less: those that there are, are busy".to_owned()
+            "processors, or scripts that compute less: all processors are busy".to_owned()
         }
         Some(used) => format!(
-            "what the scripts wait for, such as a database: of {cores} processors they keep {used:.1} busy, and \
-             the web server and the generator take their part"
+            "what the scripts wait for, such as a database: of {cores} processors they keep \
+             {used:.1} busy, and the web server and the generator take their part"
         ),
-        None => "not known: the workers' processor time is not".to_owned(),
+        None => "not known: the workers' processor time is unknown".to_owned(),
     }
 }
 
-/// A figure of the pairs, before and after, as the middle of all has it.
+/// The median of a metric in the pairs, before and after.
 fn in_pairs(course: &Course, of: impl Fn(&Measurement) -> Option<f64>) -> Option<(f64, f64)> {
     let middle = |values: &mut dyn Iterator<Item = Option<f64>>| {
         let mut values: Vec<f64> = values.flatten().collect();
@@ -567,7 +533,7 @@ fn in_pairs(course: &Course, of: impl Fn(&Measurement) -> Option<f64>) -> Option
     Some((old, new))
 }
 
-/// The last pair's curves.
+/// The spectrums of the last pair.
 fn spectrums(course: &Course) -> (Curve, Curve) {
     let last = course.pairs.last();
     last.map_or_else(Default::default, |(old, new)| {

@@ -1,4 +1,4 @@
-//! Carries a course out: changes settings, measures, and puts everything back.
+//! Executes a course: changes settings, measures, and restores everything.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,37 +23,37 @@ use crate::target::Target;
 use crate::timeline::{Stalls, Timeline, memory_in_use};
 use crate::workload::{Prober, Workload};
 
-/// Most connections of an open loop: more would only wait.
+/// Most connections of an open loop: further ones would only wait.
 const CONNECTIONS: usize = 4_096;
 
-/// A server is at rest when a page takes no longer than this multiple of what it took alone.
+/// A server is idle when a page takes at most this multiple of its time alone.
 const AT_REST: f64 = 2.0;
 
-/// How often it is looked whether it is.
+/// How often to check whether it is.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Longest name of a cause that is told.
+/// Longest name of a cause in the report.
 const MAX_CAUSE: usize = 200;
 
-/// Why a course came to no end.
+/// Why a course was aborted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Abort {
-    /// Somebody has stopped it. All is as it was.
+    /// The user has stopped it. Everything is restored.
     Stopped,
-    /// Something is wrong, in a sentence.
+    /// An error, as a message.
     Failed(String),
 }
 
-/// How long the first answers took, in seconds.
+/// How long the first responses after a start took, in seconds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct FirstResponses {
     first: f64,
-    /// Nothing: no more than one was asked for.
+    /// `None` if only one page was requested.
     second: Option<f64>,
 }
 
 impl FirstResponses {
-    /// These and another: what comes after the second is neither.
+    /// Adds a response; the third and later ones are ignored.
     fn and(earlier: Option<FirstResponses>, took: f64) -> FirstResponses {
         match earlier {
             None => FirstResponses {
@@ -68,30 +68,30 @@ impl FirstResponses {
     }
 }
 
-/// Who measures.
+/// Executes courses.
 pub struct Runner<'a> {
     /// The server.
     pub target: &'a mut Target,
-    /// What is asked for.
+    /// The requests.
     pub workload: &'a Workload,
-    /// Who asks for single pages.
+    /// Requests single pages.
     pub prober: &'a mut Prober,
-    /// Told to stop.
+    /// Set to stop.
     pub stop: &'a Arc<AtomicBool>,
-    /// Who is asked what PHP counts of its scripts' memory.
+    /// Queries PHP's memory counts.
     pub counts: php_memory::PhpMemoryProbe<'a>,
-    /// When it was asked for.
+    /// The start of the tuning.
     pub began: Instant,
-    /// Is told what is done now, and how long the rest will take, in seconds.
-    pub say: &'a mut dyn FnMut(&str, f64),
+    /// Gets the current step, and the remaining time in seconds.
+    pub progress: &'a mut dyn FnMut(&str, f64),
 }
 
 impl Runner<'_> {
-    /// Carries the course out, to its end or until something is wrong. The settings are as they were then,
-    /// whatever happens, or it is said that they are not.
+    /// Executes the course to its end or until an error. Afterwards the settings are restored, or
+    /// the error says that they are not.
     ///
     /// # Errors
-    /// Why it came to no end.
+    /// Why it was aborted.
     pub fn run(&mut self, course: &mut Course) -> Result<(), Abort> {
         let mut watch = Timeline::begin();
         let done = self.steps(course, &mut watch);
@@ -116,7 +116,7 @@ impl Runner<'_> {
             match course.next() {
                 NextStep::Over => return Ok(()),
                 NextStep::Idle(seconds) => {
-                    (self.say)("looking at the machine", course.left());
+                    (self.progress)("observing the machine", course.left());
                     let rest = IdleSample {
                         outside: self.idle(seconds),
                         stalls: Stalls::now(),
@@ -125,7 +125,7 @@ impl Runner<'_> {
                     course.idled(rest);
                 }
                 NextStep::Measure(task) => {
-                    (self.say)(&words(&task), course.left());
+                    (self.progress)(&words(&task), course.left());
                     if !self.get_ready(&task, course)? {
                         course.leave_out();
                         continue;
@@ -137,7 +137,7 @@ impl Runner<'_> {
         }
     }
 
-    /// What others use of the processors while we ask nothing.
+    /// The share of the processors that other processes use without load.
     fn idle(&self, seconds: f64) -> Option<f64> {
         let ours = OwnProcesses::of(&self.workload.plan.endpoints, &[self.target.master()])?;
         let before = ours.look()?;
@@ -148,7 +148,8 @@ impl Runner<'_> {
         ours.outside(&before)
     }
 
-    /// Has the server set as the task wants it, and at rest. Whether it is, before there is no more time.
+    /// Applies the task's setting, and waits until the server is idle. Returns `false` if there is
+    /// no time to wait for that.
     fn get_ready(&mut self, task: &Task, course: &mut Course) -> Result<bool, Abort> {
         let before = self.target.now();
         let began = Instant::now();
@@ -156,23 +157,23 @@ impl Runner<'_> {
         if before != task.setting {
             course.reloaded(began.elapsed().as_secs_f64());
         }
-        if before == task.setting && !task.limits.looks {
+        if before == task.setting && !task.limits.checks_idle {
             return Ok(true);
         }
         let cpu = CpuTimes::of(&self.target.workers()).each();
-        let Some(answers) = self.come_to_rest(course, &task.limits)? else {
+        let Some(responses) = self.come_to_rest(course, &task.limits)? else {
             return Ok(false);
         };
-        if before != task.setting && (task.limits.asks_again || answers.second.is_some()) {
-            let limit = Duration::from_secs_f64(task.limits.ask);
-            let second = answers.second.or_else(|| {
-                let (endpoint, place) = &self.workload.first;
-                let asked = self.prober.ask_within(endpoint, place, limit, self.stop);
-                asked.ok().map(|(_, took)| took)
+        if before != task.setting && (task.limits.times_second || responses.second.is_some()) {
+            let limit = Duration::from_secs_f64(task.limits.page);
+            let second = responses.second.or_else(|| {
+                let (endpoint, url) = &self.workload.first;
+                let received = self.prober.get_within(endpoint, url, limit, self.stop);
+                received.ok().map(|(_, took)| took)
             });
             course.booted(WorkerStart {
                 cpu,
-                first: answers.first,
+                first: responses.first,
                 second,
             });
         }
@@ -230,8 +231,8 @@ impl Runner<'_> {
         })
     }
 
-    /// Sends what the plan says, and ends at once when somebody wants it to, or the machine has no memory
-    /// left.
+    /// Sends the load of the plan. Ends at once if the user stops it, or the machine runs out of
+    /// memory.
     fn send(
         &mut self,
         plan: &Arc<Plan>,
@@ -240,13 +241,13 @@ impl Runner<'_> {
     ) -> Result<Measured, Abort> {
         let halt = Arc::new(AtomicBool::new(false));
         let (target, stop) = (&*self.target, self.stop);
-        // Workers may have a group of their own, with a limit of its own.
+        // Workers may have a control group with a limit of their own.
         let first = target.workers().first().copied();
         let group = MemoryGroup::of(first.unwrap_or(target.master()));
         let before = MemoryDanger::now(group.as_ref());
         let mut danger = None;
         let measured = generate::run(plan, &halt, &mut |progress| {
-            // Workers of a dynamic pool come and go.
+            // Workers of a dynamic pool start and end.
             let pids = target.workers();
             cpu_times.look_again(CpuTimes::of(&pids));
             watch.see(progress.second, pids.len());
@@ -261,23 +262,24 @@ impl Runner<'_> {
         }
         match danger.or_else(|| MemoryDanger::now(group.as_ref()).since(&before)) {
             Some(danger) => Err(Abort::Failed(format!(
-                "{danger} while the pool was set to {}: it was ended, and all is as it was; give the server \
-                 more memory, or bound the workers with --most-workers",
+                "{danger} while the pool was set to {}: the tuning was aborted, and everything is \
+                 restored; give the server more memory, or limit the workers with --most-workers",
                 self.target.now().words()
             ))),
             None => Ok(measured),
         }
     }
 
-    /// How long the server takes until it is at rest, in seconds; nothing if it does not within so many.
+    /// How long the server takes until it is idle, in seconds; `None` if that takes longer than the
+    /// limit.
     fn recovery(&mut self, course: &Course, seconds: f64) -> Result<Option<f64>, Abort> {
-        let (endpoint, place) = &self.workload.first;
+        let (endpoint, url) = &self.workload.first;
         let limit = Duration::from_secs_f64(seconds);
         let began = Instant::now();
         while began.elapsed() < limit {
             let left = limit.saturating_sub(began.elapsed());
-            let asked = self.prober.ask_within(endpoint, place, left, self.stop);
-            if let Ok((200..=499, took)) = asked
+            let received = self.prober.get_within(endpoint, url, left, self.stop);
+            if let Ok((200..=499, took)) = received
                 && course.rest().is_none_or(|alone| took <= alone * AT_REST)
             {
                 return Ok(Some(began.elapsed().as_secs_f64()));
@@ -290,42 +292,42 @@ impl Runner<'_> {
         Ok(None)
     }
 
-    /// Waits until the site answers, and for so long at most until what an earlier load has left in queues
-    /// is gone. How long the first answers took; nothing: there was no time to wait for them as long as for one
-    /// that answers no more.
+    /// Waits until the site responds, and for a limited time until the queue of an earlier load has
+    /// drained. Returns how long the first responses took; `None` if the time was too short to
+    /// conclude that the site does not respond any more.
     fn come_to_rest(
         &mut self,
         course: &Course,
         limits: &TaskLimits,
     ) -> Result<Option<FirstResponses>, Abort> {
-        let (endpoint, place) = &self.workload.first;
-        let [patience, ask, answer] =
-            [limits.rest, limits.ask, limits.answer].map(Duration::from_secs_f64);
+        let (endpoint, url) = &self.workload.first;
+        let [patience, page, response] =
+            [limits.rest, limits.page, limits.response].map(Duration::from_secs_f64);
         let began = Instant::now();
         let alone = course.rest();
-        let (mut answers, mut last) = (None, String::new());
+        let (mut responses, mut last) = (None, String::new());
         loop {
-            match self.prober.ask_within(endpoint, place, ask, self.stop) {
+            match self.prober.get_within(endpoint, url, page, self.stop) {
                 Ok((status, took)) if status < 500 => {
-                    let so_far = FirstResponses::and(answers, took);
+                    let so_far = FirstResponses::and(responses, took);
                     let rests = alone.is_none_or(|alone| took <= alone * AT_REST);
                     if rests || began.elapsed() >= patience {
                         return Ok(Some(so_far));
                     }
-                    answers = Some(so_far);
+                    responses = Some(so_far);
                 }
-                Ok((status, _)) => last = format!("it answers {status}"),
+                Ok((status, _)) => last = format!("it returns {status}"),
                 Err(why) => last = why,
             }
             if self.stop.load(Ordering::Relaxed) {
                 return Err(Abort::Stopped);
             }
-            if began.elapsed() > answer {
+            if began.elapsed() > response {
                 if limits.is_cut {
                     return Ok(None);
                 }
                 return Err(Abort::Failed(format!(
-                    "{place} does not answer any more: {last}"
+                    "{url} does not respond any more: {last}"
                 )));
             }
             std::thread::sleep(LOOK);
@@ -369,10 +371,10 @@ fn plan(like: &Plan, task: &Task, seed: u64) -> Plan {
     }
 }
 
-/// What a report says, but for the server's own figures.
+/// The results of a report, without those of the server's processes.
 fn of(report: &Report) -> Measurement {
     let requests = &report.requests;
-    // What waits for a connection is the server's slowness; a generator that is late is not.
+    // Waiting for a connection is the server's slowness; a late generator is not.
     let own = requests.late.saturating_sub(requests.late_for_connections);
     let points = report.spectrum.iter();
     let cause = report
@@ -411,12 +413,12 @@ mod tests {
 
     #[test]
     fn the_second_answer_is_not_the_one_that_came_when_the_server_was_at_rest() {
-        let mut answers = None;
+        let mut responses = None;
         for took in [0.1, 0.08, 0.06, 0.01] {
-            answers = Some(FirstResponses::and(answers, took));
+            responses = Some(FirstResponses::and(responses, took));
         }
         assert_eq!(
-            answers,
+            responses,
             Some(FirstResponses {
                 first: 0.1,
                 second: Some(0.08)

@@ -1,4 +1,4 @@
-//! Scope pool is tuned, and what is known of it and of the machine, from doctor's facts.
+//! The pool to tune, and doctor's facts about it and the machine.
 
 use maitred_doctor::facts::{Fact, Facts, Ini, Pass, PhpServer, Pool, Service};
 
@@ -6,52 +6,53 @@ use crate::course::PoolSetting;
 use crate::decide::MemoryBudget;
 use crate::settings::ScriptLimit;
 
-/// What a master and its processes need beside the workers in a group of their own, in bytes.
+/// Memory that a master and its processes need in addition to the workers of their control group,
+/// in bytes.
 const OTHERS_OF_GROUP: f64 = 16.0 * 1_048_576.0;
 
-/// OPcache's size where nobody sets one, in MB.
+/// OPcache's default size, in MB.
 const DEFAULT_OPCACHE: f64 = 128.0;
 
-/// The same of its buffer of strings.
+/// The default size of its buffer of interned strings.
 const DEFAULT_STRINGS: f64 = 8.0;
 
-/// How much processor time a script may take where nobody says it, in seconds.
+/// The default `max_execution_time`, in seconds.
 const DEFAULT_SECONDS: &str = "30";
 
-/// How much memory, where nobody says it.
+/// The default `memory_limit`.
 const DEFAULT_MEMORY: &str = "128M";
 
-/// A pool that runs.
+/// A running pool.
 #[derive(Debug, Clone)]
 pub struct Site {
-    /// What runs it.
+    /// Its service.
     pub service: Service,
     /// The pool.
     pub pool: Pool,
-    /// The first process.
+    /// The master process.
     pub master: i32,
-    /// Processors there are for it.
+    /// Processors available to it.
     pub cores: f64,
     /// Logical processors of the machine.
     pub processors: u32,
-    /// MemoryBudget there is for it.
+    /// Memory available to it.
     pub memory: MemoryBudget,
-    /// All memory, in bytes, where it is known.
+    /// The machine's memory, in bytes, if known.
     pub total: Option<f64>,
     /// `net.core.somaxconn`.
     pub somaxconn: Option<u64>,
-    /// How long nginx and Apache wait for this pool's scripts as they are set, in seconds: the most
-    /// of all places, since none is to wait less than it does.
+    /// The read timeouts of nginx and Apache for this pool, in seconds: the longest of all
+    /// locations, since none may become shorter.
     pub reads: (Option<f64>, Option<f64>),
-    /// Databases that run on this machine, and the connections that each takes; or why that is not known.
+    /// Databases on this machine with their connection limits, or why they are unknown.
     pub downstream: Result<Vec<(String, u64)>, String>,
 }
 
 impl Site {
-    /// The pool that is meant: the one of this name, or the only one that runs.
+    /// Finds the pool: the one of this name, or the only one that runs.
     ///
     /// # Errors
-    /// One sentence: none or several are meant.
+    /// A message: no pool or several pools match.
     pub fn find(facts: &Facts, wanted: Option<&str>) -> Result<Site, String> {
         let can = |service: &&Service| service.kind != PhpServer::ModPhp;
         let services: Vec<&Service> = facts.services.iter().filter(can).collect();
@@ -70,8 +71,8 @@ impl Site {
                 None => Err(none(&services, &pools, wanted)),
             },
             several => Err(format!(
-                "several pools run here; name one with --pool, and its server with --php-fpm FILE or \
-                 --config FILE: {}",
+                "several pools run here; name one with --pool, and its server with --php-fpm FILE \
+                 or --config FILE: {}",
                 names(several.iter().map(|(service, pool)| (*service, *pool)))
             )),
         }
@@ -85,9 +86,7 @@ impl Site {
                 .any(|file| place.starts_with(file.as_str()))
         };
         if let Some((place, why)) = facts.broken.iter().find(|(place, _)| is_its(place)) {
-            return Err(format!(
-                "{place}: {why}; nothing is tuned until that is mended"
-            ));
+            return Err(format!("{place}: {why}; fix that first, and tune again"));
         }
         let master = service.process.as_ref().map_err(|why| why.to_string())?.pid;
         let machine = &facts.machine;
@@ -115,7 +114,7 @@ impl Site {
         })
     }
 
-    /// How the pool is set.
+    /// The pool's setting.
     pub fn now(&self) -> PoolSetting {
         PoolSetting {
             pm: self.pool.manager.name().to_owned(),
@@ -123,7 +122,7 @@ impl Site {
         }
     }
 
-    /// What the titles of its workers begin with.
+    /// The start of its workers' process titles.
     pub fn title(&self) -> String {
         match self.service.kind {
             PhpServer::Maitred => format!("maitred-php: worker pool {}", self.pool.section),
@@ -157,7 +156,7 @@ fn downstream(facts: &Facts) -> Result<Vec<(String, u64)>, String> {
 fn none(services: &[&Service], pools: &[(&Service, &Pool)], wanted: Option<&str>) -> String {
     if let (Some(wanted), false) = (wanted, pools.is_empty()) {
         return format!(
-            "no pool '{wanted}' runs here; those that do: {}",
+            "no pool '{wanted}' runs here; running pools: {}",
             names(pools.iter().copied())
         );
     }
@@ -210,8 +209,8 @@ fn memory(facts: &Facts, service: &Service, pool: &Pool) -> MemoryBudget {
     }
 }
 
-/// What all but the pool's workers has of a group's memory: what is in use beside them now, which others of the
-/// same group are part of, and no less than the server itself may come to with a full OPcache.
+/// The memory of a group without the pool's workers: what else is in use now, including other
+/// processes of the group, and at least what the server itself needs with a full OPcache.
 fn base_of_group(used: &Fact<Option<f64>>, own: f64, opcache: f64) -> Result<f64, String> {
     let used = used.as_ref().map_err(|why| why.to_string())?;
     Ok((used.unwrap_or(0.0) - own).max(opcache + OTHERS_OF_GROUP))
@@ -231,12 +230,13 @@ fn known(value: &Fact<f64>) -> Option<f64> {
     value.as_ref().ok().copied()
 }
 
-/// The size of a pool's OPcache as it is set, in bytes.
+/// The size of a pool's OPcache, in bytes.
 pub fn opcache(pool: &Pool) -> f64 {
     megabytes(pool, "opcache.memory_consumption", DEFAULT_OPCACHE)
 }
 
-/// The size of its buffer of strings as it is set, and what of it is free as far as that is known, in bytes.
+/// The size of its buffer of interned strings, and how much of it is free if that is known, in
+/// bytes.
 pub fn strings(pool: &Pool) -> (f64, Option<f64>) {
     let live = pool.live.as_ref().ok();
     let cache = live.and_then(|live| live.opcache.as_ref().ok().copied().flatten());
@@ -246,7 +246,7 @@ pub fn strings(pool: &Pool) -> (f64, Option<f64>) {
     )
 }
 
-/// How much memory a pool's scripts may take as it is set.
+/// A pool's `memory_limit`.
 pub fn memory_limit(pool: &Pool) -> ScriptLimit {
     pool.ini.as_ref().map_or(ScriptLimit::Unknown, most_memory)
 }
@@ -271,15 +271,16 @@ fn most_memory(ini: &Ini) -> ScriptLimit {
     }
 }
 
-/// How long a pool's scripts may run by the clock on the wall as it is set.
+/// A pool's `request_terminate_timeout`.
 pub fn wall_limit(pool: &Pool) -> ScriptLimit {
-    match pool.wall_limit.is_zero() {
-        true => ScriptLimit::Unlimited,
-        false => ScriptLimit::Is(pool.wall_limit.as_secs_f64()),
+    if pool.wall_limit.is_zero() {
+        ScriptLimit::Unlimited
+    } else {
+        ScriptLimit::Is(pool.wall_limit.as_secs_f64())
     }
 }
 
-/// How much processor time a pool's scripts may take as it is set, in seconds; 0: there is no limit.
+/// A pool's `max_execution_time`, in seconds; 0 is no limit.
 pub fn processor_limit(pool: &Pool) -> Option<u64> {
     pool.ini.as_ref().ok().and_then(seconds)
 }
@@ -287,19 +288,19 @@ pub fn processor_limit(pool: &Pool) -> Option<u64> {
 fn seconds(ini: &Ini) -> Option<u64> {
     let text = ini.get("max_execution_time", DEFAULT_SECONDS);
     let seconds: i64 = text.trim().parse().ok()?;
-    // A timer cannot be set to less than nothing: that is no limit, too.
+    // A negative value is no limit, too.
     Some(u64::try_from(seconds).unwrap_or(0))
 }
 
-/// That a server does not run, in one sentence.
+/// A message that a server does not run.
 fn stopped(name: &str, why: Option<&str>) -> String {
-    // Where that alone is the reason, it is said once.
+    // If the reason says only that, it is not repeated.
     let why = why.filter(|why| !why.ends_with("does not run"));
-    let why = why.map_or(String::new(), |why| format!(", or cannot be seen ({why})"));
-    format!("{name} does not run{why}; start it, and tune it then")
+    let why = why.map_or(String::new(), |why| format!(", or is not visible ({why})"));
+    format!("{name} does not run{why}; start it first, and tune again")
 }
 
-/// An entry in megabytes, as PHP has these, in bytes.
+/// An entry of PHP in megabytes, converted to bytes.
 fn megabytes(pool: &Pool, name: &str, default: f64) -> f64 {
     let size = pool.ini.as_ref().ok().map(|ini| ini.get(name, ""));
     let megabytes = size.and_then(|size| size.trim().parse::<f64>().ok());
@@ -323,7 +324,7 @@ mod tests {
         assert!(base_of_group(&unknown, 0.0, 0.0).is_err());
     }
 
-    /// How long web servers wait for the pool of a machine with these configurations.
+    /// The read timeouts for the pool of a machine with these configurations.
     fn reads_of(fpm: &str, nginx: &str, apache: &str) -> (Option<f64>, Option<f64>) {
         let root = tempfile::tempdir().unwrap();
         let write = |path: &str, text: &str| {
@@ -351,7 +352,8 @@ mod tests {
     fn how_long_web_servers_wait_is_known_of_a_pool_on_all_addresses() {
         let found = reads_of(
             "[www]\nlisten = 9000\n",
-            "http { fastcgi_read_timeout 400s; server { location / { fastcgi_pass 127.0.0.1:9000; } } }",
+            "http { fastcgi_read_timeout 400s; server { location / { fastcgi_pass 127.0.0.1:9000; \
+             } } }",
             "ProxyTimeout 500\nProxyPass / fcgi://localhost:9000/srv/\n",
         );
         assert_eq!(found, (Some(400.0), Some(500.0)));
@@ -364,7 +366,8 @@ mod tests {
             "http { server { location / { fastcgi_pass 127.0.0.1:9000; } location /export { \
              fastcgi_read_timeout 600s; fastcgi_pass 127.0.0.1:9000; } location /other { \
              fastcgi_read_timeout 900s; fastcgi_pass 127.0.0.1:9001; } } }",
-            "ProxyPass /export fcgi://localhost:9000/srv/ timeout=700\nProxyPass / fcgi://localhost:9000/srv/\n",
+            "ProxyPass /export fcgi://localhost:9000/srv/ timeout=700\nProxyPass / \
+             fcgi://localhost:9000/srv/\n",
         );
         assert_eq!(found, (Some(600.0), Some(700.0)));
     }
@@ -373,11 +376,12 @@ mod tests {
     fn a_server_that_does_not_run_is_said_once() {
         assert_eq!(
             stopped("php-fpm 8.2", Some("php-fpm does not run")),
-            "php-fpm 8.2 does not run; start it, and tune it then"
+            "php-fpm 8.2 does not run; start it first, and tune again"
         );
         assert_eq!(
             stopped("php-fpm 8.2", Some("/proc cannot be read")),
-            "php-fpm 8.2 does not run, or cannot be seen (/proc cannot be read); start it, and tune it then"
+            "php-fpm 8.2 does not run, or is not visible (/proc cannot be read); start it first, \
+             and tune again"
         );
     }
 

@@ -1,29 +1,31 @@
-//! The report for people.
+//! The report as text.
 
 use maitred_text::humanize;
 
+use crate::course::profile::RouteProfile;
 use crate::course::proof::ComparisonRow;
+use crate::measurement::Measurement;
 use crate::report::Report;
 use crate::settings::Recommendation;
 use crate::usl::Model;
 
-/// How wide the names at the left are.
+/// Width of the names at the left.
 const NAME: usize = 16;
 
-/// From so many times on a ratio is no percentage any more.
+/// From this factor on a ratio is not printed as a percentage.
 const MANY_TIMES: f64 = 3.0;
 
-/// What a server of ours may say too much of PHP's memory, as a share (`PeakMemory`).
+/// By which share maitred may overestimate PHP's memory (`PeakMemory`).
 const COUNTED_TOO_MUCH: f64 = 0.125;
 
-/// How wide a bar is at most.
+/// Width of the longest bar.
 const BAR: f64 = 30.0;
 
 /// The report as lines.
 pub fn lines(report: &Report) -> Vec<String> {
     let mut lines = vec![format!("maitred tune: {}", report.subject)];
     if report.indicative {
-        lines.push("INDICATIVE: little time was given; figures show the direction only".to_owned());
+        lines.push("INDICATIVE: little time was given; results show the direction only".to_owned());
     }
     for trouble in &report.despite_noise {
         lines.push(format!("DESPITE NOISE: {trouble}"));
@@ -34,7 +36,7 @@ pub fn lines(report: &Report) -> Vec<String> {
     curve(report, &mut lines);
     choice(report, &mut lines);
     comparison("A/A noise", &report.noise, &mut lines);
-    comparison("new beside old", &report.proof, &mut lines);
+    comparison("new vs. old", &report.proof, &mut lines);
     cost(report, &mut lines);
     overload(report, &mut lines);
     several("consistency", &report.consistency, &mut lines);
@@ -59,10 +61,10 @@ fn several(name: &str, texts: &[String], lines: &mut Vec<String>) {
     }
 }
 
-/// What there was no time for.
+/// What was skipped for want of time.
 pub(crate) fn left_out(report: &Report) -> Vec<String> {
     let all = report.left_out.iter();
-    all.map(|what| format!("{what}: there was no time for it (--time 10m has it)"))
+    all.map(|what| format!("{what}: there was no time for it (--time 10m includes it)"))
         .collect()
 }
 
@@ -82,7 +84,7 @@ fn machine(report: &Report, lines: &mut Vec<String>) {
     let machine = &report.machine;
     let quota = machine.quota.as_ref();
     let text = format!(
-        "{} processors ({} logical{}) · memory {} ({}) · others use {}",
+        "{} processors ({} logical{}) · memory {} ({}) · other processes use {}",
         humanize::digits(machine.cores),
         machine.processors,
         quota.map_or(String::new(), |quota| format!(", quota {quota}")),
@@ -93,7 +95,8 @@ fn machine(report: &Report, lines: &mut Vec<String>) {
     named("machine", &text, lines);
     let waits = machine.stalls;
     let text = format!(
-        "at rest: {} in use · tasks wait for a processor {} of the time, for memory {}, all of them {}",
+        "without load: {} in use · tasks wait for a processor {} of the time, for memory {}, all \
+         of them {}",
         bytes(machine.in_use),
         percent(waits.cpu),
         percent(waits.memory),
@@ -126,8 +129,8 @@ fn machine(report: &Report, lines: &mut Vec<String>) {
             .is_some_and(|alone| alone.mean.is_some());
         let from = match (report.goal_given, is_timed) {
             (true, _) => "given",
-            (false, true) => "made from what one request takes alone",
-            (false, false) => "made from how often one user alone was served",
+            (false, true) => "derived from the latency of one user alone",
+            (false, false) => "derived from the throughput of one user alone",
         };
         named("goal", &format!("{goal} ({from})"), lines);
     }
@@ -142,13 +145,14 @@ fn each(report: &Report, lines: &mut Vec<String>) {
         time(alone.cpu),
         time(alone.core_wait),
         time(parts.map(|parts| parts.waiting)),
-        parts.map_or("n/a".to_owned(), |parts| humanize::digits(parts.share())),
+        processor_share(alone),
         crowded(report),
     );
     named("per request", &text, lines);
     routes(report, lines);
     let text = format!(
-        "private p50 {} · p95 {} · at most {} at any moment · shared once {} · RSS {} (which guides would use)",
+        "private p50 {} · p95 {} · at most {} at any moment · shared once {} · RSS {} (which \
+         guides would use)",
         bytes(report.typical),
         bytes(report.private),
         bytes(report.peak),
@@ -159,7 +163,8 @@ fn each(report: &Report, lines: &mut Vec<String>) {
     named("", &counted(report), lines);
     if let Some(boot) = &report.boot {
         let text = format!(
-            "processor {} until its first request · the first request after a reload {} · the second {}",
+            "processor {} until its first request · the first request after a reload {} · the \
+             second {}",
             time(boot.cpu),
             humanize::duration(boot.first),
             time(boot.second)
@@ -177,47 +182,48 @@ fn each(report: &Report, lines: &mut Vec<String>) {
             "no leak visible in {:.0} requests of each worker",
             slope.requests
         ),
-        None => "not seen for long enough to say".to_owned(),
+        None => "not measured for long enough".to_owned(),
     };
     named("growth", &growth, lines);
 }
 
-/// What PHP itself counts, and what it does not.
+/// PHP's memory count, and the memory beyond it.
 fn counted(report: &Report) -> String {
     match (report.counted, report.uncounted) {
         (Some(counted), beside) if report.counted_since_start => since_start(counted, beside),
         (Some(counted), Some(0.0)) => format!(
-            "PHP itself counts {} of its largest script, by what it reserves; its worker has used no more",
+            "PHP counts {} for its largest script, by reservation; its worker has used no more",
             humanize::bytes(counted)
         ),
         (Some(counted), Some(beside)) => format!(
-            "PHP itself counts {} of its largest script; its worker had {} beside that",
+            "PHP counts {} for its largest script; its worker had {} in addition",
             humanize::bytes(counted),
             humanize::bytes(beside)
         ),
         _ => format!(
-            "what PHP itself counts of a script cannot be told: {}",
-            report.not_counted.as_deref().unwrap_or("nobody said so")
+            "PHP's memory count of a script is not known: {}",
+            report.not_counted.as_deref().unwrap_or("no report")
         ),
     }
 }
 
-/// What a server of ours counts, and what a worker had beside that as far as it is more than may be counted too much.
+/// maitred's count, and the memory of a worker beyond it, unless the count's error may explain
+/// that.
 fn since_start(counted: f64, beside: Option<f64>) -> String {
     let beside = beside.filter(|beside| *beside >= counted * COUNTED_TOO_MUCH);
     let beside = beside.map_or(String::new(), |beside| {
         format!(
-            "; the largest worker had {} beside that",
+            "; the largest worker had {} in addition",
             humanize::bytes(beside)
         )
     });
     format!(
-        "PHP itself counts {} at most for 99 of 100 scripts since the server's start{beside}",
+        "PHP counts at most {} for 99 of 100 scripts since the server's start{beside}",
         humanize::bytes(counted)
     )
 }
 
-/// The run queue where as many users are served as were chosen.
+/// The run queue time with as many users as workers were chosen.
 fn crowded(report: &Report) -> String {
     let Some((users, wait)) = report.crowded else {
         return String::new();
@@ -225,35 +231,48 @@ fn crowded(report: &Report) -> String {
     format!(" · run queue {} at N = {users}", humanize::duration(wait))
 }
 
+/// Columns of a route's row: heading, width, and value.
+type RouteColumn = (&'static str, usize, fn(&RouteProfile) -> String);
+
+/// The columns of the table of routes.
+pub(crate) const ROUTE_COLUMNS: [RouteColumn; 9] = [
+    ("share", 6, |route| percent(Some(route.share))),
+    ("response", 8, |route| time(route.seen.mean)),
+    ("processor", 10, |route| time(route.seen.cpu)),
+    ("run queue", 10, |route| time(route.seen.core_wait)),
+    ("waiting", 8, |route| {
+        time(route.seen.parts().map(|parts| parts.waiting))
+    }),
+    ("u", 5, |route| processor_share(&route.seen)),
+    ("size", 9, |route| bytes(route.seen.bytes)),
+    ("peak", 9, |route| bytes(route.seen.peak)),
+    ("beyond PHP's", 13, |route| bytes(route.seen.uncounted())),
+];
+
+/// The share of its own time that a request computes.
+fn processor_share(seen: &Measurement) -> String {
+    let parts = seen.parts();
+    parts.map_or("n/a".to_owned(), |parts| humanize::digits(parts.share()))
+}
+
 /// A row for each route.
 fn routes(report: &Report, lines: &mut Vec<String>) {
     if report.routes.is_empty() {
         return;
     }
-    let heading =
-        "  share   answer  processor  run queue  waiting     u      size      peak  beside PHP's";
-    named("per route", heading, lines);
+    let row = |cell: &dyn Fn(&RouteColumn) -> String| {
+        let cells = ROUTE_COLUMNS.iter();
+        let cells = cells.map(|column| format!("{:>width$}", cell(column), width = column.1));
+        cells.collect::<Vec<_>>().join(" ")
+    };
+    named("per route", &row(&|column| column.0.to_owned()), lines);
     for route in &report.routes {
-        let seen = &route.seen;
-        let parts = seen.parts();
-        let text = format!(
-            "{:>6} {:>8} {:>10} {:>10} {:>8} {:>5} {:>9} {:>9} {:>13}  {}",
-            percent(Some(route.share)),
-            time(seen.mean),
-            time(seen.cpu),
-            time(seen.core_wait),
-            time(parts.map(|parts| parts.waiting)),
-            parts.map_or("n/a".to_owned(), |parts| humanize::digits(parts.share())),
-            bytes(seen.bytes),
-            bytes(seen.peak),
-            bytes(seen.uncounted()),
-            route.name,
-        );
-        named("", &text, lines);
+        let cells = row(&|column| column.2(route));
+        named("", &format!("{cells}  {}", route.name), lines);
     }
 }
 
-/// What more workers cost.
+/// The cost of more workers.
 fn cost(report: &Report, lines: &mut Vec<String>) {
     if let Some((before, after)) = report.memory {
         let text = format!(
@@ -270,14 +289,14 @@ fn cost(report: &Report, lines: &mut Vec<String>) {
     }
     if report.repeated_pairs > 0 {
         let text = format!(
-            "{} pairs count; {} were made again, since others used the processors",
+            "{} pairs count; {} were repeated, since other processes used the processors",
             report.pairs, report.repeated_pairs
         );
         named("pairs", &text, lines);
     }
 }
 
-/// What becomes of more than the highest rate.
+/// The behaviour under overload.
 fn overload(report: &Report, lines: &mut Vec<String>) {
     for beyond in &report.overload {
         let percent = |share: f64| format!("{:.0} %", share * 100.0);
@@ -293,9 +312,9 @@ fn overload(report: &Report, lines: &mut Vec<String>) {
             .recovery
             .map_or("none".to_owned(), humanize::duration);
         let text = format!(
-            "{}/s: in time {} of the highest rate · {slow} · refused {}{told} · without an answer {} · processor \
-             {} for each answer (alone {}) · at rest after {recovery}",
-            humanize::digits(beyond.asked),
+            "{}/s: in time {} of the highest rate · {slow} · refused {}{told} · without a response \
+             {} · processor {} for each response (alone {}) · idle after {recovery}",
+            humanize::digits(beyond.rate),
             percent(beyond.goodput),
             percent(beyond.refused),
             percent(beyond.failed),
@@ -334,9 +353,10 @@ fn choice(report: &Report, lines: &mut Vec<String>) {
             let range = |of: fn(&Model) -> f64, digits: usize| {
                 let each = || choice.models.iter().map(of);
                 let (low, high) = (each().fold(f64::MAX, f64::min), each().fold(0.0, f64::max));
-                match choice.models.is_empty() {
-                    true => String::new(),
-                    false => format!(" [{low:.digits$}, {high:.digits$}]"),
+                if choice.models.is_empty() {
+                    String::new()
+                } else {
+                    format!(" [{low:.digits$}, {high:.digits$}]")
                 }
             };
             format!(
@@ -349,8 +369,8 @@ fn choice(report: &Report, lines: &mut Vec<String>) {
             )
         });
         let text = format!(
-            "memory {} ({}) · knee K/u {} · Kneedle {} · demand at the highest rate {} · downstream {} · USL \
-             {model}",
+            "memory {} ({}) · knee K/u {} · Kneedle {} · demand at the highest rate {} · \
+             downstream {} · USL {model}",
             ceiling.workers,
             ceiling.why,
             or_none(choice.knee),
@@ -441,16 +461,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_server_of_ours_counts_is_of_all_scripts_and_less_than_its_error_is_not_told_beside_it()
-     {
+    fn maitreds_count_is_of_all_scripts_and_a_difference_below_its_error_is_left_out() {
         let of = |beside| since_start(80e6, Some(beside * 1e6));
-        let counted =
-            "PHP itself counts 80 MB at most for 99 of 100 scripts since the server's start";
+        let counted = "PHP counts at most 80 MB for 99 of 100 scripts since the server's start";
         assert_eq!(of(9.0), counted);
         assert_eq!(since_start(80e6, None), counted);
         assert_eq!(
             of(11.0),
-            format!("{counted}; the largest worker had 11 MB beside that")
+            format!("{counted}; the largest worker had 11 MB in addition")
         );
     }
 }

@@ -1,4 +1,4 @@
-//! What a tuning was like second by second, for a chart.
+//! The timeline of a tuning, for a chart.
 
 use std::fs;
 use std::time::Instant;
@@ -7,43 +7,43 @@ use maitred_measure::series::Second;
 use maitred_os::proc;
 use serde::Serialize;
 
-/// A second. Latencies are in seconds, shares of 1, memory in bytes.
+/// A second. Latencies are in seconds, shares are of 1, memory is in bytes.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct TimelinePoint {
-    /// Seconds since the tuning began.
+    /// Seconds since the start of the tuning.
     pub at: f64,
-    /// Answers that were expected.
+    /// Requests with the expected response.
     pub served: f64,
-    /// Of those.
+    /// Their latencies.
     pub p50: Option<f64>,
     #[allow(missing_docs)]
     pub p99: Option<f64>,
-    /// Requests that wait for their answer, or for a connection.
+    /// Requests that wait for a response or for a connection.
     pub waiting: f64,
     /// The pool's workers.
     pub workers: f64,
-    /// The share of all processors that was used, by whomever.
+    /// The share of all processors in use.
     pub busy: Option<f64>,
     /// What tasks waited for.
     pub stalls: Stalls,
-    /// Memory that is in use, by whomever.
+    /// Memory in use.
     pub memory: Option<f64>,
 }
 
-/// Shares of the last ten seconds in which tasks of the machine stood still (Documentation/accounting/psi.rst);
-/// what the kernel does not say is nothing.
+/// Shares of the last ten seconds in which tasks were stalled (Documentation/accounting/psi.rst);
+/// `None` if the kernel does not report them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct Stalls {
-    /// Some waited for a processor.
+    /// Some tasks waited for a processor.
     pub cpu: Option<f64>,
-    /// Some waited for memory.
+    /// Some tasks waited for memory.
     pub memory: Option<f64>,
-    /// All waited for memory.
+    /// All tasks waited for memory.
     pub all_for_memory: Option<f64>,
 }
 
 impl Stalls {
-    /// As it is now.
+    /// The current shares.
     pub fn now() -> Stalls {
         let read = |what: &str| fs::read_to_string(format!("/proc/pressure/{what}"));
         let (cpu, memory) = (read("cpu").ok(), read("memory").ok());
@@ -56,17 +56,17 @@ impl Stalls {
     }
 }
 
-/// Who looks once a second.
+/// Takes a sample every second.
 #[derive(Debug)]
 pub struct Timeline {
     began: Instant,
     processors: Option<(u64, u64)>,
-    /// What was seen.
+    /// The samples.
     pub moments: Vec<TimelinePoint>,
 }
 
 impl Timeline {
-    /// From now on.
+    /// Starts now.
     pub fn begin() -> Timeline {
         Timeline {
             began: Instant::now(),
@@ -75,7 +75,7 @@ impl Timeline {
         }
     }
 
-    /// A second is over, with so many workers at its end.
+    /// A second is over; the pool has this many workers.
     pub fn see(&mut self, second: &Second, workers: usize) {
         let now = processors();
         let busy = now.zip(self.processors).and_then(|(now, then)| {
@@ -97,7 +97,7 @@ impl Timeline {
     }
 }
 
-/// All ticks of all processors, and those that were used (proc_stat(5)).
+/// Total ticks of all processors, and used ones (proc_stat(5)).
 fn processors() -> Option<(u64, u64)> {
     ticks(&fs::read_to_string("/proc/stat").ok()?)
 }

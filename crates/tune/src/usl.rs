@@ -2,28 +2,29 @@
 
 use serde::Serialize;
 
-/// Fewest points that carry three coefficients.
+/// Fewest points that determine three coefficients.
 const FEWEST: usize = 4;
 
-/// How throughput follows the number of workers.
+/// Throughput by the number of workers.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Model {
-    /// What one does, a second.
+    /// The throughput of one worker, a second.
     pub lambda: f64,
-    /// The share that cannot be done side by side: contention.
+    /// Contention: the share that cannot run in parallel.
     pub sigma: f64,
-    /// What each pair of workers costs: crosstalk. Above zero, more workers are slower.
+    /// Crosstalk: the cost of each pair of workers. Above zero, more workers are slower at some
+    /// point.
     pub kappa: f64,
 }
 
 impl Model {
-    /// The throughput with so many.
+    /// The throughput with this many workers.
     pub fn at(&self, workers: f64) -> f64 {
         let others = workers - 1.0;
         self.lambda * workers / (1.0 + self.sigma * others + self.kappa * workers * others)
     }
 
-    /// How the throughput changes with each coefficient.
+    /// The derivatives of the throughput by each coefficient.
     fn slopes(&self, workers: f64) -> [f64; 3] {
         let others = workers - 1.0;
         let below = 1.0 + self.sigma * others + self.kappa * workers * others;
@@ -31,18 +32,19 @@ impl Model {
         [workers / below, by * others, by * workers * others]
     }
 
-    /// With how many it is highest; nothing where more are never slower.
+    /// The number of workers with the highest throughput; `None` if more are never slower.
     pub fn peak(&self) -> Option<f64> {
         let square = (1.0 - self.sigma) / self.kappa;
         (self.kappa > 0.0 && square > 0.0).then(|| square.sqrt())
     }
 }
 
-/// Most steps of the fit.
+/// Most iterations of the fit.
 const STEPS: usize = 200;
 
-/// Fits the law to points of workers and throughput, by least squares (Levenberg and Marquardt), beginning
-/// with the line N / X = a + bN + cN². Nothing for fewer than four points, or where they say nothing.
+/// Fits the law to points of workers and throughput, by least squares (Levenberg-Marquardt),
+/// starting from the polynomial N / X = a + bN + cN². `None` for fewer than four points, or if they
+/// do not determine it.
 pub fn fit(points: &[(f64, f64)]) -> Option<Model> {
     let usable = points
         .iter()
@@ -55,25 +57,24 @@ pub fn fit(points: &[(f64, f64)]) -> Option<Model> {
     }
     let first = model(&polynomial(&inverse, 3)?).or_else(|| model(&polynomial(&inverse, 2)?))?;
     let full = nearest(points, first, 3);
-    match full.kappa >= 0.0 && full.sigma >= 0.0 {
-        true => Some(full),
+    if full.kappa >= 0.0 && full.sigma >= 0.0 {
+        Some(full)
+    } else {
         // Noise made crosstalk negative: there is none.
-        false => {
-            let without = Model {
-                kappa: 0.0,
-                ..first
-            };
-            let without = nearest(points, without, 2);
-            Some(Model {
-                sigma: without.sigma.max(0.0),
-                ..without
-            })
-        }
+        let without = Model {
+            kappa: 0.0,
+            ..first
+        };
+        let without = nearest(points, without, 2);
+        Some(Model {
+            sigma: without.sigma.max(0.0),
+            ..without
+        })
     }
 }
 
-/// The models that each of the points less would give (the jackknife): how much a single measurement decides.
-/// Nothing where there are too few points for that.
+/// The models with each of the points left out (jackknife), which show the influence of a single
+/// measurement. Empty if there are too few points.
 pub fn without_each(points: &[(f64, f64)]) -> Vec<Model> {
     let left = |at: usize| {
         let mut left = points.to_vec();
@@ -83,7 +84,7 @@ pub fn without_each(points: &[(f64, f64)]) -> Vec<Model> {
     (0..points.len()).filter_map(left).collect()
 }
 
-/// The model nearest to the points from `model` on, of which the first `terms` coefficients may change.
+/// Optimises `model` for the points; only the first `terms` coefficients may change.
 fn nearest(points: &[(f64, f64)], mut model: Model, terms: usize) -> Model {
     let error = |model: &Model| -> f64 {
         points
@@ -141,8 +142,8 @@ fn model(found: &[f64]) -> Option<Model> {
     })
 }
 
-/// The coefficients of the polynomial of so many terms that is nearest to the points, relative to their
-/// size; by the normal equations.
+/// The coefficients of the polynomial with this many terms that is nearest to the points, relative
+/// to their size, by the normal equations.
 fn polynomial(points: &[(f64, f64)], terms: usize) -> Option<Vec<f64>> {
     let mut rows = vec![vec![0.0; terms + 1]; terms];
     for (x, y) in points {
@@ -156,7 +157,7 @@ fn polynomial(points: &[(f64, f64)], terms: usize) -> Option<Vec<f64>> {
     solve(rows)
 }
 
-/// Gauss' elimination with pivots; each row ends with its right side.
+/// Gaussian elimination with pivoting; the last column of a row is its right side.
 fn solve(mut rows: Vec<Vec<f64>>) -> Option<Vec<f64>> {
     let size = rows.len();
     for column in 0..size {
@@ -190,7 +191,8 @@ fn solve(mut rows: Vec<Vec<f64>>) -> Option<Vec<f64>> {
 mod tests {
     use super::*;
 
-    /// The measurements of codahale/usl4j's tests, of Cisco's (Schwartz, Practical Scalability Analysis).
+    /// The measurements of codahale/usl4j's tests, of Cisco's (Schwartz, Practical Scalability
+    /// Analysis).
     const CISCO: [f64; 32] = [
         955.16, 1878.91, 2688.01, 3548.68, 4315.54, 5130.43, 5931.37, 6531.08, 7219.8, 7867.61,
         8278.71, 8646.7, 9047.84, 9426.55, 9645.37, 9897.24, 10097.6, 10240.5, 10532.39, 10798.52,

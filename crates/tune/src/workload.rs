@@ -1,5 +1,5 @@
-//! What is asked for: URLs, a list of them, an access log, or the links of a page; each tried once before
-//! anything is measured.
+//! The requests of a tuning: URLs, a list of them, an access log, or the links of a page. Each page
+//! is requested once before the first measurement.
 
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 use maitred_doctor::read::is_file;
 use maitred_measure::endpoints::{self, EndpointError, TlsTrust};
 use maitred_measure::generate::render;
+use maitred_measure::marker::Marker;
 use maitred_measure::plan::{Endpoint, Expect, Load, Plan, Protocol, Request, Think};
 use maitred_measure::request::{self, RequestSpec};
-use maitred_measure::response::Marker;
 use maitred_measure::url::Url;
 use maitred_measure::{clock, har, replay};
 
@@ -23,19 +23,19 @@ use links::crawl;
 pub use prober::Prober;
 use prober::STOPPED;
 
-/// Most URLs that are asked for; those that are asked for most.
+/// Most URLs that are requested: the most frequent ones.
 const MOST_URLS: usize = 50;
 
-/// Most lines of a log that are looked at.
+/// Most lines of a log that are read.
 const MOST_LINES: usize = 1_000_000;
 
-/// Bytes of a page in which links, markers and forms are looked for.
+/// Bytes of a page that are searched for links, markers and forms.
 const MOST_BYTES: usize = 1 << 20;
 
-/// The share of the requests that have to get the expected answer.
+/// The share of the requests that have to get the expected response.
 const FITTING: f64 = 0.95;
 
-/// Words of paths that do something besides showing a page, even by GET.
+/// Parts of paths that change something, even with GET.
 const DOING: [&str; 22] = [
     "logout",
     "log-out",
@@ -61,77 +61,77 @@ const DOING: [&str; 22] = [
     "wp-cron.php",
 ];
 
-/// How often it is looked whether a page is served.
+/// How often to check whether a page is served.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Most paths that are named of those that are not asked for.
+/// Most paths that are listed of those that are skipped.
 const MOST_NAMED: usize = 5;
 
-/// What is asked for, and what is expected.
+/// The requests, and the expected responses.
 #[derive(Debug, Clone, Default)]
 pub struct WorkloadOptions {
     /// URLs.
     pub urls: Vec<String>,
-    /// A list of them, as `maitred bench` has it.
+    /// A list of URLs in the format of `maitred bench`.
     pub urls_file: Option<PathBuf>,
     /// An access log.
     pub access_log: Option<PathBuf>,
-    /// What a browser has saved.
+    /// A HAR file of a browser.
     pub har: Option<PathBuf>,
-    /// Users keep cookies.
+    /// Users store cookies.
     pub cookies: bool,
-    /// The pages that the first URL links to.
+    /// Request the pages that the first URL links to.
     pub crawl: bool,
-    /// Header fields, as `Name: value`.
+    /// Headers, as `Name: value`.
     pub headers: Vec<String>,
-    /// Statuses; none: 200 to 299.
+    /// Expected statuses; empty for 200 to 299.
     pub expect: Vec<u16>,
-    /// A text of every right page.
+    /// A text that every page has to contain.
     pub contains: Option<String>,
-    /// Other methods than GET and HEAD may be sent.
+    /// Methods other than GET and HEAD are allowed.
     pub allow_write: bool,
     /// The site is on another machine, and is the user's own.
     pub owned: bool,
-    /// Whom to trust.
+    /// Trusted certificates.
     pub trust: TlsTrust,
 }
 
-/// What will be asked for.
+/// The requests of a tuning.
 #[derive(Debug, Clone)]
 pub struct Workload {
-    /// The requests, ready to send; load and times are still to be encoded.
+    /// The encoded requests; load and times are set later.
     pub plan: Plan,
-    /// Where they come from, in words.
+    /// Their source, for people.
     pub source: String,
-    /// What a log or a page has and is not asked for, since it may change something.
+    /// Paths of a log or a page that are skipped because they may change something.
     pub left_out: Vec<String>,
-    /// The first of them, which is asked to see whether the site is there.
+    /// The first page, which shows whether the site responds.
     pub first: (Endpoint, Url),
-    /// How long that took, in seconds.
+    /// How long it took, in seconds.
     pub took: Option<f64>,
 }
 
-/// Finds out what to ask for, and whether the site answers it as it should.
+/// Prepares the requests, and checks that the site responds as expected.
 ///
 /// # Errors
-/// One sentence, or that somebody has encoded to stop.
-pub fn prepare(asked: &WorkloadOptions, prober: &mut Prober) -> Result<Workload, Abort> {
-    match look(asked, prober) {
+/// A message, or that the user has stopped it.
+pub fn prepare(options: &WorkloadOptions, prober: &mut Prober) -> Result<Workload, Abort> {
+    match look(options, prober) {
         Ok(workload) => Ok(workload),
         Err(_) if prober.is_stopped() => Err(Abort::Stopped),
         Err(why) => Err(Abort::Failed(why)),
     }
 }
 
-fn look(asked: &WorkloadOptions, prober: &mut Prober) -> Result<Workload, String> {
-    let (mut specs, source) = specs(asked)?;
+fn look(options: &WorkloadOptions, prober: &mut Prober) -> Result<Workload, String> {
+    let (mut specs, source) = specs(options)?;
     let mut left_out = Vec::new();
-    if let Some(saved) = asked.access_log.as_ref().or(asked.har.as_ref()) {
+    if let Some(saved) = options.access_log.as_ref().or(options.har.as_ref()) {
         specs = only_showing(specs, &mut left_out);
         if specs.is_empty() {
             return Err(format!(
-                "{} has only requests that may change something, such as {}; name with --urls-file what may \
-                 be asked for",
+                "{} has only requests that may change something, such as {}; list allowed requests \
+                 with --urls-file",
                 saved.display(),
                 left_out.first().map_or("", String::as_str)
             ));
@@ -139,11 +139,11 @@ fn look(asked: &WorkloadOptions, prober: &mut Prober) -> Result<Workload, String
     }
     let first = specs
         .first()
-        .ok_or("name a URL to ask for, such as http://127.0.0.1/")?
+        .ok_or("name a URL, such as http://127.0.0.1/")?
         .url
         .clone();
-    let endpoint = find(&first, asked)?;
-    if asked.crawl {
+    let endpoint = find(&first, options)?;
+    if options.crawl {
         let linked = crawl(prober, &endpoint, &first)?;
         specs.extend(only_showing(linked, &mut left_out));
     }
@@ -157,24 +157,24 @@ fn look(asked: &WorkloadOptions, prober: &mut Prober) -> Result<Workload, String
     let writes = specs
         .iter()
         .find(|spec| !matches!(spec.method.as_str(), "GET" | "HEAD"));
-    if let Some(spec) = writes.filter(|_| !asked.allow_write) {
+    if let Some(spec) = writes.filter(|_| !options.allow_write) {
         return Err(format!(
-            "{} may change something, many thousand times; say --allow-write if it may",
+            "{} may change something, many thousand times; allow that with --allow-write",
             spec.label()
         ));
     }
     let expect = Expect {
-        statuses: asked.expect.clone(),
-        marker: asked.contains.as_deref().map(Marker::new),
+        statuses: options.expect.clone(),
+        marker: options.contains.as_deref().map(Marker::new),
     };
     let FittingRequests {
         specs,
         took,
         unasked,
-    } = fitting(prober, &endpoint, specs, asked, &expect)?;
+    } = fitting(prober, &endpoint, specs, options, &expect)?;
     let late = match unasked {
         0 => String::new(),
-        some => format!(" ({some} more were left out: there was no time to look at them)"),
+        some => format!(" ({some} more were skipped: there was no time to check them)"),
     };
     let source = format!(
         "{} from {source}{late}",
@@ -186,14 +186,14 @@ fn look(asked: &WorkloadOptions, prober: &mut Prober) -> Result<Workload, String
             endpoint.clone(),
             specs.first().map_or(first, |spec| spec.url.clone()),
         ),
-        plan: plan(endpoint, specs, asked, expect)?,
+        plan: plan(endpoint, specs, options, expect)?,
         source,
         left_out,
     })
 }
 
 impl Workload {
-    /// What is asked for, in the plan's order, and how often each is.
+    /// The requested paths in the plan's order, with their shares.
     pub fn routes(&self) -> Vec<Route> {
         let all: f64 = self.plan.requests.iter().map(|each| each.spec.weight).sum();
         let routes = self.plan.requests.iter().map(|request| Route {
@@ -203,19 +203,19 @@ impl Workload {
         routes.collect()
     }
 
-    /// Whether the first page gets the answer that is expected, within a time.
+    /// Checks within a time limit that the first page gets the expected response.
     ///
     /// # Errors
-    /// What it gets instead.
+    /// The response that it gets instead.
     pub fn is_served(&self, prober: &mut Prober, within: Duration) -> Result<(), String> {
         let (endpoint, url) = &self.first;
         let began = Instant::now();
-        // What is written already is looked at to the end.
+        // A written setting is checked to the end, even if the user stops.
         let never = AtomicBool::new(false);
         loop {
-            let why = match prober.ask_within(endpoint, url, within, &never) {
+            let why = match prober.get_within(endpoint, url, within, &never) {
                 Ok((status, _)) => match self.plan.expect.judge(status, true, None) {
-                    Some(cause) => format!("{url} answers {cause}"),
+                    Some(cause) => format!("{url} returns {cause}"),
                     None => return Ok(()),
                 },
                 Err(why) => format!("{url}: {why}"),
@@ -227,7 +227,7 @@ impl Workload {
         }
     }
 
-    /// What is not asked for, in a sentence.
+    /// A message that lists the skipped paths.
     pub fn left_out(&self) -> Option<String> {
         let named = self.left_out.iter().take(MOST_NAMED);
         let mut named = named.cloned().collect::<Vec<_>>().join(", ");
@@ -237,12 +237,12 @@ impl Workload {
             _ => (),
         }
         Some(format!(
-            "not asked for, since it may change something: {named}; --urls-file names what may be asked for"
+            "skipped, since it may change something: {named}; --urls-file lists allowed requests"
         ))
     }
 }
 
-/// Those that only show something, as far as their paths tell; the others are named.
+/// The requests whose paths look read-only; the others are listed.
 fn only_showing(specs: Vec<RequestSpec>, left_out: &mut Vec<String>) -> Vec<RequestSpec> {
     let (doing, showing): (Vec<RequestSpec>, Vec<RequestSpec>) =
         specs.into_iter().partition(|spec| does(&spec.url.path));
@@ -255,18 +255,18 @@ fn does(path: &str) -> bool {
     DOING.iter().any(|word| small.contains(word))
 }
 
-fn specs(asked: &WorkloadOptions) -> Result<(Vec<RequestSpec>, &'static str), String> {
-    let urls = asked.urls.iter().map(|url| Url::read(url, None));
+fn specs(options: &WorkloadOptions) -> Result<(Vec<RequestSpec>, &'static str), String> {
+    let urls = options.urls.iter().map(|url| Url::read(url, None));
     let urls = urls.collect::<Result<Vec<_>, _>>()?;
-    if let Some(list) = &asked.urls_file {
+    if let Some(list) = &options.urls_file {
         return Ok((request::read_list(list, urls.first())?, "a list"));
     }
-    if let Some(file) = &asked.har {
+    if let Some(file) = &options.har {
         let all = har::read(file, urls.first())?;
         let scripts = all.into_iter().filter(|spec| !is_file(&spec.url.path));
         return Ok((scripts.collect(), "a HAR file"));
     }
-    if let Some(log) = &asked.access_log {
+    if let Some(log) = &options.access_log {
         let like = urls
             .first()
             .ok_or("an access log names no server: give its URL, too")?;
@@ -283,7 +283,7 @@ fn specs(asked: &WorkloadOptions) -> Result<(Vec<RequestSpec>, &'static str), St
         }
         return Ok((scripts, "an access log"));
     }
-    let source = if asked.crawl {
+    let source = if options.crawl {
         "the links of a page"
     } else {
         "the command line"
@@ -291,30 +291,31 @@ fn specs(asked: &WorkloadOptions) -> Result<(Vec<RequestSpec>, &'static str), St
     Ok((urls.into_iter().map(RequestSpec::get).collect(), source))
 }
 
-fn find(url: &Url, asked: &WorkloadOptions) -> Result<Endpoint, String> {
-    let found = endpoints::find(url, None, &asked.trust, &[b"http/1.1"], asked.owned);
+fn find(url: &Url, options: &WorkloadOptions) -> Result<Endpoint, String> {
+    let found = endpoints::find(url, None, &options.trust, &[b"http/1.1"], options.owned);
     found.map_err(|why| match why {
         EndpointError::Failed(why) => why,
         EndpointError::Remote(address) => format!(
-            "{address} is on another machine, whose settings cannot be measured from here; if the pool \
-             here is what answers there (a balancer of yours), say --yes-i-own-it"
+            "{address} is on another machine, whose settings cannot be measured from here; if the \
+             pool here serves it (behind your load balancer), confirm with --yes-i-own-it"
         ),
     })
 }
 
-/// Those that get the expected answer, how long the first of them took, and how many there was no time to ask for.
+/// The requests with the expected response, how long the first took, and how many were skipped for
+/// want of time.
 struct FittingRequests {
     specs: Vec<RequestSpec>,
     took: Option<f64>,
     unasked: usize,
 }
 
-/// Those that get the expected answer, if nearly all do.
+/// Selects the requests with the expected response, if nearly all get it.
 fn fitting(
     prober: &mut Prober,
     endpoint: &Endpoint,
     specs: Vec<RequestSpec>,
-    asked: &WorkloadOptions,
+    options: &WorkloadOptions,
     expect: &Expect,
 ) -> Result<FittingRequests, String> {
     let (mut all, mut right, mut took, mut unasked) = (0.0, Vec::new(), None, 0);
@@ -324,7 +325,7 @@ fn fitting(
         if prober.is_stopped() {
             return Err(STOPPED.to_owned());
         }
-        // Whatever the others get, it is too few: each may take a minute to say nothing.
+        // Too few can still fit, and each of the others may take a minute to time out.
         if let Some(why) = wrong.as_ref().filter(|_| lost > (1.0 - FITTING) * whole) {
             return Err(too_few(why, "at most ", (whole - lost) / whole));
         }
@@ -337,16 +338,16 @@ fn fitting(
             right.push(spec);
             continue;
         }
-        let answer = prober.ask(endpoint, &spec.url);
-        if answer.is_err() && !right.is_empty() && prober.is_late() {
+        let response = prober.get(endpoint, &spec.url);
+        if response.is_err() && !right.is_empty() && prober.is_late() {
             unasked += 1;
             continue;
         }
         all += spec.weight;
-        let why = match answer {
+        let why = match response {
             Ok((status, body, seconds)) => {
                 took = took.or(Some(seconds));
-                why_not(&spec.url, status, &body, asked, expect)
+                why_not(&spec.url, status, &body, options, expect)
             }
             Err(why) => Some(format!("{}: {why}", spec.url)),
         };
@@ -374,18 +375,21 @@ fn fitting(
 
 fn too_few(why: &str, at_most: &str, share: f64) -> String {
     let share = (share * 100.0).floor().abs();
-    format!("{why} ({at_most}{share:.0} % of the requests get the expected answer; expected 95 %)")
+    format!(
+        "{why} ({at_most}{share:.0} % of the requests get the expected response; expected 95 \
+             %)"
+    )
 }
 
 fn why_not(
     url: &Url,
     status: u16,
     body: &[u8],
-    asked: &WorkloadOptions,
+    options: &WorkloadOptions,
     expect: &Expect,
 ) -> Option<String> {
     let text = String::from_utf8_lossy(body);
-    let has_marker = asked
+    let has_marker = options
         .contains
         .as_ref()
         .is_none_or(|marker| text.contains(marker.as_str()));
@@ -394,15 +398,15 @@ fn why_not(
             301 | 302 | 303 | 307 | 308 => {
                 "; name the page it leads to, or send a session with --header"
             }
-            500.. => "; mend the site first",
-            _ => "; expected 200 to 299, or what --expect says",
+            500.. => "; fix the site first",
+            _ => "; expected 200 to 299, or the statuses of --expect",
         };
-        return Some(format!("{url} answers {cause}{hint}"));
+        return Some(format!("{url} returns {cause}{hint}"));
     }
-    (asked.contains.is_none() && asks_for_password(&text)).then(|| {
+    (options.contains.is_none() && asks_for_password(&text)).then(|| {
         format!(
             "{url} looks like a login page (it asks for a password): send a session with --header \
-             'Cookie: …', or say with --contains what a right page holds"
+             'Cookie: …', or name a text of the right page with --contains"
         )
     })
 }
@@ -417,10 +421,13 @@ fn asks_for_password(page: &str) -> bool {
 fn plan(
     endpoint: Endpoint,
     specs: Vec<RequestSpec>,
-    asked: &WorkloadOptions,
+    options: &WorkloadOptions,
     expect: Expect,
 ) -> Result<Plan, String> {
-    let headers = asked.headers.iter().map(|text| request::read_header(text));
+    let headers = options
+        .headers
+        .iter()
+        .map(|text| request::read_header(text));
     let headers = headers.collect::<Result<Vec<_>, _>>()?;
     let mut plan = Plan {
         endpoints: vec![endpoint],
@@ -441,7 +448,7 @@ fn plan(
         seed: 1,
         keep_alive: true,
         follow: false,
-        cookies: asked.cookies,
+        cookies: options.cookies,
         expect,
     };
     for mut spec in specs {

@@ -1,4 +1,4 @@
-//! Asking for an address, over a connection that is kept for the next one.
+//! An HTTP client for single pages, which reuses its connection.
 
 use std::io::ErrorKind;
 use std::time::Duration;
@@ -13,23 +13,23 @@ use maitred_measure::plan::Endpoint;
 use maitred_measure::stream;
 use maitred_measure::url::Url;
 
-/// Longest that an answer may take, from the question to its last byte.
+/// Timeout of a request, until the last byte of the response.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Longest that a connection may take to be there.
+/// Timeout of a connection.
 const CONNECT: Duration = Duration::from_secs(10);
 
-/// An answer.
+/// A response.
 #[derive(Debug)]
 pub struct PageResponse {
     /// Its status.
     pub status: u16,
-    /// What it says in `Cache-Status`, if it does.
+    /// Its `Cache-Status` header, if any.
     pub cache_status: Option<String>,
-    /// Its body, as far as it was wanted.
+    /// The start of its body, as far as it was wanted.
     pub body: Bytes,
 }
 
-/// One who asks, with at most one connection.
+/// A client with at most one connection.
 #[derive(Debug)]
 pub struct PageClient {
     headers: HeaderMap,
@@ -37,7 +37,7 @@ pub struct PageClient {
 }
 
 impl PageClient {
-    /// One who sends these fields each time.
+    /// A client that sends these headers with each request.
     pub fn new(headers: HeaderMap) -> PageClient {
         PageClient {
             headers,
@@ -45,44 +45,44 @@ impl PageClient {
         }
     }
 
-    /// Asks for a page and reads all of the answer, of which `keep` bytes are wanted.
+    /// Requests a page and reads the whole response, of which `keep` bytes are stored.
     ///
     /// # Errors
-    /// One sentence.
-    pub async fn ask(
+    /// A message.
+    pub async fn get(
         &mut self,
         endpoint: &Endpoint,
         url: &Url,
         keep: usize,
     ) -> Result<PageResponse, String> {
-        let asked = tokio::time::timeout(PATIENCE, self.try_ask(endpoint, url, keep)).await;
-        let asked = asked.unwrap_or_else(|_| {
+        let received = tokio::time::timeout(PATIENCE, self.try_get(endpoint, url, keep)).await;
+        let received = received.unwrap_or_else(|_| {
             let limit = PATIENCE.as_secs();
-            Err(format!("there was no whole answer within {limit} s"))
+            Err(format!("there was no complete response within {limit} s"))
         });
-        if asked.is_err() {
+        if received.is_err() {
             self.open = None;
         }
-        asked
+        received
     }
 
-    async fn try_ask(
+    async fn try_get(
         &mut self,
         endpoint: &Endpoint,
         url: &Url,
         keep: usize,
     ) -> Result<PageResponse, String> {
-        if let Some(answer) = self.ask_over_open(url, keep).await? {
-            return Ok(answer);
+        if let Some(response) = self.get_over_open(url, keep).await? {
+            return Ok(response);
         }
         let sender = connect(endpoint).await?;
         self.open = Some((url.clone(), sender));
-        let answer = self.ask_over_open(url, keep).await?;
-        answer.ok_or_else(|| "the server closes its connections at once".to_owned())
+        let response = self.get_over_open(url, keep).await?;
+        response.ok_or_else(|| "the server closes its connections at once".to_owned())
     }
 
-    /// Nothing if there is no connection, or it was closed before it was used once more.
-    async fn ask_over_open(
+    /// `None` if there is no connection, or the server closed it before this request.
+    async fn get_over_open(
         &mut self,
         url: &Url,
         keep: usize,
@@ -96,20 +96,20 @@ impl PageClient {
         let mut request = Request::get(url.path.as_str())
             .header("Host", url.authority.as_str())
             .body(Empty::new())
-            .map_err(|why| format!("it cannot be asked for: {why}"))?;
+            .map_err(|why| format!("it cannot be requested: {why}"))?;
         for (name, value) in &self.headers {
             request.headers_mut().append(name, value.clone());
         }
         let response = match sender.send_request(request).await {
             Ok(response) => response,
-            // It was closed meanwhile: the server has not heard it.
+            // The server closed the connection before it received the request.
             Err(why) if why.is_canceled() => return Ok(None),
-            Err(why) => return Err(format!("there was no answer: {why}")),
+            Err(why) => return Err(format!("there was no response: {why}")),
         };
         let (head, mut body) = response.into_parts();
         let mut kept = BytesMut::new();
         while let Some(frame) = body.frame().await {
-            let frame = frame.map_err(|why| format!("the answer ended early: {why}"))?;
+            let frame = frame.map_err(|why| format!("the response ended early: {why}"))?;
             if let Some(piece) = frame.data_ref() {
                 let room = keep.saturating_sub(kept.len()).min(piece.len());
                 kept.extend_from_slice(&piece[..room]);
@@ -130,7 +130,7 @@ async fn connect(endpoint: &Endpoint) -> Result<SendRequest<Empty<Bytes>>, Strin
     let connected = tokio::time::timeout(CONNECT, stream::connect(endpoint)).await;
     let stream = match connected {
         Ok(Ok((stream, _))) => stream,
-        // What is wrong with what was said is wrong with the certificate.
+        // Invalid data in the handshake is an invalid certificate.
         Ok(Err(why)) if why.kind() == ErrorKind::InvalidData && endpoint.tls.is_some() => {
             return Err(format!(
                 "there is no connection: {why}; name who has issued the certificate with --ca, or \
@@ -145,17 +145,17 @@ async fn connect(endpoint: &Endpoint) -> Result<SendRequest<Empty<Bytes>>, Strin
     };
     let begun = handshake(TokioIo::new(stream)).await;
     let (sender, connection) = begun.map_err(|why| format!("there is no connection: {why}"))?;
-    // How it ended is told to whoever asks over it.
+    // The next request reports the error.
     tokio::spawn(async move { drop(connection.await) });
     Ok(sender)
 }
 
-/// Reads a field to send, as `Name: value`.
+/// Parses a header, as `Name: value`.
 ///
 /// # Errors
-/// One sentence.
+/// A message.
 pub fn header(text: &str) -> Result<(HeaderName, HeaderValue), String> {
-    let wrong = || format!("'{text}' is no header field; expected one such as 'X-Device: phone'");
+    let wrong = || format!("'{text}' is no header; expected one such as 'X-Device: phone'");
     let (name, value) = text.split_once(':').ok_or_else(wrong)?;
     let name = HeaderName::from_bytes(name.trim().as_bytes()).map_err(|_| wrong())?;
     let value = HeaderValue::from_str(value.trim()).map_err(|_| wrong())?;

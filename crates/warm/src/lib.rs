@@ -1,15 +1,15 @@
-//! Fills a page cache: asks for addresses at a bounded rate, over a bounded number of connections, and
-//! says of each what the cache has done with it.
+//! Fills a page cache: requests pages at a limited rate, over a limited number of connections, and
+//! reports what the cache has done with each.
 //!
-//! [`sitemap`] and [`verdict`] read what servers say, without I/O; [`client`] asks; [`run`] is the
-//! whole.
+//! [`sitemap`] and [`verdict`] parse what servers send, without I/O; [`client`] sends requests;
+//! [`run`] does the whole.
 
 pub mod client;
 pub mod run;
 pub mod sitemap;
 pub mod verdict;
 
-/// A text and a line's end are no part of an address.
+/// Whitespace and line ends are no part of a URL.
 pub(crate) fn trimmed(text: &str) -> Option<&str> {
     Some(text.trim()).filter(|text| !text.is_empty())
 }

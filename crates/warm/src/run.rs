@@ -1,4 +1,4 @@
-//! The whole: which addresses there are, and what became of each.
+//! A whole run: collects the URLs, requests them, and reports the results.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,53 +15,53 @@ use crate::client::PageClient;
 use crate::sitemap::{self, Sitemap};
 use crate::verdict::{Verdict, verdict};
 
-/// Most sitemaps that are read, those of indexes included.
+/// Most sitemaps that are read, including those of indexes.
 const MAX_SITEMAPS: usize = 1000;
 
-/// Fewest requests a second.
+/// Lowest rate, in requests a second.
 pub const MIN_RATE: f64 = 0.001;
-/// Most requests a second.
+/// Highest rate, in requests a second.
 pub const MAX_RATE: f64 = 100_000.0;
 
-/// Whom to ask for an address, or why it is not asked for.
+/// Resolves a URL to a server, or says why it is not requested.
 pub type EndpointFinder<'a> = &'a dyn Fn(&Url) -> Result<Endpoint, String>;
 
-/// What is asked for, and how.
+/// What to request, and how.
 #[derive(Debug, Default)]
 pub struct Plan {
-    /// Addresses.
+    /// URLs of pages.
     pub urls: Vec<String>,
-    /// Addresses of sitemaps.
+    /// URLs of sitemaps.
     pub sitemaps: Vec<String>,
-    /// Requests a second, at most.
+    /// Most requests a second.
     pub rate: f64,
-    /// Connections, at most.
+    /// Most connections.
     pub connections: usize,
-    /// Addresses that are asked for, at most.
+    /// Most pages.
     pub limit: usize,
-    /// Fields that are sent with each request.
+    /// Headers of each request.
     pub headers: HeaderMap,
 }
 
-/// What became of all addresses.
+/// The results of a run.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// Each with what became of it, in the order in which they were named.
+    /// The result of each page, in the request in which they were listed.
     pub pages: Vec<(String, Verdict)>,
-    /// What was wrong with sitemaps, each in a sentence.
+    /// Errors of sitemaps, as messages.
     pub troubles: Vec<String>,
-    /// Addresses that were left out for being too many.
+    /// Pages beyond the limit.
     pub left_out: usize,
 }
 
 impl Report {
-    /// How many came to something.
+    /// The number of matching results.
     pub fn count(&self, is_meant: impl Fn(&Verdict) -> bool) -> usize {
         let verdicts = self.pages.iter().map(|(_, verdict)| verdict);
         verdicts.filter(|verdict| is_meant(verdict)).count()
     }
 
-    /// Why pages are not kept now: how many for each reason, and the first of them.
+    /// Why pages are not cached: the number for each reason, and the first page.
     pub fn reasons(&self) -> Vec<(&str, usize, &str)> {
         let mut reasons: BTreeMap<&str, (usize, &str)> = BTreeMap::new();
         for (url, verdict) in &self.pages {
@@ -78,7 +78,7 @@ impl Report {
     }
 }
 
-/// Asks for everything, and says what became of it. `find` is asked once for each server.
+/// Requests all pages, and reports the results. `find` is called once for each server.
 ///
 /// # Errors
 /// When there can be no runtime.
@@ -98,12 +98,12 @@ pub fn warm(plan: Plan, find: EndpointFinder<'_>) -> std::io::Result<Report> {
         pages.retain(|page| seen.insert(page.clone()));
         report.left_out = pages.len().saturating_sub(plan.limit);
         pages.truncate(plan.limit);
-        report.pages = ask_all(&plan, &mut endpoints, pages).await;
+        report.pages = request_all(&plan, &mut endpoints, pages).await;
         report
     }))
 }
 
-/// The servers that are known already.
+/// Resolved servers.
 struct Endpoints<'a> {
     find: EndpointFinder<'a>,
     known: HashMap<(bool, String, u16), Result<Arc<Endpoint>, String>>,
@@ -125,7 +125,7 @@ async fn read_sitemaps(
     pages: &mut Vec<String>,
     report: &mut Report,
 ) {
-    let mut asker = PageClient::new(plan.headers.clone());
+    let mut client = PageClient::new(plan.headers.clone());
     let mut list = plan.sitemaps.clone();
     let mut seen = HashSet::new();
     let mut next = 0;
@@ -135,10 +135,10 @@ async fn read_sitemaps(
             continue;
         }
         if seen.len() > MAX_SITEMAPS {
-            let why = format!("there are more than {MAX_SITEMAPS} sitemaps; the rest is left out");
+            let why = format!("there are more than {MAX_SITEMAPS} sitemaps; the rest is skipped");
             return report.troubles.push(why);
         }
-        match read_sitemap(&mut asker, endpoints, &url).await {
+        match read_sitemap(&mut client, endpoints, &url).await {
             Ok(sitemap) => {
                 pages.extend(sitemap.pages);
                 list.extend(sitemap.further);
@@ -152,33 +152,35 @@ async fn read_sitemaps(
 }
 
 async fn read_sitemap(
-    asker: &mut PageClient,
+    client: &mut PageClient,
     endpoints: &mut Endpoints<'_>,
     url: &str,
 ) -> Result<Sitemap, String> {
     let (place, endpoint) = endpoints.find(url)?;
-    let answer = asker.ask(&endpoint, &place, sitemap::MAX_BYTES + 1).await?;
-    match answer.status {
-        200 => Sitemap::read(&answer.body),
-        status => Err(format!("it was answered with {status}")),
+    let response = client
+        .get(&endpoint, &place, sitemap::MAX_BYTES + 1)
+        .await?;
+    match response.status {
+        200 => Sitemap::read(&response.body),
+        status => Err(format!("it got status {status}")),
     }
 }
 
-/// A page to ask for, by its number.
+/// A page to request, with its index.
 type PageRequest = (usize, Url, Arc<Endpoint>);
 
-async fn ask_all(
+async fn request_all(
     plan: &Plan,
     endpoints: &mut Endpoints<'_>,
     pages: Vec<String>,
 ) -> Vec<(String, Verdict)> {
-    let (orders, taken) = mpsc::channel::<PageRequest>(1);
+    let (requests, taken) = mpsc::channel::<PageRequest>(1);
     let taken = Arc::new(tokio::sync::Mutex::new(taken));
     let verdicts = Arc::new(Mutex::new(vec![None; pages.len()]));
-    let mut askers = JoinSet::new();
+    let mut clients = JoinSet::new();
     for _ in 0..plan.connections.clamp(1, pages.len().max(1)) {
-        let asker = PageClient::new(plan.headers.clone());
-        askers.spawn(ask_some(asker, taken.clone(), verdicts.clone()));
+        let client = PageClient::new(plan.headers.clone());
+        clients.spawn(request_some(client, taken.clone(), verdicts.clone()));
     }
     let every = 1.0 / plan.rate.clamp(MIN_RATE, MAX_RATE);
     let mut clock = tokio::time::interval(Duration::from_secs_f64(every));
@@ -187,35 +189,35 @@ async fn ask_all(
         match endpoints.find(page) {
             Ok((place, endpoint)) => {
                 clock.tick().await;
-                if orders.send((number, place, endpoint)).await.is_err() {
+                if requests.send((number, place, endpoint)).await.is_err() {
                     break;
                 }
             }
             Err(why) => note(&verdicts, number, Verdict::Failed(why)),
         }
     }
-    drop(orders);
-    while askers.join_next().await.is_some() {}
+    drop(requests);
+    while clients.join_next().await.is_some() {}
     let verdicts = std::mem::take(&mut *verdicts.lock().unwrap_or_else(PoisonError::into_inner));
-    let unasked = || Verdict::Failed("it was not asked for".to_owned());
+    let unrequested = || Verdict::Failed("it was not requested".to_owned());
     let verdicts = verdicts
         .into_iter()
-        .map(|verdict: Option<Verdict>| verdict.unwrap_or_else(unasked));
+        .map(|verdict: Option<Verdict>| verdict.unwrap_or_else(unrequested));
     pages.into_iter().zip(verdicts).collect()
 }
 
-async fn ask_some(
-    mut asker: PageClient,
-    orders: Arc<tokio::sync::Mutex<mpsc::Receiver<PageRequest>>>,
+async fn request_some(
+    mut client: PageClient,
+    requests: Arc<tokio::sync::Mutex<mpsc::Receiver<PageRequest>>>,
     verdicts: Arc<Mutex<Vec<Option<Verdict>>>>,
 ) {
     loop {
-        let order = orders.lock().await.recv().await;
-        let Some((number, place, endpoint)) = order else {
+        let request = requests.lock().await.recv().await;
+        let Some((number, place, endpoint)) = request else {
             return;
         };
-        let found = match asker.ask(&endpoint, &place, 0).await {
-            Ok(answer) => verdict("maitred", answer.status, answer.cache_status.as_deref()),
+        let found = match client.get(&endpoint, &place, 0).await {
+            Ok(response) => verdict("maitred", response.status, response.cache_status.as_deref()),
             Err(why) => Verdict::Failed(why),
         };
         note(&verdicts, number, found);
@@ -253,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_asked_for_is_told_with_the_reason_and_nobody_is_asked() {
+    fn urls_that_cannot_be_requested_are_reported_with_the_reason() {
         let plan = Plan {
             urls: vec!["http://a.example/".to_owned(), "ftp://x".to_owned()],
             sitemaps: vec!["http://b.example/s.xml".to_owned()],

@@ -1,4 +1,4 @@
-//! Sitemaps (sitemaps.org, version 0.9): lists of addresses as XML, lists of such lists, and plain
+//! Sitemaps (sitemaps.org, version 0.9): lists of URLs as XML, indexes of such lists, and plain
 //! text, each of them also compressed with gzip.
 
 use std::io::Read;
@@ -9,29 +9,29 @@ use quick_xml::reader::Reader;
 
 use crate::trimmed;
 
-/// Largest sitemap in bytes, not compressed: what the protocol allows.
+/// The largest sitemap in bytes, uncompressed: the protocol's limit.
 pub const MAX_BYTES: usize = 50 * 1024 * 1024;
-/// Most addresses in one: what the protocol allows.
+/// Most URLs of a sitemap: the protocol's limit.
 pub const MAX_ADDRESSES: usize = 50_000;
-/// Most addresses in a list that is no sitemap.
+/// Most URLs of a list that is no sitemap.
 pub const MAX_LISTED: usize = 1_000_000;
-/// Longest address in bytes; the protocol has 2048.
+/// The longest URL in bytes; the protocol has 2048.
 const MAX_ADDRESS_BYTES: usize = 8 * 1024;
 
-/// What a sitemap lists.
+/// The contents of a sitemap.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Sitemap {
-    /// Addresses of pages.
+    /// URLs of pages.
     pub pages: Vec<String>,
-    /// Addresses of further sitemaps.
+    /// URLs of further sitemaps.
     pub further: Vec<String>,
 }
 
 impl Sitemap {
-    /// Reads one.
+    /// Parses a sitemap.
     ///
     /// # Errors
-    /// One sentence about what is wrong with it.
+    /// A message that says what is wrong with it.
     pub fn read(bytes: &[u8]) -> Result<Sitemap, String> {
         let unpacked;
         let mut bytes = bytes;
@@ -50,10 +50,10 @@ impl Sitemap {
         }
     }
 
-    /// Reads a list: one address a line; empty lines and those that begin with `#` say nothing.
+    /// Parses a list: one URL a line; empty lines and those that start with `#` are ignored.
     ///
     /// # Errors
-    /// One sentence about what is wrong with it.
+    /// A message that says what is wrong with it.
     pub fn list(bytes: &[u8]) -> Result<Sitemap, String> {
         read_text(
             bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes),
@@ -75,9 +75,10 @@ impl Sitemap {
             EntryKind::Sitemap => &mut self.further,
         };
         list.push(address.to_owned());
-        match list.len() > most {
-            true => Err(format!("it lists more than {most} addresses")),
-            false => Ok(()),
+        if list.len() > most {
+            Err(format!("it lists more than {most} addresses"))
+        } else {
+            Ok(())
         }
     }
 }
@@ -88,12 +89,12 @@ fn unpack(bytes: &[u8]) -> Result<Vec<u8>, String> {
     let read = flate2::read::MultiGzDecoder::new(bytes)
         .take(limit)
         .read_to_end(&mut unpacked);
-    read.map_err(|why| format!("it cannot be unpacked: {why}"))?;
+    read.map_err(|why| format!("it cannot be decompressed: {why}"))?;
     Ok(unpacked)
 }
 
 fn read_text(bytes: &[u8], most: usize) -> Result<Sitemap, String> {
-    let text = std::str::from_utf8(bytes).map_err(|_| "it is no text in UTF-8".to_owned())?;
+    let text = std::str::from_utf8(bytes).map_err(|_| "it is not UTF-8 text".to_owned())?;
     let mut sitemap = Sitemap::default();
     for line in text
         .lines()
@@ -104,7 +105,7 @@ fn read_text(bytes: &[u8], most: usize) -> Result<Sitemap, String> {
     Ok(sitemap)
 }
 
-/// What an address in `loc` is one of.
+/// The kind of URL in a `loc` element.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum EntryKind {
     Page,
@@ -170,7 +171,7 @@ fn read_xml(bytes: &[u8]) -> Result<Sitemap, String> {
     }
 }
 
-/// Only the entities that every document has: others are nobody's business here.
+/// Only the predefined entities; others are dropped.
 fn resolve(entity: &BytesRef<'_>, into: &mut String) -> Result<(), String> {
     let character = entity.resolve_char_ref().map_err(|why| not_xml(&why))?;
     if let Some(character) = character {
@@ -247,6 +248,6 @@ mod tests {
         );
         let long = format!("<urlset><url><loc>{}", "x".repeat(10_000));
         assert!(wrong(long.as_bytes()).contains("longer"));
-        assert!(wrong(b"\x1f\x8bnothing").contains("unpacked"));
+        assert!(wrong(b"\x1f\x8bnothing").contains("decompressed"));
     }
 }

@@ -1,27 +1,27 @@
-//! What a cache has done with an address, as it says in `Cache-Status` (RFC 9211).
+//! What a cache has done with a page, by its `Cache-Status` (RFC 9211).
 
 use sfv::{BareItem, Item, List, ListEntry, Parser};
 
-/// What became of an address.
+/// The result of a page.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Verdict {
-    /// It was not kept, and is now.
+    /// It was not cached, and is now.
     Stored,
-    /// It was kept already.
+    /// It was cached already.
     There,
-    /// It is not kept, and why.
+    /// It is not cached, and why.
     NotStored(String),
-    /// It could not be asked for, and why.
+    /// It could not be requested, and why.
     Failed(String),
 }
 
-/// Reads what an answer with this status says of the cache of this name.
+/// Parses the `Cache-Status` of a response with this status for the cache of this name.
 pub fn verdict(cache: &str, status: u16, field: Option<&str>) -> Verdict {
     let Some(field) = field else {
         return Verdict::NotStored(format!("no cache has seen it (status {status})"));
     };
     let list = Parser::new(field).parse::<List>().ok();
-    // The last is that of the cache nearest to us (RFC 9211 §2).
+    // The last member is that of the cache closest to the client (RFC 9211 §2).
     let member = list.iter().flatten().rev().find_map(|member| match member {
         ListEntry::Item(item) if is_named(item, cache) => Some(item),
         _ => None,

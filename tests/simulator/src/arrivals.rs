@@ -1,28 +1,28 @@
-//! The requests of a run, drawn before it begins: every policy gets the same.
+//! The requests of a run, drawn before it starts, so that every policy gets the same.
 
 use fastrand::Rng;
 
 use crate::chance::exponential;
 use crate::plant::{Kind, Plant, Segment};
 
-/// A request that will come.
+/// A future request.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Arrival {
-    /// When, in seconds.
+    /// Its time, in seconds.
     pub at: f64,
-    /// Which of its segment's kinds it is of.
+    /// The index of its kind in the segment.
     pub kind: u64,
     /// Processor time, in seconds.
     pub cpu: f64,
-    /// Waiting for what nobody else waits for, in seconds.
+    /// Time of waiting that other requests do not affect, in seconds.
     pub blocked: f64,
     /// Time at the database, in seconds.
     pub database: f64,
-    /// Memory beside its worker's, in bytes.
+    /// Memory in addition to its worker's, in bytes.
     pub peak: f64,
 }
 
-/// All requests of a run, in order. They come as a Poisson process.
+/// All requests of a run in order: a Poisson process.
 pub fn draw(plant: &Plant, seed: u64) -> Vec<Arrival> {
     let mut rng = Rng::with_seed(seed);
     let mut all = Vec::new();

@@ -1,11 +1,11 @@
-//! Random numbers by distribution; the same seed gives the same.
+//! Random numbers by distribution; the same seed gives the same numbers.
 
 use fastrand::Rng;
 
 /// A distribution of times, in seconds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Times {
-    /// Always the same.
+    /// A constant.
     Fixed(f64),
     /// Exponential, with this mean.
     Exponential(f64),
@@ -13,7 +13,7 @@ pub enum Times {
     Lognormal {
         /// Its mean.
         mean: f64,
-        /// Its variance, as a part of the square of the mean.
+        /// Its variance, as a multiple of the square of the mean.
         cv2: f64,
     },
 }
@@ -26,7 +26,7 @@ impl Times {
         }
     }
 
-    /// One time.
+    /// A random time.
     pub fn draw(self, rng: &mut Rng) -> f64 {
         match self {
             Times::Fixed(mean) => mean,
@@ -39,12 +39,12 @@ impl Times {
     }
 }
 
-/// An exponential time with mean 1.
+/// An exponentially distributed time with mean 1.
 pub fn exponential(rng: &mut Rng) -> f64 {
     -(1.0 - rng.f64()).ln()
 }
 
-/// By Box and Muller.
+/// By the Box-Muller transform.
 fn normal(rng: &mut Rng) -> f64 {
     let radius = (2.0 * exponential(rng)).sqrt();
     radius * (std::f64::consts::TAU * rng.f64()).cos()

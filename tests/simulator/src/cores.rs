@@ -1,32 +1,32 @@
-//! Processors that everybody who is at work shares alike.
+//! Processors shared equally by all running tasks.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
-/// Processors. Work is told apart by `id`.
+/// Processors. Tasks are identified by `id`.
 #[derive(Debug)]
 pub struct Cores {
     cores: f64,
-    /// What each at work has got of a processor, in seconds.
+    /// Processor time that each running task has had, in seconds.
     served: f64,
     now: f64,
     at_work: BinaryHeap<Work>,
-    /// How much slower everybody is with so many at work.
+    /// The slowdown by the number of running tasks.
     drag: Drag,
-    /// How much slower everybody is because memory is short: 1 is not at all.
+    /// The slowdown because memory is short: 1 is none.
     slowness: f64,
     busy: f64,
 }
 
-/// What more workers at work cost those that are, beside their share: lines of a cache, locks in the
-/// kernel, switches.
+/// The cost of further running tasks, in addition to their share: cache lines, locks in the kernel,
+/// context switches.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Drag {
-    /// For each that is at work beyond the processors: part of the time that switching takes.
+    /// For each running task beyond the processors: the share of the time spent on switching.
     pub switching: f64,
-    /// Gunther's kappa, for each pair at work.
+    /// Gunther's kappa, for each pair of running tasks.
     pub crosstalk: f64,
-    /// Gunther's sigma, for each other at work.
+    /// Gunther's sigma, for each other running task.
     pub contention: f64,
 }
 
@@ -54,7 +54,7 @@ impl PartialOrd for Work {
 }
 
 impl Cores {
-    /// So many processors.
+    /// This many processors.
     pub fn new(cores: f64, drag: Drag) -> Cores {
         Cores {
             cores,
@@ -67,7 +67,7 @@ impl Cores {
         }
     }
 
-    /// What each at work gets of a processor now.
+    /// The share of a processor that each running task has now.
     fn pace(&self) -> f64 {
         let working = self.at_work.len() as f64;
         if working == 0.0 {
@@ -81,7 +81,7 @@ impl Cores {
         share / (switching * scale * self.slowness)
     }
 
-    /// Time goes on to `now`.
+    /// Advances the time to `now`.
     pub fn advance(&mut self, now: f64) {
         let passed = now - self.now;
         self.served += self.pace() * passed;
@@ -89,7 +89,7 @@ impl Cores {
         self.now = now;
     }
 
-    /// Somebody wants `seconds` of a processor.
+    /// A task needs `seconds` of a processor.
     pub fn begin(&mut self, id: usize, seconds: f64) {
         self.at_work.push(Work {
             until: self.served + seconds,
@@ -97,30 +97,30 @@ impl Cores {
         });
     }
 
-    /// When the next has got what it wants.
+    /// When the next task is done.
     pub fn next(&self) -> Option<f64> {
         let first = self.at_work.peek()?;
         Some(self.now + ((first.until - self.served) / self.pace()).max(0.0))
     }
 
-    /// The next has got what it wants.
+    /// Ends the next task.
     pub fn end(&mut self) -> Option<usize> {
         let work = self.at_work.pop()?;
         self.served = self.served.max(work.until);
         Some(work.id)
     }
 
-    /// There are more processors now, or fewer.
+    /// The number of processors changes.
     pub fn resize(&mut self, cores: f64) {
         self.cores = cores;
     }
 
-    /// Memory is short now, or is not.
+    /// Memory becomes short, or is enough again.
     pub fn slow_down(&mut self, slowness: f64) {
         self.slowness = slowness;
     }
 
-    /// Processors that there are.
+    /// The number of processors.
     pub fn count(&self) -> f64 {
         self.cores
     }
@@ -130,7 +130,7 @@ impl Cores {
         self.busy
     }
 
-    /// How many are at work.
+    /// The number of running tasks.
     pub fn working(&self) -> usize {
         self.at_work.len()
     }

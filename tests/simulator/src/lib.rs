@@ -1,8 +1,8 @@
-//! Plays a pool of workers in virtual time, to judge how it is sized. For development only.
+//! Simulates a pool of workers in virtual time, to judge how it is sized. For development only.
 //!
-//! [`plant`] says what comes and what there is to do it with, [`world`] plays it event by event,
-//! [`policies`] decide how many workers there are, ours with the very code of the server, and
-//! [`search`] finds the best fixed number by trying all. The same seed plays the same.
+//! [`plant`] describes the load and the machine, [`world`] simulates it event by event,
+//! [`policies`] decide the number of workers, ours with the code of the server, and [`search`]
+//! finds the best fixed number by trying all. The same seed gives the same run.
 
 pub mod arrivals;
 pub mod chance;

@@ -1,5 +1,5 @@
-//! `maitred-simulator`: how our way of sizing compares with the best fixed number of workers, and with
-//! the ways of others.
+//! `maitred-simulator`: compares `pm = auto` with the best fixed number of workers, and with other
+//! ways of sizing.
 
 use clap::Parser;
 use maitred_simulator::plant::Plant;
@@ -9,7 +9,7 @@ use maitred_simulator::policies::fpm::{Dynamic, Ondemand};
 use maitred_simulator::policies::frankenphp::Frankenphp;
 use maitred_simulator::search::{FIRST_SEED, Score, best, numbers, score, traces_from};
 
-/// A plant that is played for longer than this is played less often, with fewer numbers of workers.
+/// A longer plant is simulated with fewer seeds, and with fewer numbers of workers.
 const LONG_SECONDS: f64 = 600.0;
 const LONG_SEEDS: u64 = 2;
 const LONG_STEP: f64 = 0.2;
@@ -17,22 +17,22 @@ const LONG_STEP: f64 = 0.2;
 /// Compares pm = auto with the best fixed number of workers and with other ways of sizing.
 #[derive(Debug, Parser)]
 struct Options {
-    /// Plants whose name has this in it.
+    /// Plants whose name contains this.
     #[arg(default_value = "")]
     plant: String,
-    /// How many times each is played.
+    /// How many seeds each plant is simulated with.
     #[arg(long, default_value_t = 20)]
     seeds: u64,
     /// The first seed. The constants were chosen with the 20 from 1000 on.
     #[arg(long, default_value_t = FIRST_SEED)]
     first_seed: u64,
-    /// How long each is played, in seconds.
+    /// How long each plant is simulated, in seconds.
     #[arg(long, default_value_t = 60.0)]
     seconds: f64,
-    /// Steps between the numbers of workers that are tried, as a part of the number; 0: all.
+    /// Steps between the numbers of workers, as a share of the number; 0: all numbers.
     #[arg(long, default_value_t = 0.0)]
     step: f64,
-    /// Leaves the other ways out.
+    /// Skips the other ways of sizing.
     #[arg(long)]
     alone: bool,
 }
@@ -59,11 +59,12 @@ fn main() {
 }
 
 fn show(plant: &Plant, options: &Options) {
-    // A day is long, and its numbers of workers differ little from one day to the next.
+    // A day is long, and its results differ little from one seed to the next.
     let is_long = plant.seconds > LONG_SECONDS.max(options.seconds);
-    let (seeds, step) = match is_long {
-        true => (options.seeds.min(LONG_SEEDS), options.step.max(LONG_STEP)),
-        false => (options.seeds, options.step),
+    let (seeds, step) = if is_long {
+        (options.seeds.min(LONG_SEEDS), options.step.max(LONG_STEP))
+    } else {
+        (options.seeds, options.step)
     };
     let traces = traces_from(plant, options.first_seed, seeds);
     let (number, fixed) = best(plant, &traces, &numbers(plant.cap, step));

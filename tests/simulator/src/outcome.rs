@@ -1,36 +1,47 @@
-//! What came of a run.
+//! The results of a run.
 
 use crate::plant::Plant;
 
-/// What came of a run, but for its warm-up.
+/// The results of a run without its warm-up.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Outcome {
     from: f64,
     until: f64,
-    /// From a request's coming to its end, in seconds, of those that were served.
+    /// Response times of served requests, in seconds.
     pub responses: Vec<f64>,
-    /// What each that got a worker had waited, in seconds.
+    /// Queue times of requests that got a worker, in seconds.
     pub waits: Vec<f64>,
     /// Time in workers, in seconds.
     pub in_workers: f64,
-    /// Processor time of the served, in seconds.
+    /// Processor time of served requests, in seconds.
     pub worked: f64,
-    /// Requests that have ended well.
+    /// Served requests.
     pub ended: u64,
-    /// Requests that were refused.
+    /// Rejected requests.
     pub refused: u64,
-    /// Workers that were started.
+    /// Started workers.
     pub forks: u64,
     /// Workers times seconds.
     pub worker_seconds: f64,
-    /// Seconds in which more memory was taken than there is.
+    /// Seconds in which memory was overcommitted.
     pub swapped: f64,
-    /// Workers there were at each tick: when, how many.
+    /// The number of workers at each tick, with its time.
     pub sizes: Vec<(f64, usize)>,
 }
 
+/// A request that was served. Times are in seconds.
+#[derive(Debug, Clone, Copy)]
+pub struct ServedRequest {
+    /// When it arrived.
+    pub arrived: f64,
+    /// When a worker started it.
+    pub began: f64,
+    /// Its processor time.
+    pub cpu: f64,
+}
+
 impl Outcome {
-    /// Nothing yet.
+    /// Without results.
     pub fn new(plant: &Plant) -> Outcome {
         Outcome {
             from: plant.warm_up,
@@ -39,7 +50,7 @@ impl Outcome {
         }
     }
 
-    /// Time goes on, with so many workers.
+    /// Time passes, with this many workers.
     pub fn pass(&mut self, from: f64, to: f64, workers: usize, swaps: bool) {
         let counted = (to - from.max(self.from)).max(0.0);
         self.worker_seconds += counted * workers as f64;
@@ -55,19 +66,19 @@ impl Outcome {
         }
     }
 
-    /// A request has ended that came then and has worked for so long.
-    pub fn served(&mut self, (came, work): (f64, f64), began: f64, now: f64) {
-        if came >= self.from {
-            self.responses.push(now - came);
+    /// A request was served.
+    pub fn served(&mut self, request: &ServedRequest, now: f64) {
+        if request.arrived >= self.from {
+            self.responses.push(now - request.arrived);
         }
         if now >= self.from {
             self.ended += 1;
-            self.in_workers += now - began;
-            self.worked += work;
+            self.in_workers += now - request.began;
+            self.worked += request.cpu;
         }
     }
 
-    /// A request is refused.
+    /// A request is rejected.
     pub fn refused(&mut self, now: f64) {
         self.refused += u64::from(now >= self.from);
     }
@@ -77,12 +88,12 @@ impl Outcome {
         self.forks += u64::from(now >= self.from);
     }
 
-    /// So many workers are there.
+    /// The number of workers at a tick.
     pub fn size(&mut self, now: f64, workers: usize) {
         self.sizes.push((now, workers));
     }
 
-    /// Seconds that were counted.
+    /// The counted time, in seconds.
     pub fn seconds(&self) -> f64 {
         self.until - self.from
     }
@@ -92,17 +103,17 @@ impl Outcome {
         self.ended as f64 / self.seconds()
     }
 
-    /// A percentile of the responses, in seconds; 0 when nothing was served.
+    /// A percentile of response times, in seconds; 0 without served requests.
     pub fn percentile(&self, percent: f64) -> f64 {
         percentile(&self.responses, percent)
     }
 
-    /// A percentile of the waits, in seconds; 0 when nobody was served.
+    /// A percentile of queue times, in seconds; 0 without served requests.
     pub fn wait(&self, percent: f64) -> f64 {
         percentile(&self.waits, percent)
     }
 
-    /// Workers on average.
+    /// The average number of workers.
     pub fn workers(&self) -> f64 {
         self.worker_seconds / self.seconds()
     }

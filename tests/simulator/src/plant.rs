@@ -1,4 +1,4 @@
-//! What is played: the work that comes, and what there is to do it with.
+//! What is simulated: the load, and the machine.
 
 use crate::chance::Times;
 use crate::cores::Drag;
@@ -9,20 +9,21 @@ pub const MB: f64 = 1024.0 * 1024.0;
 /// A kind of request.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Kind {
-    /// How many of all requests are of it, as a share of the sum.
+    /// Its relative frequency.
     pub weight: f64,
     /// Processor time.
     pub cpu: Times,
-    /// Waiting for what nobody else waits for.
+    /// Time of waiting that other requests do not affect.
     pub blocked: Times,
-    /// Time at the database, once it has its turn; work under the lock, if it is one.
+    /// Time at the database once it has a connection; work under the lock, if the database is a
+    /// lock.
     pub database: Times,
-    /// Memory that it takes beside its worker's, in bytes.
+    /// Memory in addition to its worker's, in bytes.
     pub peak: f64,
 }
 
 impl Kind {
-    /// A request that works and waits.
+    /// A request that computes and waits.
     pub fn new(cpu: Times, blocked: Times) -> Kind {
         Kind {
             weight: 1.0,
@@ -34,46 +35,46 @@ impl Kind {
     }
 }
 
-/// From when on how many requests come, and of which kinds.
+/// The load from a time on.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Segment {
-    /// When it begins, in seconds.
+    /// Its start, in seconds.
     pub at: f64,
     /// Requests a second.
     pub rate: f64,
-    /// Kinds.
+    /// The kinds of requests.
     pub kinds: Vec<Kind>,
     /// Processors.
     pub cores: f64,
 }
 
-/// A database that serves so many at a time.
+/// A database with a limited number of connections.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Database {
     /// Connections.
     pub slots: usize,
-    /// It is a lock of the application's: whoever has it works.
+    /// It is a lock of the application: its holder computes.
     pub is_lock: bool,
 }
 
 /// Memory, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Memory {
-    /// What there is.
+    /// The limit.
     pub limit: f64,
-    /// What others and the pool's shared memory have.
+    /// Memory of other processes and the pool's shared memory.
     pub base: f64,
-    /// What each worker has for itself when it is warm.
+    /// Private memory of a warm worker.
     pub worker: f64,
-    /// By how much each request makes it grow.
+    /// Growth with each request.
     pub leak: f64,
-    /// What requests take is their children's.
+    /// Requests use memory in child processes.
     pub by_children: bool,
-    /// How much slower everybody is for each hundredth that is swapped out.
+    /// The slowdown for each hundredth that is swapped out.
     pub swap_drag: f64,
 }
 
-/// How a worker comes.
+/// The cost of starting a worker.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Boot {
     /// Processor time, in seconds.
@@ -82,41 +83,40 @@ pub struct Boot {
     pub time: f64,
 }
 
-/// A machine, the work on it, and its clients.
+/// A machine, its load, and its clients.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Plant {
     /// Its name in reports.
     pub name: &'static str,
-    /// What comes, in order; the first at 0.
+    /// The load over time; the first segment starts at 0.
     pub segments: Vec<Segment>,
-    /// What more workers at work cost each other.
+    /// The cost of running workers for each other.
     pub drag: Drag,
     /// The database, if there is one.
     pub database: Option<Database>,
-    /// Memory, if it is short.
+    /// Memory, if it is limited.
     pub memory: Option<Memory>,
-    /// How a worker comes.
+    /// The cost of starting a worker.
     pub boot: Boot,
-    /// Longest that a request waits for a worker, in seconds (`request_queue_timeout`).
+    /// Longest queue time of a request, in seconds (`request_queue_timeout`).
     pub queue_timeout: f64,
-    /// Most requests that wait (`request_queue_length`).
+    /// Most queued requests (`request_queue_length`).
     pub queue_length: usize,
-    /// How long it is played, in seconds.
+    /// The simulated time, in seconds.
     pub seconds: f64,
-    /// What of that is not counted, from its beginning.
+    /// The warm-up, in seconds.
     pub warm_up: f64,
     /// Most workers (`max_children`).
     pub cap: usize,
-    /// Its work changes: there is no one best number.
+    /// Its load changes: there is no single best number of workers.
     pub shifts: bool,
-    /// So many clients that each send another request when they have their answer, in place of requests that
-    /// come whatever happens. Theirs are those that would have come, in that order: the rate is to be more
-    /// than they can send.
+    /// A closed loop of this many clients that each send another request after a response. They
+    /// send the requests of the open loop in its order, so its rate has to be higher than theirs.
     pub users: Option<usize>,
 }
 
 impl Plant {
-    /// What lasts `seconds`: as many requests a second of one kind, on as many processors.
+    /// A constant load of one kind on a constant number of processors.
     pub fn steady(name: &'static str, cores: f64, rate: f64, kind: Kind, seconds: f64) -> Plant {
         let segment = Segment {
             at: 0.0,
@@ -147,7 +147,7 @@ impl Plant {
         }
     }
 
-    /// Whether requests work one after another for a part of their time.
+    /// Whether requests run one after another for a part of their time.
     pub fn is_locked(&self) -> bool {
         self.database.is_some_and(|database| database.is_lock)
     }

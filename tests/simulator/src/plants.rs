@@ -1,4 +1,4 @@
-//! The plants that a way of sizing has to do well on. Their numbers are those of the list.
+//! The plants by which ways of sizing are judged. Their numbers are those of the list.
 
 use crate::chance::Times;
 use crate::cores::Drag;
@@ -16,7 +16,7 @@ fn mixed(cpu: f64, blocked: f64) -> Kind {
     Kind::new(exponential(cpu), exponential(blocked))
 }
 
-/// Plants whose work stays the same.
+/// Plants with a constant load.
 pub fn stationary(seconds: f64) -> Vec<Plant> {
     let steady = |name, rate, kind| Plant::steady(name, 4.0, rate, kind, seconds);
     let work = Kind::new(fixed(20.0), fixed(0.0));
@@ -39,8 +39,8 @@ pub fn stationary(seconds: f64) -> Vec<Plant> {
         steady("P2 1 + 9 ms, 1.5 x capacity", 6000.0, mixed(1.0, 9.0)),
         database("P5 database, half", 1000.0, seconds),
         database("P5 database, 1.5 x capacity", 3000.0, seconds),
-        lock("P5b lock, half", (8.0, 1.0), 500.0, seconds),
-        lock("P5b lock, 1.5 x capacity", (8.0, 1.0), 1500.0, seconds),
+        lock("P5b lock, half", 8.0, 1.0, 500.0, seconds),
+        lock("P5b lock, 1.5 x capacity", 8.0, 1.0, 1500.0, seconds),
         wall("P4 memory wall", seconds),
         children("P13 children of 300 MB", seconds),
         steady("P8 heavy tail, 0.7", 280.0, heavy),
@@ -51,8 +51,8 @@ pub fn stationary(seconds: f64) -> Vec<Plant> {
     ]
 }
 
-/// So many clients that ask again when they have their answer, for what waits for 40 ms and hardly works: if
-/// there are fewer workers than clients, all end together, and whoever is left waits for a whole turn.
+/// A closed loop whose requests wait 40 ms and hardly compute: with fewer workers than clients all
+/// end together, and the remaining clients wait for a whole round.
 fn users(name: &'static str, users: usize, seconds: f64) -> Plant {
     let kind = Kind::new(fixed(0.2), fixed(40.0));
     let most = users as f64 / kind.blocked.mean();
@@ -62,7 +62,7 @@ fn users(name: &'static str, users: usize, seconds: f64) -> Plant {
     }
 }
 
-/// 8 processors, 2 ms of work, 5 ms at one of 10 connections.
+/// 8 processors, 2 ms of computing, 5 ms at one of 10 connections.
 fn database(name: &'static str, rate: f64, seconds: f64) -> Plant {
     let mut kind = mixed(2.0, 0.0);
     kind.blocked = fixed(0.0);
@@ -76,8 +76,8 @@ fn database(name: &'static str, rate: f64, seconds: f64) -> Plant {
     }
 }
 
-/// 4 ms of work, of which `locked` are done by one after another.
-pub fn lock(name: &'static str, (cores, locked): (f64, f64), rate: f64, seconds: f64) -> Plant {
+/// 4 ms of computing, `locked` of it under a lock.
+pub fn lock(name: &'static str, cores: f64, locked: f64, rate: f64, seconds: f64) -> Plant {
     let mut kind = mixed(4.0 - locked, 0.0);
     kind.blocked = fixed(0.0);
     kind.database = exponential(locked);
@@ -90,7 +90,7 @@ pub fn lock(name: &'static str, (cores, locked): (f64, f64), rate: f64, seconds:
     }
 }
 
-/// Gunther's law with the numbers of the Cisco benchmark: at its best with 35 workers.
+/// Gunther's law with the coefficients of the Cisco benchmark: the best number is 35 workers.
 pub fn crosstalk(seconds: f64) -> Plant {
     let kind = Kind::new(Times::Exponential(1.0 / 995.648_6), fixed(0.0));
     let mut plant = Plant::steady("P3 crosstalk", 1000.0, 20_000.0, kind, seconds);
@@ -102,8 +102,8 @@ pub fn crosstalk(seconds: f64) -> Plant {
     plant
 }
 
-/// 4 GB, of which a worker takes 70 MB and a page up to 130 MB more; whoever counts resident memory
-/// takes 190 MB for what one worker takes.
+/// 4 GB; a worker takes 70 MB and a page up to 130 MB more. By resident memory a worker would take
+/// 190 MB.
 fn wall(name: &'static str, seconds: f64) -> Plant {
     let page = Kind {
         weight: 0.9,
@@ -127,7 +127,7 @@ fn wall(name: &'static str, seconds: f64) -> Plant {
     plant
 }
 
-/// One request in ten has a program of 300 MB run for 2 s.
+/// One request in ten runs a program of 300 MB for 2 s.
 fn children(name: &'static str, seconds: f64) -> Plant {
     let mut plant = wall(name, seconds);
     let image = Kind {
@@ -148,7 +148,7 @@ fn children(name: &'static str, seconds: f64) -> Plant {
     plant
 }
 
-/// 6 % of the requests take 400 MB for a second, of which two fit beside each other.
+/// 6 % of the requests take 400 MB for a second; two of them fit at once.
 pub fn pictures(seconds: f64) -> Plant {
     let page = Kind {
         weight: 0.94,
@@ -174,7 +174,7 @@ pub fn pictures(seconds: f64) -> Plant {
     plant
 }
 
-/// 2 % of the requests hang for 15 s; there is room for all of them.
+/// 2 % of the requests hang for 15 s; there are enough workers for all of them.
 pub fn hang(seconds: f64) -> Plant {
     let quick = Kind {
         weight: 0.98,
@@ -190,7 +190,7 @@ pub fn hang(seconds: f64) -> Plant {
     plant
 }
 
-/// The same, of which 20 workers are all there may be: fewer than hang.
+/// The same with at most 20 workers: fewer than hang.
 pub fn hang_where_twenty_are_all(seconds: f64) -> Plant {
     Plant {
         name: "P6 hang, 20 workers at most",
@@ -199,7 +199,7 @@ pub fn hang_where_twenty_are_all(seconds: f64) -> Plant {
     }
 }
 
-/// Every third request asks for what does not answer, from a third of the time on until two thirds of it.
+/// A third of the requests call a dead service, in the second third of the time.
 pub fn dead_dependency(seconds: f64) -> Plant {
     let mut plant = hang(seconds);
     plant.name = "P6 every third asks for what is dead";
@@ -223,8 +223,8 @@ pub fn dead_dependency(seconds: f64) -> Plant {
     Plant { segments, ..plant }
 }
 
-/// The same of requests that only work, on two processors: as few workers as those keep busy may hang at a
-/// time.
+/// The same with requests that only compute, on two processors: as many workers as processors may
+/// hang at a time.
 pub fn hang_and_work(seconds: f64) -> Plant {
     let mut plant = hang(seconds);
     plant.name = "P6 hang, others work";
@@ -234,7 +234,7 @@ pub fn hang_and_work(seconds: f64) -> Plant {
     plant
 }
 
-/// From nothing to 200 requests a second that work for 4 ms and wait for 40, all of it counted.
+/// From zero to 200 requests a second that compute for 4 ms and wait for 40 ms, without a warm-up.
 pub fn step_from_cold(seconds: f64) -> Plant {
     let kind = Kind::new(fixed(4.0), fixed(40.0));
     Plant {
@@ -243,7 +243,7 @@ pub fn step_from_cold(seconds: f64) -> Plant {
     }
 }
 
-/// Plants whose work changes.
+/// Plants with a changing load.
 pub fn shifting(seconds: f64) -> Vec<Plant> {
     let part = |at: f64, rate, kind, cores| Segment {
         at: at * seconds,
@@ -286,7 +286,7 @@ pub fn shifting(seconds: f64) -> Vec<Plant> {
     ]
 }
 
-/// Rungs of overload, by how many times what the processors can do comes: work alone, and waiting.
+/// Steps of overload, as multiples of the processors' capacity: computing only, and with waiting.
 pub fn ladder(seconds: f64) -> Vec<Plant> {
     let rung = |name, rate, kind| Plant::steady(name, 4.0, rate, kind, seconds);
     let (work, waits) = (Kind::new(fixed(5.0), fixed(0.0)), mixed(1.0, 9.0));
@@ -300,16 +300,16 @@ pub fn ladder(seconds: f64) -> Vec<Plant> {
     ]
 }
 
-/// How many hours of five minutes each a day has that is played.
+/// Hours of a simulated day, each of five minutes.
 const HOURS: usize = 24;
 const HOUR_SECONDS: f64 = 300.0;
 
-/// How long the requests of a cron job come, at each full hour, in seconds, and how many times as many.
+/// How long the requests of a cron job last at each full hour, in seconds, and their factor.
 const CRON_SECONDS: f64 = 10.0;
 const CRON: f64 = 3.0;
 
-/// A day: few requests at night, most in the afternoon, and three times as many for ten seconds of each
-/// hour. An hour is five minutes.
+/// A day: few requests at night, most in the afternoon, and three times as many for ten seconds of
+/// each hour. An hour is five minutes.
 pub fn day() -> Plant {
     let kind = mixed(2.0, 40.0);
     let segment = |at: f64, rate: f64| Segment {

@@ -1,4 +1,4 @@
-//! The best fixed number of workers, found by trying all.
+//! The best fixed number of workers, by trying all.
 
 use crate::arrivals::{Arrival, draw};
 use crate::outcome::Outcome;
@@ -7,26 +7,26 @@ use crate::policies::Policy;
 use crate::policies::fixed::Fixed;
 use crate::world::play;
 
-/// Of two that serve as much to this part, the one with the smaller p99 is better.
+/// Of two numbers whose throughput differs by less, the one with the smaller p99 is better.
 const AS_MUCH: f64 = 0.99;
 
-/// Two p99 that differ by less than this part are the same: fewer workers are better.
+/// Two p99 that differ by less count as the same: fewer workers are better.
 const AS_QUICK: f64 = 1.01;
 
-/// What a way of sizing does on a plant, on average over its seeds.
+/// The results of a policy on a plant, averaged over seeds.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Score {
     /// Served requests a second.
     pub goodput: f64,
-    /// Of the served, in seconds.
+    /// Of served requests, in seconds.
     pub p50: f64,
-    /// Of the served, in seconds.
+    /// Of served requests, in seconds.
     pub p99: f64,
     /// Workers.
     pub workers: f64,
     /// Workers started a second.
     pub forks: f64,
-    /// Seconds in which more memory was taken than there is, of all seeds.
+    /// Seconds in which memory was overcommitted, over all seeds.
     pub swapped: f64,
 }
 
@@ -46,27 +46,27 @@ impl Score {
     }
 }
 
-/// The seeds that constants were chosen with begin here.
+/// The first of the seeds that the constants were chosen with.
 pub const FIRST_SEED: u64 = 1000;
 
-/// The requests of so many seeds of a plant.
+/// The requests of a plant with this many seeds.
 pub fn traces(plant: &Plant, seeds: u64) -> Vec<Vec<Arrival>> {
     traces_from(plant, FIRST_SEED, seeds)
 }
 
-/// The same with seeds from another one on.
+/// The same from another seed on.
 pub fn traces_from(plant: &Plant, first: u64, seeds: u64) -> Vec<Vec<Arrival>> {
     let seeds = first..first.saturating_add(seeds);
     seeds.map(|seed| draw(plant, seed)).collect()
 }
 
-/// What a policy does on all of them, made anew for each.
+/// The score of a policy on all of them, with a new instance for each.
 pub fn score(plant: &Plant, traces: &[Vec<Arrival>], make: &dyn Fn() -> Box<dyn Policy>) -> Score {
     let outcomes = traces.iter().map(|trace| play(plant, trace, &mut *make()));
     Score::of(&outcomes.collect::<Vec<_>>())
 }
 
-/// The best of these numbers of workers, and what it does.
+/// The best of these numbers of workers, and its score.
 pub fn best(plant: &Plant, traces: &[Vec<Arrival>], numbers: &[usize]) -> (usize, Score) {
     let all: Vec<(usize, Score)> = numbers
         .iter()
@@ -75,7 +75,7 @@ pub fn best(plant: &Plant, traces: &[Vec<Arrival>], numbers: &[usize]) -> (usize
             (workers, score(plant, traces, &|| Box::new(Fixed(workers))))
         })
         .collect();
-    // One that has others swapped out is none to compare with.
+    // A number with which others are swapped out is not comparable.
     let least = all
         .iter()
         .map(|(_, one)| one.swapped)

@@ -1,6 +1,6 @@
-//! A pool in virtual time: requests come, wait, run and end, and a policy says how many workers there
-//! are. As in the server, a request goes to the worker that was used last, one waits in the order it
-//! came, and one that waits for too long is refused.
+//! A pool in virtual time: requests arrive, wait, run and end, and a policy decides the number of
+//! workers. As in the server, a request gets the most recently used worker, the queue is FIFO, and
+//! a request that waits too long is rejected.
 
 mod memory;
 mod queue;
@@ -15,15 +15,15 @@ use maitred_sizing::ledger::WorkerMemory;
 
 use crate::arrivals::Arrival;
 use crate::cores::Cores;
-use crate::outcome::Outcome;
+use crate::outcome::{Outcome, ServedRequest};
 use crate::plant::Plant;
 use crate::policies::{Policy, View};
 pub use together::play_together;
 
-/// How long a client takes that asks again, in seconds.
+/// How long a client takes until its next request, in seconds.
 const ASKS_AGAIN: f64 = 0.0001;
 
-/// Plays a run.
+/// Simulates a run.
 pub fn play(plant: &Plant, arrivals: &[Arrival], policy: &mut dyn Policy) -> Outcome {
     let mut world = World::new(plant, arrivals);
     world.follow(policy);
@@ -34,7 +34,7 @@ pub fn play(plant: &Plant, arrivals: &[Arrival], policy: &mut dyn Policy) -> Out
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Event {
     Arrives(usize),
-    /// A worker has what it waited for.
+    /// A worker stops waiting.
     Unblocked(usize),
     Tick,
     Cores(f64),
@@ -63,23 +63,23 @@ impl PartialOrd for DueMeasurement {
     }
 }
 
-/// What a worker is at.
+/// The state of a worker.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Stage {
-    /// Its place is free.
+    /// Its index is free.
     Gone,
-    /// It starts: the processor's part.
+    /// It starts: the processor time.
     Forked,
     /// It starts: the rest.
     Starts,
     Idle {
         since: f64,
     },
-    /// The first half of a request's work.
+    /// The first half of a request's computing.
     Begins,
     Blocked,
     Database,
-    /// Works, and has the lock.
+    /// Computes under the lock.
     Locked,
     /// The second half.
     Ends,
@@ -91,22 +91,22 @@ struct Worker {
     stage: Stage,
     request: usize,
     began: f64,
-    /// What it has waited for other things than a processor, in seconds.
+    /// How long it has waited for anything but a processor, in seconds.
     blocked: f64,
     waits_since: f64,
     private: f64,
-    /// What it has had at most.
+    /// Its maximum of memory.
     most: f64,
-    /// Requests that it has answered.
+    /// Requests that it has served.
     served: u64,
-    /// It goes when it has nothing to do.
+    /// It exits once it is idle.
     is_worn: bool,
 }
 
 struct World<'p> {
     plant: &'p Plant,
     arrivals: Vec<Arrival>,
-    /// The first that has not come yet, nor is about to.
+    /// The first request that is not scheduled yet.
     next: usize,
     now: f64,
     order: u64,
@@ -115,22 +115,22 @@ struct World<'p> {
     cores: Cores,
     workers: Vec<Worker>,
     free: Vec<usize>,
-    /// The one used last is the last.
+    /// The last one is the most recently used.
     idle: Vec<usize>,
     booting: usize,
     busy: usize,
     waiting: VecDeque<usize>,
-    /// What gets no worker before others of its kind have ended, since those hang.
+    /// Requests that wait until others of their kind have ended, because those hang.
     held_back: VecDeque<usize>,
     database: VecDeque<usize>,
     database_free: usize,
     peaks: f64,
     privates: f64,
-    /// What other pools have of the same memory, in bytes.
+    /// Memory of other pools with the same limit, in bytes.
     others: f64,
     cpu_before: f64,
     ticked_at: f64,
-    /// Requests that have ended.
+    /// Ended requests.
     ended: u64,
     outcome: Outcome,
 }
@@ -180,7 +180,7 @@ impl<'p> World<'p> {
         }));
     }
 
-    /// WorkerMemory the next request come: when it is its time, or a client's next.
+    /// Schedules the next request: at its time, or as a client's next.
     fn send(&mut self) {
         let Some(next) = self.arrivals.get_mut(self.next) else {
             return;
@@ -193,7 +193,7 @@ impl<'p> World<'p> {
         self.next += 1;
     }
 
-    /// A request has its answer, or is refused.
+    /// A request has ended or was rejected.
     fn answered(&mut self) {
         if self.plant.users.is_some() {
             self.send();
@@ -220,17 +220,17 @@ impl<'p> World<'p> {
         true
     }
 
-    /// When the next thing happens that was planned.
+    /// When the next scheduled event happens.
     fn due_at(&self) -> f64 {
         self.due.peek().map_or(f64::INFINITY, |due| due.0.at)
     }
 
-    /// When the next has had its processor time.
+    /// When the next task has had its processor time.
     fn worked_at(&self) -> f64 {
         self.cores.next().unwrap_or(f64::INFINITY)
     }
 
-    /// When anything happens next.
+    /// When the next event happens.
     fn next_at(&self) -> f64 {
         self.due_at().min(self.worked_at())
     }
@@ -309,12 +309,12 @@ impl<'p> World<'p> {
         }
     }
 
-    /// Whether it can be known what a worker has had at most: of its children it cannot.
+    /// Whether a worker's maximum of memory is known: that of its children is not.
     fn tells_most(&self) -> bool {
         self.plant.memory.is_some_and(|memory| !memory.by_children)
     }
 
-    /// The kind of each request that runs, and for how long it has waited for other things than a processor.
+    /// The kind of each running request, and how long it has waited for anything but a processor.
     fn waits(&self) -> impl Iterator<Item = (u64, f64)> {
         let busy = self.workers.iter().filter(|worker| worker.is_busy());
         busy.map(|worker| {
@@ -354,7 +354,7 @@ impl<'p> World<'p> {
         }
     }
 
-    /// Starts the workers that lack.
+    /// Starts the missing workers.
     fn follow(&mut self, policy: &mut dyn Policy) {
         let wants = policy.wants(&self.view()).min(self.plant.cap);
         let lacks = wants.saturating_sub(self.alive());
@@ -426,9 +426,10 @@ impl<'p> World<'p> {
                 self.workers[worker].waits_since = self.now;
                 self.workers[worker].stage = Stage::Blocked;
                 let blocked = self.arrivals[one.request].blocked;
-                match blocked > 0.0 {
-                    true => self.plan(self.now + blocked, Event::Unblocked(worker)),
-                    false => self.ask_database(worker),
+                if blocked > 0.0 {
+                    self.plan(self.now + blocked, Event::Unblocked(worker))
+                } else {
+                    self.ask_database(worker)
                 }
             }
             Stage::Locked => {
@@ -462,7 +463,7 @@ impl<'p> World<'p> {
         }
     }
 
-    /// The next has its turn.
+    /// The next request gets the connection.
     fn leave_database(&mut self) {
         match self.database.pop_front() {
             Some(next) => self.at_database(next),
@@ -521,7 +522,12 @@ impl<'p> World<'p> {
             )),
             blocked: Duration::from_secs_f64(one.blocked),
         };
-        self.outcome.served((arrival.at, work), one.began, self.now);
+        let request = ServedRequest {
+            arrived: arrival.at,
+            began: one.began,
+            cpu: work,
+        };
+        self.outcome.served(&request, self.now);
         self.ended += 1;
         self.peaks -= arrival.peak;
         let leak = self.plant.memory.map_or(0.0, |memory| memory.leak);
@@ -535,7 +541,7 @@ impl<'p> World<'p> {
         self.free_for_next(worker, policy);
     }
 
-    /// A worker has nothing to do: it gets the next request, or leaves, or rests.
+    /// A worker is idle: it gets the next request, exits, or stays.
     fn free_for_next(&mut self, worker: usize, policy: &mut dyn Policy) {
         self.expire();
         self.workers[worker].stage = Stage::Idle { since: self.now };

@@ -1,5 +1,5 @@
-//! `pm = auto` beside the best fixed number of workers, in a small form; in full:
-//! `cargo run -p maitred-simulator --release`.
+//! `pm = auto` compared with the best fixed number of workers, in a small form; in full: `cargo run
+//! -p maitred-simulator --release`.
 
 use maitred_simulator::chance::Times;
 use maitred_simulator::plant::{Kind, Plant};
@@ -9,11 +9,11 @@ use maitred_simulator::policies::fixed::Fixed;
 use maitred_simulator::policies::fpm::Dynamic;
 use maitred_simulator::search::{Score, best, numbers, score, traces};
 
-/// Seconds that a plant is played, and how often.
+/// Simulated seconds of a plant, and number of seeds.
 const SECONDS: f64 = 40.0;
 const SEEDS: u64 = 1;
 
-/// Of the numbers up to 96 about as many are tried.
+/// About as many numbers up to 96 are tried.
 const STEP: f64 = 0.25;
 
 fn compare(plant: &Plant) -> (Score, Score) {
@@ -54,7 +54,8 @@ fn a_pool_that_works_is_as_good_as_the_best_fixed_one_up_to_three_times_its_capa
     is_as_good_as_the_best("P1 work, 0.9 of capacity");
     is_as_good_as_the_best("P1 work, 3 x capacity");
     is_as_good_as_the_best("P2 7 + 3 ms, half");
-    // What a full pool serves in so short a time depends on which requests it happens to get.
+    // In so short a time the throughput of a full pool depends on the requests that it happens to
+    // get.
     is_as_good_often("P2 7 + 3 ms, 2 x capacity", 2);
 }
 
@@ -67,7 +68,7 @@ fn a_pool_that_waits_is_as_good_as_the_best_fixed_one() {
 }
 
 #[test]
-fn users_who_ask_again_for_pages_that_all_take_the_same_wait_for_nobody() {
+fn users_of_equal_pages_do_not_wait_for_each_other() {
     is_as_good_as_the_best("P16 sleep, 32 users");
     // Nor where they differ by a tenth.
     let mut plant = stationary("P16 sleep, 32 users");
@@ -123,12 +124,13 @@ fn memory_is_never_swapped_out_where_fewer_workers_do() {
     }
 }
 
-/// The part of all that takes longest of those who do not hang, where two of a hundred do.
+/// The 99th percentile of the requests that do not hang, where two of a hundred do.
 const P99_OF_OTHERS: f64 = 97.02;
 
 #[test]
-fn who_does_not_hang_waits_for_nobody_who_does() {
-    // Of exponential times the slowest hundredth takes about four times as long as half of them.
+fn requests_that_do_not_hang_do_not_wait_for_those_that_do() {
+    // Of exponentially distributed times the slowest hundredth takes about four times as long as
+    // half of them.
     for (plant, times) in [
         (plants::hang(SECONDS), 4.5),
         (plants::hang_and_work(SECONDS), 3.0),
@@ -158,7 +160,7 @@ fn a_step_from_one_idle_worker_is_as_quick_as_with_fifty() {
 }
 
 #[test]
-fn a_step_to_twenty_times_as_many_makes_nobody_wait() {
+fn a_step_to_twenty_times_as_many_makes_no_request_wait() {
     let plant = &plants::shifting(SECONDS)[0];
     for trace in traces(plant, SEEDS) {
         let outcome = maitred_simulator::world::play(plant, &trace, &mut Auto::new(plant));
@@ -190,7 +192,7 @@ fn pages_that_work_for_long_do_not_hang() {
     for trace in traces(&plant, SEEDS) {
         let outcome = maitred_simulator::world::play(&plant, &trace, &mut Auto::new(&plant));
         let most = outcome.sizes.iter().map(|(_, workers)| *workers).max();
-        // As many as if a quarter of each were work, until it is known.
+        // As if a quarter of each request were computing, until that is known.
         assert!(most.is_some_and(|most| most <= 24), "{most:?}");
     }
 }

@@ -1,5 +1,4 @@
-//! What a pool does when what it is told is missing or absurd, one thing at a time, and when what there is
-//! changes below it.
+//! A pool whose measurements are missing or absurd, one at a time, or whose resources change.
 
 use std::time::Duration;
 
@@ -23,7 +22,7 @@ fn stationary(name: &str) -> Plant {
         .expect("a plant of this name")
 }
 
-/// Ours, which is told something else than what is.
+/// Our policy with falsified measurements.
 struct Deceived {
     auto: Auto,
     spent: fn(Spent) -> Spent,
@@ -187,18 +186,19 @@ fn where_memory_cannot_be_read_the_pool_does_not_grow() {
 fn a_limit_of_memory_that_is_lowered_below_what_is_in_use_costs_workers_and_no_more() {
     let mut plant = stationary("P4 memory wall");
     plant.seconds = 2.0 * SECONDS;
-    // What there is drops to 2.4 GB: with 1028 MB of others there is room for seven.
+    // Memory drops to 2.4 GB: with 1028 MB of others that is enough for seven.
     let lowered = |view: View| {
         let lower = |mut memory: maitred_sizing::sources::Memory| {
             memory.limit = 2400.0 * MB;
             memory
         };
-        match view.now > SECONDS {
-            true => View {
+        if view.now > SECONDS {
+            View {
                 memory: view.memory.map(lower),
                 ..view
-            },
-            false => view,
+            }
+        } else {
+            view
         }
     };
     let mut policy = Deceived {
@@ -314,7 +314,7 @@ fn a_machine_that_has_slept_for_an_hour_serves_as_before() {
 }
 
 #[test]
-fn a_thousand_times_as_many_requests_for_a_moment_cost_themselves_and_nobody_after_them() {
+fn a_burst_of_a_thousand_times_as_many_requests_costs_only_itself() {
     let mut plant = stationary("P4 memory wall");
     plant.segments[0].rate = 50.0;
     let usual = plant.segments[0].clone();
@@ -329,7 +329,8 @@ fn a_thousand_times_as_many_requests_for_a_moment_cost_themselves_and_nobody_aft
     assert_eq!(outcome.swapped, 0.0);
     let most = outcome.sizes.iter().map(|(_, workers)| *workers).max();
     assert!(most.is_some_and(|most| most <= 30), "{most:?}");
-    // All of that second but those that found room, and those who had come to a full queue while it was worked off.
+    // All of that second without those that found a place in the queue, and those that met a full
+    // queue while it drained.
     assert!(
         (40_000..55_000).contains(&outcome.refused),
         "{}",
@@ -342,7 +343,8 @@ fn a_thousand_times_as_many_requests_for_a_moment_cost_themselves_and_nobody_aft
 /// A request that takes longer than this, in seconds, has hung.
 const HUNG: f64 = 10.0;
 
-/// Of those that ask for what is alive the part that is served, and the p99 of their responses, in seconds.
+/// The served share of the requests to live services, and the p99 of their response times, in
+/// seconds.
 fn others(plant: &Plant, policy: &mut dyn Policy) -> (f64, f64) {
     let trace = &traces(plant, 1)[0];
     let outcome = maitred_simulator::world::play(plant, trace, policy);
@@ -358,7 +360,7 @@ fn others(plant: &Plant, policy: &mut dyn Policy) -> (f64, f64) {
 fn one_dead_dependency_does_not_take_the_pool() {
     for (plant, most) in [
         (plants::hang_where_twenty_are_all(SECONDS), 0.1),
-        // Until it is seen, and while fewer workers are tried, one in a hundred waits.
+        // Until that is detected, and while fewer workers are tried, one in a hundred waits.
         (plants::dead_dependency(SECONDS), 1.5),
     ] {
         let (served, p99) = others(&plant, &mut Auto::new(&plant));
@@ -372,7 +374,7 @@ fn one_dead_dependency_does_not_take_the_pool() {
 
 #[test]
 fn what_is_dead_for_minutes_does_not_take_the_pool_in_the_end() {
-    // The longer it lasts, the more of those that have ended have hung.
+    // The longer it lasts, the more of the ended requests have hung.
     for (rate, dead, cap) in [(20.0, 0.34, 128), (10.0, 0.5, 64)] {
         let mut plant = plants::dead_dependency(1800.0);
         (plant.cap, plant.queue_timeout) = (cap, 10.0);
@@ -405,7 +407,7 @@ fn two_cold_pools_that_want_the_same_memory_are_not_both_promised_it() {
     plant.memory = plant.memory.map(|memory| maitred_simulator::plant::Memory {
         limit: 1024.0 * MB,
         base: 100.0 * MB,
-        // As little as a young worker has, and all that nobody knew of it with its first request.
+        // The memory of a young worker; the first request adds all that was unknown.
         worker: 2.0 * MB,
         ..memory
     });

@@ -1,4 +1,4 @@
-//! What holds whatever comes: plants are made at random, and each that has broken something is kept.
+//! Invariants under random plants; each plant that broke one is stored.
 
 use maitred_simulator::arrivals::draw;
 use maitred_simulator::chance::Times;
@@ -54,7 +54,7 @@ fn plant() -> impl Strategy<Value = Plant> {
             let seconds = 12.0;
             let first = segments[0].1[0];
             let length = seconds / segments.len() as f64;
-            // What requests take has been learned before: a change is seen a second later.
+            // The cost of requests has been learned before: a change is detected a second later.
             let changes = segments.len() > 1;
             let segments = segments.into_iter().enumerate();
             let segments = segments.map(|(place, (rate, kinds, cores))| Segment {
@@ -73,7 +73,8 @@ fn plant() -> impl Strategy<Value = Plant> {
                     base: base * MB,
                     worker: worker * MB,
                     leak: 0.0,
-                    // Half of them, without another draw: the cases that were kept stay the same.
+                    // Half of them, without another random number, so that stored cases stay the
+                    // same.
                     by_children: base > 100.0,
                     swap_drag: 1.0,
                 }),
@@ -89,7 +90,7 @@ fn plant() -> impl Strategy<Value = Plant> {
         })
 }
 
-/// Whether one worker alone might swap, or the requests of a few could: then nothing is promised.
+/// Whether one worker alone, or the requests of a few, may swap: then nothing is guaranteed.
 fn is_hopeless(plant: &Plant) -> bool {
     plant.memory.is_some_and(|memory| {
         let kinds = plant.segments.iter().flat_map(|segment| &segment.kinds);
@@ -112,14 +113,14 @@ proptest! {
         // I3, I10: at least one worker, at most max_children.
         prop_assert!(outcome.sizes.iter().all(|(_, workers)| *workers <= plant.cap));
         prop_assert!(outcome.sizes[1..].iter().all(|(_, workers)| *workers >= 1));
-        // I1: what there is no room for is not there.
+        // I1: memory is never overcommitted.
         prop_assert!(is_hopeless(&plant) || outcome.swapped < 0.25, "{} s", outcome.swapped);
-        // Nobody is lost: served, refused, or still there.
+        // No request is lost: served, rejected, or still in the pool.
         let over = outcome.ended + outcome.refused;
         prop_assert!(over <= arrivals.len() as u64);
         let left = arrivals.len() as u64 - over;
         prop_assert!(left <= (plant.queue_length + plant.cap) as u64);
-        // I9: there is a reason, and it is the smallest.
+        // I9: there is a reason, and it is that of the smallest limit.
         let sizing = auto.sizing();
         prop_assert_eq!(sizing.terms.of(sizing.binding), Some(sizing.terms.least().0));
     }
@@ -128,7 +129,8 @@ proptest! {
     fn two_pools_that_share_a_memory_keep_to_it_together(
         first in plant(),
         second in plant(),
-        (limit, base) in (256.0..4096.0_f64, 0.0..200.0_f64),
+        limit in 256.0..4096.0_f64,
+        base in 0.0..200.0_f64,
         seed in any::<u64>(),
     ) {
         let shares = |plant: Plant| {
@@ -144,7 +146,7 @@ proptest! {
             Plant { memory: Some(memory), ..plant }
         };
         let plants = [first, second].map(shares);
-        // One worker of each that has as much as any there is.
+        // One worker of each, with the largest memory.
         let most = |plant: &Plant| {
             let kinds = plant.segments.iter().flat_map(|segment| &segment.kinds);
             let peak = kinds.map(|kind| kind.peak).fold(0.0, f64::max);

@@ -1,4 +1,4 @@
-//! What is known by arithmetic has to come out of the simulator.
+//! The simulator agrees with queueing theory.
 
 use maitred_simulator::arrivals::draw;
 use maitred_simulator::chance::Times;
@@ -13,7 +13,7 @@ fn run(plant: &Plant, workers: usize) -> Outcome {
     play(plant, &draw(plant, 1), &mut Fixed(workers))
 }
 
-/// `workers` that wait for an exponential time with mean 1, of which `load` are busy on average.
+/// `workers` with exponential service times of mean 1, of which `load` are busy on average.
 fn erlang(load: f64, workers: usize) -> (f64, f64) {
     let asleep = Kind::new(Times::Fixed(1e-9), Times::Exponential(1.0));
     let mut plant = Plant::steady("Erlang", 64.0, load, asleep, 60_000.0 / load.sqrt());
@@ -138,7 +138,7 @@ fn fifty_workers_swap_where_there_is_room_for_half_of_them() {
     assert!(collapses.goodput() < fits.goodput());
 }
 
-/// Mean value analysis of `workers` that take turns at one lock, each for `locked` after `free`.
+/// Mean value analysis of `workers` that share a lock, each for `locked` after `free`.
 fn behind_a_lock(workers: usize, free: f64, locked: f64) -> f64 {
     let (mut waiting, mut rate) = (0.0, 0.0);
     for number in 1..=workers {
@@ -151,8 +151,8 @@ fn behind_a_lock(workers: usize, free: f64, locked: f64) -> f64 {
 
 #[test]
 fn a_twentieth_of_the_work_behind_a_lock_is_gunthers_contention_of_a_twentieth() {
-    // Processors for all.
-    let plant = plants::lock("P5b lock", (128.0, 0.2), 6000.0, 20.0);
+    // There are enough processors.
+    let plant = plants::lock("P5b lock", 128.0, 0.2, 6000.0, 20.0);
     for workers in [1, 10, 20, 90] {
         let (found, expected) = (
             run(&plant, workers).goodput(),

@@ -73,7 +73,12 @@ pub(super) fn nginx(
         .iter()
         .filter(|directive| directive.name == "http")
     {
-        walk(&directive.block, &Scope::default(), &upstreams, &mut nginx);
+        walk(
+            &directive.block,
+            &BlockContext::default(),
+            &upstreams,
+            &mut nginx,
+        );
     }
     nginx.roots.sort();
     nginx.roots.dedup();
@@ -328,7 +333,7 @@ fn open_files(world: &World, all: &Fact<Vec<Proc>>, directives: &[Directive], ng
 
 /// Directives inherited by a block.
 #[derive(Debug, Clone, Default)]
-struct Scope {
+struct BlockContext {
     read_timeout: Option<Duration>,
     keeps: bool,
     cache: Option<String>,
@@ -387,9 +392,9 @@ fn split(text: &str, is_part: impl Fn(char) -> bool) -> (&str, &str) {
     text.split_at(text.find(|sign| !is_part(sign)).unwrap_or(text.len()))
 }
 
-impl Scope {
+impl BlockContext {
     /// The scope inside a block: its own directives apply before nested blocks.
-    fn inside(&self, block: &[Directive]) -> Scope {
+    fn inside(&self, block: &[Directive]) -> BlockContext {
         let mut scope = self.clone();
         let is_own = |name: &str| block.iter().any(|directive| directive.name == name);
         // Directives that may be repeated add up, or are inherited all together.
@@ -456,7 +461,7 @@ fn proxies(block: &[Directive]) -> bool {
 
 fn walk(
     block: &[Directive],
-    around: &Scope,
+    around: &BlockContext,
     upstreams: &[(String, Vec<String>, u64)],
     nginx: &mut Nginx,
 ) {
@@ -477,7 +482,7 @@ fn walk(
                     .push((name.to_owned(), directive.place.clone()));
             }
             "location" => {
-                let scope = Scope {
+                let scope = BlockContext {
                     location: all.join(" "),
                     ..scope.clone()
                 };
@@ -489,7 +494,11 @@ fn walk(
     }
 }
 
-fn pass(directive: &Directive, scope: &Scope, upstreams: &[(String, Vec<String>, u64)]) -> Pass {
+fn pass(
+    directive: &Directive,
+    scope: &BlockContext,
+    upstreams: &[(String, Vec<String>, u64)],
+) -> Pass {
     let target = directive
         .arguments
         .first()

@@ -7,12 +7,12 @@ use maitred_measure::arrivals::{DEFAULT_SECONDS, Profile, Spacing};
 use maitred_measure::clock;
 use maitred_measure::endpoints::{self, EndpointError, TlsTrust};
 use maitred_measure::generate::{HTTP2_PROTOCOL, render};
+use maitred_measure::marker::Marker;
 use maitred_measure::plan::{
     Endpoint, Expect, Load, MAX_CONNECTIONS, MAX_STREAMS, Plan, Protocol, Request, Think,
 };
 use maitred_measure::replay;
 use maitred_measure::request::{self, RequestSpec};
-use maitred_measure::response::Marker;
 use maitred_measure::url::Url;
 use maitred_measure::usage;
 use maitred_text::humanize;

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use maitred_control::admin::{Answer, Request, ServerStatus};
 use maitred_measure::request::RequestSpec;
-use maitred_measure::response::{Http1Reader, ReadOptions};
+use maitred_measure::response::{Http1Reader, ReadOptions, ReadResponse};
 use maitred_measure::url::Url;
 use maitred_measure::watched::{ProcessTree, ServerSample, ServerSamples};
 

@@ -209,7 +209,7 @@ fn carry_out(asked: &Tune) -> Result<u8, Refusal> {
         prober: &mut prober,
         stop: &stop.told,
         began,
-        say: &mut |what, left| progress.say(what, left),
+        progress: &mut |what, left| progress.say(what, left),
     };
     runner.run(&mut course)?;
     let not_counted = runner.counts.why_not.take();
@@ -277,7 +277,7 @@ fn write_down(
         return Ok(false);
     }
     let file = report.file.clone();
-    match target.keep(choice.workers, &file) {
+    match target.write(choice.workers, &file) {
         Ok(()) => {
             report.written = Some(format!(
                 "written to {shown} and in use; maitred tune --undo takes it back"

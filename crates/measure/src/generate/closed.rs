@@ -1,4 +1,4 @@
-//! The closed loop: users who wait for each answer, think, and ask again.
+//! The closed loop: users who wait for each response, think, and send the next request.
 
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
@@ -10,17 +10,17 @@ use crate::plan::{Choice, Think};
 /// What all users have in common.
 #[derive(Debug, Clone, Copy)]
 pub struct UserBehaviour {
-    /// How many there are in all threads.
+    /// The number of users in all threads.
     pub users: usize,
     /// How long they think.
     pub think: Think,
-    /// How long it takes until all are there, in nanoseconds.
+    /// The time until all users have started, in nanoseconds.
     pub ramp: u64,
-    /// Whether the number of requests is bounded.
+    /// Whether the number of requests is limited.
     pub counted: bool,
 }
 
-/// Lets this thread's users do what they do, until the end.
+/// Runs this thread's users until the end.
 pub async fn users(thread: &Rc<Thread>, behaviour: UserBehaviour) {
     let threads = thread.plan().threads;
     let ours = (thread.number..behaviour.users).step_by(threads);
@@ -28,14 +28,14 @@ pub async fn users(thread: &Rc<Thread>, behaviour: UserBehaviour) {
         .map(|number| tokio::task::spawn_local(user(thread.clone(), number, behaviour)))
         .collect();
     for user in users {
-        // Nobody cancels them, and they do not panic.
+        // The tasks are never cancelled, and do not panic.
         let _ = user.await;
     }
 }
 
-/// How long users were there to be served in the measured time, altogether: each from its first
-/// request in it to the moment at which its next one would be due after it. So whole rounds are counted, of
-/// those who wait long, too, and not only what ends in the measured time.
+/// How long users were active in the measured time, in total: each from its first request in it
+/// until the moment at which its next request after it would be due. So whole rounds are counted,
+/// including those of users who wait long, and not only what ends in the measured time.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Presence {
     users: u32,
@@ -43,19 +43,19 @@ pub struct Presence {
 }
 
 impl Presence {
-    /// One more user, who was there for so many nanoseconds.
+    /// Adds a user who was active for this many nanoseconds.
     pub fn add(&mut self, nanos: u64) {
         self.users += 1;
         self.seconds += clock::seconds(nanos);
     }
 
-    /// Those of another thread, too.
+    /// Adds the users of another thread.
     pub fn merge(&mut self, other: Presence) {
         self.users += other.users;
         self.seconds += other.seconds;
     }
 
-    /// How long a user was there on average, in seconds; nothing if there were none.
+    /// The average active time of a user, in seconds; `None` without users.
     pub fn mean(&self) -> Option<f64> {
         (self.users > 0).then(|| self.seconds / f64::from(self.users))
     }
@@ -67,7 +67,7 @@ async fn user(thread: Rc<Thread>, number: usize, behaviour: UserBehaviour) {
     let begins = thread.shared.start + clock::nanos(clock::seconds(behaviour.ramp) * share);
     tokio::time::sleep_until(thread.instant(begins)).await;
     let warm = thread.shared.start.saturating_add(plan.warm_up);
-    // Who comes later was missing, and that counts.
+    // A user who starts later was absent before, and that counts.
     let mut first = (begins > warm).then_some(warm);
     let mut connections: Vec<_> = plan.endpoints.iter().map(|_| None).collect();
     let mut jar = plan.cookies.then(CookieJar::new);
@@ -92,19 +92,19 @@ async fn user(thread: Rc<Thread>, number: usize, behaviour: UserBehaviour) {
         let Some(connection) = connections.get_mut(endpoint) else {
             break;
         };
-        thread.carry_out(&job, connection, jar.as_mut()).await;
+        thread.execute(&job, connection, jar.as_mut()).await;
         let think = behaviour.think.pick(&mut thread.random.borrow_mut());
         if think > 0 {
             let until = thread.instant(clock::now().saturating_add(think));
             tokio::time::sleep_until(until).await;
         } else if connection.is_none() {
-            // A server that refuses at once must not keep the others from running.
+            // A server that refuses connections at once must not starve the other users.
             tokio::task::yield_now().await;
         }
     }
 }
 
-/// Takes one of the requests that may still be sent, if there is one.
+/// Takes one of the requests that may still be sent, if any is left.
 fn take_one(thread: &Thread) -> bool {
     let less = |left: u64| left.checked_sub(1);
     let quota = &thread.shared.quota;

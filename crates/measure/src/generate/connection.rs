@@ -1,5 +1,4 @@
-//! A connection as those who send have it: one of their own, or a stream's place on one that they
-//! share with others.
+//! A connection as senders see it: a connection of their own, or a stream slot on a shared one.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -13,12 +12,12 @@ use crate::outcome::Cause;
 use crate::request::EncodedRequest;
 use crate::response::{ReadOptions, ResponseSummary};
 
-/// A connection that is open, as long as this is kept.
+/// Counts an open connection as long as it exists.
 #[derive(Debug)]
 pub struct OpenCount(Rc<Cell<u64>>);
 
 impl OpenCount {
-    /// One more of those that are counted there.
+    /// Counts one more connection.
     pub fn new(open: &Rc<Cell<u64>>) -> OpenCount {
         open.set(open.get() + 1);
         OpenCount(open.clone())
@@ -31,32 +30,32 @@ impl Drop for OpenCount {
     }
 }
 
-/// What carries one request at a time.
+/// Carries one request at a time.
 #[derive(Debug)]
 pub enum Connection {
-    /// A connection of one's own.
-    SerialConnection(SerialConnection),
-    /// A place on a connection of HTTP/2.
+    /// A connection of its own.
+    Serial(SerialConnection),
+    /// A stream slot on a connection of HTTP/2.
     Shared(StreamSlot),
 }
 
 impl Connection {
-    /// Sends a request and reads its answer.
+    /// Sends a request and reads the response.
     ///
     /// # Errors
-    /// Why there is no answer.
-    pub async fn ask(
+    /// Why there is no response.
+    pub async fn send(
         &mut self,
         encoded: &EncodedRequest,
         options: ReadOptions<'_>,
         deadline: Instant,
     ) -> Result<ResponseSummary, SendError> {
         match (self, encoded) {
-            (Connection::SerialConnection(single), EncodedRequest::Bytes(bytes)) => {
-                single.ask(bytes, options, deadline).await
+            (Connection::Serial(serial), EncodedRequest::Bytes(bytes)) => {
+                serial.send(bytes, options, deadline).await
             }
-            (Connection::Shared(place), EncodedRequest::Fields(head, body)) => {
-                place.ask(head, body, options, deadline).await
+            (Connection::Shared(slot), EncodedRequest::Http2(request)) => {
+                slot.send(request, options, deadline).await
             }
             _ => Err(SendError::Cause(Cause::Fault(
                 "a request of another protocol",
@@ -64,33 +63,31 @@ impl Connection {
         }
     }
 
-    /// Whether it can carry another request after it has carried one with this end.
-    pub fn is_reusable(&self, answer: &Result<ResponseSummary, SendError>) -> bool {
+    /// Whether it can carry another request after this result.
+    pub fn is_reusable(&self, response: &Result<ResponseSummary, SendError>) -> bool {
         match self {
-            Connection::SerialConnection(_) => {
-                answer.as_ref().is_ok_and(|answer| answer.keep_alive)
-            }
-            // A stream that fails leaves the others alone. One that hangs may not be alone.
-            Connection::Shared(place) => {
+            Connection::Serial(_) => response.as_ref().is_ok_and(|response| response.keep_alive),
+            // A failed stream does not affect the others. A timeout may affect all of them.
+            Connection::Shared(slot) => {
                 let timed_out = Err(SendError::Cause(Cause::TimedOut));
-                !place.is_gone() && *answer != timed_out
+                !slot.is_closed() && *response != timed_out
             }
         }
     }
 
-    /// Whether it is known that it carries nothing any more.
-    pub fn is_gone(&self) -> bool {
+    /// Whether the connection is known to be closed.
+    pub fn is_closed(&self) -> bool {
         match self {
-            Connection::SerialConnection(_) => false,
-            Connection::Shared(place) => place.is_gone(),
+            Connection::Serial(_) => false,
+            Connection::Shared(slot) => slot.is_closed(),
         }
     }
 
-    /// Ready when an idle connection is of no use any more. That of a shared one shows when it is
-    /// needed.
+    /// Ready when an idle connection can no longer be used. A shared connection shows that when it
+    /// is needed.
     pub fn poll_useless(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         match self {
-            Connection::SerialConnection(single) => single.poll_useless(cx),
+            Connection::Serial(serial) => serial.poll_useless(cx),
             Connection::Shared(_) => Poll::Pending,
         }
     }

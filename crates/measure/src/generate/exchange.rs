@@ -1,4 +1,4 @@
-//! One request and its answer on a connection of HTTP/1.1 or FastCGI.
+//! One request and its response on a connection of HTTP/1.1 or FastCGI.
 
 use std::cell::RefCell;
 use std::future::{Future, poll_fn};
@@ -13,78 +13,40 @@ use super::connection::OpenCount;
 use crate::fastcgi::FastcgiReader;
 use crate::outcome::Cause;
 use crate::plan::Protocol;
-use crate::response::{Http1Reader, ReadOptions, ResponseSummary};
+use crate::response::{Http1Reader, ReadOptions, ReadResponse, ResponseSummary};
 use crate::stream::Stream;
 
-/// How much is read at once, in bytes.
+/// Size of the read buffer, in bytes.
 const READ_BYTES: usize = 64 * 1024;
 
 thread_local! {
-    /// What all connections of a thread read into: a connection that waits holds no buffer.
+    /// The read buffer of all connections of a thread: an idle connection holds none.
     static SCRATCH: RefCell<Vec<u8>> = RefCell::new(vec![0; READ_BYTES]);
 }
 
-/// Why no answer came.
+/// Why there is no response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SendError {
-    /// The server had closed the connection before the request could reach it: it may be sent again
-    /// on another one.
+    /// The server had closed the connection before the request could reach it: the request may be
+    /// sent again on another one.
     Stale(Cause),
-    /// Anything else.
+    /// Any other reason.
     Cause(Cause),
 }
 
-/// Reads answers in one of the protocols.
-#[derive(Debug)]
-enum ResponseReader {
-    Http1(Http1Reader),
-    Script(Box<FastcgiReader>),
-}
-
-impl ResponseReader {
-    fn begin(&mut self, options: ReadOptions<'_>) {
-        match self {
-            ResponseReader::Http1(reader) => reader.begin(options),
-            ResponseReader::Script(reader) => reader.begin(options),
-        }
-    }
-
-    fn has_begun(&self) -> bool {
-        match self {
-            ResponseReader::Http1(reader) => reader.has_begun(),
-            ResponseReader::Script(reader) => reader.has_begun(),
-        }
-    }
-
-    fn read(&mut self, bytes: &[u8]) -> Result<Option<ResponseSummary>, Cause> {
-        let read = match self {
-            ResponseReader::Http1(reader) => reader.read(bytes),
-            ResponseReader::Script(reader) => reader.read(bytes),
-        };
-        read.map_err(Cause::Fault)
-    }
-
-    fn ended(&mut self) -> Result<ResponseSummary, Cause> {
-        match self {
-            ResponseReader::Http1(reader) => reader.ended().map_err(Cause::Fault),
-            ResponseReader::Script(reader) => Err(Cause::Fault(reader.ended())),
-        }
-    }
-}
-
-/// A connection, which carries one request at a time.
+/// A connection that carries one request at a time.
 #[derive(Debug)]
 pub struct SerialConnection {
     stream: Stream,
-    reader: ResponseReader,
-    /// Armed once and then only moved on, which costs next to nothing.
+    reader: Box<dyn ReadResponse>,
+    /// Created once and then only reset, which costs next to nothing.
     timer: Pin<Box<Sleep>>,
     used: bool,
     _counted: OpenCount,
 }
 
 impl SerialConnection {
-    /// A connection that has just been made.
+    /// Wraps a new connection.
     pub fn new(
         stream: Stream,
         protocol: &Protocol,
@@ -94,10 +56,8 @@ impl SerialConnection {
         SerialConnection {
             stream,
             reader: match protocol {
-                Protocol::Fastcgi { .. } => ResponseReader::Script(Box::default()),
-                Protocol::Http1 | Protocol::Http2 { .. } => {
-                    ResponseReader::Http1(Http1Reader::default())
-                }
+                Protocol::Fastcgi { .. } => Box::new(FastcgiReader::default()),
+                Protocol::Http1 | Protocol::Http2 { .. } => Box::new(Http1Reader::default()),
             },
             timer: Box::pin(tokio::time::sleep_until(deadline)),
             used: false,
@@ -105,11 +65,11 @@ impl SerialConnection {
         }
     }
 
-    /// Sends a request and reads its answer.
+    /// Sends a request and reads the response.
     ///
     /// # Errors
-    /// Why there is no answer. The connection is of no use then.
-    pub async fn ask(
+    /// Why there is no response. The connection cannot be used any more.
+    pub async fn send(
         &mut self,
         bytes: &[u8],
         options: ReadOptions<'_>,
@@ -119,13 +79,13 @@ impl SerialConnection {
         self.timer.as_mut().reset(deadline);
         let mut written = 0;
         let mut failed = None;
-        let answer = poll_fn(|cx| {
-            // Who refuses a body says so before it has come.
+        let response = poll_fn(|cx| {
+            // A server may reject a request before it has read the whole body.
             if failed.is_none() && written <= bytes.len() {
                 failed = self.write(cx, bytes, &mut written);
             }
-            if let Poll::Ready(answer) = self.read(cx) {
-                return Poll::Ready(answer);
+            if let Poll::Ready(response) = self.read(cx) {
+                return Poll::Ready(response);
             }
             if let Some(why) = &failed {
                 return Poll::Ready(Err(Cause::of_io(why)));
@@ -137,7 +97,7 @@ impl SerialConnection {
         })
         .await;
         let was_used = std::mem::replace(&mut self.used, true);
-        answer.map_err(|cause| {
+        response.map_err(|cause| {
             let in_time = !matches!(cause, Cause::TimedOut);
             if was_used && in_time && !self.reader.has_begun() {
                 SendError::Stale(cause)
@@ -179,20 +139,20 @@ impl SerialConnection {
                     Poll::Pending => return Poll::Pending,
                     Poll::Ready(Err(why)) => return Poll::Ready(Err(Cause::of_io(&why))),
                     Poll::Ready(Ok(())) if buffer.filled().is_empty() => {
-                        return Poll::Ready(self.reader.ended());
+                        return Poll::Ready(self.reader.ended().map_err(Cause::Fault));
                     }
                     Poll::Ready(Ok(())) => match self.reader.read(buffer.filled()) {
                         Ok(None) => {}
-                        Ok(Some(answer)) => return Poll::Ready(Ok(answer)),
-                        Err(cause) => return Poll::Ready(Err(cause)),
+                        Ok(Some(response)) => return Poll::Ready(Ok(response)),
+                        Err(why) => return Poll::Ready(Err(Cause::Fault(why))),
                     },
                 }
             }
         })
     }
 
-    /// Ready when an idle connection is of no use any more: the server has closed it, or says what
-    /// nobody options for.
+    /// Ready when an idle connection can no longer be used: the server has closed it, or sends
+    /// bytes without a request.
     pub fn poll_useless(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let mut byte = [0];
         let mut buffer = ReadBuf::new(&mut byte);

@@ -1,5 +1,5 @@
-//! Connections of HTTP/2 (RFC 9113), each with places for so many requests at a time. The crate h2
-//! speaks the protocol.
+//! Connections of HTTP/2 (RFC 9113), each with slots for a number of concurrent streams. The crate
+//! h2 implements the protocol.
 
 use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
@@ -11,37 +11,38 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use h2::client::{Builder, ResponseFuture, SendRequest};
 use h2::{Reason, RecvStream, SendStream};
-use http::{Request, Response, header};
+use http::{Request, Response};
 use tokio::sync::OnceCell;
 use tokio::time::{Instant, Sleep};
 
 use super::connection::OpenCount;
 use super::exchange::SendError;
+use crate::marker::MarkerSearch;
 use crate::outcome::Cause;
-use crate::response::{MAX_COOKIES, MAX_HEAD_BYTES, MarkerSearch, ReadOptions, ResponseSummary};
+use crate::response::{MAX_HEAD_BYTES, ReadOptions, ResponseSummary};
 use crate::stream::{Negotiated, Stream};
 
-/// How much may be on its way to us on a stream before we say that it has come, in bytes. It is
-/// read as it comes, so nothing holds as much.
+/// Flow-control window of a stream, in bytes. Data is read as it arrives, so this much is never
+/// buffered.
 const STREAM_WINDOW: u32 = 16 * 1024 * 1024;
 
-/// The same for a connection.
+/// Flow-control window of a connection.
 const CONNECTION_WINDOW: u32 = 256 * 1024 * 1024;
 
-/// How HTTP/2 is called in a handshake of TLS (RFC 9113, 3.2).
+/// The ALPN name of HTTP/2 (RFC 9113, 3.2).
 pub const PROTOCOL: &[u8] = b"h2";
 
-/// How a connection is made.
+/// An established connection, or why there is none.
 type Opened = Result<(SendRequest<Bytes>, OpenCount), Cause>;
 
-/// A connection and how many of its places are taken.
+/// A connection, and how many of its slots are taken.
 #[derive(Debug, Default)]
 struct PooledConnection {
     opened: OnceCell<Opened>,
     taken: Cell<usize>,
-    /// Whoever gave a place back had a reason not to take it again.
+    /// A slot was returned, whose owner had a reason not to use it again.
     is_given_up: Cell<bool>,
-    is_gone: Rc<Cell<bool>>,
+    is_closed: Rc<Cell<bool>>,
     /// Whether it has carried a request.
     is_used: Cell<bool>,
 }
@@ -49,17 +50,17 @@ struct PooledConnection {
 /// The connections of a thread to one server.
 #[derive(Debug, Default)]
 pub struct Http2Pool {
-    /// A connection ends with the last that has a place on it.
+    /// A connection is closed with its last slot.
     open: RefCell<Vec<Weak<PooledConnection>>>,
 }
 
 impl Http2Pool {
-    /// A place on a connection with less than `streams` others, or on a new one that `connect`
-    /// makes.
+    /// A slot on a connection with fewer than `streams` taken, or on a new connection from
+    /// `connect`.
     ///
     /// # Errors
     /// Why there is no connection.
-    pub async fn place(
+    pub async fn slot(
         &self,
         streams: usize,
         deadline: Instant,
@@ -67,7 +68,7 @@ impl Http2Pool {
     ) -> Result<StreamSlot, Cause> {
         let taken = SlotGuard::of(self.with_room(streams));
         let pooled = &taken.0;
-        let is_gone = pooled.is_gone.clone();
+        let is_closed = pooled.is_closed.clone();
         let opening = pooled.opened.get_or_init(|| async {
             let (stream, negotiated, counted) = connect().await?;
             if matches!(negotiated, Negotiated::Alpn(chosen) if chosen.as_deref() != Some(PROTOCOL))
@@ -76,7 +77,7 @@ impl Http2Pool {
                     "the server chose another protocol than HTTP/2 (ALPN)",
                 ));
             }
-            Ok((begin(stream, is_gone).await?, counted))
+            Ok((begin(stream, is_closed).await?, counted))
         });
         let opened = tokio::time::timeout_at(deadline, opening).await;
         let opened = opened.map_err(|_| Cause::ConnectTimedOut)?;
@@ -97,7 +98,7 @@ impl Http2Pool {
         open.retain(|pooled| pooled.strong_count() > 0);
         let mut alive = open.iter().filter_map(Weak::upgrade);
         let has_room = |pooled: &Rc<PooledConnection>| {
-            pooled.taken.get() < streams && !pooled.is_given_up.get() && !pooled.is_gone.get()
+            pooled.taken.get() < streams && !pooled.is_given_up.get() && !pooled.is_closed.get()
         };
         if let Some(pooled) = alive.find(has_room) {
             return pooled;
@@ -108,8 +109,8 @@ impl Http2Pool {
     }
 }
 
-/// Begins to speak on a connection, which works until nobody has a place on it.
-async fn begin(stream: Stream, is_gone: Rc<Cell<bool>>) -> Result<SendRequest<Bytes>, Cause> {
+/// Starts HTTP/2 on a connection, which lives until its last slot is returned.
+async fn begin(stream: Stream, is_closed: Rc<Cell<bool>>) -> Result<SendRequest<Bytes>, Cause> {
     let mut builder = Builder::new();
     builder
         .enable_push(false)
@@ -118,14 +119,14 @@ async fn begin(stream: Stream, is_gone: Rc<Cell<bool>>) -> Result<SendRequest<By
         .max_header_list_size(u32::try_from(MAX_HEAD_BYTES).unwrap_or(u32::MAX));
     let (sender, connection) = builder.handshake(stream).await.map_err(|why| cause(&why))?;
     tokio::task::spawn_local(async move {
-        // Those who have options are told.
+        // The streams report the error.
         let _ = connection.await;
-        is_gone.set(true);
+        is_closed.set(true);
     });
     Ok(sender)
 }
 
-/// A place that is taken, as long as this is kept.
+/// A taken slot; it is returned on drop.
 #[derive(Debug)]
 struct SlotGuard(Rc<PooledConnection>);
 
@@ -143,59 +144,58 @@ impl Drop for SlotGuard {
     }
 }
 
-/// A place on a connection, which carries one request at a time.
+/// A slot on a connection, which carries one stream at a time.
 #[derive(Debug)]
 pub struct StreamSlot {
     sender: SendRequest<Bytes>,
     taken: SlotGuard,
-    /// Armed once and then only moved on.
+    /// Created once and then only reset.
     timer: Pin<Box<Sleep>>,
     search: MarkerSearch,
 }
 
 impl StreamSlot {
-    /// Whether its connection has ended.
-    pub fn is_gone(&self) -> bool {
-        self.taken.0.is_gone.get()
+    /// Whether the connection is closed.
+    pub fn is_closed(&self) -> bool {
+        self.taken.0.is_closed.get()
     }
 
-    /// Sends a request and reads its answer.
+    /// Sends a request and reads the response.
     ///
     /// # Errors
-    /// Why there is no answer.
-    pub async fn ask(
+    /// Why there is no response.
+    pub async fn send(
         &mut self,
-        head: &Request<()>,
-        body: &Bytes,
+        request: &Request<Bytes>,
         options: ReadOptions<'_>,
         deadline: Instant,
     ) -> Result<ResponseSummary, SendError> {
         self.timer.as_mut().reset(deadline);
         self.search.begin(options.marker);
-        let mut began = false;
-        let talking = talk(
+        let mut has_begun = false;
+        let exchanging = exchange(
             &mut self.sender,
-            (head, body),
+            request,
             options,
             &mut self.search,
-            &mut began,
+            &mut has_begun,
         );
-        let answer = tokio::select! {
+        let summary = tokio::select! {
             biased;
-            answer = talking => answer,
+            summary = exchanging => summary,
             () = &mut self.timer => return Err(SendError::Cause(Cause::TimedOut)),
         };
         let pooled = &self.taken.0;
         let was_used = pooled.is_used.replace(true);
-        answer.map_err(|why| {
-            // Anything but the end of this one stream is the end of all.
+        summary.map_err(|why| {
+            // Any error but a stream reset ends the whole connection.
             if !why.is_reset() {
-                pooled.is_gone.set(true);
+                pooled.is_closed.set(true);
             }
             let never_seen = why.reason() == Some(Reason::REFUSED_STREAM)
                 || was_used && why.is_remote() && why.reason() == Some(Reason::NO_ERROR)
                 || was_used && (why.is_io() || why.reason().is_none());
-            if never_seen && !began {
+            if never_seen && !has_begun {
                 SendError::Stale(cause(&why))
             } else {
                 SendError::Cause(cause(&why))
@@ -204,35 +204,34 @@ impl StreamSlot {
     }
 }
 
-async fn talk(
+async fn exchange(
     sender: &mut SendRequest<Bytes>,
-    (head, body): (&Request<()>, &Bytes),
+    request: &Request<Bytes>,
     options: ReadOptions<'_>,
     search: &mut MarkerSearch,
-    began: &mut bool,
+    has_begun: &mut bool,
 ) -> Result<ResponseSummary, h2::Error> {
     poll_fn(|cx| sender.poll_ready(cx)).await?;
-    let (response, stream) = sender.send_request(head.clone(), body.is_empty())?;
-    let mut upload = Upload {
-        stream,
-        rest: body.clone(),
-    };
-    let response = answered(response, &mut upload).await?;
-    *began = true;
-    let mut answer = answer_of(&response, options);
+    let (head, body) = request.clone().into_parts();
+    let head = Request::from_parts(head, ());
+    let (response, stream) = sender.send_request(head, body.is_empty())?;
+    let mut upload = Upload { stream, rest: body };
+    let response = response_head(response, &mut upload).await?;
+    *has_begun = true;
+    let mut summary = summary_of(&response, options);
     let mut body = response.into_body();
-    while let Some(part) = part_of(&mut body, &mut upload).await {
+    while let Some(part) = next_part(&mut body, &mut upload).await {
         let part = part?;
-        answer.body_bytes += part.len() as u64;
+        summary.body_bytes += part.len() as u64;
         search.see(&part);
         body.flow_control().release_capacity(part.len())?;
     }
-    answer.has_marker = search.found();
-    Ok(answer)
+    summary.has_marker = search.found();
+    Ok(summary)
 }
 
-/// Who refuses a body says so before it has come, so both are waited for.
-async fn answered(
+/// A server may reject a request before it has read the body, so both are polled.
+async fn response_head(
     mut response: ResponseFuture,
     upload: &mut Upload,
 ) -> Result<Response<RecvStream>, h2::Error> {
@@ -243,7 +242,7 @@ async fn answered(
     .await
 }
 
-async fn part_of(body: &mut RecvStream, upload: &mut Upload) -> Option<Result<Bytes, h2::Error>> {
+async fn next_part(body: &mut RecvStream, upload: &mut Upload) -> Option<Result<Bytes, h2::Error>> {
     poll_fn(|cx| {
         upload.poll(cx);
         body.poll_data(cx)
@@ -251,14 +250,14 @@ async fn part_of(body: &mut RecvStream, upload: &mut Upload) -> Option<Result<By
     .await
 }
 
-/// A request's body on its way.
+/// A request body that is being sent.
 struct Upload {
     stream: SendStream<Bytes>,
     rest: Bytes,
 }
 
 impl Upload {
-    /// Sends as much as the server takes. Where it takes no more, the answer says why.
+    /// Sends as much as flow control allows. If the server takes no more, the response says why.
     fn poll(&mut self, cx: &mut Context<'_>) {
         while !self.rest.is_empty() {
             self.stream.reserve_capacity(self.rest.len());
@@ -280,32 +279,23 @@ impl Upload {
     }
 }
 
-fn answer_of<T>(response: &Response<T>, options: ReadOptions<'_>) -> ResponseSummary {
-    let text = |value: &header::HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
-    let fields = response.headers();
-    let location = fields.get(header::LOCATION);
-    let location = location.filter(|_| response.status().is_redirection());
-    let cookies = fields.get_all(header::SET_COOKIE).into_iter();
-    let cookies = cookies.take(if options.cookies { MAX_COOKIES } else { 0 });
-    let pair = |cookie: String| {
-        let pair = cookie.split(';').next().unwrap_or_default();
-        pair.trim().to_owned()
-    };
-    ResponseSummary {
+fn summary_of<T>(response: &Response<T>, options: ReadOptions<'_>) -> ResponseSummary {
+    let mut summary = ResponseSummary {
         status: response.status().as_u16(),
         keep_alive: true,
-        location: location.map(text),
-        cookies: cookies.map(|cookie| pair(text(cookie))).collect(),
-        has_retry_after: fields.contains_key(header::RETRY_AFTER),
         ..ResponseSummary::default()
+    };
+    for (name, value) in response.headers() {
+        summary.take_header(name.as_str(), value.as_bytes(), options.cookies);
     }
+    summary
 }
 
-/// What an error of h2's says.
+/// Translates an error of h2.
 fn cause(why: &h2::Error) -> Cause {
     match (why.get_io().map(io::Error::kind), why.reason()) {
         (Some(io::ErrorKind::BrokenPipe | io::ErrorKind::UnexpectedEof), _) => {
-            Cause::Fault("closed without an answer")
+            Cause::Fault("closed without a response")
         }
         (Some(io::ErrorKind::ConnectionReset), _) => {
             Cause::Io(nix::errno::Errno::ECONNRESET as i32)

@@ -1,4 +1,4 @@
-//! The generator: threads that send, and one that adds up what they say.
+//! The generator: threads that send requests, and one that merges their reports.
 
 mod closed;
 mod connection;
@@ -35,58 +35,59 @@ pub use closed::Presence;
 pub use http2::PROTOCOL as HTTP2_PROTOCOL;
 pub use thread::render;
 
-/// How long threads have to get ready.
+/// The time that threads have to get ready.
 const HEAD_START: u64 = 20 * MILLISECOND;
 
-/// How often it is looked whether all answers have come, at the end.
+/// At the end, how often to check whether all responses have arrived.
 const DRAIN_LOOK: Duration = Duration::from_millis(2);
 
-/// How a run is going.
+/// The progress of a run.
 #[derive(Debug)]
 pub struct Progress<'a> {
     /// The second that is over.
     pub second: &'a Second,
-    /// All that was measured so far.
+    /// The totals so far.
     pub total: &'a Tally,
-    /// How long the run is to take, in seconds.
+    /// The planned duration of the run, in seconds.
     pub duration: f64,
 }
 
-/// What a run has measured.
+/// The measurements of a run.
 #[derive(Debug, Clone, Default)]
 pub struct Measured {
-    /// When it began, on the wall's clock.
+    /// Its start, by the wall clock.
     pub began: Option<SystemTime>,
-    /// What is counted of the time after the warm-up.
+    /// Counts after the warm-up.
     pub total: Tally,
-    /// What is counted of the warm-up.
+    /// Counts of the warm-up.
     pub warm_up: Tally,
     /// Second by second, the warm-up included.
     pub series: Vec<Second>,
-    /// How long was measured, in seconds.
+    /// The measured time, in seconds.
     pub seconds: f64,
-    /// Whether it was ended before its time.
+    /// Whether it was stopped early.
     pub partial: bool,
-    /// Requests without an answer when it was ended.
+    /// Requests in flight when it was stopped.
     pub cut_off: u64,
-    /// Most requests on their way at once; with several threads, the sum of what each had in a second.
+    /// Most requests in flight at once; with several threads, the sum of each thread's maximum in a
+    /// second.
     pub most_in_flight: u64,
     /// The generator's processor time, in seconds.
     pub cpu: f64,
-    /// How long the generator's threads could have run and got no processor, in seconds.
+    /// How long the generator's threads were runnable without a processor, in seconds.
     pub run_wait: Option<f64>,
-    /// How long all of it took, in seconds.
+    /// The wall time of the run, in seconds.
     pub wall: f64,
     /// When the last request ended ([`clock::now`]).
     pub last_end: u64,
-    /// How long users were there.
+    /// How long users were active.
     pub presence: Presence,
 }
 
-/// Carries a plan out. `watch` is told after every second; `stop` ends it.
+/// Executes a plan. `watch` is called after every second; `stop` ends the run.
 ///
 /// # Errors
-/// One sentence, when the generator itself cannot run.
+/// A message, when the generator itself cannot run.
 pub fn run(
     plan: &Arc<Plan>,
     stop: &Arc<AtomicBool>,
@@ -103,11 +104,11 @@ pub fn run(
         stop: stop.clone(),
         quota: AtomicU64::new(quota),
     });
-    let (say, hear) = channel();
-    let threads = (0..plan.threads).map(|number| start_thread(&shared, number, &say));
+    let (sender, reports) = channel();
+    let threads = (0..plan.threads).map(|number| start_thread(&shared, number, &sender));
     let threads = threads.collect::<io::Result<Vec<_>>>().map_err(failed)?;
-    drop(say);
-    let mut measured = listen(plan, &hear, watch);
+    drop(sender);
+    let mut measured = listen(plan, &reports, watch);
     for thread in threads {
         match thread.join() {
             Ok(ended) => ended.map_err(failed)?,
@@ -127,14 +128,14 @@ fn failed(why: io::Error) -> String {
 fn start_thread(
     shared: &Arc<RunState>,
     number: usize,
-    say: &Sender<ThreadReport>,
+    reports: &Sender<ThreadReport>,
 ) -> io::Result<JoinHandle<io::Result<()>>> {
-    let (shared, say) = (shared.clone(), say.clone());
+    let (shared, reports) = (shared.clone(), reports.clone());
     let name = format!("bench-{number}");
     std::thread::Builder::new().name(name).spawn(move || {
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let before = usage::this_thread();
-        let ended = runtime.block_on(send(&shared, number, &say));
+        let ended = runtime.block_on(send(&shared, number, &reports));
         let used = usage::this_thread().since(&before);
         let ((last_end, presence), outcome) = match ended {
             Ok(ended) => (ended, Ok(())),
@@ -146,17 +147,17 @@ fn start_thread(
             last_end,
             presence,
         };
-        // Who does not listen any more needs nothing.
-        let _ = say.send(over);
+        // Fails only if the receiver is gone, and then the report is not needed.
+        let _ = reports.send(over);
         outcome
     })
 }
 
-/// A thread's work. When its last request ended, and how long users were there.
+/// The work of one thread. Returns when its last request ended, and how long users were active.
 async fn send(
     shared: &Arc<RunState>,
     number: usize,
-    say: &Sender<ThreadReport>,
+    reports: &Sender<ThreadReport>,
 ) -> io::Result<(u64, Presence)> {
     let thread = Rc::new(Thread::new(shared.clone(), number));
     let tasks = LocalSet::new();
@@ -164,11 +165,11 @@ async fn send(
         .run_until(async {
             tokio::select! {
                 worked = work(&thread) => worked,
-                () = thread.report(say) => Ok(()),
+                () = thread.report(reports) => Ok(()),
             }
         })
         .await;
-    thread.flush(say);
+    thread.flush(reports);
     worked.map(|()| (thread.last_end(), thread.presence()))
 }
 
@@ -239,23 +240,23 @@ async fn work(thread: &Rc<Thread>) -> io::Result<()> {
     Ok(())
 }
 
-/// Adds up what the threads say, until all are over.
+/// Merges the threads' reports until all threads have ended.
 fn listen(
     plan: &Plan,
-    hear: &Receiver<ThreadReport>,
+    reports: &Receiver<ThreadReport>,
     watch: &mut dyn FnMut(&Progress<'_>),
 ) -> Measured {
     let mut measured = Measured::default();
     let mut seconds: BTreeMap<u64, (usize, Second)> = BTreeMap::new();
     let mut over = 0;
-    while let Ok(report) = hear.recv() {
+    while let Ok(report) = reports.recv() {
         match report {
             ThreadReport::Second(interval) => {
                 let number = interval.second;
-                let (said, second) = seconds.entry(number).or_default();
-                *said += 1;
+                let (count, second) = seconds.entry(number).or_default();
+                *count += 1;
                 measured.take(*interval, second);
-                if *said >= plan.threads
+                if *count >= plan.threads
                     && let Some((_, second)) = seconds.remove(&number)
                 {
                     measured.show(second, plan, watch);
@@ -308,14 +309,14 @@ impl Measured {
         self.series.push(second);
     }
 
-    /// Settles how long was measured.
+    /// Computes the measured time.
     fn finish(&mut self, shared: &RunState, stopped: bool) {
         let now = clock::now();
         let plan = &shared.plan;
         let warm = shared.start.saturating_add(plan.warm_up);
         let nominal = shared.start.saturating_add(plan.duration);
-        // An open loop has the time it was given; others last until their last answer, or as long as
-        // their users were there.
+        // An open loop has its planned duration; others last until their last response, or as long
+        // as their users were active.
         let end = match (&plan.load, stopped) {
             (_, true) => now.min(nominal),
             (Load::Open { .. }, false) => nominal,

@@ -1,5 +1,5 @@
-//! The open loop: requests are sent when they are due, whatever the server does. Each goes to an
-//! idle connection, or a new one, or waits for one where there may be no more.
+//! The open loop: requests are sent when they are due, whatever the server does. Each takes an idle
+//! connection or a new one, or waits for one if the limit is reached.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -12,10 +12,10 @@ use super::connection::Connection;
 use super::thread::{ScheduledRequest, Thread};
 use super::timer::Timer;
 
-/// Most requests of a thread that wait for a connection. What comes then is not sent.
+/// Most requests of a thread that wait for a connection. Further ones are not sent.
 const MAX_WAITING: u64 = 1_000_000;
 
-/// After how many requests that are overdue other tasks run.
+/// Number of overdue requests after which other tasks get to run.
 const OVERDUE_BETWEEN_YIELDS: u32 = 16;
 
 /// A connection that waits for a request.
@@ -27,7 +27,7 @@ struct IdleConnection {
     is_useless: Cell<bool>,
 }
 
-/// What belongs to one server.
+/// Idle connections to one server, and requests that wait for one.
 #[derive(Default)]
 struct EndpointQueue {
     idle: RefCell<Vec<Rc<IdleConnection>>>,
@@ -40,12 +40,12 @@ pub struct Connections {
     queues: Vec<EndpointQueue>,
     open: Cell<usize>,
     most: usize,
-    /// Requests that a connection has been given and that have not ended.
+    /// Requests that were given to a connection and have not ended.
     given: Cell<u64>,
 }
 
 impl Connections {
-    /// None yet, and so many at most.
+    /// Starts without connections; `most` is the limit.
     pub fn new(thread: &Rc<Thread>, most: usize) -> Rc<Connections> {
         let queues = thread
             .plan()
@@ -61,10 +61,10 @@ impl Connections {
         })
     }
 
-    /// Sends what is due, at its time, until nothing more is; `next` says what comes next.
+    /// Sends requests when they are due; `next` returns the next one, and `None` at the end.
     ///
     /// # Errors
-    /// When no timer can be had.
+    /// When no timer can be created.
     pub async fn send_all(
         self: &Rc<Self>,
         mut next: impl AsyncFnMut() -> Option<ScheduledRequest>,
@@ -85,12 +85,12 @@ impl Connections {
         Ok(())
     }
 
-    /// Whether all that was sent has ended.
+    /// Whether all requests have ended.
     pub fn is_idle(&self) -> bool {
         self.given.get() == 0
     }
 
-    /// The run is over: what still waits for a connection is not sent any more.
+    /// The run is over: waiting requests are not sent any more.
     pub fn give_up_waiting(&self) {
         for queue in &self.queues {
             for job in queue.waiting.take() {
@@ -139,7 +139,7 @@ impl Connections {
         tokio::task::spawn_local(async move {
             this.work(endpoint, job).await;
             this.open.set(this.open.get() - 1);
-            // Its place is free for another server's requests.
+            // Another server's request may now open a connection.
             let next = (0..this.queues.len())
                 .find_map(|endpoint| Some((endpoint, this.take_waiting(endpoint)?)));
             if let Some((endpoint, job)) = next {
@@ -159,13 +159,13 @@ impl Connections {
         Some(job)
     }
 
-    /// A connection's life: one request after the other, as long as the server keeps it.
+    /// A connection's life: one request after another, as long as the server keeps it open.
     async fn work(&self, endpoint: usize, first: ScheduledRequest) {
         let idle = Rc::new(IdleConnection::default());
         let mut connection = None;
         let mut job = first;
         loop {
-            self.thread.carry_out(&job, &mut connection, None).await;
+            self.thread.execute(&job, &mut connection, None).await;
             self.given.set(self.given.get() - 1);
             job = match (self.take_waiting(endpoint), &mut connection) {
                 (Some(next), _) => {
@@ -181,7 +181,7 @@ impl Connections {
         }
     }
 
-    /// Waits for the next request; there is none if the server closes the connection first.
+    /// Waits for the next request; `None` if the server closes the connection first.
     async fn idle(
         &self,
         endpoint: usize,

@@ -1,4 +1,4 @@
-//! One thread of the generator: what its requests share, and how it reports every second.
+//! One thread of the generator: the state that its tasks share, and its report every second.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -22,61 +22,61 @@ use crate::response::{ReadOptions, ResponseSummary};
 use crate::stream::{self, Negotiated, Stream};
 use crate::tally::{RequestEnd, Tally};
 
-/// How often a thread looks whether it is to stop.
+/// How often a thread checks whether it has to stop.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// Most cookies of a user.
 const MAX_COOKIES: usize = 200;
 
-/// The place of measured requests in a pair of tallies, and that of the warm-up's.
+/// Index of the measured requests in a pair of tallies, and that of the warm-up's.
 pub const MEASURED: usize = 0;
 /// See [`MEASURED`].
 pub const WARM_UP: usize = 1;
 
-/// What threads share.
+/// The state that threads share.
 #[derive(Debug)]
 pub struct RunState {
-    /// What is to be done.
+    /// What to send.
     pub plan: Arc<Plan>,
-    /// When it begins ([`clock::now`]).
+    /// The start ([`clock::now`]).
     pub start: u64,
-    /// Whether it has to end now.
+    /// Set when the run has to end now.
     pub stop: Arc<AtomicBool>,
-    /// How many requests may still be sent.
+    /// The number of requests that may still be sent.
     pub quota: AtomicU64,
 }
 
-/// What a thread counted up to the end of a second.
+/// A thread's counts for one second.
 #[derive(Debug)]
 pub struct Interval {
-    /// Which second since the start; the last one may be shorter.
+    /// The second since the start; the last interval may be shorter.
     pub second: u64,
     /// Measured and warm-up.
     pub tallies: [Tally; 2],
-    /// Requests on their way.
+    /// Requests in flight.
     pub in_flight: u64,
     /// Most of them at once.
     pub most_in_flight: u64,
     /// Requests that wait for a connection.
     pub waiting: u64,
-    /// Connections that are open.
+    /// Open connections.
     pub connections: u64,
 }
 
-/// What a thread says.
+/// A report of a thread.
 #[derive(Debug)]
 pub enum ThreadReport {
     /// A second is over.
     Second(Box<Interval>),
-    /// All is over.
+    /// The thread has ended.
     Over {
         /// Processor time in seconds.
         cpu: f64,
-        /// Time in which it could have run and got no processor, in seconds, where that is known.
+        /// How long it was runnable without a processor, in seconds, where that is known.
         wait: Option<f64>,
-        /// When the last request ended ([`clock::now`]); 0 if none did.
+        /// When the last request ended ([`clock::now`]); 0 without requests.
         last_end: u64,
-        /// How long users were there.
+        /// How long users were active.
         presence: Presence,
     },
 }
@@ -84,11 +84,12 @@ pub enum ThreadReport {
 /// A request to be sent.
 #[derive(Debug)]
 pub struct ScheduledRequest {
-    /// When it is due ([`clock::now`]).
+    /// Its due time ([`clock::now`]).
     pub due: u64,
-    /// Which of the plan's requests; with `own`: whose endpoint and row it has.
+    /// The index of the plan's request; with `own`, that of its endpoint and of its row in the
+    /// tally.
     pub row: usize,
-    /// What is options instead.
+    /// A request that replaces the plan's.
     pub own: Option<Rc<RequestSpec>>,
     /// Whether it had to wait for a connection.
     pub waited: bool,
@@ -97,14 +98,14 @@ pub struct ScheduledRequest {
 /// A user's cookies.
 pub type CookieJar = BTreeMap<String, String>;
 
-/// What a thread's tasks share.
+/// The state that a thread's tasks share.
 #[derive(Debug)]
 pub struct Thread {
-    /// What threads share.
+    /// The state that threads share.
     pub shared: Arc<RunState>,
-    /// Which of the threads it is.
+    /// The index of the thread.
     pub number: usize,
-    /// Chance.
+    /// Its random numbers.
     pub random: RefCell<fastrand::Rng>,
     tallies: RefCell<[Tally; 2]>,
     in_flight: Cell<u64>,
@@ -112,10 +113,10 @@ pub struct Thread {
     /// Requests that wait for a connection.
     pub waiting: Cell<u64>,
     connections: Rc<Cell<u64>>,
-    /// Those of HTTP/2 to each server.
+    /// HTTP/2 connections to each server.
     pools: Vec<Http2Pool>,
     last_end: Cell<u64>,
-    /// The second that is to be encoded next.
+    /// The second that is reported next.
     second: Cell<u64>,
     presence: Cell<Presence>,
     /// The same moment on both clocks.
@@ -123,7 +124,7 @@ pub struct Thread {
 }
 
 impl Thread {
-    /// Of the current runtime.
+    /// For the current runtime.
     pub fn new(shared: Arc<RunState>, number: usize) -> Thread {
         let seed = shared.plan.seed.wrapping_add(number as u64);
         let pools = shared.plan.endpoints.iter().map(|_| Http2Pool::default());
@@ -144,7 +145,7 @@ impl Thread {
         }
     }
 
-    /// What is to be done.
+    /// What to send.
     pub fn plan(&self) -> &Plan {
         &self.shared.plan
     }
@@ -154,7 +155,7 @@ impl Thread {
         self.epoch.0 + Duration::from_nanos(moment.saturating_sub(self.epoch.1))
     }
 
-    /// Whether a request that is due then is sent.
+    /// Whether a request with this due time is sent.
     pub fn is_time(&self, due: u64) -> bool {
         due < self.shared.start.saturating_add(self.plan().duration)
     }
@@ -165,13 +166,13 @@ impl Thread {
         count(&mut self.tallies.borrow_mut()[which]);
     }
 
-    /// A request that was due then is never sent.
+    /// Counts a request that is never sent.
     pub fn unsent(&self, due: u64) {
         self.tally(due, |tally| tally.unsent += 1);
     }
 
-    /// Sends a request, and counts what becomes of it.
-    pub async fn carry_out(
+    /// Sends a request, and counts the result.
+    pub async fn execute(
         &self,
         job: &ScheduledRequest,
         connection: &mut Option<Connection>,
@@ -187,15 +188,17 @@ impl Thread {
         self.in_flight.set(in_flight);
         self.most_in_flight
             .set(self.most_in_flight.get().max(in_flight));
-        let (cause, answer) = self.talk(job, sent, connection, jar).await;
+        let (cause, response) = self.perform(job, sent, connection, jar).await;
         self.in_flight.set(self.in_flight.get() - 1);
         let done = clock::now();
         self.last_end.set(done);
         let end = RequestEnd {
             cause,
-            status: answer.as_ref().map(|answer| answer.status),
-            has_retry_after: answer.as_ref().is_some_and(|answer| answer.has_retry_after),
-            body_bytes: answer.map_or(0, |answer| answer.body_bytes),
+            status: response.as_ref().map(|response| response.status),
+            has_retry_after: response
+                .as_ref()
+                .is_some_and(|response| response.has_retry_after),
+            body_bytes: response.map_or(0, |response| response.body_bytes),
             corrected: done.saturating_sub(job.due),
             service: done.saturating_sub(sent),
             row: job.row,
@@ -203,8 +206,8 @@ impl Thread {
         self.tally(job.due, |tally| tally.ended(&end));
     }
 
-    /// Asks, and asks again where a redirect leads, if that is wanted.
-    async fn talk(
+    /// Sends the request, and follows redirects if that is configured.
+    async fn perform(
         &self,
         job: &ScheduledRequest,
         sent: u64,
@@ -250,14 +253,14 @@ impl Thread {
                 deadline,
                 repeatable,
             };
-            let answer = match self.ask(&attempt, encoded, options, connection).await {
-                Ok(answer) => answer,
+            let response = match self.send(&attempt, encoded, options, connection).await {
+                Ok(response) => response,
                 Err(cause) => return (Some(cause), None),
             };
             if let Some(jar) = &mut jar {
-                keep(jar, &answer.cookies);
+                keep(jar, &response.cookies);
             }
-            let leads = answer.location.as_deref().map(|to| spec.url.follow(to));
+            let leads = response.location.as_deref().map(|to| spec.url.follow(to));
             let here = leads.as_ref().map(Option::is_some);
             if plan.follow
                 && let Some(Some(next)) = leads
@@ -265,15 +268,17 @@ impl Thread {
                 path = Some(next);
                 continue;
             }
-            let cause = plan.expect.judge(answer.status, answer.has_marker, here);
-            return (cause, Some(answer));
+            let cause = plan
+                .expect
+                .judge(response.status, response.has_marker, here);
+            return (cause, Some(response));
         }
         (Some(Cause::TooManyRedirects), None)
     }
 
-    /// Sends a request on the connection, or on a new one; on a second one if the server has just
-    /// closed the first (RFC 9112, 9.3.1).
-    async fn ask(
+    /// Sends a request on the connection, or on a new one. Retries once on a new connection if the
+    /// server has just closed the first (RFC 9112, 9.3.1).
+    async fn send(
         &self,
         attempt: &Attempt,
         encoded: &EncodedRequest,
@@ -282,19 +287,19 @@ impl Thread {
     ) -> Result<ResponseSummary, Cause> {
         let mut may_repeat = attempt.repeatable;
         loop {
-            if connection.as_ref().is_none_or(Connection::is_gone) {
+            if connection.as_ref().is_none_or(Connection::is_closed) {
                 *connection = None;
                 *connection = Some(self.connect(attempt).await?);
             }
             let Some(open) = connection else {
                 return Err(Cause::Fault("no connection"));
             };
-            let answer = open.ask(encoded, options, attempt.deadline).await;
-            if !(self.plan().keep_alive && open.is_reusable(&answer)) {
+            let response = open.send(encoded, options, attempt.deadline).await;
+            if !(self.plan().keep_alive && open.is_reusable(&response)) {
                 *connection = None;
             }
-            match answer {
-                Ok(answer) => return Ok(answer),
+            match response {
+                Ok(response) => return Ok(response),
                 Err(SendError::Stale(_)) if may_repeat => {
                     may_repeat = false;
                     self.tally(attempt.due, |tally| tally.resent += 1);
@@ -311,16 +316,16 @@ impl Thread {
             (protocol, self.pools.get(attempt.endpoint))
         {
             let connect = async || self.open(attempt).await;
-            let place = pools.place(*streams, deadline, connect).await?;
-            return Ok(Connection::Shared(place));
+            let slot = pools.slot(*streams, deadline, connect).await?;
+            return Ok(Connection::Shared(slot));
         }
         let opened = tokio::time::timeout_at(deadline, self.open(attempt)).await;
         let (stream, _, counted) = opened.map_err(|_| Cause::ConnectTimedOut)??;
-        let single = SerialConnection::new(stream, protocol, deadline, counted);
-        Ok(Connection::SerialConnection(single))
+        let serial = SerialConnection::new(stream, protocol, deadline, counted);
+        Ok(Connection::Serial(serial))
     }
 
-    /// Connects, and notes how long that took.
+    /// Connects, and records how long that took.
     async fn open(&self, attempt: &Attempt) -> Result<(Stream, Negotiated, OpenCount), Cause> {
         let Some(endpoint) = self.plan().endpoints.get(attempt.endpoint) else {
             return Err(Cause::Fault("a server that is not in the list"));
@@ -333,7 +338,7 @@ impl Thread {
         Ok((stream, negotiated, OpenCount::new(&self.connections)))
     }
 
-    /// Reports every second until all is to stop.
+    /// Reports every second until the end.
     pub async fn report(&self, to: &Sender<ThreadReport>) {
         loop {
             tokio::time::sleep(LOOK).await;
@@ -347,8 +352,8 @@ impl Thread {
         }
     }
 
-    /// Says what was counted since the last time: in the next second, of which there may be less, or
-    /// up to a look more, at the end.
+    /// Reports the counts since the last report as those of the next second. At the end that may be
+    /// less than a second, or more by one check interval.
     pub fn flush(&self, to: &Sender<ThreadReport>) {
         let second = self.second.get();
         self.second.set(second + 1);
@@ -360,18 +365,18 @@ impl Thread {
             waiting: self.waiting.get(),
             connections: self.connections.get(),
         };
-        // Who does not listen any more needs nothing.
+        // Fails only if the receiver is gone, and then the report is not needed.
         let _ = to.send(ThreadReport::Second(Box::new(interval)));
     }
 
-    /// A user was there for so many nanoseconds of the measured time.
+    /// Records that a user was active for this many nanoseconds of the measured time.
     pub fn was_present(&self, nanos: u64) {
         let mut presence = self.presence.get();
         presence.add(nanos);
         self.presence.set(presence);
     }
 
-    /// How long users were there.
+    /// How long users were active.
     pub fn presence(&self) -> Presence {
         self.presence.get()
     }
@@ -382,7 +387,7 @@ impl Thread {
     }
 }
 
-/// What a request's attempts share.
+/// What the attempts of a request share.
 struct Attempt {
     due: u64,
     endpoint: usize,
@@ -391,10 +396,10 @@ struct Attempt {
     repeatable: bool,
 }
 
-/// How a request is encoded.
+/// Encodes a request.
 ///
 /// # Errors
-/// Where it cannot be encoded in the plan's protocol.
+/// When the plan's protocol cannot express it.
 pub fn render(
     plan: &Plan,
     spec: &RequestSpec,

@@ -1,8 +1,8 @@
-//! Waiting for a moment, to some microseconds: tokio's own timers wake at full milliseconds.
+//! Waits for a moment with a precision of some microseconds; tokio's own timers have milliseconds.
 //!
-//! The kernel wakes nobody at once: a processor that has slept takes 30 to 100 µs, and what is sent so
-//! late seems to have waited at the server. So we have it wake us as much earlier as it usually is
-//! late, and give way to the other tasks until the moment has come.
+//! The kernel wakes a sleeping processor 30 to 100 µs late, and a request that is sent late looks
+//! like one that waited at the server. So the timer expires earlier by the usual delay, and the
+//! rest of the time is spent yielding to other tasks.
 
 use std::cell::Cell;
 use std::io;
@@ -16,34 +16,34 @@ use tokio::io::unix::AsyncFd;
 
 use crate::clock::{self, SECOND};
 
-/// What is nearer than this is not slept for, in nanoseconds: going to sleep and waking up takes
+/// A wait shorter than this does not sleep, in nanoseconds: going to sleep and waking up takes
 /// about as long.
 const TOO_NEAR: u64 = 30_000;
 
-/// How much earlier than needed the kernel is options to wake us, at most, in nanoseconds.
+/// The most by which the timer expires early, in nanoseconds.
 const MAX_HEAD_START: u64 = 200_000;
 
-/// By how much that changes at a time, in nanoseconds.
+/// The step in which that changes, in nanoseconds.
 const STEP: u64 = 2_000;
 
-/// Of the time until the next request, no more than this part is spent awake: the server may need the
+/// At most this part of the time until the next request is spent awake: the server may need the
 /// processor.
 const PART_AWAKE: u64 = 10;
 
-/// A timer of the kernel's.
+/// A timer of the kernel.
 #[derive(Debug)]
 pub struct Timer {
     fd: AsyncFd<OwnedFd>,
     head_start: Cell<HeadStart>,
 }
 
-/// How much later than options the kernel wakes us in half of all cases, in nanoseconds.
+/// The median delay of the kernel's wake-ups, in nanoseconds.
 #[derive(Debug, Clone, Copy, Default)]
 struct HeadStart(u64);
 
 impl HeadStart {
-    /// It was so late this time. How much later than before does not count: a machine that is busy
-    /// for once is no reason to be woken too early from then on.
+    /// Learns from a wake-up that was this late. Only the direction counts: one busy moment of the
+    /// machine must not make later wake-ups too early.
     fn learn(&mut self, late: u64) {
         self.0 = if late > self.0 {
             (self.0 + STEP).min(MAX_HEAD_START)
@@ -52,7 +52,7 @@ impl HeadStart {
         };
     }
 
-    /// How long before a moment that is so far away we are to be woken.
+    /// How long before a moment that is `left` away the timer expires.
     fn before(self, left: u64) -> u64 {
         self.0.min(left / PART_AWAKE)
     }
@@ -62,20 +62,20 @@ impl Timer {
     /// A timer on the current runtime.
     ///
     /// # Errors
-    /// When the process is out of descriptors.
+    /// When the process is out of file descriptors.
     pub fn new() -> io::Result<Timer> {
         let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
         let fd = timerfd_create(TimerfdClockId::Monotonic, flags)?;
-        // tokio's newer constructors are unsafe for the sake of types that may change their
-        // descriptor; an `OwnedFd` cannot.
+        // tokio's newer constructors are unsafe for types that may change their descriptor; an
+        // `OwnedFd` cannot.
         #[allow(deprecated)]
         let fd = AsyncFd::with_interest(fd, tokio::io::Interest::READABLE)?;
         let head_start = Cell::default();
         Ok(Timer { fd, head_start })
     }
 
-    /// Waits until `moment` ([`clock::now`]) has come. Whether there was anything to wait for: if
-    /// not, nobody else had a chance to run.
+    /// Waits until `moment` ([`clock::now`]). Returns whether it waited at all: if not, no other
+    /// task had a chance to run.
     pub async fn wait_until(&self, moment: u64) -> bool {
         let mut waited = false;
         let before = self
@@ -101,11 +101,11 @@ impl Timer {
                 it_interval: Timespec::default(),
                 it_value: to,
             };
-            // A descriptor of ours and a moment that is none of the past: nothing can go wrong,
-            // and if it does, the loop is a slower way to wait.
+            // The descriptor is valid and the moment is in the future, so this cannot fail; if it
+            // does, the loop is a slower way to wait.
             let armed = timerfd_settime(&self.fd, TimerfdTimerFlags::ABSTIME, &once);
             match armed {
-                // Setting it anew takes the expiry back, so it need not be read.
+                // Setting the timer again clears its expiry, so it need not be read.
                 Ok(_) => match self.fd.readable().await {
                     Ok(mut ready) => {
                         ready.clear_ready();
@@ -136,7 +136,7 @@ mod tests {
             let learned = learn(late);
             assert!(learned.0.abs_diff(late) <= STEP, "{learned:?}");
         }
-        // A processor that was busy for a while.
+        // The processor was busy for a while.
         let learned = learn(20_000_000);
         assert_eq!(learned.before(5_000_000), MAX_HEAD_START);
         assert_eq!(learned.before(100_000), 10_000);

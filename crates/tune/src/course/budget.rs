@@ -1,11 +1,11 @@
-//! The time of a tuning that ends by then (`--quick`): each part gets its share of what is left when it begins,
-//! and is left out where that is too little for it to show anything.
+//! The time budget of a tuning with `--quick`: each phase gets its share of the remaining time when
+//! it starts, and is skipped if that is too little for it to show anything.
 
 use super::Phase;
 use super::times::warm_up;
 
-/// What each part is to have of the time beside those that are still to come: about as many seconds as it takes
-/// behind nginx and php-fpm with a page of some ten milliseconds.
+/// The relative shares of the phases: about as many seconds as they take behind nginx and php-fpm
+/// with a page of some ten milliseconds.
 const WEIGHTS: [(Phase, f64); 9] = [
     (Phase::Warm, 5.0),
     (Phase::Alone, 4.0),
@@ -18,75 +18,75 @@ const WEIGHTS: [(Phase, f64); 9] = [
     (Phase::Proof, 26.0),
 ];
 
-/// Kept back for putting the settings back, or writing them down and asking for a page, in seconds, and in reloads.
+/// Reserved for restoring the settings, or writing them and requesting a page, in seconds, and in
+/// reloads.
 const LAST: f64 = 2.0;
 const LAST_RELOADS: f64 = 2.0;
 
-/// The most of the time that is kept back for the proof, if that is enough for it.
+/// The largest share of the time that is reserved for the proof, if that is enough for it.
 const MOST_FOR_PROOF: f64 = 0.5;
 
-/// What a measurement takes beside its own time before that was seen, in seconds: with the setting that there
-/// is, and with another, whose workers have to be started.
+/// Initial estimates of a measurement's overhead, in seconds: with the same setting, and with
+/// another, whose workers have to be started.
 const BESIDE: [f64; 2] = [0.2, 1.0];
 
-/// Of the runs of pairs three in four change the setting, half of those back to the one as it was: what a change takes
-/// counts by this share.
+/// In the proof three of four runs change the setting, half of them back to the original one: the
+/// overhead of a change counts by this share.
 const CHANGES_OF_PAIRS: f64 = 0.5;
 
-/// How fast a measurement that took longer than the others is forgotten.
+/// Decay of the overhead after a measurement that took longer than the others.
 const FORGOTTEN: f64 = 0.7;
 
-/// A measurement that a part wants to make. Times are in seconds.
+/// The time that a measurement needs. Times are in seconds.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Wish {
-    /// How long.
+pub struct TimeNeed {
+    /// Its desired duration.
     pub seconds: f64,
-    /// How long at least, to show anything.
+    /// The shortest duration that shows anything.
     pub least: f64,
-    /// How many of that kind there may be.
+    /// How many of its kind may follow, including it.
     pub steps: usize,
-    /// They are of no use unless there are so many.
+    /// They are useless unless all of them fit.
     pub all: bool,
-    /// Without it nothing can be said: it may take what others are to have.
+    /// The tuning is useless without it, so it may take the time of later phases.
     pub must: bool,
-    /// Another setting is to be in force.
+    /// It changes the setting.
     pub changes: bool,
-    /// New workers are warmed up for so long.
+    /// Warm-up of new workers.
     pub cold: f64,
-    /// How long it is waited for the server afterwards, for each second that was measured.
+    /// How long the server may recover afterwards, for each second that was measured.
     pub recovery: f64,
-    /// How much longer it may take than it usually does, whatever happens: a queue that goes, answers that
-    /// do not come.
+    /// The additional time in the worst case: a queue that drains, responses that time out.
     pub worst: f64,
 }
 
-impl Wish {
-    /// How long it takes with all that comes before and after it, but for what others make of it.
+impl TimeNeed {
+    /// Its total time with everything before and after it, except the worst case.
     fn whole(&self, seconds: f64, beside: f64) -> f64 {
         seconds * (1.0 + self.recovery) + warm_up(seconds).max(self.cold) + beside
     }
 }
 
-/// The time there is, in seconds since the tuning was asked for.
+/// The time budget, in seconds since the start of the tuning.
 #[derive(Debug, Clone)]
 pub struct Budget {
     total: f64,
     now: f64,
     phase: Phase,
-    /// When the part that is at work has to be over.
+    /// When the current phase has to be over.
     until: f64,
-    /// The longest reload.
+    /// The longest reload so far.
     reload: f64,
-    /// How long the page takes that is looked with whether the site is served.
+    /// How long the page takes that the check for an idle server requests.
     page: f64,
-    /// What measurements take beside their own time: with the same setting, with another.
+    /// The overhead of measurements: with the same setting, and with another.
     beside: [f64; 2],
-    /// What the one that is at work was to take, and whether it changes the setting.
+    /// The planned time of the current measurement, and whether it changes the setting.
     planned: Option<(f64, bool)>,
 }
 
 impl Budget {
-    /// So much in all.
+    /// A budget of this many seconds.
     pub fn of(total: f64) -> Budget {
         Budget {
             total,
@@ -100,7 +100,7 @@ impl Budget {
         }
     }
 
-    /// So much has passed, and a page takes so long.
+    /// Updates the elapsed time, and the time of a page.
     pub fn at(&mut self, now: f64, page: f64) {
         self.page = page;
         if let Some((planned, changes)) = self.planned.take() {
@@ -110,12 +110,12 @@ impl Budget {
         self.now = self.now.max(now);
     }
 
-    /// A reload took so long.
+    /// A reload took this long.
     pub fn reloaded(&mut self, seconds: f64) {
         self.reload = self.reload.max(seconds);
     }
 
-    /// How long the longest of them took.
+    /// The longest reload.
     pub fn reload(&self) -> f64 {
         self.reload
     }
@@ -125,66 +125,68 @@ impl Budget {
         self.total - LAST - LAST_RELOADS * self.reload - self.page
     }
 
-    /// What is left, in seconds.
+    /// The remaining time, in seconds.
     pub fn left(&self) -> f64 {
         (self.end() - self.now).max(0.0)
     }
 
-    /// A part begins, if it has not: it gets its share of what is left, without what the proof needs, as its wish
-    /// has it.
-    pub fn enter(&mut self, phase: Phase, proof: &Wish) {
+    /// Enters a phase, unless it is the current one. The phase gets its share of the remaining time
+    /// without the reserve for the proof.
+    pub fn enter(&mut self, phase: Phase, proof: &TimeNeed) {
         if phase == self.phase {
             return;
         }
         self.phase = phase;
         let needed =
             proof.steps as f64 * proof.whole(proof.least, self.beside(proof)) + proof.worst;
-        let kept = match phase < Phase::Proof && needed <= MOST_FOR_PROOF * self.total {
-            true => needed.max(self.left() * share(Phase::Proof, |other| other >= phase)),
-            false => 0.0,
+        let reserved = if phase < Phase::Proof && needed <= MOST_FOR_PROOF * self.total {
+            needed.max(self.left() * share(Phase::Proof, |other| other >= phase))
+        } else {
+            0.0
         };
-        let of = |other: Phase| other >= phase && (kept == 0.0 || other < Phase::Proof);
-        self.until = self.now + (self.left() - kept).max(0.0) * share(phase, of);
+        let of = |other: Phase| other >= phase && (reserved == 0.0 || other < Phase::Proof);
+        self.until = self.now + (self.left() - reserved).max(0.0) * share(phase, of);
     }
 
-    /// What a measurement takes beside its own time.
-    fn beside(&self, wish: &Wish) -> f64 {
+    /// The overhead of a measurement.
+    fn beside(&self, need: &TimeNeed) -> f64 {
         let [same, other] = self.beside;
-        match (wish.changes, wish.all) {
+        match (need.changes, need.all) {
             (false, _) => same,
             (true, false) => other,
             (true, true) => same + (other - same) * CHANGES_OF_PAIRS,
         }
     }
 
-    /// How long the measurement may be, if there is time for it.
-    pub fn fit(&self, wish: &Wish) -> Option<f64> {
-        let beside = self.beside(wish);
-        let all = self.left() - wish.worst;
+    /// The duration of the measurement that fits into the budget, if one does.
+    pub fn fit(&self, need: &TimeNeed) -> Option<f64> {
+        let beside = self.beside(need);
+        let all = self.left() - need.worst;
         let share = (self.until - self.now).min(all);
-        let room = match wish.must {
-            true => share.max(wish.whole(wish.least, beside)).min(all),
-            false => share,
+        let room = if need.must {
+            share.max(need.whole(need.least, beside)).min(all)
+        } else {
+            share
         };
-        let each = room / wish.steps.max(1) as f64 - beside;
-        // warm_up() is a tenth, or what new workers need.
-        let warmed = each / (1.1 + wish.recovery);
-        let cold = (each - wish.cold.max(warm_up(0.0))) / (1.0 + wish.recovery);
+        let each = room / need.steps.max(1) as f64 - beside;
+        // warm_up() is a tenth, or the warm-up of new workers.
+        let warmed = each / (1.1 + need.recovery);
+        let cold = (each - need.cold.max(warm_up(0.0))) / (1.0 + need.recovery);
         let seconds = warmed
             .min(cold)
-            .clamp(wish.least, wish.seconds.max(wish.least));
-        let steps = if wish.all { wish.steps } else { 1 };
-        let whole = steps as f64 * wish.whole(seconds, beside);
+            .clamp(need.least, need.seconds.max(need.least));
+        let steps = if need.all { need.steps } else { 1 };
+        let whole = steps as f64 * need.whole(seconds, beside);
         (whole <= room + 1e-6).then_some(seconds)
     }
 
-    /// That is what comes next, and what it takes beside that is learned from.
+    /// Records the next measurement, to learn its overhead.
     pub fn plan(&mut self, seconds: f64, changes: bool) {
         self.planned = Some((seconds, changes));
     }
 }
 
-/// What a part has of those that are meant, of 1.
+/// The share of a phase among the selected ones, of 1.
 fn share(phase: Phase, of: impl Fn(Phase) -> bool) -> f64 {
     let all = WEIGHTS.iter().filter(|(other, _)| of(*other));
     let all: f64 = all.map(|(_, weight)| weight).sum();
@@ -196,8 +198,8 @@ fn share(phase: Phase, of: impl Fn(Phase) -> bool) -> f64 {
 mod tests {
     use super::*;
 
-    fn wish(seconds: f64, least: f64, steps: usize) -> Wish {
-        Wish {
+    fn need(seconds: f64, least: f64, steps: usize) -> TimeNeed {
+        TimeNeed {
             seconds,
             least,
             steps,
@@ -210,8 +212,8 @@ mod tests {
         }
     }
 
-    fn short() -> Wish {
-        wish(1.0, 0.5, 10)
+    fn short() -> TimeNeed {
+        need(1.0, 0.5, 10)
     }
 
     #[test]
@@ -231,7 +233,7 @@ mod tests {
         let until = |least: f64| {
             let mut budget = Budget::of(120.0);
             budget.at(20.0, 0.0);
-            budget.enter(Phase::Sweep, &wish(least, least, 10));
+            budget.enter(Phase::Sweep, &need(least, least, 10));
             budget.until
         };
         let end = Budget::of(120.0).end();
@@ -243,28 +245,28 @@ mod tests {
     fn a_measurement_is_as_long_as_there_is_time_and_none_where_that_shows_nothing() {
         let mut budget = Budget::of(120.0);
         budget.until = 10.0;
-        assert_eq!(budget.fit(&wish(1.0, 0.5, 4)), Some(1.0));
-        let shorter = budget.fit(&wish(5.0, 0.5, 4)).unwrap();
+        assert_eq!(budget.fit(&need(1.0, 0.5, 4)), Some(1.0));
+        let shorter = budget.fit(&need(5.0, 0.5, 4)).unwrap();
         assert!((1.5..2.5).contains(&shorter), "{shorter}");
-        assert_eq!(budget.fit(&wish(5.0, 8.0, 4)), Some(8.0), "fewer of them");
-        assert_eq!(budget.fit(&wish(5.0, 20.0, 4)), None);
-        let all = Wish {
+        assert_eq!(budget.fit(&need(5.0, 8.0, 4)), Some(8.0), "fewer of them");
+        assert_eq!(budget.fit(&need(5.0, 20.0, 4)), None);
+        let all = TimeNeed {
             all: true,
-            ..wish(5.0, 8.0, 4)
+            ..need(5.0, 8.0, 4)
         };
         assert_eq!(budget.fit(&all), None);
-        let must = Wish {
+        let must = TimeNeed {
             must: true,
-            ..wish(5.0, 20.0, 4)
+            ..need(5.0, 20.0, 4)
         };
         assert_eq!(
             budget.fit(&must),
             Some(20.0),
             "it takes what others are to have"
         );
-        let worst = Wish {
+        let worst = TimeNeed {
             worst: 119.0,
-            ..wish(1.0, 0.5, 1)
+            ..need(1.0, 0.5, 1)
         };
         assert_eq!(budget.fit(&worst), None, "it may take longer");
     }

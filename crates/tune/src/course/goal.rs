@@ -1,45 +1,47 @@
-//! What a site has to hold.
+//! The goal of a tuning.
 
 use maitred_measure::slo::Slo;
 
-/// How much longer than alone a request may take among others, where nobody says how long.
+/// The default latency limit, as a multiple of the latency of one user alone.
 const PATIENCE: f64 = 4.0;
 
-/// The shortest limit of that kind, in seconds: people do not notice less.
+/// The lowest default limit, in seconds: users do not notice less.
 const SHORTEST: f64 = 0.1;
 
-/// What a goal has to say of errors, where it says nothing of them.
+/// The error condition that is added to a goal without one.
 const FEW_ERRORS: &str = "error<0.1%";
 
-/// So many samples have to lie beyond a percentile: if a rate does not hold, it is more (with 95 %, where three
-/// are expected there is one). A report's twenty would take minutes for each rate of a slow site.
+/// How many samples have to be above a percentile: where three are expected there is at least one
+/// with a probability of 95 %, so a rate that does not hold is detected. The twenty of a report
+/// would take minutes for each rate of a slow site.
 const BEYOND: f64 = 3.0;
 
-/// Percentiles, and how many requests it takes to judge them at half of the rate at which they come.
+/// Percentiles, and the number of requests that it takes to judge them at half of the rate.
 const PERCENTILES: [(&str, f64); 4] =
     [("p99", 600.0), ("p95", 120.0), ("p90", 60.0), ("p50", 12.0)];
 
 /// A goal.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Goal {
-    /// As it was said, or made.
+    /// Its conditions as text.
     pub text: String,
-    /// To judge by.
+    /// Its conditions.
     pub slo: Slo,
-    /// Whether somebody said it.
+    /// Whether the user gave it.
     pub is_given: bool,
 }
 
 impl Goal {
-    /// Reads one.
+    /// Parses a goal.
     ///
     /// # Errors
-    /// What was expected.
+    /// A message that says what is expected.
     pub fn read(text: &str) -> Result<Goal, String> {
-        // Nobody means a goal that may be met by refusing most of the requests.
-        let text = match text.contains("error") {
-            true => text.to_owned(),
-            false => format!("{text},{FEW_ERRORS}"),
+        // A goal must not be met by rejecting most requests.
+        let text = if text.contains("error") {
+            text.to_owned()
+        } else {
+            format!("{text},{FEW_ERRORS}")
         };
         let slo = Slo::read(&text)?.with_samples_beyond(BEYOND);
         if slo.latency_limit().is_none() {
@@ -54,10 +56,10 @@ impl Goal {
         })
     }
 
-    /// One that fits a page that takes so long alone, and that so many requests can show.
+    /// A default goal for a page with this latency alone, that this many requests can show.
     ///
     /// # Errors
-    /// Nothing that is known to happen.
+    /// None that is known to happen.
     pub fn made(alone: f64, requests: f64) -> Result<Goal, String> {
         let limit = ((alone * PATIENCE).max(SHORTEST) * 1e3).ceil();
         let mut fits = PERCENTILES.iter().filter(|(_, needed)| requests >= *needed);
@@ -69,7 +71,7 @@ impl Goal {
         })
     }
 
-    /// Its limit, in seconds.
+    /// Its latency limit, in seconds.
     pub fn limit(&self) -> f64 {
         self.slo.latency_limit().unwrap_or(f64::INFINITY)
     }
@@ -80,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_goal_that_nobody_gave_is_one_that_can_be_shown() {
+    fn a_default_goal_can_be_shown() {
         assert_eq!(
             Goal::made(0.04, 5_000.0).unwrap().text,
             "p99<160ms,error<0.1%"

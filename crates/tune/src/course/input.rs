@@ -1,4 +1,4 @@
-//! What a course begins with, and what it says.
+//! The input of a course, and the types of its steps and results.
 
 use serde::Serialize;
 
@@ -8,91 +8,91 @@ use crate::decide::MemoryBudget;
 use crate::measurement::Task;
 use crate::timeline::Stalls;
 
-/// What is known beforehand.
+/// What is known before the first measurement.
 #[derive(Debug, Clone)]
 pub struct CourseInput {
-    /// How long all of it is to take, in seconds.
+    /// The total time, in seconds.
     pub seconds: f64,
-    /// It ends by then, and leaves out what there is no time for.
+    /// The tuning ends within that time, and skips what does not fit.
     pub ends: bool,
-    /// How long the first page took when it was asked for beforehand, in seconds.
+    /// How long the first page took before the tuning, in seconds.
     pub first: Option<f64>,
-    /// Processors there are, a quota's parts included.
+    /// Processors; a quota may be a fraction.
     pub cores: f64,
-    /// MemoryBudget there is.
+    /// The memory budget.
     pub memory: MemoryBudget,
-    /// How the pool is set.
+    /// The pool's original setting.
     pub now: PoolSetting,
-    /// No more workers than that, if somebody said so.
+    /// The user's limit of workers.
     pub most_workers: Option<u32>,
-    /// What has to hold, if somebody said it.
+    /// The user's goal.
     pub goal: Option<Goal>,
-    /// What is asked for, and how often.
+    /// The requested paths, with their shares.
     pub routes: Vec<Route>,
-    /// Go on on a machine that others use, or that differs from itself.
+    /// Continue on a machine that others use, or whose results vary.
     pub despite_noise: bool,
-    /// What chance begins with.
+    /// The seed of random numbers.
     pub seed: u64,
 }
 
-/// How a pool is set before.
+/// The original setting of a pool.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct PoolSetting {
     /// `pm`.
     pub pm: String,
-    /// Most workers.
+    /// The limit of workers.
     pub workers: u32,
 }
 
 impl PoolSetting {
-    /// In words.
+    /// A description for people.
     pub fn words(&self) -> String {
         format!("pm = {}, at most {} workers", self.pm, self.workers)
     }
 }
 
-/// What it came to.
+/// The result of a tuning.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
     /// The choice is proven to be better.
     Gain,
-    /// It is not.
+    /// It is not proven.
     NoGain(String),
-    /// What there is needs no change.
+    /// The original setting needs no change.
     NothingToGain(String),
     /// No choice could be made.
     CannotSay(String),
 }
 
-/// What it costs until a worker serves.
+/// The cost of starting workers.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct WorkerStart {
     /// Processor time of a new worker before its first request, in seconds.
     pub cpu: Option<f64>,
     /// How long the first request after a reload took, in seconds.
     pub first: f64,
-    /// And the second.
+    /// How long the second took.
     pub second: Option<f64>,
 }
 
-/// What the machine was like while nothing was asked. Shares are of 1, memory in bytes.
+/// The machine's state without load. Shares are of 1, memory is in bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct IdleSample {
-    /// What others used of the processors; nothing: not known.
+    /// The share of the processors that other processes used, if known.
     pub outside: Option<f64>,
     /// What tasks waited for.
     pub stalls: Stalls,
-    /// MemoryBudget that was in use, by whomever.
+    /// Memory in use by all processes.
     pub memory: Option<f64>,
 }
 
-/// What comes next.
+/// The next step.
 #[derive(Debug, Clone, PartialEq)]
 pub enum NextStep {
-    /// Look at the machine for so many seconds, and ask nothing.
+    /// Observe the machine for this many seconds, without load.
     Idle(f64),
-    /// Measure this.
+    /// Make this measurement.
     Measure(Task),
-    /// It is over.
+    /// The tuning is over.
     Over,
 }

@@ -1,5 +1,5 @@
-//! The course of a tuning, step by step: what is measured next, and what follows from what was seen.
-//! It measures and changes nothing itself.
+//! The course of a tuning as a state machine: it decides what is measured next, and draws
+//! conclusions from the measurements. It measures and changes nothing itself.
 
 mod budget;
 pub mod goal;
@@ -10,7 +10,6 @@ pub mod overload;
 pub mod profile;
 pub mod proof;
 pub mod rate_search;
-mod remaining;
 pub mod sweep;
 mod time_limit;
 mod times;
@@ -30,7 +29,7 @@ use overload::Overload;
 use profile::Profile;
 use proof::ComparisonRow;
 use rate_search::RateSearch;
-use sweep::Sweep;
+use sweep::{Sweep, SweepPoint};
 use times::Times;
 
 /// Most windows of the warm-up, and by how much the median may still change in the last ones.
@@ -38,21 +37,21 @@ const MOST_WINDOWS: usize = 8;
 const SETTLED: f64 = 0.05;
 const SETTLED_WINDOWS: usize = 3;
 
-/// Most requests that may fail before anything is tuned.
+/// The highest error rate with which a tuning starts.
 const MOST_ERRORS: f64 = 0.05;
 
-/// A search begins with this share of what users without pauses were served.
+/// A rate search starts with this share of the throughput of a closed loop.
 const FIRST_RATE: f64 = 0.85;
 
-/// The share of all processors that others may use while nothing is asked, and how often it is looked again
-/// whether they still do.
+/// The share of all processors that other processes may use without load, and how often to check
+/// again whether they still do.
 const MOST_BACKGROUND: f64 = 0.1;
 const LOOKS_AT_OTHERS: usize = 3;
 
-/// A page that takes longer than this is slow where time is short, in seconds.
+/// With `--quick`, a page that takes longer than this is slow, in seconds.
 const SLOW: f64 = 0.3;
 
-/// How many pairs of the proof are made again, since others used the processors meanwhile.
+/// Most pairs of the proof that are repeated because other processes used the processors.
 const MOST_REPEATED_PAIRS: usize = 8;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd)]
@@ -70,75 +69,75 @@ enum Phase {
     Over,
 }
 
-/// A tuning that goes on.
+/// A tuning.
 #[derive(Debug, Clone)]
 pub struct Course {
-    /// What is known beforehand.
+    /// What is known before the first measurement.
     pub input: CourseInput,
     times: Times,
     budget: Option<Budget>,
     phase: Phase,
     last: Setting,
-    /// How long the queue that the last load has left may take, in seconds.
+    /// How long the queue of the last load may take to drain, in seconds.
     patience: f64,
     half: Option<Measurement>,
-    /// What others used of the processors while nothing was asked.
+    /// The share of the processors that other processes used without load.
     pub background: Option<f64>,
-    /// What else was seen then.
+    /// The machine's state without load.
     pub at_rest: IdleSample,
     looks_at_others: usize,
     windows: Vec<(f64, Option<f64>)>,
     /// Windows in which nothing was served: the page takes longer.
     empty_windows: usize,
-    /// What the first users were served in the last window of the warm-up, a second.
+    /// The throughput of the last window of the warm-up, in requests a second.
     usual_rate: Option<f64>,
-    /// Whether latencies came to rest.
+    /// Whether latencies became steady.
     pub settled: bool,
-    /// One user; without times where these broke a law.
+    /// One user alone; without times if these broke a law.
     pub alone: Option<Measurement>,
-    /// How long one user waited for an answer, on average, in seconds: where times broke a law, by how often
-    /// it was served.
+    /// The average latency of one user alone, in seconds; if times broke a law, computed from the
+    /// throughput.
     pub pace: Option<f64>,
-    /// Each route by itself.
+    /// Each route alone.
     pub profile: Profile,
-    /// The goal, given or made.
+    /// The goal, the user's or the default one.
     pub goal: Option<Goal>,
-    /// The setting as it was, against itself.
+    /// The original setting compared with itself.
     pub noise: Noise,
-    /// Why nothing would be concluded here and now, if somebody had not said that it is to go on.
+    /// Reasons to stop that `--despite-noise` overrides.
     pub troubles: Vec<String>,
-    /// Rates with the setting as it was.
+    /// The highest rate of the original setting.
     pub before: Option<RateSearch>,
     /// Throughput by workers.
     pub sweep: Option<Sweep>,
     growth_samples: GrowthSamples,
     boots: Vec<WorkerStart>,
-    /// Second by second.
+    /// The timeline, second by second.
     pub moments: Vec<TimelinePoint>,
-    /// How workers grow with what they serve.
+    /// The growth of workers with the requests that they serve.
     pub growth: Option<Slope>,
-    /// The number of workers.
+    /// The chosen number of workers.
     pub choice: Option<Choice>,
-    /// Rates with that.
+    /// The highest rate with that.
     pub after: Option<RateSearch>,
-    /// More than that.
+    /// Overload.
     pub overload: Option<Overload>,
     /// Pairs of runs, old and new.
     pub pairs: Vec<(Measurement, Measurement)>,
-    /// Pairs that were made again, since others used the processors meanwhile.
+    /// Pairs that were repeated because other processes used the processors.
     pub repeated: usize,
-    /// What they say.
+    /// The comparison of the pairs.
     pub rows: Vec<ComparisonRow>,
-    /// Figures that broke a law, and why they are not told.
+    /// Measurements that broke a law, and which.
     pub broken: Vec<String>,
-    /// What there was no time for.
+    /// What was skipped for want of time.
     pub left_out: Vec<String>,
-    /// What it came to.
+    /// The result.
     pub verdict: Option<Verdict>,
 }
 
 impl Course {
-    /// At its beginning.
+    /// A tuning before its first step.
     pub fn new(input: CourseInput) -> Course {
         Course {
             times: Times::of(input.seconds),
@@ -179,13 +178,13 @@ impl Course {
         }
     }
 
-    /// Whether its figures are only indicative.
+    /// Whether its results are only indicative.
     pub fn is_indicative(&self) -> bool {
         self.times.is_indicative
     }
 
-    /// How long the page takes that it is looked with whether the server is at rest, in seconds: it is the
-    /// first of all.
+    /// The usual latency, in seconds, of the page that the check for an idle server requests: the
+    /// first URL.
     pub fn rest(&self) -> Option<f64> {
         let first = self.profile.profiled.first();
         let first = first.and_then(|route| route.seen.mean);
@@ -197,14 +196,14 @@ impl Course {
         self.boots.push(boot);
     }
 
-    /// What it costs until a worker serves, as the middle of all starts has it.
+    /// The median cost of starting workers.
     pub fn boot(&self) -> Option<WorkerStart> {
         let mut boots = self.boots.clone();
         boots.sort_by(|a, b| a.first.total_cmp(&b.first));
         boots.get(boots.len() / 2).copied()
     }
 
-    /// The setting that was chosen.
+    /// The proposed setting.
     pub fn proposed(&self) -> Setting {
         self.choice
             .as_ref()
@@ -216,7 +215,7 @@ impl Course {
         new_first == self.half.is_none()
     }
 
-    /// What the machine was like while nothing was asked.
+    /// The machine was observed without load.
     pub fn idled(&mut self, rest: IdleSample) {
         self.at_rest = rest;
         self.background = rest.outside;
@@ -227,7 +226,7 @@ impl Course {
                 return;
             }
             self.trouble(format!(
-                "others use {:.0} % of the processors while nothing is asked; expected 10 % at most",
+                "other processes use {:.0} % of the processors without load; expected at most 10 %",
                 share * 100.0
             ));
         }
@@ -236,18 +235,18 @@ impl Course {
         }
     }
 
-    /// Figures would not be the site's: it ends here, unless somebody has said that it is to go on.
+    /// Ends the tuning, because results would not be the site's, unless `--despite-noise` is given.
     fn trouble(&mut self, why: String) {
         if !self.input.despite_noise {
             return self.end(Verdict::CannotSay(format!(
-                "{why}: figures would be those of others as much as the site's; tune when the machine is \
-                 quiet, or give more time, or go on all the same with --despite-noise"
+                "{why}: results would depend on other processes as much as on the site; tune when \
+                 the machine is quiet, give more time, or continue with --despite-noise"
             )));
         }
         self.troubles.push(why);
     }
 
-    /// What was seen of what came next.
+    /// Takes the measurement of the current step.
     pub fn seen(&mut self, seen: Measurement) {
         if let NextStep::Measure(task) = self.next() {
             if self.last != task.setting {
@@ -271,7 +270,7 @@ impl Course {
         }
     }
 
-    /// Workers of a fixed number live from one change of the number to the next.
+    /// Workers of a static pool live from one change of their number to the next.
     fn look_at_growth(&mut self, seen: &Measurement) {
         let is_fixed = matches!(self.last, Setting::Workers(_)) || self.input.now.pm == "static";
         let Some(private) = seen.private.filter(|_| is_fixed && seen.workers > 0) else {
@@ -290,9 +289,10 @@ impl Course {
     fn warmed(&mut self, seen: &Measurement) {
         if seen.error_share > MOST_ERRORS {
             return self.end(Verdict::CannotSay(format!(
-                "{:.0} % of the requests did not get the expected answer ({}); expected less than 5 %",
+                "{:.0} % of the requests did not get the expected response ({}); expected less \
+                 than 5 %",
                 seen.error_share * 100.0,
-                seen.cause.as_deref().unwrap_or("no answer"),
+                seen.cause.as_deref().unwrap_or("no response"),
             )));
         }
         match seen.p50.or(seen.mean) {
@@ -306,7 +306,7 @@ impl Course {
         }
     }
 
-    /// Whether neither latencies nor the workers' memory change any more.
+    /// Whether latencies and the workers' memory have both become steady.
     fn has_settled(&self) -> bool {
         let last = || self.windows.iter().rev().take(SETTLED_WINDOWS);
         let rests = |values: &mut dyn Iterator<Item = f64>| {
@@ -323,12 +323,11 @@ impl Course {
     fn was_alone(&mut self, seen: Measurement) {
         let Some(mean) = seen.mean.filter(|_| seen.served > 0) else {
             return self.end(Verdict::CannotSay(
-                "one user alone was served nothing in the time that there is; give more with --time"
-                    .to_owned(),
+                "no request of one user alone was served in time; give more with --time".to_owned(),
             ));
         };
         let lawful = laws::obeys(Some(1), self.input.cores, &seen);
-        // One user is served as often as answers take long, and counting is never off.
+        // The throughput of one user gives the average latency, and counts are never off.
         let alone = match &lawful {
             Ok(()) => mean,
             Err(_) => seen.seconds / seen.served as f64,
@@ -341,8 +340,8 @@ impl Course {
         let limit = self.goal.as_ref().map_or(f64::INFINITY, Goal::limit);
         if lawful.is_ok() && alone >= limit {
             return self.end(Verdict::CannotSay(format!(
-                "the goal cannot be met: one request alone takes {:.0} ms, and the goal is {}; workers \
-                 make no request faster, only the application can",
+                "the goal cannot be met: one request alone takes {:.0} ms, and the goal is {}; \
+                 more workers make no request faster, only the application can",
                 alone * 1e3,
                 self.goal.as_ref().map_or("", |goal| goal.text.as_str()),
             )));
@@ -387,7 +386,7 @@ impl Course {
     }
 
     fn begin_before(&mut self) {
-        // Where there was no time to set it beside itself, the warm-up has to do.
+        // If the comparison with itself was skipped, the warm-up has to do.
         let usual = self.usual_rate.unwrap_or(0.0);
         let rate = self.noise.best().unwrap_or(usual);
         self.before = Some(RateSearch::new(
@@ -421,13 +420,13 @@ impl Course {
         let enough = decide::enough(self.noise.floor);
         let sweep = Sweep::new(ceiling, self.background, enough);
         let is_slow = self.budget.is_some() && self.rest().is_some_and(|rest| rest > SLOW);
-        self.sweep = Some(match self.is_indicative() {
-            // What broke a law has no times, and is no point.
-            true if is_slow => {
-                sweep.of_slow(self.alone.as_ref().filter(|alone| alone.mean.is_some()))
-            }
-            true => sweep.in_haste(),
-            false => sweep,
+        self.sweep = Some(if !self.is_indicative() {
+            sweep
+        } else if is_slow {
+            // A measurement that broke a law has no times, and is no point.
+            sweep.of_slow(self.alone.as_ref().filter(|alone| alone.mean.is_some()))
+        } else {
+            sweep.in_haste()
         });
         self.phase = Phase::Sweep;
     }
@@ -448,7 +447,7 @@ impl Course {
             .alone
             .as_ref()
             .and_then(|alone| alone.cpu.zip(alone.mean));
-        // Waiting for a processor is no waiting that another worker could use.
+        // While a request waits for a processor, another worker could not run either.
         let waited = self
             .alone
             .as_ref()
@@ -469,8 +468,8 @@ impl Course {
         }
         let now = &self.input.now;
         if now.pm == "static" && decide::is_same(now.workers, choice.workers) {
-            let what = format!("{} is what was found", now.words());
-            // Nothing is proposed; what there is is asked for too much.
+            let what = format!("{} is already the best setting found", now.words());
+            // Nothing is proposed; the overload phase measures the original setting.
             self.verdict = Some(Verdict::NothingToGain(what));
             return self.go_beyond();
         }
@@ -493,7 +492,7 @@ impl Course {
         }
     }
 
-    /// What the better of both can do is known: now more is asked for.
+    /// The highest rate is known: starts the overload phase.
     fn go_beyond(&mut self) {
         self.phase = Phase::Overload;
         self.overload = self.highest().map(Overload::of);
@@ -519,11 +518,32 @@ impl Course {
         };
     }
 
-    /// The highest rate of the setting that is proposed, or, where none is or no rate held, as it was.
+    /// The highest rate of the proposed setting, or of the original one if nothing is proposed or
+    /// no rate held.
     pub fn highest(&self) -> Option<f64> {
-        let highest =
-            |rate_search: &Option<RateSearch>| rate_search.as_ref().and_then(RateSearch::highest);
-        highest(&self.after).or(highest(&self.before))
+        self.highest_after().or(self.highest_before())
+    }
+
+    /// The highest rate of the original setting.
+    pub fn highest_before(&self) -> Option<f64> {
+        self.before.as_ref()?.highest()
+    }
+
+    /// The highest rate of the proposed setting.
+    pub fn highest_after(&self) -> Option<f64> {
+        self.after.as_ref()?.highest()
+    }
+
+    /// The measured numbers of workers.
+    pub fn points(&self) -> &[SweepPoint] {
+        self.sweep.as_ref().map_or(&[], |sweep| &sweep.points)
+    }
+
+    /// The most processors that workers have used in the sweep.
+    pub fn most_processors(&self) -> Option<f64> {
+        let used = self.points().iter();
+        let used = used.filter_map(|point| laws::processors(&point.seen));
+        used.reduce(f64::max)
     }
 
     fn paired(&mut self, seen: Measurement) {
@@ -559,12 +579,11 @@ impl Course {
             return Verdict::Gain;
         }
         if self.input.now.pm == "auto" {
-            let why = match proof::is_as_much(&self.rows) {
-                true => "pm = auto serves as much as the best fixed number",
-                false => {
-                    "no fixed number is shown to serve more than pm = auto; the pairs differ by too much to \
-                     say that it serves as much"
-                }
+            let why = if proof::is_as_much(&self.rows) {
+                "pm = auto serves as much as the best fixed number"
+            } else {
+                "no fixed number is shown to serve more than pm = auto; the pairs vary too much to \
+                 show that it serves as much"
             };
             return Verdict::NothingToGain(why.to_owned());
         }

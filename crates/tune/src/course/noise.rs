@@ -1,28 +1,28 @@
-//! How much chance alone makes of a difference: the setting as it was, against itself.
+//! The noise floor: differences of the original setting from itself.
 
 use maitred_measure::compare::Ratio;
 
 use super::proof::{self, ComparisonRow};
 use crate::measurement::Measurement;
 
-/// More than this, and a difference is not the setting's.
+/// The highest noise floor with which settings can be compared.
 pub const MOST_NOISE: f64 = 0.05;
 
 /// Pairs of runs of the same setting.
 #[derive(Debug, Clone, Default)]
 pub struct Noise {
     half: Option<Measurement>,
-    /// What they have shown.
+    /// The pairs.
     pub pairs: Vec<(Measurement, Measurement)>,
-    /// The setting as it was, against itself.
+    /// The comparison of the pairs.
     pub rows: Vec<ComparisonRow>,
-    /// By which share the throughput of the same setting may differ from itself, with 95 %.
+    /// By which share the throughput of the same setting may differ from itself, at 95 %.
     pub floor: Option<f64>,
 }
 
 impl Noise {
-    /// A run more; whether that is enough of them. There are no more pairs than needed to say that the
-    /// machine is quiet, and never more than the most.
+    /// Adds a run. Returns whether that is enough: at least the fewest pairs, and more, up to the
+    /// most, unless the machine is quiet.
     pub fn tried(&mut self, seen: Measurement, pairs: (usize, usize), seed: u64) -> bool {
         let Some(first) = self.half.take() else {
             self.half = Some(seen);
@@ -41,33 +41,33 @@ impl Noise {
         self.floor.is_some_and(|floor| floor <= MOST_NOISE)
     }
 
-    /// Why nothing is to be concluded on this machine now, if so.
+    /// Why nothing can be concluded on this machine now, if so.
     pub fn trouble(&self) -> Option<String> {
         let shown = match self.floor {
             _ if self.is_quiet() => return None,
             Some(floor) => format!("by {:.1} %", floor * 100.0),
-            None => "so much that it cannot be said".to_owned(),
+            None => "so much that it cannot be computed".to_owned(),
         };
         Some(format!(
-            "the throughput of the same setting differs from itself {shown} in {} pairs of runs; expected 5 % \
-             at most",
+            "the throughput of the same setting differs from itself {shown} in {} pairs of runs; \
+             expected 5 % at most",
             self.pairs.len()
         ))
     }
 
-    /// How many runs it takes until there are so many pairs.
+    /// The number of runs until there are this many pairs.
     pub fn left(&self, pairs: usize) -> usize {
         let runs = 2 * pairs.saturating_sub(self.pairs.len());
         runs.saturating_sub(usize::from(self.half.is_some())).max(1)
     }
 
-    /// The highest throughput that was seen, a second.
+    /// The highest throughput of all runs, in requests a second.
     pub fn best(&self) -> Option<f64> {
         let both = self.pairs.iter().flat_map(|(one, other)| [one, other]);
         both.map(|seen| seen.rate).reduce(f64::max)
     }
 
-    /// The most memory of a worker's own.
+    /// The most private memory of a worker.
     pub fn private(&self) -> Option<f64> {
         let private = self.pairs.iter().filter_map(|(_, seen)| seen.private);
         private.reduce(f64::max)

@@ -1,50 +1,49 @@
-//! What becomes of more requests than the setting can serve (T8).
+//! The behaviour under overload (T8).
 
 use serde::Serialize;
 
 use crate::measurement::Measurement;
 
-/// So many times the highest rate is asked for.
+/// Overload, as multiples of the highest rate.
 pub const TIMES: [f64; 2] = [1.5, 3.0];
 
-/// What was seen beyond the highest rate. Shares are of 1, times in seconds.
+/// The result of one overload. Shares are of 1, times are in seconds.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct OverloadResult {
-    /// So many times the highest rate.
+    /// The multiple of the highest rate.
     pub times: f64,
-    /// Requests a second that were sent.
-    pub asked: f64,
-    /// What was served in time, of the highest rate.
+    /// The request rate.
+    pub rate: f64,
+    /// Requests served in time, as a share of the highest rate.
     pub goodput: f64,
-    /// Of the answers that were served.
+    /// Latency of served requests.
     pub p99: Option<f64>,
-    /// The slowest percentile that the answers carry, where they do not carry that.
+    /// The highest percentile with enough samples.
     pub slow: Option<f64>,
-    /// Requests that were refused (503 or 429), of all.
+    /// Requests that were rejected (503 or 429), of all.
     pub refused: f64,
-    /// Those of them that were told when to come again (`Retry-After`), of the refused ones.
+    /// Rejected requests whose response has `Retry-After`, of the rejected ones.
     pub with_retry_after: Option<f64>,
-    /// Requests that ended otherwise without their answer, of all: those who had waited for long enough
-    /// and went are among them.
+    /// Requests that failed otherwise, of all, including those whose clients timed out.
     pub failed: f64,
-    /// The workers' processor time for each of those answers, in seconds: more than alone where they also work for
-    /// those who have gone.
+    /// The workers' processor time for each served request, in seconds. It is higher than alone if
+    /// workers also serve clients that have left.
     pub cpu: Option<f64>,
-    /// How long after it a request took no longer than twice what it takes alone; nothing: it did not
-    /// within the time that was given.
+    /// How long it took until a request took no longer than twice its time alone; `None` if that
+    /// did not happen in the given time.
     pub recovery: Option<f64>,
 }
 
-/// Loads beyond the highest rate, one after the other.
+/// Loads beyond the highest rate, one after another.
 #[derive(Debug, Clone)]
 pub struct Overload {
     highest: f64,
-    /// What was seen so far.
+    /// The results so far.
     pub beyond: Vec<OverloadResult>,
 }
 
 impl Overload {
-    /// OverloadResult this rate.
+    /// Overload relative to this rate.
     pub fn of(highest: f64) -> Overload {
         Overload {
             highest,
@@ -52,25 +51,25 @@ impl Overload {
         }
     }
 
-    /// The next rate; nothing when it is over.
+    /// The next rate; `None` at the end.
     pub fn next(&self) -> Option<f64> {
         let times = TIMES.get(self.beyond.len())?;
         Some(self.highest * times)
     }
 
-    /// How many are left.
+    /// The number of remaining loads.
     pub fn left(&self) -> usize {
         TIMES.len() - self.beyond.len()
     }
 
-    /// What was seen of the next.
+    /// Takes the next result.
     pub fn tried(&mut self, seen: &Measurement) {
         let Some(times) = TIMES.get(self.beyond.len()).copied() else {
             return;
         };
         self.beyond.push(OverloadResult {
             times,
-            asked: self.highest * times,
+            rate: self.highest * times,
             goodput: seen.goodput / self.highest.max(1e-9),
             p99: seen.p99,
             slow: seen.p99.or(seen.p95).or(seen.p90).or(seen.p50),
@@ -90,9 +89,9 @@ mod tests {
     #[test]
     fn half_as_much_more_and_three_times_as_much_are_asked() {
         let mut overload = Overload::of(100.0);
-        let mut asked = Vec::new();
+        let mut rates = Vec::new();
         while let Some(rate) = overload.next() {
-            asked.push(rate);
+            rates.push(rate);
             overload.tried(&Measurement {
                 goodput: 90.0,
                 error_share: 0.5,
@@ -101,7 +100,7 @@ mod tests {
                 ..Measurement::default()
             });
         }
-        assert_eq!(asked, [150.0, 300.0]);
+        assert_eq!(rates, [150.0, 300.0]);
         let last = &overload.beyond[1];
         assert!((last.goodput - 0.9).abs() < 1e-9 && (last.failed - 0.1).abs() < 1e-9);
         assert_eq!((last.p99, last.slow), (None, Some(0.2)));

@@ -1,13 +1,13 @@
-//! What a request for each route costs, by one user alone (T4).
+//! The cost of a request for each route, with one user alone (T4).
 
 use serde::Serialize;
 
 use crate::measurement::Measurement;
 
-/// Most routes that are looked at by themselves: those that are asked for most.
+/// Most routes that are measured: the most frequent ones.
 pub const MOST_ROUTES: usize = 20;
 
-/// A path that is asked for.
+/// A requested path.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Route {
     /// Its method and its path.
@@ -16,27 +16,28 @@ pub struct Route {
     pub share: f64,
 }
 
-/// A route, and what was seen of it alone. Times are in seconds, memory in bytes.
+/// The measurement of a route alone. Times are in seconds, memory is in bytes.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct RouteProfile {
     /// Its method and its path.
     pub name: String,
     /// Its share of all requests.
     pub share: f64,
-    /// What one user has seen.
+    /// The measurement with one user.
     pub seen: Measurement,
 }
 
-/// Routes, one after the other.
+/// Routes, measured one after another.
 #[derive(Debug, Clone)]
 pub struct Profile {
     routes: Vec<Route>,
-    /// Those that were looked at.
+    /// The routes measured so far.
     pub profiled: Vec<RouteProfile>,
 }
 
 impl Profile {
-    /// Of these routes. What is said of the only one is said of all requests.
+    /// Measures these routes. A single route needs no measurement of its own, since that of all
+    /// requests is the same.
     pub fn of(routes: &[Route]) -> Profile {
         let several = if routes.len() > 1 { routes } else { &[] };
         Profile {
@@ -45,7 +46,7 @@ impl Profile {
         }
     }
 
-    /// The place of the next route; nothing when all were looked at.
+    /// The index of the next route; `None` at the end.
     pub fn next(&self) -> Option<usize> {
         Some(self.profiled.len()).filter(|at| *at < self.routes.len())
     }
@@ -55,17 +56,17 @@ impl Profile {
         self.next().map(|at| self.routes[at].name.as_str())
     }
 
-    /// How many are left.
+    /// The number of remaining routes.
     pub fn left(&self) -> usize {
         self.routes.len() - self.profiled.len()
     }
 
-    /// How many there are in all.
+    /// The number of all routes.
     pub fn count(&self) -> usize {
         self.routes.len()
     }
 
-    /// What was seen of the next.
+    /// Takes the next measurement.
     pub fn tried(&mut self, seen: Measurement) {
         if let Some(route) = self.routes.get(self.profiled.len()) {
             self.profiled.push(RouteProfile {

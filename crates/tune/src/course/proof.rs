@@ -1,17 +1,17 @@
-//! Whether two settings differ, from pairs of runs: what maitred bench compare says of two servers.
+//! Compares two settings by pairs of runs, as `maitred bench compare` compares two servers.
 
 use maitred_measure::compare::{Direction, Ratio, Verdict, verdicts};
 use serde::Serialize;
 
 use crate::measurement::Measurement;
 
-/// When an interval is as narrow as this, more pairs would say nothing else.
+/// With an interval this narrow more pairs would change nothing.
 const NARROW: f64 = 0.03;
 
-/// A figure that is compared.
+/// A metric of the comparison.
 type ComparedMetric = (&'static str, Direction, fn(&Measurement) -> Option<f64>);
 
-/// What is compared.
+/// The metrics of the comparison.
 const COMPARED: [ComparedMetric; 5] = [
     ("in time/s", Direction::HigherIsBetter, |seen| {
         Some(seen.goodput)
@@ -22,13 +22,13 @@ const COMPARED: [ComparedMetric; 5] = [
     ("p99.9", Direction::LowerIsBetter, |seen| seen.p999),
 ];
 
-/// So many times as much is hardly more.
+/// Up to this factor, throughput counts as the same.
 const HARDLY_MORE: f64 = 1.1;
 
-/// Nothing in time counts as this share of the other run's, so that there is a ratio.
+/// Zero throughput in time counts as this share of the other run's, so that there is a ratio.
 const NEXT_TO_NOTHING: f64 = 0.01;
 
-/// What is said of one figure, the new setting's beside the old one's.
+/// The comparison of one metric, the new setting with the old one.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[allow(missing_docs)]
 pub struct ComparisonRow {
@@ -43,7 +43,7 @@ pub struct ComparisonRow {
     is_clear: bool,
 }
 
-/// All figures of pairs: old, new.
+/// Compares all metrics of pairs (old, new).
 pub fn rows(pairs: &[(Measurement, Measurement)], seed: u64) -> Vec<ComparisonRow> {
     let value = |place: usize, seen: &Measurement, other: &Measurement| match place {
         0 => Some(seen.goodput.max(other.goodput * NEXT_TO_NOTHING)),
@@ -51,7 +51,7 @@ pub fn rows(pairs: &[(Measurement, Measurement)], seed: u64) -> Vec<ComparisonRo
     };
     let ratio_of = |place: usize, old: &Measurement, new: &Measurement| {
         let (old, new) = (value(place, old, new)?, value(place, new, old)?);
-        // Where neither serves anything in time they do not differ.
+        // If neither serves anything in time, they do not differ.
         Some(if old == new { 1.0 } else { new / old })
     };
     let known: Vec<Option<Vec<f64>>> = (0..COMPARED.len())
@@ -60,7 +60,7 @@ pub fn rows(pairs: &[(Measurement, Measurement)], seed: u64) -> Vec<ComparisonRo
             ratios.collect()
         })
         .collect();
-    // Who is not compared makes the others no less sure.
+    // A metric without values must not widen the intervals of the others.
     let compared = known.iter().flatten().count();
     let ratios: Vec<(Direction, Option<Ratio>)> = known
         .iter()
@@ -91,12 +91,13 @@ pub fn rows(pairs: &[(Measurement, Measurement)], seed: u64) -> Vec<ComparisonRo
     .collect()
 }
 
-/// Whether more pairs would say nothing else.
+/// Whether more pairs would change nothing.
 pub fn is_clear(rows: &[ComparisonRow]) -> bool {
     rows.iter().all(|row| row.is_clear)
 }
 
-/// Whether the new setting is proven to be better: more in time, or as much and sooner.
+/// Whether the new setting is proven to be better: more requests in time, or as many with lower
+/// latencies.
 pub fn is_gain(rows: &[ComparisonRow]) -> bool {
     let goodput = rows.first().and_then(|row| row.is_better);
     let latency = || rows.iter().skip(1).map(|row| row.is_better);
@@ -106,7 +107,7 @@ pub fn is_gain(rows: &[ComparisonRow]) -> bool {
     }
 }
 
-/// Whether the new setting surely serves hardly more in time than the old one does.
+/// Whether the new setting surely serves hardly more in time than the old one.
 pub fn is_as_much(rows: &[ComparisonRow]) -> bool {
     let in_time = rows.first().and_then(|row| row.high);
     in_time.is_some_and(|high| high <= HARDLY_MORE)
@@ -150,7 +151,7 @@ mod tests {
         let worse = pairs(|wobble| seen(50.0 * wobble, 0.01));
         assert!(!is_gain(&worse), "fewer in time, if sooner");
         assert!(is_as_much(&same) && is_as_much(&worse) && !is_as_much(&better));
-        assert!(!is_as_much(&[]), "nobody knows");
+        assert!(!is_as_much(&[]), "it is not known");
         let sooner = pairs(|wobble| seen(100.0 * wobble, 0.02));
         assert!(is_gain(&sooner), "{sooner:?}");
     }

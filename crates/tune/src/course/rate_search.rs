@@ -1,14 +1,14 @@
-//! The highest rate at which a setting holds the goal.
+//! Search for the highest rate at which a setting holds the goal.
 
 use maitred_measure::capacity::CapacitySearch;
 use serde::Serialize;
 
 use crate::measurement::{Measurement, Setting};
 
-/// How often a rate is tried at which the generator, not the server, was late.
+/// How often to repeat a rate at which the generator, not the server, was late.
 const TRIES: u32 = 2;
 
-/// How often a rate is kept up for long that did not last, and how many rates are tried then.
+/// How often a highest rate is confirmed, and how many rates are tried after one that did not last.
 const CONFIRMATIONS: u32 = 3;
 const AFTER_CONFIRMATION: usize = 3;
 
@@ -19,7 +19,7 @@ pub struct RateTrial {
     pub setting: Setting,
     pub rate: f64,
     pub holds: bool,
-    /// For so many seconds.
+    /// The measured time.
     pub seconds: f64,
     pub served: f64,
     pub p50: Option<f64>,
@@ -29,34 +29,34 @@ pub struct RateTrial {
     pub generator_late: bool,
 }
 
-/// What is to be tried.
+/// The next rate to try.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct NextRate {
-    /// So many requests a second.
+    /// In requests a second.
     pub rate: f64,
-    /// It is the highest, and is to be kept up to see whether it lasts.
+    /// It is the highest, and is kept up for long to see whether it lasts.
     pub confirms: bool,
 }
 
-/// A search that goes on.
+/// A search.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RateSearch {
     setting: Setting,
     search: CapacitySearch,
     left: usize,
     late: u32,
-    /// How often the highest rate may be kept up to see whether it lasts.
+    /// Remaining confirmations of the highest rate.
     confirmations: u32,
     /// Whether the highest rate has lasted.
     pub is_confirmed: bool,
-    /// The last that held, but not for long.
+    /// The last rate that held only for a short time.
     short_lived: Option<f64>,
-    /// What was tried so far.
+    /// The rates tried so far.
     pub tries: Vec<RateTrial>,
 }
 
 impl RateSearch {
-    /// Begins with a rate, and tries so many at most.
+    /// Starts with a rate, and tries at most this many.
     pub fn new(setting: Setting, first: f64, most: usize) -> RateSearch {
         RateSearch {
             setting,
@@ -70,7 +70,7 @@ impl RateSearch {
         }
     }
 
-    /// The same, and the highest rate is kept up for long in the end.
+    /// The same, and finally confirms that the highest rate lasts.
     pub fn lasting(setting: Setting, first: f64, most: usize) -> RateSearch {
         RateSearch {
             confirmations: CONFIRMATIONS,
@@ -78,42 +78,42 @@ impl RateSearch {
         }
     }
 
-    /// What to try next; nothing when it is over.
+    /// The next rate to try; `None` at the end.
     pub fn next(&self) -> Option<NextRate> {
-        let ask = |rate, confirms| NextRate { rate, confirms };
+        let step = |rate, confirms| NextRate { rate, confirms };
         if self.is_confirmed {
             return None;
         }
         let searched = self.search.next().filter(|_| self.left > 0);
-        searched.map(|rate| ask(rate, false)).or_else(|| {
+        searched.map(|rate| step(rate, false)).or_else(|| {
             let highest = self.search.highest().filter(|_| self.confirmations > 0)?;
-            Some(ask(highest, true))
+            Some(step(highest, true))
         })
     }
 
-    /// There is no time for more. How many rates were tried.
+    /// Ends the search for want of time. Returns how many rates were tried.
     pub fn stop(&mut self) -> usize {
         self.left = 0;
         self.confirmations = 0;
         self.tries.len()
     }
 
-    /// How many more rates there may be.
+    /// How many more rates may be tried.
     pub fn left(&self) -> usize {
         self.left
     }
 
-    /// Whether the highest rate is still to be kept up.
+    /// Whether the highest rate still has to be confirmed.
     pub fn will_confirm(&self) -> bool {
         self.confirmations > 0 && !self.is_confirmed
     }
 
-    /// What became of the rate that was tried.
+    /// Takes the result of the current rate.
     pub fn tried(&mut self, seen: &Measurement) {
-        let Some(ask) = self.next() else { return };
+        let Some(step) = self.next() else { return };
         self.tries.push(RateTrial {
             setting: self.setting,
-            rate: ask.rate,
+            rate: step.rate,
             holds: seen.holds,
             seconds: seen.seconds,
             served: seen.rate,
@@ -123,7 +123,7 @@ impl RateSearch {
             error_share: seen.error_share,
             generator_late: seen.generator_late,
         });
-        if ask.confirms {
+        if step.confirms {
             return self.confirmed(seen.holds && !seen.generator_late);
         }
         self.left = self.left.saturating_sub(1);
@@ -135,7 +135,7 @@ impl RateSearch {
         let held = seen.holds && !seen.generator_late;
         self.search.tried(held);
         if held && self.short_lived.is_some() {
-            // Whether this one lasts is what is to be seen now.
+            // The next step confirms this rate.
             self.left = 0;
         }
     }
@@ -150,7 +150,7 @@ impl RateSearch {
         }
     }
 
-    /// The highest rate that held; where none has lasted, one that held for a short time.
+    /// The highest rate that held; if none has lasted, one that held for a short time.
     pub fn highest(&self) -> Option<f64> {
         self.search.highest().or(self.short_lived)
     }
@@ -162,10 +162,10 @@ mod tests {
 
     /// Rates up to `capacity` hold, those up to `lasting` for long.
     fn run(mut rate_search: RateSearch, capacity: f64, lasting: f64) -> RateSearch {
-        while let Some(ask) = rate_search.next() {
-            let most = if ask.confirms { lasting } else { capacity };
+        while let Some(step) = rate_search.next() {
+            let most = if step.confirms { lasting } else { capacity };
             rate_search.tried(&Measurement {
-                holds: ask.rate <= most,
+                holds: step.rate <= most,
                 ..Measurement::default()
             });
             assert!(rate_search.tries.len() < 50);
@@ -206,7 +206,7 @@ mod tests {
     #[test]
     fn a_rate_at_which_the_generator_was_late_says_nothing() {
         let mut rate_search = RateSearch::new(Setting::AsItWas, 100.0, 9);
-        let next = |rate_search: &RateSearch| rate_search.next().map(|ask| ask.rate);
+        let next = |rate_search: &RateSearch| rate_search.next().map(|step| step.rate);
         let late = Measurement {
             generator_late: true,
             holds: false,

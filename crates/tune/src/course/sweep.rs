@@ -1,63 +1,64 @@
-//! Throughput by the number of workers: one user more is one worker busy more, in a pool that has enough.
+//! Throughput by the number of busy workers. A closed loop keeps as many workers busy as it has
+//! users.
 
 use crate::decide::Ceiling;
 use crate::laws;
 use crate::measurement::{Measurement, Setting};
 
-/// Numbers that are tried: by halves and thirds of a doubling.
+/// The numbers that are tried: halves and thirds of a doubling.
 const TRIED: [u32; 18] = [
     1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512,
 ];
 
-/// The same where there is little time.
+/// The same with `--quick`.
 const TRIED_IN_HASTE: [u32; 10] = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512];
 
-/// The same where each takes long, too: one is what one user alone was served.
+/// The same with `--quick` and a slow page; the throughput of 1 is that of one user alone.
 const TRIED_OF_SLOW: [u32; 4] = [4, 16, 64, 256];
 
-/// With so many workers the sweep begins; where more are needed there are four times as many.
+/// The pool's initial number of workers, and the factor by which it grows.
 const FIRST_POOL: u32 = 32;
 const NEXT_POOL: u32 = 4;
 
-/// Throughput has fallen when it is below this share of the best.
+/// Throughput below this share of the best has fallen.
 const FALLEN: f64 = 0.95;
 
-/// More than this share is more.
+/// Throughput above this multiple of the best has grown.
 const MORE: f64 = 1.02;
 
-/// After so many numbers that brought no more there will be none that do; in haste they lie twice as far apart, and
-/// those of a slow page farther.
+/// After this many numbers without growth the sweep ends. With `--quick` numbers are twice as far
+/// apart, and with a slow page farther.
 const WITHOUT_GAIN: usize = 3;
 const WITHOUT_GAIN_IN_HASTE: usize = 2;
 const WITHOUT_GAIN_OF_SLOW: usize = 1;
 
-/// Of fewer numbers than these there is no choice.
+/// Fewest numbers that allow a choice.
 pub const FEWEST: usize = 3;
 
 /// Why no more workers were tried.
 const NO_TIME: &str = "most that there was time to try";
 
-/// So often it is looked between the last number that is too small and the first that is enough, until
-/// they lie so near to each other.
+/// How many numbers are tried between the last that is too small and the first that is enough,
+/// unless they are this close.
 const LOOKS_BETWEEN: usize = 3;
 const NEAR: f64 = 1.1;
 
-/// The share of all processors that others may use in a measurement. One in which they use more is made
-/// again, so often at most, and all of them together no more often than that; the best counts.
+/// The share of all processors that other processes may use in a measurement. One with a higher
+/// share is repeated, up to the limits for one number and for the whole sweep; the best counts.
 const OUTSIDE: f64 = 0.1;
 const MOST_TRIES: u32 = 3;
 const MOST_REPEATS: usize = 12;
 
-/// A number of workers that was tried.
+/// A measured number of workers.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SweepPoint {
-    /// So many busy ones.
+    /// Busy workers.
     pub workers: u32,
-    /// What was seen.
+    /// The measurement.
     pub seen: Measurement,
 }
 
-/// A sweep that goes on.
+/// A sweep.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Sweep {
     ceiling: Ceiling,
@@ -70,19 +71,19 @@ pub struct Sweep {
     tries: u32,
     repeats: usize,
     best: Option<Measurement>,
-    /// Measurements that were made again, since others used the processors.
+    /// Measurements that were repeated because other processes used the processors.
     pub repeated: usize,
-    /// Points that count although others did.
+    /// Points that count although other processes did.
     pub disturbed: usize,
-    /// Points whose figures obey the laws.
+    /// Points that obey the laws.
     pub points: Vec<SweepPoint>,
-    /// Why others do not count.
+    /// Which laws the other measurements broke.
     pub broken: Vec<String>,
 }
 
 impl Sweep {
-    /// One up to a ceiling, for the fewest that serve `enough`, a share of what any number does. What others
-    /// disturb is measured again, unless they always do.
+    /// A sweep up to a ceiling, for the fewest workers that serve `enough`, a share of the highest
+    /// throughput. Disturbed measurements are repeated, unless the machine is always disturbed.
     pub fn new(ceiling: Ceiling, background: Option<f64>, enough: f64) -> Sweep {
         let is_quiet = background.is_none_or(|share| share <= OUTSIDE);
         Sweep {
@@ -103,7 +104,7 @@ impl Sweep {
         }
     }
 
-    /// The same with fewer numbers, each measured once whatever disturbs it, where there is little time.
+    /// The same with fewer numbers, each measured once, for `--quick`.
     pub fn in_haste(self) -> Sweep {
         Sweep {
             numbers: &TRIED_IN_HASTE,
@@ -112,7 +113,7 @@ impl Sweep {
         }
     }
 
-    /// The same with still fewer numbers of a page that takes long, after one user alone.
+    /// The same with still fewer numbers after one user alone, for a slow page.
     pub fn of_slow(self, alone: Option<&Measurement>) -> Sweep {
         let one = alone.filter(|seen| seen.served > 0 && seen.rate > 0.0);
         Sweep {
@@ -128,7 +129,7 @@ impl Sweep {
         }
     }
 
-    /// There is no time for more: who is chosen is one of those that were tried.
+    /// Ends the sweep for want of time: the choice is one of the measured numbers.
     pub fn stop(&mut self) {
         self.between = LOOKS_BETWEEN;
         if std::mem::replace(&mut self.is_over, true) {
@@ -143,31 +144,33 @@ impl Sweep {
         }
     }
 
-    /// Why nothing follows from the few numbers that there was time for, if so.
+    /// Why nothing follows from the few numbers that were tried, if so.
     pub fn is_cut_short(&self) -> Option<String> {
         let is_short = self.ceiling.why == NO_TIME && self.points.len() < FEWEST;
         is_short.then(|| {
             format!(
-                "there was no time to try more than {} with a page that takes so long; give more with --time",
+                "there was no time to try more than {} with such a slow page; give more with \
+                 --time",
                 maitred_text::humanize::plural(u64::from(self.ceiling.workers), "worker")
             )
         })
     }
 
-    /// How many users come next, and to how many workers; nothing when it is over.
+    /// The next number of users, and the setting; `None` at the end.
     pub fn next(&self) -> Option<(u32, Setting)> {
         let users = self.users().or_else(|| self.in_between())?;
         Some((users, Setting::Workers(self.pool.max(users))))
     }
 
-    /// How long an answer to the next users may take, in seconds: no number before served more than the best.
+    /// The expected latency of the next step, in seconds: no number so far served more than the
+    /// best.
     pub fn expected(&self) -> Option<f64> {
         let best = self.points.iter().map(|point| point.seen.rate);
         let best = best.reduce(f64::max).filter(|rate| *rate > 0.0)?;
         Some(f64::from(self.next()?.0) / best)
     }
 
-    /// What so many users have shown, on so many processors.
+    /// Takes the measurement of the next number, on a machine with this many processors.
     pub fn tried(&mut self, seen: Measurement, cores: f64) {
         let Some((workers, _)) = self.next() else {
             return;
@@ -177,7 +180,7 @@ impl Sweep {
         };
         let is_of_list = self.users().is_some();
         match laws::obeys(Some(workers), cores, &seen) {
-            // Whoever has had no answer yet tells nothing of the rate at which they come.
+            // Without a response there is no throughput.
             Ok(()) if seen.served == 0 => self.broken.push(format!(
                 "nothing was served to {workers} users within {:.1} s",
                 seen.seconds
@@ -199,7 +202,7 @@ impl Sweep {
         self.is_over = self.is_over || self.has_seen_enough();
     }
 
-    /// The best of what was seen, when others have left us alone or it was tried often enough.
+    /// Returns the best measurement, once one is undisturbed or there were enough.
     fn undisturbed(&mut self, seen: Measurement) -> Option<Measurement> {
         let is_disturbed = seen.outside.is_some_and(|share| share > OUTSIDE);
         self.tries += 1;
@@ -217,7 +220,7 @@ impl Sweep {
         Some(best)
     }
 
-    /// Between the two around the fewest that are enough, by ratio.
+    /// The geometric mean of the two numbers around the fewest that are enough.
     fn in_between(&self) -> Option<u32> {
         let curve = self.curve();
         let best = curve.iter().map(|(_, rate)| *rate).fold(0.0, f64::max);
@@ -230,7 +233,7 @@ impl Sweep {
         (is_new && many / few > NEAR && self.between < LOOKS_BETWEEN).then_some(middle)
     }
 
-    /// The next of the list. The ceiling is the last one, whatever its number.
+    /// The next number of the list. The ceiling is the last one.
     fn users(&self) -> Option<u32> {
         let users = self
             .numbers
@@ -265,7 +268,7 @@ impl Sweep {
         without >= most || (without >= 2 && last < best * FALLEN)
     }
 
-    /// How many numbers have been tried, and how many there may be.
+    /// How many numbers have been tried, and of how many.
     pub fn progress(&self) -> (usize, usize) {
         let within = self
             .numbers
@@ -275,7 +278,7 @@ impl Sweep {
         (self.at, (within + 1).min(self.numbers.len()))
     }
 
-    /// Workers and throughput, the fewest workers first.
+    /// Workers and throughput, ascending by workers.
     pub fn curve(&self) -> Vec<(f64, f64)> {
         let points = self.points.iter();
         let mut curve: Vec<(f64, f64)> = points
@@ -285,7 +288,7 @@ impl Sweep {
         curve
     }
 
-    /// What binds from above.
+    /// The upper bound of the number of workers.
     pub fn ceiling(&self) -> &Ceiling {
         &self.ceiling
     }

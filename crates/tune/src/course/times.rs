@@ -1,67 +1,67 @@
-//! How much of the time each part of a tuning gets.
+//! The durations of a tuning's phases.
 
-/// The time that all the durations below are made for, in seconds.
+/// The total time of the durations below, in seconds.
 const USUAL: f64 = 600.0;
 
-/// With less time than this, figures are indicative only, in seconds.
+/// With less time than this, results are only indicative, in seconds.
 const INDICATIVE_BELOW: f64 = 300.0;
 
-/// With less than this, fewer rates are tried, too, in seconds.
+/// With less time than this, fewer rates are tried, in seconds.
 const HURRIED: f64 = 60.0;
 
-/// How long the machine is looked at while nothing is asked, in seconds.
+/// Observation of the machine without load, in seconds.
 const IDLE: f64 = 30.0;
 
-/// How long the highest rate has to be kept up, and each load beyond it, in seconds.
+/// Confirmation of the highest rate, and each overload, in seconds.
 const CONFIRM: f64 = 60.0;
 const BEYOND: f64 = 30.0;
 
-/// Fewest pairs of the same that can show anything, and most.
+/// Fewest and most pairs of the noise floor.
 const FEWEST_PAIRS_OF_NOISE: usize = 5;
 const MOST_PAIRS_OF_NOISE: usize = 10;
 
-/// Fewest and most pairs of the proof: six that agree are so by chance once in 64 times.
+/// Fewest and most pairs of the proof: six agree by chance once in 64 times.
 const FEWEST_PAIRS_OF_PROOF: usize = 6;
 const MOST_PAIRS_OF_PROOF: usize = 12;
 
-/// Fewest pairs of the proof where there is little time.
+/// Fewest pairs of the proof with little time.
 const FEWEST_PAIRS: usize = 5;
 
-/// Durations, in seconds, and how often.
+/// Durations in seconds, and counts.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Times {
-    /// Looking at the machine while nothing is asked.
+    /// Observation without load.
     pub idle: f64,
     /// A window of the warm-up.
     pub window: f64,
-    /// One user.
+    /// One user alone.
     pub alone: f64,
-    /// Each route by itself, of so many seconds for all of them.
+    /// All routes together.
     pub routes: f64,
-    /// A run of the pairs of the same against itself, and fewest and most of them.
+    /// A run of the noise floor, and fewest and most pairs of them.
     pub noise: f64,
     #[allow(missing_docs)]
     pub noise_pairs: (usize, usize),
-    /// Each rate of a search.
+    /// A rate of a search.
     pub step: f64,
     /// Most rates of a search.
     pub steps: usize,
-    /// Each number of workers.
+    /// A number of workers.
     pub sweep: f64,
-    /// The highest rate, to see that it lasts.
+    /// Confirmation of the highest rate.
     pub confirm: f64,
-    /// Each load beyond it.
+    /// Each overload.
     pub beyond: f64,
     /// A run of the proof.
     pub run: f64,
     /// Fewest and most pairs of the proof.
     pub pairs: (usize, usize),
-    /// Whether figures are only indicative.
+    /// Whether results are only indicative.
     pub is_indicative: bool,
 }
 
 impl Times {
-    /// For so much time, in seconds.
+    /// For this total time, in seconds.
     pub fn of(total: f64) -> Times {
         let factor = total / USUAL;
         let part = |usual: f64, least: f64| (usual * factor).clamp(least, usual * 2.0);
@@ -72,35 +72,37 @@ impl Times {
             alone: part(12.0, 0.5),
             routes: part(15.0, 0.5),
             noise: part(5.0, 0.3),
-            noise_pairs: match is_indicative {
-                true => (FEWEST_PAIRS_OF_NOISE, FEWEST_PAIRS_OF_NOISE),
-                false => (FEWEST_PAIRS_OF_NOISE, MOST_PAIRS_OF_NOISE),
+            noise_pairs: if is_indicative {
+                (FEWEST_PAIRS_OF_NOISE, FEWEST_PAIRS_OF_NOISE)
+            } else {
+                (FEWEST_PAIRS_OF_NOISE, MOST_PAIRS_OF_NOISE)
             },
             step: part(8.0, 0.5),
-            steps: match is_indicative {
-                true if total < HURRIED => 4,
-                true => 5,
-                false => 9,
+            steps: match total {
+                _ if total < HURRIED => 4,
+                _ if is_indicative => 5,
+                _ => 9,
             },
             sweep: part(6.0, 0.3),
             confirm: (CONFIRM * factor).clamp(0.6, CONFIRM),
             beyond: (BEYOND * factor).clamp(0.5, BEYOND),
             run: part(8.0, 0.6),
-            pairs: match is_indicative {
-                true => (FEWEST_PAIRS, FEWEST_PAIRS),
-                false => (FEWEST_PAIRS_OF_PROOF, MOST_PAIRS_OF_PROOF),
+            pairs: if is_indicative {
+                (FEWEST_PAIRS, FEWEST_PAIRS)
+            } else {
+                (FEWEST_PAIRS_OF_PROOF, MOST_PAIRS_OF_PROOF)
             },
             is_indicative,
         }
     }
 
-    /// How long a task takes with its warm-up and what comes before it, in seconds.
+    /// The time of a measurement with its warm-up, in seconds.
     pub fn whole(seconds: f64) -> f64 {
         seconds + warm_up(seconds)
     }
 }
 
-/// How much of a measurement is not counted before it, in seconds.
+/// The warm-up of a measurement, in seconds.
 pub fn warm_up(seconds: f64) -> f64 {
     (seconds * 0.1).max(0.1)
 }

@@ -154,8 +154,8 @@ pub(super) fn memory(server: Server, name: &'static str, inputs: &SettingInputs)
         ScriptLimit::Unlimited => {
             let twice = seen.map_or("n/a".to_owned(), size);
             let formula = format!(
-                "unchanged: not all pages were requested. WARNING: one script that goes wrong takes \
-                 all memory; twice the largest worker is {twice}"
+                "unchanged: not all pages were requested. WARNING: one script that goes wrong \
+                 takes all memory; twice the largest worker is {twice}"
             );
             (
                 "-1".to_owned(),
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn nobodys_time_by_the_clock_is_cut_and_web_servers_wait_longer_than_php_fpm_takes_to_look() {
+    fn running_times_are_never_cut_and_web_servers_wait_longer_than_php_fpm() {
         let wall = |inputs: &SettingInputs| super::wall(Server::PhpFpm, "limit", inputs);
         let reads = |inputs: &SettingInputs| {
             super::web_server(Server::Nginx, "fastcgi_read_timeout", "s", inputs)
@@ -293,7 +293,8 @@ mod tests {
             (nginx.value.as_str(), nginx.measured.as_str()),
             (
                 "600s",
-                "scripts end after 305 s once request_terminate_timeout is set; it is 600 s at most now"
+                "scripts end after 305 s once request_terminate_timeout is set; it is 600 s at \
+                 most now"
             )
         );
         let apache = web_server(Server::Apache, "ProxyTimeout", "", &inputs);
@@ -303,7 +304,7 @@ mod tests {
             ..inputs
         };
         let wall = super::wall(Server::PhpFpm, "limit", &endless);
-        assert_eq!(wall.value, "600s", "nobody listens after that");
+        assert_eq!(wall.value, "600s", "no response is read after that");
         assert!(
             wall.formula.contains("there is no max_execution_time")
                 && wall.formula.contains("no less than the web server waits"),
@@ -328,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reload_waits_for_what_was_seen_and_not_for_whoever_may_run_for_long() {
+    fn a_reload_waits_for_measured_scripts_and_not_for_the_limit() {
         let reload = |control_timeout| {
             let inputs = SettingInputs {
                 control_timeout,
@@ -367,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn nobodys_memory_is_cut_and_a_limit_that_there_is_not_is_warned_of() {
+    fn memory_is_never_cut_and_a_missing_limit_causes_a_warning() {
         let memory = |memory_limit, peak| {
             let inputs = SettingInputs {
                 memory_limit,

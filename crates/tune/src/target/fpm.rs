@@ -1,4 +1,4 @@
-//! php-fpm: a file that it reads last, `php-fpm -tt`, and SIGUSR2.
+//! php-fpm: a drop-in file that it reads last, `php-fpm -tt`, and SIGUSR2.
 
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -11,31 +11,33 @@ use maitred_doctor::facts::PhpServer;
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 
 use super::replaced_file::TRIAL;
+use super::{Master, TunedServer};
 use crate::measurement::Setting;
 use crate::processes;
 use crate::site::Site;
 
-/// The file's name: it sorts behind all that people give to pools.
+/// The drop-in's name, which sorts behind the usual names of pool files.
 pub(super) const DROP_IN: &str = "zz-maitred-tune.conf";
 
-/// php-fpm's options for its php.ini, its prefix and single entries (`php-fpm --help`); each has a value.
+/// php-fpm's options for its php.ini, its prefix and single entries (`php-fpm --help`); each has a
+/// value.
 const SHORT: [&str; 3] = ["-c", "-p", "-d"];
 const LONG: [&str; 3] = ["--php-ini", "--prefix", "--define"];
 
-/// How long a reload may take until all new workers are there.
+/// How long a reload may take until all new workers run.
 const RELOAD: Duration = Duration::from_secs(60);
 
-/// How often it is looked.
+/// How often to check that.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// What php-fpm's own test says of its configuration.
+/// The result of php-fpm's own test of its configuration.
 #[derive(Debug, PartialEq)]
 enum ConfigTest {
-    /// It takes it; with all that it printed.
+    /// It accepts it; with the test's output.
     Takes(String),
-    /// It does not, and why.
+    /// It rejects it, and why.
     Refuses(String),
-    /// The test came to no end, and why: that says nothing of the configuration.
+    /// The test did not finish, and why: the configuration may be right or wrong.
     NotKnown(String),
 }
 
@@ -46,28 +48,28 @@ pub(super) struct FpmServer {
     drop_in: PathBuf,
     is_maitred: bool,
     unit: Option<String>,
-    /// What its unit starts it with that its own test has to have, too.
+    /// Options of its unit that its own test needs, too.
     options: Vec<String>,
-    /// How many workers there are at the start as it was: at least one of them is waited for.
+    /// Whether the original setting starts workers: then a reload waits for at least one.
     starts_some: bool,
 }
 
 impl FpmServer {
-    /// Of a site.
+    /// The server of a site.
     ///
     /// # Errors
-    /// It reads no further file, or is not ours to change.
+    /// It includes no directory of files, or this user may not signal it.
     pub(super) fn of(site: &Site) -> Result<FpmServer, String> {
         let config = site.service.files.first().cloned().unwrap_or_default();
-        let folder = site
+        let directory = site
             .service
             .includes
             .iter()
-            .find_map(|pattern| folder(pattern));
-        let folder = folder.ok_or_else(|| {
+            .find_map(|pattern| directory(pattern));
+        let directory = directory.ok_or_else(|| {
             format!(
-                "{config} includes no folder of files (include = …/*.conf), so nothing can be tried \
-                 without touching it; add such a line, and tune again"
+                "{config} includes no directory of files (include = …/*.conf), so nothing can be \
+                 tried without changing it; add such a line, and tune again"
             )
         })?;
         let unit = site
@@ -79,7 +81,7 @@ impl FpmServer {
         let fpm = FpmServer {
             config,
             section: site.pool.section.clone(),
-            drop_in: folder.join(DROP_IN),
+            drop_in: directory.join(DROP_IN),
             is_maitred: site.service.kind == PhpServer::MaitredFpm,
             unit: unit.map(|unit| unit.name.clone()),
             options: unit
@@ -102,49 +104,13 @@ impl FpmServer {
         }
         let owner = std::fs::metadata(format!("/proc/{master}")).map_or(0, |of| of.uid());
         Err(format!(
-            "this user may not have php-fpm reload (process {master} belongs to user {owner}); run the \
+            "this user may not reload php-fpm (process {master} belongs to user {owner}); run the \
              command as root"
         ))
     }
 
-    /// The file while so many workers are tried.
-    pub(super) fn trial(&self, workers: u32) -> String {
-        format!(
-            "; {TRIAL} and takes it away again; if it has not, run maitred tune --undo\n\
-             [{}]\npm = static\npm.max_children = {workers}\n",
-            self.section
-        )
-    }
-
-    /// php-fpm's own test, and whether the setting is the one that is in force.
-    pub(super) fn check(&self, master: i32, workers: Option<u32>) -> Result<(), String> {
-        let said = match self.test(master) {
-            ConfigTest::Takes(said) => said,
-            ConfigTest::Refuses(why) | ConfigTest::NotKnown(why) => return Err(why),
-        };
-        let found = setting_of(&said, &self.section, "pm.max_children");
-        match workers {
-            Some(workers) if found != Some(workers.to_string().as_str()) => Err(format!(
-                "php-fpm does not use {} for pool {}: it says pm.max_children = {}; is the pool's file read \
-                 behind it?",
-                self.drop_in.display(),
-                self.section,
-                found.unwrap_or("nothing"),
-            )),
-            _ => Ok(()),
-        }
-    }
-
-    /// Why it would not take its configuration at a reload, if it has said so.
-    pub(super) fn refusal(&self, master: i32) -> Option<String> {
-        match self.test(master) {
-            ConfigTest::Refuses(why) => Some(why),
-            ConfigTest::Takes(_) | ConfigTest::NotKnown(_) => None,
-        }
-    }
-
     fn test(&self, master: i32) -> ConfigTest {
-        // That of the one that runs, even if a package has replaced its file.
+        // The running binary, even if a package has replaced its file.
         let mut command = maitred_os::spawn::command(format!("/proc/{master}/exe"));
         if self.is_maitred {
             command.arg("fpm");
@@ -155,20 +121,61 @@ impl FpmServer {
             .stdin(Stdio::null());
         tested(command.output())
     }
+}
 
-    /// SIGUSR2, and waits until no old worker is left and the new ones are there.
-    pub(super) fn reload(
-        &self,
-        master: i32,
-        began: Option<u64>,
-        title: &str,
-        setting: Setting,
-    ) -> Result<(), String> {
-        let ended = || "php-fpm has ended at the reload".to_owned();
-        let old = processes::workers(master, title);
-        let pid = Pid::from_raw(master).ok_or_else(ended)?;
-        // Another process may have its number by now.
-        if processes::began(master) != began || kill_process(pid, Signal::USR2).is_err() {
+impl TunedServer for FpmServer {
+    fn name(&self) -> &'static str {
+        "php-fpm"
+    }
+
+    fn takes_file(&self) -> bool {
+        true
+    }
+
+    fn trial(&self, _: &[u8], workers: u32) -> Result<String, String> {
+        let section = &self.section;
+        Ok(format!(
+            "; {TRIAL} and removes it afterwards; if it has not, run maitred tune --undo
+\
+             [{section}]
+pm = static
+pm.max_children = {workers}
+"
+        ))
+    }
+
+    fn check(&self, master: &Master, workers: Option<u32>) -> Result<(), String> {
+        let output_text = match self.test(master.pid) {
+            ConfigTest::Takes(output_text) => output_text,
+            ConfigTest::Refuses(why) | ConfigTest::NotKnown(why) => return Err(why),
+        };
+        let found = setting_of(&output_text, &self.section, "pm.max_children");
+        match workers {
+            Some(workers) if found != Some(workers.to_string().as_str()) => Err(format!(
+                "php-fpm does not use {} for pool {}: its pm.max_children is {}; is the pool's \
+                 file read after it?",
+                self.drop_in.display(),
+                self.section,
+                found.unwrap_or("nothing"),
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    fn refusal(&self, master: &Master) -> Option<String> {
+        match self.test(master.pid) {
+            ConfigTest::Refuses(why) => Some(why),
+            ConfigTest::Takes(_) | ConfigTest::NotKnown(_) => None,
+        }
+    }
+
+    /// Sends SIGUSR2, and waits until no old worker is left and the new ones run.
+    fn reload(&mut self, master: &Master, setting: Setting) -> Result<(), String> {
+        let ended = || "php-fpm exited at the reload".to_owned();
+        let old = master.workers();
+        let pid = Pid::from_raw(master.pid).ok_or_else(ended)?;
+        // Another process may have its id by now.
+        if !master.is_running() || kill_process(pid, Signal::USR2).is_err() {
             return Err(ended());
         }
         let wanted = match setting {
@@ -179,13 +186,13 @@ impl FpmServer {
         let mut is_waited_for = !old.is_empty();
         loop {
             std::thread::sleep(LOOK);
-            let is_master = processes::is_titled(master, "php-fpm: master process");
-            if processes::began(master) != began {
+            let is_master = processes::is_titled(master.pid, "php-fpm: master process");
+            if !master.is_running() {
                 return Err(ended());
             }
-            let now = processes::workers(master, title);
+            let now = master.workers();
             let new = now.iter().filter(|pid| !old.contains(pid)).count();
-            // Of a pool without workers nothing is seen but the master's own restart.
+            // A pool without workers shows nothing but the restart of the master.
             is_waited_for |= !is_master || new > 0;
             let is_over = now.len() == new && new >= wanted && is_master;
             if is_over && (is_waited_for || wanted == 0) {
@@ -200,37 +207,45 @@ impl FpmServer {
         }
     }
 
-    pub(super) fn how_to_start(&self) -> String {
+    fn start_command(&self) -> String {
         let unit = self.unit.as_deref().unwrap_or("php-fpm.service");
         format!("systemctl start {unit}")
     }
 }
 
-/// Only who ends with a code of its own has judged the configuration.
+/// Only a test that exits by itself has judged the configuration.
 fn tested(output: io::Result<Output>) -> ConfigTest {
     let output = match output {
         Ok(output) => output,
         Err(why) => return ConfigTest::NotKnown(format!("php-fpm -tt cannot be run: {why}")),
     };
-    let said = String::from_utf8_lossy(&output.stderr) + String::from_utf8_lossy(&output.stdout);
+    let output_text =
+        String::from_utf8_lossy(&output.stderr) + String::from_utf8_lossy(&output.stdout);
     if output.status.success() {
-        return ConfigTest::Takes(said.into_owned());
+        return ConfigTest::Takes(output_text.into_owned());
     }
     if let Some(signal) = output.status.signal() {
         return ConfigTest::NotKnown(format!("php-fpm -tt was killed by signal {signal}"));
     }
-    let errors: Vec<&str> = said.lines().filter(|line| line.contains("ERROR")).collect();
-    let last = said.lines().map(str::trim).rfind(|line| !line.is_empty());
+    let errors: Vec<&str> = output_text
+        .lines()
+        .filter(|line| line.contains("ERROR"))
+        .collect();
+    let last = output_text
+        .lines()
+        .map(str::trim)
+        .rfind(|line| !line.is_empty());
     let why = match (errors.is_empty(), last) {
         (false, _) => errors.join("; "),
         (true, Some(last)) => last.to_owned(),
-        (true, None) => format!("{}, and it says nothing", output.status),
+        (true, None) => format!("{}, without a message", output.status),
     };
-    ConfigTest::Refuses(format!("php-fpm -tt refuses the configuration: {why}"))
+    ConfigTest::Refuses(format!("php-fpm -tt rejects the configuration: {why}"))
 }
 
-/// The options of a unit's `ExecStart` that change what php-fpm makes of its configuration. (Its own command
-/// line is lost: php-fpm writes its title over it.) Lines with quotes or variables are not understood.
+/// The options of a unit's `ExecStart` that affect php-fpm's configuration. (Its own command line
+/// is lost, since php-fpm overwrites it with its title.) Lines with quotes or variables are not
+/// parsed.
 fn options(line: &str) -> Vec<String> {
     let mut found = Vec::new();
     if line.contains(['"', '\'', '$', '%', '\\']) {
@@ -253,19 +268,19 @@ fn options(line: &str) -> Vec<String> {
     found
 }
 
-/// The folder of a pattern such as `/etc/php/8.2/fpm/pool.d/*.conf`.
-fn folder(pattern: &str) -> Option<PathBuf> {
-    let folder = pattern
+/// The directory of a pattern such as `/etc/php/8.2/fpm/pool.d/*.conf`.
+fn directory(pattern: &str) -> Option<PathBuf> {
+    let directory = pattern
         .strip_suffix("/*.conf")
         .or_else(|| pattern.strip_suffix("/*"))?;
-    let is_plain = folder.starts_with('/') && !folder.contains(['*', '?', '[']);
-    is_plain.then(|| PathBuf::from(folder))
+    let is_plain = directory.starts_with('/') && !directory.contains(['*', '?', '[']);
+    is_plain.then(|| PathBuf::from(directory))
 }
 
-/// What `php-fpm -tt` says of a pool's entry.
-fn setting_of<'t>(said: &'t str, section: &str, name: &str) -> Option<&'t str> {
+/// The value of a pool's entry in the output of `php-fpm -tt`.
+fn setting_of<'t>(output_text: &'t str, section: &str, name: &str) -> Option<&'t str> {
     let heading = format!("[{section}]");
-    let mut lines = said.lines().map(|line| {
+    let mut lines = output_text.lines().map(|line| {
         line.split_once("NOTICE: ")
             .map_or(line, |(_, rest)| rest)
             .trim()
@@ -284,7 +299,7 @@ mod tests {
 
     #[test]
     fn what_php_fpm_says_of_itself_is_understood() {
-        let said = "[22-Nov-2026 15:00:00] NOTICE: [global]\n\
+        let output_text = "[22-Nov-2026 15:00:00] NOTICE: [global]\n\
                     [22-Nov-2026 15:00:00] NOTICE: \tpid = undefined\n\
                     [22-Nov-2026 15:00:00] NOTICE:  \n\
                     [22-Nov-2026 15:00:00] NOTICE: [www]\n\
@@ -292,33 +307,39 @@ mod tests {
                     [22-Nov-2026 15:00:00] NOTICE: \tpm.max_children = 7\n\
                     [22-Nov-2026 15:00:00] NOTICE: [shop]\n\
                     [22-Nov-2026 15:00:00] NOTICE: \tpm.max_children = 9\n";
-        assert_eq!(setting_of(said, "www", "pm.max_children"), Some("7"));
-        assert_eq!(setting_of(said, "shop", "pm.max_children"), Some("9"));
-        assert_eq!(setting_of(said, "none", "pm.max_children"), None);
+        assert_eq!(setting_of(output_text, "www", "pm.max_children"), Some("7"));
+        assert_eq!(
+            setting_of(output_text, "shop", "pm.max_children"),
+            Some("9")
+        );
+        assert_eq!(setting_of(output_text, "none", "pm.max_children"), None);
     }
 
-    /// What is made of it if the test ends so and has said that.
-    fn ended(status: i32, said: &str) -> ConfigTest {
+    /// The result of a test with this status and this output.
+    fn ended(status: i32, output_text: &str) -> ConfigTest {
         tested(Ok(Output {
             status: std::process::ExitStatus::from_raw(status),
             stdout: Vec::new(),
-            stderr: said.as_bytes().to_vec(),
+            stderr: output_text.as_bytes().to_vec(),
         }))
     }
 
     #[test]
     fn only_a_test_that_ends_by_itself_refuses_and_it_is_said_why() {
         let refuses = |why: &str| {
-            ConfigTest::Refuses(format!("php-fpm -tt refuses the configuration: {why}"))
+            ConfigTest::Refuses(format!("php-fpm -tt rejects the configuration: {why}"))
         };
         assert_eq!(ended(0, "fine"), ConfigTest::Takes("fine".to_owned()));
-        let said = "NOTICE: x\nERROR: a\nERROR: b\nmore\n";
-        assert_eq!(ended(78 << 8, said), refuses("ERROR: a; ERROR: b"));
-        let said = "php-fpm: error while loading shared libraries: libargon2.so.1\n\n";
-        assert_eq!(ended(127 << 8, said), refuses(said.trim_end()));
+        let output_text = "NOTICE: x\nERROR: a\nERROR: b\nmore\n";
+        assert_eq!(ended(78 << 8, output_text), refuses("ERROR: a; ERROR: b"));
+        let output_text = "php-fpm: error while loading shared libraries: libargon2.so.1\n\n";
+        assert_eq!(
+            ended(127 << 8, output_text),
+            refuses(output_text.trim_end())
+        );
         assert_eq!(
             ended(70 << 8, ""),
-            refuses("exit status: 70, and it says nothing")
+            refuses("exit status: 70, without a message")
         );
         let killed = ConfigTest::NotKnown("php-fpm -tt was killed by signal 9".to_owned());
         assert_eq!(ended(9, "ERROR: half a"), killed);
@@ -340,20 +361,29 @@ mod tests {
             options: Vec::new(),
             starts_some: true,
         };
-        // No process has this number.
-        assert_eq!(fpm.refusal(i32::MAX), None);
-        assert!(fpm.check(i32::MAX, None).is_err(), "nothing new is tried");
+        let master = |pid| Master {
+            pid,
+            began: None,
+            title: String::new(),
+        };
+        // No process has this id.
+        assert_eq!(fpm.refusal(&master(i32::MAX)), None);
+        assert!(
+            fpm.check(&master(i32::MAX), None).is_err(),
+            "nothing new is tried"
+        );
         // This program does not know these options.
-        let here = std::process::id() as i32;
-        let why = fpm.refusal(here).expect("a code that is not 0");
-        assert!(why.contains("refuses the configuration: "), "{why}");
-        assert_eq!(fpm.check(here, None), Err(why));
+        let here = master(std::process::id() as i32);
+        let why = fpm.refusal(&here).expect("a code that is not 0");
+        assert!(why.contains("rejects the configuration: "), "{why}");
+        assert_eq!(fpm.check(&here, None), Err(why));
     }
 
     #[test]
     fn what_a_unit_starts_php_fpm_with_is_known_to_its_test() {
         let found = options(
-            "/usr/sbin/php-fpm8.2 --nodaemonize --fpm-config /etc/f.conf -c /etc/i.ini -n -dx=1 --prefix=/srv",
+            "/usr/sbin/php-fpm8.2 --nodaemonize --fpm-config /etc/f.conf -c /etc/i.ini -n -dx=1 \
+             --prefix=/srv",
         );
         assert_eq!(found, ["-c", "/etc/i.ini", "-n", "-dx=1", "--prefix=/srv"]);
         assert_eq!(options("/usr/sbin/php-fpm8.2 -p $PREFIX"), [""; 0]);
@@ -362,9 +392,9 @@ mod tests {
 
     #[test]
     fn only_a_folder_that_is_read_whole_takes_a_file() {
-        let found = folder("/etc/php/8.2/fpm/pool.d/*.conf");
+        let found = directory("/etc/php/8.2/fpm/pool.d/*.conf");
         assert_eq!(found, Some(PathBuf::from("/etc/php/8.2/fpm/pool.d")));
-        assert_eq!(folder("/etc/php/*/pool.d/*.conf"), None);
-        assert_eq!(folder("/etc/php/www.conf"), None);
+        assert_eq!(directory("/etc/php/*/pool.d/*.conf"), None);
+        assert_eq!(directory("/etc/php/www.conf"), None);
     }
 }

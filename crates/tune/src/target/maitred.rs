@@ -4,16 +4,17 @@ use std::path::{Path, PathBuf};
 
 use toml::{Table, Value};
 
-use super::Reload;
 use super::replaced_file::TRIAL;
+use super::{Master, Reload, TunedServer};
+use crate::measurement::Setting;
 use crate::site::Site;
 
-/// What a static pool has no use for.
+/// Settings that a static pool does not allow.
 const NOT_OF_STATIC: [&str; 3] = ["start_servers", "min_spare_servers", "max_spare_servers"];
 
-/// A server of ours.
+/// maitred as the server.
 pub(super) struct MaitredServer {
-    /// By the name that the server has for it: what is in it may be relative to that.
+    /// The path as the server knows it, since paths in the file may be relative to it.
     pub(super) config: PathBuf,
     pub(super) section: String,
     pub(super) reload: Reload,
@@ -27,26 +28,42 @@ impl MaitredServer {
             reload,
         }
     }
+}
 
-    /// The file while so many workers are tried.
-    pub(super) fn trial(&self, before: &[u8], workers: u32) -> Result<String, String> {
+impl TunedServer for MaitredServer {
+    fn name(&self) -> &'static str {
+        "maitred"
+    }
+
+    fn takes_file(&self) -> bool {
+        false
+    }
+
+    fn trial(&self, before: &[u8], workers: u32) -> Result<String, String> {
         trial(&String::from_utf8_lossy(before), &self.section, workers)
     }
 
-    /// `maitred check`.
-    pub(super) fn check(&self) -> Result<(), String> {
+    fn check(&self, _: &Master, _: Option<u32>) -> Result<(), String> {
         check(&self.config)
     }
 
-    pub(super) fn reload(&mut self) -> Result<(), String> {
+    fn refusal(&self, _: &Master) -> Option<String> {
+        check(&self.config).err()
+    }
+
+    fn reload(&mut self, _: &Master, _: Setting) -> Result<(), String> {
         (self.reload)().map(|_| ())
+    }
+
+    fn start_command(&self) -> String {
+        "systemctl start maitred".to_owned()
     }
 }
 
 fn trial(before: &str, section: &str, workers: u32) -> Result<String, String> {
     let mut table: Table = before
         .parse()
-        .map_err(|why| format!("the configuration is odd: {why}"))?;
+        .map_err(|why| format!("the configuration cannot be parsed: {why}"))?;
     let pools = table
         .entry("pools")
         .or_insert_with(|| Value::Table(Table::new()));
@@ -68,7 +85,7 @@ fn trial(before: &str, section: &str, workers: u32) -> Result<String, String> {
     let text = toml::to_string(&table)
         .map_err(|why| format!("the configuration cannot be written: {why}"))?;
     Ok(format!(
-        "# {TRIAL} and puts back what was before; if it has not, run maitred tune --undo\n{text}"
+        "# {TRIAL} and restores the original; if it has not, run maitred tune --undo\n{text}"
     ))
 }
 
@@ -79,7 +96,7 @@ pub(super) fn check(config: &Path) -> Result<(), String> {
         Err(mistakes) => {
             let text = mistakes.to_string();
             Err(format!(
-                "maitred check refuses the configuration: {}",
+                "maitred check rejects the configuration: {}",
                 text.replace('\n', "; ")
             ))
         }
@@ -92,8 +109,9 @@ mod tests {
 
     #[test]
     fn only_the_pools_workers_change() {
-        let before = "listen = [\"127.0.0.1:80\"]\n# mine\n[pools.www]\npm = \"dynamic\"\n\
-                      max_children = 5\nstart_servers = 2\nuser = \"www-data\"\n[[sites]]\nroot = \"/srv\"\n";
+        let before = "listen = [\"127.0.0.1:80\"]\n# mine\n[pools.www]\npm = \
+                      \"dynamic\"\nmax_children = 5\nstart_servers = 2\nuser = \
+                      \"www-data\"\n[[sites]]\nroot = \"/srv\"\n";
         let text = trial(before, "www", 40).unwrap();
         assert!(text.contains(TRIAL));
         let table: Table = text.parse().unwrap();

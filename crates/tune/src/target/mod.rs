@@ -1,5 +1,5 @@
-//! The server that is tuned: its settings are changed, checked by its own test, used by a reload, and put
-//! back.
+//! The server that is tuned: changes its settings, checks them with its own test, reloads it, and
+//! restores them.
 
 mod fpm;
 mod maitred;
@@ -18,55 +18,89 @@ use fpm::FpmServer;
 use maitred::MaitredServer;
 use replaced_file::{ReplacedFile, Undo};
 
-/// Has a server of ours read its configuration; answers when that is done.
+/// Reloads maitred; returns when that is done.
 pub type Reload = Box<dyn FnMut() -> Result<String, String>>;
 
-/// Which server, and how it is told.
-enum ServerKind {
-    Fpm(FpmServer),
-    Maitred(MaitredServer),
+/// The master process of the server.
+struct Master {
+    pid: i32,
+    /// Its start time: with the process id it identifies the process.
+    began: Option<u64>,
+    /// The start of its workers' process titles.
+    title: String,
+}
+
+impl Master {
+    fn of(site: &Site) -> Master {
+        Master {
+            pid: site.master,
+            began: processes::began(site.master),
+            title: site.title(),
+        }
+    }
+
+    fn is_running(&self) -> bool {
+        processes::began(self.pid) == self.began
+    }
+
+    fn workers(&self) -> Vec<i32> {
+        processes::workers(self.pid, &self.title)
+    }
+}
+
+/// A kind of server.
+trait TunedServer {
+    /// Its name.
+    fn name(&self) -> &'static str;
+
+    /// Whether a file of its own can be added to its configuration.
+    fn takes_file(&self) -> bool;
+
+    /// The file for a trial with this many workers, in place of `before`.
+    fn trial(&self, before: &[u8], workers: u32) -> Result<String, String>;
+
+    /// Runs its own test of the configuration, and checks that the number of workers is in force.
+    fn check(&self, master: &Master, workers: Option<u32>) -> Result<(), String>;
+
+    /// Why it would reject its configuration at a reload, if its test says so.
+    fn refusal(&self, master: &Master) -> Option<String>;
+
+    /// Reloads it, and waits until it runs with the setting.
+    fn reload(&mut self, master: &Master, setting: Setting) -> Result<(), String>;
+
+    /// The command that starts it.
+    fn start_command(&self) -> String;
 }
 
 /// A server with the pool that is tuned.
 pub struct Target {
-    server: ServerKind,
+    server: Box<dyn TunedServer>,
     file: ReplacedFile,
-    /// The other files of its configuration, as they were.
+    /// The original contents of its other configuration files.
     others: Vec<(PathBuf, Option<Vec<u8>>)>,
     now: Setting,
     is_released: bool,
-    master: i32,
-    began: Option<u64>,
-    title: String,
-    /// Held as long as we are here.
+    master: Master,
+    /// Held until drop.
     _lock: File,
 }
 
 impl Target {
-    /// Of a site, whose configuration nobody else may tune meanwhile. Nothing is changed yet.
+    /// The server of a site. Locks its configuration against other tunings; changes nothing yet.
     ///
     /// # Errors
-    /// One sentence: another tune is at it, it cannot be changed by this user, or its configuration takes
-    /// no further file.
+    /// A message: another tuning is running, this user may not change the configuration, or it
+    /// includes no further file.
     pub fn of(site: &Site, reload: Reload) -> Result<Target, String> {
-        let main = site
-            .service
-            .files
-            .first()
-            .ok_or("the server has no configuration file")?;
-        let main = Path::new(main);
+        let main = main_file(site)?;
         let lock = lock(main)?;
         let is_ours = site.service.kind == PhpServer::Maitred;
-        let (server, file) = match is_ours {
-            true => (
-                ServerKind::Maitred(MaitredServer::of(site, main, reload)),
-                real(main),
-            ),
-            false => {
-                let fpm = FpmServer::of(site)?;
-                let file = real(fpm.drop_in());
-                (ServerKind::Fpm(fpm), file)
-            }
+        let (server, file): (Box<dyn TunedServer>, PathBuf) = if is_ours {
+            (Box::new(MaitredServer::of(site, main, reload)), real(main))
+        } else {
+            let fpm = FpmServer::of(site)?;
+            let file = real(fpm.drop_in());
+            (Box::new(fpm), file)
         };
         let files = site.service.files.iter().map(PathBuf::from);
         let others = files.filter(|path| real(path) != file);
@@ -79,9 +113,7 @@ impl Target {
             others,
             now: Setting::AsItWas,
             is_released: false,
-            master: site.master,
-            began: processes::began(site.master),
-            title: site.title(),
+            master: Master::of(site),
             _lock: lock,
         })
     }
@@ -91,30 +123,30 @@ impl Target {
         self.file.path()
     }
 
-    /// Whether that is a file of its own, so that a setting can be written down for good.
+    /// Whether that is a file of its own, so that a setting can be written permanently.
     pub fn takes_file(&self) -> bool {
-        matches!(self.server, ServerKind::Fpm(_))
+        self.server.takes_file()
     }
 
-    /// The first process.
+    /// The master process.
     pub fn master(&self) -> i32 {
-        self.master
+        self.master.pid
     }
 
-    /// How the pool is set now.
+    /// The current setting.
     pub fn now(&self) -> Setting {
         self.now
     }
 
     /// The pool's workers.
     pub fn workers(&self) -> Vec<i32> {
-        processes::workers(self.master, &self.title)
+        self.master.workers()
     }
 
-    /// Has the pool set so, if it is not yet. Returns when the new workers are there.
+    /// Applies a setting, unless it is the current one. Returns when the new workers run.
     ///
     /// # Errors
-    /// One sentence. The file is as it was; where it was in use, the server was told so.
+    /// A message. The file is restored, and the server reloaded if it used the file.
     pub fn set(&mut self, setting: Setting) -> Result<(), String> {
         if setting == self.now {
             return Ok(());
@@ -123,31 +155,27 @@ impl Target {
         let Setting::Workers(workers) = setting else {
             return self.restore();
         };
-        let text = match &self.server {
-            ServerKind::Fpm(fpm) => fpm.trial(workers),
-            ServerKind::Maitred(ours) => {
-                ours.trial(self.file.before().unwrap_or_default(), workers)?
-            }
-        };
+        let before = self.file.before().unwrap_or_default();
+        let text = self.server.trial(before, workers)?;
         self.file
             .put(text.as_bytes())
             .and_then(|()| self.check(Some(workers)))
             .inspect_err(|_| {
-                // The first error is the one to tell, and the file's path is in it.
+                // The first error is reported; it contains the file's path.
                 let _ = self.file.restore();
             })?;
         self.now = setting;
         self.reload()
     }
 
-    /// Writes a setting down for good. What was before is kept beside it, for `undo`.
+    /// Writes a setting permanently, with a backup of the original file for `undo`.
     ///
     /// # Errors
-    /// One sentence; all is as it was, or it is said what is not.
-    pub fn keep(&mut self, workers: u32, text: &str) -> Result<(), String> {
+    /// A message; everything is restored, or the message says what is not.
+    pub fn write(&mut self, workers: u32, text: &str) -> Result<(), String> {
         self.untouched()?;
         self.file.put(text.as_bytes()).inspect_err(|_| {
-            // The backup may be there already; the first error is the one to tell.
+            // The backup may exist already; the first error is reported.
             let _ = self.file.restore();
         })?;
         let done = self.check(Some(workers)).and_then(|()| {
@@ -160,16 +188,16 @@ impl Target {
         })
     }
 
-    /// All stays as it is now, whatever becomes of this.
+    /// Keeps the current state on drop.
     pub fn release(&mut self) {
         self.is_released = true;
     }
 
-    /// Has everything as it was. A server that would refuse its configuration, which another hand may have
-    /// broken meanwhile, is not told to reload: php-fpm would end.
+    /// Restores everything. A server whose test rejects its configuration, which another program
+    /// may have broken meanwhile, is not reloaded: php-fpm would exit.
     ///
     /// # Errors
-    /// One sentence: what is not.
+    /// A message that says what is not restored.
     pub fn restore(&mut self) -> Result<(), String> {
         if self.now == Setting::AsItWas {
             return self.file.restore();
@@ -179,19 +207,19 @@ impl Target {
         match self.refusal() {
             None => self.reload(),
             Some(why) => Err(format!(
-                "{} is as it was, but {} still runs with the trial ({}) and was not told to reload: {why}; mend \
-                 that, and reload it",
+                "{} is restored, but {} still runs with the trial ({}) and was not reloaded: \
+                 {why}; fix that, and reload it",
                 self.file.path().display(),
-                self.server(),
+                self.server.name(),
                 tried.words(),
             )),
         }
     }
 
-    /// Whether nobody else has changed the configuration meanwhile.
+    /// Checks that no other program has changed the configuration meanwhile.
     ///
     /// # Errors
-    /// Scope file was changed.
+    /// Which file was changed.
     fn untouched(&self) -> Result<(), String> {
         let changed = self
             .others
@@ -201,44 +229,33 @@ impl Target {
         let changed = changed.or_else(|| (!self.file.is_untouched()).then(|| self.file.path()));
         match changed {
             Some(path) => Err(format!(
-                "{} was changed by another hand while the server was tuned: its figures are of another \
-                 configuration; tune again when nobody else is at it",
+                "{} was changed by another program while the server was tuned: the results are of \
+                 another configuration; tune again without such changes",
                 path.display()
             )),
             None => Ok(()),
         }
     }
 
-    /// The server's own test, before each reload: another hand may have broken a file, or added one,
-    /// since the last.
+    /// Runs the server's own test before each reload: another program may have broken or added a
+    /// file since the last.
     fn check(&self, workers: Option<u32>) -> Result<(), String> {
-        match &self.server {
-            ServerKind::Fpm(fpm) => fpm.check(self.master, workers),
-            ServerKind::Maitred(ours) => ours.check(),
-        }
+        self.server.check(&self.master, workers)
     }
 
-    /// Why a server that lives would not take its configuration. Where its own test comes to no end, nobody
-    /// knows, and a trial does not stay for that.
+    /// Why a running server would reject its configuration. A test that does not finish is no
+    /// reason to keep a trial.
     fn refusal(&self) -> Option<String> {
-        if processes::began(self.master) != self.began {
-            return None;
-        }
-        match &self.server {
-            ServerKind::Fpm(fpm) => fpm.refusal(self.master),
-            ServerKind::Maitred(ours) => ours.check().err(),
-        }
+        let is_running = self.master.is_running();
+        is_running.then(|| self.server.refusal(&self.master))?
     }
 
     fn reload(&mut self) -> Result<(), String> {
-        let done = match &mut self.server {
-            ServerKind::Fpm(fpm) => fpm.reload(self.master, self.began, &self.title, self.now),
-            ServerKind::Maitred(ours) => ours.reload(),
-        };
+        let done = self.server.reload(&self.master, self.now);
         done.or_else(|why| self.give_up(why))
     }
 
-    /// The server did not come back: the file is put back, and it is told once more if it lives.
+    /// The server did not come back: restores the file, and reloads it once more if it runs.
     fn give_up(&mut self, why: String) -> Result<(), String> {
         if let Err(further) = self.file.restore() {
             return Err(format!("{why}; {further}"));
@@ -246,89 +263,64 @@ impl Target {
         self.now = Setting::AsItWas;
         if let Some(refusal) = self.refusal() {
             return Err(format!(
-                "{why}; its settings are as they were again, but it was not told so: {refusal}; mend that, and \
-                 reload it"
+                "{why}; its settings are restored, but it was not reloaded: {refusal}; fix that, \
+                 and reload it"
             ));
         }
-        let again = match &mut self.server {
-            ServerKind::Fpm(fpm) => {
-                fpm.reload(self.master, self.began, &self.title, Setting::AsItWas)
-            }
-            ServerKind::Maitred(ours) => ours.reload(),
-        };
+        let again = self.server.reload(&self.master, Setting::AsItWas);
         Err(match again {
             Ok(()) => {
-                format!("{why}; its settings are as they were again, and it serves with them")
+                format!("{why}; its settings are restored, and it serves with them")
             }
             Err(_) => format!(
-                "{why}; its settings are as they were again, but it does not serve: start it \
-                 ({})",
-                self.how_to_start()
+                "{why}; its settings are restored, but it does not serve: start it ({})",
+                self.server.start_command()
             ),
         })
     }
-
-    fn server(&self) -> &'static str {
-        match &self.server {
-            ServerKind::Fpm(_) => "php-fpm",
-            ServerKind::Maitred(_) => "maitred",
-        }
-    }
-
-    fn how_to_start(&self) -> String {
-        match &self.server {
-            ServerKind::Fpm(fpm) => fpm.how_to_start(),
-            ServerKind::Maitred(_) => "systemctl start maitred".to_owned(),
-        }
-    }
 }
 
-/// Whatever ends a tuning, a fault in it too, a trial does not stay.
+/// However a tuning ends, a panic included, no trial remains.
 impl Drop for Target {
     fn drop(&mut self) {
         if !self.is_released {
-            // Who could say what is wrong has said so, or is gone.
+            // Any error was reported before, or there is no one to report it to.
             let _ = self.restore();
         }
     }
 }
 
-/// Puts back what was before the last setting that tune has written, and has the server use it.
+/// Restores the file from before the last setting that tune has written, and reloads the server.
 ///
 /// # Errors
-/// One sentence.
+/// A message.
 pub fn undo(site: &Site, mut reload: Reload) -> Result<String, String> {
-    let main = site
-        .service
-        .files
-        .first()
-        .ok_or("the server has no configuration file")?;
-    let main = Path::new(main);
+    let main = main_file(site)?;
     let _lock = lock(main)?;
-    let title = site.title();
-    let began = processes::began(site.master);
+    let master = Master::of(site);
     if site.service.kind == PhpServer::Maitred {
         let undo = Undo::begin(&real(main))?;
         finish(undo, maitred::check(main))?;
         let done = reload()?;
-        return Ok(format!("{} is as it was before: {done}", main.display()));
+        return Ok(format!("{} is restored: {done}", main.display()));
     }
-    let fpm = FpmServer::of(site)?;
+    let mut fpm = FpmServer::of(site)?;
     let file = real(fpm.drop_in());
     let undo = Undo::begin(&file)?;
     let is_there = undo.is_there();
-    finish(undo, fpm.check(site.master, None))?;
-    fpm.reload(site.master, began, &title, Setting::AsItWas)?;
-    Ok(match is_there {
-        true => format!(
-            "{} is as it was before, and php-fpm uses it",
+    finish(undo, fpm.check(&master, None))?;
+    fpm.reload(&master, Setting::AsItWas)?;
+    Ok(if is_there {
+        format!("{} is restored, and php-fpm uses it", file.display())
+    } else {
+        format!(
+            "{} is removed, and php-fpm serves without it",
             file.display()
-        ),
-        false => format!("{} is gone, and php-fpm serves without it", file.display()),
+        )
     })
 }
 
-/// Takes an undo back that the server's own test refuses.
+/// Reverts an undo that the server's own test rejects.
 fn finish(undo: Undo, checked: Result<(), String>) -> Result<(), String> {
     let Err(why) = checked else {
         return undo.finish();
@@ -339,23 +331,31 @@ fn finish(undo: Undo, checked: Result<(), String>) -> Result<(), String> {
     })
 }
 
-/// The file that a link leads to: what replaces it has to leave the link.
+/// The server's main configuration file.
+fn main_file(site: &Site) -> Result<&Path, String> {
+    let main = site.service.files.first();
+    let main = main.ok_or("the server has no configuration file")?;
+    Ok(Path::new(main))
+}
+
+/// The target of a symlink: a replacement must not replace the link.
 fn real(path: &Path) -> PathBuf {
     path.canonicalize().unwrap_or_else(|_| path.to_owned())
 }
 
-/// Nobody else tunes a configuration of this folder as long as the file is open. The configuration itself
-/// may be replaced meanwhile, and a lock on it would lie on a file that nobody finds any more.
+/// Locks the configuration's directory against other tunings until the file is closed. The
+/// configuration itself may be replaced meanwhile, and a lock on the replaced file would lock
+/// nothing.
 fn lock(main: &Path) -> Result<File, String> {
     let main = real(main);
-    let folder = main.parent().unwrap_or(Path::new("/"));
-    let shown = folder.display();
-    let file = File::open(folder).map_err(|why| format!("{shown} cannot be read: {why}"))?;
+    let directory = main.parent().unwrap_or(Path::new("/"));
+    let shown = directory.display();
+    let file = File::open(directory).map_err(|why| format!("{shown} cannot be read: {why}"))?;
     match flock(&file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => Ok(file),
         Err(rustix::io::Errno::WOULDBLOCK) => Err(format!(
-            "another `maitred tune` is at work on {}, or on another configuration in its folder; wait until \
-             it has ended",
+            "another `maitred tune` is running on {}, or on another configuration in its \
+             directory; wait until it has ended",
             main.display()
         )),
         Err(why) => Err(format!("{shown} cannot be locked: {why}")),
@@ -368,9 +368,9 @@ mod tests {
 
     #[test]
     fn a_configuration_that_is_replaced_stays_locked_and_so_does_one_behind_a_link() {
-        let folder = tempfile::tempdir().unwrap();
+        let directory = tempfile::tempdir().unwrap();
         let elsewhere = tempfile::tempdir().unwrap();
-        let main = folder.path().join("maitred.toml");
+        let main = directory.path().join("maitred.toml");
         let link = elsewhere.path().join("maitred.toml");
         std::fs::write(&main, "mine").unwrap();
         std::os::unix::fs::symlink(&main, &link).unwrap();
@@ -381,7 +381,7 @@ mod tests {
             .unwrap();
         let why = lock(&main).unwrap_err();
         assert!(
-            why.contains("another `maitred tune` is at work on"),
+            why.contains("another `maitred tune` is running on"),
             "{why}"
         );
         assert!(lock(&link).is_err());
@@ -392,14 +392,14 @@ mod tests {
     const MINE: &str = "listen = [\"127.0.0.1:0\"]\n\n[pools.www]\nmax_children = 2\n\n\
                         [[sites]]\nhosts = [\"localhost\"]\nroot = \"/tmp\"\n";
 
-    /// A server of ours that is told to reload by `reload`.
-    fn target(folder: &Path, reload: Reload) -> Target {
-        let config = folder.join("maitred.toml");
+    /// maitred, reloaded by `reload`.
+    fn target(directory: &Path, reload: Reload) -> Target {
+        let config = directory.join("maitred.toml");
         std::fs::write(&config, MINE).unwrap();
         Target {
             file: ReplacedFile::of(&config, b'#').unwrap(),
             _lock: lock(&config).unwrap(),
-            server: ServerKind::Maitred(MaitredServer {
+            server: Box::new(MaitredServer {
                 config,
                 section: "www".to_owned(),
                 reload,
@@ -407,9 +407,11 @@ mod tests {
             others: Vec::new(),
             now: Setting::AsItWas,
             is_released: false,
-            master: 0,
-            began: None,
-            title: String::new(),
+            master: Master {
+                pid: 0,
+                began: None,
+                title: String::new(),
+            },
         }
     }
 
@@ -417,36 +419,36 @@ mod tests {
         Box::new(|| Ok("done".to_owned()))
     }
 
-    fn expect_mine(folder: &Path) {
-        let text = std::fs::read_to_string(folder.join("maitred.toml")).unwrap();
+    fn expect_mine(directory: &Path) {
+        let text = std::fs::read_to_string(directory.join("maitred.toml")).unwrap();
         assert_eq!(text, MINE);
-        assert!(!replaced_file::can_undo(&folder.join("maitred.toml")));
+        assert!(!replaced_file::can_undo(&directory.join("maitred.toml")));
     }
 
     #[test]
     fn a_fault_in_tuning_itself_leaves_no_trial() {
-        let folder = tempfile::tempdir().unwrap();
+        let directory = tempfile::tempdir().unwrap();
         let caught = std::panic::catch_unwind(|| {
-            let mut target = target(folder.path(), fine());
+            let mut target = target(directory.path(), fine());
             target.set(Setting::Workers(4)).unwrap();
             assert!(replaced_file::can_undo(target.file()));
             panic!("a fault");
         });
         assert!(caught.is_err());
-        expect_mine(folder.path());
+        expect_mine(directory.path());
     }
 
     #[test]
     fn what_stays_stays_and_what_cannot_be_written_leaves_no_backup() {
-        let folder = tempfile::tempdir().unwrap();
-        let full = folder.path().join(".maitred.toml.tune-new");
+        let directory = tempfile::tempdir().unwrap();
+        let full = directory.path().join(".maitred.toml.tune-new");
         std::fs::create_dir_all(full.join("taken")).unwrap();
-        let mut target = target(folder.path(), fine());
-        let why = target.keep(4, MINE).unwrap_err();
+        let mut target = target(directory.path(), fine());
+        let why = target.write(4, MINE).unwrap_err();
         assert!(why.contains("cannot be written"), "{why}");
-        expect_mine(folder.path());
+        expect_mine(directory.path());
         std::fs::remove_dir_all(&full).unwrap();
-        target.keep(4, &MINE.replace('2', "4")).unwrap();
+        target.write(4, &MINE.replace('2', "4")).unwrap();
         target.release();
         let path = target.file().to_owned();
         drop(target);
@@ -459,17 +461,17 @@ mod tests {
 
     #[test]
     fn what_another_hand_writes_during_a_reload_that_fails_is_left_alone() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("maitred.toml");
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("maitred.toml");
         let theirs = path.clone();
         let reload = move || {
             std::fs::write(&theirs, "theirs").unwrap();
             Err("it does not come back".to_owned())
         };
-        let mut target = target(folder.path(), Box::new(reload));
+        let mut target = target(directory.path(), Box::new(reload));
         let why = target.set(Setting::Workers(4)).unwrap_err();
         assert!(
-            why.contains("it does not come back") && why.contains("another hand"),
+            why.contains("it does not come back") && why.contains("another program"),
             "{why}"
         );
         assert!(target.restore().is_err());
@@ -483,8 +485,8 @@ mod tests {
 
     #[test]
     fn a_link_stays_one() {
-        let folder = tempfile::tempdir().unwrap();
-        let (file, link) = (folder.path().join("real"), folder.path().join("link"));
+        let directory = tempfile::tempdir().unwrap();
+        let (file, link) = (directory.path().join("real"), directory.path().join("link"));
         std::fs::write(&file, "mine").unwrap();
         std::os::unix::fs::symlink(&file, &link).unwrap();
         let mut kept = ReplacedFile::of(&real(&link), b'#').unwrap();

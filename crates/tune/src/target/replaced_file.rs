@@ -1,23 +1,23 @@
-//! A file that is replaced while settings are tried, and put back.
+//! A file that is replaced while settings are tried, and restored.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 
-/// The mode of a file that there was not before: everybody may read settings.
+/// The mode of a new file: settings are world-readable.
 const MODE: u32 = 0o644;
 
-/// What follows a file's name: the version before the one that tune wrote.
+/// The suffix of the backup.
 const BEFORE: &str = ".before-tune";
 
-/// What is in a file while a setting is only tried.
+/// The text that marks a file of a trial.
 pub(super) const TRIAL: &str = "`maitred tune` is trying this";
 
-/// What the last line of a file says that tune has written, before a checksum (CRC-32) of all above.
+/// The last line of a file that tune has written, before a checksum (CRC-32) of the text above.
 const SEAL: &[u8] = b" written by `maitred tune`, checksum ";
 
-/// A file, what it held, and what was written into it.
+/// A file with its original and its current contents.
 #[derive(Debug)]
 pub struct ReplacedFile {
     path: PathBuf,
@@ -29,10 +29,10 @@ pub struct ReplacedFile {
 }
 
 impl ReplacedFile {
-    /// Reads what there is. Lines that begin with `comment` say nothing to the server.
+    /// Reads the file. Lines that start with `comment` are ignored by the server.
     ///
     /// # Errors
-    /// When it is there and cannot be read, or holds what an earlier tune only tried.
+    /// When it exists and cannot be read, or holds the trial of an earlier tuning.
     pub fn of(path: &Path, comment: u8) -> Result<ReplacedFile, String> {
         let before = read(path)?;
         if before.as_deref().is_some_and(is_trial) {
@@ -53,21 +53,21 @@ impl ReplacedFile {
         &self.path
     }
 
-    /// What it held before anything was tried.
+    /// Its original contents.
     pub fn before(&self) -> Option<&[u8]> {
         self.before.as_deref()
     }
 
-    /// Whether it holds what was last written into it.
+    /// Whether it still holds what was last written.
     pub fn is_untouched(&self) -> bool {
         read(&self.path).is_ok_and(|found| found == self.now)
     }
 
-    /// Puts a text in its place, all of it or nothing. What it held before lies beside it from now on, so
-    /// that it can be put back whatever becomes of this process.
+    /// Replaces the contents atomically. The original contents are in a backup first, so that they
+    /// can be restored whatever happens to this process.
     ///
     /// # Errors
-    /// One sentence; the file is as it was.
+    /// A message; the file is unchanged.
     pub fn put(&mut self, text: &[u8]) -> Result<(), String> {
         if !self.has_backup {
             let held = self.before.clone().unwrap_or_default();
@@ -81,16 +81,17 @@ impl ReplacedFile {
         Ok(())
     }
 
-    /// Puts back what it held, unless another hand has written it since.
+    /// Restores the original contents, unless another program has written the file since.
     ///
     /// # Errors
-    /// One sentence that says where the earlier version lies.
+    /// A message that says where the backup is.
     pub fn restore(&mut self) -> Result<(), String> {
         let beside = backup(&self.path);
         if self.now != self.before {
             if !self.is_untouched() {
                 return Err(format!(
-                    "{} was changed by another hand and is left as it is; what it held before lies in {}",
+                    "{} was changed by another program and is left alone; its earlier contents are \
+                     in {}",
                     self.path.display(),
                     beside.display(),
                 ));
@@ -101,7 +102,7 @@ impl ReplacedFile {
             };
             done.map_err(|why| {
                 let why = unwritable(&self.path, &why);
-                format!("{why}; what it held lies in {}", beside.display())
+                format!("{why}; its earlier contents are in {}", beside.display())
             })?;
             self.now = self.before.clone();
         }
@@ -117,7 +118,7 @@ impl ReplacedFile {
     }
 }
 
-/// A setting of tune's that is taken back: it and the version before it are there until it is certain.
+/// An undo of a written setting: both versions exist until it is finished.
 #[derive(Debug)]
 pub struct Undo {
     path: PathBuf,
@@ -126,15 +127,16 @@ pub struct Undo {
 }
 
 impl Undo {
-    /// Puts back the version before the one that tune wrote.
+    /// Restores the backup.
     ///
     /// # Errors
-    /// One sentence: there is none, it cannot be written, or another hand has written the file since.
+    /// A message: there is no backup, the file cannot be written, or another program has written it
+    /// since.
     pub fn begin(path: &Path) -> Result<Undo, String> {
         let beside = backup(path);
         let Some(before) = read(&beside)? else {
             return Err(format!(
-                "there is nothing to undo: {} is not there",
+                "there is nothing to undo: {} does not exist",
                 beside.display()
             ));
         };
@@ -144,8 +146,9 @@ impl Undo {
             .is_none_or(|text| is_sealed(text) || text == before)
         {
             return Err(format!(
-                "{0} was changed by another hand since tune wrote it, and is left as it is; to have what it \
-                 held before, delete it or move it away, and have {1} take its place if that is not empty",
+                "{0} was changed by another program since tune wrote it, and is left alone; to \
+                 restore its earlier contents, delete it or move it away, and replace it with {1} \
+                 if that is not empty",
                 path.display(),
                 beside.display()
             ));
@@ -159,23 +162,23 @@ impl Undo {
         Ok(undo)
     }
 
-    /// Whether there was a file before.
+    /// Whether the file existed originally.
     pub fn is_there(&self) -> bool {
         !self.before.is_empty()
     }
 
-    /// The server does not take what was before: tune's setting is there again.
+    /// Reverts the undo, because the server rejects the original file.
     ///
     /// # Errors
-    /// One sentence.
+    /// A message.
     pub fn take_back(self) -> Result<(), String> {
         self.put(self.tuned.as_ref())
     }
 
-    /// It is certain.
+    /// Finishes the undo.
     ///
     /// # Errors
-    /// One sentence.
+    /// A message.
     pub fn finish(self) -> Result<(), String> {
         let beside = backup(&self.path);
         remove(&beside).map_err(|why| unwritable(&beside, &why))
@@ -197,20 +200,21 @@ fn is_trial(text: &[u8]) -> bool {
 
 fn left_over(path: &Path) -> String {
     let shown = path.display();
-    match can_undo(path) {
-        true => format!(
-            "{shown} still holds what an earlier `maitred tune` only tried, since that was killed: run \
+    if can_undo(path) {
+        format!(
+            "{shown} still holds a trial of an earlier `maitred tune`, which was killed: run \
              maitred tune --undo, and tune again"
-        ),
-        false => format!(
-            "{shown} still holds what an earlier `maitred tune` only tried, and {} with what it held before \
-             is not there: put your settings into it, and tune again",
+        )
+    } else {
+        format!(
+            "{shown} still holds a trial of an earlier `maitred tune`, and its backup {} does not \
+             exist: write your settings into it, and tune again",
             backup(path).display()
-        ),
+        )
     }
 }
 
-/// The text with a last line by which it is known that nobody else has written it.
+/// Adds the last line, which proves that no other program has written the text.
 fn sealed(text: &[u8], comment: u8) -> Vec<u8> {
     let mut whole = text.to_vec();
     if !whole.ends_with(b"\n") {
@@ -224,7 +228,7 @@ fn sealed(text: &[u8], comment: u8) -> Vec<u8> {
 }
 
 fn is_sealed(text: &[u8]) -> bool {
-    // The seal, its comment sign, and eight digits with the end of the line.
+    // The comment sign, the seal, and eight digits with a line end.
     let Some(at) = text.len().checked_sub(1 + SEAL.len() + 9) else {
         return false;
     };
@@ -232,12 +236,12 @@ fn is_sealed(text: &[u8]) -> bool {
     sealed(above, seal[0]) == text
 }
 
-/// Whether there is something to undo.
+/// Whether there is a backup.
 pub fn can_undo(path: &Path) -> bool {
     backup(path).exists()
 }
 
-/// Where the version before lies. Its name ends so that no server reads it.
+/// The path of the backup. Its name ends such that no server reads it.
 pub fn backup(path: &Path) -> PathBuf {
     beside(path, "", BEFORE)
 }
@@ -270,8 +274,8 @@ fn unwritable(path: &Path, why: &io::Error) -> String {
     format!("{} cannot be written: {why}{hint}", path.display())
 }
 
-/// Puts back what a file held. The backup takes its place where it still is that: a disk that is full has
-/// no room for another copy.
+/// Restores the original contents. The backup is renamed if it still has them: a full disk has no
+/// space for another copy.
 fn put_back(path: &Path, text: &[u8]) -> io::Result<()> {
     let beside = backup(path);
     let is_it = fs::read(&beside).is_ok_and(|found| found == text);
@@ -281,13 +285,13 @@ fn put_back(path: &Path, text: &[u8]) -> io::Result<()> {
     write_whole(path, text, path)
 }
 
-/// Writes beside and renames, with the owner and the mode of `like` if that is there.
+/// Writes a temporary file and renames it, with the owner and the mode of `like` if that exists.
 fn write_whole(path: &Path, text: &[u8], like: &Path) -> io::Result<()> {
     let new = beside(path, ".", ".tune-new");
     remove(&new)?;
     let written = write_new(&new, text, like).and_then(|()| fs::rename(&new, path));
     if written.is_err() {
-        // The first error is the one to tell.
+        // The first error is reported.
         let _ = remove(&new);
     }
     written
@@ -353,7 +357,7 @@ mod tests {
         let beside = backup(&path).display().to_string();
         for why in [kept.restore().unwrap_err(), Undo::begin(&path).unwrap_err()] {
             assert!(
-                why.contains("another hand") && why.contains(&beside),
+                why.contains("another program") && why.contains(&beside),
                 "{why}"
             );
             assert_eq!(fs::read(&path).unwrap(), b"theirs");
@@ -379,7 +383,7 @@ mod tests {
         assert!(ReplacedFile::of(&path, b'#').is_ok() && !can_undo(&path));
         fs::write(&path, &trial).unwrap();
         let why = ReplacedFile::of(&path, b'#').unwrap_err();
-        assert!(why.contains("put your settings into it"), "{why}");
+        assert!(why.contains("write your settings into it"), "{why}");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The pages that a page links to.
+//! The links of a page.
 
 use std::collections::HashSet;
 
@@ -14,7 +14,7 @@ pub(super) fn crawl(
     endpoint: &Endpoint,
     first: &Url,
 ) -> Result<Vec<RequestSpec>, String> {
-    let (_, body, _) = prober.ask(endpoint, first)?;
+    let (_, body, _) = prober.get(endpoint, first)?;
     let mut seen = HashSet::from([first.path.clone()]);
     let links = links(&String::from_utf8_lossy(&body), first);
     Ok(links
@@ -45,7 +45,7 @@ pub(super) fn links(page: &str, base: &Url) -> Vec<Url> {
     found
 }
 
-/// A link as a browser understands it, of the same server only.
+/// Resolves a link as a browser does, on the same server only.
 fn resolve(link: &str, base: &Url) -> Option<Url> {
     if link.contains("://") {
         return Url::read(link, None)
@@ -55,12 +55,11 @@ fn resolve(link: &str, base: &Url) -> Option<Url> {
     if link.starts_with("//") || link.split('/').next()?.contains(':') {
         return None;
     }
-    let path = match link.starts_with('/') {
-        true => link.to_owned(),
-        false => {
-            let folder = base.path.split('?').next()?.rsplit_once('/')?.0;
-            format!("{folder}/{link}")
-        }
+    let path = if link.starts_with('/') {
+        link.to_owned()
+    } else {
+        let folder = base.path.split('?').next()?.rsplit_once('/')?.0;
+        format!("{folder}/{link}")
     };
     Url::read(&path, Some(base)).ok()
 }

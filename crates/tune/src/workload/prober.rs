@@ -1,4 +1,4 @@
-//! Who asks for single pages.
+//! Requests single pages.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,25 +12,25 @@ use tokio::runtime::Runtime;
 
 use super::MOST_BYTES;
 
-/// How often it is looked whether somebody has said to stop.
+/// How often to check whether the user has stopped it.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Why there is no answer then.
+/// The error after a stop.
 pub(super) const STOPPED: &str = "it was stopped";
 
-/// Who asks for single pages.
+/// Requests single pages.
 pub struct Prober {
     runtime: Runtime,
-    asker: PageClient,
+    client: PageClient,
     until: Option<Instant>,
     stop: Arc<AtomicBool>,
 }
 
 impl Prober {
-    /// With these fields in each request, as long as nobody has said to stop.
+    /// Sends these headers with each request, until `stop` is set.
     ///
     /// # Errors
-    /// One sentence.
+    /// A message.
     pub fn new(headers: &[String], stop: Arc<AtomicBool>) -> Result<Prober, String> {
         let mut map = HeaderMap::new();
         for text in headers {
@@ -41,24 +41,24 @@ impl Prober {
             .enable_all()
             .build();
         Ok(Prober {
-            runtime: runtime.map_err(|why| format!("nothing can be asked: {why}"))?,
-            asker: PageClient::new(map),
+            runtime: runtime.map_err(|why| format!("no request can be sent: {why}"))?,
+            client: PageClient::new(map),
             until: None,
             stop,
         })
     }
 
-    /// What is asked for from now on has to be answered by then.
+    /// Sets the deadline of later requests.
     pub fn until(&mut self, moment: Option<Instant>) {
         self.until = moment;
     }
 
-    /// Whether that has passed.
+    /// Whether the deadline has passed.
     pub fn is_late(&self) -> bool {
         self.until.is_some_and(|until| Instant::now() >= until)
     }
 
-    /// Whether somebody has said to stop.
+    /// Whether the user has stopped it.
     pub fn is_stopped(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
     }
@@ -66,38 +66,38 @@ impl Prober {
     /// A page's status and body, and how long it took in seconds.
     ///
     /// # Errors
-    /// One sentence, when there is no answer, and when it was stopped.
-    pub fn ask(&mut self, endpoint: &Endpoint, url: &Url) -> Result<(u16, Vec<u8>, f64), String> {
+    /// A message, when there is no response, and after a stop.
+    pub fn get(&mut self, endpoint: &Endpoint, url: &Url) -> Result<(u16, Vec<u8>, f64), String> {
         let began = Instant::now();
         let until = self.until;
-        let asked = self.asker.ask(endpoint, url, MOST_BYTES);
+        let received = self.client.get(endpoint, url, MOST_BYTES);
         let in_time = async {
             match until {
-                Some(until) => tokio::time::timeout_at(until.into(), asked)
+                Some(until) => tokio::time::timeout_at(until.into(), received)
                     .await
-                    .map_err(|_| "it takes longer than there is time for; give more with --time")?,
-                None => asked.await,
+                    .map_err(|_| "it takes longer than the time allows; give more with --time")?,
+                None => received.await,
             }
         };
-        let answer = self.runtime.block_on(async {
+        let response = self.runtime.block_on(async {
             tokio::select! {
                 biased;
-                answer = in_time => answer,
+                response = in_time => response,
                 () = stopped(&self.stop) => Err(STOPPED.to_owned()),
             }
         })?;
         Ok((
-            answer.status,
-            answer.body.to_vec(),
+            response.status,
+            response.body.to_vec(),
             began.elapsed().as_secs_f64(),
         ))
     }
 
-    /// As [`Prober::ask`], no longer than so, and no longer than until somebody says to stop.
+    /// As [`Prober::ask`] with a time limit and another stop flag.
     ///
     /// # Errors
-    /// The same, when it takes longer, and when it was stopped.
-    pub fn ask_within(
+    /// The same, and when it takes longer than the limit.
+    pub fn get_within(
         &mut self,
         endpoint: &Endpoint,
         url: &Url,
@@ -105,21 +105,21 @@ impl Prober {
         stop: &AtomicBool,
     ) -> Result<(u16, f64), String> {
         let began = Instant::now();
-        let asked = self.asker.ask(endpoint, url, 0);
-        let answer = self.runtime.block_on(async {
+        let received = self.client.get(endpoint, url, 0);
+        let response = self.runtime.block_on(async {
             tokio::select! {
                 biased;
-                answer = tokio::time::timeout(limit, asked) => {
-                    answer.map_err(|_| "it takes too long".to_owned())?
+                response = tokio::time::timeout(limit, received) => {
+                    response.map_err(|_| "it takes too long".to_owned())?
                 }
                 () = stopped(stop) => Err(STOPPED.to_owned()),
             }
         })?;
-        Ok((answer.status, began.elapsed().as_secs_f64()))
+        Ok((response.status, began.elapsed().as_secs_f64()))
     }
 }
 
-/// Comes to its end when somebody says to stop.
+/// Returns when the flag is set.
 async fn stopped(stop: &AtomicBool) {
     while !stop.load(Ordering::Relaxed) {
         tokio::time::sleep(LOOK).await;

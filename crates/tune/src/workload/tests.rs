@@ -1,4 +1,4 @@
-//! What is asked for, and what is not.
+//! Which requests are sent, and which are not.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -46,7 +46,7 @@ fn what_a_log_has_of_requests_that_change_something_is_left_out_and_named() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/", listener.local_addr().unwrap());
     let asked_for = std::thread::spawn(move || {
-        // Whoever looks whether there is somebody asks for nothing.
+        // A connection that only checks whether the server listens sends nothing.
         let (mut client, request) = loop {
             let (mut client, _) = listener.accept().unwrap();
             let mut request = vec![0; 4096];
@@ -55,8 +55,8 @@ fn what_a_log_has_of_requests_that_change_something_is_left_out_and_named() {
                 _ => continue,
             }
         };
-        let answer = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok";
-        client.write_all(answer.as_bytes()).unwrap();
+        let response = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok";
+        client.write_all(response.as_bytes()).unwrap();
         String::from_utf8_lossy(&request).into_owned()
     });
     let asked = WorkloadOptions {
@@ -85,8 +85,9 @@ fn pages_that_there_is_no_time_to_look_at_are_left_out_and_counted() {
             let mut request = vec![0; 4096];
             let read = client.read(&mut request).unwrap_or(0);
             if request[..read].starts_with(b"GET /quick") {
-                let answer = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok";
-                client.write_all(answer.as_bytes()).unwrap();
+                let response =
+                    "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok";
+                client.write_all(response.as_bytes()).unwrap();
             } else {
                 silent.push(client);
             }
@@ -106,12 +107,12 @@ fn pages_that_there_is_no_time_to_look_at_are_left_out_and_counted() {
     assert!(workload.took.is_some());
     assert_eq!(
         workload.source,
-        "1 URL from the command line (2 more were left out: there was no time to look at them)"
+        "1 URL from the command line (2 more were skipped: there was no time to check them)"
     );
     let Abort::Failed(why) = ask(["/slow", "/quick", "/quick/2"]).unwrap_err() else {
-        panic!("nobody has stopped it")
+        panic!("it was not stopped")
     };
-    assert!(why.contains("longer than there is time for"), "{why}");
+    assert!(why.contains("longer than the time allows"), "{why}");
 }
 
 #[test]
@@ -149,7 +150,7 @@ fn a_login_page_a_bad_gateway_and_a_redirect_are_no_right_answers() {
     assert!(
         why(502, b"")
             .unwrap()
-            .contains("502 Bad Gateway; mend the site first")
+            .contains("502 Bad Gateway; fix the site first")
     );
     assert!(why(302, b"").unwrap().contains("name the page it leads to"));
     assert_eq!(why(200, b"hello"), None);
@@ -185,16 +186,16 @@ fn who_waits_for_an_answer_that_does_not_come_can_be_stopped() {
     let mut prober = Prober::new(&[], Arc::default()).unwrap();
     let began = Instant::now();
     let limit = Duration::from_secs(600);
-    let answer = prober.ask_within(&endpoint, &place, limit, &stop);
-    assert_eq!(answer.unwrap_err(), "it was stopped");
+    let response = prober.get_within(&endpoint, &place, limit, &stop);
+    assert_eq!(response.unwrap_err(), "it was stopped");
     assert!(began.elapsed() < limit / 5, "{:?}", began.elapsed());
     assert!(silent.join().unwrap().is_some(), "it was asked");
     stop.store(false, Ordering::Relaxed);
-    let late = prober.ask_within(&endpoint, &place, Duration::from_millis(1), &stop);
-    assert!(late.is_err(), "nobody answers there");
+    let late = prober.get_within(&endpoint, &place, Duration::from_millis(1), &stop);
+    assert!(late.is_err(), "there is no server");
 }
 
-/// Who looks whether there is somebody asks for nothing.
+/// A connection that only checks whether the server listens sends nothing.
 fn is_asked(mut client: &TcpStream) -> bool {
     matches!(client.read(&mut [0; 4096]), Ok(1..))
 }
@@ -223,7 +224,7 @@ fn who_looks_at_pages_of_a_site_that_hangs_can_be_stopped() {
         assert!(silent.join().unwrap().is_some(), "it was asked");
         let place = Url::read(&url, None).unwrap();
         let endpoint = find(&place, &WorkloadOptions::default()).unwrap();
-        let why = prober.ask(&endpoint, &place).unwrap_err();
+        let why = prober.get(&endpoint, &place).unwrap_err();
         assert_eq!(why, STOPPED, "and not that it took too long");
     }
 }
@@ -236,11 +237,11 @@ fn when_too_few_pages_can_be_right_the_others_are_not_asked_for() {
     let counts = Arc::clone(&asked);
     std::thread::spawn(move || {
         for mut client in listener.incoming().map(Result::unwrap) {
-            let answer =
+            let response =
                 b"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
             if is_asked(&client) {
                 counts.fetch_add(1, Ordering::Relaxed);
-                client.write_all(answer).unwrap();
+                client.write_all(response).unwrap();
             }
         }
     });
@@ -250,7 +251,7 @@ fn when_too_few_pages_can_be_right_the_others_are_not_asked_for() {
         ..WorkloadOptions::default()
     };
     let Abort::Failed(why) = prepare(&spec, &mut prober).unwrap_err() else {
-        panic!("nobody has stopped it")
+        panic!("it was not stopped")
     };
     assert!(
         why.contains("502 Bad Gateway") && why.contains("(at most 92 % of the requests get"),

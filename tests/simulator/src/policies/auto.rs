@@ -1,4 +1,4 @@
-//! `pm = auto`: the very controller of the server, and what the supervisor keeps of memory.
+//! `pm = auto`: the controller of the server, with the supervisor's memory accounting.
 
 use std::cell::RefCell;
 use std::collections::HashSet;
@@ -12,39 +12,39 @@ use maitred_sizing::{Controller, Kinds, Limits, Load, Machine, Sizing, Spent};
 use super::{Policy, View};
 use crate::plant::Plant;
 
-/// How often memory is looked at until it is known what workers take, in seconds, and how many of
-/// those looks there are to one of all else.
+/// How often memory is measured until the workers' memory is known, in seconds, and how many of
+/// these measurements there are to one of everything else.
 const SOON_SECONDS: f64 = 0.1;
 const SOON_PER_LOOK: u32 = 10;
 
-/// Workers that are measured at each, as in the server.
+/// Workers that are measured each time, as in the server.
 const BUDGET: Budget = Budget {
     exactly: 16,
     roughly: 128,
 };
 
-/// Ours.
+/// Our policy.
 #[derive(Debug)]
 pub struct Auto {
     controller: Controller,
-    /// Its name, and those of all pools of the same memory.
+    /// The pool's name, and those of all pools with the same memory.
     pool: String,
     pools: Rc<[String]>,
     rooms: Rc<RefCell<MemoryLedger>>,
     counts_memory: bool,
-    /// Workers there is memory for, by the last look.
+    /// Workers that fit into memory, by the last measurement.
     told: Option<usize>,
     parked: usize,
     kinds: Kinds,
-    /// Some workers are kept from kinds that hang.
+    /// Whether some workers are reserved from kinds that hang.
     shares: bool,
     soon: u32,
-    /// Numbers it has wanted, one after another, without those that memory gave.
+    /// Wanted numbers of workers over time, without those limited by memory.
     pub wanted: Vec<(f64, usize)>,
 }
 
 impl Auto {
-    /// For a plant, as it is when it begins.
+    /// For a plant at its start.
     pub fn new(plant: &Plant) -> Auto {
         Auto::one_of(
             plant,
@@ -90,13 +90,13 @@ impl Auto {
         }
     }
 
-    /// The same, but for who hangs, which may have all workers.
+    /// Without the reserve: requests that hang may take all workers.
     pub fn without_shares(mut self) -> Auto {
         self.shares = false;
         self
     }
 
-    /// What it says now.
+    /// Its current decision.
     pub fn sizing(&self) -> Sizing {
         self.controller.sizing()
     }
@@ -115,7 +115,7 @@ impl Auto {
         self.counts_memory.then(room)
     }
 
-    /// One looks when all were measured.
+    /// One pool measures when all workers were counted.
     fn looks(&self) -> bool {
         self.counts_memory && self.pools.last() == Some(&self.pool)
     }
@@ -190,7 +190,7 @@ impl Policy for Auto {
             rooms.look(now, view.memory, &signs, &pools);
         }
         if is_due {
-            // As the front, which is told when somebody has looked: what goes for pressure goes once.
+            // As the front, which is notified of a measurement: pressure removes workers once.
             self.told = self.room(view);
         }
         self.controller.see(Machine {

@@ -1,8 +1,8 @@
-//! Always as many (`pm = static`).
+//! A fixed number of workers (`pm = static`).
 
 use super::{Policy, View};
 
-/// Always as many.
+/// This many workers.
 #[derive(Debug, Clone, Copy)]
 pub struct Fixed(pub usize);
 

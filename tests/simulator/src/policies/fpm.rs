@@ -1,11 +1,11 @@
-//! php-fpm's ways, by what `fpm_process_ctl.c` does.
+//! php-fpm's policies, after `fpm_process_ctl.c`.
 
 use super::{Policy, View};
 
-/// Most workers php-fpm starts at once.
+/// Most workers that php-fpm starts at once.
 const RATE_MOST: usize = 32;
 
-/// `pm = dynamic`: looks once a second.
+/// `pm = dynamic`: checks once a second.
 #[derive(Debug, Clone, Copy)]
 pub struct Dynamic {
     max_children: usize,
@@ -17,7 +17,7 @@ pub struct Dynamic {
 }
 
 impl Dynamic {
-    /// As the guides have it: a fifth and three fifths of `max_children`.
+    /// The guides' ratios: a fifth and three fifths of `max_children`.
     pub fn by_the_guide(max_children: usize) -> Dynamic {
         let min_spare = (max_children / 5).max(1);
         let max_spare = (max_children * 3 / 5).max(min_spare);
@@ -55,7 +55,7 @@ impl Policy for Dynamic {
     }
 }
 
-/// `pm = ondemand`: a worker for each request that finds none idle, as long as there may be more.
+/// `pm = ondemand`: a worker for each request that finds none idle, up to the limit.
 #[derive(Debug, Clone, Copy)]
 pub struct Ondemand {
     max_children: usize,
@@ -65,7 +65,7 @@ pub struct Ondemand {
 }
 
 impl Ondemand {
-    /// With php-fpm's ten seconds.
+    /// With php-fpm's default of ten seconds.
     pub fn new(max_children: usize) -> Ondemand {
         Ondemand {
             max_children,

@@ -1,5 +1,5 @@
-//! FrankenPHP's scaling of threads, by what `scaling.go` does: a request that has waited for 5 ms
-//! while the processors are less than 80 % busy over 120 ms gets one more thread.
+//! FrankenPHP's scaling of threads, after `scaling.go`: a request that has waited for 5 ms while
+//! the processors are less than 80 % busy over 120 ms gets one more thread.
 
 use super::{Policy, View};
 
@@ -20,7 +20,7 @@ pub struct Frankenphp {
 }
 
 impl Frankenphp {
-    /// Two threads a processor to begin with, and at most `most`.
+    /// Two threads a processor initially, and at most `most`.
     pub fn new(cores: f64, most: usize) -> Frankenphp {
         let first = ((2.0 * cores) as usize).clamp(1, most);
         Frankenphp {

@@ -1,4 +1,4 @@
-//! How a pool may be sized: what we do, and what others do.
+//! Ways of sizing a pool: ours, and those of others.
 
 pub mod auto;
 pub mod fixed;
@@ -9,90 +9,90 @@ use maitred_sizing::Spent;
 use maitred_sizing::ledger::WorkerMemory;
 use maitred_sizing::sources::Memory;
 
-/// What a policy may see of a pool.
+/// What a policy can see of a pool.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct View {
-    /// Seconds since the run began.
+    /// Seconds since the start of the run.
     pub now: f64,
     /// Workers that run a request.
     pub busy: usize,
-    /// Workers with nothing to do.
+    /// Idle workers.
     pub idle: usize,
-    /// Workers that are coming.
+    /// Workers that are starting.
     pub booting: usize,
-    /// Requests that wait.
+    /// Queued requests.
     pub waiting: usize,
-    /// How long the longest of them has waited, in seconds.
+    /// The longest queue time, in seconds.
     pub waited: f64,
-    /// How long the worker has been idle that was so for longest, in seconds.
+    /// The longest idle time of a worker, in seconds.
     pub rested: f64,
     /// Processors.
     pub cores: f64,
-    /// Part of the processors' time that was used since the last tick.
+    /// The share of the processors used since the last tick.
     pub cpu_used: f64,
-    /// Memory, if it is counted.
+    /// Memory, if it is limited.
     pub memory: Option<Memory>,
 }
 
 impl View {
-    /// Workers there are, those that are coming included.
+    /// Workers, including those that are starting.
     pub fn alive(&self) -> usize {
         self.busy + self.idle + self.booting
     }
 }
 
-/// How many workers there are to be.
+/// A policy decides the number of workers.
 pub trait Policy {
-    /// A request has come; it is counted in the view.
+    /// A request has arrived; the view includes it.
     fn arrived(&mut self, _view: &View) {}
 
-    /// Whether a request of this kind is to get no worker now.
+    /// Whether a request of this kind gets no worker now.
     fn holds_back(&self, _kind: u64) -> bool {
         false
     }
 
-    /// A request of this kind has got a worker.
+    /// A request of this kind has started.
     fn began(&mut self, _kind: u64) {}
 
     /// A request of this kind has ended.
     fn finished(&mut self, _view: &View, _kind: u64, _spent: Spent) {}
 
-    /// The kind of each request that runs, and how long it has waited for other things than a processor, in
-    /// seconds, if the policy wants to know before a tick.
+    /// The kind of each running request, and how long it has waited for anything but a processor,
+    /// in seconds, if the policy needs that before a tick.
     fn running(&mut self, _waits: &mut dyn Iterator<Item = (u64, f64)>) {}
 
-    /// The same before it is told of a request that finds nobody idle.
+    /// The same before an arrival that finds no idle worker.
     fn all_busy(&mut self, _waits: &mut dyn Iterator<Item = (u64, f64)>) {}
 
-    /// What each worker has, by its number, and how many requests have ended by now, if the policy wants to
-    /// know before a tick.
+    /// The memory of each worker by its number, and the number of ended requests, if the policy
+    /// needs that before a tick.
     fn measures(&mut self, _workers: &mut dyn Iterator<Item = (i32, WorkerMemory)>, _ended: u64) {}
 
-    /// So many workers were started, of those it wants.
+    /// This many of the wanted workers were started.
     fn forked(&mut self, _workers: usize) {}
 
-    /// To be called again every so many seconds.
+    /// The interval of ticks, in seconds.
     fn every(&self) -> f64 {
         1.0
     }
 
-    /// That time is over.
+    /// A tick.
     fn tick(&mut self, _view: &View) {}
 
-    /// As many workers are to be there; those that lack are started now.
+    /// The wanted number of workers; missing ones are started now.
     fn wants(&self, view: &View) -> usize;
 
-    /// As many idle workers are to go now. Asked after each tick.
+    /// How many idle workers exit now. Called after each tick.
     fn lets_go(&self, _view: &View) -> usize {
         0
     }
 
-    /// The number of a worker that is to go, as soon as it has nothing to do. Asked after each tick.
+    /// The number of a worker that has to exit once it is idle. Called after each tick.
     fn outgrown(&self) -> Option<i32> {
         None
     }
 
-    /// Whether a worker that has just ended a request is to go.
+    /// Whether a worker that has just ended a request exits.
     fn is_surplus(&self, _view: &View) -> bool {
         false
     }

@@ -1,11 +1,11 @@
-//! The memory that workers have.
+//! The memory of workers.
 
 use maitred_sizing::sources::Memory;
 
 use super::{Stage, World};
 
 impl World<'_> {
-    /// What its workers have, in bytes.
+    /// Memory of the workers, in bytes.
     pub(super) fn taken(&self) -> f64 {
         self.privates + self.peaks
     }
@@ -18,7 +18,7 @@ impl World<'_> {
         })
     }
 
-    /// A worker has grown: it leaves its place to another when it has nothing to do.
+    /// A worker has grown: it is replaced once it is idle.
     pub(super) fn wear_out(&mut self, id: Option<i32>) {
         let mut all = self.workers.iter().enumerate();
         let worn = all.find(|(_, worker)| Some(worker.id) == id && worker.is_alive());
@@ -32,7 +32,7 @@ impl World<'_> {
         }
     }
 
-    /// By which part of what there is memory is taken beyond it.
+    /// Overcommitted memory as a share of the limit.
     pub(super) fn overcommit(&self) -> f64 {
         self.plant.memory.map_or(0.0, |memory| {
             let used = memory.base + self.taken() + self.others;
@@ -40,7 +40,7 @@ impl World<'_> {
         })
     }
 
-    /// What is swapped out makes everybody slower.
+    /// Swapping slows everything down.
     pub(super) fn press(&mut self) {
         if let Some(memory) = self.plant.memory {
             let slowness = 1.0 + memory.swap_drag * 100.0 * self.overcommit();

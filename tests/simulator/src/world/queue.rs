@@ -1,4 +1,4 @@
-//! Who waits for a worker.
+//! The queue.
 
 use std::collections::VecDeque;
 
@@ -6,7 +6,7 @@ use super::World;
 use crate::policies::Policy;
 
 impl World<'_> {
-    /// Refuses what has waited for too long.
+    /// Rejects requests that have waited too long.
     pub(super) fn expire(&mut self) {
         let late = |queue: &VecDeque<usize>| {
             let is_late = |request: &&usize| {
@@ -20,7 +20,7 @@ impl World<'_> {
         (0..waiting + held_back).for_each(|_| self.refuse());
     }
 
-    /// The next that gets a worker.
+    /// The next request that gets a worker.
     pub(super) fn next_waiting(&mut self, policy: &dyn Policy) -> Option<usize> {
         let holds_back = |request: usize| policy.holds_back(self.arrivals[request].kind);
         if self

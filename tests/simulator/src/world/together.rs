@@ -6,7 +6,7 @@ use crate::outcome::Outcome;
 use crate::plant::Plant;
 use crate::policies::Policy;
 
-/// Plays pools side by side that share their memory and nothing else.
+/// Simulates pools that share their memory and nothing else.
 pub fn play_together(
     pools: &[(Plant, Vec<Arrival>)],
     policies: &mut [Box<dyn Policy>],

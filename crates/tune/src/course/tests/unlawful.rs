@@ -1,8 +1,8 @@
-//! Figures of one user alone that break a law.
+//! Measurements of one user alone that break a law.
 
 use super::*;
 
-/// As the server answers, but for what one user alone is said to wait: three times as long.
+/// Triples the latency that one user alone is reported to have.
 fn run_wrongly(
     site: &mut SimulatedSite,
     input: CourseInput,
@@ -31,7 +31,7 @@ fn is_alone(task: &Task) -> bool {
 }
 
 #[test]
-fn times_that_break_littles_law_are_told_nobody_and_what_is_counted_is() {
+fn times_that_break_littles_law_are_not_reported_and_counts_are() {
     let course = run_wrongly(&mut site(0.01, 0.03, 4), input("dynamic", 4), is_alone);
     let alone = course.alone.as_ref().expect("it was counted");
     assert_eq!((alone.mean, alone.cpu, alone.p99), (None, None, None));
