@@ -33,10 +33,10 @@ fn end_as_any_other() {
     }
 }
 
-/// From now on SIGTERM does not end this process, but makes [`has_arrived`] true and sets `word` to 0: a
-/// futex(2) wait on it for another value returns at once, and a running wait is interrupted by the
-/// signal. A process that publishes that it sleeps, then checks [`has_arrived`], and then waits, misses
-/// nothing. A child ends by SIGTERM, and leaves the word alone.
+/// From now on SIGTERM does not end this process, but makes [`has_arrived`] true and sets `word` to
+/// 0: a futex(2) wait on it for another value returns at once, and a running wait is interrupted by
+/// the signal. A process that publishes that it sleeps, then checks [`has_arrived`], and then
+/// waits, misses nothing. A child ends by SIGTERM, and leaves the word alone.
 ///
 /// # Errors
 /// No known error.
