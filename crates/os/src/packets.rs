@@ -226,7 +226,7 @@ mod tests {
     fn the_last_words_of_an_end_that_closes_without_having_listened_arrive() {
         for waits in [false, true] {
             let (a, b) = Packets::pair().unwrap();
-            a.send(b"nobody reads this", &[]).unwrap();
+            a.send(b"it is not read", &[]).unwrap();
             b.send(b"first", &[]).unwrap();
             b.send(b"last", &[]).unwrap();
             drop(b);

@@ -189,7 +189,7 @@ pub fn keep_across_exec(fd: RawFd, keep: bool) -> io::Result<()> {
 pub fn inherited_fd(fd: RawFd) -> io::Result<std::os::fd::OwnedFd> {
     use std::os::fd::FromRawFd;
     if fd < FIRST_INHERITED_FD {
-        return Err(io::Error::other("a standard stream is nobody's"));
+        return Err(io::Error::other("a standard stream cannot be taken"));
     }
     keep_across_exec(fd, false)?;
     // SAFETY: the descriptor is open (checked above), and the previous program recorded its number

@@ -279,12 +279,12 @@ mod tests {
 
     #[test]
     fn a_number_need_not_be_anybodys_and_a_name_does() {
-        let alone = look_up(UNKNOWN, None).expect("a number is somebody");
+        let alone = look_up(UNKNOWN, None).expect("a number is accepted");
         assert_eq!((alone.uid, alone.gid), (3_999_999_999, 3_999_999_999));
         assert_eq!(alone.name, UNKNOWN);
-        let grouped = look_up(UNKNOWN, Some("0")).expect("a number is somebody");
+        let grouped = look_up(UNKNOWN, Some("0")).expect("a number is accepted");
         assert_eq!((grouped.uid, grouped.gid), (3_999_999_999, 0));
         assert_eq!(look_up("0", None).expect("root is known").name, "root");
-        look_up("nobody-of-this-name", None).expect_err("a name that nobody has");
+        look_up("no-user-of-this-name", None).expect_err("an unknown name");
     }
 }

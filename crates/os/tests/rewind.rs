@@ -1,5 +1,5 @@
 //! Going back, in a program with one thread.
-#![allow(unsafe_code, reason = "memory that a fork empties is asked for")]
+#![allow(unsafe_code, reason = "it requests memory that a fork empties")]
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic as tests do")]
 
 use std::fs::File;
@@ -164,7 +164,7 @@ fn collapsed(proc: &OwnProc, image: Image, huge: *mut u8) -> i32 {
     } else {
         (ptr::null_mut(), huge)
     };
-    // SAFETY: it is memory of ours, or nobody's, which is an error.
+    // SAFETY: it is memory of ours, or unmapped, which is an error.
     unsafe {
         if *huge.add(100 * PAGE) != 4 || *huge != 4 {
             return 1;
@@ -222,7 +222,7 @@ fn copy(proc: &OwnProc, image: Image, wiped: *mut u8, kept: *mut u8) -> i32 {
         // It does not return.
         0..4 => drop(rewind.back()),
         4 => {
-            // SAFETY: nobody needs it any more.
+            // SAFETY: it is not used any more.
             assert_eq!(unsafe { libc::syscall(libc::SYS_munmap, kept, PAGE) }, 0);
             let why = rewind.back();
             return if why.contains("mappings") { 0 } else { 5 };

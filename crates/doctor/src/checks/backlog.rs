@@ -212,7 +212,7 @@ mod tests {
         facts.machine.sockets = Ok(Vec::new());
         expect("D9", &facts, CannotTell, "no process listens on");
         facts.machine.sockets = unknown();
-        expect("D9", &facts, CannotTell, "nobody said so");
+        expect("D9", &facts, CannotTell, "not given");
     }
 
     #[test]

@@ -266,7 +266,7 @@ mod tests {
     fn without_the_split_only_absurd_numbers_are_named() {
         let mut facts = php_fpm();
         told(&mut facts).cpu_share = unknown();
-        expect("D4", &facts, CannotTell, "nobody said so");
+        expect("D4", &facts, CannotTell, "not given");
         pool(&mut facts).max_children = 125;
         expect("D4", &facts, Info, "125 workers on 4.0 processors");
         facts.machine.allowed_processors = unknown();
@@ -291,6 +291,6 @@ mod tests {
         facts.services[0].group.throttled = Ok(Some(throttled));
         expect("D5", &facts, Fail, "33 %");
         facts.services[0].group.throttled = unknown();
-        expect("D5", &facts, CannotTell, "nobody said so");
+        expect("D5", &facts, CannotTell, "not given");
     }
 }

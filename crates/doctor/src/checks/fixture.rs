@@ -9,7 +9,7 @@ pub const MB: f64 = 1048576.0;
 pub const GB: f64 = 1024.0 * MB;
 
 pub fn unknown<T>() -> Fact<T> {
-    Unknown::because("nobody said so")
+    Unknown::because("not given")
 }
 
 /// A machine without services, of which every fact is unknown.

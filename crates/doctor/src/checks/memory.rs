@@ -365,7 +365,7 @@ mod tests {
             "90 workers x 128 MB (memory_limit: the worst case)",
         );
         pool(&mut facts).ini = unknown();
-        expect("D1", &facts, CannotTell, "nobody said so");
+        expect("D1", &facts, CannotTell, "not given");
     }
 
     #[test]
@@ -416,7 +416,7 @@ mod tests {
         told(&mut facts).workers = unknown();
         expect("D2", &facts, CannotTell, "could be measured");
         pool(&mut facts).live = unknown();
-        expect("D2", &facts, CannotTell, "nobody said so");
+        expect("D2", &facts, CannotTell, "not given");
     }
 
     #[test]

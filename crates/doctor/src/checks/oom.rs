@@ -13,7 +13,7 @@ pub(super) fn blast_radius(facts: &Facts, sheet: &mut Sheet) {
     match &facts.machine.oom_kills {
         Ok(0) => sheet.ok(
             "the machine",
-            "the kernel has killed nobody since it started",
+            "the kernel has killed no process since the boot",
         ),
         Ok(kills) => {
             let seen = format!(
@@ -22,7 +22,11 @@ pub(super) fn blast_radius(facts: &Facts, sheet: &mut Sheet) {
             );
             sheet.report("oom.kills-on-machine", "the machine", seen);
         }
-        Err(why) => sheet.cannot_tell("the machine", "whether the kernel has killed somebody", why),
+        Err(why) => sheet.cannot_tell(
+            "the machine",
+            "whether the kernel has killed a process",
+            why,
+        ),
     }
 }
 
@@ -134,7 +138,7 @@ fn killed(service: &Service, sheet: &mut Sheet) {
             let seen = format!("{kills} processes of its group were killed for want of memory");
             sheet.report("oom.kills-in-group", about, seen);
         }
-        Err(why) => sheet.cannot_tell(about, "whether its group's limit has killed somebody", why),
+        Err(why) => sheet.cannot_tell(about, "whether its group's limit has killed a process", why),
     }
 }
 
@@ -188,7 +192,7 @@ mod tests {
         facts.services[0].unit = unknown();
         facts.services[0].process = unknown();
         for what in [
-            "killed somebody",
+            "killed a process",
             "its group's limit",
             "what systemd does",
             "kill first",

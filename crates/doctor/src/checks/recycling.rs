@@ -243,7 +243,7 @@ mod tests {
         expect_ok("D13", &facts);
         told(&mut facts).workers.as_mut().unwrap()[2].cpu = unknown();
         pool(&mut facts).max_requests = 1_000;
-        expect("D13", &facts, Info, "is not known: nobody said so");
+        expect("D13", &facts, Info, "is not known: not given");
     }
 
     #[test]
@@ -283,6 +283,6 @@ mod tests {
         told(&mut facts).workers.as_mut().unwrap()[0].requests = unknown();
         expect("D13", &facts, CannotTell, "replaced at once");
         pool(&mut facts).live = unknown();
-        expect("D13", &facts, CannotTell, "nobody said so");
+        expect("D13", &facts, CannotTell, "not given");
     }
 }

@@ -176,12 +176,12 @@ impl ApacheReader<'_> {
             }
             // A timeout on the line of `<Proxy>` overrides those inside (`proxysection`).
             "</proxy>" => {
-                let whom = self.proxied.take();
-                self.set.extend(whom.zip(self.proxied_wait.take()));
+                let proxy = self.proxied.take();
+                self.set.extend(proxy.zip(self.proxied_wait.take()));
             }
             "proxyset" => {
-                let whom = target_of(rest).or_else(|| self.proxied.clone());
-                self.set.extend(whom.zip(timeout_of(rest)));
+                let proxy = target_of(rest).or_else(|| self.proxied.clone());
+                self.set.extend(proxy.zip(timeout_of(rest)));
             }
             _ => {}
         }
@@ -206,7 +206,7 @@ impl ApacheReader<'_> {
             .unwrap_or(DEFAULT_TIMEOUT);
         let set = |target: &str| {
             let mut set = self.set.iter().rev();
-            let found = set.find(|(whom, _)| whom == target);
+            let found = set.find(|(proxy, _)| proxy == target);
             found.map_or(timeout, |(_, time)| *time)
         };
         let passes = self.passes.iter().map(|(place, target, own)| Pass {

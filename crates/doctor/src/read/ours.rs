@@ -377,7 +377,7 @@ mod tests {
             assert!(with(lines).is_empty(), "{lines}");
         }
         let inside = format!("listen = \"127.0.0.1:80\"\n{site}");
-        assert!(shown(&inside).is_empty(), "nobody else gets there");
+        assert!(shown(&inside).is_empty(), "no other client gets there");
         let other = "paths = [{ path = \"/status\", pool = \"other\" }]\n[pools.other]\n";
         assert!(with(other).is_empty(), "it is the other pool's path");
     }

@@ -18,7 +18,7 @@ pub const MAX_BYTES: usize = 64 << 10;
 const VERSION: u32 = 2;
 const ENTRY_BYTES: usize = 8;
 /// The id of entries without a user or group (`ACL_UNDEFINED_ID`).
-const NOBODY: u32 = u32::MAX;
+const NO_ID: u32 = u32::MAX;
 const READ_WRITE: u16 = 0o6;
 
 /// The subject of an entry. The numbers are the kernel's (`ACL_USER_OBJ` and so on).
@@ -53,7 +53,7 @@ impl AccessList {
         let classes = [(Tag::Owner, 6), (Tag::OwningGroup, 3), (Tag::Others, 0)];
         let entries = classes.map(|(tag, shift)| Entry {
             tag,
-            id: NOBODY,
+            id: NO_ID,
             permissions: bits(shift),
         });
         AccessList(entries.to_vec())
@@ -100,7 +100,7 @@ impl AccessList {
         let permissions = masked.fold(0, |all, one| all | one);
         self.0.push(Entry {
             tag: Tag::Mask,
-            id: NOBODY,
+            id: NO_ID,
             permissions,
         });
         self.0.sort_unstable();

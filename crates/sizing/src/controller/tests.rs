@@ -253,7 +253,7 @@ fn what_there_is_memory_for_bounds_those_that_hang() {
     assert_eq!(
         pool.most_that_hang(),
         None,
-        "nobody knows what requests take"
+        "the time of requests is unknown"
     );
     (0..100).for_each(|_| pool.finished(spent(1, 9)));
     assert_eq!(pool.most_that_hang(), Some(15));

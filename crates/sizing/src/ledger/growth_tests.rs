@@ -153,7 +153,7 @@ fn who_may_be_young_is_worth_a_question_until_it_is_known_what_it_keeps() {
     assert!(!may_have_young(&world));
     world.set(11, 20.0, 5000);
     world.look();
-    assert!(may_have_young(&world), "nobody knows yet");
+    assert!(may_have_young(&world), "unknown yet");
     world.look();
     assert!(!may_have_young(&world));
 }
@@ -184,7 +184,7 @@ fn a_pool_of_which_many_have_grown_has_one_replaced_in_half_a_minute() {
             at.push(second);
         }
     }
-    assert_eq!(gone, [9, 8, 7], "whoever has most, and each once");
+    assert_eq!(gone, [9, 8, 7], "the largest first, and each once");
     assert_eq!(at, [1, 31, 61]);
 }
 
@@ -196,10 +196,7 @@ fn who_does_not_leave_for_ten_minutes_keeps_no_other_from_it_and_is_chosen_again
         .filter_map(|second| Some((second, world.look()?)))
         .collect();
     let all = [(1, 9), (31, 8), (61, 7), (601, 9), (631, 8)];
-    assert_eq!(
-        chosen, all,
-        "each runs a long script, or nobody has told it"
-    );
+    assert_eq!(chosen, all, "each runs a long script, or has no order");
 }
 
 #[test]
