@@ -179,11 +179,7 @@ fn debians_own_defaults_have_the_flaws_that_the_guide_names() {
     // The pool was found behind the link.
     let unknown = found.iter().any(|line| line.contains("where its code is"));
     assert!(!unknown, "{found:#?}");
-    expect(
-        &found,
-        "cannot_tell D9",
-        "ss cannot be asked about another root",
-    );
+    expect(&found, "cannot_tell D9", "ss is not run for another root");
     let others = found.iter().filter(|line| line.starts_with("fail"));
     for line in others {
         assert!(
@@ -519,11 +515,11 @@ fn an_admin_socket_that_says_nothing_and_a_server_that_is_not_there_are_named() 
     let path = socket.display().to_string();
     let arguments = ["--json", "--config", &config, "--admin-socket", &path];
     let found = lines(&report(&doctor(&arguments)));
-    expect(&found, "cannot_tell D4", "no server tells of itself on");
+    expect(&found, "cannot_tell D4", "no server responds on");
     // Somebody listens and never answers.
     let silent = UnixListener::bind(&socket).expect("a socket can be bound");
     let found = lines(&report(&doctor(&arguments)));
-    expect(&found, "cannot_tell D4", "said nothing within");
+    expect(&found, "cannot_tell D4", "did not respond within");
     drop(silent);
 }
 

@@ -1,10 +1,10 @@
-//! Which address meets which: a web server passes requests to one, and a pool listens on another.
+//! Address matching: a web server passes requests to one address, and a pool listens on another.
 
 use std::net::IpAddr;
 
-/// Whether who connects to `to` comes to who listens on `listen`: it is the same address, or `listen` is
-/// all of this machine's and `to` is one of them that every machine has. (An address that only this one
-/// has is known to whoever reads the facts, who adds [`all`].)
+/// Whether a connection to `to` reaches a listener on `listen`: it is the same address, or `listen`
+/// is the wildcard address and `to` is a loopback address. (Addresses of this machine only are
+/// added by the reader of the facts, see [`all`].)
 pub(crate) fn meets(listen: &str, to: &str) -> bool {
     if listen == to {
         return true;
@@ -15,12 +15,12 @@ pub(crate) fn meets(listen: &str, to: &str) -> bool {
     port == to_port && is_all(host) && (is_all(to_host) || is_loopback(to_host))
 }
 
-/// All of this machine's addresses, with the port of `to`; nothing if that is a path.
+/// The wildcard address with the port of `to`. `None` for a path.
 pub(crate) fn all(to: &str) -> Option<String> {
     parts(to).map(|(_, port)| format!("0.0.0.0:{port}"))
 }
 
-/// The address in `to`; nothing if it is a path or a name.
+/// The IP address in `to`. `None` for a path or a name.
 pub(crate) fn ip(to: &str) -> Option<IpAddr> {
     bare(parts(to)?.0).parse().ok()
 }

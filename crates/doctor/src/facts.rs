@@ -1,20 +1,29 @@
-//! What is known of a machine and the servers on it.
+//! Facts about a machine and its servers.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::addresses;
+use crate::quantile::quantile;
 
-/// What is known, or why it is not.
-pub type Known<T> = Result<T, Unknown>;
+/// The longest time that is read anywhere; longer ones count as this. Times are added up later.
+pub const LONGEST: Duration = Duration::from_secs(i32::MAX as u64);
 
-/// Why something is not known: a sentence without its full stop.
+/// A fact, or why it is unknown.
+pub type Fact<T> = Result<T, Unknown>;
+
+/// A fact by reference: its value, or a copy of why it is unknown.
+pub fn known<T>(fact: &Fact<T>) -> Fact<&T> {
+    fact.as_ref().map_err(Clone::clone)
+}
+
+/// Why a fact is unknown: a sentence without its full stop.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unknown(pub String);
 
 impl Unknown {
     /// For this reason.
-    pub fn because<T>(why: impl Into<String>) -> Known<T> {
+    pub fn because<T>(why: impl Into<String>) -> Fact<T> {
         Err(Unknown(why.into()))
     }
 }
@@ -25,7 +34,7 @@ impl std::fmt::Display for Unknown {
     }
 }
 
-/// All that the checks look at.
+/// The input of the checks.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Facts {
     /// The machine.
@@ -38,18 +47,18 @@ pub struct Facts {
     pub apache: Option<Apache>,
     /// Applications that have a file of their own settings in a document root or beside it.
     pub applications: Vec<Application>,
-    /// How requests come, by the access log that was named; nothing: none was.
-    pub arrivals: Known<Option<Arrivals>>,
+    /// The request rate from the access log. `None` without one.
+    pub arrivals: Fact<Option<Arrivals>>,
     /// The databases that run here.
-    pub databases: Known<Vec<Database>>,
-    /// Configurations that cannot be read: which, and why.
+    pub databases: Fact<Vec<Database>>,
+    /// Configurations that cannot be read, and why.
     pub broken: Vec<(String, Unknown)>,
     /// Those of `broken` that are a web server's.
     pub broken_web: Vec<(String, Unknown)>,
 }
 
 impl Facts {
-    /// All pools, each with what runs it.
+    /// All pools, each with its service.
     pub fn pools(&self) -> impl Iterator<Item = (&Service, &Pool)> {
         let services = self.services.iter();
         services.flat_map(|service| service.pools.iter().map(move |pool| (service, pool)))
@@ -60,78 +69,79 @@ impl Facts {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Machine {
     /// Its memory.
-    pub memory: Known<Memory>,
+    pub memory: Fact<Memory>,
     /// Processors that the system has.
-    pub processors: Known<u32>,
+    pub processors: Fact<u32>,
     /// Processors that this process may use.
-    pub allowed_processors: Known<u32>,
+    pub allowed_processors: Fact<u32>,
     /// Tasks stalled for want of memory.
-    pub pressure: Known<Pressure>,
+    pub pressure: Fact<Pressure>,
     /// `vm.swappiness`.
-    pub swappiness: Known<u64>,
-    /// What is swapped to, and why that is slow, if it is.
-    pub swaps: Known<Vec<(String, Option<String>)>>,
-    /// What came back from swap while we looked.
-    pub swapped_in: Known<SwappedIn>,
+    pub swappiness: Fact<u64>,
+    /// Swap devices, and why they are slow, if they are.
+    pub swaps: Fact<Vec<(String, Option<String>)>>,
+    /// Pages read from swap during the check.
+    pub swapped_in: Fact<SwappedIn>,
     /// `net.core.somaxconn` of our network namespace.
-    pub somaxconn: Known<u64>,
+    pub somaxconn: Fact<u64>,
     /// The kernel's version, its first two numbers.
-    pub kernel: Known<(u32, u32)>,
-    /// Open files of the whole system, and how many there may be.
-    pub files: Known<(u64, u64)>,
-    /// Processes and threads of the whole system, and how many there may be.
-    pub tasks: Known<(u64, u64)>,
-    /// Processes that the kernel has killed for want of memory since it started.
-    pub oom_kills: Known<u64>,
-    /// The last of them, as far as the kernel's log still has it.
-    pub last_kill: Known<Option<Killed>>,
-    /// Sockets that are listened on.
-    pub sockets: Known<Vec<Socket>>,
-    /// What is mounted where: folder and kind, the longest folder first.
-    pub mounts: Known<Vec<(String, String)>>,
-    /// `net.ipv4.tcp_max_syn_backlog` is set in a file, which is named.
+    pub kernel: Fact<(u32, u32)>,
+    /// Open files of the whole system, and their limit.
+    pub files: Fact<(u64, u64)>,
+    /// Processes and threads of the whole system, and their limit.
+    pub tasks: Fact<(u64, u64)>,
+    /// Processes that the kernel has killed for lack of memory since the boot.
+    pub oom_kills: Fact<u64>,
+    /// The last of them, if the kernel's log still has it.
+    pub last_kill: Fact<Option<Killed>>,
+    /// Listening sockets.
+    pub sockets: Fact<Vec<Socket>>,
+    /// Mounts: folder and file system type, the longest folder first.
+    pub mounts: Fact<Vec<(String, String)>>,
+    /// The file that sets `net.ipv4.tcp_max_syn_backlog`.
     pub syn_backlog_set_in: Option<String>,
 }
 
-/// A process that the kernel has killed.
+/// A process killed by the kernel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Killed {
-    /// The moment, as text.
+    /// The time, as text.
     pub when: String,
     /// Its name and number.
     pub who: String,
 }
 
-/// The share of the gaps between requests that is looked at.
+/// The percentile of the gaps between requests.
 const MOST_GAPS: f64 = 0.95;
 
-/// How requests for scripts come, by an access log.
+/// The rate of requests for scripts, from an access log.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Arrivals {
     /// How many it has.
     pub requests: u64,
-    /// By how many more they came in a second than in the one before, at most, and when.
+    /// The largest rise from one second to the next, and its time.
     pub rise: f64,
     #[allow(missing_docs)]
     pub rise_at: String,
     /// Requests a second in the busiest hour.
     pub busiest_rate: f64,
-    /// How long after the one before each but the first came, in seconds.
+    /// Gaps between consecutive requests, in seconds.
     pub gaps: Vec<f64>,
 }
 
 impl Arrivals {
-    /// 95 of 100 come no later after the one before, in seconds.
+    /// The gap that 95 of 100 do not exceed, in seconds.
     pub fn gap_p95(&self) -> f64 {
-        crate::words::quantile(self.gaps.clone(), MOST_GAPS).unwrap_or(0.0)
+        quantile(self.gaps.clone(), MOST_GAPS).unwrap_or(0.0)
     }
 
-    /// The share of the time in which a worker that stays for so long after each request is there.
+    /// The share of the time in which a worker is there that stays for this long after each
+    /// request.
     pub fn awake(&self, idle_timeout: Duration) -> f64 {
         let most = idle_timeout.as_secs_f64();
         let span: f64 = self.gaps.iter().sum();
         let awake: f64 = self.gaps.iter().map(|gap| gap.min(most)).sum();
-        // All in one second: nothing is known of any other time.
+        // All in one second: no other time is known.
         if span > 0.0 { awake / span } else { 1.0 }
     }
 }
@@ -141,7 +151,7 @@ impl Arrivals {
 pub struct Memory {
     /// All of it.
     pub total: f64,
-    /// What may still be had.
+    /// What is still available.
     pub available: f64,
     /// Swap.
     pub swap: f64,
@@ -150,67 +160,67 @@ pub struct Memory {
 /// `/proc/pressure/memory`: shares of the last 60 s.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Pressure {
-    /// Some task stood still.
+    /// Some tasks stalled.
     pub some: f64,
-    /// All tasks stood still.
+    /// All tasks stalled.
     pub full: f64,
-    /// Whether we could have the kernel tell us.
+    /// Whether this user may set a trigger.
     pub can_watch: bool,
 }
 
-/// What was read from swap.
+/// Pages read from swap.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct SwappedIn {
     /// Pages.
     pub pages: u64,
-    /// Over so many seconds.
+    /// In this many seconds.
     pub seconds: f64,
 }
 
-/// A socket that is listened on.
+/// A listening socket.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Socket {
     /// A path, or an address with its port.
     pub address: String,
-    /// Connections that nobody has accepted yet.
+    /// Connections not accepted yet.
     pub waiting: u64,
-    /// Most of them.
+    /// Their maximum.
     pub limit: u64,
 }
 
-/// Which program runs PHP.
+/// A program that runs PHP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum PhpServer {
     /// maitred with its own configuration.
     Maitred,
     /// php-fpm.
     PhpFpm,
-    /// maitred in php-fpm's place, with php-fpm's configuration.
+    /// maitred as a drop-in for php-fpm, with php-fpm's configuration.
     MaitredFpm,
-    /// Apache with PHP inside.
+    /// Apache with mod_php.
     ModPhp,
 }
 
-/// What runs PHP.
+/// A service that runs PHP.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Service {
-    /// Which program.
-    pub kind: Kind,
+    /// Its program.
+    pub kind: PhpServer,
     /// Its name for people, with its configuration.
     pub name: String,
     /// The files of its configuration, the first one first.
     pub files: Vec<String>,
-    /// Patterns of further files that they include.
+    /// Patterns of the further files they include.
     pub includes: Vec<String>,
-    /// How long a stop waits for requests that run; zero is not at all.
+    /// How long a stop waits for running requests; zero is not at all.
     pub control_timeout: Duration,
-    /// Its unit of systemd's, if it has one.
-    pub unit: Known<Option<Unit>>,
+    /// Its systemd unit, if it has one.
+    pub unit: Fact<Option<Unit>>,
     /// Its first process.
-    pub process: Known<Process>,
+    pub process: Fact<Process>,
     /// The control groups around it.
     pub group: Group,
-    /// Clients that may be connected at a time, if it serves clients itself.
+    /// Maximum client connections, if it serves clients itself.
     pub connections: Option<u64>,
     /// Its pools.
     pub pools: Vec<Pool>,
@@ -222,12 +232,12 @@ pub struct Process {
     /// Its id.
     pub pid: i32,
     /// Its `oom_score_adj`.
-    pub oom_score_adj: Known<i64>,
+    pub oom_score_adj: Fact<i64>,
     /// Its soft limit of open files.
-    pub open_files: Known<u64>,
+    pub open_files: Fact<u64>,
 }
 
-/// What a unit of systemd's says.
+/// A systemd unit.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Unit {
     /// Its name.
@@ -236,48 +246,49 @@ pub struct Unit {
     pub settings: BTreeMap<String, String>,
 }
 
-/// Control groups around a process, each with those around it.
+/// A process's control groups and their ancestors.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Group {
-    /// Whose they are: the server's, or ours where that does not run.
+    /// Their process: the server, or this command if the server does not run.
     pub whose: String,
-    /// The smallest limit of memory, in bytes, and where it is set.
-    pub memory: Known<Option<(f64, String)>>,
-    /// What the group with that limit has in use, in bytes, without the files that the kernel may drop.
-    pub used: Known<Option<f64>>,
-    /// The smallest quota, in processors, and where it is set.
-    pub cores: Known<Option<(f64, String)>>,
+    /// The smallest memory limit, in bytes, and its file.
+    pub memory: Fact<Option<(f64, String)>>,
+    /// Memory in use of the group with that limit, in bytes, without files that the kernel may
+    /// drop.
+    pub used: Fact<Option<f64>>,
+    /// The smallest quota, in processors, and its file.
+    pub cores: Fact<Option<(f64, String)>>,
     /// How often the quota was used up.
-    pub throttled: Known<Option<Throttled>>,
-    /// Processes of it that were killed for want of memory.
-    pub oom_kills: Known<Option<u64>>,
-    /// The kernel is told to kill all of it at once.
+    pub throttled: Fact<Option<Throttled>>,
+    /// Its processes that were killed for lack of memory.
+    pub oom_kills: Fact<Option<u64>>,
+    /// The kernel kills all of the group at once.
     pub kills_all: bool,
 }
 
 /// How often a quota was used up.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Throttled {
-    /// Periods that there were.
+    /// All periods.
     pub periods: u64,
     /// Those in which it was.
     pub throttled: u64,
-    /// Over so many seconds; nothing: since the group was made.
+    /// In this many seconds; `None`: since the group was created.
     pub seconds: Option<f64>,
 }
 
-/// How the number of workers is decided.
+/// Process manager.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Manager {
-    /// Always the same.
+    /// `static`.
     Static,
-    /// Between bounds.
+    /// `dynamic`.
     Dynamic,
-    /// As many as are asked for.
+    /// `ondemand`.
     Ondemand,
-    /// As the server sees fit.
+    /// The server decides.
     Auto,
-    /// As many as requests need, and processors and memory have room for (maitred's `pm = "auto"`).
+    /// `auto`: as many as requests need, and processors and memory allow.
     Found,
 }
 
@@ -293,50 +304,62 @@ impl Manager {
     }
 }
 
-/// A set of workers.
+/// A pool of workers.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Pool {
     /// Its name for people, with its file.
     pub name: String,
     /// Its name in the configuration.
     pub section: String,
-    /// How the number of workers is decided.
+    /// Its process manager.
     pub manager: Manager,
     /// Most workers.
     pub max_children: u32,
-    /// Whether that is somebody's number, and not the program's choice.
+    /// Whether the configuration sets that, and not the program's default.
     pub is_chosen: bool,
-    /// Workers at the start, fewest and most idle ones, of a dynamic pool.
+    /// Spare servers of a dynamic pool.
     pub spares: Option<Spares>,
-    /// How long an idle worker of an ondemand pool stays.
+    /// Idle timeout of an ondemand pool's workers.
     pub idle_timeout: Duration,
     /// Requests after which a worker is replaced; 0 is never.
     pub max_requests: u64,
-    /// How long a script may run by the clock on the wall; zero is for ever.
+    /// Wall-clock limit of a script; zero is none.
     pub wall_limit: Duration,
-    /// That binds what a script does after its answer, too.
+    /// That limit covers work after the response, too.
     pub tracks_finished: bool,
-    /// Where web servers reach it.
+    /// Its listener for web servers.
     pub listen: Option<Listen>,
-    /// What waits for a worker inside the server: most, and how long at most.
+    /// The queue inside the server: maximum length and waiting time.
     pub queue: Option<(u64, Duration)>,
     /// The path of its status page.
     pub status_path: Option<String>,
-    /// That has a socket of its own.
+    /// That page has a socket of its own.
     pub has_status_listen: bool,
-    /// Where php-fpm is asked for it.
+    /// The socket of php-fpm's status page.
     pub status_at: Option<String>,
-    /// Sites of maitred's at which every client may read the status page.
+    /// maitred's sites at which every client may read the status page.
     pub status_shown_at: Vec<String>,
-    /// The entries of php.ini that hold for it, by name; what is absent has PHP's default.
-    pub ini: Known<Ini>,
-    /// Folders that its code is in, as far as that is known.
+    /// Its php.ini.
+    pub ini: Fact<Ini>,
+    /// Document roots of its code, as far as known.
     pub roots: Vec<String>,
-    /// What a running server tells of it.
-    pub live: Known<Live>,
+    /// Stats of a running server.
+    pub live: Fact<Live>,
 }
 
-/// Bounds of a dynamic pool.
+impl Pool {
+    /// A stat of the running server.
+    pub fn stat<T: Clone>(&self, of: fn(&Live) -> &Fact<T>) -> Fact<T> {
+        of(known(&self.live)?).clone()
+    }
+
+    /// Its running workers.
+    pub fn workers(&self) -> Fact<&[Worker]> {
+        Ok(known(&known(&self.live)?.workers)?)
+    }
+}
+
+/// Spare servers of a dynamic pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Spares {
     /// Workers at the start.
@@ -347,12 +370,12 @@ pub struct Spares {
     pub max: u32,
 }
 
-/// Where a pool is reached.
+/// A pool's listener.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Listen {
     /// A path, or an address with its port.
     pub address: String,
-    /// The backlog that is asked for; below zero: as large as may be.
+    /// The configured backlog; negative: as large as possible.
     pub backlog: i64,
 }
 
@@ -366,13 +389,13 @@ impl Listen {
 /// php.ini and what a pool adds to it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Ini {
-    /// Entries by name.
+    /// Entries by name; a missing one has PHP's default.
     pub entries: BTreeMap<String, String>,
     /// Names of those that the pool sets.
     pub of_pool: Vec<String>,
-    /// What is loaded by `zend_extension`.
+    /// Loaded by `zend_extension`.
     pub zend_extensions: Vec<String>,
-    /// The PHP it is of, such as `8.2`.
+    /// The PHP version, such as `8.2`.
     pub version: Option<(u32, u32)>,
 }
 
@@ -383,31 +406,31 @@ impl Ini {
     }
 }
 
-/// What a running server tells of a pool.
+/// Stats of a pool of a running server.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Live {
     /// Its workers.
-    pub workers: Known<Vec<Worker>>,
-    /// How long half of the scripts took at most, in seconds.
-    pub script_p50: Known<f64>,
-    /// How long nearly all took, in seconds.
-    pub script_p99: Known<f64>,
-    /// How long 99 of 100 requests waited for a worker, in seconds.
-    pub queue_wait_p99: Known<f64>,
-    /// Which part of a script's own time is a processor's.
-    pub cpu_share: Known<f64>,
-    /// Waiting for a processor, in seconds for each second on one.
-    pub contention: Known<f64>,
-    /// What decides how many workers there are, of a pool that finds its size.
-    pub binding: Known<Option<String>>,
-    /// How often all workers were busy and no further one was allowed.
-    pub limit_reached: Known<u64>,
-    /// Requests that waited at once, at most.
-    pub queue_max: Known<u64>,
+    pub workers: Fact<Vec<Worker>>,
+    /// Median time of scripts, in seconds.
+    pub script_p50: Fact<f64>,
+    /// 99th percentile of the time of scripts, in seconds.
+    pub script_p99: Fact<f64>,
+    /// 99th percentile of the queueing time, in seconds.
+    pub queue_wait_p99: Fact<f64>,
+    /// Share of a script's time on a processor.
+    pub cpu_share: Fact<f64>,
+    /// Seconds of waiting for a processor per second on one.
+    pub contention: Fact<f64>,
+    /// What limits the number of workers of a pool with `pm = auto`.
+    pub binding: Fact<Option<String>>,
+    /// How often all workers were busy and no more were allowed.
+    pub limit_reached: Fact<u64>,
+    /// Most requests that waited at once.
+    pub queue_max: Fact<u64>,
     /// Requests a second since the start.
-    pub rate: Known<f64>,
-    /// Its OPcache; nothing: it has none.
-    pub opcache: Known<Option<Opcache>>,
+    pub rate: Fact<f64>,
+    /// Its OPcache; `None`: it has none.
+    pub opcache: Fact<Option<Opcache>>,
 }
 
 /// A worker.
@@ -415,18 +438,18 @@ pub struct Live {
 pub struct Worker {
     /// Its process id.
     pub pid: i32,
-    /// Memory of its own, in bytes.
-    pub private: Known<f64>,
+    /// Private memory, in bytes.
+    pub private: Fact<f64>,
     /// Resident memory, in bytes.
-    pub resident: Known<f64>,
-    /// Of it in swap: bytes when we began to look, and when we ended.
-    pub swapped: Known<(f64, f64)>,
+    pub resident: Fact<f64>,
+    /// Its swapped-out bytes at the start and at the end of the check.
+    pub swapped: Fact<(f64, f64)>,
     /// Requests it has served.
-    pub requests: Known<u64>,
+    pub requests: Fact<u64>,
     /// Its `oom_score_adj`.
-    pub oom_score_adj: Known<i64>,
+    pub oom_score_adj: Fact<i64>,
     /// Processor time it has used, in seconds.
-    pub cpu: Known<f64>,
+    pub cpu: Fact<f64>,
 }
 
 /// An OPcache.
@@ -436,67 +459,67 @@ pub struct Opcache {
     pub used: f64,
     /// Bytes that are free.
     pub free: f64,
-    /// Bytes that are wasted until a restart.
+    /// Bytes wasted until a restart.
     pub wasted: f64,
-    /// Restarts for want of memory or keys.
+    /// Restarts for lack of memory or keys.
     pub forced_restarts: u64,
-    /// Keys in use, and how many there may be; nothing: not known.
+    /// Keys in use, and their maximum; `None`: unknown.
     pub keys: Option<(u64, u64)>,
-    /// Bytes of the buffer of strings that are free; nothing: not known.
+    /// Free bytes of the string buffer; `None`: unknown.
     pub free_strings: Option<f64>,
 }
 
-/// nginx's configuration, as far as it matters here.
+/// nginx's configuration, as far as the checks need it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Nginx {
     /// Its first file.
     pub file: String,
-    /// Worker processes; nothing: one for each processor.
+    /// Worker processes; `None`: one for each processor.
     pub workers: Option<u32>,
     /// Connections of a worker.
     pub connections: u64,
     /// Open files of a worker.
-    pub open_files: Known<u64>,
-    /// Where it passes requests to FastCGI.
+    pub open_files: Fact<u64>,
+    /// Its `fastcgi_pass` directives.
     pub passes: Vec<Pass>,
     /// Document roots.
     pub roots: Vec<String>,
-    /// `proxy_cache` where nothing is proxied: places.
+    /// Positions of `proxy_cache` where nothing is proxied.
     pub idle_proxy_caches: Vec<String>,
-    /// Directives that the free nginx does not know: names and places.
+    /// Directives that the free nginx does not have: names and positions.
     pub foreign: Vec<(String, String)>,
-    /// Places of `sendfile off`.
+    /// Positions of `sendfile off`.
     pub sendfile_off: Vec<String>,
 }
 
-/// A place of a web server's configuration that passes requests to a pool.
+/// A directive of a web server that passes requests to a pool.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Pass {
     /// File and line.
     pub place: String,
     /// Addresses of pools.
     pub to: Vec<String>,
-    /// How long it waits between two reads.
+    /// Its read timeout.
     pub read_timeout: Duration,
-    /// Idle connections that each worker process keeps.
+    /// Idle keepalive connections of each worker process.
     pub kept: u64,
     /// The location's pattern.
     pub location: String,
-    /// Only some clients are let in.
+    /// Only some clients have access.
     pub is_restricted: bool,
     /// Its page cache, if it has one.
     pub cache: Option<PassCache>,
 }
 
 impl Pass {
-    /// Whether it passes requests to who listens there.
+    /// Whether it passes requests to this listener.
     pub fn meets(&self, listen: &Listen) -> bool {
         let mut to = self.to.iter();
         to.any(|to| addresses::meets(&listen.address, to))
     }
 }
 
-/// `fastcgi_cache` and what goes with it.
+/// `fastcgi_cache` and its directives.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct PassCache {
     /// The zone.
@@ -505,7 +528,7 @@ pub struct PassCache {
     pub hosts: Vec<String>,
     /// `fastcgi_cache_key`.
     pub key: String,
-    /// Header fields of answers that it does not obey, in small letters.
+    /// Ignored response headers, in lower case.
     pub ignored: Vec<String>,
     /// Conditions of `fastcgi_cache_bypass` and `fastcgi_no_cache`.
     pub bypasses: Vec<String>,
@@ -513,20 +536,20 @@ pub struct PassCache {
     pub methods: Vec<String>,
     /// `fastcgi_cache_valid any`.
     pub keeps_any_status: bool,
-    /// One request at a time makes a page.
+    /// `fastcgi_cache_lock`.
     pub locks: bool,
-    /// A stale page is sent while a new one is made.
+    /// A stale page is served while it is updated.
     pub sends_stale: bool,
 }
 
-/// Apache's configuration, as far as it matters here.
+/// Apache's configuration, as far as the checks need it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Apache {
     /// Its first file.
     pub file: String,
     /// `prefork`, `worker` or `event`.
-    pub mpm: Known<String>,
-    /// Clients that are served at a time.
+    pub mpm: Fact<String>,
+    /// Maximum concurrent clients.
     pub max_request_workers: u64,
     /// Requests after which a child is replaced.
     pub max_connections_per_child: u64,
@@ -534,9 +557,9 @@ pub struct Apache {
     pub threads_per_child: u64,
     /// Most children.
     pub server_limit: Option<u64>,
-    /// Names of directives that have newer ones: old, new, place.
+    /// Directives with a newer name: old, new, position.
     pub old_names: Vec<(String, String, String)>,
-    /// Where it passes requests to FastCGI.
+    /// Its directives that pass requests to FastCGI.
     pub passes: Vec<Pass>,
     /// Document roots.
     pub roots: Vec<String>,
@@ -547,8 +570,8 @@ pub struct Apache {
 pub struct Application {
     /// The file.
     pub file: String,
-    /// It says that errors are shown, with all there is to know of them.
-    pub shows_errors: Known<bool>,
+    /// It displays errors in full.
+    pub shows_errors: Fact<bool>,
 }
 
 /// A database.
@@ -556,10 +579,10 @@ pub struct Application {
 pub struct Database {
     /// Its name for people.
     pub name: String,
-    /// Connections it takes.
+    /// `max_connections`.
     pub max_connections: u64,
-    /// Where that is set.
+    /// Its file.
     pub place: String,
     /// Its process's `oom_score_adj`.
-    pub oom_score_adj: Known<i64>,
+    pub oom_score_adj: Fact<i64>,
 }

@@ -1,4 +1,4 @@
-//! The page of the guide that describes the checks, made of a data file.
+//! The guide's page about the checks, generated from a data file.
 
 use std::fmt::Write as _;
 
@@ -6,10 +6,10 @@ use serde::Deserialize;
 
 use crate::checks::CHECKS;
 
-/// The data, as it lies in the source.
+/// The data.
 const DATA: &str = include_str!("../data/checks.toml");
 
-/// What the page begins with.
+/// The start of the page.
 const INTRODUCTION: &str = include_str!("../data/doctor.md");
 
 /// Descriptions of all checks.
@@ -18,19 +18,19 @@ struct Descriptions {
     check: Vec<Description>,
 }
 
-/// What there is to say of a check.
+/// The description of a check.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Description {
     /// `D1` to `D20`.
     pub id: String,
-    /// What is asked, as one question.
+    /// The check as one question.
     pub asks: String,
-    /// When it says what: severity, condition.
+    /// The findings: severity, condition.
     pub says: Vec<(String, String)>,
-    /// What it needs to know, and what is said where that lacks.
+    /// The facts it needs, and the result without them.
     pub needs: String,
-    /// Why it matters, and how it differs from what articles say.
+    /// Why it matters, and how it differs from articles.
     pub why: String,
 }
 
@@ -43,7 +43,7 @@ pub fn descriptions() -> Result<Vec<Description>, String> {
     read.map(|read| read.check).map_err(|why| why.to_string())
 }
 
-/// The page about them.
+/// The page.
 ///
 /// # Errors
 /// As [`descriptions`].

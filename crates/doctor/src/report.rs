@@ -9,20 +9,20 @@ use crate::finding::{Finding, Severity};
 /// Widest line in characters.
 const COLUMNS: usize = 100;
 
-/// Where all checks are described.
+/// The documentation of the checks.
 const MANUAL: &str = "docs/guide/doctor.md";
 
 /// All that was found, the worst first.
 #[derive(Debug, Clone, Serialize)]
 pub struct Report {
-    /// What was looked at.
+    /// What was examined.
     pub looked_at: Vec<String>,
-    /// What was found.
+    /// The findings.
     pub findings: Vec<Finding>,
 }
 
 impl Report {
-    /// What all checks say.
+    /// Runs all checks.
     pub fn of(facts: &Facts) -> Report {
         let mut looked_at: Vec<String> = facts
             .services
@@ -48,13 +48,13 @@ impl Report {
             about: about.clone(),
             seen: why.to_string(),
             condition: "a configuration cannot be read".to_owned(),
-            consequence: "what it says is not known, and a server would refuse it, too".to_owned(),
-            fix: "put it right; the checks below look at what is left of it".to_owned(),
+            consequence: "its contents are unknown, and a server would reject it, too".to_owned(),
+            fix: "fix it; the checks below use the rest of it".to_owned(),
             rules: Vec::new(),
         });
         let found = CHECKS.iter().flat_map(|check| check.look(facts));
         let mut findings: Vec<Finding> = broken.chain(found).collect();
-        // Pools share files and web servers, and what holds of those is to be said once.
+        // Pools share files and web servers; a finding about those is reported once.
         let mut seen = std::collections::HashSet::new();
         findings
             .retain(|found| seen.insert((found.check, found.about.clone(), found.seen.clone())));
@@ -65,7 +65,7 @@ impl Report {
         }
     }
 
-    /// How many there are of a severity.
+    /// The number of findings of a severity.
     pub fn count(&self, severity: Severity) -> usize {
         let same = self
             .findings
@@ -97,17 +97,20 @@ impl Report {
         object.to_string()
     }
 
-    /// Lines for people: the worst first, with what to do; what is well is only counted, unless all
-    /// is wanted.
+    /// Lines for people: the worst first, with fixes; OK is only counted, unless `all` is set.
     pub fn text(&self, all: bool, colours: bool) -> String {
         let mut lines = Vec::new();
-        match self.looked_at.is_empty() {
-            true => lines.push(
-                "Neither maitred nor php-fpm, nginx or Apache is configured here; this is about the \
-                 machine alone."
+        if self.looked_at.is_empty() {
+            lines.push(
+                "Neither maitred nor php-fpm, nginx or Apache is configured here; this is about \
+                 the machine alone."
                     .to_owned(),
-            ),
-            false => lines.extend(wrapped(&format!("Looked at {}.", self.looked_at.join(", ")), 0)),
+            )
+        } else {
+            lines.extend(wrapped(
+                &format!("Looked at {}.", self.looked_at.join(", ")),
+                0,
+            ))
         }
         lines.push(String::new());
         for finding in &self.findings {
@@ -153,9 +156,10 @@ fn coloured(severity: Severity, colours: bool) -> String {
         Severity::Info => "36",
         Severity::Well => "32",
     };
-    match colours {
-        true => format!("\x1b[{colour}m{}\x1b[0m", severity.name()),
-        false => severity.name().to_owned(),
+    if colours {
+        format!("\x1b[{colour}m{}\x1b[0m", severity.name())
+    } else {
+        severity.name().to_owned()
     }
 }
 
@@ -193,7 +197,7 @@ fn in_short(finding: &Finding, colours: bool) -> Vec<String> {
     wrapped(&line, 5)
 }
 
-/// Lines no wider than a terminal, those after the first moved to the right.
+/// Text wrapped to a terminal's width, further lines indented.
 fn wrapped(text: &str, indent: usize) -> Vec<String> {
     let mut lines = Vec::new();
     let begin = text.len() - text.trim_start().len();

@@ -1,19 +1,21 @@
-//! The 219 rules of the tuning articles, what has become of each, and the page that says so.
+//! The 219 rules of the tuning articles, their verdicts, and the page about them.
 
 use std::fmt::Write as _;
 
 use serde::Deserialize;
 
-/// The data, as it lies in the source.
+/// The data.
 const DATA: &str = include_str!("../data/rules.toml");
 
 /// The first lines of the page.
 const INTRODUCTION: &str = "\
 # The rules of the tuning articles
 
-<!-- Made of crates/doctor/data/rules.toml: MAITRED_WRITE_DOCTOR=1 cargo test -p maitred-doctor pages -->
+<!-- Made of crates/doctor/data/rules.toml: MAITRED_WRITE_DOCTOR=1 cargo test -p maitred-doctor \
+pages -->
 
-Five articles, much read, say how to set php-fpm, nginx and Apache by hand. These are all their rules,
+Five articles, much read, say how to set php-fpm, nginx and Apache by hand. These are all their \
+rules,
 formulas, figures and steps, and what has become of each here:
 
 - **implemented**: where;
@@ -37,11 +39,11 @@ pub struct Rules {
 pub struct Rule {
     /// `R1` to `R219`.
     pub id: String,
-    /// What has become of it.
+    /// Its verdict.
     pub is: Verdict,
-    /// What it says.
+    /// The rule.
     pub says: String,
-    /// What is there: `check D1`, `setting NAME`, `command NAME`, `file PATH`.
+    /// Its implementation: `check D1`, `setting NAME`, `command NAME`, `file PATH`.
     #[serde(default, rename = "where")]
     pub places: Vec<String>,
     /// Why, or how.
@@ -49,24 +51,24 @@ pub struct Rule {
     pub why: String,
 }
 
-/// What has become of a rule.
+/// The verdict on a rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
-    /// It is done.
+    /// It is implemented.
     Implemented,
-    /// Something better is done.
+    /// Something better is implemented.
     Corrected,
-    /// It has no place here.
+    /// It does not apply here.
     #[serde(rename = "not applicable")]
     NotApplicable,
-    /// It is to be done.
+    /// It is to be implemented.
     #[serde(rename = "not yet")]
     NotYet,
 }
 
 impl Verdict {
-    /// In words.
+    /// As text.
     pub fn name(self) -> &'static str {
         match self {
             Verdict::Implemented => "implemented",
@@ -86,7 +88,7 @@ pub fn rules() -> Result<Vec<Rule>, String> {
     rules.map(|rules| rules.rule).map_err(|why| why.to_string())
 }
 
-/// The page about them.
+/// The page.
 ///
 /// # Errors
 /// As [`rules`].

@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use crate::request::{MAX_REQUESTS, RequestSpec, read_header};
 use crate::url::Url;
-use crate::words;
+use maitred_text::humanize;
 
 /// The largest file that is read, in bytes.
 const MAX_FILE_BYTES: u64 = 512 * 1024 * 1024;
@@ -92,8 +92,8 @@ pub fn read(file: &Path, base: Option<&Url>) -> Result<Vec<RequestSpec>, String>
             let method: String = method.chars().take(MAX_SHOWN).collect();
             return Err(format!(
                 "{shown}: '{}' is no method of a request for {}; expected one such as GET",
-                words::printable(&method),
-                words::printable(&url.to_string())
+                humanize::printable(&method),
+                humanize::printable(&url.to_string())
             ));
         }
         specs.push(spec(entry.request, url, base));

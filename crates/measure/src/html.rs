@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use crate::report::{Report, SpectrumPoint};
 use crate::series::Second;
 use crate::text;
-use crate::words;
+use maitred_text::humanize;
 
 /// The size of a chart, and the margins for its axes.
 const WIDTH: f64 = 860.0;
@@ -92,7 +92,7 @@ pub fn percentiles(most: f64) -> Vec<(f64, String)> {
         .map(|percentile| {
             (
                 nines(percentile),
-                format!("{} %", words::number(percentile)),
+                format!("{} %", humanize::number(percentile)),
             )
         })
         .collect()
@@ -107,7 +107,7 @@ fn times(most: f64) -> Vec<(f64, String)> {
     let count = (most / step) as u32;
     let times = (0..=count).map(|number| f64::from(number) * step);
     times
-        .map(|time| (time, at(time, words::duration)))
+        .map(|time| (time, at(time, humanize::duration)))
         .collect()
 }
 
@@ -127,7 +127,7 @@ fn charts(report: &Report) -> String {
     };
     let series =
         |of: fn(&Second) -> Option<f64>| points(&report.series, |second| second.number as f64, of);
-    let by_percentile = Chart::new("Latency by percentile", percentiles, words::duration)
+    let by_percentile = Chart::new("Latency by percentile", percentiles, humanize::duration)
         .curve(
             "corrected: from when it was due",
             'a',
@@ -141,13 +141,13 @@ fn charts(report: &Report) -> String {
     let latency = Chart::new(
         "Latency of served requests over time",
         times,
-        words::duration,
+        humanize::duration,
     )
     .curve("p50", 'a', series(|second| second.p50))
     .curve("p99", 'b', series(|second| second.p99))
     .curve("longest", 'c', series(|second| second.max));
     let not_served = |second: &Second| Some((second.ended() - second.served) as f64);
-    let rate = Chart::new("Requests a second over time", times, words::digits)
+    let rate = Chart::new("Requests a second over time", times, humanize::digits)
         .curve("served", 'a', series(|second| Some(second.served as f64)))
         .curve("sent", 'b', series(|second| Some(second.sent as f64)))
         .curve("not served", 'c', series(not_served));
@@ -259,7 +259,7 @@ mod tests {
 
     #[test]
     fn a_chart_stays_within_its_frame_and_names_its_curves() {
-        let chart = || Chart::new("Latency", times, words::duration);
+        let chart = || Chart::new("Latency", times, humanize::duration);
         let svg = chart()
             .curve("p50 <b>", 'a', vec![(0.0, 0.1), (9.0, 0.4)])
             .curve("p99", 'b', vec![(3.0, 2.0)])
@@ -275,7 +275,7 @@ mod tests {
         let below: Vec<String> = names(times(100.0));
         assert_eq!(
             below.last().map(String::as_str),
-            Some(words::duration(90.0).as_str())
+            Some(humanize::duration(90.0).as_str())
         );
         let below: Vec<String> = names(percentiles(nines(99.0)));
         assert_eq!(below, ["0 %", "50 %", "75 %", "90 %", "95 %", "99 %"]);

@@ -35,4 +35,3 @@ pub mod text;
 pub mod url;
 pub mod usage;
 pub mod watched;
-pub mod words;

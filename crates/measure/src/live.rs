@@ -2,7 +2,7 @@
 
 use crate::generate::Progress;
 use crate::outcome::Class;
-use crate::words;
+use maitred_text::humanize;
 
 /// Width of the progress bar, in characters.
 const BAR: usize = 40;
@@ -24,12 +24,12 @@ pub fn picture(progress: &Progress<'_>, url: &str) -> Vec<String> {
     } else {
         "measuring"
     };
-    let latency = |found: Option<f64>| found.map_or("n/a".to_owned(), words::duration);
+    let latency = |found: Option<f64>| found.map_or("n/a".to_owned(), humanize::duration);
     let total = progress.total;
     let not_served: Vec<String> = Class::ALL
         .into_iter()
         .skip(1)
-        .map(|class| format!("{} {}", words::count(total.count(class)), class.name()))
+        .map(|class| format!("{} {}", humanize::count(total.count(class)), class.name()))
         .collect();
     let mut lines = vec![
         format!("maitred bench {url}"),
@@ -37,16 +37,16 @@ pub fn picture(progress: &Progress<'_>, url: &str) -> Vec<String> {
             "[{}{}] {phase}, {} of {}; Ctrl-C ends it with a report",
             "█".repeat(filled),
             "·".repeat(BAR - filled),
-            words::duration(past.min(progress.duration)),
-            words::duration(progress.duration),
+            humanize::duration(past.min(progress.duration)),
+            humanize::duration(progress.duration),
         ),
         format!(
             "last second  {}/s sent, {}/s served, {} in flight, {} waiting, {} connections",
-            words::count(second.sent),
-            words::count(second.served),
-            words::count(second.in_flight),
-            words::count(second.waiting),
-            words::count(second.connections),
+            humanize::count(second.sent),
+            humanize::count(second.served),
+            humanize::count(second.in_flight),
+            humanize::count(second.waiting),
+            humanize::count(second.connections),
         ),
         format!(
             "latency      p50 {}, p90 {}, p99 {}, max {}",
@@ -57,9 +57,9 @@ pub fn picture(progress: &Progress<'_>, url: &str) -> Vec<String> {
         ),
         format!(
             "so far       {} served, {}; {} late",
-            words::count(total.count(Class::Served)),
+            humanize::count(total.count(Class::Served)),
             not_served.join(", "),
-            words::count(total.late),
+            humanize::count(total.late),
         ),
     ];
     lines.extend(histogram(progress));
@@ -70,12 +70,16 @@ fn histogram(progress: &Progress<'_>) -> Vec<String> {
     let served = &progress.total.ended[Class::Served.index()].corrected;
     let counts = served.ranges(&RANGES);
     let most = counts.iter().copied().max().unwrap_or(0).max(1);
-    let names = RANGES.map(|end| format!("≤ {}", words::duration(end)));
+    let names = RANGES.map(|end| format!("≤ {}", humanize::duration(end)));
     let names = names.into_iter().chain(["longer".to_owned()]);
     let rows = names.zip(counts).map(|(name, count)| {
         // At most 1 times a small number.
         let bar = (count as f64 / most as f64 * BAR as f64).round() as usize;
-        format!("{name:>10}{:>12}  {}", words::count(count), "█".repeat(bar))
+        format!(
+            "{name:>10}{:>12}  {}",
+            humanize::count(count),
+            "█".repeat(bar)
+        )
     });
     rows.collect()
 }

@@ -1,7 +1,7 @@
 //! A report in the words of other load generators. Their latencies start when a request is sent.
 
 use crate::report::Report;
-use crate::words;
+use maitred_text::humanize;
 
 /// A load generator that `--as` names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -170,7 +170,7 @@ fn ab(report: &Report, of: &Stats) -> Vec<String> {
 
 fn wrk(report: &Report, of: &Stats) -> Vec<String> {
     let latency = [of.mean, of.deviation, of.max];
-    let latency = latency.map(|value| format!("{:>9}", words::duration(value)));
+    let latency = latency.map(|value| format!("{:>9}", humanize::duration(value)));
     let mut lines = vec![
         format!(
             "  {} threads and {} connections",
@@ -238,7 +238,7 @@ fn blitz(_: &Report, of: &Stats) -> Vec<String> {
         of.served,
         of.seconds,
         of.rate,
-        words::duration(of.mean),
+        humanize::duration(of.mean),
         of.not_served - of.timed_out,
         of.timed_out,
     )]
@@ -255,7 +255,7 @@ fn k6(report: &Report, of: &Stats) -> Vec<String> {
         ("p(95)", service.p95),
     ];
     let durations =
-        durations.map(|(name, found)| format!("{name}={}", or_na(found, words::duration)));
+        durations.map(|(name, found)| format!("{name}={}", or_na(found, humanize::duration)));
     let (failed, all) = (of.not_served, of.all);
     let rate = all as f64 / of.seconds;
     let rows = [

@@ -1,22 +1,16 @@
 //! Processor time that other processes used while a server was measured: all processor time except
 //! that of the generator, of the server, and of processes that the user named.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::fs;
-use std::path::Path;
+
+use maitred_os::proc;
 
 use crate::endpoints;
 use crate::plan::{Address, Endpoint};
 use crate::watched::{ProcessStat, descendants, processes};
 
-/// The state LISTEN in the `st` column of `/proc/net/tcp` (Linux, include/net/tcp_states.h).
-const TCP_LISTEN: &str = "0A";
-
-/// The flag of a Unix socket that listens, in `/proc/net/unix` (Linux, include/linux/socket.h,
-/// `__SO_ACCEPTCON`).
-const UNIX_LISTENS: &str = "00010000";
-
-/// Processor time of the machine, in clock ticks.
+/// The processor time of the machine until a moment, in clock ticks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct CpuTicks {
     /// Total time.
@@ -81,13 +75,7 @@ fn share(before: &CpuSnapshot, after: &CpuSnapshot) -> Option<f64> {
 /// The line `cpu` of `/proc/stat` (proc_stat(5)). Interrupts do not count as used, since a server's
 /// network traffic is among them.
 fn machine(text: &str) -> Option<CpuTicks> {
-    let line = text.lines().find_map(|line| line.strip_prefix("cpu "))?;
-    let ticks: Option<Vec<u64>> = line
-        .split_whitespace()
-        .take(8)
-        .map(|field| field.parse().ok())
-        .collect();
-    let ticks = ticks.filter(|ticks| ticks.len() == 8)?;
+    let ticks = proc::cpu_ticks(text)?;
     let (user, nice, system, stolen) = (ticks[0], ticks[1], ticks[2], ticks[7]);
     Some(CpuTicks {
         all: ticks.iter().sum(),
@@ -103,51 +91,10 @@ fn ticks(processes: &HashMap<i32, ProcessStat>, roots: &[i32]) -> u64 {
 
 /// The processes that own a socket listening at this address.
 fn listeners(address: &Address) -> Vec<i32> {
-    let read = |file: &str| fs::read_to_string(file).unwrap_or_default();
-    let inodes = match address {
-        Address::Tcp(address) => ["/proc/net/tcp", "/proc/net/tcp6"]
-            .map(|file| tcp_inodes(&read(file), address.port()))
-            .concat(),
-        Address::Unix(path) => unix_inodes(&read("/proc/net/unix"), path),
-    };
-    let links: HashSet<String> = inodes
-        .iter()
-        .map(|inode| format!("socket:[{inode}]"))
-        .collect();
-    let holds_one = |pid: i32| {
-        let descriptors = fs::read_dir(format!("/proc/{pid}/fd")).into_iter();
-        let targets = descriptors
-            .flatten()
-            .flatten()
-            .filter_map(|entry| fs::read_link(entry.path()).ok());
-        targets
-            .into_iter()
-            .any(|target| target.to_str().is_some_and(|name| links.contains(name)))
-    };
-    let pids = processes().unwrap_or_default().into_keys();
-    pids.filter(|pid| !links.is_empty() && holds_one(*pid))
-        .collect()
-}
-
-/// The inodes of sockets that listen on a port, whatever their address.
-fn tcp_inodes(table: &str, port: u16) -> Vec<String> {
-    let wanted = format!(":{port:04X}");
-    let inodes = table.lines().skip(1).filter_map(|line| {
-        let columns: Vec<&str> = line.split_whitespace().collect();
-        let listens = columns.get(1)?.ends_with(&wanted) && *columns.get(3)? == TCP_LISTEN;
-        listens.then(|| columns.get(9).map(|inode| (*inode).to_owned()))?
-    });
-    inodes.collect()
-}
-
-/// The inodes of sockets that listen on a path.
-fn unix_inodes(table: &str, path: &Path) -> Vec<String> {
-    let inodes = table.lines().skip(1).filter_map(|line| {
-        let columns: Vec<&str> = line.split_whitespace().collect();
-        let listens = *columns.get(3)? == UNIX_LISTENS && Path::new(columns.get(7)?) == path;
-        listens.then(|| columns.get(6).map(|inode| (*inode).to_owned()))?
-    });
-    inodes.collect()
+    match address {
+        Address::Tcp(address) => proc::listeners::tcp_listeners(address.port()),
+        Address::Unix(path) => proc::listeners::unix_listeners(path),
+    }
 }
 
 #[cfg(test)]

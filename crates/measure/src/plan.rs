@@ -147,7 +147,7 @@ impl Think {
 
     /// A description for people.
     pub fn describe(self) -> String {
-        let words = |nanos| crate::words::duration(clock::seconds(nanos));
+        let words = |nanos| maitred_text::humanize::duration(clock::seconds(nanos));
         match self {
             Think::Nothing => "flat out".to_owned(),
             Think::Between(from, to) if from == to => format!("thinking for {}", words(from)),

@@ -15,7 +15,7 @@ use crate::slo::{ConditionResult, Slo};
 use crate::statistics;
 use crate::usage;
 use crate::watched::ServerSamples;
-use crate::words;
+use maitred_text::humanize;
 
 /// The version of the report's format; it changes when a field is removed or changes its meaning.
 pub const SCHEMA: &str = "maitred-bench/1";
@@ -311,7 +311,7 @@ fn run(plan: &Plan, measured: &Measured) -> Run {
             (format!("{}{spacing}", profile.describe()), *connections)
         }
         Load::Replay { log, connections } => {
-            let speed = words::number(log.speed);
+            let speed = humanize::number(log.speed);
             (
                 format!("{} at {speed} × its speed", log.file.display()),
                 *connections,
@@ -409,9 +409,9 @@ fn invalid_because(requests: &Requests) -> Vec<String> {
              connections were busy (--connections), {} late since the generator was (--threads, or \
              a lower rate), {} not sent at all",
             requests.late_share * 100.0,
-            words::count(requests.late_for_connections),
-            words::count(for_others),
-            words::count(requests.unsent),
+            humanize::count(requests.late_for_connections),
+            humanize::count(for_others),
+            humanize::count(requests.unsent),
         ));
     }
     if requests.sent == 0 {

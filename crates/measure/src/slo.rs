@@ -5,7 +5,7 @@ use serde::Serialize;
 use crate::generate::Measured;
 use crate::latency::{PERCENTILES, SAMPLES_BEYOND};
 use crate::outcome::Class;
-use crate::words;
+use maitred_text::humanize;
 
 /// The metric of a condition.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -150,9 +150,9 @@ fn condition(text: &str) -> Result<Condition, String> {
         name => Metric::Percentile(percentile(name).ok_or_else(wrong)?),
     };
     let limit = match metric {
-        Metric::Errors => words::read_percent(limit)? / 100.0,
+        Metric::Errors => humanize::parse_percent(limit)? / 100.0,
         Metric::Rate => limit.trim_end_matches("/s").parse().map_err(|_| wrong())?,
-        _ => words::read_duration(limit)?,
+        _ => humanize::parse_duration(limit)?,
     };
     Ok(Condition {
         text: text.to_owned(),

@@ -1,7 +1,8 @@
 //! Samples of the server during a run: workers, queue, processor time, private memory.
 
 use std::collections::{HashMap, HashSet};
-use std::fs;
+
+use maitred_os::proc;
 
 use serde::Serialize;
 
@@ -93,9 +94,8 @@ impl ProcessTree {
         for stat in descendants(processes, &[root]) {
             family.processes += 1;
             family.ticks += stat.ticks;
-            let rollup = fs::read_to_string(format!("/proc/{}/smaps_rollup", stat.pid)).ok();
-            if let Some(private) = rollup.as_deref().and_then(private) {
-                *family.private_bytes.get_or_insert(0) += private;
+            if let Some(rollup) = proc::Rollup::of(stat.pid) {
+                *family.private_bytes.get_or_insert(0) += rollup.private;
             }
         }
         family
@@ -104,13 +104,15 @@ impl ProcessTree {
 
 /// All processes, by their ids.
 pub(crate) fn processes() -> Option<HashMap<i32, ProcessStat>> {
-    let entries = fs::read_dir("/proc").ok()?.flatten();
-    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
-    let stats = pids.filter_map(|pid| {
-        // The process may have ended meanwhile.
-        stat(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
-    });
-    Some(stats.map(|stat| (stat.pid, stat)).collect())
+    // One that has just ended is none.
+    let stats: HashMap<i32, ProcessStat> = proc::pids()
+        .filter_map(|pid| {
+            let stat = proc::Stat::of(pid)?;
+            let (parent, ticks) = (stat.parent()?, stat.ticks()?);
+            Some((pid, ProcessStat { pid, parent, ticks }))
+        })
+        .collect();
+    (!stats.is_empty()).then_some(stats)
 }
 
 /// The root processes and their descendants, each once.
@@ -133,42 +135,12 @@ pub(crate) fn descendants(
     found
 }
 
-/// The name, in parentheses, may contain anything (proc_pid_stat(5)).
-fn stat(line: &str) -> Option<ProcessStat> {
-    let (pid, _) = line.split_once(' ')?;
-    let (_, rest) = line.rsplit_once(") ")?;
-    let fields: Vec<&str> = rest.split(' ').collect();
-    let ticks = |place: usize| fields.get(place)?.parse::<u64>().ok();
-    Some(ProcessStat {
-        pid: pid.parse().ok()?,
-        parent: fields.get(1)?.parse().ok()?,
-        // utime, stime, cutime and cstime are the fields 14 to 17, and the state is the third.
-        ticks: ticks(11)? + ticks(12)? + ticks(13)? + ticks(14)?,
-    })
-}
-
-/// Private_Clean and Private_Dirty (proc_pid_smaps(5)), in bytes.
-fn private(rollup: &str) -> Option<u64> {
-    let lines = rollup.lines().filter(|line| line.starts_with("Private_"));
-    let kibibytes = lines.filter_map(|line| line.split_whitespace().nth(1)?.parse::<u64>().ok());
-    kibibytes
-        .reduce(|sum, each| sum + each)
-        .map(|sum| sum * 1_024)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn a_family_is_found_whatever_its_members_are_called() {
-        let line = "42 (a) b (c) S 7 42 42 0 -1 4194560 1 2 3 4 100 20 3 1 20 0 1 0 9 8 7";
-        let found = stat(line).expect("a process");
-        assert_eq!((found.pid, found.parent, found.ticks), (42, 7, 124));
-        assert_eq!(
-            private("Rss: 9 kB\nPrivate_Clean: 4 kB\nPrivate_Dirty: 6 kB\n"),
-            Some(10_240)
-        );
+    fn a_family_is_found() {
         let ours = i32::try_from(std::process::id()).expect("a pid");
         let family = ProcessTree::of(ours).expect("we are there");
         assert!(family.processes >= 1 && family.private_bytes.is_some_and(|bytes| bytes > 0));

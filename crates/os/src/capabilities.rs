@@ -8,17 +8,17 @@ use rustix::thread::{
     remove_capability_from_bounding_set, set_capabilities, set_no_new_privs,
 };
 
-/// Highest number that a capability can have: they are 64 bits.
+/// Highest possible capability number: they are 64 bits.
 const MOST: u32 = 63;
 
-/// Empties the bounding, the ambient and the inheritable set: no program that is started gains a
-/// capability, not even as root. Does nothing in a process that may not (`CAP_SETPCAP`), which has
-/// none to give up. To be called before the process becomes another user, in one with one thread.
+/// Empties the bounding, the ambient and the inheritable set: no program started later gains a
+/// capability, not even as root. Does nothing in a process without `CAP_SETPCAP`, which has none to
+/// give up. Call it before the process becomes another user, in one with one thread.
 ///
 /// # Errors
 /// When the kernel refuses it for another reason.
 pub fn bound_to_none() -> io::Result<()> {
-    // It is there since Linux 4.3.
+    // Supported since Linux 4.3.
     let _ = clear_ambient_capability_set();
     let held = capabilities(None)?;
     set_capabilities(
@@ -39,8 +39,8 @@ pub fn bound_to_none() -> io::Result<()> {
     Ok(())
 }
 
-/// Has no program that this process starts gain rights, by set-user-ID, set-group-ID or file
-/// capabilities (`PR_SET_NO_NEW_PRIVS`). It cannot be undone. For a process with one thread.
+/// Keeps programs that this process starts from gaining privileges by set-user-ID, set-group-ID or
+/// file capabilities (`PR_SET_NO_NEW_PRIVS`). It cannot be undone. For a process with one thread.
 ///
 /// # Errors
 /// Never on the kernels we support.

@@ -1,9 +1,9 @@
-//! How the supervisor and a process that it has started talk: orders and their descriptors go down
-//! through a socket that only sends, reports come up through a pipe.
+//! Messages between the supervisor and a process that it has started: orders and their descriptors
+//! go down through a socket that only sends, reports come up through a pipe.
 //!
-//! The supervisor is root and the others are not to be trusted by it. No process can send a descriptor
-//! through a pipe, so none has to be closed here, which may block for as long as its sender likes;
-//! and no process can send anything at all to the socket ([`Packets::one_way`]).
+//! The supervisor is root and does not trust the others. No process can send a descriptor through a
+//! pipe, so none has to be closed here, which may block for as long as its sender likes; and no
+//! process can send anything at all to the socket ([`Packets::one_way`]).
 //!
 //! A pipe has no messages, and several processes may write to this one: a zygote and its workers
 //! that boot. Reports are therefore cut into frames of at most `PIPE_BUF` bytes, which the kernel
@@ -28,7 +28,7 @@ const FRAME_BYTES: usize = 4096;
 const HEADER_BYTES: usize = 3;
 /// Longest part of a report in one frame.
 const PART_BYTES: usize = FRAME_BYTES - HEADER_BYTES;
-/// Room in the pipe for reports that the supervisor has not taken yet, in bytes. Less will do.
+/// Size of the pipe for reports that the supervisor has not read yet, in bytes. Less is enough.
 const PIPE_BYTES: usize = 256 * 1024;
 
 /// A report in one frame.
@@ -38,7 +38,7 @@ const PART: u8 = 2;
 /// The last frame of a longer report.
 const LAST: u8 = 3;
 
-/// The supervisor's end: sends orders and takes reports.
+/// The supervisor's end: sends orders and receives reports.
 #[derive(Debug)]
 pub struct SupervisorEnd {
     orders: Packets,
@@ -46,7 +46,7 @@ pub struct SupervisorEnd {
     taken: Taken,
 }
 
-/// What was taken from the pipe and is no report yet.
+/// Bytes read from the pipe that are no report yet.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Taken {
     /// The beginning of a frame.
@@ -55,14 +55,14 @@ pub struct Taken {
     pub report: Vec<u8>,
 }
 
-/// The other end: takes orders and sends reports.
+/// The other end: receives orders and sends reports.
 #[derive(Debug)]
 pub struct Channel {
     orders: Packets,
     reports: Reports,
 }
 
-/// Where a process sends its reports. It can receive nothing through it.
+/// The pipe for reports. Nothing can be received through it.
 #[derive(Debug)]
 pub struct Reports {
     pipe: OwnedFd,
@@ -71,7 +71,7 @@ pub struct Reports {
 }
 
 impl SupervisorEnd {
-    /// A channel to a process that is talked with already.
+    /// A channel to a running process.
     pub fn over(orders: OwnedFd, reports: OwnedFd, taken: Taken) -> SupervisorEnd {
         SupervisorEnd {
             orders: Packets::from_fd(orders),
@@ -88,11 +88,10 @@ impl SupervisorEnd {
         self.orders.send(message, fds)
     }
 
-    /// Takes the next report, if one is there. Never waits, and takes no more than one from the
-    /// pipe.
+    /// The next report, if one is there. Never waits, and reads no more than one from the pipe.
     ///
     /// # Errors
-    /// What `read(2)` reports, and `InvalidData` when the other end does not keep to the form.
+    /// Errors of `read(2)`, and `InvalidData` when the other end violates the format.
     pub fn receive(&mut self) -> io::Result<Received> {
         loop {
             let wanted = self.taken.wanted()?;
@@ -117,24 +116,24 @@ impl SupervisorEnd {
         }
     }
 
-    /// The socket that orders go through, to wait until there is room.
+    /// The socket of the orders, to poll for free space.
     pub fn orders(&self) -> BorrowedFd<'_> {
         self.orders.as_fd()
     }
 
-    /// The pipe that reports come through, to wait for one.
+    /// The pipe of the reports, to poll for one.
     pub fn reports(&self) -> BorrowedFd<'_> {
         self.reports.as_fd()
     }
 
-    /// What was taken from the pipe and is no report yet, for a program that takes this end over.
+    /// Bytes read from the pipe that are no report yet, for a program that takes this end over.
     pub fn taken(&self) -> &Taken {
         &self.taken
     }
 }
 
 impl Taken {
-    /// How long the beginning of a frame has to be before anything can be done with it.
+    /// The bytes of a frame that are needed before it can be handled.
     fn wanted(&self) -> io::Result<usize> {
         let Some(header) = self.frame.first_chunk::<HEADER_BYTES>() else {
             return Ok(HEADER_BYTES);
@@ -142,18 +141,19 @@ impl Taken {
         let length = usize::from(u16::from_ne_bytes([header[0], header[1]]));
         let fits = match header[2] {
             WHOLE | LAST => (1..=PART_BYTES).contains(&length),
-            // All of them are full: a flooded pipe does not have more frames read at a time
+            // All of them are full: a flooded pipe does not cause more frames to be read at a time
             // than the longest report has.
             PART => length == PART_BYTES,
             _ => false,
         };
-        match fits {
-            true => Ok(HEADER_BYTES + length),
-            false => Err(malformed()),
+        if fits {
+            Ok(HEADER_BYTES + length)
+        } else {
+            Err(malformed())
         }
     }
 
-    /// The report that ends with the frame which is here whole.
+    /// The report that ends with this frame, which is complete.
     fn end_frame(&mut self) -> io::Result<Option<Vec<u8>>> {
         let mut frame = std::mem::take(&mut self.frame);
         let kind = frame.get(HEADER_BYTES - 1).copied();
@@ -186,7 +186,7 @@ impl Channel {
         let (sends, receives) = Packets::one_way()?;
         // Each end has flags of its own, which the other cannot change.
         let (read, write) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
-        // A user has a bound for it (pipe(7)). The pipe is large enough without.
+        // There is a limit per user (pipe(7)). The pipe is large enough without.
         let _ = fcntl_setpipe_size(&write, PIPE_BYTES);
         let ours = SupervisorEnd::over(sends.into(), read, Taken::default());
         let theirs = Channel {
@@ -196,7 +196,7 @@ impl Channel {
         Ok((ours, theirs))
     }
 
-    /// The channel that the supervisor left this process, as [`Channel::descriptors`] has it.
+    /// The channel that the supervisor passed to this process, from [`Channel::descriptors`].
     ///
     /// # Errors
     /// When there is none: the program was started by hand.
@@ -207,12 +207,12 @@ impl Channel {
         })
     }
 
-    /// What a process has to inherit that is to use this end.
+    /// The descriptors that a process has to inherit to use this end.
     pub fn descriptors(&self) -> [BorrowedFd<'_>; 2] {
         [self.orders.as_fd(), self.reports.pipe.as_fd()]
     }
 
-    /// Takes the next order, waiting for it when `wait` is set.
+    /// The next order; waits for it when `wait` is set.
     ///
     /// # Errors
     /// As [`Packets::receive`].
@@ -220,18 +220,18 @@ impl Channel {
         self.orders.receive(wait, MAX_FDS_PER_MESSAGE)
     }
 
-    /// Where reports go.
+    /// The reporting part.
     pub fn reports(&self) -> &Reports {
         &self.reports
     }
 
-    /// Lets go of the orders.
+    /// Closes the orders' socket.
     pub fn into_reports(self) -> Reports {
         self.reports
     }
 }
 
-/// The socket that orders come through, to wait for one or for the supervisor's end.
+/// The socket of the orders, to poll for one or for the supervisor's end.
 impl AsFd for Channel {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.orders.as_fd()
@@ -246,17 +246,17 @@ impl Reports {
         }
     }
 
-    /// Sends a report, if there is room. One that is longer than a frame and has been begun is
-    /// ended, however long the supervisor takes.
+    /// Sends a report, if there is space in the pipe. One longer than a frame, once started, is
+    /// completed, however long the supervisor takes.
     ///
     /// # Errors
-    /// `WouldBlock` when there is no room, `BrokenPipe` when the supervisor has gone, `InvalidInput`
-    /// for a message over [`MAX_MESSAGE_BYTES`].
+    /// `WouldBlock` when the pipe is full, `BrokenPipe` when the supervisor has exited,
+    /// `InvalidInput` for a message over [`MAX_MESSAGE_BYTES`].
     pub fn send(&self, message: &[u8]) -> io::Result<()> {
         self.transmit(message, false)
     }
 
-    /// Sends a report, waiting for room. The supervisor never waits, so this ends.
+    /// Sends a report and waits for space. The supervisor never waits, so this ends.
     ///
     /// # Errors
     /// As [`Reports::send`], but for `WouldBlock`.

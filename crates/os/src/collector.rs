@@ -1,8 +1,8 @@
-//! Who collects logs beside files: a syslog server (RFC 3164), and systemd's journal by its own
+//! Log collectors other than files: a syslog server (RFC 3164), and systemd's journal by its own
 //! protocol (<https://systemd.io/JOURNAL_NATIVE_PROTOCOL/>).
 //!
-//! Each message is one datagram, and nobody is waited for: where there is no room it is lost, and who
-//! sent it is told. A collector that has gone and come back is found again with the next message.
+//! Each message is one datagram, and sending never waits: without buffer space it is lost, and the
+//! sender gets an error. A collector that was restarted is found again with the next message.
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
@@ -13,13 +13,14 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::clock::format_local;
 
-/// Longest message to a syslog server in bytes, which is rsyslog's own bound; what is longer is cut.
+/// Longest message to a syslog server in bytes, which is rsyslog's own limit; longer ones are
+/// truncated.
 const SYSLOG_BYTES: usize = 8 * 1024;
 
-/// Longest message to the journal in bytes: one datagram has room for it.
+/// Longest message to the journal in bytes: it fits into one datagram.
 const JOURNAL_BYTES: usize = 64 * 1024;
 
-/// How important a message is (RFC 5424 §6.2.1).
+/// Severity of a message (RFC 5424 §6.2.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Severity {
@@ -29,29 +30,29 @@ pub enum Severity {
     Warning = 4,
     /// For information.
     Info = 6,
-    /// For who looks for a fault.
+    /// For debugging.
     Debug = 7,
 }
 
-/// Where a collector is.
+/// The address of a collector.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Address {
     /// A Unix socket for datagrams, by its path.
     Unix(PathBuf),
-    /// An address that takes UDP.
+    /// A UDP address.
     Udp(SocketAddr),
 }
 
-/// What messages look like.
+/// The format of messages.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Form {
     /// The BSD form of syslog (RFC 3164 §4.1).
     Syslog {
         /// The facility's number, from 0 to 23.
         facility: u8,
-        /// The name that messages carry.
+        /// The identifier of messages.
         tag: String,
-        /// Whether they carry this machine's name, too.
+        /// Whether they contain this machine's name.
         hostname: bool,
     },
     /// The journal's own, with fields.
@@ -61,12 +62,12 @@ pub enum Form {
 /// A field of a message to the journal: its name (capital letters, digits and `_`) and its value.
 pub type Field<'a> = (&'a str, &'a [u8]);
 
-/// The way to a collector.
+/// A connection to a collector.
 #[derive(Debug)]
 pub struct Collector {
     address: Address,
     form: Form,
-    /// This machine's name, if messages carry it.
+    /// This machine's name, if messages contain it.
     hostname: Vec<u8>,
     socket: RwLock<Option<Socket>>,
 }
@@ -78,7 +79,7 @@ enum Socket {
 }
 
 impl Collector {
-    /// The way to the collector at `address`, which is gone with the first message.
+    /// The collector at `address`, connected with the first message.
     pub fn new(address: Address, form: Form) -> Collector {
         let hostname = match form {
             Form::Syslog { hostname: true, .. } => {
@@ -94,12 +95,12 @@ impl Collector {
         }
     }
 
-    /// What messages look like.
+    /// The format of messages.
     pub fn form(&self) -> &Form {
         &self.form
     }
 
-    /// A message as it is sent; syslog knows no `fields`. `severity` is a number from 0 to 7.
+    /// A message in its format; syslog has no `fields`. `severity` is a number from 0 to 7.
     pub fn message(&self, severity: u8, text: &[u8], fields: &[Field<'_>]) -> Vec<u8> {
         let text = text.strip_suffix(b"\n").unwrap_or(text);
         match &self.form {
@@ -132,17 +133,18 @@ impl Collector {
         }
     }
 
-    /// Sends what [`Collector::message`] has made.
+    /// Sends a message of [`Collector::message`].
     ///
     /// # Errors
-    /// [`io::ErrorKind::WouldBlock`] when there is no room, and otherwise when nobody is there.
+    /// [`io::ErrorKind::WouldBlock`] when the buffer is full, and otherwise when no collector is
+    /// there.
     pub fn send(&self, message: &[u8]) -> io::Result<()> {
         {
             let socket = self.socket.read().unwrap_or_else(PoisonError::into_inner);
             if let Some(socket) = &*socket {
                 match socket.send(message) {
-                    // It has gone, or what listens there is another by now; or the datagram before
-                    // this one was sent back, of which this one knows nothing.
+                    // It has exited, or another listens there now; or the datagram before this one
+                    // was rejected, which concerns the previous message.
                     Err(why) if why.kind() != io::ErrorKind::WouldBlock => {}
                     done => return done,
                 }

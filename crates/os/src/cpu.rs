@@ -1,9 +1,9 @@
-//! Processor time, and the most memory that processes have had.
+//! Processor time, and peak memory of processes.
 
 use nix::sys::resource::{Usage, UsageWho, getrusage};
 use nix::sys::time::TimeVal;
 
-/// Processor time that was used.
+/// Processor time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CpuTime {
     /// By the program itself, in microseconds.
@@ -13,7 +13,7 @@ pub struct CpuTime {
 }
 
 impl CpuTime {
-    /// What came after `before`.
+    /// The difference to `before`.
     pub fn since(self, before: CpuTime) -> CpuTime {
         CpuTime {
             user_micros: self.user_micros.saturating_sub(before.user_micros),
@@ -21,14 +21,14 @@ impl CpuTime {
         }
     }
 
-    /// Both together, in microseconds.
+    /// The sum, in microseconds.
     pub fn micros(self) -> u64 {
         self.user_micros.saturating_add(self.system_micros)
     }
 }
 
-/// What this process has used since it began, and those of its children that it has collected. One
-/// that cannot be asked for (`getrusage(2)`: never) is nothing.
+/// Processor time of this process since its start, and of the children it has collected. Zero if it
+/// cannot be read (`getrusage(2)`: never).
 pub fn used() -> CpuTime {
     let all = [UsageWho::RUSAGE_SELF, UsageWho::RUSAGE_CHILDREN];
     let all = all.into_iter().filter_map(|who| getrusage(who).ok());
@@ -38,13 +38,13 @@ pub fn used() -> CpuTime {
     })
 }
 
-/// What this process has used since it began, in microseconds, with all its threads. Unlike
-/// `RUSAGE_THREAD`, this takes in what came since the kernel's last tick.
+/// Processor time of this process since its start, in microseconds, with all its threads. Unlike
+/// `RUSAGE_THREAD`, this includes time since the kernel's last tick.
 pub fn of_this_process() -> u64 {
     of_this_process_with_waits().0
 }
 
-/// The same, and how often its threads have given their processor up to wait for something.
+/// The same, and its voluntary context switches.
 pub fn of_this_process_with_waits() -> (u64, u64) {
     getrusage(UsageWho::RUSAGE_SELF).map_or((0, 0), |usage| {
         let waits = u64::try_from(usage.voluntary_context_switches()).unwrap_or(0);
@@ -52,9 +52,9 @@ pub fn of_this_process_with_waits() -> (u64, u64) {
     })
 }
 
-/// What those children of this process have used that it has collected, in microseconds, and the most memory
-/// that one of them, or of theirs, has had resident, in bytes. Until a program begins, its process has what the one
-/// has that starts it: nothing is said of programs that have had no more than this process.
+/// Processor time of the children that this process has collected, in microseconds, and the peak
+/// resident memory of one of them or of their children, in bytes. Until it calls exec, a child has
+/// the memory of its parent: peaks up to this process's own are not reported.
 pub fn of_children_with_most() -> (u64, u64) {
     getrusage(UsageWho::RUSAGE_CHILDREN).map_or((0, 0), |usage| {
         let most = most_resident(&usage);

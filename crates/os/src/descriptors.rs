@@ -1,4 +1,4 @@
-//! What a process has open: for one whose copies would share it.
+//! Open descriptors of a process whose copies would share them.
 
 use std::fs::File;
 use std::io;
@@ -12,7 +12,7 @@ use rustix::net::SocketAddrAny;
 
 use crate::fork::OwnProc;
 
-/// How many bytes of a file's beginning are told.
+/// Bytes of a file's start that are reported.
 const BEGINNING_BYTES: usize = 16;
 
 /// One open descriptor.
@@ -20,24 +20,24 @@ const BEGINNING_BYTES: usize = 16;
 pub struct Descriptor {
     /// Its number.
     pub number: i32,
-    /// What it leads to, as proc(5) says: a path, or a kind and a number such as `socket:[4711]`.
-    /// Without `/proc`, the number stands for the path also.
+    /// Its target, as in proc(5): a path, or a kind and a number such as `socket:[4711]`. Without
+    /// `/proc`, the number replaces the path also.
     pub target: String,
-    /// The device and the number of its file.
+    /// The device and the inode of its file.
     pub file: (u64, u64),
-    /// Whom a socket is connected with.
+    /// The peer of a socket.
     pub peer: Option<String>,
-    /// A socket whose messages go one by one and whole.
+    /// A socket that keeps message boundaries.
     pub is_datagram: bool,
-    /// It is not read, and what is written goes to the end of the file, wherever another has written.
+    /// It is write-only in append mode.
     pub only_appends: bool,
-    /// Such as `/dev/urandom`, in which there is no position.
+    /// A device such as `/dev/urandom`, without a position.
     pub is_character_device: bool,
-    /// The beginning of a regular file, as far as there is one.
+    /// The start of a regular file, if any.
     pub beginning: Vec<u8>,
 }
 
-/// The numbers of all descriptors that this process has open.
+/// The numbers of all open descriptors of this process.
 ///
 /// # Errors
 /// When the system is out of descriptors.
@@ -48,7 +48,7 @@ pub fn numbers(proc: &OwnProc) -> io::Result<Vec<i32>> {
         .collect())
 }
 
-/// All descriptors that this process has open, but those with the numbers in `known`.
+/// All open descriptors of this process except `known`.
 ///
 /// # Errors
 /// When the system is out of descriptors.
@@ -74,24 +74,24 @@ fn targets(proc: &OwnProc) -> io::Result<Vec<(i32, String)>> {
         let Some(number) = number else { continue };
         match rustix::fs::readlinkat(&folder, entry.file_name(), Vec::new()) {
             Ok(target) => all.push((number, target.to_string_lossy().into_owned())),
-            // The one that this list is read with.
+            // The descriptor by which this list is read.
             Err(Errno::NOENT) => {}
             Err(error) => return Err(error.into()),
         }
     }
-    // The list's own folder is open only while it is read.
+    // The list's own folder is open only during the read.
     let own = format!("/proc/{}/fd", std::process::id());
     all.retain(|(_, target)| *target != own);
     Ok(all)
 }
 
-/// What is open of all numbers below `end`, for a process that has no `/proc`.
+/// Open descriptors below `end`, for a process without `/proc`.
 fn targets_by_number(end: usize) -> io::Result<Vec<(i32, String)>> {
     let end = i32::try_from(end).map_err(io::Error::other)?;
     let mut all = Vec::new();
     for number in 0..end {
-        // SAFETY: the process has one thread wherever it asks, and a number that is not open is
-        // an error and nothing else.
+        // SAFETY: the process has one thread at all callers, and a number that is not open is an
+        // error and nothing else.
         let open = unsafe { BorrowedFd::borrow_raw(number) };
         let stat = match rustix::fs::fstat(open) {
             Ok(stat) => stat,
@@ -112,7 +112,7 @@ fn targets_by_number(end: usize) -> io::Result<Vec<(i32, String)>> {
 }
 
 fn look(number: i32, target: String) -> Descriptor {
-    // SAFETY: this process has one thread wherever it asks, and has just found the number open.
+    // SAFETY: this process has one thread at all callers, and has just found the number open.
     let open = unsafe { BorrowedFd::borrow_raw(number) };
     let flags = rustix::fs::fcntl_getfl(open).unwrap_or(OFlags::empty());
     let is_socket = target.starts_with("socket:");
@@ -127,23 +127,24 @@ fn look(number: i32, target: String) -> Descriptor {
         is_character_device: stat
             .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::CharacterDevice),
         file: stat.map_or((0, 0), |stat| (stat.st_dev, stat.st_ino)),
-        beginning: match target.starts_with('/') || target.starts_with("file:") {
-            true => beginning(open).unwrap_or_default(),
-            false => Vec::new(),
+        beginning: if target.starts_with('/') || target.starts_with("file:") {
+            beginning(open).unwrap_or_default()
+        } else {
+            Vec::new()
         },
         target,
     }
 }
 
-/// Ends the connection behind a descriptor. What stays open under its number is a connection whose other
-/// end has gone, so that whoever holds it finds that out.
+/// Shuts the connection behind a descriptor down. Its number then refers to a connection whose peer
+/// has closed, so that its owner notices.
 ///
 /// # Errors
 /// When the system is out of descriptors.
 pub fn hang_up(number: i32) -> io::Result<()> {
     // SAFETY: as in `look`.
     let open = unsafe { BorrowedFd::borrow_raw(number) };
-    // Somebody else may have a copy of it.
+    // Another process may have a copy of it.
     let _ = rustix::net::shutdown(open, rustix::net::Shutdown::Both);
     let (dead, other) = UnixStream::pair()?;
     drop(other);
@@ -166,7 +167,7 @@ fn peer(socket: BorrowedFd<'_>) -> Option<String> {
     Some(path.to_string_lossy().into_owned())
 }
 
-/// Whatever position the descriptor has stays as it is.
+/// The descriptor's position stays unchanged.
 fn beginning(open: BorrowedFd<'_>) -> io::Result<Vec<u8>> {
     let file = File::from(open.as_fd().try_clone_to_owned()?);
     if !file.metadata()?.is_file() {
@@ -183,8 +184,8 @@ mod tests {
     use super::*;
     use std::io::{Read, Write};
 
-    /// What is open but for these. Asked after they were opened: other tests of this process open and
-    /// close, too, and what had a number before may have left it to them.
+    /// Open descriptors except these. Called after they were opened: other tests of this process
+    /// open and close, too, and numbers are reused.
     fn but(ours: &[i32], proc: &OwnProc) -> Vec<i32> {
         let mut all = numbers(proc).unwrap();
         all.retain(|number| !ours.contains(number));

@@ -1,14 +1,14 @@
-//! This process's environment, changed while there is one thread.
+//! Changes of this process's environment while there is one thread.
 
 /// Makes `variables` the whole environment. Call it while there is one thread.
 ///
 /// # Panics
-/// Never: names that no environment can hold (empty, with `=` or NUL) are left out.
+/// Never: invalid names (empty, with `=` or NUL) are left out.
 pub fn replace(variables: &[(String, String)]) {
     let fits = |name: &str, value: &str| {
         !name.is_empty() && !name.contains(['=', '\0']) && !value.contains('\0')
     };
-    // SAFETY: there is one thread, so nobody reads the environment meanwhile.
+    // SAFETY: there is one thread, so no other reads the environment meanwhile.
     unsafe {
         libc::clearenv();
         for (name, value) in variables.iter().filter(|(name, value)| fits(name, value)) {
@@ -17,8 +17,8 @@ pub fn replace(variables: &[(String, String)]) {
     }
 }
 
-/// Takes a variable away. Call it while there is one thread.
+/// Removes a variable. Call it while there is one thread.
 pub fn remove(name: &str) {
-    // SAFETY: there is one thread, so nobody reads the environment meanwhile.
+    // SAFETY: there is one thread, so no other reads the environment meanwhile.
     unsafe { std::env::remove_var(name) };
 }

@@ -1,9 +1,9 @@
 //! Forking a worker so that the supervisor, not the zygote, becomes its parent.
 //!
-//! The zygote forks an intermediate process, that forks the worker and leaves; the kernel gives
-//! the orphan to the nearest subreaper, the supervisor. A raw `clone(CLONE_PARENT)` would save
-//! one fork, but glibc would go on believing the zygote's thread id in the child, and `fork`
-//! handlers would not run (docs/decisions/0001-who-is-the-workers-parent.md).
+//! The zygote forks an intermediate process, that forks the worker and exits; the kernel gives the
+//! orphan to the nearest subreaper, the supervisor. A raw `clone(CLONE_PARENT)` would save one
+//! fork, but glibc would keep the zygote's thread id in the child, and `fork` handlers would not
+//! run (docs/decisions/0001-who-is-the-workers-parent.md).
 
 use std::ffi::{c_int, c_void};
 use std::fs::File;
@@ -24,16 +24,16 @@ use crate::users;
 /// Which process returned from [`fork_orphan`].
 #[derive(Debug, PartialEq, Eq)]
 pub enum Side {
-    /// The caller, some time after the orphan was made.
+    /// The caller, some time after the orphan was created.
     Parent,
     /// The orphan: a new process whose parent is the nearest subreaper.
     Orphan,
 }
 
 static FORKED_CHILD: AtomicBool = AtomicBool::new(false);
-/// The process between an orphan and who made it.
+/// The process between an orphan and its creator.
 static BETWEEN: AtomicI32 = AtomicI32::new(0);
-/// It has nothing left to do but to end.
+/// It only has to exit.
 const INTERMEDIATE_ENDS: Duration = Duration::from_micros(50);
 static HAS_FORKED: AtomicBool = AtomicBool::new(false);
 
@@ -45,10 +45,10 @@ extern "C" fn note_fork() {
     HAS_FORKED.store(true, Ordering::Relaxed);
 }
 
-/// From now on, children that this process forks know themselves by [`is_forked_child`]. For
-/// workers, whose scripts may fork (`pcntl_fork`): the children hold everything the worker holds
-/// and must not use it. A child that this process has forked for itself calls it in turn, and is none
-/// of those then.
+/// From now on, children that this process forks are recognised by [`is_forked_child`]. For
+/// workers, whose scripts may fork (`pcntl_fork`): the children have everything the worker has open
+/// and must not use it. A child that this process forks for itself calls it again, and is none of
+/// those then.
 pub fn mark_children() {
     static NOTED: Once = Once::new();
     FORKED_CHILD.store(false, Ordering::Relaxed);
@@ -69,22 +69,22 @@ pub fn has_forked() -> bool {
     HAS_FORKED.load(Ordering::Relaxed)
 }
 
-/// What `/proc` says of whoever asks, also after it has changed its root and sees no `/proc`.
+/// `/proc/self`, also after a change of the root to one without `/proc`.
 ///
-/// It holds a folder outside of that root: who runs other people's code must have dropped it, or
-/// [let go](OwnProc::let_go) of it.
+/// It holds a folder outside of that root: drop it before running untrusted code, or
+/// [close](OwnProc::let_go) the folder.
 #[derive(Debug)]
 pub struct OwnProc {
     folder: Option<OwnedFd>,
-    /// The file `status` of the process that has opened it: a file has no `..`.
+    /// The file `status` of the process that opened it: a file has no `..`.
     status: Option<File>,
 }
 
-/// Longest `/proc/self/status` in bytes, with room to spare.
+/// Longest `/proc/self/status` in bytes, with a margin.
 const STATUS_BYTES: usize = 8192;
 
 impl OwnProc {
-    /// Takes hold of `/proc`.
+    /// Opens `/proc`.
     ///
     /// # Errors
     /// When it is not mounted.
@@ -97,8 +97,8 @@ impl OwnProc {
         })
     }
 
-    /// Keeps one file open, which tells how many threads this process has and how many
-    /// descriptors it may have, also after the folder is closed.
+    /// Opens `status` for good: it has the number of threads and of descriptors, also after the
+    /// folder is closed.
     ///
     /// # Errors
     /// When the system is out of descriptors.
@@ -107,7 +107,7 @@ impl OwnProc {
         Ok(())
     }
 
-    /// Closes the folder. From then on, only what [`OwnProc::keep_status`] keeps can be asked.
+    /// Closes the folder. From then on, only [`OwnProc::keep_status`]'s file can be read.
     pub fn let_go(&mut self) {
         self.folder = None;
     }
@@ -117,7 +117,7 @@ impl OwnProc {
         self.folder.as_ref().map(AsRawFd::as_raw_fd)
     }
 
-    /// Opens a file of `/proc/self`, such as `statm`, for reading: that of the process which asks.
+    /// Opens a file of `/proc/self`, such as `statm`, for reading: that of the calling process.
     ///
     /// # Errors
     /// When there is no such file.
@@ -128,10 +128,10 @@ impl OwnProc {
         Ok(rustix::fs::openat(folder, path, flags, Mode::empty())?.into())
     }
 
-    /// The same for a file that belongs to root if the process is not dumpable (proc(5)), as a
-    /// change of user leaves it: it is made dumpable for as long as the opening takes. No other
-    /// process may look into this one meanwhile, since its groups differ ([`users::is_shielded`]);
-    /// where they do not, the file stays closed.
+    /// The same for a file that belongs to root if the process is not dumpable (proc(5)), as after
+    /// a change of user: it is made dumpable during the open. No other process may inspect this one
+    /// meanwhile, since its groups differ ([`users::is_shielded`]); where they do not, the file
+    /// stays closed.
     ///
     /// # Errors
     /// When there is no such file, or this process may not open it.
@@ -149,7 +149,7 @@ impl OwnProc {
         opened
     }
 
-    /// Number of threads of the process which asks.
+    /// Number of threads of the calling process.
     ///
     /// # Errors
     /// When the system is out of descriptors.
@@ -164,15 +164,15 @@ impl OwnProc {
         Ok(count)
     }
 
-    /// No descriptor of the process that keeps its status has this number or a higher one.
+    /// An upper bound of the descriptor numbers of the process whose status is open.
     ///
     /// # Errors
-    /// When nothing is kept.
+    /// When it is not open.
     pub fn descriptors_end(&self) -> io::Result<usize> {
         self.kept("FDSize:")
     }
 
-    /// A number of the status that is kept (proc_pid_status(5)).
+    /// A number of the open status (proc_pid_status(5)).
     fn kept(&self, name: &str) -> io::Result<usize> {
         let status = self.status.as_ref().ok_or(io::ErrorKind::NotFound)?;
         let mut text = [0; STATUS_BYTES];
@@ -196,14 +196,14 @@ unsafe extern "C" {
 /// What [`maitred_fork_orphan`] returns in the new process.
 const ORPHAN: c_int = 1;
 
-/// Makes an orphan. `announce` runs in the intermediate process with the orphan's pid, before
-/// anybody can collect it, so the subreaper learns of a pid no later than of its death. The
-/// intermediate process has this one's memory, and this one waits for it. The orphan is its child until
-/// it ends, see [`wait_for_new_parent`].
+/// Creates an orphan. `announce` runs in the intermediate process with the orphan's pid, before it
+/// can be collected, so the subreaper learns of a pid no later than of its death. The intermediate
+/// process shares this one's memory, and this one waits for it. The orphan is its child until it
+/// exits, see [`wait_for_new_parent`].
 ///
 /// # Errors
-/// When a second thread runs here (its locks would be copied in whatever state they are), or when
-/// the system refuses a process.
+/// When a second thread runs here (its locks would be copied in an unknown state), or when the
+/// system refuses a process.
 pub fn fork_orphan<A: FnMut(i32)>(proc: &OwnProc, mut announce: A) -> io::Result<Side> {
     if proc.threads()? != 1 {
         return Err(io::Error::other(
@@ -212,7 +212,7 @@ pub fn fork_orphan<A: FnMut(i32)>(proc: &OwnProc, mut announce: A) -> io::Result
     }
     let mut between = 0;
     // SAFETY: this process has one thread (checked above), so the orphan may run any code. While
-    // the intermediate process uses this one's memory, this one stands still, and it does nothing
+    // the intermediate process uses this one's memory, this one is suspended, and it does nothing
     // but call `announce`, which `told` finds behind its pointer.
     let side =
         unsafe { maitred_fork_orphan(told::<A>, (&raw mut announce).cast(), &raw mut between) };
@@ -227,9 +227,9 @@ pub fn fork_orphan<A: FnMut(i32)>(proc: &OwnProc, mut announce: A) -> io::Result
 }
 
 extern "C" fn told<A: FnMut(i32)>(announce: *mut c_void, pid: c_int) {
-    // SAFETY: `fork_orphan` passes its own `announce`, which it touches no more during the call.
+    // SAFETY: `fork_orphan` passes its own `announce`, and does not use it during the call.
     let announce = unsafe { &mut *announce.cast::<A>() };
-    // A panic must not reach C, and whoever cannot announce its orphan has failed.
+    // A panic must not reach C, and an orphan that cannot be announced is a failure.
     if catch_unwind(AssertUnwindSafe(|| announce(pid))).is_err() {
         exit_now(libc::ECANCELED);
     }
@@ -238,17 +238,17 @@ extern "C" fn told<A: FnMut(i32)>(announce: *mut c_void, pid: c_int) {
 /// Which process returned from [`into_background`].
 #[derive(Debug, PartialEq, Eq)]
 pub enum Half {
-    /// The caller, whom somebody waits for.
+    /// The caller, whose own parent waits for it.
     Foreground,
     /// The new process, which has a session of its own.
     Background,
 }
 
-/// Makes a child that goes on in the background: it leads a session without a terminal.
+/// Creates a child that continues in the background: it leads a session without a terminal.
 ///
 /// # Errors
-/// When a second thread runs here (its locks would be copied in whatever state they are), or when
-/// the system refuses a process.
+/// When a second thread runs here (its locks would be copied in an unknown state), or when the
+/// system refuses a process.
 pub fn into_background() -> io::Result<Half> {
     if OwnProc::open()?.threads()? != 1 {
         return Err(io::Error::other(
@@ -272,9 +272,9 @@ pub fn exit_now(code: i32) -> ! {
     unsafe { libc::_exit(code) }
 }
 
-/// In an orphan, returns once the intermediate process has gone, so that a parent-death signal asked
-/// for next is tied to the subreaper and not to the intermediate. Call it as late as can be: there is
-/// nothing to wait for then, as a rule.
+/// In an orphan, returns once the intermediate process has exited, so that a parent-death signal
+/// requested next is tied to the subreaper and not to the intermediate. Call it as late as
+/// possible: usually there is nothing to wait for then.
 pub fn wait_for_new_parent() {
     let between = Pid::from_raw(BETWEEN.load(Ordering::Relaxed));
     while Pid::parent() == between {
@@ -282,8 +282,8 @@ pub fn wait_for_new_parent() {
     }
 }
 
-/// Asks the kernel to send `SIGKILL` to this process when its parent ends, and ends at once if
-/// that parent is no longer `expected_parent` (it died before the request took effect).
+/// Makes the kernel send `SIGKILL` to this process when its parent ends, and exits at once if that
+/// parent is no longer `expected_parent` (it died before the request took effect).
 pub fn die_with_parent(expected_parent: i32) {
     let asked = nix::sys::prctl::set_pdeathsig(nix::sys::signal::Signal::SIGKILL);
     if asked.is_err() || Pid::parent().as_raw() != expected_parent {
@@ -291,7 +291,7 @@ pub fn die_with_parent(expected_parent: i32) {
     }
 }
 
-/// Makes this process the one that orphans below it are given to.
+/// Makes this process the new parent of orphans below it.
 ///
 /// # Errors
 /// Never on the kernels we support (`prctl(2)`, Linux 3.4).
@@ -308,8 +308,8 @@ pub fn forbid_inspection() -> io::Result<()> {
     Ok(nix::sys::prctl::set_dumpable(false)?)
 }
 
-/// Lets other processes of the same user look into this one, and core files be made of it: what a
-/// change of user forbids (php-fpm's `process.dumpable`).
+/// Lets other processes of the same user inspect this one, and allows core files: both are disabled
+/// by a change of user (php-fpm's `process.dumpable`).
 ///
 /// # Errors
 /// Never on the kernels we support.
@@ -317,10 +317,10 @@ pub fn allow_inspection() -> io::Result<()> {
     Ok(nix::sys::prctl::set_dumpable(true)?)
 }
 
-/// A child that ended, as [`reap`] found it.
+/// A child that ended, from [`reap`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ended {
-    /// Its process id; the kernel may use it again from now on.
+    /// Its process id; the kernel may reuse it from now on.
     pub pid: i32,
     /// How it ended.
     pub how: HowEnded,
@@ -352,7 +352,7 @@ impl std::fmt::Display for HowEnded {
 /// Collects one child that has ended, if there is one, without waiting.
 ///
 /// # Errors
-/// Nothing but a kernel refusal of `waitpid(2)`; "no children" is `Ok(None)`.
+/// Only a kernel refusal of `waitpid(2)`; "no children" is `Ok(None)`.
 pub fn reap() -> io::Result<Option<Ended>> {
     use nix::errno::Errno;
     use nix::sys::wait::{WaitPidFlag, WaitStatus};

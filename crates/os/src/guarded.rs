@@ -1,7 +1,7 @@
 //! Files that root opens, creates and removes by configured names, where others may write to a
-//! folder on the way: logs, sockets, pid files. Nothing that they can change there is trusted.
-//! Names are walked by descriptors ([`crate::walk`]), what others could have put there is looked at
-//! before it is opened, and what is created in a user's folder is created with that user's rights.
+//! folder on the path: logs, sockets, pid files. Nothing that they can change there is trusted.
+//! Names are resolved by descriptors ([`crate::walk`]), a file that others could have put there is
+//! checked before it is opened, and files in a user's folder are created with that user's rights.
 //!
 //! A process that is not root can do no more than its user, and opens names as they are.
 
@@ -16,19 +16,19 @@ use rustix::io::Errno;
 use crate::users::{self, Identity};
 use crate::walk::{self, Facts, Reached, Rule};
 
-/// How often a way is walked again that has changed meanwhile.
+/// Attempts to resolve a path that changes meanwhile.
 const MAX_TRIES: u32 = 3;
 
 const OTHERS_WRITE: u32 = 0o002;
 
-/// What a log is opened with: neither this nor a write to it waits for a reader.
+/// Flags for a log: neither the open nor a write waits for a reader.
 const APPEND: OFlags = OFlags::WRONLY
     .union(OFlags::APPEND)
     .union(OFlags::CLOEXEC)
     .union(OFlags::NONBLOCK)
     .union(OFlags::NOCTTY);
 
-/// What creates a file and never opens one that is there.
+/// Flags that create a file and never open an existing one.
 const CREATE: OFlags = OFlags::CREATE
     .union(OFlags::EXCL)
     .union(OFlags::NOFOLLOW)
@@ -36,16 +36,17 @@ const CREATE: OFlags = OFlags::CREATE
 
 /// The rule for this process: root trusts nothing that others can change.
 pub fn rule() -> Rule {
-    match users::is_root() {
-        true => Rule::Change,
-        false => Rule::Any,
+    if users::is_root() {
+        Rule::Change
+    } else {
+        Rule::Any
     }
 }
 
-/// Opens a file to append to it, and creates it with permission bits `mode` if there is none.
+/// Opens a file to append to it, and creates it with permission bits `mode` if necessary.
 ///
 /// # Errors
-/// What `open(2)` says; for root also when others could have put there what is there.
+/// Errors of `open(2)`; for root also when others could have put the file there.
 pub fn append(path: &Path, mode: u32) -> io::Result<File> {
     if !users::is_root() {
         return append_as_it_is(path, mode);
@@ -53,20 +54,20 @@ pub fn append(path: &Path, mode: u32) -> io::Result<File> {
     retried(|| append_to(&walk::to(path, Rule::Change)?, mode))
 }
 
-/// As [`append`], with the rights of this process and whatever the name leads to.
+/// As [`append`], with the rights of this process and wherever the name leads.
 ///
 /// # Errors
-/// What `open(2)` says.
+/// Errors of `open(2)`.
 pub fn append_as_it_is(path: &Path, mode: u32) -> io::Result<File> {
     let flags = APPEND | OFlags::CREATE;
     Ok(rustix::fs::open(path, flags, Mode::from_raw_mode(mode))?.into())
 }
 
-/// Creates a file with permission bits `mode` in the place of one that is there, which is removed,
-/// so that a link leads nowhere.
+/// Creates a file with permission bits `mode` in place of an existing one, which is removed, so
+/// that a link has no effect.
 ///
 /// # Errors
-/// What `open(2)` and `unlink(2)` say; for root also when a foreign link leads to the folder.
+/// Errors of `open(2)` and `unlink(2)`; for root also when a link of another user leads there.
 pub fn replace(path: &Path, mode: u32) -> io::Result<File> {
     retried(|| {
         let place = Named::at(path)?;
@@ -78,19 +79,19 @@ pub fn replace(path: &Path, mode: u32) -> io::Result<File> {
         };
         let file = place.with_rights(create)??;
         if place.creator().is_some() {
-            // Systemd believes a pid file of root's alone.
+            // systemd trusts only a pid file of root.
             rustix::fs::fchown(&file, Some(Uid::ROOT), Some(Gid::ROOT))?;
         }
         Ok(file.into())
     })
 }
 
-/// A name in a folder, which is held open. What has the name is not followed if it is a link.
+/// A name in a folder, which is held open. A link of that name is not followed.
 #[derive(Debug)]
 pub struct Named {
-    folder: walk::Place,
+    folder: walk::OpenedPath,
     name: OsString,
-    /// Others than root may write to a folder on the way.
+    /// Others than root may write to a folder on the path.
     is_shared: bool,
 }
 
@@ -98,7 +99,7 @@ impl Named {
     /// The name at the end of `path`.
     ///
     /// # Errors
-    /// When its folder cannot be reached, or a foreign link leads there.
+    /// When its folder cannot be reached, or a link of another user leads there.
     pub fn at(path: &Path) -> io::Result<Named> {
         let none = || io::Error::from(io::ErrorKind::InvalidInput);
         let name = path.file_name().ok_or_else(none)?.to_owned();
@@ -117,18 +118,18 @@ impl Named {
         })
     }
 
-    /// What has the name now, not followed if it is a link; none: nothing.
+    /// The current file of this name, not followed if it is a link; `None`: there is none.
     ///
     /// # Errors
-    /// What `open(2)` says.
-    pub fn look(&self) -> io::Result<Option<walk::Place>> {
+    /// Errors of `open(2)`.
+    pub fn look(&self) -> io::Result<Option<walk::OpenedPath>> {
         walk::look_in(&self.folder, &self.name)
     }
 
-    /// Removes what has the name, if anything has.
+    /// Removes the file of this name, if any.
     ///
     /// # Errors
-    /// What `unlink(2)` says.
+    /// Errors of `unlink(2)`.
     pub fn remove(&self) -> io::Result<()> {
         match rustix::fs::unlinkat(&self.folder.fd, &self.name, AtFlags::empty()) {
             Err(Errno::NOENT) => Ok(()),
@@ -136,35 +137,35 @@ impl Named {
         }
     }
 
-    /// Opens the folder itself, to lock it or to have it written to the disk.
+    /// Opens the folder itself, to lock or to sync it.
     ///
     /// # Errors
-    /// What `open(2)` says.
+    /// Errors of `open(2)`.
     pub fn open_folder(&self) -> io::Result<File> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         Ok(rustix::fs::openat(&self.folder.fd, ".", flags, Mode::empty())?.into())
     }
 
-    /// The name in the folder that was found, wherever that has been moved to since.
+    /// The name in the folder that was found, wherever that was moved since.
     pub fn path(&self) -> PathBuf {
         self.folder.path().join(&self.name)
     }
 
-    /// The owner of the folder, with whose rights files are created in it; none: they are created
-    /// with the rights of this process.
+    /// The owner of the folder, with whose rights files are created in it; `None`: with the rights
+    /// of this process.
     pub fn creator(&self) -> Option<Identity> {
         creator(&self.folder.facts)
     }
 
-    /// Whether this is root, and others may write to a folder on the way.
+    /// Whether this is root, and others may write to a folder on the path.
     pub fn is_shared(&self) -> bool {
         self.is_shared
     }
 
-    /// Creates something with the rights that are due in this folder.
+    /// Creates something with the rights for this folder.
     ///
     /// # Errors
-    /// When these rights cannot be taken on.
+    /// When these rights cannot be taken.
     pub fn with_rights<T>(&self, create: impl FnOnce() -> T) -> io::Result<T> {
         with_rights(self.creator(), create)
     }
@@ -220,9 +221,10 @@ fn judge(folder: &Facts, file: &Facts) -> Result<(), String> {
 }
 
 fn creator(folder: &Facts) -> Option<Identity> {
-    match users::is_root() && folder.uid != 0 {
-        true => users::look_up(&folder.uid.to_string(), None).ok(),
-        false => None,
+    if users::is_root() && folder.uid != 0 {
+        users::look_up(&folder.uid.to_string(), None).ok()
+    } else {
+        None
     }
 }
 
@@ -233,8 +235,8 @@ fn with_rights<T>(creator: Option<Identity>, create: impl FnOnce() -> T) -> io::
     }
 }
 
-/// Which folder on the way to a log others than root may change, if there is one: a sentence for
-/// the administrator.
+/// The folder on the path to a log that others than root may change, if any: a sentence for the
+/// administrator.
 pub fn warning_of(path: &Path) -> Option<String> {
     let name = path.display();
     match walk::to(path, Rule::Change) {

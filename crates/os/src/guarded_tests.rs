@@ -9,7 +9,7 @@ use super::*;
 const TENANT: u32 = 5001;
 const MODE: u32 = 0o640;
 
-/// A folder of a tenant's beside one of root's that the tenant cannot look into.
+/// A tenant's folder beside one of root's that the tenant cannot read.
 fn folders() -> (TempDir, PathBuf, PathBuf) {
     let home = tempfile::tempdir().unwrap();
     fs::set_permissions(home.path(), fs::Permissions::from_mode(0o755)).unwrap();
@@ -138,7 +138,7 @@ fn a_folder_of_a_group_without_a_pools_user_is_roots_and_one_of_a_pools_group_is
         chown(&folder, None, Some(group)).unwrap();
         fs::set_permissions(&folder, fs::Permissions::from_mode(0o775)).unwrap();
         let log = folder.join("access.log");
-        // As the machine's own folder for them, and unlike one of temporary files.
+        // Like the system's own folder for them, and unlike one of temporary files.
         let of_folder = |warning: String| warning.contains(&group.to_string());
         let warned = warning_of(&log).is_some_and(of_folder);
         assert_eq!(warned, !is_roots, "{group}");

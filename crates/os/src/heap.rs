@@ -1,7 +1,7 @@
-//! The heap of the C library: how much of it is in use, and giving the rest back to the system. What is
-//! freed below something that is still in use stays with the process otherwise.
+//! The heap of the C library: memory in use, and returning the rest to the system. Freed memory
+//! below a block in use stays with the process otherwise.
 
-/// Bytes that are in use, of all threads.
+/// Bytes in use, of all threads.
 #[cfg(target_env = "gnu")]
 pub fn in_use() -> u64 {
     // SAFETY: the function takes nothing, and locks each arena while it counts it.
@@ -10,17 +10,17 @@ pub fn in_use() -> u64 {
     small.saturating_add(mapped)
 }
 
-/// Bytes that are in use; other C libraries do not say so, and give memory back by themselves.
+/// Bytes in use; other C libraries do not report it, and return memory by themselves.
 #[cfg(not(target_env = "gnu"))]
 pub fn in_use() -> u64 {
     u64::MAX
 }
 
-/// Gives the pages back that nothing in use lies in. May take milliseconds, in which threads that
-/// allocate wait.
+/// Returns unused pages to the system. May take milliseconds, in which threads that allocate wait.
 pub fn give_back() {
     #[cfg(target_env = "gnu")]
-    // SAFETY: the function locks each arena while it looks through it, and touches free memory only.
+    // SAFETY: the function locks each arena while it looks through it, and touches free memory
+    // only.
     unsafe {
         libc::malloc_trim(0);
     }

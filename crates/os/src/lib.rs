@@ -1,5 +1,5 @@
-//! What maitred asks of the operating system and no safe library offers whole: forking, starting
-//! programs with chosen descriptors and users, signals as events, shared memory, process titles.
+//! Operating-system calls that no safe library offers whole: forking, starting programs with chosen
+//! descriptors and users, signals as events, shared memory, process titles.
 //!
 //! This is one of the three crates that may contain `unsafe`; every block names its invariant.
 #![allow(unsafe_code)]
@@ -12,15 +12,15 @@ pub mod collector;
 pub mod cpu;
 pub mod descriptors;
 pub mod environment;
-pub mod errand;
 pub mod fork;
 pub mod guarded;
 pub mod heap;
 pub mod keyring;
-pub mod leave;
 pub mod limits;
-pub mod memory;
 pub mod packets;
+pub mod preemption;
+pub mod proc;
+pub mod process_memory;
 pub mod rewind;
 pub mod roots;
 pub mod schedstat;
@@ -28,11 +28,12 @@ pub mod sealed;
 pub mod seccomp;
 pub mod shared;
 pub mod signals;
+pub mod sigterm;
 pub mod sockets;
 pub mod spawn;
 pub mod stderr;
 pub mod syslog;
+pub mod timed_child;
 pub mod title;
-pub mod unbroken;
 pub mod users;
 pub mod walk;

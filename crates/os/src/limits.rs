@@ -1,4 +1,4 @@
-//! What one process may use: limits that its children inherit.
+//! Resource limits of a process: its children inherit them.
 
 use std::io;
 
@@ -10,7 +10,7 @@ pub const UNLIMITED: u64 = libc::RLIM_INFINITY;
 /// Most open files this process may ever have.
 ///
 /// # Errors
-/// Nothing that is known to happen.
+/// No known error.
 pub fn open_files() -> io::Result<u64> {
     let (_, hard) = nix::sys::resource::getrlimit(Resource::RLIMIT_NOFILE)?;
     Ok(hard)
@@ -41,8 +41,8 @@ pub fn set_nice(value: i32) -> io::Result<()> {
     Ok(rustix::process::setpriority_process(None, value)?)
 }
 
-/// Sets how readily the kernel ends this process when memory is short (proc_pid_oom_score_adj(5)).
-/// For a process that has not changed its user yet: afterwards the file is not its own.
+/// Sets the OOM score of this process (proc_pid_oom_score_adj(5)). Before the process changes its
+/// user: afterwards the file is not its own.
 ///
 /// # Errors
 /// When the value is lower than before and this process may not lower it (`CAP_SYS_RESOURCE`), or

@@ -1,10 +1,10 @@
 //! Small messages between two processes, each with the descriptors that belong to it: a
 //! `SOCK_SEQPACKET` pair.
 //!
-//! Descriptors are dangerous to their receiver: the kernel closes those that are not wanted
-//! in the context of the receiver, and closing may block for as long as the sender likes (a TCP
-//! socket with `SO_LINGER`, a file of FUSE). They are received from processes that are trusted at
-//! least as much as the receiver.
+//! Descriptors are dangerous to their receiver: the kernel closes unwanted ones in the context of
+//! the receiver, and closing may block for as long as the sender likes (a TCP socket with
+//! `SO_LINGER`, a file of FUSE). They are received only from processes that are trusted at least as
+//! much as the receiver.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -27,14 +27,14 @@ pub struct Packets {
     socket: OwnedFd,
 }
 
-/// What arrived.
+/// The result of a receive.
 #[derive(Debug)]
 pub enum Received {
     /// A message and its descriptors, in the order they were sent.
     Message(Vec<u8>, Vec<OwnedFd>),
-    /// Nothing is there now (only on a non-blocking read).
+    /// No message is there now (only on a non-blocking read).
     Nothing,
-    /// The other end has gone, and all that it said has been taken.
+    /// The other end has closed, and all its messages were received.
     Closed,
 }
 
@@ -53,9 +53,8 @@ impl Packets {
         Ok((Packets { socket: a }, Packets { socket: b }))
     }
 
-    /// A pair of which the first end only sends. The kernel refuses whatever is sent to it, so
-    /// nothing is ever queued there: not even the end of that socket closes a descriptor of
-    /// somebody else.
+    /// A pair of which the first end only sends. The kernel refuses messages to it, so its queue is
+    /// always empty: not even the end of that socket closes a descriptor of another process.
     ///
     /// # Errors
     /// As [`Packets::pair`].
@@ -65,16 +64,16 @@ impl Packets {
         Ok((sends, receives))
     }
 
-    /// An end that was inherited.
+    /// An inherited end.
     pub fn from_fd(socket: OwnedFd) -> Packets {
         Packets { socket }
     }
 
-    /// Sends one message. Never waits: a peer that does not read fills its buffer, and the
-    /// sender gets `WouldBlock`.
+    /// Sends one message. Never waits: a peer that does not read fills its buffer, and the sender
+    /// gets `WouldBlock`.
     ///
     /// # Errors
-    /// `WouldBlock` when the peer's buffer is full, `BrokenPipe` when it has gone or only sends,
+    /// `WouldBlock` when the peer's buffer is full, `BrokenPipe` when it has closed or only sends,
     /// `InvalidInput` for a message over the limits of this module.
     pub fn send(&self, message: &[u8], fds: &[BorrowedFd<'_>]) -> io::Result<()> {
         if message.len() > MAX_MESSAGE_BYTES || fds.len() > MAX_FDS_PER_MESSAGE {
@@ -100,11 +99,11 @@ impl Packets {
         Ok(())
     }
 
-    /// Takes the next message, waiting for it when `wait` is set. It may have `most` descriptors.
-    /// Some are missing where this process has no room for them (`EMFILE`).
+    /// The next message; waits for it when `wait` is set. It may have up to `most` descriptors.
+    /// Some are missing if this process has no free numbers (`EMFILE`).
     ///
     /// # Errors
-    /// What `recvmsg(2)` reports beside "nothing there" and "other end gone"; `InvalidData` for a
+    /// Errors of `recvmsg(2)` other than an empty queue and a closed peer; `InvalidData` for a
     /// message with more descriptors.
     pub fn receive(&self, wait: bool, most: usize) -> io::Result<Received> {
         let mut buffer = vec![0; MAX_MESSAGE_BYTES];
@@ -127,7 +126,7 @@ impl Packets {
                 )
             })
         };
-        // Linux tells once, and before the messages that have arrived, that the other end was
+        // Linux reports once, and before the messages that have arrived, that the other end was
         // closed with unread messages there.
         let received = match take() {
             Err(rustix::io::Errno::CONNRESET) => take(),
@@ -147,7 +146,7 @@ impl Packets {
                 fds.extend(rights);
             }
         }
-        // The room for one is room for a few.
+        // The space for one holds a few.
         if fds.len() > most {
             return Err(too_many());
         }
@@ -227,7 +226,7 @@ mod tests {
     fn the_last_words_of_an_end_that_closes_without_having_listened_arrive() {
         for waits in [false, true] {
             let (a, b) = Packets::pair().unwrap();
-            a.send(b"nobody reads this", &[]).unwrap();
+            a.send(b"it is not read", &[]).unwrap();
             b.send(b"first", &[]).unwrap();
             b.send(b"last", &[]).unwrap();
             drop(b);

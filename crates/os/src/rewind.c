@@ -8,7 +8,7 @@
  * content they had at the mark, whether this is different or not. No write happens without a page
  * fault before it, so as long as there was none, the pages are those of the last time. Both holds only
  * if the kernel leaves pages where they are: huge pages and the merging of equal ones are switched off
- * (rewind.rs, keep_pages_apart), and nobody writes through /proc/PID/mem (worker/src/snapshot.rs).
+ * (rewind.rs, keep_pages_apart), and no process writes through /proc/PID/mem (worker/src/snapshot.rs).
  *
  * Descriptors that were not open at the mark are closed; what the kernel keeps is put back where
  * that can be done. Whatever cannot be put back, or is not understood, makes the answer "no": then the
@@ -83,7 +83,7 @@ struct rewind {
 static struct rewind *marked;
 
 /*
- * In place of the C library's, for whoever finds it first, as libphp does: what was there at the mark is
+ * In place of the C library's, for callers that find it first, as libphp does: what was there at the mark is
  * not taken away before the process goes back. PHP gives back the memory of its heap, the boot's too,
  * when a request ends.
  */
@@ -250,7 +250,7 @@ static bool note_hot(struct rewind *rewind, const struct mapping *mapping, char 
 	}
 	content = content_at_mark(rewind, page, content);
 	if (!is_there) {
-		/* Memory with a content does not vanish unless somebody has taken it away. */
+		/* Memory with a content does not vanish unless it was unmapped. */
 		return mapping->inode || !content || is_zero(content);
 	}
 	if ((word & PRESENT) && ((word & OF_FILE) || !(word & ALONE))) {

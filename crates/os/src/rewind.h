@@ -78,7 +78,7 @@ struct wiped {
 struct image {
 	size_t wiped_count;
 	struct wiped wiped[WIPED_MAX];
-	int told;   /* somebody has been told that a copy did not go back */
+	int told;   /* it was logged that a copy did not go back */
 	size_t count;
 	struct region *regions;
 	uint32_t *places;   /* of each page: 0 if it is zeros, else its place in `pages` and one more */

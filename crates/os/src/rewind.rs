@@ -1,9 +1,8 @@
-//! Going back: a process that was forked becomes again what it was at its mark, as if it had been
-//! forked anew, for a fraction of what that costs (`rewind.c`).
+//! Rewind: a forked process returns to its state at a mark, as if it had been forked again, for a
+//! fraction of the cost (`rewind.c`).
 //!
-//! All of its memory is put back, page by page, except what it shares with others. What it has opened
-//! since is closed. What the kernel keeps for it is put back or compared; where that leaves any doubt,
-//! it does not go back.
+//! All of its memory is restored, page by page, except shared memory. Descriptors opened since are
+//! closed. Its state in the kernel is restored or compared; in doubt, it does not rewind.
 
 use std::ffi::{CStr, c_char, c_int};
 use std::fs::File;
@@ -14,13 +13,13 @@ use std::ptr::NonNull;
 use crate::descriptors;
 use crate::fork::{OwnProc, has_forked};
 
-/// Most descriptors that may be open at the mark; as `KNOWN_MAX` in `rewind.h`.
+/// Most descriptors open at the mark; as `KNOWN_MAX` in `rewind.h`.
 const OPEN_MAX: usize = 256;
 
-/// How many numbers a process can hand to itself.
+/// Numbers that a process can pass to itself.
 pub const CARRIED: usize = 8;
 
-/// What C keeps, and nobody here looks into.
+/// Opaque state of the C part.
 #[repr(C)]
 struct CImage {
     _private: [u8; 0],
@@ -40,7 +39,7 @@ struct CFiles {
     status: c_int,
 }
 
-/// Memory that a fork empties, from address to address; as `struct wiped` in `rewind.h`.
+/// Memory that a fork empties, by addresses; as `struct wiped` in `rewind.h`.
 #[repr(C)]
 #[derive(Debug, PartialEq, Eq)]
 struct Wiped {
@@ -48,8 +47,8 @@ struct Wiped {
     to: usize,
 }
 
-/// What of its memory a process says that forks empty (`/proc/self/smaps`, proc(5)): parts with the
-/// flag `wf`, and those that may vanish at any time, `dp`.
+/// Memory that forks empty, from `/proc/self/smaps` (proc(5)): mappings with the flag `wf`, and
+/// those that may vanish at any time, `dp`.
 fn wiped(smaps: &str) -> Vec<Wiped> {
     let mut all = Vec::new();
     let mut range = None;
@@ -89,7 +88,7 @@ unsafe extern "C" {
     fn maitred_rewind_carried(rewind: *mut CRewind) -> *mut u64;
 }
 
-/// What a process reads of itself.
+/// A file of `/proc/self`.
 #[derive(Debug)]
 struct Files {
     maps: File,
@@ -118,20 +117,20 @@ impl Files {
     }
 }
 
-/// The memory of the process whose copies go back. They inherit it.
+/// The memory of the process whose copies rewind. They inherit it.
 #[derive(Debug, Clone, Copy)]
 pub struct Image(NonNull<CImage>);
 
-/// Has the C library keep what is allocated from now on in one place, for a process whose copies are
-/// to go back: what has a mapping of its own would go with it, and could not be put back.
+/// Makes the C library keep later allocations in one heap, for a process whose copies are to
+/// rewind: a block with a mapping of its own would be unmapped with it, and could not be restored.
 pub fn keep_together() {
     // SAFETY: it sets numbers that the C library's allocator looks at.
     unsafe { libc::mallopt(libc::M_MMAP_MAX, 0) };
 }
 
-/// Keeps the kernel from moving what this process and its copies have written behind their backs: into
-/// huge pages, which are written to without a fault (`PR_SET_THP_DISABLE`), and into pages that are shared
-/// because their content is the same (`PR_SET_MEMORY_MERGE`, since Linux 6.4). Copies inherit both.
+/// Keeps the kernel from changing pages that this process and its copies have written: into huge
+/// pages, which are written to without a fault (`PR_SET_THP_DISABLE`), and into merged pages of
+/// equal content (`PR_SET_MEMORY_MERGE`, since Linux 6.4). Copies inherit both.
 fn keep_pages_apart() -> io::Result<()> {
     let none: libc::c_ulong = 0;
     // SAFETY: they change and read flags of this process's memory, and take numbers.
@@ -149,7 +148,7 @@ fn keep_pages_apart() -> io::Result<()> {
             ));
         }
         libc::prctl(libc::PR_SET_MEMORY_MERGE, none, none, none, none);
-        // An error is an answer, too: such a kernel merges nothing that is not offered to it.
+        // An error is fine, too: such a kernel merges only pages that are offered to it.
         if libc::prctl(libc::PR_GET_MEMORY_MERGE, none, none, none, none) == 1 {
             return Err(io::Error::other(
                 "the kernel does not stop merging equal pages (PR_SET_MEMORY_MERGE)",
@@ -163,15 +162,15 @@ fn keep_pages_apart() -> io::Result<()> {
 const MAPPINGS_OF_THEIR_OWN: c_int = 65_536;
 
 impl Image {
-    /// Takes it. It stays until the process ends.
+    /// Takes the image. It stays until the process ends.
     ///
     /// # Errors
-    /// When the system says nothing of the process's memory or has none left, when its pages are not of
-    /// 4096 bytes, or when it makes huge pages or shared ones of them whatever it is asked for.
+    /// When the process's memory cannot be read or no memory is left, when its pages are not of
+    /// 4096 bytes, or when the kernel keeps making huge or merged pages of them.
     pub fn take(proc: &OwnProc) -> io::Result<Image> {
         let files = Files::open(proc)?;
         keep_pages_apart()?;
-        // What a library sets up at the first call has to be there.
+        // State that a library sets up at the first call has to exist.
         let mut bytes = [0_u8; 8];
         // SAFETY: there is room for so many.
         unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
@@ -184,24 +183,23 @@ impl Image {
             .ok_or_else(|| io::Error::other("the memory of this process could not be copied aside"))
     }
 
-    /// True once among all processes that have this image: for whoever wants to say no more than once
-    /// what they all have to say.
+    /// True once among all processes with this image: for messages to be logged once only.
     pub fn speaks_for_all(self) -> bool {
         // SAFETY: it exchanges a number in memory that stays mapped.
         unsafe { maitred_rewind_tells(self.0.as_ptr()) }
     }
 }
 
-/// Which time it is that [`Rewind::mark`] returns.
+/// The return of [`Rewind::mark`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Turn {
-    /// The first.
+    /// The first one.
     First,
-    /// The process has gone back.
+    /// After a rewind.
     Again,
 }
 
-/// A process that can go back.
+/// A process that can rewind.
 #[derive(Debug)]
 pub struct Rewind {
     inner: NonNull<CRewind>,
@@ -213,7 +211,7 @@ impl Rewind {
     /// Prepares a process that was forked from the one whose image was taken.
     ///
     /// # Errors
-    /// When a second thread runs here, when more descriptors are open than can be kept in mind, or when
+    /// When a second thread runs here, when more descriptors are open than can be recorded, or when
     /// the system is out of descriptors or memory.
     pub fn prepare(proc: &OwnProc, image: Image) -> io::Result<Rewind> {
         if proc.threads()? != 1 {
@@ -221,8 +219,8 @@ impl Rewind {
                 "a process that goes back must have one thread",
             ));
         }
-        // SAFETY: as in `keep_together`. What comes from now on is taken away anyway, and what was there
-        // stays.
+        // SAFETY: as in `keep_together`. Later allocations are dropped anyway, and earlier ones
+        // stay.
         unsafe {
             libc::mallopt(libc::M_MMAP_MAX, MAPPINGS_OF_THEIR_OWN);
             libc::mallopt(libc::M_TRIM_THRESHOLD, -1);
@@ -253,15 +251,15 @@ impl Rewind {
         })
     }
 
-    /// Sets the mark, and returns; and returns again whenever the process has gone back. It is then
-    /// what it was when this returned first, but for what it shares with others, its
-    /// [`carried`](Self::carried) numbers and the time.
+    /// Sets the mark, and returns; and returns again after each rewind. The process is then in the
+    /// state of the first return, except for shared memory, its [`carried`](Self::carried) numbers
+    /// and the time.
     ///
     /// # Errors
-    /// When it cannot be known what would have to be put back.
+    /// When the state to restore cannot be read.
     pub fn mark(&self) -> io::Result<Turn> {
-        // SAFETY: it returns more than once, each time on a stack and with registers that are those of
-        // the first; there is one thread, and nobody holds anything from the time between.
+        // SAFETY: it returns more than once, each time on a stack and with registers that are those
+        // of the first; there is one thread, and no reference from the time between remains.
         match unsafe { maitred_rewind_mark(self.inner.as_ptr()) } {
             0 => Ok(Turn::First),
             error if error < 0 => Err(io::Error::from_raw_os_error(-error)),
@@ -269,10 +267,10 @@ impl Rewind {
         }
     }
 
-    /// Goes back to the mark, which has to be set; or says why it does not, in a few words.
+    /// Rewinds to the mark, which has to be set; or returns why it does not, in a few words.
     pub fn back(&self) -> String {
         if has_forked() {
-            // Pages that a child has too would be taken for some that were not written to.
+            // Pages that a child shares would count as not written to.
             return "it has forked".to_owned();
         }
         // SAFETY: all that this process has done since the mark is undone, what it has opened since
@@ -284,9 +282,9 @@ impl Rewind {
             .into_owned()
     }
 
-    /// Numbers that are not put back.
+    /// Numbers that a rewind does not restore.
     pub fn carried(&mut self) -> &mut [u64; CARRIED] {
-        // SAFETY: there are so many (`REWIND_CARRIED`), and nobody else has them.
+        // SAFETY: there are this many (`REWIND_CARRIED`), without another reference.
         unsafe { &mut *maitred_rewind_carried(self.inner.as_ptr()).cast() }
     }
 }

@@ -22,7 +22,7 @@ static bool read_kept(struct kept *kept)
 {
 	memset(kept, 0, sizeof(*kept));
 	for (int number = 1; number < NSIG; number++) {
-		/* As the kernel has it: past the C library, and whoever stands before that. */
+		/* As the kernel has it: past the C library, and wrappers before it. */
 		syscall(SYS_rt_sigaction, number, NULL, kept->actions[number], SIGNAL_SET_BYTES);
 	}
 	for (int limit = 0; limit < RLIMIT_NLIMITS; limit++) {

@@ -1,12 +1,11 @@
-//! Another root directory for this process, and the right to change it, which is given up with it.
+//! Changes the root directory of this process, and gives up the capability to do so.
 
 use std::io;
 use std::path::Path;
 
 use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities};
 
-/// Keeps these of this thread's capabilities and gives all others up for good. For a process with
-/// one thread.
+/// Drops all capabilities of this thread but these, for good. For a process with one thread.
 ///
 /// # Errors
 /// When this process does not have them.
@@ -19,8 +18,8 @@ pub(crate) fn keep_only(kept: CapabilitySet) -> io::Result<()> {
     Ok(set_capabilities(None, sets)?)
 }
 
-/// Makes `root` the root directory of this process and of all its children, moves there, and gives
-/// up every capability: there is no way back, unless a descriptor of a folder outside is open.
+/// Makes `root` the root directory of this process and of all its children, moves there, and drops
+/// every capability: this cannot be undone, unless a descriptor of a folder outside is open.
 ///
 /// # Errors
 /// When this process may not (`CAP_SYS_CHROOT`), when its user may not enter `root`, or when it

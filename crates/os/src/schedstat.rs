@@ -1,5 +1,5 @@
-//! How long a process has had a processor, and how long it has waited for one: `/proc/PID/schedstat`
-//! (Documentation/scheduler/sched-stats.rst). It is that of the main thread.
+//! Time of a process on a processor, and waiting for one: `/proc/PID/schedstat`
+//! (Documentation/scheduler/sched-stats.rst), of the main thread.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -7,31 +7,41 @@ use std::os::unix::fs::FileExt;
 /// Longest such file in bytes: three numbers of at most 20 digits.
 const BYTES: usize = 64;
 
-/// What the kernel has counted since the process began.
+/// The kernel's counters since the start of the process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Schedstat {
-    /// How long it has run, in nanoseconds; up to a tick of the clock (4 ms) may be missing.
+    /// Time on a processor, in nanoseconds; up to a tick of the clock (4 ms) may be missing.
     pub ran: u64,
-    /// How long it was ready to run and had no processor, in nanoseconds.
+    /// Time of being runnable without a processor, in nanoseconds.
     pub waited: u64,
 }
 
 impl Schedstat {
-    /// What an open file says. Nothing where the kernel does not count.
+    /// From an open file. `None` if the kernel does not count.
     pub fn read(file: &File) -> Option<Schedstat> {
         let mut text = [0; BYTES];
         let length = file.read_at(&mut text, 0).ok()?;
         parse(&text[..length])
     }
 
-    /// The same of a process. Nothing also if there is none of this number.
+    /// From the text of such a file.
+    pub fn parse(text: &str) -> Option<Schedstat> {
+        parse(text.as_bytes())
+    }
+
+    /// Of the calling thread.
+    pub fn of_this_thread() -> Option<Schedstat> {
+        Schedstat::read(&File::open("/proc/thread-self/schedstat").ok()?)
+    }
+
+    /// Of a process. `None` also if there is no process with this id.
     pub fn of(pid: i32) -> Option<Schedstat> {
         Schedstat::read(&File::open(format!("/proc/{pid}/schedstat")).ok()?)
     }
 }
 
-/// A kernel that does not count says that the process has never got a processor. One that does says
-/// nothing of how long a young process has run until the next tick of the clock: `0 66029 1`.
+/// A kernel that does not count reports that the process never had a processor. One that does
+/// reports no time of a young process until the next tick of the clock: `0 66029 1`.
 fn parse(text: &[u8]) -> Option<Schedstat> {
     let mut numbers = text.split(|byte| byte.is_ascii_whitespace());
     let mut next = || {

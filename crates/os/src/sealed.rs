@@ -1,5 +1,5 @@
-//! Bytes that never change, in memory that is a file: they can be read where they are, and the kernel can
-//! send them by itself (sendfile(2)).
+//! Immutable bytes in an anonymous file: they can be read in place, and the kernel can send them by
+//! itself (sendfile(2)).
 
 use std::io::{self, Write};
 use std::os::fd::OwnedFd;
@@ -8,13 +8,14 @@ use std::ptr::NonNull;
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::mm::{MapFlags, ProtFlags};
 
-/// What keeps the bytes as they are, for whoever has the descriptor (fcntl(2), `F_ADD_SEALS`).
+/// The seals that make the bytes immutable for every owner of the descriptor (fcntl(2),
+/// `F_ADD_SEALS`).
 const SEALS: SealFlags = SealFlags::WRITE
     .union(SealFlags::SHRINK)
     .union(SealFlags::GROW)
     .union(SealFlags::SEAL);
 
-/// Bytes in an anonymous file that nobody can change, mapped to be read.
+/// Bytes in an immutable anonymous file, mapped for reading.
 #[derive(Debug)]
 pub struct Sealed {
     start: NonNull<u8>,
@@ -31,15 +32,15 @@ impl Sealed {
     /// Copies bytes into a file of their own.
     ///
     /// # Errors
-    /// When there are none, or the system is out of descriptors, memory or address space, or no file may be
-    /// so large, which ends a process that does not ignore `SIGXFSZ`.
+    /// When there are none, or the system is out of descriptors, memory or address space, or the
+    /// file size limit is exceeded, which ends a process that does not ignore `SIGXFSZ`.
     pub fn copy(name: &str, bytes: &[u8]) -> io::Result<Sealed> {
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
         let mut file = std::fs::File::from(rustix::fs::memfd_create(name, flags)?);
         file.write_all(bytes)?;
         let file = OwnedFd::from(file);
         rustix::fs::fcntl_add_seals(&file, SEALS)?;
-        // Private: kernels before 6.7 map no file as shared that is sealed against writing.
+        // Private: kernels before 6.7 do not map a file as shared that is sealed against writing.
         let (protection, flags) = (ProtFlags::READ, MapFlags::PRIVATE);
         // SAFETY: a fresh mapping at an address of the kernel's choice aliases nothing of ours.
         let start = unsafe {
@@ -69,16 +70,16 @@ impl Sealed {
 
 impl AsRef<[u8]> for Sealed {
     fn as_ref(&self) -> &[u8] {
-        // SAFETY: `bytes` bytes are mapped from `start` on as long as `self` is borrowed. They are those
-        // of a file that is sealed: nobody can change them, or cut it off below them.
+        // SAFETY: `bytes` bytes are mapped from `start` on as long as `self` is borrowed. They are
+        // those of a sealed file: it can be neither changed nor truncated.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.bytes) }
     }
 }
 
 impl Drop for Sealed {
     fn drop(&mut self) {
-        // SAFETY: `start` and `bytes` are what `mmap` gave, and nobody may hold a pointer into a
-        // mapping that outlives its owner. A failure leaks the mapping, which is harmless.
+        // SAFETY: `start` and `bytes` are what `mmap` returned, and no pointer into a mapping may
+        // outlive its owner. A failure leaks the mapping, which is harmless.
         let _ = unsafe { rustix::mm::munmap(self.start.as_ptr().cast(), self.bytes) };
     }
 }

@@ -4,8 +4,8 @@ use std::io;
 
 /// Installs a filter in every thread of this process, for good; children inherit it.
 ///
-/// `SECCOMP_FILTER_FLAG_SPEC_ALLOW` leaves the processor's speculative store bypass as it was:
-/// kernels before 5.16 switch it off for a process with a filter, which slows all of its code down,
+/// `SECCOMP_FILTER_FLAG_SPEC_ALLOW` leaves the processor's speculative store bypass unchanged:
+/// kernels before 5.16 disable it for a process with a filter, which slows all of its code down,
 /// and is meant for programs that run untrusted code next to secrets in one address space.
 ///
 /// # Errors

@@ -1,5 +1,5 @@
-//! Memory shared between processes: an anonymous file of fixed size, mapped by everybody who
-//! holds its descriptor.
+//! Memory shared between processes: an anonymous file of fixed size, mapped by every owner of its
+//! descriptor.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -9,8 +9,8 @@ use std::sync::atomic::AtomicU64;
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::mm::{MapFlags, ProtFlags};
 
-/// Makes an anonymous file of `bytes` zero bytes that nobody can shrink or grow any more, so that
-/// a mapping of it can never raise `SIGBUS` in another process.
+/// Creates an anonymous file of `bytes` zero bytes that cannot be resized, so that a mapping of it
+/// can never raise `SIGBUS` in another process.
 ///
 /// # Errors
 /// When the system is out of descriptors or memory.
@@ -21,7 +21,7 @@ pub fn create_sealed(name: &str, bytes: usize) -> io::Result<OwnedFd> {
     Ok(fd)
 }
 
-/// An anonymous file with the given contents, read from its start by whoever gets it.
+/// An anonymous file with the given contents, read from its start by its receiver.
 ///
 /// # Errors
 /// When the system is out of descriptors or memory.
@@ -47,7 +47,7 @@ pub struct SharedMap {
 }
 
 // SAFETY: the mapping is plain memory that stays mapped as long as this value lives; all access
-// goes through raw pointers and atomics whose users keep their own rules.
+// goes through raw pointers and atomics whose users follow their own rules.
 unsafe impl Send for SharedMap {}
 // SAFETY: as above.
 unsafe impl Sync for SharedMap {}
@@ -91,13 +91,13 @@ impl SharedMap {
         self.bytes
     }
 
-    /// The mapping as words that everybody may read and write at any time; a rest of less than a
-    /// word is left out.
+    /// The mapping as words that every process may read and write at any time; a rest of less than
+    /// a word is left out.
     pub fn words(&self) -> &[AtomicU64] {
         let count = self.bytes / size_of::<AtomicU64>();
-        // SAFETY: a mapping begins at a page's start, so it is aligned; `count` words lie inside
-        // it, and it stays mapped as long as `self` is borrowed. Every bit pattern is a valid
-        // `AtomicU64`, and atomics may be written by others, in this process and in another.
+        // SAFETY: a mapping starts at a page, so it is aligned; `count` words are inside it, and it
+        // stays mapped as long as `self` is borrowed. Every bit pattern is a valid `AtomicU64`, and
+        // atomics may be written by others, in this process and in another.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr().cast::<AtomicU64>(), count) }
     }
 
@@ -109,8 +109,8 @@ impl SharedMap {
 
 impl Drop for SharedMap {
     fn drop(&mut self) {
-        // SAFETY: `start` and `bytes` are what `mmap` gave, and nobody may hold a pointer into a
-        // mapping that outlives its owner. A failure leaks the mapping, which is harmless.
+        // SAFETY: `start` and `bytes` are what `mmap` returned, and no pointer into a mapping may
+        // outlive its owner. A failure leaks the mapping, which is harmless.
         let _ = unsafe { rustix::mm::munmap(self.start.as_ptr().cast(), self.bytes) };
     }
 }

@@ -1,4 +1,4 @@
-//! Signals as events on a descriptor, for programs that wait in one place.
+//! Signals as events on a descriptor, for programs with one event loop.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -14,7 +14,7 @@ pub struct SignalEvents {
 }
 
 impl SignalEvents {
-    /// Takes over `signals` for this process: from now on they only show here. Call it while the
+    /// Takes over `signals` for this process: from now on they arrive only here. Call it while the
     /// process has one thread.
     ///
     /// # Errors
@@ -26,10 +26,10 @@ impl SignalEvents {
         Ok(SignalEvents { fd })
     }
 
-    /// The next signal that came, if any, with the pid that sent it (0: the kernel).
+    /// The next signal, if any, with the pid of its sender (0: the kernel).
     ///
     /// # Errors
-    /// Nothing that is known to happen on a valid descriptor.
+    /// No known error on a valid descriptor.
     pub fn take(&mut self) -> io::Result<Option<(Signal, u32)>> {
         match self.fd.read_signal()? {
             None => Ok(None),
@@ -56,11 +56,11 @@ pub struct Awaited {
 }
 
 impl Awaited {
-    /// Takes over `signals` for this process: from now on they only come to who waits here. Call it
-    /// while the process has one thread.
+    /// Takes over `signals` for this process: from now on they arrive only here. Call it while the
+    /// process has one thread.
     ///
     /// # Errors
-    /// Nothing that is known to happen.
+    /// No known error.
     pub fn take_over(signals: &[Signal]) -> io::Result<Awaited> {
         let set: SigSet = signals.iter().copied().collect();
         sigprocmask(SigmaskHow::SIG_BLOCK, Some(&set), None)?;
@@ -70,14 +70,14 @@ impl Awaited {
     /// Waits for one of them.
     ///
     /// # Errors
-    /// Nothing that is known to happen.
+    /// No known error.
     pub fn wait(&self) -> io::Result<Signal> {
         Ok(self.set.wait()?)
     }
 }
 
-/// Ends this process as `signal` ends one that does not know it. Returns only if nothing that is
-/// known to happen keeps it from that.
+/// Ends this process by the default action of `signal`. Returns only if that fails in an unknown
+/// way.
 pub fn end_by(deadly: Signal) {
     // SAFETY: the default action runs no code of ours.
     let _ = unsafe { signal(deadly, SigHandler::SigDfl) };
@@ -86,8 +86,8 @@ pub fn end_by(deadly: Signal) {
     let _ = sigprocmask(SigmaskHow::SIG_UNBLOCK, Some(&only), None);
 }
 
-/// Unblocks every signal and gives `signals` their default action again: the state a program that
-/// is about to be started, or a process that was just forked, expects.
+/// Unblocks every signal and gives `signals` their default action again: the state that a new
+/// program, or a forked process, expects.
 pub fn reset(signals: &[Signal]) {
     for &each in signals {
         // SAFETY: the default action runs no code of ours.
@@ -102,15 +102,16 @@ pub fn ignore_sigpipe() {
     let _ = unsafe { signal(Signal::SIGPIPE, SigHandler::SigIgn) };
 }
 
-/// Makes writing more to a file than this process may (`RLIMIT_FSIZE`; setrlimit(2)) an error instead of its
-/// end. Files in memory count as well. Programs that [`start`](crate::spawn::start) or a
-/// [`command`](crate::spawn::command) starts get the signal's default action back; others inherit this.
+/// Makes a write beyond the file size limit (`RLIMIT_FSIZE`; setrlimit(2)) an error instead of the
+/// end of the process. Files in memory count as well. Programs that [`start`](crate::spawn::start)
+/// or a [`command`](crate::spawn::command) starts get the signal's default action back; others
+/// inherit this.
 pub fn ignore_sigxfsz() {
     // SAFETY: ignoring a signal runs no code of ours.
     let _ = unsafe { signal(Signal::SIGXFSZ, SigHandler::SigIgn) };
 }
 
-/// Sends `signal` to the process behind a pidfd; a process that has gone is no error.
+/// Sends `signal` to the process behind a pidfd; a process that has ended is no error.
 ///
 /// # Errors
 /// When we may not send signals to that process.

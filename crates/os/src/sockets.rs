@@ -14,23 +14,22 @@ pub mod unix;
 pub mod waiting;
 pub mod wary;
 
-/// Length asked for the queue of connections the kernel has completed and nobody has taken. The
-/// kernel lowers it to `net.core.somaxconn`.
+/// Requested length of the queue of completed connections that are not accepted yet. The kernel
+/// caps it at `net.core.somaxconn`.
 pub const BACKLOG: i32 = 4096;
 
-/// As long as the kernel lets it be (`net/socket.c` compares it without its sign).
+/// As long as the kernel allows (`net/socket.c` compares it without its sign).
 pub const LONGEST_BACKLOG: i32 = -1;
 
-/// Opens `count` sockets that share one TCP address, so that each front thread has a queue of
-/// its own, of `backlog` connections. `only_ipv6` leaves the clients of IPv4 to another socket. Every
-/// connection accepted from them has Nagle's delay off (Linux hands the option down from the
-/// listening socket).
+/// Opens `count` sockets that share one TCP address, so that each front thread has a queue of its
+/// own, of `backlog` connections. `only_ipv6` leaves IPv4 clients to another socket. Accepted
+/// connections have Nagle's delay off (Linux copies the option from the listening socket).
 ///
-/// `SO_REUSEPORT` alone would let a second server of the same user take half of our clients
+/// `SO_REUSEPORT` alone would let a second server of the same user take half of the clients
 /// unnoticed, so the address is tried without it first.
 ///
 /// # Errors
-/// `AddrInUse` when anybody listens there already; otherwise what `bind(2)` says.
+/// `AddrInUse` when another socket listens there already; otherwise the error of `bind(2)`.
 pub fn listen_tcp(
     address: SocketAddr,
     only_ipv6: bool,
@@ -56,8 +55,8 @@ pub fn listen_tcp(
         .collect()
 }
 
-/// Sets what every listening TCP socket has here: no delay of small segments, no wake-up for a
-/// client that has said nothing yet, and not too much in the kernel for one that does not read.
+/// Sets the options of every listening TCP socket here: no delay of small segments, no wake-up for
+/// a silent client, and a limit of unsent data in the kernel for a client that does not read.
 ///
 /// # Errors
 /// When it is no TCP socket.
@@ -68,10 +67,10 @@ pub fn set_for_requests(socket: &OwnedFd) -> io::Result<()> {
     Ok(())
 }
 
-/// Listens on a bound socket, or changes the length of its queue if it is listened on already.
+/// Listens on a bound socket, or changes the length of its queue if it listens already.
 ///
 /// # Errors
-/// What `listen(2)` says.
+/// Errors of `listen(2)`.
 pub fn listen(socket: &OwnedFd, backlog: i32) -> io::Result<()> {
     Ok(rustix::net::listen(socket, backlog)?)
 }
@@ -87,17 +86,17 @@ pub fn copies(socket: OwnedFd, count: usize) -> io::Result<Vec<OwnedFd>> {
     Ok(sockets)
 }
 
-/// How long, in seconds, the kernel keeps a connection to itself until its client says something
-/// (Apache's default on Linux, too): `accept(2)` returns connections whose first bytes have arrived, with
-/// one wake-up instead of two, and none for a client that says nothing.
+/// How long, in seconds, the kernel holds a connection back until its client sends something
+/// (Apache's default on Linux, too): `accept(2)` returns connections whose first bytes have
+/// arrived, with one wake-up instead of two, and none for a silent client.
 const DEFER_ACCEPT_SECONDS: libc::c_int = 30;
 
-/// Bytes of an answer that the kernel takes beyond those that are on their way (tcp(7)). Without a bound it
-/// takes megabytes, and two thousand clients that do not read use up what it has for all of TCP.
+/// Bytes of a response that the kernel buffers beyond those in flight (tcp(7)). Without a limit it
+/// takes megabytes, and two thousand clients that do not read use up the kernel's memory for TCP.
 const UNSENT_BYTES: libc::c_int = 256 * 1024;
 
-/// Sets an option that connections inherit from their listening socket. A kernel that refuses costs only
-/// what it is good for.
+/// Sets an option that connections inherit from their listening socket. If the kernel refuses, only
+/// its benefit is lost.
 fn set_number(socket: &OwnedFd, option: libc::c_int, number: libc::c_int) {
     use std::os::fd::AsRawFd;
     // SAFETY: the option value is an int that outlives the call, with its size beside it.
@@ -133,8 +132,8 @@ pub fn local_address(socket: &OwnedFd) -> io::Result<SocketAddr> {
     Ok(SocketAddr::try_from(rustix::net::getsockname(socket)?)?)
 }
 
-/// Raises this process's limit of open descriptors to what the system lets it have, and returns
-/// the limit that holds now.
+/// Raises this process's limit of open descriptors as far as the system allows, and returns the
+/// resulting limit.
 ///
 /// # Errors
 /// When the limit cannot be read.

@@ -1,5 +1,4 @@
-//! Starting a program of ours in a role: with chosen descriptors, tied to the
-//! life of its parent.
+//! Starts a program of ours in a role: with chosen descriptors, tied to the life of its parent.
 
 use std::ffi::OsStr;
 use std::io;
@@ -10,10 +9,10 @@ use std::process::{Command, Stdio};
 
 use crate::signals::Signal;
 
-/// First descriptor number that a started program finds its inherited descriptors at.
+/// Number of the first inherited descriptor of a started program.
 pub const FIRST_INHERITED_FD: RawFd = 3;
 
-/// What this program ignores, and whatever it starts is to get: PHP's scripts, as with php-fpm.
+/// Signals that this program ignores and its children must not: PHP's scripts, as with php-fpm.
 const IGNORED_HERE: [Signal; 1] = [Signal::SIGXFSZ];
 
 /// A program to start.
@@ -21,7 +20,7 @@ const IGNORED_HERE: [Signal; 1] = [Signal::SIGXFSZ];
 pub struct Program<'a> {
     /// File to execute.
     pub path: &'a Path,
-    /// What the process is called until it sets its own title.
+    /// The process name until it sets its own title.
     pub name: &'a OsStr,
     /// Arguments after the name.
     pub arguments: &'a [&'a OsStr],
@@ -29,21 +28,22 @@ pub struct Program<'a> {
     pub environment: &'a [(String, String)],
     /// Descriptors it gets, numbered from [`FIRST_INHERITED_FD`] in this order.
     pub inherit: &'a [BorrowedFd<'a>],
-    /// Where its standard output and error go; none: where ours go.
+    /// Its standard output and error; `None`: ours.
     pub output: Option<BorrowedFd<'a>>,
-    /// The entrance of the control group it is to be in; none: it stays in ours.
+    /// The descriptor of its control group's `cgroup.procs`; `None`: ours.
     pub group: Option<BorrowedFd<'a>>,
 }
 
-/// A program to start by a plain command. It finds every signal unblocked and with its default action, whatever this
-/// process awaits or ignores.
+/// A command that finds every signal unblocked and with its default action, whatever this process
+/// awaits or ignores.
 pub fn command(program: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new(program);
     unblock_signals(&mut command);
     command
 }
 
-/// Has the program that `command` starts find every signal unblocked, whatever this process awaits or ignores.
+/// Makes the program of `command` find every signal unblocked, whatever this process awaits or
+/// ignores.
 pub fn unblock_signals(command: &mut Command) {
     // SAFETY: the closure runs in the forked child of a process that may have threads. It makes a
     // few system calls on memory of its own and allocates nothing (sigaction(2) and
@@ -85,8 +85,8 @@ pub fn start(program: &Program<'_>) -> io::Result<i32> {
             if let Some(group) = group {
                 enter(group)?;
             }
-            // A session of its own: Ctrl-C is the supervisor's to hear, and what runs as another
-            // user must not have root's terminal for its controlling one (TIOCSTI, ioctl_tty(2)).
+            // A session of its own: Ctrl-C is for the supervisor, and a process of another user
+            // must not have root's terminal for its controlling one (TIOCSTI, ioctl_tty(2)).
             nix::unistd::setsid()?;
             place_descriptors(&wanted)?;
             crate::fork::die_with_parent(i32::try_from(ours).unwrap_or(0));
@@ -120,7 +120,7 @@ fn enter(entrance: RawFd) -> io::Result<()> {
 
 /// Moves the wanted descriptors to consecutive numbers; the copies survive the exec.
 fn place_descriptors(wanted: &[RawFd]) -> io::Result<()> {
-    // First out of the way of the numbers to fill, so that no target is still a source.
+    // First out of the way of the target numbers, so that no target is still a source.
     let clear = FIRST_INHERITED_FD + RawFd::try_from(wanted.len()).unwrap_or(0) + 1;
     let mut parked = Vec::with_capacity(wanted.len());
     for &fd in wanted {
@@ -132,13 +132,13 @@ fn place_descriptors(wanted: &[RawFd]) -> io::Result<()> {
         parked.push(copy);
     }
     for (target, fd) in (FIRST_INHERITED_FD..).zip(parked) {
-        // SAFETY: `fd` is a descriptor made above; whatever `target` was is ours to replace,
-        // since the program about to run owns the whole table.
+        // SAFETY: `fd` is a descriptor created above; whatever `target` was is ours to replace,
+        // since the new program owns the whole table.
         if unsafe { libc::dup2(fd, target) } < 0 {
             return Err(io::Error::last_os_error());
         }
     }
-    // Whatever else is open here, by our caller's negligence, is not the program's business.
+    // Any other descriptor that the caller left open is not for the program.
     let first_other = FIRST_INHERITED_FD + RawFd::try_from(wanted.len()).unwrap_or(0);
     // SAFETY: marking descriptors to be closed by an exec closes nothing in this process.
     unsafe {
@@ -163,12 +163,12 @@ pub fn inherited(index: RawFd) -> io::Result<std::os::fd::OwnedFd> {
     if unsafe { libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC) } < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the descriptor is open (checked above) and nobody else in this program owns the
+    // SAFETY: the descriptor is open (checked above) and nothing else in this program owns the
     // numbers its parent filled; each is taken once, at start.
     Ok(unsafe { std::os::fd::OwnedFd::from_raw_fd(fd) })
 }
 
-/// Lets descriptor `fd` live through an `exec` of this process, or not.
+/// Sets whether descriptor `fd` survives an `exec` of this process.
 ///
 /// # Errors
 /// When nothing is open there.
@@ -181,23 +181,23 @@ pub fn keep_across_exec(fd: RawFd, keep: bool) -> io::Result<()> {
     Ok(())
 }
 
-/// Takes over descriptor `fd`, which the program before us in this process left open for us. Each
-/// number is taken once.
+/// Takes over descriptor `fd`, which the previous program in this process left open. Each number is
+/// taken once.
 ///
 /// # Errors
-/// When nothing is open there, or it is one of the standard streams.
+/// When it is not open, or is one of the standard streams.
 pub fn inherited_fd(fd: RawFd) -> io::Result<std::os::fd::OwnedFd> {
     use std::os::fd::FromRawFd;
     if fd < FIRST_INHERITED_FD {
-        return Err(io::Error::other("a standard stream is nobody's"));
+        return Err(io::Error::other("a standard stream cannot be taken"));
     }
     keep_across_exec(fd, false)?;
-    // SAFETY: the descriptor is open (checked above), and the program before us wrote its number
-    // down for us and for nobody else.
+    // SAFETY: the descriptor is open (checked above), and the previous program recorded its number
+    // for us only.
     Ok(unsafe { std::os::fd::OwnedFd::from_raw_fd(fd) })
 }
 
-/// Runs `program` in this process instead of ours, with `arguments` (the first is its name) and our
+/// Executes `program` in this process, with `arguments` (the first is its name) and our
 /// environment. Process id, children, blocked signals and descriptors without close-on-exec stay.
 /// Returns only when that failed.
 pub fn become_program(program: &Path, arguments: &[std::ffi::OsString]) -> io::Error {

@@ -1,8 +1,8 @@
-//! Standard error, without waiting for whoever reads it: a log that nobody reads must not stop the
-//! server that it is about. What nobody takes is lost, and counted.
+//! Standard error, without waiting for its reader: a log that is not read must not stop the server.
+//! Lost lines are counted.
 //!
-//! The descriptor itself stays as it is, for others hold it, too: making it non-blocking would make
-//! it so for the shell that has started us.
+//! The descriptor itself stays as it is, since others share it: making it non-blocking would make
+//! it so for the shell that started us.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -14,13 +14,13 @@ use rustix::fs::{FileType, Mode, OFlags, fstat};
 use rustix::io::Errno;
 use rustix::net::SendFlags;
 
-/// How long writes wait, all together, in each [`SPELL`] for a reader that is slow.
+/// How long writes wait, in total, in each [`SPELL`] for a slow reader.
 const PATIENCE: Duration = Duration::from_millis(100);
 
 /// See [`PATIENCE`].
 const SPELL: Duration = Duration::from_secs(1);
 
-/// Most bytes that a pipe takes without waiting when it takes any (`PIPE_BUF`).
+/// Most bytes that a pipe takes at once without waiting (`PIPE_BUF`).
 const PIECE_BYTES: usize = 4096;
 
 /// Standard error under a name that it can be opened by.
@@ -33,8 +33,8 @@ static WRITER: Mutex<Writer> = Mutex::new(Writer {
     lost: 0,
 });
 
-/// Writes a line. What nobody takes soon is lost, and the next line that is taken follows `notice`
-/// of how many were.
+/// Writes a line. A line that is not taken soon is lost, and the next one that is taken follows
+/// `notice` with their number.
 ///
 /// # Errors
 /// Why the line, or a part of it, was lost.
@@ -44,7 +44,7 @@ pub fn write_line(line: &[u8], notice: impl FnOnce(u64) -> Vec<u8>) -> io::Resul
     writer.write_line(&WriteMode::to(stderr), line, notice)
 }
 
-/// Standard error as somebody else may write to it, opened again if it can be, and non-blocking then.
+/// Standard error shared with other writers, opened again and non-blocking if possible.
 ///
 /// # Errors
 /// When the process is out of descriptors.
@@ -61,9 +61,10 @@ pub fn another() -> io::Result<OwnedFd> {
 enum WriteMode<'a> {
     /// A pipe or a terminal, opened again: non-blocking, whatever the first one is.
     Reopened(OwnedFd),
-    /// Each message can say for itself that it does not wait.
+    /// Each message can be sent without waiting.
     Socket(BorrowedFd<'a>),
-    /// A file, which never waits; or what cannot be opened again, which is asked before each piece.
+    /// A file, which never waits; or a target that cannot be opened again, which is polled before
+    /// each piece.
     Shared(BorrowedFd<'a>),
 }
 
@@ -113,7 +114,7 @@ fn is_ready(fd: BorrowedFd<'_>, within: Duration) -> bool {
     poll(&mut fds, Some(&within)).is_ok_and(|ready| ready > 0)
 }
 
-/// What is remembered from one line to the next.
+/// State from one line to the next.
 #[derive(Debug)]
 struct Writer {
     /// When the spell began, if a write had to wait in one.
@@ -122,7 +123,7 @@ struct Writer {
     waited: Duration,
     /// The last line was taken in part.
     is_torn: bool,
-    /// Lines that were lost since one was taken.
+    /// Lines lost since the last one that was taken.
     lost: u64,
 }
 
@@ -155,7 +156,7 @@ impl Writer {
         Ok(outcome?)
     }
 
-    /// How many bytes were taken, and why no more.
+    /// Bytes that were taken, and why no more.
     fn write(&mut self, way: &WriteMode<'_>, bytes: &[u8]) -> (usize, rustix::io::Result<()>) {
         let mut taken = 0;
         while taken < bytes.len() {
@@ -169,7 +170,7 @@ impl Writer {
         (taken, Ok(()))
     }
 
-    /// Waits for room as long as there is patience. False when there is none.
+    /// Waits for space as long as the patience lasts. False when there is none.
     fn wait(&mut self, fd: BorrowedFd<'_>) -> bool {
         let before = Instant::now();
         let left = self.patience(before);
@@ -209,7 +210,7 @@ mod tests {
         format!("{count} lost\n").into_bytes()
     }
 
-    /// Writes until nobody takes any more; how many lines were taken.
+    /// Writes until no more is taken; returns the number of lines.
     fn fill(writer: &mut Writer, way: &WriteMode<'_>) -> usize {
         let line = [&[b'x'; 999][..], b"\n"].concat();
         let taken = (0..100_000).take_while(|_| writer.write_line(way, &line, lost).is_ok());

@@ -1,8 +1,9 @@
-//! The process title that `ps` shows: the memory the kernel put our arguments and environment in,
-//! written over.
+//! The process title that `ps` shows: it overwrites the memory of our arguments and environment.
 
 use std::ffi::{CString, OsString};
 use std::sync::Mutex;
+
+use crate::proc::Stat;
 
 struct Area {
     start: usize,
@@ -11,8 +12,8 @@ struct Area {
 
 static AREA: Mutex<Option<Area>> = Mutex::new(None);
 
-/// Finds and frees the title's memory. Call it first thing in `main`, while there is one thread
-/// and nobody has kept a pointer into the environment.
+/// Finds and frees the title's memory. Call it first thing in `main`, while there is one thread and
+/// no pointer into the environment was stored.
 pub fn prepare() {
     let Some(area) = argument_area() else { return };
     let environment: Vec<(OsString, OsString)> = std::env::vars_os().collect();
@@ -29,13 +30,13 @@ pub fn prepare() {
     }
 }
 
-/// Sets the title, cut to the room there is, and its beginning as the name of the program.
+/// Sets the title, truncated to the available bytes, and its start as the name of the program.
 pub fn set(title: &str) {
     set_with_name(title, title);
 }
 
-/// Sets the title, cut to the room there is, and the first 15 bytes of `name` as the name of the
-/// program (`comm`), which `pgrep` and `killall` go by.
+/// Sets the title, truncated to the available bytes, and the first 15 bytes of `name` as the name
+/// of the program (`comm`), which `pgrep` and `killall` use.
 pub fn set_with_name(title: &str, name: &str) {
     let short: String = name.chars().filter(char::is_ascii).take(15).collect();
     if let Ok(name) = CString::new(short) {
@@ -53,20 +54,11 @@ pub fn set_with_name(title: &str, name: &str) {
     }
 }
 
-/// Fields 48 to 51 of `/proc/self/stat` (proc(5)): where arguments and environment lie.
+/// Fields 48 to 51 of `/proc/self/stat` (proc(5)): the addresses of arguments and environment.
 fn argument_area() -> Option<Area> {
-    let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
-    let after_name = &stat[stat.rfind(')')? + 1..];
-    // The first field after the name is number 3.
-    let field = |number: usize| -> Option<usize> {
-        after_name
-            .split_ascii_whitespace()
-            .nth(number - 3)?
-            .parse()
-            .ok()
-    };
-    let (arguments, arguments_end) = (field(48)?, field(49)?);
-    let (environment, environment_end) = (field(50)?, field(51)?);
+    let own = Stat::of("self")?;
+    let (arguments, arguments_end): (usize, usize) = (own.field(48)?, own.field(49)?);
+    let (environment, environment_end): (usize, usize) = (own.field(50)?, own.field(51)?);
     let end = if environment == arguments_end {
         environment_end
     } else {

@@ -17,7 +17,7 @@ pub struct Identity {
     pub uid: u32,
     /// Primary group id.
     pub gid: u32,
-    /// Home folder; `/` where the user has none.
+    /// Home folder; `/` if the user has none.
     pub home: String,
 }
 
@@ -57,7 +57,8 @@ pub fn current() -> Identity {
 }
 
 /// Looks a user (name or number) up, with another group (name or number) if one is given. A number
-/// need not be anybody's, as in a container: without a group given, its group has the same number.
+/// need not belong to a user, as in a container: without a group given, its group has the same
+/// number.
 ///
 /// # Errors
 /// One sentence that names the user or group that does not exist.
@@ -79,8 +80,8 @@ pub fn look_up(user: &str, group: Option<&str>) -> Result<Identity, String> {
     }
 }
 
-/// The ids of whoever owns a file by name or number: a name brings the user's own group along, a
-/// number need not be anybody's.
+/// The ids of a file owner by name or number: a name implies the user's own group, a number need
+/// not belong to a user.
 ///
 /// # Errors
 /// One sentence that names the user that does not exist.
@@ -91,7 +92,7 @@ pub fn owner_named(name: &str) -> Result<(u32, Option<u32>), String> {
     }
 }
 
-/// The id of a group by name or number. A number need not be any group's.
+/// The id of a group by name or number. A number need not belong to a group.
 ///
 /// # Errors
 /// One sentence that names the group that does not exist.
@@ -127,7 +128,7 @@ pub fn owner_of(path: &Path) -> io::Result<Identity> {
     })
 }
 
-/// The name of a user for messages: the number where no name is known.
+/// The name of a user for messages; the number if the name is unknown.
 pub fn name_of(uid: u32) -> String {
     match User::from_uid(Uid::from_raw(uid)) {
         Ok(Some(user)) => user.name,
@@ -140,8 +141,8 @@ pub fn name_of(uid: u32) -> String {
 const NOBODYS_GROUPS: [u32; 2] = [u32::MAX - 1, 65_534];
 
 /// Becomes `identity` for good: supplementary groups, group, user, in that order, and checks that
-/// there is no way back. This process is shielded from all others of that user then (see
-/// [`is_shielded`]) and cannot be looked into.
+/// this cannot be undone. This process is shielded from all others of that user then (see
+/// [`is_shielded`]) and cannot be inspected.
 ///
 /// # Errors
 /// When this process may not, or when it could still become root afterwards.
@@ -151,12 +152,12 @@ pub fn become_user(identity: &Identity) -> io::Result<()> {
     no_way_back(identity)
 }
 
-/// As [`become_user`], but this process can still change its root, and nothing else that only root
-/// may: see [`crate::roots::change_for_good`], which takes that away as well.
+/// As [`become_user`], but this process can still change its root, and has no other privilege of
+/// root: see [`crate::roots::change_for_good`], which drops that as well.
 ///
 /// # Errors
 /// As [`become_user`].
-pub fn become_user_who_may_change_root(identity: &Identity) -> io::Result<()> {
+pub fn become_user_keeping_chroot(identity: &Identity) -> io::Result<()> {
     nix::sys::prctl::set_keepcaps(true)?;
     take_on(identity)?;
     crate::roots::keep_only(CapabilitySet::SYS_CHROOT)?;
@@ -176,17 +177,17 @@ fn take_on(identity: &Identity) -> io::Result<()> {
     Ok(())
 }
 
-/// This process has become another user. Where it has not, the supervisor is of the same user, and
-/// there is nothing to be kept from that user's other processes.
+/// This process has become another user. Otherwise the supervisor has the same user, and nothing
+/// needs protection from that user's other processes.
 static HAS_CHANGED: AtomicBool = AtomicBool::new(false);
 
-/// Whether this process may be dumpable for a moment: no process can make use of it, or it is all the
-/// same.
+/// Whether this process may be dumpable for a moment: no process can make use of it, or it does not
+/// matter.
 pub(crate) fn may_be_dumpable() -> bool {
     is_shielded() || !HAS_CHANGED.load(Ordering::Relaxed)
 }
 
-/// Takes a group on, and one as the saved group that no user has: see [`is_shielded`].
+/// Sets the group, and as the saved group one that no user has: see [`is_shielded`].
 fn take_on_group(gid: Gid) -> io::Result<()> {
     for nobodys in NOBODYS_GROUPS {
         let nobodys = Gid::from_raw(nobodys);
@@ -198,31 +199,31 @@ fn take_on_group(gid: Gid) -> io::Result<()> {
     Ok(nix::unistd::setresgid(gid, gid, gid)?)
 }
 
-/// Whether no other process without `CAP_SYS_PTRACE` may look into this one, trace it or take its
+/// Whether no other process without `CAP_SYS_PTRACE` may inspect this one, trace it or take its
 /// descriptors, were it dumpable or not.
 ///
-/// The kernel lets a process do so whose group is the real, the effective *and* the saved group of
-/// the other (ptrace(2), "access mode checking"). Where those differ there is no such process.
+/// The kernel allows that to a process whose group is the real, the effective *and* the saved group
+/// of the other (ptrace(2), "access mode checking"). Where those differ there is no such process.
 /// Nothing else depends on the saved group, and a program that is started gets another.
 pub fn is_shielded() -> bool {
     nix::unistd::getresgid().is_ok_and(|groups| groups.saved != groups.effective)
 }
 
-/// Makes the saved group what the effective one is, as other programs have it. For a process that
-/// holds nothing any more that its user's other processes must not have.
+/// Makes the saved group equal to the effective one, as other programs have it. For a process that
+/// has nothing to protect from its user's other processes.
 pub fn leave_shield() {
     if is_shielded() {
         let gid = Gid::effective();
-        // The effective group can always be taken on.
+        // The effective group can always be set.
         let _ = nix::unistd::setresgid(gid, gid, gid);
     }
 }
 
-/// Does something with files as `identity` may: neither the rights of root nor of root's groups hold
+/// Accesses files with the rights of `identity`: neither those of root nor of root's groups apply
 /// meanwhile. For a process with one thread.
 ///
 /// # Errors
-/// When the groups of that user cannot be taken on or given back.
+/// When the groups of that user cannot be set or restored.
 pub fn with_rights_of<T>(identity: &Identity, act: impl FnOnce() -> T) -> io::Result<T> {
     let (uid, gid) = (Uid::from_raw(identity.uid), Gid::from_raw(identity.gid));
     let name = std::ffi::CString::new(identity.name.as_str())
@@ -237,7 +238,7 @@ pub fn with_rights_of<T>(identity: &Identity, act: impl FnOnce() -> T) -> io::Re
     Ok(done)
 }
 
-/// Whether files can be made in `folder` with the rights that hold now (see [`with_rights_of`]),
+/// Whether files can be created in `folder` with the current rights (see [`with_rights_of`]),
 /// access control lists included.
 pub fn may_write_to(folder: &Path) -> bool {
     let (may, flags) = (
@@ -249,11 +250,11 @@ pub fn may_write_to(folder: &Path) -> bool {
 
 /// Whether `identity` has group `gid`, among others.
 pub fn is_member(identity: &Identity, gid: u32) -> bool {
-    // Who cannot be looked up may have any.
+    // A user that cannot be looked up may have any.
     groups_of(identity).is_none_or(|groups| groups.contains(&gid))
 }
 
-/// All groups that a process of `identity` has; none: they cannot be told.
+/// All groups of a process of `identity`; `None`: unknown.
 pub fn groups_of(identity: &Identity) -> Option<Vec<u32>> {
     let name = std::ffi::CString::new(identity.name.as_str()).ok()?;
     let groups = nix::unistd::getgrouplist(&name, Gid::from_raw(identity.gid)).ok()?;
@@ -273,17 +274,17 @@ fn no_way_back(identity: &Identity) -> io::Result<()> {
 mod tests {
     use super::*;
 
-    /// Nobody's on any machine that tests run on.
+    /// An id without a user on test machines.
     const UNKNOWN: &str = "3999999999";
 
     #[test]
     fn a_number_need_not_be_anybodys_and_a_name_does() {
-        let alone = look_up(UNKNOWN, None).expect("a number is somebody");
+        let alone = look_up(UNKNOWN, None).expect("a number is accepted");
         assert_eq!((alone.uid, alone.gid), (3_999_999_999, 3_999_999_999));
         assert_eq!(alone.name, UNKNOWN);
-        let grouped = look_up(UNKNOWN, Some("0")).expect("a number is somebody");
+        let grouped = look_up(UNKNOWN, Some("0")).expect("a number is accepted");
         assert_eq!((grouped.uid, grouped.gid), (3_999_999_999, 0));
         assert_eq!(look_up("0", None).expect("root is known").name, "root");
-        look_up("nobody-of-this-name", None).expect_err("a name that nobody has");
+        look_up("no-user-of-this-name", None).expect_err("an unknown name");
     }
 }

@@ -1,6 +1,6 @@
-//! Walking along a path by descriptors, from `/` and name by name, so that what is checked is what
-//! is opened, whatever is renamed meanwhile. Symbolic links are followed by a [`Rule`]: one that a
-//! tenant may have made leads only to what is the tenant's.
+//! Resolves a path by descriptors, from `/` and name by name, so that the checked file is the
+//! opened one, whatever is renamed meanwhile. Symbolic links are followed by a [`Rule`]: one that a
+//! tenant may have created leads only to the tenant's own files.
 //!
 //! The rule is that of Apache's `SymLinksIfOwnerMatch` and nginx's `disable_symlinks if_not_owner`,
 //! without their race (nginx checks, then opens by name where it has no `openat`), and with links
@@ -27,66 +27,66 @@ use crate::users;
 pub use groups::distrust_groups_of;
 pub use rule::{Facts, Reach, Rule, only_root_changes, reach};
 
-/// Most links on the way (`MAXSYMLINKS` of the kernel).
+/// Most links on a path (`MAXSYMLINKS` of the kernel).
 const MAX_LINKS: usize = 40;
 
-/// Most names on the way, those in links counted: `PATH_MAX` has room for half as many.
+/// Most names on a path, those in links included: `PATH_MAX` holds half as many.
 const MAX_NAMES: usize = 4096;
 
-/// A look at a file without opening it.
+/// Flags for a file that is not opened for reading or writing.
 const LOOK: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
-/// A file or folder that was reached.
+/// An opened file or folder.
 #[derive(Debug)]
-pub struct Place {
+pub struct OpenedPath {
     /// A descriptor that was opened with `O_PATH`.
     pub fd: OwnedFd,
-    /// What is known of it.
+    /// Its attributes.
     pub facts: Facts,
 }
 
-impl Place {
+impl OpenedPath {
     /// A path to this very file, whatever has its name by now. It is followed as a link.
     pub fn path(&self) -> PathBuf {
         path_of(&self.fd)
     }
 }
 
-/// A name that was looked up on the way.
+/// A name on the path.
 #[derive(Debug, Clone)]
 pub struct Step {
     /// The folder's name, without links.
     pub name: PathBuf,
     /// The folder.
     pub folder: Facts,
-    /// What has the name in it, which may be a link; none: nothing.
+    /// The file of that name in it, which may be a link; `None`: there is none.
     pub entry: Option<Facts>,
 }
 
 impl Step {
-    /// Whether only root can have made this step lead where it does.
+    /// Whether only root can have decided the target of this step.
     pub fn is_roots(&self) -> bool {
         only_root_changes(&self.folder, self.entry.as_ref())
     }
 }
 
-/// The end of a way.
+/// The end of a path.
 #[derive(Debug)]
 pub struct Reached {
     /// The folder in which the last name is looked up.
-    pub folder: Place,
+    pub folder: OpenedPath,
     /// The last name, which is none of a link; `.` for the folder itself.
     pub name: OsString,
-    /// What has that name; none: nothing yet.
-    pub entry: Option<Place>,
+    /// The file of that name; `None`: there is none yet.
+    pub entry: Option<OpenedPath>,
     /// The folder's own name, without links.
     pub folder_name: PathBuf,
-    /// All names that were looked up.
+    /// All names on the path.
     pub steps: Vec<Step>,
 }
 
 impl Reached {
-    /// The first folder in which others than root may change where the way leads, if there is one.
+    /// The first folder in which others than root may change the target of the path, if any.
     pub fn changed_by_others(&self) -> Option<&Step> {
         self.steps.iter().find(|step| !step.is_roots())
     }
@@ -100,12 +100,12 @@ impl Reached {
     }
 }
 
-/// Why a way has no end.
+/// Why a path cannot be resolved.
 #[derive(Debug)]
 pub enum Stopped {
-    /// What the system says of a name.
+    /// The system's error for a name.
     System(PathBuf, io::Error),
-    /// A link leads where its owner must not lead.
+    /// A link leads to a target that its owner must not link to.
     Foreign(Box<Foreign>),
 }
 
@@ -116,11 +116,11 @@ pub struct Foreign {
     pub link: PathBuf,
     /// Its owner.
     pub owner: u32,
-    /// The owner of the folder that it lies in.
+    /// The owner of its folder.
     pub folder_owner: u32,
-    /// Where it leads.
+    /// Its target.
     pub target: PathBuf,
-    /// The owner of that.
+    /// The target's owner.
     pub target_owner: u32,
 }
 
@@ -149,19 +149,20 @@ impl fmt::Display for Foreign {
         let (link, target) = (self.link.display(), self.target.display());
         let [owner, folder, owned] =
             [self.owner, self.folder_owner, self.target_owner].map(users::name_of);
-        match self.owner == 0 {
-            false => write!(
-                to,
-                "the symbolic link {link} is of user `{owner}` and leads to {target}, which is of \
-                 user `{owned}`; a link leads only to what its owner has: give the target to \
-                 `{owner}`, or have root make the link in a folder of root's"
-            ),
-            true => write!(
+        if self.owner == 0 {
+            write!(
                 to,
                 "the symbolic link {link} leads to {target}, which is of user `{owned}`, and lies \
                  in a folder that others than root may write to (of user `{folder}`), who may \
                  have moved it there; make it in a folder that is root's alone"
-            ),
+            )
+        } else {
+            write!(
+                to,
+                "the symbolic link {link} is of user `{owner}` and leads to {target}, which is of \
+                 user `{owned}`; a link leads only to what its owner has: give the target to \
+                 `{owner}`, or have root make the link in a folder of root's"
+            )
         }
     }
 }
@@ -180,9 +181,9 @@ impl From<Stopped> for io::Error {
 /// Follows `path` to its end. The last name may be missing; all before are folders.
 ///
 /// # Errors
-/// Where the way ends before, and why.
+/// Where the path ends before, and why.
 pub fn to(path: &Path, rule: Rule) -> Result<Reached, Stopped> {
-    // As the kernel says of a name that is empty.
+    // As the kernel does for an empty name.
     if path.as_os_str().is_empty() {
         return Err(Stopped::system(PathBuf::new(), Errno::NOENT));
     }
@@ -196,22 +197,22 @@ pub fn to(path: &Path, rule: Rule) -> Result<Reached, Stopped> {
     walker.end()
 }
 
-/// Opens what `path` leads to, to look at it (`O_PATH`).
+/// Opens the target of `path` without reading it (`O_PATH`).
 ///
 /// # Errors
 /// As [`to`]; also when there is nothing of that name.
-pub fn look(path: &Path, rule: Rule) -> Result<Place, Stopped> {
+pub fn look(path: &Path, rule: Rule) -> Result<OpenedPath, Stopped> {
     let reached = to(path, rule)?;
     reached
         .entry
         .ok_or_else(|| Stopped::system(path.to_path_buf(), Errno::NOENT))
 }
 
-/// What has this name in a folder, which is not followed if it is a link; none: nothing.
+/// The file of this name in a folder, which is not followed if it is a link; `None`: there is none.
 ///
 /// # Errors
-/// What `open(2)` says.
-pub fn look_in(folder: &Place, name: &OsStr) -> io::Result<Option<Place>> {
+/// Errors of `open(2)`.
+pub fn look_in(folder: &OpenedPath, name: &OsStr) -> io::Result<Option<OpenedPath>> {
     match rustix::fs::openat(&folder.fd, name, LOOK, Mode::empty()) {
         Err(Errno::NOENT) => Ok(None),
         opened => Ok(Some(place(opened?, Rule::Any)?)),
@@ -221,30 +222,30 @@ pub fn look_in(folder: &Place, name: &OsStr) -> io::Result<Option<Place>> {
 /// Opens a file to read it, without waiting for a writer where it is a FIFO.
 ///
 /// # Errors
-/// As [`look`], and what `open(2)` says.
+/// As [`look`], and errors of `open(2)`.
 pub fn open_to_read(path: &Path, rule: Rule) -> io::Result<std::fs::File> {
     let place = look(path, rule)?;
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
     Ok(rustix::fs::open(place.path(), flags, Mode::empty())?.into())
 }
 
-/// A link that was followed, and has to lead where it may.
+/// A link that was followed, and whose target has to be checked.
 struct Bound {
     link: PathBuf,
     reach: Reach,
     owner: u32,
     folder: Facts,
-    /// How many folders lay above the link's folder.
+    /// The number of folders above the link's folder.
     depth: usize,
-    /// How many names are ahead when the link's own are used up.
+    /// The number of names ahead when the link's own are used up.
     due: usize,
-    /// They have been.
+    /// They are used up.
     is_over: bool,
 }
 
 struct Walker {
     rule: Rule,
-    here: Place,
+    here: OpenedPath,
     /// The name of `here`, without links.
     name: PathBuf,
     /// The folders above `here`, the root first.
@@ -253,7 +254,7 @@ struct Walker {
     links: usize,
     bounds: Vec<Bound>,
     steps: Vec<Step>,
-    last: Option<(OsString, Option<Place>)>,
+    last: Option<(OsString, Option<OpenedPath>)>,
 }
 
 impl Walker {
@@ -271,7 +272,7 @@ impl Walker {
         })
     }
 
-    /// Goes on by one name.
+    /// Resolves one name.
     fn step(&mut self, name: &OsStr) -> Result<(), Stopped> {
         if self.steps.len() > MAX_NAMES {
             return Err(self.stop(name, Errno::NAMETOOLONG));
@@ -302,14 +303,15 @@ impl Walker {
         }
     }
 
-    /// What has this name here. A folder is asked for first, since that mounts what is mounted when
-    /// it is used, which may take as long as another machine likes: not by the word of a tenant's
-    /// link ([`Walker::may_mount`]).
-    fn find(&self, name: &OsStr) -> Result<Option<Place>, Stopped> {
+    /// The file of this name here. It is opened as a folder first, since that triggers an
+    /// automount, which may take as long as another machine likes: not for a link of a tenant
+    /// ([`Walker::may_mount`]).
+    fn find(&self, name: &OsStr) -> Result<Option<OpenedPath>, Stopped> {
         let open = |flags| rustix::fs::openat(&self.here.fd, name, flags, Mode::empty());
-        let first = match self.may_mount() {
-            true => LOOK | OFlags::DIRECTORY,
-            false => LOOK,
+        let first = if self.may_mount() {
+            LOOK | OFlags::DIRECTORY
+        } else {
+            LOOK
         };
         let opened = match open(first) {
             Err(Errno::NOTDIR | Errno::LOOP) => open(LOOK),
@@ -323,9 +325,9 @@ impl Walker {
         Ok(Some(place))
     }
 
-    /// Whether the next folder may be mounted when it is asked for: every link that has led here
-    /// is root's, or has been judged. A process that only reads waits for no more than its own
-    /// files, and follows its tenants' links to folders that are mounted when they are used.
+    /// Whether opening the next folder may trigger an automount: every link on the path is root's,
+    /// or has been checked. A process that only reads waits for no more than its own files, and
+    /// follows its tenants' links to automounted folders.
     fn may_mount(&self) -> bool {
         let may = |bound: &Bound| bound.is_over || bound.reach == Reach::Anywhere;
         self.rule != Rule::Change || self.bounds.iter().all(may)
@@ -339,7 +341,7 @@ impl Walker {
         let opened = rustix::fs::openat(&self.here.fd, "..", flags, Mode::empty());
         let above = opened.and_then(|fd| place(fd, self.rule));
         let above = above.map_err(|why| self.stop(OsStr::new(".."), why))?;
-        // The folder has been moved meanwhile.
+        // The folder was moved meanwhile.
         if above.facts.id != expected.id {
             return Err(self.stop(OsStr::new(".."), Errno::AGAIN));
         }
@@ -348,7 +350,7 @@ impl Walker {
         Ok(())
     }
 
-    fn follow(&mut self, name: &OsStr, link: &Place) -> Result<(), Stopped> {
+    fn follow(&mut self, name: &OsStr, link: &OpenedPath) -> Result<(), Stopped> {
         self.links += 1;
         if self.links > MAX_LINKS {
             return Err(self.stop(name, Errno::LOOP));
@@ -383,7 +385,7 @@ impl Walker {
         Ok(())
     }
 
-    /// A link such as `/proc/self/fd/1` leads to what has no name. Only root may say so.
+    /// A link such as `/proc/self/fd/1` leads to a file without a name. Only root may use one.
     fn follow_in_proc(&mut self, name: &OsStr) -> Result<(), Stopped> {
         let is_roots = |bound: &Bound| bound.reach == Reach::Anywhere;
         if !self.bounds.iter().all(is_roots) {
@@ -397,7 +399,7 @@ impl Walker {
         Ok(())
     }
 
-    /// Checks the links that have led here: when their names are used up, and after every `..`.
+    /// Checks the links on the path: when their names are used up, and after every `..`.
     fn check(&mut self, went_up: bool) -> Result<(), Stopped> {
         let left = self.ahead.len();
         for index in 0..self.bounds.len() {
@@ -412,15 +414,16 @@ impl Walker {
         Ok(())
     }
 
-    /// What is wrong with a link that has led here.
+    /// The violation of a link on the path.
     fn foreign(&self, bound: &Bound) -> Option<Foreign> {
         let (facts, depth) = match &self.last {
             Some((_, Some(entry))) => (&entry.facts, self.above.len() + 1),
             Some((_, None)) | None => (&self.here.facts, self.above.len()),
         };
-        let ancestor = match bound.depth == self.above.len() {
-            true => Some(&self.here.facts),
-            false => self.above.get(bound.depth),
+        let ancestor = if bound.depth == self.above.len() {
+            Some(&self.here.facts)
+        } else {
+            self.above.get(bound.depth)
         };
         let is_its = ancestor.is_some_and(|folder| folder.id == bound.folder.id);
         let holds = bound.reach.holds(facts, is_its && depth >= bound.depth);
@@ -443,7 +446,7 @@ impl Walker {
                 let fd = self.here.fd.try_clone();
                 let fd = fd.map_err(|why| Stopped::System(self.name.clone(), why))?;
                 let facts = self.here.facts;
-                (OsString::from("."), Some(Place { fd, facts }))
+                (OsString::from("."), Some(OpenedPath { fd, facts }))
             }
         };
         Ok(Reached {
@@ -460,16 +463,16 @@ impl Walker {
     }
 }
 
-fn root(rule: Rule) -> Result<Place, Stopped> {
+fn root(rule: Rule) -> Result<OpenedPath, Stopped> {
     let opened = rustix::fs::open("/", LOOK | OFlags::DIRECTORY, Mode::empty());
     let opened = opened.and_then(|fd| place(fd, rule));
     opened.map_err(|why| Stopped::system(PathBuf::from("/"), why))
 }
 
-fn place(fd: OwnedFd, rule: Rule) -> rustix::io::Result<Place> {
+fn place(fd: OwnedFd, rule: Rule) -> rustix::io::Result<OpenedPath> {
     let stat = rustix::fs::fstat(&fd)?;
     let is_folder = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
-    // Who only reads needs the list where a link lies, and looks there.
+    // A reader needs the list only of a folder with a link, and reads it there.
     let has_list = is_folder && !matches!(rule, Rule::Read { .. }) && has_list(&fd);
     let facts = Facts {
         uid: stat.st_uid,
@@ -483,18 +486,18 @@ fn place(fd: OwnedFd, rule: Rule) -> rustix::io::Result<Place> {
         id: (stat.st_dev, stat.st_ino),
         has_list,
     };
-    Ok(Place { fd, facts })
+    Ok(OpenedPath { fd, facts })
 }
 
-/// Whether a folder has an access control list beyond its mode, or one for new files. What cannot
-/// be told counts as one.
+/// Whether a folder has an access control list beyond its mode, or a default one. An unreadable one
+/// counts.
 fn has_list(folder: &OwnedFd) -> bool {
     const LISTS: [&str; 2] = [
         crate::sockets::acl::ATTRIBUTE,
         crate::sockets::acl::OF_NEW_FILES,
     ];
     let path = path_of(folder);
-    // Nothing is read: only its length is asked for.
+    // Nothing is read: only its length is requested.
     let has = |list| match rustix::fs::getxattr(&path, list, &mut [0_u8; 0]) {
         Err(Errno::NODATA | Errno::OPNOTSUPP | Errno::NOSYS) => false,
         Ok(_) | Err(_) => true,

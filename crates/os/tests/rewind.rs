@@ -1,5 +1,5 @@
 //! Going back, in a program with one thread.
-#![allow(unsafe_code, reason = "memory that a fork empties is asked for")]
+#![allow(unsafe_code, reason = "it requests memory that a fork empties")]
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic as tests do")]
 
 use std::fs::File;
@@ -9,10 +9,10 @@ use std::ptr;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::Duration;
 
-use maitred_os::errand::{Errand, Returned, fork_errand};
 use maitred_os::fork::{HowEnded, OwnProc, exit_now, mark_children};
 use maitred_os::packets::Packets;
 use maitred_os::rewind::{Image, Rewind, Turn};
+use maitred_os::timed_child::{ChildResult, TimedFork, fork_timed};
 
 /// Longer than any of these waits should last.
 const LONG: Duration = Duration::from_secs(60);
@@ -67,12 +67,12 @@ fn main() {
     let huge = map_huge();
     let image = Image::take(&proc).unwrap();
     let forked = |name: &str, copy: &dyn Fn() -> i32| {
-        let Errand::Parent(child) = fork_errand(&proc).unwrap() else {
+        let TimedFork::Parent(child) = fork_timed(&proc).unwrap() else {
             mark_children();
             exit_now(copy());
         };
         match child.wait(LONG, ours.as_fd()).unwrap() {
-            Returned::Ended(HowEnded::Exited(0)) => println!("test {name} ... ok"),
+            ChildResult::Ended(HowEnded::Exited(0)) => println!("test {name} ... ok"),
             how => {
                 eprintln!("{name}: {how:?}; a code is the number of what failed");
                 exit(1);
@@ -94,8 +94,9 @@ fn main() {
     });
 }
 
-/// As [`copy`]. What was there at the mark is taken away together with what was mapped behind it, as PHP
-/// does with a large string of the boot that has grown; and then a thread runs, on memory of the boot.
+/// As [`copy`]. What was there at the mark is taken away together with what was mapped behind it,
+/// as PHP does with a large string of the boot that has grown; and then a thread runs, on memory of
+/// the boot.
 fn grown(proc: &OwnProc, image: Image, kept: *mut u8) -> i32 {
     let mut rewind = Rewind::prepare(proc, image).unwrap();
     rewind.carried()[0] = 0;
@@ -103,7 +104,8 @@ fn grown(proc: &OwnProc, image: Image, kept: *mut u8) -> i32 {
     let turn = rewind.carried()[0];
     rewind.carried()[0] += 1;
     let behind = kept.wrapping_add(64 * PAGE);
-    // SAFETY: it is memory of ours; what is mapped goes where nothing is, and the thread does nothing.
+    // SAFETY: it is memory of ours; what is mapped goes where nothing is, and the thread does
+    // nothing.
     unsafe {
         if *kept != 2 {
             return 1;
@@ -149,8 +151,8 @@ fn with_much_open(proc: &OwnProc, image: Image) -> i32 {
     i32::from(!why.contains("descriptors are open") || open.len() != 300)
 }
 
-/// As [`copy`]. In the third turn the memory becomes a huge page if it can, as khugepaged does where it
-/// is at work, and nothing that is done has a page fault.
+/// As [`copy`]. In the third turn the memory becomes a huge page if it can, as khugepaged does
+/// where it is at work, and nothing that is done has a page fault.
 fn collapsed(proc: &OwnProc, image: Image, huge: *mut u8) -> i32 {
     let mut rewind = Rewind::prepare(proc, image).unwrap();
     rewind.carried()[0] = 0;
@@ -162,7 +164,7 @@ fn collapsed(proc: &OwnProc, image: Image, huge: *mut u8) -> i32 {
     } else {
         (ptr::null_mut(), huge)
     };
-    // SAFETY: it is memory of ours, or nobody's, which is an error.
+    // SAFETY: it is memory of ours, or unmapped, which is an error.
     unsafe {
         if *huge.add(100 * PAGE) != 4 || *huge != 4 {
             return 1;
@@ -220,7 +222,7 @@ fn copy(proc: &OwnProc, image: Image, wiped: *mut u8, kept: *mut u8) -> i32 {
         // It does not return.
         0..4 => drop(rewind.back()),
         4 => {
-            // SAFETY: nobody needs it any more.
+            // SAFETY: it is not used any more.
             assert_eq!(unsafe { libc::syscall(libc::SYS_munmap, kept, PAGE) }, 0);
             let why = rewind.back();
             return if why.contains("mappings") { 0 } else { 5 };

@@ -1,122 +1,125 @@
-//! How many workers a pool is to have now, and why not more.
+//! The current number of workers of a pool, and the limit that decides it.
 
 use std::time::Duration;
 
 use crate::cost::{Cost, Spent};
 use crate::demand::{Demand, WAITING_SHARE};
-use crate::downstream::{Guard, Seen};
+use crate::downstream::{Guard, PoolSample};
 use crate::kinds::Kinds;
 use crate::knee::{Pace, knee};
 use crate::terms::{Binding, Limits, Load, Machine, Sizing, Terms};
 
-/// What a request is taken to be until enough have ended: a quarter of it work, as in the rule of
-/// thumb of four workers a processor.
+/// Cost of a request until enough have ended: a quarter of it is work, as in the rule of thumb of
+/// four workers per processor.
 const UNKNOWN_CPU_SHARE: f64 = 0.25;
 
-/// What a request may wait, as a part of what a slow one takes.
+/// Acceptable waiting time of a request, as a part of the time of a slow one.
 const PATIENCE: f64 = 0.1;
 
-/// How what may be waited grows with how much longer than the average slow requests take.
+/// Growth of the acceptable waiting time with the ratio of slow requests to the average.
 const PATIENCE_GROWS: f64 = 2.0;
 
-/// Where slow requests take no more than this times the average, all take about the same; from so many times
-/// on they differ.
+/// If slow requests take no more than this times the average, all take about the same; from the
+/// second factor on they differ.
 const ALIKE: f64 = 1.25;
 const DIFFERENT: f64 = 1.75;
 
-/// A knee between this part of what it was and as much more is the same.
+/// A knee between this part of its old value and as much more counts as the same.
 const STAYS: f64 = 0.9;
 
-/// A share of work, or a number of processors, that differs by less than this part makes no other knee.
+/// A share of work, or a number of processors, that differs by less than this part does not change
+/// the knee.
 const SAME: f64 = 0.01;
 
-/// A share of work that is less than this part of what it was is believed at once, and less by as much as
+/// A share of work below this part of its old value applies at once, and a smaller drop does if
 /// work scatters more than exponential times.
 const MUCH_LESS: f64 = 0.25;
 
-/// And believed again when it is less than this part of what was believed then.
+/// And it applies again below this part of the value applied then.
 const LESS_AGAIN: f64 = 0.8;
 
-/// Scatter of work up to which all wait alike for a processor, wherever they wait. Beyond it, short
-/// requests have it better among many workers than in a queue, all of them where it is 1 more.
+/// Scatter of work up to which all requests wait alike for a processor. Beyond it, short requests
+/// are better off among many workers than in a queue, all of them at 1 more.
 const SCATTER_ALIKE: f64 = 1.25;
 
-/// By what part more workers share the processors for each 1 that the scatter of work is above that of
-/// exponential times: short requests are not to wait behind long ones.
+/// The part by which more workers share the processors for each 1 of scatter above that of
+/// exponential times: short requests should not wait behind long ones.
 const FOR_SCATTER: f64 = 0.5;
 
-/// Beyond this much it makes no difference.
+/// More scatter makes no difference.
 const SCATTER_MOST: f64 = 4.0;
 
-/// Most requests that may wait before the pool grows for it, as a count saved up by those that did
+/// Most requests that may wait before the pool grows for it, as a credit earned by those that did
 /// not wait.
 const WAITS_SAVED: f64 = 20.0;
 
-/// A request that finds so many times as many in hand as there are workers has the pool grow at once.
+/// A request that finds this many times as many in flight as there are workers makes the pool grow
+/// at once.
 const CROWD: usize = 2;
 
-/// In a pool of fewer workers than this none waits for the others.
+/// In a smaller pool no request waits for another.
 const SMALL: usize = 4;
 
-/// One of so many workers goes in a second, and one at least.
+/// One of this many workers exits per second, and at least one.
 const GOES: usize = 20;
 
-/// A request that has waited for so many times as long as one takes hangs, where they differ much, and where
-/// all take about as long.
+/// A request that has waited this many times as long as one takes hangs, if times differ much, and
+/// if all take about as long.
 const PARKS_AFTER: f64 = 8.0;
 const PARKS_SOONEST: f64 = 3.0;
 
-/// And in between, one that has waited for so many times as long as a slow one takes.
+/// And in between, one that has waited this many times as long as a slow one takes.
 const PARKS_AFTER_SLOW: f64 = 3.0;
 
-/// One that has waited for less than this, in seconds, does not, however short they are.
+/// A shorter wait is never a hang, however short requests are, in seconds.
 const PARKS_SECONDS: f64 = 0.03;
 
-/// Nor one that has waited for less than this, in seconds, while it is not known what they take.
+/// Nor is a shorter wait while the time of requests is unknown, in seconds.
 const PARKS_UNKNOWN_SECONDS: f64 = 0.1;
 
-/// And while nobody knows, what requests of a kind that hangs take is believed up to this, in seconds: most pages
-/// take less, and most of what is dead takes longer than what is found by that, three times as long at most.
+/// While it is unknown, requests of a kind that hangs are believed to take up to this, in seconds:
+/// most pages take less, and most dead services take longer than the limit found by that, which is
+/// at most three times as long.
 const BELIEVED_UNKNOWN_SECONDS: f64 = 2.0;
 
-/// One of so many workers that there may be is kept from requests that hang, at most.
+/// At most one of this many workers is reserved from requests that hang.
 const KEPT: usize = 4;
 
-/// Requests that wait say that a pool is stuck when there are so many for each worker.
+/// This many waiting requests per worker indicate a pool that is stuck.
 const STUCK: f64 = 0.25;
 
-/// A pool can keep so many times as many processors busy as it does on average, or requests pile up.
+/// A pool can use this many times as many processors as it does on average, or requests pile up.
 const MORE_THAN_BUSY: f64 = 1.2;
 
-/// Processors that are busy to less than this part are idle.
+/// Processors busy to less than this part are idle.
 const IDLE: f64 = 0.5;
 
-/// Requests that wait for a processor for so many times as long as they work find all of them busy.
+/// Requests that wait for a processor this many times as long as they work find all of them busy.
 const WAITS_FOR_CORES: f64 = 0.25;
 
-/// Looks in a row that find all of that, until it is believed: at one alone a pool that is half busy has
-/// done less than usual, and requests wait by chance.
+/// Consecutive samples that show all of that until it is believed: in a single one, a half-busy
+/// pool has done less than usual and requests wait by chance.
 const DOUBT_LOOKS: u32 = 3;
 
-/// Looks in a row that find nobody waiting, until half of the doubt goes.
+/// Consecutive samples without a waiting request until half of the doubt is dropped.
 const CALM_LOOKS: u32 = 60;
 
-/// Most times as many workers as processors seem to need.
+/// Most workers, as a factor of those the processors seem to need.
 const DOUBT_MOST: usize = 64;
 
-/// Processors of which so many times as many are busy as there are cannot be.
+/// More than this many times the processors cannot be busy.
 const ABSURD: f64 = 1.5;
 
-/// Processors that are busy to this part have requests wait for them.
+/// Processors busy to this part make requests wait for them.
 const NEARLY_FULL: f64 = 0.7;
 
-/// How fast what processors are busy on average follows what they are busy with each look.
+/// Weight of a sample in the average of busy processors.
 const FOLLOWS: f64 = 0.1;
 
-/// Processors that are busy to this part are full.
+/// Processors busy to this part are full.
 const FULL: f64 = 0.9;
 
-/// A pool's size, from what is seen of it.
+/// The size of a pool, from samples of it.
 #[derive(Debug)]
 pub struct Controller {
     limits: Limits,
@@ -124,38 +127,38 @@ pub struct Controller {
     demand: Demand,
     cost: Cost,
     guard: Guard,
-    /// Workers that are needed now: up at once, down calmly.
+    /// Workers needed now: up at once, down slowly.
     level: usize,
     /// Requests that may still wait before the pool grows.
     saved: f64,
     parked: usize,
-    /// Some kind hangs while others answer.
+    /// Some kind hangs while others get responses.
     others_answer: bool,
-    /// Requests waited at the last look.
+    /// Requests waited at the last sample.
     waits: bool,
-    /// As many workers keep the processors busy.
+    /// This many workers keep the processors busy.
     knee: usize,
-    /// The processors and the share of work that it was worked out for last, which takes long, and what
-    /// came of it.
+    /// The processors and the share of work of the last computation of the knee, which is
+    /// expensive, and its result.
     full: (f64, f64, usize),
-    /// By how many times as many workers as that there may be, since processors were idle while requests
+    /// The factor by which more workers are allowed, since processors were idle while requests
     /// waited for them.
     doubt: usize,
-    /// Looks in a row that say so, and that find nobody waiting.
+    /// Consecutive samples that show so, and without a waiting request.
     doubted: u32,
     calm: u32,
-    /// What numbers of workers get done; nothing: nothing is known of requests.
+    /// Throughput by the number of workers; `None`: requests are unknown.
     pace: Pace,
-    /// Processors that are busy on average.
+    /// Average of busy processors.
     busy_cores: f64,
-    /// The share of work that was believed at once.
+    /// The share of work that applied at once.
     believed: f64,
     done: u64,
     looked: Duration,
 }
 
 impl Controller {
-    /// A pool nothing is known of.
+    /// A new pool.
     pub fn new(limits: Limits, machine: Machine) -> Controller {
         Controller {
             limits,
@@ -181,22 +184,22 @@ impl Controller {
         }
     }
 
-    /// Other limits, by a reload: what was learned stays.
+    /// New limits, by a reload: what was learned stays.
     pub fn limit(&mut self, limits: Limits) {
         self.limits = limits;
     }
 
-    /// The processes may use more now, or less.
+    /// New limits of processors and memory.
     pub fn see(&mut self, machine: Machine) {
         self.machine = machine;
     }
 
-    /// A request has come; it is part of `load`.
+    /// A request has arrived; it is part of `load`.
     pub fn arrived(&mut self, load: Load) {
         self.parked = load.parked;
         let in_hand = load.busy + load.waiting;
         let enough = self.enough_for(in_hand, load.parked);
-        // What piles up while workers are on their way says nothing about how many are enough.
+        // A backlog while workers are starting does not show how many are enough.
         if load.ready >= self.sizing().workers {
             self.demand.arrived(enough.min(CROWD * load.ready));
         }
@@ -204,8 +207,8 @@ impl Controller {
         if enough <= self.level {
             return;
         }
-        // Now and then one may wait: a pool that grows for each burst is larger than it need be. In a
-        // small one it would wait for long.
+        // A few may wait: a pool that grows for each burst is larger than necessary. In a small one
+        // the wait would be long.
         if self.level >= SMALL && in_hand <= CROWD * self.level && self.saved >= 1.0 {
             self.saved -= 1.0;
             return;
@@ -213,20 +216,20 @@ impl Controller {
         self.level = enough;
     }
 
-    /// Some request has waited for longer than it may: the pool grows.
+    /// Some request has waited too long: the pool grows.
     pub fn crowded(&mut self, load: Load) {
         self.parked = load.parked;
         let enough = self.enough_for(load.busy + load.waiting, load.parked);
         self.level = self.level.max(enough);
     }
 
-    /// Whether some kind of requests hangs while others answer, before each look: none of the workers that these
-    /// have left is taken from them then to try something.
+    /// Whether some kind of requests hangs while others get responses, before each sample: then no
+    /// worker is taken from the others for a trial.
     pub fn see_kinds(&mut self, kinds: &Kinds) {
         self.others_answer = kinds.others_answer();
     }
 
-    /// A request of this kind has ended, and `kinds` is to know it.
+    /// A request of this kind has ended; `kinds` records it.
     pub fn ended(&mut self, kinds: &mut Kinds, kind: u64, spent: Spent) {
         let hung = spent.blocked.as_secs_f64() > self.parks_after();
         let most = kinds.counts_at_most(kind).filter(|_| hung);
@@ -239,7 +242,7 @@ impl Controller {
     /// A request has ended.
     pub fn finished(&mut self, spent: Spent) {
         self.done += 1;
-        // What hangs is left out of the knee while it does (`parked`): it must not be in it later.
+        // Hanging requests are excluded from the knee meanwhile (`parked`) and later.
         let hangs = Duration::try_from_secs_f64(self.parks_after());
         let blocked = spent.blocked.min(hangs.unwrap_or(Duration::MAX));
         self.cost.add(Spent { blocked, ..spent });
@@ -248,14 +251,14 @@ impl Controller {
         if self.cost.is_blind() || share >= LESS_AGAIN * self.believed || share >= much_less {
             return;
         }
-        // What waited behind work waits for something else now: it needs workers at once.
+        // Requests that waited behind work wait for something else now, and need workers at once.
         self.believed = share;
         self.knee = self.knee.max(knee(self.machine.cores, share));
         self.pace = Pace::new(self.machine.cores, share);
     }
 
-    /// Looks back, about once a second while the pool has more workers than it rests with, and lets
-    /// some go if they were not needed for long.
+    /// Samples the pool about once a second while it has more workers than at rest, and lets some
+    /// exit if they were not needed for long.
     pub fn look(&mut self, now: Duration, load: Load) {
         self.demand.look(now);
         self.parked = load.parked;
@@ -265,7 +268,7 @@ impl Controller {
         if load.waiting > 0 {
             self.crowded(load);
         }
-        // However seldom it is asked, one worker is worth keeping for who asks next.
+        // One worker is worth keeping for the next request, however rare requests are.
         let one = usize::from(self.demand.has_come());
         let keep = self.demand.keep().max(self.limits.floor).max(one);
         if self.level > keep && load.busy + load.waiting < self.level {
@@ -285,7 +288,7 @@ impl Controller {
             && self.cost.is_known()
             && busy_cores < FULL * self.machine.cores;
         let alone = self.done as f64 / time.max(f64::MIN_POSITIVE) * self.cost.alone();
-        let seen = Seen {
+        let seen = PoolSample {
             workers,
             done: self.done,
             is_stuck,
@@ -296,7 +299,7 @@ impl Controller {
         self.looked = now;
     }
 
-    /// How many workers are enough for `in_hand` requests of which `parked` hang: those keep theirs.
+    /// Workers that are enough for `in_hand` requests, of which `parked` hang and keep theirs.
     fn enough_for(&self, in_hand: usize, parked: usize) -> usize {
         let (others, patience) = (in_hand.saturating_sub(parked), self.patience());
         let each = (others as f64 / (1.0 + patience)).ceil() as usize;
@@ -314,9 +317,9 @@ impl Controller {
         parked.saturating_add(enough.ceil() as usize)
     }
 
-    /// What a request may wait, as a part of the time that one takes: less than anybody notices
-    /// beside what the slow ones take. Nothing where all wait about as long for other things than a processor:
-    /// those that began together end together, and who finds no worker waits for a whole turn.
+    /// Acceptable waiting time, as a part of the time of a request: not noticeable compared with
+    /// slow requests. Zero if all wait about as long for other things than a processor: those that
+    /// start together end together, and a request without a worker waits a whole turn.
     fn patience(&self) -> f64 {
         if !self.cost.is_known() {
             return PATIENCE;
@@ -326,20 +329,20 @@ impl Controller {
         PATIENCE * slow.powf(PATIENCE_GROWS) * differs.max(self.cost.cpu_share())
     }
 
-    /// The share of requests that is work.
+    /// The share of work in a request.
     fn share(&self) -> f64 {
         let cores = self.machine.cores;
         match self.cost.is_blind() {
-            // More than there is: what workers tell of their processor time is nonsense.
+            // More than there is: the workers' processor times are wrong.
             _ if self.busy_cores > ABSURD * cores => UNKNOWN_CPU_SHARE,
-            // Where nobody tells waiting for a processor, it is taken for other waiting unless processors
-            // are nearly full.
+            // If waiting for a processor is not reported, it counts as other waiting unless
+            // processors are nearly full.
             true if self.busy_cores > NEARLY_FULL * cores => self.cost.cpu_share_alone(),
             _ => self.cost.cpu_share(),
         }
     }
 
-    /// Follows what requests cost, if that makes a difference.
+    /// Follows the cost of requests, if it changes the result.
     fn turn_knee(&mut self) {
         if !self.cost.is_known() {
             return;
@@ -356,7 +359,7 @@ impl Controller {
         self.believed = 1.0;
     }
 
-    /// As many workers keep the processors full where so much is work.
+    /// This many workers keep the processors full at such a share of work.
     fn full(&mut self, share: f64) -> usize {
         let (cores, before, _) = self.full;
         let is_same = |now: f64, before: f64| (now - before).abs() <= SAME * before;
@@ -366,8 +369,8 @@ impl Controller {
         self.full.2
     }
 
-    /// Where requests wait, no more workers come for the processors' sake, and those are idle, what workers
-    /// tell of their work cannot be true.
+    /// If requests wait, the processors allow no more workers, and yet they are idle, the workers'
+    /// processor times cannot be true.
     fn doubt_knee(&mut self, busy_cores: f64, load: Load) {
         let cores = self.machine.cores;
         let waits_for_others = self.waits_for_others();
@@ -391,12 +394,12 @@ impl Controller {
         }
     }
 
-    /// Whether others may have the processors: those are busy, too.
+    /// Whether other processes may have the processors: those are busy, too.
     fn waits_for_others(&self) -> bool {
         self.cost.ready() >= WAITS_FOR_CORES * self.cost.cpu()
     }
 
-    /// How many workers there are to be.
+    /// The target number of workers.
     pub fn sizing(&self) -> Sizing {
         let terms = Terms {
             demand: self.level,
@@ -410,7 +413,7 @@ impl Controller {
             user: self.limits.cap,
         };
         let (least, binding) = match terms.least() {
-            // More would be wanted if processors had time for them.
+            // More would be wanted if processors were free.
             (least, Binding::Demand) if self.waits && terms.cpu == least => (least, Binding::Cpu),
             other => other,
         };
@@ -422,7 +425,8 @@ impl Controller {
         }
     }
 
-    /// After how many seconds of waiting for other things than a processor a request hangs, as far as anybody can tell.
+    /// The time of waiting for other things than a processor after which a request hangs, in
+    /// seconds, as far as is known.
     pub fn parks_after(&self) -> f64 {
         if !self.cost.is_known() {
             return PARKS_UNKNOWN_SECONDS;
@@ -432,19 +436,20 @@ impl Controller {
         (times * self.cost.whole()).max(PARKS_SECONDS)
     }
 
-    /// What requests of a kind may have waited at most, in seconds, if it turns out that they hang from now on
-    /// (for [`Kinds::look`]).
+    /// The most that requests of a kind may have waited, in seconds, if it hangs from now on (for
+    /// [`Kinds::look`]).
     pub fn believes_up_to(&self) -> f64 {
-        match self.cost.is_known() {
-            true => self.parks_after(),
-            // That is a guess, and what is cut to a guess would never be found to be more.
-            false => BELIEVED_UNKNOWN_SECONDS,
+        if self.cost.is_known() {
+            self.parks_after()
+        } else {
+            // That is a guess, and a value capped at a guess would never be found to be larger.
+            BELIEVED_UNKNOWN_SECONDS
         }
     }
 
-    /// Most workers of requests of such kinds as hang for the most part: of all that there may be as many are kept for
-    /// others as keep the processors busy, a part of all at most and one at least. Nothing: there is
-    /// none to keep, or nobody knows yet what requests take.
+    /// Most workers for requests of kinds that mostly hang: the others keep as many as keep the
+    /// processors busy, at most a part of all and at least one. `None`: nothing to reserve, or the
+    /// time of requests is unknown.
     pub fn most_that_hang(&self) -> Option<usize> {
         let all = self.machine.memory.unwrap_or(usize::MAX);
         let downstream = self.guard.limit().unwrap_or(usize::MAX);
@@ -455,12 +460,12 @@ impl Controller {
         (all > 1 && self.cost.is_known()).then(|| all - kept)
     }
 
-    /// What the processes may use now.
+    /// Current processors and memory.
     pub fn machine(&self) -> &Machine {
         &self.machine
     }
 
-    /// What requests cost.
+    /// Cost of requests.
     pub fn cost(&self) -> &Cost {
         &self.cost
     }

@@ -1,58 +1,58 @@
-//! What requests cost: processor time, waiting for a processor, and waiting for anything else.
+//! The cost of requests: processor time, waiting for a processor, and waiting for anything else.
 
 use std::time::Duration;
 
 /// An average is over this many requests, at least.
 const REMEMBERED: f64 = 500.0;
 
-/// And over as many as have ended in this many looks.
+/// And over the requests that have ended in this many samples.
 const REMEMBERED_LOOKS: f64 = 5.0;
 
-/// By how much the last requests lose weight with each more.
+/// The decrease of a request's weight with each later one.
 const FORGETS: f64 = 1.0 / 16.0;
 
-/// Batches that say what requests wait for at least have so many requests, or more if more end between
-/// two looks.
+/// Batches for the least wait of requests have this many requests, or more if more end between two
+/// samples.
 const BATCH: f64 = 40.0;
 
-/// By how much what requests wait for at least is taken for more with each look.
+/// The increase of the least wait with each sample.
 const LEAST_RISES: f64 = 0.003;
 
-/// Fewer finished requests than this say nothing.
+/// Fewer finished requests are not enough.
 const ENOUGH: f64 = 20.0;
 
 /// Least processor time of a request, in seconds.
 const LEAST_CPU_SECONDS: f64 = 1e-6;
 
-/// The time that so many of a hundred requests keep below.
+/// The percentile for slow requests.
 const PERCENTILE: f64 = 95.0;
 
-/// How far one request moves what is known of that, as a part of it.
+/// The step of the percentile with each request, as a part of it.
 const STEP: f64 = 0.02;
 
-/// What one request took, as its worker measured it.
+/// The cost of a request, measured by its worker.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Spent {
     /// Processor time.
     pub cpu: Duration,
-    /// Time in which it could have run and had no processor; nothing where the kernel does not tell: then
-    /// it is part of `blocked`.
+    /// Time in which it was runnable without a processor; `None` if the kernel does not report it:
+    /// then it is part of `blocked`.
     pub ready: Option<Duration>,
-    /// Time in which it waited for something else: a database, a disk, a sleep.
+    /// Time of waiting for something else: a database, a disk, a sleep.
     pub blocked: Duration,
 }
 
-/// What requests cost on average.
+/// Average cost of requests.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Cost {
     long: Sum,
-    /// Since the last look.
+    /// Since the last sample.
     fresh: Sum,
     /// The last few: processor time and other waits of a request, in seconds.
     recent: (f64, f64),
-    /// What a batch of requests has waited for other things on average, at least, in seconds.
+    /// The least average of other waits of a batch of requests, in seconds.
     least_blocked: Option<f64>,
-    /// The kernel does not tell waiting for a processor from other waits.
+    /// The kernel does not separate waiting for a processor from other waits.
     is_blind: bool,
     /// Since the last batch was full.
     batch: Sum,
@@ -93,7 +93,7 @@ impl Cost {
         self.is_blind = spent.ready.is_none();
         self.fresh.add(spent);
         self.batch.add(spent);
-        // The first of all come before any has to wait for another.
+        // The first ones come before any has to wait for another.
         if self.least_blocked.is_none() {
             self.end_batch();
         }
@@ -106,17 +106,17 @@ impl Cost {
         }
     }
 
-    /// Whether waiting for a processor counts as waiting for other things, since nobody tells it.
+    /// Whether waiting for a processor counts as other waiting, since it is not reported.
     pub fn is_blind(&self) -> bool {
         self.is_blind
     }
 
-    /// The share that is work in what requests take where they do not wait for each other.
+    /// The share of work in the time of requests that do not wait for each other.
     pub fn cpu_share_alone(&self) -> f64 {
         self.cpu() / self.alone()
     }
 
-    /// If a batch is full, it has its say in what requests wait for at least.
+    /// A full batch updates the least wait.
     fn end_batch(&mut self) {
         if self.batch.count < BATCH {
             return;
@@ -129,39 +129,41 @@ impl Cost {
         self.least_blocked = Some(least);
     }
 
-    /// The share that is work, by the last few requests alone.
+    /// The share of work by the last few requests alone.
     pub fn recent_cpu_share(&self) -> f64 {
         let cpu = self.recent.0.max(LEAST_CPU_SECONDS);
         cpu / (cpu + self.recent.1)
     }
 
-    /// What requests take where they do not wait for each other, in seconds: work, and the least that a
-    /// batch of them has waited for other things lately.
+    /// The time of requests that do not wait for each other, in seconds: work, and the least recent
+    /// average of other waits of a batch.
     pub fn alone(&self) -> f64 {
         self.cpu() + self.least_blocked.unwrap_or_else(|| self.blocked())
     }
 
-    /// Moves the percentile so that it stays where so many requests are above it as should be.
+    /// Moves the percentile so that the right share of requests stays above it.
     fn learn_slow(&mut self, took: f64) {
         if self.slow == 0.0 {
             self.slow = took;
         }
         let above = (100.0 - PERCENTILE) / 100.0;
-        match took > self.slow {
-            true => self.slow *= 1.0 + STEP * (1.0 - above),
-            false => self.slow *= 1.0 - STEP * above,
+        if took > self.slow {
+            self.slow *= 1.0 + STEP * (1.0 - above)
+        } else {
+            self.slow *= 1.0 - STEP * above
         }
     }
 
-    /// Takes what has ended since the last look into the averages; to be called once a second.
+    /// Adds the requests since the last sample to the averages; called once a second.
     pub fn look(&mut self) {
         let fresh = std::mem::take(&mut self.fresh);
         self.least_blocked = self.least_blocked.map(|least| least * (1.0 + LEAST_RISES));
         self.end_batch();
         let most = REMEMBERED.max(REMEMBERED_LOOKS * fresh.count);
-        let left = match self.long.count + fresh.count > most {
-            true => (most - fresh.count) / self.long.count,
-            false => 1.0,
+        let left = if self.long.count + fresh.count > most {
+            (most - fresh.count) / self.long.count
+        } else {
+            1.0
         };
         let add = |sum: &mut f64, more: f64| *sum = *sum * left + more;
         add(&mut self.long.count, fresh.count);
@@ -171,7 +173,7 @@ impl Cost {
         add(&mut self.long.blocked, fresh.blocked);
     }
 
-    /// Whether enough requests have ended to say anything.
+    /// Whether enough requests have ended.
     pub fn is_known(&self) -> bool {
         self.long.count >= ENOUGH
     }
@@ -181,12 +183,12 @@ impl Cost {
         (self.long.cpu / self.count()).max(LEAST_CPU_SECONDS)
     }
 
-    /// What a request waits for other things than a processor, in seconds.
+    /// Other waiting of a request, in seconds.
     pub fn blocked(&self) -> f64 {
         self.long.blocked / self.count()
     }
 
-    /// What a request waits for a processor, in seconds.
+    /// Waiting of a request for a processor, in seconds.
     pub fn ready(&self) -> f64 {
         self.long.ready / self.count()
     }
@@ -200,21 +202,22 @@ impl Cost {
         self.cpu() + self.ready() + self.blocked()
     }
 
-    /// Time that 95 of a hundred requests would keep below if a processor were always free, as a part
-    /// of what a request takes on average. Work that is always the same has 1, exponential times 3.
+    /// The time that 95 of a hundred requests would keep below if a processor were always free, as
+    /// a factor of the average. Constant work has 1, exponential times 3.
     pub fn slow_part(&self) -> f64 {
         self.slow / (self.cpu() + self.blocked())
     }
 
-    /// The share of a request that is work for a processor, waiting for one left out.
+    /// The share of work in a request, without waiting for a processor.
     pub fn cpu_share(&self) -> f64 {
-        match self.long.count > 0.0 {
-            true => self.long.cpu_share(),
-            false => 1.0,
+        if self.long.count > 0.0 {
+            self.long.cpu_share()
+        } else {
+            1.0
         }
     }
 
-    /// Variance of the processor time of requests, as a part of the square of its average.
+    /// Variance of the processor time of requests, as a factor of the square of its average.
     pub fn cpu_scatter(&self) -> f64 {
         let mean = self.cpu();
         (self.long.cpu_squares / self.count() / (mean * mean) - 1.0).max(0.0)

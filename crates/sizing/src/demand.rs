@@ -1,34 +1,34 @@
-//! How many workers would be used, from how many requests are in hand when another comes.
+//! Workers that would be used, from the requests in flight at each arrival.
 //!
-//! What an arriving request finds is what a request experiences (for Poisson arrivals the average over
-//! time as well), however the requests come and however long they take: no model of either is needed.
-//! With `n` workers that only wait, the one that makes `in_hand` requests in hand waits about
-//! `(in_hand - n) / n` times as long as a request takes; with workers that work, less, since it would
-//! have waited for a processor in any case ([`Pace::enough`](crate::knee::Pace::enough)). So the pool has
-//! enough workers when no more than [`WAITING_SHARE`] of all requests find so many in hand that they wait
-//! for longer than `patience`, as a part of that time.
+//! An arriving request sees what requests experience (for Poisson arrivals the average over time as
+//! well), however requests arrive and however long they take: no model of either is needed. With
+//! `n` workers that only wait, the request that makes `in_hand` requests in flight waits about
+//! `(in_hand - n) / n` times as long as a request takes; with workers that work, less, since it
+//! would have waited for a processor in any case ([`Pace::enough`](crate::knee::Pace::enough)). So
+//! the pool has enough workers when no more than [`WAITING_SHARE`] of all requests find so many in
+//! flight that they wait longer than `patience`, as a part of that time.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// Share of the requests that may wait for longer than they may.
+/// Share of requests that may wait longer than acceptable.
 pub const WAITING_SHARE: f64 = 0.01;
 
-/// How far back the pool remembers: what it needed in this time it keeps.
+/// The time that the pool remembers: it keeps the workers needed in it.
 pub const REMEMBERED: Duration = Duration::from_secs(300);
 
-/// Parts of that time which are forgotten at once.
+/// Parts of that time that are dropped at once.
 const PARTS: usize = 10;
 
-/// Numbers of workers that are told apart.
+/// Distinguished numbers of workers.
 const COUNTED: usize = 4096;
 
-/// What arriving requests have found.
+/// Workers needed at arrivals.
 #[derive(Debug, Default)]
 pub struct Demand {
     /// The newest last; at most [`PARTS`].
     parts: VecDeque<Part>,
-    /// So many were enough for all but a few.
+    /// This many were enough for all but a few.
     keep: usize,
 }
 
@@ -36,16 +36,16 @@ pub struct Demand {
 struct Part {
     began: Duration,
     arrivals: u64,
-    /// Arrivals by how many workers were enough.
+    /// Arrivals by the number of workers that were enough.
     found: Vec<u32>,
 }
 
-/// Above the average that many workers are busy, in roots of it: less than one in ten requests waits
-/// (Erlang-C).
+/// Spare workers above the average that are busy, in square roots of it: less than one in ten
+/// requests waits (Erlang-C).
 const ABOVE_AVERAGE: f64 = 2.0;
 
-/// How many workers are enough for requests of which `load` are in hand on average (their rate times
-/// what they take), where what they find when they come was not counted.
+/// Workers that are enough for `load` requests in flight on average (their rate times their time),
+/// if arrivals were not counted.
 pub fn offered(load: f64) -> usize {
     (load + ABOVE_AVERAGE * load.max(0.0).sqrt())
         .ceil()
@@ -53,7 +53,7 @@ pub fn offered(load: f64) -> usize {
 }
 
 impl Demand {
-    /// A request has come for which `needed` workers are enough.
+    /// A request has arrived for which `needed` workers are enough.
     pub fn arrived(&mut self, needed: usize) {
         if self.parts.is_empty() {
             self.parts.push_back(Part::default());
@@ -69,7 +69,7 @@ impl Demand {
         part.arrivals += 1;
     }
 
-    /// Looks at what has come; to be called about once a second while anything comes.
+    /// Closes the interval; called about once a second while requests arrive.
     pub fn look(&mut self, now: Duration) {
         let part_of = REMEMBERED / PARTS as u32;
         while self
@@ -89,19 +89,19 @@ impl Demand {
         self.keep = self.quantile();
     }
 
-    /// Whether anything has come in the time that is remembered.
+    /// Whether any request has arrived in the remembered time.
     pub fn has_come(&self) -> bool {
         self.parts.iter().any(|part| part.arrivals > 0)
     }
 
-    /// How many workers are worth keeping.
+    /// The number of workers worth keeping.
     pub fn keep(&self) -> usize {
         self.keep
     }
 
     fn quantile(&self) -> usize {
         let arrivals: u64 = self.parts.iter().map(|part| part.arrivals).sum();
-        // Where few have come one may be an exception.
+        // Among few arrivals one may be an exception.
         let mut may_wait = ((arrivals as f64 * WAITING_SHARE) as u64).max(1);
         let most = self.parts.iter().map(|part| part.found.len()).max();
         let needed = (0..most.unwrap_or(0)).rev().find(|place| {

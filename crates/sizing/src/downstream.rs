@@ -1,76 +1,76 @@
-//! Finds out whether fewer workers would do as much, because all that more of them do is to wait for
-//! the same thing: a database with so many connections, a lock.
+//! Finds out whether fewer workers would do as much, because all others only wait for the same
+//! thing: a database with a limited number of connections, a lock.
 //!
-//! That cannot be told from how long requests wait: a slow database and one that has too many
-//! clients look alike. So it is tried. While requests wait and processors are free, only as many workers get
-//! anything for a while as would do if no request waited for another; if as much is done as before, the others are
-//! let go. If not, but much more than so few are a part of all, what lies between what was enough and what was
-//! not is tried, until the two are near each other. If each worker does its part, they come back, and nothing is
-//! tried for longer and longer.
+//! The waiting time of requests does not show that: a slow database and one with too many clients
+//! look alike. So it is tried. While requests wait and processors are free, only as many workers
+//! get requests for a while as would do if no request waited for another; if the throughput stays,
+//! the others are let go. If it drops, but to much more than the proportion of workers, numbers
+//! between the two are tried, until they are near each other. If each worker contributes its part,
+//! all of them come back, and trials become rarer and rarer.
 //!
-//! Nothing is tried either where requests take no longer than they took when they did not wait for each
-//! other: then each worker does its part.
+//! Nothing is tried either if requests take no longer than without waiting for each other: then
+//! each worker contributes its part.
 
 use std::time::Duration;
 
-/// No less than this part of the workers there are is tried at first.
+/// The first trial uses at least this part of the workers.
 const TRIED: f64 = 0.125;
 
-/// Where too few do more than so many times their part of what all do, all wait for the same thing, and more are
-/// tried. Up to two thirds of the workers that do as much as all are found by that. Where each does its part and a
-/// trial has counted seven requests, one in ten is followed by another by chance; with 1.25 it were one in four.
+/// If too few workers do more than this many times their proportion, all wait for the same thing,
+/// and more are tried. Up to two thirds of the workers that do as much as all are found by that. If
+/// each does its part and a trial has counted seven requests, one in ten is followed by another by
+/// chance; with 1.25 it were one in four.
 const MORE_THAN_ITS_PART: f64 = 1.5;
 
-/// What requests take alone says how many workers are needed at least; some more are tried.
+/// The time that requests take alone gives the least number of workers; some more are tried.
 const MORE_THAN_ALONE: f64 = 1.25;
 
-/// Two numbers of which the larger is at most so many times the smaller are not told apart.
+/// Two numbers whose ratio is at most this are not distinguished.
 const NEAR: f64 = 1.33;
 
-/// Doing less by more than this part of what was done before is doing less.
+/// A drop by more than this part of the throughput is a drop.
 const LESS: f64 = 0.012;
 
-/// It is believed at once when so many roots of what was counted more are missing.
+/// It counts at once when this many more square roots of the count are missing.
 const CHANCE: f64 = 2.5;
 
-/// Doing more by this part is doing more.
+/// A rise by this part is a rise.
 const MORE: f64 = 0.02;
 
-/// Doing less than this part is clear when so many requests are missing: more than two roots of the 400 that would
-/// have ended, and six of the 55 where an eighth is done.
+/// A drop to less than this part is clear when this many requests are missing: more than two roots
+/// of the 400 that would have ended, and six of the 55 where an eighth is done.
 const CLEARLY_LESS: f64 = 0.88;
 const MISSING: f64 = 48.0;
 
-/// Shortest and longest time that what is done is counted.
+/// Shortest and longest time of counting.
 const COUNTS_FOR: Duration = Duration::from_secs(2);
 const COUNTS_LONGEST: Duration = Duration::from_secs(20);
 
-/// Requests that have to end in that time for the count to say something, without a trial and in one,
-/// and those after which it says all it can.
+/// Requests that have to end in that time for a count to be valid, without a trial and in one, and
+/// those after which it is final.
 const ENOUGH: u64 = 8000;
 const ENOUGH_TRIED: u64 = 4000;
 const ENOUGH_FOR_SURE: u64 = 20_000;
 
-/// Requests that end in the longest time, or it says nothing.
+/// Requests that have to end in the longest time, or it is not valid.
 const ENOUGH_AT_LAST: u64 = 200;
 
-/// How long nothing is tried after the first trial that was none, and at most.
+/// The pause after the first trial without a result, and the longest one.
 const RESTS: Duration = Duration::from_secs(30);
 const RESTS_LONGEST: Duration = Duration::from_secs(960);
 
-/// How long what was found is believed.
+/// How long a result is valid.
 const BELIEVED: Duration = Duration::from_secs(300);
 
-/// Looks that are further apart have something between them that says nothing of the pool: it, or the whole machine,
-/// was stopped for a while.
+/// Samples further apart are not about the pool: it, or the whole machine, was stopped in between.
 const APART: Duration = Duration::from_secs(4);
 
-/// What there is to see of a pool about once a second.
+/// A sample of a pool, about once a second.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Seen {
+pub struct PoolSample {
     /// Workers that serve.
     pub workers: usize,
-    /// Requests that have ended since the last look.
+    /// Requests that have ended since the last sample.
     pub done: u64,
     /// Requests wait although all workers are busy, and not all processors.
     pub is_stuck: bool,
@@ -78,18 +78,18 @@ pub struct Seen {
     pub alone: f64,
 }
 
-/// What is known of what requests wait for.
+/// The search for a common downstream limit.
 #[derive(Debug, Default)]
 pub struct Guard {
     /// Most workers that do more than fewer would.
     found: Option<usize>,
     found_at: Duration,
-    /// So many did less.
+    /// This many did less.
     too_few: usize,
-    step: Step,
-    /// Most requests a second, without a trial or in one.
+    step: TrialStep,
+    /// Highest throughput, without a trial or in one.
     before: f64,
-    /// By so many workers.
+    /// With this many workers.
     all: usize,
     rests_until: Duration,
     rests: Duration,
@@ -97,15 +97,15 @@ pub struct Guard {
 }
 
 #[derive(Debug, Default, Clone, Copy, PartialEq)]
-enum Step {
+enum TrialStep {
     /// Nothing is tried.
     #[default]
     Rest,
-    /// What is done without a trial is counted.
+    /// The throughput without a trial is counted.
     Count { since: Duration, done: u64 },
-    /// Workers beyond `workers` get nothing; what they had is not over yet.
+    /// Workers beyond `workers` get no requests; their running ones have not ended yet.
     Settle { workers: usize },
-    /// What is done with `workers` is counted.
+    /// The throughput with `workers` is counted.
     Try {
         workers: usize,
         since: Duration,
@@ -113,24 +113,33 @@ enum Step {
     },
 }
 
+/// The result of a trial.
+struct Trial {
+    workers: usize,
+    /// Requests a second.
+    rate: f64,
+    /// The throughput is that without the trial.
+    as_much: bool,
+}
+
 impl Guard {
-    /// Most workers that do anything; none: as many as there may be.
+    /// Most workers that contribute; `None`: no limit is known.
     pub fn limit(&self) -> Option<usize> {
         match self.step {
-            Step::Settle { workers } | Step::Try { workers, .. } => Some(workers),
-            Step::Rest | Step::Count { .. } => self.found,
+            TrialStep::Settle { workers } | TrialStep::Try { workers, .. } => Some(workers),
+            TrialStep::Rest | TrialStep::Count { .. } => self.found,
         }
     }
 
-    /// To be called about once a second.
-    pub fn look(&mut self, now: Duration, seen: &Seen) {
+    /// Called about once a second.
+    pub fn look(&mut self, now: Duration, seen: &PoolSample) {
         if self.found.is_some() && now.saturating_sub(self.found_at) > BELIEVED {
             self.found = None;
-            self.step = Step::Rest;
+            self.step = TrialStep::Rest;
         }
         let looked = std::mem::replace(&mut self.looked, now);
         if !seen.is_stuck {
-            self.step = Step::Rest;
+            self.step = TrialStep::Rest;
             return;
         }
         if now.saturating_sub(looked) > APART {
@@ -138,23 +147,23 @@ impl Guard {
             return;
         }
         self.step = match self.step {
-            Step::Rest if now >= self.rests_until => {
+            TrialStep::Rest if now >= self.rests_until => {
                 self.too_few = 0;
-                Step::Count {
+                TrialStep::Count {
                     since: now,
                     done: 0,
                 }
             }
-            Step::Rest => Step::Rest,
-            Step::Count { since, done } => {
+            TrialStep::Rest => TrialStep::Rest,
+            TrialStep::Count { since, done } => {
                 self.count(now, since, done.saturating_add(seen.done), seen)
             }
-            Step::Settle { workers } => Step::Try {
+            TrialStep::Settle { workers } => TrialStep::Try {
                 workers,
                 since: now,
                 done: 0,
             },
-            Step::Try {
+            TrialStep::Try {
                 workers,
                 since,
                 done,
@@ -162,21 +171,21 @@ impl Guard {
         };
     }
 
-    /// What was counted so far says nothing.
+    /// The count so far is not valid.
     fn begin_again(&mut self, now: Duration) {
         self.step = match self.step {
-            Step::Count { .. } => Step::Count {
+            TrialStep::Count { .. } => TrialStep::Count {
                 since: now,
                 done: 0,
             },
-            Step::Try { workers, .. } => Step::Settle { workers },
+            TrialStep::Try { workers, .. } => TrialStep::Settle { workers },
             other => other,
         };
     }
 
-    fn count(&mut self, now: Duration, since: Duration, done: u64, seen: &Seen) -> Step {
+    fn count(&mut self, now: Duration, since: Duration, done: u64, seen: &PoolSample) -> TrialStep {
         let Some(rate) = rate(now.saturating_sub(since), done, ENOUGH) else {
-            return Step::Count { since, done };
+            return TrialStep::Count { since, done };
         };
         self.before = rate;
         self.all = seen.workers;
@@ -189,13 +198,13 @@ impl Guard {
         workers: usize,
         since: Duration,
         done: u64,
-        seen: &Seen,
-    ) -> Step {
+        seen: &PoolSample,
+    ) -> TrialStep {
         let time = now.saturating_sub(since);
         let soon = done as f64 / time.as_secs_f64().max(f64::MIN_POSITIVE);
         let expected = self.before * time.as_secs_f64();
         let is_clear = soon < CLEARLY_LESS * self.before && expected - done as f64 >= MISSING;
-        let still = Step::Try {
+        let still = TrialStep::Try {
             workers,
             since,
             done,
@@ -205,23 +214,25 @@ impl Guard {
         };
         let less = 1.0 - rate / self.before;
         let is_sure = done >= ENOUGH_FOR_SURE || time >= COUNTS_LONGEST || is_clear;
-        match less <= LESS {
-            true => self.judge(now, workers, (rate, true), seen.alone),
-            false if is_sure || less > LESS + CHANCE / (done.max(1) as f64).sqrt() => {
-                self.judge(now, workers, (rate, false), seen.alone)
-            }
-            false => still,
+        let as_much = less <= LESS;
+        if as_much || is_sure || less > LESS + CHANCE / (done.max(1) as f64).sqrt() {
+            let trial = Trial {
+                workers,
+                rate,
+                as_much,
+            };
+            self.judge(now, trial, seen.alone)
+        } else {
+            still
         }
     }
 
-    /// With so many workers so many requests a second were done; `as_much`: as many as without the trial.
-    fn judge(
-        &mut self,
-        now: Duration,
-        workers: usize,
-        (rate, as_much): (f64, bool),
-        alone: f64,
-    ) -> Step {
+    fn judge(&mut self, now: Duration, trial: Trial, alone: f64) -> TrialStep {
+        let Trial {
+            workers,
+            rate,
+            as_much,
+        } = trial;
         let part = self.before * workers as f64 / self.all.max(1) as f64;
         let next = match (as_much, self.found) {
             (true, _) => {
@@ -233,7 +244,7 @@ impl Guard {
                 }
                 self.next(workers, alone)
             }
-            // Fewer than there were do, but not as few as that.
+            // Fewer workers are enough, but not this few.
             (false, Some(enough)) => {
                 self.too_few = workers;
                 self.next(enough, 0.0)
@@ -242,11 +253,11 @@ impl Guard {
                 self.too_few = workers;
                 self.next(self.all, 0.0)
             }
-            (false, None) => Step::Rest,
+            (false, None) => TrialStep::Rest,
         };
         match (next, self.found) {
-            (Step::Rest, Some(_)) => self.rests_until = now + BELIEVED,
-            (Step::Rest, None) => {
+            (TrialStep::Rest, Some(_)) => self.rests_until = now + BELIEVED,
+            (TrialStep::Rest, None) => {
                 self.rests = (self.rests * 2).clamp(RESTS, RESTS_LONGEST);
                 self.rests_until = now + self.rests;
             }
@@ -255,8 +266,8 @@ impl Guard {
         next
     }
 
-    /// The next trial, if there is one to make where `enough` workers do.
-    fn next(&self, enough: usize, alone: f64) -> Step {
+    /// The next trial, if there is one to make where `enough` workers are enough.
+    fn next(&self, enough: usize, alone: f64) -> TrialStep {
         let least = (alone * MORE_THAN_ALONE).ceil() as usize;
         let few = match self.too_few {
             0 => (enough as f64 * TRIED).floor() as usize,
@@ -265,14 +276,15 @@ impl Guard {
         let few = few.max(least);
         let is_near = |fewer: usize| enough as f64 <= NEAR * fewer as f64;
         let none_between = few == 0 || few >= enough;
-        match none_between || is_near(self.too_few) || few == least && is_near(few) {
-            true => Step::Rest,
-            false => Step::Settle { workers: few },
+        if none_between || is_near(self.too_few) || few == least && is_near(few) {
+            TrialStep::Rest
+        } else {
+            TrialStep::Settle { workers: few }
         }
     }
 }
 
-/// Requests a second, if they can be told by now.
+/// Requests a second, if the count is valid by now.
 fn rate(time: Duration, done: u64, enough: u64) -> Option<f64> {
     let is_enough = time >= COUNTS_FOR && done >= enough;
     let is_at_last = time >= COUNTS_LONGEST && done >= ENOUGH_AT_LAST;
@@ -283,8 +295,8 @@ fn rate(time: Duration, done: u64, enough: u64) -> Option<f64> {
 mod tests {
     use super::*;
 
-    /// Looks once a second at a pool of up to 64 workers of which `does` says what they do, and which
-    /// would need `alone` of them.
+    /// Samples a pool of up to 64 workers once a second; `does` gives their throughput, and `alone`
+    /// is the number it would need.
     fn follow(
         guard: &mut Guard,
         seconds: std::ops::Range<u64>,
@@ -293,7 +305,7 @@ mod tests {
     ) {
         for second in seconds {
             let workers = guard.limit().unwrap_or(64);
-            let seen = Seen {
+            let seen = PoolSample {
                 workers,
                 done: does(workers),
                 is_stuck: true,
@@ -323,8 +335,12 @@ mod tests {
                 1000 * workers.min(most) as u64
             });
             assert_eq!(guard.limit(), Some(most), "{guard:?}");
-            assert_eq!(guard.step, Step::Rest, "{most}: nothing is left to try");
-            // What they waited for is there no more.
+            assert_eq!(
+                guard.step,
+                TrialStep::Rest,
+                "{most}: nothing is left to try"
+            );
+            // The common limit has disappeared.
             follow(&mut guard, 60..500, 0.0, |workers| 1000 * workers as u64);
             assert_eq!(guard.limit(), None, "{most}: {guard:?}");
         }
@@ -345,7 +361,7 @@ mod tests {
 
     #[test]
     fn a_trial_for_nothing_is_over_when_enough_requests_are_missing() {
-        // Of 64 workers that do `all` a second eight are tried, and do an eighth.
+        // Of 64 workers with a throughput of `all` eight are tried, with an eighth of it.
         for all in [8, 16, 48, 64, 640] {
             let mut guard = Guard::default();
             let (mut tried, mut missing) = (0, 0);
@@ -356,7 +372,7 @@ mod tests {
                 missing += all - done;
                 follow(&mut guard, second..second + 1, 0.0, |_| done);
             }
-            // A second until what the others had is over, and one that is counted at least.
+            // A second until the requests of the others have ended, and at least one of counting.
             let longest = 1 + 55_u64.div_ceil(all);
             assert!((2..=longest).contains(&tried), "{all}: {tried} s");
             assert!(missing <= 2 * all + 48, "{all}: {missing} missing");
@@ -367,7 +383,7 @@ mod tests {
     fn where_requests_take_no_longer_than_alone_nothing_is_tried() {
         let mut guard = Guard::default();
         for second in 0..600 {
-            let seen = Seen {
+            let seen = PoolSample {
                 workers: 64,
                 done: 6400,
                 is_stuck: true,
@@ -398,7 +414,7 @@ mod tests {
         let mut guard = Guard::default();
         let does = |most: u64| move |workers: usize| most.min(workers as u64 * 143);
         follow(&mut guard, 0..60, 0.0, does(2000));
-        // Another database, of which twice as many make use.
+        // Another database, which twice as many can use.
         follow(&mut guard, 60..900, 0.0, does(4000));
         assert!(guard.found.is_none_or(|found| found >= 28), "{guard:?}");
     }
@@ -409,7 +425,7 @@ mod tests {
             let mut guard = Guard::default();
             let does = |workers: usize| workers as u64 * 100;
             follow(&mut guard, 0..stopped_after, 0.0, does);
-            // An hour later, in which nothing was done.
+            // An hour later, without requests.
             follow(&mut guard, 3600..3640, 0.0, does);
             assert_eq!(guard.found, None, "each worker does its part");
             follow(&mut guard, 3640..3660, 0.0, |workers| {
@@ -421,7 +437,7 @@ mod tests {
     #[test]
     fn nothing_is_tried_while_nothing_waits() {
         let mut guard = Guard::default();
-        let calm = Seen {
+        let calm = PoolSample {
             workers: 64,
             done: 2000,
             is_stuck: false,
@@ -429,7 +445,7 @@ mod tests {
         };
         (0..100).for_each(|second| guard.look(Duration::from_secs(second), &calm));
         assert_eq!(guard.limit(), None);
-        let absurd = Seen {
+        let absurd = PoolSample {
             workers: 1,
             done: u64::MAX / 2,
             is_stuck: true,

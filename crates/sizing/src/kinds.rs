@@ -1,48 +1,48 @@
-//! Requests of which kind hang, so that those of other kinds keep some workers.
+//! Kinds of requests that hang, so that other kinds keep some workers.
 //!
-//! All who ask what does not answer any more hang. Who hangs leaves its place to another, for as long as there
-//! are memory and `max_children` for that; beyond that a pool would serve nobody. So of what it may have
-//! at most a part is kept from requests of kinds most of which hang now. What a kind is, whoever asks decides: the
-//! server takes the first part of the path.
+//! All requests to a service that no longer responds hang. Each occupies a worker while others are
+//! started, up to the memory and `max_children`; beyond that a pool would serve no request at all.
+//! So kinds of requests that mostly hang now are kept from a part of the possible workers. The
+//! caller decides what a kind is: the server uses the first part of the path.
 
 use std::collections::HashMap;
 
-/// Kinds of those that hang which are told apart; more of them have as many workers as they get.
+/// Most kinds that are tracked; requests of further ones get any worker.
 const KINDS_MOST: usize = 64;
 
-/// What became of requests of a kind counts half when it is known of so many.
+/// Results of a kind weigh half once this many newer ones are known.
 const REMEMBERED: f64 = 64.0;
 
-/// Fewer requests that hang say nothing of their kind.
+/// Fewer hanging requests are not significant.
 const SEVERAL: f64 = 3.0;
 
-/// That a kind hangs is forgotten after so many seconds in which none of it did: those that hang together end
-/// together, and those that come next are known for what they are all the same.
+/// A kind no longer hangs after this many seconds without a hanging request: those that hang
+/// together end together, and the next ones are recognised all the same.
 const FORGOTTEN_AFTER: u32 = 60;
 
-/// Others answer for so many seconds after a request of a kind that does not hang has ended well.
+/// Others count as getting responses for this many seconds after a request of a kind that does not
+/// hang has ended well.
 const ANSWERS_FOR: u32 = 10;
 
-/// The kinds of which some request hangs, or most did not long ago.
+/// The kinds with a hanging request, or that mostly hung recently.
 #[derive(Debug, Clone, Default)]
 pub struct Kinds {
     records: HashMap<u64, Record>,
-    /// What a request may have waited, in seconds, without a doubt that this is what it takes, when there was no
-    /// kind yet most of which hang.
+    /// The time that requests may take without doubt, in seconds, when no kind mostly hung yet.
     believed: f64,
-    /// For how many seconds more others answer.
+    /// Seconds for which others still count as getting responses.
     answers_for: u32,
 }
 
-/// What is known of one.
+/// The record of a kind.
 #[derive(Debug, Clone, Copy, Default)]
 struct Record {
-    /// Its requests that have a worker, and those of them that hang.
+    /// Its requests with a worker, and those of them that hang.
     held: usize,
     hang: usize,
-    /// For how many seconds none of them has hung.
+    /// Seconds without a hanging request.
     calm: u32,
-    /// How many did not hang lately, and how many did.
+    /// Recent requests that did not hang, and that did.
     well: f64,
     badly: f64,
 }
@@ -60,11 +60,11 @@ impl Record {
 }
 
 impl Kinds {
-    /// Of all requests that have a worker their kind, and whether they hang. What a request has waited up to
-    /// `believed`, in seconds, counts as what it takes, also if its kind hangs from now on.
+    /// All requests with a worker: their kind, and whether they hang. Waits up to `believed`, in
+    /// seconds, count as the normal time of requests, also if the kind hangs from now on.
     pub fn look(&mut self, believed: f64, in_hand: impl Iterator<Item = (u64, bool)>) {
         if !self.records.values().any(Record::mostly_hangs) {
-            // What was answered up to now, those answered as well that hang from now on.
+            // Responses so far, also of kinds that hang from now on.
             (self.believed, self.answers_for) = (believed, 0);
         }
         let in_hand: Vec<(u64, bool)> = in_hand.collect();
@@ -103,7 +103,7 @@ impl Kinds {
         });
     }
 
-    /// Whether nothing is known of any.
+    /// Whether no kind is recorded.
     pub fn is_empty(&self) -> bool {
         self.records.is_empty()
     }
@@ -115,7 +115,7 @@ impl Kinds {
         }
     }
 
-    /// It has lost it, and nobody knows what would have become of it.
+    /// It has lost its worker, without a result.
     pub fn lost(&mut self, kind: u64) {
         if let Some(record) = self.records.get_mut(&kind) {
             record.held = record.held.saturating_sub(1);
@@ -131,9 +131,10 @@ impl Kinds {
             return;
         };
         record.held = record.held.saturating_sub(1);
-        match hung {
-            true => record.hang = record.hang.saturating_sub(1),
-            false => record.well += 1.0,
+        if hung {
+            record.hang = record.hang.saturating_sub(1)
+        } else {
+            record.well += 1.0
         }
         record.forget_some();
     }
@@ -143,20 +144,19 @@ impl Kinds {
         self.records.get(&kind).is_some_and(Record::mostly_hangs)
     }
 
-    /// Whether some kind hangs for the most part while others answer.
+    /// Whether some kind mostly hangs while others get responses.
     pub fn others_answer(&self) -> bool {
         self.answers_for > 0 && self.records.values().any(Record::mostly_hangs)
     }
 
-    /// For how long, in seconds, a request of this kind that has hung counts as having waited at most; nothing:
-    /// for as long as it has. Where a kind hangs and others answer, what it waits for is no part of what
-    /// requests take: it would make what hangs seem usual in the end. Where all have become slow, that is what
-    /// they take.
+    /// The most seconds for which a hung request of this kind counts as having waited; `None`: its
+    /// real time. If a kind hangs and others get responses, its waits are no part of the normal
+    /// time of requests: hanging would look normal in the end. If all are slow, that is their time.
     pub fn counts_at_most(&self, kind: u64) -> Option<f64> {
         (self.answers_for > 0 && self.hangs(kind)).then_some(self.believed)
     }
 
-    /// How many more workers requests of all kinds may have together of which that is so, if they may have
+    /// How many more workers requests of all hanging kinds may have together, if they may have
     /// `most`.
     pub fn left(&self, most: usize) -> usize {
         let hang = self.records.values().filter(|record| record.mostly_hangs());

@@ -1,31 +1,31 @@
-//! How many workers the processors can keep busy.
+//! The number of workers that keeps the processors busy.
 //!
-//! With `u` the share of a request that is work, `cores / u` workers have as much work as there are
-//! processors, on average. Since they do not take turns, now and then all of them wait and a
-//! processor is idle, so a few more are needed. How many is a known answer: workers that work and wait
-//! in turns and share the processors alike are the machine repairman's model, in product form, so only
-//! the averages of both times count, however they scatter (Baskett, Chandy, Muntz and Palacios, 1975).
+//! With `u` the share of work in a request, `cores / u` workers have as much work as there are
+//! processors, on average. Since they do not take turns, all of them may wait and a processor is
+//! idle, so a few more are needed. The number is known: workers that work and wait in turns and
+//! share the processors alike are the machine repairman's model, in product form, so only the
+//! averages of both times count, however they scatter (Baskett, Chandy, Muntz and Palacios, 1975).
 
-/// The processors are full when they are busy to this part while there is more than enough to do.
+/// Processors busy to this part under full load are full.
 const FULL: f64 = 0.985;
 
-/// More workers than this are not told apart.
+/// More workers are not distinguished.
 const MOST: usize = 4096;
 
-/// Numbers of workers whose pace is worked out.
+/// Numbers of workers whose throughput is computed.
 const TABLE: usize = 256;
 
 /// A number of workers that keeps the processors busy to this part is as good as any larger.
 const FULLEST: f64 = 0.999;
 
-/// More workers than keep the processors busy to this part while there is too much to do are never kept
-/// for what is usual.
+/// More workers than keep the processors busy to this part under full load are never kept for
+/// normal load.
 const NEARLY_ALL: f64 = 0.975;
 
 /// Least share of a request that is work.
 const LEAST_SHARE: f64 = 1e-6;
 
-/// What is less likely than this part of all that is more likely makes no difference to a sum.
+/// Terms below this part of all likelier ones do not change a sum.
 const NEGLIGIBLE: f64 = 1e-18;
 
 /// A sum beyond this is scaled down.
@@ -34,7 +34,7 @@ const LARGE: f64 = 1e200;
 /// Fewest workers that keep `cores` processors full, if `cpu_share` of a request is work.
 pub fn knee(cores: f64, cpu_share: f64) -> usize {
     let is_full = |workers: usize| busy(workers, cores, cpu_share) >= FULL * cores;
-    // Fewer would not do if none of them ever waited for another. It takes little more than that.
+    // Fewer would not be enough even if none of them ever waited for another. It takes little more.
     let least = FULL * cores / cpu_share.clamp(LEAST_SHARE, 1.0);
     let mut few = (least.ceil() as usize).saturating_sub(1);
     let (mut enough, mut step) = (few + 1, 1);
@@ -44,16 +44,16 @@ pub fn knee(cores: f64, cpu_share: f64) -> usize {
     enough = enough.min(MOST);
     while few + 1 < enough {
         let middle = few + (enough - few) / 2;
-        match is_full(middle) {
-            true => enough = middle,
-            false => few = middle,
+        if is_full(middle) {
+            enough = middle
+        } else {
+            few = middle
         }
     }
     enough
 }
 
-/// How many of `cores` processors are busy on average with so many workers that all have something to
-/// do.
+/// Busy processors on average, of `cores`, with this many workers under full load.
 fn busy(workers: usize, cores: f64, cpu_share: f64) -> f64 {
     let at_once = |working: usize| (working as f64).min(cores);
     let share = cpu_share.clamp(LEAST_SHARE, 1.0);
@@ -61,7 +61,7 @@ fn busy(workers: usize, cores: f64, cpu_share: f64) -> f64 {
         return at_once(workers);
     }
     let ratio = share / (1.0 - share);
-    // What is likely in proportion to nobody being at work. It rises to what is likeliest, and falls from there.
+    // Probabilities relative to no busy worker. They rise to the maximum, and fall from there.
     let (mut likely, mut all, mut sum) = (1.0, 1.0, 0.0);
     for working in 1..=workers {
         likely *= (workers - working + 1) as f64 * ratio / at_once(working);
@@ -77,7 +77,7 @@ fn busy(workers: usize, cores: f64, cpu_share: f64) -> f64 {
     sum / all
 }
 
-/// What numbers of workers get done while all of them have something to do.
+/// Throughput by the number of workers under full load.
 #[derive(Debug, Clone, Default)]
 pub struct Pace {
     /// Busy processors by the number of workers, from none on.
@@ -100,12 +100,12 @@ impl Pace {
         }
     }
 
-    /// Whether nothing is known of what workers get done.
+    /// Whether the throughput is unknown.
     pub fn is_unknown(&self) -> bool {
         self.busy.is_empty()
     }
 
-    /// Busy processors with so many workers.
+    /// Busy processors with this many workers.
     fn of(&self, workers: usize) -> f64 {
         let last = self.busy.len() - 1;
         match self.busy.get(workers) {
@@ -114,15 +114,15 @@ impl Pace {
         }
     }
 
-    /// Fewest workers that keep so many processors busy, or nearly all of them.
+    /// Fewest workers that keep this many processors busy, or nearly all of them.
     pub fn keeps_busy(&self, cores: f64) -> usize {
         let least = cores.min(NEARLY_ALL * self.cores);
         self.busy.partition_point(|busy| *busy < least)
     }
 
-    /// Fewest workers with which `in_hand` requests are over as soon as if each had one, but for
-    /// `patience`, as a part of the time that one takes alone. All that many workers do to requests that
-    /// wait for a processor is to have them wait for it in another place.
+    /// Fewest workers with which `in_hand` requests end as soon as if each had one, but for
+    /// `patience`, as a part of the time that one takes alone. More workers only move the wait for
+    /// a processor elsewhere.
     pub fn enough(&self, in_hand: usize, patience: f64) -> usize {
         if in_hand == 0 || self.busy.is_empty() {
             return in_hand;
@@ -130,19 +130,18 @@ impl Pace {
         let longer = patience / (in_hand as f64 * self.share);
         let least = 1.0 / (1.0 / self.of(in_hand) + longer);
         let found = self.busy.partition_point(|busy| *busy < least);
-        let enough = match found < self.busy.len() {
-            true => found,
-            // Beyond the table each does as much as the last of it.
-            false => {
-                let last = self.busy.len() - 1;
-                (last as f64 * least / self.busy[last]).ceil() as usize
-            }
+        let enough = if found < self.busy.len() {
+            found
+        } else {
+            // Beyond the table each adds as much as the last of it.
+            let last = self.busy.len() - 1;
+            (last as f64 * least / self.busy[last]).ceil() as usize
         };
         enough.min(in_hand)
     }
 }
 
-/// Requests a second that the processors can do.
+/// Highest rate of requests that the processors allow.
 pub fn capacity(cores: f64, cpu_seconds: f64) -> f64 {
     cores / cpu_seconds
 }
@@ -160,7 +159,7 @@ mod tests {
 
     #[test]
     fn the_more_a_request_waits_the_more_workers_a_processor_can_have() {
-        // What a search through all numbers finds; cores / u would be 5.7, 8 and 40.
+        // The result of an exhaustive search; cores / u would be 5.7, 8 and 40.
         let all = [0.7, 0.5, 0.1].map(|share| knee(4.0, share));
         assert_eq!(all, [8, 11, 49]);
     }

@@ -1,19 +1,19 @@
-//! How many workers a pool is to have (`pm = auto`).
+//! The number of workers of a pool (`pm = auto`).
 //!
-//! No clock, no descriptor, no async: what was measured and the time come in, a number and its reason
-//! come out. The number is the smallest of what is wanted and what there is room for:
+//! No clock, no descriptor, no async: measurements and the time are inputs, a number and its reason
+//! the result. The number is the least of the demand and these limits:
 //!
-//! - [`demand`]: how many would be used, from how many requests were in hand when another came;
-//! - [`knee`]: how many the processors can keep busy, from the share of a request that is work;
-//! - [`memory`] and [`rooms`]: how many there is memory for, from what one more costs, and how hard
-//!   memory is pressed; each worker is paid for before it is forked;
-//! - [`downstream`]: how many are enough when all that others do is to wait for the same thing;
+//! - [`demand`]: workers that would be used, from the requests in flight at each arrival;
+//! - [`knee`]: workers that keep the processors busy, from the share of work in a request;
+//! - [`memory`] and [`ledger`]: workers that fit into memory, from the cost of one more and the
+//!   pressure on memory; each worker reserves its memory before it is forked;
+//! - [`downstream`]: workers that are enough if all others only wait for the same thing;
 //! - the user's `max_children`.
 //!
-//! [`kinds`] says who gets no worker when most that a pool may have hang.
+//! [`kinds`] decides which requests get no worker when most of the possible ones hang.
 //!
-//! [`Controller`] puts them together and names the one that binds. It is driven by whoever owns the
-//! queue, and by the simulator (`tests/simulator`), which is how its constants were chosen.
+//! [`Controller`] combines them and names the limit that binds. Its drivers are the owner of the
+//! queue and the simulator (`tests/simulator`), by which its constants were chosen.
 
 pub mod controller;
 pub mod cost;
@@ -21,8 +21,8 @@ pub mod demand;
 pub mod downstream;
 pub mod kinds;
 pub mod knee;
+pub mod ledger;
 pub mod memory;
-pub mod rooms;
 pub mod sources;
 pub mod terms;
 

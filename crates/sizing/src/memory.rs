@@ -1,44 +1,44 @@
-//! How many workers there is memory for, and how hard memory is pressed.
+//! The number of workers that fit into memory, and the pressure on memory.
 //!
-//! What counts of a worker is what it has for itself: what all share is there once, however many they
-//! are. A pool must neither be swapped nor have the kernel end one of its workers, so a part of the
-//! memory is left alone, and the requests that happen to take much at a time are counted with it.
+//! A worker costs its private memory: shared pages exist once, however many workers there are. A
+//! pool must neither be swapped nor lose a worker to the OOM killer, so a part of the memory stays
+//! free, and coinciding peaks of requests are included.
 
 use std::time::Duration;
 
-/// The part of the memory that is left alone.
+/// The part of the memory that stays free.
 pub const MARGIN: f64 = 0.1;
 
-/// By how many standard deviations what requests take together may be above its average. The part that is
-/// left alone is for what goes beyond.
+/// The standard deviations by which the total of requests may exceed its average. The free part is
+/// for the rest.
 const DEVIATIONS: f64 = 3.5;
 
-/// More workers than this are not told apart.
+/// More workers are not distinguished.
 const MOST: f64 = 10_000.0;
 
 /// Memory, in bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct Room {
-    /// What the pool and all others may have together: the least limit of its control group and all
-    /// those around it, or what the machine has.
+pub struct Capacity {
+    /// The limit of the pool and all others together: the least of its control group and its
+    /// ancestors, or the machine's memory.
     pub limit: f64,
-    /// What is not the workers' own: other processes, and what the workers share.
+    /// Memory beside the workers' own: other processes, and shared pages.
     pub base: f64,
-    /// What a worker has for itself on average, with what its request and its children take.
+    /// Average private memory of a worker, with its request and its children.
     pub worker: f64,
-    /// By how much that scatters (standard deviation).
+    /// Its standard deviation.
     pub deviation: f64,
-    /// And what one has at most.
+    /// Its maximum.
     pub most: f64,
 }
 
-impl Room {
-    /// What workers may have for themselves, in bytes.
+impl Capacity {
+    /// Memory for the workers, in bytes.
     pub fn usable(&self) -> f64 {
         (self.limit * (1.0 - MARGIN) - self.base).max(0.0)
     }
 
-    /// Most workers of which there is room for all. Nothing is known of a worker's memory: nothing.
+    /// Most workers that fit. `None` if a worker's memory is unknown.
     pub fn workers(&self) -> Option<usize> {
         if self.worker <= 0.0 {
             return None;
@@ -48,81 +48,82 @@ impl Room {
             let together = reserve(workers * self.deviation * self.deviation);
             workers * self.worker + together.max(beyond).min(workers * beyond)
         };
-        // On average there would be room for so many. The more there are, the more they take.
+        // On average this many would fit. The more there are, the more they take.
         let most = (self.usable() / self.worker).floor().min(MOST) as usize;
         let (mut fit, mut too_many) = (0, most + 1);
         while fit + 1 < too_many {
             let middle = fit + (too_many - fit) / 2;
-            match takes(middle as f64) <= self.usable() {
-                true => fit = middle,
-                false => too_many = middle,
+            if takes(middle as f64) <= self.usable() {
+                fit = middle
+            } else {
+                too_many = middle
             }
         }
         Some(fit)
     }
 }
 
-/// What is kept free for what takes `variance` beside its average, in bytes.
+/// The reserve for a scatter of `variance`, in bytes.
 pub fn reserve(variance: f64) -> f64 {
     DEVIATIONS * variance.max(0.0).sqrt()
 }
 
-/// How hard memory is pressed.
+/// The pressure on memory.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
-    /// Not at all.
+    /// None.
     #[default]
     Calm,
-    /// Nothing is added.
+    /// No worker is added.
     Careful,
-    /// What is not needed goes.
+    /// Idle workers exit.
     Short,
-    /// Less than what is needed has to do.
+    /// Even busy pools shrink.
     Out,
 }
 
-/// What tells it.
+/// The signs of pressure.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Signs {
-    /// Memory in use, as a part of the limit; nothing: it cannot be read.
+    /// Memory in use, as a part of the limit; `None`: it cannot be read.
     pub used: Option<f64>,
-    /// Part of the last ten seconds in which some process waited for memory (PSI `some`).
+    /// Share of the last ten seconds in which some process waited for memory (PSI `some`).
     pub some: Option<f64>,
-    /// Part of it in which all did (PSI `full`).
+    /// Share of it in which all did (PSI `full`).
     pub full: Option<f64>,
-    /// Pages have come back from swap since the last look.
+    /// Pages were read from swap since the last sample.
     pub swaps_in: bool,
-    /// The kernel has slowed the group down since then (`high` of `memory.events`).
+    /// The kernel has throttled the group since then (`high` of `memory.events`).
     pub throttled: bool,
-    /// The group has run into its limit since then (`max` of `memory.events`).
+    /// The group has reached its limit since then (`max` of `memory.events`).
     pub at_limit: bool,
 }
 
-/// From which part of the limit, of PSI `some` and of PSI `full` each level is.
+/// Thresholds of each level: part of the limit, PSI `some` and PSI `full`.
 const LEVELS: [(Level, f64, f64, f64); 3] = [
     (Level::Out, 0.96, f64::INFINITY, 0.01),
     (Level::Short, 0.92, 0.05, f64::INFINITY),
     (Level::Careful, 0.85, 0.01, f64::INFINITY),
 ];
 
-/// From which part of the limit on anything but this part counts.
+/// The part of the limit from which the other signs count.
 const COUNTS_FROM: f64 = 0.7;
 
-/// So much less has to be in use before a level is left, as a part of the limit.
+/// The use has to drop by this before a level ends, as a part of the limit.
 const USED_LESS: f64 = 0.05;
 
-/// And so much less has to be waited, as a part of what the level began with.
+/// And the stalls to this part of the threshold.
 const WAITED_LESS: f64 = 0.5;
 
 /// Shortest time on a level.
 const STAYS: Duration = Duration::from_secs(10);
 
-/// The level, which goes up at once and down one by one.
+/// The level, which rises at once and falls step by step.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Pressure {
     level: Level,
     since: Duration,
-    /// What the signs of the last look say by themselves.
+    /// The level of the last signs alone.
     seen: Level,
 }
 
@@ -132,12 +133,12 @@ impl Pressure {
         self.level
     }
 
-    /// What the signs of the last look say by themselves: what is above that has helped already, and waits.
+    /// The level of the last signs alone: a higher level has helped already, and holds.
     pub fn seen(&self) -> Level {
         self.seen
     }
 
-    /// Looks at the signs; to be called about once a second.
+    /// Evaluates the signs; called about once a second.
     pub fn look(&mut self, now: Duration, signs: &Signs) -> Level {
         let signs = signs.without_what_others_wait_for();
         let reached = signs.reached(0.0, 1.0);
@@ -163,8 +164,8 @@ impl Pressure {
 }
 
 impl Signs {
-    /// Waits, swapping and events say nothing where there is enough: other processes read files, and what
-    /// the kernel keeps of files fills every limit.
+    /// Stalls, swapping and events mean nothing where memory is free: other processes read files,
+    /// and the kernel's file cache fills every limit.
     fn without_what_others_wait_for(&self) -> Signs {
         match self.used {
             Some(used) if used < COUNTS_FROM => Signs {
@@ -211,7 +212,7 @@ mod tests {
 
     #[test]
     fn a_machine_of_4_gigabytes_has_room_for_twice_as_many_as_the_guides_say() {
-        let room = |deviation: f64| Room {
+        let room = |deviation: f64| Capacity {
             limit: 4096.0 * MB,
             base: (900.0 + 128.0) * MB,
             worker: 70.0 * MB,
@@ -221,20 +222,20 @@ mod tests {
         assert!((room(0.0).usable() / MB - 2658.4).abs() < 0.1);
         assert_eq!(room(30.0).workers(), Some(29));
         assert_eq!(room(10.0).workers(), Some(35));
-        // All at their most: there is room for no fewer than that.
+        // All at their maximum: that many fit in any case.
         assert_eq!(room(1e9).workers(), Some(13));
     }
 
     #[test]
     fn where_others_have_all_there_is_there_is_room_for_none() {
-        let room = Room {
+        let room = Capacity {
             limit: 100.0 * MB,
             base: 95.0 * MB,
             worker: MB,
-            ..Room::default()
+            ..Capacity::default()
         };
         assert_eq!(room.workers(), Some(0));
-        assert_eq!(Room::default().workers(), None, "nothing was measured");
+        assert_eq!(Capacity::default().workers(), None, "nothing was measured");
     }
 
     #[test]

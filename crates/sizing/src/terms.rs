@@ -1,6 +1,6 @@
-//! What a number of workers is made of, and which part of it decides.
+//! The parts of a number of workers, and the one that decides.
 
-/// What the user has said.
+/// The configured bounds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// Fewest workers.
@@ -9,37 +9,36 @@ pub struct Limits {
     pub cap: usize,
 }
 
-/// What the pool's processes may use now.
+/// The resources of the pool's processes.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Machine {
-    /// Processors, in parts where a quota gives parts.
+    /// Processors, fractional for a quota.
     pub cores: f64,
-    /// Workers there is memory for; nothing: as many as there may be.
+    /// Workers that fit into memory; `None`: no limit.
     pub memory: Option<usize>,
 }
 
-/// What is in the pool's hands.
+/// The load of a pool.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Load {
-    /// Workers that serve, with a request or without.
+    /// Serving workers, with a request or without.
     pub ready: usize,
     /// Workers that run a request.
     pub busy: usize,
-    /// Requests that wait for one.
+    /// Requests that wait for a worker.
     pub waiting: usize,
-    /// Of the workers those that have run theirs for much longer than one takes
-    /// ([`Controller::parks_after`]).
+    /// Workers whose request has run much longer than one takes ([`Controller::parks_after`]).
     pub parked: usize,
 }
 
-/// What decides. What binds is the smallest; of two that are the same the first.
+/// The limit that decides: the smallest, or the first of two equal ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Binding {
     /// No more are needed.
     Demand,
     /// The processors are full.
     Cpu,
-    /// Memory is.
+    /// Memory is full.
     Memory,
     /// All wait for the same thing.
     Downstream,
@@ -60,23 +59,23 @@ impl Binding {
     }
 }
 
-/// How many workers each part allows.
+/// The number of workers that each part allows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Terms {
-    /// As many are needed.
+    /// Needed.
     pub demand: usize,
-    /// As many keep the processors busy.
+    /// Keep the processors busy.
     pub cpu: usize,
-    /// There is memory for as many; nothing: it is no limit.
+    /// Fit into memory; `None`: no limit.
     pub memory: Option<usize>,
-    /// As many do something; nothing: no such limit was found.
+    /// Contribute; `None`: no such limit was found.
     pub downstream: Option<usize>,
-    /// As many may be.
+    /// Are allowed.
     pub user: usize,
 }
 
 impl Terms {
-    /// One of them; nothing: it is no limit.
+    /// One of them; `None`: no limit.
     pub fn of(&self, binding: Binding) -> Option<usize> {
         match binding {
             Binding::Demand => Some(self.demand),
@@ -87,7 +86,7 @@ impl Terms {
         }
     }
 
-    /// The number they make, and which of them it is.
+    /// The resulting number, and the part that decides it.
     pub fn least(&self) -> (usize, Binding) {
         let all = [
             (self.demand, Binding::Demand),
@@ -116,13 +115,13 @@ impl std::fmt::Display for Terms {
     }
 }
 
-/// The outcome.
+/// The result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sizing {
-    /// As many workers are to be there.
+    /// The target number of workers.
     pub workers: usize,
-    /// Why not more.
+    /// The limit.
     pub binding: Binding,
-    /// What it was made of.
+    /// Its parts.
     pub terms: Terms,
 }

@@ -3,6 +3,7 @@
 use std::fs;
 
 use maitred_doctor::MemoryGroup;
+use maitred_os::proc;
 
 /// Counters of the machine (proc_vmstat(5)).
 const COUNTERS: &str = "/proc/vmstat";
@@ -44,17 +45,13 @@ impl MemoryDanger {
     }
 
     fn of(group: Counters, machine: &str) -> MemoryDanger {
-        let lines = || machine.lines().filter_map(|line| line.split_once(' '));
-        let value = |name: &str| {
-            let (_, value) = lines().find(|(found, _)| *found == name)?;
-            value.trim().parse().ok()
-        };
-        let stalls = lines().filter(|(name, _)| name.starts_with("allocstall"));
+        let lines = machine.lines().filter_map(|line| line.split_once(' '));
+        let stalls = lines.filter(|(name, _)| name.starts_with("allocstall"));
         MemoryDanger {
             group,
             machine: Counters {
-                killed: value("oom_kill"),
-                swapped: value("pswpout"),
+                killed: proc::number(machine, "oom_kill"),
+                swapped: proc::number(machine, "pswpout"),
             },
             stalls: stalls
                 .filter_map(|(_, value)| value.trim().parse::<u64>().ok())

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use maitred_measure::html::{Chart, STYLE, escape, nines, percentiles, points};
-use maitred_measure::words;
+use maitred_text::humanize;
 
 use crate::course::rate_search::RateTrial;
 use crate::measurement::{Measurement, Setting};
@@ -77,7 +77,7 @@ fn numbers(most: f64) -> Vec<(f64, String)> {
     let count = (most / step) as u32;
     (0..=count)
         .map(|number| f64::from(number) * step)
-        .map(|value| (value, words::digits(value)))
+        .map(|value| (value, humanize::digits(value)))
         .collect()
 }
 
@@ -99,13 +99,17 @@ fn throughput(report: &Report) -> String {
         .as_ref()
         .map(|choice| f64::from(choice.workers));
     let chosen = chosen.map(|workers| vec![(workers, 0.0), (workers, best)]);
-    Chart::new("Requests a second by busy workers", numbers, words::digits)
-        .curve("measured", 'a', report.sweep.clone())
-        .curve("universal scalability law", 'b', model.unwrap_or_default())
-        .curve("with one measurement left out", 'd', around.0)
-        .curve("", 'd', around.1)
-        .curve("chosen", 'c', chosen.unwrap_or_default())
-        .svg()
+    Chart::new(
+        "Requests a second by busy workers",
+        numbers,
+        humanize::digits,
+    )
+    .curve("measured", 'a', report.sweep.clone())
+    .curve("universal scalability law", 'b', model.unwrap_or_default())
+    .curve("with one measurement left out", 'd', around.0)
+    .curve("", 'd', around.1)
+    .curve("chosen", 'c', chosen.unwrap_or_default())
+    .svg()
 }
 
 fn latencies(report: &Report) -> String {
@@ -124,7 +128,7 @@ fn latencies(report: &Report) -> String {
     let most = report.rates.iter().map(|of| of.rate).fold(0.0, f64::max);
     let goal = goal.map(|goal| vec![(0.0, goal.limit()), (most, goal.limit())]);
     let title = "Latency by rate (p99, or the highest percentile with enough samples)";
-    Chart::new(title, numbers, words::duration)
+    Chart::new(title, numbers, humanize::duration)
         .curve("proposed", 'a', tries(false))
         .curve("original", 'b', tries(true))
         .curve("goal", 'c', goal.unwrap_or_default())
@@ -134,7 +138,7 @@ fn latencies(report: &Report) -> String {
 fn spectrum(report: &Report) -> String {
     let spectrum = |of: &[(f64, f64)]| points(of, |point| nines(point.0), |point| Some(point.1));
     let title = "Latency by percentile in the last pair";
-    Chart::new(title, percentiles, words::duration)
+    Chart::new(title, percentiles, humanize::duration)
         .curve("proposed", 'a', spectrum(&report.spectrums.1))
         .curve("original", 'b', spectrum(&report.spectrums.0))
         .svg()
@@ -201,7 +205,7 @@ fn bar(name: &str, seen: &Measurement) -> Option<String> {
     let mut x = 0.0;
     for (name, colour, seconds) in parts {
         let width = seconds / all.max(1e-9) * 860.0;
-        let label = format!("{name} {}", words::duration(seconds));
+        let label = format!("{name} {}", humanize::duration(seconds));
         let _ = write!(
             svg,
             "<rect x=\"{x:.1}\" y=\"0\" width=\"{width:.1}\" height=\"26\" fill=\"{colour}\">\
@@ -221,22 +225,27 @@ fn over_time(report: &Report) -> String {
         points(&report.moments, |moment| moment.at, value)
     };
     let percent = |share| format!("{:.0} %", share * 100.0);
-    let load = Chart::new("Requests and workers over time (s)", numbers, words::digits)
-        .curve("served", 'a', of(|moment| Some(moment.served)))
-        .curve("wait", 'b', of(|moment| Some(moment.waiting)))
-        .curve("workers", 'c', of(|moment| Some(moment.workers)));
-    let latency = Chart::new("Latency over time (s)", numbers, words::duration)
+    let load = Chart::new(
+        "Requests and workers over time (s)",
+        numbers,
+        humanize::digits,
+    )
+    .curve("served", 'a', of(|moment| Some(moment.served)))
+    .curve("wait", 'b', of(|moment| Some(moment.waiting)))
+    .curve("workers", 'c', of(|moment| Some(moment.workers)));
+    let latency = Chart::new("Latency over time (s)", numbers, humanize::duration)
         .curve("p50", 'a', of(|moment| moment.p50))
         .curve("p99, or the longest", 'b', of(|moment| moment.p99));
     let stalled = "time in which some task waited for one";
     let processors = Chart::new("Processors over time (s)", numbers, percent)
         .curve("processors in use", 'a', of(|moment| moment.busy))
         .curve(stalled, 'c', of(|moment| moment.stalls.cpu));
-    let memory = Chart::new("Memory of the machine over time (s)", numbers, words::bytes).curve(
-        "in use",
-        'a',
-        of(|moment| moment.memory),
-    );
+    let memory = Chart::new(
+        "Memory of the machine over time (s)",
+        numbers,
+        humanize::bytes,
+    )
+    .curve("in use", 'a', of(|moment| moment.memory));
     let stalled = "time in which some task waited for memory";
     let pressure = Chart::new("Memory pressure over time (s)", numbers, percent)
         .curve(stalled, 'b', of(|moment| moment.stalls.memory))

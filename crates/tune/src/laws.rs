@@ -32,7 +32,7 @@ pub fn obeys(users: Option<u32>, cores: f64, seen: &Measurement) -> Result<(), S
     {
         return Err(format!(
             "Little's law: {}, but {:.1} responses/s of {:.1} ms each make {:.1}",
-            maitred_measure::words::some(u64::from(users), "user"),
+            maitred_text::humanize::plural(u64::from(users), "user"),
             seen.rate,
             seen.mean.unwrap_or(0.0) * 1e3,
             f64::from(users) * (1.0 + off)

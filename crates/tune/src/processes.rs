@@ -3,6 +3,9 @@
 use std::collections::HashMap;
 use std::fs;
 
+use maitred_os::proc;
+use maitred_os::schedstat::Schedstat;
+
 /// Most workers whose memory is measured, since the kernel has to walk their pages.
 const MAX_MEASURED: usize = 64;
 
@@ -25,10 +28,9 @@ pub struct WorkerMemory {
 
 /// The children of `master` whose titles start with `title`.
 pub fn workers(master: i32, title: &str) -> Vec<i32> {
-    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
-    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
-    pids.filter(|pid| parent(*pid) == Some(master) && is_titled(*pid, title))
-        .collect()
+    let is_child = |pid| proc::Stat::of(pid).and_then(|stat| stat.parent()) == Some(master);
+    let children = proc::pids().filter(|pid| is_child(*pid));
+    children.filter(|pid| is_titled(*pid, title)).collect()
 }
 
 /// Whether the process title starts with `title` as whole words.
@@ -38,30 +40,18 @@ pub fn is_titled(pid: i32, title: &str) -> bool {
     rest.is_some_and(|rest| rest.first().is_none_or(|next| matches!(next, 0 | b' ')))
 }
 
-/// The parent (proc_pid_stat(5)): the name, in parentheses, may hold anything.
-fn parent(pid: i32) -> Option<i32> {
-    let line = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    let (_, rest) = line.rsplit_once(") ")?;
-    rest.split(' ').nth(1)?.parse().ok()
-}
-
-/// The start time of a process, in ticks since boot: with the process id it identifies the process.
+/// When a process began, in ticks since the machine did: with its id it is one process for ever.
 pub fn began(pid: i32) -> Option<u64> {
-    let line = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    let (_, rest) = line.rsplit_once(") ")?;
-    // The state, which follows, is the third field; this is the 22nd. A zombie has ended.
-    let mut fields = rest.split(' ');
-    let is_over = matches!(fields.next()?, "Z" | "X");
-    fields.nth(18)?.parse().ok().filter(|_| !is_over)
+    let stat = proc::Stat::of(pid)?;
+    stat.started().filter(|_| !stat.has_ended())
 }
 
 impl CpuTimes {
     /// The current times (Documentation/scheduler/sched-stats.rst).
     pub fn of(pids: &[i32]) -> CpuTimes {
         let read = |pid: &i32| {
-            let text = fs::read_to_string(format!("/proc/{pid}/schedstat")).ok()?;
-            let mut numbers = text.split_whitespace().map(str::parse::<u64>);
-            Some((*pid, (numbers.next()?.ok()?, numbers.next()?.ok()?)))
+            let times = Schedstat::of(*pid)?;
+            Some((*pid, (times.ran, times.waited)))
         };
         CpuTimes {
             of: pids.iter().filter_map(read).collect(),
@@ -99,11 +89,10 @@ impl CpuTimes {
 
 /// The current memory of workers.
 pub fn memory(pids: &[i32]) -> WorkerMemory {
-    let rollups = pids.iter().take(MAX_MEASURED);
-    let rollups =
-        rollups.filter_map(|pid| fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok());
-    let both = rollups.filter_map(|text| Some((sum(&text, "Private_")?, sum(&text, "Rss:")?)));
-    let (mut private, resident): (Vec<f64>, Vec<f64>) = both.unzip();
+    let rollups = pids.iter().take(MAX_MEASURED).filter_map(proc::Rollup::of);
+    let (mut private, resident): (Vec<f64>, Vec<f64>) = rollups
+        .map(|rollup| (rollup.private as f64, rollup.resident as f64))
+        .unzip();
     private.sort_by(f64::total_cmp);
     let last = private.len().checked_sub(1);
     let at = |share: f64| {
@@ -140,21 +129,10 @@ pub fn forget_peaks(pids: &[i32]) {
 /// without the memory that it shares now.
 pub fn peak(pids: &[i32]) -> Option<f64> {
     let each = pids.iter().take(MAX_MEASURED).filter_map(|pid| {
-        let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-        let rollup = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;
-        let shared = sum(&rollup, "Rss:")? - sum(&rollup, "Private_")?;
-        Some(sum(&status, "VmHWM:")? - shared)
+        let most = proc::bytes(&proc::read(pid, "status")?, "VmHWM")?;
+        Some(most as f64 - proc::Rollup::of(pid)?.shared() as f64)
     });
     each.filter(|bytes| *bytes > 0.0).reduce(f64::max)
-}
-
-/// The sum of the lines that start with `name`, in bytes.
-fn sum(rollup: &str, name: &str) -> Option<f64> {
-    let lines = rollup.lines().filter(|line| line.starts_with(name));
-    let kibibytes = lines.filter_map(|line| line.split_whitespace().nth(1)?.parse::<f64>().ok());
-    kibibytes
-        .reduce(|sum, each| sum + each)
-        .map(|sum| sum * 1_024.0)
 }
 
 #[cfg(test)]

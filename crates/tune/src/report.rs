@@ -197,7 +197,7 @@ impl Report {
             shared,
             peak,
             counted: largest.and_then(|seen| seen.counted),
-            counted_since_start: site.service.kind == maitred_doctor::facts::Kind::Maitred,
+            counted_since_start: site.service.kind == maitred_doctor::facts::PhpServer::Maitred,
             not_counted: None,
             uncounted: largest.and_then(|seen| seen.uncounted()),
             resident,
@@ -321,7 +321,7 @@ fn inputs(site: &Site, course: &Course, own: &WorkerSizes) -> Option<SettingInpu
         leak: course.growth.filter(Slope::leaks).map(|slope| slope.bytes),
         memory_limit: memory_limit(&site.pool),
         wall_limit: wall_limit(&site.pool),
-        is_php_fpm: site.service.kind == maitred_doctor::facts::Kind::PhpFpm,
+        is_php_fpm: site.service.kind == maitred_doctor::facts::PhpServer::PhpFpm,
         control_timeout: site.service.control_timeout.as_secs_f64(),
         reads: site.reads,
         processor_limit: processor_limit(&site.pool),
@@ -365,7 +365,7 @@ fn scripts(roots: &[String]) -> Option<u64> {
 /// The measured settings with their reasons, and none that no pair of runs has tested.
 fn file(site: &Site, course: &Course, inputs: &SettingInputs) -> String {
     let server = match site.service.kind {
-        maitred_doctor::facts::Kind::Maitred => Server::Maitred,
+        maitred_doctor::facts::PhpServer::Maitred => Server::Maitred,
         _ => Server::PhpFpm,
     };
     let names = ["pm", "pm.max_children", "max_children"];

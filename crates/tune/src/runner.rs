@@ -337,8 +337,8 @@ impl Runner<'_> {
 
 fn words(task: &Task) -> String {
     let load = match task.load {
-        Load::Users(users) => maitred_measure::words::some(u64::from(users), "user"),
-        Load::Rate(rate) => format!("{}/s", maitred_measure::words::digits(rate)),
+        Load::Users(users) => maitred_text::humanize::plural(u64::from(users), "user"),
+        Load::Rate(rate) => format!("{}/s", maitred_text::humanize::digits(rate)),
     };
     format!("{}: {load}, {}", task.what, task.setting.words())
 }

@@ -1,6 +1,6 @@
 //! The pool to tune, and doctor's facts about it and the machine.
 
-use maitred_doctor::facts::{Facts, Ini, Kind, Known, Pass, Pool, Service};
+use maitred_doctor::facts::{Fact, Facts, Ini, Pass, PhpServer, Pool, Service};
 
 use crate::course::PoolSetting;
 use crate::decide::MemoryBudget;
@@ -54,7 +54,7 @@ impl Site {
     /// # Errors
     /// A message: no pool or several pools match.
     pub fn find(facts: &Facts, wanted: Option<&str>) -> Result<Site, String> {
-        let can = |service: &&Service| service.kind != Kind::ModPhp;
+        let can = |service: &&Service| service.kind != PhpServer::ModPhp;
         let services: Vec<&Service> = facts.services.iter().filter(can).collect();
         let running = services.iter().filter(|service| service.process.is_ok());
         let pools: Vec<(&Service, &Pool)> = running
@@ -125,8 +125,8 @@ impl Site {
     /// The start of its workers' process titles.
     pub fn title(&self) -> String {
         match self.service.kind {
-            Kind::Maitred => format!("maitred-php: worker pool {}", self.pool.section),
-            Kind::PhpFpm | Kind::MaitredFpm | Kind::ModPhp => {
+            PhpServer::Maitred => format!("maitred-php: worker pool {}", self.pool.section),
+            PhpServer::PhpFpm | PhpServer::MaitredFpm | PhpServer::ModPhp => {
                 format!("php-fpm: pool {}", self.pool.section)
             }
         }
@@ -211,7 +211,7 @@ fn memory(facts: &Facts, service: &Service, pool: &Pool) -> MemoryBudget {
 
 /// The memory of a group without the pool's workers: what else is in use now, including other
 /// processes of the group, and at least what the server itself needs with a full OPcache.
-fn base_of_group(used: &Known<Option<f64>>, own: f64, opcache: f64) -> Result<f64, String> {
+fn base_of_group(used: &Fact<Option<f64>>, own: f64, opcache: f64) -> Result<f64, String> {
     let used = used.as_ref().map_err(|why| why.to_string())?;
     Ok((used.unwrap_or(0.0) - own).max(opcache + OTHERS_OF_GROUP))
 }
@@ -226,7 +226,7 @@ fn private(pool: &Pool) -> Vec<f64> {
     private.filter_map(known).collect()
 }
 
-fn known(value: &Known<f64>) -> Option<f64> {
+fn known(value: &Fact<f64>) -> Option<f64> {
     value.as_ref().ok().copied()
 }
 
@@ -336,7 +336,7 @@ mod tests {
         write("etc/nginx/nginx.conf", nginx);
         write("etc/apache2/apache2.conf", apache);
         let facts = maitred_doctor::read(&maitred_doctor::Options {
-            which: maitred_doctor::Which::PhpFpm,
+            which: maitred_doctor::Scope::PhpFpm,
             config: "/etc/maitred.toml".into(),
             php_fpm: None,
             admin_socket: None,

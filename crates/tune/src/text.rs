@@ -1,6 +1,6 @@
 //! The report as text.
 
-use maitred_measure::words;
+use maitred_text::humanize;
 
 use crate::course::profile::RouteProfile;
 use crate::course::proof::ComparisonRow;
@@ -73,11 +73,11 @@ pub(crate) fn percent(share: Option<f64>) -> String {
 }
 
 pub(crate) fn time(seconds: Option<f64>) -> String {
-    seconds.map_or("n/a".to_owned(), words::duration)
+    seconds.map_or("n/a".to_owned(), humanize::duration)
 }
 
 pub(crate) fn bytes(value: Option<f64>) -> String {
-    value.map_or("n/a".to_owned(), words::bytes)
+    value.map_or("n/a".to_owned(), humanize::bytes)
 }
 
 fn machine(report: &Report, lines: &mut Vec<String>) {
@@ -85,7 +85,7 @@ fn machine(report: &Report, lines: &mut Vec<String>) {
     let quota = machine.quota.as_ref();
     let text = format!(
         "{} processors ({} logical{}) · memory {} ({}) · other processes use {}",
-        words::digits(machine.cores),
+        humanize::digits(machine.cores),
         machine.processors,
         quota.map_or(String::new(), |quota| format!(", quota {quota}")),
         bytes(machine.memory),
@@ -166,14 +166,17 @@ fn each(report: &Report, lines: &mut Vec<String>) {
             "processor {} until its first request · the first request after a reload {} · the \
              second {}",
             time(boot.cpu),
-            words::duration(boot.first),
+            humanize::duration(boot.first),
             time(boot.second)
         );
         named("start", &text, lines);
     }
     let growth = match &report.growth {
         Some(slope) if slope.leaks() => {
-            format!("grows by {} with each request", words::bytes(slope.bytes))
+            format!(
+                "grows by {} with each request",
+                humanize::bytes(slope.bytes)
+            )
         }
         Some(slope) => format!(
             "no leak visible in {:.0} requests of each worker",
@@ -190,12 +193,12 @@ fn counted(report: &Report) -> String {
         (Some(counted), beside) if report.counted_since_start => since_start(counted, beside),
         (Some(counted), Some(0.0)) => format!(
             "PHP counts {} for its largest script, by reservation; its worker has used no more",
-            words::bytes(counted)
+            humanize::bytes(counted)
         ),
         (Some(counted), Some(beside)) => format!(
             "PHP counts {} for its largest script; its worker had {} in addition",
-            words::bytes(counted),
-            words::bytes(beside)
+            humanize::bytes(counted),
+            humanize::bytes(beside)
         ),
         _ => format!(
             "PHP's memory count of a script is not known: {}",
@@ -211,12 +214,12 @@ fn since_start(counted: f64, beside: Option<f64>) -> String {
     let beside = beside.map_or(String::new(), |beside| {
         format!(
             "; the largest worker had {} in addition",
-            words::bytes(beside)
+            humanize::bytes(beside)
         )
     });
     format!(
         "PHP counts at most {} for 99 of 100 scripts since the server's start{beside}",
-        words::bytes(counted)
+        humanize::bytes(counted)
     )
 }
 
@@ -225,7 +228,7 @@ fn crowded(report: &Report) -> String {
     let Some((users, wait)) = report.crowded else {
         return String::new();
     };
-    format!(" · run queue {} at N = {users}", words::duration(wait))
+    format!(" · run queue {} at N = {users}", humanize::duration(wait))
 }
 
 /// Columns of a route's row: heading, width, and value.
@@ -249,7 +252,7 @@ pub(crate) const ROUTE_COLUMNS: [RouteColumn; 9] = [
 /// The share of its own time that a request computes.
 fn processor_share(seen: &Measurement) -> String {
     let parts = seen.parts();
-    parts.map_or("n/a".to_owned(), |parts| words::digits(parts.share()))
+    parts.map_or("n/a".to_owned(), |parts| humanize::digits(parts.share()))
 }
 
 /// A row for each route.
@@ -274,8 +277,8 @@ fn cost(report: &Report, lines: &mut Vec<String>) {
     if let Some((before, after)) = report.memory {
         let text = format!(
             "{} of the workers' own (before: {})",
-            words::bytes(after),
-            words::bytes(before)
+            humanize::bytes(after),
+            humanize::bytes(before)
         );
         named("memory", &text, lines);
     }
@@ -301,15 +304,17 @@ fn overload(report: &Report, lines: &mut Vec<String>) {
             format!(", {} of them with Retry-After", percent(told))
         });
         let slow = match (beyond.p99, beyond.slow) {
-            (Some(p99), _) => format!("p99 {}", words::duration(p99)),
-            (None, Some(slow)) => format!("the slowest {}", words::duration(slow)),
+            (Some(p99), _) => format!("p99 {}", humanize::duration(p99)),
+            (None, Some(slow)) => format!("the slowest {}", humanize::duration(slow)),
             (None, None) => "nothing served".to_owned(),
         };
-        let recovery = beyond.recovery.map_or("none".to_owned(), words::duration);
+        let recovery = beyond
+            .recovery
+            .map_or("none".to_owned(), humanize::duration);
         let text = format!(
             "{}/s: in time {} of the highest rate · {slow} · refused {}{told} · without a response \
              {} · processor {} for each response (alone {}) · idle after {recovery}",
-            words::digits(beyond.rate),
+            humanize::digits(beyond.rate),
             percent(beyond.goodput),
             percent(beyond.refused),
             percent(beyond.failed),
@@ -330,9 +335,12 @@ fn curve(report: &Report, lines: &mut Vec<String>) {
     for (place, (workers, rate)) in report.sweep.iter().enumerate() {
         let bar = "█".repeat((rate / best.max(1e-9) * BAR).round() as usize);
         let fit = model.map_or(String::new(), |model| {
-            format!("  (USL {})", words::digits(model.at(*workers)))
+            format!("  (USL {})", humanize::digits(model.at(*workers)))
         });
-        let text = format!("{workers:>4} busy {:>9}/s {bar}{fit}", words::digits(*rate));
+        let text = format!(
+            "{workers:>4} busy {:>9}/s {bar}{fit}",
+            humanize::digits(*rate)
+        );
         named(if place == 0 { "throughput" } else { "" }, &text, lines);
     }
 }
@@ -382,7 +390,7 @@ fn choice(report: &Report, lines: &mut Vec<String>) {
     }
     let rate = |value: Option<f64>| {
         value.map_or("none".to_owned(), |rate| {
-            format!("{}/s", words::digits(rate))
+            format!("{}/s", humanize::digits(rate))
         })
     };
     if !report.rates.is_empty() {
@@ -410,7 +418,7 @@ fn downstream(report: &Report) -> String {
 fn comparison(name: &str, rows: &[ComparisonRow], lines: &mut Vec<String>) {
     let change = |value: Option<f64>| {
         value.map_or("n/a".to_owned(), |value| match value {
-            value if value >= MANY_TIMES => format!("x {}", words::digits(value)),
+            value if value >= MANY_TIMES => format!("x {}", humanize::digits(value)),
             value => format!("{:+.1} %", (value - 1.0) * 100.0),
         })
     };

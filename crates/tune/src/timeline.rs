@@ -4,6 +4,7 @@ use std::fs;
 use std::time::Instant;
 
 use maitred_measure::series::Second;
+use maitred_os::proc;
 use serde::Serialize;
 
 /// A second. Latencies are in seconds, shares are of 1, memory is in bytes.
@@ -46,11 +47,11 @@ impl Stalls {
     pub fn now() -> Stalls {
         let read = |what: &str| fs::read_to_string(format!("/proc/pressure/{what}"));
         let (cpu, memory) = (read("cpu").ok(), read("memory").ok());
-        let share = |text: &Option<String>, who| stalled(text.as_deref()?, who);
+        let share = |text: &Option<String>, line| proc::stalled(text.as_deref()?, line, "avg10");
         Stalls {
-            cpu: share(&cpu, "some "),
-            memory: share(&memory, "some "),
-            all_for_memory: share(&memory, "full "),
+            cpu: share(&cpu, "some"),
+            memory: share(&memory, "some"),
+            all_for_memory: share(&memory, "full"),
         }
     }
 }
@@ -102,35 +103,21 @@ fn processors() -> Option<(u64, u64)> {
 }
 
 fn ticks(text: &str) -> Option<(u64, u64)> {
-    let line = text.lines().find_map(|line| line.strip_prefix("cpu "))?;
-    let ticks = line.split_whitespace().take(8).map(str::parse::<u64>);
-    let ticks: Vec<u64> = ticks.collect::<Result<_, _>>().ok()?;
+    let ticks = proc::cpu_ticks(text)?;
     let all: u64 = ticks.iter().sum();
-    // Idle, and waiting for I/O.
-    let idle = ticks.get(3)? + ticks.get(4)?;
+    // Idle, and idle while the disk works.
+    let idle = ticks[3] + ticks[4];
     Some((all, all - idle))
 }
 
-/// `avg10` of the line `some ` or `full `, in percent.
-fn stalled(text: &str, who: &str) -> Option<f64> {
-    let line = text.lines().find(|line| line.starts_with(who))?;
-    let share = line
-        .split(' ')
-        .find_map(|word| word.strip_prefix("avg10="))?;
-    share.parse::<f64>().ok().map(|percent| percent / 100.0)
-}
-
-/// Memory of the machine in use, in bytes.
+/// Memory of the machine that is in use, by whomever, in bytes.
 pub fn memory_in_use() -> Option<f64> {
     in_use(&fs::read_to_string("/proc/meminfo").ok()?)
 }
 
 fn in_use(text: &str) -> Option<f64> {
-    let value = |name: &str| {
-        let line = text.lines().find_map(|line| line.strip_prefix(name))?;
-        line.split_whitespace().next()?.parse::<f64>().ok()
-    };
-    Some((value("MemTotal:")? - value("MemAvailable:")?) * 1_024.0)
+    let of = |name| Some(proc::bytes(text, name)? as f64);
+    Some(of("MemTotal")? - of("MemAvailable")?)
 }
 
 #[cfg(test)]
@@ -141,13 +128,9 @@ mod tests {
     fn what_the_kernel_says_of_a_moment_is_understood() {
         let stat = "cpu  10 0 20 60 10 0 0 0 0 0\ncpu0 1 1 1 1\n";
         assert_eq!(ticks(stat), Some((100, 30)));
-        let pressure = "some avg10=12.50 avg60=1.00 avg300=0.10 total=5\nfull avg10=0.50 total=1\n";
-        assert_eq!(stalled(pressure, "some "), Some(0.125));
-        assert_eq!(stalled(pressure, "full "), Some(0.005));
         let memory = "MemTotal: 1000 kB\nMemFree: 1 kB\nMemAvailable: 400 kB\n";
         assert_eq!(in_use(memory), Some(600.0 * 1_024.0));
-        let nothing = (ticks(""), stalled("", "some "), in_use(""));
-        assert_eq!(nothing, (None, None, None));
+        assert_eq!((ticks(""), in_use("")), (None, None));
     }
 
     #[test]

@@ -178,7 +178,7 @@ fn look(options: &WorkloadOptions, prober: &mut Prober) -> Result<Workload, Stri
     };
     let source = format!(
         "{} from {source}{late}",
-        maitred_measure::words::some(specs.len() as u64, "URL")
+        maitred_text::humanize::plural(specs.len() as u64, "URL")
     );
     Ok(Workload {
         took,

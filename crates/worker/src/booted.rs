@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use maitred_control::{FromZygote, ZygoteSettings, exit, say_waiting};
 use maitred_os::channel::Reports;
 use maitred_os::fork::{exit_now, is_forked_child};
-use maitred_os::{leave, users};
+use maitred_os::{sigterm, users};
 use maitred_php::{
     Engine, Exchange, Foreign, Level, Next, Params, ParamsError, Paths, Purge, Purged, Served,
     Verdict, Worked,
@@ -33,7 +33,7 @@ const PROMPTLY: Duration = Duration::from_micros(500);
 /// # Errors
 /// When the pool's memory does not match.
 pub fn heed_sigterm(link: &Link, seat: u32) -> std::io::Result<()> {
-    leave::heed_sigterm(maitred_seat::sleep_word(link.memory.as_fd(), seat)?)
+    sigterm::install_handler(maitred_seat::sleep_word(link.memory.as_fd(), seat)?)
 }
 
 /// Runs the pool's worker script until this worker's limit; then the process exits. `reports`
@@ -121,7 +121,7 @@ impl BootedWorker {
             exit_now(exit::RECYCLED);
         }
         if let Some(boot) = self.boot.take() {
-            if leave::asked() {
+            if sigterm::has_arrived() {
                 exit_now(exit::RECYCLED);
             }
             stderr::say(&self.not_booted(&boot, worked, script));
@@ -170,7 +170,7 @@ impl Exchange for BootedWorker {
             self.asks_promptly = at.elapsed() <= PROMPTLY;
         }
         self.end_request();
-        while self.left > 0 && self.exchange.claim_unless(leave::asked) {
+        while self.left > 0 && self.exchange.claim_unless(sigterm::has_arrived) {
             self.running = seat::begin(&mut self.exchange, params, self.settings);
             if self.running.is_none() {
                 continue;

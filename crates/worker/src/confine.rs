@@ -102,7 +102,7 @@ fn gaining(settings: &ZygoteSettings, engine: &Engine) -> Vec<PathBuf> {
 /// As [`users::become_user`].
 pub fn become_user(identity: &Identity, confinement: &Confinement) -> io::Result<()> {
     match confinement.chroot {
-        Some(_) => users::become_user_who_may_change_root(identity),
+        Some(_) => users::become_user_keeping_chroot(identity),
         None => users::become_user(identity),
     }
 }

@@ -16,8 +16,8 @@ use std::time::Duration;
 use maitred_os::clock::monotonic_nanos;
 use maitred_os::cpu;
 use maitred_os::fork::OwnProc;
+use maitred_os::preemption::PreemptionProbe;
 use maitred_os::schedstat::Schedstat;
-use maitred_os::unbroken::Unbroken;
 use maitred_seat::Spent;
 use maitred_seat::board::{SeatBoard, UNKNOWN};
 
@@ -41,7 +41,7 @@ pub struct Meter {
     schedstat: Option<File>,
     /// Detects whether it has lost its processor since `last`, or since it woke up after that, if
     /// the system supports it.
-    unbroken: Option<Unbroken>,
+    unbroken: Option<PreemptionProbe>,
     naps: SleepCost,
     last: Reading,
     begun: Beginning,
@@ -79,7 +79,7 @@ impl Meter {
     pub fn new(proc: &OwnProc) -> Meter {
         let mut meter = Meter {
             schedstat: proc.file("schedstat").ok(),
-            unbroken: Unbroken::of_this_thread(),
+            unbroken: PreemptionProbe::of_this_thread(),
             naps: SleepCost::default(),
             last: Reading::default(),
             begun: Beginning::default(),
@@ -104,7 +104,10 @@ impl Meter {
     fn now(&mut self) -> Reading {
         // In this order: an interruption after reading the clock does no harm.
         let at = monotonic_nanos();
-        let is_unbroken = self.unbroken.as_ref().is_some_and(Unbroken::is_so);
+        let is_unbroken = self
+            .unbroken
+            .as_ref()
+            .is_some_and(PreemptionProbe::ran_through);
         match self.naps.woke() {
             None if is_unbroken => Reading {
                 at,
@@ -135,7 +138,10 @@ impl Meter {
     fn read_after_a_sleep(&mut self, woke: &WakeUp) -> Reading {
         let now = self.read();
         let known = self.last.cpu + woke.used_by(now.at);
-        let is_unbroken = self.unbroken.as_ref().is_some_and(Unbroken::is_so);
+        let is_unbroken = self
+            .unbroken
+            .as_ref()
+            .is_some_and(PreemptionProbe::ran_through);
         self.naps.ask(is_unbroken.then_some((now.cpu, known)));
         now
     }
@@ -147,7 +153,7 @@ impl Meter {
         let now = monotonic_nanos();
         self.naps.none();
         if now.saturating_sub(self.last.at) <= UNDISTURBED_NANOS {
-            if assigned_at.is_none() && self.unbroken.as_ref().is_some_and(Unbroken::is_so) {
+            if assigned_at.is_none() && self.unbroken.as_ref().is_some_and(PreemptionProbe::ran_through) {
                 self.naps.begin(now);
             }
             return now;
@@ -168,7 +174,7 @@ impl Meter {
         self.begun = Beginning { late: 0, sleeps };
         let late = now.saturating_sub(assigned_at.max(self.last.at));
         let unbroken = self.unbroken.as_ref();
-        if assigned_at == 0 || unbroken.is_some_and(Unbroken::is_so) {
+        if assigned_at == 0 || unbroken.is_some_and(PreemptionProbe::ran_through) {
             return self.naps.none();
         }
         let is_known = self.naps.end(now, self.last.at);

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use maitred_control::CacheFigures;
 use maitred_os::channel::Channel;
-use maitred_os::errand::{Errand, Returned, fork_errand};
 use maitred_os::fork::{HowEnded, OwnProc, exit_now};
+use maitred_os::timed_child::{ChildResult, TimedFork, fork_timed};
 use maitred_os::{shared, signals};
 use maitred_php::Engine;
 
@@ -40,12 +40,12 @@ pub fn read_stats(control: &Channel, proc: &OwnProc) -> StatsSide {
 
 fn begin(control: &Channel, proc: &OwnProc) -> io::Result<StatsSide> {
     let file: File = shared::file_with("maitred-figures", b"")?.into();
-    let child = match fork_errand(proc)? {
-        Errand::Child => return Ok(StatsSide::Child(StatsTask(file))),
-        Errand::Parent(child) => child,
+    let child = match fork_timed(proc)? {
+        TimedFork::Child => return Ok(StatsSide::Child(StatsTask(file))),
+        TimedFork::Parent(child) => child,
     };
     match child.wait(STATS_TIMEOUT, control.as_fd())? {
-        Returned::Ended(HowEnded::Exited(0)) => {}
+        ChildResult::Ended(HowEnded::Exited(0)) => {}
         _ => return Ok(StatsSide::Zygote(None)),
     }
     let mut text = [0; TEXT_BYTES];

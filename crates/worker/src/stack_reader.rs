@@ -8,8 +8,8 @@ use std::os::fd::AsFd;
 use maitred_control::stack::{Frame, Stack};
 use maitred_control::{Incarnation, Seat};
 use maitred_os::fork::OwnProc;
-use maitred_os::memory::ProcessMemory;
 use maitred_os::packets::{Packets, Received};
+use maitred_os::process_memory::ProcessMemory;
 use maitred_php::{Memory, read_stack};
 use maitred_seat::is_newer;
 

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use maitred_control::{FromZygote, ToZygote, scripts};
 use maitred_os::channel::Channel;
-use maitred_os::errand::{Errand, Returned, Runner, fork_errand};
 use maitred_os::fork::{HowEnded, OwnProc, exit_now};
+use maitred_os::timed_child::{ChildResult, TimedChild, TimedFork, fork_timed};
 use maitred_os::{shared, signals};
 use maitred_php::Engine;
 
@@ -105,19 +105,19 @@ impl ScriptTask {
         if let ListTask::List = self.what {
             self.list.set_len(0)?;
         }
-        match fork_errand(proc)? {
-            Errand::Child => Ok(WarmSide::Child(self)),
-            Errand::Parent(child) => Ok(WarmSide::Zygote(self.await_child(child, control))),
+        match fork_timed(proc)? {
+            TimedFork::Child => Ok(WarmSide::Child(self)),
+            TimedFork::Parent(child) => Ok(WarmSide::Zygote(self.await_child(child, control))),
         }
     }
 
-    fn await_child(&self, child: Runner, control: &Channel) -> FromZygote {
+    fn await_child(&self, child: TimedChild, control: &Channel) -> FromZygote {
         let limit = match self.what {
             ListTask::List => LIST_TIMEOUT,
             ListTask::Warm => WARM_TIMEOUT,
         };
         let returned = child.wait(limit, control.as_fd());
-        let is_well = matches!(returned, Ok(Returned::Ended(HowEnded::Exited(0))));
+        let is_well = matches!(returned, Ok(ChildResult::Ended(HowEnded::Exited(0))));
         if let (ListTask::List, false) = (self.what, is_well) {
             // An incomplete list is dropped.
             let _ = self.list.set_len(0);

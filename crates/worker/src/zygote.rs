@@ -10,9 +10,9 @@ use maitred_control::{
     CacheSize, FromZygote, Heard, ToZygote, ZygoteSettings, exit, hear, say_waiting,
 };
 use maitred_os::channel::{Channel, Reports};
-use maitred_os::errand::{Errand, fork_errand};
 use maitred_os::fork::{self, OwnProc, Side};
 use maitred_os::signals::Signal;
+use maitred_os::timed_child::{TimedFork, fork_timed};
 use maitred_os::{signals, title, users};
 use maitred_php::{Engine, IniValue, Mode, PHP_BRANCH, Settings, is_fixed};
 
@@ -393,12 +393,12 @@ impl Zygote {
 
     /// Forks a child and waits for it, for `limit` at most. True in the child.
     pub fn sends_ahead(&self, limit: Duration) -> bool {
-        match fork_errand(&self.proc) {
-            Ok(Errand::Child) => {
+        match fork_timed(&self.proc) {
+            Ok(TimedFork::Child) => {
                 signals::reset(&[]);
                 true
             }
-            Ok(Errand::Parent(child)) => {
+            Ok(TimedFork::Parent(child)) => {
                 let _ = child.wait(limit, self.control.as_fd());
                 false
             }

@@ -11,7 +11,7 @@ use std::collections::{BinaryHeap, VecDeque};
 use std::time::Duration;
 
 use maitred_sizing::Spent;
-use maitred_sizing::rooms::Has;
+use maitred_sizing::ledger::WorkerMemory;
 
 use crate::arrivals::Arrival;
 use crate::cores::Cores;
@@ -41,24 +41,24 @@ enum Event {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
-struct Due {
+struct DueMeasurement {
     at: f64,
     order: u64,
     event: Event,
 }
 
-impl Eq for Due {}
+impl Eq for DueMeasurement {}
 
-impl Ord for Due {
-    fn cmp(&self, other: &Due) -> Ordering {
+impl Ord for DueMeasurement {
+    fn cmp(&self, other: &DueMeasurement) -> Ordering {
         self.at
             .total_cmp(&other.at)
             .then(self.order.cmp(&other.order))
     }
 }
 
-impl PartialOrd for Due {
-    fn partial_cmp(&self, other: &Due) -> Option<Ordering> {
+impl PartialOrd for DueMeasurement {
+    fn partial_cmp(&self, other: &DueMeasurement) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
@@ -111,7 +111,7 @@ struct World<'p> {
     now: f64,
     order: u64,
     forked: i32,
-    due: BinaryHeap<Reverse<Due>>,
+    due: BinaryHeap<Reverse<DueMeasurement>>,
     cores: Cores,
     workers: Vec<Worker>,
     free: Vec<usize>,
@@ -173,7 +173,7 @@ impl<'p> World<'p> {
 
     fn plan(&mut self, at: f64, event: Event) {
         self.order += 1;
-        self.due.push(Reverse(Due {
+        self.due.push(Reverse(DueMeasurement {
             at,
             order: self.order,
             event,
@@ -284,7 +284,7 @@ impl<'p> World<'p> {
                     let own = worker.private + peak;
                     let most = tells.then_some(worker.most);
                     let served = Some(worker.served);
-                    (worker.id, Has { own, most, served })
+                    (worker.id, WorkerMemory { own, most, served })
                 });
                 policy.measures(&mut has, self.ended);
                 let view = self.view();

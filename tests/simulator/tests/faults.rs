@@ -12,7 +12,7 @@ use maitred_simulator::policies::{Policy, View};
 use maitred_simulator::search::{Score, best, numbers, score, traces};
 use maitred_simulator::world::play_together;
 use maitred_sizing::Spent;
-use maitred_sizing::rooms::Has;
+use maitred_sizing::ledger::WorkerMemory;
 
 const SECONDS: f64 = 40.0;
 
@@ -55,7 +55,7 @@ impl Policy for Deceived {
         self.auto.all_busy(waits);
     }
 
-    fn measures(&mut self, workers: &mut dyn Iterator<Item = (i32, Has)>, ended: u64) {
+    fn measures(&mut self, workers: &mut dyn Iterator<Item = (i32, WorkerMemory)>, ended: u64) {
         self.auto.measures(workers, ended);
     }
 

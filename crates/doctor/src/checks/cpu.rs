@@ -1,29 +1,26 @@
 //! D4 and D5: do workers and processors fit each other?
 
-use crate::facts::{Facts, Known, Manager, Pool, Service};
+use super::shared::private_p95;
+use crate::facts::{Fact, Facts, Manager, Pool, Service, known};
 use crate::finding::Sheet;
-use crate::words::{percent, seconds};
+use maitred_text::humanize::{percent, seconds};
 
 /// Scripts that compute for at least this share of their time are bound by processors.
 const BOUND_BY_PROCESSORS: f64 = 0.5;
 
-/// More workers for each processor than this pay only if scripts do nothing but wait.
+/// More workers per processor pay only if scripts do nothing but wait.
 const MANY_PER_PROCESSOR: f64 = 20.0;
 
-/// Scripts that wait longer than this for a processor, for each second on one, lack processors.
+/// Scripts that wait longer for a processor, per second on one, lack processors.
 const CONTENDED: f64 = 0.5;
 
-/// Requests that wait longer than this for a worker, in seconds, notice it.
+/// A longer wait for a worker is noticeable, in seconds.
 const NOTICED_WAIT: f64 = 0.02;
 
 /// Processors that the service may use.
-pub(super) fn cores(facts: &Facts, service: &Service) -> Known<f64> {
-    let allowed = facts
-        .machine
-        .allowed_processors
-        .as_ref()
-        .map_err(Clone::clone)?;
-    let quota = service.group.cores.as_ref().map_err(Clone::clone)?;
+pub(super) fn cores(facts: &Facts, service: &Service) -> Fact<f64> {
+    let allowed = known(&facts.machine.allowed_processors)?;
+    let quota = known(&service.group.cores)?;
     let allowed = f64::from(*allowed);
     Ok(quota
         .as_ref()
@@ -34,73 +31,61 @@ pub(super) fn cores(facts: &Facts, service: &Service) -> Known<f64> {
 pub(super) fn subscription(facts: &Facts, sheet: &mut Sheet) {
     for (service, pool) in facts.pools() {
         match cores(facts, service) {
-            Ok(cores) => pool_for(cores, facts, (service, pool), sheet),
+            Ok(cores) => pool_for(cores, facts, service, pool, sheet),
             Err(why) => sheet.cannot_tell(&pool.name, "how many processors it may use", &why),
         }
     }
 }
 
-fn pool_for(cores: f64, facts: &Facts, (service, pool): (&Service, &Pool), sheet: &mut Sheet) {
+fn pool_for(cores: f64, facts: &Facts, service: &Service, pool: &Pool, sheet: &mut Sheet) {
     let about = pool.name.as_str();
     if pool.manager == Manager::Found {
         return found(pool, sheet);
     }
     let workers = f64::from(pool.max_children);
-    let share = pool.live.as_ref().map_err(Clone::clone);
-    let share = share.and_then(|live| live.cpu_share.clone());
-    let share = match share {
+    let share = match pool.stat(|live| &live.cpu_share) {
         Ok(share) if share > 0.0 => share,
         Ok(_) => return sheet.ok(about, "its scripts use no processor to speak of"),
         Err(why) => {
             if workers > MANY_PER_PROCESSOR * cores {
                 let seen = format!("{workers:.0} workers on {cores:.1} processors; {why}");
-                sheet
-                    .info(about, seen, "more than 20 workers for each processor")
-                    .so("unless scripts wait for 95 % of their time, the workers beyond add no \
-                         throughput, only memory and longer times for everybody")
-                    .fix("measure which part of their time scripts compute: maitred status, or maitred bench")
-                    .rules(&["R24", "R65", "W8", "W15"]);
+                sheet.report("cpu.many-workers", about, seen);
             }
             return sheet.cannot_tell(about, "which part of their time scripts compute", &why);
         }
     };
     let knee = cores / share;
     let seen = format!(
-        "{workers:.0} workers, {cores:.1} processors, scripts compute for {} of their time: {knee:.0} \
-         workers fill the processors",
+        "{workers:.0} workers, {cores:.1} processors, scripts compute for {} of their time: \
+         {knee:.0} workers fill the processors",
         percent(share)
     );
-    let (factor, finding) = match workers / knee {
-        times if share >= BOUND_BY_PROCESSORS && times > 4.0 => (4, sheet.fail(about, seen, "")),
-        times if share >= BOUND_BY_PROCESSORS && times > 2.0 => (2, sheet.warn(about, seen, "")),
+    let key = match workers / knee {
+        times if share >= BOUND_BY_PROCESSORS && times > 4.0 => "cpu.far-too-many-workers",
+        times if share >= BOUND_BY_PROCESSORS && times > 2.0 => "cpu.too-many-workers",
         _ => {
-            match contention(pool) {
+            return match contention(pool) {
                 Some(contention) => contended(about, contention, "fewer workers", sheet),
-                None if is_starved(facts, (service, pool), knee) => starved(pool, sheet),
+                None if is_starved(facts, service, pool, knee) => starved(pool, sheet),
                 None => sheet.ok(about, seen),
-            }
-            return;
+            };
         }
     };
-    finding.condition = format!(
-        "scripts compute for half of their time or more, and workers > {factor} x processors / share"
-    );
-    finding
-        .so("no more throughput, and every request takes longer, since all share the processors")
-        .fix(format!("{:.0} workers are enough", (knee * 1.25).ceil()))
-        .rules(&["R41", "R65", "R189", "W8", "W15"]);
+    let enough = (knee * 1.25).ceil();
+    sheet
+        .report(key, about, seen)
+        .fix(format!("{enough:.0} workers are enough"));
 }
 
-/// A pool that finds how many workers it has: whether that leaves its scripts enough of the processors.
+/// A pool with `pm = auto`: whether its size leaves its scripts enough of the processors.
 fn found(pool: &Pool, sheet: &mut Sheet) {
     let about = pool.name.as_str();
     let fewer = "a smaller max_children for pools that may do with less of them";
     if let Some(contention) = contention(pool) {
         return contended(about, contention, fewer, sheet);
     }
-    let live = pool.live.as_ref().ok();
-    let wait = live.and_then(|live| live.queue_wait_p99.clone().ok());
-    let binding = live.and_then(|live| live.binding.clone().ok().flatten());
+    let wait = pool.stat(|live| &live.queue_wait_p99).ok();
+    let binding = pool.stat(|live| &live.binding).ok().flatten();
     match (wait.filter(|wait| *wait > NOTICED_WAIT), binding.as_deref()) {
         (Some(wait), Some("max_children")) => held_back(pool, wait, sheet),
         (Some(wait), Some(binding)) => {
@@ -115,58 +100,42 @@ fn found(pool: &Pool, sheet: &mut Sheet) {
     }
 }
 
-/// It would have more workers, for which there are processors and memory: somebody's number is below them.
+/// It would have more workers, for which there are processors and memory, but for `max_children`.
 fn held_back(pool: &Pool, wait: f64, sheet: &mut Sheet) {
     let seen = format!(
-        "one request in a hundred waited {} or longer for a worker, and max_children = {} is what holds more \
-         of them back",
+        "one request in a hundred waited {} or longer for a worker, and max_children = {} is what \
+         holds more of them back",
         seconds(wait),
         pool.max_children
     );
-    let condition =
-        "requests wait more than 20 ms, and of what bounds the workers max_children is the least";
-    sheet
-        .warn(&pool.name, seen, condition)
-        .so("slow answers though there are processors and memory for more workers")
-        .fix("a larger max_children, or none: the pool keeps to what processors and memory allow by itself")
-        .rules(&["R49", "R88", "R213"]);
+    sheet.report("cpu.max-children-binds", &pool.name, seen);
 }
 
-/// For how long scripts wait for a processor for each second on one, if that is too long.
+/// Seconds of waiting for a processor per second on one, if that is too long.
 fn contention(pool: &Pool) -> Option<f64> {
-    let live = pool.live.as_ref().ok()?;
-    let contention = live.contention.as_ref().ok().copied();
+    let contention = pool.stat(|live| &live.contention).ok();
     contention.filter(|contention| *contention > CONTENDED)
 }
 
 fn contended(about: &str, contention: f64, fewer: &str, sheet: &mut Sheet) {
     let seen = format!("scripts wait {contention:.1} s for a processor for each second on one");
     sheet
-        .warn(
-            about,
-            seen,
-            "waiting for processors > half of the time on them",
-        )
-        .so("requests take longer than their work")
-        .fix(format!("{fewer}, or more processors"))
-        .rules(&["R162", "W15"]);
+        .report("cpu.contention", about, seen)
+        .fix(format!("{fewer}, or more processors"));
 }
 
-/// Requests wait for a worker though there are processors and memory for more.
-fn is_starved(facts: &Facts, (service, pool): (&Service, &Pool), knee: f64) -> bool {
-    let Ok(live) = &pool.live else { return false };
-    let waits = live
-        .queue_wait_p99
-        .as_ref()
-        .is_ok_and(|wait| *wait > NOTICED_WAIT);
+/// Requests wait for a worker although there are processors and memory for more.
+fn is_starved(facts: &Facts, service: &Service, pool: &Pool, knee: f64) -> bool {
+    let wait = pool.stat(|live| &live.queue_wait_p99);
+    let waits = wait.is_ok_and(|wait| wait > NOTICED_WAIT);
     let idle = f64::from(pool.max_children) < 0.6 * knee;
     let more = 0.2 * f64::from(pool.max_children);
-    let one = super::memory::private_p95(pool).unwrap_or(f64::INFINITY);
+    let one = private_p95(pool).unwrap_or(f64::INFINITY);
     let room = left(facts, service).is_some_and(|(left, all)| left > (more * one).max(0.05 * all));
     waits && idle && room
 }
 
-/// Memory that may still be had, of all there is: the machine's, or that of the tightest group around the service.
+/// Free memory, and all memory: of the machine, or of the tightest group around the service.
 fn left(facts: &Facts, service: &Service) -> Option<(f64, f64)> {
     let memory = facts.machine.memory.as_ref().ok()?;
     match service.group.memory.as_ref().ok()? {
@@ -179,24 +148,14 @@ fn left(facts: &Facts, service: &Service) -> Option<(f64, f64)> {
 }
 
 fn starved(pool: &Pool, sheet: &mut Sheet) {
-    let wait = pool
-        .live
-        .as_ref()
-        .ok()
-        .and_then(|live| live.queue_wait_p99.clone().ok());
+    let wait = pool.stat(|live| &live.queue_wait_p99);
     let seen = format!(
-        "{} workers; one request in a hundred waited {} or longer for one, with processors and memory \
-         left",
+        "{} workers; one request in a hundred waited {} or longer for one, with processors and \
+         memory left",
         pool.max_children,
         seconds(wait.unwrap_or_default())
     );
-    let condition = "requests wait more than 20 ms, all workers together fill less than 60 % of the \
-                     processors, and memory allows 20 % more of them";
-    sheet
-        .warn(&pool.name, seen, condition)
-        .so("slow answers at peaks on a machine that looks idle")
-        .fix("raise max_children by a fifth, and look again")
-        .rules(&["R49", "R88", "R213"]);
+    sheet.report("cpu.too-few-workers", &pool.name, seen);
 }
 
 /// D5.
@@ -217,7 +176,7 @@ pub(super) fn throttled(facts: &Facts, sheet: &mut Sheet) {
         let share = throttled.throttled as f64 / throttled.periods as f64;
         let over = match throttled.seconds {
             Some(over) => format!("in {}", seconds(over)),
-            None => "since its group was made (--watch 60 looks at a minute)".to_owned(),
+            None => "since its group was made (--watch 60 watches a minute)".to_owned(),
         };
         let seen = format!(
             "{} of {} periods ({}) {over} used the quota up",
@@ -225,19 +184,14 @@ pub(super) fn throttled(facts: &Facts, sheet: &mut Sheet) {
             throttled.periods,
             percent(share)
         );
-        let (limit, finding) = match share {
-            share if share > 0.2 => ("20 %", sheet.fail(about, seen, "")),
-            share if share > 0.05 => ("5 %", sheet.warn(about, seen, "")),
+        match share {
+            share if share > 0.2 => sheet.report("cpu.throttled-much", about, seen),
+            share if share > 0.05 => sheet.report("cpu.throttled", about, seen),
             _ => {
                 sheet.ok(about, seen);
                 continue;
             }
         };
-        finding.condition = format!("nr_throttled / nr_periods > {limit}");
-        finding
-            .so("all workers stand still together for tens of milliseconds, again and again")
-            .fix("a higher quota, or fewer workers, which wait in the queue instead of holding locks")
-            .rules(&["R22"]);
     }
 }
 
@@ -281,9 +235,10 @@ mod tests {
             ("downstream", false),
         ] {
             told(&mut facts).binding = Ok(Some(binding.to_owned()));
-            match is_found {
-                true => expect("D4", &facts, Warn, "max_children = 8 is what holds more"),
-                false => expect_ok("D4", &facts),
+            if is_found {
+                expect("D4", &facts, Warn, "max_children = 8 is what holds more")
+            } else {
+                expect_ok("D4", &facts)
             }
         }
         told(&mut facts).binding = Ok(Some("max_children".to_owned()));
@@ -311,7 +266,7 @@ mod tests {
     fn without_the_split_only_absurd_numbers_are_named() {
         let mut facts = php_fpm();
         told(&mut facts).cpu_share = unknown();
-        expect("D4", &facts, CannotTell, "nobody said so");
+        expect("D4", &facts, CannotTell, "not given");
         pool(&mut facts).max_children = 125;
         expect("D4", &facts, Info, "125 workers on 4.0 processors");
         facts.machine.allowed_processors = unknown();
@@ -336,6 +291,6 @@ mod tests {
         facts.services[0].group.throttled = Ok(Some(throttled));
         expect("D5", &facts, Fail, "33 %");
         facts.services[0].group.throttled = unknown();
-        expect("D5", &facts, CannotTell, "nobody said so");
+        expect("D5", &facts, CannotTell, "not given");
     }
 }

@@ -8,11 +8,11 @@ use crate::finding::{Finding, Severity};
 pub const MB: f64 = 1048576.0;
 pub const GB: f64 = 1024.0 * MB;
 
-pub fn unknown<T>() -> Known<T> {
-    Unknown::because("nobody said so")
+pub fn unknown<T>() -> Fact<T> {
+    Unknown::because("not given")
 }
 
-/// A machine of which nothing is known, and on which nothing runs.
+/// A machine without services, of which every fact is unknown.
 pub fn nothing() -> Facts {
     Facts {
         machine: Machine {
@@ -133,7 +133,7 @@ fn ini() -> Ini {
     }
 }
 
-/// php-fpm with nginx, with nothing to complain of.
+/// php-fpm with nginx, without a finding.
 pub fn php_fpm() -> Facts {
     let pool = Pool {
         name: "pool www (www.conf)".to_owned(),
@@ -170,7 +170,7 @@ pub fn php_fpm() -> Facts {
     ];
     let settings = settings.map(|(name, value)| (name.to_owned(), value.to_owned()));
     let service = Service {
-        kind: Kind::PhpFpm,
+        kind: PhpServer::PhpFpm,
         name: "php-fpm 8.2".to_owned(),
         files: vec!["/etc/php/8.2/fpm/php-fpm.conf".to_owned()],
         includes: Vec::new(),
@@ -239,7 +239,7 @@ fn nginx() -> Nginx {
     }
 }
 
-/// A cache that is well set.
+/// A safe cache.
 pub fn cache() -> PassCache {
     PassCache {
         zone: "pages".to_owned(),
@@ -257,12 +257,12 @@ pub fn cache() -> PassCache {
     }
 }
 
-/// maitred as it is where nothing is set.
+/// maitred with defaults.
 pub fn maitred() -> Facts {
     let mut facts = php_fpm();
     facts.nginx = None;
     let service = &mut facts.services[0];
-    service.kind = Kind::Maitred;
+    service.kind = PhpServer::Maitred;
     service.name = "maitred".to_owned();
     service.control_timeout = Duration::from_secs(60);
     let settings = [("OOMPolicy", "continue"), ("TimeoutStopSec", "90")];
@@ -288,13 +288,13 @@ pub fn maitred() -> Facts {
     facts
 }
 
-/// What the check says of these facts.
+/// The findings of a check.
 pub fn look(id: &str, facts: &Facts) -> Vec<Finding> {
     let mut checks = super::CHECKS.iter();
     checks.find(|check| check.id == id).unwrap().look(facts)
 }
 
-/// What the check says of these facts as severity, in words what it saw.
+/// The check reports this severity, with this text in what was seen.
 #[track_caller]
 pub fn expect(id: &str, facts: &Facts, severity: Severity, seen: &str) {
     let found = look(id, facts);
@@ -304,7 +304,7 @@ pub fn expect(id: &str, facts: &Facts, severity: Severity, seen: &str) {
     assert!(hit, "{severity:?} with {seen:?} is expected of {found:#?}");
 }
 
-/// The check has nothing to complain of.
+/// The check reports nothing worse than OK.
 #[track_caller]
 pub fn expect_ok(id: &str, facts: &Facts) {
     let found = look(id, facts);
@@ -317,7 +317,7 @@ pub fn pool(facts: &mut Facts) -> &mut Pool {
     &mut facts.services[0].pools[0]
 }
 
-/// What is told live of the first pool.
+/// Live stats of the first pool.
 pub fn told(facts: &mut Facts) -> &mut Live {
     pool(facts).live.as_mut().unwrap()
 }

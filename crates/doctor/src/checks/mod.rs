@@ -1,5 +1,5 @@
-//! The twenty checks: facts in, findings out. Each says something in every case, so that none passes
-//! because nobody looked.
+//! The twenty checks: facts in, findings out. Each reports something in every case, so that none
+//! passes because its facts were missing.
 
 mod backlog;
 mod cpu;
@@ -12,6 +12,7 @@ mod page_cache;
 mod pressure;
 mod recycling;
 mod runtime;
+mod shared;
 mod spares;
 mod status_page;
 mod stopping;
@@ -29,7 +30,7 @@ pub struct Check {
     pub id: &'static str,
     /// Its name.
     pub title: &'static str,
-    /// What it is about, as the end of "there is no …".
+    /// Its subject, as the end of "there is no …".
     pub subject: &'static str,
     look: fn(&Facts, &mut Sheet),
 }
@@ -41,9 +42,9 @@ impl std::fmt::Debug for Check {
 }
 
 impl Check {
-    /// What it finds.
+    /// Runs it.
     pub fn look(&'static self, facts: &Facts) -> Vec<Finding> {
-        let mut sheet = Sheet::of(self);
+        let mut sheet = Sheet::new(self.id, self.title);
         (self.look)(facts, &mut sheet);
         if sheet.findings.is_empty() {
             sheet.ok("here", format!("there is no {} here", self.subject));

@@ -1,19 +1,19 @@
-//! D14: is an ondemand pool one that is asked seldom?
+//! D14: is an ondemand pool idle most of the time?
 
 use std::time::Duration;
 
-use super::spares::OF_ALL_POOLS;
-use crate::facts::{Arrivals, Facts, Kind, Known, Manager, Pool, Unknown};
+use super::shared::{OF_ALL_POOLS, duration};
+use crate::facts::{Arrivals, Fact, Facts, Manager, PhpServer, Pool, Unknown};
 use crate::finding::Sheet;
-use crate::words::{duration, seconds};
+use maitred_text::humanize::seconds;
 
-/// A pool that is asked so often, in requests a second, always has work.
+/// A pool with more requests a second always has work.
 const BUSY_RATE: f64 = 1.0;
 
-/// A pool with a worker for a larger share of the time does not sleep.
+/// A pool that has a worker for a larger share of the time does not sleep.
 const MOSTLY_AWAKE: f64 = 0.5;
 
-/// Workers that stay for less are started anew all the time.
+/// Workers with a shorter idle timeout are restarted all the time.
 const SHORTEST_IDLE: Duration = Duration::from_secs(10);
 
 /// D14.
@@ -25,38 +25,27 @@ pub(super) fn misuse(facts: &Facts, sheet: &mut Sheet) {
         let about = pool.name.as_str();
         if pool.idle_timeout < SHORTEST_IDLE {
             let seen = format!("process_idle_timeout = {}", duration(pool.idle_timeout));
-            sheet
-                .warn(about, seen, "process_idle_timeout < 10 s")
-                .so("workers go and are started again all the time")
-                .fix("process_idle_timeout = 60s")
-                .rules(&["R75", "R77", "R108"]);
+            sheet.report("ondemand.short-idle-timeout", about, seen);
         }
         let (seen, is_busy) = match how_often(facts, pool) {
             Ok(found) => found,
             Err(why) => {
-                sheet.cannot_tell(about, "how often it is asked", &why);
+                sheet.cannot_tell(about, "how often it gets requests", &why);
                 continue;
             }
         };
-        if is_busy && service.kind == Kind::PhpFpm {
-            let condition = "ondemand and more than a request a second in the busiest hour, or the next request \
-                             nearly always within process_idle_timeout and a worker there for more than half of \
-                             the time";
-            sheet
-                .warn(about, seen, condition)
-                .so("users wait for workers to be started, and their first request is a slow one")
-                .fix("pm = static or dynamic; ondemand is for pools that sleep most of the time")
-                .rules(&["R47", "R53", "R54", "R79", "R107", "W18", "W30"]);
+        if is_busy && service.kind == PhpServer::PhpFpm {
+            sheet.report("ondemand.busy-pool", about, seen);
         } else {
             sheet.ok(about, seen);
         }
     }
 }
 
-/// How often a pool is asked, and whether that is too often for one that is to sleep: by the access log that was
-/// named, or since the server's start.
-fn how_often(facts: &Facts, pool: &Pool) -> Known<(String, bool)> {
-    let live = || pool.live.as_ref().map_err(Clone::clone)?.rate.clone();
+/// How often a pool gets requests, and whether that is too often for ondemand: by the access log,
+/// or since the server's start.
+fn how_often(facts: &Facts, pool: &Pool) -> Fact<(String, bool)> {
+    let live = || pool.stat(|live| &live.rate);
     let since_start = |rate: f64| format!("{rate:.1} requests a second since the start");
     match &facts.arrivals {
         Ok(Some(arrivals)) if facts.pools().count() == 1 => Ok(by_log(arrivals, pool)),
@@ -77,12 +66,12 @@ fn by_log(arrivals: &Arrivals, pool: &Pool) -> (String, bool) {
     let (rate, gap) = (arrivals.busiest_rate, arrivals.gap_p95());
     let awake = arrivals.awake(pool.idle_timeout);
     let seen = format!(
-        "{rate:.1} requests a second in the busiest hour, 95 of 100 within {} of the one before, a worker \
-         there for {:.0} % of the time",
+        "{rate:.1} requests a second in the busiest hour, 95 of 100 within {} of the one before, \
+         a worker there for {:.0} % of the time",
         seconds(gap),
         awake * 100.0
     );
-    // A crawler's many requests a day lie near each other, and the pool sleeps all the rest of it.
+    // A crawler sends its requests close together, and the pool sleeps the rest of the day.
     let stays = gap < pool.idle_timeout.as_secs_f64() && awake > MOSTLY_AWAKE;
     (seen, rate > BUSY_RATE || stays)
 }

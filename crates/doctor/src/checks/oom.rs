@@ -1,7 +1,7 @@
-//! D18: who dies when memory runs out?
+//! D18: which process dies when memory runs out?
 
-use crate::facts::{Facts, Kind, Service};
-use crate::finding::{Severity, Sheet};
+use crate::facts::{Facts, PhpServer, Service, known};
+use crate::finding::Sheet;
 
 /// D18.
 pub(super) fn blast_radius(facts: &Facts, sheet: &mut Sheet) {
@@ -13,29 +13,29 @@ pub(super) fn blast_radius(facts: &Facts, sheet: &mut Sheet) {
     match &facts.machine.oom_kills {
         Ok(0) => sheet.ok(
             "the machine",
-            "the kernel has killed nobody since it started",
+            "the kernel has killed no process since the boot",
         ),
         Ok(kills) => {
             let seen = format!(
                 "the kernel has killed {kills} processes for want of memory since it started; {}",
                 last(facts)
             );
-            sheet
-                .fail("the machine", seen, "oom_kill > 0")
-                .so("requests, or a database, ended in the middle of their work")
-                .fix("look at `journalctl -k | grep -i oom` for who had what; then at D1")
-                .rules(&["R2", "R56", "R64", "R171"]);
+            sheet.report("oom.kills-on-machine", "the machine", seen);
         }
-        Err(why) => sheet.cannot_tell("the machine", "whether the kernel has killed somebody", why),
+        Err(why) => sheet.cannot_tell(
+            "the machine",
+            "whether the kernel has killed a process",
+            why,
+        ),
     }
 }
 
-/// When that was, and who.
+/// The time and the victim.
 fn last(facts: &Facts) -> String {
     match &facts.machine.last_kill {
         Ok(Some(killed)) => format!("the last was {} at {}", killed.who, killed.when),
         Ok(None) => "its log does not go back to that any more, so when is not known".to_owned(),
-        Err(why) => format!("when cannot be told: {why}"),
+        Err(why) => format!("the time is not known: {why}"),
     }
 }
 
@@ -61,42 +61,43 @@ fn policy(service: &Service, sheet: &mut Sheet) {
             );
         }
         (_, true) => "memory.oom.group is set".to_owned(),
-        (policy, _) => match unit.settings.contains_key("OOMPolicy") {
-            true => format!("OOMPolicy={policy}"),
-            false => "OOMPolicy is not set, and systemd's default is stop".to_owned(),
-        },
+        (policy, _) => {
+            if unit.settings.contains_key("OOMPolicy") {
+                format!("OOMPolicy={policy}")
+            } else {
+                "OOMPolicy is not set, and systemd's default is stop".to_owned()
+            }
+        }
     };
     if workers > 1 {
-        sheet
-            .warn(&unit.name, seen, "OOMPolicy other than continue, or a kill of the whole group, with more than one worker")
-            .so(format!("one script with too much memory ends all {workers} workers"))
-            .fix("OOMPolicy=continue in a drop-in (systemctl edit)")
-            .rules(&["R56", "R64"]);
+        sheet.report("oom.kills-all", &unit.name, seen).so(format!(
+            "one script with too much memory ends all {workers} workers"
+        ));
     }
 }
 
 fn order(facts: &Facts, service: &Service, sheet: &mut Sheet) {
     let about = service.name.as_str();
-    let first = service.process.as_ref().map_err(Clone::clone);
+    let first = known(&service.process);
     let first = match first.and_then(|process| process.oom_score_adj.clone()) {
         Ok(first) => first,
-        Err(why) => return sheet.cannot_tell(about, "whom the kernel would kill first", &why),
+        Err(why) => {
+            return sheet.cannot_tell(about, "which process the kernel would kill first", &why);
+        }
     };
     let databases = facts.databases.as_ref().ok().into_iter().flatten();
     let database = databases
         .filter_map(|database| database.oom_score_adj.clone().ok())
         .max();
-    // The front and the supervisor of ours are small; what is killed for its size is a worker.
+    // maitred's front and supervisor are small: the kernel kills a worker for its size.
     let others = match service.kind {
-        Kind::Maitred | Kind::MaitredFpm => database,
-        Kind::PhpFpm | Kind::ModPhp => Some(database.map_or(first, |database| database.max(first))),
+        PhpServer::Maitred | PhpServer::MaitredFpm => database,
+        PhpServer::PhpFpm | PhpServer::ModPhp => {
+            Some(database.map_or(first, |database| database.max(first)))
+        }
     };
     for pool in &service.pools {
-        let workers = pool
-            .live
-            .as_ref()
-            .ok()
-            .and_then(|live| live.workers.as_ref().ok());
+        let workers = pool.workers().ok();
         let Some(workers) = workers.filter(|workers| !workers.is_empty()) else {
             continue;
         };
@@ -110,22 +111,15 @@ fn order(facts: &Facts, service: &Service, sheet: &mut Sheet) {
         if least <= others {
             let seen =
                 format!("workers have oom_score_adj {least}, the server or a database {others}");
-            // Of equals the kernel takes the largest, and ours has nobody large but workers.
-            let severity = match service.kind {
-                Kind::Maitred | Kind::MaitredFpm => Severity::Info,
-                Kind::PhpFpm | Kind::ModPhp => Severity::Warn,
+            // Of equals the kernel kills the largest, and maitred's only large processes are
+            // workers.
+            match service.kind {
+                PhpServer::Maitred => sheet.report("oom.workers-not-first-here", &pool.name, seen),
+                PhpServer::MaitredFpm => {
+                    sheet.report("oom.workers-not-first-by-size", &pool.name, seen)
+                }
+                _ => sheet.report("oom.workers-not-first", &pool.name, seen),
             };
-            let condition = "oom_score_adj of workers ≤ that of the server or a database";
-            sheet
-                .say(severity, &pool.name, seen, condition)
-                .so("the kernel may end the database, or all of PHP, instead of one worker")
-                .fix(match service.kind {
-                    Kind::Maitred => "oom_score_adj = 200 in the pool",
-                    _ => {
-                        "OOMScoreAdjust=-500 for the database; php-fpm cannot set its workers' own"
-                    }
-                })
-                .rules(&["R56", "R64"]);
         } else {
             sheet.ok(
                 &pool.name,
@@ -142,13 +136,9 @@ fn killed(service: &Service, sheet: &mut Sheet) {
         Ok(Some(0)) => sheet.ok(about, "none of its processes was killed for want of memory"),
         Ok(Some(kills)) => {
             let seen = format!("{kills} processes of its group were killed for want of memory");
-            sheet
-                .fail(about, seen, "oom_kill of the group > 0")
-                .so("their requests ended with 502")
-                .fix("fewer workers, a lower memory_limit, or a higher limit of the group")
-                .rules(&["R2", "R56", "R64"]);
+            sheet.report("oom.kills-in-group", about, seen);
         }
-        Err(why) => sheet.cannot_tell(about, "whether its group's limit has killed somebody", why),
+        Err(why) => sheet.cannot_tell(about, "whether its group's limit has killed a process", why),
     }
 }
 
@@ -195,14 +185,14 @@ mod tests {
             "php-fpm8.2 (process 4321) at Mon, 23 Nov 2026 07:41:03 GMT",
         );
         facts.machine.last_kill = unknown();
-        expect("D18", &facts, Fail, "when cannot be told");
+        expect("D18", &facts, Fail, "the time is not known");
         expect("D18", &facts, Fail, "1 processes of its group");
         facts.machine.oom_kills = unknown();
         facts.services[0].group.oom_kills = unknown();
         facts.services[0].unit = unknown();
         facts.services[0].process = unknown();
         for what in [
-            "killed somebody",
+            "killed a process",
             "its group's limit",
             "what systemd does",
             "kill first",

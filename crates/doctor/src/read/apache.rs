@@ -1,4 +1,4 @@
-//! Apache's configuration, as far as the checks want to know it.
+//! Apache's configuration, as far as the checks need it.
 
 use std::time::Duration;
 
@@ -7,9 +7,8 @@ use super::processes::Proc;
 use super::world::World;
 use super::{ini, processes, units};
 use crate::facts::*;
-use crate::words::LONGEST;
 
-/// Where the distributions have it, and the folder that relative paths start from.
+/// The paths of the distributions, and the folder of relative paths.
 const PLACES: [(&str, &str); 2] = [
     ("/etc/apache2/apache2.conf", "/etc/apache2"),
     ("/etc/httpd/conf/httpd.conf", "/etc/httpd"),
@@ -18,47 +17,47 @@ const PLACES: [(&str, &str); 2] = [
 /// Deepest include.
 const MAX_DEPTH: usize = 20;
 
-/// `TimeOut` if nothing is set (core, Apache 2.4).
+/// Default of `TimeOut` (core, Apache 2.4).
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Names that have newer ones since 2.3.13.
+/// Directives with a newer name since 2.3.13.
 const OLD_NAMES: [(&str, &str); 2] = [
     ("MaxClients", "MaxRequestWorkers"),
     ("MaxRequestsPerChild", "MaxConnectionsPerChild"),
 ];
 
-/// What was read so far.
+/// The state of the parser.
 #[derive(Debug)]
-struct Reader<'w> {
+struct ApacheReader<'w> {
     base: &'w str,
     modules: Vec<String>,
-    /// Of each open `<IfModule>`: whether it holds.
+    /// The condition of each open `<IfModule>`.
     holds: Vec<bool>,
     timeout: Option<Duration>,
     proxy_timeout: Option<Duration>,
     numbers: Vec<(String, u64)>,
-    /// Places, where they pass requests to, and how long they wait if they say so.
+    /// Positions, targets of requests, and their own timeouts.
     passes: Vec<(String, String, Option<Duration>)>,
-    /// Whom an open `<Proxy>` is about, and how long its own line has it wait.
+    /// The target of an open `<Proxy>`, and the timeout of its own line.
     proxied: Option<String>,
     proxied_wait: Option<Duration>,
-    /// How long `ProxySet` has it wait for whom.
+    /// Timeouts of `ProxySet`, by target.
     set: Vec<(String, Duration)>,
     old_names: Vec<(String, String, String)>,
     roots: Vec<String>,
     broken: &'w mut Vec<(String, Unknown)>,
 }
 
-/// What is configured, and PHP in it, if it has that.
+/// Apache's configuration, and its mod_php if loaded.
 pub(super) fn apache(
     world: &World,
-    all: &Known<Vec<Proc>>,
+    all: &Fact<Vec<Proc>>,
     broken: &mut Vec<(String, Unknown)>,
 ) -> Option<(Apache, Option<Service>)> {
     let (file, base) = PLACES
         .into_iter()
         .find(|(file, _)| !world.glob(file).is_empty())?;
-    let mut reader = Reader {
+    let mut reader = ApacheReader {
         base,
         modules: Vec::new(),
         holds: Vec::new(),
@@ -83,7 +82,7 @@ pub(super) fn apache(
     Some((apache, service))
 }
 
-impl Reader<'_> {
+impl ApacheReader<'_> {
     fn file(&mut self, world: &World, file: &str, depth: usize) {
         let text = match world.read(file) {
             Ok(text) => text,
@@ -118,9 +117,10 @@ impl Reader<'_> {
             }
             _ if self.holds.contains(&false) => {}
             "include" | "includeoptional" if depth < MAX_DEPTH => {
-                let pattern = match rest.starts_with('/') {
-                    true => unquoted(rest).to_owned(),
-                    false => format!("{}/{}", self.base, unquoted(rest)),
+                let pattern = if rest.starts_with('/') {
+                    unquoted(rest).to_owned()
+                } else {
+                    format!("{}/{}", self.base, unquoted(rest))
                 };
                 for further in world.glob(&pattern) {
                     self.file(world, &further, depth + 1);
@@ -174,14 +174,14 @@ impl Reader<'_> {
                 self.proxied = target_of(rest);
                 self.proxied_wait = timeout_of(rest);
             }
-            // What is on its own line counts after what is in between (`proxysection`).
+            // A timeout on the line of `<Proxy>` overrides those inside (`proxysection`).
             "</proxy>" => {
-                let whom = self.proxied.take();
-                self.set.extend(whom.zip(self.proxied_wait.take()));
+                let proxy = self.proxied.take();
+                self.set.extend(proxy.zip(self.proxied_wait.take()));
             }
             "proxyset" => {
-                let whom = target_of(rest).or_else(|| self.proxied.clone());
-                self.set.extend(whom.zip(timeout_of(rest)));
+                let proxy = target_of(rest).or_else(|| self.proxied.clone());
+                self.set.extend(proxy.zip(timeout_of(rest)));
             }
             _ => {}
         }
@@ -206,7 +206,7 @@ impl Reader<'_> {
             .unwrap_or(DEFAULT_TIMEOUT);
         let set = |target: &str| {
             let mut set = self.set.iter().rev();
-            let found = set.find(|(whom, _)| whom == target);
+            let found = set.find(|(proxy, _)| proxy == target);
             found.map_or(timeout, |(_, time)| *time)
         };
         let passes = self.passes.iter().map(|(place, target, own)| Pass {
@@ -239,9 +239,9 @@ fn unquoted(text: &str) -> &str {
     text.trim_matches(['"', '\''])
 }
 
-/// `TimeOut`, `ProxyTimeout` and `timeout=` as Apache 2.4 reads them: whole seconds, and whatever stands behind the
-/// digits counts for nothing (`atoi` in `set_timeout`, `set_proxy_timeout` and `set_worker_param`). Only other times
-/// have units.
+/// `TimeOut`, `ProxyTimeout` and `timeout=` as Apache 2.4 reads them: whole seconds; text after the
+/// digits is ignored (`atoi` in `set_timeout`, `set_proxy_timeout` and `set_worker_param`). Only
+/// other times have units.
 fn seconds(text: &str) -> Option<Duration> {
     let end = text.find(|sign: char| !sign.is_ascii_digit());
     let number: u64 = text[..end.unwrap_or(text.len())].parse().ok()?;
@@ -258,7 +258,7 @@ fn timeout_of(rest: &str) -> Option<Duration> {
     })
 }
 
-/// Whom a directive is about.
+/// The target of a directive.
 fn target_of(rest: &str) -> Option<String> {
     rest.split_whitespace().map(unquoted).find_map(fastcgi)
 }
@@ -276,10 +276,10 @@ fn fastcgi(text: &str) -> Option<String> {
     Some(address(rest.split('/').next().unwrap_or_default()))
 }
 
-/// PHP inside of Apache: its children are the workers.
-fn service(world: &World, all: &Known<Vec<Proc>>, apache: &Apache) -> Service {
+/// mod_php: Apache's children are the workers.
+fn service(world: &World, all: &Fact<Vec<Proc>>, apache: &Apache) -> Service {
     let name = format!("Apache with mod_php ({})", apache.file);
-    let parent = all.as_ref().map_err(Clone::clone).and_then(|all| {
+    let parent = known(all).and_then(|all| {
         let is_it = |process: &&Proc| matches!(process.name.as_str(), "apache2" | "httpd");
         let pids: Vec<i32> = all
             .iter()
@@ -292,9 +292,10 @@ fn service(world: &World, all: &Known<Vec<Proc>>, apache: &Apache) -> Service {
             .map(|process| process.pid)
             .ok_or_else(|| Unknown("Apache does not run".to_owned()))
     });
-    let unit = match apache.file.starts_with("/etc/httpd") {
-        true => "httpd.service",
-        false => "apache2.service",
+    let unit = if apache.file.starts_with("/etc/httpd") {
+        "httpd.service"
+    } else {
+        "apache2.service"
     };
     let ini = ini::of_server(world, "apache2", None);
     let ini = ini.and_then(|(file, beside)| ini::read(world, &file, &beside));
@@ -321,7 +322,7 @@ fn service(world: &World, all: &Known<Vec<Proc>>, apache: &Apache) -> Service {
         live: Unknown::because("Apache's children tell nothing of the scripts they run"),
     };
     Service {
-        kind: Kind::ModPhp,
+        kind: PhpServer::ModPhp,
         control_timeout: Duration::ZERO,
         unit: units::unit(world, unit),
         group: super::groups::group(world, &name, parent.as_ref().ok().copied()),
@@ -343,10 +344,11 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let folder = root.path().join("etc/apache2");
         std::fs::create_dir_all(folder.join("mods-enabled")).unwrap();
-        let main = "Timeout 300\nIncludeOptional mods-enabled/*.load\nIncludeOptional mods-enabled/*.conf\n\
-                    <IfModule mpm_event_module>\nMaxRequestWorkers 999\n</IfModule>\n\
-                    DocumentRoot \"/srv/www\"\n<FilesMatch x>\n\
-                    SetHandler \"proxy:unix:/var/run/php/a.sock|fcgi://localhost\"\n</FilesMatch>\n";
+        let main = "Timeout 300\nIncludeOptional mods-enabled/*.load\nIncludeOptional \
+                    mods-enabled/*.conf\n<IfModule mpm_event_module>\nMaxRequestWorkers 999\n\
+                    </IfModule>\nDocumentRoot \"/srv/www\"\n<FilesMatch x>\n\
+                    SetHandler \"proxy:unix:/var/run/php/a.sock|fcgi://localhost\"\n\
+                    </FilesMatch>\n";
         std::fs::write(folder.join("apache2.conf"), main).unwrap();
         let load = "LoadModule mpm_prefork_module /x.so\nLoadModule php_module /y.so\n";
         std::fs::write(folder.join("mods-enabled/a.load"), load).unwrap();
@@ -386,10 +388,11 @@ mod tests {
             "Timeout 100\n\
              ProxyPass /a fcgi://127.0.0.1:9000/srv/ retry=0 timeout=600\n\
              ProxyPassMatch ^/(.*\\.php)$ \"unix:/run/b.sock|fcgi://localhost/srv\" timeout=2min\n\
-             <FilesMatch x>\nSetHandler \"proxy:unix:/run/c.sock|fcgi://localhost\"\n</FilesMatch>\n\
-             <Proxy \"unix:/run/c.sock|fcgi://localhost\">\nProxySet connectiontimeout=5 timeout=240\n</Proxy>\n\
-             ProxyPass /d fcgi://127.0.0.1:9001/\nProxySet fcgi://127.0.0.1:9001 timeout=30\n\
-             ProxySet timeout=7\nProxyPass /e fcgi://127.0.0.1:9002/\n",
+             <FilesMatch x>\nSetHandler \"proxy:unix:/run/c.sock|fcgi://localhost\"\n\
+             </FilesMatch>\n<Proxy \"unix:/run/c.sock|fcgi://localhost\">\nProxySet \
+             connectiontimeout=5 timeout=240\n</Proxy>\nProxyPass /d fcgi://127.0.0.1:9001/\n\
+             ProxySet fcgi://127.0.0.1:9001 timeout=30\nProxySet timeout=7\nProxyPass /e \
+             fcgi://127.0.0.1:9002/\n",
         );
         let waits = apache.passes.iter().map(|pass| pass.read_timeout.as_secs());
         assert_eq!(waits.collect::<Vec<_>>(), [600, 2, 240, 30, 100]);
@@ -414,9 +417,9 @@ mod tests {
         let apache = read(
             "SetHandler \"proxy:unix:/run/c.sock|fcgi://localhost\"\n\
              ProxyPass /d fcgi://127.0.0.1:9001/\nProxyPass /e fcgi://127.0.0.1:9002/\n\
-             <Proxy \"unix:/run/c.sock|fcgi://localhost\" connectiontimeout=5 timeout=600>\n</Proxy>\n\
-             <Proxy fcgi://127.0.0.1:9001 timeout=\"30\">\nProxySet timeout=240\n</Proxy>\n\
-             <Proxy fcgi://127.0.0.1:9002>\nProxySet timeout=7\n</Proxy>\n",
+             <Proxy \"unix:/run/c.sock|fcgi://localhost\" connectiontimeout=5 timeout=600>\n\
+             </Proxy>\n<Proxy fcgi://127.0.0.1:9001 timeout=\"30\">\nProxySet timeout=240\n\
+             </Proxy>\n<Proxy fcgi://127.0.0.1:9002>\nProxySet timeout=7\n</Proxy>\n",
         );
         let waits = apache.passes.iter().map(|pass| pass.read_timeout.as_secs());
         assert_eq!(waits.collect::<Vec<_>>(), [600, 30, 7]);

@@ -1,19 +1,18 @@
-//! Whether applications tell everybody what goes wrong in them, by the files that frameworks and
-//! WordPress are set up with.
+//! Whether applications display errors, from the settings of frameworks and WordPress.
 
 use super::world::World;
 use crate::facts::{Application, Facts};
 
-/// Whether a file of settings says that errors are shown.
-type Says = fn(&str) -> bool;
+/// Whether the text of a settings file turns the display of errors on.
+type ShowsErrors = fn(&str) -> bool;
 
-/// Files that may lie in a document root or, as is better, beside it, and how each says it.
-const FILES: [(&str, Says); 2] = [(".env", env), ("wp-config.php", wp_config)];
+/// Settings files in a document root or, better, beside it.
+const FILES: [(&str, ShowsErrors); 2] = [(".env", env), ("wp-config.php", wp_config)];
 
-/// Most document roots whose applications are looked at.
+/// Most document roots that are searched.
 const MAX_ROOTS: usize = 200;
 
-/// Those of all document roots.
+/// The applications of all document roots.
 pub(super) fn applications(world: &World, facts: &Facts) -> Vec<Application> {
     let roots = facts.pools().flat_map(|(_, pool)| &pool.roots);
     let mut roots: Vec<&str> = roots.map(|root| root.trim_end_matches('/')).collect();

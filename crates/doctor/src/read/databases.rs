@@ -1,16 +1,16 @@
-//! Databases that run here, and how many connections they take.
+//! Databases on this machine, and their `max_connections`.
 
 use super::processes::{self, Proc};
 use super::world::World;
-use crate::facts::{Database, Known};
+use crate::facts::{Database, Fact, known};
 
 /// MariaDB's and MySQL's default of `max_connections`.
 const MYSQL_DEFAULT: u64 = 151;
 
-/// PostgreSQL's.
+/// PostgreSQL's default.
 const POSTGRES_DEFAULT: u64 = 100;
 
-/// Where the distributions have MariaDB's and MySQL's settings, the strongest last.
+/// The distributions' settings of MariaDB and MySQL, in order of precedence, the last first.
 const MYSQL_FILES: [&str; 6] = [
     "/etc/my.cnf",
     "/etc/my.cnf.d/*.cnf",
@@ -26,9 +26,9 @@ const POSTGRES_FILES: [&str; 2] = [
     "/var/lib/pgsql/data/postgresql.conf",
 ];
 
-/// All that run.
-pub(super) fn databases(world: &World, all: &Known<Vec<Proc>>) -> Known<Vec<Database>> {
-    let all = all.as_ref().map_err(Clone::clone)?;
+/// All running databases.
+pub(super) fn databases(world: &World, all: &Fact<Vec<Proc>>) -> Fact<Vec<Database>> {
+    let all = known(all)?;
     let mut found: Vec<Database> = Vec::new();
     for process in all {
         let (name, default, files): (_, _, &[&str]) = match process.name.as_str() {

@@ -1,6 +1,6 @@
-//! php-fpm's configuration, as far as the checks want to know it. It is read with the grammar that
-//! `maitred fpm` uses, but more leniently: what is wrong is told of, and the rest is looked at all the
-//! same. Nothing is created, as `php-fpm -t` would create logs.
+//! php-fpm's configuration, as far as the checks need it. It is read with the grammar of `maitred
+//! fpm`, but leniently: errors are reported, and the rest is used. No file is created, as `php-fpm
+//! -t` creates logs.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -11,9 +11,8 @@ use maitred_config::fpm::{Statement, read_line};
 use super::world::World;
 use super::{ini, processes, status_page, units};
 use crate::facts::*;
-use crate::words::LONGEST;
 
-/// Where distributions and images have it.
+/// The paths of distributions and images.
 const PLACES: [&str; 3] = [
     "/etc/php/*/fpm/php-fpm.conf",
     "/etc/php-fpm.conf",
@@ -23,11 +22,11 @@ const PLACES: [&str; 3] = [
 /// Deepest include (`fpm_conf_load_ini_file`).
 const MAX_DEPTH: usize = 5;
 
-/// Most pools that are looked at.
+/// Most pools that are read.
 const MAX_POOLS: usize = 1000;
 
-/// What php-fpm asks for where nobody sets a backlog (`FPM_BACKLOG_DEFAULT`, fpm_sockets.h, Linux): as
-/// much as the kernel allows. It was 511 once, as its own comments still say.
+/// php-fpm's default backlog (`FPM_BACKLOG_DEFAULT`, fpm_sockets.h, Linux): as much as the kernel
+/// allows. It was 511 once, as its own comments still claim.
 const DEFAULT_BACKLOG: i64 = -1;
 
 /// Entries of `[global]` or of a pool, with the items of its arrays as `name[key]`.
@@ -49,7 +48,7 @@ struct Draft {
     includes: Vec<String>,
 }
 
-/// The configuration that is meant, or all that are where distributions have them.
+/// The given configuration, or all at the paths of distributions.
 pub(super) fn files(world: &World, named: Option<&Path>) -> Vec<String> {
     match named {
         Some(named) => vec![named.display().to_string()],
@@ -57,11 +56,11 @@ pub(super) fn files(world: &World, named: Option<&Path>) -> Vec<String> {
     }
 }
 
-/// What is configured in these files, and what is wrong with them.
+/// The services in these files, and their errors.
 pub(super) fn services(
     world: &World,
     files: &[String],
-    all: &Known<Vec<processes::Proc>>,
+    all: &Fact<Vec<processes::Proc>>,
     broken: &mut Vec<(String, Unknown)>,
 ) -> Vec<Service> {
     let mut services = Vec::new();
@@ -143,7 +142,7 @@ fn section(draft: &mut Draft) -> &mut Section {
     }
 }
 
-/// A value with the name of the pool for `$pool` (`fpm_conf_expand_pool_name`). Outside of pools it means nothing.
+/// A value with `$pool` replaced (`fpm_conf_expand_pool_name`). Outside of pools it has no meaning.
 fn with_pool(draft: &Draft, value: String) -> String {
     match draft.in_pool.and_then(|at| draft.pools.get(at)) {
         Some(pool) => value.replace("$pool", &pool.name),
@@ -186,15 +185,15 @@ fn time(text: &str) -> Option<Duration> {
     Some(Duration::from_secs(seconds).min(LONGEST))
 }
 
-/// Whether a master that calls itself php-fpm is ours. Only its own user and root may look; others are
-/// told what holds of php-fpm.
+/// Whether a master that calls itself php-fpm is maitred. Only its own user and root may check; for
+/// others it counts as php-fpm.
 fn is_maitred(world: &World, pid: i32) -> bool {
     let program = world.resolved(&format!("/proc/{pid}/exe"));
     let name = program.as_deref().and_then(|path| path.rsplit('/').next());
     name.is_some_and(|name| name.starts_with("maitred"))
 }
 
-fn service(world: &World, file: &str, draft: Draft, all: &Known<Vec<processes::Proc>>) -> Service {
+fn service(world: &World, file: &str, draft: Draft, all: &Fact<Vec<processes::Proc>>) -> Service {
     let version = file.split('/').find(|part| {
         part.split_once('.')
             .is_some_and(|(a, b)| a.parse::<u32>().is_ok() && b.parse::<u32>().is_ok())
@@ -203,7 +202,7 @@ fn service(world: &World, file: &str, draft: Draft, all: &Known<Vec<processes::P
         Some(version) => format!("php-fpm {version} ({file})"),
         None => format!("php-fpm ({file})"),
     };
-    let master = all.as_ref().map_err(Clone::clone).and_then(|all| {
+    let master = known(all).and_then(|all| {
         let title = format!("php-fpm: master process ({file})");
         let found = all.iter().find(|process| process.title.trim_end() == title);
         found
@@ -227,9 +226,10 @@ fn service(world: &World, file: &str, draft: Draft, all: &Known<Vec<processes::P
         pools.push(pool);
     }
     Service {
-        kind: match is_ours {
-            true => Kind::MaitredFpm,
-            false => Kind::PhpFpm,
+        kind: if is_ours {
+            PhpServer::MaitredFpm
+        } else {
+            PhpServer::PhpFpm
         },
         control_timeout: draft.global.time("process_control_timeout", 0),
         unit: units::unit(world, &unit),
@@ -243,7 +243,7 @@ fn service(world: &World, file: &str, draft: Draft, all: &Known<Vec<processes::P
     }
 }
 
-fn pool(section: &Section, ini: &Known<Ini>) -> Pool {
+fn pool(section: &Section, ini: &Fact<Ini>) -> Pool {
     let number = |name: &str| {
         section
             .number(name)
@@ -288,7 +288,7 @@ fn pool(section: &Section, ini: &Known<Ini>) -> Pool {
         wall_limit: section.time("request_terminate_timeout", 0),
         tracks_finished: section
             .get("request_terminate_timeout_track_finished")
-            .is_some_and(crate::words::ini_yes),
+            .is_some_and(crate::ini_value::is_yes),
         listen: section.get("listen").map(|listen| Listen {
             address: address(listen),
             backlog: section
@@ -310,12 +310,12 @@ fn pool(section: &Section, ini: &Known<Ini>) -> Pool {
     }
 }
 
-/// An address in the form in which sockets are listed, links of folders not followed.
+/// An address in the form of socket lists, links of folders not followed.
 pub(super) fn address(text: &str) -> String {
     let text = text.trim();
     let text = text.strip_prefix("unix:").unwrap_or(text);
     if let Some(rest) = text.strip_prefix("/var/run/") {
-        // A link to /run everywhere.
+        // A link to /run on all systems.
         return format!("/run/{rest}");
     }
     if text.starts_with(['/', '@']) {
@@ -354,7 +354,7 @@ fn live(
         }
     }
     let told = |get: &dyn Fn(&status_page::Status) -> Option<f64>| {
-        let status = status.as_ref().map_err(Clone::clone)?;
+        let status = known(&status)?;
         get(status).ok_or_else(|| Unknown("the status page does not tell".to_owned()))
     };
     Live {
@@ -367,17 +367,11 @@ fn live(
         ),
         contention: Unknown::because("php-fpm does not tell"),
         binding: Ok(None),
-        limit_reached: status
-            .as_ref()
-            .map_err(Clone::clone)
-            .map(|status| status.limit_reached),
-        queue_max: status
-            .as_ref()
-            .map_err(Clone::clone)
-            .map(|status| status.queue_max),
+        limit_reached: known(&status).map(|status| status.limit_reached),
+        queue_max: known(&status).map(|status| status.queue_max),
         rate: told(&|status| Some(status.accepted as f64 / (status.seconds as f64).max(1.0))),
         opcache: Unknown::because(
-            "php-fpm tells it to its own scripts only (opcache_get_status())",
+            "php-fpm reports it to its own scripts only (opcache_get_status())",
         ),
     }
 }
@@ -407,7 +401,8 @@ mod tests {
             "[global]\nprocess_control_timeout = 20s\ninclude = /etc/php/8.2/fpm/pool.d/*.conf\n";
         std::fs::write(folder.join("php-fpm.conf"), main).unwrap();
         let www = "[www]\nlisten = /run/a.sock\npm = dynamic\npm.max_children = 7\nenv[X = 1\n\
-                   pm.min_spare_servers = 1\npm.max_spare_servers = 3\nphp_admin_value[memory_limit] = 64M\n";
+                   pm.min_spare_servers = 1\npm.max_spare_servers = 3\n\
+                   php_admin_value[memory_limit] = 64M\n";
         std::fs::write(folder.join("pool.d/www.conf"), www).unwrap();
         std::fs::write(folder.join("php.ini"), "memory_limit = 256M\n").unwrap();
         let world = World::new(Some(root.path()), Duration::from_secs(60));

@@ -1,12 +1,12 @@
-//! php.ini, with what lies beside it and what a pool adds.
+//! php.ini, with its additional files and a pool's entries.
 
 use maitred_config::fpm::{Statement, read_line};
 
 use super::world::World;
-use crate::facts::{Ini, Known, Unknown};
+use crate::facts::{Fact, Ini, Unknown};
 
-/// The php.ini at `file` and the files of the folder `beside`.
-pub(super) fn read(world: &World, file: &str, beside: &str) -> Known<Ini> {
+/// The php.ini at `file` and the additional files of the folder `beside`.
+pub(super) fn read(world: &World, file: &str, beside: &str) -> Fact<Ini> {
     let mut ini = Ini {
         version: version(file),
         ..Ini::default()
@@ -18,7 +18,7 @@ pub(super) fn read(world: &World, file: &str, beside: &str) -> Known<Ini> {
     Ok(ini)
 }
 
-/// The version that is part of a path as Debian has it: `/etc/php/8.2/fpm/php.ini`.
+/// The version in a path such as Debian's `/etc/php/8.2/fpm/php.ini`.
 fn version(file: &str) -> Option<(u32, u32)> {
     let mut parts = file.split('/').filter_map(|part| part.split_once('.'));
     parts.find_map(|(major, minor)| Some((major.parse().ok()?, minor.parse().ok()?)))
@@ -29,7 +29,7 @@ fn add(ini: &mut Ini, text: &str) {
         let (statements, _) = read_line(line, &|name| std::env::var(name).ok());
         for statement in statements {
             match statement {
-                // Sections such as [HOST=…] hold for some requests only.
+                // Sections such as [HOST=…] apply to some requests only.
                 Statement::Section(name) if name.contains('=') => return,
                 Statement::Entry { name, value } => set(ini, &name, value.unwrap_or_default()),
                 Statement::Section(_) | Statement::Item { .. } => {}
@@ -46,7 +46,7 @@ fn set(ini: &mut Ini, name: &str, value: String) {
     }
 }
 
-/// What a pool sets.
+/// A pool's entries.
 pub(super) fn add_pools<'p>(ini: &mut Ini, of_pool: impl Iterator<Item = (&'p str, &'p str)>) {
     for (name, value) in of_pool {
         ini.of_pool.push(name.to_owned());
@@ -54,13 +54,13 @@ pub(super) fn add_pools<'p>(ini: &mut Ini, of_pool: impl Iterator<Item = (&'p st
     }
 }
 
-/// Where the distributions have the php.ini of a server: the file, and the folder beside it. Debian's
-/// is by version, of which `wanted` is one; without a wish the newest counts.
+/// The distributions' php.ini of a server: the file, and the folder of additional files. Debian has
+/// one for each version, `wanted` among them; the default is the newest.
 pub(super) fn of_server(
     world: &World,
     server: &str,
     wanted: Option<&str>,
-) -> Known<(String, String)> {
+) -> Fact<(String, String)> {
     let wanted = wanted.unwrap_or("*");
     let debians = world.glob(&format!("/etc/php/{wanted}/{server}/php.ini"));
     let newest = debians.into_iter().max_by_key(|file| version(file));

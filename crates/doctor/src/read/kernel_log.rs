@@ -1,4 +1,4 @@
-//! When the kernel has last killed a process for want of memory, by its own log.
+//! The last process that the kernel killed for lack of memory, from its log.
 
 use std::io::ErrorKind;
 use std::os::fd::AsFd;
@@ -6,35 +6,37 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use rustix::fs::{Mode, OFlags};
 
-use super::groups::entry;
-use super::world::World;
-use crate::facts::{Killed, Known, Unknown};
+use maitred_os::proc;
 
-/// Where it is (`/dev/kmsg`, Documentation/ABI/testing/dev-kmsg): one record for each read.
+use super::world::World;
+use crate::facts::{Fact, Killed, Unknown};
+
+/// The log (`/dev/kmsg`, Documentation/ABI/testing/dev-kmsg): one record per read.
 const LOG: &str = "/dev/kmsg";
 
-/// Longest record (`CONSOLE_EXT_LOG_MAX`), and most of them that are looked at.
+/// Longest record (`CONSOLE_EXT_LOG_MAX`), and most records that are read.
 const MAX_RECORD_BYTES: usize = 8_192;
 const MAX_RECORDS: usize = 200_000;
 
-/// What such a record says (`__oom_kill_process`, mm/oom_kill.c).
+/// The text of such a record (`__oom_kill_process`, mm/oom_kill.c).
 const SAYS: [&str; 2] = [
     "ut of memory: Killed process ",
     "oom_reaper: reaped process ",
 ];
 
-/// The last one that it still has; nothing: it has none any more.
-pub(super) fn last_kill(world: &World) -> Known<Option<Killed>> {
+/// The last one in the log, if any.
+pub(super) fn last_kill(world: &World) -> Fact<Option<Killed>> {
     if !world.is_here() {
         return Unknown::because("the kernel's log is of this machine");
     }
     let since = world.read("/proc/stat")?;
-    let booted = entry(&since, "btime").ok_or_else(|| Unknown("/proc/stat is odd".to_owned()))?;
+    let booted =
+        proc::number(&since, "btime").ok_or_else(|| Unknown("/proc/stat is odd".to_owned()))?;
     let text = records().map_err(|why| Unknown(format!("{LOG} cannot be read ({why})")))?;
     Ok(text.iter().rev().find_map(|record| killed(record, booted)))
 }
 
-/// All records there are now.
+/// All records now.
 fn records() -> std::io::Result<Vec<String>> {
     let file = rustix::fs::open(
         LOG,
@@ -56,8 +58,8 @@ fn records() -> std::io::Result<Vec<String>> {
     Ok(found)
 }
 
-/// `4,1234,56789012,-;Out of memory: Killed process 99 (php-fpm8.2) total-vm:…`: the third number are
-/// microseconds since the start.
+/// `4,1234,56789012,-;Out of memory: Killed process 99 (php-fpm8.2) total-vm:…`: the third number
+/// is microseconds since the boot.
 fn killed(record: &str, booted: u64) -> Option<Killed> {
     let (head, text) = record.split_once(';')?;
     let rest = SAYS.iter().find_map(|says| text.split_once(says))?.1;
@@ -77,8 +79,8 @@ mod tests {
 
     #[test]
     fn what_the_kernel_says_of_a_kill_is_understood() {
-        let record = "3,812,65000000,-;Memory cgroup out of memory: Killed process 4321 (php-fpm8.2) \
-                      total-vm:300000kB, anon-rss:90000kB\n SUBSYSTEM=x\n";
+        let record = "3,812,65000000,-;Memory cgroup out of memory: Killed process 4321 \
+                      (php-fpm8.2) total-vm:300000kB, anon-rss:90000kB\n SUBSYSTEM=x\n";
         let found = killed(record, 1_795_000_000).unwrap();
         assert_eq!(found.who, "php-fpm8.2 (process 4321)");
         assert_eq!(
@@ -94,7 +96,7 @@ mod tests {
         let world = World::new(Some(root.path()), Duration::from_secs(60));
         assert!(last_kill(&world).unwrap_err().0.contains("of this machine"));
         let here = World::new(None, Duration::from_secs(60));
-        // As root there is something to read, unless a container has no such file.
+        // Root can read it, unless a container has no such file.
         if let Err(why) = last_kill(&here) {
             assert!(why.0.contains(LOG), "{why:?}");
         }

@@ -1,5 +1,5 @@
-//! Collects the facts: from files, /proc, servers that run. Nothing is changed, and no right is needed:
-//! what this user may not read is a fact, too.
+//! Collects the facts: from files, /proc and running servers. It changes nothing and needs no
+//! privileges: a file that this user may not read is an unknown fact.
 
 mod access_log;
 mod apache;
@@ -22,27 +22,27 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use crate::addresses;
-use crate::facts::{Facts, Known, Pass, Throttled};
+use crate::facts::{Fact, Facts, Pass, Throttled};
 pub use access_log::is_file;
 pub use groups::MemoryGroup;
 use machine::Counters;
 pub use status_page::{Counted, counted};
 use world::World;
 
-/// All that takes time, beside what is watched, ends within this unless somebody says otherwise.
+/// Default time limit of everything but the watch.
 pub const DEFAULT_TIME: Duration = Duration::from_millis(1200);
 
-/// For how long counters are watched unless somebody says otherwise.
+/// Default time for which counters are watched.
 pub const DEFAULT_WATCH: Duration = Duration::from_millis(300);
 
-/// From so long a watch on, what a quota did meanwhile says more than what it did since its group was
-/// made.
+/// After a watch of this length, a quota's use during it is more telling than that since its group
+/// was created.
 const LONG_WATCH: Duration = Duration::from_secs(10);
 
-/// What is looked at.
+/// The servers to examine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Which {
-    /// Everything that is configured here.
+pub enum Scope {
+    /// Everything configured here.
     Everything,
     /// maitred with one configuration.
     Maitred,
@@ -54,24 +54,24 @@ pub enum Which {
 #[derive(Debug, Clone)]
 pub struct Options {
     /// What is looked at.
-    pub which: Which,
+    pub which: Scope,
     /// maitred's configuration.
     pub config: PathBuf,
     /// php-fpm's configuration, if it is not where distributions have it.
     pub php_fpm: Option<PathBuf>,
-    /// Where a running maitred answers, if not where its configuration says.
+    /// The admin socket of a running maitred, if not the configured one.
     pub admin_socket: Option<PathBuf>,
-    /// Another root: an image, or files to test with. No server is asked and no program run then.
+    /// Another root: an image, or files to test with. No server is queried and no program run then.
     pub root: Option<PathBuf>,
-    /// The access log that tells how requests come.
+    /// The access log with the request rate.
     pub access_log: Option<PathBuf>,
-    /// For how long counters are watched.
+    /// How long counters are watched.
     pub watch: Duration,
-    /// After how long, beside that, whatever is asked is given up.
+    /// Time limit of everything else.
     pub time: Duration,
 }
 
-/// Collects all there is to know.
+/// Collects the facts.
 pub fn read(options: &Options) -> Facts {
     let began = Instant::now();
     let world = World::new(options.root.as_deref(), options.time);
@@ -79,15 +79,15 @@ pub fn read(options: &Options) -> Facts {
     let all = processes::list(&world);
     let mut broken = Vec::new();
     let mut services = Vec::new();
-    if options.which != Which::PhpFpm {
+    if options.which != Scope::PhpFpm {
         let config = below(options.root.as_deref(), &options.config);
-        // Nobody need have it, unless it was asked for.
-        if options.which == Which::Maitred || config.exists() {
+        // A missing configuration is an error only if it was requested.
+        if options.which == Scope::Maitred || config.exists() {
             services.extend(ours::service(&world, options, &config, &all, &mut broken));
         }
     }
     let (mut nginx, mut apache, mut broken_web) = (None, None, Vec::new());
-    if options.which != Which::Maitred {
+    if options.which != Scope::Maitred {
         let files = fpm::files(&world, options.php_fpm.as_deref());
         services.extend(fpm::services(&world, &files, &all, &mut broken));
         nginx = nginx::nginx(&world, &all, &mut broken_web);
@@ -126,13 +126,13 @@ fn below(root: Option<&Path>, path: &Path) -> PathBuf {
     }
 }
 
-/// Waits until the counters have been watched for long enough.
+/// Waits until the counters were watched for long enough.
 fn before_watch(watch: &Duration, began: Instant, before: Counters) -> Counters {
     std::thread::sleep(watch.saturating_sub(began.elapsed()));
     before
 }
 
-/// What changed while we looked.
+/// The changes during the watch.
 fn look_again(world: &World, watch: Duration, facts: &mut Facts) {
     for service in &mut facts.services {
         let pid = service.process.as_ref().ok().map(|process| process.pid);
@@ -149,10 +149,10 @@ fn look_again(world: &World, watch: Duration, facts: &mut Facts) {
 }
 
 fn throttled_since(
-    before: &Known<Option<Throttled>>,
-    now: &Known<Option<Throttled>>,
+    before: &Fact<Option<Throttled>>,
+    now: &Fact<Option<Throttled>>,
     watch: Duration,
-) -> Known<Option<Throttled>> {
+) -> Fact<Option<Throttled>> {
     match (before, now) {
         (Ok(Some(before)), Ok(Some(now))) if watch >= LONG_WATCH => Ok(Some(Throttled {
             periods: now.periods.saturating_sub(before.periods),
@@ -163,8 +163,8 @@ fn throttled_since(
     }
 }
 
-/// Debian's nginx passes requests to /run/php/php-fpm.sock, a link to the socket of a version; others to an
-/// address of this machine, at which also he is met who listens on all.
+/// Debian's nginx passes requests to /run/php/php-fpm.sock, a link to the socket of a version;
+/// others to an address of this machine, which a listener on the wildcard address has too.
 fn follow_links(world: &World, facts: &mut Facts) {
     let nginx = facts.nginx.iter_mut().flat_map(|nginx| &mut nginx.passes);
     let apache = facts
@@ -186,7 +186,7 @@ fn follow_links(world: &World, facts: &mut Facts) {
     }
 }
 
-/// Whose pool is passed requests, has its code where the web server has its roots.
+/// A pool that gets requests has its code in the web server's document roots.
 fn roots(facts: &mut Facts) {
     let nginx = facts.nginx.as_ref();
     let passes = nginx.into_iter().flat_map(|nginx| &nginx.passes);

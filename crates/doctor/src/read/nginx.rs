@@ -1,4 +1,5 @@
-//! nginx's configuration: read as nginx reads it, of which only what the checks want to know is kept.
+//! nginx's configuration: parsed as nginx does, of which only the directives that the checks need
+//! are used.
 
 use std::time::Duration;
 
@@ -7,7 +8,6 @@ use super::processes::Proc;
 use super::world::World;
 use super::{processes, units};
 use crate::facts::*;
-use crate::words::LONGEST;
 
 /// Its first file.
 const FILE: &str = "/etc/nginx/nginx.conf";
@@ -18,7 +18,7 @@ const MAX_DEPTH: usize = 20;
 /// Most directives of all files together.
 const MAX_DIRECTIVES: usize = 500_000;
 
-/// What nginx waits for a pool if nothing is set (`ngx_http_fastcgi_module`).
+/// nginx's default read timeout (`ngx_http_fastcgi_module`).
 const DEFAULT_READ_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// `worker_connections` if nothing is set.
@@ -36,10 +36,10 @@ struct Directive {
     block: Vec<Directive>,
 }
 
-/// What is configured; nothing if nginx is not. `broken` is told what cannot be read.
+/// The configuration. `None` if there is no nginx. `broken` gets files that cannot be read.
 pub(super) fn nginx(
     world: &World,
-    all: &Known<Vec<Proc>>,
+    all: &Fact<Vec<Proc>>,
     broken: &mut Vec<(String, Unknown)>,
 ) -> Option<Nginx> {
     let text = match world.read_or_none(FILE) {
@@ -49,7 +49,7 @@ pub(super) fn nginx(
             return None;
         }
     };
-    let mut reader = Reader {
+    let mut reader = NginxReader {
         world,
         left: MAX_DIRECTIVES,
         broken,
@@ -73,20 +73,25 @@ pub(super) fn nginx(
         .iter()
         .filter(|directive| directive.name == "http")
     {
-        walk(&directive.block, &Scope::default(), &upstreams, &mut nginx);
+        walk(
+            &directive.block,
+            &BlockContext::default(),
+            &upstreams,
+            &mut nginx,
+        );
     }
     nginx.roots.sort();
     nginx.roots.dedup();
     Some(nginx)
 }
 
-struct Reader<'w> {
+struct NginxReader<'w> {
     world: &'w World,
     left: usize,
     broken: &'w mut Vec<(String, Unknown)>,
 }
 
-impl Reader<'_> {
+impl NginxReader<'_> {
     fn file(&mut self, file: &str, text: &str, depth: usize) -> Vec<Directive> {
         let words = words(text);
         let mut at = 0;
@@ -96,21 +101,21 @@ impl Reader<'_> {
     fn block(
         &mut self,
         file: &str,
-        words: &[Word],
+        words: &[Token],
         at: &mut usize,
         depth: usize,
     ) -> Vec<Directive> {
         let mut found = Vec::new();
-        let mut line: Vec<&Word> = Vec::new();
+        let mut line: Vec<&Token> = Vec::new();
         while let Some(word) = words.get(*at) {
             *at += 1;
             match word.kind {
-                Kind::Text => {
+                TokenKind::Text => {
                     line.push(word);
                     continue;
                 }
-                Kind::Close => return found,
-                Kind::End | Kind::Open => {}
+                TokenKind::Close => return found,
+                TokenKind::End | TokenKind::Open => {}
             }
             let first = line.first().map_or(word, |first| first);
             let mut directive = Directive {
@@ -120,10 +125,11 @@ impl Reader<'_> {
                 block: Vec::new(),
             };
             line.clear();
-            if word.kind == Kind::Open {
-                directive.block = match depth < MAX_DEPTH {
-                    true => self.block(file, words, at, depth + 1),
-                    false => self.too_deep(&directive.place, words, at),
+            if word.kind == TokenKind::Open {
+                directive.block = if depth < MAX_DEPTH {
+                    self.block(file, words, at, depth + 1)
+                } else {
+                    self.too_deep(&directive.place, words, at)
                 };
             }
             if depth > MAX_DEPTH || self.left == 0 {
@@ -138,8 +144,8 @@ impl Reader<'_> {
         found
     }
 
-    /// What is in a block that is too deep is passed over, and that is said once.
-    fn too_deep(&mut self, place: &str, words: &[Word], at: &mut usize) -> Vec<Directive> {
+    /// A block that is too deep is skipped and reported once.
+    fn too_deep(&mut self, place: &str, words: &[Token], at: &mut usize) -> Vec<Directive> {
         let why = Unknown(format!(
             "blocks lie more than {MAX_DEPTH} deep in each other"
         ));
@@ -150,9 +156,9 @@ impl Reader<'_> {
         while let Some(word) = words.get(*at).filter(|_| open > 0) {
             *at += 1;
             match word.kind {
-                Kind::Open => open += 1,
-                Kind::Close => open -= 1,
-                Kind::Text | Kind::End => {}
+                TokenKind::Open => open += 1,
+                TokenKind::Close => open -= 1,
+                TokenKind::Text | TokenKind::End => {}
             }
         }
         Vec::new()
@@ -162,9 +168,10 @@ impl Reader<'_> {
         let Some(pattern) = directive.arguments.first() else {
             return Vec::new();
         };
-        let pattern = match pattern.starts_with('/') {
-            true => pattern.clone(),
-            false => format!("/etc/nginx/{pattern}"),
+        let pattern = if pattern.starts_with('/') {
+            pattern.clone()
+        } else {
+            format!("/etc/nginx/{pattern}")
         };
         let mut found = Vec::new();
         for file in self.world.glob(&pattern) {
@@ -178,22 +185,22 @@ impl Reader<'_> {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum TokenKind {
     Text,
     Open,
     Close,
     End,
 }
 
-struct Word {
-    kind: Kind,
+struct Token {
+    kind: TokenKind,
     text: String,
     line: usize,
 }
 
-/// The words of a file: `;`, `{` and `}` end one, quotes and backslashes keep them together.
-fn words(text: &str) -> Vec<Word> {
-    let mut words: Vec<Word> = Vec::new();
+/// The tokens of a file: `;`, `{` and `}` end one, quotes and backslashes keep them together.
+fn words(text: &str) -> Vec<Token> {
+    let mut words: Vec<Token> = Vec::new();
     let mut line = 1;
     let mut letters = text.chars().peekable();
     while let Some(letter) = letters.next() {
@@ -207,9 +214,9 @@ fn words(text: &str) -> Vec<Word> {
                 while letters.next_if(|letter| *letter != '\n').is_some() {}
                 continue;
             }
-            ';' => Some(Kind::End),
-            '{' => Some(Kind::Open),
-            '}' => Some(Kind::Close),
+            ';' => Some(TokenKind::End),
+            '{' => Some(TokenKind::Open),
+            '}' => Some(TokenKind::Close),
             _ => None,
         };
         let begins = line;
@@ -240,8 +247,8 @@ fn words(text: &str) -> Vec<Word> {
                 before = next;
             }
         }
-        words.push(Word {
-            kind: sign.unwrap_or(Kind::Text),
+        words.push(Token {
+            kind: sign.unwrap_or(TokenKind::Text),
             text: word,
             line: begins,
         });
@@ -297,8 +304,8 @@ fn upstream(name: &str, block: &[Directive]) -> (String, Vec<String>, u64) {
     )
 }
 
-/// The limit that is set, or else that of a running worker.
-fn open_files(world: &World, all: &Known<Vec<Proc>>, directives: &[Directive], nginx: &mut Nginx) {
+/// The configured limit, or else that of a running worker.
+fn open_files(world: &World, all: &Fact<Vec<Proc>>, directives: &[Directive], nginx: &mut Nginx) {
     if directives
         .iter()
         .any(|directive| directive.name == "worker_rlimit_nofile")
@@ -324,9 +331,9 @@ fn open_files(world: &World, all: &Known<Vec<Proc>>, directives: &[Directive], n
     }
 }
 
-/// What holds in a block unless it says otherwise.
+/// Directives inherited by a block.
 #[derive(Debug, Clone, Default)]
-struct Scope {
+struct BlockContext {
     read_timeout: Option<Duration>,
     keeps: bool,
     cache: Option<String>,
@@ -344,8 +351,8 @@ struct Scope {
     denies: bool,
 }
 
-/// A time as nginx writes it: numbers with units, as `60`, `500ms`, `1h30m` or `1d` (`ngx_parse_time`); the
-/// last may have none, and is seconds then.
+/// A time of nginx: numbers with units, as `60`, `500ms`, `1h30m` or `1d` (`ngx_parse_time`); the
+/// last may have no unit, and is seconds then.
 fn time(text: &str) -> Option<Duration> {
     let mut rest = text.trim();
     let mut sum = Duration::ZERO;
@@ -380,17 +387,17 @@ fn seconds(unit: &str) -> Option<u64> {
     })
 }
 
-/// What a text begins with, and the rest.
+/// The start of a text, and the rest.
 fn split(text: &str, is_part: impl Fn(char) -> bool) -> (&str, &str) {
     text.split_at(text.find(|sign| !is_part(sign)).unwrap_or(text.len()))
 }
 
-impl Scope {
-    /// The scope inside a block: what the block says of itself comes before what is in it.
-    fn inside(&self, block: &[Directive]) -> Scope {
+impl BlockContext {
+    /// The scope inside a block: its own directives apply before nested blocks.
+    fn inside(&self, block: &[Directive]) -> BlockContext {
         let mut scope = self.clone();
         let is_own = |name: &str| block.iter().any(|directive| directive.name == name);
-        // What may be said more than once holds all together, or that of the block around.
+        // Directives that may be repeated add up, or are inherited all together.
         if is_own("fastcgi_cache_bypass") || is_own("fastcgi_no_cache") {
             scope.bypasses.clear();
         }
@@ -454,7 +461,7 @@ fn proxies(block: &[Directive]) -> bool {
 
 fn walk(
     block: &[Directive],
-    around: &Scope,
+    around: &BlockContext,
     upstreams: &[(String, Vec<String>, u64)],
     nginx: &mut Nginx,
 ) {
@@ -475,7 +482,7 @@ fn walk(
                     .push((name.to_owned(), directive.place.clone()));
             }
             "location" => {
-                let scope = Scope {
+                let scope = BlockContext {
                     location: all.join(" "),
                     ..scope.clone()
                 };
@@ -487,7 +494,11 @@ fn walk(
     }
 }
 
-fn pass(directive: &Directive, scope: &Scope, upstreams: &[(String, Vec<String>, u64)]) -> Pass {
+fn pass(
+    directive: &Directive,
+    scope: &BlockContext,
+    upstreams: &[(String, Vec<String>, u64)],
+) -> Pass {
     let target = directive
         .arguments
         .first()

@@ -1,4 +1,4 @@
-//! maitred's own configuration, and what a running server tells on its admin socket.
+//! maitred's own configuration, and the stats of a running server from its admin socket.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{IpAddr, Ipv4Addr};
@@ -20,22 +20,22 @@ use super::world::{World, within};
 use super::{Options, ini, units};
 use crate::facts::*;
 
-/// A client that no rule should know: the address is for documents (TEST-NET-3, RFC 5737).
+/// A client that no rule names: a documentation address (TEST-NET-3, RFC 5737).
 const STRANGER: IpAddr = IpAddr::V4(Ipv4Addr::new(203, 0, 113, 1));
 
-/// The time in which it should have said something is over.
-const SILENCE: &str = "it says nothing";
+/// The time limit of its reply has passed.
+const SILENCE: &str = "it sends nothing";
 
-/// Recent figures of fewer requests say less than those since the start, and of fewer at all nothing: the first
-/// ones are others.
+/// Recent stats of fewer requests are less reliable than those since the start, and of very few
+/// useless: the first ones differ.
 const ENOUGH: u64 = 20;
 
-/// What is configured in a file, and what the server tells if it runs.
+/// The service of a configuration file, with live stats if it runs.
 pub(super) fn service(
     world: &World,
     options: &Options,
     file: &Path,
-    all: &Known<Vec<Proc>>,
+    all: &Fact<Vec<Proc>>,
     broken: &mut Vec<(String, Unknown)>,
 ) -> Option<Service> {
     let config = match maitred_config::load(file) {
@@ -52,9 +52,10 @@ pub(super) fn service(
     let socket = socket
         .or_else(|| config.admin_socket.clone())
         .unwrap_or_else(default_socket);
-    let status = match world.is_here() {
-        true => ask(world, &socket),
-        false => Unknown::because("no server is asked about another root"),
+    let status = if world.is_here() {
+        ask(world, &socket)
+    } else {
+        Unknown::because("no server is queried for another root")
     };
     let name = format!("maitred ({})", file.display());
     let pid = status
@@ -85,7 +86,7 @@ pub(super) fn service(
     });
     let pools = pools.collect();
     Some(Service {
-        kind: Kind::Maitred,
+        kind: PhpServer::Maitred,
         control_timeout: config.process_control_timeout,
         unit: units::unit(world, "maitred.service"),
         group: super::groups::group(world, &name, pid.ok()),
@@ -140,7 +141,7 @@ fn pool(world: &World, config: &Config, of: &maitred_config::Pool, processors: u
     }
 }
 
-/// The sites that show everybody the pool's status page, by their hosts.
+/// The hosts of sites that serve the pool's status page to every client.
 fn status_shown_at(config: &Config, of: &maitred_config::Pool) -> Vec<String> {
     let tls = config.tls.iter().flat_map(|tls| &tls.listen);
     let mut doors = config.listen.iter().chain(tls);
@@ -151,7 +152,7 @@ fn status_shown_at(config: &Config, of: &maitred_config::Pool) -> Vec<String> {
     shows.map(host).collect()
 }
 
-/// Whether a site answers a client that nobody knows with the status page of this pool.
+/// Whether a site serves the status page of this pool to an unknown client.
 fn shows(site: &Site, path: &str, of: &maitred_config::Pool) -> bool {
     let (Ok(rules), Ok(clean)) = (SiteRules::compile(&site.rules), clean_path(path)) else {
         return false;
@@ -183,7 +184,7 @@ fn host(site: &Site) -> String {
     first.unwrap_or_else(|| "*".to_owned())
 }
 
-fn own_ini(world: &World, of: &maitred_config::Pool) -> Known<Ini> {
+fn own_ini(world: &World, of: &maitred_config::Pool) -> Fact<Ini> {
     let found = ini::of_server(world, "fpm", of.php.as_deref());
     let (file, beside) = match &of.php_ini {
         Some(file) => {
@@ -207,20 +208,20 @@ fn own_ini(world: &World, of: &maitred_config::Pool) -> Known<Ini> {
     Ok(ini)
 }
 
-/// How the server says it is.
-fn ask(world: &World, socket: &Path) -> Known<ServerStatus> {
+/// The reply of the server.
+fn ask(world: &World, socket: &Path) -> Fact<ServerStatus> {
     let patience = world.patience();
     let place = socket.to_owned();
-    // The connection itself may wait, where nobody accepts.
+    // The connection itself may block until it is accepted.
     let told = within(patience, move || talk(&place, patience));
     let place = socket.display();
     match told {
         Some(Ok(status)) => Ok(status),
         Some(Err(why)) if why != SILENCE => {
-            Unknown::because(format!("no server tells of itself on {place} ({why})"))
+            Unknown::because(format!("no server responds on {place} ({why})"))
         }
         Some(Err(_)) | None => Unknown::because(format!(
-            "the server on {place} said nothing within {} ms",
+            "the server on {place} did not respond within {} ms",
             patience.as_millis()
         )),
     }
@@ -242,13 +243,13 @@ fn talk(socket: &Path, patience: Duration) -> Result<ServerStatus, String> {
     stream.read_until(b'\n', &mut answer).map_err(said)?;
     match serde_json::from_slice(&answer) {
         Ok(Answer::Status(status)) => Ok(*status),
-        Ok(_) => Err("it answers what was not asked".to_owned()),
+        Ok(_) => Err("its reply is for another request".to_owned()),
         Err(_) if answer.is_empty() => Err("it is for its own user and root".to_owned()),
         Err(why) => Err(why.to_string()),
     }
 }
 
-/// Those of the last seconds if they are of enough requests.
+/// Those of the last seconds if they cover enough requests.
 fn of(times: &Times) -> &Quantiles {
     match times.recent.count {
         count if count >= ENOUGH => &times.recent,
@@ -262,11 +263,11 @@ fn half(times: &Times) -> Option<f64> {
 
 fn live(
     world: &World,
-    status: &Known<ServerStatus>,
+    status: &Fact<ServerStatus>,
     name: &str,
-    all: &Known<Vec<Proc>>,
-) -> Known<Live> {
-    let status = status.as_ref().map_err(Clone::clone)?;
+    all: &Fact<Vec<Proc>>,
+) -> Fact<Live> {
+    let status = known(status)?;
     let mut pools = status.pools.iter();
     let told = pools.find(|told| told.name == name);
     let told = told.ok_or_else(|| Unknown("the running server has no such pool".to_owned()))?;
@@ -278,7 +279,8 @@ fn live(
     );
     let unmeasured = || {
         Unknown(
-            "the kernel does not tell, or request_accounting is off, or fewer than 20 scripts have run"
+            "the kernel does not tell, or request_accounting is off, or fewer than 20 scripts \
+             have run"
                 .to_owned(),
         )
     };
@@ -316,14 +318,14 @@ fn live(
     })
 }
 
-/// The pool's workers. How many requests each has served is not told; together they are known.
+/// The pool's workers. The requests of each are not reported, only their sum.
 fn workers(
     world: &World,
     status: &ServerStatus,
     told: &PoolStatus,
-    all: &Known<Vec<Proc>>,
-) -> Known<Vec<Worker>> {
-    let all = all.as_ref().map_err(Clone::clone)?;
+    all: &Fact<Vec<Proc>>,
+) -> Fact<Vec<Worker>> {
+    let all = known(all)?;
     let title = format!("maitred-php: worker pool {} ", told.name);
     let supervisor = i32::try_from(status.pid).unwrap_or_default();
     let own = all
@@ -345,7 +347,7 @@ fn workers(
 mod tests {
     use super::*;
 
-    /// Where everybody sees the status page of the first pool of this configuration.
+    /// Sites at which every client sees the status page of the first pool.
     fn shown(text: &str) -> Vec<String> {
         let folder = tempfile::tempdir().unwrap();
         std::fs::create_dir(folder.path().join("public")).unwrap();
@@ -358,7 +360,8 @@ mod tests {
 
     #[test]
     fn a_status_page_is_shown_where_no_rule_keeps_strangers_from_it() {
-        let site = "[pools.www]\nstatus_path = \"/status\"\n[[sites]]\nroot = \"public\"\npool = \"www\"\n";
+        let site = "[pools.www]\nstatus_path = \"/status\"\n[[sites]]\nroot = \"public\"\npool = \
+                    \"www\"\n";
         let outside = "listen = \"[::]:80\"\n";
         let with = |lines: &str| shown(&format!("{outside}{site}hosts = [\"a.example\"]\n{lines}"));
         assert_eq!(with(""), ["a.example"]);
@@ -374,7 +377,7 @@ mod tests {
             assert!(with(lines).is_empty(), "{lines}");
         }
         let inside = format!("listen = \"127.0.0.1:80\"\n{site}");
-        assert!(shown(&inside).is_empty(), "nobody else gets there");
+        assert!(shown(&inside).is_empty(), "no other client gets there");
         let other = "paths = [{ path = \"/status\", pool = \"other\" }]\n[pools.other]\n";
         assert!(with(other).is_empty(), "it is the other pool's path");
     }

@@ -1,19 +1,19 @@
-//! Which addresses this machine has.
+//! The addresses of this machine.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 
 use super::world::World;
 use crate::addresses;
 
-/// Where the kernel lists all IPv4 addresses that are its own, as routes.
+/// The kernel's routes, with all its own IPv4 addresses.
 const IPV4: &str = "/proc/net/fib_trie";
 
-/// Where it lists its IPv6 addresses.
+/// Its own IPv6 addresses.
 const IPV6: &str = "/proc/net/if_inet6";
 
-/// Whether this machine has the address of `to`: a socket can have it then. Where sockets may have any
-/// (`ip_nonlocal_bind`, which shared addresses need), the kernel's own lists count; if they cannot be read, nobody
-/// can tell, and it is nobody's.
+/// Whether this machine has the address of `to`, so that a socket can. Where sockets may have any
+/// (`ip_nonlocal_bind`, for shared addresses), the kernel's own lists decide; if they cannot be
+/// read, it does not.
 pub(super) fn is_own(world: &World, to: &str) -> bool {
     let Some(ip) = addresses::ip(to) else {
         return false;
@@ -32,7 +32,7 @@ fn is_listed(world: &World, ip: IpAddr) -> bool {
     }
 }
 
-/// Below each address are the routes to it: one of ours is that which leads to here.
+/// Below each address are its routes: a local one leads to this machine.
 fn has_ipv4(text: &str, ip: Ipv4Addr) -> bool {
     let mut address = None;
     text.lines().map(str::trim).any(|line| {
@@ -57,11 +57,12 @@ mod tests {
     use super::*;
     use std::time::Duration;
 
-    const ROUTES: &str = "Main:\n  +-- 0.0.0.0/0 3 0 5\n     |-- 0.0.0.0\n        /0 universe UNICAST\n     \
-                          +-- 192.0.2.0/24 2 0 2\n        +-- 192.0.2.0/30 2 0 2\n           |-- 192.0.2.0\n              \
-                          /24 link UNICAST\n           |-- 192.0.2.2\n              /32 host LOCAL\n        \
-                          |-- 192.0.2.255\n           /32 link BROADCAST\nLocal:\n     |-- 192.0.2.9\n        \
-                          /24 link UNICAST\n        /32 host LOCAL\n";
+    const ROUTES: &str = "Main:\n  +-- 0.0.0.0/0 3 0 5\n     |-- 0.0.0.0\n        /0 universe \
+                          UNICAST\n     +-- 192.0.2.0/24 2 0 2\n        +-- 192.0.2.0/30 2 0 \
+                          2\n           |-- 192.0.2.0\n              /24 link UNICAST\n           \
+                          |-- 192.0.2.2\n              /32 host LOCAL\n        |-- \
+                          192.0.2.255\n           /32 link BROADCAST\nLocal:\n     |-- \
+                          192.0.2.9\n        /24 link UNICAST\n        /32 host LOCAL\n";
 
     const INTERFACES: &str = "20010db8000000000000000000000007 02 40 00 80     eth0\n\
                               00000000000000000000000000000001 01 80 10 80       lo\n";

@@ -1,4 +1,4 @@
-//! php-fpm's status page, asked over FastCGI.
+//! php-fpm's status page, requested over FastCGI.
 
 use std::io::{Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
@@ -9,16 +9,16 @@ use maitred_fastcgi::{AnswerEvent, AnswerReader, RequestWriter, write_stdin_end}
 use serde::Deserialize;
 
 use super::world::{World, within};
-use crate::facts::{Known, Pool, Unknown};
-use crate::words::quantile;
+use crate::facts::{Fact, Pool, Unknown};
+use crate::quantile::quantile;
 
-/// Largest answer in bytes: ten thousand workers fit.
+/// Largest response in bytes: ten thousand workers fit.
 const MAX_ANSWER_BYTES: usize = 8 * 1024 * 1024;
 
-/// What a head ends with.
+/// The end of a response head.
 const END_OF_HEAD: &[u8] = b"\r\n\r\n";
 
-/// What it tells.
+/// The page.
 #[derive(Debug, Deserialize)]
 pub(super) struct Status {
     #[serde(rename = "accepted conn")]
@@ -30,39 +30,39 @@ pub(super) struct Status {
     #[serde(rename = "max children reached")]
     pub(super) limit_reached: u64,
     #[serde(rename = "processes", default)]
-    pub(super) workers: Vec<Process>,
+    pub(super) workers: Vec<StatusProcess>,
 }
 
-/// What it tells of a worker.
+/// A worker on the page.
 #[derive(Debug, Deserialize)]
-pub(super) struct Process {
+pub(super) struct StatusProcess {
     pub(super) pid: i32,
     pub(super) requests: u64,
     /// Of the last request, in microseconds.
     #[serde(rename = "request duration")]
     duration: u64,
     state: String,
-    /// Of the last request, the most that PHP itself counted, in bytes.
+    /// Of the last request, the peak memory by PHP's count, in bytes.
     #[serde(rename = "last request memory", default)]
     pub(super) memory: u64,
 }
 
-/// What PHP itself has counted of a worker's last request.
+/// PHP's own count of a worker's memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Counted {
     /// The worker's process.
     pub pid: i32,
     /// Requests it has served.
     pub requests: u64,
-    /// The most memory that the last of them had, in bytes.
+    /// The peak memory of the last one, in bytes.
     pub memory: u64,
 }
 
-/// The same of all workers of a running php-fpm's pool.
+/// The same of all workers of a running php-fpm pool.
 ///
 /// # Errors
-/// Why that is not known.
-pub fn counted(pool: &Pool, patience: Duration) -> Known<Vec<Counted>> {
+/// Why that is unknown.
+pub fn counted(pool: &Pool, patience: Duration) -> Fact<Vec<Counted>> {
     let world = World::new(None, patience);
     let listen = pool.status_at.as_ref().zip(pool.status_path.as_ref());
     let (listen, path) =
@@ -77,14 +77,14 @@ pub fn counted(pool: &Pool, patience: Duration) -> Known<Vec<Counted>> {
 }
 
 impl Status {
-    /// How long the share `p` of the workers' last scripts took at most, in seconds.
+    /// The quantile `p` of the time of the workers' last scripts, in seconds.
     pub(super) fn script(&self, p: f64) -> Option<f64> {
         let idle = self
             .workers
             .iter()
             .filter(|worker| worker.state == "Idle" && worker.requests > 0);
         let times: Vec<f64> = idle.map(|worker| worker.duration as f64 / 1e6).collect();
-        // Of fewer the largest says nothing about the slowest of a hundred.
+        // Of fewer, the largest does not represent the slowest of a hundred.
         let enough = if p > 0.9 { 20 } else { 3 };
         (times.len() >= enough)
             .then(|| quantile(times, p))
@@ -92,10 +92,10 @@ impl Status {
     }
 }
 
-/// Asks at an address.
-pub(super) fn ask(world: &World, listen: &str, path: &str) -> Known<Status> {
+/// Requests the page at an address.
+pub(super) fn ask(world: &World, listen: &str, path: &str) -> Fact<Status> {
     if !world.is_here() {
-        return Unknown::because("no server is asked about another root");
+        return Unknown::because("no server is queried for another root");
     }
     let patience = world.patience();
     let (address, target) = (listen.to_owned(), path.to_owned());
@@ -108,7 +108,7 @@ pub(super) fn ask(world: &World, listen: &str, path: &str) -> Known<Status> {
     };
     let answer = told.ok_or_else(late)?;
     let answer =
-        answer.map_err(|why| Unknown(format!("its status page cannot be asked ({why})")))?;
+        answer.map_err(|why| Unknown(format!("its status page cannot be requested ({why})")))?;
     let at = answer
         .windows(END_OF_HEAD.len())
         .position(|window| window == END_OF_HEAD);
@@ -119,10 +119,10 @@ pub(super) fn ask(world: &World, listen: &str, path: &str) -> Known<Status> {
         .map_err(|_| Unknown("its status page is none of php-fpm's".to_owned()))
 }
 
-trait Both: Read + Write {}
-impl<T: Read + Write> Both for T {}
+trait Connection: Read + Write {}
+impl<T: Read + Write> Connection for T {}
 
-fn connect(listen: &str, patience: Duration) -> std::io::Result<Box<dyn Both>> {
+fn connect(listen: &str, patience: Duration) -> std::io::Result<Box<dyn Connection>> {
     if listen.starts_with('/') {
         let stream = UnixStream::connect(listen)?;
         stream.set_read_timeout(Some(patience))?;
@@ -164,10 +164,10 @@ fn talk(listen: &str, path: &str, patience: Duration) -> std::io::Result<Vec<u8>
     stream
         .take(MAX_ANSWER_BYTES as u64)
         .read_to_end(&mut read)?;
-    answer(&read).ok_or_else(|| std::io::Error::other("it is no answer of FastCGI"))
+    answer(&read).ok_or_else(|| std::io::Error::other("it is no FastCGI response"))
 }
 
-/// What the application has said, without FastCGI's records.
+/// The response without FastCGI's records.
 fn answer(mut read: &[u8]) -> Option<Vec<u8>> {
     let mut reader = AnswerReader::new(1);
     let mut said = Vec::new();

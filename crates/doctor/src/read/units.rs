@@ -1,9 +1,9 @@
-//! Units of systemd's, from their files: nothing is asked of systemd, which may not run here.
+//! systemd units, from their files: systemd itself, which may not run here, is not queried.
 
 use super::world::World;
-use crate::facts::{Known, Unit};
+use crate::facts::{Fact, Unit};
 
-/// Where units lie, the strongest first (systemd.unit(5)).
+/// The folders of units, in order of precedence (systemd.unit(5)).
 const FOLDERS: [&str; 4] = [
     "/etc/systemd/system",
     "/run/systemd/system",
@@ -11,8 +11,8 @@ const FOLDERS: [&str; 4] = [
     "/lib/systemd/system",
 ];
 
-/// A unit with its drop-ins; nothing if there is none of this name.
-pub(super) fn unit(world: &World, name: &str) -> Known<Option<Unit>> {
+/// A unit with its drop-ins. `None` if there is no unit of this name.
+pub(super) fn unit(world: &World, name: &str) -> Fact<Option<Unit>> {
     let mut text = None;
     for folder in FOLDERS {
         if text.is_none() {
@@ -31,7 +31,7 @@ pub(super) fn unit(world: &World, name: &str) -> Known<Option<Unit>> {
     for folder in FOLDERS.iter().rev() {
         further.extend(world.glob(&format!("{folder}/{name}.d/*.conf")));
     }
-    // Drop-ins count by their names, wherever they lie.
+    // Drop-ins apply by their names, in whichever folder.
     further.sort_by_key(|file| file.rsplit('/').next().map(str::to_owned));
     for file in further {
         add(&mut unit, &world.read(&file)?);

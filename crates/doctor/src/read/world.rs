@@ -1,4 +1,4 @@
-//! Files and programs, below another root if one is given, and never for longer than there is time.
+//! Access to files and programs, below another root if one is given, within a time limit.
 
 use std::io::{ErrorKind, Read};
 use std::path::{Component, Path, PathBuf};
@@ -6,7 +6,7 @@ use std::process::Stdio;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use crate::facts::{Known, Unknown};
+use crate::facts::{Fact, Unknown};
 
 /// Most bytes of a file that are read.
 const MAX_FILE_BYTES: u64 = 16 * 1024 * 1024;
@@ -14,13 +14,13 @@ const MAX_FILE_BYTES: u64 = 16 * 1024 * 1024;
 /// Most links of a path that are followed below another root (Linux: 40).
 const MAX_LINKS: usize = 40;
 
-/// What whoever is asked may take, of all the time that there is.
+/// The share of the total time that one query may take.
 const ONE_SHARE: f64 = 0.4;
 
-/// The folder of another root that holds what programs would have said there, by their names.
+/// The folder of another root with the output of programs, by their names.
 const SAID: &str = "commands";
 
-/// Where everything is read.
+/// The root for all reads.
 pub(super) struct World {
     root: Option<PathBuf>,
     end: Instant,
@@ -41,13 +41,13 @@ impl World {
         self.root.is_none()
     }
 
-    /// How long whoever is asked may take: a part of all the time, of which something must be left.
+    /// How long a query may take: a part of the total, so that some time is left.
     pub(super) fn patience(&self) -> Duration {
         let left = self.end.saturating_duration_since(Instant::now());
         left.min(self.patience)
     }
 
-    /// The path without links, if there is something at it.
+    /// The path without links, if it exists.
     pub(super) fn resolved(&self, path: &str) -> Option<String> {
         let found = match &self.root {
             None => std::fs::canonicalize(path).ok()?,
@@ -59,7 +59,7 @@ impl World {
         found.to_str().map(str::to_owned)
     }
 
-    /// Where a path is really. Links are followed below the other root.
+    /// The real location of a path. Links are followed below the other root.
     pub(super) fn path(&self, path: &str) -> PathBuf {
         let Some(root) = &self.root else {
             return PathBuf::from(path);
@@ -97,13 +97,13 @@ impl World {
     }
 
     /// The text of a file.
-    pub(super) fn read(&self, path: &str) -> Known<String> {
+    pub(super) fn read(&self, path: &str) -> Fact<String> {
         self.read_or_none(path)?
             .ok_or_else(|| Unknown(format!("{path} is not there")))
     }
 
-    /// The same; nothing if there is no such file.
-    pub(super) fn read_or_none(&self, path: &str) -> Known<Option<String>> {
+    /// The same. `None` if there is no such file.
+    pub(super) fn read_or_none(&self, path: &str) -> Fact<Option<String>> {
         let file = self.path(path);
         let mut bytes = Vec::new();
         let read = std::fs::metadata(&file).and_then(|what| {
@@ -116,20 +116,20 @@ impl World {
         });
         match read {
             Ok(_) => Ok(Some(String::from_utf8_lossy(&bytes).into_owned())),
-            // A process that has ended meanwhile says ESRCH.
+            // A process that has ended meanwhile gives ESRCH.
             Err(why) if why.kind() == ErrorKind::NotFound => Ok(None),
             Err(why) => Err(Unknown(format!("{path} cannot be read ({why})"))),
         }
     }
 
-    /// A number that is all of a file.
-    pub(super) fn number(&self, path: &str) -> Known<u64> {
+    /// A file that is one number.
+    pub(super) fn number(&self, path: &str) -> Fact<u64> {
         let text = self.read(path)?;
         let number = text.trim().parse();
         number.map_err(|_| Unknown(format!("{path} holds no number")))
     }
 
-    /// The paths that a pattern means, in their order.
+    /// The paths that match a pattern, in order.
     pub(super) fn glob(&self, pattern: &str) -> Vec<String> {
         let below = match &self.root {
             None => PathBuf::from(pattern),
@@ -153,13 +153,12 @@ impl World {
         named.collect()
     }
 
-    /// What a program prints. Below another root nothing is run: what it would say is read from the
+    /// The output of a program. Below another root no program runs: its output is read from the
     /// folder `commands` there.
-    pub(super) fn run(&self, program: &str, arguments: &[&str]) -> Known<String> {
+    pub(super) fn run(&self, program: &str, arguments: &[&str]) -> Fact<String> {
         if !self.is_here() {
             let said = self.read(&format!("/{SAID}/{program}"));
-            return said
-                .map_err(|_| Unknown(format!("{program} cannot be asked about another root")));
+            return said.map_err(|_| Unknown(format!("{program} is not run for another root")));
         }
         let child = maitred_os::spawn::command(program)
             .args(arguments)
@@ -179,20 +178,20 @@ impl World {
         let _ = child.wait();
         match said {
             Some(Some(bytes)) => Ok(String::from_utf8_lossy(&bytes).into_owned()),
-            Some(None) => Unknown::because(format!("{program} could not be heard")),
+            Some(None) => Unknown::because(format!("{program} could not be read")),
             None => Unknown::because(format!("{program} took too long")),
         }
     }
 }
 
-/// What `work` comes to, unless it takes longer than that; then it is left behind.
+/// The result of `work`, unless it takes longer than that; then it is abandoned.
 pub(super) fn within<T: Send + 'static>(
     most: Duration,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Option<T> {
     let (done, wait) = mpsc::channel();
     std::thread::spawn(move || {
-        // Nobody listens any more when it took too long.
+        // The receiver is gone if it took too long.
         let _ = done.send(work());
     });
     wait.recv_timeout(most).ok()
@@ -233,7 +232,7 @@ mod tests {
         let none = world.run("no-such-program-here", &[]);
         assert!(none.unwrap_err().0.contains("cannot be run"));
         assert_eq!(world.run("echo", &["here"]).unwrap(), "here\n");
-        // What our own program ignores, others may live by.
+        // Signals that maitred ignores may matter to other programs.
         maitred_os::signals::ignore_sigxfsz();
         let status = world.run("cat", &["/proc/self/status"]).unwrap();
         let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

@@ -17,7 +17,7 @@ use maitred_measure::outside::OwnProcesses;
 use maitred_measure::report::Report;
 use maitred_measure::slo::Slo;
 use maitred_measure::url::Url;
-use maitred_measure::words;
+use maitred_text::humanize;
 use rustix::process::{Pid, Signal, kill_process_group};
 use serde::Serialize;
 
@@ -314,7 +314,7 @@ impl Contest<'_> {
         };
         for row in rows {
             let least = row.smallest_detectable.map_or("n/a".to_owned(), |share| {
-                format!("{} %", words::digits(share * 100.0))
+                format!("{} %", humanize::digits(share * 100.0))
             });
             self.say(&format!(
                 "{:10}{:>10}   {:>9} to {:>9}   could see {least:>7}   {}",

@@ -15,7 +15,7 @@ use maitred_measure::replay;
 use maitred_measure::request::{self, RequestSpec};
 use maitred_measure::url::Url;
 use maitred_measure::usage;
-use maitred_measure::words;
+use maitred_text::humanize;
 
 use super::options::{LoadOptions, RequestOptions, Run};
 
@@ -69,8 +69,8 @@ pub fn plan(run: &Run) -> Result<Arc<Plan>, Refusal> {
         load,
         duration: clock::nanos(seconds + warm_up),
         warm_up: clock::nanos(warm_up),
-        timeout: clock::nanos(words::read_duration(&run.load.timeout)?),
-        late_after: clock::nanos(words::read_duration(&run.load.late_after)?),
+        timeout: clock::nanos(humanize::parse_duration(&run.load.timeout)?),
+        late_after: clock::nanos(humanize::parse_duration(&run.load.late_after)?),
         threads,
         seed: run.load.seed,
         keep_alive: !options.no_keepalive,
@@ -155,7 +155,7 @@ fn checked_method(method: &str) -> Result<String, String> {
 
 /// The load, how many seconds are measured, and how many before that are not.
 fn load(options: &LoadOptions, first: &RequestSpec) -> Result<(Load, f64, f64), String> {
-    let read = |text: &Option<String>| text.as_deref().map(words::read_duration).transpose();
+    let read = |text: &Option<String>| text.as_deref().map(humanize::parse_duration).transpose();
     let (asked, warm_up) = (read(&options.duration)?, read(&options.warm_up)?);
     if asked.is_some_and(|seconds| seconds <= 0.0) {
         return Err("--duration has to be longer than nothing".to_owned());
@@ -232,7 +232,7 @@ fn replay_of(file: &Path, speed: f64, first: &RequestSpec) -> Result<replay::Sou
 
 /// Reads `1s`, `0.3s..1s` or `~1s`.
 fn think(text: &str) -> Result<Think, String> {
-    let nanos = |text: &str| words::read_duration(text).map(clock::nanos);
+    let nanos = |text: &str| humanize::parse_duration(text).map(clock::nanos);
     if let Some(mean) = text.strip_prefix('~') {
         return Ok(Think::Around(nanos(mean)?));
     }

@@ -11,13 +11,13 @@ use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
 use maitred_control::admin::{Answer, Request};
-use maitred_doctor::facts::Kind;
+use maitred_doctor::facts::PhpServer;
 use maitred_doctor::finding::{Finding, Severity};
 use maitred_doctor::read::Counted;
-use maitred_doctor::{Options, Which};
+use maitred_doctor::{Options, Scope};
 use maitred_measure::endpoints::TlsTrust;
-use maitred_measure::words;
 use maitred_os::signals::{Awaited, Signal};
+use maitred_text::humanize;
 use maitred_tune::course::goal::Goal;
 use maitred_tune::course::{Course, CourseInput, Verdict};
 use maitred_tune::php_memory::{Counts, PhpMemoryProbe};
@@ -203,7 +203,7 @@ fn carry_out(asked: &Tune) -> Result<u8, Refusal> {
     let mut progress = Progress::new(&workload.source, &site);
     let mut ask = counts_of(&site, &asked.server);
     let mut runner = Runner {
-        counts: PhpMemoryProbe::new(site.service.kind == Kind::Maitred, &mut ask),
+        counts: PhpMemoryProbe::new(site.service.kind == PhpServer::Maitred, &mut ask),
         target: &mut target,
         workload: &workload,
         prober: &mut prober,
@@ -317,7 +317,7 @@ fn serves(
 fn seconds(asked: &Tune) -> Result<f64, String> {
     let seconds = match (&asked.course.time, asked.course.quick) {
         (_, true) => QUICK_SECONDS,
-        (Some(text), false) => words::read_duration(text)?,
+        (Some(text), false) => humanize::parse_duration(text)?,
         (None, false) => USUAL_SECONDS,
     };
     match SECONDS.contains(&seconds) {
@@ -329,9 +329,9 @@ fn seconds(asked: &Tune) -> Result<f64, String> {
 /// Looks at the machine, and finds the pool. With it comes what doctor finds.
 fn find(asked: &ServerOptions) -> Result<(Site, Vec<Finding>), Refusal> {
     let which = match (&asked.config, &asked.php_fpm) {
-        (Some(_), _) => Which::Maitred,
-        (None, Some(_)) => Which::PhpFpm,
-        (None, None) => Which::Everything,
+        (Some(_), _) => Scope::Maitred,
+        (None, Some(_)) => Scope::PhpFpm,
+        (None, None) => Scope::Everything,
     };
     let facts = maitred_doctor::read(&Options {
         which,
@@ -390,7 +390,7 @@ fn reload(asked: &ServerOptions) -> Reload {
 /// Asks what PHP counts of its scripts' memory: php-fpm by its status page, a server of ours on its admin socket.
 fn counts_of(site: &Site, asked: &ServerOptions) -> Box<dyn FnMut() -> Counts> {
     let pool = site.pool.clone();
-    if site.service.kind != Kind::Maitred {
+    if site.service.kind != PhpServer::Maitred {
         return Box::new(move || {
             let told = maitred_doctor::read::counted(&pool, PATIENCE);
             told.map_err(|why| why.to_string())
@@ -466,7 +466,7 @@ impl Progress {
     fn say(&mut self, what: &str, left: f64) {
         let past = self.began.elapsed().as_secs_f64();
         let done = past / (past + left).max(1e-9) * 100.0;
-        let left = words::duration(left.ceil());
+        let left = humanize::duration(left.ceil());
         let _ = writeln!(io::stderr(), "[{done:>3.0} %] {what} · about {left} left");
     }
 }

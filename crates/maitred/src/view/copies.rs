@@ -1,8 +1,9 @@
 //! Copies of booted applications, as lines for people.
 
 use maitred_control::admin::{Copies, PoolStatus, ServerStatus};
+use maitred_text::humanize::{compact_count, shorten};
 
-use super::{NAME_COLUMNS, both, counts, cut, number, shorten};
+use super::{NAME_COLUMNS, both, counts, cut};
 
 /// A table of the pools whose workers are copies; nothing if there is none.
 pub fn copies(server: &ServerStatus) -> Vec<String> {
@@ -28,11 +29,11 @@ pub fn copies(server: &ServerStatus) -> Vec<String> {
             "{:wide$} {:>10} {:>5} {:>8} {:>11} {:>9} {:>8} {:>6}",
             shorten(name, wide),
             copies.generation,
-            number(copies.spare, 5),
-            number(copies.fork_time.count, 8),
+            compact_count(copies.spare, 5),
+            compact_count(copies.fork_time.count, 8),
             both(&copies.fork_time),
-            number(copies.went_back, 9),
-            number(copies.stayed.values().sum(), 8),
+            compact_count(copies.went_back, 9),
+            compact_count(copies.stayed.values().sum(), 8),
             pages_each(copies),
         )
     };
@@ -70,7 +71,7 @@ pub fn details(pool: &PoolStatus) -> Vec<String> {
 
 fn pages_each(copies: &Copies) -> String {
     match copies.pages {
-        Some(pages) => number(pages.round() as u64, 6),
+        Some(pages) => compact_count(pages.round() as u64, 6),
         None => "-".to_owned(),
     }
 }

@@ -1,8 +1,9 @@
 //! Servers behind (`proxy`) as lines for people.
 
 use maitred_control::admin::{ProxyServer, ServerStatus};
+use maitred_text::humanize::{compact_count, compact_time, shorten};
 
-use super::{cut, number, shorten, time};
+use super::cut;
 
 /// Most servers that are shown: those with the most requests.
 const MAX_SERVER_LINES: usize = 20;
@@ -41,12 +42,12 @@ fn row(server: &ProxyServer, wide: usize) -> String {
     format!(
         "{:wide$} {:>8} {:>6} {:>8} {:>8} {:>8} {:>9}",
         shorten(&server.server, wide),
-        number(sum(server, |_| true), 8),
-        number(server.active, 6),
-        number(sum(server, |result| result == "5xx"), 8),
-        number(sum(server, |result| failed.contains(&result)), 8),
-        number(sum(server, |result| result == "client_left"), 8),
-        time(server.seconds / timed.max(1) as f64),
+        compact_count(sum(server, |_| true), 8),
+        compact_count(server.active, 6),
+        compact_count(sum(server, |result| result == "5xx"), 8),
+        compact_count(sum(server, |result| failed.contains(&result)), 8),
+        compact_count(sum(server, |result| result == "client_left"), 8),
+        compact_time(server.seconds / timed.max(1) as f64),
     )
 }
 

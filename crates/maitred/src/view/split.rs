@@ -1,8 +1,9 @@
 //! Where the time of requests goes, as lines for people.
 
 use maitred_control::admin::{PoolStatus, Running, ServerStatus, Times};
+use maitred_text::humanize::{compact_bytes, long_time, shorten};
 
-use super::{NAME_COLUMNS, both, bytes, cut, duration, shorten};
+use super::{NAME_COLUMNS, both, cut};
 
 /// A table of the pools whose requests were measured lately; nothing if there is none.
 pub fn split(server: &ServerStatus) -> Vec<String> {
@@ -61,7 +62,7 @@ pub fn details(pool: &PoolStatus) -> Vec<String> {
     )];
     let peak = &pool.peak_memory;
     if let (Some(p50), Some(p99)) = (peak.p50_bytes, peak.p99_bytes) {
-        let (p50, p99) = (bytes(p50), bytes(p99));
+        let (p50, p99) = (compact_bytes(p50), compact_bytes(p99));
         lines.push(format!("peak memory     {p50} p50, {p99} p99 of scripts"));
     }
     lines
@@ -70,7 +71,7 @@ pub fn details(pool: &PoolStatus) -> Vec<String> {
 /// Where the time of a script went that still runs.
 pub fn so_far(script: &Running) -> Option<String> {
     let (cpu, waited) = (script.cpu_seconds?, script.core_wait_seconds?);
-    let parts = [cpu, waited, script.blocked_seconds?].map(duration);
+    let parts = [cpu, waited, script.blocked_seconds?].map(long_time);
     let [cpu, waited, blocked] = parts;
     Some(cut(&format!(
         "{:17}cpu {cpu}, core wait {waited}, blocked {blocked}",

@@ -1,4 +1,4 @@
-//! How much of what a socket was given has reached the other side.
+//! Bytes of a connection that have reached the other side.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
@@ -6,14 +6,14 @@ use std::os::fd::{AsFd, AsRawFd};
 /// `struct tcp_info` up to and including `tcpi_bytes_acked` (include/uapi/linux/tcp.h), in words of
 /// eight bytes. libc's own ends before.
 const WORDS: usize = 16;
-/// Where `tcpi_bytes_acked` is among them.
+/// The position of `tcpi_bytes_acked` among them.
 const BYTES_ACKED: usize = 15;
 
-/// Bytes that the other side of a TCP connection has acknowledged since it was made (RFC 4898
-/// `tcpEStatsAppHCThruOctetsAcked`).
+/// Bytes that the other side of a TCP connection has acknowledged since it was established (RFC
+/// 4898 `tcpEStatsAppHCThruOctetsAcked`).
 ///
 /// # Errors
-/// When it is no TCP connection, or the kernel is older than Linux 4.1 and does not tell.
+/// When it is no TCP connection, or the kernel is older than Linux 4.1 and does not report it.
 pub fn acknowledged(socket: impl AsFd) -> io::Result<u64> {
     let mut info = [0_u64; WORDS];
     let mut length = size_of_val(&info) as libc::socklen_t;
@@ -31,9 +31,10 @@ pub fn acknowledged(socket: impl AsFd) -> io::Result<u64> {
     if got < 0 {
         return Err(io::Error::last_os_error());
     }
-    match length as usize == size_of_val(&info) {
-        true => Ok(info[BYTES_ACKED]),
-        false => Err(io::ErrorKind::Unsupported.into()),
+    if length as usize == size_of_val(&info) {
+        Ok(info[BYTES_ACKED])
+    } else {
+        Err(io::ErrorKind::Unsupported.into())
     }
 }
 

@@ -1,4 +1,4 @@
-//! POSIX access control lists, as the kernel keeps them in the attribute `system.posix_acl_access`
+//! POSIX access control lists in the kernel's attribute `system.posix_acl_access`
 //! (include/uapi/linux/posix_acl_xattr.h, acl(5)): a version, then entries of tag, permissions and
 //! id, little-endian, by tag and then by id.
 
@@ -7,7 +7,7 @@ use std::io;
 /// The attribute that holds a file's list.
 pub const ATTRIBUTE: &str = "system.posix_acl_access";
 
-/// The attribute of a folder that holds the list that new files in it get.
+/// The attribute of a folder with the default list of new files in it.
 pub const OF_NEW_FILES: &str = "system.posix_acl_default";
 
 /// Largest list that is read, in bytes: that of the largest attribute there can be
@@ -17,11 +17,11 @@ pub const MAX_BYTES: usize = 64 << 10;
 /// `POSIX_ACL_XATTR_VERSION`.
 const VERSION: u32 = 2;
 const ENTRY_BYTES: usize = 8;
-/// The id of entries that are nobody's in particular (`ACL_UNDEFINED_ID`).
-const NOBODY: u32 = u32::MAX;
+/// The id of entries without a user or group (`ACL_UNDEFINED_ID`).
+const NO_ID: u32 = u32::MAX;
 const READ_WRITE: u16 = 0o6;
 
-/// Whom an entry is for. The numbers are the kernel's (`ACL_USER_OBJ` and so on).
+/// The subject of an entry. The numbers are the kernel's (`ACL_USER_OBJ` and so on).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u16)]
 enum Tag {
@@ -29,7 +29,7 @@ enum Tag {
     User = 0x02,
     OwningGroup = 0x04,
     Group = 0x08,
-    /// The most that all but the owner and others can have.
+    /// The mask: the maximum for all but the owner and others.
     Mask = 0x10,
     Others = 0x20,
 }
@@ -47,13 +47,13 @@ struct Entry {
 pub struct AccessList(Vec<Entry>);
 
 impl AccessList {
-    /// What the mode of a file says.
+    /// The list equivalent to a file's mode.
     pub fn of_mode(mode: u32) -> AccessList {
         let bits = |shift: u32| ((mode >> shift) & 0o7) as u16;
         let classes = [(Tag::Owner, 6), (Tag::OwningGroup, 3), (Tag::Others, 0)];
         let entries = classes.map(|(tag, shift)| Entry {
             tag,
-            id: NOBODY,
+            id: NO_ID,
             permissions: bits(shift),
         });
         AccessList(entries.to_vec())
@@ -82,8 +82,8 @@ impl AccessList {
         entries.map(AccessList).ok_or_else(bad)
     }
 
-    /// Lets users and groups read and write as well, and sets the mask so that all can do what
-    /// their entries say (`acl_calc_mask(3)`).
+    /// Grants users and groups read and write access as well, and sets the mask so that all entries
+    /// take effect (`acl_calc_mask(3)`).
     pub fn admit(&mut self, users: &[u32], groups: &[u32]) {
         let users = users.iter().map(|&id| (Tag::User, id));
         for (tag, id) in users.chain(groups.iter().map(|&id| (Tag::Group, id))) {
@@ -100,7 +100,7 @@ impl AccessList {
         let permissions = masked.fold(0, |all, one| all | one);
         self.0.push(Entry {
             tag: Tag::Mask,
-            id: NOBODY,
+            id: NO_ID,
             permissions,
         });
         self.0.sort_unstable();

@@ -1,8 +1,8 @@
-//! Closes Unix streams in whose queues descriptors lie. The kernel closes those in the context of the
-//! thread that closes the stream, and waits as long as their sender likes (a TCP socket with
-//! `SO_LINGER`). So a thread of its own does it, and a second one interrupts its waits: that of
-//! `SO_LINGER` ends with a signal (`sk_stream_wait_close`), for this descriptor and for all others that
-//! go with the same stream.
+//! Closes Unix streams with descriptors in their queues. The kernel closes those in the context of
+//! the thread that closes the stream, and waits as long as their sender likes (a TCP socket with
+//! `SO_LINGER`). So a separate thread does it, and a second one interrupts its waits: that of
+//! `SO_LINGER` ends with a signal (`sk_stream_wait_close`), for this descriptor and for all others
+//! of the same stream.
 
 use std::collections::VecDeque;
 use std::io;
@@ -14,17 +14,17 @@ use std::time::Duration;
 
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
 
-/// Streams that may wait to be closed. With more, no stream is to be begun whose peer may send
-/// descriptors ([`is_full`]); those that are open still find room here.
+/// Streams that may wait to be closed. If there are more, accept no stream whose peer may send
+/// descriptors ([`is_full`]); open ones are still queued here.
 pub const WAITING: usize = 256;
 /// How long one stream may take before its waits are interrupted.
 const PATIENCE: Duration = Duration::from_millis(2);
-/// What interrupts: nothing else uses it here.
+/// The signal that interrupts: it has no other use here.
 const INTERRUPT: Signal = Signal::SIGURG;
 /// Bytes of the stack of each of the two threads.
 const STACK_BYTES: usize = 64 * 1024;
 
-/// What the two threads share.
+/// The state shared by the two threads.
 struct State {
     waiting: VecDeque<OwnedFd>,
     /// The threads run.
@@ -38,21 +38,21 @@ static STATE: Mutex<State> = Mutex::new(State {
     is_running: false,
     is_closing: false,
 });
-/// Something waits to be closed.
+/// A stream waits to be closed.
 static CAME: Condvar = Condvar::new();
 /// `is_closing` has changed.
 static TURNED: Condvar = Condvar::new();
 
-/// Whether as many streams wait to be closed as may: others are closed first.
+/// Whether the limit of streams that wait to be closed is reached.
 pub fn is_full() -> bool {
     lock().waiting.len() >= WAITING
 }
 
-/// Has a stream closed. Never waits.
+/// Queues a stream to be closed. Never waits.
 pub fn close(stream: OwnedFd) {
     let mut state = lock();
     state.waiting.push_back(stream);
-    // Without a thread it waits for the next that comes, which tries again.
+    // Without a thread it waits for the next stream, which tries again.
     state.is_running = state.is_running || start().is_ok();
     CAME.notify_one();
 }
@@ -68,7 +68,7 @@ fn start() -> io::Result<()> {
     let thread = |name: &str| Builder::new().name(name.to_owned()).stack_size(STACK_BYTES);
     let closer = thread("closer").spawn(close_all)?;
     let closer = closer.into_pthread_t();
-    // With the closer alone, a wait may last; nothing else does.
+    // With the closer alone, a wait may last; nothing else is affected.
     let _ = thread("closer-watch").spawn(move || interrupt(closer));
     Ok(())
 }
@@ -96,21 +96,20 @@ fn close_all() {
     }
 }
 
-/// Interrupts the closer again and again while it closes something.
+/// Interrupts the closer repeatedly while it closes a stream.
 fn interrupt(closer: libc::pthread_t) {
     let mut state = lock();
     loop {
-        state = match state.is_closing {
-            false => TURNED.wait(state).unwrap_or_else(PoisonError::into_inner),
-            true => {
-                let waited = TURNED.wait_timeout(state, PATIENCE);
-                let (state, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
-                if timeout.timed_out() && state.is_closing {
-                    // SAFETY: the closer's thread never ends, so this names it.
-                    let _ = unsafe { libc::pthread_kill(closer, INTERRUPT as libc::c_int) };
-                }
-                state
+        state = if state.is_closing {
+            let waited = TURNED.wait_timeout(state, PATIENCE);
+            let (state, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
+            if timeout.timed_out() && state.is_closing {
+                // SAFETY: the closer's thread never ends, so this identifies it.
+                let _ = unsafe { libc::pthread_kill(closer, INTERRUPT as libc::c_int) };
             }
+            state
+        } else {
+            TURNED.wait(state).unwrap_or_else(PoisonError::into_inner)
         };
     }
 }
@@ -128,7 +127,8 @@ pub(crate) mod tests {
     use std::os::fd::AsFd;
     use std::os::unix::net::UnixStream;
 
-    /// A TCP socket that takes a minute to close, unless it is interrupted. Its other end is leaked.
+    /// A TCP socket that takes a minute to close, unless it is interrupted. Its other end is
+    /// leaked.
     pub fn lingering() -> OwnedFd {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let mut stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
@@ -153,7 +153,7 @@ pub(crate) mod tests {
 
     #[test]
     fn streams_behind_lingering_descriptors_are_closed_long_before_these_would_be() {
-        // The second lies in the queue of a stream that is sent itself, where no thread reaches it.
+        // The second is in the queue of a stream that is sent itself, where no thread reaches it.
         let (nested, inner) = UnixStream::pair().unwrap();
         send_descriptor(&nested, &lingering(), SendFlags::NOSIGNAL);
         let inner = OwnedFd::from(inner);

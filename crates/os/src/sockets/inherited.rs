@@ -1,4 +1,4 @@
-//! Listening sockets that whoever started this process left open for it.
+//! Listening sockets inherited from the process that started this one.
 
 use std::io;
 use std::os::fd::{OwnedFd, RawFd};
@@ -7,12 +7,12 @@ use rustix::net::{AddressFamily, SocketAddrUnix};
 
 use crate::spawn;
 
-/// Takes descriptor `fd` over, if it is a listening stream socket. Call it once for a number, before
-/// this process listens on anything itself. What it is and who listens with it stays as it is, but
-/// for waiting: `accept` never waits.
+/// Takes descriptor `fd` over, if it is a listening stream socket. Call it once for a number,
+/// before this process listens itself. Its type and its other listeners stay as they are; only
+/// `accept` never waits.
 ///
 /// # Errors
-/// When nothing is open there, or something else.
+/// When it is not open, or something else.
 pub fn take(fd: RawFd) -> io::Result<OwnedFd> {
     let asked = |option| int_option(fd, option);
     if asked(libc::SO_TYPE)? != libc::SOCK_STREAM || asked(libc::SO_ACCEPTCONN)? == 0 {
@@ -38,8 +38,8 @@ pub fn path_of(socket: &OwnedFd) -> Option<std::path::PathBuf> {
 fn int_option(fd: RawFd, option: libc::c_int) -> io::Result<libc::c_int> {
     let mut value: libc::c_int = 0;
     let mut length = size_of::<libc::c_int>() as libc::socklen_t;
-    // SAFETY: the kernel writes at most `length` bytes, which is the size of `value`; asking any
-    // number whether it is a socket is harmless.
+    // SAFETY: the kernel writes at most `length` bytes, which is the size of `value`; querying any
+    // number for a socket is harmless.
     let got = unsafe {
         libc::getsockopt(
             fd,

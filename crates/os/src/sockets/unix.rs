@@ -1,4 +1,4 @@
-//! Unix sockets: making them, who answers there, and who may.
+//! Unix sockets: creating them, their current listener, and access to them.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -11,30 +11,30 @@ use serde::{Deserialize, Serialize};
 
 use super::acl::{self, AccessList};
 use crate::guarded::Named;
-use crate::walk::Place;
+use crate::walk::OpenedPath;
 
 /// Longest path of a Unix socket, in bytes: `sun_path` without the zero at its end (unix(7)).
 pub const MAX_PATH_BYTES: usize = 107;
 
-/// Who is to be found at the path of a socket.
+/// The state of a socket's path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Found {
-    /// Nothing is there.
+    /// It does not exist.
     Nothing,
-    /// Something is there, and nobody listens on it.
+    /// It exists without a listener.
     Stale,
-    /// A process that listens; its id, as far as the kernel tells it.
+    /// A listening process; its id, as far as the kernel reports it.
     Living(Option<i32>),
 }
 
-/// Who may connect to a Unix socket.
+/// Access to a Unix socket.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rights {
     /// Permission bits.
     pub mode: u32,
-    /// The owner, if another than its maker.
+    /// The owner, if another than its creator.
     pub owner: Option<u32>,
-    /// The group, if another than its maker's.
+    /// The group, if another than its creator's.
     pub group: Option<u32>,
     /// Further users.
     pub users: Vec<u32>,
@@ -42,7 +42,7 @@ pub struct Rights {
     pub groups: Vec<u32>,
 }
 
-/// The file of a Unix socket, whatever lies under its name later.
+/// The file of a Unix socket, whatever is under its name later.
 #[derive(Debug)]
 pub struct SocketFile {
     file: OwnedFd,
@@ -62,10 +62,10 @@ pub fn remove_own(path: &Path, id: FileId) {
     }
 }
 
-/// Sees who listens at `path`, by connecting to it. Nobody is waited for.
+/// Finds the listener at `path` by connecting to it, without waiting.
 ///
 /// # Errors
-/// When it cannot be seen: we may not connect, for one.
+/// When it cannot be determined, such as without permission to connect.
 pub fn who_listens(path: &Path) -> io::Result<Found> {
     let socket = unix_socket()?;
     match rustix::net::connect(&socket, &SocketAddrUnix::new(path)?) {
@@ -85,8 +85,8 @@ pub fn who_listens(path: &Path) -> io::Result<Found> {
     }
 }
 
-/// Removes a socket that nobody listens on, or a link under its name. Anything else is kept: it was
-/// no server's.
+/// Removes a socket without a listener, or a link under its name. Anything else stays: it was no
+/// server's.
 ///
 /// # Errors
 /// When it cannot be removed.
@@ -98,25 +98,25 @@ pub fn remove_stale(named: &Named) -> io::Result<()> {
     }
 }
 
-/// Makes a socket at `path`, which is `named`, that is not listened on yet, with permission bits
-/// `mode`. Where others may write to the folder, it is made with the rights of the folder's owner,
-/// and given back to this process: a folder that is replaced meanwhile gains nothing, and a socket
-/// of another owner that is moved there meanwhile stays as it is.
+/// Creates a socket at `path`, which is `named`, that does not listen yet, with permission bits
+/// `mode`. Where others may write to the folder, it is created with the rights of the folder's
+/// owner, and returned to this process: replacing the folder meanwhile gains nothing, and a socket
+/// of another owner that is moved there meanwhile stays unchanged.
 ///
 /// # Errors
-/// `AddrInUse` when there is a file of that name; otherwise what `bind(2)` says.
+/// `AddrInUse` when a file of that name exists; otherwise the error of `bind(2)`.
 pub fn bind_unix(path: &Path, named: &Named, mode: u32) -> io::Result<(OwnedFd, SocketFile)> {
     let socket = unix_socket()?;
     let bind = |path: &Path| -> io::Result<()> {
         Ok(rustix::net::bind(&socket, &SocketAddrUnix::new(path)?)?)
     };
-    // Never more than what is asked for, not even for a moment.
+    // Never more access than requested, not even temporarily.
     let usual = rustix::process::umask(Mode::from_raw_mode(0o777 & !mode));
     let own = rustix::process::geteuid().as_raw();
     let creator = named.creator();
     let bound = match (&creator, named.is_shared()) {
         (Some(creator), _) => match named.with_rights(|| bind(path)) {
-            // One who may not write to his own folder moves nothing in it either.
+            // An owner who may not write to the folder moves nothing in it either.
             Ok(Err(why)) if why.kind() == io::ErrorKind::PermissionDenied => {
                 bind(&named.path()).map(|()| own)
             }
@@ -133,7 +133,7 @@ pub fn bind_unix(path: &Path, named: &Named, mode: u32) -> io::Result<(OwnedFd, 
     }
     if named.is_shared() {
         // A folder's list for new files takes the place of the umask (acl(5)).
-        file.admit_nobody_else()?;
+        file.deny_others()?;
         file.set_mode(mode)?;
     }
     Ok((socket, file))
@@ -150,9 +150,8 @@ fn unix_socket() -> io::Result<OwnedFd> {
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 const SO_PASSRIGHTS: libc::c_int = 83;
 
-/// Has the kernel refuse descriptors that others send to this socket or to one that is accepted
-/// from it. Who received them would have to close them, which blocks for as long as their sender
-/// likes.
+/// Makes the kernel refuse descriptors that others send to this socket or to one accepted from it.
+/// Received ones would have to be closed, which blocks for as long as their sender likes.
 ///
 /// # Errors
 /// When the kernel cannot: it is older than Linux 6.16.
@@ -160,7 +159,7 @@ const SO_PASSRIGHTS: libc::c_int = 83;
 pub fn refuse_descriptors(socket: BorrowedFd<'_>) -> io::Result<()> {
     let off: libc::c_int = 0;
     let length = libc::socklen_t::try_from(size_of_val(&off)).map_err(io::Error::other)?;
-    // SAFETY: the option's value is a number, which is there during the call.
+    // SAFETY: the option's value is a number, which lives during the call.
     let set = unsafe {
         libc::setsockopt(
             socket.as_raw_fd(),
@@ -186,17 +185,17 @@ pub fn refuse_descriptors(_: BorrowedFd<'_>) -> io::Result<()> {
 }
 
 impl Rights {
-    /// Whether others may connect than its mode, owner and group name.
+    /// Whether others than its mode, owner and group allow may connect.
     pub fn has_list(&self) -> bool {
         !self.users.is_empty() || !self.groups.is_empty()
     }
 }
 
 impl SocketFile {
-    /// The socket that lies at `path`, which is not a link.
+    /// The socket at `path`, which is not a link.
     ///
     /// # Errors
-    /// When it cannot be reached, or something else lies there.
+    /// When it cannot be reached, or something else is there.
     pub fn at(path: &Path) -> io::Result<SocketFile> {
         SocketFile::of(&Named::at(path)?)
     }
@@ -209,8 +208,8 @@ impl SocketFile {
         SocketFile::found(named.look()?.ok_or(Errno::NOENT)?)
     }
 
-    /// The socket of this name that `owner` has just made. Who may write to the folder can have
-    /// moved another there since.
+    /// The socket of this name that `owner` has just created. A user who may write to the folder
+    /// can have moved another there since.
     fn made_by(owner: u32, named: &Named) -> io::Result<SocketFile> {
         let place = named.look()?.ok_or(Errno::NOENT)?;
         if named.is_shared() && place.facts.uid != owner {
@@ -221,7 +220,7 @@ impl SocketFile {
         SocketFile::found(place)
     }
 
-    fn found(place: Place) -> io::Result<SocketFile> {
+    fn found(place: OpenedPath) -> io::Result<SocketFile> {
         if place.facts.kind() != FileType::Socket || place.facts.names != 1 {
             return Err(io::Error::other("something else lies there"));
         }
@@ -237,7 +236,7 @@ impl SocketFile {
         self.id
     }
 
-    /// Gives it to an owner and a group; none: it keeps the one it has.
+    /// Gives it to an owner and a group; `None`: unchanged.
     ///
     /// # Errors
     /// When this process may not.
@@ -285,19 +284,19 @@ impl SocketFile {
         )?)
     }
 
-    /// Lets nobody connect but those whom its mode names.
+    /// Removes all access except by its mode.
     ///
     /// # Errors
     /// When this process may not.
-    pub fn admit_nobody_else(&self) -> io::Result<()> {
+    pub fn deny_others(&self) -> io::Result<()> {
         match rustix::fs::removexattr(self.reopened(), acl::ATTRIBUTE) {
             Ok(()) | Err(Errno::NODATA | Errno::OPNOTSUPP) => Ok(()),
             Err(other) => Err(other.into()),
         }
     }
 
-    /// A path to this very file: its name may be another's by now, and calls for the mode and for
-    /// attributes take no descriptor of this kind.
+    /// A path to this very file: its name may be another's by now, and the calls for the mode and
+    /// for attributes take no descriptor of this kind.
     fn reopened(&self) -> PathBuf {
         PathBuf::from(format!("/proc/self/fd/{}", self.file.as_raw_fd()))
     }
@@ -351,7 +350,7 @@ mod tests {
         let own = i32::try_from(std::process::id()).unwrap();
         assert_eq!(who_listens(&path).unwrap(), Found::Living(Some(own)));
         drop(living);
-        // A process that another test has forked may have it, too, until it is another program.
+        // A process that another test has forked may have it, too, until it calls exec.
         let until = Instant::now() + Duration::from_secs(60);
         while who_listens(&path).unwrap() == Found::Living(Some(own)) && Instant::now() < until {
             std::thread::yield_now();
@@ -448,7 +447,7 @@ mod tests {
             "user::rw-\nuser:1:rw-\nuser:33:rw-\ngroup::---\ngroup:1:rw-\nmask::rw-\n\
              other::---\n\n"
         );
-        file.admit_nobody_else().unwrap();
+        file.deny_others().unwrap();
         file.set_mode(0o640).unwrap();
         assert_eq!(std::fs::metadata(&path).unwrap().mode() & 0o777, 0o640);
     }

@@ -1,4 +1,4 @@
-//! How many connections a listening socket holds that nobody has accepted.
+//! Connections of a listening socket that are not accepted yet.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -11,7 +11,7 @@ use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, 
 const BY_FAMILY: u16 = 20;
 /// `UDIAG_SHOW_RQLEN` (include/uapi/linux/unix_diag.h).
 const SHOW_LENGTHS: u32 = 0x10;
-/// `UNIX_DIAG_RQLEN`, the attribute that answers it.
+/// `UNIX_DIAG_RQLEN`, the attribute of the reply.
 const LENGTHS: u16 = 4;
 /// Any state of a socket: it is named by its inode.
 const ALL_STATES: u32 = u32::MAX;
@@ -21,13 +21,13 @@ const ANY_COOKIE: u32 = u32::MAX;
 const HEADER: usize = 16;
 const MESSAGE: usize = 16;
 const ATTRIBUTE: usize = 4;
-/// Room for the kernel's answer about one socket, in bytes.
+/// Buffer for the kernel's reply about one socket, in bytes.
 const ANSWER_BYTES: usize = 1024;
 
-/// Connections that wait in the queue of a listening socket, as the kernel counts them.
+/// Connections in the queue of a listening socket, by the kernel's count.
 ///
 /// # Errors
-/// When it is no listening socket, or the kernel does not tell.
+/// When it is no listening socket, or the kernel does not report it.
 pub fn waiting(socket: impl AsFd) -> io::Result<u32> {
     match sockopt::socket_domain(&socket)? {
         AddressFamily::UNIX => waiting_unix(socket),
@@ -35,7 +35,7 @@ pub fn waiting(socket: impl AsFd) -> io::Result<u32> {
     }
 }
 
-/// Longest queue of connections that the kernel gives any socket (`net.core.somaxconn`).
+/// Longest queue of any socket (`net.core.somaxconn`).
 ///
 /// # Errors
 /// When it cannot be read.
@@ -44,7 +44,7 @@ pub fn longest_backlog() -> io::Result<u32> {
     text.trim().parse().map_err(io::Error::other)
 }
 
-/// For a listening socket, the kernel tells the length of its queue as `tcpi_unacked`
+/// For a listening socket, the kernel reports the length of its queue as `tcpi_unacked`
 /// (net/ipv4/tcp.c `tcp_get_info`).
 fn waiting_tcp(socket: impl AsFd) -> io::Result<u32> {
     let mut info = MaybeUninit::<libc::tcp_info>::zeroed();
@@ -62,11 +62,11 @@ fn waiting_tcp(socket: impl AsFd) -> io::Result<u32> {
     if got < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: every bit pattern is a `tcp_info`, and what the kernel left out is zero.
+    // SAFETY: every bit pattern is a `tcp_info`, and fields that the kernel left out are zero.
     Ok(unsafe { info.assume_init() }.tcpi_unacked)
 }
 
-/// A Unix socket is asked for by its inode, over netlink (sock_diag(7)).
+/// A Unix socket is queried by its inode, over netlink (sock_diag(7)).
 fn waiting_unix(socket: impl AsFd) -> io::Result<u32> {
     let inode = rustix::fs::fstat(&socket)?.st_ino;
     let inode = u32::try_from(inode).map_err(io::Error::other)?;
@@ -80,7 +80,7 @@ fn waiting_unix(socket: impl AsFd) -> io::Result<u32> {
     let to = SocketAddrNetlink::new(0, 0);
     rustix::net::sendto(&kernel, &question(inode), SendFlags::empty(), &to)?;
     let mut answer = [0; ANSWER_BYTES];
-    // The kernel has answered when the question has been sent.
+    // The kernel has replied when the request has been sent.
     let (_, length) = rustix::net::recv(&kernel, &mut answer, RecvFlags::TRUNC)?;
     let none = || io::Error::other("the kernel does not know the socket");
     length_in(answer.get(..length).ok_or_else(none)?).ok_or_else(none)
@@ -93,7 +93,7 @@ fn question(inode: u32) -> Vec<u8> {
     question.extend(((HEADER + REQUEST) as u32).to_ne_bytes());
     question.extend(BY_FAMILY.to_ne_bytes());
     question.extend((libc::NLM_F_REQUEST as u16).to_ne_bytes());
-    // Sequence number and port: there is one question and one who asks.
+    // Sequence number and port: there is one request and one requester.
     question.extend([0; 8]);
     question.extend([libc::AF_UNIX as u8, 0, 0, 0]);
     for word in [ALL_STATES, inode, SHOW_LENGTHS, ANY_COOKIE, ANY_COOKIE] {
@@ -102,7 +102,7 @@ fn question(inode: u32) -> Vec<u8> {
     question
 }
 
-/// The queue's length in the kernel's answer: the first word of `struct unix_diag_rqlen`.
+/// The queue's length in the kernel's reply: the first word of `struct unix_diag_rqlen`.
 fn length_in(answer: &[u8]) -> Option<u32> {
     let kind = answer.get(4..6)?.try_into().ok()?;
     if u16::from_ne_bytes(kind) != BY_FAMILY {

@@ -1,8 +1,8 @@
-//! Reading a Unix stream whose peer may send descriptors, where the kernel cannot refuse them
+//! Reads a Unix stream whose peer may send descriptors, where the kernel cannot refuse them
 //! ([`refuse_descriptors`](super::unix::refuse_descriptors)).
 //!
-//! A descriptor that is received has to be closed, which blocks for as long as its sender likes. So
-//! none is received: bytes are looked at first (`MSG_PEEK`). The kernel says then whether descriptors
+//! A received descriptor has to be closed, which blocks for as long as its sender likes. So none is
+//! received: bytes are peeked at first (`MSG_PEEK`). The kernel then reports whether descriptors
 //! come with them, and leaves those in the queue.
 
 use std::io::{self, IoSliceMut};
@@ -15,8 +15,8 @@ use rustix::net::{
 
 use super::closer;
 
-/// Most reads by which a stream's queue is emptied before the stream is closed. One with more goes
-/// to the closer.
+/// Most reads that drain a stream's queue before the stream is closed. One with more goes to the
+/// closer.
 const LAST_READS: usize = 16;
 /// Bytes of one of them.
 const LAST_READ_BYTES: usize = 16 * 1024;
@@ -24,22 +24,22 @@ const LAST_READ_BYTES: usize = 16 * 1024;
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 const SO_PASSPIDFD: libc::c_int = 76;
 
-/// What a read brings.
+/// The result of a read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Received {
-    /// So many bytes; 0 at the end.
+pub enum StreamRead {
+    /// This many bytes; 0 at the end.
     Bytes(usize),
-    /// Descriptors come with the next bytes. Both stay in the queue, and the stream is to be closed
-    /// by [`close`].
+    /// Descriptors come with the next bytes. Both stay in the queue, and the stream has to be
+    /// closed by [`close`].
     Descriptors,
 }
 
 /// Prepares a stream for [`receive`]; call it before the first.
 pub fn prepare(stream: BorrowedFd<'_>) {
-    // The kernel throws urgent data away that it reaches elsewhere, and closes its descriptors.
+    // The kernel drops urgent data that it reaches elsewhere, and closes its descriptors.
     let _ = sockopt::set_socket_oobinline(stream, true);
-    // A listening socket of systemd may hand these down, and each read would look as if
-    // descriptors had come.
+    // A listening socket of systemd may pass these on, and each read would look as if descriptors
+    // had come.
     let _ = sockopt::set_socket_passcred(stream, false);
     set_off(stream, libc::SO_PASSSEC);
     #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
@@ -48,7 +48,7 @@ pub fn prepare(stream: BorrowedFd<'_>) {
 
 fn set_off(stream: BorrowedFd<'_>, option: libc::c_int) {
     let off: libc::c_int = 0;
-    // SAFETY: the option's value is a number, which is there during the call. A kernel that does not
+    // SAFETY: the option's value is a number, which lives during the call. A kernel that does not
     // know the option does not set it either.
     let _ = unsafe {
         libc::setsockopt(
@@ -61,11 +61,11 @@ fn set_off(stream: BorrowedFd<'_>, option: libc::c_int) {
     };
 }
 
-/// Reads what has come, without waiting and without taking a descriptor.
+/// Reads available bytes, without waiting and without receiving a descriptor.
 ///
 /// # Errors
-/// What recvmsg(2) says: `WouldBlock` if nothing has come.
-pub fn receive(stream: BorrowedFd<'_>, into: &mut [u8]) -> io::Result<Received> {
+/// Errors of recvmsg(2): `WouldBlock` if nothing is available.
+pub fn receive(stream: BorrowedFd<'_>, into: &mut [u8]) -> io::Result<StreamRead> {
     let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
     let seen = recvmsg(
         stream,
@@ -74,18 +74,18 @@ pub fn receive(stream: BorrowedFd<'_>, into: &mut [u8]) -> io::Result<Received> 
         flags,
     )?;
     if seen.flags.contains(ReturnFlags::CTRUNC) {
-        return Ok(Received::Descriptors);
+        return Ok(StreamRead::Descriptors);
     }
     if seen.bytes == 0 {
-        return Ok(Received::Bytes(0));
+        return Ok(StreamRead::Bytes(0));
     }
-    // Just these: what has come since may have descriptors.
+    // Exactly these: later bytes may have descriptors.
     let (count, _) = recv(stream, &mut into[..seen.bytes], RecvFlags::DONTWAIT)?;
-    Ok(Received::Bytes(count))
+    Ok(StreamRead::Bytes(count))
 }
 
-/// Closes a stream without waiting: descriptors in its queue, which the kernel closes with it, are
-/// waited for by the closer.
+/// Closes a stream without waiting: the closer waits for descriptors in its queue, which the kernel
+/// closes with it.
 pub fn close(stream: OwnedFd) {
     // Nothing more can be sent to it from here on.
     let shut = shutdown(&stream, Shutdown::Read);
@@ -95,16 +95,16 @@ pub fn close(stream: OwnedFd) {
     }
 }
 
-/// Reads what lies in the queue. True when nothing is left.
+/// Drains the queue. True when it is empty.
 fn is_empty_soon(stream: BorrowedFd<'_>) -> bool {
     let mut buffer = [0; LAST_READ_BYTES];
     for _ in 0..LAST_READS {
         match receive(stream, &mut buffer) {
-            Ok(Received::Bytes(0)) => return true,
-            Ok(Received::Bytes(_)) => {}
-            // The peer has gone, which is said once and before what it has sent.
+            Ok(StreamRead::Bytes(0)) => return true,
+            Ok(StreamRead::Bytes(_)) => {}
+            // The peer has closed, which is reported once and before its bytes.
             Err(error) if error.kind() == io::ErrorKind::ConnectionReset => {}
-            Ok(Received::Descriptors) | Err(_) => return false,
+            Ok(StreamRead::Descriptors) | Err(_) => return false,
         }
     }
     false
@@ -128,7 +128,7 @@ mod tests {
         (theirs, ours)
     }
 
-    fn next(ours: &UnixStream) -> Received {
+    fn next(ours: &UnixStream) -> StreamRead {
         receive(ours.as_fd(), &mut [0; 64]).unwrap()
     }
 
@@ -141,13 +141,13 @@ mod tests {
         theirs.write_all(b"abc").unwrap();
         assert_eq!(
             receive(ours.as_fd(), &mut buffer).unwrap(),
-            Received::Bytes(3)
+            StreamRead::Bytes(3)
         );
         assert_eq!(&buffer[..3], b"abc");
         theirs.write_all(b"def").unwrap();
         send_descriptor(&theirs, &lingering(), SendFlags::NOSIGNAL);
-        assert_eq!(next(&ours), Received::Descriptors);
-        assert_eq!(next(&ours), Received::Descriptors);
+        assert_eq!(next(&ours), StreamRead::Descriptors);
+        assert_eq!(next(&ours), StreamRead::Descriptors);
         close(ours.into());
         ends(theirs);
     }
@@ -157,7 +157,7 @@ mod tests {
         let (theirs, ours) = pair();
         let flags = SendFlags::NOSIGNAL | SendFlags::OOB;
         send_descriptor(&theirs, &lingering(), flags);
-        assert_eq!(next(&ours), Received::Descriptors);
+        assert_eq!(next(&ours), StreamRead::Descriptors);
         close(ours.into());
         ends(theirs);
     }
@@ -168,9 +168,9 @@ mod tests {
         sockopt::set_socket_passcred(&ours, true).unwrap();
         prepare(ours.as_fd());
         theirs.write_all(b"abc").unwrap();
-        assert_eq!(next(&ours), Received::Bytes(3));
+        assert_eq!(next(&ours), StreamRead::Bytes(3));
         drop(theirs);
-        assert_eq!(next(&ours), Received::Bytes(0));
+        assert_eq!(next(&ours), StreamRead::Bytes(0));
         close(ours.into());
     }
 

@@ -1,5 +1,5 @@
-//! Which groups have a member that is not trusted: a user that PHP or the front runs as. What only
-//! other groups may write to, such as `/var/log` of `root:syslog`, is the administrator's.
+//! Groups with an untrusted member: a user that PHP or the front runs as. A folder that only other
+//! groups may write to, such as `/var/log` of `root:syslog`, is the administrator's.
 
 use std::collections::BTreeSet;
 use std::sync::{PoisonError, RwLock};
@@ -7,10 +7,10 @@ use std::sync::{PoisonError, RwLock};
 use super::rule::ROOT_GROUP;
 use crate::users::{self, Identity};
 
-/// Those of this process. Until its users are known, every group is one.
+/// Those of this process. Until its users are known, every group is untrusted.
 static UNTRUSTED: RwLock<Untrusted> = RwLock::new(Untrusted::All);
 
-/// Groups that are not trusted.
+/// Untrusted groups.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Untrusted {
     /// All but root's.
@@ -27,8 +27,8 @@ impl Untrusted {
         }
     }
 
-    /// These as well. Groups that are known stay: a process of a pool that is no longer configured
-    /// may have them yet. `groups` is none where they cannot be told.
+    /// Adds these. Known groups stay: a process of a pool that is no longer configured may have
+    /// them yet. `groups` is `None` where they are unknown.
     fn with(&self, groups: Option<BTreeSet<u32>>) -> Untrusted {
         match (self, groups) {
             (_, None) => Untrusted::All,
@@ -38,14 +38,14 @@ impl Untrusted {
     }
 }
 
-/// From now on, the groups of these users are not trusted by this process, and other groups are,
-/// but for those of users that were named before.
+/// From now on, the groups of these users are untrusted by this process, and other groups are
+/// trusted, except those of users that were named before.
 pub fn distrust_groups_of(identities: &[Identity]) {
     let mut untrusted = UNTRUSTED.write().unwrap_or_else(PoisonError::into_inner);
     *untrusted = untrusted.with(groups_of(identities));
 }
 
-/// Whether `gid` has a member that is not trusted.
+/// Whether `gid` has an untrusted member.
 pub fn is_untrusted(gid: u32) -> bool {
     let untrusted = UNTRUSTED.read().unwrap_or_else(PoisonError::into_inner);
     untrusted.has(gid)

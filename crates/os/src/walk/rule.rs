@@ -1,5 +1,5 @@
-//! Which symbolic links may be followed on the way along a configured path, and who else than root
-//! may change where that way leads. Pure: what is known of files comes in, a decision comes out.
+//! Which symbolic links may be followed on a configured path, and who else than root may change its
+//! target. Pure: attributes of files are the input, a decision is the result.
 
 use rustix::fs::FileType;
 
@@ -10,23 +10,22 @@ const STICKY: u32 = 0o1000;
 /// The group of root. Its members administer the machine.
 pub(super) const ROOT_GROUP: u32 = 0;
 
-/// What is known of a file or folder, read from a descriptor of it.
+/// Attributes of a file or folder, read from a descriptor of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Facts {
     /// The owner.
     pub uid: u32,
     /// The group.
     pub gid: u32,
-    /// The group has members that are not trusted with what they may write to
-    /// ([`super::distrust_groups_of`]).
+    /// The group has untrusted members ([`super::distrust_groups_of`]).
     pub group_counts: bool,
     /// Type and permission bits (`st_mode`).
     pub mode: u32,
-    /// How many names it has in its file system.
+    /// Its number of hard links.
     pub names: u64,
     /// Device and inode.
     pub id: (u64, u64),
-    /// It has an access control list beyond its mode, or passes one on to new files.
+    /// It has an access control list beyond its mode, or a default one.
     pub has_list: bool,
 }
 
@@ -37,16 +36,16 @@ impl Facts {
     }
 }
 
-/// Whose word counts as much as root's, and how strict the rule is.
+/// The trusted users besides root, and the strictness of the rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rule {
-    /// For a process that only reads: a link of root, or of this user, who is the process itself,
-    /// leads anywhere; any other link only to what its own owner has.
+    /// For a process that only reads: a link of root, or of this process's own user, leads
+    /// anywhere; any other link only to files of its own owner.
     Read {
         /// The process's own user.
         own: u32,
     },
-    /// For root, who creates and changes files: as above, and a link that lies where others may
+    /// For root, who creates and changes files: as above, and a link in a folder where others may
     /// move it counts as theirs.
     Change,
     /// Every link is followed; the caller judges the steps.
@@ -61,24 +60,24 @@ impl Rule {
     }
 }
 
-/// Where a link may lead.
+/// Allowed targets of a link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reach {
     /// Anywhere.
     Anywhere,
-    /// To what one of these two users owns (often the same twice), or, with `beneath`, to what lies
-    /// in the link's own folder.
+    /// Files of one of these two users (often the same twice), or, with `beneath`, inside the
+    /// link's own folder.
     Owned {
         /// The owners.
         by: [u32; 2],
-        /// Whether anything beneath the link's folder is allowed as well.
+        /// Whether any target inside the link's folder is allowed as well.
         beneath: bool,
     },
 }
 
 impl Reach {
-    /// Whether a link of this reach may lead to `target`, which does or does not lie beneath the
-    /// link's folder.
+    /// Whether a link of this reach may lead to `target`, which is or is not inside the link's
+    /// folder.
     pub fn holds(self, target: &Facts, is_beneath: bool) -> bool {
         match self {
             Reach::Anywhere => true,
@@ -87,11 +86,11 @@ impl Reach {
     }
 }
 
-/// Where `link`, which lies in `folder`, may lead.
+/// The allowed targets of `link` in `folder`.
 ///
-/// Who owns a folder can rename what lies in it, and so show it under any name there: what lies
-/// beneath the folder of the link's owner is no more than that. A second name of a link of root's
-/// may have been made by anybody (`linkat(2)`).
+/// The owner of a folder can rename its contents, and so show them under any name there: targets
+/// inside the link owner's folder add nothing to that. Any user may have created a second name of a
+/// link of root's (`linkat(2)`).
 pub fn reach(rule: Rule, folder: &Facts, link: &Facts) -> Reach {
     let trusted = match rule {
         Rule::Any => return Reach::Anywhere,
@@ -99,7 +98,7 @@ pub fn reach(rule: Rule, folder: &Facts, link: &Facts) -> Reach {
         Rule::Change => link.uid == 0,
     };
     let is_safe = only_root_changes(folder, Some(link)) && link.names == 1;
-    // Root's own links are judged above, by where they lie.
+    // Root's own links are judged above, by their folder.
     let is_own = |own: u32| own != 0 && (link.uid == own || folder.uid == own);
     match (trusted, rule) {
         (true, Rule::Read { own }) if is_own(own) => Reach::Anywhere,
@@ -119,9 +118,9 @@ pub fn reach(rule: Rule, folder: &Facts, link: &Facts) -> Reach {
     }
 }
 
-/// Whether only root can have put `entry` into `folder`, and can replace it. What is root's in a
-/// folder like `/tmp` cannot be replaced by others (inode(7), "sticky"); what is not there yet can
-/// be made by them.
+/// Whether only root can have put `entry` into `folder`, and can replace it. A file of root's in a
+/// folder like `/tmp` cannot be replaced by others (inode(7), "sticky"); a missing one can be
+/// created by them.
 pub fn only_root_changes(folder: &Facts, entry: Option<&Facts>) -> bool {
     if folder.uid != 0 {
         return false;

@@ -225,7 +225,7 @@ fn a_tenants_link_to_a_folder_that_is_mounted_when_it_is_used_does_not_have_root
         return eprintln!("skipped: no debugfs can be mounted here");
     }
     let _mounted = Mounted(debug.clone());
-    // A look at the folder itself would mount it.
+    // Opening the folder itself would mount it.
     let mut entries = fs::read_dir(&debug).unwrap().flatten();
     if !entries.any(|entry| entry.file_name() == "tracing") {
         return eprintln!("skipped: nothing in debugfs is mounted when it is used");

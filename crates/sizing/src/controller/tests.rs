@@ -1,4 +1,4 @@
-//! What a pool of each kind gets.
+//! Sizes of pools of each kind.
 
 use super::*;
 use proptest::prelude::*;
@@ -143,12 +143,12 @@ fn a_quiet_pool_gives_its_workers_up_when_five_minutes_are_over() {
 }
 
 #[derive(Debug, Clone)]
-enum Step {
+enum Action {
     Arrive(Load),
-    /// A request of this kind has got a worker, and one has ended.
+    /// A request of this kind gets a worker, and one ends.
     Begin(u64),
     End(u64, Spent),
-    /// Of this kind so many requests have a worker, and so many of them hang.
+    /// This many requests of this kind have a worker, and this many of them hang.
     Hang(u64, usize, usize),
     Look(u64, Load),
     See(Machine),
@@ -165,7 +165,7 @@ fn any_load() -> impl Strategy<Value = Load> {
     )
 }
 
-fn step() -> impl Strategy<Value = Step> {
+fn step() -> impl Strategy<Value = Action> {
     let time = || (0..u64::MAX / 2).prop_map(Duration::from_nanos);
     let spent = (time(), time(), time()).prop_map(|(cpu, ready, blocked)| Spent {
         cpu,
@@ -175,18 +175,18 @@ fn step() -> impl Strategy<Value = Step> {
     let machine = (0.01..512.0_f64, proptest::option::of(0..1000_usize))
         .prop_map(|(cores, memory)| Machine { cores, memory });
     prop_oneof![
-        4 => any_load().prop_map(Step::Arrive),
-        2 => (0..4_u64).prop_map(Step::Begin),
-        4 => (0..4_u64, spent).prop_map(|(kind, spent)| Step::End(kind, spent)),
+        4 => any_load().prop_map(Action::Arrive),
+        2 => (0..4_u64).prop_map(Action::Begin),
+        4 => (0..4_u64, spent).prop_map(|(kind, spent)| Action::End(kind, spent)),
         2 => (0..4_u64, 0..200_usize, 0..200_usize)
-            .prop_map(|(kind, held, hang)| Step::Hang(kind, held, hang)),
-        2 => (any::<u64>(), any_load()).prop_map(|(at, load)| Step::Look(at, load)),
-        1 => machine.prop_map(Step::See),
+            .prop_map(|(kind, held, hang)| Action::Hang(kind, held, hang)),
+        2 => (any::<u64>(), any_load()).prop_map(|(at, load)| Action::Look(at, load)),
+        1 => machine.prop_map(Action::See),
     ]
 }
 
 proptest! {
-    /// Clocks that jump, times that cannot be, memory that comes and goes.
+    /// Clocks that jump, impossible times, memory that comes and goes.
     #[test]
     fn whatever_is_measured_a_pool_keeps_to_its_limits(
         steps in proptest::collection::vec(step(), 1..100),
@@ -196,19 +196,19 @@ proptest! {
         let mut room = None;
         for step in steps {
             match step {
-                Step::Arrive(load) => pool.arrived(load),
-                Step::Begin(kind) => kinds.began(kind),
-                Step::End(kind, spent) => pool.ended(&mut kinds, kind, spent),
-                Step::Hang(kind, held, hang) => {
+                Action::Arrive(load) => pool.arrived(load),
+                Action::Begin(kind) => kinds.began(kind),
+                Action::End(kind, spent) => pool.ended(&mut kinds, kind, spent),
+                Action::Hang(kind, held, hang) => {
                     let in_hand = (0..held).map(|one| (kind, one < hang));
                     kinds.look(pool.believes_up_to(), in_hand);
                 }
-                Step::Look(at, load) => {
+                Action::Look(at, load) => {
                     kinds.pass_second();
                     pool.see_kinds(&kinds);
                     pool.look(Duration::from_secs(at), load);
                 }
-                Step::See(machine) => {
+                Action::See(machine) => {
                     room = machine.memory;
                     pool.see(machine);
                 }
@@ -253,7 +253,7 @@ fn what_there_is_memory_for_bounds_those_that_hang() {
     assert_eq!(
         pool.most_that_hang(),
         None,
-        "nobody knows what requests take"
+        "the time of requests is unknown"
     );
     (0..100).for_each(|_| pool.finished(spent(1, 9)));
     assert_eq!(pool.most_that_hang(), Some(15));
@@ -284,7 +284,7 @@ fn a_pool_that_may_rest_without_workers_does_so_when_nobody_has_asked_for_five_m
 fn no_more_may_hang_than_leave_some_of_the_workers_that_what_is_downstream_allows() {
     let mut pool = pool(64);
     let mut workers = 1;
-    // Ten at a time are answered, each of them in 10 ms.
+    // Ten at a time are served, each in 10 ms.
     for second in 1..=60 {
         let served = workers.min(10);
         let waits = 10 * workers / served;
@@ -308,7 +308,7 @@ fn no_more_may_hang_than_leave_some_of_the_workers_that_what_is_downstream_allow
     );
 }
 
-/// Two kinds of requests, of which the first may hang: so many of each end in a second.
+/// Two kinds of requests, of which the first may hang: this many of each end in a second.
 struct Outage {
     pool: Controller,
     kinds: Kinds,
@@ -332,7 +332,7 @@ impl Outage {
         }
     }
 
-    /// So many seconds pass in each of which ten of the kind end that wait for so long.
+    /// Seconds pass in each of which ten of the kind end that waited this long.
     fn pass(&mut self, seconds: u64, blocked_ms: u64) {
         let waits = spent(1, blocked_ms);
         for _ in 0..seconds {
@@ -371,7 +371,7 @@ fn however_long_a_kind_hangs_it_does_not_make_that_usual_while_others_answer() {
 
 #[test]
 fn pages_that_have_hung_while_others_answered_are_known_again_when_they_take_what_they_took() {
-    // Without what they take, 50 ms would be long.
+    // Without their times, 50 ms would be long.
     let mut outage = Outage::new(4);
     outage.pass(60, 50);
     assert!(!outage.hangs());
@@ -392,7 +392,7 @@ fn while_a_kind_hangs_and_others_answer_no_worker_is_taken_from_them_to_try_whet
         assert_eq!(sizing.terms.downstream, None, "{}", outage.second);
     }
     assert!(outage.hangs());
-    // Where all of them wait for the same, it is tried.
+    // All of them wait for the same thing: a trial.
     outage.others = 0;
     let tried = (0..60).any(|_| {
         outage.pass(1, 15_000);

@@ -1,24 +1,26 @@
-//! How many processors there are for us.
+//! Available processors.
 
-use super::groups::{Version, around};
-use super::{Files, number};
+use maitred_os::proc::{Folder, Version};
 
-/// A quota below this is taken for a mistake of the file.
+use super::{Files, groups, number};
+
+/// A lower quota counts as a mistake in the file.
 const LEAST: f64 = 0.01;
 
-/// Processors, and what says so.
+/// Processors, and the source of the number.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Cores {
-    /// How many, in parts where a quota gives parts.
+    /// The number, fractional for a quota.
     pub count: f64,
-    /// Whether it is a control group's quota; otherwise it is the processors we may run on.
+    /// Whether it is a control group's quota; otherwise it is the processors this process may run
+    /// on.
     pub by_quota: bool,
 }
 
-/// The processors that the least quota of all groups leaves of the `allowed` ones.
+/// The `allowed` processors, limited by the lowest quota of all groups.
 pub fn cores(files: &dyn Files, allowed: usize) -> Cores {
-    let quotas = around(files, "cpu").into_iter();
-    let quotas = quotas.filter_map(|(version, folder)| quota(files, version, &folder));
+    let groups = groups(files, "cpu");
+    let quotas = groups.iter().filter_map(|group| quota(files, group));
     let least = quotas.fold(f64::INFINITY, f64::min);
     let allowed = allowed.max(1) as f64;
     Cores {
@@ -27,8 +29,9 @@ pub fn cores(files: &dyn Files, allowed: usize) -> Cores {
     }
 }
 
-fn quota(files: &dyn Files, version: Version, folder: &str) -> Option<f64> {
-    let (quota, period) = match version {
+fn quota(files: &dyn Files, group: &Folder) -> Option<f64> {
+    let folder = &group.path;
+    let (quota, period) = match group.version {
         Version::Two => {
             let text = files.read(&format!("{folder}/cpu.max"))?;
             let mut words = text.split_whitespace();

@@ -1,33 +1,37 @@
-//! What the kernel tells of processors and memory, from the text of its files.
+//! Processors and memory, from the text of the kernel's files.
 //!
-//! Whoever drives this reads the files ([`Files`]); here nothing is opened. Limits count at every
-//! control group around the server's own, of version 2 or 1, since the least of them holds. What lacks
-//! has a fallback, and what is used says where it is from.
+//! The caller reads the files ([`Files`]); nothing is opened here. Limits of every control group
+//! around the server's own count, of version 2 or 1, since the least of them applies. A missing
+//! value has a fallback, and each result names its source.
 
 mod cores;
-mod groups;
 mod memory;
+
+use maitred_os::proc::{Folder, cgroup};
 
 pub use cores::{Cores, cores};
 pub use memory::{Counters, Memory, memory, memory_of_group};
 
-/// The kernel's files, by path; nothing for one that is not there or cannot be read.
+/// The kernel's files, by path; `None` for one that is missing or unreadable.
 pub trait Files {
     /// The text of a file.
     fn read(&self, path: &str) -> Option<String>;
 }
 
-/// A number that stands alone in a file; nothing for `max` and what is no number.
+/// A file that is one number; `None` for `max` and other text.
 fn number(files: &dyn Files, path: &str) -> Option<u64> {
     files.read(path)?.trim().parse().ok()
 }
 
-/// The number behind a name, in a file of lines such as `name 123` or `name: 123 kB`.
-fn field(text: &str, name: &str) -> Option<u64> {
-    text.lines().find_map(|line| {
-        let mut words = line.split_whitespace();
-        let is_it = words.next()?.trim_end_matches(':') == name;
-        is_it.then(|| words.next()?.parse().ok()).flatten()
+/// The control groups around this process for a controller, the innermost first.
+fn groups(files: &dyn Files, controller: &str) -> Vec<Folder> {
+    let (groups, mounts) = (
+        files.read("/proc/self/cgroup"),
+        files.read("/proc/self/mountinfo"),
+    );
+    let both = groups.zip(mounts);
+    both.map_or_else(Vec::new, |(groups, mounts)| {
+        cgroup::folders(&groups, &mounts, controller)
     })
 }
 
@@ -36,7 +40,7 @@ mod fixtures {
     use super::Files;
     use std::collections::BTreeMap;
 
-    /// Files of a machine that is not there.
+    /// Files of a fictional machine.
     #[derive(Debug, Default, Clone)]
     pub struct Fixture(BTreeMap<String, String>);
 
@@ -54,7 +58,7 @@ mod fixtures {
         }
     }
 
-    /// In a group of version 2 that lies in another.
+    /// In a nested group of version 2.
     pub fn two() -> Fixture {
         Fixture::default()
             .with("/proc/self/cgroup", "0::/system.slice/maitred.service\n")

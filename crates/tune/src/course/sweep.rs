@@ -151,7 +151,7 @@ impl Sweep {
             format!(
                 "there was no time to try more than {} with such a slow page; give more with \
                  --time",
-                maitred_measure::words::some(u64::from(self.ceiling.workers), "worker")
+                maitred_text::humanize::plural(u64::from(self.ceiling.workers), "worker")
             )
         })
     }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
 use std::time::{Duration, Instant};
 
-use maitred_doctor::facts::Kind;
+use maitred_doctor::facts::PhpServer;
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 
 use super::replaced_file::TRIAL;
@@ -82,7 +82,7 @@ impl FpmServer {
             config,
             section: site.pool.section.clone(),
             drop_in: directory.join(DROP_IN),
-            is_maitred: site.service.kind == Kind::MaitredFpm,
+            is_maitred: site.service.kind == PhpServer::MaitredFpm,
             unit: unit.map(|unit| unit.name.clone()),
             options: unit
                 .and_then(|unit| unit.settings.get("ExecStart"))

@@ -8,7 +8,7 @@ pub mod replaced_file;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-use maitred_doctor::facts::Kind;
+use maitred_doctor::facts::PhpServer;
 use rustix::fs::{FlockOperation, flock};
 
 use crate::measurement::Setting;
@@ -94,7 +94,7 @@ impl Target {
     pub fn of(site: &Site, reload: Reload) -> Result<Target, String> {
         let main = main_file(site)?;
         let lock = lock(main)?;
-        let is_ours = site.service.kind == Kind::Maitred;
+        let is_ours = site.service.kind == PhpServer::Maitred;
         let (server, file): (Box<dyn TunedServer>, PathBuf) = if is_ours {
             (Box::new(MaitredServer::of(site, main, reload)), real(main))
         } else {
@@ -298,7 +298,7 @@ pub fn undo(site: &Site, mut reload: Reload) -> Result<String, String> {
     let main = main_file(site)?;
     let _lock = lock(main)?;
     let master = Master::of(site);
-    if site.service.kind == Kind::Maitred {
+    if site.service.kind == PhpServer::Maitred {
         let undo = Undo::begin(&real(main))?;
         finish(undo, maitred::check(main))?;
         let done = reload()?;

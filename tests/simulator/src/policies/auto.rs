@@ -5,8 +5,8 @@ use std::collections::HashSet;
 use std::rc::Rc;
 use std::time::Duration;
 
+use maitred_sizing::ledger::{Budget, MemoryLedger, WorkerMemory};
 use maitred_sizing::memory::Signs;
-use maitred_sizing::rooms::{Budget, Has, Rooms};
 use maitred_sizing::{Controller, Kinds, Limits, Load, Machine, Sizing, Spent};
 
 use super::{Policy, View};
@@ -30,7 +30,7 @@ pub struct Auto {
     /// The pool's name, and those of all pools with the same memory.
     pool: String,
     pools: Rc<[String]>,
-    rooms: Rc<RefCell<Rooms>>,
+    rooms: Rc<RefCell<MemoryLedger>>,
     counts_memory: bool,
     /// Workers that fit into memory, by the last measurement.
     told: Option<usize>,
@@ -58,13 +58,18 @@ impl Auto {
     pub fn together(plants: &[Plant]) -> Vec<Auto> {
         let names = (0..plants.len()).map(|number| format!("p{number}"));
         let names: Rc<[String]> = names.collect();
-        let rooms = Rc::<RefCell<Rooms>>::default();
+        let rooms = Rc::<RefCell<MemoryLedger>>::default();
         let each = plants.iter().zip(&*names);
         each.map(|(plant, name)| Auto::one_of(plant, name.clone(), names.clone(), rooms.clone()))
             .collect()
     }
 
-    fn one_of(plant: &Plant, pool: String, pools: Rc<[String]>, rooms: Rc<RefCell<Rooms>>) -> Auto {
+    fn one_of(
+        plant: &Plant,
+        pool: String,
+        pools: Rc<[String]>,
+        rooms: Rc<RefCell<MemoryLedger>>,
+    ) -> Auto {
         let machine = Machine {
             cores: plant.segments[0].cores,
             memory: None,
@@ -148,18 +153,18 @@ impl Policy for Auto {
         self.kinds.look(believed, hang.into_iter());
     }
 
-    fn measures(&mut self, workers: &mut dyn Iterator<Item = (i32, Has)>, ended: u64) {
+    fn measures(&mut self, workers: &mut dyn Iterator<Item = (i32, WorkerMemory)>, ended: u64) {
         let mut rooms = self.rooms.borrow_mut();
         if !self.counts_memory || self.soon > 0 && rooms.are_known() {
             return;
         }
-        let all: Vec<(i32, Has)> = workers.collect();
+        let all: Vec<(i32, WorkerMemory)> = workers.collect();
         let ids: Vec<i32> = all.iter().map(|(id, _)| *id).collect();
         let mut budget = BUDGET;
-        for due in rooms.due(&self.pool, (&ids, ended), &mut budget) {
+        for due in rooms.due(&self.pool, &ids, ended, &mut budget) {
             for (_, has) in all.iter().filter(|(id, _)| *id == due.worker) {
                 let most = has.most.filter(|_| due.exactly);
-                rooms.measured(&self.pool, due, Has { most, ..*has });
+                rooms.measured(&self.pool, due, WorkerMemory { most, ..*has });
             }
         }
     }

@@ -6,7 +6,7 @@ pub mod fpm;
 pub mod frankenphp;
 
 use maitred_sizing::Spent;
-use maitred_sizing::rooms::Has;
+use maitred_sizing::ledger::WorkerMemory;
 use maitred_sizing::sources::Memory;
 
 /// What a policy can see of a pool.
@@ -66,7 +66,7 @@ pub trait Policy {
 
     /// The memory of each worker by its number, and the number of ended requests, if the policy
     /// needs that before a tick.
-    fn measures(&mut self, _workers: &mut dyn Iterator<Item = (i32, Has)>, _ended: u64) {}
+    fn measures(&mut self, _workers: &mut dyn Iterator<Item = (i32, WorkerMemory)>, _ended: u64) {}
 
     /// This many of the wanted workers were started.
     fn forked(&mut self, _workers: usize) {}

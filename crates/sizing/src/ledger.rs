@@ -1,77 +1,77 @@
-//! What memory there is for the workers of all pools that find their size, and who has been promised
-//! what of it.
+//! Memory for the workers of all pools with `pm = auto`, and reservations of it.
 //!
-//! About once a second somebody looks: how much is in use, and what some of the workers have for
-//! themselves, with their children. Between two looks each worker that is ordered is paid for out of what
-//! was there, so all pools together order no more than there is memory for. A pool whose control group has a
-//! limit pays out of that as well.
+//! About once a second the memory in use is read, and that of some workers with their children. In
+//! between, each worker that is ordered reserves memory out of what was free, so all pools together
+//! order no more than there is memory for. A pool whose control group has a limit reserves out of
+//! that as well.
 
 use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
-pub use self::known::{Budget, Due, Grown, Has};
-use self::known::{Known, UNKNOWN_WORKER_BYTES};
-use self::purse::{MemoryBudget, Others};
+use self::budget::{MemoryBudget, Others};
+pub use self::pool_memory::{Budget, DueMeasurement, Grown, WorkerMemory};
+use self::pool_memory::{PoolMemory, UNKNOWN_WORKER_BYTES};
 use crate::memory::{Level, Signs};
 use crate::sources::Memory;
 
-mod known;
-mod purse;
+mod budget;
+mod pool_memory;
 
-/// After a worker of a pool has left its place because it had grown, no other does for so long: its successor is
-/// to show first how much it needs itself.
+/// Pause after a worker of a pool was replaced because it had grown: its successor is to show first
+/// how much it needs.
 const REPLACED_PAUSE: Duration = Duration::from_secs(30);
 
-/// What there is for all pools that find their size.
+/// The memory of all pools with `pm = auto`.
 #[derive(Debug, Default)]
-pub struct Rooms {
+pub struct MemoryLedger {
     /// The server's.
     common: MemoryBudget,
-    /// Of the pools that have a limit of their own.
+    /// Of the pools with a limit of their own.
     apart: BTreeMap<String, MemoryBudget>,
     looks: u32,
     looked: Duration,
     /// When a worker of a pool was replaced last because it had grown.
     replaced: BTreeMap<String, Duration>,
-    /// What the workers of all pools take together, and what they claim, in bytes.
+    /// Use of all pools' workers, and their reservations, in bytes.
     all: Others,
-    pools: BTreeMap<String, Known>,
+    pools: BTreeMap<String, PoolMemory>,
 }
 
-impl Rooms {
-    /// Which of a pool's workers are to be measured now, by their process ids: those that were not yet,
-    /// and the others in turn, within the budget of this look. So many requests of the pool have ended.
+impl MemoryLedger {
+    /// The workers of a pool to measure now, by process id: those not measured yet, and the others
+    /// in turn, within the budget of this sample. `requests` of the pool have ended so far.
     pub fn due(
         &mut self,
         pool: &str,
-        (workers, requests): (&[i32], u64),
+        workers: &[i32],
+        requests: u64,
         budget: &mut Budget,
-    ) -> Vec<Due> {
+    ) -> Vec<DueMeasurement> {
         let known = self.pools.entry(pool.to_owned()).or_default();
         known.served(requests);
         known.due(workers, budget)
     }
 
-    /// At this look so many workers of a pool are on their way that nobody can measure yet.
+    /// Workers of a pool are starting at this sample and cannot be measured yet.
     pub fn are_coming(&mut self, pool: &str, workers: usize) {
         if let Some(known) = self.pools.get_mut(pool) {
             known.promise(workers);
         }
     }
 
-    /// Whether it is worth while to ask a pool's workers how much they have served, though nobody's pages are
-    /// counted: one may be young, and what it keeps then is not known.
+    /// Whether to read the request counts of a pool's workers though no pages are counted: one may
+    /// be young, and its lasting memory is not known.
     pub fn may_have_young(&self, pool: &str) -> bool {
-        self.pools.get(pool).is_some_and(Known::may_have_young)
+        self.pools.get(pool).is_some_and(PoolMemory::may_have_young)
     }
 
-    /// What a worker has that was to be measured.
-    pub fn measured(&mut self, pool: &str, due: Due, has: Has) {
+    /// The memory of a worker that was due.
+    pub fn measured(&mut self, pool: &str, due: DueMeasurement, has: WorkerMemory) {
         let known = self.pools.entry(pool.to_owned()).or_default();
         known.measured(due, has, self.looks);
     }
 
-    /// A look, after all that was due has been measured; `pools` are those that there are.
+    /// A sample, after all due workers were measured; `pools` are those that exist.
     pub fn look(
         &mut self,
         now: Duration,
@@ -85,34 +85,35 @@ impl Rooms {
         self.replaced.retain(|name, at| {
             pools.contains(name.as_str()) && now.saturating_sub(*at) < REPLACED_PAUSE
         });
-        self.pools.values_mut().for_each(Known::settle);
+        self.pools.values_mut().for_each(PoolMemory::settle);
         self.all = Others {
-            take: self.pools.values().map(Known::takes).sum(),
-            claim: self.pools.values().map(Known::claims).sum(),
+            take: self.pools.values().map(PoolMemory::takes).sum(),
+            claim: self.pools.values().map(PoolMemory::claims).sum(),
         };
-        let promised = self.pools.values().map(Known::is_to_have).sum();
-        let own = self.pools.values().map(Known::own).sum();
-        self.common.look(now, (memory, signs), (own, promised));
+        let promised = self.pools.values().map(PoolMemory::is_to_have).sum();
+        let own = self.pools.values().map(PoolMemory::own).sum();
+        self.common.look(now, memory, signs, own, promised);
     }
 
-    /// What the pools have to themselves that have a limit of their own, after each look.
+    /// The memory of the pools with a limit of their own, after each sample.
     pub fn look_apart(&mut self, now: Duration, memories: &BTreeMap<String, Memory>) {
         self.apart.retain(|name, _| memories.contains_key(name));
         for (name, memory) in memories {
             let known = self.pools.get(name);
-            let known = known.map_or((0.0, 0.0), |known| (known.own(), known.is_to_have()));
+            let own = known.map_or(0.0, PoolMemory::own);
+            let promised = known.map_or(0.0, PoolMemory::is_to_have);
             let signs = Signs {
                 used: Some(memory.part()),
                 ..Signs::default()
             };
-            let purse = self.apart.entry(name.clone()).or_default();
-            purse.look(now, (Some(*memory), &signs), known);
+            let budget = self.apart.entry(name.clone()).or_default();
+            budget.look(now, Some(*memory), &signs, own, promised);
         }
     }
 
-    /// How many workers a pool may have that has `workers`.
+    /// The most workers of a pool that has `workers`.
     pub fn workers(&self, pool: &str, workers: usize) -> usize {
-        let unknown = Known::default();
+        let unknown = PoolMemory::default();
         let known = self.pools.get(pool).unwrap_or(&unknown);
         let others = Others {
             take: (self.all.take - known.takes()).max(0.0),
@@ -120,12 +121,12 @@ impl Rooms {
         };
         let all = self.common.workers(known, others, workers);
         let apart = self.apart.get(pool);
-        apart.map_or(all, |purse| {
-            all.min(purse.workers(known, Others::default(), workers))
+        apart.map_or(all, |budget| {
+            all.min(budget.workers(known, Others::default(), workers))
         })
     }
 
-    /// So many workers of a pool are on their way.
+    /// Workers of a pool are starting.
     pub fn promise(&mut self, pool: &str, workers: usize) {
         let known = self.pools.get_mut(pool);
         let worker = known.map_or(UNKNOWN_WORKER_BYTES, |known| {
@@ -135,18 +136,18 @@ impl Rooms {
             known.worker()
         });
         let apart = self.apart.get_mut(pool);
-        for purse in apart.into_iter().chain([&mut self.common]) {
-            purse.promised += worker * workers as f64;
+        for budget in apart.into_iter().chain([&mut self.common]) {
+            budget.promised += worker * workers as f64;
         }
     }
 
-    /// The pool and the worker that is to leave its place to a new one: where memory is nearly full, the one that
-    /// has most of those that have grown. Where it is short nobody does: the new one would come first.
+    /// The pool and the worker to replace: if memory is nearly full, the largest of those that have
+    /// grown. None if memory is short: the new one would come first.
     pub fn outgrown(&self) -> Option<(&str, Grown)> {
         let pools = self.pools.iter().filter(|(name, _)| {
             let apart = self.apart.get(name.as_str());
-            let purses = apart.into_iter().chain([&self.common]);
-            let level = purses.map(|purse| purse.pressure.seen()).max();
+            let budgets = apart.into_iter().chain([&self.common]);
+            let level = budgets.map(|budget| budget.pressure.seen()).max();
             level == Some(Level::Careful) && !self.replaced.contains_key(name.as_str())
         });
         let grown = pools.filter_map(|(name, known)| Some((name, known.outgrown(self.looked)?)));
@@ -154,7 +155,7 @@ impl Rooms {
         most.map(|(name, grown)| (name.as_str(), grown))
     }
 
-    /// A worker of this pool is to leave its place because it has grown.
+    /// This worker is replaced because it has grown.
     pub fn replaces(&mut self, pool: &str, worker: i32) {
         self.replaced.insert(pool.to_owned(), self.looked);
         if let Some(known) = self.pools.get_mut(pool) {
@@ -162,23 +163,23 @@ impl Rooms {
         }
     }
 
-    /// Whether it is known what the workers of all pools take: until then it is good to look more often.
+    /// Whether the memory of all pools' workers is known: until then, sample more often.
     pub fn are_known(&self) -> bool {
-        self.pools.values().all(Known::is_known)
+        self.pools.values().all(PoolMemory::is_known)
     }
 
-    /// Whether there is so much memory that what workers take need not be known soon.
+    /// Whether memory is ample, so that the workers' memory need not be known soon.
     pub fn are_far_from_the_limit(&self) -> bool {
         let mut all = self.apart.values().chain([&self.common]);
         all.all(MemoryBudget::is_far_from_the_limit)
     }
 
-    /// How hard the server's memory is pressed.
+    /// The pressure on the server's memory.
     pub fn level(&self) -> Level {
         self.common.pressure.level()
     }
 
-    /// Whether anybody tells how much memory there is.
+    /// Whether the amount of memory is known.
     pub fn is_readable(&self) -> bool {
         self.common.memory.is_some()
     }
@@ -209,16 +210,16 @@ mod tests {
     }
 
     /// In megabytes.
-    fn has(own: f64, most: f64) -> Has {
-        Has {
+    fn has(own: f64, most: f64) -> WorkerMemory {
+        WorkerMemory {
             own: own * MB,
             most: Some(most * MB),
             served: None,
         }
     }
 
-    fn looked(memory: Option<Memory>) -> Rooms {
-        let mut rooms = Rooms::default();
+    fn looked(memory: Option<Memory>) -> MemoryLedger {
+        let mut rooms = MemoryLedger::default();
         rooms.look(
             Duration::ZERO,
             memory,
@@ -228,9 +229,9 @@ mod tests {
         rooms
     }
 
-    /// A second of a pool whose workers have what `has` says.
+    /// A second of a pool whose workers use `has`.
     fn follow(
-        rooms: &mut Rooms,
+        rooms: &mut MemoryLedger,
         second: u64,
         used: f64,
         workers: &[i32],
@@ -240,14 +241,14 @@ mod tests {
             exactly: 16,
             roughly: 64,
         };
-        for due in rooms.due("www", (workers, 100 * second), &mut budget) {
+        for due in rooms.due("www", workers, 100 * second, &mut budget) {
             let own = has(due.worker) * MB;
             rooms.measured(
                 "www",
                 due,
-                Has {
+                WorkerMemory {
                     own,
-                    ..Has::default()
+                    ..WorkerMemory::default()
                 },
             );
         }
@@ -259,7 +260,7 @@ mod tests {
     #[test]
     fn what_is_promised_is_not_promised_again() {
         let mut rooms = looked(memory(4000.0, 2000.0));
-        // 1600 MB are free of which a worker takes 128 as far as anybody knows.
+        // 1600 MB are free, and a worker takes 128 by default.
         assert_eq!(rooms.workers("www", 3), 12);
         rooms.promise("www", 9);
         assert_eq!(rooms.workers("www", 12), 12);
@@ -270,7 +271,7 @@ mod tests {
     #[test]
     fn two_pools_that_want_the_same_memory_get_no_more_of_it_together_than_there_is() {
         let pools = ["one", "two"];
-        let mut rooms = Rooms::default();
+        let mut rooms = MemoryLedger::default();
         let mut had = [1_usize; 2];
         for second in 0..120 {
             let mut next = 0;
@@ -280,7 +281,7 @@ mod tests {
                     exactly: 16,
                     roughly: 64,
                 };
-                for due in rooms.due(pool, (&workers, 100 * second), &mut budget) {
+                for due in rooms.due(pool, &workers, 100 * second, &mut budget) {
                     rooms.measured(pool, due, has(80.0, 80.0));
                 }
                 next += had as i32;
@@ -289,7 +290,7 @@ mod tests {
             let memory = memory(2000.0, used);
             let named = HashSet::from(pools);
             rooms.look(Duration::from_secs(second), memory, &signs(memory), &named);
-            // Both want all they may have, first the one and then the other.
+            // Both want as many as possible, first the one and then the other.
             for turn in 0..2 {
                 let pool = (second as usize + turn) % 2;
                 let may = rooms.workers(pools[pool], had[pool]);
@@ -304,10 +305,10 @@ mod tests {
         assert!((19..=20).contains(&together), "{had:?}: all there is");
     }
 
-    /// Pools of which nothing is known want all they may have at each of so many looks, and have as much of it
-    /// as their workers seem to take when they are young: what they have then.
+    /// New pools want as many as possible at each sample, and have as many as their young workers
+    /// seem to allow: the result.
     fn cold(pools: &[&str], looks: u32, limit: f64) -> Vec<usize> {
-        let mut rooms = Rooms::default();
+        let mut rooms = MemoryLedger::default();
         let mut had = vec![1_usize; pools.len()];
         for look in 0..looks {
             let mut next = 0;
@@ -317,7 +318,7 @@ mod tests {
                     exactly: 16,
                     roughly: 64,
                 };
-                for due in rooms.due(pool, (&workers, 0), &mut budget) {
+                for due in rooms.due(pool, &workers, 0, &mut budget) {
                     rooms.measured(pool, due, has(2.0, 2.0));
                 }
                 next += *had as i32;
@@ -338,32 +339,32 @@ mod tests {
 
     #[test]
     fn what_was_promised_to_a_cold_pool_is_not_promised_to_another_at_the_next_look() {
-        // 800 MB are to be used, of which six workers fit that may take 128 each.
+        // 800 MB are usable, for six workers of 128 each.
         for looks in [1, 2, 3, 50] {
             assert_eq!(cold(&["one"], looks, 1000.0), [6]);
             assert_eq!(cold(&["one", "two", "three"], looks, 1000.0), [6, 1, 1]);
         }
-        // And two beside each other have what there is.
+        // And two of them share what there is.
         assert_eq!(cold(&["one", "two"], 9, 1000.0), [6, 1]);
     }
 
     #[test]
     fn pools_that_rest_with_one_worker_take_no_room_from_one_that_does_not() {
-        let mut rooms = Rooms::default();
+        let mut rooms = MemoryLedger::default();
         let names: Vec<String> = (0..100).map(|number| format!("p{number}")).collect();
         for (number, name) in names.iter().enumerate() {
             let mut budget = Budget {
                 exactly: 16,
                 roughly: 64,
             };
-            for due in rooms.due(name, (&[number as i32], 0), &mut budget) {
+            for due in rooms.due(name, &[number as i32], 0, &mut budget) {
                 rooms.measured(name, due, has(2.0, 2.0));
             }
         }
         let memory = memory(2000.0, 400.0);
         let named = names.iter().map(String::as_str).collect();
         rooms.look(Duration::ZERO, memory, &signs(memory), &named);
-        // 1800 MB are to be used, and 400 are.
+        // 1800 MB are usable, and 400 are used.
         assert_eq!(rooms.workers("p7", 1), 11);
     }
 
@@ -400,14 +401,14 @@ mod tests {
 
     #[test]
     fn what_the_largest_has_had_still_counts_when_it_has_left() {
-        let mut rooms = Rooms::default();
+        let mut rooms = MemoryLedger::default();
         let turns = [(vec![1, 2], 0), (vec![1, 2], 150), (vec![2], 160)];
         let workers = turns.map(|(workers, requests)| {
             let mut budget = Budget {
                 exactly: 16,
                 roughly: 64,
             };
-            for due in rooms.due("www", (&workers, requests), &mut budget) {
+            for due in rooms.due("www", &workers, requests, &mut budget) {
                 let most = if due.worker == 1 { 120.0 } else { 40.0 };
                 rooms.measured("www", due, has(20.0, most));
             }
@@ -420,7 +421,8 @@ mod tests {
             );
             rooms.workers("www", workers.len())
         });
-        // About 860 MB are for workers of 128, then of 120 and a little: none of 150 requests took more.
+        // About 860 MB are for workers of 128, then of 120 and a little: none of 150 requests took
+        // more.
         assert_eq!(workers, [6, 7, 7]);
     }
 
@@ -436,7 +438,7 @@ mod tests {
 
     #[test]
     fn the_more_requests_have_taken_no_more_the_less_is_kept_for_one_that_might() {
-        let mut rooms = Rooms::default();
+        let mut rooms = MemoryLedger::default();
         let fits: Vec<usize> = [0, 3, 30, 150]
             .into_iter()
             .map(|requests| {
@@ -444,7 +446,7 @@ mod tests {
                     exactly: 16,
                     roughly: 64,
                 };
-                for due in rooms.due("www", (&[1, 2], requests), &mut budget) {
+                for due in rooms.due("www", &[1, 2], requests, &mut budget) {
                     rooms.measured("www", due, has(20.0, 40.0));
                 }
                 let memory = memory(1024.0, 100.0);
@@ -488,7 +490,7 @@ mod tests {
             &signs(less),
             &HashSet::from(["www"]),
         );
-        // 1350 MB are to be used, and others have 1000.
+        // 1350 MB are usable, and others use 1000.
         assert_eq!(rooms.workers("www", 20), 7);
     }
 
@@ -497,7 +499,7 @@ mod tests {
         let mut rooms = looked(memory(16_000.0, 2000.0));
         let own = |used: f64| BTreeMap::from([("www".to_owned(), memory(2000.0, used).unwrap())]);
         rooms.look_apart(Duration::ZERO, &own(520.0));
-        // 1280 MB of its 2000 are free beside a tenth, and a worker takes 128 as far as anybody knows.
+        // 1280 MB of its 2000 are free beside a tenth, and a worker takes 128 by default.
         assert_eq!(rooms.workers("www", 3), 10);
         assert_eq!(rooms.workers("other", 3), 96, "of 12,400 MB");
         rooms.promise("www", 9);
@@ -513,7 +515,7 @@ mod tests {
 
     #[test]
     fn a_pool_with_a_limit_of_its_own_has_as_many_workers_as_fit_into_it_once_they_are_known() {
-        let mut rooms = Rooms::default();
+        let mut rooms = MemoryLedger::default();
         let workers: Vec<i32> = (1..=8).collect();
         for second in 1..60 {
             follow(&mut rooms, second, 1000.0, &workers, |_| 50.0);
@@ -521,7 +523,7 @@ mod tests {
             let own = BTreeMap::from([("www".to_owned(), own)]);
             rooms.look_apart(Duration::from_secs(second), &own);
         }
-        // 921.6 MB are to be used, of which 100 are what its workers share.
+        // 921.6 MB are usable, of which 100 are shared by its workers.
         assert_eq!(rooms.workers("www", 8), 16);
     }
 }

@@ -1,144 +1,144 @@
-//! What is known of the memory that a pool's workers take.
+//! The memory of a pool's workers.
 
 use std::collections::{HashSet, VecDeque};
 use std::time::Duration;
 
-use crate::memory::{Room, reserve};
+use crate::memory::{Capacity, reserve};
 use crate::sources::Memory;
 
-/// What a worker is taken to need, in bytes, of which nothing is known: PHP's own `memory_limit`.
+/// Assumed memory of an unknown worker, in bytes: PHP's own `memory_limit`.
 pub const UNKNOWN_WORKER_BYTES: f64 = 128.0 * 1024.0 * 1024.0;
 
-/// Measures that say what workers take, how it scatters, and what one takes at most, if so many requests have
-/// ended: many measures of a few requests say little.
+/// Measurements, and ended requests, after which the average, the scatter and the maximum are
+/// known: many measurements of a few requests are not enough.
 const ENOUGH: usize = 40;
 const ENOUGH_REQUESTS: u64 = 200;
 
-/// Measures that are remembered, and those of them that say what workers take now, if that is more.
+/// Measurements that are kept, and the recent ones whose average counts if it is larger.
 const REMEMBERED: usize = 400;
 const RECENT: usize = 100;
 
-/// Of so many requests of which none was an exception, this many divided by their number may be ones
-/// (the rule of three: with 95 % confidence, for any distribution).
+/// Of this many requests without an exception, this number divided by theirs may be ones (the rule
+/// of three: with 95 % confidence, for any distribution).
 const RULE_OF_THREE: f64 = 3.0;
 
-/// Workers of a pool whose pages are counted at a look: of those whose never were, and of the others before
-/// and after it is known what they take.
+/// Workers of a pool whose pages are counted at a sample: new ones, and others before and after the
+/// pool's memory is known.
 const NEW_AT_ONCE: usize = 4;
 const OLD_AT_FIRST: usize = 8;
 const OLD_AT_ONCE: usize = 1;
 
-/// A worker has grown that has so many times as much as it began with, and so many bytes more.
+/// A worker has grown if it uses this many times its initial memory, and this many bytes more.
 const GROWN: f64 = 2.0;
 const GROWN_BYTES: f64 = 16.0 * 1024.0 * 1024.0;
 
-/// Requests after which a worker has what it begins with, and up to which it is young: what keeps being there
-/// of one that is, any successor has as soon.
+/// Requests after which a worker has its initial memory, and up to which it is young: memory that a
+/// young one keeps, any successor needs as soon.
 const BEGUN_REQUESTS: u64 = 10;
 const YOUNG_REQUESTS: u64 = 50;
 
-/// A worker that was to leave its place and is still there is not chosen again for so long: it may run a script
-/// for minutes, and others have grown, too. Then it is, since who was told so may have gone.
+/// A worker that was chosen for replacement and is still there is not chosen again for this long:
+/// it may run a script for minutes, and others have grown, too. Then it is, since the order may be
+/// lost.
 const CHOSEN_AGAIN_AFTER: Duration = Duration::from_secs(600);
 
-/// What a worker has, in bytes.
+/// The memory of a worker, in bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct Has {
-    /// For itself now, with what programs have that its script runs.
+pub struct WorkerMemory {
+    /// Its own now, with that of programs its script runs.
     pub own: f64,
-    /// At most since it came, with the largest program that it is known to have run; nothing: nobody tells.
+    /// Its peak, with the largest program it is known to have run; `None`: unknown.
     pub most: Option<f64>,
-    /// Requests that it has begun; nothing: nobody tells.
+    /// Requests it has started; `None`: unknown.
     pub served: Option<u64>,
 }
 
-/// A worker that has grown, and what it has, in bytes.
+/// A worker that has grown, and its memory, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Grown {
     /// Its process id.
     pub worker: i32,
-    /// What it had when it had begun to serve, or a young one of its pool has, if that is more.
+    /// Its initial memory, or that of a young one of its pool, if larger.
     pub began_with: f64,
-    /// What it has had at two measures in a row.
+    /// Its memory at two consecutive measurements.
     pub has: f64,
 }
 
-/// How a worker is to be measured.
+/// A measurement to make.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Due {
+pub struct DueMeasurement {
     /// Its process id.
     pub worker: i32,
-    /// Its pages are to be counted. Otherwise it is enough to see by how much what is resident has
-    /// changed since.
+    /// Its pages are to be counted. Otherwise the change of its resident memory is enough.
     pub exactly: bool,
 }
 
-/// How many workers are measured at one look, of all pools together.
+/// Measurements per sample, of all pools together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Budget {
-    /// Whose pages are counted: the kernel walks through all of them.
+    /// Counted pages: the kernel walks all of them.
     pub exactly: usize,
     /// Others.
     pub roughly: usize,
 }
 
-/// What is known of a pool's workers.
+/// The memory of a pool's workers.
 #[derive(Debug, Default)]
-pub struct Known {
-    /// How many there are, and how many are on their way.
+pub struct PoolMemory {
+    /// Running workers, and starting ones.
     pub workers: usize,
     coming: usize,
-    /// Those that were measured; who was so last is at the end.
-    measured: VecDeque<One>,
-    /// What one has had at most of those that have left before it was known what workers take, in bytes.
+    /// Measured workers; the last one is at the end.
+    measured: VecDeque<WorkerRecord>,
+    /// The peak of workers that exited before the pool's memory was known, in bytes.
     left: f64,
-    /// What workers had that were not measured for the first time, in bytes; the last at the end.
+    /// Memory of workers at all but their first measurement, in bytes; the last at the end.
     had: VecDeque<f64>,
     /// On average, in bytes.
     pub mean: f64,
-    /// And by how much that scatters.
+    /// Variance.
     pub variance: f64,
-    /// What one has had at most, as far as it is known, and what one more takes, in bytes.
+    /// The highest known peak, and the estimate for one more worker, in bytes.
     pub most: f64,
     worker: f64,
-    /// Requests that had ended when it was looked for the first time, and since then.
+    /// Ended requests at the first sample, and since then.
     began_at: Option<u64>,
     requests: u64,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct One {
+struct WorkerRecord {
     worker: i32,
-    has: Has,
-    /// What it had when it was measured for the first time after it had begun to serve, in bytes.
+    has: WorkerMemory,
+    /// Its memory at the first measurement after it began to serve, in bytes.
     began_with: Option<f64>,
-    /// The less of its last two measures, in bytes, and the most of that while it was young: what one request
-    /// takes for a moment is in neither.
+    /// The smaller of its last two measurements, in bytes, and the largest of that while it was
+    /// young: the short peak of a request is in neither.
     keeps: f64,
     kept_young: f64,
-    /// At which look its pages were counted.
+    /// The sample at which its pages were counted.
     counted_at: u32,
-    /// When it was to leave its place for having grown, if ever.
+    /// When it was chosen for replacement, if ever.
     replaced_at: Option<Duration>,
 }
 
-impl Known {
+impl PoolMemory {
     /// Whether workers were measured often enough.
     pub fn is_known(&self) -> bool {
         self.had.len() >= ENOUGH && self.requests >= ENOUGH_REQUESTS
     }
 
-    /// So many requests have ended since somebody counts.
+    /// The number of ended requests, since counting began.
     pub fn served(&mut self, requests: u64) {
         let began_at = *self.began_at.get_or_insert(requests);
         self.requests = requests.saturating_sub(began_at);
     }
 
-    /// Which of these workers are to be measured, within the budget.
-    pub fn due(&mut self, workers: &[i32], budget: &mut Budget) -> Vec<Due> {
+    /// The workers to measure, within the budget.
+    pub fn due(&mut self, workers: &[i32], budget: &mut Budget) -> Vec<DueMeasurement> {
         (self.workers, self.coming) = (workers.len(), 0);
         let present: HashSet<i32> = workers.iter().copied().collect();
-        let has_left = |one: &&One| !present.contains(&one.worker);
+        let has_left = |one: &&WorkerRecord| !present.contains(&one.worker);
         let told = self
             .measured
             .iter()
@@ -150,7 +150,7 @@ impl Known {
         let new = workers.iter().copied().filter(|one| !seen.contains(one));
         let mut exactly: Vec<i32> = new.take(NEW_AT_ONCE.min(budget.exactly)).collect();
         budget.exactly -= exactly.len();
-        let mut old: Vec<&One> = self.measured.iter().collect();
+        let mut old: Vec<&WorkerRecord> = self.measured.iter().collect();
         old.sort_by_key(|one| one.counted_at);
         let at_once = if self.is_known() {
             OLD_AT_ONCE
@@ -165,39 +165,39 @@ impl Known {
         let roughly: Vec<i32> = others.take(budget.roughly).collect();
         budget.roughly -= roughly.len();
         exactly.extend(old);
-        let due = |exactly| move |worker| Due { worker, exactly };
+        let due = |exactly| move |worker| DueMeasurement { worker, exactly };
         let exactly = exactly.into_iter().map(due(true));
         exactly.chain(roughly.into_iter().map(due(false))).collect()
     }
 
-    /// Whether some worker that was measured may be young, and what it keeps then is not known.
+    /// Whether some measured worker may be young, and its lasting memory is not known.
     pub fn may_have_young(&self) -> bool {
-        let may_be_young = |one: &One| {
+        let may_be_young = |one: &WorkerRecord| {
             let served = one.has.served;
             one.kept_young == 0.0 && served.is_none_or(|served| served <= YOUNG_REQUESTS)
         };
         self.measured.iter().any(may_be_young)
     }
 
-    /// A worker was measured as it was due, at a look of this number.
-    pub fn measured(&mut self, due: Due, has: Has, look: u32) {
+    /// A worker was measured as due, at the sample of this number.
+    pub fn measured(&mut self, due: DueMeasurement, has: WorkerMemory, look: u32) {
         let place = self.measured.iter();
         let place = place.clone().position(|one| one.worker == due.worker);
         let before = place.and_then(|place| self.measured.remove(place));
         let counted_before = before.map_or(look, |one| one.counted_at);
         let keeps = before.map_or(0.0, |one| one.has.own.min(has.own));
-        // What was told last may be long ago, and it has grown since.
+        // The last report may be old, and it has grown since.
         let is_young = has.served.is_some_and(|served| served <= YOUNG_REQUESTS);
         let kept_young = before.map_or(0.0, |one| one.kept_young);
-        // At first its seat may still tell of the one that sat there before.
+        // At first its seat may still report the previous worker's requests.
         let told = has.served.filter(|_| before.is_some());
         let has_begun = told.is_some_and(|served| served >= BEGUN_REQUESTS);
         let began_with = before.and_then(|one| one.began_with);
-        self.measured.push_back(One {
+        self.measured.push_back(WorkerRecord {
             worker: due.worker,
-            has: Has {
+            has: WorkerMemory {
                 most: has.most.or(before.and_then(|one| one.has.most)),
-                // They only become more.
+                // The count only grows.
                 served: told.or(before.and_then(|one| one.has.served)),
                 ..has
             },
@@ -211,7 +211,7 @@ impl Known {
             counted_at: if due.exactly { look } else { counted_before },
             replaced_at: before.and_then(|one| one.replaced_at),
         });
-        // When it is young it has little, and says nothing of what it will have.
+        // A young worker's memory is not representative.
         if before.is_some() {
             self.add(has.own);
         }
@@ -224,7 +224,7 @@ impl Known {
         }
     }
 
-    /// All that was due was measured: what follows from it.
+    /// All due workers were measured: updates the estimates.
     pub fn settle(&mut self) {
         let average = |of: &mut dyn Iterator<Item = f64>, count: usize| {
             of.sum::<f64>() / count.clamp(1, self.had.len().max(1)) as f64
@@ -238,14 +238,14 @@ impl Known {
         let all = self.had.iter().copied().chain(told);
         let left = if self.is_known() { 0.0 } else { self.left };
         self.most = all.fold(left, f64::max);
-        self.worker = match self.is_known() {
-            true => self.mean.max(1.0),
-            false => self.guess(),
+        self.worker = if self.is_known() {
+            self.mean.max(1.0)
+        } else {
+            self.guess()
         };
     }
 
-    /// As long as few were measured: the more requests have taken no more than some number, the more that
-    /// is believed.
+    /// While few were measured: the more requests stayed below a peak, the more it counts.
     fn guess(&self) -> f64 {
         let tells = self.measured.iter().any(|one| one.has.most.is_some());
         let evidence = if tells {
@@ -257,47 +257,48 @@ impl Known {
         self.most + (UNKNOWN_WORKER_BYTES - self.most).max(0.0) * exceptions
     }
 
-    /// What one more worker takes, in bytes.
+    /// The estimate for one more worker, in bytes.
     pub fn worker(&self) -> f64 {
-        match self.worker > 0.0 {
-            true => self.worker,
-            false => UNKNOWN_WORKER_BYTES,
+        if self.worker > 0.0 {
+            self.worker
+        } else {
+            UNKNOWN_WORKER_BYTES
         }
     }
 
-    /// For how many workers there is room whatever their requests happen to take at a time, beside what is
-    /// no worker's own and what other pools' workers take or have been promised; without what scatters as
-    /// long as nobody knows what they take.
-    pub fn fits_in(&self, memory: &Memory, (base, others): (f64, f64)) -> usize {
-        let room = Room {
+    /// Workers that fit into memory whatever their requests happen to take at a time, beside `base`
+    /// and the use or reservations of other pools; without scatter as long as it is unknown.
+    pub fn fits_in(&self, memory: &Memory, base: f64, others: f64) -> usize {
+        let room = Capacity {
             limit: memory.limit,
             base: base + others,
             worker: self.worker(),
-            ..Room::default()
+            ..Capacity::default()
         };
-        let room = match self.is_known() {
-            true => Room {
+        let room = if self.is_known() {
+            Capacity {
                 deviation: self.variance.sqrt(),
                 most: self.most,
                 ..room
-            },
-            false => room,
+            }
+        } else {
+            room
         };
         room.workers().unwrap_or(usize::MAX)
     }
 
-    /// For how many there is room if each takes what one has had at most.
+    /// Workers that fit if each takes the highest peak.
     pub fn fit_at_most_in(&self, memory: &Memory, base: f64) -> usize {
-        let room = Room {
+        let room = Capacity {
             limit: memory.limit,
             base,
             worker: self.most,
-            ..Room::default()
+            ..Capacity::default()
         };
         room.workers().unwrap_or(usize::MAX)
     }
 
-    /// A worker is to leave its place to another, for having grown.
+    /// A worker is to be replaced because it has grown.
     pub fn replaces(&mut self, worker: i32, now: Duration) {
         let chosen = self.measured.iter_mut().find(|one| one.worker == worker);
         if let Some(chosen) = chosen {
@@ -305,12 +306,12 @@ impl Known {
         }
     }
 
-    /// The worker that has grown most, of those that were not chosen a while ago; nothing: none has grown so that
-    /// another in its place would have much less, or nobody knows yet.
+    /// The worker that has grown most, of those not chosen recently. `None`: none has grown so that
+    /// another in its place would use much less, or it is unknown yet.
     pub fn outgrown(&self, now: Duration) -> Option<Grown> {
         let young = self.measured.iter().map(|one| one.kept_young);
         let young = young.fold(0.0, f64::max);
-        let may_be_chosen = |one: &&One| {
+        let may_be_chosen = |one: &&WorkerRecord| {
             let since = one.replaced_at.map(|at| now.saturating_sub(at));
             since.is_none_or(|since| since >= CHOSEN_AGAIN_AFTER)
         };
@@ -330,24 +331,24 @@ impl Known {
         most.filter(|_| self.is_known())
     }
 
-    /// How many were never measured.
+    /// Workers never measured.
     fn unmeasured(&self) -> usize {
         self.workers.saturating_sub(self.measured.len())
     }
 
-    /// What those are to have and those that are on their way, in bytes.
+    /// Reservations of those and of starting ones, in bytes.
     pub fn is_to_have(&self) -> f64 {
         (self.unmeasured() + self.coming) as f64 * self.worker()
     }
 
-    /// What all have now, in bytes: those that were not measured are taken for the average of the others.
+    /// The use of all workers now, in bytes: unmeasured ones count as the average.
     pub fn own(&self) -> f64 {
         let sum: f64 = self.measured.iter().map(|one| one.has.own).sum();
         let count = self.measured.len().max(1) as f64;
         sum + sum / count * self.unmeasured() as f64
     }
 
-    /// What its workers take, all of them together, in bytes: on average, and beyond that.
+    /// The use of its workers together, in bytes: the average, and a reserve.
     pub fn takes(&self) -> f64 {
         let workers = self.workers as f64;
         let most = workers * (self.most - self.mean);
@@ -355,18 +356,19 @@ impl Known {
         workers * self.mean + beyond
     }
 
-    /// So many more workers are on their way.
+    /// More workers are starting.
     pub fn promise(&mut self, workers: usize) {
         self.coming = self.coming.saturating_add(workers);
     }
 
-    /// What other pools leave to its workers, in bytes: what they take, or as long as nobody knows that, what
-    /// they were promised. A pool's only worker it has in any case, and most such pools rest.
+    /// What other pools leave to its workers, in bytes: their use, or their reservations while that
+    /// is unknown. A pool always has its only worker, and most such pools are idle.
     pub fn claims(&self) -> f64 {
         let workers = self.workers.saturating_add(self.coming);
-        let promised = match self.is_known() || workers <= 1 {
-            true => 0.0,
-            false => workers as f64 * self.worker(),
+        let promised = if self.is_known() || workers <= 1 {
+            0.0
+        } else {
+            workers as f64 * self.worker()
         };
         promised.max(self.takes())
     }

@@ -1,4 +1,4 @@
-//! A child that is forked to do one thing, and waited for no longer than it may take.
+//! A child that is forked for one task with a time limit.
 
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -11,40 +11,39 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use crate::fork::{HowEnded, OwnProc, die_with_parent, exit_now};
 use crate::signals::{Signal, pidfd, send_to};
 
-/// Which process returned from [`fork_errand`].
+/// Which process returned from [`fork_timed`].
 #[derive(Debug)]
-pub enum Errand {
-    /// The one that forked, with its child.
-    Parent(Runner),
-    /// The child. It dies with its parent, prints to nowhere, and ends by
-    /// [`exit_now`].
+pub enum TimedFork {
+    /// The caller, with its child.
+    Parent(TimedChild),
+    /// The child. It dies with its parent, has no output, and ends by [`exit_now`].
     Child,
 }
 
-/// A child under way.
+/// A running child.
 #[derive(Debug)]
-pub struct Runner {
+pub struct TimedChild {
     pid: Pid,
     ended: OwnedFd,
 }
 
-/// How a child that was sent on an errand came back.
+/// The result of a child.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Returned {
+pub enum ChildResult {
     /// It ended.
     Ended(HowEnded),
-    /// It took too long and was killed.
-    TookTooLong,
-    /// Who it was sent for has gone, and it was killed.
-    NotWanted,
+    /// It exceeded the limit and was killed.
+    TimedOut,
+    /// Its client has disconnected, and it was killed.
+    Cancelled,
 }
 
-/// Forks a child for one errand.
+/// Forks a child for one task.
 ///
 /// # Errors
 /// When a second thread runs here (see [`fork_orphan`](crate::fork::fork_orphan)), or when the
 /// system refuses a process or a descriptor.
-pub fn fork_errand(proc: &OwnProc) -> io::Result<Errand> {
+pub fn fork_timed(proc: &OwnProc) -> io::Result<TimedFork> {
     if proc.threads()? != 1 {
         return Err(io::Error::other(
             "a process that forks must have one thread",
@@ -58,10 +57,10 @@ pub fn fork_errand(proc: &OwnProc) -> io::Result<Errand> {
             if print_to_nowhere().is_err() {
                 exit_now(1);
             }
-            Ok(Errand::Child)
+            Ok(TimedFork::Child)
         }
         ForkResult::Parent { child } => match pidfd(child.as_raw()) {
-            Ok(ended) => Ok(Errand::Parent(Runner { pid: child, ended })),
+            Ok(ended) => Ok(TimedFork::Parent(TimedChild { pid: child, ended })),
             Err(error) => {
                 let _ = nix::sys::signal::kill(child, Signal::SIGKILL);
                 let _ = waitpid(child, None);
@@ -78,19 +77,19 @@ fn print_to_nowhere() -> io::Result<()> {
     Ok(())
 }
 
-impl Runner {
+impl TimedChild {
     /// Waits until the child has ended, kills it when that takes longer than `limit` or when the
-    /// other end of `for_whom` has gone, and collects it.
+    /// other end of `for_whom` has closed, and collects it.
     ///
     /// # Errors
     /// When the system refuses to wait; the child is killed and collected then, too.
-    pub fn wait(self, limit: Duration, for_whom: BorrowedFd<'_>) -> io::Result<Returned> {
+    pub fn wait(self, limit: Duration, for_whom: BorrowedFd<'_>) -> io::Result<ChildResult> {
         let came = self.wait_for_end(Instant::now() + limit, for_whom);
         if !matches!(came, Ok(None)) {
             send_to(rustix::fd::AsFd::as_fd(&self.ended), Signal::SIGKILL)?;
         }
         let how = self.collect()?;
-        Ok(came?.unwrap_or(Returned::Ended(how)))
+        Ok(came?.unwrap_or(ChildResult::Ended(how)))
     }
 
     /// `None`: the child has ended.
@@ -98,21 +97,21 @@ impl Runner {
         &self,
         deadline: Instant,
         for_whom: BorrowedFd<'_>,
-    ) -> io::Result<Option<Returned>> {
+    ) -> io::Result<Option<ChildResult>> {
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
             let mut watched = [
                 PollFd::new(&self.ended, PollFlags::IN),
-                // Nothing is asked for: that the other end has gone is reported all the same.
+                // No event is requested: a hangup is always reported.
                 PollFd::from_borrowed_fd(for_whom, PollFlags::empty()),
             ];
             let timeout = Timespec::try_from(left).map_err(io::Error::other)?;
             match poll(&mut watched, Some(&timeout)) {
                 Err(rustix::io::Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
-                Ok(0) => return Ok(Some(Returned::TookTooLong)),
+                Ok(0) => return Ok(Some(ChildResult::TimedOut)),
                 Ok(_) if !watched[0].revents().is_empty() => return Ok(None),
-                Ok(_) => return Ok(Some(Returned::NotWanted)),
+                Ok(_) => return Ok(Some(ChildResult::Cancelled)),
             }
         }
     }

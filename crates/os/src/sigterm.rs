@@ -1,5 +1,4 @@
-//! Being asked to leave by SIGTERM, for a process that comes to its end by itself then, and may be
-//! asleep on a word of shared memory.
+//! Graceful exit on SIGTERM, for a process that may be asleep on a word of shared memory.
 
 use std::io;
 use std::ptr;
@@ -9,7 +8,7 @@ use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, raise, si
 
 static ASKED: AtomicBool = AtomicBool::new(false);
 static WORD: AtomicPtr<AtomicU32> = AtomicPtr::new(ptr::null_mut());
-/// The process that heeds it: one that it forks has the handler and the shared word, too.
+/// The process that heeds it: a child has the handler and the shared word, too.
 static HEEDS: AtomicU32 = AtomicU32::new(0);
 
 extern "C" fn note(_: i32) {
@@ -18,14 +17,14 @@ extern "C" fn note(_: i32) {
         return;
     }
     ASKED.store(true, Ordering::SeqCst);
-    // SAFETY: it is null or comes from a `&'static AtomicU32`, see `heed_sigterm`.
+    // SAFETY: it is null or comes from a `&'static AtomicU32`, see `install_handler`.
     if let Some(word) = unsafe { WORD.load(Ordering::SeqCst).as_ref() } {
         word.store(0, Ordering::SeqCst);
     }
 }
 
-/// In a forked child: what SIGTERM does to a process that does not heed it. The signal is held back
-/// while its handler runs, and comes when that returns.
+/// In a forked child: SIGTERM's default action. The signal is blocked while its handler runs, and
+/// arrives when that returns.
 fn end_as_any_other() {
     let usual = SigAction::new(SigHandler::SigDfl, SaFlags::empty(), SigSet::empty());
     // SAFETY: the default action is no code of ours.
@@ -34,14 +33,14 @@ fn end_as_any_other() {
     }
 }
 
-/// From now on SIGTERM does not end this process, but makes [`asked`] true and sets `word` to 0:
-/// whoever is about to wait on it for another value (futex(2)) does not, and whoever waits is woken
-/// by the signal. Who says first that it sleeps, then looks at [`asked`], and then waits, misses
-/// nothing. A process that this one forks ends by SIGTERM, and leaves the word alone.
+/// From now on SIGTERM does not end this process, but makes [`has_arrived`] true and sets `word` to
+/// 0: a futex(2) wait on it for another value returns at once, and a running wait is interrupted by
+/// the signal. A process that publishes that it sleeps, then checks [`has_arrived`], and then
+/// waits, misses nothing. A child ends by SIGTERM, and leaves the word alone.
 ///
 /// # Errors
-/// Nothing that is known to happen.
-pub fn heed_sigterm(word: &'static AtomicU32) -> io::Result<()> {
+/// No known error.
+pub fn install_handler(word: &'static AtomicU32) -> io::Result<()> {
     HEEDS.store(std::process::id(), Ordering::SeqCst);
     WORD.store(ptr::from_ref(word).cast_mut(), Ordering::SeqCst);
     let action = SigAction::new(
@@ -49,14 +48,14 @@ pub fn heed_sigterm(word: &'static AtomicU32) -> io::Result<()> {
         SaFlags::SA_RESTART,
         SigSet::empty(),
     );
-    // SAFETY: the handler asks for its process, stores to atomics, and in a child calls sigaction(2)
-    // and raise(3): all of it is safe in a handler (signal-safety(7)).
+    // SAFETY: the handler reads its process id, stores to atomics, and in a child calls
+    // sigaction(2) and raise(3): all of it is safe in a handler (signal-safety(7)).
     unsafe { sigaction(Signal::SIGTERM, &action) }?;
     Ok(())
 }
 
-/// Whether SIGTERM has come since [`heed_sigterm`].
-pub fn asked() -> bool {
+/// Whether SIGTERM has arrived since [`install_handler`].
+pub fn has_arrived() -> bool {
     ASKED.load(Ordering::SeqCst)
 }
 
@@ -67,10 +66,10 @@ mod tests {
     #[test]
     fn who_is_asked_to_leave_knows_it_and_does_not_sleep() {
         static WORD: AtomicU32 = AtomicU32::new(1);
-        heed_sigterm(&WORD).unwrap();
-        assert!(!asked());
+        install_handler(&WORD).unwrap();
+        assert!(!has_arrived());
         raise(Signal::SIGTERM).unwrap();
-        assert!(asked());
+        assert!(has_arrived());
         assert_eq!(WORD.load(Ordering::SeqCst), 0);
     }
 }

@@ -1,29 +1,29 @@
-//! Whether a thread has kept its processor, without asking the kernel.
+//! Whether a thread has kept its processor, without a system call.
 //!
-//! Restartable sequences (rseq(2)) make the kernel tell this. A thread that is in none may leave the
-//! address of one in its area; when the thread loses its processor, or gives it up, the kernel finds it
-//! outside of that sequence and clears the address ("when the kernel detects that it is preempting or
-//! delivering a signal outside of the range targeted by the rseq_cs", `linux/rseq.h`). An address that
-//! is still there says that the thread has run all the time. glibc registers the area (2.35 and later).
+//! Restartable sequences (rseq(2)) make the kernel report this. A thread that is in none may leave
+//! the address of one in its area; when the thread loses its processor, or yields it, the kernel
+//! finds it outside of that sequence and clears the address ("when the kernel detects that it is
+//! preempting or delivering a signal outside of the range targeted by the rseq_cs",
+//! `linux/rseq.h`). An address that is still there shows that the thread has run all the time.
+//! glibc registers the area (2.35 and later).
 
 use std::ffi::CStr;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-/// What glibc gives the kernel as the mark before every place that a sequence is left to
-/// (`RSEQ_SIG` in `sys/rseq.h`).
+/// glibc's mark before every abort handler of a sequence (`RSEQ_SIG` in `sys/rseq.h`).
 #[cfg(target_arch = "x86_64")]
 const MARK: u32 = 0x5305_3053;
 #[cfg(not(target_arch = "x86_64"))]
 const MARK: u32 = 0xd428_bc00;
 
-/// Where the address lies in a thread's area (`struct rseq`).
+/// The offset of the address in a thread's area (`struct rseq`).
 const ADDRESS_AT: usize = 8;
 /// A shorter area does not hold the address.
 const LEAST_AREA_BYTES: u32 = 16;
 
-/// How long a thread sleeps to see whether the kernel notices.
+/// How long a thread sleeps to test whether the kernel notices.
 const PROOF: Duration = Duration::from_nanos(1);
 
 /// A sequence that no thread is ever in: its range is data (`struct rseq_cs`).
@@ -37,7 +37,7 @@ struct Sequence {
     left_to: u64,
 }
 
-/// The range, and the place behind it that the sequence would be left to; the mark lies before that.
+/// The range, and the abort handler behind it; the mark is before that.
 static RANGE: [AtomicU32; 2] = [AtomicU32::new(MARK), AtomicU32::new(0)];
 
 static SEQUENCE: OnceLock<Sequence> = OnceLock::new();
@@ -53,30 +53,30 @@ fn sequence() -> u64 {
     std::ptr::from_ref(sequence) as u64
 }
 
-/// Tells of the thread that made it whether it has kept its processor. It stays on that thread, and
-/// goes with it into a child that the thread forks.
+/// Reports whether its thread has kept its processor. It stays on that thread, and is inherited by
+/// a child that the thread forks.
 #[derive(Debug)]
-pub struct Unbroken {
-    /// In the thread's area, which is there as long as the thread.
+pub struct PreemptionProbe {
+    /// In the thread's area, which lives as long as the thread.
     address: &'static AtomicU64,
     /// Neither sent to another thread nor shared with one.
     _stays: std::marker::PhantomData<*const ()>,
 }
 
-impl Unbroken {
-    /// Nothing where the C library or the kernel has no such thing, or it does not do what is said of
-    /// it: that is tried once.
-    pub fn of_this_thread() -> Option<Unbroken> {
-        let unbroken = Unbroken {
+impl PreemptionProbe {
+    /// `None` where the C library or the kernel does not support it, or it does not work as
+    /// specified: that is tested once.
+    pub fn of_this_thread() -> Option<PreemptionProbe> {
+        let unbroken = PreemptionProbe {
             address: address()?,
             _stays: std::marker::PhantomData,
         };
         unbroken.begin();
         std::thread::sleep(PROOF);
-        (!unbroken.is_so()).then_some(unbroken)
+        (!unbroken.ran_through()).then_some(unbroken)
     }
 
-    /// Until it begins again, the thread is not known to have kept its processor.
+    /// Until the next begin, the thread is not known to have kept its processor.
     pub fn forget(&self) {
         self.address.store(0, Relaxed);
     }
@@ -86,26 +86,26 @@ impl Unbroken {
         self.address.store(sequence(), Relaxed);
     }
 
-    /// Whether the thread has had its processor all the time since [`begin`](Self::begin). Code that
-    /// has sequences of its own makes this say no.
-    pub fn is_so(&self) -> bool {
+    /// Whether the thread has had its processor all the time since [`begin`](Self::begin). Code
+    /// that has sequences of its own makes this false.
+    pub fn ran_through(&self) -> bool {
         self.address.load(Relaxed) == sequence()
     }
 }
 
-/// Where the kernel looks for the address of the calling thread's sequence.
+/// The kernel's slot for the address of the calling thread's sequence.
 fn address() -> Option<&'static AtomicU64> {
     let (offset, size) = (symbol(c"__rseq_offset")?, symbol(c"__rseq_size")?);
-    // SAFETY: glibc defines both, `const ptrdiff_t` and `const unsigned int` (sys/rseq.h), and they do
-    // not change after the program has started.
+    // SAFETY: glibc defines both, `const ptrdiff_t` and `const unsigned int` (sys/rseq.h), and they
+    // do not change after the program has started.
     let (offset, size) = unsafe { (*offset.cast::<isize>(), *size.cast::<u32>()) };
     if size < LEAST_AREA_BYTES {
-        // It is not registered: the kernel does not know it, or a setting of glibc's forbids it.
+        // It is not registered: the kernel does not support it, or a setting of glibc's forbids it.
         return None;
     }
     let area = thread_pointer()?.wrapping_add_signed(offset);
-    // SAFETY: the area lies so far from the thread pointer (sys/rseq.h), aligned to 32 bytes, and is
-    // there as long as the thread, on which the only one that has this reference stays. The kernel
+    // SAFETY: the area is at this offset from the thread pointer (sys/rseq.h), aligned to 32 bytes,
+    // and lives as long as the thread, on which the only owner of this reference stays. The kernel
     // writes it only while the thread does not run.
     Some(unsafe { &*((area + ADDRESS_AT) as *const AtomicU64) })
 }
@@ -119,10 +119,11 @@ fn symbol(name: &CStr) -> Option<*const libc::c_void> {
 #[cfg(target_arch = "x86_64")]
 fn thread_pointer() -> Option<usize> {
     let pointer: usize;
-    // SAFETY: on this processor the word that `fs` points to is its own address (ELF TLS ABI, variant
-    // II); reading it changes nothing.
+    // SAFETY: on this processor the word that `fs` points to is its own address (ELF TLS ABI,
+    // variant II); reading it changes nothing.
     unsafe {
-        std::arch::asm!("mov {}, fs:0", out(reg) pointer, options(nostack, readonly, preserves_flags));
+        std::arch::asm!("mov {}, \
+                         fs:0", out(reg) pointer, options(nostack, readonly, preserves_flags));
     }
     Some(pointer)
 }
@@ -130,9 +131,11 @@ fn thread_pointer() -> Option<usize> {
 #[cfg(target_arch = "aarch64")]
 fn thread_pointer() -> Option<usize> {
     let pointer: usize;
-    // SAFETY: this register is the thread pointer (ELF TLS ABI, variant I); reading it changes nothing.
+    // SAFETY: this register is the thread pointer (ELF TLS ABI, variant I); reading it changes
+    // nothing.
     unsafe {
-        std::arch::asm!("mrs {}, tpidr_el0", out(reg) pointer, options(nomem, nostack, preserves_flags));
+        std::arch::asm!("mrs {}, \
+                         tpidr_el0", out(reg) pointer, options(nomem, nostack, preserves_flags));
     }
     Some(pointer)
 }
@@ -148,7 +151,7 @@ mod tests {
 
     use super::*;
 
-    /// Times that the kernel counts of this thread.
+    /// Context switches by the kernel's count of this thread.
     fn switches() -> i64 {
         let usage = getrusage(UsageWho::RUSAGE_THREAD).unwrap();
         usage.voluntary_context_switches() + usage.involuntary_context_switches()
@@ -156,7 +159,7 @@ mod tests {
 
     #[test]
     fn what_is_unbroken_the_kernel_counts_as_unbroken_too() {
-        let Some(unbroken) = Unbroken::of_this_thread() else {
+        let Some(unbroken) = PreemptionProbe::of_this_thread() else {
             eprintln!("not tested: this system has no restartable sequences");
             return;
         };
@@ -168,22 +171,23 @@ mod tests {
                 std::thread::sleep(PROOF);
             }
             let after = switches();
-            match unbroken.is_so() {
-                true => kept += 1,
-                false => lost += 1,
+            if unbroken.ran_through() {
+                kept += 1
+            } else {
+                lost += 1
             }
-            assert!(before == after || !unbroken.is_so());
+            assert!(before == after || !unbroken.ran_through());
         }
     }
 
     #[test]
     fn code_that_has_a_sequence_of_its_own_breaks_it() {
-        let Some(unbroken) = Unbroken::of_this_thread() else {
+        let Some(unbroken) = PreemptionProbe::of_this_thread() else {
             eprintln!("not tested: this system has no restartable sequences");
             return;
         };
         unbroken.begin();
         unbroken.address.store(0, Relaxed);
-        assert!(!unbroken.is_so());
+        assert!(!unbroken.ran_through());
     }
 }

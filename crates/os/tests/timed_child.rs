@@ -7,11 +7,11 @@ use std::os::fd::AsFd;
 use std::sync::atomic::AtomicU32;
 use std::time::{Duration, Instant};
 
-use maitred_os::errand::{Errand, Returned, Runner, fork_errand};
 use maitred_os::fork::{HowEnded, OwnProc, Side, exit_now, fork_orphan, reap};
-use maitred_os::leave;
 use maitred_os::packets::Packets;
-use maitred_os::unbroken::Unbroken;
+use maitred_os::preemption::PreemptionProbe;
+use maitred_os::sigterm;
+use maitred_os::timed_child::{ChildResult, TimedChild, TimedFork, fork_timed};
 
 /// Longer than any of these waits should last.
 const LONG: Duration = Duration::from_secs(60);
@@ -55,10 +55,10 @@ fn main() {
 }
 
 /// Sends a child to do `work`.
-fn send(work: impl FnOnce()) -> Runner {
-    match fork_errand(&OwnProc::open().unwrap()).unwrap() {
-        Errand::Parent(runner) => runner,
-        Errand::Child => {
+fn send(work: impl FnOnce()) -> TimedChild {
+    match fork_timed(&OwnProc::open().unwrap()).unwrap() {
+        TimedFork::Parent(runner) => runner,
+        TimedFork::Child => {
             work();
             exit_now(7)
         }
@@ -74,26 +74,26 @@ fn hang() {
 fn a_child_that_ends_says_how() {
     let (ours, _theirs) = Packets::pair().unwrap();
     let returned = send(|| {}).wait(LONG, ours.as_fd()).unwrap();
-    assert_eq!(returned, Returned::Ended(HowEnded::Exited(7)));
+    assert_eq!(returned, ChildResult::Ended(HowEnded::Exited(7)));
     let returned = send(|| std::process::abort())
         .wait(LONG, ours.as_fd())
         .unwrap();
-    assert_eq!(returned, Returned::Ended(HowEnded::Signaled(6)));
+    assert_eq!(returned, ChildResult::Ended(HowEnded::Signaled(6)));
 }
 
 fn a_child_that_takes_too_long_is_killed() {
     let (ours, _theirs) = Packets::pair().unwrap();
     let runner = send(hang);
     let returned = runner.wait(Duration::from_millis(20), ours.as_fd());
-    assert_eq!(returned.unwrap(), Returned::TookTooLong);
+    assert_eq!(returned.unwrap(), ChildResult::TimedOut);
 }
 
 fn a_child_that_nobody_waits_for_any_more_is_killed() {
     let (ours, theirs) = Packets::pair().unwrap();
     // The child has a copy of the other end, and must let go of it.
-    let runner = match fork_errand(&OwnProc::open().unwrap()).unwrap() {
-        Errand::Parent(runner) => runner,
-        Errand::Child => {
+    let runner = match fork_timed(&OwnProc::open().unwrap()).unwrap() {
+        TimedFork::Parent(runner) => runner,
+        TimedFork::Child => {
             drop(theirs);
             hang();
             exit_now(0)
@@ -102,7 +102,7 @@ fn a_child_that_nobody_waits_for_any_more_is_killed() {
     drop(theirs);
     let begun = Instant::now();
     let returned = runner.wait(LONG, ours.as_fd()).unwrap();
-    assert_eq!(returned, Returned::NotWanted);
+    assert_eq!(returned, ChildResult::Cancelled);
     assert!(begun.elapsed() < LONG);
 }
 
@@ -139,19 +139,19 @@ fn a_child_dies_with_who_sent_it() {
 
 fn a_child_of_one_that_heeds_sigterm_ends_by_it() {
     static WORD: AtomicU32 = AtomicU32::new(1);
-    leave::heed_sigterm(&WORD).unwrap();
+    sigterm::install_handler(&WORD).unwrap();
     let child = send(|| {
         let own = rustix::process::getpid();
         rustix::process::kill_process(own, rustix::process::Signal::TERM).unwrap();
     });
     let (ours, _theirs) = Packets::pair().unwrap();
     let returned = child.wait(LONG, ours.as_fd()).unwrap();
-    assert_eq!(returned, Returned::Ended(HowEnded::Signaled(15)));
-    assert!(!leave::asked());
+    assert_eq!(returned, ChildResult::Ended(HowEnded::Signaled(15)));
+    assert!(!sigterm::has_arrived());
 }
 
 fn an_orphan_knows_whether_it_has_kept_its_processor_if_its_origin_does() {
-    let knows = || u8::from(Unbroken::of_this_thread().is_some());
+    let knows = || u8::from(PreemptionProbe::of_this_thread().is_some());
     let (reads, writes) = nix::unistd::pipe().unwrap();
     let (mut reads, mut writes) = (File::from(reads), File::from(writes));
     if let Side::Orphan = fork_orphan(&OwnProc::open().unwrap(), |_| {}).unwrap() {

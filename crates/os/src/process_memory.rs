@@ -1,10 +1,10 @@
-//! Reading another process's memory through a descriptor that it has opened itself.
+//! Reads another process's memory through a descriptor that it has opened itself.
 //!
-//! Opening `/proc/PID/mem` of another process takes what ptrace(2) takes: the right user, or
-//! `CAP_SYS_PTRACE`, and a process that is dumpable. Opening one's own takes nothing but that the
-//! file is one's own, and whoever is given the descriptor reads without any further check
-//! (`mem_open` and `mem_rw` in the kernel's `fs/proc/base.c`). It names the memory, not the process
-//! id: once the process has ended, nothing can be read, whoever gets its number.
+//! Opening `/proc/PID/mem` of another process takes the rights of ptrace(2): the right user, or
+//! `CAP_SYS_PTRACE`, and a dumpable process. Opening one's own takes only that the file is one's
+//! own, and a receiver of the descriptor reads without any further check (`mem_open` and `mem_rw`
+//! in the kernel's `fs/proc/base.c`). It refers to the memory, not to the process id: once the
+//! process has ended, nothing can be read, whichever process gets its number.
 
 use std::fs::File;
 use std::io;
@@ -31,8 +31,8 @@ impl ProcessMemory {
         ProcessMemory(fd)
     }
 
-    /// Fills `into` from `address` on. False when there is nothing to be read at some of it, or
-    /// the process has ended.
+    /// Fills `into` from `address` on. False when some of it is not readable, or the process has
+    /// ended.
     pub fn read(&self, address: u64, into: &mut [u8]) -> bool {
         let mut done = 0;
         while done < into.len() {

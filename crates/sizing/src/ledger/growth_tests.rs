@@ -1,10 +1,10 @@
-//! Which workers leave their places because they have grown.
+//! Replacing workers that have grown.
 
 use super::*;
 
 const MB: f64 = 1024.0 * 1024.0;
 
-/// Seconds until what workers take is known, with margin.
+/// Seconds until the workers' memory is known, with margin.
 const KNOWN: usize = 20;
 
 /// Nearly full, of 1000 MB.
@@ -12,17 +12,17 @@ const FULL: f64 = 860.0;
 
 /// A pool's workers, by what each has, in megabytes, and how many requests it has served.
 struct World {
-    rooms: Rooms,
+    rooms: MemoryLedger,
     second: u64,
     /// In use, in megabytes.
     used: f64,
     workers: Vec<(i32, f64, u64)>,
-    /// Their seats tell how many requests they have served.
+    /// Their seats report their requests.
     tells: bool,
 }
 
 impl World {
-    /// Three that are known and had 20 MB when they had begun to serve.
+    /// Three known workers that had 20 MB when they began to serve.
     fn warm() -> World {
         let mut world = World::cold();
         (0..KNOWN).for_each(|_| assert_eq!(world.look(), None));
@@ -31,7 +31,7 @@ impl World {
 
     fn cold() -> World {
         World {
-            rooms: Rooms::default(),
+            rooms: MemoryLedger::default(),
             second: 0,
             used: FULL,
             workers: [7, 8, 9].map(|worker| (worker, 20.0, 1000)).into(),
@@ -44,7 +44,7 @@ impl World {
         self.workers.push((worker, has, served));
     }
 
-    /// Who is replaced at the next look, a second later.
+    /// The worker replaced at the next sample, a second later.
     fn look(&mut self) -> Option<i32> {
         self.second += 1;
         let ids: Vec<i32> = self.workers.iter().map(|one| one.0).collect();
@@ -52,13 +52,10 @@ impl World {
             exactly: 16,
             roughly: 64,
         };
-        for due in self
-            .rooms
-            .due("www", (&ids, 100 * self.second), &mut budget)
-        {
+        for due in self.rooms.due("www", &ids, 100 * self.second, &mut budget) {
             let told = self.workers.iter().find(|one| one.0 == due.worker);
             let (_, own, served) = *told.unwrap();
-            let has = Has {
+            let has = WorkerMemory {
                 own: own * MB,
                 most: None,
                 served: self.tells.then_some(served),
@@ -95,7 +92,7 @@ fn where_memory_is_nearly_full_the_worker_goes_that_has_grown_most() {
         (FULL, [30.0, 90.0, 50.0], Some(8)),
         (FULL, [30.0, 35.0, 39.0], None),
         (840.0, [30.0, 90.0, 50.0], None),
-        // Where memory is short another would be there beside it for a while.
+        // If memory is short, another would be there beside it for a while.
         (930.0, [30.0, 90.0, 50.0], None),
     ] {
         let mut world = World::warm();
@@ -147,7 +144,7 @@ fn who_may_be_young_is_worth_a_question_until_it_is_known_what_it_keeps() {
         !may_have_young(&world),
         "all have served a thousand requests"
     );
-    // What its seat tells at first is of who sat there before.
+    // Its seat reports the previous worker's requests at first.
     world.set(10, 2.0, 1000);
     world.look();
     assert!(may_have_young(&world));
@@ -156,7 +153,7 @@ fn who_may_be_young_is_worth_a_question_until_it_is_known_what_it_keeps() {
     assert!(!may_have_young(&world));
     world.set(11, 20.0, 5000);
     world.look();
-    assert!(may_have_young(&world), "nobody knows yet");
+    assert!(may_have_young(&world), "unknown yet");
     world.look();
     assert!(!may_have_young(&world));
 }
@@ -187,7 +184,7 @@ fn a_pool_of_which_many_have_grown_has_one_replaced_in_half_a_minute() {
             at.push(second);
         }
     }
-    assert_eq!(gone, [9, 8, 7], "whoever has most, and each once");
+    assert_eq!(gone, [9, 8, 7], "the largest first, and each once");
     assert_eq!(at, [1, 31, 61]);
 }
 
@@ -199,10 +196,7 @@ fn who_does_not_leave_for_ten_minutes_keeps_no_other_from_it_and_is_chosen_again
         .filter_map(|second| Some((second, world.look()?)))
         .collect();
     let all = [(1, 9), (31, 8), (61, 7), (601, 9), (631, 8)];
-    assert_eq!(
-        chosen, all,
-        "each runs a long script, or nobody has told it"
-    );
+    assert_eq!(chosen, all, "each runs a long script, or has no order");
 }
 
 #[test]
