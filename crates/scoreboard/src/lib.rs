@@ -13,6 +13,7 @@ mod histogram;
 mod names;
 mod page;
 mod reading;
+mod record;
 mod size;
 mod took;
 

@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use maitred_os::shared::{SharedMap, create_sealed};
 
-use crate::cache::{CACHE_WORDS, Cache};
+use crate::cache::Cache;
 use crate::copies::{COPIES_WORDS, Copies, CopiesTold};
 use crate::histogram::{self, Times};
 use crate::names::{Cause, Outcome};
 use crate::reading::Reading;
-use crate::size::{SIZE_WORDS, Size};
+use crate::size::Size;
 use crate::took::{TIMES, Took};
 use crate::{RECENT, now};
 
@@ -49,7 +49,7 @@ const ENDED: usize = 3 * LINE;
 const SIGNALS: usize = ENDED + 2 * LINE;
 const FRONTS: usize = 14 * LINE;
 const CACHE: usize = 16 * LINE;
-const CACHE_AT: usize = CACHE + CACHE_WORDS;
+const CACHE_AT: usize = CACHE + Cache::WORDS;
 const CACHE_ASKED_AT: usize = CACHE_AT + 1;
 const SIZE: usize = 18 * LINE;
 const COPIES: usize = 20 * LINE;
@@ -58,7 +58,7 @@ const HEAD_WORDS: usize = (FORKS + histogram::WORDS).next_multiple_of(LINE);
 const _: () = assert!(NEWEST_FIRST < SEATED && MEASURED_AT < ENDED);
 const _: () = assert!(Cause::ALL.len() <= 2 * LINE && SIGNALS + MAX_SIGNAL < FRONTS);
 const _: () = assert!(FRONTS + 2 * MAX_FRONTS <= CACHE && CACHE_ASKED_AT < SIZE);
-const _: () = assert!(SIZE + SIZE_WORDS <= COPIES && COPIES + COPIES_WORDS <= FORKS);
+const _: () = assert!(SIZE + Size::WORDS <= COPIES && COPIES + COPIES_WORDS <= FORKS);
 
 /// How many parts the recent past has; each has histograms of its own.
 const PARTS: usize = 5;
@@ -160,7 +160,7 @@ impl Page {
         Duration::from_nanos(self.word(CACHE_ASKED_AT).load(Relaxed))
     }
 
-    /// How many requests have been answered.
+    /// How many requests their scripts responded to.
     pub fn answered(&self) -> u64 {
         let threads = (0..self.threads).map(|thread| self.block(thread));
         let answered = threads.map(|words| words[Outcome::Responded as usize].load(Relaxed));
@@ -180,7 +180,7 @@ impl Page {
 
     /// How the number of workers was found last; nothing: it is not found.
     pub fn show_size(&self, size: Option<Size>) {
-        for (place, word) in size.unwrap_or_default().words().into_iter().enumerate() {
+        for (place, word) in size.unwrap_or_default().to_words().into_iter().enumerate() {
             self.word(SIZE + place).store(word, Relaxed);
         }
     }
@@ -226,7 +226,10 @@ impl Page {
             private_bytes: get(PRIVATE_BYTES),
             shared_bytes: get(SHARED_BYTES),
             cache: self.cache(),
-            size: Size::from_words(std::array::from_fn(|word| get(SIZE + word))),
+            size: Some(Size::from_words(std::array::from_fn(|word| {
+                get(SIZE + word)
+            })))
+            .filter(|size| size.workers > 0),
             copies: self.copies(),
             ended: std::array::from_fn(|cause| get(ENDED + cause)),
             signals: signals.filter(|(_, times)| *times > 0).collect(),
@@ -455,7 +458,7 @@ impl WorkerBoard<'_> {
 
     /// How the pool's OPcache is doing; nothing: that is not known.
     pub fn show_cache(self, cache: Option<Cache>) {
-        for (place, word) in cache.unwrap_or_default().words().into_iter().enumerate() {
+        for (place, word) in cache.unwrap_or_default().to_words().into_iter().enumerate() {
             self.0.word(CACHE + place).store(word, Relaxed);
         }
         let at = cache.map_or(0, |_| nanos_now());
