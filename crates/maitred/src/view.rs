@@ -1,13 +1,16 @@
-//! A server's state as lines for people, at most [`COLUMNS`] wide.
+//! The server's state as text, at most [`COLUMNS`] wide.
 
 mod cache;
 mod copies;
 mod proxies;
 mod size;
 mod split;
+mod table;
+
+use std::collections::BTreeMap;
 
 use maitred_control::admin::{
-    CertificateStatus, Measured, Opcache, PoolStatus, Quantiles, ServerStatus,
+    CertificateStatus, Measured, Opcache, PoolStatus, Quantiles, Running, ServerStatus,
 };
 
 pub use cache::page_cache;
@@ -15,6 +18,8 @@ pub use copies::copies;
 pub use proxies::proxies;
 pub use size::advice;
 pub use split::split;
+
+use table::{Table, limited};
 
 /// Widest line in characters.
 pub const COLUMNS: usize = 100;
@@ -25,13 +30,33 @@ pub const MAX_RUNNING_LINES: usize = 10;
 /// Most hosts that `maitred status` shows: those whose certificates fail come first.
 const MAX_HOST_LINES: usize = 20;
 
-/// Most characters of a host's name.
-const HOST_COLUMNS: usize = 30;
+/// Columns of the pools.
+const POOLS: &[(&str, isize)] = &[
+    ("POOL", -14),
+    ("PM", -8),
+    ("BUSY", 5),
+    ("IDLE", 5),
+    ("MAX", 5),
+    ("QUEUE", 9),
+    ("WAIT", 11),
+    ("SCRIPT", 11),
+    ("REQUESTS", 8),
+    ("REFUSED", 7),
+    ("PRIVATE", 7),
+];
 
-/// Most characters of a pool's name.
-const NAME_COLUMNS: usize = 14;
+/// Columns of running scripts. The pool's name is cut to the width of its column.
+const RUNNING: &[(&str, isize)] = &[("RUNNING ", -8), ("PID", 7), ("POOL", -14), ("REQUEST", 0)];
 
-/// A line about the server, and a table of its pools.
+/// Columns of hosts with certificates.
+const CERTIFICATES: &[(&str, isize)] = &[
+    ("CERTIFICATE", -30),
+    ("EXPIRES", 10),
+    ("NEXT", 11),
+    ("PROBLEM", 0),
+];
+
+/// One line for the server, and a table of its pools.
 pub fn overview(server: &ServerStatus) -> Vec<String> {
     let ServerStatus {
         version,
@@ -41,56 +66,32 @@ pub fn overview(server: &ServerStatus) -> Vec<String> {
     } = server;
     let up = duration(server.uptime_seconds);
     let listen = server.listen.join(", ");
-    let names = server.pools.iter().map(|pool| pool.name.chars().count());
-    let wide = names.max().unwrap_or(0).clamp(4, NAME_COLUMNS);
-    let mut lines = vec![
-        cut(&format!(
-            "maitred {version}, process {pid}, {phase} for {up} on {listen}"
-        )),
-        String::new(),
-        format!(
-            "{:wide$} {:8} {:>5} {:>5} {:>5} {:>9} {:>11} {:>11} {:>8} {:>7} {:>7}",
-            "POOL",
-            "PM",
-            "BUSY",
-            "IDLE",
-            "MAX",
-            "QUEUE",
-            "WAIT",
-            "SCRIPT",
-            "REQUESTS",
-            "REFUSED",
-            "PRIVATE"
-        ),
-    ];
-    lines.extend(server.pools.iter().map(|pool| row(pool, wide)));
+    let table = Table::new(POOLS, server.pools.iter().map(|pool| &*pool.name));
+    let mut lines = vec![cut(&format!(
+        "maitred {version}, process {pid}, {phase} for {up} on {listen}"
+    ))];
+    lines.extend(table.head());
+    lines.extend(server.pools.iter().map(|pool| table.row(row(pool))));
     lines.push(String::new());
-    let legend = "QUEUE now/most; WAIT and SCRIPT p50/p99 of the last 10 s";
-    lines.push(legend.to_owned());
+    lines.push("QUEUE now/most; WAIT and SCRIPT p50/p99 of the last 10 s".to_owned());
     lines
 }
 
-fn row(pool: &PoolStatus, wide: usize) -> String {
-    let name = shorten(&pool.name, wide);
-    let workers = &pool.workers;
-    let queue = format!(
-        "{}/{}",
-        number(pool.queue.now, 4),
-        number(pool.queue.max, 4)
-    );
-    let refused: u64 = pool.refusals.values().sum();
-    format!(
-        "{name:wide$} {:8} {:>5} {:>5} {:>5} {queue:>9} {:>11} {:>11} {:>8} {:>7} {:>7}",
-        pool.pm,
-        workers.busy,
-        workers.idle,
-        workers.limit,
+fn row(pool: &PoolStatus) -> [String; 11] {
+    let (workers, queue) = (&pool.workers, &pool.queue);
+    [
+        pool.name.clone(),
+        pool.pm.clone(),
+        workers.busy.to_string(),
+        workers.idle.to_string(),
+        workers.limit.to_string(),
+        format!("{}/{}", number(queue.now, 4), number(queue.max, 4)),
         both(&pool.queue_wait.recent),
         both(&pool.script_time.recent),
         number(pool.requests, 8),
-        number(refused, 7),
+        number(pool.refusals.values().sum(), 7),
         bytes(pool.memory.private_bytes),
-    )
+    ]
 }
 
 /// All that is known of a pool.
@@ -98,10 +99,10 @@ pub fn details(pool: &PoolStatus) -> Vec<String> {
     let workers = &pool.workers;
     let (wait, script) = (&pool.queue_wait, &pool.script_time);
     let memory = &pool.memory;
-    let how = match memory.measured {
+    let method = match memory.measured {
         Measured::Nothing => "nothing to measure",
         Measured::Private => "private pages",
-        Measured::RssMinusShared => "resident less shared pages: more may not be looked at",
+        Measured::RssMinusShared => "resident less shared pages: no permission to read more",
     };
     let php = pool.php.as_deref().unwrap_or("not started yet");
     let mut lines = vec![
@@ -125,7 +126,7 @@ pub fn details(pool: &PoolStatus) -> Vec<String> {
     lines.extend([
         format!("requests        {}", counts(&pool.outcomes)),
         format!(
-            "memory          {} private in {} processes ({how}), {} shared",
+            "memory          {} private in {} processes ({method}), {} shared",
             bytes(memory.private_bytes),
             memory.processes,
             bytes(memory.shared_bytes)
@@ -158,7 +159,7 @@ fn opcache(opcache: &Opcache) -> String {
     )
 }
 
-/// The scripts that have run for longest, with where they are; `most` of them.
+/// The longest-running scripts of all pools and where they are; at most `most`.
 pub fn running(server: &ServerStatus, most: usize) -> Vec<String> {
     let scripts = server.pools.iter().flat_map(|pool| {
         let scripts = pool.running.iter();
@@ -166,31 +167,32 @@ pub fn running(server: &ServerStatus, most: usize) -> Vec<String> {
     });
     let mut scripts: Vec<_> = scripts.collect();
     scripts.sort_by(|a, b| b.1.seconds.total_cmp(&a.1.seconds));
-    let mut lines = Vec::new();
+    if scripts.is_empty() {
+        return Vec::new();
+    }
+    let table = Table::new(RUNNING, std::iter::empty());
+    let mut lines = Vec::from(table.head());
     for (pool, script) in scripts.into_iter().take(most) {
-        if lines.is_empty() {
-            lines.push(String::new());
-            let (time, pid) = ("RUNNING", "PID");
-            lines.push(format!(
-                "{time:>8} {pid:>7} {:NAME_COLUMNS$} REQUEST",
-                "POOL"
-            ));
-        }
-        let time = duration(script.seconds);
-        let pool = shorten(pool, NAME_COLUMNS);
-        let mut line = format!(
-            "{time:>8} {:>7} {pool:NAME_COLUMNS$} {} {}",
-            script.pid, script.method, script.uri
-        );
-        if script.uri != script.script && !script.script.ends_with(&script.uri) {
-            line.push_str(&format!(" ({})", script.script));
-        }
-        lines.push(cut(&line));
+        lines.push(table.row([
+            format!("{:>8}", duration(script.seconds)),
+            script.pid.to_string(),
+            shorten(pool, 14),
+            request_of(script),
+        ]));
         lines.extend(split::so_far(script));
         let stack = script.stack.iter();
         lines.extend(stack.map(|frame| cut(&format!("{:17}{frame}", ""))));
     }
     lines
+}
+
+fn request_of(script: &Running) -> String {
+    let Running { method, uri, .. } = script;
+    if *uri == script.script || script.script.ends_with(uri) {
+        format!("{method} {uri}")
+    } else {
+        format!("{method} {uri} ({})", script.script)
+    }
 }
 
 /// The hosts whose certificates are got by ACME; `now` in seconds since 1970.
@@ -200,53 +202,53 @@ pub fn certificates(server: &ServerStatus, now: u64) -> Vec<String> {
         return Vec::new();
     }
     hosts.sort_by_key(|host| (host.error.is_none(), host.expires));
-    let names = hosts.iter().map(|host| host.name.chars().count());
-    let wide = names.max().unwrap_or(0).clamp(11, HOST_COLUMNS);
-    let header = format!(
-        "{:wide$} {:>10} {:>11} PROBLEM",
-        "CERTIFICATE", "EXPIRES", "NEXT"
-    );
-    let mut lines = vec![String::new(), header];
-    let shown = hosts.iter().take(MAX_HOST_LINES);
-    lines.extend(shown.map(|host| certificate(host, wide, now)));
-    match hosts.len().saturating_sub(MAX_HOST_LINES) {
-        0 => {}
-        more => lines.push(format!("and {more} more")),
-    }
+    let table = Table::new(CERTIFICATES, hosts.iter().map(|host| &*host.name));
+    let mut lines = Vec::from(table.head());
+    let row = |host: &&CertificateStatus| vec![table.row(certificate(host, now))];
+    lines.extend(limited(&hosts, MAX_HOST_LINES, row));
     lines
 }
 
-fn certificate(host: &CertificateStatus, wide: usize, now: u64) -> String {
-    let until = |moment: u64| duration(moment.saturating_sub(now) as f64);
+fn certificate(host: &CertificateStatus, now: u64) -> [String; 4] {
+    let until = |time: u64| duration(time.saturating_sub(now) as f64);
     let expires = match host.expires {
         None => "none yet".to_owned(),
         Some(past) if past <= now => "expired".to_owned(),
-        Some(moment) => until(moment),
+        Some(time) => until(time),
     };
     let next = match host.next {
-        Some(moment) if moment > now => until(moment),
+        Some(time) if time > now => until(time),
         _ => "now".to_owned(),
     };
-    let name = shorten(&host.name, wide);
     let failed = match host.failures {
         1 => "failed once".to_owned(),
         times => format!("failed {times} times"),
     };
     let problem = host.error.as_ref();
-    let problem = problem.map(|error| format!(" {failed}: {error}"));
-    let problem = problem.unwrap_or_default();
-    cut(&format!("{name:wide$} {expires:>10} {next:>11}{problem}"))
+    let problem = problem.map(|error| format!("{failed}: {error}"));
+    [
+        host.name.clone(),
+        expires,
+        next,
+        problem.unwrap_or_default(),
+    ]
 }
 
-fn counts(counts: &std::collections::BTreeMap<String, u64>) -> String {
+fn counts(counts: &BTreeMap<String, u64>) -> String {
     let some = counts.iter().filter(|(_, count)| **count > 0);
     let some: Vec<String> = some
         .map(|(name, count)| format!("{count} {name}"))
         .collect();
-    match some.is_empty() {
-        true => "none".to_owned(),
-        false => some.join(", "),
+    if some.is_empty() {
+        return "none".to_owned();
     }
+    some.join(", ")
+}
+
+/// The sum of the counts whose name `is_counted`.
+fn sum(counts: &BTreeMap<String, u64>, is_counted: impl Fn(&str) -> bool) -> u64 {
+    let counted = counts.iter().filter(|(name, _)| is_counted(name));
+    counted.fold(0, |sum, (_, count)| sum.saturating_add(*count))
 }
 
 fn both(times: &Quantiles) -> String {
@@ -386,7 +388,7 @@ mod tests {
 
     #[test]
     fn nothing_makes_a_line_too_wide() {
-        let huge: std::collections::BTreeMap<String, u64> = [
+        let huge: BTreeMap<String, u64> = [
             "max_private_memory",
             "client_left",
             "worker_died",
@@ -480,7 +482,8 @@ mod tests {
         let expected = [
             "",
             "CERTIFICATE         EXPIRES        NEXT PROBLEM",
-            "away.example.com   none yet    2 m 30 s failed 2 times: the authority refuses the order: no",
+            "away.example.com   none yet    2 m 30 s failed 2 times: the authority refuses the \
+             order: no",
             "shop.example.com   60 d 0 h    30 d 0 h",
         ];
         assert_eq!(lines, expected);

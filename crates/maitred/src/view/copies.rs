@@ -1,10 +1,23 @@
-//! Copies of booted applications, as lines for people.
+//! Copies of booted applications, as text.
 
 use maitred_control::admin::{Copies, PoolStatus, ServerStatus};
 
-use super::{NAME_COLUMNS, both, counts, cut, number, shorten};
+use super::table::Table;
+use super::{both, counts, cut, number};
 
-/// A table of the pools whose workers are copies; nothing if there is none.
+/// Columns of the pools.
+const COPIES: &[(&str, isize)] = &[
+    ("COPIES", -14),
+    ("GENERATION", 10),
+    ("SPARE", 5),
+    ("FORKS", 8),
+    ("FORK TIME", 11),
+    ("WENT BACK", 9),
+    ("ENDED", 8),
+    ("PAGES", 6),
+];
+
+/// A table of the pools whose workers are copies; empty if there is none.
 pub fn copies(server: &ServerStatus) -> Vec<String> {
     let pools = server.pools.iter();
     let pools = pools.filter_map(|pool| Some((&*pool.name, pool.copies.as_ref()?)));
@@ -12,38 +25,28 @@ pub fn copies(server: &ServerStatus) -> Vec<String> {
     if pools.is_empty() {
         return Vec::new();
     }
-    let names = pools.iter().map(|(name, _)| name.chars().count());
-    let wide = names.max().unwrap_or(0).clamp(6, NAME_COLUMNS);
-    let (generation, spare, forks, time) = ("GENERATION", "SPARE", "FORKS", "FORK TIME");
-    let (back, ended, pages) = ("WENT BACK", "ENDED", "PAGES");
-    let mut lines = vec![
-        String::new(),
-        format!(
-            "{:wide$} {generation:>10} {spare:>5} {forks:>8} {time:>11} {back:>9} {ended:>8} {pages:>6}",
-            "COPIES"
-        ),
-    ];
-    let row = |(name, copies): &(&str, &Copies)| {
-        format!(
-            "{:wide$} {:>10} {:>5} {:>8} {:>11} {:>9} {:>8} {:>6}",
-            shorten(name, wide),
-            copies.generation,
+    let table = Table::new(COPIES, pools.iter().map(|(name, _)| *name));
+    let mut lines = Vec::from(table.head());
+    lines.extend(pools.iter().map(|(name, copies)| {
+        table.row([
+            (*name).to_owned(),
+            copies.generation.to_string(),
             number(copies.spare, 5),
             number(copies.fork_time.count, 8),
             both(&copies.fork_time),
             number(copies.went_back, 9),
             number(copies.stayed.values().sum(), 8),
             pages_each(copies),
-        )
-    };
-    lines.extend(pools.iter().map(row));
+        ])
+    }));
     lines.push(String::new());
-    let legend = "FORK TIME p50/p99; ENDED instead of going back; PAGES of 4 kB or so that a copy has written to";
+    let legend = "FORK TIME p50/p99; ENDED instead of going back; \
+                  PAGES of 4 kB or so that a copy has written to";
     lines.push(legend.to_owned());
     lines
 }
 
-/// What is known of a pool's copies; nothing where workers are none.
+/// Details of a pool's copies; empty where workers are none.
 pub fn details(pool: &PoolStatus) -> Vec<String> {
     let Some(copies) = &pool.copies else {
         return Vec::new();

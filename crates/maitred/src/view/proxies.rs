@@ -1,58 +1,51 @@
-//! Servers behind (`proxy`) as lines for people.
+//! Proxied HTTP servers (`proxy`) as text.
 
 use maitred_control::admin::{ProxyServer, ServerStatus};
 
-use super::{cut, number, shorten, time};
+use super::table::{Table, limited};
+use super::{number, sum, time};
 
 /// Most servers that are shown: those with the most requests.
 const MAX_SERVER_LINES: usize = 20;
 
-/// Most characters of a server's name.
-const SERVER_COLUMNS: usize = 34;
+/// Columns of the servers.
+const SERVERS: &[(&str, isize)] = &[
+    ("PROXY", -34),
+    ("REQUESTS", 8),
+    ("NOW", 6),
+    ("ERRORS", 8),
+    ("FAILED", 8),
+    ("LEFT", 8),
+    ("AVERAGE", 9),
+];
 
-/// What came of requests to each server; nothing if no site has one.
+/// Results of requests to each proxied server; empty if no site has one.
 pub fn proxies(server: &ServerStatus) -> Vec<String> {
     if server.proxies.is_empty() {
         return Vec::new();
     }
     let mut servers: Vec<&ProxyServer> = server.proxies.iter().collect();
-    servers.sort_by_key(|server| std::cmp::Reverse(sum(server, |_| true)));
-    let names = servers.iter().map(|server| server.server.chars().count());
-    let wide = names.max().unwrap_or(0).clamp(5, SERVER_COLUMNS);
-    let mut lines = vec![
-        String::new(),
-        format!(
-            "{:wide$} {:>8} {:>6} {:>8} {:>8} {:>8} {:>9}",
-            "PROXY", "REQUESTS", "NOW", "ERRORS", "FAILED", "LEFT", "AVERAGE"
-        ),
-    ];
-    let shown = servers.iter().take(MAX_SERVER_LINES);
-    lines.extend(shown.map(|server| cut(&row(server, wide))));
-    match servers.len().saturating_sub(MAX_SERVER_LINES) {
-        0 => {}
-        more => lines.push(format!("and {more} more")),
-    }
+    servers.sort_by_key(|server| std::cmp::Reverse(sum(&server.requests, |_| true)));
+    let table = Table::new(SERVERS, servers.iter().map(|server| &*server.server));
+    let mut lines = Vec::from(table.head());
+    let row = |server: &&ProxyServer| vec![table.row(row(server))];
+    lines.extend(limited(&servers, MAX_SERVER_LINES, row));
     lines
 }
 
-fn row(server: &ProxyServer, wide: usize) -> String {
-    let timed = sum(server, |result| result != "1xx");
+fn row(server: &ProxyServer) -> [String; 7] {
+    let all = &server.requests;
+    let timed = sum(all, |result| result != "1xx");
     let failed = ["unreachable", "timeout", "broken"];
-    format!(
-        "{:wide$} {:>8} {:>6} {:>8} {:>8} {:>8} {:>9}",
-        shorten(&server.server, wide),
-        number(sum(server, |_| true), 8),
+    [
+        server.server.clone(),
+        number(sum(all, |_| true), 8),
         number(server.active, 6),
-        number(sum(server, |result| result == "5xx"), 8),
-        number(sum(server, |result| failed.contains(&result)), 8),
-        number(sum(server, |result| result == "client_left"), 8),
+        number(sum(all, |result| result == "5xx"), 8),
+        number(sum(all, |result| failed.contains(&result)), 8),
+        number(sum(all, |result| result == "client_left"), 8),
         time(server.seconds / timed.max(1) as f64),
-    )
-}
-
-fn sum(server: &ProxyServer, counts: impl Fn(&str) -> bool) -> u64 {
-    let counted = server.requests.iter().filter(|(result, _)| counts(result));
-    counted.fold(0, |sum, (_, count)| sum.saturating_add(*count))
+    ]
 }
 
 #[cfg(test)]
