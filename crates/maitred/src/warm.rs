@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use maitred_config::Config;
-use maitred_front::sites::Hosts;
+use maitred_front::Hosts;
 use maitred_measure::doors::{self, NotFound, Trust};
 use maitred_measure::place::Place;
 use maitred_measure::plan::Door;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use maitred_control::admin::{CachedSite, PageCache, PageTier};
 
-use super::metrics::Text;
+use crate::admin::metrics::Text;
 
 /// A figure of a site.
 type OfSite = fn(&CachedSite) -> f64;

@@ -2,7 +2,7 @@
 
 use maitred_scoreboard::{Copies, STAYED_FOR};
 
-use super::metrics::Text;
+use crate::admin::metrics::Text;
 
 /// Copies of a pool, by its name, and how many of them are ready.
 pub type Pool<'p> = (&'p str, &'p Copies, u64);

@@ -7,13 +7,13 @@ use std::time::Duration;
 use maitred_control::admin::FrontFigures;
 use maitred_scoreboard::{Cache, Cause, Outcome, Reading, Times};
 
-use super::access::View;
-use super::{cache_metrics, copies_metrics, proxy_metrics, request_metrics, size_metrics};
-use crate::addresses::Addresses;
-use crate::request_memory::RequestMemory;
-use crate::route_class::{Figures, PARTS, POWERS as POWERS_OF_ROUTES};
-use crate::shared::Shared;
-use crate::status::Page;
+use crate::admin::access::View;
+use crate::admin::{cache_metrics, copies_metrics, proxy_metrics, request_metrics, size_metrics};
+use crate::http::request_memory::RequestMemory;
+use crate::net::client_addresses::Addresses;
+use crate::pool::route_metrics::{Figures, PARTS, POWERS as POWERS_OF_ROUTES};
+use crate::pool::status::Page;
+use crate::services::Shared;
 
 /// The bounds of the histograms' buckets, as powers of two in microseconds: 128 µs to 67 s. They
 /// are exact, since they are bounds of the scoreboard's own buckets.

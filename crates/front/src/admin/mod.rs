@@ -1,13 +1,13 @@
 //! The admin door: metrics, status pages and pings over HTTP. The front answers all of it itself,
 //! so none of it waits for a worker.
 
-mod access;
-mod cache_metrics;
-mod copies_metrics;
-mod metrics;
-mod proxy_metrics;
-mod request_metrics;
-mod size_metrics;
+pub(crate) mod access;
+pub(crate) mod cache_metrics;
+pub(crate) mod copies_metrics;
+pub(crate) mod metrics;
+pub(crate) mod proxy_metrics;
+pub(crate) mod request_metrics;
+pub(crate) mod size_metrics;
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
@@ -15,11 +15,12 @@ use std::time::Duration;
 use maitred_control::FromFront;
 use maitred_http1::Head;
 
-pub use access::{AdminPeer, Refused, View, decide};
+pub use crate::admin::access::{AdminPeer, Refused, View, decide};
 
-use crate::shared::Shared;
-use crate::sites::host_name;
-use crate::status::{self, Page};
+use crate::http::hosts::host_name;
+use crate::pool::status;
+use crate::pool::status::Page;
+use crate::services::Shared;
 
 /// Longest that metrics wait for the supervisor to measure the pools' memory and to ask for the
 /// figures of OPcache; it takes some milliseconds. Older figures are shown then.

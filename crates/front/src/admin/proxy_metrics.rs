@@ -2,7 +2,7 @@
 
 use maitred_control::admin::ProxyServer;
 
-use super::metrics::Text;
+use crate::admin::metrics::Text;
 
 /// Writes all families.
 pub fn write(out: &mut Text, servers: &[ProxyServer]) {

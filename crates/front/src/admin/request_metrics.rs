@@ -1,8 +1,8 @@
 //! The part of `/metrics` that is about what clients take of the server.
 
-use super::metrics::Text;
-use crate::addresses::Addresses;
-use crate::request_memory::RequestMemory;
+use crate::admin::metrics::Text;
+use crate::http::request_memory::RequestMemory;
+use crate::net::client_addresses::Addresses;
 
 /// Writes all families.
 pub fn write(out: &mut Text, held: &RequestMemory, addresses: &Addresses) {

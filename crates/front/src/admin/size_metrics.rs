@@ -2,7 +2,7 @@
 
 use maitred_scoreboard::Size;
 
-use super::metrics::Text;
+use crate::admin::metrics::Text;
 
 /// Writes the families, if there is such a pool.
 pub fn write(out: &mut Text, pools: &[(&str, Size)]) {

@@ -11,7 +11,7 @@ use maitred_pagecache::admit::NotStored;
 use maitred_pagecache::plan::Bypass;
 use maitred_pagecache::status::{Forward, ON_ERROR, REVALIDATED, UPDATING};
 
-use super::Cache;
+use crate::cache::Cache;
 
 /// How requests end at a cache.
 const RESULTS: [&str; 8] = [

@@ -1,16 +1,10 @@
 //! The page cache: what a request for a script is answered with when a page is kept, and what is kept
 //! of a script's answer. The rules are in the crate `pagecache`, the pages in `pagestore`.
 
-mod client;
-mod coded;
-mod cookies;
-mod disk_pace;
-mod figures;
-mod fill;
-mod look;
-mod purge;
-mod refresh;
-mod tee;
+pub(crate) mod cookies;
+pub(crate) mod disk_pace;
+pub(crate) mod figures;
+pub(crate) mod purge;
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -41,25 +35,25 @@ use maitred_pagestore::{Body, Limits, Store};
 use maitred_rules::networks::Networks;
 use tokio::sync::{Notify, oneshot};
 
-use crate::access::RequestRecord;
-use crate::clock::since_1970;
-use crate::http_client::{After, Content, HttpClient, Reply};
-use crate::pool::local;
-use crate::request::{Header, RequestContext, ServerHeaders};
-use crate::supervisor::Supervisor;
+use crate::handler::request::{Header, RequestContext, ServerHeaders};
+use crate::http::client::{After, Content, HttpClient, Reply};
+use crate::logging::access_log::RequestRecord;
+use crate::pool::thread_local;
+use crate::runtime::clock::since_1970;
+use crate::runtime::supervisor_channel::Supervisor;
 
-use coded::Making;
-use cookies::{AllCookies, SiteCookies};
-use disk_pace::DiskPace;
-use figures::{AllFigures, Board, SiteFigures};
-use purge::Known;
+use crate::cache::cookies::{AllCookies, SiteCookies};
+use crate::cache::disk_pace::DiskPace;
+use crate::cache::figures::{AllFigures, Board, SiteFigures};
+use crate::cache::purge::Known;
+use crate::handler::cache::compressed::Making;
 
-pub use client::DetachedClient;
-pub use fill::Fill;
-pub use look::{Looked, look};
-pub use purge::{Others, PURGE, purge};
-pub use refresh::refresh;
-pub use tee::Tee;
+pub use crate::cache::purge::{Others, PURGE, purge};
+pub use crate::handler::cache::detached_client::DetachedClient;
+pub use crate::handler::cache::fill::Fill;
+pub use crate::handler::cache::lookup::{Looked, look};
+pub use crate::handler::cache::refresh::refresh;
+pub use crate::handler::cache::tee::Tee;
 
 /// The field that tells what the cache has done (RFC 9211).
 pub const CACHE_STATUS: &[u8] = b"Cache-Status";
@@ -69,13 +63,13 @@ const SWEEP: Duration = Duration::from_secs(60);
 
 /// Bytes of a page up to which it is read and written by whoever has it in hand: from a disk that is not
 /// slow (see [`DiskPace`]), or into a file in memory, that takes less time than to have another thread do it.
-const AT_ONCE_BYTES: u64 = 64 * 1024;
+pub(crate) const AT_ONCE_BYTES: u64 = 64 * 1024;
 
 /// The pages of all sites, and those that are being made.
 #[derive(Debug)]
 pub struct Cache {
-    store: Store,
-    disk_pace: DiskPace,
+    pub(crate) store: Store,
+    pub(crate) disk_pace: DiskPace,
     figures: AllFigures,
     /// The names of cookies that sites have set, and where they are written down.
     cookies: AllCookies,
@@ -84,13 +78,13 @@ pub struct Cache {
     /// Bytes that there may be in memory, and on disk.
     memory_limit: u64,
     disk_limit: Option<u64>,
-    fills: Fills<oneshot::Sender<Told>>,
+    pub(crate) fills: Fills<oneshot::Sender<Told>>,
     /// Pages that are made again for requests that have been answered.
-    refreshes: AtomicUsize,
+    pub(crate) refreshes: AtomicUsize,
     /// Pages that are being put into a coding.
-    making: Making,
+    pub(crate) making: Making,
     /// Told when something is kept or purged, so that there is something to look through.
-    changed: Notify,
+    pub(crate) changed: Notify,
     /// The sites that have one.
     known: ArcSwap<Known>,
     /// Other fronts, which hear of purges.
@@ -99,7 +93,7 @@ pub struct Cache {
 }
 
 /// Now, in milliseconds since 1970.
-fn now() -> Millis {
+pub(crate) fn now() -> Millis {
     u64::try_from(since_1970().as_millis()).unwrap_or(u64::MAX)
 }
 
@@ -232,7 +226,11 @@ impl Cache {
 
     /// An answer of the site sets these cookies: other fronts hear of those that are new, and the
     /// folder, if there is one.
-    fn learn<'f>(self: &Arc<Cache>, of: &SiteCache, names: impl Iterator<Item = &'f [u8]>) {
+    pub(crate) fn learn<'f>(
+        self: &Arc<Cache>,
+        of: &SiteCache,
+        names: impl Iterator<Item = &'f [u8]>,
+    ) {
         if !of.settings.guards_cookies {
             return;
         }
@@ -304,7 +302,7 @@ impl Cache {
     }
 
     /// The page under a key is not being made any more, and all who wait are told.
-    fn finish(&self, key: &Key, ticket: Ticket, how: Finished) {
+    pub(crate) fn finish(&self, key: &Key, ticket: Ticket, how: Finished) {
         let tell = |waiter: oneshot::Sender<_>, told| waiter.send(told).is_ok();
         self.fills.finish(key, ticket, (how, now()), tell);
     }
@@ -351,7 +349,7 @@ pub struct SiteCache {
     /// Who may drop pages with PURGE.
     purge_from: Networks,
     figures: Arc<SiteFigures>,
-    cookies: Arc<SiteCookies>,
+    pub(crate) cookies: Arc<SiteCookies>,
     /// The thread whose site this is.
     thread: u32,
 }
@@ -368,12 +366,12 @@ impl SiteCache {
             cookies: all.cookies.of(&site, &cache.rules),
             site,
             purge_from: Networks::new(&cache.purge_from),
-            thread: local::thread(),
+            thread: thread_local::thread(),
         })
     }
 
     /// Where this thread counts.
-    fn board(&self) -> &Board {
+    pub(crate) fn board(&self) -> &Board {
         self.figures.board(self.thread)
     }
 }
@@ -385,7 +383,7 @@ pub fn key_host(host: &str, is_https: bool) -> &str {
 }
 
 /// The request as the cache sees it, but for the port, which its key alone has.
-fn request_of<'h>(head: &'h Head, way: &'h RequestContext<'_>) -> Request<'h> {
+pub(crate) fn request_of<'h>(head: &'h Head, way: &'h RequestContext<'_>) -> Request<'h> {
     Request {
         method: head.method(),
         is_https: way.is_https,
@@ -399,7 +397,7 @@ fn request_of<'h>(head: &'h Head, way: &'h RequestContext<'_>) -> Request<'h> {
     }
 }
 
-fn whole(seconds: u64) -> i64 {
+pub(crate) fn whole(seconds: u64) -> i64 {
     i64::try_from(seconds).unwrap_or(i64::MAX)
 }
 
@@ -426,7 +424,7 @@ fn part_of(status: u16, body: &Body, selected: Selected) -> (u16, Bytes, u64) {
 }
 
 /// Answers with what is kept, which has this age and saves a worker so much time.
-async fn reply(
+pub(crate) async fn reply(
     client: &mut impl HttpClient,
     (head, way): (&Head, &RequestContext<'_>),
     (stored, body, saved): (&Stored, &Body, Duration),

@@ -17,15 +17,16 @@ use maitred_pagecache::settings::KeyParts;
 use maitred_pagecache::tags;
 use tokio::sync::oneshot;
 
-use super::{Cache, key_host, request_of};
-use crate::access::RequestRecord;
-use crate::http_client::{After, HttpClient};
+use crate::cache::{Cache, key_host, request_of};
+use crate::handler::request;
+use crate::handler::request::RequestContext;
+use crate::http::client::{After, HttpClient};
+use crate::http::hosts::Hosts;
+use crate::http::refusal;
+use crate::logging::access_log::RequestRecord;
 use crate::pool::wishes::{Wish, Wishes};
-use crate::refusal;
-use crate::request::{self, RequestContext};
-use crate::shared::Thread;
-use crate::sites::Hosts;
-use crate::supervisor::Supervisor;
+use crate::runtime::supervisor_channel::Supervisor;
+use crate::services::Thread;
 
 /// Longest that an answer waits for other fronts to have dropped what it has made out of date.
 const OTHERS_ANSWER: Duration = Duration::from_secs(5);

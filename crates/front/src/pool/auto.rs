@@ -9,14 +9,15 @@ use maitred_seat::Spent;
 use maitred_sizing as sizing;
 use maitred_sizing::{Controller, Kinds, Limits, Load, Machine, Sizing};
 
-use super::Pool;
-use super::exchange::Exchange;
-use super::generation::Generation;
-use super::group::Inner;
-use super::growth::Growth;
-use super::hanging::{self, Hanging, running, waited};
-use super::kind::in_hand;
-use super::queue::{Queue, SeatId};
+use crate::pool::Pool;
+use crate::pool::exchange::Exchange;
+use crate::pool::generation::Generation;
+use crate::pool::group::Inner;
+use crate::pool::growth::Growth;
+use crate::pool::hanging;
+use crate::pool::hanging::{Hanging, running, waited};
+use crate::pool::kind::in_hand;
+use crate::pool::queue::{Queue, SeatId};
 
 /// Thousandths of a processor in one.
 const THOUSANDTHS: f64 = 1000.0;
@@ -185,42 +186,42 @@ impl Auto {
 
 impl Growth {
     /// Most workers that are to serve now, where more than those are ready.
-    pub(super) fn serving(&self) -> usize {
+    pub(crate) fn serving(&self) -> usize {
         let auto = self.auto.as_ref().filter(|_| self.has_more_ready);
         auto.map_or(usize::MAX, |auto| auto.controller.sizing().workers)
     }
 
     /// A worker has been let go, or was given back: the supervisor keeps no more than are left unless it is asked
     /// again.
-    pub(super) fn forget_told(&mut self, queue: &Queue<Arc<Exchange>>) {
+    pub(crate) fn forget_told(&mut self, queue: &Queue<Arc<Exchange>>) {
         self.told = self.told.min(queue.open_current());
     }
 }
 
 impl Inner {
     /// A request has got a worker.
-    pub(super) fn count_begin(&mut self, exchange: &Exchange) {
+    pub(crate) fn count_begin(&mut self, exchange: &Exchange) {
         if let Some(auto) = &mut self.growth.auto {
             auto.kinds.began(exchange.kind);
         }
     }
 
     /// A request has lost its worker before that had begun it.
-    pub(super) fn count_lost(&mut self, exchange: &Exchange) {
+    pub(crate) fn count_lost(&mut self, exchange: &Exchange) {
         if let Some(auto) = &mut self.growth.auto {
             auto.kinds.lost(exchange.kind);
         }
     }
 
     /// The worker of a request has died, which those do first that hang.
-    pub(super) fn count_death(&mut self, exchange: &Exchange) {
+    pub(crate) fn count_death(&mut self, exchange: &Exchange) {
         if let Some(auto) = &mut self.growth.auto {
             auto.kinds.ended(exchange.kind, true);
         }
     }
 
     /// A request has come. It is placed or waits, or it is the one that is `refused`.
-    pub(super) fn count_arrival(&mut self, refused: usize) {
+    pub(crate) fn count_arrival(&mut self, refused: usize) {
         let Some(auto) = &mut self.growth.auto else {
             return;
         };
@@ -248,14 +249,14 @@ impl Pool {
     }
 
     /// For how long requests may wait until it is looked which of the others hang.
-    pub(super) fn parks_after(&self) -> Duration {
+    pub(crate) fn parks_after(&self) -> Duration {
         let inner = self.lock();
         let auto = inner.growth.auto.as_ref();
         auto.map_or(Duration::MAX, Auto::parks_after)
     }
 
     /// Requests have waited for so long. Nobody else need come for the pool to grow for them.
-    pub(super) fn help_stalled(&self) {
+    pub(crate) fn help_stalled(&self) {
         let mut inner = self.lock();
         let Inner {
             queue,
@@ -278,7 +279,7 @@ impl Pool {
 
     /// A request has ended: what it has cost, if its worker has told. Where there are more workers than
     /// there are to be and none is idle, the one that has just ended its request goes.
-    pub(super) fn count_cost(&self, inner: &mut Inner, kind: u64, spent: Option<Spent>) {
+    pub(crate) fn count_cost(&self, inner: &mut Inner, kind: u64, spent: Option<Spent>) {
         let Some(auto) = &mut inner.growth.auto else {
             return;
         };
@@ -313,7 +314,7 @@ impl Pool {
     }
 
     /// Shows how the number of workers was found, if it is.
-    pub(super) fn show_size(&self, inner: &Inner) {
+    pub(crate) fn show_size(&self, inner: &Inner) {
         let size = inner.growth.auto.as_ref().map(Auto::shown);
         self.tally
             .get()
@@ -321,7 +322,7 @@ impl Pool {
     }
 
     /// The look once a second. False when the pool rests.
-    pub(super) fn tend_auto(&self, inner: &mut Inner) -> bool {
+    pub(crate) fn tend_auto(&self, inner: &mut Inner) -> bool {
         let now = load(&inner.queue);
         let generations = inner.generations.clone();
         let Some(auto) = &mut inner.growth.auto else {

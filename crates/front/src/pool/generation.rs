@@ -8,9 +8,9 @@ use maitred_config::Pool as Settings;
 use maitred_control::Generation as Number;
 use maitred_seat::FrontEnd;
 
-use super::rings::News;
-use crate::supervisor::read_json;
-use crate::tally::Tally;
+use crate::pool::metrics::Tally;
+use crate::pool::rings::News;
+use crate::runtime::supervisor_channel::read_json;
 
 /// A pool from one reload to the next.
 #[derive(Debug)]
@@ -78,7 +78,7 @@ impl Generation {
 
     /// Counts interest and news with the rest of its pool.
     #[must_use]
-    pub(super) fn counting_with(self, interest: Arc<[AtomicU32]>, news: Arc<[News]>) -> Generation {
+    pub(crate) fn counting_with(self, interest: Arc<[AtomicU32]>, news: Arc<[News]>) -> Generation {
         Generation {
             interest,
             news,

@@ -9,14 +9,14 @@ use std::time::{Duration, Instant};
 use maitred_config::Mode;
 use maitred_control::{FromFront, Generation as Number, Incarnation, Wear};
 
-use super::exchange::{Exchange, Left};
-use super::figures::Figures;
-use super::generation::Generation;
-use super::growth::Growth;
-use super::queue::{Place, Queue, SeatId};
-use super::turnover::Change;
-use super::{NotTaken, Pool};
-use crate::clock;
+use crate::pool::exchange::{Exchange, Left};
+use crate::pool::figures::Figures;
+use crate::pool::generation::Generation;
+use crate::pool::growth::Growth;
+use crate::pool::queue::{Place, Queue, SeatId};
+use crate::pool::turnover::Change;
+use crate::pool::{NotTaken, Pool};
+use crate::runtime::clock;
 
 /// How often at most the supervisor is told that workers find OPcache full: to see whether it is takes a
 /// process.
@@ -109,7 +109,7 @@ impl Inner {
 
 impl Generation {
     /// Whether a worker says that it has more memory of its own than `max_private_memory`.
-    pub(super) fn outgrown(&self, seat: u32) -> bool {
+    pub(crate) fn outgrown(&self, seat: u32) -> bool {
         let limit = self.settings.max_private_memory;
         limit > 0 && {
             let board = self.link().seat_board(seat);
@@ -220,7 +220,7 @@ impl Pool {
         for (_, exchange) in &left {
             self.take_interest(exchange);
             self.inboxes[0].put(exchange.clone());
-            crate::source::watch_left(exchange.clone());
+            crate::backend::watch_left(exchange.clone());
         }
         let mut inner = self.lock();
         inner.queue.arrive(seat, incarnation, left);
@@ -312,7 +312,7 @@ impl Pool {
     }
 
     /// Does what the queue says about seats that change hands.
-    pub(super) fn turn_over(&self, inner: &mut Inner) {
+    pub(crate) fn turn_over(&self, inner: &mut Inner) {
         while let Some(change) = inner.queue.next_change() {
             match change {
                 Change::Retire(seat, incarnation) => self.retired(inner, seat, incarnation),
@@ -328,7 +328,7 @@ impl Pool {
     }
 
     /// Tells the supervisor that a worker is to end.
-    pub(super) fn retired(&self, inner: &mut Inner, seat: SeatId, incarnation: Incarnation) {
+    pub(crate) fn retired(&self, inner: &mut Inner, seat: SeatId, incarnation: Incarnation) {
         let report = FromFront::SeatRetired {
             generation: seat.generation,
             seat: seat.number,
@@ -344,7 +344,7 @@ impl Pool {
         self.report_worn(&mut inner);
     }
 
-    pub(super) fn report_worn(&self, inner: &mut Inner) {
+    pub(crate) fn report_worn(&self, inner: &mut Inner) {
         while let Some((seat, incarnation, why)) = inner.queue.next_worn() {
             let report = FromFront::SeatWorn {
                 generation: seat.generation,
@@ -357,7 +357,7 @@ impl Pool {
     }
 
     /// Tells the supervisor that workers of a generation find OPcache full, but not with each request.
-    pub(super) fn report_full_cache(&self, inner: &mut Inner, generation: &Generation) {
+    pub(crate) fn report_full_cache(&self, inner: &mut Inner, generation: &Generation) {
         let generation = generation.number;
         if inner.full_said.is_due(generation, Instant::now()) {
             // What is not taken now is said again.
@@ -374,7 +374,7 @@ impl Pool {
     }
 
     /// Says once more what the supervisor has not taken.
-    pub(super) fn say_again(&self, inner: &mut Inner) {
+    pub(crate) fn say_again(&self, inner: &mut Inner) {
         for report in std::mem::take(&mut inner.unsaid) {
             match (self.supervisor.report(&report), &report) {
                 (false, _) => inner.unsaid.push(report),

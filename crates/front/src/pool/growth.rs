@@ -10,9 +10,9 @@ use maitred_control::{FromFront, Generation};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
-use super::Pool;
-use super::auto::{Auto, load};
-use super::group::Inner;
+use crate::pool::Pool;
+use crate::pool::auto::{Auto, load};
+use crate::pool::group::Inner;
 
 /// How often a pool is looked at that has more workers than it rests with.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -23,11 +23,11 @@ pub struct Growth {
     /// None: the pool is static, or finds its size.
     bounds: Option<Bounds>,
     /// The pool finds its size.
-    pub(super) auto: Option<Auto>,
+    pub(crate) auto: Option<Auto>,
     /// It does, and workers are ready beyond those that serve.
-    pub(super) has_more_ready: bool,
+    pub(crate) has_more_ready: bool,
     /// How many workers the supervisor was told the current generation needs.
-    pub(super) told: usize,
+    pub(crate) told: usize,
 }
 
 /// What decides how many workers are needed and which may go.
@@ -108,7 +108,7 @@ impl Growth {
 impl Inner {
     /// The supervisor hears that a worker of this generation goes, and takes it that no more are needed than are
     /// left then.
-    pub(super) fn forget_told(&mut self, generation: Generation) {
+    pub(crate) fn forget_told(&mut self, generation: Generation) {
         if generation == self.queue.current() {
             self.growth.forget_told(&self.queue);
         }
@@ -130,7 +130,7 @@ impl Pool {
     ///
     /// What runs in a generation that leaves counts as needed in the current one, which is to take
     /// over.
-    pub(super) fn ask_for_workers(&self, inner: &mut Inner, more: usize) {
+    pub(crate) fn ask_for_workers(&self, inner: &mut Inner, more: usize) {
         let Some(needs) = self.needs(inner, more) else {
             return;
         };
@@ -153,7 +153,7 @@ impl Pool {
         Some(bounds.needs(inner.queue.busy(), inner.queue.waiting() + more))
     }
 
-    pub(super) fn tell_wanted(&self, inner: &mut Inner, needs: usize) {
+    pub(crate) fn tell_wanted(&self, inner: &mut Inner, needs: usize) {
         let generation = inner.queue.current();
         if generation == 0 {
             return;
@@ -247,9 +247,9 @@ async fn until_look(pool: &Weak<Pool>, stalls: &Notify) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::queue::tests::come;
-    use super::super::queue::{Depth, Next, Place, Queue, SeatId, Submitted};
     use super::*;
+    use crate::pool::queue::tests::come;
+    use crate::pool::queue::{Depth, Next, Place, Queue, SeatId, Submitted};
     use proptest::prelude::*;
 
     const SEATS: u32 = 6;

@@ -175,7 +175,7 @@ mod tests {
         board.running.store(1, Relaxed);
         let mut hanging = Hanging::default();
         let mut count = |ran: Duration| {
-            let wall = crate::clock::since_1970() - ran;
+            let wall = crate::runtime::clock::since_1970() - ran;
             let micros = u64::try_from(wall.as_micros()).unwrap();
             board.request_at.store(micros, Relaxed);
             let scripts = running((1, 0), board, 30 * DAY).into_iter();

@@ -6,10 +6,10 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::Pool;
-use super::exchange::Exchange;
-use super::group::Inner;
-use super::queue::{Lane, Queue, SeatId};
+use crate::pool::Pool;
+use crate::pool::exchange::Exchange;
+use crate::pool::group::Inner;
+use crate::pool::queue::{Lane, Queue, SeatId};
 
 /// The kind of a request: the first part of its target's path, and the folder of the script that answers, since
 /// a pool may have several sites.
@@ -23,7 +23,7 @@ pub fn of(script: &str, target: &str) -> u64 {
 }
 
 /// Of all requests that have a worker their kind, and whether they hang.
-pub(super) fn in_hand<'q>(
+pub(crate) fn in_hand<'q>(
     queue: &'q Queue<Arc<Exchange>>,
     hangs: impl Fn(SeatId) -> bool + 'q,
 ) -> impl Iterator<Item = (u64, bool)> + 'q {
@@ -35,19 +35,19 @@ pub(super) fn in_hand<'q>(
 impl Inner {
     /// Whether a request is to get no worker now, since those that ask for the same hang and have all
     /// workers that they may.
-    pub(super) fn holds_back(&self, exchange: &Exchange) -> bool {
+    pub(crate) fn holds_back(&self, exchange: &Exchange) -> bool {
         self.is_held_back((exchange.lane, exchange.kind))
     }
 
     /// The same of one that is not made yet.
-    pub(super) fn is_held_back(&self, (lane, kind): (Lane, u64)) -> bool {
+    pub(crate) fn is_held_back(&self, (lane, kind): (Lane, u64)) -> bool {
         let auto = self.growth.auto.as_ref();
         let holds = auto.is_some_and(|auto| auto.hangs(kind) && auto.left_to_who_hangs() == 0);
         holds && lane == Lane::Usual
     }
 
     /// Has it wait for them. False: as many wait as may, here and in the queue.
-    pub(super) fn hold_back(&mut self, exchange: Arc<Exchange>) -> bool {
+    pub(crate) fn hold_back(&mut self, exchange: Arc<Exchange>) -> bool {
         let has_room = self.unplaced() < self.queue.waiting.most();
         if has_room {
             self.held_back.push_back(exchange);
@@ -62,14 +62,14 @@ impl Inner {
 
     /// The one that is held back and has to go, since a request has come to wait that is not: no such request is
     /// refused for those.
-    pub(super) fn crowded_out(&mut self) -> Option<Arc<Exchange>> {
+    pub(crate) fn crowded_out(&mut self) -> Option<Arc<Exchange>> {
         let is_crowded = self.unplaced() > self.queue.waiting.most();
         is_crowded.then(|| self.held_back.pop_back()).flatten()
     }
 
     /// Has those at the head of the queue wait for others of their kind that may have no worker now: they came
     /// before it was known.
-    pub(super) fn hold_back_first(&mut self) {
+    pub(crate) fn hold_back_first(&mut self) {
         let waiting = |inner: &Inner| {
             let first = inner.queue.waiting.first();
             first.is_some_and(|first| inner.holds_back(first))
@@ -82,7 +82,7 @@ impl Inner {
 
     /// Has those wait for any worker again, at the head of the queue, whose kind hangs no longer, and of the
     /// others as many as there are idle workers that they may have.
-    pub(super) fn release(&mut self) {
+    pub(crate) fn release(&mut self) {
         if self.held_back.is_empty() {
             return;
         }
@@ -106,7 +106,7 @@ impl Inner {
     }
 
     /// One of those is not wanted any more. False: it is none of them.
-    pub(super) fn forget_held_back(&mut self, exchange: &Arc<Exchange>) -> bool {
+    pub(crate) fn forget_held_back(&mut self, exchange: &Arc<Exchange>) -> bool {
         let place = self.held_back.iter().position(|held| held == exchange);
         place
             .and_then(|place| self.held_back.remove(place))
@@ -114,7 +114,7 @@ impl Inner {
     }
 
     /// How many requests wait.
-    pub(super) fn queued(&self) -> usize {
+    pub(crate) fn queued(&self) -> usize {
         self.queue.queued() + self.held_back.len()
     }
 }
@@ -126,13 +126,13 @@ impl Pool {
     }
 
     /// Gives those a worker that were held back and may have one.
-    pub(super) fn release(&self, inner: &mut Inner) {
+    pub(crate) fn release(&self, inner: &mut Inner) {
         inner.release();
         self.fill_idle(inner);
     }
 
     /// Gives every idle worker work that there is for it.
-    pub(super) fn fill_idle(&self, inner: &mut Inner) {
+    pub(crate) fn fill_idle(&self, inner: &mut Inner) {
         while let Some(seat) = inner.queue.idle_for_waiting() {
             if !self.fill(inner, seat) {
                 return;

@@ -1,25 +1,30 @@
 //! A pool as the front sees it: one queue, and the seat links of its generations to their workers.
 
-mod auto;
-pub mod exchange;
-mod figures;
-pub mod generation;
-mod group;
-pub mod growth;
-mod hanging;
-pub mod kind;
-pub mod local;
-mod overload;
-pub mod queue;
-pub mod rings;
-mod seats;
-mod slow;
-mod turned_away;
-mod turnover;
-mod waiting;
-pub mod watch;
-mod wear;
-pub mod wishes;
+pub(crate) mod auto;
+pub(crate) mod exchange;
+pub(crate) mod figures;
+pub(crate) mod generation;
+pub(crate) mod group;
+pub(crate) mod growth;
+pub(crate) mod hanging;
+pub(crate) mod kind;
+pub(crate) mod listen_backlog;
+pub(crate) mod metrics;
+pub(crate) mod overload;
+pub(crate) mod pools;
+pub(crate) mod queue;
+pub(crate) mod rings;
+pub(crate) mod route_metrics;
+pub(crate) mod seats;
+pub(crate) mod slow;
+pub(crate) mod status;
+pub(crate) mod thread_local;
+pub(crate) mod turned_away;
+pub(crate) mod turnover;
+pub(crate) mod waiting;
+pub(crate) mod watch;
+pub(crate) mod wear;
+pub(crate) mod wishes;
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -31,18 +36,18 @@ use maitred_control::{FromFront, Overrun, PhpInfo};
 use maitred_seat::{Lent, SLOTS_PER_SEAT, Snapshot};
 use tokio::sync::Notify;
 
-use crate::clock;
-use crate::supervisor::Supervisor;
-use crate::tally::Tally;
-use crate::unaccepted::Unaccepted;
-use exchange::{Claim, Exchange, SlotLease};
-use generation::Generation;
-use group::Inner;
-use local::Inbox;
-use queue::{Depth, Next, Place, SeatId, Submitted};
-use rings::News;
-use watch::Watch;
-use wishes::{PoolWishes, Wishes};
+use crate::pool::exchange::{Claim, Exchange, SlotLease};
+use crate::pool::generation::Generation;
+use crate::pool::group::Inner;
+use crate::pool::listen_backlog::Unaccepted;
+use crate::pool::metrics::Tally;
+use crate::pool::queue::{Depth, Next, Place, SeatId, Submitted};
+use crate::pool::rings::News;
+use crate::pool::thread_local::Inbox;
+use crate::pool::watch::Watch;
+use crate::pool::wishes::{PoolWishes, Wishes};
+use crate::runtime::clock;
+use crate::runtime::supervisor_channel::Supervisor;
 
 /// Scripts that take less than this on average, in microseconds, let the next request wait in the
 /// spare slots of a busy seat ("well under a millisecond").
@@ -201,7 +206,7 @@ impl Pool {
                 if let Some(generation) = generation {
                     generation.link().wake(place.seat.number);
                 }
-                local::follow(exchange.clone(), is_behind);
+                thread_local::follow(exchange.clone(), is_behind);
                 return Ok(exchange);
             }
             Some(Submitted::Busy) => match self.join(&mut inner, &exchange, within) {
@@ -513,7 +518,7 @@ impl Drop for Pool {
 }
 
 /// Where a loan is.
-pub(super) fn place_of(generation: &Generation, lent: &Lent) -> Place {
+pub(crate) fn place_of(generation: &Generation, lent: &Lent) -> Place {
     Place {
         seat: SeatId {
             generation: generation.number,

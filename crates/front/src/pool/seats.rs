@@ -3,7 +3,7 @@
 use maitred_control::{Generation, Incarnation};
 use maitred_seat::SLOTS_PER_SEAT;
 
-use super::wear;
+use crate::pool::wear;
 
 /// A seat of one of a pool's generations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

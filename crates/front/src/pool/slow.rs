@@ -7,8 +7,8 @@ use maitred_control::{FromFront, Overrun};
 use maitred_fastcgi::{FOREIGN_MAX_PARAMS_BYTES, RequestEvent, RequestReader, params};
 use maitred_seat::Began;
 
-use super::Pool;
-use super::exchange::SlotLease;
+use crate::pool::Pool;
+use crate::pool::exchange::SlotLease;
 
 /// Most bytes of a request's id that are told; a web server in front can give it any.
 const MAX_ID_BYTES: usize = 64;

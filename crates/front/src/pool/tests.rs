@@ -6,9 +6,9 @@ use maitred_config::ProcessManager;
 use maitred_control::{Heard, hear_report};
 use maitred_os::channel::{Channel, SupervisorEnd};
 
-use super::growth::{Growth, tend};
-use super::queue::Lane;
 use super::*;
+use crate::pool::growth::{Growth, tend};
+use crate::pool::queue::Lane;
 
 const CLAIM: Claim = Claim {
     lane: Lane::Usual,

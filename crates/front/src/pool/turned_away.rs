@@ -4,15 +4,15 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use super::exchange::{Claim, Exchange};
-use super::group::Inner;
-use super::queue::Lane;
-use super::waiting::Joined;
-use super::{NotTaken, Pool};
+use crate::pool::exchange::{Claim, Exchange};
+use crate::pool::group::Inner;
+use crate::pool::queue::Lane;
+use crate::pool::waiting::Joined;
+use crate::pool::{NotTaken, Pool};
 
 impl Pool {
     /// A request finds no worker free and waits, unless that is in vain.
-    pub(super) fn join(
+    pub(crate) fn join(
         &self,
         inner: &mut Inner,
         exchange: &Arc<Exchange>,
@@ -74,7 +74,7 @@ impl Pool {
     }
 
     /// The request that came last was turned away, or it was not.
-    pub(super) fn note_refusal(&self, is_refused: bool) {
+    pub(crate) fn note_refusal(&self, is_refused: bool) {
         // Most often nothing has changed, and what is not written need not be fetched by other threads.
         if self.is_turning_away() != is_refused {
             self.is_turning_away.store(is_refused, Ordering::Relaxed);
@@ -82,7 +82,7 @@ impl Pool {
     }
 
     /// A request waits in the queue now, because all workers are busy.
-    pub(super) fn begins_to_wait(&self, inner: &mut Inner) {
+    pub(crate) fn begins_to_wait(&self, inner: &mut Inner) {
         if inner.growth.auto.is_some() {
             self.stalls.notify_one();
         }
@@ -101,7 +101,7 @@ impl Pool {
     }
 
     /// Some wait, and a seat is about to be given what it does next.
-    pub(super) fn pass_time(&self, inner: &mut Inner) -> Instant {
+    pub(crate) fn pass_time(&self, inner: &mut Inner) -> Instant {
         let now = Instant::now();
         inner.queue.pass_time(now, self.script_time());
         self.count_turned(inner);
@@ -109,7 +109,7 @@ impl Pool {
     }
 
     /// Turns away those whom newer ones have passed for too long.
-    pub(super) fn turn_away_passed(&self, inner: &mut Inner, now: Instant) {
+    pub(crate) fn turn_away_passed(&self, inner: &mut Inner, now: Instant) {
         while let Some(passed) = inner.queue.next_passed(now, self.script_time()) {
             self.turn_away(&passed, NotTaken::Passed);
         }

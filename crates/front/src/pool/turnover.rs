@@ -13,8 +13,8 @@
 
 use maitred_control::{Generation, Incarnation, Wear};
 
-use super::queue::Queue;
-use super::seats::{GenerationSeats, Place, Seat, SeatId, Standing};
+use crate::pool::queue::Queue;
+use crate::pool::seats::{GenerationSeats, Place, Seat, SeatId, Standing};
 
 /// A seat that changes hands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -264,7 +264,7 @@ impl<T: Clone + PartialEq> Queue<T> {
     }
 
     /// Whether a seat gets nothing more for now: it is to go, and somebody is to take its place.
-    pub(super) fn refuses(&self, seat: SeatId) -> bool {
+    pub(crate) fn refuses(&self, seat: SeatId) -> bool {
         if self.all_stay() {
             return false;
         }

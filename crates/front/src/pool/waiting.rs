@@ -4,8 +4,8 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use super::NotTaken;
-use super::overload::{Overload, Turn, Work};
+use crate::pool::NotTaken;
+use crate::pool::overload::{Overload, Turn, Work};
 
 /// What becomes of a request that comes to wait.
 #[derive(Debug, PartialEq, Eq)]

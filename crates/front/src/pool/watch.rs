@@ -11,10 +11,10 @@ use maitred_config::ProcessManager;
 use maitred_control::episode::{Account, LogThrottle, News};
 use tokio::sync::Notify;
 
-use super::Pool;
-use super::auto::Auto;
-use crate::log_limit::ScriptLog;
-use crate::troubles::{CALM, LOOK_EVERY, seconds, tense};
+use crate::logging::log_limit::ScriptLog;
+use crate::logging::repeated::{CALM, LOOK_EVERY, seconds, tense};
+use crate::pool::Pool;
+use crate::pool::auto::Auto;
 
 /// A request that has waited longer than this says that the queue stands.
 const STANDING: Duration = Duration::from_secs(2);
@@ -81,7 +81,7 @@ impl Watch {
     }
 
     /// A request waits; `at_limit`: and there is no room for a further worker.
-    pub(super) fn waits(&self, at_limit: bool) {
+    pub(crate) fn waits(&self, at_limit: bool) {
         if at_limit {
             self.met_limit.fetch_add(1, Ordering::Relaxed);
         }
@@ -98,7 +98,7 @@ impl Watch {
     }
 
     /// Whoever looks is to notice that there is nothing left to look at.
-    pub(super) fn pool_is_gone(&self) {
+    pub(crate) fn pool_is_gone(&self) {
         self.stirred.notify_one();
     }
 

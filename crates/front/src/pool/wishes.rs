@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
-use super::exchange::SlotLease;
-use super::generation::Generation;
+use crate::pool::exchange::SlotLease;
+use crate::pool::generation::Generation;
 
 /// Wishes of one pool that have not been granted. A worker has one at a time, as long as it keeps
 /// to the rules; one that does not takes the room of its own pool only.

@@ -15,11 +15,12 @@ use maitred_rules::settings::Proxy;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, sleep_until, timeout};
 
-use super::Failure;
-use super::figures::{AllFigures, Figures};
-use super::upload::UploadBody;
-use crate::pool::local::Paced;
-use crate::upstream::{self, Stream};
+use crate::backend::fastcgi_upstream;
+use crate::backend::fastcgi_upstream::Stream;
+use crate::handler::proxy::Failure;
+use crate::pool::thread_local::Paced;
+use crate::proxy::stats::{AllFigures, Figures};
+use crate::proxy::upload::UploadBody;
 
 /// Idle connections that are kept to one server by one thread (nginx's `keepalive`).
 const KEPT: usize = 32;
@@ -146,7 +147,11 @@ impl Server {
     /// # Errors
     /// Why there is no connection.
     pub async fn connect(&self) -> Result<Link, Failure> {
-        let opened = timeout(self.rule.connect_timeout, upstream::open(&self.rule.to)).await;
+        let opened = timeout(
+            self.rule.connect_timeout,
+            fastcgi_upstream::open(&self.rule.to),
+        )
+        .await;
         let stream = opened
             .map_err(|_| Failure::NotAccepted)?
             .map_err(|error| Failure::Unreachable(error.to_string()))?;

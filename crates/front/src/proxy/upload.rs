@@ -12,9 +12,9 @@ use maitred_http1::{Framing, Head};
 use maitred_rules::settings::Proxy;
 use tokio::sync::mpsc;
 
-use crate::body::NoBody;
-use crate::http_client::HttpClient;
-use crate::inflow::Inflow;
+use crate::http::body::NoBody;
+use crate::http::body_stream::Inflow;
+use crate::http::client::HttpClient;
 
 /// Pieces that have come and that the server has not taken.
 const PIECES: usize = 1;

@@ -10,7 +10,7 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use maitred_config::{Config, Mode, Pool, Site};
-use maitred_front::sites::Hosts;
+use maitred_front::Hosts;
 use maitred_measure::place::Place;
 
 use crate::command::Leaks;

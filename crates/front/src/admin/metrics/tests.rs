@@ -2,8 +2,8 @@ use maitred_control::admin::{CachedSite, PageCache, PageTier, ProxyServer};
 use maitred_scoreboard::Copies;
 
 use super::*;
-use crate::addresses::Addresses;
-use crate::request_memory::RequestMemory;
+use crate::http::request_memory::RequestMemory;
+use crate::net::client_addresses::Addresses;
 
 fn pool(name: &str) -> Pool {
     let reading = Reading {

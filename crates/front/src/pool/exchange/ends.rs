@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use maitred_seat::Began;
 
-use super::{Exchange, SlotLease};
+use crate::pool::exchange::{Exchange, SlotLease};
 use crate::pool::slow;
 
 impl Exchange {

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use maitred_seat::SLOTS_PER_SEAT;
 
-use super::{Depth, Joined, Lane, Queue, SeatId, Submitted};
+use crate::pool::queue::{Depth, Joined, Lane, Queue, SeatId, Submitted};
 
 impl<T: Clone + PartialEq> Queue<T> {
     /// The seat that has room for a request of this lane which comes now, and whether it is idle.

@@ -4,10 +4,10 @@ use std::collections::{HashMap, HashSet};
 
 use proptest::prelude::*;
 
-use super::super::queue::tests::join;
-use super::super::queue::{Depth, Lane, Next, Submitted};
-use super::super::waiting::Joined;
 use super::*;
+use crate::pool::queue::tests::join;
+use crate::pool::queue::{Depth, Lane, Next, Submitted};
+use crate::pool::waiting::Joined;
 
 const ONE: Depth = Depth {
     before_waking: 1,

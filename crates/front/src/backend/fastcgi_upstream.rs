@@ -1,0 +1,233 @@
+//! A foreign FastCGI server in place of a pool: php-fpm on a socket, say.
+
+use crate::backend::upstream_sockets;
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use maitred_config::Upstream;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::time::{Instant, Sleep};
+
+use crate::pool::exchange::{Ended, Event};
+
+/// How long connecting may take.
+const CONNECT: Duration = Duration::from_secs(5);
+/// How long a server may say nothing and take nothing (nginx's `fastcgi_read_timeout`).
+pub const SILENCE: Duration = Duration::from_secs(60);
+/// Bytes taken from the server in one read.
+const READ_BYTES: usize = 64 * 1024;
+
+/// A connection to a server.
+pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
+
+/// One request to a foreign server, over a connection of its own.
+pub struct Foreign {
+    stream: Box<dyn Stream>,
+    /// What has not been written of the request.
+    unsent: Vec<u8>,
+    sent: usize,
+    told_lent: bool,
+    wants_room: bool,
+    /// It takes no more of the request.
+    deaf: bool,
+    /// When it will have been silent for too long, if nothing has come or gone since.
+    silence: Pin<Box<Sleep>>,
+    is_silent: bool,
+}
+
+impl Foreign {
+    /// Connects and begins to send `request`.
+    ///
+    /// # Errors
+    /// One sentence that names the server and what is wrong with it.
+    pub async fn connect(upstream: &Upstream, request: Vec<u8>) -> Result<Foreign, String> {
+        let describe = |error: io::Error| format!("{} cannot be reached: {error}", name(upstream));
+        let stream = tokio::time::timeout(CONNECT, open(upstream))
+            .await
+            .map_err(|_| format!("{} did not accept a connection in 5 s", name(upstream)))?
+            .map_err(describe)?;
+        Ok(Foreign {
+            stream,
+            unsent: request,
+            sent: 0,
+            told_lent: false,
+            wants_room: false,
+            deaf: false,
+            silence: Box::pin(tokio::time::sleep(SILENCE)),
+            is_silent: false,
+        })
+    }
+
+    /// What happens next.
+    pub fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Event> {
+        if !self.told_lent {
+            self.told_lent = true;
+            return Poll::Ready(Event::Lent);
+        }
+        if !self.deaf && self.write(cx).is_err() {
+            // It may have answered before it had heard everything, and what it said still counts.
+            self.deaf = true;
+        }
+        if self.wants_room && self.unsent.is_empty() {
+            self.wants_room = false;
+            return Poll::Ready(Event::Room);
+        }
+        let mut bytes = vec![0; READ_BYTES];
+        let mut buffer = ReadBuf::new(&mut bytes);
+        match Pin::new(&mut self.stream).poll_read(cx, &mut buffer) {
+            Poll::Pending => self.poll_silence(cx),
+            // What the answer's own end says decides whether it was complete.
+            Poll::Ready(Ok(())) if buffer.filled().is_empty() => {
+                Poll::Ready(Event::Ended(Ended::WorkerDied))
+            }
+            Poll::Ready(Ok(())) => {
+                let count = buffer.filled().len();
+                bytes.truncate(count);
+                self.is_silent = false;
+                Poll::Ready(Event::Answer(bytes))
+            }
+            Poll::Ready(Err(_)) => Poll::Ready(Event::Ended(Ended::WorkerDied)),
+        }
+    }
+
+    fn poll_silence(&mut self, cx: &mut Context<'_>) -> Poll<Event> {
+        if !self.is_silent {
+            self.is_silent = true;
+            self.silence.as_mut().reset(Instant::now() + SILENCE);
+        }
+        ready!(self.silence.as_mut().poll(cx));
+        Poll::Ready(Event::Ended(Ended::Silent))
+    }
+
+    fn write(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
+        while self.sent < self.unsent.len() {
+            let rest = &self.unsent[self.sent..];
+            match Pin::new(&mut self.stream).poll_write(cx, rest)? {
+                Poll::Ready(count) => {
+                    self.sent += count;
+                    self.is_silent = false;
+                }
+                Poll::Pending => return Ok(()),
+            }
+        }
+        self.unsent.clear();
+        self.sent = 0;
+        Ok(())
+    }
+
+    /// Takes more of the request if the last of it has been sent, and says how many bytes; if
+    /// not, there will be an [`Event::Room`].
+    pub fn feed(&mut self, bytes: &[u8]) -> usize {
+        self.wants_room = !bytes.is_empty();
+        if !self.unsent.is_empty() {
+            return 0;
+        }
+        self.unsent.extend_from_slice(bytes);
+        bytes.len()
+    }
+}
+
+/// Connects.
+///
+/// # Errors
+/// What the system says.
+pub async fn open(upstream: &Upstream) -> io::Result<Box<dyn Stream>> {
+    Ok(match upstream {
+        Upstream::Unix(path) => upstream_sockets::connect(path).await?,
+        Upstream::Tcp { host, port } => {
+            let stream = TcpStream::connect((host.as_str(), *port)).await?;
+            stream.set_nodelay(true)?;
+            Box::new(stream)
+        }
+    })
+}
+
+/// The server as it is written in the configuration.
+pub fn name(upstream: &Upstream) -> String {
+    match upstream {
+        Upstream::Unix(path) => format!("unix:{}", path.display()),
+        Upstream::Tcp { host, port } => format!("{host}:{port}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use maitred_os::sockets::unix::refuse_descriptors;
+    use std::future::poll_fn;
+    use std::os::fd::AsFd;
+    use tokio::io::AsyncWriteExt;
+    use tokio::net::UnixListener;
+
+    fn listen(folder: &tempfile::TempDir) -> (UnixListener, Upstream) {
+        let path = folder.path().join("server.sock");
+        (UnixListener::bind(&path).unwrap(), Upstream::Unix(path))
+    }
+
+    async fn next(foreign: &mut Foreign) -> Event {
+        poll_fn(|cx| foreign.poll_event(cx)).await
+    }
+
+    #[tokio::test]
+    async fn an_answer_given_before_the_body_was_read_still_counts() {
+        let folder = tempfile::tempdir().unwrap();
+        let (listener, upstream) = listen(&folder);
+        let request = vec![0; 4 * 1024 * 1024];
+        let mut foreign = Foreign::connect(&upstream, request).await.unwrap();
+        let (mut server, _) = listener.accept().await.unwrap();
+        assert!(matches!(next(&mut foreign).await, Event::Lent));
+        server.write_all(b"too large").await.unwrap();
+        drop(server);
+        assert!(matches!(next(&mut foreign).await, Event::Answer(bytes) if bytes == b"too large"));
+        assert!(matches!(
+            next(&mut foreign).await,
+            Event::Ended(Ended::WorkerDied)
+        ));
+    }
+
+    #[tokio::test]
+    async fn a_server_can_send_no_descriptor_where_the_kernel_can_refuse_it() {
+        use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
+        let folder = tempfile::tempdir().unwrap();
+        let (listener, upstream) = listen(&folder);
+        if refuse_descriptors(listener.as_fd()).is_err() {
+            return eprintln!("skipped: this kernel is older than Linux 6.16");
+        }
+        let _foreign = Foreign::connect(&upstream, vec![0; 8]).await.unwrap();
+        let (server, _) = listener.accept().await.unwrap();
+        let sent = std::fs::File::open(folder.path()).unwrap();
+        let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut more = SendAncillaryBuffer::new(&mut space);
+        let fds = [sent.as_fd()];
+        more.push(SendAncillaryMessage::ScmRights(&fds));
+        let bytes = [io::IoSlice::new(b"x")];
+        let refused = sendmsg(&server, &bytes, &mut more, SendFlags::NOSIGNAL);
+        assert_eq!(refused, Err(rustix::io::Errno::PERM));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_says_nothing_for_too_long_is_given_up() {
+        let folder = tempfile::tempdir().unwrap();
+        let (listener, upstream) = listen(&folder);
+        let mut foreign = Foreign::connect(&upstream, vec![0; 8]).await.unwrap();
+        let (mut server, _) = listener.accept().await.unwrap();
+        assert!(matches!(next(&mut foreign).await, Event::Lent));
+        for _ in 0..2 {
+            // Each word gives it the whole time again.
+            tokio::time::advance(SILENCE / 2).await;
+            server.write_all(b"word").await.unwrap();
+            assert!(matches!(next(&mut foreign).await, Event::Answer(_)));
+        }
+        let heard = Instant::now();
+        assert!(matches!(
+            next(&mut foreign).await,
+            Event::Ended(Ended::Silent)
+        ));
+        assert!(heard.elapsed() >= SILENCE);
+    }
+}

@@ -1,0 +1,581 @@
+//! Running a script and sending its answer: wait for a worker, give it the request, and pass on
+//! what it says as fast as it says it and no faster than the client reads. What form the answer has
+//! is its door's business ([`ResponseEncoder`]), and so is how a client shows that it has gone ([`Client`]).
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use maitred_fastcgi::{AnswerEvent, AnswerReader};
+use maitred_seat::Spent;
+use tokio::time::Instant;
+
+use crate::backend::fastcgi_upstream::Foreign;
+use crate::backend::timeouts::{Due, until};
+use crate::backend::{Backend, Feeder, Limits, Source};
+use crate::http::body::Body;
+use crate::http::deadline::Fields;
+use crate::http::server_timing;
+use crate::http::spool::Spool;
+use crate::pool::exchange::{Claim, Ended, Event, Exchange};
+use crate::pool::kind;
+use crate::pool::queue::Lane;
+use crate::pool::thread_local;
+
+/// Bytes of an answer after which others have their turn of the thread. To code as many takes br, which
+/// takes longest, a millisecond.
+const TURN_BYTES: usize = 64 * 1024;
+
+/// Why a script gave no (complete) answer.
+#[derive(Debug)]
+pub enum Failure {
+    /// As many requests wait as may.
+    QueueFull,
+    /// The pool has no workers and will not get any.
+    NoPool,
+    /// It waited for a worker as long as it may.
+    QueueTimeout,
+    /// Those who wait before it take longer than it may wait.
+    Hopeless,
+    /// It waited, and newer ones have passed it for too long.
+    Passed,
+    /// There is no worker for it within the time that its client gives it.
+    Deadline,
+    /// The client left before the script began.
+    LeftQueue,
+    /// The client left.
+    ClientLeft,
+    /// The script ran longer than `request_terminate_timeout`.
+    Terminated,
+    /// The worker died.
+    WorkerDied,
+    /// What the worker said is no answer.
+    Invalid(String),
+    /// The foreign server could not be reached.
+    Unreachable(String),
+    /// The foreign server said nothing for too long.
+    Silent,
+    /// The script answered with this status, for which the site has a page.
+    Intercepted(u16),
+    /// The script has named a file that is to be sent in place of its answer.
+    FileNamed,
+    /// The request's body could not be read back.
+    Body(std::io::Error),
+}
+
+/// The client of a script. Clients are wrapped by others, so no method has a body here: a wrapper that
+/// forgot one would have that in place of its client's.
+pub trait Client {
+    /// What it is sent apart from bytes, if anything.
+    type Head;
+
+    /// Returns when it does not want the answer any more.
+    async fn gone(&mut self);
+
+    /// As [`Client::gone`], for one whose answer will be there in a moment.
+    async fn gone_later(&mut self);
+
+    /// Sends a head. The bytes that are sent from then on belong to it.
+    ///
+    /// # Errors
+    /// When the client has gone.
+    fn begin(&mut self, head: Self::Head) -> io::Result<()>;
+
+    /// Sends bytes without waiting; 0 when the client must read first.
+    ///
+    /// # Errors
+    /// When the client has gone.
+    fn try_send(&mut self, bytes: &[u8]) -> io::Result<usize>;
+
+    /// Waits until the client may be sent more.
+    ///
+    /// # Errors
+    /// When the client has gone, or has not read for too long.
+    async fn sendable(&mut self) -> io::Result<()>;
+
+    /// Bytes of an answer that may be kept in memory for it.
+    fn spool_bytes(&self) -> usize;
+}
+
+/// What becomes of a script's words on their way to the client. No method has a body here, as in [`Client`].
+pub trait ResponseEncoder {
+    /// What goes to the client apart from bytes, if anything.
+    type Head;
+
+    /// The script has said something.
+    ///
+    /// # Errors
+    /// When it is no answer.
+    fn take(&mut self, said: AnswerEvent<'_>) -> Result<(), Failure>;
+
+    /// Returns when what was said has had all its effects that must come before it is sent.
+    async fn settle(&mut self);
+
+    /// What can be sent of all that was said; `over`: and it was all.
+    ///
+    /// # Errors
+    /// When it is no answer.
+    fn frame(&mut self, over: bool) -> Result<Vec<u8>, Failure>;
+
+    /// The next head of what was framed last, if it has one: those of interim answers come first.
+    fn head(&mut self) -> Option<Self::Head>;
+
+    /// Whether framing takes so long that others must have their turn after each piece.
+    fn is_laborious(&self) -> bool;
+
+    /// The script is through, after so long; all it has said follows.
+    fn took(&mut self, time: Duration);
+
+    /// Whether anything can have been sent.
+    fn has_begun(&self) -> bool;
+
+    /// The script has ended, and its time went as this says: a value of `Server-Timing`. Only told
+    /// where answers are to say it.
+    fn timed(&mut self, value: String);
+}
+
+/// One run of a script.
+pub struct Run<'a> {
+    /// Where it runs.
+    pub backend: &'a Backend,
+    /// The request's method and target, for log lines.
+    pub asked: (&'a str, &'a str),
+    /// Its body.
+    pub body: &'a Body,
+    /// The script's file, for log lines.
+    pub script: &'a str,
+    /// The id of the request's FastCGI records.
+    pub request_id: u16,
+    /// The request's id in the logs; empty if we have given it none.
+    pub id: &'a str,
+    /// Where answers are kept for slow clients.
+    pub spool_dir: &'a Path,
+    /// Its header, as far as that says how long the answer is wanted.
+    pub fields: &'a dyn Fields,
+    /// Whom it waits before.
+    pub lane: Lane,
+}
+
+/// A request as the end of a line that is about it, by its id if it has one.
+#[derive(Debug, Clone, Copy)]
+pub struct Concerned<'a>(&'a str);
+
+impl std::fmt::Display for Concerned<'_> {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.0 {
+            "" => Ok(()),
+            id => write!(out, " [request {id}]"),
+        }
+    }
+}
+
+/// How an answer went, whether it came to its end or not.
+#[derive(Debug, Default)]
+pub struct Sent {
+    /// Whether the client has got any of it.
+    pub begun: bool,
+    /// How long the request waited for a worker.
+    pub queued: Option<Duration>,
+    /// It got none, and waited for others that ask for the same rather than for any.
+    pub held_back: bool,
+    /// How long its script took.
+    pub script: Option<Duration>,
+    /// Where that time went, by the word of the worker.
+    pub spent: Option<Spent>,
+    /// The exchange of a script that goes on though its answer is complete.
+    pub going_on: Option<Arc<Exchange>>,
+    /// When the script had said everything.
+    script_over: Option<Instant>,
+}
+
+impl Sent {
+    /// The script was through at `through`, of a request that began at `begun`: says how long it took,
+    /// and takes the rest for the time that the request waited.
+    fn split(&mut self, begun: Instant, through: Instant, script: Duration) {
+        let total = through.duration_since(begun);
+        let script = script.min(total);
+        (self.script, self.queued) = (Some(script), Some(total - script));
+    }
+}
+
+impl Run<'_> {
+    /// Why its pool does not take it, if that is certain before its records are written.
+    pub fn is_turned_away(&self) -> Option<Failure> {
+        let Backend::Pool(pool) = self.backend else {
+            return None;
+        };
+        if !pool.is_turning_away() {
+            return None;
+        }
+        let limits = self.backend.limits(self.fields);
+        if limits.are_over() {
+            return Some(Failure::Deadline);
+        }
+        let why = pool.turns_away(self.claim(&limits))?;
+        Some(limits.refusal(why))
+    }
+
+    fn claim(&self, limits: &Limits) -> Claim {
+        Claim {
+            lane: self.lane,
+            within: limits.patience(),
+            kind: kind::of(self.script, self.asked.1),
+        }
+    }
+
+    /// Runs the script and sends its answer. `thread` is the front's, and what asked for the
+    /// script `began` then.
+    ///
+    /// # Errors
+    /// Why there is no complete answer; `sent` says what the client got of it.
+    pub async fn run<C: Client>(
+        &self,
+        client: &mut C,
+        form: &mut impl ResponseEncoder<Head = C::Head>,
+        (thread, began): (u32, std::time::Instant),
+        request: Vec<u8>,
+        sent: &mut Sent,
+    ) -> Result<(), Failure> {
+        let begun = Instant::from_std(began);
+        let limits = self.backend.limits(self.fields);
+        if limits.are_over() {
+            return Err(Failure::Deadline);
+        }
+        let mut source = match self.backend {
+            Backend::Pool(pool) => {
+                let submitted = pool.submit(thread, request, self.claim(&limits));
+                Source::Pool(submitted.map_err(|why| limits.refusal(why))?)
+            }
+            Backend::Upstream(upstream, _) => Source::Foreign(
+                Box::pin(Foreign::connect(upstream, request))
+                    .await
+                    .map_err(Failure::Unreachable)?,
+            ),
+        };
+        self.follow(client, form, &mut source, (begun, &limits), sent)
+            .await
+    }
+
+    async fn follow<C: Client>(
+        &self,
+        client: &mut C,
+        form: &mut impl ResponseEncoder<Head = C::Head>,
+        source: &mut Source,
+        (begun, limits): (Instant, &Limits),
+        sent: &mut Sent,
+    ) -> Result<(), Failure> {
+        let deadline = begun.checked_add(limits.patience());
+        let waited = self.wait_in_queue(client, source, (deadline, limits)).await;
+        sent.held_back = waited.is_err() && source.is_held_back();
+        waited?;
+        let lent = source.lent_at().map_or(begun, Instant::from_std);
+        let outcome = self
+            .answer(client, form, source, (begun, lent, limits), sent)
+            .await;
+        if sent.spent.is_none() {
+            // The client's time is not the script's: what counts is when the script was through.
+            let through = sent.script_over.unwrap_or_else(Instant::now);
+            let script = source.script_time().unwrap_or(through - lent);
+            sent.split(begun, through, script);
+        }
+        outcome
+    }
+
+    async fn wait_in_queue(
+        &self,
+        client: &mut impl Client,
+        source: &mut Source,
+        (deadline, limits): (Option<Instant>, &Limits),
+    ) -> Result<(), Failure> {
+        // A waiting request is told of its worker before anything else can happen to it.
+        tokio::select! {
+            biased;
+            event = source.event() => match event {
+                Event::Ended(Ended::TakenBack) => Err(limits.failure(Failure::QueueTimeout)),
+                Event::Ended(Ended::TurnedAway(why)) => Err(limits.refusal(why)),
+                Event::Ended(_) => Err(Failure::WorkerDied),
+                _ => Ok(()),
+            },
+            () = client.gone() => Err(Failure::LeftQueue),
+            () = until(deadline) => Err(limits.failure(Failure::QueueTimeout)),
+        }
+    }
+
+    async fn answer<C: Client>(
+        &self,
+        client: &mut C,
+        form: &mut impl ResponseEncoder<Head = C::Head>,
+        source: &mut Source,
+        (begun, lent, limits): (Instant, Instant, &Limits),
+        sent: &mut Sent,
+    ) -> Result<(), Failure> {
+        let spool = Spool::new(self.spool_dir, client.spool_bytes(), limits.spool);
+        let mut answering = Answering::new(self, form, (begun, limits), spool, sent);
+        let mut feeder = Feeder::new(self.body, self.request_id);
+        feeder.feed(source).await.map_err(Failure::Body)?;
+        let mut due = Due::new(lent, limits);
+        while !answering.is_over() {
+            answering.send(client).await?;
+            if answering.is_over() {
+                break;
+            }
+            let wants_more = answering.wants_more();
+            let has_unsent = answering.has_unsent();
+            tokio::select! {
+                biased;
+                event = source.event(), if wants_more => match event {
+                    Event::Answer(bytes) => {
+                        answering.take_in_turns(&bytes, source, client).await?;
+                    }
+                    Event::Room => feeder.feed(source).await.map_err(Failure::Body)?,
+                    Event::Ended(ended) => answering.ended(ended, limits, source)?,
+                    Event::Lent => {
+                        feeder.restart();
+                        feeder.feed(source).await.map_err(Failure::Body)?;
+                    }
+                },
+                ready = sendable(client, has_unsent) => {
+                    if ready.is_err() {
+                        return Err(Failure::ClientLeft);
+                    }
+                }
+                () = until(due.next()), if !answering.script_is_over() => due.look(source)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Logs what a script says beside its answer, as far as its pool's limit goes. That is asked
+    /// first: what is dropped costs little.
+    pub fn log(&self, message: &[u8]) {
+        for line in message.split(|&byte| byte == b'\n') {
+            if line.trim_ascii().is_empty() || !self.backend.may_log(line.len()) {
+                continue;
+            }
+            let line = String::from_utf8_lossy(line.strip_suffix(b"\r").unwrap_or(line));
+            // A carriage return would write over the line's beginning on a terminal.
+            let line = line.replace(|c: char| c.is_control() && c != '\t', " ");
+            tracing::warn!(
+                "{}: {}: {line}{}",
+                self.backend,
+                self.script,
+                self.concerned()
+            );
+        }
+    }
+
+    /// How a line of the log ends that is about this request.
+    pub fn concerned(&self) -> Concerned<'_> {
+        Concerned(self.id)
+    }
+}
+
+/// Waits for the client to read if it must, and otherwise for it to leave.
+async fn sendable(client: &mut impl Client, has_unsent: bool) -> io::Result<()> {
+    if has_unsent {
+        return client.sendable().await;
+    }
+    client.gone_later().await;
+    Err(io::ErrorKind::UnexpectedEof.into())
+}
+
+/// An answer on its way from script to client.
+struct Answering<'a, F> {
+    run: &'a Run<'a>,
+    form: &'a mut F,
+    sent: &'a mut Sent,
+    records: AnswerReader,
+    spool: Spool<'a>,
+    over: bool,
+    /// Bytes taken in this turn of the thread's.
+    of_turn: usize,
+    /// When the request began.
+    begun: Instant,
+    tells_timing: bool,
+}
+
+impl<'a, F: ResponseEncoder> Answering<'a, F> {
+    fn new(
+        run: &'a Run<'a>,
+        form: &'a mut F,
+        (begun, limits): (Instant, &Limits),
+        spool: Spool<'a>,
+        sent: &'a mut Sent,
+    ) -> Answering<'a, F> {
+        Answering {
+            run,
+            form,
+            sent,
+            records: AnswerReader::new(run.request_id),
+            spool,
+            over: false,
+            of_turn: 0,
+            begun,
+            tells_timing: limits.tells_timing,
+        }
+    }
+
+    /// The script is through, and the client has everything.
+    fn is_over(&self) -> bool {
+        self.over && self.spool.is_empty()
+    }
+
+    fn script_is_over(&self) -> bool {
+        self.over
+    }
+
+    fn wants_more(&self) -> bool {
+        !self.over && self.spool.has_room()
+    }
+
+    fn has_unsent(&self) -> bool {
+        !self.spool.is_empty()
+    }
+
+    /// Takes what the script has said, in as many turns of the thread's as it takes: whose client reads
+    /// as fast as it speaks would otherwise keep everybody else from theirs.
+    async fn take_in_turns(
+        &mut self,
+        mut bytes: &[u8],
+        source: &mut Source,
+        client: &mut impl Client<Head = F::Head>,
+    ) -> Result<(), Failure> {
+        loop {
+            let all = bytes.len();
+            let piece = if self.form.is_laborious() {
+                TURN_BYTES
+            } else {
+                all
+            };
+            let (now, later) = bytes.split_at(piece.min(all));
+            self.take(now, source, client).await?;
+            if self.over {
+                return Ok(());
+            }
+            self.of_turn += now.len();
+            if self.form.is_laborious() || self.of_turn >= TURN_BYTES {
+                self.of_turn = 0;
+                thread_local::was_busy();
+                tokio::task::yield_now().await;
+            }
+            bytes = later;
+            if bytes.is_empty() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Takes what the script has said, and moves it to the spool in the client's form.
+    async fn take(
+        &mut self,
+        mut bytes: &[u8],
+        source: &mut Source,
+        client: &mut impl Client<Head = F::Head>,
+    ) -> Result<(), Failure> {
+        loop {
+            match self.records.next(&mut bytes) {
+                Ok(None) => break,
+                Ok(Some(said @ AnswerEvent::End { .. })) => {
+                    self.over = true;
+                    self.measured(source);
+                    source.detach();
+                    self.form.take(said)?;
+                    break;
+                }
+                Ok(Some(said)) => self.form.take(said)?,
+                Err(error) => {
+                    source.broke_rules("its answer is none in FastCGI");
+                    return Err(Failure::Invalid(error.to_string()));
+                }
+            }
+        }
+        self.form.settle().await;
+        let out = self.form.frame(self.over)?;
+        while let Some(head) = self.form.head() {
+            self.sent.begun |= self.form.has_begun();
+            client.begin(head).map_err(|_| Failure::ClientLeft)?;
+        }
+        let length = out.len();
+        if let Err(error) = self.spool.push(out).await {
+            self.tell_unkept(length, &error);
+        }
+        Ok(())
+    }
+
+    /// The script is through: takes down what it took.
+    fn measured(&mut self, source: &Source) {
+        let through = Instant::now();
+        self.sent.script_over = Some(through);
+        // In this order: what it has cost by its end is then known if it does not go on.
+        self.sent.going_on = source.going_on();
+        self.sent.spent = source.spent();
+        if let Some(lent) = source.lent_at() {
+            self.form.took(through - Instant::from_std(lent));
+        }
+        let Some(spent) = self.sent.spent else { return };
+        self.sent.split(self.begun, through, spent.held);
+        if self.tells_timing {
+            let queued = self.sent.queued.unwrap_or_default();
+            self.form.timed(server_timing::value(queued, &spent));
+        }
+    }
+
+    fn tell_unkept(&self, length: usize, error: &io::Error) {
+        if !self.run.backend.may_log(self.run.script.len()) {
+            return;
+        }
+        tracing::warn!(
+            "an answer of {} could not be kept on disk ({length} bytes to {}: {error}); the \
+             script waits for its client{}",
+            self.run.script,
+            self.run.spool_dir.display(),
+            self.run.concerned(),
+        );
+    }
+
+    fn ended(&mut self, ended: Ended, limits: &Limits, source: &Source) -> Result<(), Failure> {
+        if self.over {
+            return Ok(());
+        }
+        match ended {
+            Ended::Finished => {
+                let how = "it ended without saying so";
+                source.broke_rules(how);
+                Err(Failure::Invalid(how.to_owned()))
+            }
+            Ended::TakenBack => Err(limits.failure(Failure::QueueTimeout)),
+            Ended::TurnedAway(why) => Err(limits.refusal(why)),
+            Ended::Silent => Err(Failure::Silent),
+            Ended::Broken | Ended::WorkerDied => Err(Failure::WorkerDied),
+        }
+    }
+
+    /// Sends what the client takes now.
+    async fn send(&mut self, client: &mut impl Client) -> Result<(), Failure> {
+        loop {
+            let front = self.spool.front().await.map_err(|error| {
+                let concerned = self.run.concerned();
+                tracing::error!("a kept answer could not be read back: {error}{concerned}");
+                Failure::ClientLeft
+            })?;
+            let Some(bytes) = front else { return Ok(()) };
+            self.sent.begun |= self.form.has_begun();
+            let length = bytes.len();
+            match client.try_send(bytes) {
+                Ok(0) => {
+                    if let Err(error) = self.spool.settle().await {
+                        self.tell_unkept(length, &error);
+                    }
+                    return Ok(());
+                }
+                Ok(count) => {
+                    // Nothing else may follow half of an interim answer.
+                    self.sent.begun |= count < length;
+                    self.spool.advance(count);
+                }
+                Err(_) => return Err(Failure::ClientLeft),
+            }
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! Connecting to the Unix sockets of servers. The walk along a socket's path takes a dozen system calls,
+//! so its end is kept for a moment. A connection through the kept descriptor reaches the very socket
+//! that was checked, whatever has its name by now.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use maitred_os::sockets::unix::refuse_descriptors;
+use maitred_os::walk::{self, Place, Rule};
+use tokio::net::UnixSocket;
+
+use crate::backend::fastcgi_upstream::Stream;
+use crate::net::descriptor_guard::WaryStream;
+use crate::site::files::Identity;
+
+/// How long a socket that was looked up is used without a further walk.
+const KEPT_FOR: Duration = Duration::from_secs(1);
+
+/// Most sockets that a thread keeps, each by a descriptor.
+const KEPT: usize = 64;
+
+thread_local! {
+    static SOCKETS: RefCell<HashMap<PathBuf, Kept>> = RefCell::default();
+}
+
+struct Kept {
+    place: Arc<Place>,
+    /// What had the last name on the way before the walk, which may be a link.
+    name: Identity,
+    since: Instant,
+}
+
+/// What has this name, which is not followed if it is a link.
+fn identity(path: &Path) -> Option<Identity> {
+    let stat = rustix::fs::lstat(path).ok()?;
+    Some(Identity::of(&stat))
+}
+
+/// Connects to the socket that `path` leads to. A tenant's link leads to no pool of another's, which
+/// would run the tenant's script.
+///
+/// # Errors
+/// What the system says.
+pub async fn connect(path: &Path) -> io::Result<Box<dyn Stream>> {
+    if let Some(place) = kept(path) {
+        let connected = connect_to(&place).await;
+        let is_refused = |why: &io::Error| why.kind() == io::ErrorKind::ConnectionRefused;
+        // A server that was started again listens on another socket of this name.
+        if !connected.as_ref().is_err_and(is_refused) {
+            return connected;
+        }
+    }
+    connect_to(&*look(path)?).await
+}
+
+/// The end of the last walk, if that is still good.
+fn kept(path: &Path) -> Option<Arc<Place>> {
+    SOCKETS.with_borrow(|sockets| {
+        let kept = sockets.get(path)?;
+        let is_good = kept.since.elapsed() < KEPT_FOR && identity(path) == Some(kept.name);
+        is_good.then(|| Arc::clone(&kept.place))
+    })
+}
+
+/// Walks along the path, and keeps its end.
+fn look(path: &Path) -> io::Result<Arc<Place>> {
+    // Before the walk: a name that is changed meanwhile has another identity later.
+    let name = identity(path);
+    let walked = walk::look(path, Rule::of_reader());
+    SOCKETS.with_borrow_mut(|sockets| {
+        // So that no descriptor of a socket that is gone stays.
+        sockets.retain(|other, kept| other != path && kept.since.elapsed() < KEPT_FOR);
+        let place = Arc::new(walked?);
+        if let Some(name) = name
+            && sockets.len() < KEPT
+        {
+            let kept = Kept {
+                place: Arc::clone(&place),
+                name,
+                since: Instant::now(),
+            };
+            sockets.insert(path.to_path_buf(), kept);
+        }
+        Ok(place)
+    })
+}
+
+/// The server behind the socket cannot send descriptors: closing one of those may block for as long
+/// as the server likes. Before Linux 6.16 the kernel has no such refusal, and the stream is a wary
+/// one.
+async fn connect_to(place: &Place) -> io::Result<Box<dyn Stream>> {
+    let socket = UnixSocket::new_stream()?;
+    Ok(match refuse_descriptors(socket.as_fd()) {
+        Ok(()) => Box::new(socket.connect(place.path()).await?),
+        Err(_) => Box::new(WaryStream::connect(socket, &place.path()).await?),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+    use tokio::net::UnixListener;
+
+    #[tokio::test]
+    async fn a_server_that_was_started_again_is_found_at_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, link) = (folder.path().join("a.sock"), folder.path().join("link"));
+        symlink(&path, &link).unwrap();
+        let old = UnixListener::bind(&path).unwrap();
+        for path in [&path, &link] {
+            connect(path).await.unwrap();
+        }
+        std::fs::remove_file(&path).unwrap();
+        drop(old);
+        for path in [&path, &link] {
+            let gone = connect(path).await.err().unwrap();
+            assert_eq!(gone.kind(), io::ErrorKind::NotFound);
+        }
+        let new = UnixListener::bind(&path).unwrap();
+        for path in [&path, &link] {
+            connect(path).await.unwrap();
+            new.accept().await.unwrap();
+        }
+        // Even while the old one still listens.
+        std::fs::remove_file(&path).unwrap();
+        let newest = UnixListener::bind(&path).unwrap();
+        connect(&path).await.unwrap();
+        newest.accept().await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_name_that_leads_elsewhere_is_walked_along_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let [a, b, link] = ["a", "b", "link"].map(|name| folder.path().join(name));
+        let [first, second] = [&a, &b].map(|path| UnixListener::bind(path).unwrap());
+        symlink(&a, &link).unwrap();
+        connect(&link).await.unwrap();
+        first.accept().await.unwrap();
+        std::fs::remove_file(&link).unwrap();
+        symlink(&b, &link).unwrap();
+        connect(&link).await.unwrap();
+        second.accept().await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_thread_keeps_no_more_sockets_than_it_may() {
+        let folder = tempfile::tempdir().unwrap();
+        for number in 0..KEPT + 2 {
+            let path = folder.path().join(number.to_string());
+            let _listener = UnixListener::bind(&path).unwrap();
+            connect(&path).await.unwrap();
+        }
+        SOCKETS.with_borrow(|sockets| assert!(sockets.len() <= KEPT));
+    }
+}

@@ -1,0 +1,530 @@
+//! The supervisor's orders while clients are served: one task hears them, and each thread follows
+//! its part of them.
+
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use maitred_config::Config;
+use maitred_control::admin::FrontFigures;
+use maitred_control::{Clients, FromFront, Generation as Number, Heard, ToFront, acme, purge};
+use maitred_sandbox::Readable;
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::AbortHandle;
+
+use crate::control::sandbox;
+use crate::logging::access_log::AccessLog;
+use crate::net::tls::Tls;
+use crate::pool::generation::Generation;
+use crate::pool::queue::SeatId;
+use crate::pool::rings::{DEAF_FOR, Rings};
+use crate::pool::{Pool, growth, thread_local, watch};
+use crate::runtime::supervisor_channel::{read_json, write_json};
+use crate::server::accept::accept;
+use crate::services::{Shared, Thread};
+
+/// Orders that a thread has not come to yet, before whoever gives them waits.
+const ORDERS_AHEAD: usize = 64;
+/// How long a worker stays that cannot be watched and so gets nothing, and a generation that cannot
+/// be opened. What lacked may be there then, and nobody is to be forked without a pause.
+const TRY_AGAIN_AFTER: Duration = Duration::from_secs(1);
+
+/// What one thread is to do.
+pub enum ThreadOrder {
+    /// Listen to a generation's workers.
+    Add(Arc<Generation>),
+    /// Nothing is left of a generation.
+    Remove(Number),
+    /// Accept clients.
+    Listen {
+        /// The address, for [`ThreadOrder::Unlisten`].
+        address: String,
+        /// The socket.
+        socket: OwnedFd,
+        /// Who comes there.
+        clients: Clients,
+    },
+    /// Accept no more clients at an address.
+    Unlisten(String),
+    /// Open all that a new configuration needs, and say whether that went well.
+    Prepare(Arc<Config>, oneshot::Sender<Result<(), String>>),
+    /// Use what was prepared.
+    Switch(oneshot::Sender<()>),
+    /// Forget what was prepared.
+    Discard,
+}
+
+/// The way to give a thread orders, and its end of it.
+pub fn channel() -> (mpsc::Sender<ThreadOrder>, mpsc::Receiver<ThreadOrder>) {
+    mpsc::channel(ORDERS_AHEAD)
+}
+
+/// A descriptor to wait on. tokio's newer constructors are unsafe for the sake of types that may
+/// change their descriptor; an `OwnedFd` cannot.
+#[allow(deprecated)]
+pub fn readable(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
+    AsyncFd::with_interest(fd, Interest::READABLE)
+}
+
+/// Being woken is all that a worker's event is for: the hooks of the thread do the rest. The
+/// event is edge-triggered, so its counter need not be read.
+async fn listen_to(event: OwnedFd, generation: Weak<Generation>, thread: u32) {
+    let mut rings = Rings::default();
+    loop {
+        let Ok(listened) = event.try_clone().and_then(readable) else {
+            tracing::error!("a worker's event cannot be waited for");
+            return;
+        };
+        while let Ok(mut ready) = listened.readable().await {
+            ready.clear_ready();
+            let Some(generation) = generation.upgrade() else {
+                return;
+            };
+            if rings.rung(generation.news(thread)) {
+                break;
+            }
+        }
+        // As long as it is waited for, each ring wakes the thread. What was rung by then shows at
+        // once.
+        drop(listened);
+        tokio::time::sleep(DEAF_FOR).await;
+    }
+}
+
+/// Follows the orders of one thread, for as long as it serves.
+pub async fn follow_thread(mut orders: mpsc::Receiver<ThreadOrder>, thread: Arc<Thread>) {
+    let mut follower = ThreadCommands {
+        thread,
+        events: HashMap::new(),
+        listeners: HashMap::new(),
+    };
+    while let Some(order) = orders.recv().await {
+        follower.follow(order);
+    }
+}
+
+/// What one thread has begun and may have to end.
+struct ThreadCommands {
+    thread: Arc<Thread>,
+    /// The tasks that wait for the workers of each generation.
+    events: HashMap<Number, AbortHandle>,
+    /// What ends the accepting at each address.
+    listeners: HashMap<String, oneshot::Sender<()>>,
+}
+
+impl ThreadCommands {
+    fn follow(&mut self, order: ThreadOrder) {
+        match order {
+            ThreadOrder::Add(generation) => self.add(generation),
+            ThreadOrder::Remove(number) => {
+                thread_local::remove(number);
+                if let Some(task) = self.events.remove(&number) {
+                    task.abort();
+                }
+            }
+            ThreadOrder::Listen {
+                address,
+                socket,
+                clients,
+            } => {
+                let (end, ended) = oneshot::channel();
+                tokio::spawn(accept(socket, clients, self.thread.clone(), ended));
+                self.listeners.insert(address, end);
+            }
+            ThreadOrder::Unlisten(address) => {
+                if let Some(end) = self.listeners.remove(&address) {
+                    let _ = end.send(());
+                }
+            }
+            ThreadOrder::Prepare(config, answer) => {
+                let _ = answer.send(self.thread.prepare(&config));
+            }
+            ThreadOrder::Switch(done) => {
+                self.thread.switch();
+                let _ = done.send(());
+            }
+            ThreadOrder::Discard => self.thread.discard(),
+        }
+    }
+
+    fn add(&mut self, generation: Arc<Generation>) {
+        let (number, event) = (generation.number, generation.event(self.thread.number));
+        match event.map(|event| event.try_clone()) {
+            Some(Ok(event)) => {
+                let listens = listen_to(event, Arc::downgrade(&generation), self.thread.number);
+                let task = tokio::spawn(listens);
+                self.events.insert(number, task.abort_handle());
+            }
+            Some(Err(error)) => {
+                let pool = &generation.settings.name;
+                tracing::error!("pool {pool}: its workers cannot be listened to: {error}");
+            }
+            None => {}
+        }
+        thread_local::add(generation);
+    }
+}
+
+/// Whoever hears the supervisor.
+pub struct CommandReceiver {
+    shared: Arc<Shared>,
+    epoch: u32,
+    /// What can be opened since the front was restricted.
+    readable: Readable,
+    threads: Vec<mpsc::Sender<ThreadOrder>>,
+    /// Told every configuration that is in use.
+    follow: fn(&Config),
+}
+
+impl CommandReceiver {
+    /// One who tells `threads` what they have to do, and `follow` every configuration.
+    pub fn new(
+        shared: Arc<Shared>,
+        known: (u32, Readable),
+        threads: Vec<mpsc::Sender<ThreadOrder>>,
+        follow: fn(&Config),
+    ) -> CommandReceiver {
+        let (epoch, readable) = known;
+        CommandReceiver {
+            shared,
+            epoch,
+            readable,
+            threads,
+            follow,
+        }
+    }
+
+    /// Follows orders until there are no more, those that came early first.
+    pub async fn run(self, early: Vec<(ToFront, Vec<OwnedFd>)>) {
+        for (order, fds) in early {
+            self.follow(order, fds).await;
+        }
+        let shared = &self.shared;
+        shared.supervisor.report(&FromFront::Listening);
+        let Ok(channel) = shared.supervisor.channel().as_fd().try_clone_to_owned() else {
+            return;
+        };
+        let Ok(channel) = readable(channel) else {
+            return;
+        };
+        loop {
+            match shared.supervisor.order(false) {
+                Ok(Heard::Message(order, fds)) => self.follow(order, fds).await,
+                Ok(Heard::Nothing) => match channel.readable().await {
+                    Ok(mut ready) => ready.clear_ready(),
+                    Err(_) => return,
+                },
+                Ok(Heard::Closed) => return shared.drain(),
+                Err(error) => tracing::error!("an order cannot be understood: {error}"),
+            }
+        }
+    }
+
+    async fn follow(&self, order: ToFront, mut fds: Vec<OwnedFd>) {
+        let shared = &self.shared;
+        match order {
+            ToFront::Drain => shared.drain(),
+            ToFront::HandOver => self.hand_over(),
+            ToFront::Settle { mark } => self.settle(mark),
+            ToFront::Listen {
+                thread,
+                address,
+                clients,
+            } => self.listen(thread, address, clients, fds.pop()).await,
+            ToFront::Unlisten { address } => {
+                self.tell_all(|| ThreadOrder::Unlisten(address.clone()))
+                    .await;
+            }
+            ToFront::OpenPool { generation } => self.open_pool(generation, fds).await,
+            ToFront::Replace { new } => self.with_pool(new, |pool| pool.replace(new)),
+            ToFront::ClosePool { generation } => {
+                self.with_pool(generation, |pool| pool.leave(generation));
+            }
+            ToFront::PhpInfo { generation, manner } => {
+                self.with_pool(generation, |pool| pool.manner.store(Arc::new(manner)));
+            }
+            ToFront::Room {
+                generation,
+                cores,
+                workers,
+            } => self.with_pool(generation, |pool| pool.see_room(cores, workers)),
+            ToFront::Outgrown {
+                generation,
+                seat: number,
+                incarnation,
+            } => {
+                let seat = SeatId { generation, number };
+                self.with_pool(generation, |pool| pool.outgrown(seat, incarnation));
+            }
+            ToFront::ForgetPool { generation } => {
+                shared.pools.forget(generation);
+                self.tell_all(|| ThreadOrder::Remove(generation)).await;
+            }
+            ToFront::OpenSeat {
+                generation,
+                seat: number,
+                incarnation,
+                pid,
+            } => {
+                let (seat, pidfd) = (SeatId { generation, number }, fds.pop());
+                let shared = shared.clone();
+                self.with_pool(generation, |pool| {
+                    let worker = (seat, incarnation, pid);
+                    tokio::spawn(watch_seat(shared, pool, worker, pidfd));
+                });
+            }
+            ToFront::Reconfigure => self.reconfigure_and_tell(fds).await,
+            ToFront::Figures => self.tell_figures(fds.pop()),
+            ToFront::Certificates => self.take_certificates(fds).await,
+            ToFront::Proofs { proofs, mark } => self.take_proofs(proofs, mark),
+            ToFront::Purge { order, mark } => self.purge(&order, mark),
+            ToFront::CookieNames { site, names } => {
+                if let Some(cache) = &self.shared.cache {
+                    cache.cookies_told(&site, names.as_deref());
+                }
+            }
+            ToFront::PurgedElsewhere { mark } => self.purged_elsewhere(mark),
+            ToFront::AccessLog => self.take_access_log(fds.pop()),
+            ToFront::DoorLog { path } => self.take_door_log(path, fds.pop()),
+            ToFront::ErrorLog => take_error_log(fds),
+            other @ (ToFront::Configure { .. } | ToFront::Begin) => {
+                tracing::error!("an order came too late: {other:?}");
+            }
+        }
+    }
+
+    /// Does something with the pool of a generation, if that is still there.
+    fn with_pool(&self, generation: Number, work: impl FnOnce(Arc<Pool>)) {
+        if let Some(pool) = self.shared.pools.of(generation) {
+            work(pool);
+        }
+    }
+
+    fn hand_over(&self) {
+        self.shared.hand_over();
+        if let Some(cache) = &self.shared.cache {
+            cache.leave_folder();
+        }
+    }
+
+    async fn listen(
+        &self,
+        thread: u32,
+        address: String,
+        clients: Clients,
+        socket: Option<OwnedFd>,
+    ) {
+        if let (Some(thread), Some(socket)) = (self.threads.get(thread as usize), socket) {
+            let order = ThreadOrder::Listen {
+                address,
+                socket,
+                clients,
+            };
+            let _ = thread.send(order).await;
+        }
+    }
+
+    async fn reconfigure_and_tell(&self, fds: Vec<OwnedFd>) {
+        let refused = self.reconfigure(fds).await.err();
+        let supervisor = &self.shared.supervisor;
+        supervisor.report(&FromFront::Reconfigured { refused });
+    }
+
+    fn purged_elsewhere(&self, mark: u64) {
+        if let Some(cache) = &self.shared.cache {
+            cache.others.done(mark);
+        }
+    }
+
+    fn take_access_log(&self, file: Option<OwnedFd>) {
+        if let (Some(log), Some(file)) = (&*self.shared.access_log.load(), file) {
+            log.reopened(file);
+        }
+    }
+
+    fn take_door_log(&self, path: PathBuf, file: Option<OwnedFd>) {
+        if let Some(file) = file {
+            self.shared.door_logs.opened(path, file);
+        }
+    }
+
+    /// Says when all orders up to here have been carried out.
+    fn settle(&self, mark: u64) {
+        let shared = self.shared.clone();
+        // Behind the tasks that earlier orders have begun.
+        tokio::spawn(async move {
+            tokio::task::yield_now().await;
+            shared.supervisor.report(&FromFront::Settled { mark });
+        });
+    }
+
+    fn tell_figures(&self, file: Option<OwnedFd>) {
+        let shared = &self.shared;
+        let figures = FrontFigures {
+            page_cache: shared.cache.as_ref().and_then(|cache| cache.figures()),
+            proxies: shared.proxies.read(),
+        };
+        if let Err(error) = write_json(file, &figures) {
+            tracing::warn!("the front's figures cannot be told: {error}");
+        }
+        shared.supervisor.report(&FromFront::Figures);
+    }
+
+    /// Shows authorities these from now on.
+    fn take_proofs(&self, proofs: Vec<acme::Proof>, mark: u64) {
+        let shared = &self.shared;
+        shared.proofs.set(proofs);
+        if let Some(tls) = shared.tls.load_full() {
+            self.use_tls(&tls);
+        }
+        shared.supervisor.report(&FromFront::ProofsTaken { mark });
+    }
+
+    /// Handshakes from now on are held with these. What is wrong with them the supervisor has seen
+    /// before: if they cannot be had, those that are there stay.
+    async fn take_certificates(&self, mut fds: Vec<OwnedFd>) {
+        let file = fds.pop();
+        // A thousand certificates take a while, in which this thread has clients.
+        let made = tokio::task::spawn_blocking(move || {
+            let file = file.ok_or("the front's limit of open files is reached")?;
+            let material = read_json(file).map_err(|error| error.to_string())?;
+            Tls::new(&material)
+        });
+        let made = made.await.map_err(|error| error.to_string());
+        match made.and_then(|made| made) {
+            Ok(tls) => self.use_tls(&tls),
+            Err(why) => tracing::error!("new certificates are not used: {why}"),
+        }
+    }
+
+    /// Handshakes from now on are held with this, and show what authorities look for.
+    fn use_tls(&self, tls: &Tls) {
+        let tls = tls.with_proofs(&self.shared.proofs.certificates());
+        self.shared.tls.store(Some(Arc::new(tls)));
+    }
+
+    fn purge(&self, order: &purge::Order, mark: u64) {
+        let outcome = match &self.shared.cache {
+            Some(cache) => cache.obey(order),
+            None => Err("there is no page cache".to_owned()),
+        };
+        let report = FromFront::Purged { mark, outcome };
+        self.shared.supervisor.report(&report);
+    }
+
+    async fn tell_all(&self, order: impl Fn() -> ThreadOrder) {
+        for thread in &self.threads {
+            // A thread that hears no more has ended, and the front is about to.
+            let _ = thread.send(order()).await;
+        }
+    }
+
+    async fn open_pool(&self, number: Number, fds: Vec<OwnedFd>) {
+        let opened = Generation::open(number, fds, self.epoch, self.threads.len());
+        match opened {
+            Ok(generation) => {
+                let generation = self.shared.pools.add(generation);
+                self.tell_all(|| ThreadOrder::Add(generation.clone())).await;
+            }
+            Err(why) => {
+                tracing::error!("generation {number} is not served yet: {why}");
+                let supervisor = self.shared.supervisor.clone();
+                tokio::spawn(async move {
+                    tokio::time::sleep(TRY_AGAIN_AFTER).await;
+                    supervisor.report(&FromFront::NotOpened { generation: number });
+                });
+            }
+        }
+    }
+
+    /// All threads use the new configuration, or none.
+    async fn reconfigure(&self, fds: Vec<OwnedFd>) -> Result<(), String> {
+        let mut fds = fds.into_iter();
+        let file = fds
+            .next()
+            .ok_or("the front's limit of open files is reached")?;
+        let config: Config = read_json(file)
+            .map_err(|error| format!("the configuration cannot be read: {error}"))?;
+        let access_log = AccessLog::of(&config, fds.next(), &self.shared.troubles)?;
+        let config = Arc::new(config);
+        let prepared = self.prepare(&config).await;
+        match prepared {
+            Ok(()) => {
+                (self.follow)(&config);
+                sandbox::warn(&self.readable, &config);
+                if let Some(cache) = &self.shared.cache {
+                    cache.use_sites(&config);
+                }
+                self.shared.access_log.store(access_log.map(Arc::new));
+                for thread in &self.threads {
+                    let (done, is_done) = oneshot::channel();
+                    let _ = thread.send(ThreadOrder::Switch(done)).await;
+                    let _ = is_done.await;
+                }
+            }
+            Err(_) => self.tell_all(|| ThreadOrder::Discard).await,
+        }
+        self.shared.pools.sweep();
+        self.shared.door_logs.sweep();
+        prepared
+    }
+
+    async fn prepare(&self, config: &Arc<Config>) -> Result<(), String> {
+        for thread in &self.threads {
+            let (answer, answered) = oneshot::channel();
+            let _ = thread
+                .send(ThreadOrder::Prepare(config.clone(), answer))
+                .await;
+            answered
+                .await
+                .map_err(|_| "a thread of the front has ended")??;
+        }
+        Ok(())
+    }
+}
+
+/// Has standard error, and with it every message, go to the file that came. Standard output is
+/// not used, and would keep the former file from being freed.
+pub fn take_error_log(fds: Vec<OwnedFd>) {
+    for file in fds {
+        let replaced = rustix::stdio::dup2_stderr(&file).and(rustix::stdio::dup2_stdout(&file));
+        if let Err(why) = replaced {
+            tracing::error!("the front goes on with the former error log: {why}");
+        }
+    }
+}
+
+/// Looks after a pool that has just come.
+pub fn look_after(pool: &Arc<Pool>) {
+    tokio::spawn(growth::tend(Arc::downgrade(pool)));
+    tokio::spawn(watch::watch(Arc::downgrade(pool)));
+}
+
+/// Opens a seat for the life of its worker. None is what has come of its descriptor when the front
+/// has as many open as it may.
+async fn watch_seat(
+    shared: Arc<Shared>,
+    pool: Arc<Pool>,
+    (seat, incarnation, pid): (SeatId, u32, i32),
+    pidfd: Option<OwnedFd>,
+) {
+    let pidfd = pidfd.ok_or_else(|| io::Error::other("the front's limit of open files is reached"));
+    match pidfd.and_then(readable) {
+        Ok(pidfd) => {
+            pool.seat_opened(seat, incarnation);
+            let _ = pidfd.readable().await;
+            pool.seat_died(seat, incarnation);
+        }
+        Err(error) => {
+            shared.troubles.not_watched(&pool.name, &error);
+            tokio::time::sleep(TRY_AGAIN_AFTER).await;
+            pool.give_back(seat, incarnation);
+        }
+    }
+    pool.forget_pid(seat, pid);
+}

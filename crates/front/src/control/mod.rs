@@ -1,0 +1,5 @@
+//! Start-up, and the supervisor's commands.
+
+pub(crate) mod commands;
+pub(crate) mod run;
+pub(crate) mod sandbox;

@@ -1,0 +1,159 @@
+//! A kept page in the coding that a client takes: made once, and kept beside the page.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use maitred_http1::Head;
+use maitred_pagecache::fields;
+use maitred_pagecache::key::Key;
+use maitred_pagecache::stored::Stored;
+use maitred_pagestore::{Looked, Object};
+
+use crate::cache::Cache;
+use crate::handler::request::RequestContext;
+use crate::site::compress::{Effort, Encoder, Plan};
+
+/// Bytes of a page up to which it is put into a coding while its client waits: brotli takes 2 ms for
+/// as much, and others wait as well.
+const AT_ONCE_BYTES: usize = 128 * 1024;
+
+/// Most pages that are put into a coding at a time while their clients get them as they are.
+const MAX_CODING: usize = 2;
+
+/// Pages that are being put into a coding, by the keys that they will have.
+#[derive(Debug, Default)]
+pub struct Making(Mutex<Vec<Key>>);
+
+/// The page under a key as the client takes it; the page itself if nothing is to be coded, or that takes
+/// so long that it is there for those who ask later.
+pub fn coded(
+    cache: &Arc<Cache>,
+    (head, way): (&Head, &RequestContext<'_>),
+    (key, page): (&Key, Arc<Object>),
+) -> Arc<Object> {
+    // It says Vary already, if it has to.
+    if head.header("accept-encoding").is_none() {
+        return page;
+    }
+    let Some(plan) = plan(head, way, &page) else {
+        return page;
+    };
+    let name = plan.coding.map_or("identity", |coding| coding.name());
+    // Of another version of the page it is another one.
+    let Ok(beside) = key.coded(&format!("{name} {}", page.stored.came)) else {
+        return page;
+    };
+    if let Looked::Page { page, .. } = cache.store.look(&beside, [].into_iter()) {
+        return page;
+    }
+    if plan.coding.is_some() && page.body.len() > AT_ONCE_BYTES {
+        code_later(cache, beside, &page, plan);
+        return page;
+    }
+    let Some(made) = make(&page, &plan, Effort::Passing) else {
+        return page;
+    };
+    cache.store.keep_beside(beside, made)
+}
+
+/// Puts a page into a coding on another thread, if somebody will find it then.
+fn code_later(cache: &Arc<Cache>, beside: Key, page: &Arc<Object>, plan: Plan) {
+    let fits = page.body.len() as u64 <= cache.store.largest_in_memory();
+    let Some(turn) = Turn::take(cache, &beside).filter(|_| fits) else {
+        return;
+    };
+    let page = page.clone();
+    tokio::task::spawn_blocking(move || {
+        if let Some(made) = make(&page, &plan, Effort::Kept) {
+            turn.cache.store.keep_beside(beside, made);
+        }
+    });
+}
+
+/// The right to make what will be under a key.
+struct Turn {
+    cache: Arc<Cache>,
+    key: Key,
+}
+
+impl Turn {
+    fn take(cache: &Arc<Cache>, key: &Key) -> Option<Turn> {
+        let mut making = lock(&cache.making);
+        if making.len() >= MAX_CODING || making.contains(key) {
+            return None;
+        }
+        making.push(key.clone());
+        let (cache, key) = (cache.clone(), key.clone());
+        Some(Turn { cache, key })
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        lock(&self.cache.making).retain(|key| *key != self.key);
+    }
+}
+
+fn lock(making: &Making) -> MutexGuard<'_, Vec<Key>> {
+    making.0.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What becomes of a page; nothing if there is no memory for it.
+fn make(page: &Object, plan: &Plan, effort: Effort) -> Option<Object> {
+    let body = match plan.coding {
+        None => page.body.clone(),
+        Some(coding) => {
+            let coded = match effort {
+                Effort::Passing => Encoder::whole(coding, &page.body),
+                Effort::Kept => {
+                    Encoder::new(coding, effort).and_then(|encoder| encoder.last(&page.body))
+                }
+            };
+            Bytes::from(coded.ok()?.into_boxed_slice()).into()
+        }
+    };
+    let mut lines = Vec::with_capacity(page.stored.lines.len() + 64);
+    write_lines(&mut lines, &page.stored, plan);
+    let stored = Stored {
+        lines: lines.into(),
+        ..page.stored.clone()
+    };
+    Some(Object::new(page.subject.clone(), stored, body).of_cost(page.cost))
+}
+
+/// What is to be done to a page for a client, if anything is.
+fn plan(head: &Head, way: &RequestContext<'_>, page: &Object) -> Option<Plan> {
+    let plan = plan_of(head, way, &page.stored, page.body.len());
+    let changes = plan.fields().next().is_some();
+    changes.then_some(plan)
+}
+
+fn plan_of(head: &Head, way: &RequestContext<'_>, stored: &Stored, length: usize) -> Plan {
+    let compression = way.site.compression.as_deref();
+    let (status, length) = (stored.status, Some(length as u64));
+    Plan::make(compression, head, stored.fields(), status, length)
+}
+
+/// Has a page that is to be kept say that its coding depends on the client, if it does: those who take
+/// it as it is are then answered with it, without another beside it.
+pub fn say_that_it_varies(
+    head: &Head,
+    way: &RequestContext<'_>,
+    stored: &mut Stored,
+    length: usize,
+) {
+    let mut plan = plan_of(head, way, stored, length);
+    plan.give_up();
+    if plan.fields().next().is_some() {
+        let mut lines = Vec::with_capacity(stored.lines.len() + 32);
+        write_lines(&mut lines, stored, &plan);
+        stored.lines = lines.into();
+    }
+}
+
+fn write_lines(lines: &mut Vec<u8>, stored: &Stored, plan: &Plan) {
+    let kept = stored.fields().filter(|(name, _)| !plan.replaces(name));
+    for (name, value) in kept.chain(plan.fields()) {
+        fields::write_line(lines, name, value);
+    }
+}

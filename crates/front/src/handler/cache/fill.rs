@@ -1,0 +1,558 @@
+//! What becomes of a script's answer at a site with a cache: it is kept, or it is said why not.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use maitred_control::purge::Dropped;
+use maitred_fastcgi::cgi::AnswerHead;
+use maitred_http1::Head;
+use maitred_pagecache::Millis;
+use maitred_pagecache::admit::{Admitted, NotStored, Times, admit};
+use maitred_pagecache::asked::Asked;
+use maitred_pagecache::cookies;
+use maitred_pagecache::fills::{Finished, Ticket};
+use maitred_pagecache::key::Key;
+use maitred_pagecache::merge::merge;
+use maitred_pagecache::plan::{Bypass, Plan};
+use maitred_pagecache::purge::{self, Thoroughness};
+use maitred_pagecache::reuse::{Stale, is_error, validators};
+use maitred_pagecache::status::{CacheStatus, Forward, ON_ERROR, REVALIDATED};
+use maitred_pagecache::stored::Stored;
+use maitred_pagecache::{freshness, invalidate};
+use maitred_pagestore::{Body, Object, Place, Subject};
+
+use crate::backend::run::Failure;
+use crate::cache::purge::Elsewhere;
+use crate::cache::{AT_ONCE_BYTES, Cache, SiteCache, now, reply, request_of, whole};
+use crate::handler::accel_redirect::Named;
+use crate::handler::cache::compressed::say_that_it_varies;
+use crate::handler::cache::detached_client::Wanted;
+use crate::handler::request::{Header, RequestContext};
+use crate::http::body::blocking;
+use crate::http::client::{After, HttpClient};
+use crate::logging::access_log::RequestRecord;
+
+pub use crate::handler::cache::fill_remaining::Left;
+
+/// A script's answer on its way through the cache.
+pub struct Fill<'a> {
+    pub(crate) cache: Arc<Cache>,
+    of: &'a SiteCache,
+    head: &'a Head,
+    way: &'a RequestContext<'a>,
+    pub(crate) plan: Plan,
+    /// The key of the request.
+    pub primary: Option<Key>,
+    /// The key of what is made, and the right to make it for all who wait.
+    pub(crate) ticket: Option<(Key, Ticket)>,
+    /// What is kept and not good any more.
+    pub stale: Option<(Arc<Object>, Stale)>,
+    /// The key of that.
+    pub stale_key: Option<Key>,
+    /// Why the request goes on.
+    pub why: Forward,
+    /// The request has been answered with what is kept.
+    pub(crate) is_refresh: bool,
+    /// The query as the script sees it, and what was asked for with that, if the key has not all of the
+    /// client's.
+    pub(crate) seen: Option<(Option<String>, String)>,
+    /// The cookies with which the script is asked once the client is answered, if not the client's.
+    pub cookies: Option<Vec<u8>>,
+    /// It has waited for another's answer.
+    pub is_collapsed: bool,
+    wanted: Wanted,
+    begun: Millis,
+    pub(crate) stamp: u64,
+    admitted: Option<Admitted>,
+    /// Bytes of body that the answer is to have, if it says so.
+    announced: Option<u64>,
+    body: Vec<u8>,
+    /// A page that is so large, or comes to so slow a disk, that another thread puts it where it is to be.
+    unwritten: Option<(Place, Object)>,
+    /// How long the worker had to do with it.
+    cost: Duration,
+    /// What has become of the answer, if there is one.
+    kept: Option<Result<(), NotStored>>,
+    /// The status of an answer of which the client is told that it is kept.
+    promised: Option<u16>,
+    /// The request has gone on to a script, and was not answered with what is kept.
+    pub(crate) counts: bool,
+    /// What the kept page has become with a 304.
+    merged: Option<(Stored, Body)>,
+    /// Other fronts drop what the answer has made out of date.
+    elsewhere: Option<Elsewhere>,
+}
+
+impl<'a> Fill<'a> {
+    /// A request of which nothing is known yet.
+    pub fn new(
+        cache: Arc<Cache>,
+        of: &'a SiteCache,
+        (head, way): (&'a Head, &'a RequestContext<'a>),
+    ) -> Fill<'a> {
+        let why = Bypass::Rule;
+        Fill {
+            stamp: cache.store.stamp(),
+            cache,
+            of,
+            head,
+            way,
+            plan: Plan {
+                read: Err(why),
+                store: Err(NotStored::Bypassed(why)),
+                wishes: None,
+            },
+            primary: None,
+            ticket: None,
+            stale: None,
+            stale_key: None,
+            why: Forward::Bypass(why),
+            is_refresh: false,
+            seen: None,
+            cookies: None,
+            is_collapsed: false,
+            wanted: Arc::new(AtomicBool::new(false)),
+            begun: now(),
+            admitted: None,
+            announced: None,
+            body: Vec::new(),
+            unwritten: None,
+            cost: Duration::ZERO,
+            kept: None,
+            promised: None,
+            counts: false,
+            merged: None,
+            elsewhere: None,
+        }
+    }
+
+    /// It is not answered from the cache.
+    pub fn bypass(&mut self, plan: Plan, why: Bypass) {
+        (self.plan, self.why) = (plan, Forward::Bypass(why));
+        self.counts = true;
+    }
+
+    /// The script sees this query in place of the client's, if its answer may be kept.
+    pub fn see(&mut self, query: Option<&str>) {
+        let path = self.head.target().split('?').next().unwrap_or_default();
+        let target = match query {
+            Some(query) => format!("{path}?{query}"),
+            None => path.to_owned(),
+        };
+        self.seen = Some((query.map(str::to_owned), target));
+    }
+
+    /// The query that the script sees, and what is asked for with that, if they are not the client's.
+    pub fn seen(&self) -> Option<(Option<&str>, &str)> {
+        self.plan.store.ok()?;
+        let (query, target) = self.seen.as_ref()?;
+        Some((query.as_deref(), target))
+    }
+
+    /// Others wait for this answer from now on.
+    pub fn begin(&mut self, key: Key, ticket: Ticket) {
+        self.ticket = Some((key, ticket));
+        self.wanted.store(true, Ordering::Relaxed);
+    }
+
+    /// What is stale and will do while another is made.
+    pub fn will_do_meanwhile(&self) -> Option<(Arc<Object>, Stale)> {
+        let stale = self.stale.as_ref();
+        stale.filter(|(_, stale)| stale.while_revalidate).cloned()
+    }
+
+    /// What is purged from now on is not kept of the answer.
+    pub fn look_from_now(&mut self) {
+        self.stamp = self.cache.store.stamp();
+    }
+
+    /// The script is asked now.
+    pub fn go_on(&mut self, plan: Plan, primary: Key) {
+        (self.plan, self.primary) = (plan, Some(primary));
+        self.counts = true;
+        self.begun = now();
+    }
+
+    /// The worker is through with it, after so long.
+    pub fn took(&mut self, time: Duration) {
+        self.cost = time;
+    }
+
+    /// What has been done for the request, in a word.
+    pub fn word(&self) -> &'static str {
+        self.status(None, Err(NotStored::Incomplete)).word()
+    }
+
+    fn status(&self, status: Option<u16>, stored: Result<u64, NotStored>) -> CacheStatus {
+        CacheStatus::Forwarded {
+            why: self.why,
+            status,
+            stored,
+            is_collapsed: self.is_collapsed,
+        }
+    }
+
+    /// Whether others may wait for the answer, or be answered with it.
+    pub fn is_for_others(&self) -> bool {
+        self.ticket.is_some()
+    }
+
+    /// Whether the answer is wanted when the client has gone.
+    pub fn wanted(&self) -> Wanted {
+        self.wanted.clone()
+    }
+
+    /// What the script sees in place of the client's conditions and range, if its answer may be kept.
+    pub fn conditions(&self) -> Option<Vec<Header<'_>>> {
+        self.plan.store.ok()?;
+        let validates = self.of.settings.revalidate;
+        let stale = self.stale.iter().filter(|_| validates);
+        Some(
+            stale
+                .flat_map(|(page, _)| validators(&page.stored))
+                .collect(),
+        )
+    }
+
+    fn validates(&self) -> bool {
+        let has_validator = |(page, _): &(Arc<Object>, Stale)| page.stored.has_validator;
+        self.of.settings.revalidate
+            && self.plan.store.is_ok()
+            && self.stale.as_ref().is_some_and(has_validator)
+    }
+
+    /// The head of the answer is there. Returns what the client is told.
+    ///
+    /// # Errors
+    /// When the client gets what is kept in its place.
+    pub fn take_head(&mut self, said: &AnswerHead) -> Result<String, Failure> {
+        let status = said.status();
+        self.cache.learn(self.of, cookies::set_by(said.headers()));
+        self.purge(said);
+        let times = Times {
+            asked: self.begun,
+            came: now(),
+            stamp: self.stamp,
+        };
+        if status == 304 && self.validates() {
+            self.take_validation(said, times);
+            return Err(Failure::Intercepted(status));
+        }
+        if is_error(status) && self.stale.as_ref().is_some_and(|(_, stale)| stale.if_error) {
+            return Err(Failure::Intercepted(status));
+        }
+        let admitted = self.admit(said, times);
+        let stored = admitted.as_ref().map_err(|why| *why).map(|admitted| {
+            let kept = &admitted.stored;
+            let age = freshness::current_age(kept.initial_age, times.came, times.came);
+            match kept.no_cache {
+                true => 0,
+                false => kept.lifetimes.fresh.saturating_sub(age / 1000),
+            }
+        });
+        match admitted {
+            Ok(admitted) => {
+                self.admitted = Some(admitted);
+                // Until it has come to its end.
+                self.kept = Some(Err(NotStored::Incomplete));
+                self.promised = Some(status);
+            }
+            Err(why) => {
+                if !is_error(status) {
+                    self.drop_stale(why);
+                }
+                self.kept = Some(Err(why));
+                self.finish(Finished::NotKept);
+            }
+        }
+        Ok(self.status(Some(status), stored).to_string())
+    }
+
+    /// What the client is told in place of what [`Fill::take_head`] has said, if the answer has turned out
+    /// since to be none that is kept.
+    pub fn correction(&self) -> Option<String> {
+        let status = self.promised.filter(|_| self.admitted.is_none())?;
+        let why = self.kept?.err()?;
+        Some(self.status(Some(status), Err(why)).to_string())
+    }
+
+    /// The script says that what is kept is good.
+    fn take_validation(&mut self, said: &AnswerHead, times: Times) {
+        let Some((page, _)) = self.stale.clone() else {
+            return;
+        };
+        let asked = Asked::survey(request_of(self.head, self.way), self.head.headers());
+        let kept = (&page.stored, said.headers());
+        let merged = merge(&self.of.settings, &asked, &self.plan, kept, times);
+        match merged.kept {
+            Ok(admitted) => {
+                let told = Stored {
+                    lines: merged.lines,
+                    ..admitted.stored.clone()
+                };
+                self.merged = Some((told, page.body.clone()));
+                self.cost = page.cost;
+                self.keep(admitted, page.body.clone());
+            }
+            Err(why) => {
+                let stored = Stored {
+                    lines: merged.lines,
+                    ..page.stored.clone()
+                };
+                self.merged = Some((stored, page.body.clone()));
+                self.drop_stale(why);
+                self.finish(Finished::NotKept);
+            }
+        }
+    }
+
+    /// Whether the answer is kept that has this head.
+    fn admit(&mut self, said: &AnswerHead, times: Times) -> Result<Admitted, NotStored> {
+        let length = said
+            .header("content-length")
+            .and_then(maitred_pagecache::fields::seconds);
+        self.announced = length;
+        if Named::by(said).is_some() {
+            // What it names is sent, and not what it says.
+            return Err(NotStored::NoStore);
+        }
+        let asked = Asked::survey(request_of(self.head, self.way), self.head.headers());
+        let answer = (said.status(), said.headers());
+        let admitted = admit(&self.of.settings, &asked, &self.plan, answer, times)?;
+        if let Some(primary) = &self.primary {
+            Place::of(primary, &admitted.vary, self.head.headers())?;
+        }
+        match length {
+            Some(length) if length > self.largest() => Err(NotStored::TooLarge),
+            _ => Ok(admitted),
+        }
+    }
+
+    /// The page of this address is not kept any more: the old one is not to be seen again, either.
+    /// What is not kept because of its request says nothing of the page.
+    fn drop_stale(&mut self, why: NotStored) {
+        let is_of_request = self.plan.store.is_err() || why == NotStored::Authorization;
+        if let (Some((page, _)), Some(key), false) = (&self.stale, &self.stale_key, is_of_request) {
+            self.cache.store.drop_page(key, page);
+        }
+    }
+
+    /// Bytes of the largest body that is kept.
+    fn largest(&self) -> u64 {
+        let largest = self.cache.store.largest_body();
+        largest.min(self.of.settings.max_object_size)
+    }
+
+    /// What the answer has made out of date is gone before anybody sees the answer.
+    fn purge(&mut self, said: &AnswerHead) {
+        let request = request_of(self.head, self.way);
+        let settings = &self.of.settings;
+        let after = invalidate::after(&settings.key, &request, said.status(), said.headers());
+        let named = |(purge, how)| Dropped {
+            site: self.of.site.clone(),
+            purge,
+            how,
+        };
+        let hard = |purge| named((purge, Thoroughness::Hard));
+        let mut dropped: Vec<Dropped> = after.into_iter().map(hard).collect();
+        if settings.litespeed {
+            let asked = purge::litespeed(said.headers(), (&settings.key, request.host));
+            dropped.extend(asked.into_iter().map(named));
+        }
+        self.elsewhere = self.cache.purge(&dropped);
+    }
+
+    /// Returns when all that the answer has made out of date is gone in other fronts, too, and a
+    /// page that another thread writes is where it is to be.
+    pub async fn settle(&mut self) {
+        if self.unwritten.is_some() || self.elsewhere.is_some() {
+            Box::pin(self.settle_all()).await;
+        }
+    }
+
+    async fn settle_all(&mut self) {
+        if let Some((place, page)) = self.unwritten.take() {
+            let cache = self.cache.clone();
+            let is_small = page.body.len() as u64 <= AT_ONCE_BYTES;
+            let keep = move || {
+                let keep = || cache.store.keep_at(&place, page, now());
+                // A large page takes its time on any disk, and in memory.
+                Ok(match is_small {
+                    true => cache.disk_pace.watch(keep, now),
+                    false => keep(),
+                })
+            };
+            let kept = blocking(keep).await;
+            self.kept(kept.unwrap_or(Err(NotStored::Fault)).map(drop));
+        }
+        if let Some(elsewhere) = self.elsewhere.take() {
+            elsewhere.done().await;
+        }
+    }
+
+    /// More of the body.
+    pub fn take_body(&mut self, content: &[u8]) {
+        if self.admitted.is_none() {
+            return;
+        }
+        let length = (self.body.len() + content.len()) as u64;
+        if length > self.largest() {
+            (self.admitted, self.body) = (None, Vec::new());
+            return self.kept(Err(NotStored::TooLarge));
+        }
+        self.body.extend_from_slice(content);
+    }
+
+    /// The script has ended before it was through: nobody knows what is missing.
+    pub fn cut_short(&mut self) {
+        if self.admitted.take().is_some() {
+            self.body = Vec::new();
+            self.finish(Finished::NotKept);
+        }
+    }
+
+    /// How long the worker had to do with it; of a foreign server's, how long that took to answer.
+    fn cost(&self) -> Duration {
+        match self.cost {
+            Duration::ZERO => Duration::from_millis(now().saturating_sub(self.begun)),
+            cost => cost,
+        }
+    }
+
+    /// All of the answer has come.
+    pub fn end(&mut self) {
+        let Some(admitted) = self.admitted.take() else {
+            return;
+        };
+        // It grew by doubling: what it has no use for would count for nothing and be held.
+        let body = Bytes::from(std::mem::take(&mut self.body).into_boxed_slice());
+        let length = body.len() as u64;
+        if self.announced.is_some_and(|announced| announced != length) {
+            // It lies about its length: nobody knows what is missing, or too much.
+            return self.finish(Finished::NotKept);
+        }
+        self.keep(admitted, body.into());
+    }
+
+    /// Keeps a page; one that is large, or comes to a slow disk, once somebody waits for it to be where
+    /// it is to be.
+    fn keep(&mut self, admitted: Admitted, body: Body) {
+        let Some(primary) = &self.primary else {
+            return;
+        };
+        let place = match Place::of(primary, &admitted.vary, self.head.headers()) {
+            Ok(place) => place,
+            Err(why) => return self.kept(Err(why)),
+        };
+        let request = request_of(self.head, self.way);
+        let subject = Subject {
+            site: self.of.site.as_str().into(),
+            host: invalidate::host(request.host).into(),
+            target: invalidate::target(&self.of.settings.key, request.path, request.query).into(),
+        };
+        let mut stored = admitted.stored;
+        say_that_it_varies(self.head, self.way, &mut stored, body.len());
+        let is_large = body.len() as u64 > AT_ONCE_BYTES;
+        let page = Object::new(subject, stored, body).of_cost(self.cost());
+        let (store, pace) = (&self.cache.store, &self.cache.disk_pace);
+        if is_large || pace.is_slow(now()) {
+            self.unwritten = Some((place, page));
+            return;
+        }
+        let keep = || store.keep_at(&place, page, now());
+        let kept = match store.has_disk() {
+            true => pace.watch(keep, now),
+            false => keep(),
+        };
+        self.kept(kept.map(drop));
+    }
+
+    /// The page is kept, or why not.
+    fn kept(&mut self, kept: Result<(), NotStored>) {
+        self.kept = Some(kept);
+        let finished = match kept {
+            Ok(()) => {
+                self.cache.changed.notify_one();
+                Finished::Stored
+            }
+            // Whoever waits has it made anew.
+            Err(NotStored::Purged) => Finished::Failed,
+            Err(why) => {
+                self.drop_stale(why);
+                Finished::NotKept
+            }
+        };
+        self.finish(finished);
+    }
+
+    /// A page of the site's takes the place of the answer.
+    pub fn replaced(&mut self, status: u16) {
+        if !is_error(status) && self.admitted.take().is_some() {
+            self.kept(Err(NotStored::Status));
+        }
+    }
+
+    fn finish(&mut self, how: Finished) {
+        self.wanted.store(false, Ordering::Relaxed);
+        if let Some((key, ticket)) = self.ticket.take() {
+            self.cache.finish(&key, ticket, how);
+        }
+    }
+
+    /// Answers with what is kept, if there is no better answer.
+    ///
+    /// # Errors
+    /// When the client has gone.
+    pub async fn stand_in(
+        mut self: Box<Self>,
+        client: &mut impl HttpClient,
+        failure: &Failure,
+        record: &mut RequestRecord,
+    ) -> Option<io::Result<After>> {
+        self.settle().await;
+        let request = (self.head, self.way);
+        if let Some((stored, body)) = self.merged.take() {
+            let ttl = whole(stored.lifetimes.fresh);
+            let status = CacheStatus::Hit {
+                ttl,
+                detail: Some(REVALIDATED),
+            };
+            self.counts = false;
+            let kept = (&stored, &body, Duration::ZERO);
+            let how = (0, status);
+            return Some(reply(client, request, kept, how, record).await);
+        }
+        let is_no_error = match failure {
+            Failure::ClientLeft | Failure::LeftQueue | Failure::FileNamed => true,
+            Failure::Intercepted(status) => !is_error(*status),
+            _ => false,
+        };
+        if is_no_error {
+            return None;
+        }
+        let (page, stale) = self.stale.take().filter(|(_, stale)| stale.if_error)?;
+        let status = CacheStatus::Hit {
+            ttl: -whole(stale.by),
+            detail: Some(ON_ERROR),
+        };
+        self.counts = false;
+        self.finish(Finished::StoodIn);
+        let kept = (&page.stored, &page.body, Duration::ZERO);
+        let how = (stale.age, status);
+        Some(reply(client, request, kept, how, record).await)
+    }
+}
+
+impl Drop for Fill<'_> {
+    /// Whoever waits is told, whatever has happened to this request.
+    fn drop(&mut self) {
+        self.finish(Finished::Failed);
+        if self.counts {
+            let why = (!self.is_refresh).then_some(self.why);
+            self.of.board().forwarded(why, self.kept);
+        }
+    }
+}

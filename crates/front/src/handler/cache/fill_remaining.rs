@@ -1,0 +1,76 @@
+//! A page that is to be made again after its request has been answered.
+
+use std::sync::Arc;
+
+use maitred_http1::Head;
+use maitred_pagecache::fills::{Finished, Ticket};
+use maitred_pagecache::key::Key;
+use maitred_pagecache::plan::Plan;
+use maitred_pagecache::reuse::Stale;
+use maitred_pagecache::status::Forward;
+use maitred_pagestore::Object;
+
+use crate::cache::{Cache, SiteCache};
+use crate::handler::cache::fill::Fill;
+use crate::handler::request::RequestContext;
+
+/// What is left of a request that was answered with a stale page: the page is to be made again.
+pub struct Left {
+    /// The cache.
+    pub cache: Arc<Cache>,
+    plan: Plan,
+    primary: Option<Key>,
+    ticket: Option<(Key, Ticket)>,
+    stale: Option<(Arc<Object>, Stale)>,
+    stale_key: Option<Key>,
+    seen: Option<(Option<String>, String)>,
+    stamp: u64,
+}
+
+impl Left {
+    /// The script is asked now, with the same request.
+    pub fn resume<'a>(
+        mut self,
+        of: &'a SiteCache,
+        (head, way): (&'a Head, &'a RequestContext<'a>),
+    ) -> Fill<'a> {
+        let mut fill = Fill::new(self.cache.clone(), of, (head, way));
+        fill.why = Forward::Stale;
+        (fill.stale, fill.stale_key) = (self.stale.take(), self.stale_key.take());
+        (fill.seen, fill.stamp) = (self.seen.take(), self.stamp);
+        if let Some((key, ticket)) = self.ticket.take() {
+            fill.begin(key, ticket);
+        }
+        if let Some(primary) = self.primary.take() {
+            fill.go_on(self.plan.clone(), primary);
+        }
+        fill.is_refresh = true;
+        fill
+    }
+}
+
+impl Drop for Left {
+    /// Whoever waits is told if nobody makes it.
+    fn drop(&mut self) {
+        if let Some((key, ticket)) = self.ticket.take() {
+            self.cache.finish(&key, ticket, Finished::Failed);
+        }
+    }
+}
+
+impl Fill<'_> {
+    /// Leaves the page to be made when the request is over.
+    pub fn leave(mut self: Box<Self>) -> Left {
+        self.counts = false;
+        Left {
+            cache: self.cache.clone(),
+            plan: self.plan.clone(),
+            primary: self.primary.take(),
+            ticket: self.ticket.take(),
+            stale: self.stale.take(),
+            stale_key: self.stale_key.take(),
+            seen: self.seen.take(),
+            stamp: self.stamp,
+        }
+    }
+}

@@ -1,0 +1,393 @@
+//! A request as FastCGI parameters: what becomes `$_SERVER`, as nginx's packaged `fastcgi_params`
+//! with php-fpm behind it would fill it.
+
+use std::io::Write;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+use maitred_fastcgi::{ParamTooLong, RequestWriter, write_stdin, write_stdin_end};
+use maitred_http1::{Head, Method};
+use maitred_pagecache::reuse::is_withheld;
+
+use crate::handler::request::{Header, RequestContext};
+use crate::http::body::Body;
+use crate::http::hosts::host_name;
+use crate::net::tls::Secured;
+use crate::site::resolver::Script;
+
+/// FastCGI request id used on every link: each carries one request at a time.
+pub const REQUEST_ID: u16 = 1;
+/// Most bytes of encoded parameters: they must fit a seat's request ring with room to spare.
+pub const MAX_PARAMS_BYTES: usize = maitred_seat::REQUEST_RING_BYTES - 8 * 1024;
+
+/// WordPress and others offer clean addresses only where they read the name of a server they
+/// know, whose rules (`try_files`) these are.
+const SOFTWARE: &[u8] = concat!("maitred/", env!("CARGO_PKG_VERSION"), " (as nginx)").as_bytes();
+
+/// What of a request goes to PHP.
+#[derive(Debug)]
+pub struct Call<'a> {
+    /// Its head.
+    pub head: &'a Head,
+    /// Its body.
+    pub body: &'a Body,
+    /// The script it is for.
+    pub script: &'a Script,
+    /// The client.
+    pub peer: SocketAddr,
+    /// The address it connected to.
+    pub local: SocketAddr,
+    /// What TLS says of it, if it came over that.
+    pub secured: Option<&'a Secured>,
+    /// What rules and proxies have made of it.
+    pub seen: Seen<'a>,
+    /// Its id in the logs.
+    pub id: &'a str,
+}
+
+/// A request as a script is to see it, where that is not what it says itself.
+#[derive(Debug, Clone, Copy)]
+pub struct Seen<'a> {
+    /// The query, after rewrites.
+    pub query: Option<&'a str>,
+    /// What is asked for, before them.
+    pub target: &'a str,
+    /// The authority that was asked for.
+    pub host: &'a str,
+    /// Whether the client speaks TLS with a proxy, if that said so.
+    pub is_https: Option<bool>,
+    /// It has shown a user that a `basic_auth` knows.
+    pub has_user: bool,
+    /// The status that the script is the page for.
+    pub error: Option<u16>,
+    /// It may name files that are to be sent.
+    pub names_files: bool,
+    /// What takes the place of the client's conditions and range, if the answer may be kept.
+    pub conditions: Option<&'a [Header<'a>]>,
+}
+
+impl<'a> Seen<'a> {
+    /// What `way` has made of a request.
+    pub fn of(way: &'a RequestContext<'_>, head: &'a Head) -> Seen<'a> {
+        Seen {
+            query: way.query,
+            target: head.target(),
+            host: way.host(head),
+            is_https: way.origin.and_then(|origin| origin.is_https),
+            has_user: way.has_user,
+            error: way.status.map(|(status, _)| status),
+            names_files: !way.site.sendfile.is_empty(),
+            conditions: None,
+        }
+    }
+
+    /// The port of the address that the client knows: a proxy's, if there is one in front.
+    fn port(&self, local: SocketAddr) -> u16 {
+        let named = self.host.strip_prefix(host_name(self.host));
+        let named = named.and_then(|rest| rest.strip_prefix(':')?.parse().ok());
+        match self.is_https {
+            None => local.port(),
+            Some(true) => named.unwrap_or(443),
+            Some(false) => named.unwrap_or(80),
+        }
+    }
+}
+
+/// The parameters do not fit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TooLarge;
+
+impl From<ParamTooLong> for TooLarge {
+    fn from(_: ParamTooLong) -> TooLarge {
+        TooLarge
+    }
+}
+
+/// Encodes a call: all parameters, and the body if it is in memory.
+///
+/// # Errors
+/// When the parameters are larger than [`MAX_PARAMS_BYTES`].
+pub fn encode(call: &Call<'_>) -> Result<Vec<u8>, TooLarge> {
+    let mut out = Vec::with_capacity(room_for(call));
+    let mut request = RequestWriter::new(&mut out, REQUEST_ID, false);
+    write_params(&mut request, call)?;
+    request.finish();
+    if out.len() > MAX_PARAMS_BYTES {
+        return Err(TooLarge);
+    }
+    if let Body::Memory(bytes) = call.body {
+        if !bytes.is_empty() {
+            write_stdin(&mut out, REQUEST_ID, bytes);
+        }
+        write_stdin_end(&mut out, REQUEST_ID);
+    }
+    Ok(out)
+}
+
+/// About as many bytes as a call takes, seldom fewer: small pieces of memory are had for much less than
+/// large ones.
+fn room_for(call: &Call<'_>) -> usize {
+    /// All names but those of header fields, and the values that are always about as long.
+    const FIXED_BYTES: usize = 600;
+    /// What is written beside a header field's name and value and is not in the request.
+    const FIELD_BYTES: usize = 8;
+    let Call {
+        head, script, seen, ..
+    } = call;
+    let of_head = head.len_bytes() + FIELD_BYTES * head.headers().len() + seen.host.len();
+    let of_script = script.script_filename.len()
+        + 2 * script.script_name.len()
+        + script.path_info.len()
+        + script.document_root.len();
+    let of_query = seen.query.map_or(0, str::len);
+    let of_body = match call.body {
+        Body::Memory(bytes) => bytes.len(),
+        _ => 0,
+    };
+    FIXED_BYTES + of_head + of_script + of_query + of_body
+}
+
+fn write_params(request: &mut RequestWriter<'_>, call: &Call<'_>) -> Result<(), TooLarge> {
+    let Call {
+        head, script, seen, ..
+    } = call;
+    // A page for an error is asked for with GET, whatever went wrong (as with nginx).
+    let method = match (seen.error, head.kind()) {
+        (Some(_), kind) if kind != Method::Head => "GET",
+        _ => head.method(),
+    };
+    // What a client says its name is is a user's name once somebody has looked at the password (RFC 3875
+    // §4.1.11).
+    let user = seen.has_user.then(|| head.header("authorization"));
+    let (mut ip, mut number) = (Text::default(), itoa::Buffer::new());
+    let is_https = seen.is_https.unwrap_or(call.secured.is_some());
+    request
+        .named(b"SCRIPT_FILENAME", &script.script_filename)?
+        .named(b"PATH_INFO", &script.path_info)?
+        .named(b"QUERY_STRING", seen.query.unwrap_or("").as_bytes())?
+        .named(b"REQUEST_METHOD", method.as_bytes())?
+        .named(b"CONTENT_TYPE", head.header("content-type").unwrap_or(b""))?;
+    match head.body {
+        _ if seen.error.is_some() => request.named(b"CONTENT_LENGTH", b"")?,
+        maitred_http1::Framing::None => request.named(b"CONTENT_LENGTH", b"")?,
+        _ => request.named(b"CONTENT_LENGTH", number.format(call.body.len()).as_bytes())?,
+    };
+    request
+        .named(b"SCRIPT_NAME", &script.script_name)?
+        .named(b"REQUEST_URI", seen.target.as_bytes())?
+        .named(b"DOCUMENT_URI", &script.script_name)?
+        .named(b"DOCUMENT_ROOT", &script.document_root)?
+        .named(b"SERVER_PROTOCOL", head.version().as_str().as_bytes())?
+        .named(b"REQUEST_SCHEME", if is_https { b"https" } else { b"http" })?
+        .named(b"GATEWAY_INTERFACE", b"CGI/1.1")?
+        .named(b"SERVER_SOFTWARE", SOFTWARE)?
+        .named(b"REMOTE_ADDR", ip.of(call.peer.ip()))?
+        .named(b"REMOTE_PORT", number.format(call.peer.port()).as_bytes())?
+        .named(b"REMOTE_USER", &basic_user(user.flatten()))?
+        .named(b"SERVER_ADDR", ip.of(call.local.ip()))?
+        .named(
+            b"SERVER_PORT",
+            number.format(seen.port(call.local)).as_bytes(),
+        )?
+        .named(b"SERVER_NAME", host_name(seen.host).as_bytes())?
+        .named(
+            b"REDIRECT_STATUS",
+            number.format(seen.error.unwrap_or(200)).as_bytes(),
+        )?
+        .named(b"FCGI_ROLE", b"RESPONDER")?
+        .named(b"REQUEST_ID", call.id.as_bytes())?
+        .named(b"HTTP_HOST", seen.host.as_bytes())?;
+    if is_https {
+        request.named(b"HTTPS", b"on")?;
+    }
+    if let Some(secured) = call.secured {
+        for (name, value) in &secured.variables {
+            request.param(name.as_bytes(), value.as_bytes())?;
+        }
+    }
+    if seen.names_files {
+        // What Symfony's BinaryFileResponse asks, if it is told to believe it.
+        request.named(b"HTTP_X_SENDFILE_TYPE", b"X-Sendfile")?;
+    }
+    write_headers(request, head, seen)
+}
+
+/// The user that HTTP's basic authentication (RFC 7617) names, whoever that is.
+pub fn basic_user(authorization: Option<&[u8]>) -> Vec<u8> {
+    let parts = authorization.and_then(|field| field.split_at_checked(6));
+    let Some((_, token)) = parts.filter(|(scheme, _)| scheme.eq_ignore_ascii_case(b"basic "))
+    else {
+        return Vec::new();
+    };
+    let mut user = decode_base64(token.trim_ascii());
+    match user.iter().position(|&byte| byte == b':') {
+        Some(colon) => user.truncate(colon),
+        None => user.clear(),
+    }
+    if user.iter().any(u8::is_ascii_control) {
+        user.clear();
+    }
+    user
+}
+
+fn decode_base64(token: &[u8]) -> Vec<u8> {
+    use base64::Engine;
+    base64::engine::general_purpose::STANDARD
+        .decode(token)
+        .unwrap_or_default()
+}
+
+/// Every header as `HTTP_NAME`. A name with anything but letters, digits and dashes is left out,
+/// as nginx does: an underscore in it could pass for a dash. `Proxy` is left out because programs
+/// take `HTTP_PROXY` for a setting (CVE-2016-5385). Several headers of a name are one list.
+fn write_headers(
+    request: &mut RequestWriter<'_>,
+    head: &Head,
+    seen: &Seen<'_>,
+) -> Result<(), TooLarge> {
+    let headers: Vec<(&[u8], &[u8])> = match seen.conditions {
+        None => head.headers().collect(),
+        Some(conditions) => {
+            let kept = head.headers().filter(|(name, _)| !is_withheld(name));
+            kept.chain(conditions.iter().copied()).collect()
+        }
+    };
+    let (mut joined, mut variable) = (Vec::new(), Text::default());
+    for (index, (name, value)) in headers.iter().enumerate() {
+        let same = |other: &(&[u8], &[u8])| {
+            other.0.len() == name.len() && other.0.eq_ignore_ascii_case(name)
+        };
+        let is_ours = seen.names_files && is_about_files(name);
+        if !is_passed_on(name) || is_ours || headers[..index].iter().any(same) {
+            continue;
+        }
+        let mut value: &[u8] = value;
+        if headers[index + 1..].iter().any(same) {
+            let separator: &[u8] = if name.eq_ignore_ascii_case(b"cookie") {
+                b"; "
+            } else {
+                b", "
+            };
+            let all: Vec<&[u8]> = headers
+                .iter()
+                .filter(|header| same(header))
+                .map(|header| header.1)
+                .collect();
+            joined = all.join(separator);
+            value = &joined;
+        }
+        request.param(variable.http(name), value)?;
+    }
+    drop(joined);
+    Ok(())
+}
+
+/// Fields by which a proxy tells a script how files are named; no client is to say so.
+fn is_about_files(name: &[u8]) -> bool {
+    let is = |other: &[u8]| name.eq_ignore_ascii_case(other);
+    is(b"x-sendfile-type") || is(b"x-accel-mapping")
+}
+
+fn is_passed_on(name: &[u8]) -> bool {
+    let plain = name
+        .iter()
+        .all(|byte| byte.is_ascii_alphanumeric() || *byte == b'-');
+    plain
+        && name.len() <= Text::NAME_BYTES
+        && !name.eq_ignore_ascii_case(b"host")
+        && !name.eq_ignore_ascii_case(b"proxy")
+}
+
+/// A short text that is formatted without an allocation.
+struct Text {
+    bytes: [u8; Text::BYTES],
+}
+
+impl Default for Text {
+    fn default() -> Text {
+        Text {
+            bytes: [0; Text::BYTES],
+        }
+    }
+}
+
+impl Text {
+    const BYTES: usize = 256;
+    /// Longest header name that is passed on, in bytes.
+    const NAME_BYTES: usize = Text::BYTES - 5;
+
+    fn http(&mut self, name: &[u8]) -> &[u8] {
+        self.bytes[..5].copy_from_slice(b"HTTP_");
+        for (place, byte) in self.bytes[5..].iter_mut().zip(name) {
+            *place = if *byte == b'-' {
+                b'_'
+            } else {
+                byte.to_ascii_uppercase()
+            };
+        }
+        &self.bytes[..5 + name.len()]
+    }
+
+    /// An address; one of IPv4 that came over IPv6 is written as IPv4.
+    fn of(&mut self, ip: IpAddr) -> &[u8] {
+        if let IpAddr::V4(ip) = ip.to_canonical() {
+            return self.of_v4(ip);
+        }
+        let mut rest = &mut self.bytes[..];
+        let room = rest.len();
+        let _ = write!(rest, "{}", ip.to_canonical());
+        let left = rest.len();
+        &self.bytes[..room - left]
+    }
+
+    /// What formatting it would give, several times as fast.
+    fn of_v4(&mut self, ip: Ipv4Addr) -> &[u8] {
+        let mut at = 0;
+        for octet in ip.octets() {
+            let mut number = itoa::Buffer::new();
+            let digits = number.format(octet).as_bytes();
+            self.bytes[at..at + digits.len()].copy_from_slice(digits);
+            at += digits.len() + 1;
+            self.bytes[at - 1] = b'.';
+        }
+        &self.bytes[..at - 1]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_user_is_named_as_the_one_is_whose_password_is_looked_at() {
+        for field in ["Basic YW5uYTpzZWNyZXQ=", "BASIC  YW5uYTpzZWNyZXQ="] {
+            assert_eq!(basic_user(Some(field.as_bytes())), b"anna", "{field}");
+        }
+        for field in [
+            "Basic YW5uYQ==",
+            "Bearer YW5uYTp4",
+            "Basic ???",
+            "Basic",
+            "",
+        ] {
+            assert_eq!(basic_user(Some(field.as_bytes())), b"", "{field}");
+        }
+        assert_eq!(basic_user(None), b"");
+    }
+
+    #[test]
+    fn addresses_are_written_as_they_are_shown() {
+        for ip in [
+            "0.0.0.0",
+            "127.0.0.1",
+            "255.255.255.255",
+            "9.10.99.100",
+            "::1",
+            "2001:db8::17",
+        ] {
+            let address = ip.parse().unwrap();
+            assert_eq!(Text::default().of(address), ip.as_bytes());
+        }
+        let mapped = "::ffff:192.0.2.7".parse().unwrap();
+        assert_eq!(Text::default().of(mapped), b"192.0.2.7");
+    }
+}

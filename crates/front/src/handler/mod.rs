@@ -1,0 +1,11 @@
+//! The life of a request: from a request head to a response.
+
+pub(crate) mod accel_redirect;
+pub(crate) mod cache;
+pub(crate) mod fastcgi_params;
+pub(crate) mod proxy;
+pub(crate) mod request;
+pub(crate) mod rules;
+pub(crate) mod rules_client;
+pub(crate) mod script;
+pub(crate) mod script_response;

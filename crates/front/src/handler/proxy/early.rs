@@ -1,0 +1,101 @@
+//! Early hints (RFC 8297) of a server, on their way to a client that may get interim answers.
+
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Poll, Waker};
+
+use bytes::Bytes;
+use hyper::header::HeaderMap;
+use hyper::{Request, StatusCode};
+
+use crate::handler::proxy::Failure;
+use crate::handler::proxy::relay::send;
+use crate::handler::request::Header;
+use crate::handler::script_response::HeadWriter;
+use crate::http::client::HttpClient;
+use crate::http::early_hints::is_used;
+use crate::logging::access_log::RequestRecord;
+use crate::proxy::upload::UploadBody;
+
+/// Most times that a server is heard before its answer.
+const MAX_TIMES: usize = 8;
+
+/// What a server has let be known before its answer.
+#[derive(Default)]
+pub struct Early {
+    heard: Arc<Mutex<Heard>>,
+}
+
+#[derive(Default)]
+struct Heard {
+    hints: VecDeque<HeaderMap>,
+    times: usize,
+    waker: Option<Waker>,
+}
+
+impl Early {
+    /// Listens to what comes before the answer to a request.
+    pub fn listen(&self, request: &mut Request<UploadBody>) {
+        let heard = self.heard.clone();
+        hyper::ext::on_informational(request, move |answer| {
+            let mut heard = lock(&heard);
+            if answer.status() != StatusCode::EARLY_HINTS || heard.times == MAX_TIMES {
+                return;
+            }
+            heard.times += 1;
+            heard.hints.push_back(answer.headers().clone());
+            if let Some(waker) = heard.waker.take() {
+                waker.wake();
+            }
+        });
+    }
+
+    /// The next hints, when they come.
+    pub async fn next(&self) -> HeaderMap {
+        poll_fn(|cx| {
+            let mut heard = lock(&self.heard);
+            match heard.hints.pop_front() {
+                Some(hints) => Poll::Ready(hints),
+                None => {
+                    heard.waker = Some(cx.waker().clone());
+                    Poll::Pending
+                }
+            }
+        })
+        .await
+    }
+
+    /// The next hints, if they have come.
+    pub fn take(&self) -> Option<HeaderMap> {
+        lock(&self.heard).hints.pop_front()
+    }
+}
+
+fn lock(heard: &Mutex<Heard>) -> MutexGuard<'_, Heard> {
+    heard.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Passes hints on.
+///
+/// # Errors
+/// When the client has gone.
+pub async fn pass<C: HttpClient>(
+    client: &mut C,
+    hints: &HeaderMap,
+    record: &mut RequestRecord,
+) -> Result<(), Failure> {
+    let fields = hints
+        .iter()
+        .map(|(name, value)| (name.as_str().as_bytes(), value.as_bytes()));
+    let fields: Vec<Header<'_>> = fields.filter(|(name, _)| is_used(name)).collect();
+    if fields.is_empty() {
+        return Ok(());
+    }
+    let mut out = Vec::new();
+    if let Some(apart) = C::HeadWriter::hints(&mut out, fields.into_iter()) {
+        client.begin(apart).map_err(|_| Failure::ClientLeft)?;
+    }
+    record.head_bytes += out.len() as u64;
+    send(client, &mut Bytes::from(out)).await
+}

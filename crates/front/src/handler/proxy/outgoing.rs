@@ -1,0 +1,284 @@
+//! What a server is asked: the client's request without what belongs to the client's connection, and
+//! with what the server has to know of the client.
+
+use std::borrow::Cow;
+
+use hyper::Request;
+use hyper::header::{
+    CONNECTION, CONTENT_LENGTH, COOKIE, HOST, HeaderMap, HeaderName, HeaderValue,
+    TRANSFER_ENCODING, UPGRADE,
+};
+use maitred_http1::{Framing, Head, Method, is_hop_by_hop};
+use maitred_rules::Pattern;
+use maitred_rules::path::encode_path;
+use maitred_rules::settings::{Proxy, Upstream};
+use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, percent_encode};
+
+use crate::handler::proxy::early::Early;
+use crate::handler::request::RequestContext;
+use crate::proxy::upload::UploadBody;
+
+const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
+const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
+
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+
+/// What is to be asked.
+pub struct Outgoing<'a> {
+    /// The client's request.
+    pub head: &'a Head,
+    /// What the site has made of it.
+    pub way: &'a RequestContext<'a>,
+    /// Its path, decoded and resolved.
+    pub path: &'a [u8],
+    /// The rule it is passed on by.
+    pub rule: &'a Proxy,
+    /// The client's address.
+    pub client: std::net::IpAddr,
+    /// What the request is called in logs.
+    pub id: &'a str,
+    /// Who is told what comes before the answer, if it may be passed on.
+    pub early: Option<&'a Early>,
+    /// It asks to change to WebSocket.
+    pub is_websocket: bool,
+}
+
+impl Outgoing<'_> {
+    /// The request with this body; none if its address is none that can be passed on.
+    pub fn request(&self, body: UploadBody) -> Option<Request<UploadBody>> {
+        let request = Request::builder()
+            .method(self.head.method())
+            .uri(self.target()?);
+        let mut request = request.body(body).ok()?;
+        *request.headers_mut() = self.header();
+        if let Some(early) = self.early {
+            early.listen(&mut request);
+        }
+        Some(request)
+    }
+
+    /// The path as the client wrote it, or as it was rewritten, and the query.
+    fn target(&self) -> Option<String> {
+        let query = self.way.query.map(|query| format!("?{query}"));
+        let query = query.unwrap_or_default();
+        let raw: Cow<'_, str> = match climbs(self.way.path) {
+            Climbs::Not => self.way.path.into(),
+            // The rules have been asked for where it leads: the server is to go nowhere else.
+            Climbs::Plainly => encode_path(self.path).into(),
+            Climbs::ForSome => return None,
+        };
+        let folder = match &self.rule.path {
+            Pattern::Below(folder) if self.rule.strip_prefix => folder.as_str(),
+            _ => return Some(encoded(format!("{raw}{query}"))),
+        };
+        let rest = match raw.strip_prefix(folder) {
+            Some(rest) => rest.to_owned(),
+            // It is the folder in another spelling.
+            None => encode_path(self.path.get(folder.len()..).unwrap_or_default()),
+        };
+        Some(encoded(format!("/{rest}{query}")))
+    }
+
+    fn header(&self) -> HeaderMap {
+        let mut fields = HeaderMap::with_capacity(self.head.headers().len() + 6);
+        let mut cookies: Vec<u8> = Vec::new();
+        let options = self.head.values("Connection");
+        let options: Vec<&[u8]> = options.flat_map(members).collect();
+        let is_named = |name: &[u8]| options.iter().any(|one| one.eq_ignore_ascii_case(name));
+        for (name, value) in self.head.headers() {
+            if is_hop_by_hop(name) || is_ours(name) || is_named(name) {
+                continue;
+            }
+            if name.eq_ignore_ascii_case(b"cookie") {
+                // HTTP/2 may have several, of which HTTP/1 makes one (RFC 9113 §8.2.3).
+                let between: &[u8] = if cookies.is_empty() { b"" } else { b"; " };
+                cookies.extend_from_slice(between);
+                cookies.extend_from_slice(value);
+                continue;
+            }
+            let name = HeaderName::from_bytes(name);
+            if let (Ok(name), Ok(value)) = (name, HeaderValue::from_bytes(value)) {
+                fields.append(name, value);
+            }
+        }
+        let mut set = |name: HeaderName, value: &[u8]| {
+            if let Ok(value) = HeaderValue::from_bytes(value) {
+                fields.insert(name, value);
+            }
+        };
+        if !cookies.is_empty() {
+            set(COOKIE, &cookies);
+        }
+        let asked_for = self.way.host(self.head);
+        let own = self.rule.host.as_deref();
+        let host = own.or((!asked_for.is_empty()).then_some(asked_for));
+        match (host, &self.rule.to) {
+            (Some(host), _) => set(HOST, host.as_bytes()),
+            (None, Upstream::Tcp { host, .. }) => set(HOST, host.as_bytes()),
+            (None, Upstream::Unix(_)) => set(HOST, b"localhost"),
+        }
+        let client = self.client.to_canonical().to_string();
+        set(FORWARDED_FOR, client.as_bytes());
+        let scheme = if self.way.is_https { "https" } else { "http" };
+        set(FORWARDED_PROTO, scheme.as_bytes());
+        set(REQUEST_ID, self.id.as_bytes());
+        if !asked_for.is_empty() {
+            set(FORWARDED_HOST, asked_for.as_bytes());
+        }
+        match self.head.body {
+            Framing::None => {}
+            Framing::Length(length) => {
+                set(
+                    CONTENT_LENGTH,
+                    itoa::Buffer::new().format(length).as_bytes(),
+                );
+            }
+            Framing::Chunked => set(TRANSFER_ENCODING, b"chunked"),
+        }
+        if self.is_websocket {
+            set(CONNECTION, b"Upgrade");
+            set(UPGRADE, b"websocket");
+        }
+        fields
+    }
+}
+
+/// Whether a path, as a client wrote it, has segments that lead elsewhere.
+#[derive(Debug, PartialEq, Eq)]
+enum Climbs {
+    Not,
+    /// `.` and `..`, in any encoding.
+    Plainly,
+    /// `..;a=b`, which is a name (RFC 3986 §3.3), and `..` to servers that take parameters off first (Tomcat).
+    ForSome,
+}
+
+fn climbs(raw: &str) -> Climbs {
+    if !raw.contains("/.") && !raw.contains('%') {
+        return Climbs::Not;
+    }
+    let decoded: Cow<'_, [u8]> = percent_decode_str(raw).into();
+    let mut climbs = Climbs::Not;
+    for segment in decoded.split(|byte| *byte == b'/') {
+        match segment {
+            b"." | b".." => climbs = Climbs::Plainly,
+            [b'.', b';', ..] | [b'.', b'.', b';', ..] => return Climbs::ForSome,
+            _ => {}
+        }
+    }
+    climbs
+}
+
+/// A target without characters that no URI may have (RFC 3986 §2) and that some clients send. A backslash
+/// is a slash to many (WHATWG URL §4.4), and nothing of the kind to the rules.
+fn encoded(target: String) -> String {
+    const FORBIDDEN: &AsciiSet = &CONTROLS.add(b'"').add(b'<').add(b'>').add(b'`').add(b'\\');
+    match target.contains(['"', '<', '>', '`', '\\']) {
+        false => target,
+        true => percent_encode(target.as_bytes(), FORBIDDEN).to_string(),
+    }
+}
+
+/// Whether a request is the handshake of a WebSocket (RFC 6455 §4.1). Over HTTP/2 there is none: what
+/// RFC 8441 has in its place is not announced, and browsers then use HTTP/1.1.
+pub fn is_websocket(head: &Head) -> bool {
+    head.kind() == Method::Get
+        && matches!(head.body, Framing::None | Framing::Length(0))
+        && head.upgrade().is_some_and(|protocols| {
+            members(protocols).any(|protocol| protocol.eq_ignore_ascii_case(b"websocket"))
+        })
+}
+
+/// The members of a list (RFC 9110 §5.6.1).
+pub fn members(value: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let members = value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
+    members.filter(|member| !member.is_empty())
+}
+
+/// Whether a field is for us alone, or is one that the server has to believe us: what a client says
+/// there is not passed on. Some servers take `_` for `-` (CGI).
+fn is_ours(name: &[u8]) -> bool {
+    const NAMES: [&[u8]; 6] = [
+        b"host",
+        b"expect",
+        b"forwarded",
+        b"x-real-ip",
+        b"proxy",
+        b"http2-settings",
+    ];
+    let like = |known: &[u8]| {
+        let same = |(a, b): (&u8, &u8)| a.to_ascii_lowercase() == *b || *a == b'_' && *b == b'-';
+        name.len() >= known.len() && name.iter().zip(known).all(same)
+    };
+    like(b"x-forwarded-")
+        || NAMES
+            .iter()
+            .any(|known| known.len() == name.len() && like(known))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_client_says_of_proxies_is_not_passed_on_however_it_is_spelt() {
+        for name in [
+            "X-Forwarded-For",
+            "x-forwarded-prefix",
+            "X_Forwarded_Proto",
+            "x-forwarded_host",
+            "FORWARDED",
+            "X-Real-Ip",
+            "Proxy",
+            "Host",
+            "Expect",
+        ] {
+            assert!(is_ours(name.as_bytes()), "{name}");
+        }
+        for name in ["X-Forwarded", "X-Real-Ips", "Proxy-Status", "Cookie", "Hos"] {
+            assert!(!is_ours(name.as_bytes()), "{name}");
+        }
+    }
+
+    #[test]
+    fn what_no_uri_may_have_is_encoded_and_nothing_else_is() {
+        let encoded = |target: &str| encoded(target.to_owned());
+        assert_eq!(encoded("/a%2Fb[1]?q={x}|y"), "/a%2Fb[1]?q={x}|y");
+        assert_eq!(encoded("/<a>`?q=\"b\"%20"), "/%3Ca%3E%60?q=%22b%22%20");
+        assert_eq!(encoded("/a\\..\\b"), "/a%5C..%5Cb");
+    }
+
+    #[test]
+    fn a_segment_that_leads_up_is_known_however_it_is_written() {
+        for path in [
+            "/a/../b",
+            "/a/%2e%2E/b",
+            "/a%2f..%2fb",
+            "/a/./b",
+            "/a/.",
+            "/%2e",
+        ] {
+            assert_eq!(climbs(path), Climbs::Plainly, "{path}");
+        }
+        for path in [
+            "/a/..;/b",
+            "/a/%2e.%3bx=1/b",
+            "/a%2F..;",
+            "/../..;/b",
+            "/.;/b",
+        ] {
+            assert_eq!(climbs(path), Climbs::ForSome, "{path}");
+        }
+        for path in ["/a%2Fb", "/a/...", "/a/..b", "/.well-known/a", "/a.;x/b"] {
+            assert_eq!(climbs(path), Climbs::Not, "{path}");
+        }
+    }
+
+    #[test]
+    fn a_list_has_members_and_no_empty_ones() {
+        let all: Vec<_> = members(b" keep-alive ,, Upgrade,").collect();
+        assert_eq!(all, [&b"keep-alive"[..], b"Upgrade"]);
+        assert_eq!(members(b" , ").count(), 0);
+    }
+}

@@ -1,0 +1,387 @@
+//! A server's answer on its way to the client: as fast as the client reads, and as soon as the server
+//! says something.
+
+use std::future::poll_fn;
+use std::io;
+use std::pin::Pin;
+use std::task::Poll;
+
+use bytes::{Buf, Bytes, BytesMut};
+use http::response::Parts;
+use hyper::Response;
+use hyper::body::{Body, Incoming};
+use hyper::ext::ReasonPhrase;
+use hyper::header::{CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, TRANSFER_ENCODING};
+use maitred_http1::{
+    Answer, AnswerFraming, CHUNK_END, Head, LAST_CHUNK, Method, answer_framing, write_chunk_header,
+};
+use maitred_rules::coding::Coding;
+use maitred_rules::dress::Expiry;
+use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::time::Instant;
+
+use crate::handler::proxy::outgoing::members;
+use crate::handler::proxy::{Asking, Failure, Silence, busy, until};
+use crate::handler::request::{Header, RequestContext, ServerHeaders};
+use crate::handler::script_response::{HeadWriter, is_for_us};
+use crate::http::client::HttpClient;
+use crate::logging::access_log::RequestRecord;
+use crate::proxy::upload::Upload;
+use crate::runtime::clock::{expires, http_date};
+use crate::services::Shared;
+use crate::site::compress::{Effort, Encoder, Plan};
+
+/// Answers that are compressed at a time, by all threads together; those beyond go as they are. Each
+/// holds about a megabyte, for as long as its server and its client like.
+const AT_A_TIME: usize = 128;
+
+static CODING: Semaphore = Semaphore::const_new(AT_A_TIME);
+
+/// What is wrong with the head of an answer, if something is. What two could read in two ways is
+/// read by nobody (RFC 9112 §6.3).
+pub fn refuse(parts: &Parts) -> Option<&'static str> {
+    let codings = parts.headers.get_all(TRANSFER_ENCODING);
+    let mut codings = codings.iter();
+    let first = codings.next()?;
+    if parts.headers.contains_key(CONTENT_LENGTH) {
+        return Some("its answer has both Content-Length and Transfer-Encoding");
+    }
+    let is_chunked = first.as_bytes().eq_ignore_ascii_case(b"chunked");
+    (!is_chunked || codings.next().is_some())
+        .then_some("its answer has a Transfer-Encoding other than chunked")
+}
+
+/// Passes an answer on. True if the client's connection can be used again.
+///
+/// # Errors
+/// Why the answer is not complete.
+pub async fn relay<C: HttpClient>(
+    client: &mut C,
+    asking: &Asking<'_>,
+    shared: &Shared,
+    (response, upload): (Response<Incoming>, &mut Upload),
+    record: &mut RequestRecord,
+) -> Result<bool, Failure> {
+    let (parts, mut body) = response.into_parts();
+    let status = parts.status.as_u16();
+    if asking.way.intercepts(status) {
+        return Err(Failure::Intercepted(status));
+    }
+    let secured = client.secured().cloned();
+    let id = record.id_sent();
+    let beside = ServerHeaders::of(secured.as_deref(), id.as_ref());
+    let length = body.size_hint().exact();
+    let keep_alive = asking.head.keep_alive && !upload.is_unread();
+    let mut form = ProxyEncoder::of(asking, &parts, length, keep_alive);
+    let (mut out, apart) = form.begin::<C::HeadWriter>(asking.way, &parts, beside.as_slice());
+    record.status = status;
+    record.head_bytes += out.len() as u64;
+    if let Some(apart) = apart {
+        client.begin(apart).map_err(|_| Failure::ClientLeft)?;
+    }
+    let ends_with_front = is_event_stream(&parts.headers);
+    // What has come with the head goes with it.
+    let mut next = poll_fn(|cx| Poll::Ready(poll_data(&mut body, cx))).await;
+    loop {
+        let is_over = match std::mem::replace(&mut next, Poll::Pending) {
+            Poll::Ready(Some(Ok(data))) => {
+                out = form.frame(out, data)?;
+                false
+            }
+            Poll::Ready(Some(Err(error))) => {
+                return Err(Failure::Broken(crate::proxy::server::describe(&error)));
+            }
+            Poll::Ready(None) => {
+                out = form.end(out)?;
+                true
+            }
+            Poll::Pending => false,
+        };
+        send(client, &mut out).await?;
+        if is_over {
+            return Ok(keep_alive && form.framing != AnswerFraming::UntilClose);
+        }
+        while next.is_pending() {
+            let begun = Instant::now();
+            let allows = upload.allows(asking.rule);
+            let silence = Silence::of(upload);
+            tokio::select! {
+                biased;
+                data = poll_fn(|cx| poll_data(&mut body, cx)) => next = Poll::Ready(data),
+                outcome = busy(client, upload) => outcome?,
+                () = shared.drains(), if ends_with_front => next = Poll::Ready(None),
+                () = until(allows.map(|allows| begun + allows)) => return Err(silence.into()),
+            }
+        }
+    }
+}
+
+/// Sends all of `out`.
+///
+/// # Errors
+/// When the client has gone, or reads too slowly.
+pub async fn send(client: &mut impl HttpClient, out: &mut Bytes) -> Result<(), Failure> {
+    while !out.is_empty() {
+        match client.try_send(out) {
+            Ok(0) => client.sendable().await.map_err(|_| Failure::ClientLeft)?,
+            Ok(count) => out.advance(count),
+            Err(_) => return Err(Failure::ClientLeft),
+        }
+    }
+    Ok(())
+}
+
+/// Whether an answer has no end of its own, and its client comes back by itself when it ends.
+fn is_event_stream(fields: &HeaderMap) -> bool {
+    let says = fields
+        .get(CONTENT_TYPE)
+        .and_then(|value| value.to_str().ok());
+    let media_type = says.and_then(|value| value.split(';').next());
+    media_type.is_some_and(|value| value.trim().eq_ignore_ascii_case("text/event-stream"))
+}
+
+/// What comes next of a body; trailers are dropped.
+fn poll_data(
+    body: &mut Incoming,
+    cx: &mut std::task::Context<'_>,
+) -> Poll<Option<Result<Bytes, hyper::Error>>> {
+    loop {
+        match std::task::ready!(Pin::new(&mut *body).poll_frame(cx)) {
+            None => return Poll::Ready(None),
+            Some(Err(error)) => return Poll::Ready(Some(Err(error))),
+            Some(Ok(frame)) => {
+                if let Ok(data) = frame.into_data() {
+                    return Poll::Ready(Some(Ok(data)));
+                }
+            }
+        }
+    }
+}
+
+/// How long an answer may be kept, unless it says so itself.
+fn expiry<'w>(way: &RequestContext<'w>, parts: &Parts, status: u16) -> Option<Expiry<'w>> {
+    let value = |name| parts.headers.get(name).map(|value| value.as_bytes());
+    if way.dressing.is_empty() || value("cache-control").or(value("expires")).is_some() {
+        return None;
+    }
+    way.dressing
+        .expiry(status, value("content-type").unwrap_or_default())
+}
+
+/// What form an answer has.
+struct ProxyEncoder<'a> {
+    request: &'a Head,
+    framing: AnswerFraming,
+    keep_alive: bool,
+    /// What becomes of its coding.
+    plan: Plan,
+    coder: Option<Coder>,
+}
+
+/// What compresses a body, with its place among those that do.
+struct Coder {
+    encoder: Encoder,
+    _place: SemaphorePermit<'static>,
+}
+
+impl Coder {
+    fn new(coding: Coding) -> Option<Coder> {
+        let place = CODING.try_acquire().ok()?;
+        let encoder = Encoder::new(coding, Effort::Passing).ok()?;
+        Some(Coder {
+            encoder,
+            _place: place,
+        })
+    }
+}
+
+impl<'a> ProxyEncoder<'a> {
+    fn of(
+        asking: &Asking<'a>,
+        parts: &Parts,
+        length: Option<u64>,
+        keep_alive: bool,
+    ) -> ProxyEncoder<'a> {
+        let request = asking.head;
+        let is_head = request.kind() == Method::Head;
+        // What HEAD asks for has a length and no body.
+        let says = parts.headers.get(CONTENT_LENGTH);
+        let says = says.and_then(|value| value.to_str().ok()?.parse().ok());
+        let length = if is_head { says } else { length };
+        let status = parts.status.as_u16();
+        let compression = asking.way.site.compression.as_deref();
+        let said: Vec<Header<'_>> = said(&parts.headers).collect();
+        let mut plan = Plan::make(compression, request, said.iter().copied(), status, length);
+        let coder = plan.coding.filter(|_| !is_head).and_then(Coder::new);
+        if coder.is_none() && !is_head {
+            plan.give_up();
+        }
+        let length = length.filter(|_| plan.coding.is_none());
+        ProxyEncoder {
+            request,
+            framing: answer_framing(request.version(), is_head, status, length),
+            keep_alive,
+            plan,
+            coder,
+        }
+    }
+
+    /// The head: bytes, or what goes apart from them.
+    fn begin<W: HeadWriter>(
+        &self,
+        way: &RequestContext<'_>,
+        parts: &Parts,
+        beside: &[Header<'_>],
+    ) -> (Bytes, Option<W::Head>) {
+        let answer = Answer {
+            version: self.request.version(),
+            status: parts.status.as_u16(),
+            reason: parts.extensions.get::<ReasonPhrase>().map(AsRef::as_ref),
+            framing: self.framing,
+            keep_alive: self.keep_alive,
+            date: &http_date(),
+        };
+        let expiry = expiry(way, parts, answer.status);
+        let date = expiry.map(|expiry| expires(expiry.after));
+        let fields = for_client(&parts.headers);
+        let is_said = |(name, _): &Header<'_>| {
+            let name = std::str::from_utf8(name).unwrap_or_default();
+            parts.headers.contains_key(name)
+        };
+        let plan = &self.plan;
+        let fields = fields.filter(|(name, _)| !plan.replaces(name));
+        let fields = fields.chain(beside.iter().copied().filter(|beside| !is_said(beside)));
+        let dressing = way.dressing;
+        let mut out = Vec::with_capacity(512);
+        let (apart, _) = match dressing.is_empty() {
+            true => W::head(&mut out, &answer, fields.chain(plan.fields())),
+            false => {
+                let kept = fields.filter(|(name, _)| dressing.keeps(name));
+                let date = date.as_ref().map(|date| (&b"Expires"[..], date.as_bytes()));
+                let expiry = expiry.map(|expiry| expiry.cache_control.as_bytes());
+                let expiry = expiry.map(|value| (&b"Cache-Control"[..], value));
+                let own = dressing.fields().chain(expiry).chain(date);
+                W::head(&mut out, &answer, kept.chain(own).chain(plan.fields()))
+            }
+        };
+        (out.into(), apart)
+    }
+
+    /// A piece of the body, behind what has not been sent.
+    ///
+    /// # Errors
+    /// When there is no memory for its coding.
+    fn frame(&mut self, unsent: Bytes, data: Bytes) -> Result<Bytes, Failure> {
+        let data = match &mut self.coder {
+            Some(coder) if !data.is_empty() => {
+                coder.encoder.piece(&data).map_err(not_coded)?.into()
+            }
+            _ => data,
+        };
+        Ok(self.wrap(unsent, data))
+    }
+
+    fn wrap(&self, unsent: Bytes, data: Bytes) -> Bytes {
+        let is_chunked = self.framing == AnswerFraming::Chunked;
+        match self.framing {
+            AnswerFraming::NoBody => return unsent,
+            _ if data.is_empty() => return unsent,
+            _ if unsent.is_empty() && !is_chunked => return data,
+            _ => {}
+        }
+        let mut out = Vec::with_capacity(unsent.len() + data.len() + 16);
+        out.extend_from_slice(&unsent);
+        if is_chunked {
+            write_chunk_header(&mut out, data.len());
+        }
+        out.extend_from_slice(&data);
+        if is_chunked {
+            out.extend_from_slice(CHUNK_END);
+        }
+        out.into()
+    }
+
+    /// What says that this was all.
+    ///
+    /// # Errors
+    /// When there is no memory for its coding.
+    fn end(&mut self, unsent: Bytes) -> Result<Bytes, Failure> {
+        let unsent = match self.coder.take() {
+            Some(coder) => {
+                let last = coder.encoder.last(b"").map_err(not_coded)?;
+                self.wrap(unsent, last.into())
+            }
+            None => unsent,
+        };
+        if self.framing != AnswerFraming::Chunked {
+            return Ok(unsent);
+        }
+        let mut out = BytesMut::from(&unsent[..]);
+        out.extend_from_slice(LAST_CHUNK);
+        Ok(out.freeze())
+    }
+}
+
+fn not_coded(error: io::Error) -> Failure {
+    Failure::Broken(format!("it cannot be compressed: {error}"))
+}
+
+/// All fields of an answer.
+fn said(fields: &HeaderMap) -> impl Iterator<Item = Header<'_>> {
+    let fields = fields.iter();
+    fields.map(|(name, value)| (name.as_str().as_bytes(), value.as_bytes()))
+}
+
+/// The fields of an answer that are for the client: without those of the server's connection, which
+/// `Connection` may name more of, and those by which a server speaks to the one in front of it.
+pub fn for_client(fields: &HeaderMap) -> impl Iterator<Item = Header<'_>> {
+    let options = fields.get_all(CONNECTION).iter();
+    let options: Vec<&[u8]> = options
+        .flat_map(|value| members(value.as_bytes()))
+        .collect();
+    said(fields).filter(move |(name, _)| {
+        !is_for_us(name) && !options.iter().any(|one| one.eq_ignore_ascii_case(name))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parts(fields: &[(&'static str, &str)]) -> Parts {
+        let mut response = Response::builder();
+        for (name, value) in fields {
+            response = response.header(*name, *value);
+        }
+        response.body(()).unwrap().into_parts().0
+    }
+
+    #[test]
+    fn an_answer_that_two_could_frame_differently_is_none() {
+        let chunked = ("Transfer-Encoding", "chunked");
+        assert!(refuse(&parts(&[])).is_none());
+        assert!(refuse(&parts(&[("Content-Length", "4")])).is_none());
+        assert!(refuse(&parts(&[("Transfer-Encoding", "Chunked")])).is_none());
+        for fields in [
+            &[chunked, ("Content-Length", "4")][..],
+            &[chunked, chunked],
+            &[("Transfer-Encoding", "gzip, chunked")],
+            &[("Transfer-Encoding", "identity")],
+        ] {
+            assert!(refuse(&parts(fields)).is_some(), "{fields:?}");
+        }
+    }
+
+    #[test]
+    fn fields_of_the_servers_connection_are_not_for_the_client() {
+        let fields = [
+            ("Connection", "close, X-Mine"),
+            ("X-Mine", "1"),
+            ("X-Accel-Redirect", "/secret"),
+            ("X-Other", "2"),
+        ];
+        let parts = parts(&fields);
+        let names: Vec<_> = for_client(&parts.headers).map(|(name, _)| name).collect();
+        assert_eq!(names, [&b"connection"[..], b"x-other"]);
+    }
+}

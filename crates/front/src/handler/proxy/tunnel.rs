@@ -1,0 +1,166 @@
+//! A WebSocket: once a server has agreed to it, bytes both ways, whatever they mean.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::{Buf, Bytes};
+use http::response::Parts;
+use hyper::Response;
+use hyper::body::Incoming;
+use hyper::header::UPGRADE;
+use hyper_util::rt::TokioIo;
+use maitred_http1::{Answer, AnswerFraming, write_head};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf, copy_bidirectional};
+use tokio::time::{sleep_until, timeout};
+
+use crate::handler::proxy::relay::for_client;
+use crate::handler::proxy::{Asking, Failure};
+use crate::http::client::{HttpClient, Raw};
+use crate::logging::access_log::RequestRecord;
+use crate::proxy::server::{Tap, UpstreamStream};
+use crate::runtime::clock::http_date;
+use crate::services::Shared;
+
+/// How long either side may take to agree that it is over when the front ends.
+const GOODBYE: Duration = Duration::from_secs(1);
+
+/// Passes bytes both ways until it is over; the client is sent that its server agrees.
+///
+/// # Errors
+/// Why it has not begun.
+pub async fn run(
+    client: &mut impl HttpClient,
+    asking: &Asking<'_>,
+    shared: &Shared,
+    mut response: Response<Incoming>,
+    record: &mut RequestRecord,
+) -> Result<(), Failure> {
+    let upgraded = hyper::upgrade::on(&mut response);
+    let (parts, _) = response.into_parts();
+    let is_websocket =
+        |value: &hyper::header::HeaderValue| value.as_bytes().eq_ignore_ascii_case(b"websocket");
+    if !asking.is_websocket || !parts.headers.get(UPGRADE).is_some_and(is_websocket) {
+        let why = "it changes to a protocol that nobody has asked for";
+        return Err(Failure::Broken(why.to_owned()));
+    }
+    let lost = |why: String| Failure::Broken(why);
+    let upgraded = timeout(asking.rule.read_timeout, upgraded).await;
+    let upgraded = upgraded.map_err(|_| Failure::Silent)?;
+    let upgraded = upgraded.map_err(|error| lost(crate::proxy::server::describe(&error)))?;
+    let upgraded = upgraded.downcast::<TokioIo<UpstreamStream>>();
+    let upgraded = upgraded.map_err(|_| lost("its connection cannot be used".to_owned()))?;
+    let Some(Raw {
+        stream,
+        input,
+        sent,
+    }) = client.raw()
+    else {
+        return Err(lost("the client's connection cannot be used".to_owned()));
+    };
+    let wire = upgraded.io.into_inner();
+    let tap = wire.tap.clone();
+    let head = agreement(&parts);
+    (record.status, record.head_bytes) = (101, head.len() as u64);
+    let mut near = Side::of(stream, input.split().freeze());
+    let mut far = Side::of(wire, upgraded.read_buf);
+    let told = timeout(asking.rule.send_timeout, near.write_all(&head)).await;
+    if !matches!(told, Ok(Ok(()))) {
+        return Err(Failure::ClientLeft);
+    }
+    tokio::select! {
+        biased;
+        _ = copy_bidirectional(&mut near, &mut far) => {}
+        () = quiet_for(&tap, asking.rule.read_timeout) => {
+            tracing::debug!("{}: a WebSocket was quiet for read_timeout", asking.name);
+        }
+        () = shared.drains() => {}
+    }
+    // Either side is told that it is over, if it has not said so itself.
+    let _ = timeout(GOODBYE, far.shutdown()).await;
+    *sent += near.written;
+    Ok(())
+}
+
+/// Returns when nothing has gone over a connection for as long as `limit`.
+async fn quiet_for(tap: &Tap, limit: Duration) {
+    loop {
+        let moved = tap.moved();
+        sleep_until(moved + limit).await;
+        if tap.moved() == moved {
+            return;
+        }
+    }
+}
+
+/// The head by which the client learns that its server agrees (RFC 6455 §4.2.2).
+fn agreement(parts: &Parts) -> Vec<u8> {
+    let answer = Answer {
+        version: maitred_http1::Version::Http11,
+        status: 101,
+        reason: None,
+        framing: AnswerFraming::NoBody,
+        keep_alive: true,
+        date: &http_date(),
+    };
+    let mut out = Vec::with_capacity(256);
+    write_head(&mut out, &answer, for_client(&parts.headers));
+    // These two belong to the connection, and come before the empty line.
+    out.truncate(out.len() - 2);
+    out.extend_from_slice(b"Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n");
+    out
+}
+
+/// One side, with what was read of it already.
+struct Side<S> {
+    stream: S,
+    first: Bytes,
+    written: u64,
+}
+
+impl<S> Side<S> {
+    fn of(stream: S, first: Bytes) -> Side<S> {
+        Side {
+            stream,
+            first,
+            written: 0,
+        }
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Side<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        into: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if self.first.is_empty() {
+            return Pin::new(&mut self.stream).poll_read(cx, into);
+        }
+        let count = into.remaining().min(self.first.len());
+        into.put_slice(&self.first[..count]);
+        self.first.advance(count);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Side<S> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let count = ready!(Pin::new(&mut self.stream).poll_write(cx, bytes))?;
+        self.written += count as u64;
+        Poll::Ready(Ok(count))
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}

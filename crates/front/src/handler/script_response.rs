@@ -1,0 +1,392 @@
+//! A script's answer as HTTP: its CGI head becomes a head of HTTP, its body is framed.
+
+use std::io;
+use std::time::Duration;
+
+use maitred_fastcgi::AnswerEvent;
+use maitred_fastcgi::cgi::{AnswerHead, HeadReader};
+use maitred_http1::{
+    Answer, AnswerFraming, CHUNK_END, Head, LAST_CHUNK, Method, Version, answer_framing,
+    carries_body, write_chunk_header,
+};
+use maitred_pagecache::admit;
+use maitred_rules::dress::Expiry;
+
+use crate::backend::run::{Failure, ResponseEncoder, Run};
+use crate::cache::CACHE_STATUS;
+use crate::handler::accel_redirect::Named;
+use crate::handler::request::{Header, RequestContext};
+use crate::http::client::After;
+use crate::http::early_hints;
+use crate::http::early_hints::Hints;
+use crate::http::server_timing;
+use crate::runtime::clock::{expires, http_date};
+use crate::site::compress::{Effort, Encoder, Plan};
+
+/// How heads look in a version of HTTP.
+pub trait HeadWriter {
+    /// What goes to the client apart from bytes, if anything.
+    type Head;
+
+    /// Makes the head of an answer, in `out` or apart from it. Returns also how many of `headers`
+    /// have been left out because no head can carry them.
+    fn head<'h>(
+        out: &mut Vec<u8>,
+        answer: &Answer<'_>,
+        headers: impl Iterator<Item = (&'h [u8], &'h [u8])>,
+    ) -> (Option<Self::Head>, usize);
+
+    /// Makes the head of an interim answer of status 103, in `out` or apart from it.
+    fn hints<'h>(
+        out: &mut Vec<u8>,
+        headers: impl Iterator<Item = (&'h [u8], &'h [u8])>,
+    ) -> Option<Self::Head>;
+}
+
+/// An answer to one request over HTTP.
+pub struct HttpEncoder<'a, W: HeadWriter> {
+    run: &'a Run<'a>,
+    request: &'a Head,
+    /// Header fields of ours, where the script does not say the same.
+    beside: &'a [Header<'a>],
+    way: &'a RequestContext<'a>,
+    head_reader: HeadReader,
+    head: Option<AnswerHead>,
+    framing: AnswerFraming,
+    /// Body bytes that came with the head and are not framed yet, as long as the whole answer
+    /// may still come in one piece.
+    first: Vec<u8>,
+    /// Bytes of body still to come when the script has announced how many.
+    announced: Option<u64>,
+    /// What codes the body, if it is not whole with its head.
+    encoder: Option<Box<Encoder>>,
+    framed: bool,
+    hints: Hints,
+    /// Hints that are ready and have not gone: bytes, or heads.
+    early: Vec<u8>,
+    early_apart: Vec<W::Head>,
+    /// The head, if it goes apart from the bytes and has not gone.
+    apart: Option<W::Head>,
+    /// The status sent; 0 before there is one.
+    pub status: u16,
+    /// Bytes of the head that was sent.
+    pub head_bytes: u64,
+    /// Whether the connection can be used again.
+    pub reusable: bool,
+    /// What the client is told of the page cache, if the site has one.
+    pub cache_status: Option<String>,
+    /// Where the request's time went, if its answer says so.
+    timing: Option<String>,
+}
+
+impl<'a, W: HeadWriter> HttpEncoder<'a, W> {
+    /// An answer of which nothing has been said. `beside` are header fields of ours, where the script
+    /// does not say the same.
+    pub fn new(
+        run: &'a Run<'a>,
+        request: &'a Head,
+        way: &'a RequestContext<'a>,
+        beside: &'a [Header<'a>],
+    ) -> HttpEncoder<'a, W> {
+        HttpEncoder {
+            run,
+            request,
+            way,
+            beside,
+            head_reader: HeadReader::default(),
+            head: None,
+            framing: AnswerFraming::NoBody,
+            first: Vec::new(),
+            announced: None,
+            encoder: None,
+            framed: false,
+            hints: Hints::default(),
+            early: Vec::new(),
+            early_apart: Vec::new(),
+            apart: None,
+            status: 0,
+            head_bytes: 0,
+            reusable: false,
+            cache_status: None,
+            timing: None,
+        }
+    }
+
+    /// The head of the script's answer.
+    pub fn said(&self) -> Option<&AnswerHead> {
+        self.head.as_ref()
+    }
+
+    fn take_output(&mut self, mut content: &[u8]) -> Result<(), Failure> {
+        if self.head.is_none() {
+            match self.head_reader.read(content) {
+                Ok(None) => return Ok(()),
+                Ok(Some((head, used))) => {
+                    if self.way.intercepts(head.status()) {
+                        return Err(Failure::Intercepted(head.status()));
+                    }
+                    let names_file = Named::by(&head).is_some();
+                    self.head = Some(head);
+                    if names_file {
+                        return Err(Failure::FileNamed);
+                    }
+                    content = &content[used..];
+                }
+                Err(error) => return Err(Failure::Invalid(error.to_string())),
+            }
+        }
+        self.first.extend_from_slice(content);
+        Ok(())
+    }
+
+    /// Early hints go to whoever may get interim answers (RFC 9110 §15.2), before the answer begins.
+    fn take_hints(&mut self, lines: &[u8]) {
+        let wanted = self.request.version() != Version::Http10 && self.way.status.is_none();
+        let Some(lines) = self.hints.take(lines) else {
+            return;
+        };
+        if wanted && self.head.is_none() {
+            let fields: Vec<Header<'_>> = early_hints::fields(&lines).collect();
+            if !fields.is_empty() {
+                let head = W::hints(&mut self.early, fields.into_iter());
+                self.early_apart.extend(head);
+            }
+        }
+    }
+
+    fn frame_head(&mut self, head: &AnswerHead, over: bool, out: &mut Vec<u8>) {
+        (self.framing, self.announced) = self.choose_framing(head, over);
+        let page_of = self.way.status;
+        let mut plan = self.plan(head, over);
+        self.code(&mut plan, head, over);
+        let lasts = page_of.is_none_or(|(_, after)| after == After::Keep);
+        let keep_alive = self.request.keep_alive && lasts;
+        let before = out.len();
+        let status = page_of.map_or(head.status(), |(status, _)| status);
+        let answer = Answer {
+            version: self.request.version(),
+            status,
+            reason: head.reason().filter(|_| page_of.is_none()),
+            framing: self.framing,
+            keep_alive,
+            date: &http_date(),
+        };
+        out.reserve(512 + self.first.len());
+        let expiry = self.expiry(head, status);
+        let date = expiry.map(|expiry| expires(expiry.after));
+        let of_cache = self.way.site.cache.as_ref();
+        let is_for_cache =
+            |name: &[u8]| of_cache.is_some_and(|cache| admit::is_for_cache(&cache.settings, name));
+        let for_client = head.headers();
+        let for_client = for_client.filter(|(name, _)| !is_for_us(name) && !is_for_cache(name));
+        let cache_status = self.cache_status.as_ref();
+        let cache_status = cache_status.map(|status| (CACHE_STATUS, status.as_bytes()));
+        let timing = self.timing.as_ref();
+        let timing = timing.map(|value| (server_timing::NAME, value.as_bytes()));
+        let is_said = |(name, _): &Header<'_>| {
+            let mut said = head.headers().map(|(said, _)| said);
+            said.any(|said| said.eq_ignore_ascii_case(name))
+        };
+        let beside = self
+            .beside
+            .iter()
+            .copied()
+            .filter(|beside| !is_said(beside))
+            .chain(cache_status)
+            .chain(timing);
+        let dressing = self.way.dressing;
+        let for_client = for_client.filter(|(name, _)| !plan.replaces(name));
+        let (apart, unfit) = match dressing.is_empty() {
+            true => W::head(out, &answer, for_client.chain(beside).chain(plan.fields())),
+            false => {
+                let kept = for_client
+                    .chain(beside)
+                    .filter(|(name, _)| dressing.keeps(name));
+                let date = date.as_ref().map(|date| (&b"Expires"[..], date.as_bytes()));
+                let expiry = expiry.map(|expiry| expiry.cache_control.as_bytes());
+                let expiry = expiry.map(|value| (&b"Cache-Control"[..], value));
+                let fields = kept.chain(dressing.fields()).chain(expiry).chain(date);
+                W::head(out, &answer, fields.chain(plan.fields()))
+            }
+        };
+        self.apart = apart;
+        if unfit > 0 {
+            let words = format!("{unfit} headers hold forbidden bytes: left out");
+            self.run.log(words.as_bytes());
+        }
+        self.status = status;
+        self.head_bytes += (out.len() - before) as u64;
+        self.reusable = keep_alive && self.framing != AnswerFraming::UntilClose;
+    }
+
+    /// How long the answer may be kept, unless the script says so itself.
+    fn expiry(&self, head: &AnswerHead, status: u16) -> Option<Expiry<'a>> {
+        let dressing = self.way.dressing;
+        if dressing.is_empty()
+            || head
+                .header("cache-control")
+                .or(head.header("expires"))
+                .is_some()
+        {
+            return None;
+        }
+        dressing.expiry(status, head.header("content-type").unwrap_or_default())
+    }
+
+    /// What becomes of the body, as far as it is known.
+    fn plan(&self, head: &AnswerHead, over: bool) -> Plan {
+        let compression = self.way.site.compression.as_deref();
+        let status = self.way.status.map_or(head.status(), |(status, _)| status);
+        let is_head = self.request.kind() == Method::Head;
+        let length = match (over, is_head) {
+            (true, false) => Some(self.first.len() as u64),
+            _ => self.announced,
+        };
+        Plan::make(compression, self.request, head.headers(), status, length)
+    }
+
+    /// Begins the coding of the body; one that is there already is coded at once.
+    fn code(&mut self, plan: &mut Plan, head: &AnswerHead, over: bool) {
+        let Some(coding) = plan.coding else { return };
+        let is_head = self.request.kind() == Method::Head;
+        let mut length = None;
+        if !is_head {
+            let begun = match over {
+                true => Encoder::whole(coding, &self.first).map(|coded| {
+                    length = Some(coded.len() as u64);
+                    (self.first, self.announced) = (coded, length);
+                }),
+                false => Encoder::new(coding, Effort::Passing).map(|encoder| {
+                    self.encoder = Some(Box::new(encoder));
+                }),
+            };
+            if begun.is_err() {
+                return plan.give_up();
+            }
+        }
+        self.framing = answer_framing(self.request.version(), is_head, head.status(), length);
+    }
+
+    /// A complete answer has a length of our own counting. One that is sent while it is made has
+    /// the length that the script announces, if any.
+    fn choose_framing(&self, head: &AnswerHead, over: bool) -> (AnswerFraming, Option<u64>) {
+        let is_head = self.request.kind() == Method::Head;
+        let announced = head
+            .header("content-length")
+            .and_then(|value| std::str::from_utf8(value).ok())
+            .and_then(|value| value.parse::<u64>().ok());
+        let known = match (over, is_head) {
+            (true, false) => Some(self.first.len() as u64),
+            _ => announced,
+        };
+        let framing = answer_framing(self.request.version(), is_head, head.status(), known);
+        (framing, known)
+    }
+
+    fn frame_body(&mut self, over: bool, out: &mut Vec<u8>) -> io::Result<()> {
+        let mut body = std::mem::take(&mut self.first);
+        let is_head = self.request.kind() == Method::Head;
+        if !carries_body(is_head, self.status) {
+            return Ok(());
+        }
+        if let Some(left) = &mut self.announced {
+            let count = usize::try_from(*left).map_or(body.len(), |left| left.min(body.len()));
+            body.truncate(count);
+            *left -= count as u64;
+        }
+        let is_whole = over && self.announced.is_none_or(|left| left == 0);
+        if let Some(mut encoder) = self.encoder.take() {
+            if is_whole {
+                body = encoder.last(&body)?;
+            } else {
+                if !body.is_empty() {
+                    body = encoder.piece(&body)?;
+                }
+                self.encoder = Some(encoder);
+            }
+        }
+        match self.framing {
+            AnswerFraming::Chunked => {
+                if !body.is_empty() {
+                    write_chunk_header(out, body.len());
+                    out.extend_from_slice(&body);
+                    out.extend_from_slice(CHUNK_END);
+                }
+                if is_whole {
+                    out.extend_from_slice(LAST_CHUNK);
+                }
+            }
+            AnswerFraming::Length(_) | AnswerFraming::UntilClose | AnswerFraming::EndOfStream => {
+                out.extend_from_slice(&body);
+            }
+            AnswerFraming::NoBody => {}
+        }
+        if over && !is_whole {
+            // Fewer bytes than announced: only the end of the connection can say so.
+            self.reusable = false;
+        }
+        Ok(())
+    }
+}
+
+impl<W: HeadWriter> ResponseEncoder for HttpEncoder<'_, W> {
+    type Head = W::Head;
+
+    fn take(&mut self, said: AnswerEvent<'_>) -> Result<(), Failure> {
+        match said {
+            AnswerEvent::Stdout(content) => self.take_output(content)?,
+            AnswerEvent::Stderr(content) => self.run.log(content),
+            AnswerEvent::Hints(lines) => self.take_hints(lines),
+            AnswerEvent::Report(_) | AnswerEvent::End { .. } => {}
+        }
+        Ok(())
+    }
+
+    async fn settle(&mut self) {}
+
+    fn frame(&mut self, over: bool) -> Result<Vec<u8>, Failure> {
+        let mut out = std::mem::take(&mut self.early);
+        self.head_bytes += out.len() as u64;
+        let Some(head) = self.head.take() else {
+            return match over {
+                true => Err(Failure::Invalid(self.head_reader.ended_early().to_string())),
+                false => Ok(out),
+            };
+        };
+        if !self.framed {
+            self.framed = true;
+            self.frame_head(&head, over, &mut out);
+        }
+        self.head = Some(head);
+        let framed = self.frame_body(over, &mut out);
+        framed.map_err(|error| Failure::Invalid(format!("it cannot be compressed: {error}")))?;
+        Ok(out)
+    }
+
+    fn head(&mut self) -> Option<W::Head> {
+        if self.early_apart.is_empty() {
+            return self.apart.take();
+        }
+        Some(self.early_apart.remove(0))
+    }
+
+    fn is_laborious(&self) -> bool {
+        self.encoder.is_some()
+    }
+
+    fn took(&mut self, _time: Duration) {}
+
+    fn has_begun(&self) -> bool {
+        self.framed
+    }
+
+    fn timed(&mut self, value: String) {
+        self.timing = Some(value);
+    }
+}
+
+/// Headers by which a script speaks to its web server (nginx's `X-Accel-…`).
+pub fn is_for_us(name: &[u8]) -> bool {
+    name.get(..8)
+        .is_some_and(|start| start.eq_ignore_ascii_case(b"x-accel-"))
+}

@@ -1,0 +1,298 @@
+//! A request's body, collected whole before a worker is asked for: in memory while it is small,
+//! then in a temporary file. A slow sender holds a connection and nothing else.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use maitred_http1::{CONTINUE, ChunkedBody, Framing, Head, Refusal};
+
+use crate::server::http1::connection::Connection;
+
+/// Bodies up to this many bytes stay in memory.
+pub const MEMORY_BYTES: usize = 64 * 1024;
+/// Bytes collected before they are written to the file in one go.
+const WRITE_BYTES: usize = 256 * 1024;
+/// Bytes that all bodies together may have collected for their files; [`LEAST_WRITE_BYTES`] of each in any
+/// case.
+const COMMON_BYTES: usize = 64 * 1024 * 1024;
+/// See [`COMMON_BYTES`].
+const LEAST_WRITE_BYTES: usize = 64 * 1024;
+
+/// Bodies on their way that have a file.
+static IN_FILES: AtomicUsize = AtomicUsize::new(0);
+
+/// A request's body.
+#[derive(Debug)]
+pub enum Body {
+    /// All of it.
+    Memory(Vec<u8>),
+    /// In a file that has no name.
+    File(Arc<File>, u64),
+}
+
+/// Why there is no body.
+#[derive(Debug)]
+pub enum NoBody {
+    /// It is larger than the site takes.
+    TooLarge,
+    /// The client sent it too slowly, or not at all.
+    TooSlow,
+    /// The client has gone.
+    Gone,
+    /// What it sent is no body.
+    Refused(Refusal),
+    /// It could not be kept.
+    Spool(io::Error),
+}
+
+impl Body {
+    /// Its size in bytes.
+    pub fn len(&self) -> u64 {
+        match self {
+            Body::Memory(bytes) => bytes.len() as u64,
+            Body::File(_, length) => *length,
+        }
+    }
+
+    /// A piece of it.
+    ///
+    /// # Errors
+    /// What reading the temporary file says.
+    pub async fn piece(&self, offset: u64, length: usize) -> io::Result<Vec<u8>> {
+        let length = length.min(usize::try_from(self.len() - offset).unwrap_or(usize::MAX));
+        match self {
+            Body::Memory(bytes) => {
+                let start = usize::try_from(offset).unwrap_or(bytes.len());
+                Ok(bytes[start..start + length].to_vec())
+            }
+            Body::File(file, _) => {
+                let file = file.clone();
+                blocking(move || {
+                    let mut buffer = vec![0; length];
+                    file.read_exact_at(&mut buffer, offset)?;
+                    Ok(buffer)
+                })
+                .await
+            }
+        }
+    }
+}
+
+/// Runs what may wait for a disk on a thread that may wait.
+pub async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> io::Result<T> + Send + 'static,
+) -> io::Result<T> {
+    tokio::task::spawn_blocking(work)
+        .await
+        .map_err(io::Error::other)?
+}
+
+/// A body on its way.
+pub struct Collected {
+    memory: Vec<u8>,
+    file: Option<(Arc<File>, u64)>,
+    in_file: Option<InFile>,
+    /// Most bytes in memory before the file is used.
+    memory_limit: usize,
+    limit: u64,
+}
+
+/// Counts a body that has a file for as long as it is on its way.
+struct InFile;
+
+impl InFile {
+    fn new() -> InFile {
+        IN_FILES.fetch_add(1, Ordering::Relaxed);
+        InFile
+    }
+}
+
+impl Drop for InFile {
+    fn drop(&mut self) {
+        IN_FILES.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Bytes that each of so many bodies collects before they are written.
+fn write_bytes(bodies: usize) -> usize {
+    (COMMON_BYTES / bodies.max(1)).clamp(LEAST_WRITE_BYTES, WRITE_BYTES)
+}
+
+impl Collected {
+    /// Nothing of a body that may have so many bytes.
+    pub fn new(limit: u64) -> Collected {
+        Collected::within(limit, MEMORY_BYTES)
+    }
+
+    /// As [`Collected::new`], with so many of the bytes in memory.
+    pub fn within(limit: u64, memory_limit: usize) -> Collected {
+        Collected {
+            memory: Vec::new(),
+            file: None,
+            in_file: None,
+            memory_limit,
+            limit,
+        }
+    }
+
+    /// Bytes that have come.
+    pub fn len(&self) -> u64 {
+        self.memory.len() as u64 + self.file.as_ref().map_or(0, |(_, length)| *length)
+    }
+
+    /// More has come.
+    ///
+    /// # Errors
+    /// When it is too much, or cannot be kept.
+    pub async fn add(&mut self, bytes: &[u8], spool_dir: &Path) -> Result<(), NoBody> {
+        if self.len() + bytes.len() as u64 > self.limit {
+            return Err(NoBody::TooLarge);
+        }
+        self.memory.extend_from_slice(bytes);
+        let most = if self.file.is_some() {
+            let of_connection = self.memory_limit * (WRITE_BYTES / MEMORY_BYTES);
+            write_bytes(IN_FILES.load(Ordering::Relaxed)).min(of_connection)
+        } else {
+            self.memory_limit
+        };
+        if self.memory.len() > most {
+            self.write(spool_dir).await.map_err(NoBody::Spool)?;
+        }
+        Ok(())
+    }
+
+    async fn write(&mut self, spool_dir: &Path) -> io::Result<()> {
+        let bytes = std::mem::take(&mut self.memory);
+        let (file, length) = match self.file.take() {
+            Some(file) => file,
+            None => {
+                let dir = spool_dir.to_owned();
+                let file = blocking(move || tempfile::tempfile_in(dir)).await?;
+                self.in_file.get_or_insert_with(InFile::new);
+                (Arc::new(file), 0)
+            }
+        };
+        let target = file.clone();
+        let count = bytes.len() as u64;
+        blocking(move || (&*target).write_all(&bytes)).await?;
+        self.file = Some((file, length + count));
+        Ok(())
+    }
+
+    /// All has come.
+    ///
+    /// # Errors
+    /// When it cannot be kept.
+    pub async fn finish(mut self, spool_dir: &Path) -> Result<Body, NoBody> {
+        if self.file.is_none() {
+            return Ok(Body::Memory(self.memory));
+        }
+        self.write(spool_dir).await.map_err(NoBody::Spool)?;
+        match self.file {
+            Some((file, length)) => Ok(Body::File(file, length)),
+            None => Ok(Body::Memory(Vec::new())),
+        }
+    }
+}
+
+/// Collects the body that follows `head`. A client that asked for permission gets it only now
+/// that the size is known to be within the limit.
+///
+/// # Errors
+/// Why there is none; the connection is then of no further use.
+pub async fn collect(
+    connection: &mut Connection,
+    head: &Head,
+    limit: u64,
+    spool_dir: &Path,
+) -> Result<Body, NoBody> {
+    let length = match head.body {
+        Framing::None => return Ok(Body::Memory(Vec::new())),
+        Framing::Length(length) if length > limit => return Err(NoBody::TooLarge),
+        Framing::Length(length) => Some(length),
+        Framing::Chunked => None,
+    };
+    if head.expects_continue && connection.input().is_empty() {
+        let sent = connection.send_interim(CONTINUE).await;
+        sent.map_err(|_| NoBody::Gone)?;
+    }
+    let mut collected = Collected::new(limit);
+    let mut chunks = ChunkedBody::new();
+    let mut pace = connection.body_pace();
+    loop {
+        let complete = match length {
+            Some(length) => take_length(connection, &mut collected, length, spool_dir).await?,
+            None => take_chunks(connection, &mut collected, &mut chunks, spool_dir).await?,
+        };
+        if complete {
+            return collected.finish(spool_dir).await;
+        }
+        match connection.fill_body(collected.len(), &mut pace).await {
+            Some(Ok(count)) if count > 0 => {}
+            None => return Err(NoBody::TooSlow),
+            _ => return Err(NoBody::Gone),
+        }
+    }
+}
+
+async fn take_length(
+    connection: &mut Connection,
+    collected: &mut Collected,
+    length: u64,
+    spool_dir: &Path,
+) -> Result<bool, NoBody> {
+    let missing = usize::try_from(length - collected.len()).unwrap_or(usize::MAX);
+    let input = connection.input();
+    let count = missing.min(input.len());
+    let bytes = input.split_to(count);
+    collected.add(&bytes, spool_dir).await?;
+    Ok(count == missing)
+}
+
+async fn take_chunks(
+    connection: &mut Connection,
+    collected: &mut Collected,
+    chunks: &mut ChunkedBody,
+    spool_dir: &Path,
+) -> Result<bool, NoBody> {
+    let input = connection.input().split();
+    let mut rest = &input[..];
+    let mut complete = false;
+    while !rest.is_empty() && !complete {
+        let decoded = chunks.decode(rest).map_err(NoBody::Refused)?;
+        collected.add(decoded.data, spool_dir).await?;
+        rest = &rest[decoded.consumed..];
+        complete = decoded.complete;
+    }
+    connection.input().extend_from_slice(rest);
+    Ok(complete)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_more_bodies_there_are_the_less_each_collects_before_it_is_written() {
+        assert_eq!(write_bytes(0), WRITE_BYTES);
+        assert_eq!(write_bytes(256), WRITE_BYTES);
+        assert_eq!(write_bytes(512), WRITE_BYTES / 2);
+        assert_eq!(write_bytes(1_000_000), LEAST_WRITE_BYTES);
+    }
+
+    #[tokio::test]
+    async fn a_body_with_a_file_is_counted_until_it_has_come() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut collected = Collected::within(1 << 30, 10);
+        collected.add(b"short", dir.path()).await.unwrap();
+        assert!(collected.in_file.is_none());
+        collected.add(b"and some more", dir.path()).await.unwrap();
+        assert!(collected.in_file.is_some());
+        let body = collected.finish(dir.path()).await.unwrap();
+        assert_eq!(body.len(), 18);
+    }
+}

@@ -1,0 +1,96 @@
+//! A request's body as it comes, piece by piece: what is passed on at once is never kept.
+
+use bytes::{Bytes, BytesMut};
+use maitred_http1::{ChunkedBody, Framing, Head};
+
+use crate::http::body::NoBody;
+use crate::net::client_rate::Pace;
+
+/// How much of a body has come, and may still come.
+pub struct Inflow {
+    framing: Framing,
+    chunks: ChunkedBody,
+    limit: u64,
+    taken: u64,
+    /// How it comes, once it has been waited for over HTTP/1.
+    pub pace: Option<Pace>,
+    is_over: bool,
+}
+
+impl Inflow {
+    /// The body after `head`, of which nothing has been read and which may have `limit` bytes.
+    ///
+    /// # Errors
+    /// When it is said to be larger.
+    pub fn of(head: &Head, limit: u64) -> Result<Inflow, NoBody> {
+        if matches!(head.body, Framing::Length(length) if length > limit) {
+            return Err(NoBody::TooLarge);
+        }
+        Ok(Inflow {
+            framing: head.body,
+            chunks: ChunkedBody::new(),
+            limit,
+            taken: 0,
+            pace: None,
+            is_over: matches!(head.body, Framing::None | Framing::Length(0)),
+        })
+    }
+
+    /// Whether all of it has come.
+    pub fn is_over(&self) -> bool {
+        self.is_over
+    }
+
+    /// It has come to its end.
+    pub fn end(&mut self) {
+        self.is_over = true;
+    }
+
+    /// More of it has come.
+    ///
+    /// # Errors
+    /// When it is too much.
+    pub fn take(&mut self, count: usize) -> Result<(), NoBody> {
+        self.taken += count as u64;
+        match self.taken > self.limit {
+            true => Err(NoBody::TooLarge),
+            false => Ok(()),
+        }
+    }
+
+    /// Bytes that have come.
+    pub fn taken(&self) -> u64 {
+        self.taken
+    }
+
+    /// Takes what it can of bytes that came over HTTP/1; none if there is nothing, or all has come.
+    ///
+    /// # Errors
+    /// When they are no body, or too many.
+    pub fn take_from(&mut self, input: &mut BytesMut) -> Result<Option<Bytes>, NoBody> {
+        let piece = match self.framing {
+            Framing::None => return Ok(None),
+            Framing::Length(length) => {
+                let left = length - self.taken;
+                let count = usize::try_from(left).map_or(input.len(), |left| left.min(input.len()));
+                self.is_over = count as u64 == left;
+                input.split_to(count).freeze()
+            }
+            Framing::Chunked => self.take_chunks(input)?,
+        };
+        self.take(piece.len())?;
+        Ok(Some(piece).filter(|piece| !piece.is_empty()))
+    }
+
+    fn take_chunks(&mut self, input: &mut BytesMut) -> Result<Bytes, NoBody> {
+        let mut data = BytesMut::new();
+        while !input.is_empty() && !self.is_over {
+            let decoded = self.chunks.decode(input).map_err(NoBody::Refused)?;
+            data.extend_from_slice(decoded.data);
+            self.is_over = decoded.complete;
+            let consumed = decoded.consumed;
+            drop(input.split_to(consumed));
+        }
+        Ok(data.freeze())
+    }
+}

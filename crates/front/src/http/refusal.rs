@@ -1,0 +1,87 @@
+//! What clients read of a refusal, and what the log does.
+//!
+//! A client reads the same of every 404 and of every 403: the reason would tell what there is. The
+//! log has it, and `maitred explain` says it.
+
+use maitred_http1::Head;
+use maitred_rules::path::Refused;
+
+use crate::handler::request::RequestContext;
+use crate::logging::repeated::RepeatedErrors;
+use crate::site::resolver::Route;
+
+const NOT_FOUND: &str = "There is no such page.";
+
+const FORBIDDEN: &str = "This page is not for you.";
+
+/// What a client is told whose path cannot be read.
+const BAD_PATH: &str = "The path of the address is not valid.";
+
+/// What a client is told of a failure that is the server's.
+pub const FAILED: &str = "The server cannot answer this at the moment.";
+
+/// What a client may read of why it gets this status.
+fn words(status: u16, why: &str) -> &str {
+    match status {
+        404 => NOT_FOUND,
+        403 => FORBIDDEN,
+        _ => why,
+    }
+}
+
+/// The body of a response of our own: of a 404 or 403 always the same.
+pub fn in_words(status: u16, why: &str) -> String {
+    unfiltered(status, words(status, why))
+}
+
+/// The body of a response of our own, with the reason.
+pub fn unfiltered(status: u16, why: &str) -> String {
+    let phrase = maitred_http1::reason_phrase(status);
+    format!("{status} {phrase}\n{why}\n")
+}
+
+/// What a client may read of why a path stands for nothing.
+pub fn of_path(refused: &Refused) -> &'static str {
+    match refused.status {
+        404 => NOT_FOUND,
+        403 => FORBIDDEN,
+        400 => BAD_PATH,
+        _ => FAILED,
+    }
+}
+
+/// What the path of a request stands for. A file that is refused is logged, and then as good as
+/// missing: the front controller, if there is one, says so in its own words.
+pub fn resolve(head: &Head, way: &RequestContext<'_>, troubles: &RepeatedErrors) -> Route {
+    match way.site.resolve(way.path, way.query) {
+        Route::Refused(refused) => {
+            log_path(head, way, &refused, troubles);
+            let instead = way.site.in_place_of(way.path, &refused);
+            instead.unwrap_or(Route::Refused(refused))
+        }
+        route => route,
+    }
+}
+
+/// Logs why a path stands for nothing.
+pub fn log_path(
+    head: &Head,
+    way: &RequestContext<'_>,
+    refused: &Refused,
+    troubles: &RepeatedErrors,
+) {
+    log(head, way, refused.status, refused.why);
+    let root = &way.site.settings.root;
+    if refused.status >= 500 {
+        troubles.file_failed(root, refused.status, refused.why);
+    } else if refused.is_notable {
+        troubles.file_refused(root, way.path, refused);
+    }
+}
+
+/// Logs why a request is refused, for the operator.
+pub fn log(head: &Head, way: &RequestContext<'_>, status: u16, why: &str) {
+    let host = way.host(head).escape_debug();
+    let path = way.path.escape_debug();
+    tracing::debug!("{host}{path}: {status}: {why}");
+}

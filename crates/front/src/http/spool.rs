@@ -1,0 +1,382 @@
+//! What a script has said and its client has not read yet: in memory, then in a temporary file,
+//! up to the pool's `spool_limit`; beyond that the script waits.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::http::body::blocking;
+
+/// Bytes of one answer kept in memory, where its client does not share them with others.
+pub const MEMORY_BYTES: usize = 512 * 1024;
+/// Bytes of each answer that are not counted towards [`COMMON_BYTES`].
+const OWN_BYTES: usize = 64 * 1024;
+/// Bytes that all answers together may have in memory beyond that, before files are used for what is more.
+const COMMON_BYTES: usize = 64 * 1024 * 1024;
+/// Bytes of one answer kept in memory from then on.
+const SHORT_BYTES: usize = 32 * 1024;
+/// Bytes moved to or from the file in one go.
+const PIECE_BYTES: usize = 256 * 1024;
+
+/// Bytes that all answers of this process have in memory, beyond [`OWN_BYTES`] of each.
+static COMMON: AtomicUsize = AtomicUsize::new(0);
+
+/// The unsent part of one answer. What concerns the file is in boxes: every answer would hold the room
+/// for it.
+#[derive(Debug)]
+pub struct Spool<'a> {
+    /// First to be sent. Most answers are no more than this.
+    first: Vec<u8>,
+    /// Next to be sent, oldest first.
+    memory: VecDeque<Vec<u8>>,
+    /// Bytes of both.
+    memory_bytes: usize,
+    /// Of the first piece, what has been sent.
+    sent: usize,
+    /// To be sent after what is in memory.
+    file: Option<Arc<File>>,
+    /// What of the file has been written, and what of that read back.
+    written: u64,
+    read: u64,
+    /// To be sent after what is in the file: what found no room there.
+    held: Vec<u8>,
+    dir: &'a Path,
+    /// Most bytes in memory before the file is used.
+    memory_limit: usize,
+    /// Bytes that it has in [`COMMON`].
+    counted: usize,
+    limit: u64,
+    full_disk: bool,
+}
+
+impl<'a> Spool<'a> {
+    /// An empty spool that keeps up to `limit` bytes: `memory_limit` of them in memory, the rest in
+    /// a file in `dir`.
+    pub fn new(dir: &'a Path, memory_limit: usize, limit: u64) -> Spool<'a> {
+        Spool {
+            first: Vec::new(),
+            memory: VecDeque::new(),
+            memory_bytes: 0,
+            sent: 0,
+            file: None,
+            written: 0,
+            read: 0,
+            held: Vec::new(),
+            dir,
+            memory_limit,
+            counted: 0,
+            limit,
+            full_disk: false,
+        }
+    }
+
+    /// Most bytes in memory now: less where many clients do not read.
+    fn memory_limit(&self) -> usize {
+        match COMMON.load(Ordering::Relaxed) < COMMON_BYTES {
+            true => self.memory_limit,
+            false => self.memory_limit.min(SHORT_BYTES),
+        }
+    }
+
+    /// Counts what is in memory now.
+    fn count(&mut self) {
+        let bytes = self.memory_bytes.saturating_sub(OWN_BYTES);
+        if bytes > self.counted {
+            COMMON.fetch_add(bytes - self.counted, Ordering::Relaxed);
+        } else if bytes < self.counted {
+            COMMON.fetch_sub(self.counted - bytes, Ordering::Relaxed);
+        }
+        self.counted = bytes;
+    }
+
+    /// Whether everything has been sent.
+    pub fn is_empty(&self) -> bool {
+        self.memory_bytes == 0 && self.read == self.written && self.held.is_empty()
+    }
+
+    /// Whether more may be put in.
+    pub fn has_room(&self) -> bool {
+        let behind = self.read < self.written || !self.held.is_empty();
+        if self.memory_bytes < self.memory_limit() && !behind {
+            return true;
+        }
+        !self.full_disk && self.memory_bytes as u64 + self.written - self.read < self.limit
+    }
+
+    /// Puts bytes in; to the file when there are too many in memory, or some in the file already.
+    ///
+    /// # Errors
+    /// When the file cannot be written. The bytes are kept in memory all the same, and
+    /// [`Spool::has_room`] says no until the client has read what comes before them.
+    pub async fn push(&mut self, bytes: Vec<u8>) -> io::Result<()> {
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        let behind_file = self.read < self.written;
+        if !self.held.is_empty() || (self.full_disk && behind_file) {
+            self.held.extend_from_slice(&bytes);
+            return Ok(());
+        }
+        if self.full_disk || (!behind_file && self.memory_bytes < self.memory_limit()) {
+            self.keep(bytes);
+            return Ok(());
+        }
+        let (bytes, written) = Box::pin(self.write(bytes)).await;
+        match written {
+            Ok(count) => {
+                self.written += count;
+                Ok(())
+            }
+            Err(error) => {
+                self.full_disk = true;
+                self.held = bytes;
+                Err(error)
+            }
+        }
+    }
+
+    /// The client takes nothing now: what is far beyond what may be in memory for it goes to the
+    /// file, if nothing is there that comes later.
+    ///
+    /// # Errors
+    /// When the file cannot be written. The bytes are kept in memory all the same.
+    pub async fn settle(&mut self) -> io::Result<()> {
+        let is_last = self.read == self.written && self.held.is_empty();
+        if self.memory_bytes <= 2 * self.memory_limit() || !is_last || self.full_disk {
+            return Ok(());
+        }
+        let mut unsent = std::mem::take(&mut self.first);
+        unsent.drain(..std::mem::take(&mut self.sent));
+        self.memory
+            .drain(..)
+            .for_each(|piece| unsent.extend_from_slice(&piece));
+        self.memory_bytes = 0;
+        self.count();
+        let (unsent, written) = Box::pin(self.write(unsent)).await;
+        match written {
+            Ok(count) => {
+                self.written += count;
+                Ok(())
+            }
+            Err(error) => {
+                self.full_disk = true;
+                self.keep(unsent);
+                Err(error)
+            }
+        }
+    }
+
+    fn keep(&mut self, bytes: Vec<u8>) {
+        self.memory_bytes += bytes.len();
+        self.count();
+        if self.first.is_empty() {
+            self.first = bytes;
+        } else {
+            self.memory.push_back(bytes);
+        }
+    }
+
+    async fn write(&mut self, bytes: Vec<u8>) -> (Vec<u8>, io::Result<u64>) {
+        let file = match &self.file {
+            Some(file) => file.clone(),
+            None => {
+                let dir = self.dir.to_owned();
+                match blocking(move || tempfile::tempfile_in(dir)).await {
+                    Ok(file) => self.file.insert(Arc::new(file)).clone(),
+                    Err(error) => return (bytes, Err(error)),
+                }
+            }
+        };
+        let bytes = Arc::new(bytes);
+        let (source, at) = (bytes.clone(), self.written);
+        let written = blocking(move || file.write_all_at(&source, at)).await;
+        let count = bytes.len() as u64;
+        (
+            Arc::try_unwrap(bytes).unwrap_or_default(),
+            written.map(|()| count),
+        )
+    }
+
+    async fn read_back(&mut self) -> io::Result<Option<Vec<u8>>> {
+        let unread = self.written - self.read;
+        let (Some(file), 1..) = (&self.file, unread) else {
+            return Ok(None);
+        };
+        let length = usize::try_from(unread)
+            .unwrap_or(PIECE_BYTES)
+            .min(PIECE_BYTES)
+            .min(self.memory_limit());
+        let (file, at) = (file.clone(), self.read);
+        let piece = blocking(move || {
+            let mut piece = vec![0; length];
+            file.read_exact_at(&mut piece, at).map(|()| piece)
+        })
+        .await?;
+        self.read += length as u64;
+        if self.read == self.written {
+            // Everything was read: the file's blocks go back to the disk.
+            (self.file, self.read, self.written) = (None, 0, 0);
+        }
+        Ok(Some(piece))
+    }
+
+    /// What is to be sent next; nothing when everything has been.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub async fn front(&mut self) -> io::Result<Option<&[u8]>> {
+        if self.first.is_empty()
+            && self.read < self.written
+            && let Some(piece) = Box::pin(self.read_back()).await?
+        {
+            self.keep(piece);
+        }
+        if self.first.is_empty() && !self.held.is_empty() {
+            let held = std::mem::take(&mut self.held);
+            self.keep(held);
+        }
+        Ok(Some(&self.first[self.sent..]).filter(|rest| !rest.is_empty()))
+    }
+
+    /// So many bytes of [`Spool::front`] have been sent.
+    pub fn advance(&mut self, count: usize) {
+        self.sent += count;
+        if self.sent >= self.first.len() {
+            self.memory_bytes -= self.first.len();
+            self.count();
+            self.first = self.memory.pop_front().unwrap_or_default();
+            self.sent = 0;
+        }
+    }
+}
+
+impl Drop for Spool<'_> {
+    fn drop(&mut self) {
+        COMMON.fetch_sub(self.counted, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn empty(spool: &mut Spool<'_>, step: usize) -> Vec<u8> {
+        let mut out = Vec::new();
+        while let Some(front) = spool.front().await.unwrap() {
+            let count = front.len().min(step);
+            out.extend_from_slice(&front[..count]);
+            spool.advance(count);
+        }
+        out
+    }
+
+    #[tokio::test]
+    async fn what_its_client_does_not_take_goes_to_the_file_in_its_order() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut spool = Spool::new(dir.path(), 1000, 1 << 30);
+        let all: Vec<u8> = (0..5000_u32).map(|i| i as u8).collect();
+        spool.push(all[..3000].to_vec()).await.unwrap();
+        spool.advance(10);
+        assert_eq!(
+            spool.memory_bytes, 3000,
+            "the first piece may be taken at once"
+        );
+        spool.settle().await.unwrap();
+        assert_eq!((spool.memory_bytes, spool.written), (0, 2990));
+        spool.push(all[3000..].to_vec()).await.unwrap();
+        assert!(spool.front().await.unwrap().unwrap().len() <= 1000);
+        assert_eq!(empty(&mut spool, 333).await, &all[10..]);
+        assert!(spool.is_empty());
+    }
+
+    fn numbered(pieces: usize) -> Vec<Vec<u8>> {
+        (0..pieces)
+            .map(|number| vec![number as u8; 100_000])
+            .collect()
+    }
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn bytes_come_out_in_order_whether_they_went_through_the_file_or_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut spool = Spool::new(dir.path(), MEMORY_BYTES, 1 << 30);
+        let pieces = numbered(40);
+        for (index, piece) in pieces.iter().enumerate() {
+            spool.push(piece.clone()).await.unwrap();
+            if index == 20 {
+                spool.front().await.unwrap();
+                spool.advance(5);
+            }
+        }
+        let mut expected = pieces.concat();
+        expected.drain(..5);
+        assert!(empty(&mut spool, 70_001).await == expected);
+        assert!(spool.is_empty() && spool.has_room());
+    }
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn many_spools_together_use_files_before_each_would_by_itself() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut spools = Vec::new();
+        while COMMON.load(Ordering::Relaxed) < COMMON_BYTES {
+            let mut spool = Spool::new(dir.path(), MEMORY_BYTES, 1 << 30);
+            for _ in 0..10 {
+                spool.push(vec![1; MEMORY_BYTES / 10]).await.unwrap();
+            }
+            spools.push(spool);
+        }
+        let most = COMMON_BYTES / (MEMORY_BYTES - 2 * OWN_BYTES);
+        assert!(spools.len() <= most, "{}", spools.len());
+        let mut spool = Spool::new(dir.path(), MEMORY_BYTES, 1 << 30);
+        spool.push(vec![1; SHORT_BYTES]).await.unwrap();
+        spool.push(vec![1; SHORT_BYTES]).await.unwrap();
+        assert_eq!(spool.memory_bytes, SHORT_BYTES);
+        assert_eq!(empty(&mut spool, 1000).await.len(), 2 * SHORT_BYTES);
+    }
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn a_full_spool_has_no_room() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut spool = Spool::new(dir.path(), MEMORY_BYTES, 1_000_000);
+        let mut pushed = 0;
+        while spool.has_room() {
+            spool.push(vec![0; 100_000]).await.unwrap();
+            pushed += 1;
+        }
+        assert_eq!(pushed, 10);
+    }
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn without_a_disk_everything_is_still_sent_and_the_script_waits() {
+        let mut spool = Spool::new(Path::new("/nonexistent"), MEMORY_BYTES, 1 << 30);
+        let pieces = numbered(7);
+        let mut failed = false;
+        for piece in &pieces {
+            failed |= spool.push(piece.clone()).await.is_err();
+        }
+        assert!(failed && !spool.has_room());
+        assert!(empty(&mut spool, 1_000).await == pieces.concat());
+        assert!(spool.has_room());
+    }
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn a_disk_that_fills_up_midway_costs_no_memory_and_no_order() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut spool = Spool::new(dir.path(), MEMORY_BYTES, 1 << 30);
+        let pieces = numbered(20);
+        for piece in &pieces[..12] {
+            spool.push(piece.clone()).await.unwrap();
+        }
+        // A file that cannot be written any more, though what it holds can be read.
+        let file = spool.file.take().unwrap();
+        let path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&*file));
+        spool.file = Some(Arc::new(File::open(path).unwrap()));
+        assert!(spool.push(pieces[12].clone()).await.is_err());
+        assert!(!spool.has_room() && spool.memory_bytes <= MEMORY_BYTES + 100_000);
+        assert!(empty(&mut spool, 7_000).await == pieces[..13].concat());
+        assert!(spool.has_room());
+    }
+}

@@ -1,0 +1,342 @@
+//! The access log: one line for every request, with the time it waited, the time its script took,
+//! and its id.
+
+use std::cell::RefCell;
+use std::fs::File;
+use std::io::Write;
+use std::net::IpAddr;
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use maitred_config::{self as config, Config, LogFormat, LogTarget, SyslogServer};
+use maitred_http1::Head;
+use maitred_os::collector::{Address, Collector, Field, Form, Severity};
+use maitred_os::stderr;
+use maitred_seat::Spent;
+
+pub use crate::logging::access_log_line::{Line, Time, put_visible};
+pub use crate::logging::deferred::write_later;
+
+use crate::logging::pool_access_log::{DoorLogs, LogFile};
+use crate::logging::repeated::RepeatedErrors;
+use crate::pool::Pool;
+use crate::pool::exchange::Exchange;
+use crate::runtime::request_id::RequestId;
+
+/// Lines are written together up to this many bytes.
+const BUFFER_BYTES: usize = 32 * 1024;
+
+/// Where lines go, and how they look.
+#[derive(Debug)]
+pub struct AccessLog {
+    sink: Sink,
+    format: LogFormat,
+    tells_costs: bool,
+    troubles: Arc<RepeatedErrors>,
+}
+
+#[derive(Debug)]
+enum Sink {
+    /// Nowhere; sites have logs of their own.
+    Off,
+    /// Among the messages, wherever those go at the moment.
+    Stderr,
+    /// The file that the supervisor opened last.
+    File(RwLock<File>),
+    /// Somebody who collects logs; lines to syslog have this severity.
+    Collector(Collector, u8),
+}
+
+/// Where the requests of a site are logged.
+#[derive(Debug, Clone, Default)]
+pub enum SiteLog {
+    /// Where all are.
+    #[default]
+    Server,
+    /// Nowhere.
+    Off,
+    /// In a file of its own.
+    File(Arc<LogFile>),
+}
+
+impl SiteLog {
+    /// As a site says. A file that the supervisor has not sent is none.
+    pub fn of(settings: &config::SiteLog, files: &DoorLogs) -> SiteLog {
+        match settings {
+            config::SiteLog::Server => SiteLog::Server,
+            config::SiteLog::Off => SiteLog::Off,
+            config::SiteLog::File(path) => match files.file(path) {
+                Some(file) => SiteLog::File(file),
+                None => {
+                    tracing::error!("the access log {} did not come", path.display());
+                    SiteLog::Off
+                }
+            },
+        }
+    }
+}
+
+/// What a line says of an answer.
+#[derive(Debug, Default)]
+pub struct RequestRecord {
+    /// The status sent.
+    pub status: u16,
+    /// Bytes of body that the client was really sent, its framing included.
+    pub bytes: u64,
+    /// Bytes of the head.
+    pub head_bytes: u64,
+    /// Bytes of the request's body, if anybody wanted it.
+    pub body_bytes: u64,
+    /// The client, if a proxy has named another than who connected.
+    pub client: Option<IpAddr>,
+    /// A trusted proxy has not said who the client is: the line has no address.
+    pub is_client_unknown: bool,
+    /// Whether the client speaks TLS, with us or with a proxy in front.
+    pub is_https: bool,
+    /// How long the request waited for a worker.
+    pub queued: Option<Duration>,
+    /// How long its script took.
+    pub script: Option<Duration>,
+    /// Where that time went, if its worker has told.
+    pub spent: Option<Spent>,
+    /// The exchange of its script, if that goes on though its answer is complete.
+    pub going_on: Option<Arc<Exchange>>,
+    /// How long it went on, once that is known.
+    pub rest: Duration,
+    /// The pool that ran it.
+    pub pool: Option<Arc<Pool>>,
+    /// The request's id, if somebody has wanted it.
+    pub id: Option<RequestId>,
+    /// The answer carries it.
+    pub sends_id: bool,
+    /// What the page cache has done for it, in a word.
+    pub cache: Option<&'static str>,
+    /// Where the request is logged.
+    pub log: SiteLog,
+}
+
+impl RequestRecord {
+    /// The request's id, which it gets when it is first wanted.
+    pub fn id(&mut self) -> RequestId {
+        *self.id.get_or_insert_with(RequestId::next)
+    }
+
+    /// The id that the answer carries, if it does.
+    pub fn id_sent(&mut self) -> Option<RequestId> {
+        self.sends_id.then(|| self.id())
+    }
+}
+
+thread_local! {
+    static LINES: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+    static LINE: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+impl AccessLog {
+    /// The log that a configuration asks for, which writes to `file` if it is one. None if no request
+    /// is logged.
+    ///
+    /// # Errors
+    /// When it is a file and none came.
+    pub fn of(
+        config: &Config,
+        file: Option<OwnedFd>,
+        troubles: &Arc<RepeatedErrors>,
+    ) -> Result<Option<AccessLog>, String> {
+        let has_own = |site: &config::Site| matches!(site.access_log, config::SiteLog::File(_));
+        let sink = match (&config.access_log, file) {
+            (None, _) if config.sites.iter().any(has_own) => Sink::Off,
+            (None, _) => return Ok(None),
+            (Some(LogTarget::File(_)), None) => return Err("no access log came".to_owned()),
+            (Some(LogTarget::File(_)), Some(file)) => Sink::File(RwLock::new(file.into())),
+            (Some(LogTarget::Stderr | LogTarget::Syslog), _) => Sink::Stderr,
+            (Some(LogTarget::Collector(collector)), _) => {
+                let severity = match collector {
+                    config::Collector::Syslog(syslog) => syslog.severity,
+                    config::Collector::Journald(_) => Severity::Info as u8,
+                };
+                Sink::Collector(way_to(collector), severity)
+            }
+        };
+        Ok(Some(AccessLog {
+            sink,
+            format: config.access_log_format.clone(),
+            tells_costs: config.access_log_format.tells_costs(),
+            troubles: troubles.clone(),
+        }))
+    }
+
+    /// Further lines go to `file`; when this returns, nobody writes to the former one any more.
+    pub fn reopened(&self, file: OwnedFd) {
+        if let Sink::File(sink) = &self.sink {
+            *sink.write().unwrap_or_else(PoisonError::into_inner) = file.into();
+        }
+    }
+
+    /// Whether a request is logged that goes where `site` says.
+    pub fn wants(&self, site: &SiteLog) -> bool {
+        match site {
+            SiteLog::Server => !matches!(self.sink, Sink::Off),
+            SiteLog::Off => false,
+            SiteLog::File(_) => true,
+        }
+    }
+
+    /// Whether lines say what scripts have cost.
+    pub fn tells_costs(&self) -> bool {
+        self.tells_costs
+    }
+
+    /// Adds a line. It is written when the thread has a moment, or enough of them.
+    pub fn write(&self, line: &Line<'_>) {
+        match (&line.record.log, &self.sink) {
+            (SiteLog::Off, _) | (SiteLog::Server, Sink::Off) => {}
+            (SiteLog::File(file), _) => self.made(line, |bytes| {
+                bytes.push(b'\n');
+                file.add(bytes, &self.troubles);
+            }),
+            (SiteLog::Server, Sink::Collector(collector, severity)) => {
+                self.made(line, |bytes| {
+                    self.send(collector, *severity, bytes, Some(line))
+                });
+            }
+            (SiteLog::Server, Sink::Stderr | Sink::File(_)) => {
+                let full = LINES.with_borrow_mut(|lines| {
+                    line.write(lines, &self.format);
+                    lines.push(b'\n');
+                    lines.len() >= BUFFER_BYTES
+                });
+                if full {
+                    self.flush();
+                }
+            }
+        }
+    }
+
+    /// Adds a line about what was no request.
+    pub fn write_refused(&self, peer: IpAddr, status: u16, bytes: u64) {
+        let record = RequestRecord {
+            status,
+            bytes,
+            ..RequestRecord::default()
+        };
+        self.write(&Line {
+            peer: peer.to_canonical(),
+            head: None,
+            time: None,
+            secured: None,
+            record: &record,
+        });
+    }
+
+    /// Writes this thread's lines.
+    pub fn flush(&self) {
+        LINES.with_borrow_mut(|lines| {
+            if lines.is_empty() {
+                return;
+            }
+            let written = match &self.sink {
+                // What was lost is told as a trouble.
+                Sink::Stderr => stderr::write_line(lines, |_| Vec::new()),
+                Sink::File(file) => {
+                    let file = file.read().unwrap_or_else(PoisonError::into_inner);
+                    (&*file).write_all(lines)
+                }
+                // They were for the file that there was before a reload.
+                Sink::Collector(collector, severity) => {
+                    let ended = lines.split(|byte| *byte == b'\n');
+                    for line in ended.filter(|line| !line.is_empty()) {
+                        self.send(collector, *severity, line, None);
+                    }
+                    Ok(())
+                }
+                Sink::Off => Ok(()),
+            };
+            // A log that cannot be written must not stop the server it is about.
+            if let Err(why) = written {
+                let count = memchr::memchr_iter(b'\n', lines).count();
+                self.troubles.lines_lost(count as u64, &why);
+            }
+            lines.clear();
+        });
+    }
+
+    /// Calls `with` with the line's bytes, without its end.
+    fn made(&self, line: &Line<'_>, with: impl FnOnce(&mut Vec<u8>)) {
+        LINE.with_borrow_mut(|bytes| {
+            bytes.clear();
+            line.write(bytes, &self.format);
+            with(bytes);
+        });
+    }
+
+    /// Sends a line with what the journal can be searched for.
+    fn send(&self, collector: &Collector, severity: u8, text: &[u8], line: Option<&Line<'_>>) {
+        let message = match (collector.form(), line) {
+            (Form::Journal, Some(line)) => {
+                let (head, record) = (line.head, line.record);
+                let status = record.status.to_string();
+                let peer = (!record.is_client_unknown).then(|| line.peer.to_string());
+                let (id, pool) = (record.id.as_ref(), record.pool.as_ref());
+                let all: [(&str, Option<&[u8]>); 8] = [
+                    ("MAITRED_REMOTE_ADDR", peer.as_deref().map(str::as_bytes)),
+                    ("MAITRED_STATUS", Some(status.as_bytes())),
+                    ("MAITRED_HOST", head.map(|head| head.host().as_bytes())),
+                    ("MAITRED_METHOD", head.map(|head| head.method().as_bytes())),
+                    ("MAITRED_URI", head.map(|head| head.path().as_bytes())),
+                    ("MAITRED_POOL", pool.map(|pool| pool.name.as_bytes())),
+                    ("MAITRED_CACHE", record.cache.map(str::as_bytes)),
+                    ("MAITRED_REQUEST_ID", id.map(|id| id.as_str().as_bytes())),
+                ];
+                let fields = all
+                    .iter()
+                    .filter_map(|(name, value)| Some((*name, (*value)?)));
+                let fields: Vec<Field<'_>> = fields.collect();
+                collector.message(severity, text, &fields)
+            }
+            _ => collector.message(severity, text, &[]),
+        };
+        if let Err(why) = collector.send(&message) {
+            self.troubles.lines_lost(1, &why);
+        }
+    }
+}
+
+/// The way to a collector that is configured.
+pub fn way_to(collector: &config::Collector) -> Collector {
+    match collector {
+        config::Collector::Journald(path) => {
+            Collector::new(Address::Unix(path.clone()), Form::Journal)
+        }
+        config::Collector::Syslog(syslog) => {
+            let address = match &syslog.server {
+                SyslogServer::Unix(path) => Address::Unix(path.clone()),
+                SyslogServer::Udp(address) => Address::Udp(*address),
+            };
+            let form = Form::Syslog {
+                facility: syslog.facility,
+                tag: syslog.tag.clone(),
+                hostname: syslog.hostname,
+            };
+            Collector::new(address, form)
+        }
+    }
+}
+
+/// The line of a request that has been answered; it has an id then.
+pub fn line<'a>(
+    peer: IpAddr,
+    head: &'a Head,
+    (time, secured): (Time, Option<&'a crate::net::tls::Secured>),
+    record: &'a mut RequestRecord,
+) -> Line<'a> {
+    record.id();
+    Line {
+        peer: peer.to_canonical(),
+        head: Some(head),
+        time: Some(time),
+        secured,
+        record,
+    }
+}

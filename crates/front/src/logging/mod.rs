@@ -1,0 +1,9 @@
+//! Access logs and the error log.
+
+pub(crate) mod access_log;
+pub(crate) mod access_log_line;
+pub(crate) mod deferred;
+pub(crate) mod log_limit;
+pub(crate) mod pool_access_log;
+pub(crate) mod pool_access_log_entry;
+pub(crate) mod repeated;

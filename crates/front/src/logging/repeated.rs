@@ -1,0 +1,408 @@
+//! What goes wrong in the whole front again and again, said once when it begins and then with
+//! numbers: connections beyond what fits or that cannot be accepted, files that cannot be opened,
+//! log lines that cannot be written.
+
+use std::collections::BTreeMap;
+use std::fmt::Display;
+use std::net::IpAddr;
+use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use maitred_control::episode::{Account, LogThrottle, News};
+use maitred_rules::forwarded::Unknown;
+use maitred_rules::path::Refused;
+use tokio::sync::Notify;
+
+use crate::server::http1::connection::TooSlow;
+use crate::site::resolver;
+
+/// How long nothing may have happened for an episode to be over.
+pub const CALM: Duration = Duration::from_secs(10);
+
+/// How often episodes that go on are looked at.
+pub const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// The front's troubles, shared by its threads.
+#[derive(Debug)]
+pub struct RepeatedErrors {
+    started: Instant,
+    episodes: Mutex<Episodes>,
+    stirred: Notify,
+}
+
+#[derive(Debug)]
+struct Episodes {
+    full: LogThrottle<()>,
+    accept: LogThrottle<()>,
+    handshakes: LogThrottle<()>,
+    lost: LogThrottle<u64>,
+    cut: LogThrottle<()>,
+    heads: LogThrottle<()>,
+    crowds: LogThrottle<()>,
+    slow: LogThrottle<()>,
+    proxied: LogThrottle<()>,
+    unknown: LogThrottle<()>,
+    /// By the cause, of which there are a few.
+    files: BTreeMap<&'static str, LogThrottle<()>>,
+    /// By the server, of which there are as many as the configuration names.
+    proxies: BTreeMap<String, LogThrottle<()>>,
+    websockets: LogThrottle<()>,
+    unwatched: LogThrottle<()>,
+}
+
+impl Default for RepeatedErrors {
+    fn default() -> RepeatedErrors {
+        RepeatedErrors {
+            started: Instant::now(),
+            episodes: Mutex::new(Episodes {
+                full: LogThrottle::new(CALM),
+                accept: LogThrottle::new(CALM),
+                handshakes: LogThrottle::new(CALM),
+                lost: LogThrottle::new(CALM),
+                cut: LogThrottle::new(CALM),
+                heads: LogThrottle::new(CALM),
+                crowds: LogThrottle::new(CALM),
+                slow: LogThrottle::new(CALM),
+                proxied: LogThrottle::new(CALM),
+                unknown: LogThrottle::new(CALM),
+                files: BTreeMap::new(),
+                proxies: BTreeMap::new(),
+                websockets: LogThrottle::new(CALM),
+                unwatched: LogThrottle::new(CALM),
+            }),
+            stirred: Notify::new(),
+        }
+    }
+}
+
+impl RepeatedErrors {
+    /// No connection is accepted because `most` are open.
+    pub fn full(&self, most: usize) {
+        if self.note(|episodes, now| episodes.full.happened(now, |()| {})) {
+            tracing::warn!(
+                "{most} connections are open, which is all that the limit of open files has room \
+                 for; further clients wait until some close; raise LimitNOFILE (ulimit -n)"
+            );
+        }
+    }
+
+    /// The system gives no connection.
+    pub fn not_accepted(&self, why: &impl Display) {
+        if self.note(|episodes, now| episodes.accept.happened(now, |()| {})) {
+            tracing::warn!("no connection can be accepted for a moment: {why}; it is tried again");
+        }
+    }
+
+    /// A connection of HTTP/2 was closed because its client, at this address, does what none does
+    /// that wants answers.
+    pub fn http2_cut(&self, peer: IpAddr, why: &str) {
+        if self.note(|episodes, now| episodes.cut.happened(now, |()| {})) {
+            tracing::warn!(
+                "a connection of HTTP/2 from {peer} is closed: {why}; further ones are counted"
+            );
+        }
+    }
+
+    /// A connection from this address was closed because it has `most` already.
+    pub fn too_many_of(&self, peer: IpAddr, most: u32) {
+        if self.note(|episodes, now| episodes.crowds.happened(now, |()| {})) {
+            tracing::warn!(
+                "a connection from {peer} is closed: {most} of this address are open \
+                 (max_connections_per_address); if it is a proxy, add it to `trusted_proxies`; further \
+                 ones are counted"
+            );
+        }
+    }
+
+    /// A request from this address was refused because requests in hand hold too much memory.
+    pub fn head_refused(&self, peer: IpAddr, why: &str) {
+        if self.note(|episodes, now| episodes.heads.happened(now, |()| {})) {
+            tracing::warn!("a request from {peer} is refused: {why}; further ones are counted");
+        }
+    }
+
+    /// A client at this address was cut because it is too slow.
+    pub fn too_slow(&self, peer: IpAddr, at: TooSlow) {
+        if self.note(|episodes, now| episodes.slow.happened(now, |()| {})) {
+            let (does, setting) = match at {
+                TooSlow::Sending => ("sends its request", "min_request_rate"),
+                TooSlow::Reading => ("takes its answer", "min_answer_rate"),
+            };
+            tracing::warn!(
+                "a client at {peer} is cut: it {does} too slowly ({setting}); further ones are counted"
+            );
+        }
+    }
+
+    /// A handshake of TLS has given way to another.
+    pub fn gave_way(&self) {
+        if self.note(|episodes, now| episodes.handshakes.happened(now, |()| {})) {
+            tracing::warn!(
+                "too many clients have begun TLS and not gone on: the oldest give way to others"
+            );
+        }
+    }
+
+    /// `lines` of the access log could not be written.
+    pub fn lines_lost(&self, lines: u64, why: &impl Display) {
+        if self.note(|episodes, now| episodes.lost.happened(now, |lost| *lost += lines)) {
+            tracing::error!("the access log cannot be written: {why}; its lines are lost");
+        }
+    }
+
+    /// A connection from `peer` was closed because nobody who may has said whose it is.
+    pub fn not_proxied(&self, peer: IpAddr, why: &str) {
+        if self.note(|episodes, now| episodes.proxied.happened(now, |()| {})) {
+            tracing::warn!("a connection from {peer} was closed: {why} (proxy_protocol is on)");
+        }
+    }
+
+    /// A request got a 400 because a trusted proxy, at `peer`, does not say who its client is.
+    pub fn client_unknown(&self, peer: IpAddr, unknown: &Unknown<'_>) {
+        tracing::debug!("{peer}: 400: the client is unknown: its {unknown}");
+        if self.note(|episodes, now| episodes.unknown.happened(now, |()| {})) {
+            tracing::warn!(
+                "a request from {peer}, one of trusted_proxies, gets a 400: its {unknown}, so the \
+                 client is unknown; have the proxy set this field, or name another in \
+                 trusted_headers; further ones are counted"
+            );
+        }
+    }
+
+    /// A request got a `status` of the 500s for a file, for a cause that lies with us; `root` is its
+    /// site's document root. A root that is refused is logged by its resolver, with the link.
+    pub fn file_failed(&self, root: &Path, status: u16, why: &'static str) {
+        if why == resolver::FOREIGN_LINK {
+            return;
+        }
+        let happened = |episodes: &mut Episodes, now| {
+            let files = episodes.files.entry(why);
+            let files = files.or_insert_with(|| LogThrottle::new(CALM));
+            files.happened(now, |()| {})
+        };
+        if self.note(happened) {
+            let root = root.display();
+            tracing::error!("{root}: {status}: {why}; further requests it happens to are counted");
+        }
+    }
+
+    /// A path of the site with this document root got a 404 or 403 although something is there, for
+    /// a reason that the operator should read once.
+    pub fn file_refused(&self, root: &Path, path: &str, refused: &Refused) {
+        let Refused { status, why, .. } = *refused;
+        let happened = |episodes: &mut Episodes, now| {
+            let files = episodes.files.entry(why);
+            let files = files.or_insert_with(|| LogThrottle::new(CALM));
+            files.happened(now, |()| {})
+        };
+        if self.note(happened) {
+            let (root, path) = (root.display(), path.escape_debug());
+            tracing::warn!("{root}: {path}: {status}: {why}; further such requests are counted");
+        }
+    }
+
+    /// A request for another HTTP server got this `status` in place of its answer.
+    pub fn proxy_failed(&self, server: &str, status: u16, why: &str) {
+        let happened = |episodes: &mut Episodes, now| {
+            let servers = episodes.proxies.entry(server.to_owned());
+            let servers = servers.or_insert_with(|| LogThrottle::new(CALM));
+            servers.happened(now, |()| {})
+        };
+        if self.note(happened) {
+            tracing::error!(
+                "proxy: {server}: {status}: {why}; further requests that fail are counted"
+            );
+        }
+    }
+
+    /// A WebSocket was asked for where no server takes it. Browsers show no more than the status.
+    pub fn websocket_refused(&self, host: &str, path: &str) {
+        if self.note(|episodes, now| episodes.websockets.happened(now, |()| {})) {
+            tracing::warn!(
+                "{host}: a WebSocket at {path} is refused with a 501: no `proxy` of the site takes \
+                 this path; further ones are counted"
+            );
+        }
+    }
+
+    /// A worker of this pool is replaced since nobody would see it die.
+    pub fn not_watched(&self, pool: &str, why: &impl Display) {
+        if self.note(|episodes, now| episodes.unwatched.happened(now, |()| {})) {
+            tracing::error!(
+                "pool {pool}: a worker cannot be watched and is replaced: {why}; further ones are \
+                 counted"
+            );
+        }
+    }
+
+    /// True when an episode begins, which somebody has to look at until it ends.
+    fn note(&self, happened: impl FnOnce(&mut Episodes, Duration) -> u64) -> bool {
+        let begins = happened(&mut self.lock(), self.started.elapsed()) == 1;
+        if begins {
+            self.stirred.notify_one();
+        }
+        begins
+    }
+
+    /// Says the ends of episodes, for as long as the front runs.
+    pub async fn tell(&self) {
+        loop {
+            self.stirred.notified().await;
+            while !self.lock().is_quiet() {
+                tokio::time::sleep(LOOK_EVERY).await;
+                let lines = self.lock().due(self.started.elapsed());
+                for line in lines {
+                    tracing::warn!("{line}");
+                }
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Episodes> {
+        self.episodes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Episodes {
+    fn is_quiet(&self) -> bool {
+        self.full.is_quiet()
+            && self.accept.is_quiet()
+            && self.handshakes.is_quiet()
+            && self.lost.is_quiet()
+            && self.cut.is_quiet()
+            && self.heads.is_quiet()
+            && self.crowds.is_quiet()
+            && self.slow.is_quiet()
+            && self.proxied.is_quiet()
+            && self.unknown.is_quiet()
+            && self.files.is_empty()
+            && self.proxies.is_empty()
+            && self.websockets.is_quiet()
+            && self.unwatched.is_quiet()
+    }
+
+    fn due(&mut self, now: Duration) -> Vec<String> {
+        let full = told(&mut self.full, now, |verb, lasted, _| {
+            format!("there {verb} no room for further connections for {lasted}")
+        });
+        let accept = told(&mut self.accept, now, |verb, lasted, times| {
+            format!(
+                "connections {verb} not accepted at times for {lasted}: {times} attempts failed"
+            )
+        });
+        let handshakes = told(&mut self.handshakes, now, |verb, lasted, times| {
+            format!("for {lasted}, {times} clients that had only begun TLS {verb} let go")
+        });
+        let lost = self.lost.due(now).map(|news| {
+            let (verb, Account { lasted, total, .. }) = tense(news);
+            let lasted = seconds(lasted);
+            format!("the access log {verb} not written for {lasted}: up to {total} lines are lost")
+        });
+        let cut = told(&mut self.cut, now, |verb, lasted, times| {
+            format!("{times} connections of HTTP/2 {verb} closed for what they asked, in {lasted}")
+        });
+        let heads = told(&mut self.heads, now, |verb, lasted, times| {
+            format!(
+                "for {lasted}, the number of requests refused because requests in hand hold too much \
+                 memory {verb} {times}"
+            )
+        });
+        let crowds = told(&mut self.crowds, now, |verb, lasted, times| {
+            format!(
+                "for {lasted}, the number of connections closed of addresses that have too many {verb} \
+                 {times}"
+            )
+        });
+        let slow = told(&mut self.slow, now, |verb, lasted, times| {
+            format!(
+                "for {lasted}, the number of clients cut because they are too slow {verb} {times}"
+            )
+        });
+        let proxied = told(&mut self.proxied, now, |verb, lasted, times| {
+            format!("for {lasted}, {times} connections without the PROXY protocol {verb} closed")
+        });
+        let files = told_of_each(&mut self.files, now, |why, verb, lasted, times| {
+            format!("for {lasted}, {why}: this {verb} the answer to {times} requests")
+        });
+        let websockets = told(&mut self.websockets, now, |verb, lasted, times| {
+            format!("for {lasted}, {times} WebSockets {verb} refused that no `proxy` takes")
+        });
+        let unwatched = told(&mut self.unwatched, now, |verb, lasted, times| {
+            format!("for {lasted}, {times} workers {verb} replaced that could not be watched")
+        });
+        let proxies = told_of_each(&mut self.proxies, now, |server, verb, lasted, times| {
+            format!("for {lasted}, {times} requests {verb} failed by proxy: {server}")
+        });
+        let unknown = told(&mut self.unknown, now, |verb, lasted, times| {
+            format!("for {lasted}, the number of requests from unknown clients {verb} {times}")
+        });
+        let first = [
+            full, accept, handshakes, lost, cut, heads, crowds, slow, proxied, unknown,
+        ];
+        let first = first.into_iter().flatten();
+        first
+            .chain(files)
+            .chain(websockets)
+            .chain(unwatched)
+            .chain(proxies)
+            .collect()
+    }
+}
+
+/// What is to be told of an episode now, of its verb, how long it lasted and how often it happened.
+fn told(
+    episode: &mut LogThrottle<()>,
+    now: Duration,
+    line: impl Fn(&str, &str, u64) -> String,
+) -> Option<String> {
+    let (verb, account) = tense(episode.due(now)?);
+    Some(line(verb, &seconds(account.lasted), account.times))
+}
+
+/// The same of several, each with what it is about; those that are over are forgotten.
+fn told_of_each<K: Ord + Display>(
+    episodes: &mut BTreeMap<K, LogThrottle<()>>,
+    now: Duration,
+    line: impl Fn(&K, &str, &str, u64) -> String,
+) -> Vec<String> {
+    let mut lines = Vec::new();
+    episodes.retain(|about, episode| {
+        let of = |verb: &str, lasted: &str, times| line(about, verb, lasted, times);
+        lines.extend(told(episode, now, of));
+        !episode.is_quiet()
+    });
+    lines
+}
+
+/// The verb for an episode, and its numbers.
+pub fn tense<T>(news: News<T>) -> (&'static str, Account<T>) {
+    match news {
+        News::GoesOn(account) => ("has been", account),
+        News::Over(account) => ("was", account),
+    }
+}
+
+/// A time for people.
+pub fn seconds(time: Duration) -> String {
+    format!("{:.1} s", time.as_secs_f64())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lost_lines_are_counted_and_told_when_the_log_is_well_again() {
+        let troubles = RepeatedErrors::default();
+        assert!(troubles.lock().is_quiet());
+        for _ in 0..100 {
+            troubles.lines_lost(3, &"no space");
+        }
+        let later = troubles.started.elapsed() + CALM;
+        let lines = troubles.lock().due(later);
+        assert_eq!(lines.len(), 1);
+        assert!(lines[0].contains("up to 300 lines are lost"), "{lines:?}");
+        assert!(troubles.lock().is_quiet());
+    }
+}

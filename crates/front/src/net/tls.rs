@@ -1,0 +1,596 @@
+//! A client's socket under TLS. An idle connection holds no buffer: what is sealed goes to the socket
+//! at once, and what comes is opened as soon as it is there.
+
+use std::cell::RefCell;
+use std::collections::HashSet;
+use std::future::poll_fn;
+use std::io::{self, IoSlice};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use bytes::{Buf, BytesMut};
+use maitred_tls::{Material, Server, Variables};
+use rustls::ServerConfig;
+use rustls::server::{ServerConnectionData, UnbufferedServerConnection};
+use rustls::unbuffered::{
+    ConnectionState, EncodeError, EncodeTlsData, EncryptError, InsufficientSizeError,
+    UnbufferedStatus, WriteTraffic,
+};
+use tokio::io::ReadBuf;
+
+use crate::net::socket::Socket;
+
+/// What clients may speak over TLS, the best first (ALPN, RFC 7301). Who wants something else is no
+/// client of ours (nginx, too).
+pub const PROTOCOLS: &[&[u8]] = &[HTTP2, b"http/1.1", b"http/1.0"];
+
+/// How clients name HTTP/2 (RFC 9113 §3.2).
+pub const HTTP2: &[u8] = b"h2";
+
+/// Most bytes of an answer that are sealed and sent in one go: four records.
+const PIECE_BYTES: usize = 64 * 1024;
+
+/// What sealing adds to a record at most, in bytes: header, nonce, tag and type of content.
+const OVERHEAD_BYTES: usize = 5 + 8 + 16 + 1;
+
+/// Bytes of answers to the client's own messages that wait for it to read. One that sends messages
+/// without an end and reads nothing is let go.
+const MAX_UNREAD_BYTES: usize = 64 * 1024;
+
+/// The first byte of a record with a handshake (RFC 8446 §5.1).
+const HANDSHAKE_RECORD: u8 = 22;
+
+/// Room that all connections of a thread share, one after the other.
+struct Scratch {
+    plain: Vec<u8>,
+    sealed: Vec<u8>,
+}
+
+thread_local! {
+    static SCRATCH: RefCell<Scratch> = RefCell::new(Scratch {
+        plain: vec![0; PIECE_BYTES],
+        sealed: vec![0; PIECE_BYTES + (PIECE_BYTES / (16 * 1024) + 1) * OVERHEAD_BYTES],
+    });
+}
+
+/// Why a connection has no TLS.
+#[derive(Debug)]
+pub enum NoTls {
+    /// The client has closed it.
+    Closed,
+    /// It took too long.
+    TooSlow,
+    /// The client speaks plain HTTP.
+    PlainHttp,
+    /// It broke, or the two have no version, key or certificate in common.
+    Failed(io::Error),
+}
+
+impl std::fmt::Display for NoTls {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            NoTls::Closed => out.write_str("the client has left"),
+            NoTls::TooSlow => out.write_str("the client took too long"),
+            NoTls::PlainHttp => out.write_str("the client speaks plain HTTP"),
+            NoTls::Failed(why) => why.fmt(out),
+        }
+    }
+}
+
+impl From<io::Error> for NoTls {
+    fn from(error: io::Error) -> NoTls {
+        NoTls::Failed(error)
+    }
+}
+
+/// What connections begin TLS with.
+#[derive(Debug)]
+pub struct Tls {
+    /// What a connection begins with: certificates, versions, tickets.
+    pub config: Arc<ServerConfig>,
+    /// The same without what authorities are shown.
+    usual: Arc<ServerConfig>,
+    /// Hosts whose certificates have not been issued yet.
+    awaited: Arc<HashSet<String>>,
+    /// Clients are asked for certificates.
+    asks: bool,
+    /// What is said of most clients, which are alike.
+    plain: Arc<Secured>,
+}
+
+impl Tls {
+    /// Takes over what the supervisor has checked.
+    ///
+    /// # Errors
+    /// What is wrong with it, though.
+    pub fn new(material: &Material) -> Result<Tls, String> {
+        let server = Server::new(material, PROTOCOLS).map_err(|why| why.to_string())?;
+        Ok(Tls {
+            usual: server.config.clone(),
+            config: server.config,
+            awaited: Arc::new(material.awaited.iter().cloned().collect()),
+            asks: material.clients.is_some(),
+            plain: Arc::new(Secured {
+                variables: Variables::new(),
+                protocol: "",
+                cipher: "",
+                hsts: material.transport_security().map(Arc::from),
+            }),
+        })
+    }
+
+    /// The same, and these authorities are shown what they look for: each host with the SHA-256 that
+    /// is to be shown, and no other.
+    pub fn with_proofs(&self, proofs: &[(String, [u8; 32])]) -> Tls {
+        let config = maitred_tls::with_proofs(&self.usual, proofs).unwrap_or_else(|why| {
+            tracing::error!("{why}");
+            self.usual.clone()
+        });
+        Tls {
+            config,
+            usual: self.usual.clone(),
+            awaited: self.awaited.clone(),
+            asks: self.asks,
+            plain: self.plain.clone(),
+        }
+    }
+
+    /// Whether the certificate of this host has not been issued yet.
+    pub fn awaits(&self, host: &str) -> bool {
+        !self.awaited.is_empty() && self.awaited.contains(&host.to_ascii_lowercase())
+    }
+
+    /// What is to be known of a client.
+    pub fn secured(&self, stream: &TlsStream) -> Arc<Secured> {
+        let variables = match self.asks {
+            true => {
+                let shown = stream.session.peer_certificates();
+                maitred_tls::variables(shown.and_then(<[_]>::first))
+            }
+            false => Variables::new(),
+        };
+        let version = stream.session.protocol_version();
+        let suite = stream.session.negotiated_cipher_suite();
+        Arc::new(Secured {
+            variables,
+            protocol: version.map_or("", maitred_tls::names::protocol),
+            cipher: suite.map_or("", |suite| maitred_tls::names::cipher(suite.suite())),
+            hsts: self.plain.hsts.clone(),
+        })
+    }
+}
+
+/// What TLS says of a client to those who answer it.
+#[derive(Debug, Default)]
+pub struct Secured {
+    /// What PHP is told of its certificate, if clients are asked for one.
+    pub variables: Variables,
+    /// The version of TLS, as OpenSSL calls it; empty if nobody knows.
+    pub protocol: &'static str,
+    /// What it is sealed with, as OpenSSL calls it; empty if nobody knows.
+    pub cipher: &'static str,
+    /// The value of `Strict-Transport-Security`, if it is told that.
+    pub hsts: Option<Arc<str>>,
+}
+
+impl Secured {
+    /// Whether the client has shown a certificate that counts.
+    pub fn shows_certificate(&self) -> bool {
+        let is_shown =
+            |(name, value): &(_, String)| *name == "SSL_CLIENT_VERIFY" && value == "SUCCESS";
+        self.variables.iter().any(is_shown)
+    }
+}
+
+/// A client's socket under TLS.
+pub struct TlsStream {
+    socket: Socket,
+    session: UnbufferedServerConnection,
+    /// What has come and is no whole record yet.
+    incoming: BytesMut,
+    /// What was opened before anybody wanted it.
+    opened: BytesMut,
+    /// What is sealed and the socket has not taken.
+    outgoing: BytesMut,
+    /// Bytes of an answer that are sealed and have not been counted as sent.
+    promised: usize,
+    /// The client has said that it sends nothing more.
+    ended: bool,
+    /// Nothing more is to be said to the client, not even that this is the end.
+    is_over: bool,
+}
+
+impl std::fmt::Debug for TlsStream {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_tuple("TlsStream").field(&self.socket).finish()
+    }
+}
+
+/// Whether these are the first bytes of a request over plain HTTP: a method is letters (RFC 9110
+/// §9.1 has them all in upper case).
+pub fn is_plain_http(first: &[u8]) -> bool {
+    let byte = first.first().copied().unwrap_or(HANDSHAKE_RECORD);
+    byte != HANDSHAKE_RECORD && byte.is_ascii_uppercase()
+}
+
+fn invalid(error: rustls::Error) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, error)
+}
+
+fn exhausted(error: EncryptError) -> io::Error {
+    io::Error::other(error.to_string())
+}
+
+impl TlsStream {
+    /// A connection whose first bytes have come.
+    ///
+    /// # Errors
+    /// When `config` is none.
+    pub fn new(
+        socket: Socket,
+        first: BytesMut,
+        config: Arc<ServerConfig>,
+    ) -> io::Result<TlsStream> {
+        Ok(TlsStream {
+            socket,
+            session: UnbufferedServerConnection::new(config).map_err(invalid)?,
+            incoming: first,
+            opened: BytesMut::new(),
+            outgoing: BytesMut::new(),
+            promised: 0,
+            ended: false,
+            is_over: false,
+        })
+    }
+
+    /// The socket.
+    pub fn socket(&self) -> &Socket {
+        &self.socket
+    }
+
+    /// The socket, to wait for room.
+    pub fn socket_mut(&mut self) -> &mut Socket {
+        &mut self.socket
+    }
+
+    /// What the client wants to speak, of [`PROTOCOLS`]; nothing: it did not say.
+    pub fn protocol(&self) -> Option<&[u8]> {
+        self.session.alpn_protocol()
+    }
+
+    /// Agrees with the client on how to go on.
+    ///
+    /// # Errors
+    /// When they do not agree, or the connection breaks.
+    pub async fn handshake(&mut self) -> io::Result<()> {
+        loop {
+            let mut opened = std::mem::take(&mut self.opened);
+            let outcome = self.drive(&mut opened, |_| ());
+            self.opened = opened;
+            // An alert says what is wrong.
+            let flushed = poll_fn(|cx| self.poll_flush(cx)).await;
+            outcome?;
+            flushed?;
+            if !self.session.is_handshaking() {
+                return Ok(());
+            }
+            let TlsStream {
+                socket, incoming, ..
+            } = self;
+            if self.ended || socket.read(incoming).await? == 0 {
+                self.is_over = true;
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+        }
+    }
+
+    /// Opens all whole records that have come, into `into`, and has answers to the client's own
+    /// messages sealed. `write` is called when that is done and an answer may be sent.
+    fn drive<T>(
+        &mut self,
+        into: &mut BytesMut,
+        write: impl FnOnce(&mut WriteTraffic<'_, ServerConnectionData>) -> T,
+    ) -> io::Result<Option<T>> {
+        loop {
+            let UnbufferedStatus { mut discard, state } =
+                self.session.process_tls_records(&mut self.incoming);
+            match state {
+                Ok(ConnectionState::ReadTraffic(mut records)) => {
+                    while let Some(record) = records.next_record() {
+                        let record = record.map_err(invalid)?;
+                        discard += record.discard;
+                        into.extend_from_slice(record.payload);
+                    }
+                }
+                Ok(ConnectionState::EncodeTlsData(data)) => encode(data, &mut self.outgoing)?,
+                // It is in `outgoing`, before whatever follows.
+                Ok(ConnectionState::TransmitTlsData(data)) => data.done(),
+                Ok(ConnectionState::PeerClosed) => self.ended = true,
+                Ok(ConnectionState::WriteTraffic(mut traffic)) => {
+                    let written = write(&mut traffic);
+                    self.incoming.advance(discard);
+                    return Ok(Some(written));
+                }
+                Ok(ConnectionState::BlockedHandshake | ConnectionState::Closed) => {
+                    self.incoming.advance(discard);
+                    return Ok(None);
+                }
+                // No early data is asked for, so that none comes.
+                Ok(_) => return Err(io::ErrorKind::Unsupported.into()),
+                Err(error) => {
+                    self.seal_alert();
+                    return Err(invalid(error));
+                }
+            }
+            self.incoming.advance(discard);
+        }
+    }
+
+    /// What the client is told of an error, after which nothing else can be said.
+    fn seal_alert(&mut self) {
+        self.is_over = true;
+        while let Ok(state) = self.session.process_tls_records(&mut []).state {
+            match state {
+                ConnectionState::EncodeTlsData(data) => {
+                    if encode(data, &mut self.outgoing).is_err() {
+                        return;
+                    }
+                }
+                ConnectionState::TransmitTlsData(data) => data.done(),
+                _ => return,
+            }
+        }
+    }
+
+    /// Sends what is sealed, as far as there is room. True when nothing is left.
+    fn flush(&mut self) -> io::Result<bool> {
+        while !self.outgoing.is_empty() {
+            match self.socket.try_send(&self.outgoing, false)? {
+                Some(count) => self.outgoing.advance(count),
+                None => return Ok(false),
+            }
+        }
+        self.outgoing = BytesMut::new();
+        Ok(true)
+    }
+
+    /// As [`TlsStream::flush`], until nothing is left.
+    pub fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while !self.flush()? {
+            ready!(self.socket.poll_writable(cx))?;
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Reads what has come; 0 at the end.
+    pub fn poll_read(
+        &mut self,
+        cx: &mut Context<'_>,
+        into: &mut BytesMut,
+    ) -> Poll<io::Result<usize>> {
+        let before = into.len();
+        if !self.opened.is_empty() {
+            into.extend_from_slice(&std::mem::take(&mut self.opened));
+        }
+        while into.len() == before && !self.ended {
+            if self.incoming.is_empty() {
+                self.incoming = BytesMut::new();
+            }
+            let read = self.socket.poll_read(cx, &mut self.incoming);
+            if ready!(read)? == 0 {
+                // Some clients leave without a word; whether something lacks shows in HTTP.
+                self.ended = true;
+            }
+            let outcome = self.drive(into, |_| ());
+            // An answer to a message of the client's goes with the next bytes at the latest.
+            self.flush()?;
+            outcome?;
+            if self.outgoing.len() > MAX_UNREAD_BYTES + PIECE_BYTES {
+                self.is_over = true;
+                return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
+            }
+        }
+        Poll::Ready(Ok(into.len() - before))
+    }
+
+    /// As [`TlsStream::poll_read`], into a place of a fixed size.
+    pub fn poll_read_into(
+        &mut self,
+        cx: &mut Context<'_>,
+        into: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if self.opened.is_empty() {
+            let mut opened = BytesMut::new();
+            let read = self.poll_read(cx, &mut opened);
+            self.opened = opened;
+            ready!(read)?;
+        }
+        let count = self.opened.len().min(into.remaining());
+        into.put_slice(&self.opened[..count]);
+        self.opened.advance(count);
+        if self.opened.is_empty() {
+            self.opened = BytesMut::new();
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Sends what finds room now, and counts it when the socket has all of it that is sealed.
+    /// After `None` the next to be sent must be the same bytes.
+    pub fn try_send(&mut self, bytes: &[u8], more: bool) -> io::Result<Option<usize>> {
+        SCRATCH.with_borrow_mut(|scratch| match self.paid()? {
+            Some(0) => self.send_sealed(bytes, more, &mut scratch.sealed),
+            counted => Ok(counted),
+        })
+    }
+
+    /// As [`TlsStream::try_send`] with a piece of a file; 0 at its end.
+    pub fn try_sendfile(
+        &mut self,
+        file: &OwnedFd,
+        at: u64,
+        count: usize,
+    ) -> io::Result<Option<usize>> {
+        SCRATCH.with_borrow_mut(|scratch| {
+            match self.paid()? {
+                Some(0) => {}
+                counted => return Ok(counted),
+            }
+            let room = &mut scratch.plain[..count.min(PIECE_BYTES)];
+            let length = rustix::io::retry_on_intr(|| rustix::io::pread(file, &mut room[..], at))?;
+            let more = length < count;
+            self.send_sealed(&scratch.plain[..length], more, &mut scratch.sealed)
+        })
+    }
+
+    /// Sends what was sealed before. `None`: there is still no room; 0: nothing was promised.
+    fn paid(&mut self) -> io::Result<Option<usize>> {
+        match self.outgoing.is_empty() || self.flush()? {
+            true => Ok(Some(std::mem::take(&mut self.promised))),
+            false => Ok(None),
+        }
+    }
+
+    fn send_sealed(
+        &mut self,
+        bytes: &[u8],
+        more: bool,
+        room: &mut Vec<u8>,
+    ) -> io::Result<Option<usize>> {
+        let count = bytes.len().min(PIECE_BYTES);
+        let sealed = self.seal(&bytes[..count], room)?;
+        let mut rest = &room[..sealed];
+        while self.outgoing.is_empty() && !rest.is_empty() {
+            match self.socket.try_send(rest, more)? {
+                Some(sent) => rest = &rest[sent..],
+                None => break,
+            }
+        }
+        if rest.is_empty() {
+            return Ok(Some(count));
+        }
+        self.outgoing.extend_from_slice(rest);
+        self.promised = count;
+        self.paid()
+    }
+
+    /// Seals bytes into `room`; how many it makes of them.
+    fn seal(&mut self, bytes: &[u8], room: &mut Vec<u8>) -> io::Result<usize> {
+        let mut opened = std::mem::take(&mut self.opened);
+        let sealed = self.drive(&mut opened, |traffic| match traffic.encrypt(bytes, room) {
+            Err(EncryptError::InsufficientSize(InsufficientSizeError { required_size })) => {
+                room.resize(required_size, 0);
+                traffic.encrypt(bytes, room)
+            }
+            other => other,
+        });
+        self.opened = opened;
+        match sealed? {
+            Some(sealed) => sealed.map_err(exhausted),
+            None => Err(io::ErrorKind::NotConnected.into()),
+        }
+    }
+
+    /// Takes bytes over, to be sent by and by.
+    pub fn poll_write(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        ready!(self.poll_flush(cx))?;
+        let sent = SCRATCH.with_borrow_mut(|scratch| {
+            let count = bytes.len().min(PIECE_BYTES);
+            let sent = self.send_sealed(&bytes[..count], false, &mut scratch.sealed)?;
+            // What has no room yet is sent before anything else.
+            self.promised = 0;
+            io::Result::Ok(sent.unwrap_or(count))
+        })?;
+        Poll::Ready(Ok(sent))
+    }
+
+    /// As [`TlsStream::poll_write`], with several pieces that become one record where they fit.
+    pub fn poll_write_vectored(
+        &mut self,
+        cx: &mut Context<'_>,
+        pieces: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        if let [piece] = pieces {
+            return self.poll_write(cx, piece);
+        }
+        ready!(self.poll_flush(cx))?;
+        let sent = SCRATCH.with_borrow_mut(|Scratch { plain, sealed }| {
+            let mut count = 0;
+            for piece in pieces {
+                let taken = piece.len().min(PIECE_BYTES - count);
+                plain[count..count + taken].copy_from_slice(&piece[..taken]);
+                count += taken;
+            }
+            let sent = self.send_sealed(&plain[..count], false, sealed)?;
+            self.promised = 0;
+            io::Result::Ok(sent.unwrap_or(count))
+        })?;
+        Poll::Ready(Ok(sent))
+    }
+
+    /// Says that nothing more will be sent, so that nobody can cut an answer short unseen (RFC 8446
+    /// §6.1).
+    fn say_goodbye(&mut self) {
+        if std::mem::replace(&mut self.is_over, true) || self.session.is_handshaking() {
+            return;
+        }
+        let mut room = [0; 64];
+        let mut opened = BytesMut::new();
+        let alert = self.drive(&mut opened, |traffic| traffic.queue_close_notify(&mut room));
+        if let Ok(Some(Ok(length))) = alert {
+            self.outgoing.extend_from_slice(&room[..length]);
+            // A client that has gone need not be told.
+            let _ = self.flush();
+        }
+    }
+
+    /// Says that nothing more will be sent, over TLS and below.
+    pub fn shut_down(&mut self) {
+        self.say_goodbye();
+        self.socket.shut_down();
+    }
+
+    /// The connection will end in the middle of an answer, which the client is to notice.
+    pub fn break_off(&mut self) {
+        self.is_over = true;
+    }
+}
+
+impl Drop for TlsStream {
+    fn drop(&mut self) {
+        self.say_goodbye();
+    }
+}
+
+/// Puts a message of the handshake behind what is to be sent.
+fn encode(
+    mut data: EncodeTlsData<'_, ServerConnectionData>,
+    outgoing: &mut BytesMut,
+) -> io::Result<()> {
+    let length = match data.encode(&mut []) {
+        Ok(_) => return Ok(()),
+        Err(EncodeError::InsufficientSize(InsufficientSizeError { required_size })) => {
+            required_size
+        }
+        Err(error) => return Err(io::Error::other(error.to_string())),
+    };
+    let at = outgoing.len();
+    outgoing.resize(at + length, 0);
+    let encoded = data.encode(&mut outgoing[at..]);
+    encoded.map_err(|error| io::Error::other(error.to_string()))?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn plain_http_is_known_by_its_first_byte() {
+        assert!(is_plain_http(b"GET / HTTP/1.1\r\n"));
+        assert!(is_plain_http(b"PRI * HTTP/2.0\r\n"));
+        assert!(!is_plain_http(&[HANDSHAKE_RECORD, 3, 1]));
+        assert!(!is_plain_http(&[0x80, 0x2e, 1]));
+        assert!(!is_plain_http(b""));
+    }
+}

@@ -1,0 +1,138 @@
+//! All pools of a front, by name and by generation.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use maitred_config::Pool as Settings;
+use maitred_control::Generation as Number;
+
+use crate::control::commands::look_after;
+use crate::pool::Pool;
+use crate::pool::generation::Generation;
+use crate::pool::listen_backlog::Unaccepted;
+use crate::pool::thread_local::Inbox;
+use crate::pool::wishes::Wishes;
+use crate::runtime::supervisor_channel::Supervisor;
+
+/// While another front has taken over, a pool keeps idle workers for the clients that remain: one for
+/// each of them, but no more than its limit divided by this. The rest is for the other front.
+const SHARE_OF_THE_LAST: usize = 2;
+
+/// The pools.
+#[derive(Debug)]
+pub struct Pools {
+    known: Mutex<Known>,
+    inboxes: Arc<[Inbox]>,
+    supervisor: Arc<Supervisor>,
+    /// What waits before the doors.
+    pub unaccepted: Arc<Unaccepted>,
+    wishes: Wishes,
+    is_fpm: bool,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    by_name: HashMap<String, Arc<Pool>>,
+    by_generation: HashMap<Number, Arc<Pool>>,
+}
+
+impl Pools {
+    /// None. `is_fpm`: the server was started as php-fpm, and speaks as it does. What scripts
+    /// wish goes to `wishes`.
+    pub fn new(
+        inboxes: Arc<[Inbox]>,
+        supervisor: Arc<Supervisor>,
+        wishes: Wishes,
+        is_fpm: bool,
+    ) -> Pools {
+        Pools {
+            known: Mutex::default(),
+            inboxes,
+            supervisor,
+            unaccepted: Arc::default(),
+            wishes,
+            is_fpm,
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The pool that a generation belongs to.
+    pub fn of(&self, generation: Number) -> Option<Arc<Pool>> {
+        self.lock().by_generation.get(&generation).cloned()
+    }
+
+    /// The pool of this name, without a generation if there was none of that name.
+    pub fn named(&self, settings: &Arc<Settings>) -> Arc<Pool> {
+        self.lock().named(settings, self)
+    }
+
+    /// A generation comes.
+    pub fn add(&self, generation: Generation) -> Arc<Generation> {
+        let mut known = self.lock();
+        let pool = known.named(&generation.settings, self);
+        known.by_generation.insert(generation.number, pool.clone());
+        pool.add(generation)
+    }
+
+    /// Nothing is left of a generation.
+    pub fn forget(&self, generation: Number) {
+        let pool = self.lock().by_generation.remove(&generation);
+        if let Some(pool) = pool {
+            pool.forget(generation);
+        }
+        self.sweep();
+    }
+
+    /// Forgets the pools that have no generation and that no site names.
+    pub fn sweep(&self) {
+        let is_used = |pool: &Arc<Pool>| Arc::strong_count(pool) > 1 || !pool.is_void();
+        self.lock().by_name.retain(|_, pool| is_used(pool));
+    }
+
+    /// All pools, by name. One that was removed is among them for as long as a request of it is in
+    /// hand.
+    pub fn all(&self) -> Vec<Arc<Pool>> {
+        self.sweep();
+        let mut all: Vec<_> = self.lock().by_name.values().cloned().collect();
+        all.sort_by(|a, b| a.name.cmp(&b.name));
+        all
+    }
+
+    /// Whether nothing waits and nothing runs in any pool.
+    pub fn are_quiet(&self) -> bool {
+        self.lock().by_name.values().all(|pool| pool.is_quiet())
+    }
+
+    /// Gives up the workers that nothing needs, but for some of each pool for the clients of as
+    /// many connections.
+    pub fn shrink(&self, connections: usize) {
+        let all: Vec<_> = self.lock().by_name.values().cloned().collect();
+        for pool in all {
+            pool.keep_only(connections.max(1), SHARE_OF_THE_LAST);
+        }
+    }
+}
+
+impl Known {
+    fn named(&mut self, settings: &Arc<Settings>, pools: &Pools) -> Arc<Pool> {
+        if let Some(pool) = self.by_name.get(&settings.name) {
+            return pool.clone();
+        }
+        let (inboxes, supervisor) = (pools.inboxes.clone(), pools.supervisor.clone());
+        let unaccepted = pools.unaccepted.clone();
+        let pool = Pool::new(
+            settings.clone(),
+            inboxes,
+            supervisor,
+            (unaccepted, &pools.wishes),
+            pools.is_fpm,
+        );
+        let pool = Arc::new(pool);
+        look_after(&pool);
+        self.by_name.insert(settings.name.clone(), pool.clone());
+        pool
+    }
+}

@@ -1,0 +1,402 @@
+//! Clients: accepting them, and one's requests one after the other.
+
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use maitred_control::Clients;
+use maitred_http1::{Head, Refusal};
+use maitred_os::sockets::closer;
+use maitred_os::sockets::unix::refuse_descriptors;
+use maitred_os::sockets::waiting::waiting;
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketFlags, sockopt};
+use tokio::io::unix::AsyncFd;
+use tokio::sync::oneshot;
+
+use crate::admin::AdminPeer;
+use crate::control::commands::readable;
+use crate::handler::request;
+use crate::http::client::After;
+use crate::net::client_addresses::Address;
+use crate::net::proxy_protocol::take_header;
+use crate::net::socket::{Family, Socket};
+use crate::net::tls;
+use crate::net::tls::NoTls;
+use crate::pool::thread_local::Paced;
+use crate::server::fastcgi;
+use crate::server::http1::connection::{Connection, NO_ADDRESS, NoHead};
+use crate::server::http2;
+use crate::services::{Shared, Thread};
+
+/// How long accepting pauses when there is no descriptor left, or no room for a connection.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
+/// Connections accepted before the thread looks after those it has.
+const ACCEPT_BATCH: usize = 64;
+/// Connections that a Unix socket may hold at most, unless the administrator has raised it
+/// (`net.core.somaxconn`).
+const QUEUE: u64 = 4096;
+/// How long a connection without a request stays once another front takes the clients.
+const HAND_OVER_IDLE: Duration = Duration::from_secs(5);
+
+/// Accepts clients until the front takes no more, or `ended` says that this socket is not needed
+/// any more. Clients that the kernel has let in by then are served.
+pub async fn accept(
+    listener: OwnedFd,
+    clients: Clients,
+    thread: Arc<Thread>,
+    mut ended: oneshot::Receiver<()>,
+) {
+    let listener = match readable(listener) {
+        Ok(listener) => Arc::new(listener),
+        Err(error) => return tracing::error!("a listening socket cannot be used: {error}"),
+    };
+    let admin = clients == Clients::Admin;
+    let shared = &thread.shared;
+    let door: Option<Arc<str>> = match &clients {
+        Clients::Fastcgi { listen } => {
+            shared.pools.unaccepted.watch(listen, &listener);
+            Some(listen.as_str().into())
+        }
+        _ => None,
+    };
+    let mut wary = wary_of(&listener);
+    let full = shared.takes_no_more();
+    tokio::pin!(full);
+    let mut last = false;
+    loop {
+        while shared.is_full(admin) {
+            if !admin {
+                shared.troubles.full(shared.max_connections);
+                shared.want_room();
+            }
+            tokio::time::sleep(ACCEPT_PAUSE).await;
+        }
+        while wary > 0 && closer::is_full() {
+            tokio::time::sleep(ACCEPT_PAUSE).await;
+        }
+        if accept_some(&listener, &clients, door.as_ref(), &thread, &mut wary).await {
+            tokio::task::yield_now().await;
+            continue;
+        }
+        if last {
+            return;
+        }
+        tokio::select! {
+            biased;
+            ready = listener.readable() => match ready {
+                Ok(mut ready) => ready.clear_ready(),
+                Err(error) => return tracing::error!("a listening socket has failed: {error}"),
+            },
+            _ = &mut ended => last = true,
+            () = &mut full => last = true,
+        }
+    }
+}
+
+/// How many of the connections that are accepted from now on may bring descriptors, because the kernel
+/// refuses none for them: those that were there before it was told to, or all.
+fn wary_of(listener: &AsyncFd<OwnedFd>) -> u64 {
+    let family = sockopt::socket_domain(listener);
+    if family != Ok(AddressFamily::UNIX) {
+        return 0;
+    }
+    // Whoever opened the socket has asked for it, unless that was systemd or an older version.
+    match refuse_descriptors(listener.as_fd()) {
+        // A kernel without the module that counts them has a queue all the same.
+        Ok(()) => waiting(listener).map_or(QUEUE, u64::from),
+        Err(_) => u64::MAX,
+    }
+}
+
+/// Accepts a batch of connections: of the admin door, of a FastCGI door, or of clients. True when
+/// there may be more.
+async fn accept_some(
+    listener: &AsyncFd<OwnedFd>,
+    clients: &Clients,
+    door: Option<&Arc<str>>,
+    thread: &Arc<Thread>,
+    wary: &mut u64,
+) -> bool {
+    let admin = *clients == Clients::Admin;
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    for _ in 0..ACCEPT_BATCH {
+        if thread.shared.is_full(admin) {
+            return true;
+        }
+        match rustix::net::acceptfrom_with(listener, flags) {
+            Ok((socket, peer)) => {
+                let peer = peer.and_then(|peer| SocketAddr::try_from(peer).ok());
+                thread.count_in(admin);
+                let mut counted = Counted(thread.clone(), admin, None);
+                let is_wary = *wary > 0;
+                *wary = wary.saturating_sub(1);
+                let family = match peer {
+                    Some(_) => Family::Tcp,
+                    None => Family::Unix,
+                };
+                if let Some(listen) = door {
+                    let Ok(socket) = Socket::accepted(socket, family, is_wary) else {
+                        continue;
+                    };
+                    let newcomer = (socket, peer, listen.clone(), counted);
+                    thread.web_servers.serve(newcomer, fastcgi::converse);
+                    continue;
+                }
+                if admin {
+                    let admin = AdminPeer::of(&socket, peer.is_none());
+                    let Ok(socket) = Socket::accepted(socket, family, is_wary) else {
+                        continue;
+                    };
+                    let connection = Connection::of_admin(socket, admin, peer, thread.rates());
+                    thread.clients.serve((connection, counted), plain);
+                    continue;
+                }
+                let peer = peer.unwrap_or(NO_ADDRESS);
+                if thread.is_proxied() {
+                    let is_https = *clients == Clients::Https;
+                    let introduced = introduced(socket, peer, counted, is_https);
+                    tokio::spawn(Paced::new(introduced));
+                    continue;
+                }
+                if counted.admit(peer).is_err() {
+                    continue;
+                }
+                let connection = Connection::new(socket, peer, thread.rates());
+                let newcomer = (connection, counted);
+                match clients {
+                    Clients::Https => thread.secure_clients.serve(newcomer, secure),
+                    _ => thread.clients.serve(newcomer, plain),
+                }
+            }
+            Err(Errno::AGAIN) => return false,
+            Err(Errno::CONNABORTED | Errno::CONNRESET | Errno::INTR) => {}
+            Err(error) => {
+                thread.shared.troubles.not_accepted(&error);
+                thread.shared.want_room();
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+                return true;
+            }
+        }
+    }
+    true
+}
+
+/// Counts a connection, of the admin door or of a client, for as long as it lives; and for the client's
+/// address, if those of that are counted.
+pub struct Counted(pub Arc<Thread>, bool, Option<Address>);
+
+impl Counted {
+    /// Counts it for the client's address.
+    ///
+    /// # Errors
+    /// When that has as many connections as it may.
+    fn admit(&mut self, peer: SocketAddr) -> Result<(), ()> {
+        self.2 = self.0.admit(peer.ip())?;
+        Ok(())
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        if let Some(address) = self.2 {
+            self.0.shared.addresses.leave(address);
+        }
+        self.0.count_out(self.1);
+    }
+}
+
+/// A client that has connected.
+type Newcomer = (Connection, Counted);
+
+/// How a conversation over HTTP/1 ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum End {
+    /// With the connection.
+    Over,
+    /// The client begins HTTP/2, to which its connection belongs from now on.
+    Http2,
+}
+
+/// A client whose proxy says with the PROXY protocol who it is.
+async fn introduced(socket: OwnedFd, peer: SocketAddr, mut counted: Counted, is_https: bool) {
+    let thread = counted.0.clone();
+    let troubles = &thread.shared.troubles;
+    if !thread.sites().trust.proxies.contain(peer.ip()) {
+        return troubles.not_proxied(peer.ip(), "it is none of trusted_proxies");
+    }
+    let (socket, client) = match take_header(socket).await {
+        Ok(taken) => taken,
+        Err(no_header) => return troubles.not_proxied(peer.ip(), no_header.words()),
+    };
+    let peer = client.unwrap_or(peer);
+    if counted.admit(peer).is_err() {
+        return;
+    }
+    let connection = Connection::new(socket, peer, thread.rates());
+    match is_https {
+        true => secure((connection, counted)).await,
+        false => plain((connection, counted)).await,
+    }
+}
+
+/// A client over plain HTTP or, when TLS is spoken, over that.
+#[expect(
+    clippy::manual_async_fn,
+    reason = "an async fn would hold its arguments twice, for as long as the connection is idle"
+)]
+fn plain((mut connection, counted): Newcomer) -> impl Future<Output = ()> + Send {
+    async move {
+        if converse_http1(&mut connection, &counted.0).await == End::Http2 {
+            Box::pin(http2::converse_after_preface(connection, counted)).await;
+        } else if let Some(at) = connection.too_slow() {
+            let troubles = &counted.0.shared.troubles;
+            troubles.too_slow(connection.peer.ip(), at);
+        }
+    }
+}
+
+/// A client over TLS.
+async fn secure((mut connection, counted): Newcomer) {
+    // None of it is there any more when requests come.
+    match Box::pin(shake_hands(&mut connection, &counted.0)).await {
+        Ok(()) if connection.protocol() == Some(tls::HTTP2) => {
+            Box::pin(http2::converse(connection, counted)).await;
+        }
+        // An authority has seen what it looks for (RFC 8737 §3).
+        Ok(()) if connection.protocol() == Some(maitred_tls::ACME_TLS) => {}
+        Ok(()) => plain((connection, counted)).await,
+        Err(NoTls::PlainHttp) => {
+            let why = "This port speaks HTTPS, and this was plain HTTP.";
+            let answer = request::bare(400, why);
+            Box::pin(send_away(&mut connection, &counted.0, 400, &answer)).await;
+        }
+        Err(why) => tracing::debug!("{}: no TLS: {why}", connection.peer),
+    }
+}
+
+/// Begins TLS, which is given up when the front ends or others need the room.
+async fn shake_hands(connection: &mut Connection, thread: &Thread) -> Result<(), NoTls> {
+    let shared = &thread.shared;
+    let Some(tls) = shared.tls.load_full() else {
+        return Err(NoTls::Closed);
+    };
+    let (under_way, is_crowded) = shared.handshakes.begin();
+    if is_crowded {
+        shared.troubles.gave_way();
+    }
+    tokio::select! {
+        biased;
+        outcome = connection.secure(&tls) => outcome,
+        () = under_way.gives_way() => Err(NoTls::TooSlow),
+        () = idle_is_over(shared) => Err(NoTls::Closed),
+    }
+}
+
+/// One client's requests over HTTP/1, one after the other. What it waits for between two of them is
+/// held for every idle connection; the rest is in boxes.
+async fn converse_http1(connection: &mut Connection, thread: &Arc<Thread>) -> End {
+    let limits = maitred_http1::Limits::default();
+    let mut leaves = pin!(idle_is_over(&thread.shared));
+    let mut is_over = false;
+    let mut is_first = connection.admin.is_none();
+    loop {
+        let head = tokio::select! {
+            biased;
+            head = connection.next_head(&limits) => head,
+            () = &mut leaves, if !is_over => {
+                // Who has sent part of a request gets its answer, unless the front ends.
+                is_over = true;
+                if thread.shared.is_draining() || connection.input().is_empty() {
+                    return End::Over;
+                }
+                continue;
+            }
+        };
+        match head {
+            Ok(head) => {
+                is_first = false;
+                if !Box::pin(answer(connection, thread, head)).await {
+                    return End::Over;
+                }
+            }
+            Err(NoHead::Refused(Refusal::Http2)) if is_first => return End::Http2,
+            Err(why) => {
+                Box::pin(dismiss(connection, thread, why)).await;
+                return End::Over;
+            }
+        }
+    }
+}
+
+/// Answers a request. False when the connection is at its end.
+async fn answer(connection: &mut Connection, thread: &Arc<Thread>, mut head: Head) -> bool {
+    let client_stays = head.keep_alive;
+    head.keep_alive &= !thread.shared.is_crowded() && !thread.shared.is_ending();
+    let address = || thread.address(connection.peer.ip());
+    let _held = match thread.shared.requests.hold(head.memory_bytes(), address) {
+        Ok(held) => held,
+        Err(why) => {
+            Box::pin(refuse_head(connection, thread, why)).await;
+            return false;
+        }
+    };
+    match request::serve(connection, &head, thread).await {
+        After::Keep => return true,
+        // A client that said it would close sends nothing more.
+        After::Close if !client_stays && connection.input().is_empty() => {}
+        After::Close | After::Linger => connection.linger().await,
+    }
+    false
+}
+
+/// Refuses a request for whose head there is no memory.
+async fn refuse_head(connection: &mut Connection, thread: &Thread, why: &str) {
+    thread.shared.refuse_head(connection.peer.ip(), why);
+    let answer = request::bare(503, "Too many large requests are in hand.");
+    send_away(connection, thread, 503, &answer).await;
+}
+
+/// Is done with a client that sends no more requests, or none at all.
+async fn dismiss(connection: &mut Connection, thread: &Thread, why: NoHead) {
+    let (status, answer) = match why {
+        NoHead::Closed => return,
+        NoHead::TooSlow => {
+            let answer = request::bare(408, "The request's head came too slowly.");
+            (408, answer)
+        }
+        NoHead::Refused(refusal) => {
+            tracing::debug!("{}: refused: {}", connection.peer, refusal.reason());
+            let status = refusal.status();
+            (status, request::bare(status, refusal.reason()))
+        }
+    };
+    send_away(connection, thread, status, &answer).await;
+}
+
+/// Answers what is no request, and is done with the client.
+async fn send_away(connection: &mut Connection, thread: &Thread, status: u16, answer: &[u8]) {
+    let _ = connection.send(answer).await;
+    if let (false, Some(log)) = (
+        connection.admin.is_some(),
+        &*thread.shared.access_log.load(),
+    ) {
+        log.write_refused(connection.peer.ip(), status, connection.sent());
+    }
+    connection.linger().await;
+}
+
+/// Returns when a connection without a request is to be closed.
+pub async fn idle_is_over(shared: &Shared) {
+    shared.takes_no_more().await;
+    // Few connections get here, and all of them would hold the room for it.
+    Box::pin(async {
+        tokio::select! {
+            () = shared.drains() => {}
+            () = tokio::time::sleep(HAND_OVER_IDLE) => {}
+        }
+    })
+    .await;
+}

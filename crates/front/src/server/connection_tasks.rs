@@ -1,0 +1,186 @@
+//! Tasks that serve one connection after the other. Making a task for each costs more than reading
+//! its request: tokio aligns tasks to cache lines, which malloc is slow at, and keeps a list of them.
+
+use std::future::{Future, poll_fn};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use crate::pool::thread_local::Paced;
+
+/// Most tasks of a kind that wait for another connection on one thread: as many as are accepted at
+/// once. What is more ends with its connection.
+const IDLE_TASKS: usize = 64;
+
+/// The tasks of one kind on one thread.
+pub struct Tasks<T> {
+    idle: Mutex<Vec<Arc<Desk<T>>>>,
+}
+
+/// Where a task that waits gets its next connection.
+struct Desk<T> {
+    next: Mutex<Next<T>>,
+}
+
+struct Next<T> {
+    connection: Option<T>,
+    waker: Option<Waker>,
+}
+
+impl<T: Send + 'static> Tasks<T> {
+    /// No tasks.
+    pub fn new() -> Arc<Tasks<T>> {
+        Arc::new(Tasks {
+            idle: Mutex::default(),
+        })
+    }
+
+    /// Has a connection served by a task that waits for one, or by a new task. `serve` is the same
+    /// for all of a kind.
+    pub fn serve<F>(self: &Arc<Tasks<T>>, connection: T, serve: impl Fn(T) -> F + Send + 'static)
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let idle = lock(&self.idle).pop();
+        match idle {
+            Some(desk) => desk.put(connection),
+            None => drop(tokio::spawn(Paced::new(
+                self.clone().work(Desk::with(connection), serve),
+            ))),
+        }
+    }
+
+    /// The connection waits on the desk from the first, since a task has room for its arguments as
+    /// long as it lives.
+    async fn work<F: Future<Output = ()>>(
+        self: Arc<Tasks<T>>,
+        desk: Arc<Desk<T>>,
+        serve: impl Fn(T) -> F,
+    ) {
+        loop {
+            let connection = poll_fn(|cx| desk.poll_next(cx)).await;
+            serve(connection).await;
+            let mut idle = lock(&self.idle);
+            if idle.len() >= IDLE_TASKS {
+                return;
+            }
+            idle.push(desk.clone());
+        }
+    }
+}
+
+impl<T> Desk<T> {
+    fn with(connection: T) -> Arc<Desk<T>> {
+        Arc::new(Desk {
+            next: Mutex::new(Next {
+                connection: Some(connection),
+                waker: None,
+            }),
+        })
+    }
+
+    fn put(&self, connection: T) {
+        let mut next = lock(&self.next);
+        next.connection = Some(connection);
+        if let Some(waker) = next.waker.take() {
+            waker.wake();
+        }
+    }
+
+    fn poll_next(&self, cx: &mut Context<'_>) -> Poll<T> {
+        let mut next = lock(&self.next);
+        match next.connection.take() {
+            Some(connection) => Poll::Ready(connection),
+            None => {
+                next.waker = Some(cx.waker().clone());
+                Poll::Pending
+            }
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::sync::oneshot;
+    use tokio::task::yield_now;
+
+    /// A connection that lasts until it is told to end, and says when it begins.
+    type Guest = (oneshot::Sender<()>, oneshot::Receiver<()>);
+
+    async fn serve((begins, ends): Guest) {
+        begins.send(()).unwrap();
+        let _ = ends.await;
+    }
+
+    async fn begin(tasks: &Arc<Tasks<Guest>>) -> oneshot::Sender<()> {
+        let (begins, begun) = oneshot::channel();
+        let (end, ends) = oneshot::channel();
+        tasks.serve((begins, ends), serve);
+        begun.await.unwrap();
+        end
+    }
+
+    async fn until_idle<T>(tasks: &Tasks<T>, count: usize) {
+        while lock(&tasks.idle).len() < count {
+            yield_now().await;
+        }
+    }
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn a_task_serves_one_connection_after_the_other() {
+        let tasks = Tasks::new();
+        for _ in 0..10 {
+            let end = begin(&tasks).await;
+            assert!(lock(&tasks.idle).is_empty());
+            end.send(()).unwrap();
+            until_idle(&tasks, 1).await;
+        }
+    }
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn connections_at_a_time_have_a_task_each_and_no_more_wait_than_may() {
+        let tasks = Tasks::new();
+        let mut ends = Vec::new();
+        for _ in 0..IDLE_TASKS + 2 {
+            ends.push(begin(&tasks).await);
+        }
+        ends.into_iter().for_each(|end| end.send(()).unwrap());
+        until_idle(&tasks, IDLE_TASKS).await;
+        let metrics = tokio::runtime::Handle::current().metrics();
+        while metrics.num_alive_tasks() > IDLE_TASKS {
+            yield_now().await;
+        }
+    }
+
+    /// A connection that may end badly.
+    type Risky = (bool, oneshot::Sender<()>);
+
+    async fn serve_risky((is_bad, served): Risky) {
+        yield_now().await;
+        assert!(!is_bad, "a panic that a test causes");
+        let _ = served.send(());
+    }
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn a_task_that_panics_ends_alone_and_nobody_waits_for_it() {
+        let tasks = Tasks::new();
+        for is_bad in [false, true, false, true, true, false] {
+            let (served, outcome) = oneshot::channel();
+            tasks.serve((is_bad, served), serve_risky);
+            assert_eq!(outcome.await.is_err(), is_bad);
+            if is_bad {
+                let metrics = tokio::runtime::Handle::current().metrics();
+                while metrics.num_alive_tasks() > lock(&tasks.idle).len() {
+                    yield_now().await;
+                }
+                assert!(lock(&tasks.idle).is_empty(), "it took its place with it");
+            } else {
+                until_idle(&tasks, 1).await;
+            }
+        }
+    }
+}

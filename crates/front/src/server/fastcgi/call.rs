@@ -1,0 +1,182 @@
+//! What of a web server's parameters the front itself looks at. All else is the worker's business:
+//! only it has the pool's rights and php.ini.
+
+use std::borrow::Cow;
+use std::ops::Range;
+
+use maitred_fastcgi::{
+    AUTHORIZER, FILTER, FOREIGN_PARAMS, ParamError, params, write_begin_with, write_params,
+    write_params_end, write_stdin, write_stdin_end,
+};
+
+use crate::http::body::Body;
+use crate::http::deadline::Fields;
+use crate::server::fastcgi::connection::Begun;
+
+/// Bytes that a request's records have beside what is in them.
+const FRAME_BYTES: usize = 128;
+
+/// The parameters that the front looks at, by their place in the stream. As in php-fpm the last of a
+/// name counts.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub struct Places {
+    method: Range<usize>,
+    uri: Range<usize>,
+    query: Range<usize>,
+    script_name: Range<usize>,
+    script_filename: Range<usize>,
+    path_translated: Range<usize>,
+    /// An empty one is not none.
+    path_info: Option<Range<usize>>,
+    content_length: Range<usize>,
+}
+
+impl Places {
+    /// Finds them.
+    ///
+    /// # Errors
+    /// When the stream ends within a pair.
+    pub fn find(stream: &[u8]) -> Result<Places, ParamError> {
+        let mut places = Places::default();
+        let mut pairs = params(stream);
+        while let Some(pair) = pairs.next() {
+            let (name, value) = pair?;
+            let place = match name {
+                b"REQUEST_METHOD" => &mut places.method,
+                b"REQUEST_URI" => &mut places.uri,
+                b"QUERY_STRING" => &mut places.query,
+                b"SCRIPT_NAME" => &mut places.script_name,
+                b"SCRIPT_FILENAME" => &mut places.script_filename,
+                b"PATH_TRANSLATED" => &mut places.path_translated,
+                b"CONTENT_LENGTH" => &mut places.content_length,
+                b"PATH_INFO" => places.path_info.get_or_insert_default(),
+                _ => continue,
+            };
+            let end = stream.len() - pairs.left();
+            *place = end - value.len()..end;
+        }
+        Ok(places)
+    }
+}
+
+/// A web server's request.
+#[derive(Debug)]
+pub struct Call {
+    /// How it began.
+    pub begun: Begun,
+    /// Its parameters, as they are encoded.
+    pub params: Vec<u8>,
+    /// Where some of them are.
+    pub places: Places,
+}
+
+impl Call {
+    fn at(&self, place: &Range<usize>) -> &[u8] {
+        self.params.get(place.clone()).unwrap_or_default()
+    }
+
+    /// Its method; empty if it names none.
+    pub fn method(&self) -> Cow<'_, str> {
+        String::from_utf8_lossy(self.at(&self.places.method))
+    }
+
+    /// What the client asked for, or the script's name if the web server does not say.
+    pub fn target(&self) -> Cow<'_, str> {
+        let target = match self.at(&self.places.uri) {
+            b"" => self.at(&self.places.script_name),
+            uri => uri,
+        };
+        String::from_utf8_lossy(target)
+    }
+
+    /// The query.
+    pub fn query(&self) -> Cow<'_, str> {
+        String::from_utf8_lossy(self.at(&self.places.query))
+    }
+
+    /// The script's file, by the web server's word.
+    pub fn script(&self) -> Cow<'_, str> {
+        String::from_utf8_lossy(self.file())
+    }
+
+    fn file(&self) -> &[u8] {
+        match self.at(&self.places.script_filename) {
+            b"" => self.at(&self.places.path_translated),
+            file => file,
+        }
+    }
+
+    /// What is compared with the paths of status page and ping (`fpm_status_handle_request` with
+    /// `init_request_info`), if there is a file at all: the script's name, or with `by_path_info`
+    /// (`cgi.fix_pathinfo = 0`) the path info where there is one.
+    pub fn path(&self, by_path_info: bool) -> Option<&[u8]> {
+        let places = &self.places;
+        let path = places.path_info.as_ref().filter(|_| by_path_info);
+        let path = path.unwrap_or(&places.script_name);
+        Some(self.at(path)).filter(|_| !self.file().is_empty())
+    }
+
+    /// Whether its answer has no body.
+    pub fn is_head(&self) -> bool {
+        self.at(&self.places.method) == b"HEAD"
+    }
+
+    /// Bytes of body that a script will read. Without a length it reads none (php-fpm's
+    /// `sapi_cgi_read_post`).
+    pub fn body_length(&self) -> u64 {
+        let text = self.at(&self.places.content_length);
+        let digits = text.iter().take_while(|byte| byte.is_ascii_digit());
+        digits.fold(0_u64, |length, digit| {
+            length
+                .saturating_mul(10)
+                .saturating_add(u64::from(digit - b'0'))
+        })
+    }
+
+    /// The request for a worker: the parameters as they are, and the body if it is in memory.
+    /// `flags` are of our own.
+    pub fn encode(&self, body: &Body, flags: u8) -> Vec<u8> {
+        let id = self.begun.request_id;
+        // php-fpm, too, makes a parameter of it, which others may replace.
+        let role: &[u8] = match self.begun.role {
+            AUTHORIZER => b"\x09\x0aFCGI_ROLEAUTHORIZER",
+            FILTER => b"\x09\x06FCGI_ROLEFILTER",
+            _ => b"\x09\x09FCGI_ROLERESPONDER",
+        };
+        let in_memory: &[u8] = match body {
+            Body::Memory(bytes) => bytes,
+            Body::File(..) => &[],
+        };
+        let mut out = Vec::with_capacity(self.params.len() + in_memory.len() + FRAME_BYTES);
+        write_begin_with(&mut out, id, FOREIGN_PARAMS | flags);
+        write_params(&mut out, id, role);
+        write_params(&mut out, id, &self.params);
+        write_params_end(&mut out, id);
+        if let Body::Memory(bytes) = body {
+            write_stdin(&mut out, id, bytes);
+            write_stdin_end(&mut out, id);
+        }
+        out
+    }
+}
+
+/// What the client's header says is in parameters (RFC 3875 §4.1.18); the last of a name counts.
+impl Fields for Call {
+    fn field(&self, name: &str) -> Option<String> {
+        let is_named = |param: &[u8]| {
+            let rest = param.strip_prefix(b"HTTP_");
+            rest.is_some_and(|rest| {
+                rest.iter()
+                    .zip(name.bytes())
+                    .all(|(param, byte)| match byte {
+                        b'-' => *param == b'_',
+                        _ => param.eq_ignore_ascii_case(&byte),
+                    })
+                    && rest.len() == name.len()
+            })
+        };
+        let pairs = params(&self.params).filter_map(Result::ok);
+        let (_, value) = pairs.filter(|(name, _)| is_named(name)).last()?;
+        std::str::from_utf8(value).ok().map(str::to_owned)
+    }
+}

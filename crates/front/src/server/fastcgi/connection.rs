@@ -1,0 +1,373 @@
+//! One web server's connection: reading its requests off it record by record, and noticing that it
+//! does not want an answer any more.
+
+use std::convert::Infallible;
+use std::io;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::time::Duration;
+
+use bytes::{Buf, BytesMut};
+use maitred_fastcgi::{
+    AUTHORIZER, FILTER, FOREIGN_MAX_PARAMS_BYTES, ProtocolError, ProtocolStatus, RESPONDER,
+    RequestEvent, RequestReader, params, write_end, write_unknown_type, write_values,
+};
+use tokio::time::Instant;
+
+use crate::backend::run::Client;
+use crate::http::body::{Body, Collected, NoBody};
+use crate::http::spool;
+use crate::net::socket::Socket;
+use crate::server::http1::connection::Connection;
+
+/// How long a web server that has connected may say nothing at all. php-fpm gives it 5 s, but has
+/// nothing else to do meanwhile.
+const FIRST: Duration = Duration::from_secs(60);
+/// How long it may take for a request's parameters, from the first byte.
+const HEAD: Duration = Duration::from_secs(20);
+/// How long it may leave an answer untouched: what its own client does not read it may not read
+/// either, and no worker waits for it.
+const PATIENCE: Duration = Duration::from_secs(600);
+/// Largest body: what an administrator allows is the web server's business.
+const MAX_BODY_BYTES: u64 = 64 << 30;
+/// Bytes of answers to management records that may wait to be sent.
+const REPLIES_BYTES: usize = 16 * 1024;
+/// The pair that answers the question whether a connection may carry several requests at a time
+/// (§4.1). php-fpm knows no other.
+const NO_MULTIPLEXING: &[u8] = b"\x0f\x01FCGI_MPXS_CONNS0";
+
+/// A web server's connection.
+pub struct WebServer {
+    connection: Connection,
+    reader: RequestReader,
+    /// The request whose records come.
+    present: Option<Begun>,
+    /// Bytes of its body that nobody has taken.
+    body: Vec<u8>,
+    takes_body: bool,
+    /// Answers to management records.
+    replies: Vec<u8>,
+    /// When what comes now began to come.
+    since: Option<Instant>,
+    /// It has sent something that makes sense.
+    is_known: bool,
+    /// It has said that it does not want the answer.
+    has_aborted: bool,
+    /// Nothing more is asked of it that could be answered.
+    is_over: bool,
+}
+
+/// How a request begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Begun {
+    /// Its id.
+    pub request_id: u16,
+    /// What is asked of us (§6).
+    pub role: u16,
+    /// The connection stays open after the answer.
+    pub keep_conn: bool,
+}
+
+/// Why there is no request.
+#[derive(Debug)]
+pub enum NoRequest {
+    /// The web server closed the connection, or did nothing with it for too long.
+    Closed,
+    /// Everything was said that there is to say.
+    Over,
+    /// Its parameters came too slowly.
+    TooSlow(Begun),
+    /// It broke the protocol; with the request it was about, if any.
+    Broken(ProtocolError, Option<Begun>),
+}
+
+/// What a record meant.
+enum Step {
+    Begin(Begun),
+    Params,
+    BodyEnd,
+    Abort,
+    Other,
+}
+
+impl WebServer {
+    /// A web server that has just connected.
+    pub fn new(socket: Socket, peer: Option<SocketAddr>) -> WebServer {
+        WebServer {
+            connection: Connection::of_web_server(socket, peer, PATIENCE),
+            reader: RequestReader::new(FOREIGN_MAX_PARAMS_BYTES),
+            present: None,
+            body: Vec::new(),
+            takes_body: false,
+            replies: Vec::new(),
+            since: None,
+            is_known: false,
+            has_aborted: false,
+            is_over: false,
+        }
+    }
+
+    /// Waits for the next request's parameters. May be dropped and called again.
+    ///
+    /// # Errors
+    /// When none comes, or what comes is none.
+    pub async fn next_request(&mut self) -> Result<Begun, NoRequest> {
+        loop {
+            // What has been said of one record goes out before the next is looked at.
+            self.send_replies().await.map_err(|_| NoRequest::Closed)?;
+            if self.is_over {
+                return Err(NoRequest::Over);
+            }
+            let step = self.step();
+            let step = step.map_err(|error| NoRequest::Broken(error, self.present))?;
+            match (step, self.present) {
+                (None, _) => self.read_on().await?,
+                (Some(Step::Begin(begun)), _) => self.begin(begun),
+                (Some(Step::Params), Some(begun)) => return Ok(begun),
+                (Some(Step::Abort), Some(begun)) => {
+                    self.refuse(begun, ProtocolStatus::RequestComplete);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Reads more of a request, or waits for one to begin.
+    async fn read_on(&mut self) -> Result<(), NoRequest> {
+        if self.reader.is_idle() {
+            self.since = None;
+            // An idle connection holds no buffer.
+            *self.connection.input() = BytesMut::new();
+        } else {
+            self.since.get_or_insert_with(Instant::now);
+        }
+        let filled = match self.since {
+            Some(since) => self.connection.fill(|| since + HEAD).await,
+            // It may be idle for as long as it likes: another request will come.
+            None if self.is_known => Some(self.connection.read().await),
+            None => self.connection.fill(|| Instant::now() + FIRST).await,
+        };
+        match filled {
+            Some(Ok(count)) if count > 0 => Ok(()),
+            None => match self.present {
+                Some(begun) => Err(NoRequest::TooSlow(begun)),
+                None => Err(NoRequest::Closed),
+            },
+            _ => Err(NoRequest::Closed),
+        }
+    }
+
+    fn begin(&mut self, begun: Begun) {
+        self.is_known = true;
+        self.present = Some(begun);
+        if !matches!(begun.role, RESPONDER | AUTHORIZER | FILTER) {
+            self.refuse(begun, ProtocolStatus::UnknownRole);
+        }
+    }
+
+    /// Ends a request that no script has been asked for.
+    fn refuse(&mut self, begun: Begun, status: ProtocolStatus) {
+        write_end(&mut self.replies, begun.request_id, 0, status);
+        self.end_request();
+        self.is_over = !begun.keep_conn;
+    }
+
+    /// Takes the parameters of the present request, as they are encoded.
+    pub fn take_params(&mut self) -> Vec<u8> {
+        self.reader.take_params()
+    }
+
+    /// Waits for the body of the present request, which its parameters say has `length` bytes. What
+    /// is more is passed over; who sends less has said so by its end (php-fpm, too).
+    ///
+    /// # Errors
+    /// Why there is none; the connection is then of no further use.
+    pub async fn body(&mut self, length: u64, spool_dir: &Path) -> Result<Body, NoBody> {
+        if length > MAX_BODY_BYTES {
+            return Err(NoBody::TooLarge);
+        }
+        let mut collected = Collected::new(length);
+        let mut pace = self.connection.body_pace();
+        self.takes_body = length > 0;
+        loop {
+            let mut complete = false;
+            while let Some(step) = self.step().map_err(|_| NoBody::Gone)? {
+                match step {
+                    Step::BodyEnd => complete = true,
+                    Step::Abort => {
+                        self.has_aborted = true;
+                        return Err(NoBody::Gone);
+                    }
+                    _ => {}
+                }
+            }
+            let missing = usize::try_from(length - collected.len()).unwrap_or(usize::MAX);
+            let bytes = std::mem::take(&mut self.body);
+            let count = missing.min(bytes.len());
+            collected.add(&bytes[..count], spool_dir).await?;
+            if complete || collected.len() == length {
+                self.takes_body = false;
+                return collected.finish(spool_dir).await;
+            }
+            self.send_replies().await.map_err(|_| NoBody::Gone)?;
+            match self.connection.fill_body(collected.len(), &mut pace).await {
+                Some(Ok(count)) if count > 0 => {}
+                None => return Err(NoBody::TooSlow),
+                _ => return Err(NoBody::Gone),
+            }
+        }
+    }
+
+    /// Understands the next record, as far as it is there.
+    fn step(&mut self) -> Result<Option<Step>, ProtocolError> {
+        let input = self.connection.input();
+        let before = input.len();
+        let mut rest = &input[..];
+        let event = self.reader.next(&mut rest)?;
+        let used = before - rest.len();
+        let step = match event {
+            None => None,
+            Some(RequestEvent::Begin {
+                request_id,
+                role,
+                keep_conn,
+                ..
+            }) => Some(Step::Begin(Begun {
+                request_id,
+                role,
+                keep_conn,
+            })),
+            Some(RequestEvent::Params) => Some(Step::Params),
+            Some(RequestEvent::Stdin(bytes)) => {
+                if self.takes_body {
+                    self.body.extend_from_slice(bytes);
+                }
+                Some(Step::Other)
+            }
+            Some(RequestEvent::StdinEnd) => Some(Step::BodyEnd),
+            Some(RequestEvent::Abort) => Some(Step::Abort),
+            Some(RequestEvent::Second { request_id }) => {
+                let status = ProtocolStatus::CantMultiplex;
+                write_end(&mut self.replies, request_id, 0, status);
+                Some(Step::Other)
+            }
+            Some(RequestEvent::Values) => {
+                self.is_known = true;
+                let mut asked = params(self.reader.values()).flatten();
+                let known = asked.any(|(name, _)| name == b"FCGI_MPXS_CONNS");
+                let pairs = if known { NO_MULTIPLEXING } else { &[] };
+                write_values(&mut self.replies, pairs);
+                Some(Step::Other)
+            }
+            Some(RequestEvent::Management { kind }) => {
+                write_unknown_type(&mut self.replies, kind);
+                Some(Step::Other)
+            }
+        };
+        input.advance(used);
+        Ok(step)
+    }
+
+    /// Sends what has been said about other things than the present request. May be dropped and
+    /// called again; not while an answer is being sent.
+    async fn send_replies(&mut self) -> io::Result<()> {
+        while !self.replies.is_empty() {
+            match self.connection.try_send(&self.replies)? {
+                0 => self.connection.sendable().await?,
+                count => drop(self.replies.drain(..count)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends all of an answer of our own.
+    ///
+    /// # Errors
+    /// When the web server has gone, or does not read.
+    pub async fn send(&mut self, answer: &[u8]) -> io::Result<()> {
+        self.connection.send(answer).await
+    }
+
+    /// Bytes that it has been sent.
+    pub fn sent(&self) -> u64 {
+        self.connection.sent()
+    }
+
+    /// Whether it has said that it does not want the answer, but is still there.
+    pub fn has_aborted(&self) -> bool {
+        self.has_aborted
+    }
+
+    /// The present request has been answered. True when nothing is left of it that would have to be
+    /// read before the connection can be closed.
+    pub fn end_request(&mut self) -> bool {
+        let is_clean = self.reader.is_complete() && self.connection.input().is_empty();
+        self.reader.end_request();
+        (self.present, self.since, self.has_aborted) = (None, None, false);
+        self.body = Vec::new();
+        self.takes_body = false;
+        is_clean
+    }
+
+    /// Whether it is amid a request.
+    pub fn is_amid(&self) -> bool {
+        !self.reader.is_idle()
+    }
+
+    /// Ends the connection so that the last answer arrives.
+    pub async fn linger(&mut self) {
+        self.connection.linger().await;
+    }
+}
+
+impl Client for WebServer {
+    type Head = Infallible;
+
+    async fn gone(&mut self) {
+        loop {
+            loop {
+                match self.step() {
+                    Ok(None) => break,
+                    Ok(Some(Step::Abort)) => {
+                        self.has_aborted = true;
+                        return;
+                    }
+                    Ok(Some(_)) => {}
+                    Err(_) => return,
+                }
+            }
+            if self.replies.len() > REPLIES_BYTES {
+                // It is not read further before its answer.
+                return std::future::pending().await;
+            }
+            match self.connection.read().await {
+                Ok(count) if count > 0 => {}
+                _ => return,
+            }
+        }
+    }
+
+    async fn gone_later(&mut self) {
+        self.connection.worth_watching().await;
+        self.gone().await;
+    }
+
+    fn begin(&mut self, head: Infallible) -> io::Result<()> {
+        match head {}
+    }
+
+    fn try_send(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.connection.try_send(bytes)
+    }
+
+    async fn sendable(&mut self) -> io::Result<()> {
+        self.connection.sendable().await
+    }
+
+    fn spool_bytes(&self) -> usize {
+        spool::MEMORY_BYTES
+    }
+}
+
+#[cfg(test)]
+mod tests;

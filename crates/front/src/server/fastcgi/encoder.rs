@@ -1,0 +1,149 @@
+//! An answer as FastCGI records for a web server: what a script says goes there as it is.
+
+use std::convert::Infallible;
+use std::time::Duration;
+
+use maitred_fastcgi::{AnswerEvent, ProtocolStatus, write_end, write_stderr, write_stdout};
+
+use crate::backend::run::{Failure, ResponseEncoder};
+use crate::http::server_timing;
+use crate::logging::pool_access_log::Entry;
+
+/// Bytes that a short answer's records have beside what is in them: two heads, and the end.
+const FRAME_BYTES: usize = 24;
+
+/// An answer to one request over FastCGI.
+pub struct FastcgiEncoder<'a> {
+    request_id: u16,
+    /// Records that have not been framed.
+    out: Vec<u8>,
+    /// Bytes that have been framed.
+    framed: u64,
+    /// The script has said something that belongs to its answer.
+    has_said: bool,
+    /// Its line in the access log, if it gets one.
+    log: Option<&'a mut Entry>,
+}
+
+impl<'a> FastcgiEncoder<'a> {
+    /// An answer of which nothing has been said.
+    pub fn new(request_id: u16, log: Option<&'a mut Entry>) -> FastcgiEncoder<'a> {
+        FastcgiEncoder {
+            request_id,
+            out: Vec::new(),
+            framed: 0,
+            has_said: false,
+            log,
+        }
+    }
+
+    /// Whether another answer may stand in for it when `sent` bytes of it have gone: no word of the
+    /// script's own was among them, and no record was cut.
+    pub fn can_be_replaced(&self, sent: u64) -> bool {
+        !self.has_said && sent == self.framed
+    }
+
+    /// It is given up, and another of this status stands in for it, or nothing.
+    pub fn log_failure(&mut self, status: u16) {
+        if let Some(log) = &mut self.log {
+            log.write(status);
+        }
+    }
+
+    /// Bytes of it, all records together.
+    pub fn length(&self) -> u64 {
+        self.framed
+    }
+}
+
+impl ResponseEncoder for FastcgiEncoder<'_> {
+    type Head = Infallible;
+
+    fn take(&mut self, said: AnswerEvent<'_>) -> Result<(), Failure> {
+        match said {
+            AnswerEvent::Stdout(content) => {
+                self.has_said = true;
+                if let Some(log) = &mut self.log {
+                    log.said(content);
+                }
+                self.out.reserve(content.len() + FRAME_BYTES);
+                write_stdout(&mut self.out, self.request_id, content);
+            }
+            AnswerEvent::Stderr(content) => write_stderr(&mut self.out, self.request_id, content),
+            AnswerEvent::Report(content) => {
+                if let Some(log) = &mut self.log {
+                    log.reported(content);
+                }
+            }
+            AnswerEvent::Hints(_) => {}
+            AnswerEvent::End { .. } if !self.has_said => {
+                return Err(Failure::Invalid("it ended without a word".to_owned()));
+            }
+            AnswerEvent::End { app_status, .. } => {
+                if let Some(log) = &mut self.log {
+                    log.answered();
+                }
+                let status = ProtocolStatus::RequestComplete;
+                write_end(&mut self.out, self.request_id, app_status, status);
+            }
+        }
+        Ok(())
+    }
+
+    async fn settle(&mut self) {}
+
+    fn frame(&mut self, _over: bool) -> Result<Vec<u8>, Failure> {
+        self.framed += self.out.len() as u64;
+        Ok(std::mem::take(&mut self.out))
+    }
+
+    fn head(&mut self) -> Option<Infallible> {
+        None
+    }
+
+    fn is_laborious(&self) -> bool {
+        false
+    }
+
+    fn took(&mut self, _time: Duration) {}
+
+    fn has_begun(&self) -> bool {
+        self.has_said
+    }
+
+    fn timed(&mut self, value: String) {
+        // The first of the script's words are its head's, unless they have gone.
+        if self.has_said && self.framed == 0 {
+            let line = [server_timing::NAME, b": ", value.as_bytes(), b"\r\n"].concat();
+            let mut out = Vec::with_capacity(self.out.len() + line.len() + FRAME_BYTES);
+            write_stdout(&mut out, self.request_id, &line);
+            out.append(&mut self.out);
+            self.out = out;
+        }
+    }
+}
+
+/// A complete answer: a CGI head with these headers, and a body if it has one.
+pub fn whole(request_id: u16, headers: &str, body: Option<&str>) -> Vec<u8> {
+    let cgi = format!("{headers}\r\n{}", body.unwrap_or_default());
+    let mut out = Vec::with_capacity(cgi.len() + 64);
+    write_stdout(&mut out, request_id, cgi.as_bytes());
+    write_end(&mut out, request_id, 0, ProtocolStatus::RequestComplete);
+    out
+}
+
+/// An answer of our own: the status in words, and the cause. With `retry_after`, how many seconds to
+/// wait before another try.
+pub fn plain(request_id: u16, status: u16, why: &str, retry_after: Option<u64>) -> Vec<u8> {
+    let reason = maitred_http1::reason_phrase(status);
+    let again = retry_after.map_or_else(String::new, |s| {
+        format!("Retry-After: {s}\r\nCache-Control: no-store\r\n")
+    });
+    let headers =
+        format!("Status: {status} {reason}\r\n{again}Content-type: text/plain; charset=utf-8\r\n");
+    whole(
+        request_id,
+        &headers,
+        Some(&format!("{status} {reason}\n{why}\n")),
+    )
+}

@@ -1,0 +1,325 @@
+//! The FastCGI door: web servers that send us their PHP requests. They speak with the pool's
+//! workers through the same queue as everybody; a connection holds no worker.
+
+pub(crate) mod call;
+pub(crate) mod connection;
+pub(crate) mod encoder;
+
+use std::io;
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::sync::Arc;
+
+use maitred_fastcgi::{ProtocolError, ProtocolStatus, WANTS_REPORT, write_end};
+
+use crate::backend::attempt::{Tried, attempt, explain, turned_away};
+use crate::backend::run::{Failure, Run};
+use crate::http::body::{Body, NoBody};
+use crate::logging::pool_access_log::Entry;
+use crate::net::socket::Socket;
+use crate::pool::queue::Lane;
+use crate::pool::status;
+use crate::pool::status::Part;
+use crate::server::accept::{Counted, idle_is_over};
+use crate::services::Thread;
+
+use crate::server::fastcgi::call::{Call, Places};
+use crate::server::fastcgi::connection::{Begun, NoRequest, WebServer};
+use crate::server::fastcgi::encoder::FastcgiEncoder;
+pub use crate::site::fastcgi_listener::DoorSite;
+
+/// What becomes of the connection after an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum After {
+    /// The next request may come.
+    Keep,
+    /// It is closed once the web server has stopped sending what nobody reads.
+    Linger,
+}
+
+/// A web server that has connected: its socket, its address, which it has none of over a Unix
+/// socket, and where it came in, as the configuration has it.
+pub type Newcomer = (Socket, Option<SocketAddr>, Arc<str>, Counted);
+
+/// One web server's connection, one request after the other.
+pub async fn converse((socket, peer, listen, counted): Newcomer) {
+    let thread = &counted.0;
+    if !is_welcome(thread, &listen, peer) {
+        return;
+    }
+    let mut server = WebServer::new(socket, peer);
+    let mut leaves = pin!(idle_is_over(&thread.shared));
+    let mut is_over = false;
+    loop {
+        let begun = tokio::select! {
+            biased;
+            begun = server.next_request() => begun,
+            () = &mut leaves, if !is_over => {
+                // Who has sent part of a request gets its answer, unless the front ends.
+                is_over = true;
+                if thread.shared.is_draining() || !server.is_amid() {
+                    return;
+                }
+                continue;
+            }
+            () = thread.shared.room_is_wanted(), if !server.is_amid() => {
+                // It may have begun a request meanwhile: the next who is told leaves.
+                if server.is_amid() {
+                    continue;
+                }
+                return;
+            }
+        };
+        let begun = match begun {
+            Ok(begun) => begun,
+            Err(none) => return take_leave(&mut server, thread, &listen, none).await,
+        };
+        // Settings may have changed since the connection was made, and so may who is welcome.
+        let sites = thread.sites();
+        let Some(site) = sites.door(&listen).filter(|site| site.admits(peer)) else {
+            return;
+        };
+        let params = server.take_params();
+        let places = match Places::find(&params) {
+            Ok(places) => places,
+            Err(error) => {
+                let begun = Some((begun, 400));
+                return send_away(&mut server, thread, &listen, &error, begun).await;
+            }
+        };
+        let call = Call {
+            begun,
+            params,
+            places,
+        };
+        let peer = peer.map(|peer| peer.ip());
+        let mut log = site.log.as_ref().map(|log| log.begin(&call.params, peer));
+        let after = Box::pin(serve(&mut server, &call, log.as_mut(), thread, site)).await;
+        let keeps = !thread.shared.is_crowded() && !thread.shared.is_ending();
+        let is_clean = server.end_request();
+        match after {
+            Ok(After::Keep) if begun.keep_conn && keeps => {}
+            Ok(After::Keep) if is_clean => return,
+            Ok(_) => return server.linger().await,
+            Err(_) => return,
+        }
+    }
+}
+
+/// Ends a connection on which no request has come, and says why if anybody can know.
+async fn take_leave(server: &mut WebServer, thread: &Thread, listen: &str, none: NoRequest) {
+    match none {
+        NoRequest::Closed => {}
+        NoRequest::Over => server.linger().await,
+        NoRequest::TooSlow(begun) => {
+            let why = "The request's parameters came too slowly.";
+            let answer = encoder::plain(begun.request_id, 408, why, None);
+            send_last(server, &answer).await;
+        }
+        NoRequest::Broken(error, begun) => {
+            let status = match error {
+                ProtocolError::ParamsTooLarge(_) => 431,
+                _ => 400,
+            };
+            let begun = begun.map(|begun| (begun, status));
+            send_away(server, thread, listen, &error, begun).await;
+        }
+    }
+}
+
+/// Whether somebody at this address may connect. Who may not is told of as php-fpm tells it.
+fn is_welcome(thread: &Thread, listen: &str, peer: Option<SocketAddr>) -> bool {
+    let sites = thread.sites();
+    let Some(site) = sites.door(listen) else {
+        return false;
+    };
+    let admitted = site.admits(peer);
+    if let (false, Some(peer)) = (admitted, peer) {
+        site.tell_refused(peer.ip());
+    }
+    admitted
+}
+
+/// Is done with a web server that does not keep to the protocol.
+async fn send_away(
+    server: &mut WebServer,
+    thread: &Thread,
+    listen: &str,
+    error: &impl std::fmt::Display,
+    begun: Option<(Begun, u16)>,
+) {
+    let error = error.to_string();
+    let sites = thread.sites();
+    if (sites.door(listen)).is_none_or(|site| site.backend.may_log(error.len())) {
+        tracing::warn!("{listen}: a connection is closed: {error}");
+    }
+    let plain =
+        |(begun, status): (Begun, u16)| encoder::plain(begun.request_id, status, &error, None);
+    let answer = begun.map_or_else(Vec::new, plain);
+    send_last(server, &answer).await;
+}
+
+async fn send_last(server: &mut WebServer, answer: &[u8]) {
+    let _ = server.send(answer).await;
+    server.linger().await;
+}
+
+/// Answers one request.
+async fn serve(
+    server: &mut WebServer,
+    call: &Call,
+    mut log: Option<&mut Entry>,
+    thread: &Thread,
+    site: &DoorSite,
+) -> io::Result<After> {
+    let id = call.begun.request_id;
+    let pool = site.pool();
+    let part = match site.is_for_status {
+        true => Part::None,
+        false => Part::OfPool,
+    };
+    let manner = pool.manner.load();
+    if let Some(path) = call.path(manner.by_path_info)
+        && let Some(page) = status::page_at(pool, path, || call.query(), part)
+    {
+        // Its body has nothing to say.
+        let _ = server.body(0, &site.spool_dir).await;
+        let body = (!call.is_head()).then_some(page.body());
+        let headers = page.cgi_headers(manner.powered_by.as_deref(), call.is_head());
+        if let Some(log) = &mut log {
+            log.said(headers.as_bytes());
+            log.answered();
+        }
+        server.send(&encoder::whole(id, &headers, body)).await?;
+        return Ok(After::Keep);
+    }
+    if site.is_for_status {
+        let answer = encoder::plain(id, 404, "Only status and ping are answered here.", None);
+        server.send(&answer).await?;
+        return Ok(After::Keep);
+    }
+    let body = match server.body(call.body_length(), &site.spool_dir).await {
+        Ok(body) => body,
+        Err(no_body) => return refuse_body(server, call, log, site, no_body).await,
+    };
+    run_script(server, call, log, thread, site, &body).await
+}
+
+async fn run_script(
+    server: &mut WebServer,
+    call: &Call,
+    log: Option<&mut Entry>,
+    thread: &Thread,
+    site: &DoorSite,
+    body: &Body,
+) -> io::Result<After> {
+    let (method, target, script) = (call.method(), call.target(), call.script());
+    let wants_report = site.log.is_some();
+    let run = Run {
+        backend: &site.backend,
+        asked: (&method, &target),
+        body,
+        script: &script,
+        request_id: call.begun.request_id,
+        id: "",
+        spool_dir: &site.spool_dir,
+        lane: Lane::Usual,
+        fields: call,
+    };
+    let mut form = FastcgiEncoder::new(call.begun.request_id, log);
+    let before = server.sent();
+    let tried = match turned_away(thread.number, &run) {
+        Some(tried) => tried,
+        None => {
+            let request = call.encode(body, if wants_report { WANTS_REPORT } else { 0 });
+            attempt(server, &mut form, thread.number, &run, request).await
+        }
+    };
+    let sent = server.sent() - before;
+    let after = conclude(server, call, &tried, &mut form, sent).await;
+    tracing::debug!(
+        "{}: {script}: {} bytes after {:.6} s ({method} {target})",
+        run.backend,
+        form.length(),
+        tried.begun.elapsed().as_secs_f64()
+    );
+    after
+}
+
+/// Answers in place of a script that could not, if nothing of its answer has been sent.
+async fn conclude(
+    server: &mut WebServer,
+    call: &Call,
+    tried: &Tried,
+    form: &mut FastcgiEncoder<'_>,
+    sent: u64,
+) -> io::Result<After> {
+    let failure = match &tried.outcome {
+        Ok(()) => return Ok(After::Keep),
+        Err(failure) => failure,
+    };
+    let id = call.begun.request_id;
+    let (status, why) = explain(failure);
+    form.log_failure(status);
+    let is_replaceable = form.can_be_replaced(sent);
+    if matches!(failure, Failure::ClientLeft | Failure::LeftQueue) {
+        return match is_replaceable {
+            true => end_aborted(server, id).await,
+            false => Err(io::ErrorKind::ConnectionAborted.into()),
+        };
+    }
+    if !is_replaceable {
+        // Half an answer cannot be mended; the web server sees it end too early.
+        return Err(io::ErrorKind::ConnectionAborted.into());
+    }
+    let answer = encoder::plain(id, status, why, tried.retry_after);
+    server.send(&answer).await?;
+    Ok(After::Keep)
+}
+
+/// Ends a request that its web server has aborted (§5.4), if it is not the connection that has gone.
+async fn end_aborted(server: &mut WebServer, id: u16) -> io::Result<After> {
+    if !server.has_aborted() {
+        return Err(io::ErrorKind::ConnectionAborted.into());
+    }
+    let mut end = Vec::new();
+    write_end(&mut end, id, 0, ProtocolStatus::RequestComplete);
+    server.send(&end).await?;
+    Ok(After::Keep)
+}
+
+async fn refuse_body(
+    server: &mut WebServer,
+    call: &Call,
+    log: Option<&mut Entry>,
+    site: &DoorSite,
+    no_body: NoBody,
+) -> io::Result<After> {
+    let (status, why) = match no_body {
+        NoBody::TooLarge => (413, "The body is larger than can be kept."),
+        NoBody::TooSlow => (408, "The body came too slowly."),
+        NoBody::Gone => {
+            if let Some(log) = log {
+                log.write(499);
+            }
+            return end_aborted(server, call.begun.request_id).await;
+        }
+        NoBody::Refused(refusal) => (refusal.status(), refusal.reason()),
+        NoBody::Spool(error) => {
+            let (method, target, dir) = (call.method(), call.target(), site.spool_dir.display());
+            site.backend.log(&format_args!(
+                "{method} {target}: its body cannot be kept in {dir}: {error}"
+            ));
+            (
+                507,
+                "The body could not be kept: the disk is full or cannot be written.",
+            )
+        }
+    };
+    if let Some(log) = log {
+        log.write(status);
+    }
+    let answer = encoder::plain(call.begun.request_id, status, why, None);
+    server.send(&answer).await?;
+    Ok(After::Linger)
+}

@@ -1,0 +1,229 @@
+//! A connection of HTTP/1 as the client of one request after the other.
+
+use std::convert::Infallible;
+use std::io;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+
+use maitred_http1::{Answer, AnswerFraming, Framing, Head, Version, write_head};
+
+use crate::admin::AdminPeer;
+use crate::backend::run::Client;
+use crate::handler::script_response::HeadWriter;
+use crate::http::body;
+use crate::http::body::{Body, NoBody};
+use crate::http::body_stream::Inflow;
+use crate::http::client::{After, Content, HttpClient, Raw, Reply};
+use crate::http::spool;
+use crate::logging::access_log::RequestRecord;
+use crate::net::tls::Secured;
+use crate::runtime::clock::http_date;
+use crate::server::http1::connection::Connection;
+
+/// Bytes of a kept body up to which it is copied behind the head: cheaper than to send from two places.
+const COPIED_MOST: usize = 2048;
+
+/// Answers of HTTP/1: heads and bodies are one row of bytes.
+pub struct Http1;
+
+impl HeadWriter for Http1 {
+    type Head = Infallible;
+
+    fn head<'h>(
+        out: &mut Vec<u8>,
+        answer: &Answer<'_>,
+        headers: impl Iterator<Item = (&'h [u8], &'h [u8])>,
+    ) -> (Option<Infallible>, usize) {
+        (None, write_head(out, answer, headers))
+    }
+
+    fn hints<'h>(
+        out: &mut Vec<u8>,
+        headers: impl Iterator<Item = (&'h [u8], &'h [u8])>,
+    ) -> Option<Infallible> {
+        let answer = Answer {
+            version: Version::Http11,
+            status: 103,
+            reason: None,
+            framing: AnswerFraming::NoBody,
+            keep_alive: true,
+            date: &http_date(),
+        };
+        write_head(out, &answer, headers);
+        None
+    }
+}
+
+impl Client for Connection {
+    type Head = Infallible;
+
+    async fn gone(&mut self) {
+        self.client_gone().await;
+    }
+
+    async fn gone_later(&mut self) {
+        self.client_gone_later().await;
+    }
+
+    fn begin(&mut self, head: Infallible) -> io::Result<()> {
+        match head {}
+    }
+
+    fn try_send(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        Connection::try_send(self, bytes)
+    }
+
+    async fn sendable(&mut self) -> io::Result<()> {
+        Connection::sendable(self).await
+    }
+
+    fn spool_bytes(&self) -> usize {
+        spool::MEMORY_BYTES
+    }
+}
+
+impl HttpClient for Connection {
+    type HeadWriter = Http1;
+
+    fn is_answered_by_script(&mut self) {}
+
+    fn peer(&self) -> SocketAddr {
+        self.peer
+    }
+
+    fn local(&mut self) -> SocketAddr {
+        Connection::local(self)
+    }
+
+    fn admin(&self) -> Option<AdminPeer> {
+        self.admin
+    }
+
+    fn secured(&self) -> Option<&Arc<Secured>> {
+        self.secured.as_ref()
+    }
+
+    fn break_off(&mut self) {
+        Connection::break_off(self);
+    }
+
+    fn sent(&self) -> u64 {
+        Connection::sent(self)
+    }
+
+    async fn body(&mut self, head: &Head, limit: u64, spool_dir: &Path) -> Result<Body, NoBody> {
+        body::collect(self, head, limit, spool_dir).await
+    }
+
+    async fn invite_body(&mut self, head: &Head) -> Result<(), NoBody> {
+        if !head.expects_continue || !self.input().is_empty() {
+            return Ok(());
+        }
+        let sent = self.send_interim(maitred_http1::CONTINUE).await;
+        sent.map_err(|_| NoBody::Gone)
+    }
+
+    async fn next_body(&mut self, inflow: &mut Inflow) -> Result<Option<bytes::Bytes>, NoBody> {
+        loop {
+            if let Some(piece) = inflow.take_from(self.input())? {
+                return Ok(Some(piece));
+            }
+            if inflow.is_over() {
+                return Ok(None);
+            }
+            let total = inflow.taken();
+            let pace = inflow.pace.get_or_insert_with(|| self.body_pace());
+            let filled = self.fill_body(total, pace).await;
+            match filled {
+                Some(Ok(count)) if count > 0 => {}
+                None => return Err(NoBody::TooSlow),
+                _ => return Err(NoBody::Gone),
+            }
+        }
+    }
+
+    fn raw(&mut self) -> Option<Raw<'_>> {
+        Some(Connection::raw(self))
+    }
+
+    /// A body that has not arrived ends the connection, which is cheaper than to read it.
+    fn discard_body(&mut self, head: &Head) -> After {
+        match head.body {
+            Framing::None => After::Keep,
+            Framing::Length(length) => {
+                let input = self.input();
+                match usize::try_from(length) {
+                    Ok(length) if length <= input.len() => {
+                        drop(input.split_to(length));
+                        After::Keep
+                    }
+                    _ => After::Linger,
+                }
+            }
+            Framing::Chunked => After::Linger,
+        }
+    }
+
+    async fn answer(
+        &mut self,
+        reply: &Reply<'_>,
+        content: Content<'_>,
+        record: &mut RequestRecord,
+    ) -> io::Result<()> {
+        let content = match content {
+            // To seal it, we have to read it.
+            Content::Housed(body, ..) if self.secured.is_some() => Content::Kept(body),
+            content => content,
+        };
+        let at_once = match content {
+            Content::Kept(body) if body.len() > COPIED_MOST => &[],
+            Content::Housed(..) => &[],
+            _ => content.at_once(),
+        };
+        let mut out = Vec::with_capacity(512 + reply.lines.len() + at_once.len());
+        write_reply(&mut out, reply);
+        (record.status, record.head_bytes) = (reply.status, out.len() as u64);
+        out.extend_from_slice(at_once);
+        match content {
+            Content::Kept(body) if body.len() > COPIED_MOST => self.send_both(&out, body).await,
+            Content::Nothing | Content::Made(_) | Content::Kept(_) => self.send(&out).await,
+            Content::Housed(body, fd, at) => {
+                self.send_more(&out).await?;
+                self.send_resident(fd, at, at + body.len() as u64).await
+            }
+            Content::File(fd, slice) => {
+                self.send_more(&out).await?;
+                self.send_file(fd, slice.offset, slice.len).await
+            }
+            Content::Pieces(fd, parts, closing) => {
+                self.send_more(&out).await?;
+                for part in parts {
+                    self.send_more(&part.head).await?;
+                    self.send_file(fd, part.slice.offset, part.slice.len)
+                        .await?;
+                }
+                self.send(closing).await
+            }
+        }
+    }
+}
+
+fn write_reply(out: &mut Vec<u8>, reply: &Reply<'_>) {
+    let answer = Answer {
+        version: reply.request.version(),
+        status: reply.status,
+        reason: None,
+        framing: match reply.length {
+            Some(length) => AnswerFraming::Length(length),
+            None => AnswerFraming::NoBody,
+        },
+        keep_alive: reply.request.keep_alive && reply.after == After::Keep,
+        date: &http_date(),
+    };
+    write_head(out, &answer, reply.headers.iter().copied());
+    // The ready-made lines come before the empty one.
+    out.truncate(out.len() - 2);
+    out.extend_from_slice(reply.lines);
+    out.extend_from_slice(b"\r\n");
+}

@@ -1,0 +1,452 @@
+//! One stream of HTTP/2 as a client.
+
+use std::future::poll_fn;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use h2::server::SendResponse;
+use h2::{Reason, RecvStream, SendStream};
+use http::{Response, StatusCode};
+use maitred_http1::{Framing, Head, Method};
+use tokio::time::{Instant, timeout, timeout_at};
+
+use crate::admin::AdminPeer;
+use crate::backend::run::Client;
+use crate::handler::request;
+use crate::http::body::{Body, Collected, MEMORY_BYTES, NoBody};
+use crate::http::body_stream::Inflow;
+use crate::http::client::{After, Content, HttpClient, Raw, Reply};
+use crate::http::refusal;
+use crate::http::spool;
+use crate::logging::access_log::RequestRecord;
+use crate::net::tls::Secured;
+use crate::server::http1::connection::TooSlow;
+use crate::server::http2::head;
+use crate::server::http2::head::{AnswerHead, Http2};
+use crate::server::http2::pace::StreamPace;
+use crate::server::http2::shared::SharedState;
+use crate::site::files::read_piece;
+
+/// Most bytes handed over at once.
+const PIECE_BYTES: usize = 64 * 1024;
+
+/// How long a client that has its answer may go on sending what nobody wants.
+const LINGER: Duration = Duration::from_secs(2);
+
+/// Bytes of an answer's end that are not worth counting.
+const SMALL_BYTES: usize = 2 * 1024;
+
+/// One stream.
+pub struct Http2Client {
+    trunk: Arc<SharedState>,
+    /// Bytes that the request counts for.
+    held: usize,
+    respond: SendResponse<Bytes>,
+    /// What comes of the request's body, until nobody wants it any more.
+    body: Option<RecvStream>,
+    /// Where the answer's body goes, once it has begun.
+    stream: Option<SendStream<Bytes>>,
+    /// Bytes of it still to come, if that is known.
+    left: Option<u64>,
+    is_head: bool,
+    /// All of the answer has been handed over.
+    is_complete: bool,
+    /// Bytes of body handed over.
+    sent: u64,
+    /// How the client takes the answer.
+    pace: StreamPace,
+    /// How it sends a body that is passed on while it comes.
+    body_pace: Option<StreamPace>,
+}
+
+fn lost(_: h2::Error) -> io::Error {
+    io::ErrorKind::ConnectionAborted.into()
+}
+
+impl Http2Client {
+    /// The client of a request that has just come, with a head of so many bytes; nothing if that is
+    /// refused.
+    pub fn new(
+        mut respond: SendResponse<Bytes>,
+        body: RecvStream,
+        trunk: Arc<SharedState>,
+        head: usize,
+    ) -> Option<Http2Client> {
+        let Ok(held) = trunk.begin(head) else {
+            // Nothing was done for it, so it may be sent again (RFC 9113 §8.7).
+            respond.send_reset(Reason::REFUSED_STREAM);
+            return None;
+        };
+        let pace = StreamPace::of_answer(&trunk);
+        Some(Http2Client {
+            trunk,
+            held,
+            respond,
+            body: Some(body),
+            stream: None,
+            left: None,
+            is_head: false,
+            is_complete: false,
+            sent: 0,
+            pace,
+            body_pace: None,
+        })
+    }
+
+    /// It asks this.
+    pub fn asked(&mut self, head: &Head) {
+        self.is_head = head.kind() == Method::Head;
+    }
+
+    /// Answers what is no request.
+    ///
+    /// # Errors
+    /// When the client has gone.
+    pub async fn refuse(&mut self, status: u16, why: &str) -> io::Result<()> {
+        let text = refusal::in_words(status, why);
+        let length = Some(text.len() as u64);
+        let response = head::ready(status, &[request::PLAIN], &Bytes::new(), length);
+        self.start(response, length)?;
+        self.send_copy(text.as_bytes()).await
+    }
+
+    /// Is done with the request: what is incomplete is taken back, which is how HTTP/2 says so. A
+    /// body that nobody wants is stopped in the same way (RFC 9113 §8.1), but not at once: some
+    /// clients that still send take the end of the stream for the answer (curl before 8).
+    pub async fn end(mut self, after: After) {
+        if !self.is_complete && after == After::Keep && self.left.is_none_or(|left| left == 0) {
+            self.is_complete = self.finish().is_ok();
+        }
+        if !self.is_complete {
+            self.respond.send_reset(Reason::INTERNAL_ERROR);
+        } else if let Some(body) = self.body.as_mut().filter(|body| !body.is_end_stream()) {
+            // Taken, but not asked for more: a client may send no more than its window.
+            let rest = async { while let Some(Ok(_)) = poll_fn(|cx| body.poll_data(cx)).await {} };
+            let _ = timeout(LINGER, rest).await;
+        }
+    }
+
+    fn finish(&mut self) -> Result<(), h2::Error> {
+        match &mut self.stream {
+            Some(stream) => stream.send_data(Bytes::new(), true),
+            None => Ok(()),
+        }
+    }
+
+    /// Begins the answer, of whose body `length` bytes follow.
+    fn start(&mut self, response: Response<()>, length: Option<u64>) -> io::Result<()> {
+        let length = if self.is_head { Some(0) } else { length };
+        let is_all = length == Some(0);
+        let stream = self.respond.send_response(response, is_all).map_err(lost)?;
+        (self.stream, self.left, self.is_complete) = (Some(stream), length, is_all);
+        Ok(())
+    }
+
+    /// Bytes that the client takes now, of `want`.
+    fn room(&mut self, want: usize) -> io::Result<usize> {
+        let Some(stream) = &mut self.stream else {
+            return Err(io::ErrorKind::NotConnected.into());
+        };
+        let want = want.min(PIECE_BYTES);
+        if stream.capacity() < want {
+            stream.reserve_capacity(want);
+        }
+        Ok(stream.capacity().min(want))
+    }
+
+    /// Hands a piece over that there is room for.
+    fn hand_over(&mut self, bytes: Bytes) -> io::Result<()> {
+        let Some(stream) = &mut self.stream else {
+            return Err(io::ErrorKind::NotConnected.into());
+        };
+        let count = bytes.len() as u64;
+        if let Some(left) = &mut self.left {
+            *left = left.saturating_sub(count);
+        }
+        self.is_complete = self.left == Some(0);
+        stream.send_data(bytes, self.is_complete).map_err(lost)?;
+        self.sent += count;
+        self.trunk.noise.useful(count);
+        Ok(())
+    }
+
+    /// Sends all of what is kept, which needs no copy.
+    async fn send_kept(&mut self, mut bytes: Bytes) -> io::Result<()> {
+        while !bytes.is_empty() {
+            match self.room(bytes.len())? {
+                0 => self.sendable().await?,
+                count => self.hand_over(bytes.split_to(count))?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends all of what is not kept.
+    async fn send_copy(&mut self, mut bytes: &[u8]) -> io::Result<()> {
+        while !bytes.is_empty() {
+            match self.try_send(bytes)? {
+                0 => self.sendable().await?,
+                count => bytes = &bytes[count..],
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends a piece of a file.
+    async fn send_file(&mut self, fd: &Arc<OwnedFd>, mut at: u64, length: u64) -> io::Result<()> {
+        let end = at + length;
+        while at < end {
+            let want = usize::try_from(end - at).unwrap_or(usize::MAX);
+            let want = want.min(self.trunk.room());
+            match self.room(want)? {
+                0 => self.sendable().await?,
+                count => {
+                    let bytes = read_piece(fd, at, count).await?;
+                    at += bytes.len() as u64;
+                    let bytes = self.trunk.hold(bytes);
+                    self.hand_over(bytes)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until the client takes more.
+    async fn wait_for_room(&mut self) -> io::Result<()> {
+        self.trunk.has_room().await;
+        let Some(stream) = &mut self.stream else {
+            return Err(io::ErrorKind::NotConnected.into());
+        };
+        if stream.capacity() > 0 {
+            return Ok(());
+        }
+        stream.reserve_capacity(1);
+        match poll_fn(|cx| stream.poll_capacity(cx)).await {
+            Some(Ok(_)) => Ok(()),
+            Some(Err(error)) => Err(lost(error)),
+            None => Err(io::ErrorKind::ConnectionAborted.into()),
+        }
+    }
+
+    fn poll_reset(&mut self, cx: &mut Context<'_>) -> Poll<Result<Reason, h2::Error>> {
+        match &mut self.stream {
+            Some(stream) => stream.poll_reset(cx),
+            None => self.respond.poll_reset(cx),
+        }
+    }
+
+    /// What comes next of the body; nothing at its end.
+    async fn more_body(
+        &mut self,
+        collected: &Collected,
+        pace: &mut StreamPace,
+    ) -> Result<Option<Bytes>, NoBody> {
+        let Some(body) = &mut self.body else {
+            return Err(NoBody::Gone);
+        };
+        let data = poll_fn(|cx| body.poll_data(cx));
+        let (moved, now) = (self.trunk.noise.has_read(), Instant::now());
+        let came = timeout_at(pace.wait(collected.len(), moved, now), data).await;
+        pace.came(Instant::now());
+        match came {
+            Ok(Some(Ok(bytes))) => {
+                // What has been taken may come again in size.
+                let _ = body.flow_control().release_capacity(bytes.len());
+                self.trunk.noise.useful(bytes.len() as u64);
+                Ok(Some(bytes))
+            }
+            Ok(None) => Ok(None),
+            Ok(Some(Err(_))) => Err(NoBody::Gone),
+            Err(_) => {
+                self.trunk.too_slow(TooSlow::Sending);
+                Err(NoBody::TooSlow)
+            }
+        }
+    }
+}
+
+impl Drop for Http2Client {
+    fn drop(&mut self) {
+        let stream = self.respond.stream_id().into();
+        self.trunk.end(stream, self.held, self.is_complete);
+    }
+}
+
+impl Client for Http2Client {
+    type Head = AnswerHead;
+
+    async fn gone(&mut self) {
+        // Whatever comes of it, nobody wants the answer.
+        let _ = poll_fn(|cx| self.poll_reset(cx)).await;
+    }
+
+    async fn gone_later(&mut self) {
+        self.gone().await;
+    }
+
+    fn begin(&mut self, head: AnswerHead) -> io::Result<()> {
+        if head.response.status().is_informational() {
+            return self.respond.send_informational(head.response).map_err(lost);
+        }
+        self.start(head.response, head.length)
+    }
+
+    fn try_send(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let want = bytes.len().min(self.trunk.room());
+        let count = self.room(want)?;
+        if count > 0 {
+            let is_last = self.left == Some(count as u64);
+            let bytes = match is_last && count <= SMALL_BYTES {
+                true => Bytes::copy_from_slice(&bytes[..count]),
+                false => self.trunk.hold(bytes[..count].to_vec()),
+            };
+            self.hand_over(bytes)?;
+        }
+        Ok(count)
+    }
+
+    async fn sendable(&mut self) -> io::Result<()> {
+        let (moved, now) = (self.trunk.noise.written(), Instant::now());
+        let deadline = self.pace.wait(self.sent, moved, now);
+        let outcome = timeout_at(deadline, self.wait_for_room()).await;
+        self.pace.came(Instant::now());
+        outcome.unwrap_or_else(|_| {
+            self.trunk.too_slow(TooSlow::Reading);
+            Err(io::ErrorKind::TimedOut.into())
+        })
+    }
+
+    fn spool_bytes(&self) -> usize {
+        self.trunk.share().min(spool::MEMORY_BYTES)
+    }
+}
+
+impl HttpClient for Http2Client {
+    type HeadWriter = Http2;
+
+    fn is_answered_by_script(&mut self) {}
+
+    fn peer(&self) -> SocketAddr {
+        self.trunk.peer
+    }
+
+    fn local(&mut self) -> SocketAddr {
+        self.trunk.local
+    }
+
+    fn admin(&self) -> Option<AdminPeer> {
+        None
+    }
+
+    fn secured(&self) -> Option<&Arc<Secured>> {
+        self.trunk.secured.as_ref()
+    }
+
+    /// A reset says so ([`Http2Client::end`]).
+    fn break_off(&mut self) {}
+
+    /// Bytes of body: heads are compressed with those of other streams.
+    fn sent(&self) -> u64 {
+        self.sent
+    }
+
+    async fn body(&mut self, head: &Head, limit: u64, spool_dir: &Path) -> Result<Body, NoBody> {
+        match head.body {
+            Framing::None => return Ok(Body::Memory(Vec::new())),
+            Framing::Length(length) if length > limit => return Err(NoBody::TooLarge),
+            _ => {}
+        }
+        self.invite_body(head).await?;
+        let memory = self.trunk.share().min(MEMORY_BYTES);
+        let mut collected = Collected::within(limit, memory);
+        let mut pace = StreamPace::of_body(&self.trunk);
+        while let Some(bytes) = self.more_body(&collected, &mut pace).await? {
+            collected.add(&bytes, spool_dir).await?;
+        }
+        self.body = None;
+        collected.finish(spool_dir).await
+    }
+
+    async fn invite_body(&mut self, head: &Head) -> Result<(), NoBody> {
+        if !head.expects_continue {
+            return Ok(());
+        }
+        let mut interim = Response::new(());
+        *interim.status_mut() = StatusCode::CONTINUE;
+        let sent = self.respond.send_informational(interim);
+        sent.map_err(|_| NoBody::Gone)
+    }
+
+    async fn next_body(&mut self, inflow: &mut Inflow) -> Result<Option<Bytes>, NoBody> {
+        let Some(body) = &mut self.body else {
+            return Err(NoBody::Gone);
+        };
+        let pace = &mut self.body_pace;
+        let pace = pace.get_or_insert_with(|| StreamPace::of_body(&self.trunk));
+        let (moved, now) = (self.trunk.noise.has_read(), Instant::now());
+        let deadline = pace.wait(inflow.taken(), moved, now);
+        let data = timeout_at(deadline, poll_fn(|cx| body.poll_data(cx))).await;
+        pace.came(Instant::now());
+        match data {
+            Ok(Some(Ok(bytes))) => {
+                // What has been taken may come again in size.
+                let _ = body.flow_control().release_capacity(bytes.len());
+                self.trunk.noise.useful(bytes.len() as u64);
+                inflow.take(bytes.len())?;
+                Ok(Some(bytes))
+            }
+            Ok(None) => {
+                inflow.end();
+                self.body = None;
+                Ok(None)
+            }
+            Ok(Some(Err(_))) => Err(NoBody::Gone),
+            Err(_) => {
+                self.trunk.too_slow(TooSlow::Sending);
+                Err(NoBody::TooSlow)
+            }
+        }
+    }
+
+    fn raw(&mut self) -> Option<Raw<'_>> {
+        None
+    }
+
+    fn discard_body(&mut self, _head: &Head) -> After {
+        After::Keep
+    }
+
+    async fn answer(
+        &mut self,
+        reply: &Reply<'_>,
+        content: Content<'_>,
+        record: &mut RequestRecord,
+    ) -> io::Result<()> {
+        record.status = reply.status;
+        let response = head::ready(reply.status, reply.headers, reply.lines, reply.length);
+        self.start(response, Some(content.len()))?;
+        match content {
+            Content::Nothing => {}
+            Content::Made(bytes) => self.send_copy(bytes).await?,
+            Content::Kept(bytes) | Content::Housed(bytes, ..) => {
+                self.send_kept(bytes.clone()).await?;
+            }
+            Content::File(fd, slice) => self.send_file(fd, slice.offset, slice.len).await?,
+            Content::Pieces(fd, parts, closing) => {
+                for part in parts {
+                    self.send_kept(part.head.clone()).await?;
+                    self.send_file(fd, part.slice.offset, part.slice.len)
+                        .await?;
+                }
+                self.send_kept(closing.clone()).await?;
+            }
+        }
+        Ok(())
+    }
+}

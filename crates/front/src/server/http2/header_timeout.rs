@@ -1,0 +1,59 @@
+//! How long the fields of a request may take, as a head of HTTP/1: until then they are held, and nothing else
+//! can come on their connection (RFC 9113 §4.3).
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use tokio::time::Sleep;
+
+use crate::server::http1::connection::HEAD;
+
+/// The deadline of fields that are not complete. Most come at once, and no timer is set for them.
+#[derive(Default)]
+pub struct OpenFields {
+    /// Of the fields with this number.
+    timer: Option<(u64, Pin<Box<Sleep>>)>,
+}
+
+impl OpenFields {
+    /// Ready when those that are open, if there are some, have taken too long.
+    pub fn poll(&mut self, cx: &mut Context<'_>, open: Option<u64>) -> Poll<()> {
+        let Some(open) = open else {
+            self.timer = None;
+            return Poll::Pending;
+        };
+        let timer = self.timer.take().filter(|timer| timer.0 == open);
+        let timer = timer.unwrap_or_else(|| (open, Box::pin(tokio::time::sleep(HEAD))));
+        self.timer.insert(timer).1.as_mut().poll(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::time::advance;
+
+    use super::*;
+
+    async fn is_over(fields: &mut OpenFields, open: Option<u64>) -> bool {
+        std::future::poll_fn(|cx| Poll::Ready(fields.poll(cx, open).is_ready())).await
+    }
+
+    #[tokio::test(flavor = "current_thread", start_paused = true)]
+    async fn each_block_of_fields_has_its_own_time() {
+        let mut fields = OpenFields::default();
+        assert!(!is_over(&mut fields, None).await);
+        let most = HEAD - Duration::from_secs(1);
+        for number in [1, 3] {
+            assert!(!is_over(&mut fields, Some(number)).await);
+            advance(most).await;
+            assert!(!is_over(&mut fields, Some(number)).await);
+        }
+        advance(Duration::from_secs(2)).await;
+        assert!(is_over(&mut fields, Some(3)).await);
+        assert!(!is_over(&mut fields, None).await);
+        assert!(!is_over(&mut fields, Some(5)).await);
+    }
+}

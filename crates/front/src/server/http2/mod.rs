@@ -1,0 +1,297 @@
+//! HTTP/2 (RFC 9113): one connection's requests, all at a time. The crate h2 speaks the protocol;
+//! here is what it leaves to the server: who is served, how much of it, and for how long.
+
+pub(crate) mod abuse;
+pub(crate) mod client;
+pub(crate) mod frames;
+pub(crate) mod head;
+pub(crate) mod header_timeout;
+pub(crate) mod pace;
+pub(crate) mod shared;
+pub(crate) mod transport;
+
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use h2::server::{self, SendResponse};
+use h2::{Reason, RecvStream};
+use http::Request;
+use maitred_http1::{HTTP2_PREFACE, Head, Limits, Pseudo};
+use tokio::time::{Instant, Sleep};
+
+use crate::handler::request;
+use crate::http::client::{After, HttpClient};
+use crate::pool::thread_local::Paced;
+use crate::server::accept::Counted;
+use crate::server::http1::connection::{Connection, IDLE, TooSlow};
+
+use crate::server::http2::client::Http2Client;
+use crate::server::http2::header_timeout::OpenFields;
+use crate::server::http2::shared::SharedState;
+use crate::server::http2::transport::Transport;
+
+/// Most requests of one connection at once (nginx's `http2_max_concurrent_streams`).
+const MAX_STREAMS: u32 = 128;
+/// Bytes of one body that may come before they are asked for.
+const STREAM_WINDOW: u32 = 256 * 1024;
+/// The same of all bodies of a connection.
+const CONNECTION_WINDOW: u32 = 1024 * 1024;
+/// Bytes of one answer that wait to be written.
+const SEND_BUFFER_BYTES: usize = 256 * 1024;
+/// Requests that a client may take back before they were looked at (CVE-2023-44487).
+const PENDING_RESETS: usize = 20;
+/// Streams that may end in an error of the client's.
+const ERROR_RESETS: usize = 256;
+/// How long a client may take to agree that the connection ends.
+const GOODBYE: Duration = Duration::from_secs(2);
+
+/// What h2 is told of all that.
+fn builder(limits: &Limits) -> server::Builder {
+    let mut builder = server::Builder::new();
+    builder
+        .max_concurrent_streams(MAX_STREAMS)
+        .initial_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
+        .max_header_list_size(u32::try_from(limits.max_head_bytes).unwrap_or(u32::MAX))
+        .max_send_buffer_size(SEND_BUFFER_BYTES)
+        .max_pending_accept_reset_streams(PENDING_RESETS)
+        .max_local_error_reset_streams(Some(ERROR_RESETS));
+    builder
+}
+
+/// A connection whose client has begun HTTP/2 in place of a request of HTTP/1: what it began with
+/// has been taken off.
+pub async fn converse_after_preface(mut connection: Connection, counted: Counted) {
+    let input = connection.input();
+    let rest = input.split();
+    input.extend_from_slice(HTTP2_PREFACE);
+    input.unsplit(rest);
+    converse(connection, counted).await;
+}
+
+/// One client's requests.
+pub async fn converse(mut connection: Connection, counted: Counted) {
+    let peer = connection.peer;
+    let trunk = Arc::new(SharedState::new(counted, &mut connection));
+    let (stream, input) = connection.into_parts();
+    let mut transport = Transport::new(stream, input, trunk.clone());
+    let outcome = serve(&mut transport, &trunk).await;
+    // Requests may be in hand for longer than the connection.
+    trunk.fields_are_over();
+    match outcome {
+        // A client that has closed, or lost, its connection is owed nothing.
+        Ok(()) if trunk.is_slow() => transport.abandon(),
+        Ok(()) => {}
+        Err(error) if error.is_io() => {}
+        Err(error) => {
+            if error.reason() == Some(Reason::ENHANCE_YOUR_CALM) {
+                let troubles = &trunk.thread().shared.troubles;
+                troubles.http2_cut(peer.ip(), "it asks for more trouble than answers");
+            }
+            tracing::debug!("{peer}: HTTP/2: {error}");
+            transport.linger().await;
+        }
+    }
+}
+
+/// What a connection's task is about to do.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "a box would be an allocation for every request, and there is one step at a time"
+)]
+enum Step {
+    Request(Request<RecvStream>, SendResponse<Bytes>),
+    /// It is time to say that no more requests are taken.
+    Leave,
+    /// It asks for too much.
+    Cut,
+    /// The fields of a request come too slowly.
+    TooSlow,
+    Closed,
+}
+
+async fn serve(transport: &mut Transport, trunk: &Arc<SharedState>) -> Result<(), h2::Error> {
+    let limits = Limits::default();
+    let handshake = builder(&limits).handshake::<_, Bytes>(transport);
+    let Ok(connection) = tokio::time::timeout(IDLE, handshake).await else {
+        return Ok(());
+    };
+    let mut connection = connection?;
+    let shared = &trunk.thread().shared;
+    let mut ending = pin!(shared.takes_no_more());
+    let mut idle = Idle::new();
+    let mut fields = OpenFields::default();
+    let mut leaving = false;
+    loop {
+        let step = poll_fn(|cx| {
+            match connection.poll_accept(cx) {
+                Poll::Ready(Some(Ok((request, respond)))) => {
+                    return Poll::Ready(Ok(Step::Request(request, respond)));
+                }
+                Poll::Ready(Some(Err(error))) => return Poll::Ready(Err(error)),
+                Poll::Ready(None) => return Poll::Ready(Ok(Step::Closed)),
+                Poll::Pending => {}
+            }
+            if trunk.asks_too_much() {
+                return Poll::Ready(Ok(Step::Cut));
+            }
+            if fields.poll(cx, trunk.open_fields()).is_ready() {
+                return Poll::Ready(Ok(Step::TooSlow));
+            }
+            if !leaving && ending.as_mut().poll(cx).is_ready() {
+                return Poll::Ready(Ok(Step::Leave));
+            }
+            match idle.poll(cx, trunk, connection.has_streams(), leaving) {
+                Poll::Ready(()) if leaving => Poll::Ready(Ok(Step::Closed)),
+                Poll::Ready(()) => Poll::Ready(Ok(Step::Leave)),
+                Poll::Pending => Poll::Pending,
+            }
+        });
+        match step.await? {
+            Step::Request(request, respond) => {
+                idle.request_came();
+                if !leaving && shared.is_crowded() {
+                    leaving = true;
+                    idle.say_goodbye();
+                    connection.graceful_shutdown();
+                }
+                begin(answer(request, respond, trunk.clone(), limits)).await;
+            }
+            Step::Leave => {
+                leaving = true;
+                idle.say_goodbye();
+                connection.graceful_shutdown();
+            }
+            Step::Cut => {
+                let troubles = &shared.troubles;
+                troubles.http2_cut(trunk.peer.ip(), "it asks for more trouble than answers");
+                return cut(connection, Reason::ENHANCE_YOUR_CALM).await;
+            }
+            Step::TooSlow => {
+                trunk.too_slow(TooSlow::Sending);
+                // As nginx ends it.
+                return cut(connection, Reason::PROTOCOL_ERROR).await;
+            }
+            Step::Closed => return Ok(()),
+        }
+    }
+}
+
+/// Ends a connection and says why, unless its client takes nothing.
+async fn cut(
+    mut connection: server::Connection<&mut Transport, Bytes>,
+    reason: Reason,
+) -> Result<(), h2::Error> {
+    connection.abrupt_shutdown(reason);
+    let closed = poll_fn(|cx| connection.poll_closed(cx));
+    let closed = tokio::time::timeout(GOODBYE, closed).await;
+    closed.unwrap_or(Ok(()))
+}
+
+/// Has a request answered: at once if nothing has to be waited for, as with most files, and by a task
+/// of its own otherwise.
+async fn begin(served: impl Future<Output = ()> + Send + 'static) {
+    let mut served = Box::pin(Paced::new(served));
+    let first = poll_fn(|cx| Poll::Ready(served.as_mut().poll(cx)));
+    if first.await.is_pending() {
+        tokio::spawn(served);
+    }
+}
+
+/// Answers one request.
+async fn answer(
+    request: Request<RecvStream>,
+    respond: SendResponse<Bytes>,
+    trunk: Arc<SharedState>,
+    limits: Limits,
+) {
+    let (parts, body) = request.into_parts();
+    let pseudo = Pseudo {
+        method: parts.method.as_str(),
+        path: parts.uri.path_and_query().map_or("", |path| path.as_str()),
+        authority: parts.uri.authority().map(|authority| authority.as_str()),
+    };
+    let fields = parts.headers.iter();
+    let fields = fields.map(|(name, value)| (name.as_str().as_bytes(), value.as_bytes()));
+    let head = Head::of_fields(&pseudo, fields, body.is_end_stream(), &limits);
+    drop(parts);
+    let bytes = head.as_ref().map_or(0, Head::memory_bytes);
+    let Some(mut client) = Http2Client::new(respond, body, trunk.clone(), bytes) else {
+        return;
+    };
+    let after = match head {
+        Ok(head) => {
+            trunk.noise.useful(head.len_bytes() as u64);
+            client.asked(&head);
+            request::serve(&mut client, &head, trunk.thread()).await
+        }
+        Err(refusal) => {
+            tracing::debug!("{}: refused: {}", trunk.peer, refusal.reason());
+            let outcome = client.refuse(refusal.status(), refusal.reason()).await;
+            if let Some(log) = &*trunk.thread().shared.access_log.load() {
+                log.write_refused(client.peer().ip(), refusal.status(), client.sent());
+            }
+            outcome.map_or(After::Close, |()| After::Keep)
+        }
+    };
+    client.end(after).await;
+}
+
+/// When a connection is closed on which nothing happens. The timer is set once in a while, and not
+/// for every request.
+struct Idle {
+    timer: Pin<Box<Sleep>>,
+    /// A request has come since the timer was set.
+    asked: bool,
+    /// Bytes written when it was set.
+    written: u64,
+    /// For how long it was set.
+    wait: Duration,
+}
+
+impl Idle {
+    fn new() -> Idle {
+        Idle {
+            timer: Box::pin(tokio::time::sleep(IDLE)),
+            asked: false,
+            written: 0,
+            wait: IDLE,
+        }
+    }
+
+    fn request_came(&mut self) {
+        self.asked = true;
+    }
+
+    /// From now on the connection waits only for its streams, and for the client to agree.
+    fn say_goodbye(&mut self) {
+        self.wait = GOODBYE;
+        self.timer.as_mut().reset(Instant::now() + GOODBYE);
+    }
+
+    /// Ready when the connection has done nothing for as long as it may.
+    fn poll(
+        &mut self,
+        cx: &mut Context<'_>,
+        trunk: &SharedState,
+        has_streams: bool,
+        leaving: bool,
+    ) -> Poll<()> {
+        while self.timer.as_mut().poll(cx).is_ready() {
+            let written = trunk.noise.written();
+            let least = self.wait.as_secs() * u64::from(trunk.rates.answer.max(1));
+            let moves = written - self.written >= least;
+            let quiet = !(trunk.has_requests() || has_streams && moves);
+            if quiet && (leaving || !self.asked) {
+                return Poll::Ready(());
+            }
+            (self.asked, self.written) = (false, written);
+            self.timer.as_mut().reset(Instant::now() + self.wait);
+        }
+        Poll::Pending
+    }
+}

@@ -1,0 +1,135 @@
+//! The socket as h2 reads and writes it: what was read before comes first, and a client that sends
+//! without end does not hold the thread.
+
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::{Buf, BytesMut};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use crate::net::stream::Stream;
+use crate::server::http1::connection::Connection;
+use crate::server::http2::frames::Frames;
+use crate::server::http2::shared::SharedState;
+
+/// Bytes read before other connections of the thread have their turn.
+const TURN_BYTES: usize = 64 * 1024;
+
+/// A client's socket under HTTP/2.
+pub struct Transport {
+    stream: Stream,
+    /// Read before h2 was there.
+    input: BytesMut,
+    trunk: Arc<SharedState>,
+    /// Bytes read in the present turn.
+    turn: usize,
+    frames: Frames,
+}
+
+impl Transport {
+    /// That of a connection off which `input` was read.
+    pub fn new(stream: Stream, input: BytesMut, trunk: Arc<SharedState>) -> Transport {
+        Transport {
+            stream,
+            input,
+            trunk,
+            turn: 0,
+            frames: Frames::new(),
+        }
+    }
+
+    /// Ends the connection of a client that was too slow, and forgets what it has not taken.
+    pub fn abandon(self) {
+        self.stream.abandon();
+    }
+
+    /// Ends the connection so that the client gets what it was told last.
+    pub async fn linger(self) {
+        Connection::resumed(self.stream, self.trunk.peer)
+            .linger()
+            .await;
+    }
+}
+
+impl AsyncRead for Transport {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let me = &mut *self;
+        if !me.input.is_empty() {
+            let count = me.input.len().min(buffer.remaining());
+            buffer.put_slice(&me.input[..count]);
+            let (read, trunk) = (&me.input[..count], &me.trunk);
+            me.frames.take(read, |what| trunk.seen(what));
+            me.input.advance(count);
+            me.trunk.noise.read(count as u64);
+            return Poll::Ready(Ok(()));
+        }
+        if me.turn >= TURN_BYTES {
+            me.turn = 0;
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        let before = buffer.filled().len();
+        let polled = Pin::new(&mut me.stream).poll_read(cx, buffer);
+        let count = buffer.filled().len() - before;
+        me.turn = match polled {
+            Poll::Pending => 0,
+            Poll::Ready(_) => me.turn + count,
+        };
+        me.trunk.noise.read(count as u64);
+        let (read, trunk) = (&buffer.filled()[before..], &me.trunk);
+        me.frames.take(read, |what| trunk.seen(what));
+        if me.trunk.has_too_many_fields() {
+            // No more is unpacked before the connection is cut.
+            me.turn = TURN_BYTES;
+        }
+        polled
+    }
+}
+
+impl Transport {
+    fn wrote(&self, polled: &Poll<io::Result<usize>>) {
+        if let Poll::Ready(Ok(count)) = polled {
+            self.trunk.noise.wrote(*count as u64);
+        }
+    }
+}
+
+impl AsyncWrite for Transport {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let polled = Pin::new(&mut self.stream).poll_write(cx, bytes);
+        self.wrote(&polled);
+        polled
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        pieces: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let polled = Pin::new(&mut self.stream).poll_write_vectored(cx, pieces);
+        self.wrote(&polled);
+        polled
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}

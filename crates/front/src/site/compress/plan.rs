@@ -1,0 +1,118 @@
+//! What becomes of a script's answer: which coding, and what its header then says.
+
+use std::borrow::Cow;
+
+use maitred_http1::{Head, carries_body};
+use maitred_pagecache::fields::first;
+use maitred_rules::coding::Coding;
+
+use crate::handler::request::Header;
+use crate::site::compress::{Compression, accepted};
+
+/// Fields that say something of the very bytes of a body, which must then stay as they are.
+const OF_THE_BYTES: [&str; 6] = [
+    "content-encoding",
+    "content-range",
+    "content-digest",
+    "repr-digest",
+    "digest",
+    "content-md5",
+];
+
+/// What becomes of an answer.
+#[derive(Debug, Default)]
+pub struct Plan {
+    /// Its coding, if it gets one.
+    pub coding: Option<Coding>,
+    /// `Vary`, if another client could have got the answer in another coding.
+    vary: Option<Cow<'static, [u8]>>,
+    /// `ETag`, if it has to be another: what it says of the coded bytes is weaker (RFC 9110 §8.8.1).
+    etag: Option<Vec<u8>>,
+}
+
+impl Plan {
+    /// Decides about an answer with this status and length to a request, if its site compresses
+    /// something. What is not known yet is `None`.
+    pub fn make<'s>(
+        compression: Option<&Compression>,
+        request: &Head,
+        said: impl Iterator<Item = Header<'s>> + Clone,
+        status: u16,
+        length: Option<u64>,
+    ) -> Plan {
+        let suits = |compression: &&Compression| {
+            let content_type = first(said.clone(), "content-type").unwrap_or_default();
+            !compression.codings().is_empty() && compression.suits(content_type, length)
+        };
+        let is_free = || carries_body(false, status) && status != 206 && may_be_coded(said.clone());
+        let Some(compression) = compression.filter(suits).filter(|_| is_free()) else {
+            return Plan::default();
+        };
+        let coding = accepted(request).best(compression.codings());
+        let strong = |etag: &&[u8]| coding.is_some() && etag.starts_with(b"\"");
+        Plan {
+            coding,
+            vary: vary(said.clone()),
+            etag: first(said, "etag")
+                .filter(strong)
+                .map(|etag| [b"W/", etag].concat()),
+        }
+    }
+
+    /// There is no memory for a coding: the answer goes as it is.
+    pub fn give_up(&mut self) {
+        (self.coding, self.etag) = (None, None);
+    }
+
+    /// Whether the script's field of this name gives way.
+    pub fn replaces(&self, name: &[u8]) -> bool {
+        let is = |other: &str| name.eq_ignore_ascii_case(other.as_bytes());
+        (self.vary.is_some() && is("vary"))
+            || (self.etag.is_some() && is("etag"))
+            || (self.coding.is_some() && is("accept-ranges"))
+    }
+
+    /// The fields that the answer gets.
+    pub fn fields(&self) -> impl Iterator<Item = Header<'_>> {
+        let coding = self.coding.map(|coding| coding.name().as_bytes());
+        let coding = coding.map(|name| (&b"Content-Encoding"[..], name));
+        let vary = self.vary.as_deref().map(|value| (&b"Vary"[..], value));
+        let etag = self.etag.as_deref().map(|value| (&b"ETag"[..], value));
+        coding.into_iter().chain(vary).chain(etag)
+    }
+}
+
+fn may_be_coded<'s>(mut said: impl Iterator<Item = Header<'s>>) -> bool {
+    !said.any(|(name, value)| {
+        let is = |other: &&str| name.eq_ignore_ascii_case(other.as_bytes());
+        // RFC 9111 §5.2.2.6.
+        let forbids = is(&"cache-control") && has_item(value, b"no-transform");
+        forbids || OF_THE_BYTES.iter().any(is)
+    })
+}
+
+/// Whether a list has this item.
+fn has_item(list: &[u8], wanted: &[u8]) -> bool {
+    let mut items = list.split(|byte| *byte == b',');
+    items.any(|item| item.trim_ascii().eq_ignore_ascii_case(wanted))
+}
+
+/// `Vary` as the script has it and with what the coding depends on; nothing if it says so already.
+fn vary<'s>(said: impl Iterator<Item = Header<'s>>) -> Option<Cow<'static, [u8]>> {
+    const OURS: &[u8] = b"Accept-Encoding";
+    let mut all = Vec::new();
+    for (name, value) in said {
+        if name.eq_ignore_ascii_case(b"vary") && !value.is_empty() {
+            if has_item(value, OURS) || has_item(value, b"*") {
+                return None;
+            }
+            all.extend_from_slice(value);
+            all.extend_from_slice(b", ");
+        }
+    }
+    if all.is_empty() {
+        return Some(Cow::Borrowed(OURS));
+    }
+    all.extend_from_slice(OURS);
+    Some(Cow::Owned(all))
+}

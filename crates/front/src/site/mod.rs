@@ -1,0 +1,251 @@
+//! One site as one thread sees it: what its paths stand for, and where its scripts run.
+
+pub(crate) mod acme_challenges;
+pub mod auth;
+pub(crate) mod compress;
+pub(crate) mod document_root;
+pub(crate) mod fastcgi_listener;
+pub mod files;
+pub(crate) mod listing;
+pub(crate) mod openat;
+pub(crate) mod rate_limits;
+pub mod resolver;
+pub(crate) mod resolver_table;
+
+use std::cmp::Reverse;
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use maitred_config::{Config, Destination};
+use maitred_rules::SiteRules;
+use maitred_rules::coding::Coding;
+use maitred_rules::path::{CleanPath, clean_path};
+use maitred_rules::settings::Rules;
+
+use crate::backend::Backend;
+use crate::cache::SiteCache;
+use crate::handler::accel_redirect::SendfileRoots;
+use crate::handler::proxy;
+use crate::logging::access_log::SiteLog;
+use crate::pool::thread_local;
+use crate::services::Shared;
+use crate::site::compress::Compression;
+use crate::site::files::Entry;
+use crate::site::rate_limits::SiteLimits;
+use crate::site::resolver::{Folder, Limits, Refused, Resolver, Route, SiteFiles};
+
+/// A folder beside the root: what its paths begin with, and what they stand for.
+type Alias = (String, Mutex<Resolver>);
+
+/// A site, as one thread sees it.
+pub struct Site {
+    /// Its settings.
+    pub settings: maitred_config::Site,
+    /// Folder for temporary files of large bodies and answers.
+    pub spool_dir: PathBuf,
+    /// Where its scripts run.
+    pub backend: Backend,
+    /// What it says about paths and clients; none: nothing.
+    pub rules: Option<SiteRules>,
+    /// How its pages are cached; none: they are not.
+    pub cache: Option<SiteCache>,
+    /// What clients have used of its limits.
+    pub limits: SiteLimits,
+    /// Where its requests are logged.
+    pub access_log: SiteLog,
+    /// Where the scripts of some paths run, by the name of the pool.
+    backends: HashMap<String, Backend>,
+    resolver: Mutex<Resolver>,
+    /// What it says about compression; none: nothing is compressed.
+    pub compression: Option<Arc<Compression>>,
+    /// Folders whose files its scripts may have sent.
+    pub sendfile: SendfileRoots,
+    /// Folders beside the root, by what their paths begin with; the longest first.
+    aliases: Vec<Alias>,
+    /// The servers of its `proxy`, in their order.
+    pub proxies: Vec<proxy::Server>,
+}
+
+impl Site {
+    /// Opens its document root and whatever else it names.
+    ///
+    /// # Errors
+    /// One sentence.
+    pub fn open(
+        config: &Config,
+        shared: &Shared,
+        settings: &maitred_config::Site,
+        limits: Limits,
+    ) -> Result<Site, String> {
+        let chroot = match &settings.destination {
+            Destination::Pool(name) => config.pool(name),
+            Destination::Upstream(_) => None,
+        };
+        let files = SiteFiles {
+            chroot: chroot.and_then(|pool| pool.confinement.chroot.clone()),
+            root: settings.root.clone(),
+            index: settings.index.clone(),
+            front_controller: settings.front_controller.clone(),
+            prefix: String::new(),
+            front: rustix::process::geteuid().as_raw(),
+        };
+        let root = settings.root.display();
+        let compression = Compression::of(&settings.output).map(Arc::new);
+        let aliases = open_aliases(settings, &files, compression.as_ref(), limits)?;
+        let open = |files| open_files(files, None, limits);
+        let sendfile = SendfileRoots::open(&settings.output.sendfile_roots, &files, open)?;
+        let pool = |name: &str| {
+            let pool = config
+                .pool(name)
+                .ok_or_else(|| format!("the site at {root} names a pool that does not exist"))?;
+            Ok::<_, String>(Backend::Pool(shared.pools.named(&Arc::new(pool.clone()))))
+        };
+        let backend = match &settings.destination {
+            Destination::Upstream(upstream) => {
+                let log = shared
+                    .upstream_logs
+                    .of(crate::backend::fastcgi_upstream::name(upstream));
+                Backend::Upstream(upstream.clone(), log)
+            }
+            Destination::Pool(name) => pool(name)?,
+        };
+        let others = settings
+            .rules
+            .paths
+            .iter()
+            .filter_map(|path| path.pool.as_ref());
+        let backends = others.map(|name| Ok((name.clone(), pool(name)?)));
+        Ok(Site {
+            settings: settings.clone(),
+            spool_dir: config.spool_dir.clone(),
+            rules: compile_rules(settings)?,
+            cache: SiteCache::of(settings, shared.cache.as_deref()),
+            limits: shared.limits.of(settings),
+            access_log: SiteLog::of(&settings.access_log, &shared.door_logs),
+            backends: backends.collect::<Result<_, String>>()?,
+            backend,
+            resolver: open_files(files, compression.clone(), limits)?,
+            compression,
+            sendfile,
+            aliases,
+            proxies: proxy::Server::all(&settings.rules.proxy, &shared.proxies),
+        })
+    }
+
+    /// What a path stands for.
+    pub fn resolve(&self, path: &str, query: Option<&str>) -> Route {
+        if !self.aliases.is_empty()
+            && let Ok(clean) = clean_path(path)
+            && let Some((resolver, rest)) = self.alias(&clean)
+        {
+            if rest.is_empty() {
+                let folder = maitred_rules::path::encode_path(clean.as_bytes());
+                let query = query.map(|query| format!("?{query}")).unwrap_or_default();
+                return Route::RedirectSlash(format!("{folder}/{query}"));
+            }
+            let rest = maitred_rules::path::encode_path(rest);
+            return with(resolver, |resolver| resolver.resolve(&rest, query));
+        }
+        with(&self.resolver, |resolver| resolver.resolve(path, query))
+    }
+
+    /// What a path stands for whose file is refused ([`Resolver::in_place_of`]).
+    pub fn in_place_of(&self, path: &str, refused: &Refused) -> Option<Route> {
+        let clean = clean_path(path).ok()?;
+        let alias = self.alias(&clean);
+        let resolver = alias.map_or(&self.resolver, |(resolver, _)| resolver);
+        with(resolver, |resolver| resolver.in_place_of(refused))
+    }
+
+    /// The file that lies beside one that a path stands for, in this coding.
+    pub fn sibling(&self, path: &str, entry: &Entry, coding: Coding) -> Option<Arc<Entry>> {
+        let clean = match self.aliases.is_empty() {
+            true => None,
+            false => clean_path(path).ok(),
+        };
+        let alias = clean.as_ref().and_then(|clean| self.alias(clean));
+        let resolver = alias.map_or(&self.resolver, |(resolver, _)| resolver);
+        with(resolver, |resolver| resolver.sibling(entry, coding))
+    }
+
+    /// The folder that a path names, if it is one without an index.
+    pub fn open_folder(&self, path: &CleanPath<'_>) -> Option<Folder> {
+        let Some((resolver, rest)) = self.alias(path) else {
+            return with(&self.resolver, |resolver| resolver.open_folder(path));
+        };
+        let rest = maitred_rules::path::encode_path(rest);
+        let rest = clean_path(&rest).ok()?;
+        with(resolver, |resolver| resolver.open_folder(&rest))
+    }
+
+    /// Where the scripts of a path run that has this pool, or the site's own.
+    pub fn backend_of(&self, pool: Option<&str>) -> &Backend {
+        let named = pool.and_then(|pool| self.backends.get(pool));
+        named.unwrap_or(&self.backend)
+    }
+
+    /// The folder beside the root that a path lies in, and the path in there.
+    fn alias<'p>(&self, path: &'p CleanPath<'_>) -> Option<(&Mutex<Resolver>, &'p [u8])> {
+        let path = path.as_bytes();
+        let mut aliases = self.aliases.iter();
+        aliases.find_map(|(prefix, resolver)| {
+            let rest = path.strip_prefix(prefix.as_bytes())?;
+            (rest.is_empty() || rest.starts_with(b"/")).then_some((resolver, rest))
+        })
+    }
+}
+
+/// Only one thread ever takes the lock; it is there because tasks may move by their type.
+pub fn with<T>(resolver: &Mutex<Resolver>, work: impl FnOnce(&mut Resolver) -> T) -> T {
+    let mut resolver = resolver.lock().unwrap_or_else(PoisonError::into_inner);
+    resolver.set_moment(thread_local::moment());
+    work(&mut resolver)
+}
+
+/// Opens the folders beside the root: the longest path first, since that decides.
+fn open_aliases(
+    settings: &maitred_config::Site,
+    files: &SiteFiles,
+    compression: Option<&Arc<Compression>>,
+    limits: Limits,
+) -> Result<Vec<Alias>, String> {
+    let mut aliases = Vec::new();
+    for alias in &settings.rules.aliases {
+        let prefix = alias.path.trim_end_matches('/').to_owned();
+        let files = SiteFiles {
+            root: alias.folder.clone(),
+            front_controller: None,
+            prefix: prefix.clone(),
+            ..files.clone()
+        };
+        aliases.push((prefix, open_files(files, compression.cloned(), limits)?));
+    }
+    aliases.sort_by_key(|(prefix, _)| Reverse(prefix.len()));
+    Ok(aliases)
+}
+
+fn compile_rules(settings: &maitred_config::Site) -> Result<Option<SiteRules>, String> {
+    if settings.rules == Rules::default() {
+        return Ok(None);
+    }
+    let compiled = SiteRules::compile(&settings.rules).map(Some);
+    compiled.map_err(|(setting, why)| {
+        let root = settings.root.display();
+        format!("the site at {root} cannot be served: its `{setting}` {why}")
+    })
+}
+
+fn open_files(
+    files: SiteFiles,
+    compression: Option<Arc<Compression>>,
+    limits: Limits,
+) -> Result<Mutex<Resolver>, String> {
+    let root = files.root.display().to_string();
+    let resolver = Resolver::new(files, limits);
+    let mut resolver =
+        resolver.map_err(|error| format!("the document root {root} cannot be opened: {error}"))?;
+    resolver.log_refusal();
+    resolver.compress(compression);
+    Ok(Mutex::new(resolver))
+}

@@ -1,0 +1,153 @@
+//! Opening a path beneath a document root.
+//!
+//! The kernel does the work (`openat2`). Only a symbolic link that leads out of the root is
+//! followed step by step, to ask whose it is: deployments link `storage -> ../storage/app/public`,
+//! and a tenant must not link to a neighbour.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::fs::{self, FileType, Mode, OFlags, ResolveFlags, Stat};
+use rustix::io::{Errno, Result};
+
+/// Looking without opening: needs no read permission, and cannot hang on a FIFO or wake a device.
+pub const LOOK: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
+
+/// Opening to read. `NONBLOCK` and `NOCTTY` matter when the name has become a FIFO or a terminal
+/// since the look.
+pub const READ: OFlags = OFlags::RDONLY
+    .union(OFlags::CLOEXEC)
+    .union(OFlags::NONBLOCK)
+    .union(OFlags::NOCTTY);
+
+/// What a path led to.
+pub struct Opened {
+    /// The file, opened with the flags that were asked for.
+    pub fd: OwnedFd,
+    /// Its status, taken from the descriptor.
+    pub stat: Stat,
+    /// A symbolic link was on the way, so the name that was asked for may not be the file's own.
+    pub through_link: bool,
+}
+
+impl Opened {
+    fn new(fd: OwnedFd, through_link: bool) -> Result<Opened> {
+        let stat = fs::fstat(&fd)?;
+        Ok(Opened {
+            fd,
+            stat,
+            through_link,
+        })
+    }
+
+    /// Regular file, directory, …
+    pub fn kind(&self) -> FileType {
+        FileType::from_raw_mode(self.stat.st_mode)
+    }
+
+    /// The file's own absolute name, where `/proc` can tell it.
+    ///
+    /// # Errors
+    ///
+    /// What `readlink` of `/proc/self/fd` says.
+    pub fn real_name(&self) -> Result<Vec<u8>> {
+        use std::os::fd::AsRawFd;
+        let link = format!("/proc/self/fd/{}", self.fd.as_raw_fd());
+        Ok(fs::readlink(link, Vec::new())?.into_bytes())
+    }
+}
+
+/// Opens `path` (absolute in the site: `/a/b`, no dot segments) beneath `root`. Symbolic links that
+/// stay in the root are followed; those that leave it, only if the link and what it leads to have
+/// the same owner (nginx calls this `disable_symlinks if_not_owner`).
+///
+/// # Errors
+///
+/// `XDEV` for a link that may not be followed, otherwise what the kernel says.
+pub fn open(root: BorrowedFd<'_>, path: &[u8], flags: OFlags) -> Result<Opened> {
+    let relative = relative(path);
+    let plain = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
+    match fs::openat2(root, relative, flags, Mode::empty(), plain) {
+        Ok(fd) => return Opened::new(fd, false),
+        Err(Errno::LOOP) => {}
+        // Container runtimes older than openat2 refuse it; the walk needs nothing but openat.
+        Err(Errno::NOSYS | Errno::PERM) => return walk(root, relative, flags),
+        Err(error) => return Err(error),
+    }
+    match open_inside(root, relative, flags) {
+        Ok(fd) => Opened::new(fd, true),
+        // AGAIN: a rename kept the kernel from being sure that `..` in a link stays inside.
+        Err(Errno::XDEV | Errno::AGAIN) => walk(root, relative, flags),
+        Err(error) => Err(error),
+    }
+}
+
+fn open_inside(root: BorrowedFd<'_>, relative: &[u8], flags: OFlags) -> Result<OwnedFd> {
+    let inside = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+    fs::openat2(root, relative, flags, Mode::empty(), inside)
+}
+
+/// Follows `relative` segment by segment, checking the owner of every link and of what it leads to.
+pub(crate) fn walk(root: BorrowedFd<'_>, relative: &[u8], flags: OFlags) -> Result<Opened> {
+    let mut held: Option<OwnedFd> = None;
+    let mut through_link = false;
+    let mut start = 0;
+    for end in memchr::memchr_iter(b'/', relative).chain([relative.len()]) {
+        let segment = &relative[start..end];
+        start = end + 1;
+        let wanted = if end == relative.len() { flags } else { LOOK };
+        let directory = held.as_ref().map_or(root, |fd| fd.as_fd());
+        let next = open_unlinked(directory, segment, LOOK)?;
+        let next = if is_link(&next)? {
+            through_link = true;
+            follow(root, &relative[..end], directory, segment, &next, wanted)?
+        } else if wanted == LOOK {
+            next
+        } else {
+            open_unlinked(directory, segment, wanted)?
+        };
+        held = Some(next);
+    }
+    Opened::new(held.ok_or(Errno::NOENT)?, through_link)
+}
+
+/// Opens what the link `segment` leads to. The target's owner is read from its descriptor, after it
+/// is opened, so that changing the link meanwhile gains nothing.
+fn follow(
+    root: BorrowedFd<'_>,
+    so_far: &[u8],
+    directory: BorrowedFd<'_>,
+    segment: &[u8],
+    link: &OwnedFd,
+    flags: OFlags,
+) -> Result<OwnedFd> {
+    let target = match fs::openat2(
+        directory,
+        segment,
+        flags,
+        Mode::empty(),
+        ResolveFlags::NO_MAGICLINKS,
+    ) {
+        Err(Errno::NOSYS | Errno::PERM) => fs::openat(directory, segment, flags, Mode::empty())?,
+        opened => opened?,
+    };
+    if fs::fstat(link)?.st_uid == fs::fstat(&target)?.st_uid {
+        return Ok(target);
+    }
+    // Another owner's file is still this site's file if it lies in this root.
+    open_inside(root, so_far, flags).map_err(|_| Errno::XDEV)
+}
+
+fn open_unlinked(directory: BorrowedFd<'_>, segment: &[u8], flags: OFlags) -> Result<OwnedFd> {
+    fs::openat(directory, segment, flags | OFlags::NOFOLLOW, Mode::empty())
+}
+
+fn is_link(fd: &OwnedFd) -> Result<bool> {
+    Ok(FileType::from_raw_mode(fs::fstat(fd)?.st_mode) == FileType::Symlink)
+}
+
+/// `/a/b` and `/a/b/` → `a/b`, `/` → `.`: the trailing slash is the caller's business.
+fn relative(path: &[u8]) -> &[u8] {
+    let path = path.strip_prefix(b"/").unwrap_or(path);
+    let path = path.strip_suffix(b"/").unwrap_or(path);
+    if path.is_empty() { b"." } else { path }
+}

@@ -1,0 +1,601 @@
+//! Which file or script a path stands for.
+//!
+//! The rules are those of nginx's `try_files $uri $uri/ /index.php?$args` with `index` and a
+//! PATH_INFO that is found in the file system and never guessed. What is found is kept and checked
+//! again with one `stat` per request.
+
+#[cfg(test)]
+mod tests;
+
+use crate::site::document_root;
+use crate::site::openat;
+use crate::site::resolver_table;
+use std::ffi::CString;
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use percent_encoding::{CONTROLS, utf8_percent_encode};
+use rustix::fs::{self, FileType, OFlags, Stat};
+use rustix::io::Errno;
+
+use crate::control::sandbox;
+use crate::site::compress::{Compression, Siblings};
+use crate::site::document_root::{Root, beneath_chroot};
+use crate::site::files;
+use crate::site::files::{Body, Entry};
+use crate::site::openat::Opened;
+use crate::site::resolver_table::{Expect, Table, Watch};
+use maitred_os::walk::Stopped;
+use maitred_rules::coding::Coding;
+use maitred_rules::{path, source};
+
+pub use crate::site::listing::Folder;
+pub use crate::site::resolver_table::Limits;
+pub use maitred_rules::path::{CleanPath, Refused, clean_path};
+
+/// Files with this ending are run, and never sent.
+const SCRIPT_EXTENSION: &[u8] = b".php";
+
+/// Why a root is refused. [`Resolver::log_refusal`] logs the link and its owners.
+pub const FOREIGN_LINK: &str =
+    "a symbolic link leads to the document root that may not be followed";
+
+/// What a request path stands for.
+#[derive(Clone, Debug)]
+pub enum Route {
+    /// A file to send.
+    File(Arc<Entry>),
+    /// A script to run.
+    Script(Arc<Script>),
+    /// A directory that was asked for without its slash: 301 to this path (and query).
+    RedirectSlash(String),
+    /// Neither.
+    Refused(Refused),
+}
+
+/// A script, in the words of CGI (RFC 3875 §4.1). Paths are bytes: file names need not be UTF-8.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Script {
+    /// `SCRIPT_FILENAME`: the document root and the script's name.
+    pub script_filename: Vec<u8>,
+    /// `DOCUMENT_ROOT`, without symbolic links: a deployment that moves the link must not be
+    /// answered with the code that OPcache has under the name of the link.
+    pub document_root: Arc<[u8]>,
+    /// `SCRIPT_NAME`: decoded, begins with a slash.
+    pub script_name: Vec<u8>,
+    /// `PATH_INFO`: decoded, empty or begins with a slash.
+    pub path_info: Vec<u8>,
+}
+
+/// What a site says about its document root.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SiteFiles {
+    /// The document root, absolute. A symbolic link is looked up again whenever it may have moved.
+    pub root: PathBuf,
+    /// The names tried, in this order, for a directory.
+    pub index: Vec<String>,
+    /// Where a path goes that is no file: `/index.php`.
+    pub front_controller: Option<String>,
+    /// What the paths of the root begin with, if the root is an alias: `/docs`, without a slash at its
+    /// end.
+    pub prefix: String,
+    /// The user that the front runs as.
+    pub front: u32,
+    /// What is `/` for the site's scripts, if it is not ours: a real path that `root` lies beneath.
+    pub chroot: Option<PathBuf>,
+}
+
+/// What a path led to, as it is kept.
+#[derive(Clone)]
+pub(crate) enum Target {
+    File(Arc<Entry>),
+    Script(Arc<Script>),
+    Redirect(Arc<str>),
+    Nothing,
+}
+
+impl Target {
+    /// Bytes of file contents, and descriptors, that are held by keeping this.
+    pub(crate) fn holds(&self) -> (usize, usize) {
+        match self {
+            Target::File(entry) => match entry.body() {
+                Body::Memory(bytes) => (bytes.len(), 0),
+                Body::File(_) => (0, 1),
+            },
+            _ => (0, 0),
+        }
+    }
+}
+
+/// A target and the looks by which it may be kept; none if it must not be.
+struct Found {
+    target: Target,
+    watches: Option<Vec<Watch>>,
+}
+
+/// Resolves the paths of one site in one front thread.
+pub struct Resolver {
+    pub(crate) site: SiteFiles,
+    /// `site.root` without slashes at the end, as bytes.
+    root_name: Vec<u8>,
+    /// The same without symbolic links.
+    real_root: Arc<[u8]>,
+    /// The same as scripts see it, also without a slash at the end; none: they do not.
+    script_root: Option<Arc<[u8]>>,
+    /// The root; or why it is refused.
+    root: Result<Root, Stopped>,
+    table: Table,
+    /// What files come in other codings, if some do.
+    compression: Option<Arc<Compression>>,
+    siblings: Siblings,
+    /// Files whose content is PHP source are refused.
+    looks_inside: bool,
+}
+
+impl Resolver {
+    /// Opens the document root. One that may not be followed is looked at again with each request.
+    ///
+    /// # Errors
+    ///
+    /// The root's own error if it cannot be opened as a directory.
+    pub fn new(site: SiteFiles, limits: Limits) -> io::Result<Resolver> {
+        let mut root_name = site.root.clone().into_os_string().into_vec();
+        while root_name.last() == Some(&b'/') {
+            root_name.pop();
+        }
+        let root = match Root::open(&site.root, &root_name, site.front) {
+            Err(Stopped::System(_, why)) => return Err(why),
+            root => root,
+        };
+        let real_root = match &root {
+            Ok(root) => Arc::clone(&root.real),
+            Err(_) => root_name.as_slice().into(),
+        };
+        Ok(Resolver {
+            script_root: beneath_chroot(&real_root, site.chroot.as_deref()),
+            real_root,
+            site,
+            root_name,
+            root,
+            table: Table::new(limits),
+            compression: None,
+            siblings: Siblings::new(limits),
+            looks_inside: true,
+        })
+    }
+
+    /// Files are sent whatever they hold, since a script chooses them.
+    pub fn send_any_content(&mut self) {
+        self.looks_inside = false;
+    }
+
+    /// Why the root is refused, if a symbolic link leads to it that may not be followed.
+    pub fn refusal(&self) -> Option<&Stopped> {
+        self.root.as_ref().err()
+    }
+
+    /// Logs why the root is refused, if it is.
+    pub fn log_refusal(&self) {
+        if let Err(why) = &self.root {
+            document_root::log_refused(&self.site.root, why);
+        }
+    }
+
+    /// Files may be sent in other codings.
+    pub fn compress(&mut self, compression: Option<Arc<Compression>>) {
+        self.compression = compression;
+    }
+
+    /// The file that lies beside another and holds the same in this coding, if there is one.
+    pub fn sibling(&mut self, entry: &Entry, coding: Coding) -> Option<Arc<Entry>> {
+        let root = self.root.as_ref().ok()?;
+        self.siblings.find(root.fd.as_fd(), entry, coding)
+    }
+
+    /// From now on it is `moment`, a number that is never 0 and changes at least whenever the
+    /// thread has waited for events. Requests that were there before the file system was looked
+    /// at need not have it looked at again for their sake.
+    pub fn set_moment(&mut self, moment: u64) {
+        self.table.set_moment(moment);
+    }
+
+    /// What `raw_path` (the path of the request target, as it came) stands for. `query` is only
+    /// carried along into a redirect.
+    pub fn resolve(&mut self, raw_path: &str, query: Option<&str>) -> Route {
+        let path = match clean_path(raw_path) {
+            Ok(path) => path,
+            Err(refused) => return Route::Refused(refused),
+        };
+        if let Err(refused) = self.follow_link() {
+            return Route::Refused(refused);
+        }
+        let whole = path.names_end() == path.as_bytes().len();
+        if whole && let Some(target) = self.table.fresh(path.as_bytes()) {
+            return route(target, query);
+        }
+        match self.look_up(&path) {
+            Ok(found) => {
+                if whole && let Some(watches) = found.watches {
+                    self.table.insert(path.as_bytes(), &found.target, watches);
+                }
+                route(found.target, query)
+            }
+            Err(refused) => Route::Refused(refused),
+        }
+    }
+
+    /// What a path stands for whose file is there and is refused: what one without a file does, so
+    /// that a client cannot tell. None where that is the refusal.
+    pub fn in_place_of(&self, refused: &Refused) -> Option<Route> {
+        let found = match refused.is_notable && refused.status < 500 {
+            true => self.fall_back(Vec::new()).ok()?,
+            false => return None,
+        };
+        match route(found.target, None) {
+            Route::Refused(_) => None,
+            route => Some(route),
+        }
+    }
+
+    /// The folder, as it was named.
+    pub fn folder(&self) -> &Path {
+        &self.site.root
+    }
+
+    /// The names by which scripts know the folder, without a slash at the end.
+    pub fn names(&self) -> [Option<&[u8]>; 2] {
+        match &self.site.chroot {
+            Some(_) => [self.script_root.as_deref(), None],
+            None => [Some(&self.real_root), Some(&self.root_name)],
+        }
+    }
+
+    #[cfg(test)]
+    /// How many paths are kept, the bytes of file contents in memory, and the open files.
+    pub fn kept(&self) -> (usize, usize, usize) {
+        let (memory, open_files) = self.table.held();
+        (self.table.len(), memory, open_files)
+    }
+
+    fn look_up(&mut self, path: &CleanPath<'_>) -> Result<Found, Refused> {
+        self.follow_root()?;
+        let name = path.as_bytes();
+        if path.names_end() < name.len() {
+            return match self.script_before(name, path.names_end())? {
+                Some(found) => Ok(found),
+                None if path.is_hidden() => {
+                    Err(not_found("names that begin with a dot are hidden"))
+                }
+                None => self.fall_back(Vec::new()),
+            };
+        }
+        match self.open(name, openat::LOOK) {
+            Ok(opened) => match opened.kind() {
+                FileType::RegularFile if !path.ends_with_slash() => {
+                    self.regular(name, &opened, Vec::new())
+                }
+                FileType::RegularFile => self.script_or_fall_back(name),
+                FileType::Directory => self.directory(path),
+                _ => Err(not_found(
+                    "the path names neither a regular file nor a directory",
+                )),
+            },
+            Err(Errno::NOTDIR) => self.script_or_fall_back(name),
+            Err(error) if resolver_table::is_absence(error) => self.missing(name),
+            Err(error) => Err(refusal(error)),
+        }
+    }
+
+    fn script_or_fall_back(&self, name: &[u8]) -> Result<Found, Refused> {
+        match self.script_before(name, name.len())? {
+            Some(found) => Ok(found),
+            None => self.missing(name),
+        }
+    }
+
+    fn missing(&self, name: &[u8]) -> Result<Found, Refused> {
+        let mut found = self.fall_back(vec![self.absent(name)?])?;
+        // When a script appears inside the path, the whole is still no file: no look would tell.
+        if script_ends(name, name.len()).next().is_some() {
+            found.watches = None;
+        }
+        Ok(found)
+    }
+
+    /// The script that ends at a slash at or before `names_end`, with the rest as its PATH_INFO.
+    /// From the left, so that a path has as many looks as it has existing directories that end in
+    /// `.php`, and one more.
+    fn script_before(&self, name: &[u8], names_end: usize) -> Result<Option<Found>, Refused> {
+        for end in script_ends(name, names_end) {
+            match self.open(&name[..end], openat::LOOK) {
+                Ok(opened) if opened.kind() == FileType::RegularFile => {
+                    return Ok(Some(self.script(
+                        &name[..end],
+                        &name[end..],
+                        &opened,
+                        Vec::new(),
+                    )?));
+                }
+                Ok(opened) if opened.kind() == FileType::Directory => {}
+                Ok(_) => return Ok(None),
+                Err(error) if resolver_table::is_absence(error) => return Ok(None),
+                Err(error) => return Err(refusal(error)),
+            }
+        }
+        Ok(None)
+    }
+
+    fn directory(&self, path: &CleanPath<'_>) -> Result<Found, Refused> {
+        let name = path.as_bytes();
+        let mut watches = Vec::new();
+        for index in &self.site.index {
+            let slash: &[u8] = if path.ends_with_slash() { b"" } else { b"/" };
+            let candidate = [name, slash, index.as_bytes()].concat();
+            match self.open(&candidate, openat::LOOK) {
+                Ok(opened) if opened.kind() != FileType::RegularFile => {
+                    watches.push(self.watch(&candidate, Expect::Directory)?);
+                }
+                Ok(opened) if path.ends_with_slash() => {
+                    return self.regular(&candidate, &opened, watches);
+                }
+                Ok(opened) => {
+                    let prefix = path::encode_path(self.site.prefix.as_bytes());
+                    let location = prefix + &path::encode_path(name) + "/";
+                    let watches = vec![self.watch(&candidate, still_there(&opened))?];
+                    return Ok(keep(Target::Redirect(location.into()), watches));
+                }
+                Err(error) if resolver_table::is_absence(error) => {
+                    watches.push(self.absent(&candidate)?)
+                }
+                Err(error) => return Err(refusal(error)),
+            }
+        }
+        // An application whose own page this is would answer a redirect to the slash with one back.
+        watches.push(self.watch(name, Expect::Directory)?);
+        self.fall_back(watches)
+    }
+
+    /// A regular file: a script, an entry, or source that must not be sent.
+    fn regular(
+        &self,
+        name: &[u8],
+        seen: &Opened,
+        mut watches: Vec<Watch>,
+    ) -> Result<Found, Refused> {
+        if is_script(name) {
+            return self.script(name, b"", seen, watches);
+        }
+        if path::is_php_source(name) {
+            return Err(Refused::notable(
+                404,
+                "the file holds PHP source by its name, and is not a .php script",
+            ));
+        }
+        let opened = self.open(name, openat::READ).map_err(refusal)?;
+        if opened.kind() != FileType::RegularFile {
+            return Err(not_found(
+                "the path names neither a regular file nor a directory",
+            ));
+        }
+        if opened.through_link {
+            let own = opened.real_name().map_err(refusal)?;
+            if path::is_dot_name(&own) || path::is_php_source(&own) {
+                return Err(Refused::notable(
+                    404,
+                    "a symbolic link gives PHP source or a hidden file another name",
+                ));
+            }
+        }
+        let failed = |error| refusal(Errno::from_io_error(&error).unwrap_or(Errno::IO));
+        let loaded = files::load(opened.fd, name).map_err(failed)?;
+        let entry = loaded.entry;
+        if self.looks_inside && is_source(name, &entry).map_err(failed)? {
+            return Err(Refused::notable(
+                404,
+                "the file begins as PHP source, and is not a .php script",
+            ));
+        }
+        let length = Some(entry.len());
+        let suits = |compression: &Arc<Compression>| {
+            compression.suits(entry.content_type().as_bytes(), length)
+        };
+        let varies = self.compression.as_ref().is_some_and(suits);
+        let entry = if varies { entry.varying() } else { entry };
+        let target = Target::File(Arc::new(entry));
+        let Some(identity) = loaded.settled else {
+            return Ok(Found {
+                target,
+                watches: None,
+            });
+        };
+        watches.push(self.watch(name, Expect::Unchanged(identity))?);
+        Ok(keep(target, watches))
+    }
+
+    fn script(
+        &self,
+        name: &[u8],
+        path_info: &[u8],
+        seen: &Opened,
+        mut watches: Vec<Watch>,
+    ) -> Result<Found, Refused> {
+        watches.push(self.watch(name, still_there(seen))?);
+        let Some(root) = &self.script_root else {
+            let why = "the document root has moved out of its pool's chroot";
+            return Err(Refused::notable(503, why));
+        };
+        let script = Script {
+            script_filename: [&root[..], name].concat(),
+            document_root: match root.is_empty() {
+                true => b"/"[..].into(),
+                false => Arc::clone(root),
+            },
+            script_name: [self.site.prefix.as_bytes(), name].concat(),
+            path_info: path_info.to_vec(),
+        };
+        Ok(keep(Target::Script(Arc::new(script)), watches))
+    }
+
+    /// The front controller, as long as `watches` (the reason why the path is no file) hold.
+    fn fall_back(&self, mut watches: Vec<Watch>) -> Result<Found, Refused> {
+        let Some(controller) = self.site.front_controller.as_deref().map(str::as_bytes) else {
+            return Ok(keep(Target::Nothing, watches));
+        };
+        match self.open(controller, openat::LOOK) {
+            Ok(opened) if opened.kind() == FileType::RegularFile => {
+                let mut found = self.regular(controller, &opened, Vec::new())?;
+                if matches!(found.target, Target::Script(_)) {
+                    // If the script goes, the worker says so: that saves a look for each request.
+                    found.watches = Some(watches);
+                } else if let Some(own) = &mut found.watches {
+                    own.append(&mut watches);
+                }
+                Ok(found)
+            }
+            Ok(_) => Err(not_found("the front controller is not a regular file")),
+            Err(error) if resolver_table::is_absence(error) => {
+                watches.push(self.absent(controller)?);
+                Ok(keep(Target::Nothing, watches))
+            }
+            Err(error) => Err(refusal(error)),
+        }
+    }
+
+    /// A deployment may have moved the link that the root's name leads through.
+    ///
+    /// Where no link leads to the root, its files keep their names whatever happens to it, and
+    /// it is enough to look when one of them has changed.
+    fn follow_link(&mut self) -> Result<(), Refused> {
+        match *self.real_root == *self.root_name {
+            true => Ok(()),
+            false => self.follow_root(),
+        }
+    }
+
+    fn follow_root(&mut self) -> Result<(), Refused> {
+        let gone = || Refused::notable(503, "the document root cannot be opened at the moment");
+        let now = fs::stat(&self.site.root).map_err(|_| gone())?;
+        if self
+            .root
+            .as_ref()
+            .is_ok_and(|root| root.id == file_id(&now))
+        {
+            return Ok(());
+        }
+        self.table.clear();
+        self.root = Root::open(&self.site.root, &self.root_name, self.site.front);
+        match &self.root {
+            Ok(root) => {
+                self.real_root = Arc::clone(&root.real);
+                self.script_root = beneath_chroot(&self.real_root, self.site.chroot.as_deref());
+                Ok(())
+            }
+            Err(Stopped::Foreign(_)) => {
+                self.log_refusal();
+                Err(Refused::notable(503, FOREIGN_LINK))
+            }
+            Err(Stopped::System(..)) => Err(gone()),
+        }
+    }
+
+    pub(crate) fn open(&self, name: &[u8], flags: OFlags) -> rustix::io::Result<Opened> {
+        let root = self.root.as_ref().map_err(|_| Errno::NOENT)?;
+        let opened = openat::open(root.fd.as_fd(), name, flags);
+        if matches!(opened, Err(Errno::ACCESS)) {
+            sandbox::log_if_replaced(&self.site.root);
+        }
+        opened
+    }
+
+    fn absent(&self, name: &[u8]) -> Result<Watch, Refused> {
+        self.watch(name, Expect::Absent)
+    }
+
+    /// Watches go by name, not by the root's descriptor, so that they see the root move.
+    fn watch(&self, name: &[u8], expect: Expect) -> Result<Watch, Refused> {
+        let wrong = |_| Refused::plain(400, "the path holds a control byte");
+        let path = CString::new(self.file_name(name)).map_err(wrong)?;
+        Ok(Watch { path, expect })
+    }
+
+    fn file_name(&self, name: &[u8]) -> Vec<u8> {
+        [&self.root_name, name].concat()
+    }
+}
+
+/// Where, up to `names_end`, a script's name could end and its PATH_INFO begin.
+fn script_ends(name: &[u8], names_end: usize) -> impl Iterator<Item = usize> {
+    let slashes = memchr::memchr_iter(b'/', name).take_while(move |end| *end <= names_end);
+    slashes.filter(|end| is_script(&name[..*end]))
+}
+
+fn file_id(stat: &Stat) -> (u64, u64) {
+    (stat.st_dev, stat.st_ino)
+}
+
+pub(crate) fn is_script(name: &[u8]) -> bool {
+    let stem = name.strip_suffix(SCRIPT_EXTENSION);
+    stem.is_some_and(|stem| !stem.is_empty() && !stem.ends_with(b"/"))
+}
+
+fn still_there(opened: &Opened) -> Expect {
+    Expect::SameFile {
+        dev: opened.stat.st_dev,
+        ino: opened.stat.st_ino,
+    }
+}
+
+fn keep(target: Target, watches: Vec<Watch>) -> Found {
+    Found {
+        target,
+        watches: Some(watches),
+    }
+}
+
+fn route(target: Target, query: Option<&str>) -> Route {
+    match target {
+        Target::File(entry) => Route::File(entry),
+        Target::Script(script) => Route::Script(script),
+        Target::Redirect(path) => Route::RedirectSlash(match query {
+            Some(query) => format!("{path}?{}", utf8_percent_encode(query, CONTROLS)),
+            None => path.to_string(),
+        }),
+        Target::Nothing => Route::Refused(not_found("there is no such file")),
+    }
+}
+
+/// Whether a file holds PHP source by what it begins with. Looked at once, when it is loaded.
+fn is_source(name: &[u8], entry: &Entry) -> io::Result<bool> {
+    if !source::may_be_source(name, entry.content_type()) {
+        return Ok(false);
+    }
+    let beginning = entry.beginning(source::LOOKED_AT)?;
+    Ok(source::is_source(name, &beginning))
+}
+
+fn not_found(why: &'static str) -> Refused {
+    Refused::plain(404, why)
+}
+
+fn refusal(error: Errno) -> Refused {
+    match error {
+        Errno::ACCESS => Refused::notable(
+            403,
+            "the front may not read the file or search its directory",
+        ),
+        Errno::XDEV => Refused::notable(
+            404,
+            "a symbolic link leads out of the root to another owner's file",
+        ),
+        Errno::LOOP => Refused::notable(404, "too many symbolic links"),
+        Errno::NOENT | Errno::NOTDIR => not_found("the file has just gone"),
+        Errno::MFILE | Errno::NFILE => Refused::notable(
+            503,
+            "no file descriptor is free: raise the limit on open files",
+        ),
+        _ => Refused::notable(503, "the file system failed to open the file"),
+    }
+}
