@@ -404,8 +404,9 @@ fn a_reload_is_told_when_it_is_done_and_counters_go_on() {
         let workers = &www["workers"];
         www["requests"] == 2 && workers["ended"]["reload"] == 2 && workers["idle"] == 2
     });
+    let counters = pool(&server)["counters"].clone();
+    assert_eq!(counters["workers_started"], 4, "{counters}");
     let workers = pool(&server)["workers"].clone();
-    assert_eq!(workers["spawned"], 4, "{workers}");
     assert_eq!(workers["starting"], 0, "{workers}");
 }
 

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use maitred_os::users;
+use maitred_scoreboard::Counters;
 use serde::{Deserialize, Serialize};
 
 use crate::CacheFigures;
@@ -238,9 +239,9 @@ pub struct PoolStatus {
     /// How long they waited for anything else; without any where `core_wait_time` is.
     #[serde(default)]
     pub blocked_time: Times,
-    /// Processor time of programs that scripts have started, in seconds.
+    /// The counters, by their names (crate `scoreboard`, `Counter`).
     #[serde(default)]
-    pub children_cpu_seconds: f64,
+    pub counters: Counters,
     /// The most memory that scripts had.
     #[serde(default)]
     pub peak_memory: PeakMemory,
@@ -319,10 +320,6 @@ pub struct Workers {
     pub limit: u64,
     /// Most that ever ran a script at once.
     pub max_busy: u64,
-    /// Times that a request found all of them busy and no further one allowed.
-    pub limit_reached: u64,
-    /// Those that were started so far.
-    pub spawned: u64,
     /// Those that have ended, by cause.
     pub ended: BTreeMap<String, u64>,
 }

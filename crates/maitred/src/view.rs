@@ -13,6 +13,8 @@ use maitred_control::admin::{
     CertificateStatus, Measured, Opcache, PoolStatus, Quantiles, Running, ServerStatus,
 };
 
+use maitred_scoreboard::{Counter, CounterValue};
+
 pub use cache::page_cache;
 pub use copies::copies;
 pub use proxies::proxies;
@@ -112,9 +114,7 @@ pub fn details(pool: &PoolStatus) -> Vec<String> {
             "workers         {} busy, {} idle, {} starting, at most {}; most busy at once {}",
             workers.busy, workers.idle, workers.starting, workers.limit, workers.max_busy
         ),
-        format!("started         {}", workers.spawned),
         format!("ended           {}", counts(&workers.ended)),
-        format!("limit reached   {} times", workers.limit_reached),
         format!(
             "queue           {} now, at most {} so far, {} allowed",
             pool.queue.now, pool.queue.max, pool.queue.limit
@@ -135,6 +135,13 @@ pub fn details(pool: &PoolStatus) -> Vec<String> {
     lines.extend(size::details(pool));
     lines.extend(copies::details(pool));
     lines.extend(split::details(pool));
+    lines.extend(Counter::ALL.map(|counter| {
+        let value = match pool.counters.value(counter) {
+            CounterValue::Events(count) => count.to_string(),
+            CounterValue::Seconds(seconds) => format!("{seconds:.3} s"),
+        };
+        format!("{:15} {value}", counter.label())
+    }));
     lines.extend(pool.opcache.as_ref().map(opcache));
     lines.iter_mut().for_each(|line| *line = cut(line));
     lines
@@ -413,7 +420,6 @@ mod tests {
                 busy: 10_000,
                 idle: 10_000,
                 limit: 10_000,
-                spawned: u64::MAX,
                 ended: huge.clone(),
                 ..Workers::default()
             },

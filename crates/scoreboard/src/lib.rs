@@ -9,6 +9,7 @@
 
 mod cache;
 mod copies;
+mod counters;
 mod histogram;
 mod names;
 mod page;
@@ -21,6 +22,7 @@ use std::time::Duration;
 
 pub use cache::Cache;
 pub use copies::{Copies, CopiesTold, STAYED, STAYED_FOR};
+pub use counters::{Counter, CounterValue, Counters};
 pub use histogram::{BUCKETS, Times, upper_bound};
 pub use names::{Cause, Outcome};
 pub use page::{Page, QueueShare, ThreadBoard, WorkerBoard};

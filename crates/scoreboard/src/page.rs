@@ -9,7 +9,8 @@ use std::time::Duration;
 use maitred_os::shared::{SharedMap, create_sealed};
 
 use crate::cache::Cache;
-use crate::copies::{COPIES_WORDS, Copies, CopiesTold};
+use crate::copies::{COPIES_WORDS, Copies, CopiesTold, STAYED_FOR};
+use crate::counters::Counter;
 use crate::histogram::{self, Times};
 use crate::names::{Cause, Outcome};
 use crate::reading::Reading;
@@ -20,10 +21,10 @@ use crate::{RECENT, now};
 /// Most threads that a page is made for.
 const MAX_THREADS: usize = 64;
 
-/// What the first word of every page says: ours, and of this layout.
-const MAGIC: u64 = u64::from_le_bytes(*b"maitred5");
+/// The first word of every page: our mark, and the layout of this version.
+const MAGIC: u64 = layout(&[Counter::NAMES, Outcome::NAMES, Cause::NAMES, &STAYED_FOR]);
 
-/// Most fronts at a time: one that serves, and those before it that finish what they have.
+/// Most fronts at a time: the one that serves, and draining ones before it.
 const MAX_FRONTS: usize = 8;
 
 /// Highest number of a signal (signal(7)).
@@ -32,33 +33,53 @@ const MAX_SIGNAL: usize = 64;
 /// Words of a cache line: no two writers share one.
 const LINE: usize = 8;
 
-// The head: what the page is, and the figures that there is one of.
+// The head: the mark, and what is stored once for the pool.
 const MAGIC_AT: usize = 0;
 const MAX_QUEUED: usize = LINE;
 const MAX_BUSY: usize = MAX_QUEUED + 1;
-const LIMIT_REACHED: usize = MAX_QUEUED + 2;
-const NEWEST_FIRST: usize = MAX_QUEUED + 3;
-const SEATED: usize = 2 * LINE;
+const FRONT_COUNTERS: usize = MAX_QUEUED + 2;
+const SEATED: usize = after(FRONT_COUNTERS, COUNTERS);
 const COMING: usize = SEATED + 1;
-const SPAWNED: usize = SEATED + 2;
-const FORK_FAILED: usize = SEATED + 3;
-const PRIVATE_BYTES: usize = SEATED + 4;
-const SHARED_BYTES: usize = SEATED + 5;
-const MEASURED_AT: usize = SEATED + 6;
-const ENDED: usize = 3 * LINE;
-const SIGNALS: usize = ENDED + 2 * LINE;
-const FRONTS: usize = 14 * LINE;
-const CACHE: usize = 16 * LINE;
+const PRIVATE_BYTES: usize = SEATED + 2;
+const SHARED_BYTES: usize = SEATED + 3;
+const MEASURED_AT: usize = SEATED + 4;
+const SUPERVISOR_COUNTERS: usize = SEATED + 5;
+const ENDED: usize = after(SUPERVISOR_COUNTERS, COUNTERS);
+const SIGNALS: usize = after(ENDED, Cause::ALL.len());
+const FRONTS: usize = after(SIGNALS, MAX_SIGNAL + 1);
+const CACHE: usize = after(FRONTS, 2 * MAX_FRONTS);
 const CACHE_AT: usize = CACHE + Cache::WORDS;
 const CACHE_ASKED_AT: usize = CACHE_AT + 1;
-const SIZE: usize = 18 * LINE;
-const COPIES: usize = 20 * LINE;
-const FORKS: usize = 22 * LINE;
-const HEAD_WORDS: usize = (FORKS + histogram::WORDS).next_multiple_of(LINE);
-const _: () = assert!(NEWEST_FIRST < SEATED && MEASURED_AT < ENDED);
-const _: () = assert!(Cause::ALL.len() <= 2 * LINE && SIGNALS + MAX_SIGNAL < FRONTS);
-const _: () = assert!(FRONTS + 2 * MAX_FRONTS <= CACHE && CACHE_ASKED_AT < SIZE);
-const _: () = assert!(SIZE + Size::WORDS <= COPIES && COPIES + COPIES_WORDS <= FORKS);
+const SIZE: usize = after(CACHE, Cache::WORDS + 2);
+const COPIES: usize = after(SIZE, Size::WORDS);
+const FORKS: usize = after(COPIES, COPIES_WORDS);
+const HEAD_WORDS: usize = after(FORKS, histogram::WORDS);
+
+/// Words of all counters. Each writer has its own: the fronts, the supervisor, each front thread.
+const COUNTERS: usize = Counter::ALL.len();
+
+/// Where the cache line after `words` words at `start` begins.
+const fn after(start: usize, words: usize) -> usize {
+    (start + words).next_multiple_of(LINE)
+}
+
+/// A hash (FNV-1a) of the names that words are stored under: another version's page is not read.
+const fn layout(lists: &[&[&str]]) -> u64 {
+    let mut hash = u64::from_le_bytes(*b"maitred6");
+    let (mut list, mut name, mut byte) = (0, 0, 0);
+    while list < lists.len() {
+        while name < lists[list].len() {
+            let bytes = lists[list][name].as_bytes();
+            while byte < bytes.len() {
+                hash = (hash ^ bytes[byte] as u64).wrapping_mul(0x100_0000_01b3);
+                byte += 1;
+            }
+            (name, byte) = (name + 1, 0);
+        }
+        (list, name) = (list + 1, 0);
+    }
+    hash
+}
 
 /// How many parts the recent past has; each has histograms of its own.
 const PARTS: usize = 5;
@@ -66,16 +87,14 @@ const PARTS: usize = 5;
 const PART_SECONDS: u64 = RECENT.as_secs() / PARTS as u64;
 const _: () = assert!(PART_SECONDS * PARTS as u64 == RECENT.as_secs());
 
-// A thread's block: outcomes, which part of time each recent histogram is of, processor time of
-// programs that scripts have started, histograms in sets (one for each time of `Took`), and one of the
-// memory that scripts had, in kilobytes.
-const STAMPS: usize = 2 * LINE;
-const CHILDREN: usize = STAMPS + PARTS;
-const TOTALS: usize = 3 * LINE;
+// A thread's block: outcomes, the part of time that each recent histogram covers, counters, sets of
+// histograms (one for each time of `Took`), and one of the peak memory of scripts in kilobytes.
+const STAMPS: usize = after(0, Outcome::ALL.len());
+const THREAD_COUNTERS: usize = STAMPS + PARTS;
+const TOTALS: usize = after(THREAD_COUNTERS, COUNTERS);
 const SET_WORDS: usize = TIMES * histogram::WORDS;
 const MEMORY: usize = TOTALS + (1 + PARTS) * SET_WORDS;
-const BLOCK_WORDS: usize = (MEMORY + histogram::WORDS).next_multiple_of(LINE);
-const _: () = assert!(Outcome::ALL.len() <= STAMPS && CHILDREN < TOTALS);
+const BLOCK_WORDS: usize = after(MEMORY, histogram::WORDS);
 
 /// A pool's page, mapped.
 #[derive(Debug)]
@@ -167,15 +186,16 @@ impl Page {
         answered.sum()
     }
 
-    /// A request found all workers busy and no further one allowed.
-    pub fn limit_reached(&self) {
-        self.word(LIMIT_REACHED).fetch_add(1, Relaxed);
+    /// Adds an event, for a front. Its threads have counters of their own for what happens often.
+    pub fn add(&self, counter: Counter) {
+        self.word(FRONT_COUNTERS + counter as usize)
+            .fetch_add(1, Relaxed);
     }
 
-    /// For so long newer requests came before older ones.
-    pub fn newest_first(&self, time: Duration) {
-        let micros = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
-        self.word(NEWEST_FIRST).fetch_add(micros, Relaxed);
+    /// Adds a time, for a front.
+    pub fn add_time(&self, counter: Counter, time: Duration) {
+        self.word(FRONT_COUNTERS + counter as usize)
+            .fetch_add(micros(time), Relaxed);
     }
 
     /// How the number of workers was found last; nothing: it is not found.
@@ -217,12 +237,8 @@ impl Page {
             max_queued: get(MAX_QUEUED),
             busy: self.of_fronts(1),
             max_busy: get(MAX_BUSY),
-            limit_reached: get(LIMIT_REACHED),
-            newest_first: Duration::from_micros(get(NEWEST_FIRST)),
             seated: get(SEATED),
             coming: get(COMING),
-            spawned: get(SPAWNED),
-            fork_failed: get(FORK_FAILED),
             private_bytes: get(PRIVATE_BYTES),
             shared_bytes: get(SHARED_BYTES),
             cache: self.cache(),
@@ -235,6 +251,10 @@ impl Page {
             signals: signals.filter(|(_, times)| *times > 0).collect(),
             ..Reading::default()
         };
+        for start in [FRONT_COUNTERS, SUPERVISOR_COUNTERS] {
+            let words = (start..start + COUNTERS).map(get);
+            reading.counters.add_words(words);
+        }
         let present = part_of(now());
         for thread in 0..self.threads {
             ThreadBoard(self.block(thread)).read(present, &mut reading);
@@ -279,6 +299,10 @@ fn nanos_now() -> u64 {
     u64::try_from(now().as_nanos()).unwrap_or(u64::MAX).max(1)
 }
 
+fn micros(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
+}
+
 /// The number of the part of time that `now` is in. Never 0, which is what an empty page says.
 fn part_of(now: Duration) -> u64 {
     now.as_secs() / PART_SECONDS + 1
@@ -312,8 +336,8 @@ impl ThreadBoard<'_> {
             }
         }
         if !took.children.is_zero() {
-            let micros = u64::try_from(took.children.as_micros()).unwrap_or(u64::MAX);
-            self.0[CHILDREN].fetch_add(micros, Relaxed);
+            self.0[THREAD_COUNTERS + Counter::ChildrenCpu as usize]
+                .fetch_add(micros(took.children), Relaxed);
         }
         if took.peak_memory > 0 {
             let kilobytes = Duration::from_micros(took.peak_memory / 1024);
@@ -330,6 +354,9 @@ impl ThreadBoard<'_> {
         for (total, ours) in into.outcomes.iter_mut().zip(self.0) {
             *total = total.wrapping_add(ours.load(Relaxed));
         }
+        let counters = &self.0[THREAD_COUNTERS..THREAD_COUNTERS + COUNTERS];
+        into.counters
+            .add_words(counters.iter().map(|word| word.load(Relaxed)));
         let stamps = || {
             self.0[STAMPS..STAMPS + PARTS]
                 .iter()
@@ -339,8 +366,6 @@ impl ThreadBoard<'_> {
             // Nothing was ever counted, and reading zeroes would cost memory to hold them.
             return;
         }
-        let children = Duration::from_micros(self.0[CHILDREN].load(Relaxed));
-        into.children = into.children.saturating_add(children);
         into.peak_memory
             .read(&self.0[MEMORY..MEMORY + histogram::WORDS]);
         read_set(self.set(0), into.total());
@@ -412,14 +437,11 @@ impl WorkerBoard<'_> {
         self.0.word(COMING).store(0, Relaxed);
     }
 
-    /// A worker was started.
-    pub fn spawned(self) {
-        self.0.word(SPAWNED).fetch_add(1, Relaxed);
-    }
-
-    /// A worker could not be forked.
-    pub fn fork_failed(self) {
-        self.0.word(FORK_FAILED).fetch_add(1, Relaxed);
+    /// Adds an event, for the supervisor.
+    pub fn add(self, counter: Counter) {
+        self.0
+            .word(SUPERVISOR_COUNTERS + counter as usize)
+            .fetch_add(1, Relaxed);
     }
 
     /// A worker has ended; `signal` is the one that ended it, if one did that nobody of us sent.

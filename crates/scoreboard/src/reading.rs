@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::cache::Cache;
 use crate::copies::Copies;
+use crate::counters::Counters;
 use crate::histogram::Times;
 use crate::names::{Cause, Outcome};
 use crate::size::Size;
@@ -14,6 +15,8 @@ use crate::took::TIMES;
 pub struct Reading {
     /// Requests by how they ended, in the order of [`Outcome::ALL`].
     pub outcomes: [u64; Outcome::ALL.len()],
+    /// The counters.
+    pub counters: Counters,
     /// How long requests waited for a worker.
     pub waits: Times,
     /// How long scripts took.
@@ -34,8 +37,6 @@ pub struct Reading {
     pub recent_core_waits: Times,
     /// How long the scripts of those waited for anything else.
     pub recent_blocked: Times,
-    /// Processor time of programs that scripts have started.
-    pub children: Duration,
     /// The most memory that each script had: kilobytes in place of microseconds.
     pub peak_memory: Times,
     /// Requests that wait for a worker.
@@ -46,18 +47,10 @@ pub struct Reading {
     pub busy: u64,
     /// Most workers that ever ran one at once.
     pub max_busy: u64,
-    /// Times that a request found all workers busy and no further one allowed.
-    pub limit_reached: u64,
-    /// How long newer requests have come before older ones, because there were too many.
-    pub newest_first: Duration,
     /// Workers that can take requests, or run one.
     pub seated: u64,
     /// Workers that were ordered and are not there yet.
     pub coming: u64,
-    /// Workers started so far.
-    pub spawned: u64,
-    /// Workers that could not be forked.
-    pub fork_failed: u64,
     /// Memory that only one process of the pool has, of all its processes together, in bytes, when
     /// it was last measured.
     pub private_bytes: u64,

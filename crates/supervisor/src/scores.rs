@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 
 use maitred_control::{Incarnation, Seat, Wear, exit};
 use maitred_os::fork::HowEnded;
-use maitred_scoreboard::{Cause, Page};
+use maitred_scoreboard::{Cause, Counter, Page};
 
 use crate::error::Error;
 
@@ -109,17 +109,10 @@ impl Scores {
         }
     }
 
-    /// A worker of a pool was started.
-    pub fn spawned(&self, pool: &str) {
+    /// Adds an event to a counter of a pool.
+    pub fn count(&self, pool: &str, counter: Counter) {
         if let Some(page) = self.page(pool) {
-            page.workers().spawned();
-        }
-    }
-
-    /// A worker of a pool could not be started.
-    pub fn fork_failed(&self, pool: &str) {
-        if let Some(page) = self.page(pool) {
-            page.workers().fork_failed();
+            page.workers().add(counter);
         }
     }
 

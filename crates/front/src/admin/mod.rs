@@ -2,12 +2,10 @@
 //! so none of it waits for a worker.
 
 pub(crate) mod access;
-pub(crate) mod cache_metrics;
-pub(crate) mod copies_metrics;
+pub(crate) mod exposition;
 pub(crate) mod metrics;
-pub(crate) mod proxy_metrics;
-pub(crate) mod request_metrics;
-pub(crate) mod size_metrics;
+pub(crate) mod pool_metrics;
+pub(crate) mod server_metrics;
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;

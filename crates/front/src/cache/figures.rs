@@ -14,7 +14,7 @@ use maitred_pagecache::status::{Forward, ON_ERROR, REVALIDATED, UPDATING};
 use crate::cache::Cache;
 
 /// How requests end at a cache.
-const RESULTS: [&str; 8] = [
+pub const RESULTS: [&str; 8] = [
     "hit",
     "updating",
     "stale",

@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use maitred_scoreboard::{Outcome, Page, QueueShare, Took};
+use maitred_scoreboard::{Counter, Outcome, Page, QueueShare, Took};
 use maitred_seat::Spent;
 
 use crate::backend::Backend;
@@ -55,14 +55,14 @@ impl Tally {
         self.classes.count(thread, target, took);
     }
 
-    /// For so long newer requests came before older ones.
-    pub fn newest_first(&self, time: Duration) {
-        self.page.newest_first(time);
+    /// Adds an event.
+    pub fn add(&self, counter: Counter) {
+        self.page.add(counter);
     }
 
-    /// A request found all workers busy that there may be.
-    pub fn limit_reached(&self) {
-        self.page.limit_reached();
+    /// Adds a time.
+    pub fn add_time(&self, counter: Counter, time: Duration) {
+        self.page.add_time(counter, time);
     }
 }
 

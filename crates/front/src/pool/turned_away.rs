@@ -4,6 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use maitred_scoreboard::Counter;
+
 use crate::pool::exchange::{Claim, Exchange};
 use crate::pool::group::Inner;
 use crate::pool::queue::Lane;
@@ -96,7 +98,8 @@ impl Pool {
         self.show_figures(inner);
         self.watch.waits(at_limit);
         if at_limit {
-            self.tally().inspect(|tally| tally.limit_reached());
+            self.tally()
+                .inspect(|tally| tally.add(Counter::LimitReached));
         }
     }
 
@@ -123,7 +126,8 @@ impl Pool {
     fn count_turned(&self, inner: &mut Inner) {
         let turned = inner.queue.waiting.take_turned();
         if !turned.is_zero() {
-            self.tally().inspect(|tally| tally.newest_first(turned));
+            self.tally()
+                .inspect(|tally| tally.add_time(Counter::LifoTime, turned));
         }
     }
 

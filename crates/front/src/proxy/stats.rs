@@ -13,7 +13,7 @@ use crate::handler::proxy::Failure;
 
 /// How requests end: with an answer of this class (that of a WebSocket is `1xx`), or without one, or
 /// with half of one.
-const RESULTS: [&str; 10] = [
+pub const RESULTS: [&str; 10] = [
     "1xx",
     "2xx",
     "3xx",

@@ -52,20 +52,10 @@ pub fn parts(pool: &PoolStatus) -> Vec<String> {
 }
 
 /// What else is measured of a pool's scripts.
-pub fn details(pool: &PoolStatus) -> Vec<String> {
-    if pool.cpu_time.total.count == 0 {
-        return Vec::new();
-    }
-    let mut lines = vec![format!(
-        "children        {:.3} s of CPU time since the start",
-        pool.children_cpu_seconds
-    )];
+pub fn details(pool: &PoolStatus) -> Option<String> {
     let peak = &pool.peak_memory;
-    if let (Some(p50), Some(p99)) = (peak.p50_bytes, peak.p99_bytes) {
-        let (p50, p99) = (bytes(p50), bytes(p99));
-        lines.push(format!("peak memory     {p50} p50, {p99} p99 of scripts"));
-    }
-    lines
+    let (p50, p99) = (bytes(peak.p50_bytes?), bytes(peak.p99_bytes?));
+    Some(format!("peak memory     {p50} p50, {p99} p99 of scripts"))
 }
 
 /// The parts of a running script's time so far.
@@ -102,7 +92,6 @@ mod tests {
             cpu_time: times(0.002, 0.01),
             core_wait_time: times(0.0, 0.001),
             blocked_time: times(0.01, 1.2),
-            children_cpu_seconds: 0.0625,
             peak_memory: PeakMemory {
                 p50_bytes: Some(2 << 20),
                 p99_bytes: Some(4 << 20),
@@ -136,20 +125,16 @@ mod tests {
             blocked_time: Times::default(),
             ..pool()
         };
-        let lines = [parts(&unknown), details(&unknown)].concat();
+        let lines = parts(&unknown);
         assert_eq!(lines[0], "  cpu           2.0ms/10ms");
         assert!(lines[1].contains("core wait     unknown"), "{lines:?}");
         assert!(lines[2].contains("blocked       unknown"), "{lines:?}");
         assert_eq!(
-            lines[3],
-            "children        0.062 s of CPU time since the start"
-        );
-        assert_eq!(
-            lines[4],
-            "peak memory     2.0 MB p50, 4.0 MB p99 of scripts"
+            details(&unknown).as_deref(),
+            Some("peak memory     2.0 MB p50, 4.0 MB p99 of scripts")
         );
         let nothing = PoolStatus::default();
-        assert!(parts(&nothing).is_empty() && details(&nothing).is_empty());
+        assert!(parts(&nothing).is_empty() && details(&nothing).is_none());
     }
 
     #[test]

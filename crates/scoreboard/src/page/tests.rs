@@ -30,12 +30,12 @@ fn what_one_process_counts_another_reads_and_a_third_goes_on_with() {
     queues[1].show(&first, 1, 1);
     queues[2].show(&ours, 1, 1);
     queues[0].show(&first, 0, 1);
-    first.limit_reached();
-    first.newest_first(SECOND);
-    first.newest_first(SECOND);
+    first.add(Counter::LimitReached);
+    first.add_time(Counter::LifoTime, SECOND);
+    first.add_time(Counter::LifoTime, SECOND);
     ours.workers().show((0, 0), (4, 0));
     ours.workers().show((4, 0), (3, 1));
-    ours.workers().spawned();
+    ours.workers().add(Counter::WorkersStarted);
     ours.workers().ended(Cause::Signal, Some(11));
     drop(first);
     let second = again(&ours);
@@ -55,16 +55,26 @@ fn what_one_process_counts_another_reads_and_a_third_goes_on_with() {
     assert_eq!(sums, [2000, 500, 250, 1250]);
     let recent = [&read.recent_cpu, &read.recent_blocked];
     assert_eq!(recent.map(Times::count), [1, 1]);
-    assert_eq!(read.children, SECOND);
+    let count = |counter| read.counters.count(counter);
+    assert_eq!(count(Counter::ChildrenCpu), 1_000_000);
     assert_eq!(
         (read.peak_memory.count(), read.peak_memory.below_power(12)),
         (1, 1)
     );
     assert_eq!((read.queued, read.max_queued), (2, 9));
-    assert_eq!((read.busy, read.max_busy, read.limit_reached), (3, 5, 1));
-    assert_eq!(read.newest_first, 2 * SECOND);
+    assert_eq!(
+        (read.busy, read.max_busy, count(Counter::LimitReached)),
+        (3, 5, 1)
+    );
+    assert_eq!(count(Counter::LifoTime), 2_000_000);
     assert_eq!((read.seated, read.coming), (3, 1));
-    assert_eq!((read.spawned, read.ended[Cause::Signal as usize]), (1, 1));
+    assert_eq!(
+        (
+            count(Counter::WorkersStarted),
+            read.ended[Cause::Signal as usize]
+        ),
+        (1, 1)
+    );
     assert_eq!(read.signals, [(11, 1)]);
     assert_eq!(read, second.read());
     assert_eq!(read.cache, None);

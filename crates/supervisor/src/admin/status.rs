@@ -140,7 +140,7 @@ impl Supervisor {
             cpu_time: times(&reading.cpu, &reading.recent_cpu),
             core_wait_time: times(&reading.core_waits, &reading.recent_core_waits),
             blocked_time: times(&reading.blocked, &reading.recent_blocked),
-            children_cpu_seconds: reading.children.as_secs_f64(),
+            counters: reading.counters,
             peak_memory: peak_memory(&reading.peak_memory),
             requests: reading.outcomes.iter().sum(),
             outcomes: outcomes(&reading, |_| true),
@@ -240,8 +240,6 @@ fn workers(reading: &Reading, limit: u32) -> Workers {
         starting: reading.coming,
         limit: limit.into(),
         max_busy: reading.max_busy,
-        limit_reached: reading.limit_reached,
-        spawned: reading.spawned,
         ended: ended.collect(),
     }
 }

@@ -1,9 +1,8 @@
 use maitred_control::admin::{CachedSite, PageCache, PageTier, ProxyServer};
-use maitred_scoreboard::Copies;
+use maitred_scoreboard::{Cache, Copies};
 
 use super::*;
-use crate::http::request_memory::RequestMemory;
-use crate::net::client_addresses::Addresses;
+use crate::pool::route_metrics::Figures;
 
 fn pool(name: &str) -> Pool {
     let reading = Reading {
@@ -57,7 +56,11 @@ fn cache() -> PageCache {
 #[test]
 fn each_family_is_declared_once_before_its_samples_whatever_the_pools() {
     for form in [Format::Prometheus, Format::OpenMetrics] {
-        let clients = (&RequestMemory::default(), &Addresses::default());
+        let clients = Clients {
+            memory_bytes: 7,
+            rejected_requests: 0,
+            rejected_connections: 1,
+        };
         let text = all(&[pool("a"), pool("b")], &figures(), clients, form);
         let mut declared: Vec<&str> = Vec::new();
         for line in text.lines().filter(|line| *line != "# EOF") {

@@ -1,0 +1,318 @@
+//! Metrics of pools. Their names hold letters, digits, `_` and `-`, as do the names of routes, so
+//! labels need no escapes. Counters are declared in crate `scoreboard` (`Counter`).
+
+use std::time::Duration;
+
+use maitred_scoreboard::{Cache, Cause, Copies, Outcome, Reading, STAYED_FOR, Size};
+
+use crate::admin::exposition::{Metric, Samples};
+use crate::pool::route_metrics::{Figures, PARTS, POWERS};
+
+/// A pool and what is known of it.
+pub struct Pool {
+    pub name: String,
+    pub queue_limit: u32,
+    pub workers_limit: u32,
+    pub reading: Reading,
+    pub classes: Vec<(String, Figures)>,
+}
+
+/// Each pool.
+pub const POOL: &[Metric<Pool>] = &[
+    Metric::gauge(
+        "maitred_pool_queue_length",
+        "Requests that wait for a worker.",
+        |pool, out| out.value(pool.reading.queued),
+    ),
+    Metric::gauge(
+        "maitred_pool_queue_length_max",
+        "Most requests that ever waited at once.",
+        |pool, out| out.value(pool.reading.max_queued),
+    ),
+    Metric::gauge(
+        "maitred_pool_queue_length_limit",
+        "Requests that may wait (request_queue_length).",
+        |pool, out| out.value(pool.queue_limit),
+    ),
+    Metric::histogram(
+        "maitred_pool_queue_wait_seconds",
+        "Time that requests waited for a worker.",
+        |pool, out| out.times(&pool.reading.waits),
+    ),
+    Metric::histogram(
+        "maitred_pool_script_seconds",
+        "Run time of scripts.",
+        |pool, out| out.times(&pool.reading.scripts),
+    ),
+    Metric::histogram(
+        "maitred_pool_cpu_seconds",
+        "CPU time of requests in their worker.",
+        |pool, out| out.times(&pool.reading.cpu),
+    ),
+    Metric::histogram(
+        "maitred_pool_core_wait_seconds",
+        "Time that requests were runnable in their worker without a CPU.",
+        |pool, out| out.times(&pool.reading.core_waits),
+    ),
+    Metric::histogram(
+        "maitred_pool_blocked_seconds",
+        "Time that scripts were blocked on anything but a CPU.",
+        |pool, out| out.times(&pool.reading.blocked),
+    ),
+    Metric::histogram(
+        "maitred_pool_peak_memory_bytes",
+        "Peak PHP memory of each script.",
+        |pool, out| out.kilobytes(&pool.reading.peak_memory),
+    ),
+    Metric::counter_by(
+        "maitred_pool_requests_total",
+        "Requests by how they ended.",
+        ("outcome", Outcome::NAMES),
+        |pool, out| outcomes(pool, out, "outcome", |_| true),
+    ),
+    Metric::counter_by(
+        "maitred_pool_refusals_total",
+        "Requests that were rejected or failed; part of requests_total.",
+        ("cause", &[]),
+        |pool, out| outcomes(pool, out, "cause", Outcome::is_refusal),
+    ),
+    Metric::gauge_by(
+        "maitred_pool_workers",
+        "Workers by state.",
+        ("state", &["busy", "idle", "starting"]),
+        |pool, out| {
+            let Reading {
+                busy,
+                seated,
+                coming,
+                ..
+            } = pool.reading;
+            // The two are counted by two processes, and may be some moments apart.
+            let busy = busy.min(seated);
+            let states = [
+                ("busy", busy),
+                ("idle", seated - busy),
+                ("starting", coming),
+            ];
+            out.all("state", states);
+        },
+    ),
+    Metric::gauge(
+        "maitred_pool_workers_limit",
+        "Workers that there may be (max_children).",
+        |pool, out| out.value(pool.workers_limit),
+    ),
+    Metric::gauge(
+        "maitred_pool_workers_busy_max",
+        "Most workers that ever ran a script at once.",
+        |pool, out| out.value(pool.reading.max_busy),
+    ),
+    Metric::counter_by(
+        "maitred_pool_workers_ended_total",
+        "Workers that have exited, by reason.",
+        ("reason", Cause::NAMES),
+        |pool, out| {
+            let all = Cause::ALL.into_iter();
+            let ended = |cause: Cause| pool.reading.ended[cause as usize];
+            out.all("reason", all.map(|cause| (cause.name(), ended(cause))));
+        },
+    ),
+    Metric::counter_by(
+        "maitred_pool_worker_crashes_total",
+        "Workers that a signal killed, by its number.",
+        ("signal", &[]),
+        |pool, out| {
+            for (signal, count) in &pool.reading.signals {
+                out.labelled("signal", &signal.to_string(), count);
+            }
+        },
+    ),
+    Metric::gauge(
+        "maitred_pool_private_memory_bytes",
+        "Private memory of all the pool's processes together.",
+        |pool, out| out.value(pool.reading.private_bytes),
+    ),
+    Metric::gauge(
+        "maitred_pool_shared_memory_bytes",
+        "Shared memory of the pool's process with the most.",
+        |pool, out| out.value(pool.reading.shared_bytes),
+    ),
+];
+
+fn outcomes(pool: &Pool, out: &mut Samples<'_>, label: &str, shows: fn(Outcome) -> bool) {
+    let all = Outcome::ALL.into_iter().filter(|outcome| shows(*outcome));
+    let count = |outcome: Outcome| pool.reading.outcomes[outcome as usize];
+    out.all(label, all.map(|outcome| (outcome.name(), count(outcome))));
+}
+
+/// Each route of a pool.
+pub const ROUTE: &[Metric<Figures>] = &[
+    Metric::histogram(
+        "maitred_pool_route_script_seconds",
+        "Run time of scripts, by route.",
+        |route, out| {
+            let mut below = 0;
+            let buckets = POWERS.iter().zip(route.below).map(|(power, count)| {
+                below += count;
+                ((1u64 << power) as f64 / 1e6, below)
+            });
+            out.buckets(buckets, route.requests, route.script.as_secs_f64());
+        },
+    ),
+    Metric::counter_by(
+        "maitred_pool_route_seconds_total",
+        "Where the time of requests went, by route.",
+        ("part", &PARTS),
+        |route, out| {
+            for (part, time) in PARTS.iter().zip(route.parts) {
+                out.labelled("part", part, time.as_secs_f64());
+            }
+        },
+    ),
+];
+
+/// Each pool whose OPcache is known, and for how long it has been.
+pub const OPCACHE: &[Metric<(Cache, Duration)>] = &[
+    Metric::gauge_by(
+        "maitred_pool_opcache_memory_bytes",
+        "Memory of OPcache by use.",
+        ("state", &["used", "free", "wasted"]),
+        |(cache, _), out| {
+            let Cache {
+                used_bytes,
+                free_bytes,
+                wasted_bytes,
+                ..
+            } = *cache;
+            let states = [
+                ("used", used_bytes),
+                ("free", free_bytes),
+                ("wasted", wasted_bytes),
+            ];
+            out.all("state", states);
+        },
+    ),
+    Metric::gauge(
+        "maitred_pool_opcache_scripts",
+        "Scripts in OPcache.",
+        |(cache, _), out| out.value(cache.scripts),
+    ),
+    Metric::counter(
+        "maitred_pool_opcache_hits_total",
+        "Lookups that found their script in OPcache.",
+        |(cache, _), out| out.value(cache.hits),
+    ),
+    Metric::counter(
+        "maitred_pool_opcache_misses_total",
+        "Lookups that did not find their script in OPcache.",
+        |(cache, _), out| out.value(cache.misses),
+    ),
+    Metric::counter_by(
+        "maitred_pool_opcache_restarts_total",
+        "Restarts of OPcache, by reason.",
+        ("reason", &["oom", "hash", "manual"]),
+        |(cache, _), out| {
+            let Cache {
+                oom_restarts: oom,
+                hash_restarts: hash,
+                ..
+            } = *cache;
+            out.all(
+                "reason",
+                [
+                    ("oom", oom),
+                    ("hash", hash),
+                    ("manual", cache.manual_restarts),
+                ],
+            );
+        },
+    ),
+    Metric::gauge(
+        "maitred_pool_opcache_age_seconds",
+        "Age of the OPcache metrics.",
+        |(_, age), out| out.value(age.as_secs()),
+    ),
+];
+
+/// Each pool with `pm = "auto"`.
+pub const SIZE: &[Metric<Size>] = &[
+    Metric::gauge(
+        "maitred_pool_workers_target",
+        "Workers that pm = auto wants.",
+        |size, out| out.value(size.workers),
+    ),
+    Metric::gauge_by(
+        "maitred_pool_workers_term",
+        "Workers that each term allows; terms that are no limit are left out.",
+        ("term", &TERMS),
+        |size, out| {
+            let terms = size.terms().into_iter();
+            out.all(
+                "term",
+                terms.filter_map(|(term, workers)| Some((term, workers?))),
+            );
+        },
+    ),
+    Metric::gauge_by(
+        "maitred_pool_workers_binding",
+        "1 for the term that decides.",
+        ("term", &TERMS),
+        |size, out| {
+            let decides = |term: &str| u64::from(term == size.binding_name());
+            out.all("term", TERMS.map(|term| (term, decides(term))));
+        },
+    ),
+    Metric::gauge(
+        "maitred_pool_cores",
+        "CPUs that the pool may use.",
+        |size, out| out.value(size.cores as f64 / 1000.0),
+    ),
+    Metric::gauge(
+        "maitred_pool_workers_hanging",
+        "Workers whose script has run far longer than usual.",
+        |size, out| out.value(size.hanging),
+    ),
+];
+
+/// The names of [`Size::terms`].
+const TERMS: [&str; 5] = ["demand", "cpu", "memory", "downstream", "max_children"];
+
+/// Each pool with `mode = "snapshot"`, and how many of its copies are idle.
+pub const COPIES: &[Metric<(Copies, u64)>] = &[
+    Metric::gauge(
+        "maitred_pool_copies_generation",
+        "Generation whose copies serve; each boot for new code adds one.",
+        |(copies, _), out| out.value(copies.generation),
+    ),
+    Metric::gauge(
+        "maitred_pool_copies_spare",
+        "Copies that are ready and idle.",
+        |(_, spare), out| out.value(spare),
+    ),
+    Metric::counter(
+        "maitred_pool_copies_went_back_total",
+        "Times that a copy was rewound (rewinds_per_child).",
+        |(copies, _), out| out.value(copies.went_back),
+    ),
+    Metric::counter(
+        "maitred_pool_copies_pages_total",
+        "Private memory pages of copies at their exit, of those that were measured.",
+        |(copies, _), out| out.value(copies.pages),
+    ),
+    Metric::counter(
+        "maitred_pool_copies_measured_total",
+        "Copies whose memory was measured at their exit.",
+        |(copies, _), out| out.value(copies.measured),
+    ),
+    Metric::counter_by(
+        "maitred_pool_copies_ended_total",
+        "Copies that exited instead of being rewound, by reason.",
+        ("reason", &STAYED_FOR),
+        |(copies, _), out| out.all("reason", STAYED_FOR.into_iter().zip(copies.stayed)),
+    ),
+    Metric::histogram(
+        "maitred_pool_copies_fork_seconds",
+        "Time to fork a copy.",
+        |(copies, _), out| out.times(&copies.forks),
+    ),
+];
