@@ -130,13 +130,13 @@ pub struct ProxyServer {
     /// The server, as it is written in the configuration.
     pub server: String,
     /// Requests to it that have ended: by the class of its answer (`1xx` for WebSockets, to `5xx`),
-    /// `unreachable`, `timeout`, `broken` (no answer, or half of one), `refused` (the client's body),
-    /// `client_left`.
+    /// `unreachable`, `timeout`, `invalid_response` (none, or half of one), `body_rejected` (the
+    /// client's), `client_closed`.
     pub requests: BTreeMap<String, u64>,
     /// Time that they took, without WebSockets.
-    pub seconds: f64,
+    pub request_seconds: f64,
     /// Requests to it that are on their way now.
-    pub active: u64,
+    pub active_requests: u64,
     /// Connections that were opened to it.
     pub connections: u64,
 }
@@ -149,11 +149,11 @@ pub struct PageCache {
     /// Pages on disk, if there may be any. After a start those are not all known at once.
     pub disk: Option<PageTier>,
     /// Files that were damaged, and were taken away.
-    pub damaged_files: u64,
+    pub corrupt_files: u64,
     /// Pages that could not be written to the disk: it is full, or read-only.
     pub write_errors: u64,
     /// Purges that are remembered until nothing is left of what they were about.
-    pub purges_remembered: u64,
+    pub active_purges: u64,
     /// Pages that are being made for all who wait for them.
     pub filling: u64,
     /// Requests that wait for such a page.
@@ -250,7 +250,7 @@ pub struct PoolStatus {
     /// The same, by how they ended.
     pub outcomes: BTreeMap<String, u64>,
     /// Requests that were refused or failed, by cause: part of `outcomes`.
-    pub refusals: BTreeMap<String, u64>,
+    pub failed: BTreeMap<String, u64>,
     /// Memory of its processes.
     pub memory: Memory,
     /// Its OPcache, if it has one and its zygote runs.
@@ -299,12 +299,12 @@ pub struct Copies {
     /// How long the forks took.
     pub fork_time: Quantiles,
     /// Times that a copy has gone back to what it was (`rewinds_per_child`).
-    pub went_back: u64,
+    pub rewound: u64,
     /// Copies that were to go back and ended instead, by reason.
-    pub stayed: BTreeMap<String, u64>,
+    pub not_rewound: BTreeMap<String, u64>,
     /// Pages of memory that a copy had for itself at its end, on average; nothing if none was
     /// measured. One copy in 64 measures itself.
-    pub pages: Option<f64>,
+    pub private_pages: Option<f64>,
 }
 
 /// Workers of a pool.
@@ -320,8 +320,8 @@ pub struct Workers {
     pub limit: u64,
     /// Most that ever ran a script at once.
     pub max_busy: u64,
-    /// Those that have ended, by cause.
-    pub ended: BTreeMap<String, u64>,
+    /// Workers that have exited, by reason.
+    pub exited: BTreeMap<String, u64>,
 }
 
 /// Queue of a pool.

@@ -43,7 +43,7 @@ const POOLS: &[(&str, isize)] = &[
     ("WAIT", 11),
     ("SCRIPT", 11),
     ("REQUESTS", 8),
-    ("REFUSED", 7),
+    ("FAILED", 7),
     ("PRIVATE", 7),
 ];
 
@@ -75,7 +75,7 @@ pub fn overview(server: &ServerStatus) -> Vec<String> {
     lines.extend(table.head());
     lines.extend(server.pools.iter().map(|pool| table.row(row(pool))));
     lines.push(String::new());
-    lines.push("QUEUE now/most; WAIT and SCRIPT p50/p99 of the last 10 s".to_owned());
+    lines.push("QUEUE now/max; WAIT and SCRIPT p50/p99 of the last 10 s".to_owned());
     lines
 }
 
@@ -91,7 +91,7 @@ fn row(pool: &PoolStatus) -> [String; 11] {
         both(&pool.queue_wait.recent),
         both(&pool.script_time.recent),
         number(pool.requests, 8),
-        number(pool.refusals.values().sum(), 7),
+        number(pool.failed.values().sum(), 7),
         bytes(pool.memory.private_bytes),
     ]
 }
@@ -114,7 +114,7 @@ pub fn details(pool: &PoolStatus) -> Vec<String> {
             "workers         {} busy, {} idle, {} starting, at most {}; most busy at once {}",
             workers.busy, workers.idle, workers.starting, workers.limit, workers.max_busy
         ),
-        format!("ended           {}", counts(&workers.ended)),
+        format!("exited          {}", counts(&workers.exited)),
         format!(
             "queue           {} now, at most {} so far, {} allowed",
             pool.queue.now, pool.queue.max, pool.queue.limit
@@ -384,12 +384,12 @@ mod tests {
             overview(&server(quiet())).join("\n"),
             "maitred 0.1.0, process 17, serving for 2 h 13 m on [::]:80\n\
              \n\
-             POOL PM        BUSY  IDLE   MAX     QUEUE        WAIT      SCRIPT REQUESTS REFUSED \
+             POOL PM        BUSY  IDLE   MAX     QUEUE        WAIT      SCRIPT REQUESTS  FAILED \
              PRIVATE\n\
              www  static       1     3     4       0/0   3µs/2.1ms   12ms/1.2s    12345       0   \
              12 MB\n\
              \n\
-             QUEUE now/most; WAIT and SCRIPT p50/p99 of the last 10 s"
+             QUEUE now/max; WAIT and SCRIPT p50/p99 of the last 10 s"
         );
     }
 
@@ -397,10 +397,10 @@ mod tests {
     fn nothing_makes_a_line_too_wide() {
         let huge: BTreeMap<String, u64> = [
             "max_private_memory",
-            "client_left",
+            "client_closed",
             "worker_died",
             "queue_timeout",
-            "invalid_answer",
+            "invalid_response",
         ]
         .map(|name| (name.to_owned(), u64::MAX / 8))
         .into();
@@ -420,7 +420,7 @@ mod tests {
                 busy: 10_000,
                 idle: 10_000,
                 limit: 10_000,
-                ended: huge.clone(),
+                exited: huge.clone(),
                 ..Workers::default()
             },
             queue: Queue {
@@ -432,7 +432,7 @@ mod tests {
             script_time: times(4000.0, 4000.0),
             requests: u64::MAX / 2,
             outcomes: huge.clone(),
-            refusals: huge,
+            failed: huge,
             memory: Memory {
                 private_bytes: 1 << 50,
                 ..Memory::default()

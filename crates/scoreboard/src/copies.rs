@@ -3,21 +3,21 @@
 use crate::histogram::Times;
 
 /// How many words the figures take, without the histogram.
-pub const COPIES_WORDS: usize = 4 + STAYED;
+pub const COPIES_WORDS: usize = 4 + NOT_REWOUND_REASONS;
 
 /// Why a copy ended that was to go back to what it was, in the order of their numbers.
-pub const STAYED_FOR: [&str; STAYED] = [
+pub const NOT_REWOUND: [&str; NOT_REWOUND_REASONS] = [
     "forked",
     "threads",
     "process",
     "memory",
-    "lasting_call",
+    "persistent_call",
     "fatal_error",
     "other",
 ];
 
 /// How many reasons there are.
-pub const STAYED: usize = 7;
+pub const NOT_REWOUND_REASONS: usize = 7;
 
 /// The copies of a booted application. Counters are since the server was started.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -27,9 +27,9 @@ pub struct Copies {
     /// How long it took to fork each copy.
     pub forks: Times,
     /// Times that a copy has gone back to what it was.
-    pub went_back: u64,
-    /// Copies that were to go back and ended instead, in the order of [`STAYED_FOR`].
-    pub stayed: [u64; STAYED],
+    pub rewound: u64,
+    /// Copies that were to go back and ended instead, in the order of [`NOT_REWOUND`].
+    pub not_rewound: [u64; NOT_REWOUND_REASONS],
     /// Pages of memory that copies had for themselves at their end, of those that were measured.
     pub pages: u64,
     /// How many those were.
@@ -38,23 +38,23 @@ pub struct Copies {
 
 /// What copies count of themselves, or how much more of it there is.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct CopiesTold {
-    /// As [`Copies::went_back`].
-    pub went_back: u64,
-    /// As [`Copies::stayed`].
-    pub stayed: [u64; STAYED],
+pub struct CopyCounters {
+    /// As [`Copies::rewound`].
+    pub rewound: u64,
+    /// As [`Copies::not_rewound`].
+    pub not_rewound: [u64; NOT_REWOUND_REASONS],
     /// As [`Copies::pages`].
     pub pages: u64,
     /// As [`Copies::measured`].
     pub measured: u64,
 }
 
-impl CopiesTold {
+impl CopyCounters {
     /// In the order in which they lie on the page, behind the generation.
     pub(crate) fn words(self) -> [u64; COPIES_WORDS - 1] {
         let mut words = [0; COPIES_WORDS - 1];
-        words[..3].copy_from_slice(&[self.went_back, self.pages, self.measured]);
-        words[3..].copy_from_slice(&self.stayed);
+        words[..3].copy_from_slice(&[self.rewound, self.pages, self.measured]);
+        words[3..].copy_from_slice(&self.not_rewound);
         words
     }
 }
@@ -62,12 +62,12 @@ impl CopiesTold {
 impl Copies {
     /// Nothing, where workers are no copies.
     pub(crate) fn read(words: [u64; COPIES_WORDS], forks: Times) -> Option<Copies> {
-        let [generation, went_back, pages, measured, stayed @ ..] = words;
+        let [generation, rewound, pages, measured, not_rewound @ ..] = words;
         (generation > 0).then_some(Copies {
             generation,
             forks,
-            went_back,
-            stayed,
+            rewound,
+            not_rewound,
             pages,
             measured,
         })

@@ -21,7 +21,7 @@ mod took;
 use std::time::Duration;
 
 pub use cache::Cache;
-pub use copies::{Copies, CopiesTold, STAYED, STAYED_FOR};
+pub use copies::{Copies, CopyCounters, NOT_REWOUND, NOT_REWOUND_REASONS};
 pub use counters::{Counter, CounterValue, Counters};
 pub use histogram::{BUCKETS, Times, upper_bound};
 pub use names::{Cause, Outcome};

@@ -3,11 +3,11 @@
 /// An enum that counts from 0, the list of its values and the name of each.
 macro_rules! labels {
     ($(#[$meta:meta])* pub enum $enum:ident {
-        $($(#[$doc:meta])* $value:ident = $name:literal,)+
+        $($(#[doc = $doc:literal])+ $value:ident = $name:literal,)+
     }) => {
         $(#[$meta])*
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-        pub enum $enum { $($(#[$doc])* $value,)+ }
+        pub enum $enum { $($(#[doc = $doc])+ $value,)+ }
 
         impl $enum {
             /// All values, in the order of their numbers.
@@ -20,6 +20,11 @@ macro_rules! labels {
             pub fn name(self) -> &'static str {
                 Self::NAMES[self as usize]
             }
+
+            /// Its documentation.
+            pub fn help(self) -> &'static str {
+                [$(concat!($($doc),+).trim_ascii_start()),+][self as usize]
+            }
         }
     };
 }
@@ -28,11 +33,11 @@ labels! {
     /// How a request to a pool ended.
     pub enum Outcome {
         /// Its script responded.
-        Responded = "answered",
+        Responded = "completed",
         /// The client closed the connection while its script ran.
-        ClientLeft = "client_left",
+        ClientClosed = "client_closed",
         /// The client closed the connection while the request was queued; no script ran.
-        LeftQueue = "left_queue",
+        ClientClosedQueued = "client_closed_queued",
         /// The queue already held `request_queue_length` requests.
         QueueFull = "queue_full",
         /// No worker became free within `request_queue_timeout`.
@@ -42,15 +47,15 @@ labels! {
         /// The worker died while it ran the script.
         WorkerDied = "worker_died",
         /// The script's output is not a valid response.
-        InvalidAnswer = "invalid_answer",
+        InvalidResponse = "invalid_response",
         /// The request's body could not be read back from disk.
-        BodyLost = "body_lost",
+        BodyUnreadable = "body_unreadable",
         /// The pool has no workers and cannot get any.
-        NoPool = "no_pool",
+        NoWorkers = "no_workers",
         /// Rejected on arrival: the predicted wait exceeded `request_queue_timeout`.
-        Hopeless = "hopeless",
+        WaitTooLong = "wait_too_long",
         /// Shed from the queue: newer requests were served first for too long.
-        Passed = "passed",
+        Shed = "shed",
         /// No worker became free before the deadline that the client set.
         Deadline = "deadline",
     }
@@ -58,10 +63,10 @@ labels! {
 
 impl Outcome {
     /// Whether the client stayed and got no response from its script.
-    pub fn is_refusal(self) -> bool {
+    pub fn is_failure(self) -> bool {
         !matches!(
             self,
-            Outcome::Responded | Outcome::ClientLeft | Outcome::LeftQueue
+            Outcome::Responded | Outcome::ClientClosed | Outcome::ClientClosedQueued
         )
     }
 }
@@ -87,8 +92,8 @@ labels! {
         /// A reload replaced it.
         Reload = "reload",
         /// The server shut down.
-        Stop = "stop",
+        Stop = "shutdown",
         /// Its private memory grew far beyond what it started with while memory was short.
-        Grown = "grown",
+        Grown = "memory_growth",
     }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use maitred_os::shared::{SharedMap, create_sealed};
 
 use crate::cache::Cache;
-use crate::copies::{COPIES_WORDS, Copies, CopiesTold, STAYED_FOR};
+use crate::copies::{COPIES_WORDS, Copies, CopyCounters, NOT_REWOUND};
 use crate::counters::Counter;
 use crate::histogram::{self, Times};
 use crate::names::{Cause, Outcome};
@@ -22,7 +22,7 @@ use crate::{RECENT, now};
 const MAX_THREADS: usize = 64;
 
 /// The first word of every page: our mark, and the layout of this version.
-const MAGIC: u64 = layout(&[Counter::NAMES, Outcome::NAMES, Cause::NAMES, &STAYED_FOR]);
+const MAGIC: u64 = layout(&[Counter::NAMES, Outcome::NAMES, Cause::NAMES, &NOT_REWOUND]);
 
 /// Most fronts at a time: the one that serves, and draining ones before it.
 const MAX_FRONTS: usize = 8;
@@ -472,7 +472,7 @@ impl WorkerBoard<'_> {
     }
 
     /// Copies have counted so much more of themselves.
-    pub fn copies_told(self, more: CopiesTold) {
+    pub fn copies_counted(self, more: CopyCounters) {
         for (place, more) in (COPIES + 1..).zip(more.words()) {
             self.0.word(place).fetch_add(more, Relaxed);
         }

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use maitred_scoreboard::{Cache, Cause, Copies, Outcome, Reading, STAYED_FOR, Size};
+use maitred_scoreboard::{Cache, Cause, Copies, NOT_REWOUND, Outcome, Reading, Size};
 
 use crate::admin::exposition::{Metric, Samples};
 use crate::pool::route_metrics::{Figures, PARTS, POWERS};
@@ -71,10 +71,10 @@ pub const POOL: &[Metric<Pool>] = &[
         |pool, out| outcomes(pool, out, "outcome", |_| true),
     ),
     Metric::counter_by(
-        "maitred_pool_refusals_total",
+        "maitred_pool_failed_requests_total",
         "Requests that were rejected or failed; part of requests_total.",
-        ("cause", &[]),
-        |pool, out| outcomes(pool, out, "cause", Outcome::is_refusal),
+        ("reason", &[]),
+        |pool, out| outcomes(pool, out, "reason", Outcome::is_failure),
     ),
     Metric::gauge_by(
         "maitred_pool_workers",
@@ -108,7 +108,7 @@ pub const POOL: &[Metric<Pool>] = &[
         |pool, out| out.value(pool.reading.max_busy),
     ),
     Metric::counter_by(
-        "maitred_pool_workers_ended_total",
+        "maitred_pool_workers_exited_total",
         "Workers that have exited, by reason.",
         ("reason", Cause::NAMES),
         |pool, out| {
@@ -290,12 +290,12 @@ pub const COPIES: &[Metric<(Copies, u64)>] = &[
         |(_, spare), out| out.value(spare),
     ),
     Metric::counter(
-        "maitred_pool_copies_went_back_total",
+        "maitred_pool_copies_rewound_total",
         "Times that a copy was rewound (rewinds_per_child).",
-        |(copies, _), out| out.value(copies.went_back),
+        |(copies, _), out| out.value(copies.rewound),
     ),
     Metric::counter(
-        "maitred_pool_copies_pages_total",
+        "maitred_pool_copies_private_pages_total",
         "Private memory pages of copies at their exit, of those that were measured.",
         |(copies, _), out| out.value(copies.pages),
     ),
@@ -305,10 +305,10 @@ pub const COPIES: &[Metric<(Copies, u64)>] = &[
         |(copies, _), out| out.value(copies.measured),
     ),
     Metric::counter_by(
-        "maitred_pool_copies_ended_total",
+        "maitred_pool_copies_not_rewound_total",
         "Copies that exited instead of being rewound, by reason.",
-        ("reason", &STAYED_FOR),
-        |(copies, _), out| out.all("reason", STAYED_FOR.into_iter().zip(copies.stayed)),
+        ("reason", &NOT_REWOUND),
+        |(copies, _), out| out.all("reason", NOT_REWOUND.into_iter().zip(copies.not_rewound)),
     ),
     Metric::histogram(
         "maitred_pool_copies_fork_seconds",

@@ -87,14 +87,14 @@ pub const CACHE: &[Metric<PageCache>] = &[
         |cache, out| out.value(cache.waiting),
     ),
     Metric::gauge(
-        "maitred_cache_purges_remembered",
+        "maitred_cache_active_purges",
         "Purges that still apply to cached pages.",
-        |cache, out| out.value(cache.purges_remembered),
+        |cache, out| out.value(cache.active_purges),
     ),
     Metric::counter(
-        "maitred_cache_damaged_files_total",
+        "maitred_cache_corrupt_files_total",
         "Corrupt files of cached pages.",
-        |cache, out| out.value(cache.damaged_files),
+        |cache, out| out.value(cache.corrupt_files),
     ),
     Metric::counter(
         "maitred_cache_write_errors_total",
@@ -112,14 +112,14 @@ pub const PROXY: &[Metric<ProxyServer>] = &[
         |server, out| counts(out, "result", &server.requests),
     ),
     Metric::counter(
-        "maitred_proxy_seconds_total",
+        "maitred_proxy_request_seconds_total",
         "Time that these requests took, without WebSockets.",
-        |server, out| out.value(server.seconds),
+        |server, out| out.value(server.request_seconds),
     ),
     Metric::gauge(
-        "maitred_proxy_active",
+        "maitred_proxy_active_requests",
         "Requests in flight, with WebSockets.",
-        |server, out| out.value(server.active),
+        |server, out| out.value(server.active_requests),
     ),
     Metric::counter(
         "maitred_proxy_connections_total",
@@ -143,12 +143,12 @@ pub const CLIENTS: &[Metric<Clients>] = &[
         |clients, out| out.value(clients.memory_bytes),
     ),
     Metric::counter(
-        "maitred_requests_refused_total",
+        "maitred_rejected_requests_total",
         "Requests that were rejected because requests in flight hold too much memory.",
         |clients, out| out.value(clients.rejected_requests),
     ),
     Metric::counter(
-        "maitred_connections_refused_total",
+        "maitred_rejected_connections_total",
         "Connections that were closed because their client's address has too many.",
         |clients, out| out.value(clients.rejected_connections),
     ),

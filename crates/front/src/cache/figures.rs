@@ -200,9 +200,9 @@ impl Cache {
         Some(PageCache {
             memory: tier(of_store.memory, self.memory_limit, of_store.evicted.0),
             disk: disk.map(|limit| tier(of_store.disk, limit, of_store.evicted.1)),
-            damaged_files: of_store.damaged,
+            corrupt_files: of_store.damaged,
             write_errors: of_store.failed,
-            purges_remembered: of_store.purges as u64,
+            active_purges: of_store.purges as u64,
             filling: self.fills.len() as u64,
             waiting: self.fills.waiting(|waiter| !waiter.is_closed()) as u64,
             sites,

@@ -132,19 +132,19 @@ fn name(outcome: &Result<(), Failure>) -> Outcome {
         // A page or a file takes the place of an answer that came.
         Ok(()) | Err(Failure::Intercepted(_) | Failure::FileNamed) => Outcome::Responded,
         Err(Failure::QueueFull) => Outcome::QueueFull,
-        Err(Failure::NoPool) => Outcome::NoPool,
+        Err(Failure::NoPool) => Outcome::NoWorkers,
         Err(Failure::QueueTimeout) => Outcome::QueueTimeout,
-        Err(Failure::Hopeless) => Outcome::Hopeless,
-        Err(Failure::Passed) => Outcome::Passed,
+        Err(Failure::Hopeless) => Outcome::WaitTooLong,
+        Err(Failure::Passed) => Outcome::Shed,
         Err(Failure::Deadline) => Outcome::Deadline,
-        Err(Failure::LeftQueue) => Outcome::LeftQueue,
-        Err(Failure::ClientLeft) => Outcome::ClientLeft,
+        Err(Failure::LeftQueue) => Outcome::ClientClosedQueued,
+        Err(Failure::ClientLeft) => Outcome::ClientClosed,
         Err(Failure::Terminated) => Outcome::Terminated,
         Err(Failure::WorkerDied) => Outcome::WorkerDied,
         // The last two are those of a foreign server, which no pool has.
         Err(Failure::Invalid(_) | Failure::Unreachable(_) | Failure::Silent) => {
-            Outcome::InvalidAnswer
+            Outcome::InvalidResponse
         }
-        Err(Failure::Body(_)) => Outcome::BodyLost,
+        Err(Failure::Body(_)) => Outcome::BodyUnreadable,
     }
 }

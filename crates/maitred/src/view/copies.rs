@@ -12,8 +12,8 @@ const COPIES: &[(&str, isize)] = &[
     ("SPARE", 5),
     ("FORKS", 8),
     ("FORK TIME", 11),
-    ("WENT BACK", 9),
-    ("ENDED", 8),
+    ("REWOUND", 9),
+    ("EXITED", 8),
     ("PAGES", 6),
 ];
 
@@ -34,14 +34,14 @@ pub fn copies(server: &ServerStatus) -> Vec<String> {
             number(copies.spare, 5),
             number(copies.fork_time.count, 8),
             both(&copies.fork_time),
-            number(copies.went_back, 9),
-            number(copies.stayed.values().sum(), 8),
+            number(copies.rewound, 9),
+            number(copies.not_rewound.values().sum(), 8),
             pages_each(copies),
         ])
     }));
     lines.push(String::new());
-    let legend = "FORK TIME p50/p99; ENDED instead of going back; \
-                  PAGES of 4 kB or so that a copy has written to";
+    let legend = "FORK TIME p50/p99; EXITED instead of being rewound; \
+                  PAGES that a copy has written to";
     lines.push(legend.to_owned());
     lines
 }
@@ -61,18 +61,18 @@ pub fn details(pool: &PoolStatus) -> Vec<String> {
         ),
         format!("  forks         {}, {} each", forks.count, both(forks)),
     ];
-    let stayed: u64 = copies.stayed.values().sum();
-    if copies.went_back + stayed > 0 {
-        let (back, ended) = (copies.went_back, counts(&copies.stayed));
+    let not_rewound: u64 = copies.not_rewound.values().sum();
+    if copies.rewound + not_rewound > 0 {
+        let (back, ended) = (copies.rewound, counts(&copies.not_rewound));
         lines.push(format!(
-            "  went back     {back} times; ended instead: {ended}"
+            "  rewound       {back} times; exited instead: {ended}"
         ));
     }
     lines.iter().map(|line| cut(line)).collect()
 }
 
 fn pages_each(copies: &Copies) -> String {
-    match copies.pages {
+    match copies.private_pages {
         Some(pages) => number(pages.round() as u64, 6),
         None => "-".to_owned(),
     }
@@ -103,9 +103,9 @@ mod tests {
             generation: 3,
             spare: 10,
             fork_time: forks,
-            went_back: 1180,
-            stayed: [("forked".to_owned(), 4), ("memory".to_owned(), 0)].into(),
-            pages: Some(160.4),
+            rewound: 1180,
+            not_rewound: [("forked".to_owned(), 4), ("memory".to_owned(), 0)].into(),
+            private_pages: Some(160.4),
         }));
         let mut server = ServerStatus {
             pools: vec![pool(None)],
@@ -116,21 +116,21 @@ mod tests {
         let lines = copies(&server);
         assert_eq!(
             lines[1..3].join("\n"),
-            "COPIES GENERATION SPARE    FORKS   FORK TIME WENT BACK    ENDED  PAGES\n\
+            "COPIES GENERATION SPARE    FORKS   FORK TIME   REWOUND   EXITED  PAGES\n\
              shop            3    10     1200 900µs/2.1ms      1180        4    160"
         );
         let all = details(&server.pools[1]);
         assert_eq!(all[1], "  forks         1200, 900µs/2.1ms each");
         assert_eq!(
             all[2],
-            "  went back     1180 times; ended instead: 4 forked"
+            "  rewound       1180 times; exited instead: 4 forked"
         );
         server.pools[1].copies = Some(Copies {
             generation: u64::from(u32::MAX),
             spare: u64::MAX,
-            went_back: u64::MAX / 2,
-            stayed: [("x".repeat(90), u64::MAX / 4)].into(),
-            pages: Some(1e18),
+            rewound: u64::MAX / 2,
+            not_rewound: [("x".repeat(90), u64::MAX / 4)].into(),
+            private_pages: Some(1e18),
             ..Copies::default()
         });
         for line in [copies(&server), details(&server.pools[1])].concat() {

@@ -36,15 +36,15 @@ pub fn proxies(server: &ServerStatus) -> Vec<String> {
 fn row(server: &ProxyServer) -> [String; 7] {
     let all = &server.requests;
     let timed = sum(all, |result| result != "1xx");
-    let failed = ["unreachable", "timeout", "broken"];
+    let failed = ["unreachable", "timeout", "invalid_response"];
     [
         server.server.clone(),
         number(sum(all, |_| true), 8),
-        number(server.active, 6),
+        number(server.active_requests, 6),
         number(sum(all, |result| result == "5xx"), 8),
         number(sum(all, |result| failed.contains(&result)), 8),
-        number(sum(all, |result| result == "client_left"), 8),
-        time(server.seconds / timed.max(1) as f64),
+        number(sum(all, |result| result == "client_closed"), 8),
+        time(server.request_seconds / timed.max(1) as f64),
     ]
 }
 
@@ -54,14 +54,21 @@ mod tests {
     use crate::view::COLUMNS;
 
     fn server(name: &str, count: u64) -> ServerStatus {
-        let results = ["1xx", "2xx", "5xx", "broken", "client_left", "timeout"];
+        let results = [
+            "1xx",
+            "2xx",
+            "5xx",
+            "invalid_response",
+            "client_closed",
+            "timeout",
+        ];
         let counts = results.iter().map(|result| ((*result).to_owned(), count));
         ServerStatus {
             proxies: vec![ProxyServer {
                 server: name.to_owned(),
                 requests: counts.collect(),
-                seconds: 1.0,
-                active: count,
+                request_seconds: 1.0,
+                active_requests: count,
                 connections: count,
             }],
             ..ServerStatus::default()

@@ -103,18 +103,18 @@ fn what_one_process_counts_another_reads_and_a_third_goes_on_with() {
     assert_eq!(read.copies, None);
     ours.workers().copies_of(3);
     ours.workers().forked(SECOND);
-    let mut more = CopiesTold {
-        went_back: 5,
+    let mut more = CopyCounters {
+        rewound: 5,
         pages: 300,
         measured: 2,
-        ..CopiesTold::default()
+        ..CopyCounters::default()
     };
-    more.stayed[6] = 1;
-    ours.workers().copies_told(more);
-    ours.workers().copies_told(more);
+    more.not_rewound[6] = 1;
+    ours.workers().copies_counted(more);
+    ours.workers().copies_counted(more);
     let copies = second.read().copies.unwrap();
     assert_eq!((copies.generation, copies.forks.count()), (3, 1));
-    assert_eq!((copies.went_back, copies.stayed[6]), (10, 2));
+    assert_eq!((copies.rewound, copies.not_rewound[6]), (10, 2));
     assert_eq!(copies.pages_each(), Some(150.0));
     ours.workers().copies_of(0);
     assert_eq!(second.read().copies, None);

@@ -7,7 +7,7 @@ use maitred_control::admin::{
     Copies, MAX_RUNNING_SHOWN, PeakMemory, PoolStatus, Quantiles, Queue, Running, ServerStatus,
     Size, Times, Workers,
 };
-use maitred_scoreboard::{Cause, Outcome, Reading, STAYED_FOR};
+use maitred_scoreboard::{Cause, NOT_REWOUND, Outcome, Reading};
 use maitred_seat::{Boards, Process, Snapshot};
 
 use crate::pool::Seated;
@@ -144,7 +144,7 @@ impl Supervisor {
             peak_memory: peak_memory(&reading.peak_memory),
             requests: reading.outcomes.iter().sum(),
             outcomes: outcomes(&reading, |_| true),
-            refusals: outcomes(&reading, Outcome::is_refusal),
+            failed: outcomes(&reading, Outcome::is_failure),
             memory: self.admin.measures.of(&self.pids(name)),
             opcache: None,
             size: reading.size.map(size),
@@ -231,7 +231,7 @@ pub(super) fn plain(text: &str) -> String {
 fn workers(reading: &Reading, limit: u32) -> Workers {
     // The two are counted by two processes, and may be some moments apart.
     let busy = reading.busy.min(reading.seated);
-    let ended = Cause::ALL
+    let exited = Cause::ALL
         .into_iter()
         .map(|cause| (cause.name().to_owned(), reading.ended[cause as usize]));
     Workers {
@@ -240,7 +240,7 @@ fn workers(reading: &Reading, limit: u32) -> Workers {
         starting: reading.coming,
         limit: limit.into(),
         max_busy: reading.max_busy,
-        ended: ended.collect(),
+        exited: exited.collect(),
     }
 }
 
@@ -262,16 +262,16 @@ fn size(size: maitred_scoreboard::Size) -> Size {
 
 fn copies(reading: &Reading) -> Option<Copies> {
     let copies = reading.copies.as_ref()?;
-    let stayed = STAYED_FOR.iter().zip(copies.stayed);
+    let not_rewound = NOT_REWOUND.iter().zip(copies.not_rewound);
     Some(Copies {
         generation: copies.generation,
         spare: reading.seated.saturating_sub(reading.busy),
         fork_time: quantiles(&copies.forks),
-        went_back: copies.went_back,
-        stayed: stayed
+        rewound: copies.rewound,
+        not_rewound: not_rewound
             .map(|(reason, count)| ((*reason).to_owned(), count))
             .collect(),
-        pages: copies.pages_each(),
+        private_pages: copies.pages_each(),
     })
 }
 

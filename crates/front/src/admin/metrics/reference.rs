@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use maitred_scoreboard::Counter;
+use maitred_scoreboard::{Cause, Counter, Outcome};
 
 use super::*;
 use crate::admin::exposition::{Label, Metric};
@@ -43,12 +43,23 @@ fn row(out: &mut String, name: &str, kind: &str, label: Option<Label>, help: &st
     let _ = writeln!(out, "| `{name}` | {kind} | {label} | {help} |");
 }
 
+fn values(out: &mut String, title: &str, values: &[(&str, &str)]) {
+    let _ = writeln!(out, "\n### {title}\n\n| value | meaning |\n| --- | --- |");
+    for (name, help) in values {
+        let _ = writeln!(out, "| `{name}` | {help} |");
+    }
+}
+
 fn reference() -> String {
     let mut out = HEAD.to_owned();
     section(&mut out, "Pools", "Label `pool`.", POOL);
     for counter in Counter::ALL {
         row(&mut out, counter.metric(), "counter", None, counter.help());
     }
+    let outcomes = Outcome::ALL.map(|outcome| (outcome.name(), outcome.help()));
+    values(&mut out, "Outcomes of requests", &outcomes);
+    let causes = Cause::ALL.map(|cause| (cause.name(), cause.help()));
+    values(&mut out, "Reasons why workers exit", &causes);
     let labels = "Labels `pool` and [`route`](../guide/status.md#metrics).";
     section(&mut out, "Routes of a pool", labels, ROUTE);
     section(&mut out, "OPcache of a pool", "Label `pool`.", OPCACHE);

@@ -27,8 +27,8 @@ fn figures() -> FrontFigures {
     let proxy = ProxyServer {
         server: "unix:/run/\"a\".sock".to_owned(),
         requests: [("2xx".to_owned(), 5)].into(),
-        seconds: 0.5,
-        active: 1,
+        request_seconds: 0.5,
+        active_requests: 1,
         connections: 2,
     };
     FrontFigures {
@@ -82,7 +82,7 @@ fn each_family_is_declared_once_before_its_samples_whatever_the_pools() {
         assert!(text.contains("opcache_restarts_total{pool=\"b\",reason=\"hash\"} 0\n"));
         assert!(!text.contains("opcache_scripts{pool=\"a\""), "not known");
         assert!(text.contains("copies_spare{pool=\"b\"} 1\n"));
-        assert!(text.contains("copies_ended_total{pool=\"b\",reason=\"forked\"} 0\n"));
+        assert!(text.contains("copies_not_rewound_total{pool=\"b\",reason=\"forked\"} 0\n"));
         for line in [
             "maitred_cache_requests_total{site=\"*.a.example\",result=\"hit\"} 3\n",
             "maitred_cache_saved_script_seconds_total{site=\"*.a.example\"} 1.5\n",
