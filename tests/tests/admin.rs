@@ -431,7 +431,7 @@ fn without_a_server_the_socket_is_named_and_the_exit_code_is_1() {
             .expect("the program can be started");
         assert_eq!(output.status.code(), Some(1), "{verb}");
         let said = text(&output.stderr);
-        let expected = format!("no server answers on {}", socket.display());
+        let expected = format!("no server listens on {}", socket.display());
         assert!(
             said.contains(&expected) && said.contains("--admin-socket"),
             "{said}"

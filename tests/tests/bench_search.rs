@@ -70,7 +70,7 @@ fn the_highest_rate_is_found_and_what_comes_beyond_it_is_named() {
         &format!("--json={}", file.display()),
     ]);
     assert_eq!(code, Some(4), "{out}");
-    assert!(out.contains("holds at no rate that was tried"), "{out}");
+    assert!(out.contains("holds at none of the tried rates"), "{out}");
     let steps = std::fs::read_to_string(&file).expect("a file beside the table");
     let steps: Value = serde_json::from_str(&steps).expect("JSON");
     assert!(

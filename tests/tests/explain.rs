@@ -255,7 +255,7 @@ fn check_looks_at_every_socket_that_is_named() {
     ));
     assert!(!went_well);
     assert!(
-        text.contains("none/www.sock cannot be listened on: its folder does not exist"),
+        text.contains("none/www.sock: its folder does not exist"),
         "{text}"
     );
     let behind = format!("upstream = \"unix:{place}/fpm.sock\"\n");

@@ -238,7 +238,7 @@ fn status_and_metrics_tell_what_came_of_requests() {
     ] {
         assert_eq!(figures["requests"][result], count, "{result} in {figures}");
     }
-    let seconds = figures["seconds"].as_f64().expect("a number");
+    let seconds = figures["request_seconds"].as_f64().expect("a number");
     assert!(seconds >= 0.1, "one was waited for: {figures}");
     let opened = figures["connections"].as_u64().expect("a number");
     assert!((1..=4).contains(&opened), "most are kept: {figures}");

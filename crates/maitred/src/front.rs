@@ -20,7 +20,7 @@ pub fn front() -> ExitCode {
     }
 }
 
-/// Logs as a configuration says that is in use from now on.
+/// Applies the log settings of a new configuration.
 fn follow(config: &Config) {
     match &config.fpm {
         Some(fpm) => log::fpm::follow(config, fpm),

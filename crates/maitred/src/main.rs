@@ -1,4 +1,4 @@
-//! The command `maitred`: words for people, exit codes, and which role this process plays.
+//! The command `maitred`: subcommands, messages and exit codes.
 
 mod acme;
 mod bench;
@@ -30,21 +30,21 @@ use maitred_control::admin::Request;
 
 use command::{Command, Maitred};
 
-/// All went well.
+/// Success.
 const EXIT_SUCCESS: u8 = 0;
 
-/// What was asked for is right, and could not be done here and now.
+/// The command is valid, but failed.
 const EXIT_FAILURE: u8 = 1;
 
-/// What was asked for is wrong: usage or configuration. Clap's own code for usage errors.
+/// Wrong usage or configuration; clap's exit code for usage errors.
 const EXIT_USAGE: u8 = 2;
 
 fn main() -> ExitCode {
-    // Collected before the title, which is written over them.
+    // Before the process title overwrites them.
     let arguments: Vec<OsString> = std::env::args_os().collect();
     maitred_os::title::prepare();
-    // A file that may not grow any more is an error as a full disk is: a log goes on later, a page is kept
-    // in memory, what `tune` has changed is changed back.
+    // The file size limit is to be an error, as a full disk is, not a fatal signal: logs resume
+    // later, pages are cached in memory, `tune` restores its changes.
     maitred_os::signals::ignore_sigxfsz();
     if let Some(started) = fpm::is_meant(&arguments) {
         return fpm::run(started);
@@ -78,20 +78,20 @@ fn main() -> ExitCode {
     }
 }
 
-/// Says on standard error why the command or the configuration is wrong.
+/// Prints an error of usage or configuration.
 fn refuse(why: &impl Display) -> ExitCode {
     complain(why);
     ExitCode::from(EXIT_USAGE)
 }
 
-/// Says on standard error why what is right failed.
+/// Prints why a valid command failed.
 fn fail(why: &impl Display) -> ExitCode {
     complain(why);
     ExitCode::from(EXIT_FAILURE)
 }
 
-/// One line on standard error. `eprintln!` would panic where nobody reads it, and the exit code
-/// with it would be another.
+/// Prints a line on standard error. `eprintln!` would panic if that is closed, and change the exit
+/// code.
 fn complain(why: &impl Display) {
     let _ = writeln!(std::io::stderr(), "maitred: {why}");
 }

@@ -1,4 +1,4 @@
-//! The command from outside: what it says and exits with when it is asked for what is wrong.
+//! The command from outside: messages and exit codes for wrong usage.
 
 // Helpers of tests are tests.
 #![allow(clippy::unwrap_used)]

@@ -1,5 +1,5 @@
-//! The counters of a pool, as one table. A row is all that a counter needs: its word on the page, its
-//! metric, its JSON and its line of `maitred status POOL` are derived from it.
+//! The counters of a pool, as one table. A row is all that a counter needs: its word on the page,
+//! its metric, its JSON and its line of `maitred status POOL` are derived from it.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -3,9 +3,9 @@
 //! when the front is replaced.
 //!
 //! Each word has one owner: a front thread those of its [`ThreadBoard`], a front the two to which
-//! its queues add their [`QueueShare`], the supervisor those of [`WorkerBoard`]. Counters are added to atomically, for
-//! the time in which an old front finishes beside a new one. Workers never get the page: they are
-//! strangers, and what counts them must be out of their reach.
+//! its queues add their [`QueueShare`], the supervisor those of [`WorkerBoard`]. Counters are added
+//! to atomically, for the time in which an old front finishes beside a new one. Workers never get
+//! the page: they are strangers, and what counts them must be out of their reach.
 
 mod cache;
 mod copies;

@@ -84,8 +84,8 @@ labels! {
         Signal = "signal",
         /// It exited with an unexpected status.
         Failed = "failed",
-        /// Killed because its script ran longer than `request_terminate_timeout`, or because it broke
-        /// the protocol of its seat.
+        /// Killed because its script ran longer than `request_terminate_timeout`, or because it
+        /// broke the protocol of its seat.
         Terminated = "terminated",
         /// It was idle.
         Idle = "idle",

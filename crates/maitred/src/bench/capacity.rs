@@ -1,4 +1,4 @@
-//! `--find-capacity`: the highest rate at which a server holds what it has to, and what it does
+//! `--find-capacity`: the highest rate at which a server meets its objective, and its behaviour
 //! beyond.
 
 use std::io::{self, Write};
@@ -19,28 +19,28 @@ use super::setup::{self, Refusal};
 use super::{EXIT_MISSED, EXIT_PARTIAL, measure};
 use crate::EXIT_SUCCESS;
 
-/// How many times the steps' time the highest rate has to hold.
+/// Multiple of a step's time for which the highest rate has to hold.
 const LASTS: f64 = 4.0;
 
-/// How often it may turn out that a rate does not last.
+/// How many rates may fail that longer run.
 const MAX_SETBACKS: usize = 3;
 
-/// How often a rate is tried at which the generator, not the server, was late.
+/// Attempts at a rate at which the load generator, not the server, was late.
 const TRIES: usize = 3;
 
-/// How many times as long as a step may take where its percentiles need more requests.
+/// Multiple of a step's time that it may take if its percentiles need more requests.
 const LONGEST: f64 = 20.0;
 
-/// How much more than what its percentiles need a step sends.
+/// Factor on the number of requests that a step's percentiles need.
 const MORE_SAMPLES: f64 = 1.05;
 
-/// How far beyond capacity it is looked, as factors.
+/// Rates beyond capacity to try, as factors.
 const BEYOND: [f64; 2] = [1.2, 1.5];
 
-/// How long it takes at each rate until it counts, as a share of the step.
+/// Warm-up at each rate, as a share of the step.
 const WARM_UP: f64 = 0.1;
 
-/// What a rate has shown.
+/// The result at one rate.
 #[derive(Debug, Clone, Serialize)]
 struct Step {
     rate: f64,
@@ -58,7 +58,7 @@ struct Step {
 impl Step {
     fn of(rate: f64, seconds: f64, report: &Report) -> Step {
         let requests = &report.requests;
-        // What waits for a connection is the server's slowness; a generator that is late is not.
+        // Waiting for a connection is the server's slowness; a late generator is not.
         let own = requests.late.saturating_sub(requests.late_for_connections);
         let generator_late = own as f64 > MAX_LATE_SHARE * requests.sent.max(1) as f64;
         Step {
@@ -76,7 +76,7 @@ impl Step {
     }
 }
 
-/// The outcome, as JSON has it.
+/// The result as JSON.
 #[derive(Debug, Serialize)]
 struct Found {
     schema: &'static str,
@@ -87,7 +87,7 @@ struct Found {
     steps: Vec<Step>,
 }
 
-/// What tries rates.
+/// Tries rates.
 struct Prober<'a> {
     plan: Arc<Plan>,
     slo: Slo,
@@ -97,7 +97,7 @@ struct Prober<'a> {
     steps: Vec<Step>,
 }
 
-/// Finds the capacity, and says it.
+/// Finds the capacity, and prints it.
 ///
 /// # Errors
 /// One sentence.
@@ -166,8 +166,8 @@ pub fn find(run: &Run, objective: &str, stop: &Arc<AtomicBool>) -> Result<u8, Re
 }
 
 impl Prober<'_> {
-    /// Whether the objective holds at a rate. A run that is ended early holds nothing, and one whose
-    /// generator was late says nothing, so it is made again.
+    /// Whether the objective holds at a rate. An interrupted run fails; a run whose generator was
+    /// late is repeated.
     fn holds(&mut self, rate: f64, seconds: f64) -> Result<bool, Refusal> {
         let needed = self.slo.samples() * MORE_SAMPLES / rate;
         let seconds = seconds.max(needed.min(seconds * LONGEST));
@@ -207,7 +207,7 @@ impl Prober<'_> {
         measure(&Arc::new(plan), &self.slo, self.stop)
     }
 
-    /// Looks beyond the capacity, and puts everything together.
+    /// Tries rates beyond the capacity, and summarises.
     fn sum_up(&mut self, objective: &str, highest: Option<f64>) -> Result<Found, Refusal> {
         let mut shape = None;
         if let Some(highest) = highest {
@@ -255,7 +255,8 @@ fn heading(plan: &Plan, objective: &str) -> String {
         .first()
         .map(|first| first.wish.place.to_string());
     format!(
-        "maitred bench {}: the highest rate with {objective}\n\n{:>12}{:>10}{:>12}{:>10}{:>10}{:>9}{:>8}",
+        "maitred bench {}: the highest rate with {objective}\n\n\
+         {:>12}{:>10}{:>12}{:>10}{:>10}{:>9}{:>8}",
         url.unwrap_or_default(),
         "RATE",
         "FOR",
@@ -282,7 +283,7 @@ fn row(step: &Step) -> String {
             Step {
                 generator_late: true,
                 ..
-            } => "says nothing: the generator was late",
+            } => "invalid: the generator was late",
             Step { holds: true, .. } => "holds",
             _ => "does not hold",
         },
@@ -291,7 +292,7 @@ fn row(step: &Step) -> String {
 
 fn conclusion(found: &Found) -> String {
     let Some(capacity) = found.capacity else {
-        return format!("\n{} holds at no rate that was tried", found.objective);
+        return format!("\n{} holds at none of the tried rates", found.objective);
     };
     let cliff = found.cliff.map_or(String::new(), |cliff| {
         format!("; at {}/s it does not", words::digits(cliff))

@@ -26,31 +26,31 @@ use super::setup::{self, Refusal};
 use super::{EXIT_INVALID, EXIT_PARTIAL, measure};
 use crate::EXIT_SUCCESS;
 
-/// Fewest pairs that say anything.
+/// Fewest pairs that give a result.
 const MIN_PAIRS: usize = 5;
 
-/// When an interval is as narrow as this, more pairs would say nothing else.
+/// Width of an interval below which more pairs would change nothing.
 const NARROW: f64 = 0.03;
 
-/// The share of all processors that others may use in a run. One in which they use more is made again.
+/// The share of all CPUs that other processes may use during a run. A run with more is repeated.
 const OUTSIDE: f64 = 0.1;
 
-/// How often a run is made at most until others leave it alone.
+/// Most attempts at a run without such a disturbance.
 const MAX_TRIES: usize = 3;
 
-/// How long a server that was started may take until it listens.
+/// Timeout until a started server listens.
 const START: Duration = Duration::from_secs(60);
 
-/// How long one may take to end before it is killed.
+/// Timeout of a server's shutdown, after which it is killed.
 const END: Duration = Duration::from_secs(20);
 
-/// How often it is looked whether a server listens, or has ended.
+/// Polling interval for a server that starts or exits.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// A figure that is compared.
+/// A compared value: its name, whether more is better, and how it is read.
 type Figure = (&'static str, Better, fn(&Report) -> Option<f64>);
 
-/// What is compared.
+/// The compared values.
 const FIGURES: [Figure; 4] = [
     ("served/s", Better::More, |report| {
         Some(report.requests.goodput.unwrap_or(report.requests.rate))
@@ -60,13 +60,13 @@ const FIGURES: [Figure; 4] = [
     ("p99", Better::Less, |report| report.corrected.p99),
 ];
 
-/// One of the two.
+/// One of the two servers.
 struct Side {
     run: Run,
     command: Option<String>,
 }
 
-/// What is said of one figure.
+/// The result for one value.
 #[derive(Debug, Serialize)]
 struct Row {
     figure: &'static str,
@@ -74,12 +74,12 @@ struct Row {
     low: Option<f64>,
     high: Option<f64>,
     smallest_detectable: Option<f64>,
-    /// How likely chance alone makes as many pairs agree.
+    /// Probability that chance alone makes as many pairs agree.
     sign_test: Option<f64>,
     verdict: String,
 }
 
-/// The outcome, as JSON has it.
+/// The result as JSON.
 #[derive(Debug, Serialize)]
 struct Outcome {
     schema: &'static str,
@@ -92,18 +92,18 @@ struct Outcome {
     disturbed: Disturbed,
 }
 
-/// What became of runs in which others used more than [`OUTSIDE`].
+/// Runs in which other processes used more than [`OUTSIDE`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 struct Disturbed {
-    /// They were made again, so many times.
+    /// How many were repeated.
     repeated: usize,
-    /// They are among those that were compared: so were all tries.
+    /// How many were compared all the same, after [`MAX_TRIES`] attempts.
     counted: usize,
-    /// Nobody could say what others use.
+    /// Runs for which the use by others is unknown.
     unknown: usize,
 }
 
-/// Compares, and says what there is to say.
+/// Compares, and prints the result.
 ///
 /// # Errors
 /// One sentence.
@@ -113,7 +113,7 @@ pub fn compare(asked: &Compare, stop: &Arc<AtomicBool>) -> Result<u8, Refusal> {
     }
     if asked.load.find_capacity.is_some() {
         return Err(
-            "compare makes runs of one load: find each one's capacity by itself"
+            "compare runs one load: use --find-capacity for each server separately"
                 .to_owned()
                 .into(),
         );
@@ -147,9 +147,7 @@ pub fn compare(asked: &Compare, stop: &Arc<AtomicBool>) -> Result<u8, Refusal> {
         disturbed: Disturbed::default(),
     };
     if !usable {
-        contest.say(
-            "\nA differs from itself: this machine is not quiet enough to compare anything on it",
-        );
+        contest.say("\nA differs from itself: this machine is too noisy for a comparison");
     } else if !stopped() {
         contest.say("\nB beside A");
         let pairs = contest.pairs(&a, &b, asked.max_pairs)?;
@@ -158,7 +156,7 @@ pub fn compare(asked: &Compare, stop: &Arc<AtomicBool>) -> Result<u8, Refusal> {
         contest.table(&outcome.b_beside_a);
     }
     outcome.disturbed = contest.disturbed.get();
-    contest.say_what_disturbed();
+    contest.report_disturbances();
     if asked.json {
         let json = serde_json::to_string_pretty(&outcome).map_err(|why| why.to_string())?;
         let _ = writeln!(io::stdout(), "{json}");
@@ -170,7 +168,7 @@ pub fn compare(asked: &Compare, stop: &Arc<AtomicBool>) -> Result<u8, Refusal> {
     })
 }
 
-/// A URL, or a command and the URL that is asked of what it starts.
+/// A URL, or a command and the URL of the server that it starts.
 fn side(asked: &Compare, text: &str) -> Result<Side, String> {
     let is_url = Place::read(text, None).is_ok() && !text.contains(' ');
     let url = match (is_url, &asked.url) {
@@ -178,7 +176,7 @@ fn side(asked: &Compare, text: &str) -> Result<Side, String> {
         (false, Some(url)) => url,
         (false, None) => {
             return Err(format!(
-                "'{text}' is a command: say with --url what it serves"
+                "'{text}' is a command: give the URL that it serves with --url"
             ));
         }
     };
@@ -201,7 +199,7 @@ struct Contest<'a> {
 }
 
 impl Contest<'_> {
-    /// Pairs of reports, A's and B's, until they say enough or there are `most`.
+    /// Pairs of reports, A's and B's, until they are significant or there are `most`.
     fn pairs(&self, a: &Side, b: &Side, most: usize) -> Result<Vec<(Report, Report)>, Refusal> {
         let mut pairs: Vec<(Report, Report)> = Vec::new();
         while pairs.len() < most {
@@ -223,7 +221,7 @@ impl Contest<'_> {
         Ok(pairs)
     }
 
-    /// Whether every figure is either narrow or surely different.
+    /// Whether every value either has a narrow interval or surely differs.
     fn is_clear(&self, pairs: &[(Report, Report)]) -> bool {
         let rows = rows(pairs, self.asked.load.seed);
         rows.iter().all(|row| {
@@ -232,7 +230,7 @@ impl Contest<'_> {
         })
     }
 
-    /// A run that others have left alone, or the last that was tried.
+    /// A run without disturbance by others, or the last attempt.
     fn block(&self, side: &Side) -> Result<Report, Refusal> {
         let mut disturbed = self.disturbed.get();
         let mut tries = 1;
@@ -253,7 +251,7 @@ impl Contest<'_> {
         Ok(report)
     }
 
-    /// A run, and the share of all processors that others used meanwhile, where it is known.
+    /// A run, and the share of all CPUs that others used meanwhile, if known.
     fn run(&self, side: &Side) -> Result<(Report, Option<f64>), Refusal> {
         let server = match &side.command {
             Some(command) => Some(Started::start(command, side, self.stop)?),
@@ -269,7 +267,7 @@ impl Contest<'_> {
         Ok((report?, outside))
     }
 
-    fn say_what_disturbed(&self) {
+    fn report_disturbances(&self) {
         let Disturbed {
             repeated,
             counted,
@@ -278,18 +276,19 @@ impl Contest<'_> {
         let percent = OUTSIDE * 100.0;
         if repeated > 0 {
             self.say(&format!(
-                "\nothers used more than {percent} % of the processors: {repeated} runs were made again"
+                "\nother processes used more than {percent} % of the CPUs: {repeated} runs were \
+                 repeated"
             ));
         }
         if counted > 0 {
             self.say(&format!(
-                "{counted} runs were disturbed {MAX_TRIES} times and count all the same; if it is \
-                 the servers' own databases that use the processors, name them with --with"
+                "{counted} runs were disturbed {MAX_TRIES} times and count all the same; if the \
+                 servers' own databases use the CPUs, name them with --with"
             ));
         }
         if unknown > 0 {
             self.say(
-                "\nwhat others use of the processors is not known: /proc does not say who listens here",
+                "\nCPU use by other processes is unknown: /proc does not show who listens here",
             );
         }
     }
@@ -342,7 +341,7 @@ fn rows(pairs: &[(Report, Report)], seed: u64) -> Vec<Row> {
     .collect()
 }
 
-/// Where a server listens.
+/// The address on which a server listens.
 enum Door {
     Unix(PathBuf),
     Tcp(Place),
@@ -374,7 +373,7 @@ impl fmt::Display for Door {
     }
 }
 
-/// A server that was started by a command, with all its processes. It ends when this is dropped.
+/// A server started by a command, with all its processes. Dropping it stops it.
 struct Started {
     shell: Child,
     door: Door,
@@ -386,7 +385,7 @@ impl Started {
         let now = |why: String| Refusal::Now(format!("'{command}': {why}"));
         let door = Door::of(side)?;
         if door.is_open() {
-            return Err(now(format!("somebody else listens at {door} already")));
+            return Err(now(format!("another server listens on {door} already")));
         }
         let mut shell = Command::new("sh");
         shell
@@ -403,11 +402,11 @@ impl Started {
             if let Ok(Some(status)) = started.shell.try_wait() {
                 let door = &started.door;
                 return Err(now(format!(
-                    "ended before it listened at {door} ({status})"
+                    "exited before it listened on {door} ({status})"
                 )));
             }
             if Instant::now() > deadline || stop.load(Ordering::Relaxed) {
-                return Err(now(format!("nobody listens at {}", started.door)));
+                return Err(now(format!("no server listens on {}", started.door)));
             }
             std::thread::sleep(LOOK);
         }
@@ -425,7 +424,7 @@ impl Drop for Started {
         };
         tell(Signal::TERM);
         let deadline = Instant::now() + END;
-        // The shell may end before what it has started.
+        // The shell may exit before the processes that it has started.
         while Instant::now() < deadline
             && (matches!(self.shell.try_wait(), Ok(None)) || self.door.is_open())
         {

@@ -32,16 +32,16 @@ use watch::Watch;
 /// No request was served.
 const EXIT_NOTHING_SERVED: u8 = 1;
 
-/// Too many requests were not sent when they were due: the figures are not to be believed.
+/// Too many requests were sent late: the results are not reliable.
 const EXIT_INVALID: u8 = 3;
 
-/// What had to hold does not.
+/// `--slo` is missed.
 const EXIT_MISSED: u8 = 4;
 
-/// The run was ended before its time, as a shell says it of SIGINT.
+/// The run was interrupted; the exit code of a shell for SIGINT.
 const EXIT_PARTIAL: u8 = 130;
 
-/// Carries out what was asked.
+/// Runs the command.
 pub fn bench(bench: &Bench) -> ExitCode {
     match carry_out(bench) {
         Ok(code) => ExitCode::from(code),
@@ -53,7 +53,7 @@ pub fn bench(bench: &Bench) -> ExitCode {
 fn carry_out(bench: &Bench) -> Result<u8, Refusal> {
     let stop = stop_on_signals().map_err(|why| {
         let why: io::Error = why;
-        Refusal::Now(format!("signals cannot be awaited: {why}"))
+        Refusal::Now(format!("cannot wait for signals: {why}"))
     })?;
     if let Some(BenchCommand::Compare(asked)) = &bench.command {
         return compare::compare(asked, &stop);
@@ -68,7 +68,7 @@ fn carry_out(bench: &Bench) -> Result<u8, Refusal> {
     test(&bench.run, None, &stop)
 }
 
-/// One run, with another tool's lines, too, if it is as that one would do it.
+/// One run; with `tool`, also prints its result as that tool does.
 fn test(run: &Run, tool: Option<Tool>, stop: &Arc<AtomicBool>) -> Result<u8, Refusal> {
     let slo = slo(run)?;
     check_files(&run.output)?;
@@ -97,7 +97,7 @@ fn measure(plan: &Arc<Plan>, slo: &Slo, stop: &Arc<AtomicBool>) -> Result<Report
     Ok(Report::of(plan, &measured, slo))
 }
 
-/// Writes the report where it was asked for.
+/// Prints the report and writes its files.
 fn publish(report: &Report, tool: Option<Tool>, output: &OutputOptions) -> Result<(), Refusal> {
     let to_json = || serde_json::to_string_pretty(report).map_err(|why| why.to_string());
     if only_json(output) {
@@ -126,7 +126,7 @@ fn only_json(output: &OutputOptions) -> bool {
     output.json.as_deref() == Some(Path::new("-"))
 }
 
-/// Looks whether the files of the report can be written, before an hour is spent on it.
+/// Checks that the files of the report can be written, before an hour is spent on it.
 fn check_files(output: &OutputOptions) -> Result<(), Refusal> {
     let json = output.json.iter().filter(|_| !only_json(output));
     for file in json.chain(&output.csv).chain(&output.html) {
@@ -158,7 +158,7 @@ fn exit_code(report: &Report) -> u8 {
     }
 }
 
-/// From now on the first signal that would end us ends the run instead, and the second one us.
+/// Installs the signal handling: the first signal ends the run, a second one the program.
 fn stop_on_signals() -> io::Result<Arc<AtomicBool>> {
     let signals = Awaited::take_over(&[Signal::SIGINT, Signal::SIGTERM])?;
     let stop = Arc::new(AtomicBool::new(false));

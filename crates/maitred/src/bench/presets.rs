@@ -1,16 +1,16 @@
-//! Other tools' arguments, read as theirs: `--as siege -c50 -b -t1m -f urls.txt`.
+//! Arguments of other tools, parsed as they parse them: `--as siege -c50 -b -t1m -f urls.txt`.
 
 use maitred_measure::familiar::Tool;
 
 use super::options::Run;
 
-/// An argument that was given, by the first of its names, and its value, if it takes one.
+/// A given argument: the first of its names, and its value, if it takes one.
 type Given<'a> = (&'static str, &'a str);
 
-/// An argument that a tool takes: its names, and whether a value follows.
+/// An argument of a tool: its names, and whether a value follows.
 type Known = (&'static [&'static str], bool);
 
-/// The arguments of each tool that mean something here, or nothing at all.
+/// The arguments of each tool that are supported or ignored.
 fn known(tool: Tool) -> &'static [Known] {
     match tool {
         Tool::Ab => &[
@@ -68,10 +68,10 @@ fn known(tool: Tool) -> &'static [Known] {
     }
 }
 
-/// What the tool would do, as a run of ours, which has `run`'s other flags.
+/// The run that the tool would do, with `run`'s other flags.
 ///
 /// # Errors
-/// One sentence about an argument that is not known or wrong.
+/// One sentence, for an unknown or wrong argument.
 pub fn apply(run: &Run) -> Result<(Tool, Run), String> {
     let (name, rest) = run.preset.split_first().ok_or("--as needs a tool's name")?;
     let tool = Tool::named(name).ok_or_else(|| {

@@ -1,4 +1,4 @@
-//! From what was asked to a plan.
+//! Turns the command line into a plan.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -19,27 +19,27 @@ use maitred_measure::words;
 
 use super::options::{LoadOptions, RequestOptions, Run};
 
-/// Requests a second where nothing is said.
+/// Default requests per second.
 const DEFAULT_RATE: &str = "50";
 
-/// Most connections of an open loop where nothing is said.
+/// Default maximum of connections of an open loop.
 const DEFAULT_CONNECTIONS: usize = 10_000;
 
-/// How long a run may take that ends by itself, in seconds.
+/// Timeout of a run that ends by itself, in seconds.
 const UNTIL_IT_ENDS: f64 = 7.0 * 86_400.0;
 
-/// The longest warm-up where nothing is said, in seconds.
+/// Longest default warm-up, in seconds.
 const MAX_DEFAULT_WARM_UP: f64 = 5.0;
 
-/// Most threads where nothing is said.
+/// Most threads by default.
 const MAX_DEFAULT_THREADS: usize = 8;
 
 /// Why there is no plan.
 #[derive(Debug)]
 pub enum Refusal {
-    /// What was asked is wrong.
+    /// The command line is wrong.
     Usage(String),
-    /// What was asked cannot be done here and now.
+    /// The command failed.
     Now(String),
 }
 
@@ -49,7 +49,7 @@ impl From<String> for Refusal {
     }
 }
 
-/// Makes a plan, and looks whether its servers take connections.
+/// Makes a plan, and checks that its servers accept connections.
 ///
 /// # Errors
 /// One sentence.
@@ -58,7 +58,7 @@ pub fn plan(run: &Run) -> Result<Arc<Plan>, Refusal> {
     let wishes = wishes(run)?;
     let first = wishes
         .first()
-        .ok_or_else(|| "name a URL to ask for, such as http://127.0.0.1:8080/".to_owned())?;
+        .ok_or_else(|| "name a URL to request, such as http://127.0.0.1:8080/".to_owned())?;
     let (load, seconds, warm_up) = load(&run.load, first)?;
     let threads = threads(&run.load, &load)?;
     let mut plan = Plan {
@@ -86,7 +86,7 @@ pub fn plan(run: &Run) -> Result<Arc<Plan>, Refusal> {
     Ok(Arc::new(plan))
 }
 
-/// How requests are said.
+/// The protocol of requests.
 fn wire(options: &RequestOptions) -> Result<Wire, String> {
     if let Some(root) = &options.fastcgi {
         return Ok(Wire::Fastcgi { root: root.clone() });
@@ -106,7 +106,7 @@ fn wire(options: &RequestOptions) -> Result<Wire, String> {
     Ok(Wire::Http2 { streams })
 }
 
-/// All requests that were asked for, in the order of the command line.
+/// All requests, in the order of the command line.
 fn wishes(run: &Run) -> Result<Vec<Wish>, String> {
     let options = &run.request;
     let places = run.urls.iter().map(|url| Place::read(url, None));
@@ -126,7 +126,7 @@ fn wishes(run: &Run) -> Result<Vec<Wish>, String> {
     let base = places.first().cloned();
     let mut wishes: Vec<Wish> = Vec::new();
     if let Some(list) = &options.urls_file {
-        // With a list, a URL of the command line is what its paths belong to.
+        // With a list, a URL of the command line is the base of its paths.
         wishes.extend(request::read_list(list, base.as_ref())?);
     } else {
         wishes.extend(places.into_iter().map(|place| Wish {
@@ -153,7 +153,7 @@ fn checked_method(method: &str) -> Result<String, String> {
     Ok(method.to_owned())
 }
 
-/// The load, how many seconds are measured, and how many before that are not.
+/// The load, the measured seconds, and the seconds of warm-up before them.
 fn load(options: &LoadOptions, first: &Wish) -> Result<(Load, f64, f64), String> {
     let read = |text: &Option<String>| text.as_deref().map(words::read_duration).transpose();
     let (asked, warm_up) = (read(&options.duration)?, read(&options.warm_up)?);
@@ -245,7 +245,7 @@ fn think(text: &str) -> Result<Think, String> {
     }
 }
 
-/// How many connections there may be: no more than the limit of open files allows.
+/// The maximum of connections, within the limit of open files.
 fn connections(asked: Option<usize>) -> Result<usize, String> {
     let allowed = usize::try_from(machine::descriptors()).unwrap_or(usize::MAX);
     match asked {
@@ -258,8 +258,8 @@ fn connections(asked: Option<usize>) -> Result<usize, String> {
 fn within_descriptors(wanted: usize, allowed: usize) -> Result<(), String> {
     if wanted > allowed {
         return Err(format!(
-            "{wanted} connections need more open files than this process may have: its limit leaves \
-             {allowed}; raise it (ulimit -n), or ask for fewer"
+            "{wanted} connections need more open files than this process may have: its limit \
+             leaves {allowed}; raise it (ulimit -n), or use fewer"
         ));
     }
     Ok(())
@@ -347,7 +347,7 @@ fn find(
         NotFound::Because(why) => Refusal::Now(why),
         NotFound::Elsewhere(address) => Refusal::Usage(format!(
             "{address} is on another machine: a load test of a server that is not yours is an \
-             attack; if it is yours, say --yes-i-own-it"
+             attack; if it is yours, add --yes-i-own-it"
         )),
     })
 }

@@ -1,4 +1,4 @@
-//! Watching the server while a run goes on, once a second, from a thread of its own.
+//! Samples the server during a run, once a second, on its own thread.
 
 use std::io::{Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
@@ -17,41 +17,41 @@ use maitred_measure::watched::{Family, Sample, Watched};
 use super::setup::Refusal;
 use crate::client::Client;
 
-/// How often it is looked.
+/// Sampling interval.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// How often it is looked whether the run is over.
+/// Polling interval for the end of the run.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// How long a status page may take.
+/// Timeout of a status page.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// The longest status page in bytes.
 const MAX_PAGE_BYTES: usize = 1 << 20;
 
-/// Who says how the server is.
+/// The source of samples.
 #[derive(Debug)]
 enum Source {
     /// One of ours: its admin socket, or the default one.
     Admin(Option<PathBuf>),
     /// php-fpm's status page, or ours, in JSON.
     StatusPage(Place),
-    /// `/proc`, for this process and all that it has started.
+    /// `/proc`, for this process and its descendants.
     Process(i32),
 }
 
-/// Somebody who watches.
+/// A running watch.
 pub struct Watch {
     over: Arc<AtomicBool>,
     thread: JoinHandle<Watched>,
 }
 
 impl Watch {
-    /// Begins to watch what `--watch` says: `maitred`, an admin socket, the URL of a status page, or
-    /// a process id.
+    /// Starts watching the argument of `--watch`: `maitred`, an admin socket, the URL of a status
+    /// page or a process id.
     ///
     /// # Errors
-    /// One sentence, when nothing can be seen there now.
+    /// One sentence, if there is nothing to sample.
     pub fn start(what: &str) -> Result<Watch, Refusal> {
         let source = source(what)?;
         let mut seer = Seer::new(source);
@@ -59,11 +59,11 @@ impl Watch {
         let over = Arc::new(AtomicBool::new(false));
         let (told, what) = (over.clone(), what.to_owned());
         let thread = std::thread::Builder::new().spawn(move || seer.watch(what, first, &told));
-        let thread = thread.map_err(|why| Refusal::Now(format!("no thread can be had: {why}")))?;
+        let thread = thread.map_err(|why| Refusal::Now(format!("cannot start a thread: {why}")))?;
         Ok(Watch { over, thread })
     }
 
-    /// Ends, and says what was seen.
+    /// Stops, and returns the samples.
     pub fn end(self) -> Watched {
         self.over.store(true, Ordering::Relaxed);
         self.thread.join().unwrap_or_default()
@@ -91,7 +91,7 @@ struct Seer {
     source: Source,
     began: Instant,
     client: Option<Client>,
-    /// The family's clock ticks at the first look, and how many there are in a second.
+    /// Clock ticks of the process tree at the first sample, and ticks per second.
     ticks: Option<u64>,
     ticks_per_second: f64,
 }
@@ -122,7 +122,7 @@ impl Seer {
             }
         }
         if lost.is_none() {
-            // The last part of a second counts, too.
+            // The last partial second counts, too.
             samples.extend(self.look());
         }
         Watched::of(source, samples, lost)
@@ -137,7 +137,7 @@ impl Seer {
                 };
                 let client = self.client.insert(client);
                 let Answer::Status(status) = client.ask(&Request::Status { pool: None })? else {
-                    return Err("the server answers what was not asked".to_owned());
+                    return Err(crate::status::UNEXPECTED.to_owned());
                 };
                 let pid = i32::try_from(status.pid).unwrap_or(0);
                 let family = self.family(pid);
@@ -183,7 +183,7 @@ fn of_status(status: &ServerStatus) -> Sample {
     }
 }
 
-/// What php-fpm's status page says in JSON.
+/// Reads php-fpm's status page in JSON.
 fn of_page(page: &[u8]) -> Result<Sample, String> {
     let page: serde_json::Value = serde_json::from_slice(page)
         .map_err(|why| format!("the status page is no JSON ({why}); php-fpm's is at ?json"))?;
@@ -221,9 +221,12 @@ fn fetch(place: &Place) -> Result<Vec<u8>, String> {
     };
     let answer = answer.map_err(|why| format!("the status page {place}: {why}"))?;
     if answer.status != 200 {
-        return Err(format!("the status page {place} answers {}", answer.status));
+        return Err(format!(
+            "the status page {place} responds with {}",
+            answer.status
+        ));
     }
-    // A page of so few figures is one chunk, if it is chunked at all.
+    // A page this small is one chunk, if it is chunked at all.
     let object = object_in(&bytes).ok_or_else(|| format!("{place} is no status page in JSON"))?;
     Ok(object.to_vec())
 }

@@ -1,10 +1,10 @@
-//! php-fpm's command line, read as PHP reads it (`main/getopt.c`, `sapi/fpm/fpm/fpm_main.c`).
+//! php-fpm's command line, parsed as PHP parses it (`main/getopt.c`, `sapi/fpm/fpm/fpm_main.c`).
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 
-/// What is asked of PHP itself, before any configuration.
+/// Flags for PHP itself, before any configuration.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Php {
     /// `-c`: a php.ini, or the folder it is in.
@@ -15,33 +15,33 @@ pub struct Php {
     pub defines: Vec<(String, String)>,
 }
 
-/// What is asked of the server.
+/// Flags for the server.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Flags {
     /// `-c`, `-n`, `-d`.
     pub php: Php,
     /// `-y`: the configuration file.
     pub config: Option<PathBuf>,
-    /// `-p`: the folder that relative paths begin at.
+    /// `-p`: the base of relative paths.
     pub prefix: Option<PathBuf>,
-    /// `-g`: where the process id is written, unless the configuration says.
+    /// `-g`: the pid file, unless the configuration names one.
     pub pid: Option<PathBuf>,
-    /// `-t`: how many times the configuration is to be tested, and nothing else be done.
+    /// `-t`: test the configuration and exit; how often the flag was given.
     pub tests: u32,
     /// `-R`: pools may run as root.
     pub allow_root: bool,
-    /// `-D` or `-F`: whether to go to the background, whatever the configuration says.
+    /// `-D` or `-F`: whether to go to the background; overrides the configuration.
     pub daemonize: Option<bool>,
-    /// `-O`: log to standard error though it is no terminal.
+    /// `-O`: log to standard error even if it is no terminal.
     pub force_stderr: bool,
 }
 
-/// What a command line comes to.
+/// The command of a command line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Asked {
-    /// The usage, because it was asked for or because the command line makes no sense.
+    /// The usage, on request or because the command line is wrong.
     Usage {
-        /// It was asked for.
+        /// On request.
         wanted: bool,
     },
     /// `-v`.
@@ -75,7 +75,7 @@ const OPTIONS: [(u8, bool, &str); 17] = [
     (b'O', false, "force-stderr"),
 ];
 
-/// Reads a command line without the name of the program.
+/// Parses a command line without the name of the program.
 pub fn read(arguments: &[OsString]) -> Asked {
     let mut flags = Flags::default();
     let mut info = false;
@@ -194,7 +194,7 @@ impl<'a> Options<'a> {
         }
     }
 
-    /// A value in the same argument, which may begin with an equals sign, or else the next argument.
+    /// A value in the same argument, after an optional equals sign, or else the next argument.
     fn value(&mut self, here: Option<&'a [u8]>) -> Option<&'a [u8]> {
         if let Some(value) = here {
             return Some(value.strip_prefix(b"=").unwrap_or(value));

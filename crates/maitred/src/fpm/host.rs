@@ -1,4 +1,4 @@
-//! What php-fpm does around its event loop: the pid file, the error log, and whoever waits for it.
+//! php-fpm's work around its event loop: the pid file, the error log, the waiting starter.
 
 use std::fs;
 use std::io::{self, Read as _};
@@ -17,20 +17,20 @@ use crate::log;
 /// Mode of the pid file.
 const PID_MODE: u32 = 0o644;
 
-/// Longest that is read of a pid file, in bytes: more than any process id has digits.
+/// Bytes that are read of a pid file: more than any process id has digits.
 const PID_BYTES: u64 = 32;
 
 /// A server that was started as php-fpm.
 #[derive(Debug)]
 pub struct Fpm {
-    /// The file our process id is in.
+    /// The pid file.
     pid_file: Option<PathBuf>,
-    /// Who waits for the server to serve.
+    /// The starting process, if it waits for the server.
     waiting: Option<Waiting>,
 }
 
 impl Fpm {
-    /// One for which `waiting` waits.
+    /// A server that `waiting` waits for.
     pub fn new(waiting: Option<Waiting>) -> Fpm {
         Fpm {
             pid_file: None,
@@ -88,7 +88,7 @@ impl Fpm {
     }
 }
 
-/// Whether a pid file is the one that this process has written.
+/// Whether a pid file is the one that this process wrote.
 fn holds_our_id(named: &Named) -> bool {
     let Ok(Some(place)) = named.look() else {
         return false;
@@ -97,8 +97,8 @@ fn holds_our_id(named: &Named) -> bool {
         && read_pid(&place.path()).is_ok_and(|pid| pid == std::process::id().to_string())
 }
 
-/// What a pid file holds, as far as it can be a number: who may write to its folder may have put
-/// there what is longer than memory.
+/// Reads a pid file, as far as it can be a number: a user who can write to its folder may have
+/// replaced it by a file larger than memory.
 fn read_pid(path: &Path) -> io::Result<String> {
     let mut text = String::new();
     let file = fs::File::open(path)?;
@@ -112,7 +112,7 @@ impl Drop for Fpm {
     }
 }
 
-/// Writes our process id to a new file: one that lies there is removed, so that a link leads nowhere.
+/// Writes the process id to a new file. An existing one is removed, so no link is followed.
 fn write_pid(path: &Path) -> Result<(), String> {
     let made = guarded::replace(path, PID_MODE);
     let failed = |why: io::Error| {

@@ -26,10 +26,10 @@ use flags::{Asked, Flags};
 use host::Fpm;
 use settings::Settings;
 
-/// The subcommand that asks for php-fpm under any name of the program.
+/// The subcommand for php-fpm under any name of the program.
 pub const SUBCOMMAND: &str = "fpm";
 
-/// What the program is called where it is php-fpm.
+/// The prefix of the program's name where it is php-fpm.
 const NAME: &str = "php-fpm";
 
 /// Exit codes, as php-fpm's `fpm.h` has them.
@@ -41,11 +41,11 @@ const EXIT_CONFIG: u8 = 78;
 /// How this program was started as php-fpm.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Started {
-    /// What it calls itself in its usage.
+    /// Its name in the usage text.
     name: OsString,
     /// The PHP version in its name, as `8.2`.
     version: Option<String>,
-    /// Arguments that stand before php-fpm's own.
+    /// Arguments before php-fpm's own.
     before: Vec<OsString>,
     /// Arguments as php-fpm has them.
     arguments: Vec<OsString>,
@@ -84,13 +84,13 @@ fn named(name: &OsStr) -> Option<Option<String>> {
     Some((is_number(major) && is_number(minor)).then(|| version.to_owned()))
 }
 
-/// Does what php-fpm does with this command line.
+/// Runs this command line as php-fpm would.
 pub fn run(mut started: Started) -> ExitCode {
     let order = take_over(&mut started.arguments);
     let code = match flags::read(&started.arguments) {
         Asked::Usage { wanted } => {
             let usage = usage::usage(&started.name);
-            // Nobody reading it changes nothing.
+            // A closed reader is no error.
             let _ = std::io::stdout().write_all(usage.as_bytes());
             if wanted { EXIT_OK } else { EXIT_USAGE }
         }
@@ -98,7 +98,7 @@ pub fn run(mut started: Started) -> ExitCode {
         Asked::Modules(php) => php::show("modules", &php, started.version.as_deref()),
         Asked::Info(php) => php::show("phpinfo", &php, started.version.as_deref()),
         Asked::Serve(flags) => {
-            // A trial has nothing to say but why not.
+            // A trial only reports errors.
             let is_trial = matches!(order, Some(Order::Try(_)));
             log::fpm::begin(if is_trial {
                 Level::Error
@@ -115,14 +115,14 @@ pub fn run(mut started: Started) -> ExitCode {
     ExitCode::from(code)
 }
 
-/// What the program before us says when it starts us in its place.
+/// The order of the previous program, when it starts this one in its place.
 #[derive(Debug, PartialEq, Eq)]
 enum Order {
     Try(RawFd),
     TakeOver(RawFd),
 }
 
-/// Takes the order out of the end of the command line, where it stands if there is one.
+/// Removes the order from the end of the command line, if there is one.
 fn take_over(arguments: &mut Vec<OsString>) -> Option<Order> {
     let [.., name, descriptor] = arguments.as_slice() else {
         return None;
@@ -149,8 +149,8 @@ fn source(settings: Settings) -> Source {
     Source::new(move || settings.load_again())
 }
 
-/// Serves what the program before us in this process has left running. Its configuration is in what
-/// it left: what the files say by now is the next reload's.
+/// Takes over the server that the previous program in this process left running, with its
+/// configuration: newer files apply at the next reload.
 fn go_on(started: &Started, flags: Flags, state: RawFd) -> u8 {
     let settings = Settings::new(flags, started.version.clone());
     run_server(
@@ -196,7 +196,7 @@ fn serve(started: &Started, flags: Flags) -> u8 {
     }
 }
 
-/// How the message of a test that went well ends: until PHP 8.3 with an empty line (php-src pull request
+/// The end of the message of a successful test: an empty line until PHP 8.3 (php-src pull request
 /// 11074).
 fn end_of_test(flags: &Flags, version: Option<&str>) -> &'static str {
     let told = || php::ask_where(&flags.php, None).branch;
@@ -206,13 +206,13 @@ fn end_of_test(flags: &Flags, version: Option<&str>) -> &'static str {
     }
 }
 
-/// What is left to do.
+/// The next step.
 enum Prepared {
     Server(Option<Waiting>),
     Done(u8),
 }
 
-/// Everything before the server's own setting up: the log, limits, going to the background.
+/// Steps before the server's own setup: log, limits, going to the background.
 fn prepare(config: &Config, settings: &Settings) -> Result<Prepared, String> {
     let Some(fpm) = &config.fpm else {
         return Ok(Prepared::Server(None));
@@ -232,12 +232,12 @@ fn prepare(config: &Config, settings: &Settings) -> Result<Prepared, String> {
             }
         }
     } else {
-        // Without a terminal to lose, and as its own group's leader, that fails and changes nothing.
+        // Fails, and changes nothing, for the leader of a process group.
         let _ = rustix::process::setsid();
     }
     master::prioritize(fpm)?;
     settings.warn_of_root(config);
-    settings.tell_front_user(config);
+    settings.log_front_user(config);
     Ok(Prepared::Server(waiting))
 }
 
@@ -252,7 +252,7 @@ fn run_server(
         Ok(program) => program,
         Err(why) => {
             let why = system_error(&why);
-            return refuse(&format!("the file of this program cannot be found{why}"));
+            return refuse(&format!("cannot find the file of this program{why}"));
         }
     };
     let arguments = started.before.iter().chain(&started.arguments);
@@ -268,7 +268,7 @@ fn run_server(
         Ok(_) => EXIT_SOFTWARE,
         Err(why) => {
             let code = refuse(&why.to_string());
-            // After php-fpm's own lines, which people and programs look for one after the other.
+            // After php-fpm's own lines, which programs expect in sequence.
             if let Some(remedy) = why.remedy() {
                 error!(target: "fpm", "{remedy}");
             }
@@ -277,8 +277,8 @@ fn run_server(
     }
 }
 
-/// The file this program was started from. A bare name is looked for where the shell found it: an
-/// upgrade runs what lies at the same path then, and goes by its name as we did.
+/// The file of this program. A bare name is looked up in PATH, as by the shell: an upgrade runs the
+/// file that is at the same path then, under the same name.
 fn program(name: &OsStr, before: &[OsString]) -> std::io::Result<PathBuf> {
     if !before.is_empty() {
         return std::env::current_exe();
@@ -294,7 +294,7 @@ fn program(name: &OsStr, before: &[OsString]) -> std::io::Result<PathBuf> {
     }
 }
 
-/// Standard input and output lead nowhere from now on, as in php-fpm: what is said is logged.
+/// Redirects standard input and output to /dev/null, as php-fpm does: messages go to the log.
 fn detach_streams() -> std::io::Result<()> {
     let null = std::fs::File::options()
         .read(true)
@@ -305,7 +305,7 @@ fn detach_streams() -> std::io::Result<()> {
     Ok(())
 }
 
-/// Says why there is no server, in one line for each line of `why`, and that there is none.
+/// Logs why there is no server, one line for each line of `why`, and that there is none.
 fn refuse(why: &str) -> u8 {
     for line in why.lines() {
         error!(target: "fpm", "{line}");
@@ -314,7 +314,7 @@ fn refuse(why: &str) -> u8 {
     EXIT_CONFIG
 }
 
-/// What the system said, as php-fpm adds it to a message.
+/// The system's error, as php-fpm appends it to a message.
 fn system_error(why: &std::io::Error) -> String {
     let Some(number) = why.raw_os_error() else {
         return format!(": {why}");

@@ -1,7 +1,7 @@
-//! `maitred leaks`: what requests to an application in worker mode leave behind for the next.
+//! `maitred leaks`: finds state that requests in worker mode leak to the next request.
 //!
-//! A server of its own is started with one worker of the pool, whose script is preceded by one that
-//! looks at the process between two requests (`look.php`).
+//! It starts a server with one worker of the pool. A script that is prepended to the worker's
+//! inspects the process between two requests (`look.php`).
 
 mod findings;
 mod server;
@@ -18,10 +18,10 @@ use crate::{EXIT_SUCCESS, fail, refuse};
 use findings::{Findings, Step};
 use server::Watched;
 
-/// Something is left behind.
+/// State leaks.
 const EXIT_LEAKS: u8 = 3;
 
-/// Sends the requests, and says what they leave behind.
+/// Sends the requests, and prints the leaks.
 pub fn leaks(asked: &Leaks) -> ExitCode {
     let config = match maitred_config::load(&asked.config) {
         Ok(config) => config,
@@ -38,21 +38,23 @@ pub fn leaks(asked: &Leaks) -> ExitCode {
         Err(why) => return fail(&why),
     };
     let found = Findings::of(&steps, asks.len());
-    let text = match asked.json {
-        true => serde_json::to_string(&found).unwrap_or_default(),
-        false => found.text(),
+    let text = if asked.json {
+        serde_json::to_string(&found).unwrap_or_default()
+    } else {
+        found.text()
     };
-    // That nobody reads it is no error.
+    // A closed reader is no error.
     let _ = writeln!(std::io::stdout(), "{text}");
-    ExitCode::from(match found.is_clean() {
-        true => EXIT_SUCCESS,
-        false => EXIT_LEAKS,
+    ExitCode::from(if found.is_clean() {
+        EXIT_SUCCESS
+    } else {
+        EXIT_LEAKS
     })
 }
 
-/// A request that is to be sent.
+/// A request to send.
 struct Asked {
-    /// The host; none: that of the first site.
+    /// The host; `None`: that of the first site.
     host: Option<String>,
     target: String,
 }
@@ -85,7 +87,7 @@ fn meant<'a>(config: &'a Config, asks: &[Asked]) -> Result<(&'a Site, &'a Pool),
     let numbers: Vec<usize> = asks.iter().map(number).collect::<Result<_, _>>()?;
     let first = numbers.first().copied().unwrap_or(0);
     if numbers.iter().any(|number| *number != first) {
-        return Err("the addresses are of several sites; name those of one".to_owned());
+        return Err("the URLs are of several sites; name those of one".to_owned());
     }
     let site = config.sites.get(first);
     let site = site.ok_or("there is no site in the configuration")?;
@@ -101,14 +103,14 @@ fn meant<'a>(config: &'a Config, asks: &[Asked]) -> Result<(&'a Site, &'a Pool),
     })?;
     if pool.confinement.chroot.is_some() {
         return Err(format!(
-            "pool `{}` has a chroot, where maitred leaks cannot look; try it without",
+            "pool `{}` has a chroot, which maitred leaks cannot inspect; try it without",
             pool.name
         ));
     }
     Ok((site, pool))
 }
 
-/// Sends all requests in turn, `rounds` times, and looks after each.
+/// Sends all requests in turn, `rounds` times, and inspects the worker after each.
 fn watch(site: &Site, pool: &Pool, asks: &[Asked], rounds: u16) -> Result<Vec<Step>, String> {
     let mut server = Watched::start(site, pool)?;
     let mut steps = Vec::new();
@@ -133,7 +135,8 @@ mod tests {
 
     fn config(lines: &str) -> Config {
         let text = format!(
-            "[pools.www]\n{lines}\n[[sites]]\nhosts = [\"a.example\"]\nroot = \"/\"\npool = \"www\"\n"
+            "[pools.www]\n{lines}\n[[sites]]\nhosts = [\"a.example\"]\nroot = \"/\"\n\
+             pool = \"www\"\n"
         );
         maitred_config::parse(&text, Path::new("/maitred.toml")).unwrap()
     }

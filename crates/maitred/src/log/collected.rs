@@ -1,7 +1,7 @@
-//! The log of a server whose messages somebody collects (`error_log = "syslog"` or `"journald"`).
+//! The log of a server whose messages go to a collector (`error_log = "syslog"` or `"journald"`).
 //!
-//! Nobody is waited for. What there is no room for is lost, and the next message that is taken comes
-//! after how many were. What nobody is there for goes to standard error.
+//! Writing never waits. Messages that do not fit are dropped; their number is logged before the
+//! next one that fits. Without a collector, messages go to standard error.
 
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,17 +16,17 @@ use tracing_subscriber::fmt::time::SystemTime;
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields, MakeWriter, format};
 use tracing_subscriber::registry::LookupSpan;
 
-/// Whoever collects messages, if somebody does.
+/// The collector, if one is configured.
 static COLLECTED: RwLock<Option<Arc<Collected>>> = RwLock::new(None);
 
 #[derive(Debug)]
 struct Collected {
     collector: Collector,
-    /// Messages that there was no room for since one was taken.
+    /// Messages dropped since the last one that was sent.
     lost: AtomicU64,
 }
 
-/// Has messages go where `log` says, as far as that is a collector; otherwise to standard error.
+/// Sends messages to the collector that `log` names, or else to standard error.
 pub fn follow(log: &LogTarget) {
     let new = match log {
         LogTarget::Collector(collector) => Some(Arc::new(Collected {
@@ -44,14 +44,14 @@ fn collected() -> Option<Arc<Collected>> {
 }
 
 impl Collected {
-    /// False when nobody is there.
+    /// False if no collector listens.
     fn write(&self, severity: Severity, line: &[u8]) -> bool {
         let lost = self.lost.swap(0, Ordering::Relaxed);
-        let is_told = lost == 0 || {
-            let words = super::lost(lost);
-            self.send(Severity::Warning, words.as_bytes()).is_ok()
+        let is_sent = lost == 0 || {
+            let notice = super::lost(lost);
+            self.send(Severity::Warning, notice.as_bytes()).is_ok()
         };
-        if !is_told {
+        if !is_sent {
             self.lost.fetch_add(lost, Ordering::Relaxed);
         }
         match self.send(severity, line) {
@@ -75,7 +75,7 @@ fn is_full(why: &io::Error) -> bool {
     why.kind() == io::ErrorKind::WouldBlock || why.raw_os_error() == Some(no_buffers)
 }
 
-/// How an event becomes a line: a collector knows time and level for itself.
+/// The format of events: a collector adds time and level itself.
 pub struct Lines {
     usual: Format<Full, SystemTime>,
     bare: Format<Full, ()>,
@@ -110,10 +110,10 @@ where
     }
 }
 
-/// Where lines go.
+/// The destination of lines.
 pub struct Log;
 
-/// Where one line goes.
+/// The destination of one line.
 pub struct Line(Severity);
 
 impl<'a> MakeWriter<'a> for Log {

@@ -5,17 +5,17 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use maitred_config::fpm::Level;
 use maitred_os::clock::local_time;
 
-/// Longest line that is not cut though `log_limit` is lower, in bytes: php-fpm's own buffer.
+/// Longest line that is not cut even if `log_limit` is lower, in bytes: php-fpm's own buffer.
 const UNCUT_BYTES: usize = 2048;
 
-/// How a line ends that was cut.
+/// The end of a cut line.
 const CUT: &[u8] = b"...";
 
 const MONTHS: [&str; 12] = [
     "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
 ];
 
-/// Where in the program a message comes from; shown where everything is logged.
+/// The source location of a message; shown at the debug level.
 #[derive(Debug, Clone, Copy)]
 pub struct Place<'a> {
     /// The process.
@@ -26,7 +26,7 @@ pub struct Place<'a> {
     pub line: u32,
 }
 
-/// What stands before a message in a file: the time and the level, and the place if there is one.
+/// The prefix of a message in a file: time and level, and the source location if there is one.
 pub fn prefix(level: Level, now: SystemTime, place: Option<Place<'_>>) -> String {
     let since = now.duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
     let date = date(since);
@@ -40,7 +40,7 @@ pub fn prefix(level: Level, now: SystemTime, place: Option<Place<'_>>) -> String
     }
 }
 
-/// What stands before a message in the system's log, which knows the time and the process.
+/// The prefix of a message in syslog, which adds time and process.
 pub fn syslog_prefix(level: Level, place: Option<Place<'_>>) -> String {
     let level = level.name();
     match place {
@@ -62,8 +62,7 @@ fn date(since: Duration) -> String {
     )
 }
 
-/// A message of the server's own: one line, cut if it is longer than `limit` and than what
-/// php-fpm does not cut.
+/// A message of the server: one line, cut if it is longer than both `limit` and php-fpm's buffer.
 pub fn whole(prefix: &str, text: &[u8], limit: usize) -> Vec<u8> {
     let mut line = [prefix.as_bytes(), text].concat();
     let longest = limit.max(UNCUT_BYTES);
@@ -75,18 +74,18 @@ pub fn whole(prefix: &str, text: &[u8], limit: usize) -> Vec<u8> {
     line
 }
 
-/// What a worker has printed.
+/// Output of a worker.
 #[derive(Debug, Clone, Copy)]
 pub struct Said<'a> {
-    /// Who has said it into what, with a colon and a blank at its end.
+    /// The worker and its stream, with a colon and a blank at the end.
     pub who: &'a str,
-    /// What.
+    /// The output.
     pub text: &'a [u8],
-    /// What follows the closing quote.
+    /// The text after the closing quote.
     pub ending: &'a str,
 }
 
-/// What a worker has printed, in quotes, in as many lines of at most `limit` bytes as it takes.
+/// Worker output in quotes, wrapped into lines of at most `limit` bytes.
 pub fn said(prefix: &str, said: &Said<'_>, limit: usize) -> Vec<Vec<u8>> {
     if said.text.is_empty() && said.ending.is_empty() {
         return Vec::new();
@@ -107,25 +106,26 @@ pub fn said(prefix: &str, said: &Said<'_>, limit: usize) -> Vec<Vec<u8>> {
     lines
 }
 
-/// What a worker has printed and nothing else, in as many lines as it takes.
+/// Undecorated worker output, wrapped into lines of at most `limit` bytes.
 pub fn bare(text: &[u8], limit: usize) -> Vec<Vec<u8>> {
-    match text.is_empty() {
-        true => Vec::new(),
-        false => wrapped("", text, "", limit),
+    if text.is_empty() {
+        return Vec::new();
     }
+    wrapped("", text, "", limit)
 }
 
-/// `text` between `before` and `after`, in lines of at most `limit` bytes with their ends. A line is
-/// broken as soon as it would be `limit` bytes long without its end.
+/// `text` between `before` and `after`, in lines of at most `limit` bytes with their ends. A line
+/// breaks as soon as it would be `limit` bytes long without its end.
 fn wrapped(before: &str, text: &[u8], after: &str, limit: usize) -> Vec<Vec<u8>> {
-    // A limit that leaves no room for the text would never come to an end.
+    // Without space for the text this loop would never end.
     let room = limit.saturating_sub(before.len() + after.len()).max(2);
     let mut lines = Vec::new();
     let mut rest = text;
     loop {
-        let here = match rest.len() >= room {
-            true => room - 1,
-            false => rest.len(),
+        let here = if rest.len() >= room {
+            room - 1
+        } else {
+            rest.len()
         };
         let (piece, more) = rest.split_at(here);
         lines.push([before.as_bytes(), piece, after.as_bytes(), b"\n"].concat());

@@ -32,44 +32,45 @@ use maitred_tune::{html, text};
 use crate::client::Client;
 use crate::command::Reach;
 use crate::serve::DEFAULT_CONFIG;
+use crate::status::UNEXPECTED;
 use crate::{EXIT_SUCCESS, complain, fail, refuse};
 use options::{OutputOptions, ServerOptions, Tune};
 
-/// Nothing is proven, and nothing was changed.
+/// Nothing is proven, and nothing has changed.
 const EXIT_NOT_PROVEN: u8 = 3;
 
-/// It was ended before its time, as a shell says it of SIGINT.
+/// It was interrupted; the exit code of a shell for SIGINT.
 const EXIT_STOPPED: u8 = 130;
 
-/// How long it takes where nobody says so, and with `--quick`, in seconds.
+/// Default duration, and that of `--quick`, in seconds.
 const USUAL_SECONDS: f64 = 600.0;
 const QUICK_SECONDS: f64 = 120.0;
 
-/// The share of the time of `--quick` within which all pages have to be looked at.
+/// The share of the time of `--quick` within which all pages must have been fetched once.
 const LOOKING_AT_PAGES: f64 = 1.0 / 6.0;
 
-/// Within what it can be done, in seconds.
+/// Possible durations, in seconds.
 const SECONDS: std::ops::RangeInclusive<f64> = 5.0..=86_400.0;
 
-/// How long whoever is asked beforehand may take.
+/// Timeout of the checks before a run.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// How long the site may take until it is served with what was written.
+/// Timeout until the site is served with the new setting.
 const LIVE_CHECK: Duration = Duration::from_secs(10);
 
-/// What doctor's findings are about that are about no server.
+/// The subject of doctor's findings that are about no server.
 const MACHINE: &str = "the machine";
 
-/// Checks of doctor's that make figures doubtful if they fail: a group that is throttled, paging, want of memory,
-/// OPcache or a debugger.
+/// Checks of doctor whose failure makes results doubtful: a throttled control group, paging, low
+/// memory, OPcache or a debugger.
 const FALSIFIES: [&str; 4] = ["D5", "D6", "D7", "D15"];
 
-/// How far it is, for who is told to end it: it can be ended, it is being ended, it is done.
+/// The state for the signal handler: it can be interrupted, it is being interrupted, it is done.
 const GOING: u8 = 0;
 const ENDING: u8 = 1;
 const DONE: u8 = 2;
 
-/// Whether it is to end before its time.
+/// Interruption by a signal.
 #[derive(Clone, Default)]
 struct Stop {
     told: Arc<AtomicBool>,
@@ -77,7 +78,7 @@ struct Stop {
 }
 
 impl Stop {
-    /// Somebody wants it to end. Whether it will.
+    /// A signal interrupts it. Returns whether it will stop early.
     fn tell(&self) -> bool {
         let ends = self.pass(ENDING) || self.state.load(Ordering::SeqCst) == ENDING;
         if ends {
@@ -86,7 +87,7 @@ impl Stop {
         ends
     }
 
-    /// All is done but for the report. Whether nobody has wanted it to end before.
+    /// Only the report is missing. Returns whether no signal has interrupted it before.
     fn done(&self) -> bool {
         self.pass(DONE)
     }
@@ -119,7 +120,7 @@ impl From<Ended> for Refusal {
     }
 }
 
-/// Carries out what was asked.
+/// Runs the command.
 pub fn tune(asked: &Tune) -> ExitCode {
     match carry_out(asked) {
         Ok(code) => ExitCode::from(code),
@@ -128,21 +129,21 @@ pub fn tune(asked: &Tune) -> ExitCode {
         Err(Refusal::Stopped) => {
             let _ = writeln!(
                 io::stderr(),
-                "maitred: ended before its time; all is as it was"
+                "maitred: interrupted; all settings are restored"
             );
             ExitCode::from(EXIT_STOPPED)
         }
     }
 }
 
-/// What is said on the command line, as far as it has to be understood first.
+/// The parsed arguments that need checks.
 struct Said {
     seconds: f64,
     goal: Option<Goal>,
     servers: Vec<Server>,
 }
 
-/// Understands the command line, before anything is looked at.
+/// Parses the command line, before anything else.
 fn read(asked: &Tune) -> Result<Said, Refusal> {
     let goal = asked.course.goal.as_deref().map(Goal::read);
     let servers = asked.output.servers.iter().map(|name| Server::read(name));
@@ -158,7 +159,7 @@ fn read(asked: &Tune) -> Result<Said, Refusal> {
         || asked.load.har.is_some()
         || asked.course.undo;
     if !wanted {
-        let why = "name a page of the site that is to be tuned, such as http://127.0.0.1/";
+        let why = "name a page of the site to tune, such as http://127.0.0.1/";
         return Err(Refusal::Usage(why.to_owned()));
     }
     check_files(&asked.output)?;
@@ -168,7 +169,7 @@ fn read(asked: &Tune) -> Result<Said, Refusal> {
 fn carry_out(asked: &Tune) -> Result<u8, Refusal> {
     let began = Instant::now();
     let said = read(asked)?;
-    let stop = stop_on_signals().map_err(|why| format!("signals cannot be awaited: {why}"))?;
+    let stop = stop_on_signals().map_err(|why| format!("cannot wait for signals: {why}"))?;
     let (site, findings) = find(&asked.server)?;
     if asked.course.undo {
         let done = target::undo(&site, reload(&asked.server))?;
@@ -178,7 +179,7 @@ fn carry_out(asked: &Tune) -> Result<u8, Refusal> {
     let doubts = warn(&site, findings);
     let wish = workload_of(asked);
     let mut prober = Prober::new(&wish.headers, Arc::clone(&stop.told)).map_err(Refusal::Usage)?;
-    // Before the site is asked: it may not answer while another tune has it begin anew.
+    // Before the first request: another `maitred tune` may be reloading the site.
     let mut target = Target::of(&site, reload(&asked.server))?;
     let looks = Duration::from_secs_f64(said.seconds * LOOKING_AT_PAGES);
     prober.until(asked.course.quick.then_some(began + looks));
@@ -222,7 +223,7 @@ fn carry_out(asked: &Tune) -> Result<u8, Refusal> {
         return Err(ended_early(written, target.restore()));
     }
     target.release();
-    // What was done is done, and the exit code says so.
+    // The setting is written; a missing report does not change the exit code.
     for why in publish(&report, &asked.output) {
         complain(&why);
     }
@@ -233,8 +234,8 @@ fn carry_out(asked: &Tune) -> Result<u8, Refusal> {
     })
 }
 
-/// What is said where somebody ended it while a setting was written. Only the first that puts a setting back knows
-/// how that went: there is nothing left to put back for the second, even if the server has ended meanwhile.
+/// The error for a signal while a setting was written. Only the first attempt to restore it knows
+/// its outcome: the second finds nothing to restore, even if the server has exited meanwhile.
 fn ended_early(written: Result<(), Refusal>, restored: Result<(), String>) -> Refusal {
     match (written, restored) {
         (Err(Refusal::Now(why)), Err(further)) if !why.contains(&further) => {
@@ -246,7 +247,8 @@ fn ended_early(written: Result<(), Refusal>, restored: Result<(), String>) -> Re
     }
 }
 
-/// Writes what is proven, or says what to paste. Whether a file was written that is in use now.
+/// Writes the proven setting, or prints what to paste. Returns whether a written file is in use
+/// now.
 fn write_down(
     asked: &Tune,
     target: &mut Target,
@@ -280,7 +282,7 @@ fn write_down(
     match target.keep(choice.workers, &file) {
         Ok(()) => {
             report.written = Some(format!(
-                "written to {shown} and in use; maitred tune --undo takes it back"
+                "written to {shown} and in use; maitred tune --undo restores the old settings"
             ));
             Ok(true)
         }
@@ -291,7 +293,7 @@ fn write_down(
     }
 }
 
-/// Looks whether the site is served with what was written. If it is not, all is as it was.
+/// Checks that the site is served with the new setting. If not, the old one is restored.
 fn serves(
     is_kept: bool,
     target: &mut Target,
@@ -306,10 +308,10 @@ fn serves(
         return Ok(());
     };
     let undone = match target.restore() {
-        Ok(()) => "its settings are as they were again".to_owned(),
+        Ok(()) => "its old settings are restored".to_owned(),
         Err(further) => further,
     };
-    let why = format!("with the new setting the site is not served: {why}; {undone}");
+    let why = format!("the site is not served with the new setting: {why}; {undone}");
     report.written = Some(format!("not written: {why}"));
     Err(Refusal::Now(why))
 }
@@ -320,13 +322,13 @@ fn seconds(asked: &Tune) -> Result<f64, String> {
         (Some(text), false) => words::read_duration(text)?,
         (None, false) => USUAL_SECONDS,
     };
-    match SECONDS.contains(&seconds) {
-        true => Ok(seconds),
-        false => Err("--time has to be 5s to 24h".to_owned()),
+    if !SECONDS.contains(&seconds) {
+        return Err("--time has to be 5s to 24h".to_owned());
     }
+    Ok(seconds)
 }
 
-/// Looks at the machine, and finds the pool. With it comes what doctor finds.
+/// Examines the machine, and finds the pool. Also returns doctor's findings.
 fn find(asked: &ServerOptions) -> Result<(Site, Vec<Finding>), Refusal> {
     let which = match (&asked.config, &asked.php_fpm) {
         (Some(_), _) => Which::Maitred,
@@ -347,7 +349,7 @@ fn find(asked: &ServerOptions) -> Result<(Site, Vec<Finding>), Refusal> {
     Ok((site, maitred_doctor::Report::of(&facts).findings))
 }
 
-/// Says what doctor finds wrong with a pool; what of it makes figures doubtful.
+/// Prints doctor's findings about a pool; returns those that make results doubtful.
 fn warn(site: &Site, findings: Vec<Finding>) -> Vec<String> {
     let of_it = [&site.service.name, &site.pool.name, MACHINE];
     let bad = findings
@@ -374,7 +376,7 @@ fn config(asked: &ServerOptions) -> PathBuf {
         .unwrap_or_else(|| PathBuf::from(DEFAULT_CONFIG))
 }
 
-/// `maitred reload`, for a server of ours.
+/// `maitred reload`, for maitred.
 fn reload(asked: &ServerOptions) -> Reload {
     let reach = reach(asked);
     Box::new(move || {
@@ -382,12 +384,12 @@ fn reload(asked: &ServerOptions) -> Reload {
         match Client::reach(&reach)?.ask_patiently(&Request::Reload { pools })? {
             Answer::Reloaded { what } => Ok(what),
             Answer::Failed { why } | Answer::Refused { why } => Err(why),
-            _ => Err("the server answers what was not asked".to_owned()),
+            _ => Err(UNEXPECTED.to_owned()),
         }
     })
 }
 
-/// Asks what PHP counts of its scripts' memory: php-fpm by its status page, a server of ours on its admin socket.
+/// Reads the memory of scripts: from php-fpm's status page, or from maitred's admin socket.
 fn counts_of(site: &Site, asked: &ServerOptions) -> Box<dyn FnMut() -> Counts> {
     let pool = site.pool.clone();
     if site.service.kind != Kind::Maitred {
@@ -402,7 +404,7 @@ fn counts_of(site: &Site, asked: &ServerOptions) -> Box<dyn FnMut() -> Counts> {
             pool: Some(pool.section.clone()),
         };
         let Answer::Status(status) = Client::reach(&reach)?.ask(&request)? else {
-            return Err("the server answers what was not asked".to_owned());
+            return Err(UNEXPECTED.to_owned());
         };
         let told = status.pools.iter().find(|told| told.name == pool.section);
         let most = told.and_then(|told| Some((told.requests, told.peak_memory.p99_bytes?)));
@@ -443,7 +445,7 @@ fn workload_of(asked: &Tune) -> Asked {
     }
 }
 
-/// What is done now, and how long the rest takes, on standard error.
+/// Progress on standard error: the current step, and the remaining time.
 struct Progress {
     began: Instant,
 }
@@ -456,7 +458,7 @@ impl Progress {
         );
         let _ = writeln!(
             io::stderr(),
-            "{about}; Ctrl-C ends it and leaves everything as it was"
+            "{about}; Ctrl-C interrupts it and restores all settings"
         );
         Progress {
             began: Instant::now(),
@@ -476,7 +478,7 @@ fn only_json(output: &OutputOptions) -> bool {
     output.json.as_deref() == Some(Path::new("-"))
 }
 
-/// Looks whether the files of the report can be written, before ten minutes are spent on it.
+/// Checks that the files of the report can be written, before ten minutes are spent on it.
 fn check_files(output: &OutputOptions) -> Result<(), Refusal> {
     let json = output.json.iter().filter(|_| !only_json(output));
     for file in json.chain(&output.html) {
@@ -490,11 +492,11 @@ fn unwritable(file: &Path, why: &io::Error) -> String {
     format!("{} cannot be written: {why}", file.display())
 }
 
-/// Prints the report, and writes its files. Why those that could not be are not there.
+/// Prints the report, and writes its files. Returns the errors.
 fn publish(report: &Report, output: &OutputOptions) -> Vec<String> {
     let write =
         |file: &Path, text: &str| std::fs::write(file, text).map_err(|why| unwritable(file, &why));
-    // That nobody reads what is printed is no error.
+    // A closed reader is no error.
     let json = if only_json(output) {
         let text = report.json();
         text.map(|text| drop(writeln!(io::stdout(), "{text}")))
@@ -508,7 +510,7 @@ fn publish(report: &Report, output: &OutputOptions) -> Vec<String> {
     [json, html].into_iter().filter_map(Result::err).collect()
 }
 
-/// From now on signals that would end us end the tuning instead, which then puts everything back.
+/// Installs the signal handling: a signal interrupts the tuning, which then restores all settings.
 fn stop_on_signals() -> io::Result<Stop> {
     let signals = Awaited::take_over(&[
         Signal::SIGINT,
@@ -520,11 +522,12 @@ fn stop_on_signals() -> io::Result<Stop> {
     let told = stop.clone();
     std::thread::Builder::new().spawn(move || {
         while signals.wait().is_ok() {
-            let said = match told.tell() {
-                true => "maitred: putting everything back",
-                false => "maitred: it is done, and only the report is still to be written",
+            let notice = if told.tell() {
+                "maitred: restoring all settings"
+            } else {
+                "maitred: the setting is in use; only the report is missing"
             };
-            let _ = writeln!(io::stderr(), "{said}");
+            let _ = writeln!(io::stderr(), "{notice}");
         }
     })?;
     Ok(stop)

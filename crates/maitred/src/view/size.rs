@@ -131,7 +131,7 @@ mod tests {
             name: "www".to_owned(),
             ..PoolStatus::default()
         };
-        assert!(advice(&pool)[1].starts_with("www: too few requests"));
+        assert!(advice(&pool)[1].starts_with("www: too few measured requests"));
         pool.advice = Some(size());
         let lines = advice(&pool);
         assert!(lines[1].starts_with("www: pm = \"auto\" would have 19 workers now, by cpu"));

@@ -12,8 +12,8 @@ const HEAD: &str = "# Metrics
 <!-- Written by the tables of crates/front/src/admin and crates/scoreboard/src/counters.rs:
      MAITRED_WRITE_REFERENCE=1 cargo test -p maitred-front reference -->
 
-`/metrics` of the [admin listener](../guide/status.md#metrics). Counters of pools survive a reload, an
-upgrade and a crash of the front, and restart from 0 with the server; those of the page cache, of
+`/metrics` of the [admin listener](../guide/status.md#metrics). Counters of pools survive a reload,
+an upgrade and a crash of the front, and restart from 0 with the server; those of the page cache, of
 proxied servers and of clients restart with each front, those of OPcache with each zygote. Reasons
 that never occurred are left out.
 
