@@ -73,9 +73,9 @@ fn read_again(serve: Serve, source: Source) -> maitred_supervisor::Source {
 
 /// A server whose messages go to the configured collector.
 #[derive(Debug)]
-struct Collected;
+struct CollectedHost;
 
-impl Host for Collected {
+impl Host for CollectedHost {
     fn set_up(&mut self, config: &Config) -> Result<(), String> {
         log::collected::follow(&config.error_log);
         Ok(())
@@ -109,7 +109,7 @@ fn invocation(arguments: &[OsString], take_over: Option<RawFd>) -> std::io::Resu
         program,
         arguments,
         take_over,
-        host: Box::new(Collected),
+        host: Box::new(CollectedHost),
     })
 }
 

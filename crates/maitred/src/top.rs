@@ -30,7 +30,7 @@ const ENDING: [Signal; 4] = [
 /// Shows the server until q is pressed.
 pub fn top(top: &Top) -> ExitCode {
     let shown = Client::reach(&top.reach).and_then(|client| {
-        let mut watch = Watch {
+        let mut watch = Monitor {
             client,
             before: None,
         };
@@ -52,13 +52,13 @@ pub fn top(top: &Top) -> ExitCode {
 }
 
 /// A watched server.
-struct Watch {
+struct Monitor {
     client: Client,
     /// The number of requests at the last refresh, and its time.
     before: Option<(u64, Instant)>,
 }
 
-impl Watch {
+impl Monitor {
     fn until_quit(&mut self) -> Result<(), String> {
         let unusable = |why: io::Error| format!("the terminal cannot be used: {why}");
         let mut paused = false;

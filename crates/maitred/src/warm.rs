@@ -41,7 +41,7 @@ pub fn warm(asked: &Warm) -> ExitCode {
         Ok(plan) => plan,
         Err(why) => return refuse(&why),
     };
-    let finder = Finder::new(asked, config.as_ref());
+    let finder = ServerFinder::new(asked, config.as_ref());
     let report = match run::warm(plan, &|place| finder.find(place)) {
         Ok(report) => report,
         Err(why) => return fail(&format!("cannot send requests: {why}")),
@@ -104,15 +104,15 @@ fn read(file: &Path) -> Result<Vec<u8>, String> {
 }
 
 /// Finds the server for a URL.
-struct Finder<'a> {
+struct ServerFinder<'a> {
     config: Option<(&'a Config, Hosts)>,
     connect: Option<SocketAddr>,
     trust: Trust,
 }
 
-impl<'a> Finder<'a> {
-    fn new(asked: &Warm, config: Option<&'a Config>) -> Finder<'a> {
-        Finder {
+impl<'a> ServerFinder<'a> {
+    fn new(asked: &Warm, config: Option<&'a Config>) -> ServerFinder<'a> {
+        ServerFinder {
             config: config.map(|config| (config, Hosts::of(&config.sites))),
             connect: asked.connect,
             trust: Trust {

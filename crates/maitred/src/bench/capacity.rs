@@ -15,7 +15,7 @@ use maitred_measure::words;
 use serde::Serialize;
 
 use super::options::Run;
-use super::setup::{self, Refusal};
+use super::setup::{self, BenchError};
 use super::{EXIT_MISSED, EXIT_PARTIAL, measure};
 use crate::EXIT_SUCCESS;
 
@@ -42,7 +42,7 @@ const WARM_UP: f64 = 0.1;
 
 /// The result at one rate.
 #[derive(Debug, Clone, Serialize)]
-struct Step {
+struct RateStep {
     rate: f64,
     seconds: f64,
     holds: bool,
@@ -55,13 +55,13 @@ struct Step {
     late_share: f64,
 }
 
-impl Step {
-    fn of(rate: f64, seconds: f64, report: &Report) -> Step {
+impl RateStep {
+    fn of(rate: f64, seconds: f64, report: &Report) -> RateStep {
         let requests = &report.requests;
         // Waiting for a connection is the server's slowness; a late generator is not.
         let own = requests.late.saturating_sub(requests.late_for_connections);
         let generator_late = own as f64 > MAX_LATE_SHARE * requests.sent.max(1) as f64;
-        Step {
+        RateStep {
             rate,
             seconds,
             holds: !report.partial && report.valid && report.holds(),
@@ -78,30 +78,30 @@ impl Step {
 
 /// The result as JSON.
 #[derive(Debug, Serialize)]
-struct Found {
+struct CapacityReport {
     schema: &'static str,
     objective: String,
     capacity: Option<f64>,
     cliff: Option<f64>,
     shape: Option<&'static str>,
-    steps: Vec<Step>,
+    steps: Vec<RateStep>,
 }
 
 /// Tries rates.
-struct Prober<'a> {
+struct RateProber<'a> {
     plan: Arc<Plan>,
     slo: Slo,
     stop: &'a Arc<AtomicBool>,
     step: f64,
     quiet: bool,
-    steps: Vec<Step>,
+    steps: Vec<RateStep>,
 }
 
 /// Finds the capacity, and prints it.
 ///
 /// # Errors
 /// One sentence.
-pub fn find(run: &Run, objective: &str, stop: &Arc<AtomicBool>) -> Result<u8, Refusal> {
+pub fn find(run: &Run, objective: &str, stop: &Arc<AtomicBool>) -> Result<u8, BenchError> {
     let output = &run.output;
     let page = output.html.is_some() || output.csv.is_some();
     if page || output.slo.is_some() || output.watch.is_some() {
@@ -124,7 +124,7 @@ pub fn find(run: &Run, objective: &str, stop: &Arc<AtomicBool>) -> Result<u8, Re
     };
     let mut search = Search::new(profile.peak());
     let step = words::read_duration(&run.load.step)?;
-    let mut prober = Prober {
+    let mut prober = RateProber {
         plan: plan.clone(),
         slo,
         stop,
@@ -165,10 +165,10 @@ pub fn find(run: &Run, objective: &str, stop: &Arc<AtomicBool>) -> Result<u8, Re
     })
 }
 
-impl Prober<'_> {
+impl RateProber<'_> {
     /// Whether the objective holds at a rate. An interrupted run fails; a run whose generator was
     /// late is repeated.
-    fn holds(&mut self, rate: f64, seconds: f64) -> Result<bool, Refusal> {
+    fn holds(&mut self, rate: f64, seconds: f64) -> Result<bool, BenchError> {
         let needed = self.slo.samples() * MORE_SAMPLES / rate;
         let seconds = seconds.max(needed.min(seconds * LONGEST));
         for _ in 0..TRIES {
@@ -176,7 +176,7 @@ impl Prober<'_> {
                 return Ok(false);
             }
             let report = self.measure(rate, seconds)?;
-            let step = Step::of(rate, seconds, &report);
+            let step = RateStep::of(rate, seconds, &report);
             self.say(&row(&step));
             let (holds, again) = (step.holds, step.generator_late);
             self.steps.push(step);
@@ -187,7 +187,7 @@ impl Prober<'_> {
         Ok(false)
     }
 
-    fn measure(&self, rate: f64, seconds: f64) -> Result<Report, Refusal> {
+    fn measure(&self, rate: f64, seconds: f64) -> Result<Report, BenchError> {
         let mut plan = Plan::clone(&self.plan);
         let warm_up = seconds * WARM_UP;
         let connections = match &plan.load {
@@ -208,10 +208,14 @@ impl Prober<'_> {
     }
 
     /// Tries rates beyond the capacity, and summarises.
-    fn sum_up(&mut self, objective: &str, highest: Option<f64>) -> Result<Found, Refusal> {
+    fn sum_up(
+        &mut self,
+        objective: &str,
+        highest: Option<f64>,
+    ) -> Result<CapacityReport, BenchError> {
         let mut shape = None;
         if let Some(highest) = highest {
-            let good = |step: &Step| step.goodput.unwrap_or(step.served_rate);
+            let good = |step: &RateStep| step.goodput.unwrap_or(step.served_rate);
             let held = self
                 .steps
                 .iter()
@@ -232,7 +236,7 @@ impl Prober<'_> {
             .filter(|step| !step.holds)
             .map(|step| step.rate);
         let above = failed.filter(|rate| highest.is_none_or(|highest| *rate > highest));
-        Ok(Found {
+        Ok(CapacityReport {
             schema: "maitred-bench-capacity/1",
             objective: objective.to_owned(),
             capacity: highest,
@@ -268,7 +272,7 @@ fn heading(plan: &Plan, objective: &str) -> String {
     )
 }
 
-fn row(step: &Step) -> String {
+fn row(step: &RateStep) -> String {
     let latency = |found: Option<f64>| found.map_or("n/a".to_owned(), words::duration);
     format!(
         "{:>10}/s{:>10}{:>10}/s{:>10}{:>10}{:>7.2} %{:>6.1} %  {}",
@@ -280,17 +284,17 @@ fn row(step: &Step) -> String {
         step.error_share * 100.0,
         step.late_share * 100.0,
         match step {
-            Step {
+            RateStep {
                 generator_late: true,
                 ..
             } => "invalid: the generator was late",
-            Step { holds: true, .. } => "holds",
+            RateStep { holds: true, .. } => "holds",
             _ => "does not hold",
         },
     )
 }
 
-fn conclusion(found: &Found) -> String {
+fn conclusion(found: &CapacityReport) -> String {
     let Some(capacity) = found.capacity else {
         return format!("\n{} holds at none of the tried rates", found.objective);
     };

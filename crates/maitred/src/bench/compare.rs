@@ -22,7 +22,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use serde::Serialize;
 
 use super::options::{Compare, OutputOptions, Run};
-use super::setup::{self, Refusal};
+use super::setup::{self, BenchError};
 use super::{EXIT_INVALID, EXIT_PARTIAL, measure};
 use crate::EXIT_SUCCESS;
 
@@ -48,10 +48,10 @@ const END: Duration = Duration::from_secs(20);
 const LOOK: Duration = Duration::from_millis(20);
 
 /// A compared value: its name, whether more is better, and how it is read.
-type Figure = (&'static str, Better, fn(&Report) -> Option<f64>);
+type ComparedValue = (&'static str, Better, fn(&Report) -> Option<f64>);
 
 /// The compared values.
-const FIGURES: [Figure; 4] = [
+const FIGURES: [ComparedValue; 4] = [
     ("served/s", Better::More, |report| {
         Some(report.requests.goodput.unwrap_or(report.requests.rate))
     }),
@@ -61,7 +61,7 @@ const FIGURES: [Figure; 4] = [
 ];
 
 /// One of the two servers.
-struct Side {
+struct Candidate {
     run: Run,
     command: Option<String>,
 }
@@ -81,7 +81,7 @@ struct Row {
 
 /// The result as JSON.
 #[derive(Debug, Serialize)]
-struct Outcome {
+struct ComparisonReport {
     schema: &'static str,
     a: String,
     b: String,
@@ -107,7 +107,7 @@ struct Disturbed {
 ///
 /// # Errors
 /// One sentence.
-pub fn compare(asked: &Compare, stop: &Arc<AtomicBool>) -> Result<u8, Refusal> {
+pub fn compare(asked: &Compare, stop: &Arc<AtomicBool>) -> Result<u8, BenchError> {
     if asked.pairs < MIN_PAIRS || asked.max_pairs < asked.pairs {
         return Err(format!("--pairs has to be {MIN_PAIRS} to --max-pairs").into());
     }
@@ -120,7 +120,7 @@ pub fn compare(asked: &Compare, stop: &Arc<AtomicBool>) -> Result<u8, Refusal> {
     }
     let (a, b) = (side(asked, &asked.a)?, side(asked, &asked.b)?);
     let disturbed = Cell::default();
-    let contest = Contest {
+    let contest = Comparison {
         asked,
         stop,
         disturbed,
@@ -136,7 +136,7 @@ pub fn compare(asked: &Compare, stop: &Arc<AtomicBool>) -> Result<u8, Refusal> {
         .iter()
         .any(|row| row.verdict == "faster" || row.verdict == "slower");
     let stopped = || stop.load(Ordering::Relaxed);
-    let mut outcome = Outcome {
+    let mut outcome = ComparisonReport {
         schema: "maitred-bench-compare/1",
         a: asked.a.clone(),
         b: asked.b.clone(),
@@ -169,7 +169,7 @@ pub fn compare(asked: &Compare, stop: &Arc<AtomicBool>) -> Result<u8, Refusal> {
 }
 
 /// A URL, or a command and the URL of the server that it starts.
-fn side(asked: &Compare, text: &str) -> Result<Side, String> {
+fn side(asked: &Compare, text: &str) -> Result<Candidate, String> {
     let is_url = Place::read(text, None).is_ok() && !text.contains(' ');
     let url = match (is_url, &asked.url) {
         (true, _) => text,
@@ -180,7 +180,7 @@ fn side(asked: &Compare, text: &str) -> Result<Side, String> {
             ));
         }
     };
-    Ok(Side {
+    Ok(Candidate {
         run: Run {
             urls: vec![url.to_owned()],
             load: asked.load.clone(),
@@ -192,15 +192,20 @@ fn side(asked: &Compare, text: &str) -> Result<Side, String> {
     })
 }
 
-struct Contest<'a> {
+struct Comparison<'a> {
     asked: &'a Compare,
     stop: &'a Arc<AtomicBool>,
     disturbed: Cell<Disturbed>,
 }
 
-impl Contest<'_> {
+impl Comparison<'_> {
     /// Pairs of reports, A's and B's, until they are significant or there are `most`.
-    fn pairs(&self, a: &Side, b: &Side, most: usize) -> Result<Vec<(Report, Report)>, Refusal> {
+    fn pairs(
+        &self,
+        a: &Candidate,
+        b: &Candidate,
+        most: usize,
+    ) -> Result<Vec<(Report, Report)>, BenchError> {
         let mut pairs: Vec<(Report, Report)> = Vec::new();
         while pairs.len() < most {
             let turned = b_first(pairs.len(), self.asked.load.seed);
@@ -231,7 +236,7 @@ impl Contest<'_> {
     }
 
     /// A run without disturbance by others, or the last attempt.
-    fn block(&self, side: &Side) -> Result<Report, Refusal> {
+    fn block(&self, side: &Candidate) -> Result<Report, BenchError> {
         let mut disturbed = self.disturbed.get();
         let mut tries = 1;
         let report = loop {
@@ -252,9 +257,9 @@ impl Contest<'_> {
     }
 
     /// A run, and the share of all CPUs that others used meanwhile, if known.
-    fn run(&self, side: &Side) -> Result<(Report, Option<f64>), Refusal> {
+    fn run(&self, side: &Candidate) -> Result<(Report, Option<f64>), BenchError> {
         let server = match &side.command {
-            Some(command) => Some(Started::start(command, side, self.stop)?),
+            Some(command) => Some(StartedServer::start(command, side, self.stop)?),
             None => None,
         };
         let plan = setup::plan(&side.run)?;
@@ -342,48 +347,54 @@ fn rows(pairs: &[(Report, Report)], seed: u64) -> Vec<Row> {
 }
 
 /// The address on which a server listens.
-enum Door {
+enum ListenAddress {
     Unix(PathBuf),
     Tcp(Place),
 }
 
-impl Door {
-    fn of(side: &Side) -> Result<Door, String> {
+impl ListenAddress {
+    fn of(side: &Candidate) -> Result<ListenAddress, String> {
         if let Some(path) = &side.run.request.unix {
-            return Ok(Door::Unix(path.clone()));
+            return Ok(ListenAddress::Unix(path.clone()));
         }
         let url = side.run.urls.first().map_or("", String::as_str);
-        Ok(Door::Tcp(Place::read(url, None)?))
+        Ok(ListenAddress::Tcp(Place::read(url, None)?))
     }
 
     fn is_open(&self) -> bool {
         match self {
-            Door::Unix(path) => UnixStream::connect(path).is_ok(),
-            Door::Tcp(place) => TcpStream::connect((place.host.as_str(), place.port)).is_ok(),
+            ListenAddress::Unix(path) => UnixStream::connect(path).is_ok(),
+            ListenAddress::Tcp(place) => {
+                TcpStream::connect((place.host.as_str(), place.port)).is_ok()
+            }
         }
     }
 }
 
-impl fmt::Display for Door {
+impl fmt::Display for ListenAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Door::Unix(path) => write!(f, "{}", path.display()),
-            Door::Tcp(place) => write!(f, "{place}"),
+            ListenAddress::Unix(path) => write!(f, "{}", path.display()),
+            ListenAddress::Tcp(place) => write!(f, "{place}"),
         }
     }
 }
 
 /// A server started by a command, with all its processes. Dropping it stops it.
-struct Started {
+struct StartedServer {
     shell: Child,
-    door: Door,
+    door: ListenAddress,
 }
 
-impl Started {
+impl StartedServer {
     /// Starts it, and waits until it listens.
-    fn start(command: &str, side: &Side, stop: &Arc<AtomicBool>) -> Result<Started, Refusal> {
-        let now = |why: String| Refusal::Now(format!("'{command}': {why}"));
-        let door = Door::of(side)?;
+    fn start(
+        command: &str,
+        side: &Candidate,
+        stop: &Arc<AtomicBool>,
+    ) -> Result<StartedServer, BenchError> {
+        let now = |why: String| BenchError::Now(format!("'{command}': {why}"));
+        let door = ListenAddress::of(side)?;
         if door.is_open() {
             return Err(now(format!("another server listens on {door} already")));
         }
@@ -396,7 +407,7 @@ impl Started {
         maitred_os::spawn::unblock_signals(&mut shell);
         let shell = shell.spawn();
         let shell = shell.map_err(|why| now(format!("cannot be started: {why}")))?;
-        let mut started = Started { shell, door };
+        let mut started = StartedServer { shell, door };
         let deadline = Instant::now() + START;
         while !started.door.is_open() {
             if let Ok(Some(status)) = started.shell.try_wait() {
@@ -414,7 +425,7 @@ impl Started {
     }
 }
 
-impl Drop for Started {
+impl Drop for StartedServer {
     fn drop(&mut self) {
         let group = i32::try_from(self.shell.id()).ok().and_then(Pid::from_raw);
         let tell = |signal: Signal| {

@@ -26,8 +26,8 @@ use maitred_os::signals::{Awaited, Signal};
 use crate::{EXIT_SUCCESS, fail, refuse};
 use live::Live;
 use options::{Bench, BenchCommand, OutputOptions, Run};
-use setup::Refusal;
-use watch::Watch;
+use setup::BenchError;
+use watch::ServerWatch;
 
 /// No request was served.
 const EXIT_NOTHING_SERVED: u8 = 1;
@@ -45,15 +45,15 @@ const EXIT_PARTIAL: u8 = 130;
 pub fn bench(bench: &Bench) -> ExitCode {
     match carry_out(bench) {
         Ok(code) => ExitCode::from(code),
-        Err(Refusal::Usage(why)) => refuse(&why),
-        Err(Refusal::Now(why)) => fail(&why),
+        Err(BenchError::Usage(why)) => refuse(&why),
+        Err(BenchError::Now(why)) => fail(&why),
     }
 }
 
-fn carry_out(bench: &Bench) -> Result<u8, Refusal> {
+fn carry_out(bench: &Bench) -> Result<u8, BenchError> {
     let stop = stop_on_signals().map_err(|why| {
         let why: io::Error = why;
-        Refusal::Now(format!("cannot wait for signals: {why}"))
+        BenchError::Now(format!("cannot wait for signals: {why}"))
     })?;
     if let Some(BenchCommand::Compare(asked)) = &bench.command {
         return compare::compare(asked, &stop);
@@ -69,36 +69,41 @@ fn carry_out(bench: &Bench) -> Result<u8, Refusal> {
 }
 
 /// One run; with `tool`, also prints its result as that tool does.
-fn test(run: &Run, tool: Option<Tool>, stop: &Arc<AtomicBool>) -> Result<u8, Refusal> {
+fn test(run: &Run, tool: Option<Tool>, stop: &Arc<AtomicBool>) -> Result<u8, BenchError> {
     let slo = slo(run)?;
     check_files(&run.output)?;
     let plan = setup::plan(run)?;
-    let watching = run.output.watch.as_deref().map(Watch::start).transpose()?;
+    let watching = run
+        .output
+        .watch
+        .as_deref()
+        .map(ServerWatch::start)
+        .transpose()?;
     let mut report = measure(&plan, &slo, stop)?;
-    report.server = watching.map(Watch::end);
+    report.server = watching.map(ServerWatch::end);
     publish(&report, tool, &run.output)?;
     Ok(exit_code(&report))
 }
 
-fn slo(run: &Run) -> Result<Slo, Refusal> {
+fn slo(run: &Run) -> Result<Slo, BenchError> {
     let slo = run.output.slo.as_deref().map(Slo::read).transpose()?;
     Ok(slo.unwrap_or_default())
 }
 
-fn measure(plan: &Arc<Plan>, slo: &Slo, stop: &Arc<AtomicBool>) -> Result<Report, Refusal> {
+fn measure(plan: &Arc<Plan>, slo: &Slo, stop: &Arc<AtomicBool>) -> Result<Report, BenchError> {
     let url = plan
         .requests
         .first()
         .map(|first| first.wish.place.to_string());
     let mut live = Live::new(&url.unwrap_or_default());
     let mut watch = |progress: &Progress<'_>| live.show(progress);
-    let measured = generate::run(plan, stop, &mut watch).map_err(Refusal::Now)?;
+    let measured = generate::run(plan, stop, &mut watch).map_err(BenchError::Now)?;
     drop(live);
     Ok(Report::of(plan, &measured, slo))
 }
 
 /// Prints the report and writes its files.
-fn publish(report: &Report, tool: Option<Tool>, output: &OutputOptions) -> Result<(), Refusal> {
+fn publish(report: &Report, tool: Option<Tool>, output: &OutputOptions) -> Result<(), BenchError> {
     let to_json = || serde_json::to_string_pretty(report).map_err(|why| why.to_string());
     if only_json(output) {
         let _ = writeln!(io::stdout(), "{}", to_json()?);
@@ -127,7 +132,7 @@ fn only_json(output: &OutputOptions) -> bool {
 }
 
 /// Checks that the files of the report can be written, before an hour is spent on it.
-fn check_files(output: &OutputOptions) -> Result<(), Refusal> {
+fn check_files(output: &OutputOptions) -> Result<(), BenchError> {
     let json = output.json.iter().filter(|_| !only_json(output));
     for file in json.chain(&output.csv).chain(&output.html) {
         let opened = OpenOptions::new().create(true).append(true).open(file);
@@ -136,11 +141,11 @@ fn check_files(output: &OutputOptions) -> Result<(), Refusal> {
     Ok(())
 }
 
-fn unwritable(file: &Path, why: &io::Error) -> Refusal {
-    Refusal::Now(format!("{} cannot be written: {why}", file.display()))
+fn unwritable(file: &Path, why: &io::Error) -> BenchError {
+    BenchError::Now(format!("{} cannot be written: {why}", file.display()))
 }
 
-fn write_file(file: &Path, text: &str) -> Result<(), Refusal> {
+fn write_file(file: &Path, text: &str) -> Result<(), BenchError> {
     std::fs::write(file, text).map_err(|why| unwritable(file, &why))
 }
 

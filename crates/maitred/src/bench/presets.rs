@@ -5,13 +5,13 @@ use maitred_measure::familiar::Tool;
 use super::options::Run;
 
 /// A given argument: the first of its names, and its value, if it takes one.
-type Given<'a> = (&'static str, &'a str);
+type GivenArgument<'a> = (&'static str, &'a str);
 
 /// An argument of a tool: its names, and whether a value follows.
-type Known = (&'static [&'static str], bool);
+type KnownArgument = (&'static [&'static str], bool);
 
 /// The arguments of each tool that are supported or ignored.
-fn known(tool: Tool) -> &'static [Known] {
+fn known(tool: Tool) -> &'static [KnownArgument] {
     match tool {
         Tool::Ab => &[
             (&["-n"], true),
@@ -115,7 +115,7 @@ pub fn apply(run: &Run) -> Result<(Tool, Run), String> {
     Ok((tool, run))
 }
 
-fn read(tool: Tool, words: &[String]) -> Result<(Vec<Given<'_>>, Vec<String>), String> {
+fn read(tool: Tool, words: &[String]) -> Result<(Vec<GivenArgument<'_>>, Vec<String>), String> {
     let (mut given, mut urls) = (Vec::new(), Vec::new());
     let mut words = words.iter();
     while let Some(word) = words.next() {
@@ -193,7 +193,7 @@ fn set(tool: Tool, run: &mut Run, argument: &str, value: &str) -> Result<(), Str
 }
 
 /// What depends on several arguments.
-fn finish(tool: Tool, run: &mut Run, given: &[Given<'_>]) -> Result<(), String> {
+fn finish(tool: Tool, run: &mut Run, given: &[GivenArgument<'_>]) -> Result<(), String> {
     let value = |name: &str| {
         given
             .iter()

@@ -36,16 +36,16 @@ const MAX_DEFAULT_THREADS: usize = 8;
 
 /// Why there is no plan.
 #[derive(Debug)]
-pub enum Refusal {
+pub enum BenchError {
     /// The command line is wrong.
     Usage(String),
     /// The command failed.
     Now(String),
 }
 
-impl From<String> for Refusal {
-    fn from(why: String) -> Refusal {
-        Refusal::Usage(why)
+impl From<String> for BenchError {
+    fn from(why: String) -> BenchError {
+        BenchError::Usage(why)
     }
 }
 
@@ -53,7 +53,7 @@ impl From<String> for Refusal {
 ///
 /// # Errors
 /// One sentence.
-pub fn plan(run: &Run) -> Result<Arc<Plan>, Refusal> {
+pub fn plan(run: &Run) -> Result<Arc<Plan>, BenchError> {
     let options = &run.request;
     let wishes = wishes(run)?;
     let first = wishes
@@ -306,7 +306,7 @@ fn add_requests(
     plan: &mut Plan,
     wishes: Vec<Wish>,
     options: &RequestOptions,
-) -> Result<(), Refusal> {
+) -> Result<(), BenchError> {
     let trust = Trust {
         insecure: options.insecure,
         ca: options.ca.clone(),
@@ -336,7 +336,7 @@ fn find(
     options: &RequestOptions,
     trust: &Trust,
     wire: &Wire,
-) -> Result<Door, Refusal> {
+) -> Result<Door, BenchError> {
     let protocols: &[&[u8]] = match wire {
         Wire::Http2 { .. } => &[HTTP2_PROTOCOL],
         Wire::Http1 | Wire::Fastcgi { .. } => &[b"http/1.1"],
@@ -344,8 +344,8 @@ fn find(
     let owned = options.yes_i_own_it;
     let found = doors::find(place, options.unix.as_deref(), trust, protocols, owned);
     found.map_err(|why| match why {
-        NotFound::Because(why) => Refusal::Now(why),
-        NotFound::Elsewhere(address) => Refusal::Usage(format!(
+        NotFound::Because(why) => BenchError::Now(why),
+        NotFound::Elsewhere(address) => BenchError::Usage(format!(
             "{address} is on another machine: a load test of a server that is not yours is an \
              attack; if it is yours, add --yes-i-own-it"
         )),

@@ -14,7 +14,7 @@ use maitred_measure::place::Place;
 use maitred_measure::request::Wish;
 use maitred_measure::watched::{Family, Sample, Watched};
 
-use super::setup::Refusal;
+use super::setup::BenchError;
 use crate::client::Client;
 
 /// Sampling interval.
@@ -31,7 +31,7 @@ const MAX_PAGE_BYTES: usize = 1 << 20;
 
 /// The source of samples.
 #[derive(Debug)]
-enum Source {
+enum SampleSource {
     /// One of ours: its admin socket, or the default one.
     Admin(Option<PathBuf>),
     /// php-fpm's status page, or ours, in JSON.
@@ -41,26 +41,27 @@ enum Source {
 }
 
 /// A running watch.
-pub struct Watch {
+pub struct ServerWatch {
     over: Arc<AtomicBool>,
     thread: JoinHandle<Watched>,
 }
 
-impl Watch {
+impl ServerWatch {
     /// Starts watching the argument of `--watch`: `maitred`, an admin socket, the URL of a status
     /// page or a process id.
     ///
     /// # Errors
     /// One sentence, if there is nothing to sample.
-    pub fn start(what: &str) -> Result<Watch, Refusal> {
+    pub fn start(what: &str) -> Result<ServerWatch, BenchError> {
         let source = source(what)?;
-        let mut seer = Seer::new(source);
-        let first = seer.look().map_err(Refusal::Now)?;
+        let mut seer = Sampler::new(source);
+        let first = seer.look().map_err(BenchError::Now)?;
         let over = Arc::new(AtomicBool::new(false));
         let (told, what) = (over.clone(), what.to_owned());
         let thread = std::thread::Builder::new().spawn(move || seer.watch(what, first, &told));
-        let thread = thread.map_err(|why| Refusal::Now(format!("cannot start a thread: {why}")))?;
-        Ok(Watch { over, thread })
+        let thread =
+            thread.map_err(|why| BenchError::Now(format!("cannot start a thread: {why}")))?;
+        Ok(ServerWatch { over, thread })
     }
 
     /// Stops, and returns the samples.
@@ -70,25 +71,25 @@ impl Watch {
     }
 }
 
-fn source(what: &str) -> Result<Source, String> {
+fn source(what: &str) -> Result<SampleSource, String> {
     if what == "maitred" {
-        return Ok(Source::Admin(None));
+        return Ok(SampleSource::Admin(None));
     }
     if let Ok(pid) = what.parse() {
-        return Ok(Source::Process(pid));
+        return Ok(SampleSource::Process(pid));
     }
     if !what.starts_with("http://") {
-        return Ok(Source::Admin(Some(what.into())));
+        return Ok(SampleSource::Admin(Some(what.into())));
     }
     let mut place = Place::read(what, None)?;
     if !place.path.contains('?') {
         place.path.push_str("?json");
     }
-    Ok(Source::StatusPage(place))
+    Ok(SampleSource::StatusPage(place))
 }
 
-struct Seer {
-    source: Source,
+struct Sampler {
+    source: SampleSource,
     began: Instant,
     client: Option<Client>,
     /// Clock ticks of the process tree at the first sample, and ticks per second.
@@ -96,9 +97,9 @@ struct Seer {
     ticks_per_second: f64,
 }
 
-impl Seer {
-    fn new(source: Source) -> Seer {
-        Seer {
+impl Sampler {
+    fn new(source: SampleSource) -> Sampler {
+        Sampler {
             source,
             began: Instant::now(),
             client: None,
@@ -130,7 +131,7 @@ impl Seer {
 
     fn look(&mut self) -> Result<Sample, String> {
         let mut sample = match &self.source {
-            Source::Admin(path) => {
+            SampleSource::Admin(path) => {
                 let client = match self.client.take() {
                     Some(client) => client,
                     None => Client::connect(path.as_deref())?,
@@ -146,8 +147,8 @@ impl Seer {
                     ..of_status(&status)
                 }
             }
-            Source::StatusPage(place) => of_page(&fetch(place)?)?,
-            Source::Process(pid) => {
+            SampleSource::StatusPage(place) => of_page(&fetch(place)?)?,
+            SampleSource::Process(pid) => {
                 let pid = *pid;
                 self.family(pid)
                     .ok_or_else(|| format!("there is no process {pid}"))?
@@ -244,10 +245,13 @@ mod tests {
 
     #[test]
     fn what_is_to_be_watched_is_told_apart() {
-        assert!(matches!(source("maitred"), Ok(Source::Admin(None))));
-        assert!(matches!(source("/run/x.sock"), Ok(Source::Admin(Some(_)))));
-        assert!(matches!(source("4711"), Ok(Source::Process(4711))));
-        let Ok(Source::StatusPage(place)) = source("http://127.0.0.1/status") else {
+        assert!(matches!(source("maitred"), Ok(SampleSource::Admin(None))));
+        assert!(matches!(
+            source("/run/x.sock"),
+            Ok(SampleSource::Admin(Some(_)))
+        ));
+        assert!(matches!(source("4711"), Ok(SampleSource::Process(4711))));
+        let Ok(SampleSource::StatusPage(place)) = source("http://127.0.0.1/status") else {
             panic!("a page")
         };
         assert_eq!(place.path, "/status?json");

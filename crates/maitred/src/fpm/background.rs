@@ -17,18 +17,18 @@ const SERVES: u8 = 1;
 
 /// The process in which [`go`] returns.
 #[derive(Debug)]
-pub enum Side {
+pub enum ForkSide {
     /// The server.
-    Server(Waiting),
+    Server(StarterPipe),
     /// The starting process; and why the server does not serve, if it does not.
     Starter(Result<(), String>),
 }
 
 /// The pipe to the starting process, which waits for the server.
 #[derive(Debug)]
-pub struct Waiting(File);
+pub struct StarterPipe(File);
 
-impl Waiting {
+impl StarterPipe {
     /// Reports that the server serves. It is no error if the starting process has exited.
     pub fn tell(mut self) {
         let _ = self.0.write_all(&[SERVES]);
@@ -40,16 +40,16 @@ impl Waiting {
 ///
 /// # Errors
 /// If there is no pipe or no process.
-pub fn go() -> io::Result<Side> {
+pub fn go() -> io::Result<ForkSide> {
     let (reader, writer) = pipe_with(PipeFlags::CLOEXEC)?;
     match fork::into_background()? {
         Half::Background => {
             drop(reader);
-            Ok(Side::Server(Waiting(writer.into())))
+            Ok(ForkSide::Server(StarterPipe(writer.into())))
         }
         Half::Foreground => {
             drop(writer);
-            Ok(Side::Starter(wait(reader.into(), START_WAIT)))
+            Ok(ForkSide::Starter(wait(reader.into(), START_WAIT)))
         }
     }
 }

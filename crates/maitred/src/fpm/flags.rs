@@ -38,7 +38,7 @@ pub struct Flags {
 
 /// The command of a command line.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Asked {
+pub enum FpmCommand {
     /// The usage, on request or because the command line is wrong.
     Usage {
         /// On request.
@@ -76,7 +76,7 @@ const OPTIONS: [(u8, bool, &str); 17] = [
 ];
 
 /// Parses a command line without the name of the program.
-pub fn read(arguments: &[OsString]) -> Asked {
+pub fn read(arguments: &[OsString]) -> FpmCommand {
     let mut flags = Flags::default();
     let mut info = false;
     let mut options = Options {
@@ -86,7 +86,7 @@ pub fn read(arguments: &[OsString]) -> Asked {
     };
     while let Some(option) = options.next() {
         let Some((letter, value)) = option else {
-            return Asked::Usage { wanted: false };
+            return FpmCommand::Usage { wanted: false };
         };
         let path = || PathBuf::from(OsString::from_vec(value.to_vec()));
         match letter {
@@ -99,22 +99,22 @@ pub fn read(arguments: &[OsString]) -> Asked {
             // Extended opcodes: PHP has them where a debugger or a profiler is loaded.
             b'e' => {}
             b't' => flags.tests += 1,
-            b'm' => return Asked::Modules(flags.php),
+            b'm' => return FpmCommand::Modules(flags.php),
             b'i' => info = true,
             b'R' => flags.allow_root = true,
             b'D' => flags.daemonize = Some(true),
             b'F' => flags.daemonize = Some(false),
             b'O' => flags.force_stderr = true,
-            b'v' => return Asked::Version(flags.php),
-            _ => return Asked::Usage { wanted: true },
+            b'v' => return FpmCommand::Version(flags.php),
+            _ => return FpmCommand::Usage { wanted: true },
         }
     }
     if info {
-        return Asked::Info(flags.php);
+        return FpmCommand::Info(flags.php);
     }
     match options.next == arguments.len() {
-        true => Asked::Serve(flags),
-        false => Asked::Usage { wanted: false },
+        true => FpmCommand::Serve(flags),
+        false => FpmCommand::Usage { wanted: false },
     }
 }
 
@@ -209,19 +209,19 @@ impl<'a> Options<'a> {
 mod tests {
     use super::*;
 
-    fn asked(line: &str) -> Asked {
+    fn asked(line: &str) -> FpmCommand {
         let words: Vec<OsString> = line.split_whitespace().map(OsString::from).collect();
         read(&words)
     }
 
     fn flags(line: &str) -> Flags {
         match asked(line) {
-            Asked::Serve(flags) => flags,
+            FpmCommand::Serve(flags) => flags,
             other => panic!("{line}: {other:?}"),
         }
     }
 
-    const WRONG: Asked = Asked::Usage { wanted: false };
+    const WRONG: FpmCommand = FpmCommand::Usage { wanted: false };
 
     #[test]
     fn a_value_stands_after_its_letter_after_an_equals_sign_or_in_the_next_argument() {
@@ -273,19 +273,19 @@ mod tests {
 
     #[test]
     fn what_is_asked_first_is_answered_with_what_was_said_before() {
-        let Asked::Version(php) = asked("-n -v -Z") else {
+        let FpmCommand::Version(php) = asked("-n -v -Z") else {
             panic!("a version")
         };
         assert!(php.no_ini);
-        assert!(matches!(asked("-v -n"), Asked::Version(php) if !php.no_ini));
-        assert!(matches!(asked("-i -n"), Asked::Info(php) if php.no_ini));
-        assert!(matches!(asked("--modules"), Asked::Modules(_)));
+        assert!(matches!(asked("-v -n"), FpmCommand::Version(php) if !php.no_ini));
+        assert!(matches!(asked("-i -n"), FpmCommand::Info(php) if php.no_ini));
+        assert!(matches!(asked("--modules"), FpmCommand::Modules(_)));
     }
 
     #[test]
     fn help_is_no_mistake_and_everything_unknown_is() {
         for line in ["-h", "-?", "--help", "--usage", "-nh"] {
-            assert_eq!(asked(line), Asked::Usage { wanted: true }, "{line}");
+            assert_eq!(asked(line), FpmCommand::Usage { wanted: true }, "{line}");
         }
         for line in [
             "-Z",
@@ -299,7 +299,7 @@ mod tests {
         ] {
             let wrong = asked(line);
             let help = line.starts_with("--help");
-            assert_eq!(wrong, Asked::Usage { wanted: help }, "{line}");
+            assert_eq!(wrong, FpmCommand::Usage { wanted: help }, "{line}");
         }
         assert_eq!(flags("-t --").tests, 1);
         assert_eq!(asked("-t -- word"), WRONG);

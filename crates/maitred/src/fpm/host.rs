@@ -10,7 +10,7 @@ use maitred_supervisor::Host;
 use rustix::fs::FileType;
 use tracing::{error, info};
 
-use super::background::Waiting;
+use super::background::StarterPipe;
 use super::system_error;
 use crate::log;
 
@@ -22,24 +22,24 @@ const PID_BYTES: u64 = 32;
 
 /// A server that was started as php-fpm.
 #[derive(Debug)]
-pub struct Fpm {
+pub struct FpmHost {
     /// The pid file.
     pid_file: Option<PathBuf>,
     /// The starting process, if it waits for the server.
-    waiting: Option<Waiting>,
+    waiting: Option<StarterPipe>,
 }
 
-impl Fpm {
+impl FpmHost {
     /// A server that `waiting` waits for.
-    pub fn new(waiting: Option<Waiting>) -> Fpm {
-        Fpm {
+    pub fn new(waiting: Option<StarterPipe>) -> FpmHost {
+        FpmHost {
             pid_file: None,
             waiting,
         }
     }
 }
 
-impl Host for Fpm {
+impl Host for FpmHost {
     fn set_up(&mut self, config: &Config) -> Result<(), String> {
         if let Some(path) = config.fpm.as_ref().and_then(|fpm| fpm.pid.as_ref()) {
             write_pid(path)?;
@@ -76,7 +76,7 @@ impl Host for Fpm {
     }
 }
 
-impl Fpm {
+impl FpmHost {
     /// Removes the pid file, unless another server has put its own there.
     fn remove_pid(&mut self) {
         if let Some(path) = self.pid_file.take()
@@ -106,7 +106,7 @@ fn read_pid(path: &Path) -> io::Result<String> {
     Ok(text)
 }
 
-impl Drop for Fpm {
+impl Drop for FpmHost {
     fn drop(&mut self) {
         self.remove_pid();
     }
@@ -143,7 +143,7 @@ mod tests {
         assert_eq!(fs::read_to_string(&path).unwrap(), pid);
         let mode = fs::metadata(&path).unwrap().permissions().mode();
         assert_eq!(mode & 0o7777 & !0o644, 0);
-        let mut fpm = Fpm::new(None);
+        let mut fpm = FpmHost::new(None);
         fpm.pid_file = Some(path.clone());
         drop(fpm);
         assert!(!path.exists());
@@ -154,7 +154,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("fpm.pid");
         fs::write(&path, "1").unwrap();
-        let mut fpm = Fpm::new(None);
+        let mut fpm = FpmHost::new(None);
         fpm.pid_file = Some(path.clone());
         drop(fpm);
         assert!(path.exists());
@@ -167,7 +167,7 @@ mod tests {
         let file = fs::File::create(&path).unwrap();
         file.set_len(1 << 40).unwrap();
         assert_eq!(read_pid(&path).unwrap().len(), 32);
-        let mut fpm = Fpm::new(None);
+        let mut fpm = FpmHost::new(None);
         fpm.pid_file = Some(path.clone());
         drop(fpm);
         assert!(path.exists());

@@ -21,9 +21,9 @@ use maitred_supervisor::{CAN_TAKE_OVER, Invocation, Source, TAKE_OVER, TRY_TAKE_
 use tracing::{debug, error, info};
 
 use crate::log;
-use background::{Side, Waiting};
-use flags::{Asked, Flags};
-use host::Fpm;
+use background::{ForkSide, StarterPipe};
+use flags::{Flags, FpmCommand};
+use host::FpmHost;
 use settings::Settings;
 
 /// The subcommand for php-fpm under any name of the program.
@@ -40,7 +40,7 @@ const EXIT_CONFIG: u8 = 78;
 
 /// How this program was started as php-fpm.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Started {
+pub struct FpmInvocation {
     /// Its name in the usage text.
     name: OsString,
     /// The PHP version in its name, as `8.2`.
@@ -52,10 +52,10 @@ pub struct Started {
 }
 
 /// Whether this program is php-fpm, by the name it was started under or by its first argument.
-pub fn is_meant(arguments: &[OsString]) -> Option<Started> {
+pub fn is_meant(arguments: &[OsString]) -> Option<FpmInvocation> {
     let (name, rest) = arguments.split_first()?;
     if let Some(version) = named(Path::new(name).file_name()?) {
-        return Some(Started {
+        return Some(FpmInvocation {
             name: name.clone(),
             version,
             before: Vec::new(),
@@ -63,7 +63,7 @@ pub fn is_meant(arguments: &[OsString]) -> Option<Started> {
         });
     }
     let (first, rest) = rest.split_first()?;
-    (first == SUBCOMMAND).then(|| Started {
+    (first == SUBCOMMAND).then(|| FpmInvocation {
         name: OsString::from("/maitred fpm"),
         version: None,
         before: vec![first.clone()],
@@ -85,29 +85,29 @@ fn named(name: &OsStr) -> Option<Option<String>> {
 }
 
 /// Runs this command line as php-fpm would.
-pub fn run(mut started: Started) -> ExitCode {
+pub fn run(mut started: FpmInvocation) -> ExitCode {
     let order = take_over(&mut started.arguments);
     let code = match flags::read(&started.arguments) {
-        Asked::Usage { wanted } => {
+        FpmCommand::Usage { wanted } => {
             let usage = usage::usage(&started.name);
             // A closed reader is no error.
             let _ = std::io::stdout().write_all(usage.as_bytes());
             if wanted { EXIT_OK } else { EXIT_USAGE }
         }
-        Asked::Version(php) => php::show("version", &php, started.version.as_deref()),
-        Asked::Modules(php) => php::show("modules", &php, started.version.as_deref()),
-        Asked::Info(php) => php::show("phpinfo", &php, started.version.as_deref()),
-        Asked::Serve(flags) => {
+        FpmCommand::Version(php) => php::show("version", &php, started.version.as_deref()),
+        FpmCommand::Modules(php) => php::show("modules", &php, started.version.as_deref()),
+        FpmCommand::Info(php) => php::show("phpinfo", &php, started.version.as_deref()),
+        FpmCommand::Serve(flags) => {
             // A trial only reports errors.
-            let is_trial = matches!(order, Some(Order::Try(_)));
+            let is_trial = matches!(order, Some(TakeOverOrder::Try(_)));
             log::fpm::begin(if is_trial {
                 Level::Error
             } else {
                 Level::Notice
             });
             match order {
-                Some(Order::Try(state)) => try_take_over(state, &started, flags),
-                Some(Order::TakeOver(state)) => go_on(&started, flags, state),
+                Some(TakeOverOrder::Try(state)) => try_take_over(state, &started, flags),
+                Some(TakeOverOrder::TakeOver(state)) => go_on(&started, flags, state),
                 None => serve(&started, flags),
             }
         }
@@ -117,27 +117,27 @@ pub fn run(mut started: Started) -> ExitCode {
 
 /// The order of the previous program, when it starts this one in its place.
 #[derive(Debug, PartialEq, Eq)]
-enum Order {
+enum TakeOverOrder {
     Try(RawFd),
     TakeOver(RawFd),
 }
 
 /// Removes the order from the end of the command line, if there is one.
-fn take_over(arguments: &mut Vec<OsString>) -> Option<Order> {
+fn take_over(arguments: &mut Vec<OsString>) -> Option<TakeOverOrder> {
     let [.., name, descriptor] = arguments.as_slice() else {
         return None;
     };
     let descriptor: RawFd = descriptor.to_str()?.parse().ok()?;
     let order = match name.to_str()? {
-        TAKE_OVER => Order::TakeOver(descriptor),
-        TRY_TAKE_OVER => Order::Try(descriptor),
+        TAKE_OVER => TakeOverOrder::TakeOver(descriptor),
+        TRY_TAKE_OVER => TakeOverOrder::Try(descriptor),
         _ => return None,
     };
     arguments.truncate(arguments.len() - 2);
     Some(order)
 }
 
-fn try_take_over(state: RawFd, started: &Started, flags: Flags) -> u8 {
+fn try_take_over(state: RawFd, started: &FpmInvocation, flags: Flags) -> u8 {
     let settings = Settings::new(flags, started.version.clone());
     match maitred_supervisor::try_take_over(state, &source(settings)) {
         Ok(()) => u8::try_from(CAN_TAKE_OVER).unwrap_or(EXIT_SOFTWARE),
@@ -151,19 +151,19 @@ fn source(settings: Settings) -> Source {
 
 /// Takes over the server that the previous program in this process left running, with its
 /// configuration: newer files apply at the next reload.
-fn go_on(started: &Started, flags: Flags, state: RawFd) -> u8 {
+fn go_on(started: &FpmInvocation, flags: Flags, state: RawFd) -> u8 {
     let settings = Settings::new(flags, started.version.clone());
     run_server(
         started,
         settings,
         Some(state),
-        Fpm::new(None),
+        FpmHost::new(None),
         Level::Notice,
     )
 }
 
 /// Serves, or tests the configuration.
-fn serve(started: &Started, flags: Flags) -> u8 {
+fn serve(started: &FpmInvocation, flags: Flags) -> u8 {
     let end_of_test = (flags.tests > 0).then(|| end_of_test(&flags, started.version.as_deref()));
     let settings = Settings::new(flags, started.version.clone());
     let config = match settings.load() {
@@ -188,10 +188,10 @@ fn serve(started: &Started, flags: Flags) -> u8 {
         .as_ref()
         .map_or(Level::Notice, |fpm| fpm.log_level);
     match prepare(&config, &settings) {
-        Ok(Prepared::Server(waiting)) => {
-            run_server(started, settings, None, Fpm::new(waiting), level)
+        Ok(NextStep::Server(waiting)) => {
+            run_server(started, settings, None, FpmHost::new(waiting), level)
         }
-        Ok(Prepared::Done(code)) => code,
+        Ok(NextStep::Done(code)) => code,
         Err(why) => refuse(&why),
     }
 }
@@ -207,15 +207,15 @@ fn end_of_test(flags: &Flags, version: Option<&str>) -> &'static str {
 }
 
 /// The next step.
-enum Prepared {
-    Server(Option<Waiting>),
+enum NextStep {
+    Server(Option<StarterPipe>),
     Done(u8),
 }
 
 /// Steps before the server's own setup: log, limits, going to the background.
-fn prepare(config: &Config, settings: &Settings) -> Result<Prepared, String> {
+fn prepare(config: &Config, settings: &Settings) -> Result<NextStep, String> {
     let Some(fpm) = &config.fpm else {
-        return Ok(Prepared::Server(None));
+        return Ok(NextStep::Server(None));
     };
     master::limit(fpm)?;
     let mut waiting = None;
@@ -224,11 +224,11 @@ fn prepare(config: &Config, settings: &Settings) -> Result<Prepared, String> {
         match background::go()
             .map_err(|why| format!("failed to daemonize{}", system_error(&why)))?
         {
-            Side::Server(starter) => waiting = Some(starter),
-            Side::Starter(Ok(())) => return Ok(Prepared::Done(EXIT_OK)),
-            Side::Starter(Err(why)) => {
+            ForkSide::Server(starter) => waiting = Some(starter),
+            ForkSide::Starter(Ok(())) => return Ok(NextStep::Done(EXIT_OK)),
+            ForkSide::Starter(Err(why)) => {
                 error!(target: "fpm", "{why}");
-                return Ok(Prepared::Done(EXIT_SOFTWARE));
+                return Ok(NextStep::Done(EXIT_SOFTWARE));
             }
         }
     } else {
@@ -238,14 +238,14 @@ fn prepare(config: &Config, settings: &Settings) -> Result<Prepared, String> {
     master::prioritize(fpm)?;
     settings.warn_of_root(config);
     settings.log_front_user(config);
-    Ok(Prepared::Server(waiting))
+    Ok(NextStep::Server(waiting))
 }
 
 fn run_server(
-    started: &Started,
+    started: &FpmInvocation,
     settings: Settings,
     take_over: Option<RawFd>,
-    host: Fpm,
+    host: FpmHost,
     level: Level,
 ) -> u8 {
     let program = match program(&started.name, &started.before) {
@@ -328,7 +328,7 @@ fn system_error(why: &std::io::Error) -> String {
 mod tests {
     use super::*;
 
-    fn started(line: &str) -> Option<Started> {
+    fn started(line: &str) -> Option<FpmInvocation> {
         let words: Vec<OsString> = line.split_whitespace().map(OsString::from).collect();
         is_meant(&words)
     }
@@ -358,10 +358,10 @@ mod tests {
     fn the_order_to_take_over_stands_at_the_end() {
         let words = |line: &str| -> Vec<OsString> { line.split(' ').map(OsString::from).collect() };
         let mut line = words("-y f --take-over 7");
-        assert_eq!(take_over(&mut line), Some(Order::TakeOver(7)));
+        assert_eq!(take_over(&mut line), Some(TakeOverOrder::TakeOver(7)));
         assert_eq!(line, words("-y f"));
         let mut line = words("--try-take-over 3");
-        assert_eq!(take_over(&mut line), Some(Order::Try(3)));
+        assert_eq!(take_over(&mut line), Some(TakeOverOrder::Try(3)));
         assert!(line.is_empty());
         assert_eq!(take_over(&mut words("-y --take-over")), None);
         assert_eq!(take_over(&mut words("--take-over 7 -F")), None);

@@ -35,7 +35,7 @@ pub fn show(what: &str, php: &Php, version: Option<&str>) -> u8 {
 
 /// The location of php-fpm's configuration, from PHP.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Where {
+pub struct ConfigLocation {
     /// Its branch, as `8.2`.
     pub branch: Option<String>,
     /// `fpm.config` of php.ini.
@@ -43,7 +43,7 @@ pub struct Where {
 }
 
 /// Queries PHP for the location of php-fpm's configuration; empty if that fails.
-pub fn ask_where(php: &Php, version: Option<&str>) -> Where {
+pub fn ask_where(php: &Php, version: Option<&str>) -> ConfigLocation {
     let reply = command("where", php, version).and_then(|mut command| {
         let output = command.output().map_err(|why| why.to_string())?;
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
@@ -52,12 +52,12 @@ pub fn ask_where(php: &Php, version: Option<&str>) -> Where {
 }
 
 /// Two lines: the branch, and the file if one is named.
-fn read_where(reply: &str) -> Where {
+fn read_where(reply: &str) -> ConfigLocation {
     let mut lines = reply.lines().map(|line| match line {
         "" => None,
         line => Some(line.to_owned()),
     });
-    Where {
+    ConfigLocation {
         branch: lines.next().flatten(),
         config: lines.next().flatten(),
     }
@@ -193,6 +193,6 @@ mod tests {
         assert_eq!(found.branch.as_deref(), Some("8.2"));
         assert_eq!(found.config.as_deref(), Some("/etc/fpm.conf"));
         assert_eq!(read_where("8.2\n\n").config, None);
-        assert_eq!(read_where(""), Where::default());
+        assert_eq!(read_where(""), ConfigLocation::default());
     }
 }

@@ -10,7 +10,7 @@ const EXAMPLE_BYTES: usize = 160;
 
 /// The state of a worker between two requests.
 #[derive(Debug, Clone, Deserialize)]
-pub struct Look {
+pub struct Inspection {
     /// The first of its worker: there is no earlier one to compare with.
     pub first: bool,
     /// Memory in use by PHP's allocator, in bytes.
@@ -21,13 +21,13 @@ pub struct Look {
 
 /// A request, and the inspection after it.
 #[derive(Debug, Clone)]
-pub struct Step {
+pub struct Visit {
     /// The request target.
     pub target: String,
     /// The response status.
     pub status: u16,
     /// The inspection after it.
-    pub look: Look,
+    pub look: Inspection,
 }
 
 /// State that requests change.
@@ -64,7 +64,7 @@ pub struct Findings {
 
 impl Findings {
     /// Evaluates steps, the first `warm_up` of which are the first round.
-    pub fn of(steps: &[Step], warm_up: usize) -> Findings {
+    pub fn of(steps: &[Visit], warm_up: usize) -> Findings {
         let (first, rest) = steps.split_at(warm_up.min(steps.len()));
         let mut changes: BTreeMap<&str, Finding> = BTreeMap::new();
         let mut gains: BTreeMap<&str, i64> = BTreeMap::new();
@@ -178,7 +178,7 @@ pub fn printable(text: &str) -> String {
 }
 
 /// Memory growth per step, if it grows with most of them: a cache that sometimes fills is no leak.
-fn growth(steps: &[Step]) -> u64 {
+fn growth(steps: &[Visit]) -> u64 {
     let pairs = || steps.windows(2).filter(|pair| !pair[1].look.first);
     let grown = pairs().filter(|pair| pair[1].look.memory > pair[0].look.memory);
     if grown.count() * 2 <= pairs().count() {
@@ -204,13 +204,13 @@ fn unique<T: PartialEq>(all: impl Iterator<Item = T>) -> Vec<T> {
 mod tests {
     use super::*;
 
-    fn step(target: &str, memory: u64, changes: &[(&str, Option<&str>, Option<&str>)]) -> Step {
+    fn step(target: &str, memory: u64, changes: &[(&str, Option<&str>, Option<&str>)]) -> Visit {
         let owned = |text: &Option<&str>| text.map(str::to_owned);
         let changes = changes.iter();
-        Step {
+        Visit {
             target: target.to_owned(),
             status: 200,
-            look: Look {
+            look: Inspection {
                 first: false,
                 memory,
                 changes: changes
@@ -263,7 +263,7 @@ mod tests {
     fn what_has_more_with_each_request_grows() {
         let more = |number: usize| format!("static Kept::$seen[{number}]");
         let names = [more(1), more(2), more(3)];
-        let steps: Vec<Step> = names
+        let steps: Vec<Visit> = names
             .iter()
             .map(|name| step("/b", 100, &[(name, None, Some("string of 1"))]))
             .collect();

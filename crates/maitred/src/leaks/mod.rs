@@ -15,8 +15,8 @@ use maitred_measure::place::Place;
 
 use crate::command::Leaks;
 use crate::{EXIT_SUCCESS, fail, refuse};
-use findings::{Findings, Step};
-use server::Watched;
+use findings::{Findings, Visit};
+use server::WatchedServer;
 
 /// State leaks.
 const EXIT_LEAKS: u8 = 3;
@@ -27,7 +27,7 @@ pub fn leaks(asked: &Leaks) -> ExitCode {
         Ok(config) => config,
         Err(mistakes) => return refuse(&mistakes),
     };
-    let asks: Result<Vec<_>, _> = asked.urls.iter().map(|url| Asked::of(url)).collect();
+    let asks: Result<Vec<_>, _> = asked.urls.iter().map(|url| LeakRequest::of(url)).collect();
     let meant = asks.and_then(|asks| meant(&config, &asks).map(|(site, pool)| (asks, site, pool)));
     let (asks, site, pool) = match meant {
         Ok(meant) => meant,
@@ -53,22 +53,22 @@ pub fn leaks(asked: &Leaks) -> ExitCode {
 }
 
 /// A request to send.
-struct Asked {
+struct LeakRequest {
     /// The host; `None`: that of the first site.
     host: Option<String>,
     target: String,
 }
 
-impl Asked {
-    fn of(url: &str) -> Result<Asked, String> {
+impl LeakRequest {
+    fn of(url: &str) -> Result<LeakRequest, String> {
         if url.starts_with('/') {
-            return Ok(Asked {
+            return Ok(LeakRequest {
                 host: None,
                 target: url.to_owned(),
             });
         }
         let place = Place::read(url, None)?;
-        Ok(Asked {
+        Ok(LeakRequest {
             host: Some(place.host),
             target: place.path,
         })
@@ -76,9 +76,9 @@ impl Asked {
 }
 
 /// The site of all these requests, and its pool in worker mode.
-fn meant<'a>(config: &'a Config, asks: &[Asked]) -> Result<(&'a Site, &'a Pool), String> {
+fn meant<'a>(config: &'a Config, asks: &[LeakRequest]) -> Result<(&'a Site, &'a Pool), String> {
     let hosts = Hosts::of(&config.sites);
-    let number = |ask: &Asked| match &ask.host {
+    let number = |ask: &LeakRequest| match &ask.host {
         Some(host) => hosts
             .site_for(host)
             .ok_or_else(|| format!("{host} is no host of the configuration")),
@@ -111,14 +111,19 @@ fn meant<'a>(config: &'a Config, asks: &[Asked]) -> Result<(&'a Site, &'a Pool),
 }
 
 /// Sends all requests in turn, `rounds` times, and inspects the worker after each.
-fn watch(site: &Site, pool: &Pool, asks: &[Asked], rounds: u16) -> Result<Vec<Step>, String> {
-    let mut server = Watched::start(site, pool)?;
+fn watch(
+    site: &Site,
+    pool: &Pool,
+    asks: &[LeakRequest],
+    rounds: u16,
+) -> Result<Vec<Visit>, String> {
+    let mut server = WatchedServer::start(site, pool)?;
     let mut steps = Vec::new();
     for _ in 0..rounds {
         for ask in asks {
             let host = ask.host.as_deref().unwrap_or("localhost");
             let status = server.get(host, &ask.target)?;
-            steps.push(Step {
+            steps.push(Visit {
                 target: ask.target.clone(),
                 status,
                 look: server.look()?,
@@ -142,7 +147,7 @@ mod tests {
     }
 
     fn refused(config: &Config, url: &str) -> String {
-        meant(config, &[Asked::of(url).unwrap()]).unwrap_err()
+        meant(config, &[LeakRequest::of(url).unwrap()]).unwrap_err()
     }
 
     #[test]
@@ -151,7 +156,7 @@ mod tests {
         assert!(refused(&classic, "/").contains("nothing is left behind"));
         assert!(refused(&classic, "http://b.example/").contains("no host"));
         let worker = config("mode = \"worker\"\nscript = \"/etc/passwd\"");
-        let asks = [Asked::of("http://a.example/x?y").unwrap()];
+        let asks = [LeakRequest::of("http://a.example/x?y").unwrap()];
         assert_eq!(asks[0].target, "/x?y");
         assert_eq!(meant(&worker, &asks).unwrap().1.name, "www");
     }

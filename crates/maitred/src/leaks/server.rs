@@ -13,7 +13,7 @@ use maitred_config::{Pool, Site};
 use serde_json::json;
 use tempfile::TempDir;
 
-use super::findings::{Look, printable};
+use super::findings::{Inspection, printable};
 
 /// The inspecting script.
 const LOOK: &str = include_str!("look.php");
@@ -31,7 +31,7 @@ const LOOK_BYTES_MAX: usize = 64 << 20;
 const SERVES: &str = "on http://";
 
 /// The server and its folder; dropping it stops and removes both.
-pub struct Watched {
+pub struct WatchedServer {
     child: Child,
     folder: TempDir,
     address: SocketAddr,
@@ -40,12 +40,12 @@ pub struct Watched {
     line: Vec<u8>,
 }
 
-impl Watched {
+impl WatchedServer {
     /// Starts it, and waits until the application has booted.
     ///
     /// # Errors
     /// Why it does not serve: one sentence and the server's log.
-    pub fn start(site: &Site, pool: &Pool) -> Result<Watched, String> {
+    pub fn start(site: &Site, pool: &Pool) -> Result<WatchedServer, String> {
         let cannot = |why: std::io::Error| format!("a server cannot be started for this: {why}");
         let folder = folder().map_err(cannot)?;
         let file = |name: &str| folder.path().join(name);
@@ -71,7 +71,7 @@ impl Watched {
             .spawn()
             .map_err(cannot)?;
         let report = BufReader::new(File::open(&report).map_err(cannot)?);
-        let mut watched = Watched {
+        let mut watched = WatchedServer {
             child,
             folder,
             address: SocketAddr::from(([127, 0, 0, 1], 0)),
@@ -79,8 +79,12 @@ impl Watched {
             line: Vec::new(),
         };
         let patience = PATIENCE + pool.boot_timeout;
-        watched.address = watched.when(patience, "it does not serve", Watched::address)?;
-        watched.when(patience, "the script does not boot", Watched::next_look)?;
+        watched.address = watched.when(patience, "it does not serve", WatchedServer::address)?;
+        watched.when(
+            patience,
+            "the script does not boot",
+            WatchedServer::next_look,
+        )?;
         Ok(watched)
     }
 
@@ -113,11 +117,11 @@ impl Watched {
     ///
     /// # Errors
     /// If neither the worker nor its replacement gets ready for another one.
-    pub fn look(&mut self) -> Result<Look, String> {
+    pub fn look(&mut self) -> Result<Inspection, String> {
         self.when(
             PATIENCE,
             "the worker does not accept another request",
-            Watched::next_look,
+            WatchedServer::next_look,
         )
     }
 
@@ -127,7 +131,7 @@ impl Watched {
         rest.split(' ').next()?.parse().ok()
     }
 
-    fn next_look(&mut self) -> Option<Look> {
+    fn next_look(&mut self) -> Option<Inspection> {
         read_line(&mut self.report, &mut self.line, LOOK_BYTES_MAX)?;
         let look = serde_json::from_slice(&self.line).ok();
         self.line.clear();
@@ -138,7 +142,7 @@ impl Watched {
         &mut self,
         patience: Duration,
         otherwise: &str,
-        mut there: impl FnMut(&mut Watched) -> Option<T>,
+        mut there: impl FnMut(&mut WatchedServer) -> Option<T>,
     ) -> Result<T, String> {
         let until = Instant::now() + patience;
         loop {
@@ -171,7 +175,7 @@ impl Watched {
     }
 }
 
-impl Drop for Watched {
+impl Drop for WatchedServer {
     fn drop(&mut self) {
         let pid = i32::try_from(self.child.id()).ok();
         if let Some(pid) = pid.and_then(rustix::process::Pid::from_raw) {

@@ -17,10 +17,10 @@ use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields, MakeWriter,
 use tracing_subscriber::registry::LookupSpan;
 
 /// The collector, if one is configured.
-static COLLECTED: RwLock<Option<Arc<Collected>>> = RwLock::new(None);
+static COLLECTED: RwLock<Option<Arc<CollectedLog>>> = RwLock::new(None);
 
 #[derive(Debug)]
-struct Collected {
+struct CollectedLog {
     collector: Collector,
     /// Messages dropped since the last one that was sent.
     lost: AtomicU64,
@@ -29,7 +29,7 @@ struct Collected {
 /// Sends messages to the collector that `log` names, or else to standard error.
 pub fn follow(log: &LogTarget) {
     let new = match log {
-        LogTarget::Collector(collector) => Some(Arc::new(Collected {
+        LogTarget::Collector(collector) => Some(Arc::new(CollectedLog {
             collector: maitred_front::way_to(collector),
             lost: AtomicU64::new(0),
         })),
@@ -38,12 +38,12 @@ pub fn follow(log: &LogTarget) {
     *COLLECTED.write().unwrap_or_else(PoisonError::into_inner) = new;
 }
 
-fn collected() -> Option<Arc<Collected>> {
+fn collected() -> Option<Arc<CollectedLog>> {
     let collected = COLLECTED.read();
     collected.unwrap_or_else(PoisonError::into_inner).clone()
 }
 
-impl Collected {
+impl CollectedLog {
     /// False if no collector listens.
     fn write(&self, severity: Severity, line: &[u8]) -> bool {
         let lost = self.lost.swap(0, Ordering::Relaxed);
@@ -76,23 +76,23 @@ fn is_full(why: &io::Error) -> bool {
 }
 
 /// The format of events: a collector adds time and level itself.
-pub struct Lines {
+pub struct EventFormat {
     usual: Format<Full, SystemTime>,
     bare: Format<Full, ()>,
 }
 
-impl Default for Lines {
-    fn default() -> Lines {
+impl Default for EventFormat {
+    fn default() -> EventFormat {
         let usual = format().with_target(false);
         let bare = format().with_target(false).with_level(false);
-        Lines {
+        EventFormat {
             usual,
             bare: bare.with_ansi(false).without_time(),
         }
     }
 }
 
-impl<S, N> FormatEvent<S, N> for Lines
+impl<S, N> FormatEvent<S, N> for EventFormat
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
     N: for<'a> FormatFields<'a> + 'static,
@@ -111,20 +111,20 @@ where
 }
 
 /// The destination of lines.
-pub struct Log;
+pub struct LogWriter;
 
 /// The destination of one line.
-pub struct Line(Severity);
+pub struct LineWriter(Severity);
 
-impl<'a> MakeWriter<'a> for Log {
-    type Writer = Line;
+impl<'a> MakeWriter<'a> for LogWriter {
+    type Writer = LineWriter;
 
-    fn make_writer(&'a self) -> Line {
-        Line(Severity::Info)
+    fn make_writer(&'a self) -> LineWriter {
+        LineWriter(Severity::Info)
     }
 
-    fn make_writer_for(&'a self, metadata: &Metadata<'_>) -> Line {
-        Line(match *metadata.level() {
+    fn make_writer_for(&'a self, metadata: &Metadata<'_>) -> LineWriter {
+        LineWriter(match *metadata.level() {
             tracing::Level::ERROR => Severity::Error,
             tracing::Level::WARN => Severity::Warning,
             tracing::Level::INFO => Severity::Info,
@@ -133,7 +133,7 @@ impl<'a> MakeWriter<'a> for Log {
     }
 }
 
-impl Write for Line {
+impl Write for LineWriter {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         let is_taken = collected().is_some_and(|collected| collected.write(self.0, line));
         if !is_taken {

@@ -23,7 +23,7 @@ use tracing_subscriber::Layer;
 use tracing_subscriber::layer::{Context, SubscriberExt};
 use tracing_subscriber::util::SubscriberInitExt;
 
-use super::line::{self, Place, Said};
+use super::line::{self, SourceLocation, WorkerOutput};
 
 /// The target of events that php-fpm logs, too.
 const SAYS: &str = "fpm";
@@ -43,14 +43,14 @@ const DEFAULT_LIMIT: usize = 1024;
 /// The current log level: a [`Level`], by [`number`].
 static LEVEL: AtomicU8 = AtomicU8::new(1);
 
-static STATE: Mutex<State> = Mutex::new(State {
+static STATE: Mutex<LogState> = Mutex::new(LogState {
     limit: DEFAULT_LIMIT,
     is_syslog: false,
     file: None,
 });
 
 /// The destination of lines and their maximum length.
-struct State {
+struct LogState {
     /// Longest line in bytes.
     limit: usize,
     /// The system's log instead of standard error.
@@ -74,7 +74,7 @@ fn number(level: Level) -> u8 {
 pub fn begin(level: Level) {
     LEVEL.store(number(level), Ordering::Relaxed);
     // No other subscriber is set: this is called instead.
-    let _ = tracing_subscriber::registry().with(Lines).try_init();
+    let _ = tracing_subscriber::registry().with(FpmLines).try_init();
 }
 
 /// Changes the log level.
@@ -143,9 +143,9 @@ fn is_logged(metadata: &Metadata<'_>) -> bool {
 }
 
 /// Turns events into lines.
-struct Lines;
+struct FpmLines;
 
-impl<S: Subscriber> Layer<S> for Lines {
+impl<S: Subscriber> Layer<S> for FpmLines {
     fn register_callsite(&self, metadata: &'static Metadata<'static>) -> Interest {
         if is_logged(metadata) {
             Interest::always()
@@ -173,7 +173,7 @@ impl<S: Subscriber> Layer<S> for Lines {
         event.record(&mut message);
         let module = metadata.module_path().unwrap_or_else(|| metadata.target());
         let module = module.rsplit("::").next().unwrap_or_default();
-        let place = Place {
+        let place = SourceLocation {
             pid: std::process::id(),
             module,
             line: metadata.line().unwrap_or(0),
@@ -185,14 +185,20 @@ impl<S: Subscriber> Layer<S> for Lines {
     }
 }
 
-impl State {
-    fn write(&mut self, target: &str, level: Level, place: Option<Place<'_>>, said: &Message) {
+impl LogState {
+    fn write(
+        &mut self,
+        target: &str,
+        level: Level,
+        place: Option<SourceLocation<'_>>,
+        said: &Message,
+    ) {
         let prefix = if self.is_syslog {
             line::syslog_prefix(level, place)
         } else {
             line::prefix(level, SystemTime::now(), place)
         };
-        let who = Said {
+        let who = WorkerOutput {
             who: &said.who,
             text: &said.text,
             ending: &said.ending,
@@ -287,7 +293,7 @@ mod tests {
 
     /// What is written while `act` runs, without times. It is written to standard error, too.
     fn written(log: &mut File, act: impl FnOnce()) -> Vec<String> {
-        with_default(tracing_subscriber::registry().with(Lines), act);
+        with_default(tracing_subscriber::registry().with(FpmLines), act);
         let mut text = String::new();
         log.rewind().unwrap();
         log.read_to_string(&mut text).unwrap();

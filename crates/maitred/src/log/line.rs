@@ -17,7 +17,7 @@ const MONTHS: [&str; 12] = [
 
 /// The source location of a message; shown at the debug level.
 #[derive(Debug, Clone, Copy)]
-pub struct Place<'a> {
+pub struct SourceLocation<'a> {
     /// The process.
     pub pid: u32,
     /// The module.
@@ -27,13 +27,13 @@ pub struct Place<'a> {
 }
 
 /// The prefix of a message in a file: time and level, and the source location if there is one.
-pub fn prefix(level: Level, now: SystemTime, place: Option<Place<'_>>) -> String {
+pub fn prefix(level: Level, now: SystemTime, place: Option<SourceLocation<'_>>) -> String {
     let since = now.duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
     let date = date(since);
     let level = level.name();
     match place {
         None => format!("[{date}] {level}: "),
-        Some(Place { pid, module, line }) => {
+        Some(SourceLocation { pid, module, line }) => {
             let micros = since.subsec_micros();
             format!("[{date}.{micros:06}] {level}: pid {pid}, {module}(), line {line}: ")
         }
@@ -41,11 +41,11 @@ pub fn prefix(level: Level, now: SystemTime, place: Option<Place<'_>>) -> String
 }
 
 /// The prefix of a message in syslog, which adds time and process.
-pub fn syslog_prefix(level: Level, place: Option<Place<'_>>) -> String {
+pub fn syslog_prefix(level: Level, place: Option<SourceLocation<'_>>) -> String {
     let level = level.name();
     match place {
         None => format!("[{level}] "),
-        Some(Place { module, line, .. }) => format!("[{level}] {module}(), line {line}: "),
+        Some(SourceLocation { module, line, .. }) => format!("[{level}] {module}(), line {line}: "),
     }
 }
 
@@ -76,7 +76,7 @@ pub fn whole(prefix: &str, text: &[u8], limit: usize) -> Vec<u8> {
 
 /// Output of a worker.
 #[derive(Debug, Clone, Copy)]
-pub struct Said<'a> {
+pub struct WorkerOutput<'a> {
     /// The worker and its stream, with a colon and a blank at the end.
     pub who: &'a str,
     /// The output.
@@ -86,7 +86,7 @@ pub struct Said<'a> {
 }
 
 /// Worker output in quotes, wrapped into lines of at most `limit` bytes.
-pub fn said(prefix: &str, said: &Said<'_>, limit: usize) -> Vec<Vec<u8>> {
+pub fn said(prefix: &str, said: &WorkerOutput<'_>, limit: usize) -> Vec<Vec<u8>> {
     if said.text.is_empty() && said.ending.is_empty() {
         return Vec::new();
     }
@@ -152,7 +152,7 @@ mod tests {
         );
         assert!(line.contains("-Nov-2026 "), "{line}");
         assert_eq!(line.len(), "[21-Nov-2026 09:14:30] NOTICE: ".len());
-        let place = Place {
+        let place = SourceLocation {
             pid: 7,
             module: "reload",
             line: 12,
@@ -183,7 +183,7 @@ mod tests {
     fn what_a_worker_says_is_wrapped_so_that_no_line_is_longer_than_the_limit() {
         let who = "[pool unconfined] child 12345 said into stderr: ";
         let text = vec![b'a'; 2048];
-        let said = |text, ending, limit| said(PREFIX, &Said { who, text, ending }, limit);
+        let said = |text, ending, limit| said(PREFIX, &WorkerOutput { who, text, ending }, limit);
         let lines = said(&text, "", 1050);
         assert_eq!(lines.len(), 3);
         assert_eq!(lines[0].len(), 1050);

@@ -57,8 +57,8 @@ pub fn set_up(asked: Option<String>) -> Result<String, String> {
         .with_ansi(std::io::stderr().is_terminal())
         // It would write the error to standard error, and panic if that is closed.
         .log_internal_errors(false)
-        .event_format(collected::Lines::default())
-        .with_writer(collected::Log)
+        .event_format(collected::EventFormat::default())
+        .with_writer(collected::LogWriter)
         .finish()
         .with(without_gossip(filter))
         .init();

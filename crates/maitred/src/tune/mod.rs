@@ -34,7 +34,7 @@ use crate::command::Reach;
 use crate::serve::DEFAULT_CONFIG;
 use crate::status::UNEXPECTED;
 use crate::{EXIT_SUCCESS, complain, fail, refuse};
-use options::{OutputOptions, ServerOptions, Tune};
+use options::{Tune, TuneOutputOptions, TuneServerOptions};
 
 /// Nothing is proven, and nothing has changed.
 const EXIT_NOT_PROVEN: u8 = 3;
@@ -72,12 +72,12 @@ const DONE: u8 = 2;
 
 /// Interruption by a signal.
 #[derive(Clone, Default)]
-struct Stop {
+struct Interruption {
     told: Arc<AtomicBool>,
     state: Arc<AtomicU8>,
 }
 
-impl Stop {
+impl Interruption {
     /// A signal interrupts it. Returns whether it will stop early.
     fn tell(&self) -> bool {
         let ends = self.pass(ENDING) || self.state.load(Ordering::SeqCst) == ENDING;
@@ -99,23 +99,23 @@ impl Stop {
 }
 
 /// Why there is no report.
-enum Refusal {
+enum TuneError {
     Usage(String),
     Now(String),
     Stopped,
 }
 
-impl From<String> for Refusal {
-    fn from(why: String) -> Refusal {
-        Refusal::Now(why)
+impl From<String> for TuneError {
+    fn from(why: String) -> TuneError {
+        TuneError::Now(why)
     }
 }
 
-impl From<Ended> for Refusal {
-    fn from(ended: Ended) -> Refusal {
+impl From<Ended> for TuneError {
+    fn from(ended: Ended) -> TuneError {
         match ended {
-            Ended::Stopped => Refusal::Stopped,
-            Ended::Trouble(why) => Refusal::Now(why),
+            Ended::Stopped => TuneError::Stopped,
+            Ended::Trouble(why) => TuneError::Now(why),
         }
     }
 }
@@ -124,9 +124,9 @@ impl From<Ended> for Refusal {
 pub fn tune(asked: &Tune) -> ExitCode {
     match carry_out(asked) {
         Ok(code) => ExitCode::from(code),
-        Err(Refusal::Usage(why)) => refuse(&why),
-        Err(Refusal::Now(why)) => fail(&why),
-        Err(Refusal::Stopped) => {
+        Err(TuneError::Usage(why)) => refuse(&why),
+        Err(TuneError::Now(why)) => fail(&why),
+        Err(TuneError::Stopped) => {
             let _ = writeln!(
                 io::stderr(),
                 "maitred: interrupted; all settings are restored"
@@ -137,22 +137,22 @@ pub fn tune(asked: &Tune) -> ExitCode {
 }
 
 /// The parsed arguments that need checks.
-struct Said {
+struct ParsedArguments {
     seconds: f64,
     goal: Option<Goal>,
     servers: Vec<Server>,
 }
 
 /// Parses the command line, before anything else.
-fn read(asked: &Tune) -> Result<Said, Refusal> {
+fn read(asked: &Tune) -> Result<ParsedArguments, TuneError> {
     let goal = asked.course.goal.as_deref().map(Goal::read);
     let servers = asked.output.servers.iter().map(|name| Server::read(name));
-    let said = Said {
-        seconds: seconds(asked).map_err(Refusal::Usage)?,
-        goal: goal.transpose().map_err(Refusal::Usage)?,
+    let said = ParsedArguments {
+        seconds: seconds(asked).map_err(TuneError::Usage)?,
+        goal: goal.transpose().map_err(TuneError::Usage)?,
         servers: servers
             .collect::<Result<Vec<_>, _>>()
-            .map_err(Refusal::Usage)?,
+            .map_err(TuneError::Usage)?,
     };
     let wanted = !asked.urls.is_empty()
         || asked.load.urls_file.is_some()
@@ -160,13 +160,13 @@ fn read(asked: &Tune) -> Result<Said, Refusal> {
         || asked.course.undo;
     if !wanted {
         let why = "name a page of the site to tune, such as http://127.0.0.1/";
-        return Err(Refusal::Usage(why.to_owned()));
+        return Err(TuneError::Usage(why.to_owned()));
     }
     check_files(&asked.output)?;
     Ok(said)
 }
 
-fn carry_out(asked: &Tune) -> Result<u8, Refusal> {
+fn carry_out(asked: &Tune) -> Result<u8, TuneError> {
     let began = Instant::now();
     let said = read(asked)?;
     let stop = stop_on_signals().map_err(|why| format!("cannot wait for signals: {why}"))?;
@@ -178,7 +178,8 @@ fn carry_out(asked: &Tune) -> Result<u8, Refusal> {
     }
     let doubts = warn(&site, findings);
     let wish = workload_of(asked);
-    let mut prober = Prober::new(&wish.headers, Arc::clone(&stop.told)).map_err(Refusal::Usage)?;
+    let mut prober =
+        Prober::new(&wish.headers, Arc::clone(&stop.told)).map_err(TuneError::Usage)?;
     // Before the first request: another `maitred tune` may be reloading the site.
     let mut target = Target::of(&site, reload(&asked.server))?;
     let looks = Duration::from_secs_f64(said.seconds * LOOKING_AT_PAGES);
@@ -236,14 +237,14 @@ fn carry_out(asked: &Tune) -> Result<u8, Refusal> {
 
 /// The error for a signal while a setting was written. Only the first attempt to restore it knows
 /// its outcome: the second finds nothing to restore, even if the server has exited meanwhile.
-fn ended_early(written: Result<(), Refusal>, restored: Result<(), String>) -> Refusal {
+fn ended_early(written: Result<(), TuneError>, restored: Result<(), String>) -> TuneError {
     match (written, restored) {
-        (Err(Refusal::Now(why)), Err(further)) if !why.contains(&further) => {
-            Refusal::Now(format!("{why}; {further}"))
+        (Err(TuneError::Now(why)), Err(further)) if !why.contains(&further) => {
+            TuneError::Now(format!("{why}; {further}"))
         }
         (Err(refusal), _) => refusal,
-        (Ok(()), Err(why)) => Refusal::Now(why),
-        (Ok(()), Ok(())) => Refusal::Stopped,
+        (Ok(()), Err(why)) => TuneError::Now(why),
+        (Ok(()), Ok(())) => TuneError::Stopped,
     }
 }
 
@@ -254,7 +255,7 @@ fn write_down(
     target: &mut Target,
     course: &Course,
     report: &mut Report,
-) -> Result<bool, Refusal> {
+) -> Result<bool, TuneError> {
     let wanted = match &course.verdict {
         Some(Verdict::Gain) => true,
         Some(Verdict::NoGain(_)) => asked.course.write_unproven,
@@ -288,7 +289,7 @@ fn write_down(
         }
         Err(why) => {
             report.written = Some(format!("not written: {why}"));
-            Err(Refusal::Now(why))
+            Err(TuneError::Now(why))
         }
     }
 }
@@ -300,7 +301,7 @@ fn serves(
     workload: &Workload,
     prober: &mut Prober,
     report: &mut Report,
-) -> Result<(), Refusal> {
+) -> Result<(), TuneError> {
     if !is_kept {
         return Ok(());
     }
@@ -313,7 +314,7 @@ fn serves(
     };
     let why = format!("the site is not served with the new setting: {why}; {undone}");
     report.written = Some(format!("not written: {why}"));
-    Err(Refusal::Now(why))
+    Err(TuneError::Now(why))
 }
 
 fn seconds(asked: &Tune) -> Result<f64, String> {
@@ -329,7 +330,7 @@ fn seconds(asked: &Tune) -> Result<f64, String> {
 }
 
 /// Examines the machine, and finds the pool. Also returns doctor's findings.
-fn find(asked: &ServerOptions) -> Result<(Site, Vec<Finding>), Refusal> {
+fn find(asked: &TuneServerOptions) -> Result<(Site, Vec<Finding>), TuneError> {
     let which = match (&asked.config, &asked.php_fpm) {
         (Some(_), _) => Which::Maitred,
         (None, Some(_)) => Which::PhpFpm,
@@ -369,7 +370,7 @@ fn warn(site: &Site, findings: Vec<Finding>) -> Vec<String> {
     doubts
 }
 
-fn config(asked: &ServerOptions) -> PathBuf {
+fn config(asked: &TuneServerOptions) -> PathBuf {
     asked
         .config
         .clone()
@@ -377,7 +378,7 @@ fn config(asked: &ServerOptions) -> PathBuf {
 }
 
 /// `maitred reload`, for maitred.
-fn reload(asked: &ServerOptions) -> Reload {
+fn reload(asked: &TuneServerOptions) -> Reload {
     let reach = reach(asked);
     Box::new(move || {
         let pools = Vec::new();
@@ -390,7 +391,7 @@ fn reload(asked: &ServerOptions) -> Reload {
 }
 
 /// Reads the memory of scripts: from php-fpm's status page, or from maitred's admin socket.
-fn counts_of(site: &Site, asked: &ServerOptions) -> Box<dyn FnMut() -> Counts> {
+fn counts_of(site: &Site, asked: &TuneServerOptions) -> Box<dyn FnMut() -> Counts> {
     let pool = site.pool.clone();
     if site.service.kind != Kind::Maitred {
         return Box::new(move || {
@@ -417,7 +418,7 @@ fn counts_of(site: &Site, asked: &ServerOptions) -> Box<dyn FnMut() -> Counts> {
     })
 }
 
-fn reach(asked: &ServerOptions) -> Reach {
+fn reach(asked: &TuneServerOptions) -> Reach {
     Reach {
         admin_socket: asked.admin_socket.clone(),
         configuration: Some(config(asked)).filter(|_| asked.admin_socket.is_none()),
@@ -474,12 +475,12 @@ impl Progress {
 }
 
 /// Whether JSON is all that is printed.
-fn only_json(output: &OutputOptions) -> bool {
+fn only_json(output: &TuneOutputOptions) -> bool {
     output.json.as_deref() == Some(Path::new("-"))
 }
 
 /// Checks that the files of the report can be written, before ten minutes are spent on it.
-fn check_files(output: &OutputOptions) -> Result<(), Refusal> {
+fn check_files(output: &TuneOutputOptions) -> Result<(), TuneError> {
     let json = output.json.iter().filter(|_| !only_json(output));
     for file in json.chain(&output.html) {
         let opened = OpenOptions::new().create(true).append(true).open(file);
@@ -493,7 +494,7 @@ fn unwritable(file: &Path, why: &io::Error) -> String {
 }
 
 /// Prints the report, and writes its files. Returns the errors.
-fn publish(report: &Report, output: &OutputOptions) -> Vec<String> {
+fn publish(report: &Report, output: &TuneOutputOptions) -> Vec<String> {
     let write =
         |file: &Path, text: &str| std::fs::write(file, text).map_err(|why| unwritable(file, &why));
     // A closed reader is no error.
@@ -511,14 +512,14 @@ fn publish(report: &Report, output: &OutputOptions) -> Vec<String> {
 }
 
 /// Installs the signal handling: a signal interrupts the tuning, which then restores all settings.
-fn stop_on_signals() -> io::Result<Stop> {
+fn stop_on_signals() -> io::Result<Interruption> {
     let signals = Awaited::take_over(&[
         Signal::SIGINT,
         Signal::SIGTERM,
         Signal::SIGHUP,
         Signal::SIGQUIT,
     ])?;
-    let stop = Stop::default();
+    let stop = Interruption::default();
     let told = stop.clone();
     std::thread::Builder::new().spawn(move || {
         while signals.wait().is_ok() {
@@ -539,11 +540,11 @@ mod tests {
 
     #[test]
     fn who_is_told_that_all_is_put_back_is_told_the_truth() {
-        let stop = Stop::default();
+        let stop = Interruption::default();
         assert!(stop.tell() && stop.tell());
         assert!(stop.told.load(Ordering::SeqCst));
         assert!(!stop.done(), "what was written has to be taken back");
-        let stop = Stop::default();
+        let stop = Interruption::default();
         assert!(stop.done());
         assert!(!stop.tell(), "it stays");
         assert!(!stop.told.load(Ordering::SeqCst));
@@ -552,11 +553,11 @@ mod tests {
     #[test]
     fn who_ends_it_while_a_setting_is_written_is_told_what_is_not_as_it_was() {
         let said = |written: Result<(), &str>, restored: Result<(), &str>| {
-            let written = written.map_err(|why| Refusal::Now(why.to_owned()));
+            let written = written.map_err(|why| TuneError::Now(why.to_owned()));
             match ended_early(written, restored.map_err(str::to_owned)) {
-                Refusal::Now(why) => Some(why),
-                Refusal::Stopped => None,
-                Refusal::Usage(why) => panic!("{why}"),
+                TuneError::Now(why) => Some(why),
+                TuneError::Stopped => None,
+                TuneError::Usage(why) => panic!("{why}"),
             }
         };
         assert_eq!(said(Ok(()), Ok(())), None, "all is as it was");

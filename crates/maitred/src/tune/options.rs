@@ -13,22 +13,22 @@ pub struct Tune {
     pub urls: Vec<String>,
     #[command(flatten)]
     #[allow(missing_docs)]
-    pub load: LoadOptions,
+    pub load: TuneLoadOptions,
     #[command(flatten)]
     #[allow(missing_docs)]
-    pub server: ServerOptions,
+    pub server: TuneServerOptions,
     #[command(flatten)]
     #[allow(missing_docs)]
     pub course: CourseOptions,
     #[command(flatten)]
     #[allow(missing_docs)]
-    pub output: OutputOptions,
+    pub output: TuneOutputOptions,
 }
 
 /// The load.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Load")]
-pub struct LoadOptions {
+pub struct TuneLoadOptions {
     /// Request the URLs of this list, as for maitred bench; a number before a URL is its weight
     #[arg(long, value_name = "FILE", conflicts_with_all = ["access_log", "crawl"])]
     pub urls_file: Option<PathBuf>,
@@ -70,7 +70,7 @@ pub struct LoadOptions {
 /// The server.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Server")]
-pub struct ServerOptions {
+pub struct TuneServerOptions {
     /// Tune the maitred of this configuration
     #[arg(long, value_name = "FILE", conflicts_with = "php_fpm")]
     pub config: Option<PathBuf>,
@@ -133,7 +133,7 @@ pub struct CourseOptions {
 /// The report.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Output")]
-pub struct OutputOptions {
+pub struct TuneOutputOptions {
     /// Also print all settings of a server that follow from the measurement: php-fpm, nginx,
     /// apache, sysctl or maitred; may be given several times
     #[arg(long = "for", value_name = "SERVER", value_delimiter = ',')]
