@@ -13,12 +13,12 @@ use std::time::Duration;
 use maitred_control::FromFront;
 use maitred_http1::Head;
 
-pub use crate::admin::access::{AdminPeer, Refused, View, decide};
-
 use crate::http::hosts::host_name;
-use crate::pool::status;
-use crate::pool::status::Page;
+use crate::pool::status::{self, Page};
 use crate::services::Shared;
+
+pub use crate::admin::access::{Refused, decide};
+pub use crate::pool::status::View;
 
 /// Longest that metrics wait for the supervisor to measure the pools' memory and to ask for the
 /// figures of OPcache; it takes some milliseconds. Older figures are shown then.

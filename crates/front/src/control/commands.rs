@@ -12,18 +12,17 @@ use maitred_config::Config;
 use maitred_control::admin::FrontFigures;
 use maitred_control::{Clients, FromFront, Generation as Number, Heard, ToFront, acme, purge};
 use maitred_sandbox::Readable;
-use tokio::io::Interest;
-use tokio::io::unix::AsyncFd;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::AbortHandle;
 
-use crate::control::sandbox;
 use crate::logging::access_log::AccessLog;
+use crate::net::readable::readable;
 use crate::net::tls::Tls;
 use crate::pool::generation::Generation;
 use crate::pool::queue::SeatId;
 use crate::pool::rings::{DEAF_FOR, Rings};
-use crate::pool::{Pool, growth, thread_local, watch};
+use crate::pool::{Pool, thread_local};
+use crate::runtime::sandbox;
 use crate::runtime::supervisor_channel::{read_json, write_json};
 use crate::server::accept::accept;
 use crate::services::{Shared, Thread};
@@ -62,13 +61,6 @@ pub enum ThreadOrder {
 /// The way to give a thread orders, and its end of it.
 pub fn channel() -> (mpsc::Sender<ThreadOrder>, mpsc::Receiver<ThreadOrder>) {
     mpsc::channel(ORDERS_AHEAD)
-}
-
-/// A descriptor to wait on. tokio's newer constructors are unsafe for the sake of types that may
-/// change their descriptor; an `OwnedFd` cannot.
-#[allow(deprecated)]
-pub fn readable(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
-    AsyncFd::with_interest(fd, Interest::READABLE)
 }
 
 /// Being woken is all that a worker's event is for: the hooks of the thread do the rest. The
@@ -497,12 +489,6 @@ pub fn take_error_log(fds: Vec<OwnedFd>) {
             tracing::error!("the front goes on with the former error log: {why}");
         }
     }
-}
-
-/// Looks after a pool that has just come.
-pub fn look_after(pool: &Arc<Pool>) {
-    tokio::spawn(growth::tend(Arc::downgrade(pool)));
-    tokio::spawn(watch::watch(Arc::downgrade(pool)));
 }
 
 /// Opens a seat for the life of its worker. None is what has come of its descriptor when the front

@@ -13,18 +13,15 @@ use maitred_sandbox::Readable;
 use tokio::sync::mpsc;
 
 use crate::cache::Cache;
-use crate::control::commands;
-use crate::control::commands::{CommandReceiver, ThreadOrder, follow_thread, take_error_log};
-use crate::control::sandbox;
+use crate::control::commands::{self, CommandReceiver, ThreadOrder, follow_thread, take_error_log};
 use crate::logging::access_log::AccessLog;
 use crate::logging::pool_access_log::DoorLogs;
 use crate::logging::repeated::RepeatedErrors;
 use crate::pool::pools::Pools;
-use crate::pool::thread_local;
-use crate::pool::thread_local::Inbox;
+use crate::pool::thread_local::{self, Inbox};
 use crate::pool::wishes::Wishes;
-use crate::runtime::background;
 use crate::runtime::supervisor_channel::{Supervisor, read_json};
+use crate::runtime::{background, sandbox};
 use crate::services::{Shared, Thread};
 
 /// Descriptors kept back for files, pools and temporary files when connections are counted.

@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 use maitred_config::log_format::{LogFormat, Part, Place, Unit, Variable};
 use maitred_http1::Head;
 
-use crate::handler::fastcgi_params::basic_user;
+use crate::http::headers::basic_user;
 use crate::http::hosts::host_name;
-use crate::logging::access_log::RequestRecord;
+use crate::logging::record::RequestRecord;
 use crate::net::tls::Secured;
 use crate::runtime::clock;
 

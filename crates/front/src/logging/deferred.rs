@@ -7,7 +7,8 @@ use std::time::Instant;
 
 use maitred_http1::Head;
 
-use crate::logging::access_log::{RequestRecord, Time, line};
+use crate::logging::access_log::{Time, line};
+use crate::logging::record::RequestRecord;
 use crate::net::tls::Secured;
 use crate::runtime::background;
 use crate::services::Thread;

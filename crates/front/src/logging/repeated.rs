@@ -14,7 +14,7 @@ use maitred_rules::forwarded::Unknown;
 use maitred_rules::path::Refused;
 use tokio::sync::Notify;
 
-use crate::server::http1::connection::TooSlow;
+use crate::net::client_rate::TooSlow;
 use crate::site::resolver;
 
 /// How long nothing may have happened for an episode to be over.

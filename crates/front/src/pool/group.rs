@@ -220,7 +220,7 @@ impl Pool {
         for (_, exchange) in &left {
             self.take_interest(exchange);
             self.inboxes[0].put(exchange.clone());
-            crate::backend::watch_left(exchange.clone());
+            crate::pool::overrun::watch_left(exchange.clone());
         }
         let mut inner = self.lock();
         inner.queue.arrive(seat, incarnation, left);

@@ -11,6 +11,7 @@ pub(crate) mod kind;
 pub(crate) mod listen_backlog;
 pub(crate) mod metrics;
 pub(crate) mod overload;
+pub(crate) mod overrun;
 pub(crate) mod pools;
 pub(crate) mod queue;
 pub(crate) mod rings;

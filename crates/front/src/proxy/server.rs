@@ -15,10 +15,9 @@ use maitred_rules::settings::Proxy;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, sleep_until, timeout};
 
-use crate::backend::fastcgi_upstream;
-use crate::backend::fastcgi_upstream::Stream;
-use crate::handler::proxy::Failure;
+use crate::backend::fastcgi_upstream::{self, Stream};
 use crate::pool::thread_local::Paced;
+use crate::proxy::error::Failure;
 use crate::proxy::stats::{AllFigures, Figures};
 use crate::proxy::upload::UploadBody;
 

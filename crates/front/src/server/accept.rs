@@ -16,20 +16,18 @@ use rustix::net::{AddressFamily, SocketFlags, sockopt};
 use tokio::io::unix::AsyncFd;
 use tokio::sync::oneshot;
 
-use crate::admin::AdminPeer;
-use crate::control::commands::readable;
 use crate::handler::request;
 use crate::http::client::After;
-use crate::net::client_addresses::Address;
+use crate::net::admin_peer::AdminPeer;
 use crate::net::proxy_protocol::take_header;
+use crate::net::readable::readable;
 use crate::net::socket::{Family, Socket};
-use crate::net::tls;
-use crate::net::tls::NoTls;
+use crate::net::tls::{self, NoTls};
 use crate::pool::thread_local::Paced;
-use crate::server::fastcgi;
 use crate::server::http1::connection::{Connection, NO_ADDRESS, NoHead};
-use crate::server::http2;
-use crate::services::{Shared, Thread};
+use crate::server::{fastcgi, http2};
+use crate::services::Thread;
+use crate::services::lifecycle::{Counted, idle_is_over};
 
 /// How long accepting pauses when there is no descriptor left, or no room for a connection.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
@@ -38,8 +36,6 @@ const ACCEPT_BATCH: usize = 64;
 /// Connections that a Unix socket may hold at most, unless the administrator has raised it
 /// (`net.core.somaxconn`).
 const QUEUE: u64 = 4096;
-/// How long a connection without a request stays once another front takes the clients.
-const HAND_OVER_IDLE: Duration = Duration::from_secs(5);
 
 /// Accepts clients until the front takes no more, or `ended` says that this socket is not needed
 /// any more. Clients that the kernel has let in by then are served.
@@ -184,30 +180,6 @@ async fn accept_some(
     true
 }
 
-/// Counts a connection, of the admin door or of a client, for as long as it lives; and for the client's
-/// address, if those of that are counted.
-pub struct Counted(pub Arc<Thread>, bool, Option<Address>);
-
-impl Counted {
-    /// Counts it for the client's address.
-    ///
-    /// # Errors
-    /// When that has as many connections as it may.
-    fn admit(&mut self, peer: SocketAddr) -> Result<(), ()> {
-        self.2 = self.0.admit(peer.ip())?;
-        Ok(())
-    }
-}
-
-impl Drop for Counted {
-    fn drop(&mut self) {
-        if let Some(address) = self.2 {
-            self.0.shared.addresses.leave(address);
-        }
-        self.0.count_out(self.1);
-    }
-}
-
 /// A client that has connected.
 type Newcomer = (Connection, Counted);
 
@@ -270,7 +242,7 @@ async fn secure((mut connection, counted): Newcomer) {
         Ok(()) => plain((connection, counted)).await,
         Err(NoTls::PlainHttp) => {
             let why = "This port speaks HTTPS, and this was plain HTTP.";
-            let answer = request::bare(400, why);
+            let answer = crate::http::headers::bare(400, why);
             Box::pin(send_away(&mut connection, &counted.0, 400, &answer)).await;
         }
         Err(why) => tracing::debug!("{}: no TLS: {why}", connection.peer),
@@ -355,7 +327,7 @@ async fn answer(connection: &mut Connection, thread: &Arc<Thread>, mut head: Hea
 /// Refuses a request for whose head there is no memory.
 async fn refuse_head(connection: &mut Connection, thread: &Thread, why: &str) {
     thread.shared.refuse_head(connection.peer.ip(), why);
-    let answer = request::bare(503, "Too many large requests are in hand.");
+    let answer = crate::http::headers::bare(503, "Too many large requests are in hand.");
     send_away(connection, thread, 503, &answer).await;
 }
 
@@ -364,13 +336,13 @@ async fn dismiss(connection: &mut Connection, thread: &Thread, why: NoHead) {
     let (status, answer) = match why {
         NoHead::Closed => return,
         NoHead::TooSlow => {
-            let answer = request::bare(408, "The request's head came too slowly.");
+            let answer = crate::http::headers::bare(408, "The request's head came too slowly.");
             (408, answer)
         }
         NoHead::Refused(refusal) => {
             tracing::debug!("{}: refused: {}", connection.peer, refusal.reason());
             let status = refusal.status();
-            (status, request::bare(status, refusal.reason()))
+            (status, crate::http::headers::bare(status, refusal.reason()))
         }
     };
     send_away(connection, thread, status, &answer).await;
@@ -386,17 +358,4 @@ async fn send_away(connection: &mut Connection, thread: &Thread, status: u16, an
         log.write_refused(connection.peer.ip(), status, connection.sent());
     }
     connection.linger().await;
-}
-
-/// Returns when a connection without a request is to be closed.
-pub async fn idle_is_over(shared: &Shared) {
-    shared.takes_no_more().await;
-    // Few connections get here, and all of them would hold the room for it.
-    Box::pin(async {
-        tokio::select! {
-            () = shared.drains() => {}
-            () = tokio::time::sleep(HAND_OVER_IDLE) => {}
-        }
-    })
-    .await;
 }

@@ -11,6 +11,8 @@ pub(crate) mod openat;
 pub(crate) mod rate_limits;
 pub mod resolver;
 pub(crate) mod resolver_table;
+pub(crate) mod sendfile_roots;
+pub(crate) mod sites;
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -25,15 +27,15 @@ use maitred_rules::settings::Rules;
 
 use crate::backend::Backend;
 use crate::cache::SiteCache;
-use crate::handler::accel_redirect::SendfileRoots;
-use crate::handler::proxy;
-use crate::logging::access_log::SiteLog;
+use crate::logging::site_log::SiteLog;
 use crate::pool::thread_local;
+use crate::proxy::server::Server;
 use crate::services::Shared;
 use crate::site::compress::Compression;
 use crate::site::files::Entry;
 use crate::site::rate_limits::SiteLimits;
 use crate::site::resolver::{Folder, Limits, Refused, Resolver, Route, SiteFiles};
+use crate::site::sendfile_roots::SendfileRoots;
 
 /// A folder beside the root: what its paths begin with, and what they stand for.
 type Alias = (String, Mutex<Resolver>);
@@ -64,7 +66,7 @@ pub struct Site {
     /// Folders beside the root, by what their paths begin with; the longest first.
     aliases: Vec<Alias>,
     /// The servers of its `proxy`, in their order.
-    pub proxies: Vec<proxy::Server>,
+    pub proxies: Vec<Server>,
 }
 
 impl Site {
@@ -129,7 +131,7 @@ impl Site {
             compression,
             sendfile,
             aliases,
-            proxies: proxy::Server::all(&settings.rules.proxy, &shared.proxies),
+            proxies: Server::all(&settings.rules.proxy, &shared.proxies),
         })
     }
 

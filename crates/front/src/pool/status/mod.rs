@@ -9,7 +9,6 @@ use maitred_http1::Head;
 use maitred_seat::{Process, Snapshot};
 use percent_encoding::percent_decode_str;
 
-use crate::admin::View;
 use crate::backend::Backend;
 use crate::pool::Pool;
 
@@ -257,6 +256,17 @@ impl Page {
         let kind = (&b"Content-Type"[..], self.content_type.as_bytes());
         [expires, control, kind]
     }
+}
+
+/// What a client may read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum View {
+    /// Everything.
+    Whole,
+    /// No query strings, which hold the secrets of clients.
+    WithoutQueries,
+    /// Nothing of what requests ask for: they may be of several tenants.
+    WithoutRequests,
 }
 
 #[cfg(test)]

@@ -8,24 +8,22 @@ pub(crate) mod encoder;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::pin;
-use std::sync::Arc;
 
 use maitred_fastcgi::{ProtocolError, ProtocolStatus, WANTS_REPORT, write_end};
 
 use crate::backend::attempt::{Tried, attempt, explain, turned_away};
-use crate::backend::run::{Failure, Run};
+use crate::backend::error::Failure;
+use crate::backend::run::Run;
 use crate::http::body::{Body, NoBody};
 use crate::logging::pool_access_log::Entry;
-use crate::net::socket::Socket;
 use crate::pool::queue::Lane;
-use crate::pool::status;
-use crate::pool::status::Part;
-use crate::server::accept::{Counted, idle_is_over};
-use crate::services::Thread;
-
+use crate::pool::status::{self, Part};
 use crate::server::fastcgi::call::{Call, Places};
 use crate::server::fastcgi::connection::{Begun, NoRequest, WebServer};
 use crate::server::fastcgi::encoder::FastcgiEncoder;
+use crate::services::Thread;
+use crate::services::lifecycle::{Newcomer, idle_is_over};
+
 pub use crate::site::fastcgi_listener::DoorSite;
 
 /// What becomes of the connection after an answer.
@@ -36,10 +34,6 @@ enum After {
     /// It is closed once the web server has stopped sending what nobody reads.
     Linger,
 }
-
-/// A web server that has connected: its socket, its address, which it has none of over a Unix
-/// socket, and where it came in, as the configuration has it.
-pub type Newcomer = (Socket, Option<SocketAddr>, Arc<str>, Counted);
 
 /// One web server's connection, one request after the other.
 pub async fn converse((socket, peer, listen, counted): Newcomer) {

@@ -14,8 +14,8 @@ use bytes::BytesMut;
 use maitred_http1::{Head, HeadParser, Limits, Refusal};
 use tokio::time::{Instant, Sleep};
 
-use crate::admin::AdminPeer;
-use crate::net::client_rate::{ANSWER_GRACE, Pace, REQUEST_GRACE, Rates};
+use crate::net::admin_peer::AdminPeer;
+use crate::net::client_rate::{ANSWER_GRACE, Pace, REQUEST_GRACE, Rates, TooSlow};
 use crate::net::socket::{Family, Socket};
 use crate::net::stream::Stream;
 use crate::net::tls::{NoTls, Secured, Tls};
@@ -67,15 +67,6 @@ pub struct Connection {
     pub admin: Option<AdminPeer>,
     /// What TLS says of the client, if it is spoken.
     pub secured: Option<Arc<Secured>>,
-}
-
-/// What a client was too slow at.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum TooSlow {
-    /// To send its request.
-    Sending,
-    /// To take its answer.
-    Reading,
 }
 
 /// Why no request came.

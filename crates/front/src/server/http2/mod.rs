@@ -25,14 +25,14 @@ use tokio::time::{Instant, Sleep};
 
 use crate::handler::request;
 use crate::http::client::{After, HttpClient};
+use crate::net::client_rate::TooSlow;
 use crate::pool::thread_local::Paced;
-use crate::server::accept::Counted;
-use crate::server::http1::connection::{Connection, IDLE, TooSlow};
-
+use crate::server::http1::connection::{Connection, IDLE};
 use crate::server::http2::client::Http2Client;
 use crate::server::http2::header_timeout::OpenFields;
 use crate::server::http2::shared::SharedState;
 use crate::server::http2::transport::Transport;
+use crate::services::lifecycle::Counted;
 
 /// Most requests of one connection at once (nginx's `http2_max_concurrent_streams`).
 const MAX_STREAMS: u32 = 128;

@@ -9,13 +9,13 @@ use bytes::Bytes;
 use tokio::sync::Notify;
 
 use crate::net::client_addresses::Address;
-use crate::net::client_rate::Rates;
+use crate::net::client_rate::{Rates, TooSlow};
 use crate::net::tls::Secured;
-use crate::server::accept::Counted;
-use crate::server::http1::connection::{Connection, TooSlow};
+use crate::server::http1::connection::Connection;
 use crate::server::http2::abuse::Noise;
 use crate::server::http2::frames::Seen;
 use crate::services::Thread;
+use crate::services::lifecycle::Counted;
 
 /// Bytes of answers that all streams together may have handed over and not written.
 const UNSENT_BYTES: usize = 256 * 1024;

@@ -6,39 +6,16 @@
 use maitred_http1::Head;
 use maitred_rules::path::Refused;
 
-use crate::handler::request::RequestContext;
+use crate::handler::context::RequestContext;
+use crate::http::error_body::{FORBIDDEN, NOT_FOUND};
 use crate::logging::repeated::RepeatedErrors;
 use crate::site::resolver::Route;
-
-const NOT_FOUND: &str = "There is no such page.";
-
-const FORBIDDEN: &str = "This page is not for you.";
 
 /// What a client is told whose path cannot be read.
 const BAD_PATH: &str = "The path of the address is not valid.";
 
 /// What a client is told of a failure that is the server's.
 pub const FAILED: &str = "The server cannot answer this at the moment.";
-
-/// What a client may read of why it gets this status.
-fn words(status: u16, why: &str) -> &str {
-    match status {
-        404 => NOT_FOUND,
-        403 => FORBIDDEN,
-        _ => why,
-    }
-}
-
-/// The body of a response of our own: of a 404 or 403 always the same.
-pub fn in_words(status: u16, why: &str) -> String {
-    unfiltered(status, words(status, why))
-}
-
-/// The body of a response of our own, with the reason.
-pub fn unfiltered(status: u16, why: &str) -> String {
-    let phrase = maitred_http1::reason_phrase(status);
-    format!("{status} {phrase}\n{why}\n")
-}
 
 /// What a client may read of why a path stands for nothing.
 pub fn of_path(refused: &Refused) -> &'static str {

@@ -5,11 +5,10 @@ use std::time::Duration;
 use maitred_control::admin::FrontFigures;
 use maitred_scoreboard::{Counter, Reading};
 
-use crate::admin::access::View;
 use crate::admin::exposition::{Format, Text};
 use crate::admin::pool_metrics::{COPIES, OPCACHE, POOL, Pool, ROUTE, SIZE};
 use crate::admin::server_metrics::{CACHE, CACHE_TIER, CACHED_SITE, CLIENTS, Clients, PROXY};
-use crate::pool::status::Page;
+use crate::pool::status::{Page, View};
 use crate::services::Shared;
 
 /// How old metrics of OPcache may be. A zygote that hangs reports no new ones.
