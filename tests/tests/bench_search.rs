@@ -215,7 +215,7 @@ fn servers_that_are_started_for_it_leave_nothing() {
     assert_eq!(left.count(), 0);
     let (code, _, err) = run(&["compare", "--url", &url, "exit 7", "exit 7"]);
     assert_eq!(code, Some(1));
-    assert!(err.contains("ended before it listened"), "{err}");
+    assert!(err.contains("exited before it listened"), "{err}");
 }
 
 /// Uses as much of each processor as it gets, and is nobody's child.

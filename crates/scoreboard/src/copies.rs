@@ -1,12 +1,12 @@
 //! What is shown of a pool whose workers are copies of a booted application.
 
-use crate::histogram::Times;
+use crate::histogram::Histogram;
 
 /// How many words the figures take, without the histogram.
-pub const COPIES_WORDS: usize = 4 + NOT_REWOUND_REASONS;
+pub const COPIES_WORDS: usize = 4 + NOT_REWOUND.len();
 
 /// Why a copy ended that was to go back to what it was, in the order of their numbers.
-pub const NOT_REWOUND: [&str; NOT_REWOUND_REASONS] = [
+pub const NOT_REWOUND: [&str; 7] = [
     "forked",
     "threads",
     "process",
@@ -16,20 +16,17 @@ pub const NOT_REWOUND: [&str; NOT_REWOUND_REASONS] = [
     "other",
 ];
 
-/// How many reasons there are.
-pub const NOT_REWOUND_REASONS: usize = 7;
-
 /// The copies of a booted application. Counters are since the server was started.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Copies {
     /// The generation that serves; never 0.
     pub generation: u64,
     /// How long it took to fork each copy.
-    pub forks: Times,
+    pub forks: Histogram,
     /// Times that a copy has gone back to what it was.
     pub rewound: u64,
     /// Copies that were to go back and ended instead, in the order of [`NOT_REWOUND`].
-    pub not_rewound: [u64; NOT_REWOUND_REASONS],
+    pub not_rewound: [u64; NOT_REWOUND.len()],
     /// Pages of memory that copies had for themselves at their end, of those that were measured.
     pub pages: u64,
     /// How many those were.
@@ -42,7 +39,7 @@ pub struct CopyCounters {
     /// As [`Copies::rewound`].
     pub rewound: u64,
     /// As [`Copies::not_rewound`].
-    pub not_rewound: [u64; NOT_REWOUND_REASONS],
+    pub not_rewound: [u64; NOT_REWOUND.len()],
     /// As [`Copies::pages`].
     pub pages: u64,
     /// As [`Copies::measured`].
@@ -61,7 +58,7 @@ impl CopyCounters {
 
 impl Copies {
     /// Nothing, where workers are no copies.
-    pub(crate) fn read(words: [u64; COPIES_WORDS], forks: Times) -> Option<Copies> {
+    pub(crate) fn read(words: [u64; COPIES_WORDS], forks: Histogram) -> Option<Copies> {
         let [generation, rewound, pages, measured, not_rewound @ ..] = words;
         (generation > 0).then_some(Copies {
             generation,

@@ -51,21 +51,21 @@ pub(crate) fn add(words: &[AtomicU64], took: Duration) {
 
 /// A histogram read out.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Times {
+pub struct Histogram {
     buckets: Vec<u64>,
     sum_micros: u64,
 }
 
-impl Default for Times {
-    fn default() -> Times {
-        Times {
+impl Default for Histogram {
+    fn default() -> Histogram {
+        Histogram {
             buckets: vec![0; BUCKETS],
             sum_micros: 0,
         }
     }
 }
 
-impl Times {
+impl Histogram {
     /// Adds what a histogram in shared memory holds.
     pub(crate) fn read(&mut self, words: &[AtomicU64]) {
         for (ours, theirs) in self.buckets.iter_mut().zip(words) {
@@ -121,12 +121,12 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn times(micros: &[u64]) -> Times {
+    fn times(micros: &[u64]) -> Histogram {
         let words: Vec<AtomicU64> = (0..WORDS).map(|_| AtomicU64::new(0)).collect();
         for &micros in micros {
             add(&words, Duration::from_micros(micros));
         }
-        let mut times = Times::default();
+        let mut times = Histogram::default();
         times.read(&words);
         times
     }
@@ -174,6 +174,6 @@ mod tests {
 
     #[test]
     fn nothing_has_no_quantile() {
-        assert_eq!(Times::default().quantile(0.5), None);
+        assert_eq!(Histogram::default().quantile(0.5), None);
     }
 }

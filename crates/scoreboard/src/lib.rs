@@ -7,28 +7,28 @@
 //! to atomically, for the time in which an old front finishes beside a new one. Workers never get
 //! the page: they are strangers, and what counts them must be out of their reach.
 
-mod cache;
 mod copies;
 mod counters;
 mod histogram;
 mod names;
+mod opcache;
 mod page;
 mod reading;
 mod record;
+mod request_times;
 mod size;
-mod took;
 
 use std::time::Duration;
 
-pub use cache::Cache;
-pub use copies::{Copies, CopyCounters, NOT_REWOUND, NOT_REWOUND_REASONS};
+pub use copies::{Copies, CopyCounters, NOT_REWOUND};
 pub use counters::{Counter, CounterValue, Counters};
-pub use histogram::{BUCKETS, Times, upper_bound};
+pub use histogram::{BUCKETS, Histogram, upper_bound};
 pub use names::{Cause, Outcome};
+pub use opcache::OpcacheStats;
 pub use page::{Page, QueueShare, ThreadBoard, WorkerBoard};
 pub use reading::Reading;
+pub use request_times::RequestTimes;
 pub use size::Size;
-pub use took::Took;
 
 /// How long what is "recent" lies back at most. The last part of it is still being filled, so it
 /// is a fifth less at least.

@@ -8,14 +8,14 @@ use std::time::Duration;
 
 use maitred_os::shared::{SharedMap, create_sealed};
 
-use crate::cache::Cache;
 use crate::copies::{COPIES_WORDS, Copies, CopyCounters, NOT_REWOUND};
 use crate::counters::Counter;
-use crate::histogram::{self, Times};
+use crate::histogram::{self, Histogram};
 use crate::names::{Cause, Outcome};
+use crate::opcache::OpcacheStats;
 use crate::reading::Reading;
+use crate::request_times::{RequestTimes, TIMES};
 use crate::size::Size;
-use crate::took::{TIMES, Took};
 use crate::{RECENT, now};
 
 /// Most threads that a page is made for.
@@ -48,9 +48,9 @@ const ENDED: usize = after(SUPERVISOR_COUNTERS, COUNTERS);
 const SIGNALS: usize = after(ENDED, Cause::ALL.len());
 const FRONTS: usize = after(SIGNALS, MAX_SIGNAL + 1);
 const CACHE: usize = after(FRONTS, 2 * MAX_FRONTS);
-const CACHE_AT: usize = CACHE + Cache::WORDS;
+const CACHE_AT: usize = CACHE + OpcacheStats::WORDS;
 const CACHE_ASKED_AT: usize = CACHE_AT + 1;
-const SIZE: usize = after(CACHE, Cache::WORDS + 2);
+const SIZE: usize = after(CACHE, OpcacheStats::WORDS + 2);
 const COPIES: usize = after(SIZE, Size::WORDS);
 const FORKS: usize = after(COPIES, COPIES_WORDS);
 const HEAD_WORDS: usize = after(FORKS, histogram::WORDS);
@@ -88,7 +88,7 @@ const PART_SECONDS: u64 = RECENT.as_secs() / PARTS as u64;
 const _: () = assert!(PART_SECONDS * PARTS as u64 == RECENT.as_secs());
 
 // A thread's block: outcomes, the part of time that each recent histogram covers, counters, sets of
-// histograms (one for each time of `Took`), and one of the peak memory of scripts in kilobytes.
+// histograms (one for each time of `RequestTimes`), and one of the peak memory of scripts in kilobytes.
 const STAMPS: usize = after(0, Outcome::ALL.len());
 const THREAD_COUNTERS: usize = STAMPS + PARTS;
 const TOTALS: usize = after(THREAD_COUNTERS, COUNTERS);
@@ -264,18 +264,18 @@ impl Page {
 }
 
 impl Page {
-    fn cache(&self) -> Option<(Cache, Duration)> {
+    fn cache(&self) -> Option<(OpcacheStats, Duration)> {
         let get = |at| self.word(at).load(Relaxed);
         let words = std::array::from_fn(|word| get(CACHE + word));
         let at = get(CACHE_AT);
-        (at > 0).then(|| (Cache::from_words(words), Duration::from_nanos(at)))
+        (at > 0).then(|| (OpcacheStats::from_words(words), Duration::from_nanos(at)))
     }
 }
 
 impl Page {
     fn copies(&self) -> Option<Copies> {
         let words = std::array::from_fn(|word| self.word(COPIES + word).load(Relaxed));
-        let mut forks = Times::default();
+        let mut forks = Histogram::default();
         forks.read(&self.map.words()[FORKS..FORKS + histogram::WORDS]);
         Copies::read(words, forks)
     }
@@ -319,7 +319,7 @@ impl ThreadBoard<'_> {
     }
 
     /// A request has ended that took this.
-    pub fn observe(self, took: &Took, now: Duration) {
+    pub fn observe(self, took: &RequestTimes, now: Duration) {
         let part = part_of(now);
         let place = part as usize % PARTS;
         let stamp = &self.0[STAMPS + place];
@@ -377,7 +377,7 @@ impl ThreadBoard<'_> {
     }
 }
 
-fn read_set(set: &[AtomicU64], into: [&mut Times; TIMES]) {
+fn read_set(set: &[AtomicU64], into: [&mut Histogram; TIMES]) {
     for (words, times) in set.chunks_exact(histogram::WORDS).zip(into) {
         times.read(words);
     }
@@ -479,7 +479,7 @@ impl WorkerBoard<'_> {
     }
 
     /// How the pool's OPcache is doing; nothing: that is not known.
-    pub fn show_cache(self, cache: Option<Cache>) {
+    pub fn show_cache(self, cache: Option<OpcacheStats>) {
         for (place, word) in cache.unwrap_or_default().to_words().into_iter().enumerate() {
             self.0.word(CACHE + place).store(word, Relaxed);
         }

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use crate::cache::Cache;
 use crate::copies::Copies;
 use crate::counters::Counters;
-use crate::histogram::Times;
+use crate::histogram::Histogram;
 use crate::names::{Cause, Outcome};
+use crate::opcache::OpcacheStats;
+use crate::request_times::TIMES;
 use crate::size::Size;
-use crate::took::TIMES;
 
 /// All that a page says, read at about one moment.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -18,27 +18,27 @@ pub struct Reading {
     /// The counters.
     pub counters: Counters,
     /// How long requests waited for a worker.
-    pub waits: Times,
+    pub waits: Histogram,
     /// How long scripts took.
-    pub scripts: Times,
+    pub scripts: Histogram,
     /// How long requests used a processor.
-    pub cpu: Times,
+    pub cpu: Histogram,
     /// How long they were ready to run and had none.
-    pub core_waits: Times,
+    pub core_waits: Histogram,
     /// How long their scripts waited for anything else.
-    pub blocked: Times,
+    pub blocked: Histogram,
     /// How long requests waited that ended within [`RECENT`].
-    pub recent_waits: Times,
+    pub recent_waits: Histogram,
     /// How long scripts took that ended within [`RECENT`].
-    pub recent_scripts: Times,
+    pub recent_scripts: Histogram,
     /// How long requests used a processor that ended within [`RECENT`].
-    pub recent_cpu: Times,
+    pub recent_cpu: Histogram,
     /// How long those were ready to run and had none.
-    pub recent_core_waits: Times,
+    pub recent_core_waits: Histogram,
     /// How long the scripts of those waited for anything else.
-    pub recent_blocked: Times,
+    pub recent_blocked: Histogram,
     /// The most memory that each script had: kilobytes in place of microseconds.
-    pub peak_memory: Times,
+    pub peak_memory: Histogram,
     /// Requests that wait for a worker.
     pub queued: u64,
     /// Most requests that ever waited at once.
@@ -58,7 +58,7 @@ pub struct Reading {
     pub shared_bytes: u64,
     /// How the pool's OPcache was doing, and when that was by the clock of [`now`]; nothing if it
     /// is not known.
-    pub cache: Option<(Cache, Duration)>,
+    pub cache: Option<(OpcacheStats, Duration)>,
     /// How the number of workers was found; nothing if it is not (`pm` is not `auto`).
     pub size: Option<Size>,
     /// How copies of a booted application are doing; nothing if workers are none.
@@ -71,7 +71,7 @@ pub struct Reading {
 
 impl Reading {
     /// The times of all requests, in the order in which their histograms lie.
-    pub(crate) fn total(&mut self) -> [&mut Times; TIMES] {
+    pub(crate) fn total(&mut self) -> [&mut Histogram; TIMES] {
         [
             &mut self.waits,
             &mut self.scripts,
@@ -82,7 +82,7 @@ impl Reading {
     }
 
     /// The same of those that ended within [`RECENT`].
-    pub(crate) fn recent(&mut self) -> [&mut Times; TIMES] {
+    pub(crate) fn recent(&mut self) -> [&mut Histogram; TIMES] {
         [
             &mut self.recent_waits,
             &mut self.recent_scripts,

@@ -4,7 +4,7 @@
 use std::borrow::Borrow;
 use std::fmt::{Display, Write as _};
 
-use maitred_scoreboard::Times;
+use maitred_scoreboard::Histogram;
 
 /// The bounds of the buckets of times, as powers of two in microseconds: 128 µs to 67 s. They are
 /// exact, since they are bounds of the scoreboard's own buckets.
@@ -185,17 +185,17 @@ impl Samples<'_> {
     }
 
     /// A histogram of times.
-    pub fn times(&mut self, times: &Times) {
+    pub fn times(&mut self, times: &Histogram) {
         self.powers(times, TIME_POWERS, 1e6);
     }
 
     /// A histogram of bytes, which were counted as kilobytes.
-    pub fn kilobytes(&mut self, kilobytes: &Times) {
+    pub fn kilobytes(&mut self, kilobytes: &Histogram) {
         self.powers(kilobytes, MEMORY_POWERS, 1.0 / 1024.0);
     }
 
     /// A histogram whose buckets end at these powers of two, divided by `divisor`.
-    fn powers(&mut self, of: &Times, powers: std::ops::RangeInclusive<u32>, divisor: f64) {
+    fn powers(&mut self, of: &Histogram, powers: std::ops::RangeInclusive<u32>, divisor: f64) {
         let bound = |power: u32| (1u64 << power) as f64 / divisor;
         let buckets = powers.map(|power| (bound(power), of.below_power(power)));
         let sum = of.sum().as_micros() as f64 / divisor;

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use maitred_scoreboard::{Cache, Cause, Copies, NOT_REWOUND, Outcome, Reading, Size};
+use maitred_scoreboard::{Cause, Copies, NOT_REWOUND, OpcacheStats, Outcome, Reading, Size};
 
 use crate::admin::exposition::{Metric, Samples};
 use crate::pool::route_metrics::{Figures, PARTS, POWERS};
@@ -172,13 +172,13 @@ pub const ROUTE: &[Metric<Figures>] = &[
 ];
 
 /// Each pool whose OPcache is known, and for how long it has been.
-pub const OPCACHE: &[Metric<(Cache, Duration)>] = &[
+pub const OPCACHE: &[Metric<(OpcacheStats, Duration)>] = &[
     Metric::gauge_by(
         "maitred_pool_opcache_memory_bytes",
         "Memory of OPcache by use.",
         ("state", &["used", "free", "wasted"]),
         |(cache, _), out| {
-            let Cache {
+            let OpcacheStats {
                 used_bytes,
                 free_bytes,
                 wasted_bytes,
@@ -212,7 +212,7 @@ pub const OPCACHE: &[Metric<(Cache, Duration)>] = &[
         "Restarts of OPcache, by reason.",
         ("reason", &["oom", "hash", "manual"]),
         |(cache, _), out| {
-            let Cache {
+            let OpcacheStats {
                 oom_restarts: oom,
                 hash_restarts: hash,
                 ..

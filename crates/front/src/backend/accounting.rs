@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use maitred_scoreboard::{Outcome, Took};
+use maitred_scoreboard::{Outcome, RequestTimes};
 use maitred_seat::Spent;
 
 use crate::backend::Backend;
@@ -60,11 +60,15 @@ pub(crate) fn observe_later(
     });
 }
 
-pub(crate) fn took(waited: Duration, script: Option<Duration>, spent: Option<Spent>) -> Took {
-    let mut took = Took {
+pub(crate) fn took(
+    waited: Duration,
+    script: Option<Duration>,
+    spent: Option<Spent>,
+) -> RequestTimes {
+    let mut took = RequestTimes {
         waited,
         script,
-        ..Took::default()
+        ..RequestTimes::default()
     };
     if let Some(spent) = &spent {
         (took.cpu, took.children) = (Some(spent.cpu), spent.children);

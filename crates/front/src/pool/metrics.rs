@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-use maitred_scoreboard::{Counter, Page, QueueShare, Took};
+use maitred_scoreboard::{Counter, Page, QueueShare, RequestTimes};
 
 use crate::pool::route_metrics::Classes;
 
@@ -44,7 +44,7 @@ impl Tally {
     }
 
     /// A request for `target` has taken this. Called on that thread.
-    pub(crate) fn observe(&self, thread: u32, target: &str, took: &Took) {
+    pub(crate) fn observe(&self, thread: u32, target: &str, took: &RequestTimes) {
         let board = self.page.thread(thread);
         board.observe(took, maitred_scoreboard::now());
         self.classes.count(thread, target, took);

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use maitred_scoreboard::Took;
+use maitred_scoreboard::RequestTimes;
 
 /// Most classes of a pool that are told apart.
 pub const MAX_CLASSES: usize = 32;
@@ -47,7 +47,7 @@ pub struct Figures {
 }
 
 impl Figures {
-    fn count(&mut self, took: &Took, script: Duration) {
+    fn count(&mut self, took: &RequestTimes, script: Duration) {
         let micros = script.as_micros();
         self.requests += 1;
         self.script += script;
@@ -116,7 +116,7 @@ impl Classes {
     }
 
     /// Counts a request for `target` that a worker has run, on a thread of the front.
-    pub fn count(&self, thread: u32, target: &str, took: &Took) {
+    pub fn count(&self, thread: u32, target: &str, took: &RequestTimes) {
         if !self.is_wanted.load(Ordering::Relaxed) {
             return;
         }
@@ -239,14 +239,14 @@ mod tests {
         name
     }
 
-    fn took(script: Duration) -> Took {
-        Took {
+    fn took(script: Duration) -> RequestTimes {
+        RequestTimes {
             waited: MILLISECOND,
             script: Some(script),
             cpu: Some(script / 2),
             core_wait: Some(Duration::ZERO),
             blocked: Some(script / 2),
-            ..Took::default()
+            ..RequestTimes::default()
         }
     }
 
@@ -280,7 +280,7 @@ mod tests {
         assert!(classes.read().is_empty());
         classes.count(0, "/cart", &took(MILLISECOND));
         classes.count(1, "/cart?x", &took(5 * MILLISECOND));
-        classes.count(1, "/cart", &Took::default());
+        classes.count(1, "/cart", &RequestTimes::default());
         classes.count(9, "/cart", &took(MILLISECOND));
         let read = classes.read();
         let (name, figures) = &read[0];

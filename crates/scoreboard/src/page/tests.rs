@@ -2,8 +2,8 @@ use super::*;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-fn took(script: Duration) -> Took {
-    Took {
+fn took(script: Duration) -> RequestTimes {
+    RequestTimes {
         waited: SECOND,
         script: Some(script),
         cpu: Some(script / 4),
@@ -40,9 +40,9 @@ fn what_one_process_counts_another_reads_and_a_third_goes_on_with() {
     drop(first);
     let second = again(&ours);
     second.thread(0).count(Outcome::Responded);
-    let waited = Took {
+    let waited = RequestTimes {
         waited: SECOND,
-        ..Took::default()
+        ..RequestTimes::default()
     };
     second.thread(9).observe(&waited, now());
     let read = ours.read();
@@ -54,7 +54,7 @@ fn what_one_process_counts_another_reads_and_a_third_goes_on_with() {
     let sums = parts.map(|times| times.sum().as_millis());
     assert_eq!(sums, [2000, 500, 250, 1250]);
     let recent = [&read.recent_cpu, &read.recent_blocked];
-    assert_eq!(recent.map(Times::count), [1, 1]);
+    assert_eq!(recent.map(Histogram::count), [1, 1]);
     let count = |counter| read.counters.count(counter);
     assert_eq!(count(Counter::ChildrenCpu), 1_000_000);
     assert_eq!(
@@ -78,11 +78,11 @@ fn what_one_process_counts_another_reads_and_a_third_goes_on_with() {
     assert_eq!(read.signals, [(11, 1)]);
     assert_eq!(read, second.read());
     assert_eq!(read.cache, None);
-    let cache = Cache {
+    let cache = OpcacheStats {
         used_bytes: 7,
         misses: 2,
         manual_restarts: 1,
-        ..Cache::default()
+        ..OpcacheStats::default()
     };
     ours.workers().show_cache(Some(cache));
     assert_eq!(second.read().cache.map(|(cache, _)| cache), Some(cache));
@@ -138,7 +138,8 @@ fn what_is_recent_is_forgotten_after_a_while_and_the_whole_is_not() {
     assert_eq!(read(129 * SECOND), (30, 10));
     assert_eq!(read(133 * SECOND), (30, 6));
     assert_eq!(read(140 * SECOND), (30, 0));
-    page.thread(0).observe(&Took::default(), 500 * SECOND);
+    page.thread(0)
+        .observe(&RequestTimes::default(), 500 * SECOND);
     assert_eq!(read(500 * SECOND), (31, 1));
     assert_eq!(read(100 * SECOND), (31, 0), "what is to come is not recent");
 }

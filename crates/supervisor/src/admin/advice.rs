@@ -84,18 +84,18 @@ fn room(reading: &Reading, memory: &Memory, means: &Means) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use maitred_scoreboard::{Page, Took};
+    use maitred_scoreboard::{Page, RequestTimes};
     use std::time::Duration;
 
     const MB: f64 = 1024.0 * 1024.0;
 
     fn reading(requests: u32, cpu_ms: u64, blocked_ms: u64) -> Reading {
         let page = Page::create("www", 1).unwrap();
-        let took = Took {
+        let took = RequestTimes {
             cpu: Some(Duration::from_millis(cpu_ms)),
             core_wait: Some(Duration::ZERO),
             blocked: Some(Duration::from_millis(blocked_ms)),
-            ..Took::default()
+            ..RequestTimes::default()
         };
         for _ in 0..requests {
             page.thread(0).observe(&took, maitred_scoreboard::now());

@@ -7,7 +7,7 @@ use maitred_control::admin::{
     Copies, MAX_RUNNING_SHOWN, PeakMemory, PoolStatus, Quantiles, Queue, Running, ServerStatus,
     Size, Times, Workers,
 };
-use maitred_scoreboard::{Cause, NOT_REWOUND, Outcome, Reading};
+use maitred_scoreboard::{Cause, Histogram, NOT_REWOUND, Outcome, Reading};
 use maitred_seat::{Boards, Process, Snapshot};
 
 use crate::pool::Seated;
@@ -289,7 +289,7 @@ fn outcomes(
         .collect()
 }
 
-fn times(total: &maitred_scoreboard::Times, recent: &maitred_scoreboard::Times) -> Times {
+fn times(total: &Histogram, recent: &Histogram) -> Times {
     Times {
         total: quantiles(total),
         recent: quantiles(recent),
@@ -297,7 +297,7 @@ fn times(total: &maitred_scoreboard::Times, recent: &maitred_scoreboard::Times) 
 }
 
 /// By a histogram of kilobytes.
-fn peak_memory(kilobytes: &maitred_scoreboard::Times) -> PeakMemory {
+fn peak_memory(kilobytes: &Histogram) -> PeakMemory {
     let bytes = |quantile| {
         let kilobytes = kilobytes.quantile(quantile)?.as_micros();
         u64::try_from(kilobytes * 1024).ok()
@@ -308,7 +308,7 @@ fn peak_memory(kilobytes: &maitred_scoreboard::Times) -> PeakMemory {
     }
 }
 
-fn quantiles(times: &maitred_scoreboard::Times) -> Quantiles {
+fn quantiles(times: &Histogram) -> Quantiles {
     let seconds = |quantile| times.quantile(quantile).map(|time| time.as_secs_f64());
     Quantiles {
         count: times.count(),

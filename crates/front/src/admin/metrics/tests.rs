@@ -1,5 +1,5 @@
 use maitred_control::admin::{CachedSite, PageCache, PageTier, ProxyServer};
-use maitred_scoreboard::{Cache, Copies};
+use maitred_scoreboard::{Copies, OpcacheStats};
 
 use super::*;
 use crate::pool::route_metrics::Figures;
@@ -10,7 +10,7 @@ fn pool(name: &str) -> Pool {
         busy: 3,
         seated: 4,
         signals: vec![(11, 1)],
-        cache: (name == "b").then(|| (Cache::default(), maitred_scoreboard::now())),
+        cache: (name == "b").then(|| (OpcacheStats::default(), maitred_scoreboard::now())),
         copies: (name == "b").then(Copies::default),
         ..Reading::default()
     };

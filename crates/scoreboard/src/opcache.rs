@@ -4,7 +4,7 @@ use crate::record::record;
 
 record! {
     /// OPcache statistics since the cache's memory was set up.
-    pub struct Cache {
+    pub struct OpcacheStats {
         /// Memory in use, in bytes.
         pub used_bytes: u64,
         /// Free memory, in bytes.

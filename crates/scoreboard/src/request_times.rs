@@ -4,7 +4,7 @@ use std::time::Duration;
 
 /// What a request took, as far as it is known.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Took {
+pub struct RequestTimes {
     /// How long it waited for a worker.
     pub waited: Duration,
     /// How long its script took, if a worker took it. The next three are parts of it.
@@ -24,7 +24,7 @@ pub struct Took {
 /// How many times there are of a request.
 pub(crate) const TIMES: usize = 5;
 
-impl Took {
+impl RequestTimes {
     /// The times, in the order in which their histograms lie.
     pub(crate) fn times(&self) -> [Option<Duration>; TIMES] {
         [
