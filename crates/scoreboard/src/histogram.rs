@@ -1,5 +1,5 @@
 //! Times in buckets that grow with the time: eight for each doubling, from 1 µs to 71 minutes. A
-//! time that is read back is off by an eighth at most.
+//! time that is read back is an eighth too long at most.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -49,7 +49,7 @@ pub(crate) fn add(words: &[AtomicU64], took: Duration) {
     }
 }
 
-/// A histogram read out.
+/// A histogram as it was read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Histogram {
     buckets: Vec<u64>,
@@ -66,7 +66,7 @@ impl Default for Histogram {
 }
 
 impl Histogram {
-    /// Adds what a histogram in shared memory holds.
+    /// Adds a histogram in shared memory.
     pub(crate) fn read(&mut self, words: &[AtomicU64]) {
         for (ours, theirs) in self.buckets.iter_mut().zip(words) {
             *ours = ours.wrapping_add(theirs.load(Relaxed));
@@ -76,14 +76,14 @@ impl Histogram {
         }
     }
 
-    /// How many times there are.
+    /// The number of times.
     pub fn count(&self) -> u64 {
         self.buckets
             .iter()
             .fold(0, |sum, bucket| sum.wrapping_add(*bucket))
     }
 
-    /// All times together.
+    /// The sum of all times.
     pub fn sum(&self) -> Duration {
         Duration::from_micros(self.sum_micros)
     }
@@ -107,7 +107,7 @@ impl Histogram {
         )))
     }
 
-    /// How many times are below 2 to the power of `power` microseconds, from 3 to 32.
+    /// The number of times below 2 to the power of `power` microseconds, from 3 to 32.
     pub fn below_power(&self, power: u32) -> u64 {
         let end = (power.clamp(STEP_BITS, LAST_POWER) - STEP_BITS + 1) as usize * STEPS;
         self.buckets[..end]

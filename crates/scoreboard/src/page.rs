@@ -1,4 +1,4 @@
-//! A pool's page: where each word lies, and who writes it.
+//! A pool's page: the position of each word, and its writer.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -14,11 +14,11 @@ use crate::histogram::{self, Histogram};
 use crate::names::{Cause, Outcome};
 use crate::opcache::OpcacheStats;
 use crate::reading::Reading;
-use crate::request_times::{RequestTimes, TIMES};
+use crate::request_times::{RequestTimes, TIMES_WORDS};
 use crate::size::Size;
 use crate::{RECENT, now};
 
-/// Most threads that a page is made for.
+/// Most front threads of a page.
 const MAX_THREADS: usize = 64;
 
 /// The first word of every page: our mark, and the layout of this version.
@@ -81,9 +81,9 @@ const fn layout(lists: &[&[&str]]) -> u64 {
     hash
 }
 
-/// How many parts the recent past has; each has histograms of its own.
+/// Parts of the recent past; each has its own histograms.
 const PARTS: usize = 5;
-/// How long one of them is, in seconds.
+/// Length of a part, in seconds.
 const PART_SECONDS: u64 = RECENT.as_secs() / PARTS as u64;
 const _: () = assert!(PART_SECONDS * PARTS as u64 == RECENT.as_secs());
 
@@ -92,8 +92,7 @@ const _: () = assert!(PART_SECONDS * PARTS as u64 == RECENT.as_secs());
 const STAMPS: usize = after(0, Outcome::ALL.len());
 const THREAD_COUNTERS: usize = STAMPS + PARTS;
 const TOTALS: usize = after(THREAD_COUNTERS, COUNTERS);
-const SET_WORDS: usize = TIMES * histogram::WORDS;
-const MEMORY: usize = TOTALS + (1 + PARTS) * SET_WORDS;
+const MEMORY: usize = TOTALS + (1 + PARTS) * TIMES_WORDS;
 const BLOCK_WORDS: usize = after(MEMORY, histogram::WORDS);
 
 /// A pool's page, mapped.
@@ -105,10 +104,10 @@ pub struct Page {
 }
 
 impl Page {
-    /// Makes a page for the pool `pool`, all zero, for a front of `threads` threads.
+    /// Creates the page of the pool `pool`, all zero, for a front with `threads` threads.
     ///
     /// # Errors
-    /// When there are too many threads, or the system is out of descriptors or memory.
+    /// If there are too many threads, or the system is out of descriptors or memory.
     pub fn create(pool: &str, threads: u32) -> io::Result<Page> {
         let threads = threads as usize;
         if !(1..=MAX_THREADS).contains(&threads) {
@@ -123,10 +122,10 @@ impl Page {
         Ok(page)
     }
 
-    /// Maps a page that another process made.
+    /// Maps a page of another process.
     ///
     /// # Errors
-    /// When it is none of ours, or was made by a maitred that counts other things.
+    /// If it is no page, or one of a version with another layout.
     pub fn open(file: OwnedFd) -> io::Result<Page> {
         let page = Page::mapped(file)?;
         if page.word(MAGIC_AT).load(Relaxed) != MAGIC {
@@ -149,7 +148,7 @@ impl Page {
         Ok(Page { file, map, threads })
     }
 
-    /// How many threads it was made for.
+    /// Threads of the front that it has blocks for.
     pub fn threads(&self) -> u32 {
         self.threads as u32
     }
@@ -163,23 +162,23 @@ impl Page {
         &self.map.words()[start..start + BLOCK_WORDS]
     }
 
-    /// The part that front thread number `thread` writes; of a number that is too high, the last.
+    /// The block of front thread number `thread`; the last one if the number is too high.
     pub fn thread(&self, thread: u32) -> ThreadBoard<'_> {
         ThreadBoard(self.block((thread as usize).min(self.threads - 1)))
     }
 
-    /// When the pool's memory was measured last, by the clock of [`now`].
+    /// When the pool's memory was last measured, by the clock of [`now`].
     pub fn measured_at(&self) -> Duration {
         Duration::from_nanos(self.word(MEASURED_AT).load(Relaxed))
     }
 
-    /// When the pool's OPcache was last known to be what [`Reading::cache`] tells, or too fresh to
-    /// be looked at again, by the clock of [`now`].
+    /// When [`Reading::cache`] was last updated, or found too fresh for an update, by the clock of
+    /// [`now`].
     pub fn cache_asked_at(&self) -> Duration {
         Duration::from_nanos(self.word(CACHE_ASKED_AT).load(Relaxed))
     }
 
-    /// How many requests their scripts responded to.
+    /// Number of requests that their scripts responded to.
     pub fn answered(&self) -> u64 {
         let threads = (0..self.threads).map(|thread| self.block(thread));
         let answered = threads.map(|words| words[Outcome::Responded as usize].load(Relaxed));
@@ -198,37 +197,37 @@ impl Page {
             .fetch_add(micros(time), Relaxed);
     }
 
-    /// How the number of workers was found last; nothing: it is not found.
+    /// Stores how `pm = auto` chose the number of workers; `None` with another `pm`.
     pub fn show_size(&self, size: Option<Size>) {
         for (place, word) in size.unwrap_or_default().to_words().into_iter().enumerate() {
             self.word(SIZE + place).store(word, Relaxed);
         }
     }
 
-    /// Front number `epoch` begins, or has gone: nothing waits there, and nothing runs for it.
+    /// Front number `epoch` starts, or has exited: its queue length and busy workers are 0.
     pub fn clear_front(&self, epoch: u32) {
-        for figure in 0..2 {
-            self.of_front(epoch, figure).store(0, Relaxed);
+        for gauge in 0..2 {
+            self.of_front(epoch, gauge).store(0, Relaxed);
         }
     }
 
-    /// The word in which a front keeps one of its two figures.
-    fn of_front(&self, epoch: u32, figure: usize) -> &AtomicU64 {
-        self.word(FRONTS + 2 * (epoch as usize % MAX_FRONTS) + figure)
+    /// The word of one of the two gauges of a front.
+    fn of_front(&self, epoch: u32, gauge: usize) -> &AtomicU64 {
+        self.word(FRONTS + 2 * (epoch as usize % MAX_FRONTS) + gauge)
     }
 
-    /// One of the two figures, of all fronts together.
-    fn of_fronts(&self, figure: usize) -> u64 {
-        let fronts = (0..MAX_FRONTS).map(|front| self.word(FRONTS + 2 * front + figure));
+    /// The sum of one of the two gauges over all fronts.
+    fn of_fronts(&self, gauge: usize) -> u64 {
+        let fronts = (0..MAX_FRONTS).map(|front| self.word(FRONTS + 2 * front + gauge));
         fronts.fold(0, |sum, word| sum.wrapping_add(word.load(Relaxed)))
     }
 
-    /// The part that the supervisor writes.
+    /// The part of the supervisor.
     pub fn workers(&self) -> WorkerBoard<'_> {
         WorkerBoard(self)
     }
 
-    /// Reads all of it.
+    /// Reads the whole page.
     pub fn read(&self) -> Reading {
         let get = |at| self.word(at).load(Relaxed);
         let signals = (1..=MAX_SIGNAL).map(|signal| (signal as i32, get(SIGNALS + signal)));
@@ -294,7 +293,7 @@ fn wrong() -> io::Error {
     )
 }
 
-/// In full: who compares it with a moment of its own finds both in one tick of the clock. Never 0.
+/// The time, not rounded, so that a comparison with an earlier [`now`] is exact. Never 0.
 fn nanos_now() -> u64 {
     u64::try_from(now().as_nanos()).unwrap_or(u64::MAX).max(1)
 }
@@ -303,22 +302,22 @@ fn micros(time: Duration) -> u64 {
     u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// The number of the part of time that `now` is in. Never 0, which is what an empty page says.
+/// The number of the part of time that contains `now`. Never 0, which marks an empty page.
 fn part_of(now: Duration) -> u64 {
     now.as_secs() / PART_SECONDS + 1
 }
 
-/// What a front thread counts.
+/// The block of a front thread.
 #[derive(Debug, Clone, Copy)]
 pub struct ThreadBoard<'p>(&'p [AtomicU64]);
 
 impl ThreadBoard<'_> {
-    /// A request has come to its end.
+    /// Counts a request that has ended.
     pub fn count(self, outcome: Outcome) {
         self.0[outcome as usize].fetch_add(1, Relaxed);
     }
 
-    /// A request has ended that took this.
+    /// Adds the times of a request that has ended.
     pub fn observe(self, took: &RequestTimes, now: Duration) {
         let part = part_of(now);
         let place = part as usize % PARTS;
@@ -329,11 +328,7 @@ impl ThreadBoard<'_> {
             stamp.store(part, Relaxed);
         }
         for set in [self.set(0), recent] {
-            for (words, time) in set.chunks_exact(histogram::WORDS).zip(took.times()) {
-                if let Some(time) = time {
-                    histogram::add(words, time);
-                }
-            }
+            took.add(set);
         }
         if !took.children.is_zero() {
             self.0[THREAD_COUNTERS + Counter::ChildrenCpu as usize]
@@ -346,8 +341,8 @@ impl ThreadBoard<'_> {
     }
 
     fn set(&self, number: usize) -> &[AtomicU64] {
-        let start = TOTALS + number * SET_WORDS;
-        &self.0[start..start + SET_WORDS]
+        let start = TOTALS + number * TIMES_WORDS;
+        &self.0[start..start + TIMES_WORDS]
     }
 
     fn read(self, present: u64, into: &mut Reading) {
@@ -363,32 +358,26 @@ impl ThreadBoard<'_> {
                 .map(|stamp| stamp.load(Relaxed))
         };
         if stamps().all(|stamp| stamp == 0) {
-            // Nothing was ever counted, and reading zeroes would cost memory to hold them.
+            // Nothing was ever counted: reading would allocate pages of zeroes.
             return;
         }
         into.peak_memory
             .read(&self.0[MEMORY..MEMORY + histogram::WORDS]);
-        read_set(self.set(0), into.total());
+        into.total.read(self.set(0));
         for (place, stamp) in stamps().enumerate() {
             if stamp <= present && stamp + PARTS as u64 > present {
-                read_set(self.set(1 + place), into.recent());
+                into.recent.read(self.set(1 + place));
             }
         }
     }
 }
 
-fn read_set(set: &[AtomicU64], into: [&mut Histogram; TIMES]) {
-    for (words, times) in set.chunks_exact(histogram::WORDS).zip(into) {
-        times.read(words);
-    }
-}
-
-/// What one of the queues of a pool adds to the pool's figures: a front has one for each
-/// generation of the pool. Its writer holds the queue's lock.
+/// The share of one queue in the gauges of its pool: a front has a queue for each generation of the
+/// pool. The writer holds the queue's lock.
 #[derive(Debug)]
 pub struct QueueShare {
     epoch: u32,
-    /// How many requests wait there, and how many workers run one.
+    /// The queue's length, and its busy workers.
     shown: [AtomicU64; 2],
 }
 
@@ -399,39 +388,38 @@ impl QueueShare {
         QueueShare { epoch, shown }
     }
 
-    /// So many requests wait there now, and so many workers run one.
+    /// Sets the queue's length and its busy workers.
     pub fn show(&self, page: &Page, queued: u32, busy: u32) {
-        for (figure, value) in [queued, busy].into_iter().enumerate() {
+        for (gauge, value) in [queued, busy].into_iter().enumerate() {
             let value = u64::from(value);
-            let before = self.shown[figure].load(Relaxed);
+            let before = self.shown[gauge].load(Relaxed);
             if before == value {
                 continue;
             }
-            self.shown[figure].store(value, Relaxed);
+            self.shown[gauge].store(value, Relaxed);
             let more = value.wrapping_sub(before);
-            page.of_front(self.epoch, figure).fetch_add(more, Relaxed);
+            page.of_front(self.epoch, gauge).fetch_add(more, Relaxed);
             if value > before {
-                let (now, highest) = (page.of_fronts(figure), page.word(MAX_QUEUED + figure));
+                let (now, highest) = (page.of_fronts(gauge), page.word(MAX_QUEUED + gauge));
                 highest.fetch_max(now, Relaxed);
             }
         }
     }
 }
 
-/// What the supervisor counts.
+/// The part of the supervisor.
 #[derive(Debug, Clone, Copy)]
 pub struct WorkerBoard<'p>(&'p Page);
 
 impl WorkerBoard<'_> {
-    /// Of a generation of the pool, which showed `before`, so many workers sit in seats `now`, and
-    /// so many were ordered and are not there yet.
+    /// Replaces the share of a generation of the pool in [`Reading::seated`] and [`Reading::coming`].
     pub fn show(self, before: (u64, u64), now: (u64, u64)) {
         let (seated, coming) = (self.0.word(SEATED), self.0.word(COMING));
         seated.fetch_add(now.0.wrapping_sub(before.0), Relaxed);
         coming.fetch_add(now.1.wrapping_sub(before.1), Relaxed);
     }
 
-    /// Nothing was shown yet: another program shows the pool's workers from now on.
+    /// Resets both: another program counts the pool's workers from now on.
     pub fn forget_shown(self) {
         self.0.word(SEATED).store(0, Relaxed);
         self.0.word(COMING).store(0, Relaxed);
@@ -444,7 +432,7 @@ impl WorkerBoard<'_> {
             .fetch_add(1, Relaxed);
     }
 
-    /// A worker has ended; `signal` is the one that ended it, if one did that nobody of us sent.
+    /// Counts a worker that has exited; `signal` is one that killed it and that we did not send.
     pub fn ended(self, cause: Cause, signal: Option<i32>) {
         self.0.word(ENDED + cause as usize).fetch_add(1, Relaxed);
         let number = signal.and_then(|signal| usize::try_from(signal).ok());
@@ -453,32 +441,31 @@ impl WorkerBoard<'_> {
         }
     }
 
-    /// The pool's memory was measured: see [`Reading::private_bytes`] and
-    /// [`Reading::shared_bytes`].
+    /// Stores measured memory: [`Reading::private_bytes`] and [`Reading::shared_bytes`].
     pub fn measured(self, private_bytes: u64, shared_bytes: u64) {
         self.0.word(PRIVATE_BYTES).store(private_bytes, Relaxed);
         self.0.word(SHARED_BYTES).store(shared_bytes, Relaxed);
         self.0.word(MEASURED_AT).store(nanos_now(), Relaxed);
     }
 
-    /// Copies of what this generation has booted serve from now on; 0: workers are no copies.
+    /// Copies of this generation serve from now on; 0: workers are no copies.
     pub fn copies_of(self, generation: u32) {
         self.0.word(COPIES).store(generation.into(), Relaxed);
     }
 
-    /// A copy was forked, which took so long.
+    /// Adds the time to fork a copy.
     pub fn forked(self, took: Duration) {
         histogram::add(&self.0.map.words()[FORKS..FORKS + histogram::WORDS], took);
     }
 
-    /// Copies have counted so much more of themselves.
+    /// Adds to the counters of copies.
     pub fn copies_counted(self, more: CopyCounters) {
         for (place, more) in (COPIES + 1..).zip(more.words()) {
             self.0.word(place).fetch_add(more, Relaxed);
         }
     }
 
-    /// How the pool's OPcache is doing; nothing: that is not known.
+    /// Stores OPcache statistics; `None`: unknown.
     pub fn show_cache(self, cache: Option<OpcacheStats>) {
         for (place, word) in cache.unwrap_or_default().to_words().into_iter().enumerate() {
             self.0.word(CACHE + place).store(word, Relaxed);
@@ -488,7 +475,7 @@ impl WorkerBoard<'_> {
         self.cache_is_fresh();
     }
 
-    /// What is shown of the pool's OPcache is as fresh as it gets for now.
+    /// The stored OPcache statistics are as fresh as possible.
     pub fn cache_is_fresh(self) {
         self.0.word(CACHE_ASKED_AT).store(nanos_now(), Relaxed);
     }

@@ -1,4 +1,4 @@
-//! A page read out.
+//! A page as it was read.
 
 use std::time::Duration;
 
@@ -7,88 +7,46 @@ use crate::counters::Counters;
 use crate::histogram::Histogram;
 use crate::names::{Cause, Outcome};
 use crate::opcache::OpcacheStats;
-use crate::request_times::TIMES;
+use crate::request_times::RequestHistograms;
 use crate::size::Size;
 
-/// All that a page says, read at about one moment.
+/// The contents of a page, read at about one moment.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Reading {
     /// Requests by how they ended, in the order of [`Outcome::ALL`].
     pub outcomes: [u64; Outcome::ALL.len()],
     /// The counters.
     pub counters: Counters,
-    /// How long requests waited for a worker.
-    pub waits: Histogram,
-    /// How long scripts took.
-    pub scripts: Histogram,
-    /// How long requests used a processor.
-    pub cpu: Histogram,
-    /// How long they were ready to run and had none.
-    pub core_waits: Histogram,
-    /// How long their scripts waited for anything else.
-    pub blocked: Histogram,
-    /// How long requests waited that ended within [`RECENT`].
-    pub recent_waits: Histogram,
-    /// How long scripts took that ended within [`RECENT`].
-    pub recent_scripts: Histogram,
-    /// How long requests used a processor that ended within [`RECENT`].
-    pub recent_cpu: Histogram,
-    /// How long those were ready to run and had none.
-    pub recent_core_waits: Histogram,
-    /// How long the scripts of those waited for anything else.
-    pub recent_blocked: Histogram,
-    /// The most memory that each script had: kilobytes in place of microseconds.
+    /// The times of all requests.
+    pub total: RequestHistograms,
+    /// The times of requests that ended within [`RECENT`](crate::RECENT).
+    pub recent: RequestHistograms,
+    /// Peak PHP memory of each script: kilobytes in place of microseconds.
     pub peak_memory: Histogram,
-    /// Requests that wait for a worker.
+    /// Requests in the queue.
     pub queued: u64,
-    /// Most requests that ever waited at once.
+    /// Most requests that ever were in the queue at once.
     pub max_queued: u64,
     /// Workers that run a script.
     pub busy: u64,
-    /// Most workers that ever ran one at once.
+    /// Most workers that ever ran a script at once.
     pub max_busy: u64,
-    /// Workers that can take requests, or run one.
+    /// Workers that are ready or busy.
     pub seated: u64,
-    /// Workers that were ordered and are not there yet.
+    /// Workers that are being started.
     pub coming: u64,
-    /// Memory that only one process of the pool has, of all its processes together, in bytes, when
-    /// it was last measured.
+    /// Private memory of all processes of the pool together, in bytes, when last measured.
     pub private_bytes: u64,
-    /// Memory that a process of the pool shares with others, that with the most, in bytes.
+    /// Shared memory of the pool's process with the most, in bytes.
     pub shared_bytes: u64,
-    /// How the pool's OPcache was doing, and when that was by the clock of [`now`]; nothing if it
-    /// is not known.
+    /// OPcache statistics, and their time by the clock of [`now`](crate::now); `None`: unknown.
     pub cache: Option<(OpcacheStats, Duration)>,
-    /// How the number of workers was found; nothing if it is not (`pm` is not `auto`).
+    /// How `pm = auto` chose the number of workers; `None` with another `pm`.
     pub size: Option<Size>,
-    /// How copies of a booted application are doing; nothing if workers are none.
+    /// The copies of a booted application; `None` if workers are no copies.
     pub copies: Option<Copies>,
-    /// Workers that ended, in the order of [`Cause::ALL`].
+    /// Workers that exited, in the order of [`Cause::ALL`].
     pub ended: [u64; Cause::ALL.len()],
-    /// Signals that ended workers, and how often each did; those that never did are left out.
+    /// Signals that killed workers, and how many each; signals that killed none are left out.
     pub signals: Vec<(i32, u64)>,
-}
-
-impl Reading {
-    /// The times of all requests, in the order in which their histograms lie.
-    pub(crate) fn total(&mut self) -> [&mut Histogram; TIMES] {
-        [
-            &mut self.waits,
-            &mut self.scripts,
-            &mut self.cpu,
-            &mut self.core_waits,
-            &mut self.blocked,
-        ]
-    }
-
-    /// The same of those that ended within [`RECENT`].
-    pub(crate) fn recent(&mut self) -> [&mut Histogram; TIMES] {
-        [
-            &mut self.recent_waits,
-            &mut self.recent_scripts,
-            &mut self.recent_cpu,
-            &mut self.recent_core_waits,
-            &mut self.recent_blocked,
-        ]
-    }
 }

@@ -37,27 +37,27 @@ pub const POOL: &[Metric<Pool>] = &[
     Metric::histogram(
         "maitred_pool_queue_wait_seconds",
         "Time that requests waited for a worker.",
-        |pool, out| out.times(&pool.reading.waits),
+        |pool, out| out.times(&pool.reading.total.waits),
     ),
     Metric::histogram(
         "maitred_pool_script_seconds",
         "Run time of scripts.",
-        |pool, out| out.times(&pool.reading.scripts),
+        |pool, out| out.times(&pool.reading.total.scripts),
     ),
     Metric::histogram(
         "maitred_pool_cpu_seconds",
         "CPU time of requests in their worker.",
-        |pool, out| out.times(&pool.reading.cpu),
+        |pool, out| out.times(&pool.reading.total.cpu),
     ),
     Metric::histogram(
         "maitred_pool_core_wait_seconds",
         "Time that requests were runnable in their worker without a CPU.",
-        |pool, out| out.times(&pool.reading.core_waits),
+        |pool, out| out.times(&pool.reading.total.core_waits),
     ),
     Metric::histogram(
         "maitred_pool_blocked_seconds",
         "Time that scripts were blocked on anything but a CPU.",
-        |pool, out| out.times(&pool.reading.blocked),
+        |pool, out| out.times(&pool.reading.total.blocked),
     ),
     Metric::histogram(
         "maitred_pool_peak_memory_bytes",
@@ -292,23 +292,28 @@ pub const COPIES: &[Metric<(Copies, u64)>] = &[
     Metric::counter(
         "maitred_pool_copies_rewound_total",
         "Times that a copy was rewound (rewinds_per_child).",
-        |(copies, _), out| out.value(copies.rewound),
+        |(copies, _), out| out.value(copies.counters.rewound),
     ),
     Metric::counter(
         "maitred_pool_copies_private_pages_total",
         "Private memory pages of copies at their exit, of those that were measured.",
-        |(copies, _), out| out.value(copies.pages),
+        |(copies, _), out| out.value(copies.counters.pages),
     ),
     Metric::counter(
         "maitred_pool_copies_measured_total",
         "Copies whose memory was measured at their exit.",
-        |(copies, _), out| out.value(copies.measured),
+        |(copies, _), out| out.value(copies.counters.measured),
     ),
     Metric::counter_by(
         "maitred_pool_copies_not_rewound_total",
         "Copies that exited instead of being rewound, by reason.",
         ("reason", &NOT_REWOUND),
-        |(copies, _), out| out.all("reason", NOT_REWOUND.into_iter().zip(copies.not_rewound)),
+        |(copies, _), out| {
+            out.all(
+                "reason",
+                NOT_REWOUND.into_iter().zip(copies.counters.not_rewound),
+            )
+        },
     ),
     Metric::histogram(
         "maitred_pool_copies_fork_seconds",

@@ -48,12 +48,20 @@ fn what_one_process_counts_another_reads_and_a_third_goes_on_with() {
     let read = ours.read();
     assert_eq!(read.outcomes[Outcome::Responded as usize], 2);
     assert_eq!(read.outcomes[Outcome::QueueFull as usize], 1);
-    assert_eq!((read.waits.count(), read.scripts.count()), (2, 1));
-    assert_eq!(read.waits.sum(), 2 * SECOND);
-    let parts = [&read.scripts, &read.cpu, &read.core_waits, &read.blocked];
+    assert_eq!(
+        (read.total.waits.count(), read.total.scripts.count()),
+        (2, 1)
+    );
+    assert_eq!(read.total.waits.sum(), 2 * SECOND);
+    let parts = [
+        &read.total.scripts,
+        &read.total.cpu,
+        &read.total.core_waits,
+        &read.total.blocked,
+    ];
     let sums = parts.map(|times| times.sum().as_millis());
     assert_eq!(sums, [2000, 500, 250, 1250]);
-    let recent = [&read.recent_cpu, &read.recent_blocked];
+    let recent = [&read.recent.cpu, &read.recent.blocked];
     assert_eq!(recent.map(Histogram::count), [1, 1]);
     let count = |counter| read.counters.count(counter);
     assert_eq!(count(Counter::ChildrenCpu), 1_000_000);
@@ -114,7 +122,10 @@ fn what_one_process_counts_another_reads_and_a_third_goes_on_with() {
     ours.workers().copies_counted(more);
     let copies = second.read().copies.unwrap();
     assert_eq!((copies.generation, copies.forks.count()), (3, 1));
-    assert_eq!((copies.rewound, copies.not_rewound[6]), (10, 2));
+    assert_eq!(
+        (copies.counters.rewound, copies.counters.not_rewound[6]),
+        (10, 2)
+    );
     assert_eq!(copies.pages_each(), Some(150.0));
     ours.workers().copies_of(0);
     assert_eq!(second.read().copies, None);
@@ -130,7 +141,7 @@ fn what_is_recent_is_forgotten_after_a_while_and_the_whole_is_not() {
     let read = |at: Duration| {
         let mut reading = Reading::default();
         page.thread(0).read(part_of(at), &mut reading);
-        (reading.waits.count(), reading.recent_waits.count())
+        (reading.total.waits.count(), reading.recent.waits.count())
     };
     for second in 100..130 {
         page.thread(0).observe(&took(SECOND), second * SECOND);

@@ -32,13 +32,16 @@ pub(super) struct Means {
 
 /// The number there would be; nothing where too few requests were measured.
 pub(super) fn advice(reading: &Reading, means: &Means) -> Option<Size> {
-    let count = reading.cpu.count();
+    let count = reading.total.cpu.count();
     if count < ENOUGH {
         return None;
     }
     let each = |sum: std::time::Duration| sum.as_secs_f64() / count as f64;
-    let (cpu, blocked) = (each(reading.cpu.sum()), each(reading.blocked.sum()));
-    let rate = reading.recent_cpu.count() as f64 / RECENT_SECONDS;
+    let (cpu, blocked) = (
+        each(reading.total.cpu.sum()),
+        each(reading.total.blocked.sum()),
+    );
+    let rate = reading.recent.cpu.count() as f64 / RECENT_SECONDS;
     let terms = Terms {
         demand: offered(rate * (cpu + blocked)),
         cpu: knee(means.cores, cpu / (cpu + blocked).max(f64::MIN_POSITIVE)),

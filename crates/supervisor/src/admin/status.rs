@@ -7,7 +7,7 @@ use maitred_control::admin::{
     Copies, MAX_RUNNING_SHOWN, PeakMemory, PoolStatus, Quantiles, Queue, Running, ServerStatus,
     Size, Times, Workers,
 };
-use maitred_scoreboard::{Cause, Histogram, NOT_REWOUND, Outcome, Reading};
+use maitred_scoreboard::{Cause, Histogram, NOT_REWOUND, Outcome, Reading, RequestHistograms};
 use maitred_seat::{Boards, Process, Snapshot};
 
 use crate::pool::Seated;
@@ -135,11 +135,11 @@ impl Supervisor {
                 max: reading.max_queued,
                 limit: current.plan.pool.request_queue_length.into(),
             },
-            queue_wait: times(&reading.waits, &reading.recent_waits),
-            script_time: times(&reading.scripts, &reading.recent_scripts),
-            cpu_time: times(&reading.cpu, &reading.recent_cpu),
-            core_wait_time: times(&reading.core_waits, &reading.recent_core_waits),
-            blocked_time: times(&reading.blocked, &reading.recent_blocked),
+            queue_wait: times(&reading, |times| &times.waits),
+            script_time: times(&reading, |times| &times.scripts),
+            cpu_time: times(&reading, |times| &times.cpu),
+            core_wait_time: times(&reading, |times| &times.core_waits),
+            blocked_time: times(&reading, |times| &times.blocked),
             counters: reading.counters,
             peak_memory: peak_memory(&reading.peak_memory),
             requests: reading.outcomes.iter().sum(),
@@ -262,12 +262,12 @@ fn size(size: maitred_scoreboard::Size) -> Size {
 
 fn copies(reading: &Reading) -> Option<Copies> {
     let copies = reading.copies.as_ref()?;
-    let not_rewound = NOT_REWOUND.iter().zip(copies.not_rewound);
+    let not_rewound = NOT_REWOUND.iter().zip(copies.counters.not_rewound);
     Some(Copies {
         generation: copies.generation,
         spare: reading.seated.saturating_sub(reading.busy),
         fork_time: quantiles(&copies.forks),
-        rewound: copies.rewound,
+        rewound: copies.counters.rewound,
         not_rewound: not_rewound
             .map(|(reason, count)| ((*reason).to_owned(), count))
             .collect(),
@@ -289,10 +289,10 @@ fn outcomes(
         .collect()
 }
 
-fn times(total: &Histogram, recent: &Histogram) -> Times {
+fn times(reading: &Reading, of: fn(&RequestHistograms) -> &Histogram) -> Times {
     Times {
-        total: quantiles(total),
-        recent: quantiles(recent),
+        total: quantiles(of(&reading.total)),
+        recent: quantiles(of(&reading.recent)),
     }
 }
 
