@@ -84,5 +84,5 @@ fn lost(lines: u64) -> String {
         1 => "1 line".to_owned(),
         lines => format!("{lines} lines"),
     };
-    format!("{lines} of the log could not be written here: nobody took them")
+    format!("{lines} of the log were dropped here: no reader took them")
 }

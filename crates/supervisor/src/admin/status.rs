@@ -1,4 +1,4 @@
-//! What `maitred status` is told.
+//! The reply to `maitred status`.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
