@@ -4,9 +4,13 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::addresses;
+use crate::quantile::quantile;
+
+/// The longest time that is read anywhere; longer ones count as this. Times are added up later.
+pub const LONGEST: Duration = Duration::from_secs(i32::MAX as u64);
 
 /// What is known, or why it is not.
-pub type Known<T> = Result<T, Unknown>;
+pub type Fact<T> = Result<T, Unknown>;
 
 /// Why something is not known: a sentence without its full stop.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -14,7 +18,7 @@ pub struct Unknown(pub String);
 
 impl Unknown {
     /// For this reason.
-    pub fn because<T>(why: impl Into<String>) -> Known<T> {
+    pub fn because<T>(why: impl Into<String>) -> Fact<T> {
         Err(Unknown(why.into()))
     }
 }
@@ -39,9 +43,9 @@ pub struct Facts {
     /// Applications that have a file of their own settings in a document root or beside it.
     pub applications: Vec<Application>,
     /// How requests come, by the access log that was named; nothing: none was.
-    pub arrivals: Known<Option<Arrivals>>,
+    pub arrivals: Fact<Option<Arrivals>>,
     /// The databases that run here.
-    pub databases: Known<Vec<Database>>,
+    pub databases: Fact<Vec<Database>>,
     /// Configurations that cannot be read: which, and why.
     pub broken: Vec<(String, Unknown)>,
     /// Those of `broken` that are a web server's.
@@ -60,35 +64,35 @@ impl Facts {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Machine {
     /// Its memory.
-    pub memory: Known<Memory>,
+    pub memory: Fact<Memory>,
     /// Processors that the system has.
-    pub processors: Known<u32>,
+    pub processors: Fact<u32>,
     /// Processors that this process may use.
-    pub allowed_processors: Known<u32>,
+    pub allowed_processors: Fact<u32>,
     /// Tasks stalled for want of memory.
-    pub pressure: Known<Pressure>,
+    pub pressure: Fact<Pressure>,
     /// `vm.swappiness`.
-    pub swappiness: Known<u64>,
+    pub swappiness: Fact<u64>,
     /// What is swapped to, and why that is slow, if it is.
-    pub swaps: Known<Vec<(String, Option<String>)>>,
+    pub swaps: Fact<Vec<(String, Option<String>)>>,
     /// What came back from swap while we looked.
-    pub swapped_in: Known<SwappedIn>,
+    pub swapped_in: Fact<SwappedIn>,
     /// `net.core.somaxconn` of our network namespace.
-    pub somaxconn: Known<u64>,
+    pub somaxconn: Fact<u64>,
     /// The kernel's version, its first two numbers.
-    pub kernel: Known<(u32, u32)>,
+    pub kernel: Fact<(u32, u32)>,
     /// Open files of the whole system, and how many there may be.
-    pub files: Known<(u64, u64)>,
+    pub files: Fact<(u64, u64)>,
     /// Processes and threads of the whole system, and how many there may be.
-    pub tasks: Known<(u64, u64)>,
+    pub tasks: Fact<(u64, u64)>,
     /// Processes that the kernel has killed for want of memory since it started.
-    pub oom_kills: Known<u64>,
+    pub oom_kills: Fact<u64>,
     /// The last of them, as far as the kernel's log still has it.
-    pub last_kill: Known<Option<Killed>>,
+    pub last_kill: Fact<Option<Killed>>,
     /// Sockets that are listened on.
-    pub sockets: Known<Vec<Socket>>,
+    pub sockets: Fact<Vec<Socket>>,
     /// What is mounted where: folder and kind, the longest folder first.
-    pub mounts: Known<Vec<(String, String)>>,
+    pub mounts: Fact<Vec<(String, String)>>,
     /// `net.ipv4.tcp_max_syn_backlog` is set in a file, which is named.
     pub syn_backlog_set_in: Option<String>,
 }
@@ -123,7 +127,7 @@ pub struct Arrivals {
 impl Arrivals {
     /// 95 of 100 come no later after the one before, in seconds.
     pub fn gap_p95(&self) -> f64 {
-        crate::words::quantile(self.gaps.clone(), MOST_GAPS).unwrap_or(0.0)
+        quantile(self.gaps.clone(), MOST_GAPS).unwrap_or(0.0)
     }
 
     /// The share of the time in which a worker that stays for so long after each request is there.
@@ -180,7 +184,7 @@ pub struct Socket {
 
 /// Which program runs PHP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum PhpServer {
     /// maitred with its own configuration.
     Maitred,
     /// php-fpm.
@@ -195,7 +199,7 @@ pub enum Kind {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Service {
     /// Which program.
-    pub kind: Kind,
+    pub kind: PhpServer,
     /// Its name for people, with its configuration.
     pub name: String,
     /// The files of its configuration, the first one first.
@@ -205,9 +209,9 @@ pub struct Service {
     /// How long a stop waits for requests that run; zero is not at all.
     pub control_timeout: Duration,
     /// Its unit of systemd's, if it has one.
-    pub unit: Known<Option<Unit>>,
+    pub unit: Fact<Option<Unit>>,
     /// Its first process.
-    pub process: Known<Process>,
+    pub process: Fact<Process>,
     /// The control groups around it.
     pub group: Group,
     /// Clients that may be connected at a time, if it serves clients itself.
@@ -222,9 +226,9 @@ pub struct Process {
     /// Its id.
     pub pid: i32,
     /// Its `oom_score_adj`.
-    pub oom_score_adj: Known<i64>,
+    pub oom_score_adj: Fact<i64>,
     /// Its soft limit of open files.
-    pub open_files: Known<u64>,
+    pub open_files: Fact<u64>,
 }
 
 /// What a unit of systemd's says.
@@ -242,15 +246,15 @@ pub struct Group {
     /// Whose they are: the server's, or ours where that does not run.
     pub whose: String,
     /// The smallest limit of memory, in bytes, and where it is set.
-    pub memory: Known<Option<(f64, String)>>,
+    pub memory: Fact<Option<(f64, String)>>,
     /// What the group with that limit has in use, in bytes, without the files that the kernel may drop.
-    pub used: Known<Option<f64>>,
+    pub used: Fact<Option<f64>>,
     /// The smallest quota, in processors, and where it is set.
-    pub cores: Known<Option<(f64, String)>>,
+    pub cores: Fact<Option<(f64, String)>>,
     /// How often the quota was used up.
-    pub throttled: Known<Option<Throttled>>,
+    pub throttled: Fact<Option<Throttled>>,
     /// Processes of it that were killed for want of memory.
-    pub oom_kills: Known<Option<u64>>,
+    pub oom_kills: Fact<Option<u64>>,
     /// The kernel is told to kill all of it at once.
     pub kills_all: bool,
 }
@@ -329,11 +333,11 @@ pub struct Pool {
     /// Sites of maitred's at which every client may read the status page.
     pub status_shown_at: Vec<String>,
     /// The entries of php.ini that hold for it, by name; what is absent has PHP's default.
-    pub ini: Known<Ini>,
+    pub ini: Fact<Ini>,
     /// Folders that its code is in, as far as that is known.
     pub roots: Vec<String>,
     /// What a running server tells of it.
-    pub live: Known<Live>,
+    pub live: Fact<Live>,
 }
 
 /// Bounds of a dynamic pool.
@@ -387,27 +391,27 @@ impl Ini {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Live {
     /// Its workers.
-    pub workers: Known<Vec<Worker>>,
+    pub workers: Fact<Vec<Worker>>,
     /// How long half of the scripts took at most, in seconds.
-    pub script_p50: Known<f64>,
+    pub script_p50: Fact<f64>,
     /// How long nearly all took, in seconds.
-    pub script_p99: Known<f64>,
+    pub script_p99: Fact<f64>,
     /// How long 99 of 100 requests waited for a worker, in seconds.
-    pub queue_wait_p99: Known<f64>,
+    pub queue_wait_p99: Fact<f64>,
     /// Which part of a script's own time is a processor's.
-    pub cpu_share: Known<f64>,
+    pub cpu_share: Fact<f64>,
     /// Waiting for a processor, in seconds for each second on one.
-    pub contention: Known<f64>,
+    pub contention: Fact<f64>,
     /// What decides how many workers there are, of a pool that finds its size.
-    pub binding: Known<Option<String>>,
+    pub binding: Fact<Option<String>>,
     /// How often all workers were busy and no further one was allowed.
-    pub limit_reached: Known<u64>,
+    pub limit_reached: Fact<u64>,
     /// Requests that waited at once, at most.
-    pub queue_max: Known<u64>,
+    pub queue_max: Fact<u64>,
     /// Requests a second since the start.
-    pub rate: Known<f64>,
+    pub rate: Fact<f64>,
     /// Its OPcache; nothing: it has none.
-    pub opcache: Known<Option<Opcache>>,
+    pub opcache: Fact<Option<Opcache>>,
 }
 
 /// A worker.
@@ -416,17 +420,17 @@ pub struct Worker {
     /// Its process id.
     pub pid: i32,
     /// Memory of its own, in bytes.
-    pub private: Known<f64>,
+    pub private: Fact<f64>,
     /// Resident memory, in bytes.
-    pub resident: Known<f64>,
+    pub resident: Fact<f64>,
     /// Of it in swap: bytes when we began to look, and when we ended.
-    pub swapped: Known<(f64, f64)>,
+    pub swapped: Fact<(f64, f64)>,
     /// Requests it has served.
-    pub requests: Known<u64>,
+    pub requests: Fact<u64>,
     /// Its `oom_score_adj`.
-    pub oom_score_adj: Known<i64>,
+    pub oom_score_adj: Fact<i64>,
     /// Processor time it has used, in seconds.
-    pub cpu: Known<f64>,
+    pub cpu: Fact<f64>,
 }
 
 /// An OPcache.
@@ -456,7 +460,7 @@ pub struct Nginx {
     /// Connections of a worker.
     pub connections: u64,
     /// Open files of a worker.
-    pub open_files: Known<u64>,
+    pub open_files: Fact<u64>,
     /// Where it passes requests to FastCGI.
     pub passes: Vec<Pass>,
     /// Document roots.
@@ -525,7 +529,7 @@ pub struct Apache {
     /// Its first file.
     pub file: String,
     /// `prefork`, `worker` or `event`.
-    pub mpm: Known<String>,
+    pub mpm: Fact<String>,
     /// Clients that are served at a time.
     pub max_request_workers: u64,
     /// Requests after which a child is replaced.
@@ -548,7 +552,7 @@ pub struct Application {
     /// The file.
     pub file: String,
     /// It says that errors are shown, with all there is to know of them.
-    pub shows_errors: Known<bool>,
+    pub shows_errors: Fact<bool>,
 }
 
 /// A database.
@@ -561,5 +565,5 @@ pub struct Database {
     /// Where that is set.
     pub place: String,
     /// Its process's `oom_score_adj`.
-    pub oom_score_adj: Known<i64>,
+    pub oom_score_adj: Fact<i64>,
 }

@@ -1,12 +1,14 @@
 //! What a check has to say.
 
-use serde::Serialize;
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
 
-use crate::checks::Check;
+use serde::{Deserialize, Serialize};
+
 use crate::facts::Unknown;
 
 /// How bad something is, the worst first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
     /// Requests fail or will, or one user's page may be shown to another.
@@ -70,91 +72,123 @@ impl Finding {
         self.fix = fix.into();
         self
     }
-
-    /// Which rules it is about.
-    pub fn rules(&mut self, rules: &[&'static str]) -> &mut Finding {
-        self.rules.extend(rules);
-        self
-    }
 }
 
-/// Where one check writes what it finds.
+/// The findings of one check.
 #[derive(Debug)]
 pub struct Sheet {
-    check: &'static Check,
-    /// What it has found so far.
+    id: &'static str,
+    title: &'static str,
+    /// In the order in which they were found.
     pub findings: Vec<Finding>,
 }
 
 impl Sheet {
-    /// An empty one.
-    pub fn of(check: &'static Check) -> Sheet {
+    /// No findings yet.
+    pub fn new(id: &'static str, title: &'static str) -> Sheet {
         Sheet {
-            check,
+            id,
+            title,
             findings: Vec::new(),
         }
     }
 
-    /// Something of some severity, said when `condition` holds.
-    pub fn say(
-        &mut self,
-        severity: Severity,
-        about: &str,
-        seen: impl Into<String>,
-        condition: impl Into<String>,
-    ) -> &mut Finding {
+    /// A finding with the texts of a key in `data/findings.toml`, such as `oom.kills-all`.
+    pub fn report(&mut self, key: &str, about: &str, seen: impl Into<String>) -> &mut Finding {
+        let texts = texts(key);
+        let severity = texts.map_or(Severity::CannotTell, |texts| texts.severity);
+        let finding = self.add(severity, about, seen.into());
+        if let Some(texts) = texts {
+            finding.condition.clone_from(&texts.condition);
+            finding.consequence.clone_from(&texts.consequence);
+            finding.fix.clone_from(&texts.fix);
+            finding.rules = texts.rules.iter().map(String::as_str).collect();
+        }
+        finding
+    }
+
+    /// It is as it should be.
+    pub fn ok(&mut self, about: &str, seen: impl Into<String>) {
+        self.add(Severity::Well, about, seen.into());
+    }
+
+    /// What is needed is not known.
+    pub fn cannot_tell(&mut self, about: &str, what: &str, why: &Unknown) {
+        self.add(Severity::CannotTell, about, format!("{what}: {why}"));
+    }
+
+    fn add(&mut self, severity: Severity, about: &str, seen: String) -> &mut Finding {
         let at = self.findings.len();
         self.findings.push(Finding {
-            check: self.check.id,
-            title: self.check.title,
+            check: self.id,
+            title: self.title,
             severity,
             about: about.to_owned(),
-            seen: seen.into(),
-            condition: condition.into(),
+            seen,
+            condition: String::new(),
             consequence: String::new(),
             fix: String::new(),
             rules: Vec::new(),
         });
         &mut self.findings[at]
     }
+}
 
-    /// A failure.
-    pub fn fail(
-        &mut self,
-        about: &str,
-        seen: impl Into<String>,
-        condition: impl Into<String>,
-    ) -> &mut Finding {
-        self.say(Severity::Fail, about, seen, condition)
-    }
+/// The fixed texts of a finding.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Texts {
+    severity: Severity,
+    #[serde(default)]
+    condition: String,
+    #[serde(default)]
+    consequence: String,
+    #[serde(default)]
+    fix: String,
+    #[serde(default)]
+    rules: Vec<String>,
+}
 
-    /// A warning.
-    pub fn warn(
-        &mut self,
-        about: &str,
-        seen: impl Into<String>,
-        condition: impl Into<String>,
-    ) -> &mut Finding {
-        self.say(Severity::Warn, about, seen, condition)
-    }
+type Catalog = BTreeMap<String, BTreeMap<String, Texts>>;
 
-    /// Something worth knowing.
-    pub fn info(
-        &mut self,
-        about: &str,
-        seen: impl Into<String>,
-        condition: impl Into<String>,
-    ) -> &mut Finding {
-        self.say(Severity::Info, about, seen, condition)
-    }
+/// The texts of a key. A test sees to it that every key of the checks has some.
+fn texts(key: &str) -> Option<&'static Texts> {
+    static CATALOG: LazyLock<Catalog> = LazyLock::new(|| {
+        let data = include_str!("../data/findings.toml");
+        toml::from_str(data).unwrap_or_default()
+    });
+    let (file, name) = key.split_once('.')?;
+    CATALOG.get(file)?.get(name)
+}
 
-    /// It is as it should be.
-    pub fn ok(&mut self, about: &str, seen: impl Into<String>) {
-        self.say(Severity::Well, about, seen, "");
-    }
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
 
-    /// What is needed is not known.
-    pub fn cannot_tell(&mut self, about: &str, what: &str, why: &Unknown) {
-        self.say(Severity::CannotTell, about, format!("{what}: {why}"), "");
+    #[test]
+    fn every_finding_of_the_checks_has_its_texts_and_no_other_is_there() {
+        let data = include_str!("../data/findings.toml");
+        let catalog: Catalog = toml::from_str(data).unwrap();
+        let files = catalog.iter();
+        let described: BTreeSet<String> = files
+            .flat_map(|(file, texts)| texts.keys().map(move |name| format!("{file}.{name}")))
+            .collect();
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/checks");
+        let mut used = BTreeSet::new();
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let source = std::fs::read_to_string(entry.unwrap().path()).unwrap();
+            let literals = source.split('"').skip(1).step_by(2);
+            used.extend(
+                literals
+                    .filter(|key| texts(key).is_some())
+                    .map(str::to_owned),
+            );
+            let reported = source.split("report(\"").skip(1);
+            for key in reported.filter_map(|rest| rest.split('"').next()) {
+                assert!(described.contains(key), "{key}");
+            }
+        }
+        assert_eq!(used, described);
     }
 }

@@ -8,14 +8,14 @@ mod addresses;
 pub mod checks;
 pub mod facts;
 pub mod finding;
+mod ini_value;
 pub mod manual;
-
+mod quantile;
 pub mod read;
 pub mod report;
 pub mod rules;
-mod words;
 
-pub use read::{MemoryGroup, Options, Which, read};
+pub use read::{MemoryGroup, Options, Scope, read};
 pub use report::Report;
 
 /// Looks at the machine, and says what was found.

@@ -101,13 +101,17 @@ impl Report {
     /// is wanted.
     pub fn text(&self, all: bool, colours: bool) -> String {
         let mut lines = Vec::new();
-        match self.looked_at.is_empty() {
-            true => lines.push(
+        if self.looked_at.is_empty() {
+            lines.push(
                 "Neither maitred nor php-fpm, nginx or Apache is configured here; this is about the \
                  machine alone."
                     .to_owned(),
-            ),
-            false => lines.extend(wrapped(&format!("Looked at {}.", self.looked_at.join(", ")), 0)),
+            )
+        } else {
+            lines.extend(wrapped(
+                &format!("Looked at {}.", self.looked_at.join(", ")),
+                0,
+            ))
         }
         lines.push(String::new());
         for finding in &self.findings {
@@ -153,9 +157,10 @@ fn coloured(severity: Severity, colours: bool) -> String {
         Severity::Info => "36",
         Severity::Well => "32",
     };
-    match colours {
-        true => format!("\x1b[{colour}m{}\x1b[0m", severity.name()),
-        false => severity.name().to_owned(),
+    if colours {
+        format!("\x1b[{colour}m{}\x1b[0m", severity.name())
+    } else {
+        severity.name().to_owned()
     }
 }
 

@@ -4,7 +4,7 @@ use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use maitred_doctor::{Options, Which, examine};
+use maitred_doctor::{Options, Scope, examine};
 
 use crate::command::Doctor;
 use crate::refuse;
@@ -16,9 +16,9 @@ pub fn doctor(asked: &Doctor) -> ExitCode {
         return refuse(&format!("--root: {} is no folder", root.display()));
     }
     let which = match (&asked.config, &asked.php_fpm) {
-        (Some(_), _) => Which::Maitred,
-        (None, Some(_)) => Which::PhpFpm,
-        (None, None) => Which::Everything,
+        (Some(_), _) => Scope::Maitred,
+        (None, Some(_)) => Scope::PhpFpm,
+        (None, None) => Scope::Everything,
     };
     let config = asked.config.clone();
     let report = examine(&Options {

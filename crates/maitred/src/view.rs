@@ -14,6 +14,7 @@ use maitred_control::admin::{
 };
 
 use maitred_scoreboard::{Counter, CounterValue};
+use maitred_text::humanize::{compact_bytes, compact_count, compact_time, long_time, shorten};
 
 pub use cache::page_cache;
 pub use copies::copies;
@@ -66,7 +67,7 @@ pub fn overview(server: &ServerStatus) -> Vec<String> {
         phase,
         ..
     } = server;
-    let up = duration(server.uptime_seconds);
+    let up = long_time(server.uptime_seconds);
     let listen = server.listen.join(", ");
     let table = Table::new(POOLS, server.pools.iter().map(|pool| &*pool.name));
     let mut lines = vec![cut(&format!(
@@ -87,12 +88,16 @@ fn row(pool: &PoolStatus) -> [String; 11] {
         workers.busy.to_string(),
         workers.idle.to_string(),
         workers.limit.to_string(),
-        format!("{}/{}", number(queue.now, 4), number(queue.max, 4)),
+        format!(
+            "{}/{}",
+            compact_count(queue.now, 4),
+            compact_count(queue.max, 4)
+        ),
         both(&pool.queue_wait.recent),
         both(&pool.script_time.recent),
-        number(pool.requests, 8),
-        number(pool.failed.values().sum(), 7),
-        bytes(pool.memory.private_bytes),
+        compact_count(pool.requests, 8),
+        compact_count(pool.failed.values().sum(), 7),
+        compact_bytes(pool.memory.private_bytes),
     ]
 }
 
@@ -127,9 +132,9 @@ pub fn details(pool: &PoolStatus) -> Vec<String> {
         format!("requests        {}", counts(&pool.outcomes)),
         format!(
             "memory          {} private in {} processes ({method}), {} shared",
-            bytes(memory.private_bytes),
+            compact_bytes(memory.private_bytes),
             memory.processes,
-            bytes(memory.shared_bytes)
+            compact_bytes(memory.shared_bytes)
         ),
     ]);
     lines.extend(size::details(pool));
@@ -158,9 +163,9 @@ fn opcache(opcache: &Opcache) -> String {
     ];
     format!(
         "OPcache         {} used, {} free, {} wasted, {} scripts, {share:.1}% hits, {} restarts",
-        bytes(figures.memory_used_bytes),
-        bytes(figures.memory_free_bytes),
-        bytes(figures.memory_wasted_bytes),
+        compact_bytes(figures.memory_used_bytes),
+        compact_bytes(figures.memory_free_bytes),
+        compact_bytes(figures.memory_wasted_bytes),
         figures.cached_scripts,
         restarts.into_iter().fold(0, u64::saturating_add),
     )
@@ -181,7 +186,7 @@ pub fn running(server: &ServerStatus, most: usize) -> Vec<String> {
     let mut lines = Vec::from(table.head());
     for (pool, script) in scripts.into_iter().take(most) {
         lines.push(table.row([
-            format!("{:>8}", duration(script.seconds)),
+            format!("{:>8}", long_time(script.seconds)),
             script.pid.to_string(),
             shorten(pool, 14),
             request_of(script),
@@ -217,7 +222,7 @@ pub fn certificates(server: &ServerStatus, now: u64) -> Vec<String> {
 }
 
 fn certificate(host: &CertificateStatus, now: u64) -> [String; 4] {
-    let until = |time: u64| duration(time.saturating_sub(now) as f64);
+    let until = |time: u64| long_time(time.saturating_sub(now) as f64);
     let expires = match host.expires {
         None => "none yet".to_owned(),
         Some(past) if past <= now => "expired".to_owned(),
@@ -260,67 +265,9 @@ fn sum(counts: &BTreeMap<String, u64>, is_counted: impl Fn(&str) -> bool) -> u64
 
 fn both(times: &Quantiles) -> String {
     match (times.p50_seconds, times.p99_seconds) {
-        (Some(p50), Some(p99)) => format!("{}/{}", time(p50), time(p99)),
+        (Some(p50), Some(p99)) => format!("{}/{}", compact_time(p50), compact_time(p99)),
         _ => "-".to_owned(),
     }
-}
-
-/// A short time in at most five characters: `850µs`, `1.2ms`, `12ms`, `1.2s`, `62s`.
-fn time(seconds: f64) -> String {
-    let scaled = |value: f64, unit: &str| match value {
-        ..9.95 => format!("{value:.1}{unit}"),
-        _ => format!("{value:.0}{unit}"),
-    };
-    match seconds {
-        ..0.000_999_5 => format!("{:.0}µs", seconds * 1e6),
-        ..0.999_5 => scaled(seconds * 1e3, "ms"),
-        ..999.5 => scaled(seconds, "s"),
-        _ => format!("{:.0}m", seconds / 60.0),
-    }
-}
-
-/// A long time in two units: `12.3 s`, `2 m 13 s`, `5 h 2 m`, `3 d 4 h`.
-fn duration(seconds: f64) -> String {
-    let whole = seconds as u64;
-    match whole {
-        ..60 => format!("{seconds:.1} s"),
-        60..3600 => format!("{} m {} s", whole / 60, whole % 60),
-        3600..86400 => format!("{} h {} m", whole / 3600, whole / 60 % 60),
-        _ => format!("{} d {} h", whole / 86400, whole / 3600 % 24),
-    }
-}
-
-/// A count in at most `columns` characters, four at least.
-fn number(count: u64, columns: usize) -> String {
-    let text = count.to_string();
-    if text.len() <= columns {
-        return text;
-    }
-    match count {
-        ..1_000_000 => format!("{}k", count / 1000),
-        1_000_000..1_000_000_000 => format!("{}M", count / 1_000_000),
-        1_000_000_000..1_000_000_000_000 => format!("{}G", count / 1_000_000_000),
-        _ => format!("{}T", (count / 1_000_000_000_000).min(999)),
-    }
-}
-
-/// An amount of memory in at most seven characters.
-fn bytes(bytes: u64) -> String {
-    let megabytes = bytes as f64 / (1 << 20) as f64;
-    match megabytes {
-        ..9.95 => format!("{megabytes:.1} MB"),
-        ..9999.5 => format!("{megabytes:.0} MB"),
-        ..10_239_999.0 => format!("{:.0} GB", megabytes / 1024.0),
-        _ => format!("{:.0} TB", megabytes / 1024.0 / 1024.0),
-    }
-}
-
-fn shorten(text: &str, columns: usize) -> String {
-    if text.chars().count() <= columns {
-        return text.to_owned();
-    }
-    let kept = text.chars().take(columns.saturating_sub(1));
-    kept.chain(['…']).collect()
 }
 
 /// A line that fits.
@@ -450,19 +397,6 @@ mod tests {
         for line in lines {
             assert!(line.chars().count() <= COLUMNS, "{line}");
         }
-    }
-
-    #[test]
-    fn times_are_short() {
-        let read = [0.0, 0.000_85, 0.0012, 0.012, 0.9996, 1.25, 62.0, 4000.0].map(time);
-        assert_eq!(
-            read,
-            [
-                "0µs", "850µs", "1.2ms", "12ms", "1.0s", "1.2s", "62s", "67m"
-            ]
-        );
-        let read = [0.04, 75.0, 3700.0, 200_000.0].map(duration);
-        assert_eq!(read, ["0.0 s", "1 m 15 s", "1 h 1 m", "2 d 7 h"]);
     }
 
     #[test]

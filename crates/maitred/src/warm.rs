@@ -9,9 +9,9 @@ use std::process::ExitCode;
 
 use maitred_config::Config;
 use maitred_front::Hosts;
-use maitred_measure::doors::{self, NotFound, Trust};
-use maitred_measure::place::Place;
-use maitred_measure::plan::Door;
+use maitred_measure::endpoints::{self, EndpointError, TlsTrust};
+use maitred_measure::plan::Endpoint;
+use maitred_measure::url::Url;
 use maitred_warm::client;
 use maitred_warm::run::{self, Plan, Report};
 use maitred_warm::sitemap::Sitemap;
@@ -107,7 +107,7 @@ fn read(file: &Path) -> Result<Vec<u8>, String> {
 struct ServerFinder<'a> {
     config: Option<(&'a Config, Hosts)>,
     connect: Option<SocketAddr>,
-    trust: Trust,
+    trust: TlsTrust,
 }
 
 impl<'a> ServerFinder<'a> {
@@ -115,24 +115,25 @@ impl<'a> ServerFinder<'a> {
         ServerFinder {
             config: config.map(|config| (config, Hosts::of(&config.sites))),
             connect: asked.connect,
-            trust: Trust {
+            trust: TlsTrust {
                 insecure: asked.insecure,
                 ca: asked.ca.clone(),
             },
         }
     }
 
-    fn find(&self, place: &Place) -> Result<Door, String> {
+    fn find(&self, place: &Url) -> Result<Endpoint, String> {
         let listens = match &self.config {
             Some((config, hosts)) => Some(listens(config, hosts, place)?),
             None => None,
         };
         match self.connect.or(listens) {
-            Some(address) => doors::at(address, place, &self.trust, &PROTOCOLS),
+            Some(address) => endpoints::at(address, place, &self.trust, &PROTOCOLS),
             None => {
-                doors::find(place, None, &self.trust, &PROTOCOLS, true).map_err(|why| match why {
-                    NotFound::Elsewhere(address) => format!("{address} is on another machine"),
-                    NotFound::Because(why) => why,
+                endpoints::find(place, None, &self.trust, &PROTOCOLS, true).map_err(|why| match why
+                {
+                    EndpointError::Remote(address) => format!("{address} is on another machine"),
+                    EndpointError::Failed(why) => why,
                 })
             }
         }
@@ -141,7 +142,7 @@ impl<'a> ServerFinder<'a> {
 
 /// The address of the configured server for a URL whose pages it caches: at the URL's port, since
 /// the port is part of the cache key, or else its first one.
-fn listens(config: &Config, hosts: &Hosts, place: &Place) -> Result<SocketAddr, String> {
+fn listens(config: &Config, hosts: &Hosts, place: &Url) -> Result<SocketAddr, String> {
     let site = hosts.site_for(&place.host);
     let site = site.and_then(|number| config.sites.get(number));
     match site {
@@ -262,7 +263,7 @@ mod tests {
     fn only_hosts_with_a_cache_are_asked_for_at_the_servers_own_address() {
         let config = config();
         let hosts = Hosts::of(&config.sites);
-        let at = |url: &str| listens(&config, &hosts, &Place::read(url, None).unwrap());
+        let at = |url: &str| listens(&config, &hosts, &Url::read(url, None).unwrap());
         assert_eq!(
             at("http://A.example/x").unwrap().to_string(),
             "127.0.0.1:8080"

@@ -1,7 +1,7 @@
 //! When requests are due: a rate over time, and how requests are spread on it.
 
 use crate::clock;
-use crate::words;
+use maitred_text::humanize;
 
 /// How long a profile without a duration of its own is, in seconds.
 pub const DEFAULT_SECONDS: f64 = 30.0;
@@ -97,9 +97,9 @@ impl Profile {
     pub fn describe(&self) -> String {
         let words = |segment: &Segment| {
             if segment.from == segment.to {
-                format!("{}/s", words::number(segment.from))
+                format!("{}/s", humanize::number(segment.from))
             } else {
-                let (from, to) = (words::number(segment.from), words::number(segment.to));
+                let (from, to) = (humanize::number(segment.from), humanize::number(segment.to));
                 format!("{from} to {to}/s")
             }
         };
@@ -110,7 +110,7 @@ impl Profile {
                     format!(
                         "{} for {}",
                         words(segment),
-                        words::duration(segment.seconds)
+                        humanize::duration(segment.seconds)
                     )
                 });
                 several.collect::<Vec<_>>().join(", ")
@@ -127,7 +127,7 @@ fn segment(text: &str, seconds: f64) -> Result<Segment, String> {
         )
     };
     let (rates, time) = match text.split_once('@') {
-        Some((rates, time)) => (rates, words::read_duration(time)?),
+        Some((rates, time)) => (rates, humanize::parse_duration(time)?),
         None => (text, seconds),
     };
     let (from, to) = rates.split_once("..").unwrap_or((rates, rates));
@@ -156,7 +156,10 @@ fn bursts(base: f64, text: &str) -> Result<Profile, String> {
     let wrong = || format!("'{text}' is no burst; expected one such as 2000@1s/10s");
     let (rate, times) = text.split_once('@').ok_or_else(wrong)?;
     let (on, every) = times.split_once('/').ok_or_else(wrong)?;
-    let (on, every) = (words::read_duration(on)?, words::read_duration(every)?);
+    let (on, every) = (
+        humanize::parse_duration(on)?,
+        humanize::parse_duration(every)?,
+    );
     if on <= 0.0 || every <= on {
         return Err(format!(
             "'{text}': a burst is shorter than the time between two"

@@ -17,7 +17,7 @@ const GRACEFUL_SHARE: f64 = 0.9;
 
 /// A search for the highest rate.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Search {
+pub struct CapacitySearch {
     holds: Option<f64>,
     fails: Option<f64>,
     next: f64,
@@ -26,10 +26,10 @@ pub struct Search {
     steps: usize,
 }
 
-impl Search {
+impl CapacitySearch {
     /// Begins with this rate.
-    pub fn new(first: f64) -> Search {
-        Search {
+    pub fn new(first: f64) -> CapacitySearch {
+        CapacitySearch {
             holds: None,
             fails: None,
             next: first.max(LOWEST),
@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     fn search(first: f64, capacity: f64) -> (Option<f64>, usize) {
-        let mut search = Search::new(first);
+        let mut search = CapacitySearch::new(first);
         while let Some(rate) = search.next() {
             search.tried(rate <= capacity);
         }
@@ -136,7 +136,7 @@ mod tests {
 
     #[test]
     fn what_did_not_last_is_not_the_answer() {
-        let mut search = Search::new(100.0);
+        let mut search = CapacitySearch::new(100.0);
         search.tried(true);
         search.did_not_last();
         assert_eq!(search.highest(), None);

@@ -17,11 +17,11 @@ const NO_DIFFERENCE: f64 = 0.03;
 
 /// What a figure says when it grows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Better {
+pub enum Direction {
     /// It is better.
-    More,
+    HigherIsBetter,
     /// It is worse.
-    Less,
+    LowerIsBetter,
 }
 
 /// What is said of two configurations by one figure; B beside A.
@@ -140,7 +140,7 @@ fn wider(pairs: usize) -> f64 {
 
 /// The verdicts on several figures at once. By Holm's method the surest difference has to be as sure
 /// as if there were all figures, the next as if there were one less, and so on.
-pub fn verdicts(ratios: &[(Better, Option<Ratio>)]) -> Vec<Verdict> {
+pub fn verdicts(ratios: &[(Direction, Option<Ratio>)]) -> Vec<Verdict> {
     let mut order: Vec<(usize, f64)> = ratios
         .iter()
         .enumerate()
@@ -159,7 +159,7 @@ pub fn verdicts(ratios: &[(Better, Option<Ratio>)]) -> Vec<Verdict> {
     verdicts
 }
 
-fn verdict(better: Better, ratio: &Ratio, sure: bool) -> Verdict {
+fn verdict(better: Direction, ratio: &Ratio, sure: bool) -> Verdict {
     let largest = (1.0 - ratio.low).abs().max((ratio.high - 1.0).abs());
     if largest <= NO_DIFFERENCE {
         return Verdict::NoDifferenceLargerThan(largest);
@@ -168,7 +168,7 @@ fn verdict(better: Better, ratio: &Ratio, sure: bool) -> Verdict {
         return Verdict::Undecided;
     }
     match (better, ratio.mean > 1.0) {
-        (Better::More, true) | (Better::Less, false) => Verdict::Faster,
+        (Direction::HigherIsBetter, true) | (Direction::LowerIsBetter, false) => Verdict::Faster,
         _ => Verdict::Slower,
     }
 }
@@ -192,7 +192,7 @@ mod tests {
     }
 
     fn judge(ratios: &[f64]) -> Verdict {
-        verdicts(&[(Better::More, Ratio::of(ratios, 1, 1))])[0]
+        verdicts(&[(Direction::HigherIsBetter, Ratio::of(ratios, 1, 1))])[0]
     }
 
     #[test]
@@ -207,7 +207,10 @@ mod tests {
         );
         assert_eq!(judge(&[1.5]), Verdict::Undecided);
         assert_eq!(judge(&[1.5, f64::NAN]), Verdict::Undecided);
-        let latency = verdicts(&[(Better::Less, Ratio::of(&noisy(0.8, 0.1, 10, 1), 1, 1))]);
+        let latency = verdicts(&[(
+            Direction::LowerIsBetter,
+            Ratio::of(&noisy(0.8, 0.1, 10, 1), 1, 1),
+        )]);
         assert_eq!(latency, [Verdict::Faster]);
     }
 
@@ -240,8 +243,14 @@ mod tests {
             chance: 0.03,
             signs: 0.01,
         };
-        assert_eq!(verdicts(&[(Better::More, Some(weak))]), [Verdict::Faster]);
-        let both = verdicts(&[(Better::More, Some(weak)), (Better::More, Some(weak))]);
+        assert_eq!(
+            verdicts(&[(Direction::HigherIsBetter, Some(weak))]),
+            [Verdict::Faster]
+        );
+        let both = verdicts(&[
+            (Direction::HigherIsBetter, Some(weak)),
+            (Direction::HigherIsBetter, Some(weak)),
+        ]);
         assert_eq!(both, [Verdict::Undecided, Verdict::Undecided]);
     }
 

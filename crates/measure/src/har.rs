@@ -4,9 +4,9 @@ use std::path::Path;
 
 use serde::Deserialize;
 
-use crate::place::Place;
-use crate::request::{MAX_REQUESTS, Wish, read_header};
-use crate::words;
+use crate::request::{MAX_REQUESTS, RequestSpec, read_header};
+use crate::url::Url;
+use maitred_text::humanize;
 
 /// The longest file that is read, in bytes.
 const MAX_FILE_BYTES: u64 = 512 * 1024 * 1024;
@@ -15,38 +15,38 @@ const MAX_FILE_BYTES: u64 = 512 * 1024 * 1024;
 const MAX_SHOWN: usize = 100;
 
 #[derive(Deserialize)]
-struct Har {
-    log: Log,
+struct HarFile {
+    log: HarLog,
 }
 
 #[derive(Deserialize)]
-struct Log {
-    entries: Vec<Entry>,
+struct HarLog {
+    entries: Vec<HarEntry>,
 }
 
 #[derive(Deserialize)]
-struct Entry {
-    request: Saved,
+struct HarEntry {
+    request: HarRequest,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Saved {
+struct HarRequest {
     method: String,
     url: String,
     #[serde(default)]
-    headers: Vec<Field>,
-    post_data: Option<Body>,
+    headers: Vec<HarHeader>,
+    post_data: Option<HarBody>,
 }
 
 #[derive(Deserialize)]
-struct Field {
+struct HarHeader {
     name: String,
     value: String,
 }
 
 #[derive(Deserialize)]
-struct Body {
+struct HarBody {
     #[serde(default)]
     text: String,
 }
@@ -67,7 +67,7 @@ const NOT_SENT_AGAIN: [&str; 8] = [
 ///
 /// # Errors
 /// One sentence about what is wrong with the file.
-pub fn read(file: &Path, base: Option<&Place>) -> Result<Vec<Wish>, String> {
+pub fn read(file: &Path, base: Option<&Url>) -> Result<Vec<RequestSpec>, String> {
     let shown = file.display();
     let length = std::fs::metadata(file).map(|found| found.len());
     if length.is_ok_and(|length| length > MAX_FILE_BYTES) {
@@ -75,19 +75,16 @@ pub fn read(file: &Path, base: Option<&Place>) -> Result<Vec<Wish>, String> {
     }
     let text =
         std::fs::read_to_string(file).map_err(|why| format!("{shown} cannot be read: {why}"))?;
-    let har: Har =
+    let har: HarFile =
         serde_json::from_str(&text).map_err(|why| format!("{shown} is no HAR file: {why}"))?;
-    let mut wishes: Vec<Wish> = Vec::new();
-    let mut first: Option<Place> = None;
+    let mut specs: Vec<RequestSpec> = Vec::new();
+    let mut first: Option<Url> = None;
     for entry in har.log.entries.into_iter().take(MAX_REQUESTS) {
         // What is not HTTP (data:, ws:) was no request to a server.
-        let Ok(place) = Place::read(&entry.request.url, None) else {
+        let Ok(url) = Url::read(&entry.request.url, None) else {
             continue;
         };
-        if !first
-            .get_or_insert_with(|| place.clone())
-            .same_server(&place)
-        {
+        if !first.get_or_insert_with(|| url.clone()).same_server(&url) {
             continue;
         }
         let method = entry.request.method.as_str();
@@ -95,25 +92,25 @@ pub fn read(file: &Path, base: Option<&Place>) -> Result<Vec<Wish>, String> {
             let method: String = method.chars().take(MAX_SHOWN).collect();
             return Err(format!(
                 "{shown}: '{}' is no method of a request for {}; expected one such as GET",
-                words::printable(&method),
-                words::printable(&place.to_string())
+                humanize::printable(&method),
+                humanize::printable(&url.to_string())
             ));
         }
-        wishes.push(wish(entry.request, place, base));
+        specs.push(spec(entry.request, url, base));
     }
-    if wishes.is_empty() {
+    if specs.is_empty() {
         return Err(format!("{shown} holds no request over HTTP"));
     }
-    Ok(wishes)
+    Ok(specs)
 }
 
-fn wish(saved: Saved, place: Place, base: Option<&Place>) -> Wish {
-    let place = match base {
-        Some(base) => Place {
-            path: place.path,
+fn spec(saved: HarRequest, url: Url, base: Option<&Url>) -> RequestSpec {
+    let url = match base {
+        Some(base) => Url {
+            path: url.path,
             ..base.clone()
         },
-        None => place,
+        None => url,
     };
     let fields = saved.headers.into_iter().filter_map(|field| {
         let name = field.name.to_ascii_lowercase();
@@ -122,13 +119,13 @@ fn wish(saved: Saved, place: Place, base: Option<&Place>) -> Wish {
         let field = ours.then(|| format!("{}: {}", field.name, field.value))?;
         read_header(&field).ok()
     });
-    Wish {
+    RequestSpec {
         method: saved.method.to_ascii_uppercase(),
         headers: fields.collect(),
         body: saved
             .post_data
             .map_or(Vec::new(), |body| body.text.into_bytes()),
-        ..Wish::get(place)
+        ..RequestSpec::get(url)
     }
 }
 
@@ -148,26 +145,23 @@ mod tests {
             {"request": {"method": "post", "url": "https://shop.example/cart?a=b",
                 "postData": {"mimeType": "text/plain", "text": "x=1"}}}]}}"#;
         std::fs::write(&file, text).expect("a file");
-        let wishes = read(&file, None).expect("requests");
-        let shown: Vec<String> = wishes.iter().map(|wish| wish.place.to_string()).collect();
+        let specs = read(&file, None).expect("requests");
+        let shown: Vec<String> = specs.iter().map(|spec| spec.url.to_string()).collect();
         assert_eq!(
             shown,
             ["https://shop.example/", "https://shop.example/cart?a=b"]
         );
         assert_eq!(
-            wishes[0].headers,
+            specs[0].headers,
             [("Accept".to_owned(), "text/html".to_owned())]
         );
         assert_eq!(
-            (wishes[1].method.as_str(), wishes[1].body.as_slice()),
+            (specs[1].method.as_str(), specs[1].body.as_slice()),
             ("POST", &b"x=1"[..])
         );
-        let base = Place::read("http://127.0.0.1:8080/", None).expect("a URL");
-        let wishes = read(&file, Some(&base)).expect("requests");
-        assert_eq!(
-            wishes[1].place.to_string(),
-            "http://127.0.0.1:8080/cart?a=b"
-        );
+        let base = Url::read("http://127.0.0.1:8080/", None).expect("a URL");
+        let specs = read(&file, Some(&base)).expect("requests");
+        assert_eq!(specs[1].url.to_string(), "http://127.0.0.1:8080/cart?a=b");
         for method in ["GET /x HTTP/1.1\\r\\nX: y\\r\\n", "\\u001b[2J", ""] {
             let odd = text.replace("post", method);
             std::fs::write(&file, odd).expect("a file");

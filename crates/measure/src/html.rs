@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use crate::report::Report;
 use crate::series::Second;
 use crate::text;
-use crate::words;
+use maitred_text::humanize;
 
 /// The size of a chart, and the room beside it for its axes.
 const WIDTH: f64 = 860.0;
@@ -93,7 +93,7 @@ pub fn percentiles(most: f64) -> Vec<(f64, String)> {
         .map(|percentile| {
             (
                 nines(percentile),
-                format!("{} %", words::number(percentile)),
+                format!("{} %", humanize::number(percentile)),
             )
         })
         .collect()
@@ -108,7 +108,7 @@ fn times(most: f64) -> Vec<(f64, String)> {
     let count = (most / step) as u32;
     let times = (0..=count).map(|number| f64::from(number) * step);
     times
-        .map(|time| (time, at(time, words::duration)))
+        .map(|time| (time, at(time, humanize::duration)))
         .collect()
 }
 
@@ -122,7 +122,7 @@ fn at(value: f64, label: Label) -> String {
 }
 
 fn spectrum(report: &Report) -> String {
-    let points = |of: fn(&crate::report::Point) -> Option<f64>| {
+    let points = |of: fn(&crate::report::SpectrumPoint) -> Option<f64>| {
         let points = report.spectrum.iter();
         points
             .filter_map(|point| Some((nines(point.percentile), of(point)?)))
@@ -144,7 +144,7 @@ fn spectrum(report: &Report) -> String {
         "Latency by percentile",
         &curves,
         percentiles,
-        words::duration,
+        humanize::duration,
     )
 }
 
@@ -164,7 +164,7 @@ fn latency_over_time(series: &[Second]) -> String {
         "Latency of served requests over time",
         &curves,
         times,
-        words::duration,
+        humanize::duration,
     )
 }
 
@@ -184,7 +184,12 @@ fn rate_over_time(series: &[Second]) -> String {
             points(|second| second.ended() - second.served),
         ),
     ];
-    chart("Requests a second over time", &curves, times, words::digits)
+    chart(
+        "Requests a second over time",
+        &curves,
+        times,
+        humanize::digits,
+    )
 }
 
 /// A line with its name, its class (`a`, `b` or `c`: its colour) and its points.
@@ -270,7 +275,7 @@ mod tests {
             curve("p50 <b>", 'a', vec![(0.0, 0.1), (9.0, 0.4)]),
             curve("p99", 'b', vec![(3.0, 2.0)]),
         ];
-        let svg = chart("Latency", &curves, times, words::duration);
+        let svg = chart("Latency", &curves, times, humanize::duration);
         assert!(
             svg.contains("p50 &lt;b&gt;") && svg.contains(">2.1 s<"),
             "{svg}"
@@ -282,7 +287,7 @@ mod tests {
         let below: Vec<String> = names(times(100.0));
         assert_eq!(
             below.last().map(String::as_str),
-            Some(words::duration(90.0).as_str())
+            Some(humanize::duration(90.0).as_str())
         );
         let below: Vec<String> = names(percentiles(nines(99.0)));
         assert_eq!(below, ["0 %", "50 %", "75 %", "90 %", "95 %", "99 %"]);
@@ -297,6 +302,6 @@ mod tests {
                 );
             }
         }
-        assert_eq!(chart("Nothing", &[], times, words::duration), "");
+        assert_eq!(chart("Nothing", &[], times, humanize::duration), "");
     }
 }

@@ -6,32 +6,31 @@
 //!
 //! It shares no code with what it measures, but for the bytes of FastCGI.
 
-pub mod answer;
 pub mod arrivals;
 pub mod capacity;
 pub mod clock;
 pub mod compare;
-pub mod doors;
-pub mod familiar;
+pub mod endpoints;
+pub mod fastcgi;
 pub mod generate;
 pub mod har;
 pub mod html;
 pub mod latency;
 pub mod live;
-pub mod machine;
+pub mod other_tools;
 pub mod outcome;
 pub mod outside;
-pub mod place;
 pub mod plan;
 pub mod replay;
 pub mod report;
 pub mod request;
-pub mod script;
+pub mod response;
 pub mod series;
 pub mod slo;
 pub mod statistics;
 pub mod stream;
 pub mod tally;
 pub mod text;
+pub mod url;
+pub mod usage;
 pub mod watched;
-pub mod words;

@@ -2,7 +2,7 @@
 
 use crate::generate::Progress;
 use crate::outcome::Class;
-use crate::words;
+use maitred_text::humanize;
 
 /// How wide the bar of progress is, in characters.
 const BAR: usize = 40;
@@ -24,12 +24,12 @@ pub fn picture(progress: &Progress<'_>, url: &str) -> Vec<String> {
     } else {
         "measuring"
     };
-    let latency = |found: Option<f64>| found.map_or("n/a".to_owned(), words::duration);
+    let latency = |found: Option<f64>| found.map_or("n/a".to_owned(), humanize::duration);
     let total = progress.total;
     let not_served: Vec<String> = Class::ALL
         .into_iter()
         .skip(1)
-        .map(|class| format!("{} {}", words::count(total.count(class)), class.name()))
+        .map(|class| format!("{} {}", humanize::count(total.count(class)), class.name()))
         .collect();
     let mut lines = vec![
         format!("maitred bench {url}"),
@@ -37,16 +37,16 @@ pub fn picture(progress: &Progress<'_>, url: &str) -> Vec<String> {
             "[{}{}] {phase}, {} of {}; Ctrl-C ends it with a report",
             "█".repeat(filled),
             "·".repeat(BAR - filled),
-            words::duration(past.min(progress.duration)),
-            words::duration(progress.duration),
+            humanize::duration(past.min(progress.duration)),
+            humanize::duration(progress.duration),
         ),
         format!(
             "last second  {}/s sent, {}/s served, {} on their way, {} waiting, {} connections",
-            words::count(second.sent),
-            words::count(second.served),
-            words::count(second.in_flight),
-            words::count(second.waiting),
-            words::count(second.connections),
+            humanize::count(second.sent),
+            humanize::count(second.served),
+            humanize::count(second.in_flight),
+            humanize::count(second.waiting),
+            humanize::count(second.connections),
         ),
         format!(
             "latency      p50 {}, p90 {}, p99 {}, max {}",
@@ -57,9 +57,9 @@ pub fn picture(progress: &Progress<'_>, url: &str) -> Vec<String> {
         ),
         format!(
             "so far       {} served, {}; {} late",
-            words::count(total.count(Class::Served)),
+            humanize::count(total.count(Class::Served)),
             not_served.join(", "),
-            words::count(total.late),
+            humanize::count(total.late),
         ),
     ];
     lines.extend(histogram(progress));
@@ -70,12 +70,16 @@ fn histogram(progress: &Progress<'_>) -> Vec<String> {
     let served = &progress.total.ended[Class::Served.index()].corrected;
     let counts = served.ranges(&RANGES);
     let most = counts.iter().copied().max().unwrap_or(0).max(1);
-    let names = RANGES.map(|end| format!("≤ {}", words::duration(end)));
+    let names = RANGES.map(|end| format!("≤ {}", humanize::duration(end)));
     let names = names.into_iter().chain(["longer".to_owned()]);
     let rows = names.zip(counts).map(|(name, count)| {
         // A share of at most 1 of a small number.
         let bar = (count as f64 / most as f64 * BAR as f64).round() as usize;
-        format!("{name:>10}{:>12}  {}", words::count(count), "█".repeat(bar))
+        format!(
+            "{name:>10}{:>12}  {}",
+            humanize::count(count),
+            "█".repeat(bar)
+        )
     });
     rows.collect()
 }
@@ -84,7 +88,7 @@ fn histogram(progress: &Progress<'_>) -> Vec<String> {
 mod tests {
     use super::*;
     use crate::series::Second;
-    use crate::tally::{End, Tally};
+    use crate::tally::{RequestEnd, Tally};
 
     #[test]
     fn a_picture_has_always_the_same_lines_and_shows_how_far_it_is() {
@@ -102,10 +106,10 @@ mod tests {
             picture(&progress, "http://a/")
         };
         let first = draw(&total, 0);
-        total.ended(&End {
+        total.ended(&RequestEnd {
             cause: None,
             status: Some(200),
-            says_when: false,
+            has_retry_after: false,
             body_bytes: 1,
             corrected: 2_000_000,
             service: 2_000_000,

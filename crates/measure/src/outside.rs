@@ -1,24 +1,18 @@
 //! What of the machine others used while a server was measured: all that was used, without the
 //! generator's, the server's and theirs who were named.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::fs;
-use std::path::Path;
 
-use crate::doors;
-use crate::plan::{Address, Door};
-use crate::watched::{Stat, descendants, processes};
+use maitred_os::proc;
 
-/// The state LISTEN in the `st` column of `/proc/net/tcp` (Linux, include/net/tcp_states.h).
-const TCP_LISTEN: &str = "0A";
-
-/// The flag of a Unix socket that listens, in `/proc/net/unix` (Linux, include/linux/socket.h,
-/// `__SO_ACCEPTCON`).
-const UNIX_LISTENS: &str = "00010000";
+use crate::endpoints;
+use crate::plan::{Address, Endpoint};
+use crate::watched::{ProcessStat, descendants, processes};
 
 /// The processor time of the machine until a moment, in clock ticks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-struct Machine {
+struct CpuTicks {
     /// All there was.
     all: u64,
     /// What processes used, and what a hypervisor gave to others.
@@ -27,50 +21,50 @@ struct Machine {
 
 /// Whose processor time is no other's: processes with all that they have started.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Ours {
+pub struct OwnProcesses {
     roots: Vec<i32>,
 }
 
 /// A moment from which on others are looked at.
 #[derive(Debug)]
-pub struct Look {
-    machine: Machine,
+pub struct CpuSnapshot {
+    machine: CpuTicks,
     ours: u64,
 }
 
-impl Ours {
-    /// This process, those that listen at these doors, and `with`. Nothing where one of the doors is on
+impl OwnProcesses {
+    /// This process, those that listen at these endpoints, and `with`. Nothing where one of the endpoints is on
     /// this machine and nobody says who listens there: only the same user and root may see it.
-    pub fn of(doors: &[Door], with: &[i32]) -> Option<Ours> {
+    pub fn of(endpoints: &[Endpoint], with: &[i32]) -> Option<OwnProcesses> {
         let mut roots = vec![i32::try_from(std::process::id()).ok()?];
         roots.extend(with);
-        for door in doors {
-            if doors::is_here(&door.address) {
-                let listeners = listeners(&door.address);
+        for endpoint in endpoints {
+            if endpoints::is_here(&endpoint.address) {
+                let listeners = listeners(&endpoint.address);
                 if listeners.is_empty() {
                     return None;
                 }
                 roots.extend(listeners);
             }
         }
-        Some(Ours { roots })
+        Some(OwnProcesses { roots })
     }
 
     /// Looks for the first time; nothing where `/proc` does not say it.
-    pub fn look(&self) -> Option<Look> {
+    pub fn look(&self) -> Option<CpuSnapshot> {
         let machine = machine(&fs::read_to_string("/proc/stat").ok()?)?;
         let ours = ticks(&processes()?, &self.roots);
-        Some(Look { machine, ours })
+        Some(CpuSnapshot { machine, ours })
     }
 
     /// The share of all processors that others have used since `before`; nothing where it is not said.
-    pub fn outside(&self, before: &Look) -> Option<f64> {
+    pub fn outside(&self, before: &CpuSnapshot) -> Option<f64> {
         share(before, &self.look()?)
     }
 }
 
 /// The share of all processors that was used by others between two looks.
-fn share(before: &Look, after: &Look) -> Option<f64> {
+fn share(before: &CpuSnapshot, after: &CpuSnapshot) -> Option<f64> {
     let all = after.machine.all.checked_sub(before.machine.all)?;
     let used = after.machine.used.saturating_sub(before.machine.used);
     // What one that has ended used is nobody's any more if its parent did not collect it.
@@ -80,74 +74,27 @@ fn share(before: &Look, after: &Look) -> Option<f64> {
 
 /// The line `cpu` of `/proc/stat` (proc_stat(5)). Interrupts are left out of what was used, since a
 /// server's network is among them.
-fn machine(text: &str) -> Option<Machine> {
-    let line = text.lines().find_map(|line| line.strip_prefix("cpu "))?;
-    let ticks: Option<Vec<u64>> = line
-        .split_whitespace()
-        .take(8)
-        .map(|field| field.parse().ok())
-        .collect();
-    let ticks = ticks.filter(|ticks| ticks.len() == 8)?;
+fn machine(text: &str) -> Option<CpuTicks> {
+    let ticks = proc::cpu_ticks(text)?;
     let (user, nice, system, stolen) = (ticks[0], ticks[1], ticks[2], ticks[7]);
-    Some(Machine {
+    Some(CpuTicks {
         all: ticks.iter().sum(),
         used: user + nice + system + stolen,
     })
 }
 
 /// What these and all that they have started have used, in clock ticks.
-fn ticks(processes: &HashMap<i32, Stat>, roots: &[i32]) -> u64 {
+fn ticks(processes: &HashMap<i32, ProcessStat>, roots: &[i32]) -> u64 {
     let family = descendants(processes, roots);
     family.iter().map(|stat| stat.ticks).sum()
 }
 
 /// The processes that have a socket that listens there.
 fn listeners(address: &Address) -> Vec<i32> {
-    let read = |file: &str| fs::read_to_string(file).unwrap_or_default();
-    let inodes = match address {
-        Address::Tcp(address) => ["/proc/net/tcp", "/proc/net/tcp6"]
-            .map(|file| tcp_inodes(&read(file), address.port()))
-            .concat(),
-        Address::Unix(path) => unix_inodes(&read("/proc/net/unix"), path),
-    };
-    let links: HashSet<String> = inodes
-        .iter()
-        .map(|inode| format!("socket:[{inode}]"))
-        .collect();
-    let holds_one = |pid: i32| {
-        let descriptors = fs::read_dir(format!("/proc/{pid}/fd")).into_iter();
-        let targets = descriptors
-            .flatten()
-            .flatten()
-            .filter_map(|entry| fs::read_link(entry.path()).ok());
-        targets
-            .into_iter()
-            .any(|target| target.to_str().is_some_and(|name| links.contains(name)))
-    };
-    let pids = processes().unwrap_or_default().into_keys();
-    pids.filter(|pid| !links.is_empty() && holds_one(*pid))
-        .collect()
-}
-
-/// The inodes of sockets that listen at a port, whatever their address.
-fn tcp_inodes(table: &str, port: u16) -> Vec<String> {
-    let wanted = format!(":{port:04X}");
-    let inodes = table.lines().skip(1).filter_map(|line| {
-        let columns: Vec<&str> = line.split_whitespace().collect();
-        let listens = columns.get(1)?.ends_with(&wanted) && *columns.get(3)? == TCP_LISTEN;
-        listens.then(|| columns.get(9).map(|inode| (*inode).to_owned()))?
-    });
-    inodes.collect()
-}
-
-/// The inodes of sockets that listen at a path.
-fn unix_inodes(table: &str, path: &Path) -> Vec<String> {
-    let inodes = table.lines().skip(1).filter_map(|line| {
-        let columns: Vec<&str> = line.split_whitespace().collect();
-        let listens = *columns.get(3)? == UNIX_LISTENS && Path::new(columns.get(7)?) == path;
-        listens.then(|| columns.get(6).map(|inode| (*inode).to_owned()))?
-    });
-    inodes.collect()
+    match address {
+        Address::Tcp(address) => proc::sockets::tcp_listeners(address.port()),
+        Address::Unix(path) => proc::sockets::unix_listeners(path),
+    }
 }
 
 #[cfg(test)]
@@ -156,9 +103,9 @@ mod tests {
     use std::net::TcpListener;
     use std::os::unix::net::UnixListener;
 
-    fn look(all: u64, used: u64, ours: u64) -> Look {
-        let machine = Machine { all, used };
-        Look { machine, ours }
+    fn look(all: u64, used: u64, ours: u64) -> CpuSnapshot {
+        let machine = CpuTicks { all, used };
+        CpuSnapshot { machine, ours }
     }
 
     #[test]
@@ -176,7 +123,7 @@ mod tests {
     #[test]
     fn the_machine_says_what_was_used() {
         let text = "cpu  100 20 30 4000 50 6 7 8 90 10\ncpu0 1 2 3 4 5 6 7 8 9 10\n";
-        let expected = Machine {
+        let expected = CpuTicks {
             all: 4221,
             used: 158,
         };
@@ -187,7 +134,7 @@ mod tests {
 
     #[test]
     fn a_family_is_counted_once_whoever_of_it_is_named() {
-        let stat = |pid, parent, ticks| (pid, Stat { pid, parent, ticks });
+        let stat = |pid, parent, ticks| (pid, ProcessStat { pid, parent, ticks });
         let stats = HashMap::from([
             stat(1, 0, 1_000),
             stat(2, 1, 100),
@@ -209,17 +156,17 @@ mod tests {
         let address = tcp.local_addr().unwrap();
         for address in [Address::Tcp(address), Address::Unix(folder.clone())] {
             assert!(listeners(&address).contains(&ours), "{address}");
-            let door = Door { address, tls: None };
-            let us = Ours::of(std::slice::from_ref(&door), &[]).expect("we are seen");
+            let endpoint = Endpoint { address, tls: None };
+            let us = OwnProcesses::of(std::slice::from_ref(&endpoint), &[]).expect("we are seen");
             let before = us.look().expect("a look");
             assert!(us.look().expect("another").machine.all >= before.machine.all);
         }
         drop((tcp, unix));
         std::fs::remove_file(&folder).unwrap();
-        let door = Door {
+        let endpoint = Endpoint {
             address: Address::Unix(folder),
             tls: None,
         };
-        assert_eq!(Ours::of(&[door], &[]), None, "nobody listens");
+        assert_eq!(OwnProcesses::of(&[endpoint], &[]), None, "nobody listens");
     }
 }

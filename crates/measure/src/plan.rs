@@ -7,11 +7,11 @@ use std::sync::Arc;
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 
-use crate::answer::Marker;
 use crate::arrivals::{Profile, Spacing, exponential};
 use crate::clock;
 use crate::outcome::Cause;
-use crate::request::{Said, Wish};
+use crate::request::{EncodedRequest, RequestSpec};
+use crate::response::Marker;
 
 /// Most connections, or users, of one run.
 pub const MAX_CONNECTIONS: usize = 100_000;
@@ -42,7 +42,7 @@ impl std::fmt::Display for Address {
 
 /// How TLS is spoken with a server.
 #[derive(Debug, Clone)]
-pub struct Tls {
+pub struct TlsSettings {
     /// Whom to trust, and which protocols to offer.
     pub config: Arc<ClientConfig>,
     /// Whom the certificate has to name.
@@ -51,16 +51,16 @@ pub struct Tls {
 
 /// A server to ask.
 #[derive(Debug, Clone)]
-pub struct Door {
+pub struct Endpoint {
     /// Where it listens.
     pub address: Address,
     /// How TLS is spoken with it, if it is.
-    pub tls: Option<Tls>,
+    pub tls: Option<TlsSettings>,
 }
 
-/// How requests are said.
+/// How requests are encoded.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Wire {
+pub enum Protocol {
     /// HTTP/1.1.
     Http1,
     /// HTTP/2: agreed upon with TLS, and without it because the server is known to speak it.
@@ -75,12 +75,12 @@ pub enum Wire {
     },
 }
 
-impl Wire {
+impl Protocol {
     /// How many requests a connection carries at once.
     pub fn streams(&self) -> usize {
         match self {
-            Wire::Http2 { streams } => *streams,
-            Wire::Http1 | Wire::Fastcgi { .. } => 1,
+            Protocol::Http2 { streams } => *streams,
+            Protocol::Http1 | Protocol::Fastcgi { .. } => 1,
         }
     }
 }
@@ -89,11 +89,11 @@ impl Wire {
 #[derive(Debug, Clone)]
 pub struct Request {
     /// What was asked for.
-    pub wish: Wish,
-    /// Which of the doors it goes to.
-    pub door: usize,
-    /// How it is said, where it takes no other path and no cookies.
-    pub said: Said,
+    pub spec: RequestSpec,
+    /// Which of the endpoints it goes to.
+    pub endpoint: usize,
+    /// How it is encoded, where it takes no other path and no cookies.
+    pub encoded: EncodedRequest,
 }
 
 /// What answers are expected.
@@ -147,7 +147,7 @@ impl Think {
 
     /// In words.
     pub fn describe(self) -> String {
-        let words = |nanos| crate::words::duration(clock::seconds(nanos));
+        let words = |nanos| maitred_text::humanize::duration(clock::seconds(nanos));
         match self {
             Think::Nothing => "flat out".to_owned(),
             Think::Between(from, to) if from == to => format!("who think for {}", words(from)),
@@ -200,9 +200,9 @@ impl Load {
 #[derive(Debug, Clone)]
 pub struct Plan {
     /// The servers.
-    pub doors: Vec<Door>,
-    /// How requests are said.
-    pub wire: Wire,
+    pub endpoints: Vec<Endpoint>,
+    /// How requests are encoded.
+    pub protocol: Protocol,
     /// The requests to choose from; not empty.
     pub requests: Vec<Request>,
     /// Whether they are sent one after the other instead of by chance.
@@ -245,7 +245,7 @@ impl Choice {
     pub fn new(plan: &Plan, first: usize) -> Choice {
         let mut sum = 0.0;
         let weights = plan.requests.iter().map(|request| {
-            sum += request.wish.weight;
+            sum += request.spec.weight;
             sum
         });
         Choice {

@@ -1,8 +1,7 @@
 //! An access log sent again with its own spacing. It is read as it is needed: it may be of any
 //! length.
 //!
-//! Understood are the common and the combined format of Apache and nginx, and every other one with
-//! a time in brackets and a request line in quotes: `… [22/Nov/2026:07:00:00 +0000] … "GET / …" …`.
+//! The lines are those of [`maitred_text::access_log`].
 //! Such a time says no more than the second, so the requests of a second are spread over it.
 
 use std::collections::HashMap;
@@ -13,18 +12,16 @@ use std::path::{Path, PathBuf};
 use tokio::sync::mpsc;
 
 use crate::clock;
-use crate::place::Place;
-use crate::request::Wish;
-use crate::words;
+use crate::request::RequestSpec;
+use crate::url::Url;
+use maitred_text::access_log::Entry;
+use maitred_text::humanize;
 
 /// Longest line that is looked at, in bytes; the rest of a longer one is passed over.
 const MAX_LINE_BYTES: u64 = 64 * 1024;
 
 /// How many lines are read before a log counts as one in another format.
 const LINES_TO_JUDGE: usize = 1_000;
-
-/// The furthest that a zone is ahead or behind, as zones are written.
-const FURTHEST_ZONE: i64 = 1_400;
 
 /// How many requests are read ahead.
 const AHEAD: usize = 4_096;
@@ -38,7 +35,7 @@ pub struct Source {
     /// The file.
     pub file: PathBuf,
     /// What is sent to whom, but for method and path.
-    pub like: Wish,
+    pub like: RequestSpec,
     /// How much faster than it was.
     pub speed: f64,
 }
@@ -51,16 +48,7 @@ pub struct Line {
     /// The request of the plan's list that it belongs to.
     pub row: usize,
     /// What is asked.
-    pub wish: Wish,
-}
-
-/// What a line of a log says.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Entry<'a> {
-    /// Seconds since 1970.
-    second: i64,
-    method: &'a str,
-    path: &'a str,
+    pub spec: RequestSpec,
 }
 
 impl Source {
@@ -79,14 +67,14 @@ impl Source {
                 .next()
                 .map_err(|why| format!("{shown} cannot be read: {why}"))?;
             let Some(line) = line else { break };
-            if entry(&line).is_some_and(|entry| is_repeatable(entry.method)) {
+            if Entry::parse(&line).is_some_and(|entry| is_repeatable(entry.method)) {
                 return Ok(());
             }
             first.get_or_insert(line);
         }
         let first = first.unwrap_or_default();
         let like: String = first.trim_end().chars().take(100).collect();
-        let like = words::printable(&like);
+        let like = humanize::printable(&like);
         Err(format!(
             "{shown} is no access log with requests to send: expected lines such as '192.0.2.1 - - \
              [22/Nov/2026:07:00:00 +0000] \"GET / HTTP/1.1\" 200 5', found '{like}'"
@@ -99,7 +87,7 @@ impl Source {
 ///
 /// # Errors
 /// One sentence about what is wrong with the log.
-pub fn popular(file: &Path, like: &Wish, most: usize) -> Result<Vec<Wish>, String> {
+pub fn popular(file: &Path, like: &RequestSpec, most: usize) -> Result<Vec<RequestSpec>, String> {
     let log = Source {
         file: file.to_owned(),
         like: like.clone(),
@@ -113,7 +101,7 @@ pub fn popular(file: &Path, like: &Wish, most: usize) -> Result<Vec<Wish>, Strin
         let Some(line) = lines.next().map_err(unreadable)? else {
             break;
         };
-        let Some(entry) = entry(&line).filter(|entry| is_repeatable(entry.method)) else {
+        let Some(entry) = Entry::parse(&line).filter(|entry| is_repeatable(entry.method)) else {
             continue;
         };
         let key = (entry.method.to_owned(), entry.path.to_owned());
@@ -121,15 +109,15 @@ pub fn popular(file: &Path, like: &Wish, most: usize) -> Result<Vec<Wish>, Strin
     }
     let mut counts: Vec<_> = counts.into_iter().collect();
     counts.sort_by(|(a, more), (b, less)| less.total_cmp(more).then_with(|| a.cmp(b)));
-    let wishes = counts.into_iter().filter_map(|((method, path), weight)| {
-        Some(Wish {
-            place: Place::read(&path, Some(&like.place)).ok()?,
+    let specs = counts.into_iter().filter_map(|((method, path), weight)| {
+        Some(RequestSpec {
+            url: Url::read(&path, Some(&like.url)).ok()?,
             method,
             weight,
             ..like.clone()
         })
     });
-    Ok(wishes.collect())
+    Ok(specs.collect())
 }
 
 /// What may be sent again: a log has no bodies.
@@ -157,7 +145,9 @@ impl Reader {
             .spawn(move || {
                 let mut spread = Spread::new(&log);
                 while let Ok(Some(line)) = lines.next() {
-                    let Some(entry) = entry(&line) else { continue };
+                    let Some(entry) = Entry::parse(&line) else {
+                        continue;
+                    };
                     for line in spread.add(entry) {
                         if say.blocking_send(line).is_err() {
                             return;
@@ -211,7 +201,7 @@ struct Spread<'a> {
     log: &'a Source,
     first: Option<i64>,
     second: i64,
-    wishes: Vec<Wish>,
+    specs: Vec<RequestSpec>,
 }
 
 impl<'a> Spread<'a> {
@@ -220,7 +210,7 @@ impl<'a> Spread<'a> {
             log,
             first: None,
             second: 0,
-            wishes: Vec::new(),
+            specs: Vec::new(),
         }
     }
 
@@ -229,16 +219,16 @@ impl<'a> Spread<'a> {
         if !is_repeatable(entry.method) {
             return Vec::new();
         }
-        let Ok(place) = Place::read(entry.path, Some(&self.log.like.place)) else {
+        let Ok(url) = Url::read(entry.path, Some(&self.log.like.url)) else {
             return Vec::new();
         };
         self.first.get_or_insert(entry.second);
         // Lines are written when requests end, so a time may be older than the one before.
-        let over = entry.second > self.second || self.wishes.len() >= MAX_IN_SECOND;
+        let over = entry.second > self.second || self.specs.len() >= MAX_IN_SECOND;
         let lines = if over { self.take() } else { Vec::new() };
         self.second = self.second.max(entry.second);
-        self.wishes.push(Wish {
-            place,
+        self.specs.push(RequestSpec {
+            url,
             method: entry.method.to_owned(),
             ..self.log.like.clone()
         });
@@ -249,82 +239,18 @@ impl<'a> Spread<'a> {
         let since = self
             .second
             .saturating_sub(self.first.unwrap_or(self.second));
-        let wishes = std::mem::take(&mut self.wishes);
-        let count = wishes.len().max(1) as f64;
-        let lines = wishes.into_iter().enumerate().map(|(place, wish)| {
+        let specs = std::mem::take(&mut self.specs);
+        let count = specs.len().max(1) as f64;
+        let lines = specs.into_iter().enumerate().map(|(place, spec)| {
             let second = since as f64 + place as f64 / count;
             Line {
                 at: clock::nanos(second / self.log.speed),
                 row: 0,
-                wish,
+                spec,
             }
         });
         lines.collect()
     }
-}
-
-fn entry(line: &str) -> Option<Entry<'_>> {
-    let (before, rest) = line.split_at(request_line(line)?);
-    // A user's name comes before the time, and clients choose it: the last bracket is the server's.
-    let (before, _) = before.rsplit_once(']')?;
-    let (_, time) = before.rsplit_once('[')?;
-    let (request, _) = rest[1..].split_once('"')?;
-    let mut words = request.split(' ');
-    let (method, path) = (words.next()?, words.next()?);
-    path.starts_with('/').then_some(Entry {
-        second: seconds(time)?,
-        method,
-        path,
-    })
-}
-
-/// Where the request line's quote is: the first that is none of a user's name, where Apache has a backslash before it.
-fn request_line(line: &str) -> Option<usize> {
-    let mut quotes = line.match_indices('"').map(|(place, _)| place);
-    quotes.find(|place| !line[..*place].ends_with('\\'))
-}
-
-/// Seconds since 1970 of `22/Nov/2026:07:00:00 +0000`.
-fn seconds(time: &str) -> Option<i64> {
-    const MONTHS: [&str; 12] = [
-        "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
-    ];
-    let (date, zone) = time.split_once(' ')?;
-    let (day, date) = date.split_once('/')?;
-    let (month, date) = date.split_once('/')?;
-    let mut parts = date.split(':');
-    let day = number(day, 2, 31).filter(|day| *day > 0)?;
-    let month = MONTHS.iter().position(|name| *name == month)?;
-    let year = number(parts.next()?, 4, 9_999)?;
-    let mut next = |most| number(parts.next()?, 2, most);
-    let (hour, minute, second) = (next(23)?, next(59)?, next(60)?);
-    if parts.next().is_some() {
-        return None;
-    }
-    let (sign, digits) = match zone.split_at_checked(1)? {
-        ("+", digits) => (1, digits),
-        ("-", digits) => (-1, digits),
-        _ => return None,
-    };
-    let offset = number(digits, 4, FURTHEST_ZONE)?;
-    let offset = sign * (offset / 100 * 3_600 + offset % 100 * 60);
-    let days = days_since_1970(year, i64::try_from(month).ok()? + 1, day);
-    Some(days * 86_400 + hour * 3_600 + minute * 60 + second - offset)
-}
-
-/// A number of so many digits, and no more than the most.
-fn number(text: &str, digits: usize, most: i64) -> Option<i64> {
-    let is_number = text.len() == digits && text.bytes().all(|byte| byte.is_ascii_digit());
-    let number = text.parse().ok().filter(|_| is_number)?;
-    (number <= most).then_some(number)
-}
-
-/// Days of the Gregorian calendar, with years that begin in March, so that the leap day is the last.
-fn days_since_1970(year: i64, month: i64, day: i64) -> i64 {
-    let year = if month <= 2 { year - 1 } else { year };
-    let month_of_march_year = (month + 9) % 12;
-    let day_of_year = (153 * month_of_march_year + 2) / 5 + day - 1;
-    year * 365 + year / 4 - year / 100 + year / 400 + day_of_year - 719_468
 }
 
 #[cfg(test)]
@@ -334,10 +260,10 @@ mod tests {
     fn source(text: &str, speed: f64, name: &str) -> Source {
         let file = std::env::temp_dir().join(format!("maitred-{name}-{}", std::process::id()));
         std::fs::write(&file, text).expect("a file");
-        let place = Place::read("http://127.0.0.1:80/", None).expect("a URL");
+        let place = Url::read("http://127.0.0.1:80/", None).expect("a URL");
         Source {
             file,
-            like: Wish::get(place),
+            like: RequestSpec::get(place),
             speed,
         }
     }
@@ -346,7 +272,7 @@ mod tests {
         let mut reader = Reader::start(source).expect("a thread");
         let mut lines = Vec::new();
         while let Some(line) = reader.lines.blocking_recv() {
-            lines.push((clock::seconds(line.at), line.wish.label()));
+            lines.push((clock::seconds(line.at), line.spec.label()));
         }
         lines
     }
@@ -375,21 +301,6 @@ what is no line\n\
     }
 
     #[test]
-    fn a_users_name_that_looks_like_a_time_delays_nothing() {
-        let usual = source(LOG, 2.0, "named-not");
-        for name in [
-            "[31/Dec/9999/23/59/59 -2300]",
-            "[31/Dec/9999:23:59:59 +9223372036854775807]",
-            r#"[31/Dec/9999:23:59:59 +0000] \"GET /x"#,
-        ] {
-            let named = source(&LOG.replace("- - [", &format!("- {name} [")), 2.0, "named");
-            assert_eq!(lines(&named), lines(&usual), "{name}");
-            std::fs::remove_file(&named.file).expect("a file of ours");
-        }
-        std::fs::remove_file(&usual.file).expect("a file of ours");
-    }
-
-    #[test]
     fn a_log_in_another_format_is_refused_with_an_example() {
         let source = source("{\"ts\": 1, \"path\": \"/\"}\n", 1.0, "other");
         let why = source.check().expect_err("another format");
@@ -414,7 +325,7 @@ what is no line\n\
         let found = popular(&source.file, &source.like, 1_000).expect("a log");
         let found: Vec<_> = found
             .iter()
-            .map(|wish| (wish.label(), wish.weight))
+            .map(|spec| (spec.label(), spec.weight))
             .collect();
         let wanted = [("GET /c", 2.0), ("GET /a?x=1", 1.0), ("HEAD /b", 1.0)];
         assert_eq!(
@@ -422,26 +333,5 @@ what is no line\n\
             wanted.map(|(label, weight)| (label.to_owned(), weight))
         );
         std::fs::remove_file(&source.file).expect("a file of ours");
-    }
-
-    #[test]
-    fn times_are_those_of_the_calendar() {
-        for (text, wanted) in [
-            ("01/Jan/1970:00:00:00 +0000", Some(0)),
-            ("29/Feb/2024:12:00:00 +0000", Some(1_709_208_000)),
-            ("22/Nov/2026:07:00:00 +0100", Some(1_795_327_200)),
-            ("22/Nov/2026:01:30:00 -0430", Some(1_795_327_200)),
-            ("32/Nov/2026:07:00:00 +0000", None),
-            ("22/Nov/2026:07:00:00", None),
-            ("22/Nov/2026/07/00/00 +0000", None),
-            ("22/Nov/2026:07:00:00:00 +0000", None),
-            ("22/Nov/2026:07:00:00 +9223372036854775807", None),
-            ("22/Nov/2026:07:00:00 -2300", None),
-            ("22/Nov/12026:07:00:00 +0000", None),
-            ("22/Foo/2026:07:00:00 +0000", None),
-            ("", None),
-        ] {
-            assert_eq!(seconds(text), wanted, "{text}");
-        }
     }
 }

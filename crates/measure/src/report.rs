@@ -8,14 +8,14 @@ use serde::Serialize;
 use crate::clock;
 use crate::generate::Measured;
 use crate::latency::{Latencies, Summary};
-use crate::machine;
 use crate::outcome::Class;
-use crate::plan::{Load, Plan, Wire};
+use crate::plan::{Load, Plan, Protocol};
 use crate::series::Second;
-use crate::slo::{Slo, Verdict};
+use crate::slo::{ConditionResult, Slo};
 use crate::statistics;
-use crate::watched::Watched;
-use crate::words;
+use crate::usage;
+use crate::watched::ServerSamples;
+use maitred_text::humanize;
 
 /// The report's form; it changes when a field changes its meaning or goes.
 pub const SCHEMA: &str = "maitred-bench/1";
@@ -67,31 +67,31 @@ pub struct Report {
     /// Latencies of served requests from the moment they were sent.
     pub service: Summary,
     /// Latencies of the others.
-    pub not_served: BTreeMap<&'static str, Pair>,
+    pub not_served: BTreeMap<&'static str, LatencyPair>,
     /// What there is of a class of requests, in its order.
     pub causes: Vec<CauseCount>,
     /// Answers by status.
     pub statuses: BTreeMap<u16, u64>,
     /// By URL.
-    pub urls: Vec<Url>,
+    pub urls: Vec<UrlStats>,
     /// Connections.
-    pub connections: ConnectionFigures,
+    pub connections: ConnectionStats,
     /// The generator itself.
-    pub generator: Generator,
+    pub generator: GeneratorStats,
     /// The warm-up, which is in no other figure but the series.
     pub warm_up: WarmUp,
     /// Whether latencies were steady: nothing where the run is too short to say.
     pub steady: Option<bool>,
     /// What had to hold.
-    pub slo: Vec<Verdict>,
+    pub slo: Vec<ConditionResult>,
     /// Served requests by percentile, from the moment they were due.
-    pub spectrum: Vec<Point>,
+    pub spectrum: Vec<SpectrumPoint>,
     /// Served requests by latency, from the moment they were due.
-    pub histogram: Vec<Range>,
+    pub histogram: Vec<HistogramRange>,
     /// Second by second.
     pub series: Vec<Second>,
     /// What was seen of the server, if it was watched.
-    pub server: Option<Watched>,
+    pub server: Option<ServerSamples>,
 }
 
 /// What was done.
@@ -126,7 +126,7 @@ pub struct Requests {
     pub served: u64,
     pub refused: u64,
     /// Those of them that were told when to come again (`Retry-After`).
-    pub told_when: u64,
+    pub with_retry_after: u64,
     pub failed: u64,
     pub timed_out: u64,
     pub wrong: u64,
@@ -155,7 +155,7 @@ pub struct Requests {
 /// Latencies of one way to end.
 #[derive(Debug, Clone, Serialize)]
 #[allow(missing_docs)]
-pub struct Pair {
+pub struct LatencyPair {
     pub corrected: Summary,
     pub service: Summary,
 }
@@ -172,7 +172,7 @@ pub struct CauseCount {
 /// Requests for one URL.
 #[derive(Debug, Clone, Serialize)]
 #[allow(missing_docs)]
-pub struct Url {
+pub struct UrlStats {
     pub url: String,
     pub served: u64,
     pub not_served: u64,
@@ -183,7 +183,7 @@ pub struct Url {
 /// Connections, the warm-up's included.
 #[derive(Debug, Clone, Serialize)]
 #[allow(missing_docs)]
-pub struct ConnectionFigures {
+pub struct ConnectionStats {
     pub made: u64,
     pub most_in_flight: u64,
     pub connect: Summary,
@@ -192,7 +192,7 @@ pub struct ConnectionFigures {
 /// The generator itself.
 #[derive(Debug, Clone, Serialize)]
 #[allow(missing_docs)]
-pub struct Generator {
+pub struct GeneratorStats {
     pub cpu: f64,
     /// Of all processors.
     pub cpu_share: f64,
@@ -219,7 +219,7 @@ pub struct WarmUp {
 /// A point of the spectrum.
 #[derive(Debug, Clone, Copy, Serialize)]
 #[allow(missing_docs)]
-pub struct Point {
+pub struct SpectrumPoint {
     pub percentile: f64,
     pub corrected: Option<f64>,
     pub service: Option<f64>,
@@ -227,7 +227,7 @@ pub struct Point {
 
 /// A range of the histogram.
 #[derive(Debug, Clone, Copy, Serialize)]
-pub struct Range {
+pub struct HistogramRange {
     /// Its end; the last one's is the longest latency.
     pub to: f64,
     /// How many are in it.
@@ -248,7 +248,7 @@ impl Report {
             .and_then(|at| at.duration_since(UNIX_EPOCH).ok());
         let not_served = Class::ALL.into_iter().skip(1).filter_map(|class| {
             let ended = &total.ended[class.index()];
-            let pair = || Pair {
+            let pair = || LatencyPair {
                 corrected: ended.corrected.summary(),
                 service: ended.service.summary(),
             };
@@ -310,7 +310,7 @@ fn run(plan: &Plan, measured: &Measured) -> Run {
             (format!("{}{spacing}", profile.describe()), *connections)
         }
         Load::Replay { log, connections } => {
-            let speed = words::number(log.speed);
+            let speed = humanize::number(log.speed);
             (
                 format!("{} at {speed} × its speed", log.file.display()),
                 *connections,
@@ -328,13 +328,13 @@ fn run(plan: &Plan, measured: &Measured) -> Run {
             "closed"
         },
         load,
-        protocol: match plan.wire {
-            Wire::Http1 => "HTTP/1.1",
-            Wire::Http2 { .. } => "HTTP/2",
-            Wire::Fastcgi { .. } => "FastCGI",
+        protocol: match plan.protocol {
+            Protocol::Http1 => "HTTP/1.1",
+            Protocol::Http2 { .. } => "HTTP/2",
+            Protocol::Fastcgi { .. } => "FastCGI",
         },
-        streams: plan.wire.streams(),
-        url: first.map_or(String::new(), |request| request.wish.place.to_string()),
+        streams: plan.protocol.streams(),
+        url: first.map_or(String::new(), |request| request.spec.url.to_string()),
         seconds: measured.seconds,
         connections,
         threads: plan.threads,
@@ -355,7 +355,7 @@ fn requests(measured: &Measured, slo: &Slo) -> Requests {
         sent: total.sent,
         served,
         refused: total.count(Class::Refused),
-        told_when: total.told_when,
+        with_retry_after: total.with_retry_after,
         failed: total.count(Class::Failed),
         timed_out: total.count(Class::TimedOut),
         wrong: total.count(Class::Wrong),
@@ -372,12 +372,12 @@ fn requests(measured: &Measured, slo: &Slo) -> Requests {
     }
 }
 
-fn generator(measured: &Measured) -> Generator {
-    let processors = machine::processors();
+fn generator(measured: &Measured) -> GeneratorStats {
+    let processors = usage::processors();
     let wall = measured.wall.max(1e-9);
     let ended = measured.total.all() + measured.warm_up.all();
     let share = |wait: f64| wait / (wait + measured.cpu).max(1e-9);
-    Generator {
+    GeneratorStats {
         cpu: measured.cpu,
         cpu_share: measured.cpu / wall / processors as f64,
         cpu_per_request: (ended > 0).then(|| measured.cpu / ended as f64),
@@ -389,10 +389,10 @@ fn generator(measured: &Measured) -> Generator {
 }
 
 /// The warm-up's included: most connections are made there.
-fn connections(measured: &Measured) -> ConnectionFigures {
+fn connections(measured: &Measured) -> ConnectionStats {
     let mut connects = measured.total.connects.clone();
     connects.add(&measured.warm_up.connects);
-    ConnectionFigures {
+    ConnectionStats {
         made: connects.count(),
         most_in_flight: measured.most_in_flight,
         connect: connects.summary(),
@@ -408,9 +408,9 @@ fn invalid_because(requests: &Requests) -> Vec<String> {
              were busy (--connections), {} late since the generator was (--threads, or a lower rate), \
              {} not sent at all",
             requests.late_share * 100.0,
-            words::count(requests.late_for_connections),
-            words::count(for_others),
-            words::count(requests.unsent),
+            humanize::count(requests.late_for_connections),
+            humanize::count(for_others),
+            humanize::count(requests.unsent),
         ));
     }
     if requests.sent == 0 {
@@ -422,7 +422,7 @@ fn invalid_because(requests: &Requests) -> Vec<String> {
 fn warnings(
     plan: &Plan,
     requests: &Requests,
-    generator: &Generator,
+    generator: &GeneratorStats,
     steady: Option<bool>,
 ) -> Vec<String> {
     let mut warnings = Vec::new();
@@ -480,13 +480,13 @@ fn causes(measured: &Measured) -> Vec<CauseCount> {
     causes
 }
 
-fn urls(plan: &Plan, measured: &Measured) -> Vec<Url> {
+fn urls(plan: &Plan, measured: &Measured) -> Vec<UrlStats> {
     let rows = plan.requests.iter().zip(&measured.total.rows);
-    let mut urls: Vec<Url> = rows
+    let mut urls: Vec<UrlStats> = rows
         .map(|(request, row)| {
             let served = row.counts[Class::Served.index()];
-            Url {
-                url: request.wish.label(),
+            UrlStats {
+                url: request.spec.label(),
                 served,
                 not_served: row.counts.iter().sum::<u64>() - served,
                 corrected: row.served.summary(),
@@ -510,8 +510,8 @@ fn warm_up(plan: &Plan, measured: &Measured) -> WarmUp {
     }
 }
 
-fn spectrum(corrected: &Latencies, service: &Latencies) -> Vec<Point> {
-    let points = SPECTRUM.into_iter().map(|percentile| Point {
+fn spectrum(corrected: &Latencies, service: &Latencies) -> Vec<SpectrumPoint> {
+    let points = SPECTRUM.into_iter().map(|percentile| SpectrumPoint {
         percentile,
         corrected: corrected.percentile(percentile),
         service: service.percentile(percentile),
@@ -521,7 +521,7 @@ fn spectrum(corrected: &Latencies, service: &Latencies) -> Vec<Point> {
 
 /// Ranges of the same width up to the 99th percentile, which a few long ones do not squeeze
 /// together, and one for the rest.
-fn histogram(latencies: &Latencies) -> Vec<Range> {
+fn histogram(latencies: &Latencies) -> Vec<HistogramRange> {
     let (Some(min), Some(p99), Some(max)) = (latencies.min(), latencies.at(99.0), latencies.max())
     else {
         return Vec::new();
@@ -532,7 +532,9 @@ fn histogram(latencies: &Latencies) -> Vec<Range> {
         .collect();
     let counts = latencies.ranges(&limits);
     let ends = limits.into_iter().chain([max]);
-    let ranges = ends.zip(counts).map(|(to, count)| Range { to, count });
+    let ranges = ends
+        .zip(counts)
+        .map(|(to, count)| HistogramRange { to, count });
     ranges
         .filter(|range| range.count > 0 || range.to <= p99)
         .collect()

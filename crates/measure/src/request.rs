@@ -6,7 +6,7 @@ use std::path::Path;
 use bytes::Bytes;
 use maitred_fastcgi::{RequestWriter, write_stdin, write_stdin_end};
 
-use crate::place::Place;
+use crate::url::Url;
 
 /// Most URLs in a list.
 pub const MAX_REQUESTS: usize = 100_000;
@@ -16,9 +16,9 @@ const MAX_BODY_BYTES: usize = 256 * 1024 * 1024;
 
 /// A request as somebody asks for it.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Wish {
+pub struct RequestSpec {
     /// Where.
-    pub place: Place,
+    pub url: Url,
     /// How.
     pub method: String,
     /// Header fields besides those that HTTP needs.
@@ -31,7 +31,7 @@ pub struct Wish {
 
 /// A request as it is sent.
 #[derive(Debug, Clone)]
-pub enum Said {
+pub enum EncodedRequest {
     /// All its bytes.
     Bytes(Bytes),
     /// The fields and the body that HTTP/2 has.
@@ -47,11 +47,11 @@ const NOT_IN_HTTP2: [&str; 5] = [
     "upgrade",
 ];
 
-impl Wish {
+impl RequestSpec {
     /// A GET.
-    pub fn get(place: Place) -> Wish {
-        Wish {
-            place,
+    pub fn get(url: Url) -> RequestSpec {
+        RequestSpec {
+            url,
             method: "GET".to_owned(),
             headers: Vec::new(),
             body: Vec::new(),
@@ -61,17 +61,17 @@ impl Wish {
 
     /// How it is called in tables.
     pub fn label(&self) -> String {
-        format!("{} {}", self.method, self.place.path)
+        format!("{} {}", self.method, self.url.path)
     }
 
-    /// Its bytes in HTTP/1.1, with the place's path or another one, and with cookies, if any.
+    /// Its bytes in HTTP/1.1, with the url's path or another one, and with cookies, if any.
     pub fn http1(&self, path: Option<&str>, cookies: Option<&str>, keep: bool) -> Bytes {
         let has = |name: &str| self.field(name).is_some();
-        let path = path.unwrap_or(&self.place.path);
+        let path = path.unwrap_or(&self.url.path);
         let mut head = format!("{} {path} HTTP/1.1\r\n", self.method);
         // Writing to a string cannot fail.
         if !has("host") {
-            let _ = write!(head, "Host: {}\r\n", self.place.authority);
+            let _ = write!(head, "Host: {}\r\n", self.url.authority);
         }
         if !has("user-agent") {
             let _ = write!(head, "User-Agent: {AGENT}\r\n");
@@ -100,14 +100,18 @@ impl Wish {
         bytes.into()
     }
 
-    /// Its fields in HTTP/2, with the place's path or another one, and with cookies, if any.
+    /// Its fields in HTTP/2, with the url's path or another one, and with cookies, if any.
     ///
     /// # Errors
     /// One sentence, where it cannot be said in HTTP/2.
-    pub fn http2(&self, path: Option<&str>, cookies: Option<&str>) -> Result<Said, String> {
-        let host = self.field("host").unwrap_or(&self.place.authority);
-        let scheme = if self.place.tls { "https" } else { "http" };
-        let path = path.unwrap_or(&self.place.path);
+    pub fn http2(
+        &self,
+        path: Option<&str>,
+        cookies: Option<&str>,
+    ) -> Result<EncodedRequest, String> {
+        let host = self.field("host").unwrap_or(&self.url.authority);
+        let scheme = if self.url.tls { "https" } else { "http" };
+        let path = path.unwrap_or(&self.url.path);
         let length = self.body.len().to_string();
         let of_body = [("content-type", FORM), ("content-length", &length)];
         let usual = [("user-agent", AGENT), ("accept", "*/*")].into_iter();
@@ -133,7 +137,10 @@ impl Wish {
         let request = request.body(());
         let request =
             request.map_err(|why| format!("{} cannot be said in HTTP/2: {why}", self.label()))?;
-        Ok(Said::Fields(Box::new(request), self.body.clone().into()))
+        Ok(EncodedRequest::Fields(
+            Box::new(request),
+            self.body.clone().into(),
+        ))
     }
 
     fn has_body(&self) -> bool {
@@ -157,17 +164,17 @@ impl Wish {
         cookies: Option<&str>,
         keep: bool,
     ) -> Result<Bytes, String> {
-        let path = path.unwrap_or(&self.place.path);
+        let path = path.unwrap_or(&self.url.path);
         let (script, query) = path.split_once('?').unwrap_or((path, ""));
         let root = root.trim_end_matches('/');
         let length = self.body.len().to_string();
         let file = format!("{root}{script}");
-        let port = self.place.port.to_string();
+        let port = self.url.port.to_string();
         let mut params: Vec<(String, &str)> = [
             ("GATEWAY_INTERFACE", "CGI/1.1"),
             ("SERVER_PROTOCOL", "HTTP/1.1"),
             ("SERVER_SOFTWARE", AGENT),
-            ("SERVER_NAME", &self.place.host),
+            ("SERVER_NAME", &self.url.host),
             ("SERVER_PORT", &port),
             ("SERVER_ADDR", "127.0.0.1"),
             ("REMOTE_ADDR", "127.0.0.1"),
@@ -182,7 +189,7 @@ impl Wish {
                 "CONTENT_LENGTH",
                 if self.body.is_empty() { "" } else { &length },
             ),
-            ("HTTP_HOST", &self.place.authority),
+            ("HTTP_HOST", &self.url.authority),
         ]
         .map(|(name, value)| (name.to_owned(), value))
         .into();
@@ -262,12 +269,12 @@ fn read_file(file: &Path) -> Result<Vec<u8>, String> {
 ///
 /// # Errors
 /// One sentence with file and line.
-pub fn read_list(file: &Path, base: Option<&Place>) -> Result<Vec<Wish>, String> {
+pub fn read_list(file: &Path, base: Option<&Url>) -> Result<Vec<RequestSpec>, String> {
     let shown = file.display();
     let text = read_file(file)?;
     let text = String::from_utf8(text).map_err(|_| format!("{shown} is no text in UTF-8"))?;
     let mut variables: Vec<(String, String)> = Vec::new();
-    let mut wishes = Vec::new();
+    let mut specs = Vec::new();
     for (number, line) in text.lines().enumerate() {
         let at = |why: String| format!("{shown}:{}: {why}", number + 1);
         let line = line.trim();
@@ -282,15 +289,15 @@ pub fn read_list(file: &Path, base: Option<&Place>) -> Result<Vec<Wish>, String>
         let line = known.fold(line.to_owned(), |line, (name, value)| {
             line.replace(name, value)
         });
-        wishes.push(list_line(&line, file, base).map_err(at)?);
-        if wishes.len() > MAX_REQUESTS {
+        specs.push(list_line(&line, file, base).map_err(at)?);
+        if specs.len() > MAX_REQUESTS {
             return Err(at(format!("more than {MAX_REQUESTS} URLs")));
         }
     }
-    if wishes.is_empty() {
+    if specs.is_empty() {
         return Err(format!("{shown} holds no URL; expected one a line"));
     }
-    Ok(wishes)
+    Ok(specs)
 }
 
 fn variable(line: &str) -> Option<(&str, &str)> {
@@ -300,7 +307,7 @@ fn variable(line: &str) -> Option<(&str, &str)> {
     (!name.is_empty() && name.bytes().all(is_name)).then_some((name, value.trim()))
 }
 
-fn list_line(line: &str, file: &Path, base: Option<&Place>) -> Result<Wish, String> {
+fn list_line(line: &str, file: &Path, base: Option<&Url>) -> Result<RequestSpec, String> {
     let mut words = line.split_whitespace();
     let mut word = words.next().unwrap_or_default();
     let mut weight = 1.0;
@@ -311,9 +318,9 @@ fn list_line(line: &str, file: &Path, base: Option<&Place>) -> Result<Wish, Stri
         weight = number;
         word = words.next().unwrap_or_default();
     }
-    let mut wish = Wish {
+    let mut spec = RequestSpec {
         weight,
-        ..Wish::get(Place::read(word, base)?)
+        ..RequestSpec::get(Url::read(word, base)?)
     };
     if let Some(method) = words.next() {
         let method = method.to_ascii_uppercase();
@@ -325,9 +332,9 @@ fn list_line(line: &str, file: &Path, base: Option<&Place>) -> Result<Wish, Stri
                 "'{method}' is no method that is known; a space in a URL is %20"
             ));
         }
-        wish.method = method;
+        spec.method = method;
         let rest = words.collect::<Vec<_>>().join(" ");
-        wish.body = match rest.strip_prefix('<') {
+        spec.body = match rest.strip_prefix('<') {
             Some(name) => {
                 let folder = file.parent().unwrap_or(Path::new("."));
                 read_file(&folder.join(name.trim()))?
@@ -335,15 +342,15 @@ fn list_line(line: &str, file: &Path, base: Option<&Place>) -> Result<Wish, Stri
             None => rest.into_bytes(),
         };
     }
-    Ok(wish)
+    Ok(spec)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn get(url: &str) -> Wish {
-        Wish::get(Place::read(url, None).expect("a URL"))
+    fn get(url: &str) -> RequestSpec {
+        RequestSpec::get(Url::read(url, None).expect("a URL"))
     }
 
     #[test]
@@ -355,11 +362,11 @@ mod tests {
             "{text}"
         );
         assert!(text.ends_with("Cookie: x=1\r\n\r\n"), "{text}");
-        let mut wish = get("http://a/");
-        wish.method = "POST".into();
-        wish.headers.push(("Host".into(), "other".into()));
-        wish.body = b"a=1".to_vec();
-        let bytes = wish.http1(Some("/d"), None, false);
+        let mut spec = get("http://a/");
+        spec.method = "POST".into();
+        spec.headers.push(("Host".into(), "other".into()));
+        spec.body = b"a=1".to_vec();
+        let bytes = spec.http1(Some("/d"), None, false);
         let text = String::from_utf8_lossy(&bytes);
         assert!(text.starts_with("POST /d HTTP/1.1\r\n"), "{text}");
         assert_eq!(text.matches("Host: ").count(), 1);
@@ -369,12 +376,12 @@ mod tests {
 
     #[test]
     fn a_request_says_the_same_in_http2() {
-        let mut wish = get("https://a:81/b?c");
-        wish.method = "POST".into();
-        wish.headers.push(("HOST".into(), "other".into()));
-        wish.headers.push(("X-A".into(), "1".into()));
-        wish.body = b"a=1".to_vec();
-        let Ok(Said::Fields(request, body)) = wish.http2(Some("/d"), Some("x=1")) else {
+        let mut spec = get("https://a:81/b?c");
+        spec.method = "POST".into();
+        spec.headers.push(("HOST".into(), "other".into()));
+        spec.headers.push(("X-A".into(), "1".into()));
+        spec.body = b"a=1".to_vec();
+        let Ok(EncodedRequest::Fields(request, body)) = spec.http2(Some("/d"), Some("x=1")) else {
             panic!("fields");
         };
         assert_eq!(request.uri(), "https://other/d");
@@ -389,8 +396,8 @@ mod tests {
         ];
         assert_eq!(names, wanted);
         assert_eq!(&body[..], b"a=1");
-        wish.headers.push(("Connection".into(), "close".into()));
-        let why = wish.http2(None, None).expect_err("no such field");
+        spec.headers.push(("Connection".into(), "close".into()));
+        let why = spec.http2(None, None).expect_err("no such field");
         assert!(why.contains("HTTP/2 has no field 'Connection'"), "{why}");
     }
 
@@ -403,13 +410,13 @@ mod tests {
         let text = "# shop\nHOST = shop.example\n\nhttp://$(HOST)/\nshop.example/a?x=1\n\
                     http://$(HOST)/cart POST a=1&b=2\n3 /c POST <body\n";
         std::fs::write(&list, text).expect("a file");
-        let base = Place::read("http://127.0.0.1:8080/", None).expect("a URL");
-        let wishes = read_list(&list, Some(&base)).expect("a list");
-        let shown: Vec<String> = wishes
+        let base = Url::read("http://127.0.0.1:8080/", None).expect("a URL");
+        let specs = read_list(&list, Some(&base)).expect("a list");
+        let shown: Vec<String> = specs
             .iter()
-            .map(|wish| {
-                let body = String::from_utf8_lossy(&wish.body);
-                format!("{} {} {} {body}", wish.weight, wish.method, wish.place)
+            .map(|spec| {
+                let body = String::from_utf8_lossy(&spec.body);
+                format!("{} {} {} {body}", spec.weight, spec.method, spec.url)
             })
             .collect();
         assert_eq!(

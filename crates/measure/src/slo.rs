@@ -5,11 +5,11 @@ use serde::Serialize;
 use crate::generate::Measured;
 use crate::latency::{PERCENTILES, SAMPLES_BEYOND};
 use crate::outcome::Class;
-use crate::words;
+use maitred_text::humanize;
 
 /// What is looked at.
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Figure {
+enum Metric {
     /// A percentile of served requests' corrected latencies (100: the longest).
     Percentile(f64),
     Mean,
@@ -23,7 +23,7 @@ enum Figure {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Condition {
     text: String,
-    figure: Figure,
+    metric: Metric,
     below: bool,
     limit: f64,
 }
@@ -38,7 +38,7 @@ pub struct Slo {
 
 /// How a condition has done.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Verdict {
+pub struct ConditionResult {
     /// The condition.
     pub condition: String,
     /// What was measured: seconds, a share of 1, or requests a second; nothing where the samples do
@@ -70,7 +70,7 @@ impl Slo {
     /// The smallest limit of a latency, in seconds: what is slower is of no use.
     pub fn latency_limit(&self) -> Option<f64> {
         let latencies = self.conditions.iter().filter(|condition| {
-            condition.below && matches!(condition.figure, Figure::Percentile(_) | Figure::Mean)
+            condition.below && matches!(condition.metric, Metric::Percentile(_) | Metric::Mean)
         });
         latencies.map(|condition| condition.limit).reduce(f64::min)
     }
@@ -80,8 +80,8 @@ impl Slo {
         let samples = self
             .conditions
             .iter()
-            .map(|condition| match condition.figure {
-                Figure::Percentile(percentile) if percentile < 100.0 => {
+            .map(|condition| match condition.metric {
+                Metric::Percentile(percentile) if percentile < 100.0 => {
                     self.beyond / (1.0 - percentile / 100.0)
                 }
                 _ => 0.0,
@@ -90,9 +90,9 @@ impl Slo {
     }
 
     /// How each condition has done.
-    pub fn judge(&self, measured: &Measured) -> Vec<Verdict> {
+    pub fn judge(&self, measured: &Measured) -> Vec<ConditionResult> {
         let verdicts = self.conditions.iter().map(|condition| {
-            let found = figure(condition.figure, measured, self.beyond);
+            let found = metric(condition.metric, measured, self.beyond);
             let holds = found.is_some_and(|found| {
                 if condition.below {
                     found < condition.limit
@@ -100,7 +100,7 @@ impl Slo {
                     found > condition.limit
                 }
             });
-            Verdict {
+            ConditionResult {
                 condition: condition.text.clone(),
                 measured: found,
                 holds,
@@ -110,19 +110,19 @@ impl Slo {
     }
 }
 
-fn figure(figure: Figure, measured: &Measured, beyond: f64) -> Option<f64> {
+fn metric(metric: Metric, measured: &Measured, beyond: f64) -> Option<f64> {
     let total = &measured.total;
     let served = &total.ended[Class::Served.index()].corrected;
-    match figure {
-        Figure::Percentile(100.0) => served.max(),
-        Figure::Percentile(percentile) => served.carried(percentile, beyond),
-        Figure::Mean => served.mean(),
-        Figure::Errors => {
+    match metric {
+        Metric::Percentile(100.0) => served.max(),
+        Metric::Percentile(percentile) => served.carried(percentile, beyond),
+        Metric::Mean => served.mean(),
+        Metric::Errors => {
             let all = total.all() + total.unsent;
             let errors = all.saturating_sub(total.count(Class::Served));
             (all > 0).then(|| errors as f64 / all as f64)
         }
-        Figure::Rate => Some(total.count(Class::Served) as f64 / measured.seconds.max(1e-9)),
+        Metric::Rate => Some(total.count(Class::Served) as f64 / measured.seconds.max(1e-9)),
     }
 }
 
@@ -141,21 +141,21 @@ fn condition(text: &str) -> Result<Condition, String> {
         let known = PERCENTILES.iter().find(|(known, _)| *known == name);
         known.map(|(_, percentile)| *percentile)
     };
-    let figure = match name.trim() {
-        "max" => Figure::Percentile(100.0),
-        "mean" | "avg" => Figure::Mean,
-        "error" | "errors" => Figure::Errors,
-        "rate" => Figure::Rate,
-        name => Figure::Percentile(percentile(name).ok_or_else(wrong)?),
+    let metric = match name.trim() {
+        "max" => Metric::Percentile(100.0),
+        "mean" | "avg" => Metric::Mean,
+        "error" | "errors" => Metric::Errors,
+        "rate" => Metric::Rate,
+        name => Metric::Percentile(percentile(name).ok_or_else(wrong)?),
     };
-    let limit = match figure {
-        Figure::Errors => words::read_percent(limit)? / 100.0,
-        Figure::Rate => limit.trim_end_matches("/s").parse().map_err(|_| wrong())?,
-        _ => words::read_duration(limit)?,
+    let limit = match metric {
+        Metric::Errors => humanize::parse_percent(limit)? / 100.0,
+        Metric::Rate => limit.trim_end_matches("/s").parse().map_err(|_| wrong())?,
+        _ => humanize::parse_duration(limit)?,
     };
     Ok(Condition {
         text: text.to_owned(),
-        figure,
+        metric,
         below: rest.starts_with('<'),
         limit,
     })
@@ -165,7 +165,7 @@ fn condition(text: &str) -> Result<Condition, String> {
 mod tests {
     use super::*;
     use crate::outcome::Cause;
-    use crate::tally::End;
+    use crate::tally::RequestEnd;
 
     fn measured(served: u64, failed: u64) -> Measured {
         let mut measured = Measured {
@@ -173,10 +173,10 @@ mod tests {
             ..Measured::default()
         };
         for number in 0..served + failed {
-            measured.total.ended(&End {
+            measured.total.ended(&RequestEnd {
                 cause: (number >= served).then_some(Cause::Status(502)),
                 status: Some(200),
-                says_when: false,
+                has_retry_after: false,
                 body_bytes: 0,
                 corrected: 100_000_000,
                 service: 100_000_000,

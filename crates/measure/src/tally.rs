@@ -10,7 +10,7 @@ const MAX_CAUSES: usize = 2_000;
 
 /// Requests that ended in one way.
 #[derive(Debug, Clone, Default)]
-pub struct Ended {
+pub struct ClassLatencies {
     /// From the moment a request was due.
     pub corrected: Latencies,
     /// From the moment it was sent.
@@ -19,7 +19,7 @@ pub struct Ended {
 
 /// Requests for one URL.
 #[derive(Debug, Clone, Default)]
-pub struct Row {
+pub struct UrlTally {
     /// How many ended in each way.
     pub counts: [u64; Class::ALL.len()],
     /// Latencies of those that were served, from the moment they were due.
@@ -28,13 +28,13 @@ pub struct Row {
 
 /// A request that ended.
 #[derive(Debug, Clone, Copy)]
-pub struct End {
+pub struct RequestEnd {
     /// Why it was not served, if it was not.
     pub cause: Option<Cause>,
     /// The answer's status, if one came.
     pub status: Option<u16>,
     /// Whether it said when to come again.
-    pub says_when: bool,
+    pub has_retry_after: bool,
     /// The length of its body.
     pub body_bytes: u64,
     /// Nanoseconds from the moment it was due.
@@ -63,17 +63,17 @@ pub struct Tally {
     /// Requests that were sent a second time, since the server had just closed the connection.
     pub resent: u64,
     /// How requests ended, in the order of [`Class::ALL`].
-    pub ended: [Ended; Class::ALL.len()],
+    pub ended: [ClassLatencies; Class::ALL.len()],
     /// Why requests were not served.
     pub causes: BTreeMap<Cause, u64>,
     /// Answers by status.
     pub statuses: BTreeMap<u16, u64>,
     /// Refusals that said when to come again.
-    pub told_when: u64,
+    pub with_retry_after: u64,
     /// The bodies of answers, in bytes.
     pub body_bytes: u64,
     /// By URL.
-    pub rows: Vec<Row>,
+    pub rows: Vec<UrlTally>,
 }
 
 impl Tally {
@@ -88,13 +88,13 @@ impl Tally {
     }
 
     /// A request has ended.
-    pub fn ended(&mut self, end: &End) {
+    pub fn ended(&mut self, end: &RequestEnd) {
         let class = end.cause.map_or(Class::Served, Cause::class);
         let ended = &mut self.ended[class.index()];
         ended.corrected.record(end.corrected);
         ended.service.record(end.service);
         self.body_bytes += end.body_bytes;
-        self.told_when += u64::from(class == Class::Refused && end.says_when);
+        self.with_retry_after += u64::from(class == Class::Refused && end.has_retry_after);
         if let Some(status) = end.status {
             *self.statuses.entry(status).or_default() += 1;
         }
@@ -104,7 +104,7 @@ impl Tally {
             *self.causes.entry(cause).or_default() += 1;
         }
         if self.rows.len() <= end.row {
-            self.rows.resize_with(end.row + 1, Row::default);
+            self.rows.resize_with(end.row + 1, UrlTally::default);
         }
         let row = &mut self.rows[end.row];
         row.counts[class.index()] += 1;
@@ -142,10 +142,10 @@ impl Tally {
         for (status, count) in &other.statuses {
             *self.statuses.entry(*status).or_default() += count;
         }
-        self.told_when += other.told_when;
+        self.with_retry_after += other.with_retry_after;
         self.body_bytes += other.body_bytes;
         if self.rows.len() < other.rows.len() {
-            self.rows.resize_with(other.rows.len(), Row::default);
+            self.rows.resize_with(other.rows.len(), UrlTally::default);
         }
         for (ours, theirs) in self.rows.iter_mut().zip(&other.rows) {
             for (ours, theirs) in ours.counts.iter_mut().zip(theirs.counts) {
@@ -160,11 +160,11 @@ impl Tally {
 mod tests {
     use super::*;
 
-    fn end(cause: Option<Cause>, row: usize) -> End {
-        End {
+    fn end(cause: Option<Cause>, row: usize) -> RequestEnd {
+        RequestEnd {
             cause,
             status: Some(200),
-            says_when: false,
+            has_retry_after: false,
             body_bytes: 10,
             corrected: 2_000_000,
             service: 1_000_000,

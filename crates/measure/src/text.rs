@@ -3,7 +3,7 @@
 use crate::latency::Summary;
 use crate::outcome::Class;
 use crate::report::{Report, Requests};
-use crate::words;
+use maitred_text::humanize;
 
 /// How wide a bar may be, in characters.
 const BAR: usize = 40;
@@ -43,18 +43,18 @@ fn head(report: &Report) -> Vec<String> {
         format!(
             "{kind}: {}; {} measured, {}, {}",
             run.load,
-            words::duration(run.seconds),
+            humanize::duration(run.seconds),
             protocol(report),
-            words::some(run.threads as u64, "thread"),
+            humanize::plural(run.threads as u64, "thread"),
         ),
     ];
     let warm_up = &report.warm_up;
     if warm_up.seconds > 0.0 {
         lines.push(format!(
             "warm-up: {}, {} sent, {} served, p50 {}; not counted below",
-            words::duration(warm_up.seconds),
-            words::some(warm_up.sent, "request"),
-            words::count(warm_up.served),
+            humanize::duration(warm_up.seconds),
+            humanize::plural(warm_up.sent, "request"),
+            humanize::count(warm_up.served),
             latency(warm_up.p50),
         ));
     }
@@ -88,10 +88,10 @@ fn counts(report: &Report) -> Vec<String> {
     let row = |name: &str, count: u64| {
         let rate = count as f64 / seconds;
         let share = count as f64 * 100.0 / all.max(1) as f64;
-        let count = words::count(count);
+        let count = humanize::count(count);
         format!(
             "{name:12}{count:>12}{:>12}/s{share:>9.2} %",
-            words::digits(rate)
+            humanize::digits(rate)
         )
     };
     let mut lines = vec![format!(
@@ -101,7 +101,7 @@ fn counts(report: &Report) -> Vec<String> {
     lines.extend(Class::ALL.map(|class| row(class.name(), of_class(requests, class))));
     for (name, count) in [("unsent", requests.unsent), ("cut off", requests.cut_off)] {
         if count > 0 {
-            lines.push(format!("{name:12}{:>12}", words::count(count)));
+            lines.push(format!("{name:12}{:>12}", humanize::count(count)));
         }
     }
     if let Some(goodput) = requests.goodput {
@@ -109,14 +109,14 @@ fn counts(report: &Report) -> Vec<String> {
             "{:12}{:>12}{:>12}/s  served within the objective's time",
             "goodput",
             "",
-            words::digits(goodput)
+            humanize::digits(goodput)
         ));
     }
     lines
 }
 
 fn latency(found: Option<f64>) -> String {
-    found.map_or_else(|| "n/a".to_owned(), words::duration)
+    found.map_or_else(|| "n/a".to_owned(), humanize::duration)
 }
 
 fn latencies(report: &Report) -> Vec<String> {
@@ -157,7 +157,7 @@ fn causes(report: &Report) -> Vec<String> {
             let name = cause.class.name();
             format!(
                 "{name:12}{:>12}  {}",
-                words::count(cause.count),
+                humanize::count(cause.count),
                 cause.cause
             )
         })
@@ -184,8 +184,8 @@ fn urls(report: &Report) -> Vec<String> {
         let summary = &url.corrected;
         format!(
             "{:>10}{:>12}{:>10}{:>10}{:>10}  {}",
-            words::count(url.served),
-            words::count(url.not_served),
+            humanize::count(url.served),
+            humanize::count(url.not_served),
             latency(summary.p50),
             latency(summary.p99),
             latency(summary.max),
@@ -213,8 +213,8 @@ fn histogram(report: &Report) -> Vec<String> {
         let bar = (range.count as f64 / most as f64 * BAR as f64).round() as usize;
         format!(
             "{:>12}{:>12}  {}",
-            format!("≤ {}", words::duration(range.to)),
-            words::count(range.count),
+            format!("≤ {}", humanize::duration(range.to)),
+            humanize::count(range.count),
             "█".repeat(bar)
         )
     }));
@@ -224,17 +224,17 @@ fn histogram(report: &Report) -> Vec<String> {
 fn about_the_generator(report: &Report) -> Vec<String> {
     let generator = &report.generator;
     let wait = match generator.run_wait {
-        Some(wait) => format!("waited {} for a processor", words::duration(wait)),
+        Some(wait) => format!("waited {} for a processor", humanize::duration(wait)),
         None => "waits for processors unknown".to_owned(),
     };
     let each = generator.cpu_per_request.map_or(String::new(), |each| {
-        format!(" ({} a request)", words::duration(each))
+        format!(" ({} a request)", humanize::duration(each))
     });
     let requests = &report.requests;
     vec![
         format!(
             "generator   CPU {}{each}, {:.0} % of {} processors; {wait}",
-            words::duration(generator.cpu),
+            humanize::duration(generator.cpu),
             generator.cpu_share * 100.0,
             generator.processors,
         ),
@@ -243,16 +243,16 @@ fn about_the_generator(report: &Report) -> Vec<String> {
             latency(generator.lateness.p50),
             latency(generator.lateness.p99),
             latency(generator.lateness.max),
-            words::count(requests.late),
-            words::count(requests.sent),
+            humanize::count(requests.late),
+            humanize::count(requests.sent),
         ),
         format!(
             "connections {} made, connect p50 {}, max {}; at most {} on their way; {} read",
-            words::count(report.connections.made),
+            humanize::count(report.connections.made),
             latency(report.connections.connect.p50),
             latency(report.connections.connect.max),
-            words::some(report.connections.most_in_flight, "request"),
-            words::bytes(requests.body_bytes as f64),
+            humanize::plural(report.connections.most_in_flight, "request"),
+            humanize::bytes(requests.body_bytes as f64),
         ),
     ]
 }
@@ -260,7 +260,9 @@ fn about_the_generator(report: &Report) -> Vec<String> {
 fn about_the_server(report: &Report) -> Option<String> {
     let watched = report.server.as_ref()?;
     let count = |found: Option<u64>, thing: &str| {
-        found.map_or(format!("n/a {thing}s"), |found| words::some(found, thing))
+        found.map_or(format!("n/a {thing}s"), |found| {
+            humanize::plural(found, thing)
+        })
     };
     let lost = watched.lost.as_ref();
     let lost = lost.map_or(String::new(), |why| format!("; then lost: {why}"));
@@ -270,7 +272,7 @@ fn about_the_server(report: &Report) -> Option<String> {
         count(watched.most_busy, "worker"),
         count(watched.most_queue, "request"),
         latency(watched.cpu),
-        memory.map_or("n/a".to_owned(), |bytes| words::bytes(bytes as f64)),
+        memory.map_or("n/a".to_owned(), |bytes| humanize::bytes(bytes as f64)),
     ))
 }
 
@@ -283,9 +285,9 @@ fn verdict(report: &Report) -> Vec<String> {
                 format!("{:.3} %", share * 100.0)
             }
             Some(rate) if verdict.condition.starts_with("rate") => {
-                format!("{}/s", words::digits(rate))
+                format!("{}/s", humanize::digits(rate))
             }
-            Some(seconds) => words::duration(seconds),
+            Some(seconds) => humanize::duration(seconds),
         };
         let word = if verdict.holds { "holds" } else { "MISSED" };
         lines.push(format!("{word:12}{}: {found}", verdict.condition));

@@ -1,13 +1,14 @@
 //! The server while a run goes on: workers, queue, processor time, private memory.
 
 use std::collections::{HashMap, HashSet};
-use std::fs;
+
+use maitred_os::proc;
 
 use serde::Serialize;
 
 /// How it is at a moment. What the source does not say is nothing.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
-pub struct Sample {
+pub struct ServerSample {
     /// Seconds since the run began.
     pub second: f64,
     /// Workers that run a script.
@@ -26,7 +27,7 @@ pub struct Sample {
 
 /// What was seen of a server.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
-pub struct Watched {
+pub struct ServerSamples {
     /// Who said it.
     pub source: String,
     /// Why nothing more was seen.
@@ -40,14 +41,14 @@ pub struct Watched {
     /// Most private memory, in bytes.
     pub most_private_bytes: Option<u64>,
     /// Second by second.
-    pub samples: Vec<Sample>,
+    pub samples: Vec<ServerSample>,
 }
 
-impl Watched {
+impl ServerSamples {
     /// Of what was seen.
-    pub fn of(source: String, samples: Vec<Sample>, lost: Option<String>) -> Watched {
-        let most = |of: fn(&Sample) -> Option<u64>| samples.iter().filter_map(of).max();
-        Watched {
+    pub fn of(source: String, samples: Vec<ServerSample>, lost: Option<String>) -> ServerSamples {
+        let most = |of: fn(&ServerSample) -> Option<u64>| samples.iter().filter_map(of).max();
+        ServerSamples {
             source,
             lost,
             most_busy: most(|sample| sample.busy),
@@ -61,7 +62,7 @@ impl Watched {
 
 /// A process and all that it has started, and they.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Family {
+pub struct ProcessTree {
     /// How many there are.
     pub processes: u64,
     /// Their processor time, that of children they have collected included, in clock ticks.
@@ -72,30 +73,29 @@ pub struct Family {
 
 /// What a line of `/proc/PID/stat` says here.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Stat {
+pub(crate) struct ProcessStat {
     pub(crate) pid: i32,
     pub(crate) parent: i32,
     /// Its processor time, that of children it has collected included.
     pub(crate) ticks: u64,
 }
 
-impl Family {
+impl ProcessTree {
     /// As `/proc` has it now; nothing if the process is not there.
-    pub fn of(root: i32) -> Option<Family> {
+    pub fn of(root: i32) -> Option<ProcessTree> {
         let processes = processes()?;
         processes
             .contains_key(&root)
-            .then(|| Family::among(&processes, root))
+            .then(|| ProcessTree::among(&processes, root))
     }
 
-    fn among(processes: &HashMap<i32, Stat>, root: i32) -> Family {
-        let mut family = Family::default();
+    fn among(processes: &HashMap<i32, ProcessStat>, root: i32) -> ProcessTree {
+        let mut family = ProcessTree::default();
         for stat in descendants(processes, &[root]) {
             family.processes += 1;
             family.ticks += stat.ticks;
-            let rollup = fs::read_to_string(format!("/proc/{}/smaps_rollup", stat.pid)).ok();
-            if let Some(private) = rollup.as_deref().and_then(private) {
-                *family.private_bytes.get_or_insert(0) += private;
+            if let Some(rollup) = proc::Rollup::of(stat.pid) {
+                *family.private_bytes.get_or_insert(0) += rollup.private;
             }
         }
         family
@@ -103,18 +103,23 @@ impl Family {
 }
 
 /// All processes, by their ids.
-pub(crate) fn processes() -> Option<HashMap<i32, Stat>> {
-    let entries = fs::read_dir("/proc").ok()?.flatten();
-    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
-    let stats = pids.filter_map(|pid| {
-        // One that has just ended is none.
-        stat(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
-    });
-    Some(stats.map(|stat| (stat.pid, stat)).collect())
+pub(crate) fn processes() -> Option<HashMap<i32, ProcessStat>> {
+    // One that has just ended is none.
+    let stats: HashMap<i32, ProcessStat> = proc::pids()
+        .filter_map(|pid| {
+            let stat = proc::Stat::of(pid)?;
+            let (parent, ticks) = (stat.parent()?, stat.ticks()?);
+            Some((pid, ProcessStat { pid, parent, ticks }))
+        })
+        .collect();
+    (!stats.is_empty()).then_some(stats)
 }
 
 /// Those of the processes that are roots or that a root has started, each once.
-pub(crate) fn descendants(processes: &HashMap<i32, Stat>, roots: &[i32]) -> Vec<Stat> {
+pub(crate) fn descendants(
+    processes: &HashMap<i32, ProcessStat>,
+    roots: &[i32],
+) -> Vec<ProcessStat> {
     let mut children: HashMap<i32, Vec<i32>> = HashMap::new();
     for stat in processes.values() {
         children.entry(stat.parent).or_default().push(stat.pid);
@@ -130,57 +135,27 @@ pub(crate) fn descendants(processes: &HashMap<i32, Stat>, roots: &[i32]) -> Vec<
     found
 }
 
-/// The name, in parentheses, may hold anything (proc_pid_stat(5)).
-fn stat(line: &str) -> Option<Stat> {
-    let (pid, _) = line.split_once(' ')?;
-    let (_, rest) = line.rsplit_once(") ")?;
-    let fields: Vec<&str> = rest.split(' ').collect();
-    let ticks = |place: usize| fields.get(place)?.parse::<u64>().ok();
-    Some(Stat {
-        pid: pid.parse().ok()?,
-        parent: fields.get(1)?.parse().ok()?,
-        // utime, stime, cutime and cstime are the fields 14 to 17, and the state is the third.
-        ticks: ticks(11)? + ticks(12)? + ticks(13)? + ticks(14)?,
-    })
-}
-
-/// Private_Clean and Private_Dirty (proc_pid_smaps(5)), in bytes.
-fn private(rollup: &str) -> Option<u64> {
-    let lines = rollup.lines().filter(|line| line.starts_with("Private_"));
-    let kibibytes = lines.filter_map(|line| line.split_whitespace().nth(1)?.parse::<u64>().ok());
-    kibibytes
-        .reduce(|sum, each| sum + each)
-        .map(|sum| sum * 1_024)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn a_family_is_found_whatever_its_members_are_called() {
-        let line = "42 (a) b (c) S 7 42 42 0 -1 4194560 1 2 3 4 100 20 3 1 20 0 1 0 9 8 7";
-        let found = stat(line).expect("a process");
-        assert_eq!((found.pid, found.parent, found.ticks), (42, 7, 124));
-        assert_eq!(
-            private("Rss: 9 kB\nPrivate_Clean: 4 kB\nPrivate_Dirty: 6 kB\n"),
-            Some(10_240)
-        );
+    fn a_family_is_found() {
         let ours = i32::try_from(std::process::id()).expect("a pid");
-        let family = Family::of(ours).expect("we are there");
+        let family = ProcessTree::of(ours).expect("we are there");
         assert!(family.processes >= 1 && family.private_bytes.is_some_and(|bytes| bytes > 0));
-        assert_eq!(Family::of(i32::MAX), None);
+        assert_eq!(ProcessTree::of(i32::MAX), None);
     }
 
     #[test]
     fn the_most_and_the_last_are_kept() {
-        let sample = |busy, cpu| Sample {
+        let sample = |busy, cpu| ServerSample {
             busy: Some(busy),
             cpu,
-            ..Sample::default()
+            ..ServerSample::default()
         };
         let samples = vec![sample(3, Some(0.5)), sample(1, Some(1.5)), sample(2, None)];
-        let watched = Watched::of("x".into(), samples, None);
+        let watched = ServerSamples::of("x".into(), samples, None);
         assert_eq!((watched.most_busy, watched.cpu), (Some(3), Some(1.5)));
         assert_eq!(watched.most_private_bytes, None);
     }

@@ -1,12 +1,12 @@
 //! Control groups, version 2: limits of several processes together (cgroups(7), and the kernel's
 //! Documentation/admin-guide/cgroup-v2.rst).
 
-use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::{self, Write};
 use std::os::fd::OwnedFd;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
+
+use crate::proc;
 
 /// A control group: a folder of the file system `cgroup2`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,10 +18,10 @@ impl Group {
     /// # Errors
     /// `NotFound` when no `cgroup2` is mounted that shows it, and what `/proc` says.
     pub fn of_this_process() -> io::Result<Group> {
-        let groups = fs::read("/proc/self/cgroup")?;
-        let mounts = fs::read("/proc/self/mountinfo")?;
-        let folder = own_group(&groups).and_then(|own| place(&mounts, own));
-        folder.map(Group).ok_or_else(|| {
+        let groups = fs::read_to_string("/proc/self/cgroup")?;
+        let mounts = fs::read_to_string("/proc/self/mountinfo")?;
+        let folder = proc::cgroup::own_folder(&groups, &mounts);
+        folder.map(|folder| Group(folder.into())).ok_or_else(|| {
             io::Error::new(io::ErrorKind::NotFound, "no cgroup2 file system is mounted")
         })
     }
@@ -134,90 +134,12 @@ impl Group {
     }
 }
 
-/// The group of version 2 in `/proc/self/cgroup`: the line that begins with `0::`.
-fn own_group(groups: &[u8]) -> Option<&Path> {
-    let mut lines = groups.split(|byte| *byte == b'\n');
-    let path = lines.find_map(|line| line.strip_prefix(b"0::"))?;
-    Some(Path::new(OsStr::from_bytes(path)))
-}
-
-/// The folder in which `/proc/self/mountinfo` (proc_pid_mountinfo(5)) shows the group `own`.
-fn place(mounts: &[u8], own: &Path) -> Option<PathBuf> {
-    mounts.split(|byte| *byte == b'\n').find_map(|line| {
-        let fields: Vec<&[u8]> = line.split(|byte| *byte == b' ').collect();
-        let dash = fields.iter().position(|field| *field == b"-")?;
-        if *fields.get(dash + 1)? != b"cgroup2" {
-            return None;
-        }
-        let root = PathBuf::from(unescape(fields.get(3)?));
-        let mounted_at = PathBuf::from(unescape(fields.get(4)?));
-        let below = own.strip_prefix(root).ok()?;
-        Some(match below.as_os_str().is_empty() {
-            true => mounted_at,
-            false => mounted_at.join(below),
-        })
-    })
-}
-
-/// Blanks, tabs, line feeds and backslashes are written as `\040` and so on.
-fn unescape(field: &[u8]) -> OsString {
-    let mut plain = Vec::with_capacity(field.len());
-    let mut rest = field;
-    while let Some((&byte, after)) = rest.split_first() {
-        let digits = after.get(..3).filter(|_| byte == b'\\');
-        let code = digits
-            .and_then(|digits| std::str::from_utf8(digits).ok())
-            .and_then(|digits| u8::from_str_radix(digits, 8).ok());
-        match code {
-            Some(code) => {
-                plain.push(code);
-                rest = &after[3..];
-            }
-            None => {
-                plain.push(byte);
-                rest = after;
-            }
-        }
-    }
-    OsString::from_vec(plain)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::spawn::{self, Program};
+    use std::ffi::OsStr;
     use std::os::fd::AsFd;
-
-    const MOUNTS: &[u8] = b"25 1 0:24 / /sys rw - sysfs sysfs rw\n\
-        30 25 0:26 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu\n\
-        31 25 0:27 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw,nsdelegate\n";
-
-    #[test]
-    fn a_group_is_found_where_its_file_system_is_mounted() {
-        let own = own_group(b"4:memory:/other\n0::/system.slice/maitred.service\n").unwrap();
-        assert_eq!(
-            place(MOUNTS, own).unwrap(),
-            Path::new("/sys/fs/cgroup/system.slice/maitred.service")
-        );
-        assert_eq!(
-            place(MOUNTS, Path::new("/")).unwrap(),
-            Path::new("/sys/fs/cgroup")
-        );
-    }
-
-    #[test]
-    fn a_mount_that_shows_a_part_shows_what_is_in_it_and_no_more() {
-        let mounts = b"9 1 0:27 /box /my\\040groups rw - cgroup2 none rw\n";
-        let found = |own: &str| place(mounts, Path::new(own));
-        assert_eq!(found("/box/a"), Some("/my groups/a".into()));
-        assert_eq!(found("/box"), Some("/my groups".into()));
-        assert_eq!(found("/boxer"), None);
-        assert_eq!(own_group(b"4:memory:/other\n"), None);
-        assert_eq!(
-            place(b"9 1 0:27 / /x rw - cgroup none rw\n", Path::new("/")),
-            None
-        );
-    }
 
     /// Runs where this process may make groups, and says so where not.
     #[test]

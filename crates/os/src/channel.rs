@@ -147,9 +147,10 @@ impl Taken {
             PART => length == PART_BYTES,
             _ => false,
         };
-        match fits {
-            true => Ok(HEADER_BYTES + length),
-            false => Err(malformed()),
+        if fits {
+            Ok(HEADER_BYTES + length)
+        } else {
+            Err(malformed())
         }
     }
 

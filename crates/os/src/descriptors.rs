@@ -127,9 +127,10 @@ fn look(number: i32, target: String) -> Descriptor {
         is_character_device: stat
             .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::CharacterDevice),
         file: stat.map_or((0, 0), |stat| (stat.st_dev, stat.st_ino)),
-        beginning: match target.starts_with('/') || target.starts_with("file:") {
-            true => beginning(open).unwrap_or_default(),
-            false => Vec::new(),
+        beginning: if target.starts_with('/') || target.starts_with("file:") {
+            beginning(open).unwrap_or_default()
+        } else {
+            Vec::new()
         },
         target,
     }

@@ -36,9 +36,10 @@ const CREATE: OFlags = OFlags::CREATE
 
 /// The rule for this process: root trusts nothing that others can change.
 pub fn rule() -> Rule {
-    match users::is_root() {
-        true => Rule::Change,
-        false => Rule::Any,
+    if users::is_root() {
+        Rule::Change
+    } else {
+        Rule::Any
     }
 }
 
@@ -88,7 +89,7 @@ pub fn replace(path: &Path, mode: u32) -> io::Result<File> {
 /// A name in a folder, which is held open. What has the name is not followed if it is a link.
 #[derive(Debug)]
 pub struct Named {
-    folder: walk::Place,
+    folder: walk::OpenedPath,
     name: OsString,
     /// Others than root may write to a folder on the way.
     is_shared: bool,
@@ -121,7 +122,7 @@ impl Named {
     ///
     /// # Errors
     /// What `open(2)` says.
-    pub fn look(&self) -> io::Result<Option<walk::Place>> {
+    pub fn look(&self) -> io::Result<Option<walk::OpenedPath>> {
         walk::look_in(&self.folder, &self.name)
     }
 
@@ -220,9 +221,10 @@ fn judge(folder: &Facts, file: &Facts) -> Result<(), String> {
 }
 
 fn creator(folder: &Facts) -> Option<Identity> {
-    match users::is_root() && folder.uid != 0 {
-        true => users::look_up(&folder.uid.to_string(), None).ok(),
-        false => None,
+    if users::is_root() && folder.uid != 0 {
+        users::look_up(&folder.uid.to_string(), None).ok()
+    } else {
+        None
     }
 }
 

@@ -21,6 +21,7 @@ pub mod leave;
 pub mod limits;
 pub mod memory;
 pub mod packets;
+pub mod proc;
 pub mod rewind;
 pub mod roots;
 pub mod schedstat;

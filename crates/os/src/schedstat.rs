@@ -24,7 +24,17 @@ impl Schedstat {
         parse(&text[..length])
     }
 
-    /// The same of a process. Nothing also if there is none of this number.
+    /// From the text of such a file.
+    pub fn parse(text: &str) -> Option<Schedstat> {
+        parse(text.as_bytes())
+    }
+
+    /// Of the calling thread.
+    pub fn of_this_thread() -> Option<Schedstat> {
+        Schedstat::read(&File::open("/proc/thread-self/schedstat").ok()?)
+    }
+
+    /// Of a process. `None` also if there is no process with this id.
     pub fn of(pid: i32) -> Option<Schedstat> {
         Schedstat::read(&File::open(format!("/proc/{pid}/schedstat")).ok()?)
     }

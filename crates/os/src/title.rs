@@ -4,6 +4,8 @@
 use std::ffi::{CString, OsString};
 use std::sync::Mutex;
 
+use crate::proc::Stat;
+
 struct Area {
     start: usize,
     bytes: usize,
@@ -55,18 +57,9 @@ pub fn set_with_name(title: &str, name: &str) {
 
 /// Fields 48 to 51 of `/proc/self/stat` (proc(5)): where arguments and environment lie.
 fn argument_area() -> Option<Area> {
-    let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
-    let after_name = &stat[stat.rfind(')')? + 1..];
-    // The first field after the name is number 3.
-    let field = |number: usize| -> Option<usize> {
-        after_name
-            .split_ascii_whitespace()
-            .nth(number - 3)?
-            .parse()
-            .ok()
-    };
-    let (arguments, arguments_end) = (field(48)?, field(49)?);
-    let (environment, environment_end) = (field(50)?, field(51)?);
+    let own = Stat::of("self")?;
+    let (arguments, arguments_end): (usize, usize) = (own.field(48)?, own.field(49)?);
+    let (environment, environment_end): (usize, usize) = (own.field(50)?, own.field(51)?);
     let end = if environment == arguments_end {
         environment_end
     } else {

@@ -168,9 +168,10 @@ mod tests {
                 std::thread::sleep(PROOF);
             }
             let after = switches();
-            match unbroken.is_so() {
-                true => kept += 1,
-                false => lost += 1,
+            if unbroken.is_so() {
+                kept += 1
+            } else {
+                lost += 1
             }
             assert!(before == after || !unbroken.is_so());
         }

@@ -38,14 +38,14 @@ const LOOK: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC)
 
 /// A file or folder that was reached.
 #[derive(Debug)]
-pub struct Place {
+pub struct OpenedPath {
     /// A descriptor that was opened with `O_PATH`.
     pub fd: OwnedFd,
     /// What is known of it.
     pub facts: Facts,
 }
 
-impl Place {
+impl OpenedPath {
     /// A path to this very file, whatever has its name by now. It is followed as a link.
     pub fn path(&self) -> PathBuf {
         path_of(&self.fd)
@@ -74,11 +74,11 @@ impl Step {
 #[derive(Debug)]
 pub struct Reached {
     /// The folder in which the last name is looked up.
-    pub folder: Place,
+    pub folder: OpenedPath,
     /// The last name, which is none of a link; `.` for the folder itself.
     pub name: OsString,
     /// What has that name; none: nothing yet.
-    pub entry: Option<Place>,
+    pub entry: Option<OpenedPath>,
     /// The folder's own name, without links.
     pub folder_name: PathBuf,
     /// All names that were looked up.
@@ -149,19 +149,20 @@ impl fmt::Display for Foreign {
         let (link, target) = (self.link.display(), self.target.display());
         let [owner, folder, owned] =
             [self.owner, self.folder_owner, self.target_owner].map(users::name_of);
-        match self.owner == 0 {
-            false => write!(
-                to,
-                "the symbolic link {link} is of user `{owner}` and leads to {target}, which is of \
-                 user `{owned}`; a link leads only to what its owner has: give the target to \
-                 `{owner}`, or have root make the link in a folder of root's"
-            ),
-            true => write!(
+        if self.owner == 0 {
+            write!(
                 to,
                 "the symbolic link {link} leads to {target}, which is of user `{owned}`, and lies \
                  in a folder that others than root may write to (of user `{folder}`), who may \
                  have moved it there; make it in a folder that is root's alone"
-            ),
+            )
+        } else {
+            write!(
+                to,
+                "the symbolic link {link} is of user `{owner}` and leads to {target}, which is of \
+                 user `{owned}`; a link leads only to what its owner has: give the target to \
+                 `{owner}`, or have root make the link in a folder of root's"
+            )
         }
     }
 }
@@ -200,7 +201,7 @@ pub fn to(path: &Path, rule: Rule) -> Result<Reached, Stopped> {
 ///
 /// # Errors
 /// As [`to`]; also when there is nothing of that name.
-pub fn look(path: &Path, rule: Rule) -> Result<Place, Stopped> {
+pub fn look(path: &Path, rule: Rule) -> Result<OpenedPath, Stopped> {
     let reached = to(path, rule)?;
     reached
         .entry
@@ -211,7 +212,7 @@ pub fn look(path: &Path, rule: Rule) -> Result<Place, Stopped> {
 ///
 /// # Errors
 /// What `open(2)` says.
-pub fn look_in(folder: &Place, name: &OsStr) -> io::Result<Option<Place>> {
+pub fn look_in(folder: &OpenedPath, name: &OsStr) -> io::Result<Option<OpenedPath>> {
     match rustix::fs::openat(&folder.fd, name, LOOK, Mode::empty()) {
         Err(Errno::NOENT) => Ok(None),
         opened => Ok(Some(place(opened?, Rule::Any)?)),
@@ -244,7 +245,7 @@ struct Bound {
 
 struct Walker {
     rule: Rule,
-    here: Place,
+    here: OpenedPath,
     /// The name of `here`, without links.
     name: PathBuf,
     /// The folders above `here`, the root first.
@@ -253,7 +254,7 @@ struct Walker {
     links: usize,
     bounds: Vec<Bound>,
     steps: Vec<Step>,
-    last: Option<(OsString, Option<Place>)>,
+    last: Option<(OsString, Option<OpenedPath>)>,
 }
 
 impl Walker {
@@ -305,11 +306,12 @@ impl Walker {
     /// What has this name here. A folder is asked for first, since that mounts what is mounted when
     /// it is used, which may take as long as another machine likes: not by the word of a tenant's
     /// link ([`Walker::may_mount`]).
-    fn find(&self, name: &OsStr) -> Result<Option<Place>, Stopped> {
+    fn find(&self, name: &OsStr) -> Result<Option<OpenedPath>, Stopped> {
         let open = |flags| rustix::fs::openat(&self.here.fd, name, flags, Mode::empty());
-        let first = match self.may_mount() {
-            true => LOOK | OFlags::DIRECTORY,
-            false => LOOK,
+        let first = if self.may_mount() {
+            LOOK | OFlags::DIRECTORY
+        } else {
+            LOOK
         };
         let opened = match open(first) {
             Err(Errno::NOTDIR | Errno::LOOP) => open(LOOK),
@@ -348,7 +350,7 @@ impl Walker {
         Ok(())
     }
 
-    fn follow(&mut self, name: &OsStr, link: &Place) -> Result<(), Stopped> {
+    fn follow(&mut self, name: &OsStr, link: &OpenedPath) -> Result<(), Stopped> {
         self.links += 1;
         if self.links > MAX_LINKS {
             return Err(self.stop(name, Errno::LOOP));
@@ -418,9 +420,10 @@ impl Walker {
             Some((_, Some(entry))) => (&entry.facts, self.above.len() + 1),
             Some((_, None)) | None => (&self.here.facts, self.above.len()),
         };
-        let ancestor = match bound.depth == self.above.len() {
-            true => Some(&self.here.facts),
-            false => self.above.get(bound.depth),
+        let ancestor = if bound.depth == self.above.len() {
+            Some(&self.here.facts)
+        } else {
+            self.above.get(bound.depth)
         };
         let is_its = ancestor.is_some_and(|folder| folder.id == bound.folder.id);
         let holds = bound.reach.holds(facts, is_its && depth >= bound.depth);
@@ -443,7 +446,7 @@ impl Walker {
                 let fd = self.here.fd.try_clone();
                 let fd = fd.map_err(|why| Stopped::System(self.name.clone(), why))?;
                 let facts = self.here.facts;
-                (OsString::from("."), Some(Place { fd, facts }))
+                (OsString::from("."), Some(OpenedPath { fd, facts }))
             }
         };
         Ok(Reached {
@@ -460,13 +463,13 @@ impl Walker {
     }
 }
 
-fn root(rule: Rule) -> Result<Place, Stopped> {
+fn root(rule: Rule) -> Result<OpenedPath, Stopped> {
     let opened = rustix::fs::open("/", LOOK | OFlags::DIRECTORY, Mode::empty());
     let opened = opened.and_then(|fd| place(fd, rule));
     opened.map_err(|why| Stopped::system(PathBuf::from("/"), why))
 }
 
-fn place(fd: OwnedFd, rule: Rule) -> rustix::io::Result<Place> {
+fn place(fd: OwnedFd, rule: Rule) -> rustix::io::Result<OpenedPath> {
     let stat = rustix::fs::fstat(&fd)?;
     let is_folder = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
     // Who only reads needs the list where a link lies, and looks there.
@@ -483,7 +486,7 @@ fn place(fd: OwnedFd, rule: Rule) -> rustix::io::Result<Place> {
         id: (stat.st_dev, stat.st_ino),
         has_list,
     };
-    Ok(Place { fd, facts })
+    Ok(OpenedPath { fd, facts })
 }
 
 /// Whether a folder has an access control list beyond its mode, or one for new files. What cannot

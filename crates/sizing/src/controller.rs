@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::cost::{Cost, Spent};
 use crate::demand::{Demand, WAITING_SHARE};
-use crate::downstream::{Guard, Seen};
+use crate::downstream::{Guard, PoolSample};
 use crate::kinds::Kinds;
 use crate::knee::{Pace, knee};
 use crate::terms::{Binding, Limits, Load, Machine, Sizing, Terms};
@@ -285,7 +285,7 @@ impl Controller {
             && self.cost.is_known()
             && busy_cores < FULL * self.machine.cores;
         let alone = self.done as f64 / time.max(f64::MIN_POSITIVE) * self.cost.alone();
-        let seen = Seen {
+        let seen = PoolSample {
             workers,
             done: self.done,
             is_stuck,
@@ -435,10 +435,11 @@ impl Controller {
     /// What requests of a kind may have waited at most, in seconds, if it turns out that they hang from now on
     /// (for [`Kinds::look`]).
     pub fn believes_up_to(&self) -> f64 {
-        match self.cost.is_known() {
-            true => self.parks_after(),
+        if self.cost.is_known() {
+            self.parks_after()
+        } else {
             // That is a guess, and what is cut to a guess would never be found to be more.
-            false => BELIEVED_UNKNOWN_SECONDS,
+            BELIEVED_UNKNOWN_SECONDS
         }
     }
 

@@ -147,9 +147,10 @@ impl Cost {
             self.slow = took;
         }
         let above = (100.0 - PERCENTILE) / 100.0;
-        match took > self.slow {
-            true => self.slow *= 1.0 + STEP * (1.0 - above),
-            false => self.slow *= 1.0 - STEP * above,
+        if took > self.slow {
+            self.slow *= 1.0 + STEP * (1.0 - above)
+        } else {
+            self.slow *= 1.0 - STEP * above
         }
     }
 
@@ -159,9 +160,10 @@ impl Cost {
         self.least_blocked = self.least_blocked.map(|least| least * (1.0 + LEAST_RISES));
         self.end_batch();
         let most = REMEMBERED.max(REMEMBERED_LOOKS * fresh.count);
-        let left = match self.long.count + fresh.count > most {
-            true => (most - fresh.count) / self.long.count,
-            false => 1.0,
+        let left = if self.long.count + fresh.count > most {
+            (most - fresh.count) / self.long.count
+        } else {
+            1.0
         };
         let add = |sum: &mut f64, more: f64| *sum = *sum * left + more;
         add(&mut self.long.count, fresh.count);
@@ -208,9 +210,10 @@ impl Cost {
 
     /// The share of a request that is work for a processor, waiting for one left out.
     pub fn cpu_share(&self) -> f64 {
-        match self.long.count > 0.0 {
-            true => self.long.cpu_share(),
-            false => 1.0,
+        if self.long.count > 0.0 {
+            self.long.cpu_share()
+        } else {
+            1.0
         }
     }
 

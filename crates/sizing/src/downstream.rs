@@ -67,7 +67,7 @@ const APART: Duration = Duration::from_secs(4);
 
 /// What there is to see of a pool about once a second.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Seen {
+pub struct PoolSample {
     /// Workers that serve.
     pub workers: usize,
     /// Requests that have ended since the last look.
@@ -86,7 +86,7 @@ pub struct Guard {
     found_at: Duration,
     /// So many did less.
     too_few: usize,
-    step: Step,
+    step: TrialStep,
     /// Most requests a second, without a trial or in one.
     before: f64,
     /// By so many workers.
@@ -97,7 +97,7 @@ pub struct Guard {
 }
 
 #[derive(Debug, Default, Clone, Copy, PartialEq)]
-enum Step {
+enum TrialStep {
     /// Nothing is tried.
     #[default]
     Rest,
@@ -113,24 +113,33 @@ enum Step {
     },
 }
 
+/// The result of a trial.
+struct Trial {
+    workers: usize,
+    /// Requests a second.
+    rate: f64,
+    /// As many requests as without the trial.
+    as_much: bool,
+}
+
 impl Guard {
     /// Most workers that do anything; none: as many as there may be.
     pub fn limit(&self) -> Option<usize> {
         match self.step {
-            Step::Settle { workers } | Step::Try { workers, .. } => Some(workers),
-            Step::Rest | Step::Count { .. } => self.found,
+            TrialStep::Settle { workers } | TrialStep::Try { workers, .. } => Some(workers),
+            TrialStep::Rest | TrialStep::Count { .. } => self.found,
         }
     }
 
     /// To be called about once a second.
-    pub fn look(&mut self, now: Duration, seen: &Seen) {
+    pub fn look(&mut self, now: Duration, seen: &PoolSample) {
         if self.found.is_some() && now.saturating_sub(self.found_at) > BELIEVED {
             self.found = None;
-            self.step = Step::Rest;
+            self.step = TrialStep::Rest;
         }
         let looked = std::mem::replace(&mut self.looked, now);
         if !seen.is_stuck {
-            self.step = Step::Rest;
+            self.step = TrialStep::Rest;
             return;
         }
         if now.saturating_sub(looked) > APART {
@@ -138,23 +147,23 @@ impl Guard {
             return;
         }
         self.step = match self.step {
-            Step::Rest if now >= self.rests_until => {
+            TrialStep::Rest if now >= self.rests_until => {
                 self.too_few = 0;
-                Step::Count {
+                TrialStep::Count {
                     since: now,
                     done: 0,
                 }
             }
-            Step::Rest => Step::Rest,
-            Step::Count { since, done } => {
+            TrialStep::Rest => TrialStep::Rest,
+            TrialStep::Count { since, done } => {
                 self.count(now, since, done.saturating_add(seen.done), seen)
             }
-            Step::Settle { workers } => Step::Try {
+            TrialStep::Settle { workers } => TrialStep::Try {
                 workers,
                 since: now,
                 done: 0,
             },
-            Step::Try {
+            TrialStep::Try {
                 workers,
                 since,
                 done,
@@ -165,18 +174,18 @@ impl Guard {
     /// What was counted so far says nothing.
     fn begin_again(&mut self, now: Duration) {
         self.step = match self.step {
-            Step::Count { .. } => Step::Count {
+            TrialStep::Count { .. } => TrialStep::Count {
                 since: now,
                 done: 0,
             },
-            Step::Try { workers, .. } => Step::Settle { workers },
+            TrialStep::Try { workers, .. } => TrialStep::Settle { workers },
             other => other,
         };
     }
 
-    fn count(&mut self, now: Duration, since: Duration, done: u64, seen: &Seen) -> Step {
+    fn count(&mut self, now: Duration, since: Duration, done: u64, seen: &PoolSample) -> TrialStep {
         let Some(rate) = rate(now.saturating_sub(since), done, ENOUGH) else {
-            return Step::Count { since, done };
+            return TrialStep::Count { since, done };
         };
         self.before = rate;
         self.all = seen.workers;
@@ -189,13 +198,13 @@ impl Guard {
         workers: usize,
         since: Duration,
         done: u64,
-        seen: &Seen,
-    ) -> Step {
+        seen: &PoolSample,
+    ) -> TrialStep {
         let time = now.saturating_sub(since);
         let soon = done as f64 / time.as_secs_f64().max(f64::MIN_POSITIVE);
         let expected = self.before * time.as_secs_f64();
         let is_clear = soon < CLEARLY_LESS * self.before && expected - done as f64 >= MISSING;
-        let still = Step::Try {
+        let still = TrialStep::Try {
             workers,
             since,
             done,
@@ -205,23 +214,25 @@ impl Guard {
         };
         let less = 1.0 - rate / self.before;
         let is_sure = done >= ENOUGH_FOR_SURE || time >= COUNTS_LONGEST || is_clear;
-        match less <= LESS {
-            true => self.judge(now, workers, (rate, true), seen.alone),
-            false if is_sure || less > LESS + CHANCE / (done.max(1) as f64).sqrt() => {
-                self.judge(now, workers, (rate, false), seen.alone)
-            }
-            false => still,
+        let as_much = less <= LESS;
+        if as_much || is_sure || less > LESS + CHANCE / (done.max(1) as f64).sqrt() {
+            let trial = Trial {
+                workers,
+                rate,
+                as_much,
+            };
+            self.judge(now, trial, seen.alone)
+        } else {
+            still
         }
     }
 
-    /// With so many workers so many requests a second were done; `as_much`: as many as without the trial.
-    fn judge(
-        &mut self,
-        now: Duration,
-        workers: usize,
-        (rate, as_much): (f64, bool),
-        alone: f64,
-    ) -> Step {
+    fn judge(&mut self, now: Duration, trial: Trial, alone: f64) -> TrialStep {
+        let Trial {
+            workers,
+            rate,
+            as_much,
+        } = trial;
         let part = self.before * workers as f64 / self.all.max(1) as f64;
         let next = match (as_much, self.found) {
             (true, _) => {
@@ -242,11 +253,11 @@ impl Guard {
                 self.too_few = workers;
                 self.next(self.all, 0.0)
             }
-            (false, None) => Step::Rest,
+            (false, None) => TrialStep::Rest,
         };
         match (next, self.found) {
-            (Step::Rest, Some(_)) => self.rests_until = now + BELIEVED,
-            (Step::Rest, None) => {
+            (TrialStep::Rest, Some(_)) => self.rests_until = now + BELIEVED,
+            (TrialStep::Rest, None) => {
                 self.rests = (self.rests * 2).clamp(RESTS, RESTS_LONGEST);
                 self.rests_until = now + self.rests;
             }
@@ -256,7 +267,7 @@ impl Guard {
     }
 
     /// The next trial, if there is one to make where `enough` workers do.
-    fn next(&self, enough: usize, alone: f64) -> Step {
+    fn next(&self, enough: usize, alone: f64) -> TrialStep {
         let least = (alone * MORE_THAN_ALONE).ceil() as usize;
         let few = match self.too_few {
             0 => (enough as f64 * TRIED).floor() as usize,
@@ -265,9 +276,10 @@ impl Guard {
         let few = few.max(least);
         let is_near = |fewer: usize| enough as f64 <= NEAR * fewer as f64;
         let none_between = few == 0 || few >= enough;
-        match none_between || is_near(self.too_few) || few == least && is_near(few) {
-            true => Step::Rest,
-            false => Step::Settle { workers: few },
+        if none_between || is_near(self.too_few) || few == least && is_near(few) {
+            TrialStep::Rest
+        } else {
+            TrialStep::Settle { workers: few }
         }
     }
 }
@@ -293,7 +305,7 @@ mod tests {
     ) {
         for second in seconds {
             let workers = guard.limit().unwrap_or(64);
-            let seen = Seen {
+            let seen = PoolSample {
                 workers,
                 done: does(workers),
                 is_stuck: true,
@@ -323,7 +335,11 @@ mod tests {
                 1000 * workers.min(most) as u64
             });
             assert_eq!(guard.limit(), Some(most), "{guard:?}");
-            assert_eq!(guard.step, Step::Rest, "{most}: nothing is left to try");
+            assert_eq!(
+                guard.step,
+                TrialStep::Rest,
+                "{most}: nothing is left to try"
+            );
             // What they waited for is there no more.
             follow(&mut guard, 60..500, 0.0, |workers| 1000 * workers as u64);
             assert_eq!(guard.limit(), None, "{most}: {guard:?}");
@@ -367,7 +383,7 @@ mod tests {
     fn where_requests_take_no_longer_than_alone_nothing_is_tried() {
         let mut guard = Guard::default();
         for second in 0..600 {
-            let seen = Seen {
+            let seen = PoolSample {
                 workers: 64,
                 done: 6400,
                 is_stuck: true,
@@ -421,7 +437,7 @@ mod tests {
     #[test]
     fn nothing_is_tried_while_nothing_waits() {
         let mut guard = Guard::default();
-        let calm = Seen {
+        let calm = PoolSample {
             workers: 64,
             done: 2000,
             is_stuck: false,
@@ -429,7 +445,7 @@ mod tests {
         };
         (0..100).for_each(|second| guard.look(Duration::from_secs(second), &calm));
         assert_eq!(guard.limit(), None);
-        let absurd = Seen {
+        let absurd = PoolSample {
             workers: 1,
             done: u64::MAX / 2,
             is_stuck: true,

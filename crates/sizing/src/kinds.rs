@@ -131,9 +131,10 @@ impl Kinds {
             return;
         };
         record.held = record.held.saturating_sub(1);
-        match hung {
-            true => record.hang = record.hang.saturating_sub(1),
-            false => record.well += 1.0,
+        if hung {
+            record.hang = record.hang.saturating_sub(1)
+        } else {
+            record.well += 1.0
         }
         record.forget_some();
     }

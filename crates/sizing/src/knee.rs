@@ -44,9 +44,10 @@ pub fn knee(cores: f64, cpu_share: f64) -> usize {
     enough = enough.min(MOST);
     while few + 1 < enough {
         let middle = few + (enough - few) / 2;
-        match is_full(middle) {
-            true => enough = middle,
-            false => few = middle,
+        if is_full(middle) {
+            enough = middle
+        } else {
+            few = middle
         }
     }
     enough
@@ -130,13 +131,12 @@ impl Pace {
         let longer = patience / (in_hand as f64 * self.share);
         let least = 1.0 / (1.0 / self.of(in_hand) + longer);
         let found = self.busy.partition_point(|busy| *busy < least);
-        let enough = match found < self.busy.len() {
-            true => found,
+        let enough = if found < self.busy.len() {
+            found
+        } else {
             // Beyond the table each does as much as the last of it.
-            false => {
-                let last = self.busy.len() - 1;
-                (last as f64 * least / self.busy[last]).ceil() as usize
-            }
+            let last = self.busy.len() - 1;
+            (last as f64 * least / self.busy[last]).ceil() as usize
         };
         enough.min(in_hand)
     }

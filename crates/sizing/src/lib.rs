@@ -5,7 +5,7 @@
 //!
 //! - [`demand`]: how many would be used, from how many requests were in hand when another came;
 //! - [`knee`]: how many the processors can keep busy, from the share of a request that is work;
-//! - [`memory`] and [`rooms`]: how many there is memory for, from what one more costs, and how hard
+//! - [`memory`] and [`ledger`]: how many there is memory for, from what one more costs, and how hard
 //!   memory is pressed; each worker is paid for before it is forked;
 //! - [`downstream`]: how many are enough when all that others do is to wait for the same thing;
 //! - the user's `max_children`.
@@ -13,7 +13,7 @@
 //! [`kinds`] says who gets no worker when most that a pool may have hang.
 //!
 //! [`Controller`] puts them together and names the one that binds. It is driven by whoever owns the
-//! queue, and by the simulator (crate `simulator`), which is how its constants were chosen.
+//! queue, and by the simulator (`tests/simulator`), which is how its constants were chosen.
 
 pub mod controller;
 pub mod cost;
@@ -21,8 +21,8 @@ pub mod demand;
 pub mod downstream;
 pub mod kinds;
 pub mod knee;
+pub mod ledger;
 pub mod memory;
-pub mod rooms;
 pub mod sources;
 pub mod terms;
 

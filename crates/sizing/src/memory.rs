@@ -18,7 +18,7 @@ const MOST: f64 = 10_000.0;
 
 /// Memory, in bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct Room {
+pub struct Capacity {
     /// What the pool and all others may have together: the least limit of its control group and all
     /// those around it, or what the machine has.
     pub limit: f64,
@@ -32,7 +32,7 @@ pub struct Room {
     pub most: f64,
 }
 
-impl Room {
+impl Capacity {
     /// What workers may have for themselves, in bytes.
     pub fn usable(&self) -> f64 {
         (self.limit * (1.0 - MARGIN) - self.base).max(0.0)
@@ -53,9 +53,10 @@ impl Room {
         let (mut fit, mut too_many) = (0, most + 1);
         while fit + 1 < too_many {
             let middle = fit + (too_many - fit) / 2;
-            match takes(middle as f64) <= self.usable() {
-                true => fit = middle,
-                false => too_many = middle,
+            if takes(middle as f64) <= self.usable() {
+                fit = middle
+            } else {
+                too_many = middle
             }
         }
         Some(fit)
@@ -211,7 +212,7 @@ mod tests {
 
     #[test]
     fn a_machine_of_4_gigabytes_has_room_for_twice_as_many_as_the_guides_say() {
-        let room = |deviation: f64| Room {
+        let room = |deviation: f64| Capacity {
             limit: 4096.0 * MB,
             base: (900.0 + 128.0) * MB,
             worker: 70.0 * MB,
@@ -227,14 +228,14 @@ mod tests {
 
     #[test]
     fn where_others_have_all_there_is_there_is_room_for_none() {
-        let room = Room {
+        let room = Capacity {
             limit: 100.0 * MB,
             base: 95.0 * MB,
             worker: MB,
-            ..Room::default()
+            ..Capacity::default()
         };
         assert_eq!(room.workers(), Some(0));
-        assert_eq!(Room::default().workers(), None, "nothing was measured");
+        assert_eq!(Capacity::default().workers(), None, "nothing was measured");
     }
 
     #[test]

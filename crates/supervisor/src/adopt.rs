@@ -6,7 +6,7 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 
-use maitred_os::signals;
+use maitred_os::{proc, signals};
 use rustix::io::Errno;
 use rustix::process::{WaitId, WaitIdOptions, waitid};
 
@@ -64,10 +64,8 @@ pub fn children() -> Vec<i32> {
 
 /// Whether the real, effective, saved and filesystem user of `pid` are all `uid` (proc(5)).
 fn runs_as(pid: i32, uid: u32) -> bool {
-    let Ok(status) = std::fs::read_to_string(format!("/proc/{pid}/status")) else {
-        return false;
-    };
-    let Some(users) = status.lines().find_map(|line| line.strip_prefix("Uid:")) else {
+    let status = proc::read(pid, "status").unwrap_or_default();
+    let Some(users) = proc::value(&status, "Uid") else {
         return false;
     };
     let mut count = 0;

@@ -1,5 +1,5 @@
 //! What pools with `pm = auto` may use: processors, and memory for workers. The files are read here; what
-//! follows from them is decided by the crate `sizing` ([`Rooms`]).
+//! follows from them is decided by the crate `sizing` ([`MemoryLedger`]).
 //!
 //! They are read once a second while such a pool grows or shrinks or memory is nearly full, more often
 //! until it is known what workers take, and otherwise now and then: seldom where there is plenty of memory.
@@ -18,8 +18,8 @@ use std::time::Duration;
 use maitred_config::ProcessManager;
 use maitred_control::ToFront;
 use maitred_scoreboard::Page;
+use maitred_sizing::ledger::{Budget, MemoryLedger};
 use maitred_sizing::memory::Level;
-use maitred_sizing::rooms::{Budget, Rooms};
 use maitred_sizing::sources::{self, Counters, Files, Memory};
 use tracing::{info, warn};
 
@@ -69,7 +69,7 @@ pub(crate) struct Room {
     memory: Option<Memory>,
     /// What pools have to themselves whose control groups have a limit.
     apart: BTreeMap<String, Memory>,
-    rooms: Rooms,
+    rooms: MemoryLedger,
     counted: Counted,
     /// At which pool the next look begins.
     next: usize,
@@ -165,8 +165,8 @@ impl Room {
         let (seen, first) = (pools.len(), self.next);
         for turn in 0..seen {
             let pool = &pools[(first + turn) % seen];
-            let workers = (pool.workers.as_slice(), pool.requests);
-            let all_due = self.rooms.due(&pool.name, workers, &mut left);
+            let (name, workers) = (&pool.name, &pool.workers);
+            let all_due = self.rooms.due(name, workers, pool.requests, &mut left);
             self.rooms.are_coming(&pool.name, pool.coming);
             // Nobody has had more than there is, whatever a worker says.
             let limit = self.memory.map_or(0.0, |memory| memory.limit);
@@ -309,7 +309,7 @@ impl Supervisor {
         }
     }
 
-    /// Has a pool that finds its size keep to what there is now. True if it is such a pool.
+    /// WorkerMemory a pool that finds its size keep to what there is now. True if it is such a pool.
     pub(crate) fn give_room(&mut self, index: usize) -> bool {
         let running = &mut self.pools[index];
         if !running.finds_its_size() {
@@ -558,7 +558,7 @@ mod tests {
             exactly: 0,
             roughly: 2,
         };
-        let measured = room.rooms.due("www", (&[ours, pid], 0), &mut budget);
+        let measured = room.rooms.due("www", &[ours, pid], 0, &mut budget);
         assert_eq!(measured.len(), 2, "{measured:?}");
         other.kill().unwrap();
         other.wait().unwrap();

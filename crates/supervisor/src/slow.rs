@@ -4,7 +4,7 @@
 use maitred_config::Pool;
 use maitred_control::stack::Stack;
 use maitred_control::{Incarnation, Overrun, Seat, ToZygote};
-use maitred_os::clock::local_time;
+use maitred_os::clock::format_local;
 use maitred_os::users::Identity;
 use maitred_seat::Boards;
 use tracing::warn;
@@ -233,9 +233,10 @@ impl Supervisor {
             return;
         };
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-        let now = now.map_or(0, |passed| passed.as_secs());
-        let now = i64::try_from(now).ok().and_then(local_time);
-        if let Some(problem) = log.append(&entry(&subject, now, stack, depth)) {
+        let now = now.map_or(0, |passed| passed.as_secs().cast_signed());
+        let stamp = format_local(now, c"[%d-%b-%Y %H:%M:%S]");
+        let stamp = String::from_utf8_lossy(&stamp);
+        if let Some(problem) = log.append(&entry(&subject, &stamp, stack, depth)) {
             warn!("pool {}: {problem}", subject.pool);
         }
     }

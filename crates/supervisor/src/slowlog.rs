@@ -6,16 +6,11 @@ use std::io::{self, Write};
 
 use maitred_config::LogTarget;
 use maitred_control::stack::{Frame, MAIN, Stack};
-use maitred_os::clock::LocalTime;
 use maitred_os::stderr;
 use maitred_os::users::Identity;
 
 use crate::logs;
 use crate::so_far::SoFar;
-
-const MONTHS: [&str; 12] = [
-    "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
-];
 
 /// What an entry is about.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -120,14 +115,9 @@ impl Slowlog {
     }
 }
 
-/// An entry: the calls, the innermost first, each with the place it was called from. The stack is
+/// An entry with its time, such as `[21-Nov-2026 20:00:00]`: the calls, the innermost first, each with the place it was called from. The stack is
 /// the word of a zygote, which may lie, and cannot write an entry in the name of another pool.
-pub fn entry(
-    subject: &Subject,
-    now: Option<LocalTime>,
-    stack: Result<&Stack, &str>,
-    depth: usize,
-) -> String {
+pub fn entry(subject: &Subject, stamp: &str, stack: Result<&Stack, &str>, depth: usize) -> String {
     let Subject {
         pool,
         pid,
@@ -143,7 +133,7 @@ pub fn entry(
     let script = plain(script);
     let mut entry = format!(
         "\n{}  [pool {pool}] pid {pid}\nscript_filename = {script}\n",
-        stamp(now)
+        stamp
     );
     if !id.is_empty() {
         let _ = writeln!(entry, "request_id = {id}");
@@ -203,23 +193,6 @@ pub fn calls(frames: &[Frame], depth: usize) -> impl Iterator<Item = (&Frame, St
         let (file, line) = place.unwrap_or(("unknown", 0));
         Some((frame, format!("{}() {file}:{line}", frame.call)))
     })
-}
-
-/// `[21-Nov-2026 20:00:00]`
-fn stamp(now: Option<LocalTime>) -> String {
-    let Some(now) = now else {
-        return "[-]".to_owned();
-    };
-    let month = MONTHS.get(now.month.saturating_sub(1) as usize);
-    format!(
-        "[{:02}-{}-{:04} {:02}:{:02}:{:02}]",
-        now.day,
-        month.unwrap_or(&"-"),
-        now.year,
-        now.hour,
-        now.minute,
-        now.second
-    )
 }
 
 #[cfg(test)]

@@ -2,14 +2,7 @@ use std::time::Duration;
 
 use super::*;
 
-const NOW: Option<LocalTime> = Some(LocalTime {
-    year: 2026,
-    month: 11,
-    day: 1,
-    hour: 20,
-    minute: 5,
-    second: 9,
-});
+const NOW: &str = "[01-Nov-2026 20:05:09]";
 
 fn subject() -> Subject {
     Subject {
@@ -107,9 +100,9 @@ fn a_script_that_calls_nothing_is_shown_where_it_is() {
 
 #[test]
 fn a_stack_that_is_not_there_or_not_whole_says_why() {
-    let none = entry(&subject(), None, Err("nobody knows"), 20);
-    let expected = "\n[-]  [pool www] pid 3527\nscript_filename = /srv/by-worker.php\n\
-                    +++ dump failed: nobody knows\n";
+    let none = entry(&subject(), NOW, Err("no reply"), 20);
+    let expected = "\n[01-Nov-2026 20:05:09]  [pool www] pid 3527\n\
+                    script_filename = /srv/by-worker.php\n+++ dump failed: no reply\n";
     assert_eq!(none, expected);
     let torn = Stack {
         is_sound: false,

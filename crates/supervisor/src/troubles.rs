@@ -1,10 +1,9 @@
 //! What goes wrong with a pool's processes again and again: said once when it begins, and then with
 //! numbers. Which words, is decided here; when, by [`LogThrottle`].
 
-use std::time::Duration;
-
 use maitred_control::episode::{Account, LogThrottle, News};
 
+pub use maitred_text::humanize::lasted as seconds;
 use tracing::{info, warn};
 
 use crate::limits::{MEMORY_CALM, Moment, TROUBLE_CALM, ZYGOTE_CALM};
@@ -148,11 +147,6 @@ fn grown_news(news: News<()>) -> Option<String> {
     })
 }
 
-/// A time for people.
-pub fn seconds(time: Duration) -> String {
-    format!("{:.1} s", time.as_secs_f64())
-}
-
 impl Supervisor {
     /// Says what has become of what was said before, or goes wrong now.
     pub(crate) fn tell_troubles(&mut self) {
@@ -191,6 +185,7 @@ impl Supervisor {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Duration;
 
     const SECOND: Duration = Duration::from_secs(1);
 

@@ -3,6 +3,7 @@
 use std::fs;
 
 use maitred_doctor::MemoryGroup;
+use maitred_os::proc;
 
 /// The kernel's counters of the whole machine (proc_vmstat(5)).
 const COUNTERS: &str = "/proc/vmstat";
@@ -15,7 +16,7 @@ const MOST_SWAPPED_OF_GROUP: u64 = 4 << 20;
 
 /// How far the kernel has gone for want of memory until a moment.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Danger {
+pub struct MemoryDanger {
     group: Counters,
     machine: Counters,
     /// How often somebody had to wait until the machine found memory. Those who wait since the limit of their
@@ -30,30 +31,26 @@ struct Counters {
     swapped: Option<u64>,
 }
 
-impl Danger {
+impl MemoryDanger {
     /// As it is now, for a server in a control group, if it is in one. What the kernel does not say is no
     /// danger.
-    pub fn now(group: Option<&MemoryGroup>) -> Danger {
+    pub fn now(group: Option<&MemoryGroup>) -> MemoryDanger {
         let machine = fs::read_to_string(COUNTERS).unwrap_or_default();
         let group = group.map_or_else(Counters::default, |group| Counters {
             killed: group.oom_kills(),
             swapped: group.swapped(),
         });
-        Danger::of(group, &machine)
+        MemoryDanger::of(group, &machine)
     }
 
-    fn of(group: Counters, machine: &str) -> Danger {
-        let lines = || machine.lines().filter_map(|line| line.split_once(' '));
-        let value = |name: &str| {
-            let (_, value) = lines().find(|(found, _)| *found == name)?;
-            value.trim().parse().ok()
-        };
-        let stalls = lines().filter(|(name, _)| name.starts_with("allocstall"));
-        Danger {
+    fn of(group: Counters, machine: &str) -> MemoryDanger {
+        let lines = machine.lines().filter_map(|line| line.split_once(' '));
+        let stalls = lines.filter(|(name, _)| name.starts_with("allocstall"));
+        MemoryDanger {
             group,
             machine: Counters {
-                killed: value("oom_kill"),
-                swapped: value("pswpout"),
+                killed: proc::number(machine, "oom_kill"),
+                swapped: proc::number(machine, "pswpout"),
             },
             stalls: stalls
                 .filter_map(|(_, value)| value.trim().parse::<u64>().ok())
@@ -66,7 +63,7 @@ impl Danger {
     /// The machine's counters hold what befalls other containers within their own limits, too. They count where
     /// the server's group is not known, and where the machine itself was short of memory: then the server may
     /// have taken it from others.
-    pub fn since(&self, before: &Danger) -> Option<&'static str> {
+    pub fn since(&self, before: &MemoryDanger) -> Option<&'static str> {
         let is_short = self.stalls > before.stalls;
         let (group, machine) = (&self.group, &self.machine);
         if more(group.killed, before.group.killed) > 0 {
@@ -113,12 +110,12 @@ mod tests {
         }
     }
 
-    fn danger(group: Counters, killed: u64, swapped: u64, stalls: u64) -> Danger {
+    fn danger(group: Counters, killed: u64, swapped: u64, stalls: u64) -> MemoryDanger {
         let machine = format!(
             "nr_free_pages 1\npswpin 5\npswpout {swapped}\nallocstall_dma 0\nallocstall_normal {stalls}\n\
              allocstall_movable 7\noom_kill {killed}\n"
         );
-        Danger::of(group, &machine)
+        MemoryDanger::of(group, &machine)
     }
 
     #[test]
@@ -130,7 +127,7 @@ mod tests {
         assert_eq!(danger(UNKNOWN, 3, 200, 0).since(&before), None);
         let swapped = danger(UNKNOWN, 3, 100_000, 0).since(&before);
         assert_eq!(swapped, Some("memory goes to swap on this machine"));
-        let silent = Danger::of(UNKNOWN, "");
+        let silent = MemoryDanger::of(UNKNOWN, "");
         assert_eq!(silent.since(&before), None);
         assert_eq!(danger(UNKNOWN, 9, 9, 9).since(&silent), None);
     }
@@ -175,15 +172,15 @@ mod tests {
         };
         tells(1, 0);
         let group = MemoryGroup::of_root(root.path(), 7).unwrap();
-        let before = Danger::now(Some(&group));
+        let before = MemoryDanger::now(Some(&group));
         tells(2, 0);
-        let killed = Danger::now(Some(&group)).since(&before);
+        let killed = MemoryDanger::now(Some(&group)).since(&before);
         assert!(
             killed.is_some_and(|killed| killed.contains("in the server's control group")),
             "{killed:?}"
         );
         tells(1, 8 << 20);
-        let swapped = Danger::now(Some(&group)).since(&before);
+        let swapped = MemoryDanger::now(Some(&group)).since(&before);
         assert_eq!(swapped, Some("memory of the server goes to swap"));
     }
 
@@ -232,11 +229,11 @@ mod tests {
         let its = MemoryGroup::of(i32::try_from(child.id()).unwrap());
         let ours = MemoryGroup::of(i32::try_from(std::process::id()).unwrap());
         let kills = ours.as_ref().and_then(MemoryGroup::oom_kills);
-        let before = Danger::now(its.as_ref());
+        let before = MemoryDanger::now(its.as_ref());
         let stdin = child.stdin.take().unwrap();
         (&stdin).write_all(b"go\n").unwrap();
         let status = child.wait().unwrap();
-        let danger = Danger::now(its.as_ref()).since(&before);
+        let danger = MemoryDanger::now(its.as_ref()).since(&before);
         // Who is dead may be in the group for a moment still.
         while fs::remove_dir(&folder).is_err() && folder.exists() {}
         assert_eq!((said.as_str(), status.signal()), ("in\n", Some(9)));

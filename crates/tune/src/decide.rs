@@ -27,9 +27,6 @@ pub fn enough(noise: Option<f64>) -> f64 {
     (1.0 - noise.unwrap_or(0.0)).clamp(LEAST_ENOUGH, ENOUGH)
 }
 
-/// What is known or not, and why.
-pub type Known<T> = Result<T, String>;
-
 /// A bound of the number of workers, and where it comes from.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Ceiling {
@@ -39,17 +36,22 @@ pub struct Ceiling {
     pub why: String,
 }
 
-/// Memory for the server's workers.
+/// MemoryBudget for the server's workers.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Memory {
+pub struct MemoryBudget {
     /// The least limit around the server, in bytes, and whose it is.
-    pub budget: Known<(f64, String)>,
+    pub budget: Result<(f64, String), String>,
     /// What all but the pool's workers has of it, in bytes; what they share is part of that.
-    pub base: Known<f64>,
+    pub base: Result<f64, String>,
 }
 
 /// How many workers there may be: for how many there is memory, and no more than somebody says.
-pub fn ceiling(memory: &Memory, private: Option<f64>, now: u32, most: Option<u32>) -> Ceiling {
+pub fn ceiling(
+    memory: &MemoryBudget,
+    private: Option<f64>,
+    now: u32,
+    most: Option<u32>,
+) -> Ceiling {
     let found = memory_ceiling(memory, private, now);
     match most {
         Some(most) if most < found.workers => Ceiling {
@@ -61,7 +63,7 @@ pub fn ceiling(memory: &Memory, private: Option<f64>, now: u32, most: Option<u32
 }
 
 /// How many workers there is memory for. A limit that cannot be read lets the pool not grow.
-fn memory_ceiling(memory: &Memory, private: Option<f64>, now: u32) -> Ceiling {
+fn memory_ceiling(memory: &MemoryBudget, private: Option<f64>, now: u32) -> Ceiling {
     let stays = |why: &str| Ceiling {
         workers: now,
         why: format!("no more workers than now: {why}"),
@@ -97,7 +99,7 @@ pub struct Choice {
     pub binding: String,
     /// The throughput that was measured or follows with so many, a second.
     pub rate: f64,
-    /// Which share that is of what any number serves.
+    /// Scope share that is of what any number serves.
     pub enough: f64,
     /// What is served with one, and how that grows.
     pub model: Option<Model>,
@@ -286,7 +288,7 @@ mod tests {
 
     #[test]
     fn memory_allows_what_fits_and_an_unreadable_limit_no_more_than_now() {
-        let memory = |budget| Memory {
+        let memory = |budget| MemoryBudget {
             budget,
             base: Ok(300.0 * MB),
         };

@@ -13,19 +13,19 @@ pub const ENOUGH: f64 = 2_000.0;
 
 /// What workers had after so many requests: of those that have served most without being started anew.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Looks {
+pub struct GrowthSamples {
     now: Vec<(f64, f64)>,
     longest: Vec<(f64, f64)>,
 }
 
-impl Looks {
+impl GrowthSamples {
     /// Other workers are there now, which have served nothing.
-    pub fn begin_anew(&mut self) {
+    pub fn restart(&mut self) {
         self.now.clear();
     }
 
     /// Each has served so many requests more, and 95 of 100 have no more private memory than this, in bytes.
-    pub fn look(&mut self, requests: f64, private: f64) {
+    pub fn add(&mut self, requests: f64, private: f64) {
         let before = self.now.last().map_or(0.0, |look| look.0);
         self.now.push((before + requests, private));
         if before + requests >= self.longest.last().map_or(0.0, |look| look.0) {
@@ -111,19 +111,19 @@ mod tests {
 
     #[test]
     fn workers_that_are_started_anew_begin_at_nothing_and_the_longest_life_counts() {
-        let mut looks = Looks::default();
+        let mut looks = GrowthSamples::default();
         for at in 0..6 {
-            looks.look(500.0, 1e7 + f64::from(at) * 2e6);
+            looks.add(500.0, 1e7 + f64::from(at) * 2e6);
         }
-        looks.begin_anew();
+        looks.restart();
         for _ in 0..6 {
-            looks.look(100.0, 1e7);
+            looks.add(100.0, 1e7);
         }
         let long = looks.slope().expect("a slope");
         assert!(long.leaks() && long.is_long(), "{long:?}");
         assert_eq!(long.requests, 3_000.0);
         for _ in 0..30 {
-            looks.look(100.0, 1e7);
+            looks.add(100.0, 1e7);
         }
         let longer = looks.slope().expect("a slope");
         assert!(!longer.leaks() && longer.requests > 3_500.0, "{longer:?}");

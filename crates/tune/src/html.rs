@@ -3,13 +3,13 @@
 use std::fmt::Write as _;
 
 use maitred_measure::html::{STYLE, chart, curve, escape, nines, percentiles};
-use maitred_measure::words;
+use maitred_text::humanize;
 
-use crate::course::hunt::Try;
-use crate::moments::Moment;
+use crate::course::rate_search::RateTrial;
+use crate::measurement::{Measurement, Setting};
 use crate::report::{Curve, Report};
-use crate::seen::{Seen, Setting};
 use crate::text;
+use crate::timeline::TimelinePoint;
 
 /// How many numbers are written below a chart.
 const NUMBERS: f64 = 8.0;
@@ -76,7 +76,7 @@ fn numbers(most: f64) -> Vec<(f64, String)> {
     let count = (most / step) as u32;
     (0..=count)
         .map(|number| f64::from(number) * step)
-        .map(|value| (value, words::digits(value)))
+        .map(|value| (value, humanize::digits(value)))
         .collect()
 }
 
@@ -109,15 +109,15 @@ fn throughput(report: &Report) -> String {
         "Requests a second by busy workers",
         &curves,
         numbers,
-        words::digits,
+        humanize::digits,
     )
 }
 
 fn latencies(report: &Report) -> String {
     let points = |before: bool| {
         let tries = report.rates.iter();
-        let of = tries.filter(|of: &&Try| (of.setting == Setting::AsItWas) == before);
-        let slow = |of: &Try| of.p99.or(of.p90).or(of.p50);
+        let of = tries.filter(|of: &&RateTrial| (of.setting == Setting::AsItWas) == before);
+        let slow = |of: &RateTrial| of.p99.or(of.p90).or(of.p50);
         let mut points: Vec<(f64, f64)> = of.filter_map(|of| Some((of.rate, slow(of)?))).collect();
         points.sort_by(|a, b| a.0.total_cmp(&b.0));
         points
@@ -137,7 +137,7 @@ fn latencies(report: &Report) -> String {
         "Latency by rate (p99, or what the samples carry)",
         &curves,
         numbers,
-        words::duration,
+        humanize::duration,
     )
 }
 
@@ -151,7 +151,7 @@ fn spectrum(report: &Report) -> String {
         "Latency by percentile in the last pair",
         &curves,
         percentiles,
-        words::duration,
+        humanize::duration,
     )
 }
 
@@ -206,7 +206,7 @@ fn routes(report: &Report) -> String {
             text::time(seen.cpu),
             text::time(seen.core_wait),
             text::time(parts.map(|parts| parts.waiting)),
-            parts.map_or("n/a".to_owned(), |parts| words::digits(parts.share())),
+            parts.map_or("n/a".to_owned(), |parts| humanize::digits(parts.share())),
             text::bytes(seen.bytes),
             text::bytes(seen.peak),
             text::bytes(seen.uncounted()),
@@ -216,7 +216,7 @@ fn routes(report: &Report) -> String {
     table + "</table>\n"
 }
 
-fn bar(name: &str, seen: &Seen) -> Option<String> {
+fn bar(name: &str, seen: &Measurement) -> Option<String> {
     let parts = seen.parts()?;
     let parts = [
         ("processor", "#2f7ed8", parts.cpu),
@@ -231,7 +231,7 @@ fn bar(name: &str, seen: &Seen) -> Option<String> {
     let mut x = 0.0;
     for (name, colour, seconds) in parts {
         let width = seconds / all.max(1e-9) * 860.0;
-        let label = format!("{name} {}", words::duration(seconds));
+        let label = format!("{name} {}", humanize::duration(seconds));
         let _ = write!(
             svg,
             "<rect x=\"{x:.1}\" y=\"0\" width=\"{width:.1}\" height=\"26\" fill=\"{colour}\">\
@@ -247,7 +247,7 @@ fn bar(name: &str, seen: &Seen) -> Option<String> {
 
 /// The whole tuning, second by second.
 fn over_time(report: &Report) -> String {
-    let points = |of: fn(&Moment) -> Option<f64>| -> Vec<(f64, f64)> {
+    let points = |of: fn(&TimelinePoint) -> Option<f64>| -> Vec<(f64, f64)> {
         let moments = report.moments.iter();
         moments
             .filter_map(|moment| Some((moment.at, of(moment)?)))
@@ -288,18 +288,18 @@ fn over_time(report: &Report) -> String {
         "Requests and workers over time (s)",
         &rates,
         numbers,
-        words::digits,
+        humanize::digits,
     ) + &chart(
         "Latency over time (s)",
         &latencies,
         numbers,
-        words::duration,
+        humanize::duration,
     ) + &chart("Processors over time (s)", &shares, numbers, percent)
         + &chart(
             "Memory of the machine over time (s)",
             &memory,
             numbers,
-            words::bytes,
+            humanize::bytes,
         )
         + &chart("Want of memory over time (s)", &want, numbers, percent)
 }

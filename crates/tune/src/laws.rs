@@ -1,7 +1,7 @@
 //! Laws that hold for every server, whatever it does. Figures that break one are wrong, and nobody is
 //! told them.
 
-use crate::seen::Seen;
+use crate::measurement::Measurement;
 
 /// How far a figure may be off (the ends of a measurement cut requests in two).
 const TOLERANCE: f64 = 0.05;
@@ -10,21 +10,21 @@ const TOLERANCE: f64 = 0.05;
 const MANY_ERRORS: f64 = 0.01;
 
 /// Little's law: users = rate x time. By how much it is off, as a share; nothing where it cannot be said.
-pub fn little(users: u32, seen: &Seen) -> Option<f64> {
+pub fn little(users: u32, seen: &Measurement) -> Option<f64> {
     let mean = seen.mean.filter(|_| seen.error_share <= MANY_ERRORS)?;
     Some(seen.rate * mean / f64::from(users) - 1.0)
 }
 
 /// Utilisation law: the processors that the workers must have used; nothing where it is not known.
-pub fn processors(seen: &Seen) -> Option<f64> {
+pub fn processors(seen: &Measurement) -> Option<f64> {
     Some(seen.rate * seen.cpu?)
 }
 
-/// Which law the figures of so many users break on a machine of so many processors, as a sentence.
+/// Scope law the figures of so many users break on a machine of so many processors, as a sentence.
 ///
 /// # Errors
 /// That sentence.
-pub fn obeys(users: Option<u32>, cores: f64, seen: &Seen) -> Result<(), String> {
+pub fn obeys(users: Option<u32>, cores: f64, seen: &Measurement) -> Result<(), String> {
     // At the ends of a measurement one round of each user may be missing or too much.
     let ends = seen.mean.unwrap_or(0.0) / seen.seconds.max(1e-9);
     let off = users.and_then(|users| little(users, seen));
@@ -33,7 +33,7 @@ pub fn obeys(users: Option<u32>, cores: f64, seen: &Seen) -> Result<(), String> 
     {
         return Err(format!(
             "Little's law: {}, but {:.1} answers/s of {:.1} ms each make {:.1}",
-            maitred_measure::words::some(u64::from(users), "user"),
+            maitred_text::humanize::plural(u64::from(users), "user"),
             seen.rate,
             seen.mean.unwrap_or(0.0) * 1e3,
             f64::from(users) * (1.0 + off)
@@ -54,13 +54,13 @@ pub fn obeys(users: Option<u32>, cores: f64, seen: &Seen) -> Result<(), String> 
 mod tests {
     use super::*;
 
-    fn seen(rate: f64, mean: f64, cpu: f64) -> Seen {
-        Seen {
+    fn seen(rate: f64, mean: f64, cpu: f64) -> Measurement {
+        Measurement {
             seconds: 10.0,
             rate,
             mean: Some(mean),
             cpu: Some(cpu),
-            ..Seen::default()
+            ..Measurement::default()
         }
     }
 
@@ -72,7 +72,7 @@ mod tests {
             why.contains("Little's law: 10 users") && why.contains("make 20.0"),
             "{why}"
         );
-        let failing = Seen {
+        let failing = Measurement {
             error_share: 0.5,
             ..seen(100.0, 0.2, 0.01)
         };

@@ -6,7 +6,6 @@
 //! - Not pure: who sends and changes settings ([`runner`], [`target`]), and what is asked for
 //!   ([`workload`]).
 
-pub mod counts;
 pub mod course;
 pub mod danger;
 pub mod decide;
@@ -14,14 +13,15 @@ pub mod growth;
 pub mod html;
 pub mod laws;
 pub mod machine;
-pub mod moments;
+pub mod measurement;
+pub mod php_memory;
 pub mod processes;
 pub mod report;
 pub mod runner;
-pub mod seen;
 pub mod settings;
 pub mod site;
 pub mod target;
 pub mod text;
+pub mod timeline;
 pub mod usl;
 pub mod workload;

@@ -2,11 +2,12 @@
 
 use std::fs;
 
+use maitred_os::proc;
 use serde::Serialize;
 
-use crate::course::Rest;
-use crate::moments::Stalls;
+use crate::course::IdleSample;
 use crate::site::Site;
+use crate::timeline::Stalls;
 
 /// How a processor's frequency is decided (Documentation/admin-guide/pm/cpufreq.rst).
 const GOVERNOR: &str = "/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor";
@@ -43,7 +44,7 @@ pub struct Machine {
 
 impl Machine {
     /// That a site is on, and how it was while nothing was asked.
-    pub fn of(site: &Site, rest: &Rest) -> Machine {
+    pub fn of(site: &Site, rest: &IdleSample) -> Machine {
         let (memory, memory_from) = match &site.memory.budget {
             Ok((bytes, whose)) => (Some(*bytes), whose.clone()),
             Err(why) => (None, format!("unknown: {why}")),
@@ -59,8 +60,8 @@ impl Machine {
             cores: site.cores,
             quota: quota.map(|(cores, place)| format!("{cores} ({place})")),
             processors: site.processors,
-            model: field(&processor, "model name"),
-            is_virtual: field(&processor, "flags")
+            model: proc::value(&processor, "model name").map(str::to_owned),
+            is_virtual: proc::value(&processor, "flags")
                 .is_some_and(|flags| flags.split(' ').any(|flag| flag == "hypervisor")),
             governor: governor.map(trimmed),
             memory,
@@ -99,13 +100,6 @@ impl Machine {
     }
 }
 
-/// A field of /proc/cpuinfo, of the first processor.
-fn field(text: &str, name: &str) -> Option<String> {
-    let mut fields = text.lines().filter_map(|line| line.split_once(':'));
-    let (_, value) = fields.find(|(found, _)| found.trim() == name)?;
-    Some(value.trim().to_owned())
-}
-
 fn opcache(site: &Site) -> String {
     let live = site.pool.live.as_ref().ok();
     match live.and_then(|live| live.opcache.as_ref().ok()) {
@@ -131,14 +125,6 @@ fn opcache(site: &Site) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn what_the_kernel_says_of_a_processor_is_understood() {
-        let text = "processor\t: 0\nmodel name\t: A 1 @ 2 GHz\nflags\t\t: fpu hypervisor\n\nprocessor\t: 1\n";
-        assert_eq!(field(text, "model name").as_deref(), Some("A 1 @ 2 GHz"));
-        assert_eq!(field(text, "flags").as_deref(), Some("fpu hypervisor"));
-        assert_eq!(field("", "flags"), None);
-    }
 
     #[test]
     fn a_frequency_that_changes_and_a_host_that_others_use_are_said() {

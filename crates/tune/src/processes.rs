@@ -3,18 +3,21 @@
 use std::collections::HashMap;
 use std::fs;
 
+use maitred_os::proc;
+use maitred_os::schedstat::Schedstat;
+
 /// Most workers whose memory is measured: each look takes the kernel a walk of its pages.
 const MAX_MEASURED: usize = 64;
 
 /// Processor time, and time of waiting for a processor, of processes, in nanoseconds.
 #[derive(Debug, Clone, Default)]
-pub struct Clocks {
+pub struct CpuTimes {
     of: HashMap<i32, (u64, u64)>,
 }
 
-/// Memory of workers, in bytes.
+/// WorkerMemory of workers, in bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct Memory {
+pub struct WorkerMemory {
     /// Their own: 95 of 100 have no more.
     pub private: Option<f64>,
     /// Half of them have no more.
@@ -25,10 +28,9 @@ pub struct Memory {
 
 /// The children of `master` whose titles begin with `title`.
 pub fn workers(master: i32, title: &str) -> Vec<i32> {
-    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
-    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
-    pids.filter(|pid| parent(*pid) == Some(master) && is_titled(*pid, title))
-        .collect()
+    let is_child = |pid| proc::Stat::of(pid).and_then(|stat| stat.parent()) == Some(master);
+    let children = proc::pids().filter(|pid| is_child(*pid));
+    children.filter(|pid| is_titled(*pid, title)).collect()
 }
 
 /// Whether a process has a title that begins so, and what follows is another word.
@@ -38,33 +40,20 @@ pub fn is_titled(pid: i32, title: &str) -> bool {
     rest.is_some_and(|rest| rest.first().is_none_or(|next| matches!(next, 0 | b' ')))
 }
 
-/// The parent (proc_pid_stat(5)): the name, in parentheses, may hold anything.
-fn parent(pid: i32) -> Option<i32> {
-    let line = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    let (_, rest) = line.rsplit_once(") ")?;
-    rest.split(' ').nth(1)?.parse().ok()
-}
-
 /// When a process began, in ticks since the machine did: with its id it is one process for ever.
 pub fn began(pid: i32) -> Option<u64> {
-    let line = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    let (_, rest) = line.rsplit_once(") ")?;
-    // The state, which follows, is the third field; this is the 22nd. One that nobody has waited for yet
-    // has ended all the same.
-    let mut fields = rest.split(' ');
-    let is_over = matches!(fields.next()?, "Z" | "X");
-    fields.nth(18)?.parse().ok().filter(|_| !is_over)
+    let stat = proc::Stat::of(pid)?;
+    stat.started().filter(|_| !stat.has_ended())
 }
 
-impl Clocks {
+impl CpuTimes {
     /// As they stand (Documentation/scheduler/sched-stats.rst: time on a processor, time of waiting).
-    pub fn of(pids: &[i32]) -> Clocks {
+    pub fn of(pids: &[i32]) -> CpuTimes {
         let read = |pid: &i32| {
-            let text = fs::read_to_string(format!("/proc/{pid}/schedstat")).ok()?;
-            let mut numbers = text.split_whitespace().map(str::parse::<u64>);
-            Some((*pid, (numbers.next()?.ok()?, numbers.next()?.ok()?)))
+            let times = Schedstat::of(*pid)?;
+            Some((*pid, (times.ran, times.waited)))
         };
-        Clocks {
+        CpuTimes {
             of: pids.iter().filter_map(read).collect(),
         }
     }
@@ -76,13 +65,13 @@ impl Clocks {
     }
 
     /// What a later look has seen, too; of processes that are gone by then, this one counts.
-    pub fn look_again(&mut self, later: Clocks) {
+    pub fn look_again(&mut self, later: CpuTimes) {
         self.of.extend(later.of);
     }
 
     /// Seconds on a processor and of waiting for one since `before`; nothing where workers have come
     /// and gone, so that it is not known.
-    pub fn since(&self, before: &Clocks) -> Option<(f64, f64)> {
+    pub fn since(&self, before: &CpuTimes) -> Option<(f64, f64)> {
         if self.of.is_empty() || before.of.keys().any(|pid| !self.of.contains_key(pid)) {
             return None;
         }
@@ -99,12 +88,11 @@ impl Clocks {
 }
 
 /// What workers have of memory now.
-pub fn memory(pids: &[i32]) -> Memory {
-    let rollups = pids.iter().take(MAX_MEASURED);
-    let rollups =
-        rollups.filter_map(|pid| fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok());
-    let both = rollups.filter_map(|text| Some((sum(&text, "Private_")?, sum(&text, "Rss:")?)));
-    let (mut private, resident): (Vec<f64>, Vec<f64>) = both.unzip();
+pub fn memory(pids: &[i32]) -> WorkerMemory {
+    let rollups = pids.iter().take(MAX_MEASURED).filter_map(proc::Rollup::of);
+    let (mut private, resident): (Vec<f64>, Vec<f64>) = rollups
+        .map(|rollup| (rollup.private as f64, rollup.resident as f64))
+        .unzip();
     private.sort_by(f64::total_cmp);
     let last = private.len().checked_sub(1);
     let at = |share: f64| {
@@ -112,7 +100,7 @@ pub fn memory(pids: &[i32]) -> Memory {
             .get((last? as f64 * share).round() as usize)
             .copied()
     };
-    Memory {
+    WorkerMemory {
         private: at(0.95),
         typical: at(0.5),
         resident: last.map(|_| resident.iter().sum::<f64>() / resident.len() as f64),
@@ -141,21 +129,10 @@ pub fn forget_peaks(pids: &[i32]) {
 /// what it shares with others now.
 pub fn peak(pids: &[i32]) -> Option<f64> {
     let each = pids.iter().take(MAX_MEASURED).filter_map(|pid| {
-        let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-        let rollup = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;
-        let shared = sum(&rollup, "Rss:")? - sum(&rollup, "Private_")?;
-        Some(sum(&status, "VmHWM:")? - shared)
+        let most = proc::bytes(&proc::read(pid, "status")?, "VmHWM")?;
+        Some(most as f64 - proc::Rollup::of(pid)?.shared() as f64)
     });
     each.filter(|bytes| *bytes > 0.0).reduce(f64::max)
-}
-
-/// The lines that begin so, in bytes.
-fn sum(rollup: &str, name: &str) -> Option<f64> {
-    let lines = rollup.lines().filter(|line| line.starts_with(name));
-    let kibibytes = lines.filter_map(|line| line.split_whitespace().nth(1)?.parse::<f64>().ok());
-    kibibytes
-        .reduce(|sum, each| sum + each)
-        .map(|sum| sum * 1_024.0)
 }
 
 #[cfg(test)]
@@ -181,16 +158,16 @@ mod tests {
         assert!(peak(&[pid]).is_some_and(|peak| peak >= private / 2.0));
         assert_eq!(peak(&[]), None);
         assert!(open_files(&[pid]).is_some_and(|files| files >= 3));
-        let before = Clocks::of(&[pid, us]);
-        assert!(Clocks::of(&[pid, us]).since(&before).is_some());
+        let before = CpuTimes::of(&[pid, us]);
+        assert!(CpuTimes::of(&[pid, us]).since(&before).is_some());
         assert!(before.each().is_some_and(|cpu| cpu > 0.0));
         child.kill().unwrap();
         while began(pid).is_some() {}
         child.wait().unwrap();
-        assert_eq!(Clocks::of(&[us]).since(&before), None, "one has gone");
+        assert_eq!(CpuTimes::of(&[us]).since(&before), None, "one has gone");
         let mut all = before.clone();
-        all.look_again(Clocks::of(&[us]));
+        all.look_again(CpuTimes::of(&[us]));
         assert!(all.since(&before).is_some(), "it was there before");
-        assert_eq!(memory(&[]), Memory::default());
+        assert_eq!(memory(&[]), WorkerMemory::default());
     }
 }

@@ -5,21 +5,21 @@ use std::path::PathBuf;
 use serde::Serialize;
 
 use crate::course::goal::Goal;
-use crate::course::hunt::{Hunt, Try};
-use crate::course::overload::Beyond;
-use crate::course::profile::Profiled;
-use crate::course::proof::{self, Row};
+use crate::course::overload::OverloadResult;
+use crate::course::profile::RouteProfile;
+use crate::course::proof::{self, ComparisonRow};
+use crate::course::rate_search::{RateSearch, RateTrial};
 use crate::course::sweep::Sweep;
-use crate::course::{Boot, Course, Now, Verdict};
+use crate::course::{Course, PoolSetting, Verdict, WorkerStart};
 use crate::decide::{Ceiling, Choice};
 use crate::growth::Slope;
 use crate::laws;
 use crate::machine::Machine;
-use crate::moments::Moment;
+use crate::measurement::Measurement;
 use crate::processes;
-use crate::seen::Seen;
-use crate::settings::{self, Inputs, Line, Server};
+use crate::settings::{self, Recommendation, Server, SettingInputs};
 use crate::site::{Site, memory_limit, opcache, processor_limit, strings, wall_limit};
+use crate::timeline::TimelinePoint;
 
 /// The report's form; it changes when a field changes its meaning or goes.
 pub const SCHEMA: &str = "maitred-tune/1";
@@ -54,7 +54,7 @@ pub struct Report {
     /// What was asked for.
     pub load: String,
     /// How the pool was set.
-    pub before: Now,
+    pub before: PoolSetting,
     /// `gain`, `no_gain`, `nothing_to_gain` or `cannot_say`.
     pub verdict: &'static str,
     /// The same as a sentence.
@@ -68,13 +68,13 @@ pub struct Report {
     /// By which share the throughput of the same setting may differ from itself.
     pub noise_floor: Option<f64>,
     /// One user.
-    pub alone: Option<Seen>,
+    pub alone: Option<Measurement>,
     /// The number of users nearest to what was chosen, and a request's waiting for a processor then.
     pub crowded: Option<(u32, f64)>,
     /// The same of each route, where there are several.
-    pub routes: Vec<Profiled>,
+    pub routes: Vec<RouteProfile>,
     /// What it costs until a worker serves.
-    pub boot: Option<Boot>,
+    pub boot: Option<WorkerStart>,
     /// What all workers have together, in bytes: OPcache and code, counted once.
     pub shared: Option<f64>,
     /// The most private memory that a worker had at any moment.
@@ -102,7 +102,7 @@ pub struct Report {
     /// What was chosen.
     pub choice: Option<Choice>,
     /// Rates that were tried.
-    pub rates: Vec<Try>,
+    pub rates: Vec<RateTrial>,
     /// The highest that held, before and after.
     pub rate_before: Option<f64>,
     #[allow(missing_docs)]
@@ -116,11 +116,11 @@ pub struct Report {
     /// What it would take to serve more.
     pub further: Option<String>,
     /// What becomes of more requests than that.
-    pub overload: Vec<Beyond>,
+    pub overload: Vec<OverloadResult>,
     /// The old setting beside itself.
-    pub noise: Vec<Row>,
+    pub noise: Vec<ComparisonRow>,
     /// The new one beside the old one.
-    pub proof: Vec<Row>,
+    pub proof: Vec<ComparisonRow>,
     /// How many pairs that are, and how many were made again since others used the processors.
     pub pairs: usize,
     #[allow(missing_docs)]
@@ -136,7 +136,7 @@ pub struct Report {
     /// What is not proven, and what makes the figures less sure.
     pub not_proven: Vec<String>,
     /// Settings for the servers that were asked for.
-    pub settings: Vec<Line>,
+    pub settings: Vec<Recommendation>,
     /// What was written, or is to be pasted.
     pub written: Option<String>,
     /// The file or the lines that say so.
@@ -146,28 +146,29 @@ pub struct Report {
     pub spectrums: (Curve, Curve),
     /// Second by second, for a chart.
     #[serde(skip)]
-    pub moments: Vec<Moment>,
+    pub moments: Vec<TimelinePoint>,
 }
 
 impl Report {
     /// Of a course that is over.
     pub fn of(site: &Site, load: &str, course: &Course, servers: &[Server]) -> Report {
         let (verdict, conclusion) = verdict(course);
-        let highest = |hunt: &Option<Hunt>| hunt.as_ref().and_then(Hunt::highest);
+        let highest =
+            |rate_search: &Option<RateSearch>| rate_search.as_ref().and_then(RateSearch::highest);
         let points = course
             .sweep
             .as_ref()
             .map(|sweep| sweep.points.as_slice())
             .unwrap_or_default();
         let seen = || points.iter().map(|point| &point.seen).chain(&course.alone);
-        let most = |of: fn(&Seen) -> Option<f64>| seen().filter_map(of).reduce(f64::max);
+        let most = |of: fn(&Measurement) -> Option<f64>| seen().filter_map(of).reduce(f64::max);
         let private = most(|seen| seen.private);
         let resident = most(|seen| seen.resident);
         let tries = [&course.before, &course.after].into_iter().flatten();
         let peak = most(|seen| seen.peak);
         let largest = largest_counted(course);
         let shared = resident.zip(private).map(|(all, own)| (all - own).max(0.0));
-        let own = Sizes {
+        let own = WorkerSizes {
             private,
             resident,
             peak,
@@ -185,7 +186,7 @@ impl Report {
             subject: format!("{} of {}", site.pool.name, site.service.name),
             indicative: course.is_indicative(),
             load: load.to_owned(),
-            before: course.terms.now.clone(),
+            before: course.input.now.clone(),
             verdict,
             conclusion,
             goal: course.goal.as_ref().map(|goal| goal.text.clone()),
@@ -200,7 +201,7 @@ impl Report {
             shared,
             peak,
             counted: largest.and_then(|seen| seen.counted),
-            counted_since_start: site.service.kind == maitred_doctor::facts::Kind::Maitred,
+            counted_since_start: site.service.kind == maitred_doctor::facts::PhpServer::Maitred,
             not_counted: None,
             uncounted: largest.and_then(|seen| seen.uncounted()),
             resident,
@@ -213,10 +214,15 @@ impl Report {
                 .map(|sweep| sweep.curve())
                 .unwrap_or_default(),
             choice: course.choice.clone(),
-            rates: tries.flat_map(|hunt| hunt.tries.clone()).collect(),
+            rates: tries
+                .flat_map(|rate_search| rate_search.tries.clone())
+                .collect(),
             rate_before: highest(&course.before),
             rate_after: highest(&course.after),
-            rate_lasts: course.after.as_ref().is_some_and(|hunt| hunt.is_confirmed),
+            rate_lasts: course
+                .after
+                .as_ref()
+                .is_some_and(|rate_search| rate_search.is_confirmed),
             downstream: downstream(site),
             demand: demand(course),
             further: course.choice.as_ref().map(|choice| further(choice, course)),
@@ -270,7 +276,7 @@ fn verdict(course: &Course) -> (&'static str, String) {
 }
 
 /// What was seen of the script that PHP itself has counted most memory for.
-fn largest_counted(course: &Course) -> Option<&Seen> {
+fn largest_counted(course: &Course) -> Option<&Measurement> {
     let routes = course.profile.profiled.iter().map(|route| &route.seen);
     let known = routes
         .chain(&course.alone)
@@ -283,18 +289,19 @@ fn largest_counted(course: &Course) -> Option<&Seen> {
 }
 
 /// Memory of a worker, in bytes.
-struct Sizes {
+struct WorkerSizes {
     private: Option<f64>,
     resident: Option<f64>,
     peak: Option<f64>,
     shared: Option<f64>,
 }
 
-fn inputs(site: &Site, course: &Course, own: &Sizes) -> Option<Inputs> {
+fn inputs(site: &Site, course: &Course, own: &WorkerSizes) -> Option<SettingInputs> {
     let choice = course.choice.as_ref()?;
-    let highest = |hunt: &Option<Hunt>| hunt.as_ref().and_then(Hunt::highest);
+    let highest =
+        |rate_search: &Option<RateSearch>| rate_search.as_ref().and_then(RateSearch::highest);
     let alone = course.alone.as_ref();
-    Some(Inputs {
+    Some(SettingInputs {
         workers: choice.workers,
         is_proven: course.verdict == Some(Verdict::Gain),
         binding: choice.binding.clone(),
@@ -322,7 +329,7 @@ fn inputs(site: &Site, course: &Course, own: &Sizes) -> Option<Inputs> {
         leak: course.growth.filter(Slope::leaks).map(|slope| slope.bytes),
         memory_limit: memory_limit(&site.pool),
         wall_limit: wall_limit(&site.pool),
-        is_php_fpm: site.service.kind == maitred_doctor::facts::Kind::PhpFpm,
+        is_php_fpm: site.service.kind == maitred_doctor::facts::PhpServer::PhpFpm,
         control_timeout: site.service.control_timeout.as_secs_f64(),
         reads: site.reads,
         processor_limit: processor_limit(&site.pool),
@@ -364,9 +371,9 @@ fn scripts(roots: &[String]) -> Option<u64> {
 }
 
 /// The settings that were tried, with their reasons: nothing that no pair of runs has seen.
-fn file(site: &Site, course: &Course, inputs: &Inputs) -> String {
+fn file(site: &Site, course: &Course, inputs: &SettingInputs) -> String {
     let server = match site.service.kind {
-        maitred_doctor::facts::Kind::Maitred => Server::Maitred,
+        maitred_doctor::facts::PhpServer::Maitred => Server::Maitred,
         _ => Server::PhpFpm,
     };
     let names = ["pm", "pm.max_children", "max_children"];
@@ -411,7 +418,7 @@ fn consistency(course: &Course) -> Vec<String> {
         ));
     }
     if let Some(used) = used {
-        let cores = course.terms.cores;
+        let cores = course.input.cores;
         lines.push(format!(
             "utilisation law holds: workers used {used:.2} of {cores} processors at most"
         ));
@@ -445,7 +452,10 @@ fn not_proven(site: &Site, course: &Course, machine: &Machine) -> Vec<String> {
         "what others use of the processors is not known (/proc)",
     );
     say(
-        course.after.as_ref().is_some_and(|hunt| !hunt.is_confirmed),
+        course
+            .after
+            .as_ref()
+            .is_some_and(|rate_search| !rate_search.is_confirmed),
         "that the highest rate lasts: it was not kept up for long",
     );
     lines.extend(
@@ -529,7 +539,7 @@ fn further(choice: &Choice, course: &Course) -> String {
             .filter_map(|point| laws::processors(&point.seen))
             .reduce(f64::max)
     });
-    let cores = course.terms.cores;
+    let cores = course.input.cores;
     match used {
         _ if !choice.binding.starts_with("throughput") => {
             "what binds the number of workers: memory, or the number that was given".to_owned()
@@ -546,7 +556,7 @@ fn further(choice: &Choice, course: &Course) -> String {
 }
 
 /// A figure of the pairs, before and after, as the middle of all has it.
-fn in_pairs(course: &Course, of: impl Fn(&Seen) -> Option<f64>) -> Option<(f64, f64)> {
+fn in_pairs(course: &Course, of: impl Fn(&Measurement) -> Option<f64>) -> Option<(f64, f64)> {
     let middle = |values: &mut dyn Iterator<Item = Option<f64>>| {
         let mut values: Vec<f64> = values.flatten().collect();
         values.sort_by(f64::total_cmp);

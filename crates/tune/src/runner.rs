@@ -9,18 +9,18 @@ use maitred_measure::arrivals::{Profile, Spacing};
 use maitred_measure::clock;
 use maitred_measure::generate::{self, Measured};
 use maitred_measure::outcome::Class;
-use maitred_measure::outside::Ours;
+use maitred_measure::outside::OwnProcesses;
 use maitred_measure::plan::{Load as Sends, Plan, Think};
 use maitred_measure::report::{MAX_LATE_SHARE, Report};
 use maitred_measure::slo::Slo;
 
-use crate::counts;
-use crate::course::{Boot, Course, Next, Rest};
-use crate::danger::Danger;
-use crate::moments::{Stalls, Watch, memory_in_use};
-use crate::processes::{self, Clocks};
-use crate::seen::{Limits, Load, Seen, Setting, Task};
+use crate::course::{Course, IdleSample, NextStep, WorkerStart};
+use crate::danger::MemoryDanger;
+use crate::measurement::{Load, Measurement, Setting, Task, TaskLimits};
+use crate::php_memory;
+use crate::processes::{self, CpuTimes};
 use crate::target::Target;
+use crate::timeline::{Stalls, Timeline, memory_in_use};
 use crate::workload::{Prober, Workload};
 
 /// Most connections of an open loop: more would only wait.
@@ -37,30 +37,30 @@ const MAX_CAUSE: usize = 200;
 
 /// Why a course came to no end.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Ended {
+pub enum Abort {
     /// Somebody has stopped it. All is as it was.
     Stopped,
     /// Something is wrong, in a sentence.
-    Trouble(String),
+    Failed(String),
 }
 
 /// How long the first answers took, in seconds.
 #[derive(Debug, Clone, Copy, PartialEq)]
-struct Answers {
+struct FirstResponses {
     first: f64,
     /// Nothing: no more than one was asked for.
     second: Option<f64>,
 }
 
-impl Answers {
+impl FirstResponses {
     /// These and another: what comes after the second is neither.
-    fn and(earlier: Option<Answers>, took: f64) -> Answers {
+    fn and(earlier: Option<FirstResponses>, took: f64) -> FirstResponses {
         match earlier {
-            None => Answers {
+            None => FirstResponses {
                 first: took,
                 second: None,
             },
-            Some(earlier) => Answers {
+            Some(earlier) => FirstResponses {
                 second: earlier.second.or(Some(took)),
                 ..earlier
             },
@@ -79,7 +79,7 @@ pub struct Runner<'a> {
     /// Told to stop.
     pub stop: &'a Arc<AtomicBool>,
     /// Who is asked what PHP counts of its scripts' memory.
-    pub counts: counts::Asked<'a>,
+    pub counts: php_memory::PhpMemoryProbe<'a>,
     /// When it was asked for.
     pub began: Instant,
     /// Is told what is done now, and how long the rest will take, in seconds.
@@ -92,39 +92,39 @@ impl Runner<'_> {
     ///
     /// # Errors
     /// Why it came to no end.
-    pub fn run(&mut self, course: &mut Course) -> Result<(), Ended> {
-        let mut watch = Watch::begin();
+    pub fn run(&mut self, course: &mut Course) -> Result<(), Abort> {
+        let mut watch = Timeline::begin();
         let done = self.steps(course, &mut watch);
         course.moments = watch.moments;
         let restored = self.target.restore();
         match (done, restored) {
             (done, Ok(())) => done,
-            (Err(Ended::Trouble(why)), Err(further)) if !why.contains(&further) => {
-                Err(Ended::Trouble(format!("{why}; {further}")))
+            (Err(Abort::Failed(why)), Err(further)) if !why.contains(&further) => {
+                Err(Abort::Failed(format!("{why}; {further}")))
             }
-            (Err(Ended::Trouble(why)), Err(_)) => Err(Ended::Trouble(why)),
-            (_, Err(why)) => Err(Ended::Trouble(why)),
+            (Err(Abort::Failed(why)), Err(_)) => Err(Abort::Failed(why)),
+            (_, Err(why)) => Err(Abort::Failed(why)),
         }
     }
 
-    fn steps(&mut self, course: &mut Course, watch: &mut Watch) -> Result<(), Ended> {
+    fn steps(&mut self, course: &mut Course, watch: &mut Timeline) -> Result<(), Abort> {
         loop {
             if self.stop.load(Ordering::Relaxed) {
-                return Err(Ended::Stopped);
+                return Err(Abort::Stopped);
             }
             course.at(self.began.elapsed().as_secs_f64());
             match course.next() {
-                Next::Over => return Ok(()),
-                Next::Idle(seconds) => {
+                NextStep::Over => return Ok(()),
+                NextStep::Idle(seconds) => {
                     (self.say)("looking at the machine", course.left());
-                    let rest = Rest {
+                    let rest = IdleSample {
                         outside: self.idle(seconds),
                         stalls: Stalls::now(),
                         memory: memory_in_use(),
                     };
                     course.idled(rest);
                 }
-                Next::Measure(task) => {
+                NextStep::Measure(task) => {
                     (self.say)(&words(&task), course.left());
                     if !self.get_ready(&task, course)? {
                         course.leave_out();
@@ -139,7 +139,7 @@ impl Runner<'_> {
 
     /// What others use of the processors while we ask nothing.
     fn idle(&self, seconds: f64) -> Option<f64> {
-        let ours = Ours::of(&self.workload.plan.doors, &[self.target.master()])?;
+        let ours = OwnProcesses::of(&self.workload.plan.endpoints, &[self.target.master()])?;
         let before = ours.look()?;
         let until = Instant::now() + Duration::from_secs_f64(seconds);
         while Instant::now() < until && !self.stop.load(Ordering::Relaxed) {
@@ -149,28 +149,28 @@ impl Runner<'_> {
     }
 
     /// Has the server set as the task wants it, and at rest. Whether it is, before there is no more time.
-    fn get_ready(&mut self, task: &Task, course: &mut Course) -> Result<bool, Ended> {
+    fn get_ready(&mut self, task: &Task, course: &mut Course) -> Result<bool, Abort> {
         let before = self.target.now();
         let began = Instant::now();
-        self.target.set(task.setting).map_err(Ended::Trouble)?;
+        self.target.set(task.setting).map_err(Abort::Failed)?;
         if before != task.setting {
             course.reloaded(began.elapsed().as_secs_f64());
         }
         if before == task.setting && !task.limits.looks {
             return Ok(true);
         }
-        let cpu = Clocks::of(&self.target.workers()).each();
+        let cpu = CpuTimes::of(&self.target.workers()).each();
         let Some(answers) = self.come_to_rest(course, &task.limits)? else {
             return Ok(false);
         };
         if before != task.setting && (task.limits.asks_again || answers.second.is_some()) {
             let limit = Duration::from_secs_f64(task.limits.ask);
             let second = answers.second.or_else(|| {
-                let (door, place) = &self.workload.first;
-                let asked = self.prober.ask_within(door, place, limit, self.stop);
+                let (endpoint, place) = &self.workload.first;
+                let asked = self.prober.ask_within(endpoint, place, limit, self.stop);
                 asked.ok().map(|(_, took)| took)
             });
-            course.booted(Boot {
+            course.booted(WorkerStart {
                 cpu,
                 first: answers.first,
                 second,
@@ -179,24 +179,29 @@ impl Runner<'_> {
         Ok(true)
     }
 
-    fn measure(&mut self, task: &Task, course: &Course, watch: &mut Watch) -> Result<Seen, Ended> {
+    fn measure(
+        &mut self,
+        task: &Task,
+        course: &Course,
+        watch: &mut Timeline,
+    ) -> Result<Measurement, Abort> {
         let goal = course.goal.as_ref();
         let slo = goal.map_or_else(Slo::default, |goal| goal.slo.clone());
-        let plan = Arc::new(plan(&self.workload.plan, task, course.terms.seed));
-        let ours = Ours::of(&plan.doors, &[self.target.master()]);
-        let before = ours.as_ref().and_then(Ours::look);
+        let plan = Arc::new(plan(&self.workload.plan, task, course.input.seed));
+        let ours = OwnProcesses::of(&plan.endpoints, &[self.target.master()]);
+        let before = ours.as_ref().and_then(OwnProcesses::look);
         let pids = self.target.workers();
         let counted = self.counts.before(task);
         processes::forget_peaks(&pids);
-        let clocks = Clocks::of(&pids);
-        let mut later = clocks.clone();
+        let cpu_times = CpuTimes::of(&pids);
+        let mut later = cpu_times.clone();
         let measured = self.send(&plan, watch, &mut later)?;
         let outside = ours
             .zip(before)
             .and_then(|(ours, before)| ours.outside(&before));
         let pids = self.target.workers();
-        later.look_again(Clocks::of(&pids));
-        let used = later.since(&clocks);
+        later.look_again(CpuTimes::of(&pids));
+        let used = later.since(&cpu_times);
         let all = measured.total.count(Class::Served) + measured.warm_up.count(Class::Served);
         let memory = processes::memory(&pids);
         let each = used
@@ -204,7 +209,7 @@ impl Runner<'_> {
             .map(|(cpu, wait)| (cpu / all as f64, wait / all as f64));
         let report = Report::of(&plan, &measured, &slo);
         let peak = processes::peak(&pids);
-        Ok(Seen {
+        Ok(Measurement {
             counted: self.counts.since(counted),
             cpu: each.map(|(cpu, _)| cpu),
             core_wait: each.map(|(_, wait)| wait),
@@ -230,32 +235,32 @@ impl Runner<'_> {
     fn send(
         &mut self,
         plan: &Arc<Plan>,
-        watch: &mut Watch,
-        clocks: &mut Clocks,
-    ) -> Result<Measured, Ended> {
+        watch: &mut Timeline,
+        cpu_times: &mut CpuTimes,
+    ) -> Result<Measured, Abort> {
         let halt = Arc::new(AtomicBool::new(false));
         let (target, stop) = (&*self.target, self.stop);
         // Workers may have a group of their own, with a limit of its own.
         let first = target.workers().first().copied();
         let group = MemoryGroup::of(first.unwrap_or(target.master()));
-        let before = Danger::now(group.as_ref());
+        let before = MemoryDanger::now(group.as_ref());
         let mut danger = None;
         let measured = generate::run(plan, &halt, &mut |progress| {
             // Workers of a dynamic pool come and go.
             let pids = target.workers();
-            clocks.look_again(Clocks::of(&pids));
+            cpu_times.look_again(CpuTimes::of(&pids));
             watch.see(progress.second, pids.len());
-            danger = danger.or_else(|| Danger::now(group.as_ref()).since(&before));
+            danger = danger.or_else(|| MemoryDanger::now(group.as_ref()).since(&before));
             if danger.is_some() || stop.load(Ordering::Relaxed) {
                 halt.store(true, Ordering::Relaxed);
             }
         });
-        let measured = measured.map_err(Ended::Trouble)?;
+        let measured = measured.map_err(Abort::Failed)?;
         if self.stop.load(Ordering::Relaxed) {
-            return Err(Ended::Stopped);
+            return Err(Abort::Stopped);
         }
-        match danger.or_else(|| Danger::now(group.as_ref()).since(&before)) {
-            Some(danger) => Err(Ended::Trouble(format!(
+        match danger.or_else(|| MemoryDanger::now(group.as_ref()).since(&before)) {
+            Some(danger) => Err(Abort::Failed(format!(
                 "{danger} while the pool was set to {}: it was ended, and all is as it was; give the server \
                  more memory, or bound the workers with --most-workers",
                 self.target.now().words()
@@ -265,20 +270,20 @@ impl Runner<'_> {
     }
 
     /// How long the server takes until it is at rest, in seconds; nothing if it does not within so many.
-    fn recovery(&mut self, course: &Course, seconds: f64) -> Result<Option<f64>, Ended> {
-        let (door, place) = &self.workload.first;
+    fn recovery(&mut self, course: &Course, seconds: f64) -> Result<Option<f64>, Abort> {
+        let (endpoint, place) = &self.workload.first;
         let limit = Duration::from_secs_f64(seconds);
         let began = Instant::now();
         while began.elapsed() < limit {
             let left = limit.saturating_sub(began.elapsed());
-            let asked = self.prober.ask_within(door, place, left, self.stop);
+            let asked = self.prober.ask_within(endpoint, place, left, self.stop);
             if let Ok((200..=499, took)) = asked
                 && course.rest().is_none_or(|alone| took <= alone * AT_REST)
             {
                 return Ok(Some(began.elapsed().as_secs_f64()));
             }
             if self.stop.load(Ordering::Relaxed) {
-                return Err(Ended::Stopped);
+                return Err(Abort::Stopped);
             }
             std::thread::sleep(LOOK);
         }
@@ -288,17 +293,21 @@ impl Runner<'_> {
     /// Waits until the site answers, and for so long at most until what an earlier load has left in queues
     /// is gone. How long the first answers took; nothing: there was no time to wait for them as long as for one
     /// that answers no more.
-    fn come_to_rest(&mut self, course: &Course, limits: &Limits) -> Result<Option<Answers>, Ended> {
-        let (door, place) = &self.workload.first;
+    fn come_to_rest(
+        &mut self,
+        course: &Course,
+        limits: &TaskLimits,
+    ) -> Result<Option<FirstResponses>, Abort> {
+        let (endpoint, place) = &self.workload.first;
         let [patience, ask, answer] =
             [limits.rest, limits.ask, limits.answer].map(Duration::from_secs_f64);
         let began = Instant::now();
         let alone = course.rest();
         let (mut answers, mut last) = (None, String::new());
         loop {
-            match self.prober.ask_within(door, place, ask, self.stop) {
+            match self.prober.ask_within(endpoint, place, ask, self.stop) {
                 Ok((status, took)) if status < 500 => {
-                    let so_far = Answers::and(answers, took);
+                    let so_far = FirstResponses::and(answers, took);
                     let rests = alone.is_none_or(|alone| took <= alone * AT_REST);
                     if rests || began.elapsed() >= patience {
                         return Ok(Some(so_far));
@@ -309,13 +318,13 @@ impl Runner<'_> {
                 Err(why) => last = why,
             }
             if self.stop.load(Ordering::Relaxed) {
-                return Err(Ended::Stopped);
+                return Err(Abort::Stopped);
             }
             if began.elapsed() > answer {
                 if limits.is_cut {
                     return Ok(None);
                 }
-                return Err(Ended::Trouble(format!(
+                return Err(Abort::Failed(format!(
                     "{place} does not answer any more: {last}"
                 )));
             }
@@ -326,8 +335,8 @@ impl Runner<'_> {
 
 fn words(task: &Task) -> String {
     let load = match task.load {
-        Load::Users(users) => maitred_measure::words::some(u64::from(users), "user"),
-        Load::Rate(rate) => format!("{}/s", maitred_measure::words::digits(rate)),
+        Load::Users(users) => maitred_text::humanize::plural(u64::from(users), "user"),
+        Load::Rate(rate) => format!("{}/s", maitred_text::humanize::digits(rate)),
     };
     format!("{}: {load}, {}", task.what, task.setting.words())
 }
@@ -343,7 +352,7 @@ fn plan(like: &Plan, task: &Task, seed: u64) -> Plan {
         Load::Rate(rate) => Sends::Open {
             profile: Profile::constant(rate, task.seconds + task.warm_up),
             spacing: Spacing::Poisson,
-            connections: CONNECTIONS.min(maitred_measure::machine::descriptors() as usize),
+            connections: CONNECTIONS.min(maitred_measure::usage::descriptors() as usize),
         },
     };
     Plan {
@@ -361,7 +370,7 @@ fn plan(like: &Plan, task: &Task, seed: u64) -> Plan {
 }
 
 /// What a report says, but for the server's own figures.
-fn of(report: &Report) -> Seen {
+fn of(report: &Report) -> Measurement {
     let requests = &report.requests;
     // What waits for a connection is the server's slowness; a generator that is late is not.
     let own = requests.late.saturating_sub(requests.late_for_connections);
@@ -370,15 +379,15 @@ fn of(report: &Report) -> Seen {
         .causes
         .first()
         .map(|cause| cause.cause.chars().take(MAX_CAUSE).collect());
-    Seen {
+    Measurement {
         seconds: report.run.seconds,
         served: requests.served,
         rate: requests.rate,
         goodput: requests.goodput.unwrap_or(requests.rate),
         error_share: requests.error_share,
         refused_share: requests.refused as f64 / requests.sent.max(1) as f64,
-        told_when: (requests.refused > 0)
-            .then(|| requests.told_when as f64 / requests.refused as f64),
+        with_retry_after: (requests.refused > 0)
+            .then(|| requests.with_retry_after as f64 / requests.refused as f64),
         cause,
         holds: report.valid && report.holds(),
         generator_late: own as f64 > MAX_LATE_SHARE * requests.sent.max(1) as f64,
@@ -392,7 +401,7 @@ fn of(report: &Report) -> Seen {
         spectrum: points
             .filter_map(|point| Some((point.percentile, point.corrected?)))
             .collect(),
-        ..Seen::default()
+        ..Measurement::default()
     }
 }
 
@@ -404,15 +413,15 @@ mod tests {
     fn the_second_answer_is_not_the_one_that_came_when_the_server_was_at_rest() {
         let mut answers = None;
         for took in [0.1, 0.08, 0.06, 0.01] {
-            answers = Some(Answers::and(answers, took));
+            answers = Some(FirstResponses::and(answers, took));
         }
         assert_eq!(
             answers,
-            Some(Answers {
+            Some(FirstResponses {
                 first: 0.1,
                 second: Some(0.08)
             })
         );
-        assert_eq!(Answers::and(None, 0.01).second, None);
+        assert_eq!(FirstResponses::and(None, 0.01).second, None);
     }
 }

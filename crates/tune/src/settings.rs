@@ -1,31 +1,34 @@
-//! Every setting that guides compute by hand, from what was measured: for php-fpm, nginx, Apache, the
-//! kernel and maitred, each with its formula, and with what the guides would have said.
+//! The settings that guides compute by hand, derived from measurements: for php-fpm, nginx, Apache,
+//! the kernel and maitred. Each has its formula, and what the guides recommend instead.
 
+use std::collections::HashMap;
 use std::fmt::Write as _;
+use std::sync::LazyLock;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
-mod further;
 mod limits;
-mod ours;
-mod web;
+mod resources;
+mod servers;
 
-/// What guides leave to the system (R21).
-const GUIDE_RESERVE: f64 = 512.0 * 1_048_576.0;
+/// Memory that guides leave to the system (R21).
+const GUIDE_RESERVE: f64 = 512.0 * MEGABYTE;
 
-/// PHP's own limit where nobody sets one, in bytes.
-const DEFAULT_MEMORY_LIMIT: f64 = 128.0 * 1_048_576.0;
+/// PHP's default `memory_limit`, in bytes.
+const DEFAULT_MEMORY_LIMIT: f64 = 128.0 * MEGABYTE;
 
-/// How far a leaking worker may grow, as a share of its size.
+const MEGABYTE: f64 = 1_048_576.0;
+
+/// How far a leaking worker may grow before it is replaced, as a share of its size.
 const GROWTH: f64 = 0.5;
 
-/// What the names of settings end with that have their place in another file.
-const ELSEWHERE: [&str; 2] = ["(php.ini)", "(top of the file)"];
+/// How names of settings end that belong into another file than the pool's.
+const IN_OTHER_FILES: [&str; 2] = ["(php.ini)", "(top of the file)"];
 
-/// Fewest connections of a web server that are of any use.
+/// Fewest connections that a web server needs.
 const LEAST_CONNECTIONS: f64 = 1_024.0;
 
-/// Whose settings.
+/// The server that a setting belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Server {
@@ -33,7 +36,7 @@ pub enum Server {
     PhpFpm,
     /// nginx in front of it.
     Nginx,
-    /// Apache in front of it, or with PHP inside.
+    /// Apache in front of it, or with mod_php.
     Apache,
     /// The kernel.
     Sysctl,
@@ -41,41 +44,51 @@ pub enum Server {
     Maitred,
 }
 
+/// All servers, with their names on the command line.
+const SERVERS: [(Server, &str); 5] = [
+    (Server::PhpFpm, "php-fpm"),
+    (Server::Nginx, "nginx"),
+    (Server::Apache, "apache"),
+    (Server::Sysctl, "sysctl"),
+    (Server::Maitred, "maitred"),
+];
+
 impl Server {
     /// Its name on the command line.
     pub fn name(self) -> &'static str {
-        match self {
-            Server::PhpFpm => "php-fpm",
-            Server::Nginx => "nginx",
-            Server::Apache => "apache",
-            Server::Sysctl => "sysctl",
-            Server::Maitred => "maitred",
-        }
+        SERVERS[self as usize].1
     }
 
     /// Reads that name.
     ///
     /// # Errors
-    /// Which there are.
+    /// The names that are expected.
     pub fn read(text: &str) -> Result<Server, String> {
-        let all = [
-            Server::PhpFpm,
-            Server::Nginx,
-            Server::Apache,
-            Server::Sysctl,
-            Server::Maitred,
-        ];
-        let known = all.into_iter().find(|server| server.name() == text);
-        known.ok_or_else(|| {
+        let known = SERVERS.iter().find(|(_, name)| *name == text);
+        known.map(|(server, _)| *server).ok_or_else(|| {
             format!("'{text}' is no server; expected php-fpm, nginx, apache, sysctl or maitred")
         })
     }
 }
 
-/// A setting.
+/// The fixed texts of a setting, from `data/settings.toml`.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct Texts {
+    rules: Vec<String>,
+    formula: String,
+    guide: String,
+    why: String,
+}
+
+/// The texts by the settings' keys. A test reads the file, so it is never broken here.
+static TEXTS: LazyLock<HashMap<String, Texts>> =
+    LazyLock::new(|| toml::from_str(include_str!("../data/settings.toml")).unwrap_or_default());
+
+/// A setting with its value, and the reasons for that.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Line {
-    /// Whose.
+pub struct Recommendation {
+    /// The server that it belongs to.
     pub server: Server,
     /// Its name there.
     pub name: &'static str,
@@ -85,111 +98,111 @@ pub struct Line {
     pub measured: String,
     /// How the value follows from that.
     pub formula: String,
-    /// What the guides would have said.
+    /// What the guides recommend.
     pub guide: String,
-    /// Why that is another.
+    /// Why the value differs from that.
     pub why: String,
     /// The rules of the tuning articles that it is about.
-    pub rules: Vec<&'static str>,
-    /// Whether pairs of runs have shown that it is better; the others follow by their formula only.
+    pub rules: Vec<String>,
+    /// Whether pairs of runs have shown that it is better; the others follow by formula only.
     pub is_proven: bool,
 }
 
-/// A limit of what a script may take, in seconds or bytes.
+/// A limit on what a script may take, in seconds or bytes.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Limit {
-    /// Nobody could be asked.
+pub enum ScriptLimit {
+    /// The configuration could not be read.
     Unknown,
     /// There is none.
     Unlimited,
-    /// So much.
+    /// The limit.
     Is(f64),
 }
 
-impl Limit {
-    /// How much it is, if there is one.
+impl ScriptLimit {
+    /// The limit, if there is one.
     fn bounds(self) -> Option<f64> {
         match self {
-            Limit::Is(limit) => Some(limit),
-            Limit::Unlimited | Limit::Unknown => None,
+            ScriptLimit::Is(limit) => Some(limit),
+            ScriptLimit::Unlimited | ScriptLimit::Unknown => None,
         }
     }
 }
 
-/// What settings follow from.
+/// Measurements and current settings that the recommendations follow from. Times are in seconds,
+/// memory is in bytes.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Inputs {
+pub struct SettingInputs {
     /// Workers.
     pub workers: u32,
     /// Whether their number is proven.
     pub is_proven: bool,
-    /// What binds it, in words.
+    /// What limits that number, in words.
     pub binding: String,
-    /// The share of what any number serves that they are to serve.
+    /// The share of the highest throughput that they are to serve.
     pub enough: f64,
-    /// Private memory of a worker, p95, in bytes.
+    /// Private memory of a worker, p95.
     pub private: Option<f64>,
-    /// Its resident memory, on average, in bytes.
+    /// Its resident memory, on average.
     pub resident: Option<f64>,
-    /// All memory, in bytes.
+    /// The machine's memory.
     pub total: Option<f64>,
     /// Processors.
     pub cores: f64,
-    /// The highest rate within the goal, a second.
+    /// The highest rate within the goal, in requests a second.
     pub rate: f64,
-    /// The goal's limit, in seconds.
+    /// The goal's limit.
     pub limit: f64,
-    /// The slowest answer alone, in seconds, where that is known.
+    /// The slowest response to one user alone.
     pub slowest: Option<f64>,
-    /// How long one user alone waited for an answer by how often it was served, in seconds: that is known where
-    /// times break a law, too.
+    /// How long one user alone waited for a response, computed from how often it was served: known
+    /// where measured times break a law, too.
     pub pace: Option<f64>,
-    /// Bytes that a worker grows by with each request, if it surely does.
+    /// Growth of a worker with each request, if it surely leaks.
     pub leak: Option<f64>,
-    /// `memory_limit` as it is set.
-    pub memory_limit: Limit,
-    /// How long a script may run by the clock on the wall as it is set.
-    pub wall_limit: Limit,
+    /// The current `memory_limit`.
+    pub memory_limit: ScriptLimit,
+    /// The current limit of a script's running time.
+    pub wall_limit: ScriptLimit,
     /// Whether php-fpm runs the scripts.
     pub is_php_fpm: bool,
-    /// How long a reload waits for scripts as it is set, in seconds.
+    /// How long a reload waits for scripts now.
     pub control_timeout: f64,
-    /// How long nginx and Apache wait for a script as they are set, each at the place where it waits longest, in
-    /// seconds.
+    /// The longest read timeouts of nginx and Apache for this pool.
     pub reads: (Option<f64>, Option<f64>),
-    /// `max_execution_time` as it is set, in seconds; 0: there is no limit; nothing: not known.
+    /// The current `max_execution_time`; 0 is no limit.
     pub processor_limit: Option<u64>,
     /// `net.core.somaxconn`.
     pub somaxconn: Option<u64>,
-    /// The most private memory of a worker at any moment, in bytes.
+    /// The most private memory of a worker at any moment.
     pub peak: Option<f64>,
-    /// Memory that workers share, OPcache among it, in bytes.
+    /// Memory that workers share, OPcache included.
     pub shared: Option<f64>,
-    /// OPcache's size as it is set, in bytes.
+    /// OPcache's current size.
     pub opcache: f64,
-    /// The size of its buffer of strings as it is set, and what of it is free, if that is known, in bytes.
+    /// The current size of its buffer of interned strings, and how much of it is free.
     pub strings: (f64, Option<f64>),
-    /// Bytes of all pages that were asked for together, and of the largest.
+    /// The sizes of all requested pages together, and of the largest.
     pub pages: Option<(f64, f64)>,
     /// Parts of maitred's page cache.
     pub parts: u32,
-    /// Processor time of a request alone, in seconds.
+    /// Processor time of a request alone.
     pub cpu: Option<f64>,
     /// The most files that a worker had open.
     pub open_files: Option<u64>,
-    /// Scripts in the folders of its code.
+    /// Scripts in the directories of the pool's code.
     pub scripts: Option<u64>,
-    /// Processor time of a new worker before its first request, in seconds.
+    /// Processor time of a new worker before its first request.
     pub boot: Option<f64>,
 }
 
-impl Inputs {
-    /// Requests that wait at the highest rate without being late.
+impl SettingInputs {
+    /// Requests that can wait at the highest rate without being late.
     fn queue(&self) -> f64 {
         (self.rate * self.limit).ceil().max(f64::from(self.workers))
     }
 
-    /// All connections of a web server: what runs and what waits, from clients and to PHP.
+    /// Connections of a web server: running and waiting requests, each to its client and to PHP.
     fn connections(&self) -> f64 {
         let wanted = 2.0 * (self.queue() + f64::from(self.workers));
         wanted.max(LEAST_CONNECTIONS).log2().ceil().exp2()
@@ -199,191 +212,55 @@ impl Inputs {
         let (leak, private) = self.leak.zip(self.private)?;
         Some((GROWTH * private / leak).round().max(1.0))
     }
+
+    /// The highest rate and the goal's limit, as a text.
+    fn rate_and_limit(&self) -> String {
+        let limit = self.limit * 1e3;
+        format!("{:.0} requests/s within {limit:.0} ms", self.rate)
+    }
 }
 
 /// All settings of a server.
-pub fn lines(server: Server, inputs: &Inputs) -> Vec<Line> {
+pub fn lines(server: Server, inputs: &SettingInputs) -> Vec<Recommendation> {
     match server {
-        Server::PhpFpm => php_fpm(inputs),
-        Server::Nginx => web::nginx(inputs),
-        Server::Apache => web::apache(inputs),
-        Server::Sysctl => web::sysctl(inputs),
-        Server::Maitred => ours::maitred(inputs),
+        Server::PhpFpm => servers::php_fpm(inputs),
+        Server::Nginx => servers::nginx(inputs),
+        Server::Apache => servers::apache(inputs),
+        Server::Sysctl => servers::sysctl(inputs),
+        Server::Maitred => servers::maitred(inputs),
     }
 }
 
-fn line(server: Server, name: &'static str, value: impl ToString, rules: &[&'static str]) -> Line {
-    Line {
+/// A setting with the texts of `key`.
+fn setting(
+    server: Server,
+    name: &'static str,
+    key: &str,
+    value: impl ToString,
+    measured: impl Into<String>,
+) -> Recommendation {
+    let texts = TEXTS.get(key).cloned().unwrap_or_default();
+    Recommendation {
         server,
         name,
         value: value.to_string(),
-        measured: String::new(),
-        formula: String::new(),
-        guide: String::new(),
-        why: String::new(),
-        rules: rules.to_vec(),
+        measured: measured.into(),
+        formula: texts.formula,
+        guide: texts.guide,
+        why: texts.why,
+        rules: texts.rules,
         is_proven: false,
-    }
-}
-
-impl Line {
-    fn measured(mut self, text: impl Into<String>, formula: impl Into<String>) -> Line {
-        self.measured = text.into();
-        self.formula = formula.into();
-        self
-    }
-
-    fn guide(mut self, text: impl Into<String>, why: impl Into<String>) -> Line {
-        self.guide = text.into();
-        self.why = why.into();
-        self
-    }
-
-    fn proven(mut self, is_proven: bool) -> Line {
-        self.is_proven = is_proven;
-        self
     }
 }
 
 fn megabytes(bytes: Option<f64>) -> String {
     bytes.map_or("unknown".to_owned(), |bytes| {
-        format!("{:.1} MB", bytes / 1_048_576.0)
+        format!("{:.1} MB", bytes / MEGABYTE)
     })
 }
 
-fn rate_of(inputs: &Inputs) -> String {
-    format!(
-        "{:.0} requests/s within {:.0} ms",
-        inputs.rate,
-        inputs.limit * 1e3
-    )
-}
-
-/// The numbers of workers that guides would compute (R21, R24, R65).
-fn guides_workers(inputs: &Inputs) -> String {
-    let mut found = Vec::new();
-    if let Some(rest) = inputs.total.map(|total| total - GUIDE_RESERVE) {
-        let limit = match inputs.memory_limit {
-            Limit::Unknown => Some(DEFAULT_MEMORY_LIMIT),
-            known => known.bounds(),
-        };
-        found.push(match limit {
-            Some(limit) => format!(
-                "{:.0} by memory_limit (R21)",
-                (rest / limit).max(0.0).floor()
-            ),
-            None => "none by memory_limit, which is no limit (R21)".to_owned(),
-        });
-        if let Some(resident) = inputs.resident.filter(|resident| *resident > 0.0) {
-            found.push(format!(
-                "{:.0} by RSS (R24)",
-                (rest / resident).max(0.0).floor()
-            ));
-        }
-    }
-    found.push(format!(
-        "{:.0} to {:.0} by processors (R65)",
-        inputs.cores * 2.0,
-        inputs.cores * 4.0
-    ));
-    found.join(", ")
-}
-
-fn workers(server: Server, name: &'static str, inputs: &Inputs) -> Line {
-    line(
-        server,
-        name,
-        inputs.workers,
-        &["R15", "R21", "R24", "R57", "R59", "R65", "R140"],
-    )
-    .measured(
-        format!(
-            "throughput by number of workers; a worker's own memory is {}, its RSS {}",
-            megabytes(inputs.private),
-            megabytes(inputs.resident)
-        ),
-        format!(
-            "the fewest that serve {:.0} % of what any number serves; binding: {}",
-            inputs.enough * 100.0,
-            inputs.binding
-        ),
-    )
-    .guide(
-        guides_workers(inputs),
-        "RSS counts OPcache once for each worker, memory_limit is what no script uses, and neither \
-             knows whether scripts compute or wait",
-    )
-    .proven(inputs.is_proven)
-}
-
-fn max_requests(server: Server, name: &'static str, inputs: &Inputs) -> Line {
-    let value = inputs.max_requests().unwrap_or(0.0);
-    let measured = match inputs.leak {
-        Some(leak) => format!(
-            "a worker grows by {:.1} kB with each request",
-            leak / 1_024.0
-        ),
-        None => "no growth of workers was seen".to_owned(),
-    };
-    line(server, name, format!("{value:.0}"), &["R66", "R67", "R109"])
-        .measured(
-            measured,
-            "half of a worker's size / its growth; 0 (never) without growth",
-        )
-        .guide(
-            "500 to 1000",
-            "replacing workers that do not grow costs a boot each time, for nothing",
-        )
-}
-
-fn php_fpm(inputs: &Inputs) -> Vec<Line> {
-    let server = Server::PhpFpm;
-    let backlog = inputs.queue();
-    vec![
-        line(server, "pm", "static", &["R44", "R51", "R52", "R55"])
-            .measured("all workers fit into memory at once", "a number that fits needs no spawning")
-            .guide(
-                "dynamic",
-                "php-fpm starts one worker a second when min_spare_servers is 1: a burst waits for that \
-                 (W32)",
-            )
-            .proven(inputs.is_proven),
-        workers(server, "pm.max_children", inputs),
-        line(server, "pm.start_servers, min_spare, max_spare", "none", &["R28", "R29", "R30", "R32", "R33"])
-            .measured("pm = static", "they are for pm = dynamic")
-            .guide(
-                spares(inputs.workers),
-                "20 % and 60 % are the ratios of a sample file with 5 workers (W6)",
-            ),
-        line(server, "pm.process_idle_timeout", "none", &["R77"])
-            .measured("pm = static", "it is for pm = ondemand")
-            .guide("10 s", "no worker is idle for too long where all are to be there"),
-        max_requests(server, "pm.max_requests", inputs),
-        limits::wall(server, "request_terminate_timeout", inputs),
-        limits::processor(server, "php_value[max_execution_time]", inputs),
-        line(server, "listen.backlog", format!("{backlog:.0}"), &["R80", "R82", "R84", "R86"])
-            .measured(rate_of(inputs), "rate x limit: who waits behind more is answered too late anyway")
-            .guide("4096 to 8192", format!(
-                "8192 are {:.1} s of waiting here; php-fpm runs requests whose clients have left (W19)",
-                8_192.0 / inputs.rate.max(1e-9)
-            )),
-        limits::memory(server, "php_value[memory_limit]", inputs),
-        further::open_files(server, "rlimit_files", inputs),
-        further::opcache(server, "opcache.memory_consumption (php.ini)", inputs),
-        further::strings(server, "opcache.interned_strings_buffer (php.ini)", inputs),
-        further::scripts(server, "opcache.max_accelerated_files (php.ini)", inputs),
-        limits::reload(server, "process_control_timeout", inputs),
-    ]
-}
-
-fn spares(workers: u32) -> String {
-    let workers = f64::from(workers);
-    let (min, max) = ((workers * 0.2).round(), (workers * 0.6).round());
-    format!("{:.0}, {min:.0}, {max:.0}", min + (workers - min) / 2.0)
-}
-
-/// The lines as a file of the server, with the reason of each value above it.
-pub fn file(server: Server, lines: &[Line], section: &str) -> String {
+/// The recommendations as a file of the server, with the reason of each value above it.
+pub fn file(server: Server, lines: &[Recommendation], section: &str) -> String {
     let comment = match server {
         Server::PhpFpm => ';',
         _ => '#',
@@ -395,8 +272,8 @@ pub fn file(server: Server, lines: &[Line], section: &str) -> String {
         Server::Maitred => text.push_str(&format!("[pools.{section}]\n")),
         _ => {}
     }
-    let is_here = |line: &&Line| {
-        line.value != "none" && !ELSEWHERE.iter().any(|end| line.name.ends_with(end))
+    let is_here = |line: &&Recommendation| {
+        line.value != "none" && !IN_OTHER_FILES.iter().any(|end| line.name.ends_with(end))
     };
     for line in lines.iter().filter(is_here) {
         // Writing to a string cannot fail.
@@ -419,8 +296,8 @@ mod tests {
 
     const MB: f64 = 1_048_576.0;
 
-    pub(super) fn inputs() -> Inputs {
-        Inputs {
+    pub(super) fn inputs() -> SettingInputs {
+        SettingInputs {
             workers: 40,
             is_proven: true,
             binding: "throughput".to_owned(),
@@ -434,8 +311,8 @@ mod tests {
             slowest: Some(0.05),
             pace: Some(0.04),
             leak: None,
-            memory_limit: Limit::Is(128.0 * MB),
-            wall_limit: Limit::Is(30.0),
+            memory_limit: ScriptLimit::Is(128.0 * MB),
+            wall_limit: ScriptLimit::Is(30.0),
             is_php_fpm: true,
             control_timeout: 0.0,
             reads: (Some(60.0), None),
@@ -454,7 +331,7 @@ mod tests {
         }
     }
 
-    fn value(lines: &[Line], name: &str) -> String {
+    fn value(lines: &[Recommendation], name: &str) -> String {
         let found = lines.iter().find(|line| line.name == name);
         found.map_or(String::new(), |line| line.value.clone())
     }
@@ -491,6 +368,13 @@ mod tests {
     }
 
     #[test]
+    fn the_file_of_texts_can_be_read() {
+        let texts: HashMap<String, Texts> =
+            toml::from_str(include_str!("../data/settings.toml")).unwrap();
+        assert!(texts.values().all(|texts| !texts.rules.is_empty()));
+    }
+
+    #[test]
     fn values_follow_from_what_was_measured_and_guides_say_others() {
         let lines = lines(Server::PhpFpm, &inputs());
         assert_eq!(value(&lines, "pm.max_children"), "40");
@@ -505,7 +389,7 @@ mod tests {
             "28 by memory_limit (R21), 89 by RSS (R24), 4 to 8 by processors (R65)"
         );
         assert!(workers.is_proven);
-        let leaking = Inputs {
+        let leaking = SettingInputs {
             leak: Some(4.0 * 1_024.0),
             ..inputs()
         };

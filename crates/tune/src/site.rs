@@ -1,10 +1,10 @@
-//! Which pool is tuned, and what is known of it and of the machine, from doctor's facts.
+//! Scope pool is tuned, and what is known of it and of the machine, from doctor's facts.
 
-use maitred_doctor::facts::{Facts, Ini, Kind, Known, Pass, Pool, Service};
+use maitred_doctor::facts::{Fact, Facts, Ini, Pass, PhpServer, Pool, Service};
 
-use crate::course::Now;
-use crate::decide::Memory;
-use crate::settings::Limit;
+use crate::course::PoolSetting;
+use crate::decide::MemoryBudget;
+use crate::settings::ScriptLimit;
 
 /// What a master and its processes need beside the workers in a group of their own, in bytes.
 const OTHERS_OF_GROUP: f64 = 16.0 * 1_048_576.0;
@@ -34,8 +34,8 @@ pub struct Site {
     pub cores: f64,
     /// Logical processors of the machine.
     pub processors: u32,
-    /// Memory there is for it.
-    pub memory: Memory,
+    /// MemoryBudget there is for it.
+    pub memory: MemoryBudget,
     /// All memory, in bytes, where it is known.
     pub total: Option<f64>,
     /// `net.core.somaxconn`.
@@ -53,7 +53,7 @@ impl Site {
     /// # Errors
     /// One sentence: none or several are meant.
     pub fn find(facts: &Facts, wanted: Option<&str>) -> Result<Site, String> {
-        let can = |service: &&Service| service.kind != Kind::ModPhp;
+        let can = |service: &&Service| service.kind != PhpServer::ModPhp;
         let services: Vec<&Service> = facts.services.iter().filter(can).collect();
         let running = services.iter().filter(|service| service.process.is_ok());
         let pools: Vec<(&Service, &Pool)> = running
@@ -116,8 +116,8 @@ impl Site {
     }
 
     /// How the pool is set.
-    pub fn now(&self) -> Now {
-        Now {
+    pub fn now(&self) -> PoolSetting {
+        PoolSetting {
             pm: self.pool.manager.name().to_owned(),
             workers: self.pool.max_children,
         }
@@ -126,8 +126,8 @@ impl Site {
     /// What the titles of its workers begin with.
     pub fn title(&self) -> String {
         match self.service.kind {
-            Kind::Maitred => format!("maitred-php: worker pool {}", self.pool.section),
-            Kind::PhpFpm | Kind::MaitredFpm | Kind::ModPhp => {
+            PhpServer::Maitred => format!("maitred-php: worker pool {}", self.pool.section),
+            PhpServer::PhpFpm | PhpServer::MaitredFpm | PhpServer::ModPhp => {
                 format!("php-fpm: pool {}", self.pool.section)
             }
         }
@@ -181,28 +181,28 @@ fn names<'a>(pools: impl Iterator<Item = (&'a Service, &'a Pool)>) -> String {
     names.join(", ")
 }
 
-fn memory(facts: &Facts, service: &Service, pool: &Pool) -> Memory {
+fn memory(facts: &Facts, service: &Service, pool: &Pool) -> MemoryBudget {
     let told = |why: &maitred_doctor::facts::Unknown| why.to_string();
     let memory = match &facts.machine.memory {
         Ok(memory) => *memory,
         Err(why) => {
-            return Memory {
+            return MemoryBudget {
                 budget: Err(told(why)),
                 base: Err(told(why)),
             };
         }
     };
     let own: f64 = private(pool).iter().sum();
-    let whole = || Memory {
+    let whole = || MemoryBudget {
         budget: Ok((memory.total, "of the machine".to_owned())),
         base: Ok((memory.total - memory.available - own).max(0.0)),
     };
     match &service.group.memory {
-        Err(why) => Memory {
+        Err(why) => MemoryBudget {
             budget: Err(told(why)),
             ..whole()
         },
-        Ok(Some((limit, place))) if *limit < memory.total => Memory {
+        Ok(Some((limit, place))) if *limit < memory.total => MemoryBudget {
             budget: Ok((*limit, place.clone())),
             base: base_of_group(&service.group.used, own, opcache(pool)),
         },
@@ -212,7 +212,7 @@ fn memory(facts: &Facts, service: &Service, pool: &Pool) -> Memory {
 
 /// What all but the pool's workers has of a group's memory: what is in use beside them now, which others of the
 /// same group are part of, and no less than the server itself may come to with a full OPcache.
-fn base_of_group(used: &Known<Option<f64>>, own: f64, opcache: f64) -> Result<f64, String> {
+fn base_of_group(used: &Fact<Option<f64>>, own: f64, opcache: f64) -> Result<f64, String> {
     let used = used.as_ref().map_err(|why| why.to_string())?;
     Ok((used.unwrap_or(0.0) - own).max(opcache + OTHERS_OF_GROUP))
 }
@@ -227,7 +227,7 @@ fn private(pool: &Pool) -> Vec<f64> {
     private.filter_map(known).collect()
 }
 
-fn known(value: &Known<f64>) -> Option<f64> {
+fn known(value: &Fact<f64>) -> Option<f64> {
     value.as_ref().ok().copied()
 }
 
@@ -247,11 +247,11 @@ pub fn strings(pool: &Pool) -> (f64, Option<f64>) {
 }
 
 /// How much memory a pool's scripts may take as it is set.
-pub fn memory_limit(pool: &Pool) -> Limit {
-    pool.ini.as_ref().map_or(Limit::Unknown, most_memory)
+pub fn memory_limit(pool: &Pool) -> ScriptLimit {
+    pool.ini.as_ref().map_or(ScriptLimit::Unknown, most_memory)
 }
 
-fn most_memory(ini: &Ini) -> Limit {
+fn most_memory(ini: &Ini) -> ScriptLimit {
     let text = ini.get("memory_limit", DEFAULT_MEMORY).trim();
     let text = text.to_ascii_lowercase();
     let (number, factor) = match text.strip_suffix(['k', 'm', 'g']) {
@@ -265,17 +265,17 @@ fn most_memory(ini: &Ini) -> Limit {
         _ => 1.0,
     };
     match number.trim().parse::<f64>() {
-        Ok(number) if number > 0.0 => Limit::Is(number * factor),
-        Ok(number) if number < 0.0 => Limit::Unlimited,
-        _ => Limit::Unknown,
+        Ok(number) if number > 0.0 => ScriptLimit::Is(number * factor),
+        Ok(number) if number < 0.0 => ScriptLimit::Unlimited,
+        _ => ScriptLimit::Unknown,
     }
 }
 
 /// How long a pool's scripts may run by the clock on the wall as it is set.
-pub fn wall_limit(pool: &Pool) -> Limit {
+pub fn wall_limit(pool: &Pool) -> ScriptLimit {
     match pool.wall_limit.is_zero() {
-        true => Limit::Unlimited,
-        false => Limit::Is(pool.wall_limit.as_secs_f64()),
+        true => ScriptLimit::Unlimited,
+        false => ScriptLimit::Is(pool.wall_limit.as_secs_f64()),
     }
 }
 
@@ -335,7 +335,7 @@ mod tests {
         write("etc/nginx/nginx.conf", nginx);
         write("etc/apache2/apache2.conf", apache);
         let facts = maitred_doctor::read(&maitred_doctor::Options {
-            which: maitred_doctor::Which::PhpFpm,
+            which: maitred_doctor::Scope::PhpFpm,
             config: "/etc/maitred.toml".into(),
             php_fpm: None,
             admin_socket: None,
@@ -389,10 +389,10 @@ mod tests {
             ini.entries.extend(entry);
             most_memory(&ini)
         };
-        assert_eq!(of(None), Limit::Is(128.0 * MB));
-        assert_eq!(of(Some("1G")), Limit::Is(1_024.0 * MB));
-        assert_eq!(of(Some("-1")), Limit::Unlimited);
-        assert_eq!(of(Some("much")), Limit::Unknown);
+        assert_eq!(of(None), ScriptLimit::Is(128.0 * MB));
+        assert_eq!(of(Some("1G")), ScriptLimit::Is(1_024.0 * MB));
+        assert_eq!(of(Some("-1")), ScriptLimit::Unlimited);
+        assert_eq!(of(Some("much")), ScriptLimit::Unknown);
     }
 
     #[test]

@@ -1,10 +1,10 @@
 //! The report for people.
 
-use maitred_measure::words;
+use maitred_text::humanize;
 
-use crate::course::proof::Row;
+use crate::course::proof::ComparisonRow;
 use crate::report::Report;
-use crate::settings::Line;
+use crate::settings::Recommendation;
 use crate::usl::Model;
 
 /// How wide the names at the left are.
@@ -71,11 +71,11 @@ pub(crate) fn percent(share: Option<f64>) -> String {
 }
 
 pub(crate) fn time(seconds: Option<f64>) -> String {
-    seconds.map_or("n/a".to_owned(), words::duration)
+    seconds.map_or("n/a".to_owned(), humanize::duration)
 }
 
 pub(crate) fn bytes(value: Option<f64>) -> String {
-    value.map_or("n/a".to_owned(), words::bytes)
+    value.map_or("n/a".to_owned(), humanize::bytes)
 }
 
 fn machine(report: &Report, lines: &mut Vec<String>) {
@@ -83,7 +83,7 @@ fn machine(report: &Report, lines: &mut Vec<String>) {
     let quota = machine.quota.as_ref();
     let text = format!(
         "{} processors ({} logical{}) · memory {} ({}) · others use {}",
-        words::digits(machine.cores),
+        humanize::digits(machine.cores),
         machine.processors,
         quota.map_or(String::new(), |quota| format!(", quota {quota}")),
         bytes(machine.memory),
@@ -142,7 +142,7 @@ fn each(report: &Report, lines: &mut Vec<String>) {
         time(alone.cpu),
         time(alone.core_wait),
         time(parts.map(|parts| parts.waiting)),
-        parts.map_or("n/a".to_owned(), |parts| words::digits(parts.share())),
+        parts.map_or("n/a".to_owned(), |parts| humanize::digits(parts.share())),
         crowded(report),
     );
     named("per request", &text, lines);
@@ -161,14 +161,17 @@ fn each(report: &Report, lines: &mut Vec<String>) {
         let text = format!(
             "processor {} until its first request · the first request after a reload {} · the second {}",
             time(boot.cpu),
-            words::duration(boot.first),
+            humanize::duration(boot.first),
             time(boot.second)
         );
         named("start", &text, lines);
     }
     let growth = match &report.growth {
         Some(slope) if slope.leaks() => {
-            format!("grows by {} with each request", words::bytes(slope.bytes))
+            format!(
+                "grows by {} with each request",
+                humanize::bytes(slope.bytes)
+            )
         }
         Some(slope) => format!(
             "no leak visible in {:.0} requests of each worker",
@@ -185,12 +188,12 @@ fn counted(report: &Report) -> String {
         (Some(counted), beside) if report.counted_since_start => since_start(counted, beside),
         (Some(counted), Some(0.0)) => format!(
             "PHP itself counts {} of its largest script, by what it reserves; its worker has used no more",
-            words::bytes(counted)
+            humanize::bytes(counted)
         ),
         (Some(counted), Some(beside)) => format!(
             "PHP itself counts {} of its largest script; its worker had {} beside that",
-            words::bytes(counted),
-            words::bytes(beside)
+            humanize::bytes(counted),
+            humanize::bytes(beside)
         ),
         _ => format!(
             "what PHP itself counts of a script cannot be told: {}",
@@ -205,12 +208,12 @@ fn since_start(counted: f64, beside: Option<f64>) -> String {
     let beside = beside.map_or(String::new(), |beside| {
         format!(
             "; the largest worker had {} beside that",
-            words::bytes(beside)
+            humanize::bytes(beside)
         )
     });
     format!(
         "PHP itself counts {} at most for 99 of 100 scripts since the server's start{beside}",
-        words::bytes(counted)
+        humanize::bytes(counted)
     )
 }
 
@@ -219,7 +222,7 @@ fn crowded(report: &Report) -> String {
     let Some((users, wait)) = report.crowded else {
         return String::new();
     };
-    format!(" · run queue {} at N = {users}", words::duration(wait))
+    format!(" · run queue {} at N = {users}", humanize::duration(wait))
 }
 
 /// A row for each route.
@@ -240,7 +243,7 @@ fn routes(report: &Report, lines: &mut Vec<String>) {
             time(seen.cpu),
             time(seen.core_wait),
             time(parts.map(|parts| parts.waiting)),
-            parts.map_or("n/a".to_owned(), |parts| words::digits(parts.share())),
+            parts.map_or("n/a".to_owned(), |parts| humanize::digits(parts.share())),
             bytes(seen.bytes),
             bytes(seen.peak),
             bytes(seen.uncounted()),
@@ -255,8 +258,8 @@ fn cost(report: &Report, lines: &mut Vec<String>) {
     if let Some((before, after)) = report.memory {
         let text = format!(
             "{} of the workers' own (before: {})",
-            words::bytes(after),
-            words::bytes(before)
+            humanize::bytes(after),
+            humanize::bytes(before)
         );
         named("memory", &text, lines);
     }
@@ -278,19 +281,21 @@ fn cost(report: &Report, lines: &mut Vec<String>) {
 fn overload(report: &Report, lines: &mut Vec<String>) {
     for beyond in &report.overload {
         let percent = |share: f64| format!("{:.0} %", share * 100.0);
-        let told = beyond.told_when.map_or(String::new(), |told| {
+        let told = beyond.with_retry_after.map_or(String::new(), |told| {
             format!(", {} of them with Retry-After", percent(told))
         });
         let slow = match (beyond.p99, beyond.slow) {
-            (Some(p99), _) => format!("p99 {}", words::duration(p99)),
-            (None, Some(slow)) => format!("the slowest {}", words::duration(slow)),
+            (Some(p99), _) => format!("p99 {}", humanize::duration(p99)),
+            (None, Some(slow)) => format!("the slowest {}", humanize::duration(slow)),
             (None, None) => "nothing served".to_owned(),
         };
-        let recovery = beyond.recovery.map_or("none".to_owned(), words::duration);
+        let recovery = beyond
+            .recovery
+            .map_or("none".to_owned(), humanize::duration);
         let text = format!(
             "{}/s: in time {} of the highest rate · {slow} · refused {}{told} · without an answer {} · processor \
              {} for each answer (alone {}) · at rest after {recovery}",
-            words::digits(beyond.asked),
+            humanize::digits(beyond.asked),
             percent(beyond.goodput),
             percent(beyond.refused),
             percent(beyond.failed),
@@ -311,9 +316,12 @@ fn curve(report: &Report, lines: &mut Vec<String>) {
     for (place, (workers, rate)) in report.sweep.iter().enumerate() {
         let bar = "█".repeat((rate / best.max(1e-9) * BAR).round() as usize);
         let fit = model.map_or(String::new(), |model| {
-            format!("  (USL {})", words::digits(model.at(*workers)))
+            format!("  (USL {})", humanize::digits(model.at(*workers)))
         });
-        let text = format!("{workers:>4} busy {:>9}/s {bar}{fit}", words::digits(*rate));
+        let text = format!(
+            "{workers:>4} busy {:>9}/s {bar}{fit}",
+            humanize::digits(*rate)
+        );
         named(if place == 0 { "throughput" } else { "" }, &text, lines);
     }
 }
@@ -362,7 +370,7 @@ fn choice(report: &Report, lines: &mut Vec<String>) {
     }
     let rate = |value: Option<f64>| {
         value.map_or("none".to_owned(), |rate| {
-            format!("{}/s", words::digits(rate))
+            format!("{}/s", humanize::digits(rate))
         })
     };
     if !report.rates.is_empty() {
@@ -387,10 +395,10 @@ fn downstream(report: &Report) -> String {
     })
 }
 
-fn comparison(name: &str, rows: &[Row], lines: &mut Vec<String>) {
+fn comparison(name: &str, rows: &[ComparisonRow], lines: &mut Vec<String>) {
     let change = |value: Option<f64>| {
         value.map_or("n/a".to_owned(), |value| match value {
-            value if value >= MANY_TIMES => format!("x {}", words::digits(value)),
+            value if value >= MANY_TIMES => format!("x {}", humanize::digits(value)),
             value => format!("{:+.1} %", (value - 1.0) * 100.0),
         })
     };
@@ -407,7 +415,7 @@ fn comparison(name: &str, rows: &[Row], lines: &mut Vec<String>) {
     }
 }
 
-fn settings(settings: &[Line], lines: &mut Vec<String>) {
+fn settings(settings: &[Recommendation], lines: &mut Vec<String>) {
     for line in settings {
         let proven = if line.is_proven { "proven" } else { "computed" };
         lines.push(String::new());

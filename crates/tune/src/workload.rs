@@ -6,19 +6,19 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use maitred_doctor::read::is_file;
-use maitred_measure::answer::Marker;
-use maitred_measure::doors::{self, NotFound, Trust};
+use maitred_measure::endpoints::{self, EndpointError, TlsTrust};
 use maitred_measure::generate::render;
-use maitred_measure::place::Place;
-use maitred_measure::plan::{Door, Expect, Load, Plan, Request, Think, Wire};
-use maitred_measure::request::{self, Wish};
+use maitred_measure::plan::{Endpoint, Expect, Load, Plan, Protocol, Request, Think};
+use maitred_measure::request::{self, RequestSpec};
+use maitred_measure::response::Marker;
+use maitred_measure::url::Url;
 use maitred_measure::{clock, har, replay};
 
 mod links;
 mod prober;
 
 use crate::course::profile::Route;
-use crate::runner::Ended;
+use crate::runner::Abort;
 use links::crawl;
 pub use prober::Prober;
 use prober::STOPPED;
@@ -69,7 +69,7 @@ const MOST_NAMED: usize = 5;
 
 /// What is asked for, and what is expected.
 #[derive(Debug, Clone, Default)]
-pub struct Asked {
+pub struct WorkloadOptions {
     /// URLs.
     pub urls: Vec<String>,
     /// A list of them, as `maitred bench` has it.
@@ -93,20 +93,20 @@ pub struct Asked {
     /// The site is on another machine, and is the user's own.
     pub owned: bool,
     /// Whom to trust.
-    pub trust: Trust,
+    pub trust: TlsTrust,
 }
 
 /// What will be asked for.
 #[derive(Debug, Clone)]
 pub struct Workload {
-    /// The requests, ready to send; load and times are still to be said.
+    /// The requests, ready to send; load and times are still to be encoded.
     pub plan: Plan,
     /// Where they come from, in words.
     pub source: String,
     /// What a log or a page has and is not asked for, since it may change something.
     pub left_out: Vec<String>,
     /// The first of them, which is asked to see whether the site is there.
-    pub first: (Door, Place),
+    pub first: (Endpoint, Url),
     /// How long that took, in seconds.
     pub took: Option<f64>,
 }
@@ -114,21 +114,21 @@ pub struct Workload {
 /// Finds out what to ask for, and whether the site answers it as it should.
 ///
 /// # Errors
-/// One sentence, or that somebody has said to stop.
-pub fn prepare(asked: &Asked, prober: &mut Prober) -> Result<Workload, Ended> {
+/// One sentence, or that somebody has encoded to stop.
+pub fn prepare(asked: &WorkloadOptions, prober: &mut Prober) -> Result<Workload, Abort> {
     match look(asked, prober) {
         Ok(workload) => Ok(workload),
-        Err(_) if prober.is_stopped() => Err(Ended::Stopped),
-        Err(why) => Err(Ended::Trouble(why)),
+        Err(_) if prober.is_stopped() => Err(Abort::Stopped),
+        Err(why) => Err(Abort::Failed(why)),
     }
 }
 
-fn look(asked: &Asked, prober: &mut Prober) -> Result<Workload, String> {
-    let (mut wishes, source) = wishes(asked)?;
+fn look(asked: &WorkloadOptions, prober: &mut Prober) -> Result<Workload, String> {
+    let (mut specs, source) = specs(asked)?;
     let mut left_out = Vec::new();
     if let Some(saved) = asked.access_log.as_ref().or(asked.har.as_ref()) {
-        wishes = only_showing(wishes, &mut left_out);
-        if wishes.is_empty() {
+        specs = only_showing(specs, &mut left_out);
+        if specs.is_empty() {
             return Err(format!(
                 "{} has only requests that may change something, such as {}; name with --urls-file what may \
                  be asked for",
@@ -137,56 +137,56 @@ fn look(asked: &Asked, prober: &mut Prober) -> Result<Workload, String> {
             ));
         }
     }
-    let first = wishes
+    let first = specs
         .first()
         .ok_or("name a URL to ask for, such as http://127.0.0.1/")?
-        .place
+        .url
         .clone();
-    let door = find(&first, asked)?;
+    let endpoint = find(&first, asked)?;
     if asked.crawl {
-        let linked = crawl(prober, &door, &first)?;
-        wishes.extend(only_showing(linked, &mut left_out));
+        let linked = crawl(prober, &endpoint, &first)?;
+        specs.extend(only_showing(linked, &mut left_out));
     }
-    wishes.truncate(MOST_URLS);
-    if let Some(other) = wishes.iter().find(|wish| !wish.place.same_server(&first)) {
+    specs.truncate(MOST_URLS);
+    if let Some(other) = specs.iter().find(|spec| !spec.url.same_server(&first)) {
         return Err(format!(
             "{} is on another server than {first}; one server is tuned at a time",
-            other.place
+            other.url
         ));
     }
-    let writes = wishes
+    let writes = specs
         .iter()
-        .find(|wish| !matches!(wish.method.as_str(), "GET" | "HEAD"));
-    if let Some(wish) = writes.filter(|_| !asked.allow_write) {
+        .find(|spec| !matches!(spec.method.as_str(), "GET" | "HEAD"));
+    if let Some(spec) = writes.filter(|_| !asked.allow_write) {
         return Err(format!(
             "{} may change something, many thousand times; say --allow-write if it may",
-            wish.label()
+            spec.label()
         ));
     }
     let expect = Expect {
         statuses: asked.expect.clone(),
         marker: asked.contains.as_deref().map(Marker::new),
     };
-    let Fitting {
-        wishes,
+    let FittingRequests {
+        specs,
         took,
         unasked,
-    } = fitting(prober, &door, wishes, asked, &expect)?;
+    } = fitting(prober, &endpoint, specs, asked, &expect)?;
     let late = match unasked {
         0 => String::new(),
         some => format!(" ({some} more were left out: there was no time to look at them)"),
     };
     let source = format!(
         "{} from {source}{late}",
-        maitred_measure::words::some(wishes.len() as u64, "URL")
+        maitred_text::humanize::plural(specs.len() as u64, "URL")
     );
     Ok(Workload {
         took,
         first: (
-            door.clone(),
-            wishes.first().map_or(first, |wish| wish.place.clone()),
+            endpoint.clone(),
+            specs.first().map_or(first, |spec| spec.url.clone()),
         ),
-        plan: plan(door, wishes, asked, expect)?,
+        plan: plan(endpoint, specs, asked, expect)?,
         source,
         left_out,
     })
@@ -195,10 +195,10 @@ fn look(asked: &Asked, prober: &mut Prober) -> Result<Workload, String> {
 impl Workload {
     /// What is asked for, in the plan's order, and how often each is.
     pub fn routes(&self) -> Vec<Route> {
-        let all: f64 = self.plan.requests.iter().map(|each| each.wish.weight).sum();
+        let all: f64 = self.plan.requests.iter().map(|each| each.spec.weight).sum();
         let routes = self.plan.requests.iter().map(|request| Route {
-            name: request.wish.label(),
-            share: request.wish.weight / all.max(f64::MIN_POSITIVE),
+            name: request.spec.label(),
+            share: request.spec.weight / all.max(f64::MIN_POSITIVE),
         });
         routes.collect()
     }
@@ -208,17 +208,17 @@ impl Workload {
     /// # Errors
     /// What it gets instead.
     pub fn is_served(&self, prober: &mut Prober, within: Duration) -> Result<(), String> {
-        let (door, place) = &self.first;
+        let (endpoint, url) = &self.first;
         let began = Instant::now();
         // What is written already is looked at to the end.
         let never = AtomicBool::new(false);
         loop {
-            let why = match prober.ask_within(door, place, within, &never) {
+            let why = match prober.ask_within(endpoint, url, within, &never) {
                 Ok((status, _)) => match self.plan.expect.judge(status, true, None) {
-                    Some(cause) => format!("{place} answers {cause}"),
+                    Some(cause) => format!("{url} answers {cause}"),
                     None => return Ok(()),
                 },
-                Err(why) => format!("{place}: {why}"),
+                Err(why) => format!("{url}: {why}"),
             };
             if began.elapsed() > within {
                 return Err(why);
@@ -243,10 +243,10 @@ impl Workload {
 }
 
 /// Those that only show something, as far as their paths tell; the others are named.
-fn only_showing(wishes: Vec<Wish>, left_out: &mut Vec<String>) -> Vec<Wish> {
-    let (doing, showing): (Vec<Wish>, Vec<Wish>) =
-        wishes.into_iter().partition(|wish| does(&wish.place.path));
-    left_out.extend(doing.into_iter().map(|wish| wish.place.path));
+fn only_showing(specs: Vec<RequestSpec>, left_out: &mut Vec<String>) -> Vec<RequestSpec> {
+    let (doing, showing): (Vec<RequestSpec>, Vec<RequestSpec>) =
+        specs.into_iter().partition(|spec| does(&spec.url.path));
+    left_out.extend(doing.into_iter().map(|spec| spec.url.path));
     showing
 }
 
@@ -255,25 +255,25 @@ fn does(path: &str) -> bool {
     DOING.iter().any(|word| small.contains(word))
 }
 
-fn wishes(asked: &Asked) -> Result<(Vec<Wish>, &'static str), String> {
-    let places = asked.urls.iter().map(|url| Place::read(url, None));
-    let places = places.collect::<Result<Vec<_>, _>>()?;
+fn specs(asked: &WorkloadOptions) -> Result<(Vec<RequestSpec>, &'static str), String> {
+    let urls = asked.urls.iter().map(|url| Url::read(url, None));
+    let urls = urls.collect::<Result<Vec<_>, _>>()?;
     if let Some(list) = &asked.urls_file {
-        return Ok((request::read_list(list, places.first())?, "a list"));
+        return Ok((request::read_list(list, urls.first())?, "a list"));
     }
     if let Some(file) = &asked.har {
-        let all = har::read(file, places.first())?;
-        let scripts = all.into_iter().filter(|wish| !is_file(&wish.place.path));
+        let all = har::read(file, urls.first())?;
+        let scripts = all.into_iter().filter(|spec| !is_file(&spec.url.path));
         return Ok((scripts.collect(), "a HAR file"));
     }
     if let Some(log) = &asked.access_log {
-        let like = places
+        let like = urls
             .first()
             .ok_or("an access log names no server: give its URL, too")?;
-        let all = replay::popular(log, &Wish::get(like.clone()), MOST_LINES)?;
-        let scripts: Vec<Wish> = all
+        let all = replay::popular(log, &RequestSpec::get(like.clone()), MOST_LINES)?;
+        let scripts: Vec<RequestSpec> = all
             .into_iter()
-            .filter(|wish| !is_file(&wish.place.path))
+            .filter(|spec| !is_file(&spec.url.path))
             .collect();
         if scripts.is_empty() {
             return Err(format!(
@@ -288,14 +288,14 @@ fn wishes(asked: &Asked) -> Result<(Vec<Wish>, &'static str), String> {
     } else {
         "the command line"
     };
-    Ok((places.into_iter().map(Wish::get).collect(), source))
+    Ok((urls.into_iter().map(RequestSpec::get).collect(), source))
 }
 
-fn find(place: &Place, asked: &Asked) -> Result<Door, String> {
-    let found = doors::find(place, None, &asked.trust, &[b"http/1.1"], asked.owned);
+fn find(url: &Url, asked: &WorkloadOptions) -> Result<Endpoint, String> {
+    let found = endpoints::find(url, None, &asked.trust, &[b"http/1.1"], asked.owned);
     found.map_err(|why| match why {
-        NotFound::Because(why) => why,
-        NotFound::Elsewhere(address) => format!(
+        EndpointError::Failed(why) => why,
+        EndpointError::Remote(address) => format!(
             "{address} is on another machine, whose settings cannot be measured from here; if the pool \
              here is what answers there (a balancer of yours), say --yes-i-own-it"
         ),
@@ -303,8 +303,8 @@ fn find(place: &Place, asked: &Asked) -> Result<Door, String> {
 }
 
 /// Those that get the expected answer, how long the first of them took, and how many there was no time to ask for.
-struct Fitting {
-    wishes: Vec<Wish>,
+struct FittingRequests {
+    specs: Vec<RequestSpec>,
     took: Option<f64>,
     unasked: usize,
 }
@@ -312,15 +312,15 @@ struct Fitting {
 /// Those that get the expected answer, if nearly all do.
 fn fitting(
     prober: &mut Prober,
-    door: &Door,
-    wishes: Vec<Wish>,
-    asked: &Asked,
+    endpoint: &Endpoint,
+    specs: Vec<RequestSpec>,
+    asked: &WorkloadOptions,
     expect: &Expect,
-) -> Result<Fitting, String> {
+) -> Result<FittingRequests, String> {
     let (mut all, mut right, mut took, mut unasked) = (0.0, Vec::new(), None, 0);
-    let whole: f64 = wishes.iter().map(|wish| wish.weight).sum();
+    let whole: f64 = specs.iter().map(|spec| spec.weight).sum();
     let (mut wrong, mut lost): (Option<String>, f64) = (None, 0.0);
-    for wish in wishes {
+    for spec in specs {
         if prober.is_stopped() {
             return Err(STOPPED.to_owned());
         }
@@ -332,40 +332,40 @@ fn fitting(
             unasked += 1;
             continue;
         }
-        if !matches!(wish.method.as_str(), "GET") {
-            all += wish.weight;
-            right.push(wish);
+        if !matches!(spec.method.as_str(), "GET") {
+            all += spec.weight;
+            right.push(spec);
             continue;
         }
-        let answer = prober.ask(door, &wish.place);
+        let answer = prober.ask(endpoint, &spec.url);
         if answer.is_err() && !right.is_empty() && prober.is_late() {
             unasked += 1;
             continue;
         }
-        all += wish.weight;
+        all += spec.weight;
         let why = match answer {
             Ok((status, body, seconds)) => {
                 took = took.or(Some(seconds));
-                why_not(&wish.place, status, &body, asked, expect)
+                why_not(&spec.url, status, &body, asked, expect)
             }
-            Err(why) => Some(format!("{}: {why}", wish.place)),
+            Err(why) => Some(format!("{}: {why}", spec.url)),
         };
         match why {
-            None => right.push(wish),
+            None => right.push(spec),
             Some(why) => {
-                lost += wish.weight;
+                lost += spec.weight;
                 wrong = wrong.or(Some(why));
             }
         }
     }
-    let fits: f64 = right.iter().map(|wish| wish.weight).sum();
+    let fits: f64 = right.iter().map(|spec| spec.weight).sum();
     match wrong {
         Some(why) if fits < FITTING * all => {
             let share = fits.max(0.0) / all.max(f64::MIN_POSITIVE);
             Err(too_few(&why, "", share))
         }
-        _ => Ok(Fitting {
-            wishes: right,
+        _ => Ok(FittingRequests {
+            specs: right,
             took,
             unasked,
         }),
@@ -378,10 +378,10 @@ fn too_few(why: &str, at_most: &str, share: f64) -> String {
 }
 
 fn why_not(
-    place: &Place,
+    url: &Url,
     status: u16,
     body: &[u8],
-    asked: &Asked,
+    asked: &WorkloadOptions,
     expect: &Expect,
 ) -> Option<String> {
     let text = String::from_utf8_lossy(body);
@@ -397,11 +397,11 @@ fn why_not(
             500.. => "; mend the site first",
             _ => "; expected 200 to 299, or what --expect says",
         };
-        return Some(format!("{place} answers {cause}{hint}"));
+        return Some(format!("{url} answers {cause}{hint}"));
     }
     (asked.contains.is_none() && asks_for_password(&text)).then(|| {
         format!(
-            "{place} looks like a login page (it asks for a password): send a session with --header \
+            "{url} looks like a login page (it asks for a password): send a session with --header \
              'Cookie: …', or say with --contains what a right page holds"
         )
     })
@@ -414,12 +414,17 @@ fn asks_for_password(page: &str) -> bool {
         .any(|sign| page.contains(sign))
 }
 
-fn plan(door: Door, wishes: Vec<Wish>, asked: &Asked, expect: Expect) -> Result<Plan, String> {
+fn plan(
+    endpoint: Endpoint,
+    specs: Vec<RequestSpec>,
+    asked: &WorkloadOptions,
+    expect: Expect,
+) -> Result<Plan, String> {
     let headers = asked.headers.iter().map(|text| request::read_header(text));
     let headers = headers.collect::<Result<Vec<_>, _>>()?;
     let mut plan = Plan {
-        doors: vec![door],
-        wire: Wire::Http1,
+        endpoints: vec![endpoint],
+        protocol: Protocol::Http1,
         requests: Vec::new(),
         in_order: false,
         load: Load::Closed {
@@ -439,13 +444,13 @@ fn plan(door: Door, wishes: Vec<Wish>, asked: &Asked, expect: Expect) -> Result<
         cookies: asked.cookies,
         expect,
     };
-    for mut wish in wishes {
-        wish.headers.extend(headers.iter().cloned());
-        let said = render(&plan, &wish, None, None)?;
+    for mut spec in specs {
+        spec.headers.extend(headers.iter().cloned());
+        let encoded = render(&plan, &spec, None, None)?;
         plan.requests.push(Request {
-            wish,
-            door: 0,
-            said,
+            spec,
+            endpoint: 0,
+            encoded,
         });
     }
     Ok(plan)

@@ -9,9 +9,9 @@ use http::{HeaderMap, Request};
 use http_body_util::{BodyExt, Empty};
 use hyper::client::conn::http1::{SendRequest, handshake};
 use hyper_util::rt::TokioIo;
-use maitred_measure::place::Place;
-use maitred_measure::plan::Door;
-use maitred_measure::stream::Stream;
+use maitred_measure::plan::Endpoint;
+use maitred_measure::stream;
+use maitred_measure::url::Url;
 
 /// Longest that an answer may take, from the question to its last byte.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -20,7 +20,7 @@ const CONNECT: Duration = Duration::from_secs(10);
 
 /// An answer.
 #[derive(Debug)]
-pub struct Answer {
+pub struct PageResponse {
     /// Its status.
     pub status: u16,
     /// What it says in `Cache-Status`, if it does.
@@ -31,15 +31,15 @@ pub struct Answer {
 
 /// One who asks, with at most one connection.
 #[derive(Debug)]
-pub struct Asker {
+pub struct PageClient {
     headers: HeaderMap,
-    open: Option<(Place, SendRequest<Empty<Bytes>>)>,
+    open: Option<(Url, SendRequest<Empty<Bytes>>)>,
 }
 
-impl Asker {
+impl PageClient {
     /// One who sends these fields each time.
-    pub fn new(headers: HeaderMap) -> Asker {
-        Asker {
+    pub fn new(headers: HeaderMap) -> PageClient {
+        PageClient {
             headers,
             open: None,
         }
@@ -49,8 +49,13 @@ impl Asker {
     ///
     /// # Errors
     /// One sentence.
-    pub async fn ask(&mut self, door: &Door, place: &Place, keep: usize) -> Result<Answer, String> {
-        let asked = tokio::time::timeout(PATIENCE, self.try_ask(door, place, keep)).await;
+    pub async fn ask(
+        &mut self,
+        endpoint: &Endpoint,
+        url: &Url,
+        keep: usize,
+    ) -> Result<PageResponse, String> {
+        let asked = tokio::time::timeout(PATIENCE, self.try_ask(endpoint, url, keep)).await;
         let asked = asked.unwrap_or_else(|_| {
             let limit = PATIENCE.as_secs();
             Err(format!("there was no whole answer within {limit} s"))
@@ -61,30 +66,35 @@ impl Asker {
         asked
     }
 
-    async fn try_ask(&mut self, door: &Door, place: &Place, keep: usize) -> Result<Answer, String> {
-        if let Some(answer) = self.ask_over_open(place, keep).await? {
+    async fn try_ask(
+        &mut self,
+        endpoint: &Endpoint,
+        url: &Url,
+        keep: usize,
+    ) -> Result<PageResponse, String> {
+        if let Some(answer) = self.ask_over_open(url, keep).await? {
             return Ok(answer);
         }
-        let sender = connect(door).await?;
-        self.open = Some((place.clone(), sender));
-        let answer = self.ask_over_open(place, keep).await?;
+        let sender = connect(endpoint).await?;
+        self.open = Some((url.clone(), sender));
+        let answer = self.ask_over_open(url, keep).await?;
         answer.ok_or_else(|| "the server closes its connections at once".to_owned())
     }
 
     /// Nothing if there is no connection, or it was closed before it was used once more.
     async fn ask_over_open(
         &mut self,
-        place: &Place,
+        url: &Url,
         keep: usize,
-    ) -> Result<Option<Answer>, String> {
-        let Some((_, mut sender)) = self.open.take().filter(|(at, _)| at.same_server(place)) else {
+    ) -> Result<Option<PageResponse>, String> {
+        let Some((_, mut sender)) = self.open.take().filter(|(at, _)| at.same_server(url)) else {
             return Ok(None);
         };
         if sender.ready().await.is_err() {
             return Ok(None);
         }
-        let mut request = Request::get(place.path.as_str())
-            .header("Host", place.authority.as_str())
+        let mut request = Request::get(url.path.as_str())
+            .header("Host", url.authority.as_str())
             .body(Empty::new())
             .map_err(|why| format!("it cannot be asked for: {why}"))?;
         for (name, value) in &self.headers {
@@ -105,10 +115,10 @@ impl Asker {
                 kept.extend_from_slice(&piece[..room]);
             }
         }
-        self.open = Some((place.clone(), sender));
+        self.open = Some((url.clone(), sender));
         let values = head.headers.get_all("cache-status").iter();
         let values: Vec<&str> = values.filter_map(|value| value.to_str().ok()).collect();
-        Ok(Some(Answer {
+        Ok(Some(PageResponse {
             status: head.status.as_u16(),
             cache_status: (!values.is_empty()).then(|| values.join(", ")),
             body: kept.freeze(),
@@ -116,12 +126,12 @@ impl Asker {
     }
 }
 
-async fn connect(door: &Door) -> Result<SendRequest<Empty<Bytes>>, String> {
-    let connected = tokio::time::timeout(CONNECT, Stream::connect(door)).await;
+async fn connect(endpoint: &Endpoint) -> Result<SendRequest<Empty<Bytes>>, String> {
+    let connected = tokio::time::timeout(CONNECT, stream::connect(endpoint)).await;
     let stream = match connected {
-        Ok(Ok(stream)) => stream,
+        Ok(Ok((stream, _))) => stream,
         // What is wrong with what was said is wrong with the certificate.
-        Ok(Err(why)) if why.kind() == ErrorKind::InvalidData && door.tls.is_some() => {
+        Ok(Err(why)) if why.kind() == ErrorKind::InvalidData && endpoint.tls.is_some() => {
             return Err(format!(
                 "there is no connection: {why}; name who has issued the certificate with --ca, or \
                  trust every one with --insecure"

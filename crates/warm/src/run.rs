@@ -5,13 +5,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use http::HeaderMap;
-use maitred_measure::place::Place;
-use maitred_measure::plan::Door;
+use maitred_measure::plan::Endpoint;
+use maitred_measure::url::Url;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::MissedTickBehavior;
 
-use crate::client::Asker;
+use crate::client::PageClient;
 use crate::sitemap::{self, Sitemap};
 use crate::verdict::{Verdict, verdict};
 
@@ -24,7 +24,7 @@ pub const MIN_RATE: f64 = 0.001;
 pub const MAX_RATE: f64 = 100_000.0;
 
 /// Whom to ask for an address, or why it is not asked for.
-pub type Find<'a> = &'a dyn Fn(&Place) -> Result<Door, String>;
+pub type EndpointFinder<'a> = &'a dyn Fn(&Url) -> Result<Endpoint, String>;
 
 /// What is asked for, and how.
 #[derive(Debug, Default)]
@@ -82,50 +82,50 @@ impl Report {
 ///
 /// # Errors
 /// When there can be no runtime.
-pub fn warm(plan: Plan, find: Find<'_>) -> std::io::Result<Report> {
+pub fn warm(plan: Plan, find: EndpointFinder<'_>) -> std::io::Result<Report> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
     Ok(runtime.block_on(async {
-        let mut doors = Doors {
+        let mut endpoints = Endpoints {
             find,
             known: HashMap::new(),
         };
         let mut report = Report::default();
         let mut pages = plan.urls.clone();
-        read_sitemaps(&plan, &mut doors, &mut pages, &mut report).await;
+        read_sitemaps(&plan, &mut endpoints, &mut pages, &mut report).await;
         let mut seen = HashSet::new();
         pages.retain(|page| seen.insert(page.clone()));
         report.left_out = pages.len().saturating_sub(plan.limit);
         pages.truncate(plan.limit);
-        report.pages = ask_all(&plan, &mut doors, pages).await;
+        report.pages = ask_all(&plan, &mut endpoints, pages).await;
         report
     }))
 }
 
 /// The servers that are known already.
-struct Doors<'a> {
-    find: Find<'a>,
-    known: HashMap<(bool, String, u16), Result<Arc<Door>, String>>,
+struct Endpoints<'a> {
+    find: EndpointFinder<'a>,
+    known: HashMap<(bool, String, u16), Result<Arc<Endpoint>, String>>,
 }
 
-impl Doors<'_> {
-    fn find(&mut self, url: &str) -> Result<(Place, Arc<Door>), String> {
-        let place = Place::read(url, None)?;
+impl Endpoints<'_> {
+    fn find(&mut self, url: &str) -> Result<(Url, Arc<Endpoint>), String> {
+        let place = Url::read(url, None)?;
         let server = (place.tls, place.host.clone(), place.port);
         let found = self.known.entry(server);
         let found = found.or_insert_with(|| (self.find)(&place).map(Arc::new));
-        found.clone().map(|door| (place, door))
+        found.clone().map(|endpoint| (place, endpoint))
     }
 }
 
 async fn read_sitemaps(
     plan: &Plan,
-    doors: &mut Doors<'_>,
+    endpoints: &mut Endpoints<'_>,
     pages: &mut Vec<String>,
     report: &mut Report,
 ) {
-    let mut asker = Asker::new(plan.headers.clone());
+    let mut asker = PageClient::new(plan.headers.clone());
     let mut list = plan.sitemaps.clone();
     let mut seen = HashSet::new();
     let mut next = 0;
@@ -138,7 +138,7 @@ async fn read_sitemaps(
             let why = format!("there are more than {MAX_SITEMAPS} sitemaps; the rest is left out");
             return report.troubles.push(why);
         }
-        match read_sitemap(&mut asker, doors, &url).await {
+        match read_sitemap(&mut asker, endpoints, &url).await {
             Ok(sitemap) => {
                 pages.extend(sitemap.pages);
                 list.extend(sitemap.further);
@@ -152,12 +152,12 @@ async fn read_sitemaps(
 }
 
 async fn read_sitemap(
-    asker: &mut Asker,
-    doors: &mut Doors<'_>,
+    asker: &mut PageClient,
+    endpoints: &mut Endpoints<'_>,
     url: &str,
 ) -> Result<Sitemap, String> {
-    let (place, door) = doors.find(url)?;
-    let answer = asker.ask(&door, &place, sitemap::MAX_BYTES + 1).await?;
+    let (place, endpoint) = endpoints.find(url)?;
+    let answer = asker.ask(&endpoint, &place, sitemap::MAX_BYTES + 1).await?;
     match answer.status {
         200 => Sitemap::read(&answer.body),
         status => Err(format!("it was answered with {status}")),
@@ -165,25 +165,29 @@ async fn read_sitemap(
 }
 
 /// A page to ask for, by its number.
-type Order = (usize, Place, Arc<Door>);
+type PageRequest = (usize, Url, Arc<Endpoint>);
 
-async fn ask_all(plan: &Plan, doors: &mut Doors<'_>, pages: Vec<String>) -> Vec<(String, Verdict)> {
-    let (orders, taken) = mpsc::channel::<Order>(1);
+async fn ask_all(
+    plan: &Plan,
+    endpoints: &mut Endpoints<'_>,
+    pages: Vec<String>,
+) -> Vec<(String, Verdict)> {
+    let (orders, taken) = mpsc::channel::<PageRequest>(1);
     let taken = Arc::new(tokio::sync::Mutex::new(taken));
     let verdicts = Arc::new(Mutex::new(vec![None; pages.len()]));
     let mut askers = JoinSet::new();
     for _ in 0..plan.connections.clamp(1, pages.len().max(1)) {
-        let asker = Asker::new(plan.headers.clone());
+        let asker = PageClient::new(plan.headers.clone());
         askers.spawn(ask_some(asker, taken.clone(), verdicts.clone()));
     }
     let every = 1.0 / plan.rate.clamp(MIN_RATE, MAX_RATE);
     let mut clock = tokio::time::interval(Duration::from_secs_f64(every));
     clock.set_missed_tick_behavior(MissedTickBehavior::Delay);
     for (number, page) in pages.iter().enumerate() {
-        match doors.find(page) {
-            Ok((place, door)) => {
+        match endpoints.find(page) {
+            Ok((place, endpoint)) => {
                 clock.tick().await;
-                if orders.send((number, place, door)).await.is_err() {
+                if orders.send((number, place, endpoint)).await.is_err() {
                     break;
                 }
             }
@@ -201,16 +205,16 @@ async fn ask_all(plan: &Plan, doors: &mut Doors<'_>, pages: Vec<String>) -> Vec<
 }
 
 async fn ask_some(
-    mut asker: Asker,
-    orders: Arc<tokio::sync::Mutex<mpsc::Receiver<Order>>>,
+    mut asker: PageClient,
+    orders: Arc<tokio::sync::Mutex<mpsc::Receiver<PageRequest>>>,
     verdicts: Arc<Mutex<Vec<Option<Verdict>>>>,
 ) {
     loop {
         let order = orders.lock().await.recv().await;
-        let Some((number, place, door)) = order else {
+        let Some((number, place, endpoint)) = order else {
             return;
         };
-        let found = match asker.ask(&door, &place, 0).await {
+        let found = match asker.ask(&endpoint, &place, 0).await {
             Ok(answer) => verdict("maitred", answer.status, answer.cache_status.as_deref()),
             Err(why) => Verdict::Failed(why),
         };
@@ -258,7 +262,7 @@ mod tests {
             limit: 10,
             ..Plan::default()
         };
-        let refuse = |place: &Place| Err(format!("{} is none of ours", place.host));
+        let refuse = |place: &Url| Err(format!("{} is none of ours", place.host));
         let report = warm(plan, &refuse).unwrap();
         assert_eq!(report.count(|one| matches!(one, Verdict::Failed(_))), 2);
         assert!(report.troubles[0].contains("b.example is none of ours"));

@@ -61,7 +61,7 @@ impl Sitemap {
         )
     }
 
-    fn add(&mut self, within: Within, address: &str, most: usize) -> Result<(), String> {
+    fn add(&mut self, within: EntryKind, address: &str, most: usize) -> Result<(), String> {
         let Some(address) = trimmed(address) else {
             return Ok(());
         };
@@ -71,8 +71,8 @@ impl Sitemap {
             ));
         }
         let list = match within {
-            Within::Page => &mut self.pages,
-            Within::Sitemap => &mut self.further,
+            EntryKind::Page => &mut self.pages,
+            EntryKind::Sitemap => &mut self.further,
         };
         list.push(address.to_owned());
         match list.len() > most {
@@ -99,14 +99,14 @@ fn read_text(bytes: &[u8], most: usize) -> Result<Sitemap, String> {
         .lines()
         .filter(|line| !line.trim_start().starts_with('#'))
     {
-        sitemap.add(Within::Page, line, most)?;
+        sitemap.add(EntryKind::Page, line, most)?;
     }
     Ok(sitemap)
 }
 
 /// What an address in `loc` is one of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Within {
+enum EntryKind {
     Page,
     Sitemap,
 }
@@ -119,8 +119,8 @@ fn read_xml(bytes: &[u8]) -> Result<Sitemap, String> {
         let event = reader.read_event().map_err(|why| not_xml(&why))?;
         match event {
             Event::Start(start) => match start.local_name().as_ref() {
-                b"url" => within = Some(Within::Page),
-                b"sitemap" => within = Some(Within::Sitemap),
+                b"url" => within = Some(EntryKind::Page),
+                b"sitemap" => within = Some(EntryKind::Sitemap),
                 b"loc" if start.name().prefix().is_none() => {
                     address = within.map(|_| String::new())
                 }

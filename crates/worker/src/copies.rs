@@ -2,6 +2,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
+use maitred_os::proc::Rollup;
 use maitred_os::shared::page_bytes;
 use maitred_seat::board::{CopyWords, Stays};
 
@@ -17,21 +18,11 @@ pub fn is_measured(incarnation: u32, goes_back: bool) -> bool {
 
 /// Counts the memory that this process has for itself, if the kernel tells.
 pub fn measure(words: &CopyWords) {
-    let Ok(text) = std::fs::read_to_string("/proc/self/smaps_rollup") else {
-        return;
-    };
-    if let Some(bytes) = written_bytes(&text) {
-        words.pages.fetch_add(bytes / page_bytes(), Relaxed);
+    if let Some(rollup) = Rollup::of("self") {
+        let pages = rollup.private_dirty / page_bytes();
+        words.pages.fetch_add(pages, Relaxed);
         words.measured.fetch_add(1, Relaxed);
     }
-}
-
-/// What a process has written to and nobody else has, as `smaps_rollup` says (proc(5)).
-fn written_bytes(text: &str) -> Option<u64> {
-    let mut lines = text.lines();
-    let line = lines.find_map(|line| line.strip_prefix("Private_Dirty:"))?;
-    let kilobytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
-    kilobytes.checked_mul(1024)
 }
 
 /// A copy has gone back. Not counted before that is so: who looks in between must see no more than there is.
@@ -68,15 +59,6 @@ fn stays(why: &str) -> Stays {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn memory_of_its_own_is_found_in_what_the_kernel_says() {
-        let text = "5581-7fff ---p 00000000 00:00 0    [rollup]\nRss:  9000 kB\n\
-            Private_Clean:        12 kB\nPrivate_Dirty:       340 kB\nReferenced:  1 kB\n";
-        assert_eq!(written_bytes(text), Some(340 * 1024));
-        assert_eq!(written_bytes("Rss: 1 kB\n"), None);
-        assert_eq!(written_bytes("Private_Dirty: many\n"), None);
-    }
 
     #[test]
     fn reasons_are_told_apart_by_what_the_process_says_of_itself() {

@@ -9,6 +9,7 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 
 use maitred_os::fork::OwnProc;
+use maitred_os::proc::{Rollup, Statm};
 
 /// After how many requests at least the exact figure is asked for again.
 const EXACT_EVERY: u32 = 16;
@@ -42,8 +43,8 @@ impl Memory {
     /// if there is no news.
     pub fn measure(&mut self) -> Option<u64> {
         let mut figures = [0; FIGURES_BYTES];
-        let length = self.statm.as_ref()?.read_at(&mut figures, 0).ok()?;
-        let at_most = anonymous_pages(&figures[..length])? * self.page_bytes;
+        let statm = Statm::parse(text(self.statm.as_ref()?, &mut figures)?)?;
+        let at_most = statm.anonymous * self.page_bytes;
         if at_most <= self.limit {
             return Some(at_most);
         }
@@ -52,40 +53,20 @@ impl Memory {
             return None;
         }
         self.since_exact = 0;
-        let length = self.rollup.as_ref()?.read_at(&mut figures, 0).ok()?;
-        Some(private_bytes(&figures[..length]))
+        let rollup = Rollup::parse(text(self.rollup.as_ref()?, &mut figures)?)?;
+        Some(rollup.private)
     }
 }
 
-/// Resident pages less those of files and shared memory.
-fn anonymous_pages(statm: &[u8]) -> Option<u64> {
-    let text = std::str::from_utf8(statm).ok()?;
-    let mut figures = text.split_ascii_whitespace().skip(1);
-    let mut next = || figures.next()?.parse::<u64>().ok();
-    let (resident, shared) = (next()?, next()?);
-    Some(resident.saturating_sub(shared))
-}
-
-fn private_bytes(rollup: &[u8]) -> u64 {
-    let text = String::from_utf8_lossy(rollup);
-    let private = text.lines().filter(|line| line.starts_with("Private_"));
-    let kilobytes =
-        private.filter_map(|line| line.split_ascii_whitespace().nth(1)?.parse::<u64>().ok());
-    kilobytes.sum::<u64>() * 1024
+/// The text of an open file of `/proc`.
+fn text<'b>(file: &File, buffer: &'b mut [u8; FIGURES_BYTES]) -> Option<&'b str> {
+    let length = file.read_at(buffer, 0).ok()?;
+    std::str::from_utf8(&buffer[..length]).ok()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_kernels_figures_are_read() {
-        assert_eq!(anonymous_pages(b"9000 4000 1500 3 0 700 0\n"), Some(2500));
-        assert_eq!(anonymous_pages(b"9000"), None);
-        let rollup = b"00400000-7ffd ---p 00000000 00:00 0 [rollup]\nRss: 9 kB\n\
-            Private_Clean:         4 kB\nPrivate_Dirty:        12 kB\nPrivate_Hugetlb: 0 kB\n";
-        assert_eq!(private_bytes(rollup), 16 * 1024);
-    }
 
     #[test]
     fn a_process_that_grows_beyond_its_limit_notices() {

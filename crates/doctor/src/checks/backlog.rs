@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use super::timeouts::passes_to;
-use crate::facts::{Facts, Known, Listen, Pool, Service};
+use super::shared::{duration, passes_to};
+use crate::facts::{Fact, Facts, Listen, Pool, Unknown};
 use crate::finding::Sheet;
-use crate::words::seconds;
+use maitred_text::humanize::seconds;
 
 /// `net.core.somaxconn` since Linux 5.4.
 const MODERN_SOMAXCONN: u64 = 4096;
@@ -45,25 +45,18 @@ pub(super) fn cut(facts: &Facts, sheet: &mut Sheet) {
             .is_ok_and(|kernel| *kernel >= (5, 4))
     {
         let seen = format!("net.core.somaxconn = {somaxconn}, where the kernel's default is 4096");
-        sheet
-            .info(
-                "the machine",
-                seen,
-                "somaxconn < 4096 on Linux 5.4 or newer",
-            )
-            .so("somebody has lowered it, or a container has its own")
-            .fix("no need to change it unless a socket below asks for more")
-            .rules(&["R84", "R211", "W20", "W29"]);
+        sheet.report("backlog.somaxconn-lowered", "the machine", seen);
     }
     for (pool, listen) in &pools {
         socket(facts, pool, listen, somaxconn, sheet);
     }
     let all_unix = pools.iter().all(|(_, listen)| listen.is_unix());
     if let (Some(file), true) = (&facts.machine.syn_backlog_set_in, all_unix) {
-        sheet
-            .info(file, "net.ipv4.tcp_max_syn_backlog is set, and all pools listen on Unix sockets", "tcp_max_syn_backlog without a pool on TCP")
-            .so("it does nothing for them, and a TCP listing of ss does not show them either: ss -xl does")
-            .rules(&["R85", "R87", "W21"]);
+        sheet.report(
+            "backlog.syn-backlog-without-tcp",
+            file,
+            "net.ipv4.tcp_max_syn_backlog is set, and all pools listen on Unix sockets",
+        );
     }
 }
 
@@ -75,11 +68,7 @@ fn socket(facts: &Facts, pool: &Pool, listen: &Listen, somaxconn: u64, sheet: &m
             "listen.backlog = {}, of which net.core.somaxconn leaves {effective}",
             listen.backlog
         );
-        sheet
-            .warn(about, seen, "backlog > somaxconn")
-            .so("the kernel cuts it and says nothing")
-            .fix(format!("listen.backlog = {effective} says what holds; a larger somaxconn only makes longer waits"))
-            .rules(&["R84", "R85", "W1", "W20"]);
+        sheet.report("backlog.above-somaxconn", about, seen).fix(format!("listen.backlog = {effective} says what holds; a larger somaxconn only makes longer waits"));
         return;
     }
     let sockets = match &facts.machine.sockets {
@@ -93,18 +82,14 @@ fn socket(facts: &Facts, pool: &Pool, listen: &Listen, somaxconn: u64, sheet: &m
         None => sheet.cannot_tell(
             about,
             "the backlog of the socket as it is",
-            &crate::facts::Unknown(format!("nobody listens on {}", listen.address)),
+            &Unknown(format!("nobody listens on {}", listen.address)),
         ),
         Some(socket) if socket.limit != effective => {
             let seen = format!(
                 "{} has a backlog of {}, and {effective} is configured",
                 listen.address, socket.limit
             );
-            sheet
-                .warn(about, seen, "the socket's backlog ≠ the configured one")
-                .so("the setting has no effect yet: a reload keeps the socket as it is")
-                .fix("restart php-fpm once")
-                .rules(&["R86", "W23"]);
+            sheet.report("backlog.not-in-effect", about, seen);
         }
         Some(socket) => sheet.ok(
             about,
@@ -115,10 +100,10 @@ fn socket(facts: &Facts, pool: &Pool, listen: &Listen, somaxconn: u64, sheet: &m
 
 /// D10.
 pub(super) fn too_deep(facts: &Facts, sheet: &mut Sheet) {
-    for (service, pool) in facts.pools() {
+    for (_, pool) in facts.pools() {
         match (&pool.queue, &pool.listen) {
             (Some((length, wait)), _) => own(pool, *length, *wait, sheet),
-            (None, Some(listen)) => kernels(facts, (service, pool), listen, sheet),
+            (None, Some(listen)) => kernels(facts, pool, listen, sheet),
             (None, None) => {}
         }
     }
@@ -128,26 +113,22 @@ pub(super) fn too_deep(facts: &Facts, sheet: &mut Sheet) {
 fn own(pool: &Pool, length: u64, wait: Duration, sheet: &mut Sheet) {
     let seen = format!(
         "at most {length} requests wait, for {} at most, and none whose client has gone",
-        crate::words::duration(wait)
+        duration(wait)
     );
     if wait > BEARABLE_OWN_WAIT {
-        sheet
-            .warn(&pool.name, seen, "request_queue_timeout > 10 s")
-            .so("under overload everybody waits that long before they get an answer or a 503")
-            .fix("request_queue_timeout = \"2s\", up to 10 s where bursts are short")
-            .rules(&["R80", "R83", "W19"]);
+        sheet.report("backlog.long-queue-timeout", &pool.name, seen);
     } else {
         sheet.ok(&pool.name, seen);
     }
 }
 
 /// How long scripts take, in seconds.
-fn script_time(pool: &Pool) -> Known<f64> {
+fn script_time(pool: &Pool) -> Fact<f64> {
     let live = pool.live.as_ref().map_err(Clone::clone)?;
     live.script_p50.clone()
 }
 
-fn kernels(facts: &Facts, (_, pool): (&Service, &Pool), listen: &Listen, sheet: &mut Sheet) {
+fn kernels(facts: &Facts, pool: &Pool, listen: &Listen, sheet: &mut Sheet) {
     let about = pool.name.as_str();
     let depth = match &facts.machine.somaxconn {
         Ok(somaxconn) => effective(listen, *somaxconn),
@@ -174,11 +155,13 @@ fn kernels(facts: &Facts, (_, pool): (&Service, &Pool), listen: &Listen, sheet: 
         }
     );
     if wait > bearable {
-        sheet
-            .warn(about, seen, format!("backlog x time of a script / workers > {}", seconds(bearable)))
-            .so("under overload every request waits that long, and php-fpm runs those whose client has long gone")
-            .fix(format!("listen.backlog = {:.0}", (bearable * workers / script).floor().max(workers)))
-            .rules(&["R82", "R83", "R88", "W19", "W29"]);
+        let enough = (bearable * workers / script).floor().max(workers);
+        let finding = sheet.report("backlog.long-wait", about, seen);
+        finding.condition = format!(
+            "backlog x time of a script / workers > {}",
+            seconds(bearable)
+        );
+        finding.fix(format!("listen.backlog = {enough:.0}"));
     } else if is_measured {
         sheet.ok(about, seen);
     } else {
@@ -191,7 +174,7 @@ fn kernels(facts: &Facts, (_, pool): (&Service, &Pool), listen: &Listen, sheet: 
         sheet.cannot_tell(
             about,
             &format!("{depth:.0} requests may wait for {workers:.0} workers"),
-            &crate::facts::Unknown(why),
+            &Unknown(why),
         );
     }
 }

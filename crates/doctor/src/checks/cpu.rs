@@ -1,8 +1,9 @@
 //! D4 and D5: do workers and processors fit each other?
 
-use crate::facts::{Facts, Known, Manager, Pool, Service};
+use super::shared::private_p95;
+use crate::facts::{Fact, Facts, Manager, Pool, Service};
 use crate::finding::Sheet;
-use crate::words::{percent, seconds};
+use maitred_text::humanize::{percent, seconds};
 
 /// Scripts that compute for at least this share of their time are bound by processors.
 const BOUND_BY_PROCESSORS: f64 = 0.5;
@@ -17,7 +18,7 @@ const CONTENDED: f64 = 0.5;
 const NOTICED_WAIT: f64 = 0.02;
 
 /// Processors that the service may use.
-pub(super) fn cores(facts: &Facts, service: &Service) -> Known<f64> {
+pub(super) fn cores(facts: &Facts, service: &Service) -> Fact<f64> {
     let allowed = facts
         .machine
         .allowed_processors
@@ -34,13 +35,13 @@ pub(super) fn cores(facts: &Facts, service: &Service) -> Known<f64> {
 pub(super) fn subscription(facts: &Facts, sheet: &mut Sheet) {
     for (service, pool) in facts.pools() {
         match cores(facts, service) {
-            Ok(cores) => pool_for(cores, facts, (service, pool), sheet),
+            Ok(cores) => pool_for(cores, facts, service, pool, sheet),
             Err(why) => sheet.cannot_tell(&pool.name, "how many processors it may use", &why),
         }
     }
 }
 
-fn pool_for(cores: f64, facts: &Facts, (service, pool): (&Service, &Pool), sheet: &mut Sheet) {
+fn pool_for(cores: f64, facts: &Facts, service: &Service, pool: &Pool, sheet: &mut Sheet) {
     let about = pool.name.as_str();
     if pool.manager == Manager::Found {
         return found(pool, sheet);
@@ -54,12 +55,7 @@ fn pool_for(cores: f64, facts: &Facts, (service, pool): (&Service, &Pool), sheet
         Err(why) => {
             if workers > MANY_PER_PROCESSOR * cores {
                 let seen = format!("{workers:.0} workers on {cores:.1} processors; {why}");
-                sheet
-                    .info(about, seen, "more than 20 workers for each processor")
-                    .so("unless scripts wait for 95 % of their time, the workers beyond add no \
-                         throughput, only memory and longer times for everybody")
-                    .fix("measure which part of their time scripts compute: maitred status, or maitred bench")
-                    .rules(&["R24", "R65", "W8", "W15"]);
+                sheet.report("cpu.many-workers", about, seen);
             }
             return sheet.cannot_tell(about, "which part of their time scripts compute", &why);
         }
@@ -70,25 +66,21 @@ fn pool_for(cores: f64, facts: &Facts, (service, pool): (&Service, &Pool), sheet
          workers fill the processors",
         percent(share)
     );
-    let (factor, finding) = match workers / knee {
-        times if share >= BOUND_BY_PROCESSORS && times > 4.0 => (4, sheet.fail(about, seen, "")),
-        times if share >= BOUND_BY_PROCESSORS && times > 2.0 => (2, sheet.warn(about, seen, "")),
+    let key = match workers / knee {
+        times if share >= BOUND_BY_PROCESSORS && times > 4.0 => "cpu.far-too-many-workers",
+        times if share >= BOUND_BY_PROCESSORS && times > 2.0 => "cpu.too-many-workers",
         _ => {
-            match contention(pool) {
+            return match contention(pool) {
                 Some(contention) => contended(about, contention, "fewer workers", sheet),
-                None if is_starved(facts, (service, pool), knee) => starved(pool, sheet),
+                None if is_starved(facts, service, pool, knee) => starved(pool, sheet),
                 None => sheet.ok(about, seen),
-            }
-            return;
+            };
         }
     };
-    finding.condition = format!(
-        "scripts compute for half of their time or more, and workers > {factor} x processors / share"
-    );
-    finding
-        .so("no more throughput, and every request takes longer, since all share the processors")
-        .fix(format!("{:.0} workers are enough", (knee * 1.25).ceil()))
-        .rules(&["R41", "R65", "R189", "W8", "W15"]);
+    let enough = (knee * 1.25).ceil();
+    sheet
+        .report(key, about, seen)
+        .fix(format!("{enough:.0} workers are enough"));
 }
 
 /// A pool that finds how many workers it has: whether that leaves its scripts enough of the processors.
@@ -123,13 +115,7 @@ fn held_back(pool: &Pool, wait: f64, sheet: &mut Sheet) {
         seconds(wait),
         pool.max_children
     );
-    let condition =
-        "requests wait more than 20 ms, and of what bounds the workers max_children is the least";
-    sheet
-        .warn(&pool.name, seen, condition)
-        .so("slow answers though there are processors and memory for more workers")
-        .fix("a larger max_children, or none: the pool keeps to what processors and memory allow by itself")
-        .rules(&["R49", "R88", "R213"]);
+    sheet.report("cpu.max-children-binds", &pool.name, seen);
 }
 
 /// For how long scripts wait for a processor for each second on one, if that is too long.
@@ -142,18 +128,12 @@ fn contention(pool: &Pool) -> Option<f64> {
 fn contended(about: &str, contention: f64, fewer: &str, sheet: &mut Sheet) {
     let seen = format!("scripts wait {contention:.1} s for a processor for each second on one");
     sheet
-        .warn(
-            about,
-            seen,
-            "waiting for processors > half of the time on them",
-        )
-        .so("requests take longer than their work")
-        .fix(format!("{fewer}, or more processors"))
-        .rules(&["R162", "W15"]);
+        .report("cpu.contention", about, seen)
+        .fix(format!("{fewer}, or more processors"));
 }
 
 /// Requests wait for a worker though there are processors and memory for more.
-fn is_starved(facts: &Facts, (service, pool): (&Service, &Pool), knee: f64) -> bool {
+fn is_starved(facts: &Facts, service: &Service, pool: &Pool, knee: f64) -> bool {
     let Ok(live) = &pool.live else { return false };
     let waits = live
         .queue_wait_p99
@@ -161,7 +141,7 @@ fn is_starved(facts: &Facts, (service, pool): (&Service, &Pool), knee: f64) -> b
         .is_ok_and(|wait| *wait > NOTICED_WAIT);
     let idle = f64::from(pool.max_children) < 0.6 * knee;
     let more = 0.2 * f64::from(pool.max_children);
-    let one = super::memory::private_p95(pool).unwrap_or(f64::INFINITY);
+    let one = private_p95(pool).unwrap_or(f64::INFINITY);
     let room = left(facts, service).is_some_and(|(left, all)| left > (more * one).max(0.05 * all));
     waits && idle && room
 }
@@ -190,13 +170,7 @@ fn starved(pool: &Pool, sheet: &mut Sheet) {
         pool.max_children,
         seconds(wait.unwrap_or_default())
     );
-    let condition = "requests wait more than 20 ms, all workers together fill less than 60 % of the \
-                     processors, and memory allows 20 % more of them";
-    sheet
-        .warn(&pool.name, seen, condition)
-        .so("slow answers at peaks on a machine that looks idle")
-        .fix("raise max_children by a fifth, and look again")
-        .rules(&["R49", "R88", "R213"]);
+    sheet.report("cpu.too-few-workers", &pool.name, seen);
 }
 
 /// D5.
@@ -225,19 +199,14 @@ pub(super) fn throttled(facts: &Facts, sheet: &mut Sheet) {
             throttled.periods,
             percent(share)
         );
-        let (limit, finding) = match share {
-            share if share > 0.2 => ("20 %", sheet.fail(about, seen, "")),
-            share if share > 0.05 => ("5 %", sheet.warn(about, seen, "")),
+        match share {
+            share if share > 0.2 => sheet.report("cpu.throttled-much", about, seen),
+            share if share > 0.05 => sheet.report("cpu.throttled", about, seen),
             _ => {
                 sheet.ok(about, seen);
                 continue;
             }
         };
-        finding.condition = format!("nr_throttled / nr_periods > {limit}");
-        finding
-            .so("all workers stand still together for tens of milliseconds, again and again")
-            .fix("a higher quota, or fewer workers, which wait in the queue instead of holding locks")
-            .rules(&["R22"]);
     }
 }
 
@@ -281,9 +250,10 @@ mod tests {
             ("downstream", false),
         ] {
             told(&mut facts).binding = Ok(Some(binding.to_owned()));
-            match is_found {
-                true => expect("D4", &facts, Warn, "max_children = 8 is what holds more"),
-                false => expect_ok("D4", &facts),
+            if is_found {
+                expect("D4", &facts, Warn, "max_children = 8 is what holds more")
+            } else {
+                expect_ok("D4", &facts)
             }
         }
         told(&mut facts).binding = Ok(Some("max_children".to_owned()));

@@ -1,7 +1,7 @@
 //! D20: are there connections enough behind the workers, and workers enough behind connections?
 
-use super::timeouts::{passes_to, unmet};
-use crate::facts::{Facts, Kind, Manager, Pool, Service, Unknown};
+use super::shared::{passes_to, unmet};
+use crate::facts::{Facts, Manager, PhpServer, Pool, Service, Unknown};
 use crate::finding::Sheet;
 
 /// What a database keeps for its administrators and for cron jobs.
@@ -14,7 +14,7 @@ pub(super) fn budget(facts: &Facts, sheet: &mut Sheet) {
     }
     databases(facts, sheet);
     for (service, pool) in facts.pools() {
-        kept_connections(facts, (service, pool), sheet);
+        kept_connections(facts, service, pool, sheet);
     }
 }
 
@@ -46,21 +46,9 @@ fn databases(facts: &Facts, sheet: &mut Sheet) {
         );
         let is_short = |workers: u64| workers as f64 * RESERVE > database.max_connections as f64;
         if is_short(likely) {
-            sheet
-                .fail(&database.name, seen, "workers + 10 % > max_connections")
-                .so("at a peak, scripts fail with `Too many connections`")
-                .fix("fewer workers, or a larger max_connections where the database has memory for it")
-                .rules(&["R187", "R209"]);
+            sheet.report("database.too-few-connections", &database.name, seen);
         } else if is_short(workers) {
-            sheet
-                .info(
-                    &database.name,
-                    seen,
-                    "so many only with pools that find their size and have no max_children",
-                )
-                .so("should requests ever need as many, scripts fail with `Too many connections`")
-                .fix("max_children in these pools, which the database has connections for together")
-                .rules(&["R187", "R209"]);
+            sheet.report("database.too-few-for-all-pools", &database.name, seen);
         } else {
             sheet.ok(&database.name, seen);
         }
@@ -75,8 +63,8 @@ fn workers_of(facts: &Facts, counts: impl Fn(&Pool) -> bool) -> u64 {
 
 /// A connection that a web server keeps occupies a worker of php-fpm's, which reads from nobody else
 /// meanwhile.
-fn kept_connections(facts: &Facts, (service, pool): (&Service, &Pool), sheet: &mut Sheet) {
-    if service.kind != Kind::PhpFpm {
+fn kept_connections(facts: &Facts, service: &Service, pool: &Pool, sheet: &mut Sheet) {
+    if service.kind != PhpServer::PhpFpm {
         return;
     }
     if let Some(why) = unmet(facts, service, pool) {
@@ -108,11 +96,7 @@ fn kept_connections(facts: &Facts, (service, pool): (&Service, &Pool), sheet: &m
         pool.max_children
     );
     if all >= u64::from(pool.max_children) {
-        sheet
-            .fail(&pool.name, seen, "kept connections x processes ≥ max_children")
-            .so("idle connections hold all workers, and requests wait for workers that do nothing")
-            .fix("no fastcgi_keep_conn with php-fpm; maitred's FastCGI door does not tie a worker to a connection")
-            .rules(&["R190"]);
+        sheet.report("database.keepalive-holds-workers", &pool.name, seen);
     } else {
         sheet.ok(&pool.name, seen);
     }

@@ -1,6 +1,6 @@
 //! D16: may there be as many open files as connections need, and as many processes as workers?
 
-use crate::facts::{Facts, Known, Service};
+use crate::facts::{Fact, Facts, Service};
 use crate::finding::Sheet;
 
 /// Files that a server has open beside connections and workers.
@@ -26,15 +26,7 @@ pub(super) fn open_files(facts: &Facts, sheet: &mut Sheet) {
                 let need = need(service);
                 let seen = format!("{allowed} open files allowed, {need} needed at most");
                 if (allowed as f64) < 1.5 * need as f64 {
-                    sheet
-                        .fail(
-                            about,
-                            seen,
-                            "open files allowed < 1.5 x (connections + 2 x workers + 64)",
-                        )
-                        .so("clients are refused though there are workers: `Too many open files`")
-                        .fix("LimitNOFILE= in its unit")
-                        .rules(&["R1", "R211"]);
+                    sheet.report("descriptors.soft-limit", about, seen);
                 } else {
                     sheet.ok(about, seen);
                 }
@@ -59,10 +51,11 @@ fn nginx(facts: &Facts, sheet: &mut Sheet) {
             );
             if need > *allowed {
                 sheet
-                    .warn(&nginx.file, seen, "worker_connections x 2 > open files")
-                    .so("a client and its connection to PHP are two files: the last clients are refused")
-                    .fix(format!("worker_rlimit_nofile {};", (2 * need).next_power_of_two()))
-                    .rules(&["R139", "R211"]);
+                    .report("descriptors.worker-connections", &nginx.file, seen)
+                    .fix(format!(
+                        "worker_rlimit_nofile {};",
+                        (2 * need).next_power_of_two()
+                    ));
             } else {
                 sheet.ok(&nginx.file, seen);
             }
@@ -72,7 +65,7 @@ fn nginx(facts: &Facts, sheet: &mut Sheet) {
 
 fn whole_system(facts: &Facts, sheet: &mut Sheet) {
     let about = "the machine";
-    let files: &Known<(u64, u64)> = &facts.machine.files;
+    let files: &Fact<(u64, u64)> = &facts.machine.files;
     let (open, allowed) = match files {
         Ok(files) => *files,
         Err(why) => return sheet.cannot_tell(about, "open files of the whole system", why),
@@ -80,11 +73,7 @@ fn whole_system(facts: &Facts, sheet: &mut Sheet) {
     let need: u64 = facts.services.iter().map(need).sum();
     let seen = format!("{open} files are open of {allowed}; {need} more may be needed");
     if allowed < 2 * (open + need) {
-        sheet
-            .warn(about, seen, "fs.file-max < 2 x need")
-            .so("no program can open files when they are all taken")
-            .fix("a larger fs.file-max")
-            .rules(&["R1"]);
+        sheet.report("descriptors.file-max", about, seen);
     } else {
         sheet.ok(about, seen);
     }
@@ -100,15 +89,7 @@ fn tasks(facts: &Facts, sheet: &mut Sheet) {
     let need: u64 = workers.sum();
     let seen = format!("{all} processes and threads of {allowed}; {need} more may be needed");
     if allowed < 2 * (all + need) {
-        sheet
-            .warn(
-                about,
-                seen,
-                "kernel.pid_max or kernel.threads-max < 2 x need",
-            )
-            .so("no worker can be started when all are taken, and nobody can log in")
-            .fix("a larger kernel.pid_max and kernel.threads-max, or fewer workers")
-            .rules(&["R1"]);
+        sheet.report("descriptors.tasks-max", about, seen);
     } else {
         sheet.ok(about, seen);
     }

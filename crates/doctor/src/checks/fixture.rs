@@ -8,7 +8,7 @@ use crate::finding::{Finding, Severity};
 pub const MB: f64 = 1048576.0;
 pub const GB: f64 = 1024.0 * MB;
 
-pub fn unknown<T>() -> Known<T> {
+pub fn unknown<T>() -> Fact<T> {
     Unknown::because("nobody said so")
 }
 
@@ -170,7 +170,7 @@ pub fn php_fpm() -> Facts {
     ];
     let settings = settings.map(|(name, value)| (name.to_owned(), value.to_owned()));
     let service = Service {
-        kind: Kind::PhpFpm,
+        kind: PhpServer::PhpFpm,
         name: "php-fpm 8.2".to_owned(),
         files: vec!["/etc/php/8.2/fpm/php-fpm.conf".to_owned()],
         includes: Vec::new(),
@@ -262,7 +262,7 @@ pub fn maitred() -> Facts {
     let mut facts = php_fpm();
     facts.nginx = None;
     let service = &mut facts.services[0];
-    service.kind = Kind::Maitred;
+    service.kind = PhpServer::Maitred;
     service.name = "maitred".to_owned();
     service.control_timeout = Duration::from_secs(60);
     let settings = [("OOMPolicy", "continue"), ("TimeoutStopSec", "90")];

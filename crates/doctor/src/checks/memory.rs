@@ -1,36 +1,35 @@
 //! D1 to D3: is there memory for all workers?
 
-use crate::facts::{Facts, Group, Kind, Known, Machine, Manager, Pool, Service, Unknown};
+use super::shared::private_p95;
+use crate::facts::{Fact, Facts, Group, Machine, Manager, PhpServer, Pool, Service, Unknown};
 use crate::finding::Sheet;
-use crate::words::{bytes, ini_size, percent, quantile};
+use crate::ini_value;
+use maitred_text::humanize::{binary_bytes, percent};
 
 /// PHP's own limit where nobody sets one.
 const DEFAULT_MEMORY_LIMIT: &str = "128M";
-
-/// A worker's memory is that of an application only after some requests.
-const SETTLED_AFTER_REQUESTS: u64 = 20;
 
 /// What the guides leave to the system (R21).
 const GUIDE_RESERVE_BYTES: f64 = 512.0 * 1048576.0;
 
 /// A worker's memory, and how that is known.
-pub(super) struct Cost {
+pub(super) struct WorkerCost {
     pub bytes: f64,
     pub is_measured: bool,
 }
 
 /// What one more worker costs: measured of workers that have served requests, or PHP's limit.
-pub(super) fn cost(pool: &Pool) -> Known<Cost> {
+pub(super) fn cost(pool: &Pool) -> Fact<WorkerCost> {
     if let Some(bytes) = private_p95(pool) {
-        return Ok(Cost {
+        return Ok(WorkerCost {
             bytes,
             is_measured: true,
         });
     }
     let ini = pool.ini.as_ref().map_err(Clone::clone)?;
     let limit = ini.get("memory_limit", DEFAULT_MEMORY_LIMIT);
-    match ini_size(limit) {
-        Some(bytes) if bytes > 0 => Ok(Cost {
+    match ini_value::size(limit) {
+        Some(bytes) if bytes > 0 => Ok(WorkerCost {
             bytes: bytes as f64,
             is_measured: false,
         }),
@@ -38,17 +37,6 @@ pub(super) fn cost(pool: &Pool) -> Known<Cost> {
             "no worker that has served requests was measured, and memory_limit = {limit} bounds none"
         )),
     }
-}
-
-/// Private memory that 95 of 100 settled workers do not exceed.
-pub(super) fn private_p95(pool: &Pool) -> Option<f64> {
-    let workers = pool.live.as_ref().ok()?.workers.as_ref().ok()?;
-    let settled = workers.iter().filter(|worker| {
-        let requests = worker.requests.as_ref();
-        requests.is_ok_and(|requests| *requests >= SETTLED_AFTER_REQUESTS)
-    });
-    let private = settled.filter_map(|worker| worker.private.as_ref().ok().copied());
-    quantile(private.collect(), 0.95)
 }
 
 fn resident_mean(pool: &Pool) -> Option<f64> {
@@ -71,13 +59,13 @@ fn shared(service: &Service) -> f64 {
     };
     let all = service.pools.iter().map(of);
     match service.kind {
-        Kind::Maitred | Kind::MaitredFpm => all.sum(),
-        Kind::PhpFpm | Kind::ModPhp => all.fold(0.0, f64::max),
+        PhpServer::Maitred | PhpServer::MaitredFpm => all.sum(),
+        PhpServer::PhpFpm | PhpServer::ModPhp => all.fold(0.0, f64::max),
     }
 }
 
 /// What everything but the service's workers uses, of the whole machine.
-fn base(machine: &Machine, service: &Service) -> Known<f64> {
+fn base(machine: &Machine, service: &Service) -> Fact<f64> {
     let memory = machine.memory.as_ref().map_err(Clone::clone)?;
     let workers = service
         .pools
@@ -99,7 +87,7 @@ fn counted(service: &Service) -> impl Iterator<Item = &Pool> {
 }
 
 /// All that the service may need, and how that is made up.
-fn need(machine: &Machine, service: &Service) -> Known<(f64, String, bool)> {
+fn need(machine: &Machine, service: &Service) -> Fact<(f64, String, bool)> {
     let mut total = 0.0;
     let mut is_measured = true;
     let mut parts = Vec::new();
@@ -111,28 +99,29 @@ fn need(machine: &Machine, service: &Service) -> Known<(f64, String, bool)> {
         let cost = cost(pool)?;
         total += f64::from(pool.max_children) * cost.bytes;
         is_measured &= cost.is_measured;
-        let how = match cost.is_measured {
-            true => "private, p95",
-            false => "memory_limit: the worst case",
+        let how = if cost.is_measured {
+            "private, p95"
+        } else {
+            "memory_limit: the worst case"
         };
         parts.push(format!(
             "{} workers x {} ({how})",
             pool.max_children,
-            bytes(cost.bytes)
+            binary_bytes(cost.bytes)
         ));
     }
     let (shared, base) = (shared(service), base(machine, service)?);
     let parts = format!(
         "{} + {} OPcache + {} for everything else",
         parts.join(" + "),
-        bytes(shared),
-        bytes(base)
+        binary_bytes(shared),
+        binary_bytes(base)
     );
     Ok((total + shared + base, parts, is_measured))
 }
 
 /// The least of the machine's memory and the groups' limits, and which it is.
-fn budget(machine: &Machine, group: &Group) -> Known<(f64, String)> {
+fn budget(machine: &Machine, group: &Group) -> Fact<(f64, String)> {
     let memory = machine.memory.as_ref().map_err(Clone::clone)?;
     let limit = group.memory.as_ref().map_err(Clone::clone)?;
     Ok(match limit {
@@ -175,25 +164,22 @@ pub(super) fn overcommit(facts: &Facts, sheet: &mut Sheet) {
         let share = need / budget;
         let seen = format!(
             "{parts} = {}, {} of {} ({whose}); {}",
-            bytes(need),
+            binary_bytes(need),
             percent(share),
-            bytes(budget),
+            binary_bytes(budget),
             guide(first, budget)
         );
-        let (limit, finding) = match share {
-            share if share > 0.95 => ("95 %", sheet.fail(&service.name, seen, "")),
-            share if share > 0.85 => ("85 %", sheet.warn(&service.name, seen, "")),
+        let key = match share {
+            share if share > 0.95 => "memory.overcommitted",
+            share if share > 0.85 => "memory.nearly-overcommitted",
             _ => {
                 sheet.ok(&service.name, seen);
                 continue;
             }
         };
-        finding.condition =
-            format!("workers x memory + OPcache + the rest > {limit} of the memory");
-        finding
-            .so("when all workers are busy the machine swaps or the kernel kills processes")
-            .fix(advice(service, need, budget, is_measured))
-            .rules(&["R21", "R22", "R56", "R57", "R62", "R64", "R148", "W4", "W5"]);
+        sheet
+            .report(key, &service.name, seen)
+            .fix(advice(service, need, budget, is_measured));
     }
 }
 
@@ -204,9 +190,9 @@ fn advice(service: &Service, need: f64, budget: f64, is_measured: bool) -> Strin
     let left = (0.85 * budget - (need - workers)).max(0.0);
     let share = left / workers.max(1.0);
     let name = match service.kind {
-        Kind::Maitred => "max_children",
-        Kind::PhpFpm | Kind::MaitredFpm => "pm.max_children",
-        Kind::ModPhp => "MaxRequestWorkers",
+        PhpServer::Maitred => "max_children",
+        PhpServer::PhpFpm | PhpServer::MaitredFpm => "pm.max_children",
+        PhpServer::ModPhp => "MaxRequestWorkers",
     };
     let numbers = counted(service).map(|pool| {
         let fits = (f64::from(pool.max_children) * share).floor().max(1.0);
@@ -216,12 +202,13 @@ fn advice(service: &Service, need: f64, budget: f64, is_measured: bool) -> Strin
     if numbers.is_empty() {
         return "look at what else has the memory: no number of workers is set too high".to_owned();
     }
-    match is_measured {
-        true => format!("set {numbers}"),
-        false => format!(
+    if is_measured {
+        format!("set {numbers}")
+    } else {
+        format!(
             "set {numbers}, or lower memory_limit; measured memory counts for more than this worst \
              case, so look again while the server works"
-        ),
+        )
     }
 }
 
@@ -257,26 +244,20 @@ pub(super) fn sized_from_rss(facts: &Facts, sheet: &mut Sheet) {
             .floor()
             .max(0.0);
         let is_short = pool.live.as_ref().is_ok_and(|live| {
-            let above_zero = |count: &Known<u64>| count.as_ref().is_ok_and(|count| *count > 0);
+            let above_zero = |count: &Fact<u64>| count.as_ref().is_ok_and(|count| *count > 0);
             above_zero(&live.limit_reached) || above_zero(&live.queue_max)
         });
         let seen = format!(
             "{} private (p95) of {} resident; {} workers, and memory allows {allowed:.0}",
-            bytes(private),
-            bytes(resident),
+            binary_bytes(private),
+            binary_bytes(resident),
             pool.max_children
         );
         let is_small = f64::from(pool.max_children) < 0.7 * allowed;
         if private < 0.6 * resident && is_small && is_short {
-            let condition = "private memory < 60 % of RSS, fewer than 70 % of the workers that memory \
-                             allows, and all of them were busy";
-            sheet
-                .warn(about, seen, condition)
-                .so("requests wait though there is memory: RSS counts OPcache once for each worker")
-                .fix(format!(
-                    "raise max_children, up to {allowed:.0} if processors and database allow it"
-                ))
-                .rules(&["R24", "R26", "R59", "R60", "W5", "W8"]);
+            sheet.report("memory.few-workers", about, seen).fix(format!(
+                "raise max_children, up to {allowed:.0} if processors and database allow it"
+            ));
         } else {
             sheet.ok(about, seen);
         }
@@ -297,10 +278,7 @@ fn memory_limit(facts: &Facts, service: &Service, sheet: &mut Sheet) {
         Ok(limit) => limit,
         Err(why) => {
             let seen = format!("the control group of {} cannot be read: {why}", group.whose);
-            sheet
-                .warn(about, seen, "a limit's file cannot be read")
-                .so("how much memory there is cannot be known, and nothing that sizes itself may grow")
-                .fix("mount /sys/fs/cgroup in the container, and let the server's user read it");
+            sheet.report("memory.unreadable-group", about, seen);
             return;
         }
     };
@@ -312,7 +290,7 @@ fn memory_limit(facts: &Facts, service: &Service, sheet: &mut Sheet) {
         Ok(memory) => memory.total,
         Err(why) => return sheet.cannot_tell(about, "how much memory the machine has", why),
     };
-    let all: Known<f64> = counted(service)
+    let all: Fact<f64> = counted(service)
         .map(|pool| Ok(f64::from(pool.max_children) * cost(pool)?.bytes))
         .sum();
     let all = match all {
@@ -321,18 +299,12 @@ fn memory_limit(facts: &Facts, service: &Service, sheet: &mut Sheet) {
     };
     let seen = format!(
         "{place} allows {} of {}; its workers may need {}",
-        bytes(*limit),
-        bytes(total),
-        bytes(all)
+        binary_bytes(*limit),
+        binary_bytes(total),
+        binary_bytes(all)
     );
     if *limit < 0.95 * total && all > *limit {
-        let condition =
-            "a group's limit < 95 % of the machine's memory, and workers x memory > limit";
-        sheet
-            .fail(about, seen, condition)
-            .so("the kernel kills workers though the machine has memory left")
-            .fix("fewer workers, or a higher limit of the container or unit")
-            .rules(&["R22", "R64"]);
+        sheet.report("memory.above-group-limit", about, seen);
     } else {
         sheet.ok(about, seen);
     }
@@ -363,13 +335,9 @@ fn core_limit(facts: &Facts, service: &Service, sheet: &mut Sheet) {
         let seen =
             format!("{n} workers on {processors} processors, of which {place} leaves {cores:.1}");
         if multiples.contains(&n) && pool.is_chosen && pool.manager != Manager::Found {
-            let condition = "the quota < the processors, and the workers are 1, 2 or 4 for each \
-                             processor, or 2 for each and one";
             sheet
-                .warn(&pool.name, seen, condition)
-                .so("the number was made of processors that this server may not use")
-                .fix(format!("count {:.0} processors", cores.ceil()))
-                .rules(&["R65", "W15"]);
+                .report("memory.counted-all-processors", &pool.name, seen)
+                .fix(format!("count {:.0} processors", cores.ceil()));
         } else {
             sheet.ok(&pool.name, seen);
         }

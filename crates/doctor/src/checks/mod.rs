@@ -12,6 +12,7 @@ mod page_cache;
 mod pressure;
 mod recycling;
 mod runtime;
+mod shared;
 mod spares;
 mod status_page;
 mod stopping;
@@ -43,7 +44,7 @@ impl std::fmt::Debug for Check {
 impl Check {
     /// What it finds.
     pub fn look(&'static self, facts: &Facts) -> Vec<Finding> {
-        let mut sheet = Sheet::of(self);
+        let mut sheet = Sheet::new(self.id, self.title);
         (self.look)(facts, &mut sheet);
         if sheet.findings.is_empty() {
             sheet.ok("here", format!("there is no {} here", self.subject));

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use super::spares::OF_ALL_POOLS;
-use crate::facts::{Arrivals, Facts, Kind, Known, Manager, Pool, Unknown};
+use super::shared::{OF_ALL_POOLS, duration};
+use crate::facts::{Arrivals, Fact, Facts, Manager, PhpServer, Pool, Unknown};
 use crate::finding::Sheet;
-use crate::words::{duration, seconds};
+use maitred_text::humanize::seconds;
 
 /// A pool that is asked so often, in requests a second, always has work.
 const BUSY_RATE: f64 = 1.0;
@@ -25,11 +25,7 @@ pub(super) fn misuse(facts: &Facts, sheet: &mut Sheet) {
         let about = pool.name.as_str();
         if pool.idle_timeout < SHORTEST_IDLE {
             let seen = format!("process_idle_timeout = {}", duration(pool.idle_timeout));
-            sheet
-                .warn(about, seen, "process_idle_timeout < 10 s")
-                .so("workers go and are started again all the time")
-                .fix("process_idle_timeout = 60s")
-                .rules(&["R75", "R77", "R108"]);
+            sheet.report("ondemand.short-idle-timeout", about, seen);
         }
         let (seen, is_busy) = match how_often(facts, pool) {
             Ok(found) => found,
@@ -38,15 +34,8 @@ pub(super) fn misuse(facts: &Facts, sheet: &mut Sheet) {
                 continue;
             }
         };
-        if is_busy && service.kind == Kind::PhpFpm {
-            let condition = "ondemand and more than a request a second in the busiest hour, or the next request \
-                             nearly always within process_idle_timeout and a worker there for more than half of \
-                             the time";
-            sheet
-                .warn(about, seen, condition)
-                .so("users wait for workers to be started, and their first request is a slow one")
-                .fix("pm = static or dynamic; ondemand is for pools that sleep most of the time")
-                .rules(&["R47", "R53", "R54", "R79", "R107", "W18", "W30"]);
+        if is_busy && service.kind == PhpServer::PhpFpm {
+            sheet.report("ondemand.busy-pool", about, seen);
         } else {
             sheet.ok(about, seen);
         }
@@ -55,7 +44,7 @@ pub(super) fn misuse(facts: &Facts, sheet: &mut Sheet) {
 
 /// How often a pool is asked, and whether that is too often for one that is to sleep: by the access log that was
 /// named, or since the server's start.
-fn how_often(facts: &Facts, pool: &Pool) -> Known<(String, bool)> {
+fn how_often(facts: &Facts, pool: &Pool) -> Fact<(String, bool)> {
     let live = || pool.live.as_ref().map_err(Clone::clone)?.rate.clone();
     let since_start = |rate: f64| format!("{rate:.1} requests a second since the start");
     match &facts.arrivals {

@@ -1,7 +1,7 @@
 //! D18: who dies when memory runs out?
 
-use crate::facts::{Facts, Kind, Service};
-use crate::finding::{Severity, Sheet};
+use crate::facts::{Facts, PhpServer, Service};
+use crate::finding::Sheet;
 
 /// D18.
 pub(super) fn blast_radius(facts: &Facts, sheet: &mut Sheet) {
@@ -20,11 +20,7 @@ pub(super) fn blast_radius(facts: &Facts, sheet: &mut Sheet) {
                 "the kernel has killed {kills} processes for want of memory since it started; {}",
                 last(facts)
             );
-            sheet
-                .fail("the machine", seen, "oom_kill > 0")
-                .so("requests, or a database, ended in the middle of their work")
-                .fix("look at `journalctl -k | grep -i oom` for who had what; then at D1")
-                .rules(&["R2", "R56", "R64", "R171"]);
+            sheet.report("oom.kills-on-machine", "the machine", seen);
         }
         Err(why) => sheet.cannot_tell("the machine", "whether the kernel has killed somebody", why),
     }
@@ -61,17 +57,18 @@ fn policy(service: &Service, sheet: &mut Sheet) {
             );
         }
         (_, true) => "memory.oom.group is set".to_owned(),
-        (policy, _) => match unit.settings.contains_key("OOMPolicy") {
-            true => format!("OOMPolicy={policy}"),
-            false => "OOMPolicy is not set, and systemd's default is stop".to_owned(),
-        },
+        (policy, _) => {
+            if unit.settings.contains_key("OOMPolicy") {
+                format!("OOMPolicy={policy}")
+            } else {
+                "OOMPolicy is not set, and systemd's default is stop".to_owned()
+            }
+        }
     };
     if workers > 1 {
-        sheet
-            .warn(&unit.name, seen, "OOMPolicy other than continue, or a kill of the whole group, with more than one worker")
-            .so(format!("one script with too much memory ends all {workers} workers"))
-            .fix("OOMPolicy=continue in a drop-in (systemctl edit)")
-            .rules(&["R56", "R64"]);
+        sheet.report("oom.kills-all", &unit.name, seen).so(format!(
+            "one script with too much memory ends all {workers} workers"
+        ));
     }
 }
 
@@ -88,8 +85,10 @@ fn order(facts: &Facts, service: &Service, sheet: &mut Sheet) {
         .max();
     // The front and the supervisor of ours are small; what is killed for its size is a worker.
     let others = match service.kind {
-        Kind::Maitred | Kind::MaitredFpm => database,
-        Kind::PhpFpm | Kind::ModPhp => Some(database.map_or(first, |database| database.max(first))),
+        PhpServer::Maitred | PhpServer::MaitredFpm => database,
+        PhpServer::PhpFpm | PhpServer::ModPhp => {
+            Some(database.map_or(first, |database| database.max(first)))
+        }
     };
     for pool in &service.pools {
         let workers = pool
@@ -111,21 +110,13 @@ fn order(facts: &Facts, service: &Service, sheet: &mut Sheet) {
             let seen =
                 format!("workers have oom_score_adj {least}, the server or a database {others}");
             // Of equals the kernel takes the largest, and ours has nobody large but workers.
-            let severity = match service.kind {
-                Kind::Maitred | Kind::MaitredFpm => Severity::Info,
-                Kind::PhpFpm | Kind::ModPhp => Severity::Warn,
+            match service.kind {
+                PhpServer::Maitred => sheet.report("oom.workers-not-first-here", &pool.name, seen),
+                PhpServer::MaitredFpm => {
+                    sheet.report("oom.workers-not-first-by-size", &pool.name, seen)
+                }
+                _ => sheet.report("oom.workers-not-first", &pool.name, seen),
             };
-            let condition = "oom_score_adj of workers ≤ that of the server or a database";
-            sheet
-                .say(severity, &pool.name, seen, condition)
-                .so("the kernel may end the database, or all of PHP, instead of one worker")
-                .fix(match service.kind {
-                    Kind::Maitred => "oom_score_adj = 200 in the pool",
-                    _ => {
-                        "OOMScoreAdjust=-500 for the database; php-fpm cannot set its workers' own"
-                    }
-                })
-                .rules(&["R56", "R64"]);
         } else {
             sheet.ok(
                 &pool.name,
@@ -142,11 +133,7 @@ fn killed(service: &Service, sheet: &mut Sheet) {
         Ok(Some(0)) => sheet.ok(about, "none of its processes was killed for want of memory"),
         Ok(Some(kills)) => {
             let seen = format!("{kills} processes of its group were killed for want of memory");
-            sheet
-                .fail(about, seen, "oom_kill of the group > 0")
-                .so("their requests ended with 502")
-                .fix("fewer workers, a lower memory_limit, or a higher limit of the group")
-                .rules(&["R2", "R56", "R64"]);
+            sheet.report("oom.kills-in-group", about, seen);
         }
         Err(why) => sheet.cannot_tell(about, "whether its group's limit has killed somebody", why),
     }

@@ -1,6 +1,6 @@
 //! D19: does a page cache keep what is somebody's own?
 
-use crate::facts::{Facts, Kind, Nginx, Pass, PassCache};
+use crate::facts::{Facts, Nginx, Pass, PassCache, PhpServer};
 use crate::finding::Sheet;
 
 /// Variables that name the host a page is of.
@@ -23,7 +23,7 @@ pub(super) fn safety(facts: &Facts, sheet: &mut Sheet) {
     let ours = facts
         .services
         .iter()
-        .filter(|service| service.kind == Kind::Maitred);
+        .filter(|service| service.kind == PhpServer::Maitred);
     for service in ours {
         sheet.ok(
             &service.name,
@@ -41,18 +41,18 @@ fn place(nginx: &Nginx, pass: &Pass, cache: &PassCache, sheet: &mut Sheet) {
         .iter()
         .any(|method| method.eq_ignore_ascii_case("POST"))
     {
-        sheet
-            .warn(about, "fastcgi_cache_methods has POST", "POST is cached")
-            .so("a form's answer is shown to the next one who sends a form there")
-            .fix("leave fastcgi_cache_methods out")
-            .rules(&["R134"]);
+        sheet.report(
+            "page-cache.post-cached",
+            about,
+            "fastcgi_cache_methods has POST",
+        );
     }
     if cache.keeps_any_status {
-        sheet
-            .warn(about, "fastcgi_cache_valid any", "all statuses are cached")
-            .so("an error of a moment is shown for as long as a good page")
-            .fix("fastcgi_cache_valid 200 301 10m;")
-            .rules(&["R128"]);
+        sheet.report(
+            "page-cache.any-status-cached",
+            about,
+            "fastcgi_cache_valid any",
+        );
     }
     if !cache.locks || !cache.sends_stale {
         let seen = match (cache.locks, cache.sends_stale) {
@@ -60,30 +60,14 @@ fn place(nginx: &Nginx, pass: &Pass, cache: &PassCache, sheet: &mut Sheet) {
             (false, true) => "no fastcgi_cache_lock",
             _ => "no fastcgi_cache_use_stale updating",
         };
-        sheet
-            .warn(
-                about,
-                seen,
-                "nothing keeps many requests from making one page",
-            )
-            .so("when a page runs out, everybody who asks for it starts a script at once")
-            .fix("fastcgi_cache_lock on; fastcgi_cache_use_stale updating error timeout;")
-            .rules(&["R118", "W26"]);
+        sheet.report("page-cache.no-lock", about, seen);
     }
     if !HOST_VARIABLES.iter().any(|name| cache.key.contains(name)) && serves_several(nginx, cache) {
         let seen = format!(
             "zone {} is used for several hosts, and the key is {}",
             cache.zone, cache.key
         );
-        sheet
-            .fail(
-                about,
-                seen,
-                "a zone of several hosts without the host in the key",
-            )
-            .so("one site's pages are shown on another")
-            .fix("fastcgi_cache_key $scheme$request_method$host$request_uri;")
-            .rules(&["R114", "R117"]);
+        sheet.report("page-cache.key-without-host", about, seen);
     }
     if sheet.findings.len() == before {
         sheet.ok(about, format!("zone {} keeps sessions apart", cache.zone));
@@ -105,11 +89,7 @@ fn sessions(about: &str, cache: &PassCache, sheet: &mut Sheet) {
             "fastcgi_ignore_headers Set-Cookie; no fastcgi_cache_bypass or fastcgi_no_cache; key {}",
             cache.key
         );
-        sheet
-            .fail(about, seen, "Set-Cookie ignored, and neither a bypass nor the key knows of cookies")
-            .so("one user's page, with the cookie of their session, is sent to others")
-            .fix("do not ignore Set-Cookie; or fastcgi_cache_bypass and fastcgi_no_cache for the session's cookie and $http_authorization")
-            .rules(&["R117", "R119", "W26"]);
+        sheet.report("page-cache.sessions-cached", about, seen);
     }
 }
 
@@ -124,26 +104,18 @@ fn serves_several(nginx: &Nginx, cache: &PassCache) -> bool {
 
 fn inert(nginx: &Nginx, sheet: &mut Sheet) {
     for place in &nginx.idle_proxy_caches {
-        sheet
-            .info(
-                place,
-                "proxy_cache where nothing is proxied",
-                "proxy_cache without proxy_pass",
-            )
-            .so("it does nothing: files are read from the disk, pages are fastcgi_cache's")
-            .fix("take it out")
-            .rules(&["R115", "W26"]);
+        sheet.report(
+            "page-cache.proxy-cache-unused",
+            place,
+            "proxy_cache where nothing is proxied",
+        );
     }
     for (name, place) in &nginx.foreign {
-        sheet
-            .info(
-                place,
-                format!("{name} is not in the free nginx"),
-                "a directive of the commercial nginx or a module",
-            )
-            .so("nginx refuses it unless a module brings it")
-            .fix("a module, or drop pages by other means")
-            .rules(&["R131", "W26"]);
+        sheet.report(
+            "page-cache.foreign-directive",
+            place,
+            format!("{name} is not in the free nginx"),
+        );
     }
 }
 

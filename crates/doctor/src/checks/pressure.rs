@@ -2,7 +2,7 @@
 
 use crate::facts::Facts;
 use crate::finding::Sheet;
-use crate::words::{bytes, percent, seconds};
+use maitred_text::humanize::{binary_bytes, percent, seconds};
 
 /// How long pages have to come back from swap for it to be more than a moment, in seconds.
 const LASTING_SECONDS: f64 = 10.0;
@@ -33,18 +33,9 @@ pub(super) fn paging(facts: &Facts, sheet: &mut Sheet) {
                 swapped.pages,
                 seconds(swapped.seconds)
             );
-            let finding = match swapped.seconds >= LASTING_SECONDS {
-                true => sheet.fail(about, seen, "pages come from swap for 10 s or longer"),
-                false => sheet.warn(
-                    about,
-                    seen,
-                    "pages come from swap while we look (--watch 10 tells whether it lasts)",
-                ),
-            };
-            finding
-                .so("whoever needs such a page waits for a disk")
-                .fix("fewer workers, or more memory")
-                .rules(&["R22", "R64", "R93", "R111"]);
+            let lasts = swapped.seconds >= LASTING_SECONDS;
+            let keys = ["pressure.swap-in", "pressure.swap-in-lasts"];
+            sheet.report(keys[usize::from(lasts)], about, seen);
         }
     }
     slow_swap(facts, sheet);
@@ -64,13 +55,12 @@ fn workers(facts: &Facts, sheet: &mut Sheet) {
             .iter()
             .filter_map(|worker| worker.swapped.as_ref().ok());
         let (before, after) = swapped.fold((0.0, 0.0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
-        let seen = format!("{} of its workers' memory is swapped out", bytes(after));
+        let seen = format!(
+            "{} of its workers' memory is swapped out",
+            binary_bytes(after)
+        );
         if after > before {
-            sheet
-                .fail(&pool.name, seen, "workers' memory in swap grows")
-                .so("the pool is larger than the memory")
-                .fix("fewer workers")
-                .rules(&["R22", "R64", "R93"]);
+            sheet.report("pressure.workers-swapped", &pool.name, seen);
         } else {
             sheet.ok(&pool.name, seen);
         }
@@ -96,15 +86,7 @@ fn slow_swap(facts: &Facts, sheet: &mut Sheet) {
                 .unwrap_or_default()
         );
         if slow.is_some() && swappiness > 10 && left < 0.1 {
-            sheet
-                .warn(
-                    about,
-                    seen,
-                    "swappiness > 10, swap on a slow disk, and less than 10 % of the memory left",
-                )
-                .so("workers' memory goes to a disk that takes milliseconds for each page")
-                .fix("vm.swappiness = 1, and more memory or fewer workers")
-                .rules(&["R205"]);
+            sheet.report("pressure.slow-swap", about, seen);
         } else {
             sheet.ok(about, seen);
         }
@@ -126,28 +108,16 @@ pub(super) fn pressure(facts: &Facts, sheet: &mut Sheet) {
         percent(some),
         percent(full)
     );
-    let bad = match (some, full) {
-        (some, full) if some >= 0.05 || full >= 0.01 => {
-            Some(sheet.fail(about, seen, "some ≥ 5 % or full ≥ 1 %"))
-        }
-        (some, full) if some >= 0.01 || full >= 0.001 => {
-            Some(sheet.warn(about, seen, "some ≥ 1 % or full ≥ 0.1 %"))
-        }
-        _ => {
-            sheet.ok(about, seen);
-            None
-        }
-    };
-    if let Some(bad) = bad {
-        bad.so("requests wait for the kernel to find memory")
-            .fix("fewer workers, or more memory")
-            .rules(&["R22", "R56"]);
+    if some >= 0.05 || full >= 0.01 {
+        sheet.report("pressure.high", about, seen);
+    } else if some >= 0.01 || full >= 0.001 {
+        sheet.report("pressure.raised", about, seen);
+    } else {
+        sheet.ok(about, seen);
     }
     if !pressure.can_watch {
         let seen = "/proc/pressure/memory cannot be written by this user";
-        sheet
-            .info(about, seen, "no right to set a trigger")
-            .so("pressure can be looked at, and told of only by windows of 2 s");
+        sheet.report("pressure.no-trigger", about, seen);
     }
 }
 

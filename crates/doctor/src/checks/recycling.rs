@@ -1,8 +1,9 @@
 //! D13: are workers replaced for a reason, and not all at once?
 
-use crate::facts::{Facts, Kind, Known, Pool, Unknown};
+use crate::facts::{Fact, Facts, PhpServer, Pool, Unknown};
 use crate::finding::Sheet;
-use crate::words::{bytes, percent, quantile, seconds};
+use crate::quantile::quantile;
+use maitred_text::humanize::{binary_bytes, percent, seconds};
 
 /// Replacing a worker so seldom costs nothing to speak of with the usual boot of an application.
 const SELDOM: u64 = 1000;
@@ -38,11 +39,11 @@ pub(super) fn recycling(facts: &Facts, sheet: &mut Sheet) {
     }
 }
 
-fn name(kind: Kind) -> &'static str {
+fn name(kind: PhpServer) -> &'static str {
     match kind {
-        Kind::Maitred => "max_requests",
-        Kind::PhpFpm | Kind::MaitredFpm => "pm.max_requests",
-        Kind::ModPhp => "MaxConnectionsPerChild",
+        PhpServer::Maitred => "max_requests",
+        PhpServer::PhpFpm | PhpServer::MaitredFpm => "pm.max_requests",
+        PhpServer::ModPhp => "MaxConnectionsPerChild",
     }
 }
 
@@ -71,27 +72,21 @@ fn growth(pool: &Pool) -> Option<(f64, f64)> {
     Some((quantile(slopes.clone(), 0.5)?, quantile(slopes, 0.05)?))
 }
 
-fn never(kind: Kind, pool: &Pool, sheet: &mut Sheet) {
+fn never(kind: PhpServer, pool: &Pool, sheet: &mut Sheet) {
     if let Some((middle, low)) = growth(pool) {
         let seen = format!(
             "{} = 0; workers that have served more requests are larger by {} for each",
             name(kind),
-            bytes(middle.max(0.0))
+            binary_bytes(middle.max(0.0))
         );
         if low > LEAK {
             sheet
-                .warn(
-                    &pool.name,
-                    seen,
-                    "never replaced, and workers grow by more than 1 KB a request",
-                )
-                .so("workers grow until there is no memory left")
+                .report("recycling.growing-forever", &pool.name, seen)
                 .fix(format!(
                     "{} = {:.0}, which allows 20 MB of growth",
                     name(kind),
                     ALLOWANCE / middle
-                ))
-                .rules(&["R66", "R69", "R109", "W16", "W17"]);
+                ));
         } else {
             sheet.ok(&pool.name, seen);
         }
@@ -101,19 +96,15 @@ fn never(kind: Kind, pool: &Pool, sheet: &mut Sheet) {
         "{} = 0, which is the default; whether workers grow was not measured",
         name(kind)
     );
-    sheet
-        .info(&pool.name, seen, "workers are never replaced, and their growth is not known")
-        .so("nothing, unless an extension or a long-lived cache leaks")
-        .fix("watch private memory over a day; if it grows, a limit of allowance / growth per request")
-        .rules(&["R66", "R69", "R109", "W17"]);
+    sheet.report("recycling.growth-unknown", &pool.name, seen);
 }
 
-fn often(kind: Kind, pool: &Pool, sheet: &mut Sheet) {
+fn often(kind: PhpServer, pool: &Pool, sheet: &mut Sheet) {
     let about = pool.name.as_str();
     let before = sheet.findings.len();
     let limit = pool.max_requests;
     let cost = cost(pool);
-    if let Ok(Cost { start, request }) = cost {
+    if let Ok(CpuCost { start, request }) = cost {
         let share = start / (limit as f64 * request);
         if share > COSTS {
             let seen = format!(
@@ -125,33 +116,20 @@ fn often(kind: Kind, pool: &Pool, sheet: &mut Sheet) {
             );
             let enough = (start / (COSTS * request)).ceil();
             sheet
-                .warn(
-                    about,
-                    seen,
-                    "starts of workers cost more than 0.5 % of the processors' time",
-                )
-                .so("recycling takes time from requests, for nothing unless workers grow")
-                .fix(format!("{} = {enough:.0} or more", name(kind)))
-                .rules(&["R67", "R68", "R153", "W16"]);
+                .report("recycling.starts-cost", about, seen)
+                .fix(format!("{} = {enough:.0} or more", name(kind)));
         }
     }
     let told = match &cost {
-        Ok(Cost { start, .. }) => format!("a start takes {} of a processor", seconds(*start)),
+        Ok(CpuCost { start, .. }) => format!("a start takes {} of a processor", seconds(*start)),
         Err(why) => format!("what a start costs is not known: {why}"),
     };
     if limit <= SELDOM {
         let seen = format!("{} = {limit}; growth was not measured; {told}", name(kind));
-        sheet
-            .info(about, seen, "replaced after 1000 requests or fewer")
-            .so(
-                "at the article's own 80 to 220 MB in 50 000 requests, a worker has grown by 2.9 KB a \
-                 request; each start costs a fork and the first, slow request",
-            )
-            .fix("measure growth first; 20 MB allowed at 2.9 KB a request are 7000 requests")
-            .rules(&["R67", "R68", "R153", "W16"]);
+        sheet.report("recycling.few-requests", about, seen);
     }
     // Ours leave at exactly the limit, too, but each has its replacement before it goes.
-    if kind == Kind::PhpFpm {
+    if kind == PhpServer::PhpFpm {
         match counts(pool) {
             Ok(counts) => together(pool, &counts, sheet),
             Err(why) => sheet.cannot_tell(about, "whether all workers are replaced at once", &why),
@@ -163,7 +141,7 @@ fn often(kind: Kind, pool: &Pool, sheet: &mut Sheet) {
 }
 
 /// What workers take of a processor, in seconds.
-struct Cost {
+struct CpuCost {
     /// Until its first request.
     start: f64,
     /// For each request.
@@ -172,7 +150,7 @@ struct Cost {
 
 /// A worker that has served nothing has taken what a start takes; what the others have taken beyond that is for
 /// their requests.
-fn cost(pool: &Pool) -> Known<Cost> {
+fn cost(pool: &Pool) -> Fact<CpuCost> {
     let live = pool.live.as_ref().map_err(Clone::clone)?;
     let workers = live.workers.as_ref().map_err(Clone::clone)?;
     let mut known = Vec::new();
@@ -188,17 +166,17 @@ fn cost(pool: &Pool) -> Known<Cost> {
     let each = old.map(|(requests, cpu)| (cpu - start) / *requests as f64);
     let request = quantile(each.collect(), 0.5).filter(|request| *request > 0.0);
     let none = || Unknown("no worker has served 20 requests".to_owned());
-    Ok(Cost {
+    Ok(CpuCost {
         start,
         request: request.ok_or_else(none)?,
     })
 }
 
-fn counts(pool: &Pool) -> Known<Vec<f64>> {
+fn counts(pool: &Pool) -> Fact<Vec<f64>> {
     let live = pool.live.as_ref().map_err(Clone::clone)?;
     let workers = live.workers.as_ref().map_err(Clone::clone)?;
     let counts = workers.iter().map(|worker| worker.requests.clone());
-    let counts: Known<Vec<u64>> = counts.collect();
+    let counts: Fact<Vec<u64>> = counts.collect();
     let counts = counts?;
     if counts.is_empty() {
         return Err(Unknown("there are no workers".to_owned()));
@@ -216,15 +194,7 @@ fn together(pool: &Pool, counts: &[f64], sheet: &mut Sheet) {
             counts.len(),
             pool.max_requests
         );
-        sheet
-            .warn(
-                &pool.name,
-                seen,
-                "all workers within 10 % of the same count, and a fixed limit",
-            )
-            .so("they are replaced together, and meanwhile everybody waits")
-            .fix("a higher limit; php-fpm has no random part")
-            .rules(&["R67", "W16"]);
+        sheet.report("recycling.all-at-once", &pool.name, seen);
     }
 }
 

@@ -1,8 +1,9 @@
 //! D15: is PHP itself set up for serving?
 
-use crate::facts::{Facts, Ini, Kind, Opcache, Pool, Service, Unknown};
+use crate::facts::{Facts, Ini, Opcache, PhpServer, Pool, Service, Unknown};
 use crate::finding::Sheet;
-use crate::words::{bytes, ini_yes, percent};
+use crate::ini_value;
+use maitred_text::humanize::{binary_bytes, percent};
 
 /// Kinds of file systems whose every look at a file may be a question to somebody else.
 const SLOW_FILE_SYSTEMS: [&str; 12] = [
@@ -40,11 +41,7 @@ pub(super) fn hygiene(facts: &Facts, sheet: &mut Sheet) {
     }
     applications(facts, sheet);
     for place in facts.nginx.iter().flat_map(|nginx| &nginx.sendfile_off) {
-        sheet
-            .info(place, "sendfile off", "sendfile is switched off")
-            .so("every file is copied through nginx; it was needed for shared folders of virtual machines")
-            .fix("sendfile on, unless files lie on vboxsf")
-            .rules(&["R123"]);
+        sheet.report("runtime.sendfile-off", place, "sendfile off");
     }
 }
 
@@ -53,11 +50,11 @@ fn applications(facts: &Facts, sheet: &mut Sheet) {
         let about = application.file.as_str();
         match &application.shows_errors {
             Ok(true) => {
-                sheet
-                    .fail(about, "APP_DEBUG, APP_ENV=dev or WP_DEBUG is on", "an application's debug mode is on")
-                    .so("errors show code, settings and passwords to everybody, and every request is slower")
-                    .fix("APP_DEBUG=false, APP_ENV=prod, define('WP_DEBUG', false)")
-                    .rules(&["R182"]);
+                sheet.report(
+                    "runtime.debug-mode",
+                    about,
+                    "APP_DEBUG, APP_ENV=dev or WP_DEBUG is on",
+                );
             }
             Ok(false) => sheet.ok(about, "its debug mode is off"),
             Err(why) => sheet.cannot_tell(about, "whether its debug mode is on", why),
@@ -74,54 +71,45 @@ fn by_ini(service: &Service, pool: &Pool, ini: &Ini, sheet: &mut Sheet) {
             .zend_extensions
             .iter()
             .any(|name| name.contains("opcache"));
-    let is_on = ini_yes(ini.get("opcache.enable", "1"));
+    let is_on = ini_value::is_yes(ini.get("opcache.enable", "1"));
     if !is_there || !is_on {
-        let seen = match is_there {
-            true => "opcache.enable = 0".to_owned(),
-            false => "no zend_extension = opcache".to_owned(),
+        let seen = if is_there {
+            "opcache.enable = 0".to_owned()
+        } else {
+            "no zend_extension = opcache".to_owned()
         };
-        sheet
-            .fail(about, seen, "OPcache is off")
-            .so("every request compiles all of its code again")
-            .fix("zend_extension = opcache, opcache.enable = 1")
-            .rules(&["R6", "R196", "R208"]);
+        sheet.report("runtime.opcache-off", about, seen);
         return;
     }
     sheet.ok(about, "OPcache is on");
     validation(about, ini, sheet);
     let size = "opcache.memory_consumption";
-    let is_shared = matches!(service.kind, Kind::PhpFpm | Kind::ModPhp);
+    let is_shared = matches!(service.kind, PhpServer::PhpFpm | PhpServer::ModPhp);
     if is_shared && ini.of_pool.iter().any(|name| name == size) {
         let seen = format!("{size} is set in the pool");
-        sheet
-            .warn(about, seen, "OPcache's size is set for a pool")
-            .so("it has no effect: OPcache's memory is made before pools are")
-            .fix("set it in php.ini")
-            .rules(&[]);
+        sheet.report("runtime.opcache-size-in-pool", about, seen);
     }
     debugging(about, ini, sheet);
 }
 
 fn validation(about: &str, ini: &Ini, sheet: &mut Sheet) {
-    if !ini_yes(ini.get("opcache.validate_timestamps", "1")) {
+    if !ini_value::is_yes(ini.get("opcache.validate_timestamps", "1")) {
         return;
     }
     let every = ini.get("opcache.revalidate_freq", "2").trim();
     if every == "0" {
-        sheet
-            .warn(about, "opcache.revalidate_freq = 0", "every request looks whether each file has changed")
-            .so("a system call for each file of each request")
-            .fix("opcache.revalidate_freq = 2, or opcache.validate_timestamps = 0 and a reload after a deploy")
-            .rules(&["R208"]);
+        sheet.report(
+            "runtime.stat-each-request",
+            about,
+            "opcache.revalidate_freq = 0",
+        );
     } else {
         let seen = format!("opcache.validate_timestamps = 1, every {every} s");
         sheet
-            .info(about, seen, "OPcache looks whether files have changed")
+            .report("runtime.stat-now-and-then", about, seen)
             .so(format!(
                 "a system call for each file every {every} s; a changed file is seen by itself"
-            ))
-            .fix("opcache.validate_timestamps = 0 where every deploy reloads PHP")
-            .rules(&["R208"]);
+            ));
     }
 }
 
@@ -131,18 +119,14 @@ fn debugging(about: &str, ini: &Ini, sheet: &mut Sheet) {
         .iter()
         .find(|name| name.contains("xdebug"));
     if let Some(debugger) = debugger {
-        sheet
-            .fail(about, format!("zend_extension = {debugger}"), "a debugger is loaded")
-            .so("everything is slower, several times over, and code can be run by whoever reaches its port")
-            .fix("load it on the command line only")
-            .rules(&["R182"]);
+        sheet.report(
+            "runtime.debugger-loaded",
+            about,
+            format!("zend_extension = {debugger}"),
+        );
     }
-    if ini_yes(ini.get("display_errors", "0")) {
-        sheet
-            .warn(about, "display_errors is on", "errors are shown to clients")
-            .so("paths and data of the application are shown to everybody")
-            .fix("display_errors = Off, log_errors = On")
-            .rules(&["R182"]);
+    if ini_value::is_yes(ini.get("display_errors", "0")) {
+        sheet.report("runtime.errors-displayed", about, "display_errors is on");
     }
 }
 
@@ -158,44 +142,36 @@ fn filled(pool: &Pool, opcache: &Opcache, sheet: &mut Sheet) {
             opcache.forced_restarts
         );
         sheet
-            .fail(about, seen, "restarts for want of memory or keys")
+            .report("runtime.opcache-restarted", about, seen)
             .fix(format!("{more} and opcache.max_accelerated_files"));
     }
     if free < 0.05 {
-        let seen = format!("{} of OPcache ({}) is free", percent(free), bytes(size));
-        sheet.fail(about, seen, "less than 5 % free").fix(more);
+        let seen = format!(
+            "{} of OPcache ({}) is free",
+            percent(free),
+            binary_bytes(size)
+        );
+        sheet.report("runtime.opcache-full", about, seen).fix(more);
     }
     let full = opcache
         .keys
         .filter(|(used, most)| *used as f64 > 0.9 * *most as f64);
     if let Some((used, most)) = full {
         let seen = format!("{used} of {most} keys are used");
-        sheet
-            .fail(about, seen, "more than 90 % of the keys")
-            .fix("a larger opcache.max_accelerated_files");
+        sheet.report("runtime.opcache-keys-full", about, seen);
     }
     if opcache.free_strings.is_some_and(|free| free <= 0.0) {
-        sheet
-            .warn(
-                about,
-                "OPcache's buffer of strings is full",
-                "no room for strings",
-            )
-            .fix("a larger opcache.interned_strings_buffer");
+        sheet.report(
+            "runtime.opcache-strings-full",
+            about,
+            "OPcache's buffer of strings is full",
+        );
     }
     if wasted > 0.1 {
         let seen = format!("{} of OPcache is wasted", percent(wasted));
-        sheet
-            .warn(about, seen, "more than 10 % wasted")
-            .fix("reload PHP; a deploy into a new folder for each version wastes less");
+        sheet.report("runtime.opcache-wasted", about, seen);
     }
-    let bad = &mut sheet.findings[before..];
-    for finding in &mut *bad {
-        finding
-            .so("code is compiled again and again")
-            .rules(&["R208"]);
-    }
-    if bad.is_empty() {
+    if sheet.findings.len() == before {
         sheet.ok(about, format!("{} of OPcache is free", percent(free)));
     }
 }
@@ -227,15 +203,7 @@ fn places(facts: &Facts, pool: &Pool, sheet: &mut Sheet) {
             continue;
         };
         let seen = format!("{folder} is on {at}, which is {kind}");
-        sheet
-            .warn(
-                about,
-                seen,
-                "code or sessions on a network or shared file system",
-            )
-            .so("each look at a file asks another machine, or the host of this one")
-            .fix("code on a disk of this machine; sessions in Redis or a database")
-            .rules(&["R100"]);
+        sheet.report("runtime.network-file-system", about, seen);
     }
     if pool.roots.is_empty() {
         let why = Unknown("no web server's configuration here names a folder".to_owned());

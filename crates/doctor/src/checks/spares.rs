@@ -1,17 +1,15 @@
 //! D12: do the bounds of a dynamic pool make sense, and how fast does it grow?
 
-use crate::facts::{Facts, Kind, Manager, Pool, Spares, Unknown};
+use super::shared::OF_ALL_POOLS;
+use crate::facts::{Facts, Manager, PhpServer, Pool, Spares, Unknown};
 use crate::finding::Sheet;
-use crate::words::seconds as seconds_in_words;
+use maitred_text::humanize::seconds as seconds_in_words;
 
 /// Most workers that php-fpm starts in a second (`FPM_MAX_SPAWN_RATE`, fpm_process_ctl.h).
 const MAX_SPAWN_RATE: u32 = 32;
 
 /// `ServerLimit` of Apache's worker and event if nothing is set.
 const DEFAULT_SERVER_LIMIT: u64 = 16;
-
-/// Why a log does not tell how requests come to one of several pools.
-pub(super) const OF_ALL_POOLS: &str = "the access log is of all pools, and there are several";
 
 /// D12.
 pub(super) fn arithmetic(facts: &Facts, sheet: &mut Sheet) {
@@ -28,7 +26,7 @@ pub(super) fn arithmetic(facts: &Facts, sheet: &mut Sheet) {
         let before = sheet.findings.len();
         if order(pool, spares, sheet) {
             start(pool, spares, sheet);
-            if service.kind == Kind::PhpFpm {
+            if service.kind == PhpServer::PhpFpm {
                 ramp(facts, pool, spares, sheet);
             }
         }
@@ -47,14 +45,11 @@ pub(super) fn arithmetic(facts: &Facts, sheet: &mut Sheet) {
 fn apache(facts: &Facts, sheet: &mut Sheet) {
     let Some(apache) = &facts.apache else { return };
     for (old, new, place) in &apache.old_names {
-        sheet
-            .info(
-                place,
-                format!("{old} is called {new} since Apache 2.4"),
-                "an old name",
-            )
-            .so("the old one still works")
-            .rules(&["R148", "W27"]);
+        sheet.report(
+            "spares.old-name",
+            place,
+            format!("{old} is called {new} since Apache 2.4"),
+        );
     }
     let mpm = match &apache.mpm {
         Ok(mpm) => mpm,
@@ -68,15 +63,12 @@ fn apache(facts: &Facts, sheet: &mut Sheet) {
             "MaxRequestWorkers {wanted}; {children} children of {} threads are {most}",
             apache.threads_per_child
         );
-        let condition = "MaxRequestWorkers > ServerLimit x ThreadsPerChild";
         sheet
-            .warn(&apache.file, seen, condition)
-            .so("Apache lowers it and says so in its log only")
+            .report("spares.server-limit", &apache.file, seen)
             .fix(format!(
                 "ServerLimit {}",
                 wanted.div_ceil(apache.threads_per_child.max(1))
-            ))
-            .rules(&["R160", "R161"]);
+            ));
     }
 }
 
@@ -88,15 +80,7 @@ fn order(pool: &Pool, spares: Spares, sheet: &mut Sheet) -> bool {
             "min_spare_servers {min}, start_servers {start}, max_spare_servers {max}, max_children {}",
             pool.max_children
         );
-        sheet
-            .fail(
-                &pool.name,
-                seen,
-                "not 1 ≤ min spare ≤ start ≤ max spare ≤ max_children",
-            )
-            .so("php-fpm refuses it or corrects it in silence")
-            .fix("put them in order")
-            .rules(&["R28", "R31", "R42"]);
+        sheet.report("spares.order", &pool.name, seen);
     }
     is_right
 }
@@ -106,11 +90,7 @@ fn start(pool: &Pool, spares: Spares, sheet: &mut Sheet) {
     let middle = (min + max) / 2;
     if start.abs_diff(middle) > 1 {
         let seen = format!("start_servers = {start}; the middle of {min} and {max} is {middle}");
-        sheet
-            .info(&pool.name, seen, "start_servers ≠ (min + max) / 2 ± 1")
-            .so("no harm; the guide's 37 for 25 and 75 is a slip of its arithmetic")
-            .fix("leave start_servers out: php-fpm then takes the middle")
-            .rules(&["R32", "R33", "R34", "W3"]);
+        sheet.report("spares.start-not-middle", &pool.name, seen);
     }
     let n = f64::from(pool.max_children);
     let is_rule = n >= 10.0
@@ -122,12 +102,10 @@ fn start(pool: &Pool, spares: Spares, sheet: &mut Sheet) {
             pool.max_children
         );
         sheet
-            .info(&pool.name, seen, "spares of 20 % and 60 % of max_children")
+            .report("spares.percent-rule", &pool.name, seen)
             .so(format!(
                 "a rule made of the default's 1, 3 and 5; up to {max} workers sit idle"
-            ))
-            .fix("room for a burst grows with the square root of the load, not with its size")
-            .rules(&["R29", "R30", "W6"]);
+            ));
     }
 }
 
@@ -179,21 +157,13 @@ fn ramp(facts: &Facts, pool: &Pool, spares: Spares, sheet: &mut Sheet) {
     if f64::from(spares.min) >= wanted {
         return sheet.ok(&pool.name, seen);
     }
-    sheet
-        .warn(
-            &pool.name,
-            seen,
-            "min_spare_servers < the largest rise of requests in a second x time of a script",
-        )
-        .so("such a burst waits while the pool grows")
-        .fix(match enough(pool, spares, wanted) {
+    sheet.report("spares.slow-growth", &pool.name, seen).fix(match enough(pool, spares, wanted) {
             Some(Spares { start, min, max }) => format!(
                 "min_spare_servers = {min}, start_servers = {start}, max_spare_servers = {max}, or pm = static \
                  where memory allows all of them"
             ),
             None => "pm = static".to_owned(),
-        })
-        .rules(&["R45", "R52", "R55", "W32"]);
+        });
 }
 
 /// Spares for so many more workers at once, in an order that php-fpm takes; nothing if that would be all workers.
@@ -209,15 +179,11 @@ fn enough(pool: &Pool, spares: Spares, wanted: f64) -> Option<Spares> {
 
 /// Nobody has said how requests come.
 fn untold(pool: &Pool, full: &str, sheet: &mut Sheet) {
-    sheet
-        .info(
-            &pool.name,
-            format!("{full}; how fast requests come is not known (--access-log FILE tells it)"),
-            "php-fpm adds min_spare_servers a second at most",
-        )
-        .so("a burst waits while the pool grows")
-        .fix("a larger min_spare_servers, or pm = static where memory allows all of them")
-        .rules(&["R45", "R52", "R55", "W32"]);
+    sheet.report(
+        "spares.growth-unknown",
+        &pool.name,
+        format!("{full}; how fast requests come is not known (--access-log FILE tells it)"),
+    );
 }
 
 #[cfg(test)]

@@ -1,11 +1,8 @@
 //! D11: does the status page tell the truth, and to whom?
 
-use super::timeouts::passes_to;
-use crate::facts::{Facts, Kind, Manager, Pool, Unknown};
+use super::shared::passes_to;
+use crate::facts::{Facts, Manager, PhpServer, Pool, Unknown};
 use crate::finding::Sheet;
-
-/// What comes of a page for everybody.
-const READABLE: &str = "anybody can read which scripts run, with their addresses and users";
 
 /// D11.
 pub(super) fn blind(facts: &Facts, sheet: &mut Sheet) {
@@ -13,7 +10,7 @@ pub(super) fn blind(facts: &Facts, sheet: &mut Sheet) {
         let Some(path) = &pool.status_path else {
             continue;
         };
-        if service.kind == Kind::PhpFpm {
+        if service.kind == PhpServer::PhpFpm {
             php_fpms(pool, path, sheet);
         } else {
             sheet.ok(
@@ -23,7 +20,7 @@ pub(super) fn blind(facts: &Facts, sheet: &mut Sheet) {
         }
         shown(pool, path, sheet);
         open(facts, pool, path, sheet);
-        if service.kind == Kind::PhpFpm && passes_to(facts, pool).is_empty() {
+        if service.kind == PhpServer::PhpFpm && passes_to(facts, pool).is_empty() {
             let why = "no web server is known here that passes requests to the pool";
             let why = Unknown(why.to_owned());
             sheet.cannot_tell(&pool.name, "who may see its status page", &why);
@@ -35,27 +32,15 @@ fn php_fpms(pool: &Pool, path: &str, sheet: &mut Sheet) {
     let about = pool.name.as_str();
     if pool.listen.as_ref().is_some_and(|listen| listen.is_unix()) {
         let seen = format!("{path} shows a listen queue, and the pool listens on a Unix socket");
-        sheet
-            .warn(about, seen, "a status page of a pool on a Unix socket")
-            .so("its listen queue is 0 whatever waits: php-fpm reads it of TCP sockets only")
-            .fix("watch `ss -xl` (Recv-Q) instead, or listen on 127.0.0.1")
-            .rules(&["R10", "R11", "R87", "W9"]);
+        sheet.report("status-page.on-unix-socket", about, seen);
     }
     if pool.manager == Manager::Static {
         let seen = format!("{path} shows max children reached, and pm = static");
-        sheet
-            .warn(about, seen, "a status page of a static pool")
-            .so("the counter never moves: it counts wishes for workers, and a static pool has none")
-            .fix("watch active processes = max_children, and the socket's queue")
-            .rules(&["R12", "R36", "W10"]);
+        sheet.report("status-page.of-static-pool", about, seen);
     }
     if !pool.has_status_listen {
         let seen = format!("{path} is answered by the pool's own workers");
-        sheet
-            .warn(about, seen, "pm.status_path without pm.status_listen")
-            .so("when all workers are busy, which is when it matters, the page waits with everybody")
-            .fix("pm.status_listen = 127.0.0.1:9001, or a Unix socket of its own")
-            .rules(&["R10"]);
+        sheet.report("status-page.behind-busy-workers", about, seen);
     }
 }
 
@@ -63,18 +48,10 @@ fn php_fpms(pool: &Pool, path: &str, sheet: &mut Sheet) {
 fn shown(pool: &Pool, path: &str, sheet: &mut Sheet) {
     for host in &pool.status_shown_at {
         let seen = format!("http://{host}{path} is answered to every client");
-        sheet
-            .fail(
-                &pool.name,
-                seen,
-                "status_path, and no deny, allow or basic_auth for it",
-            )
-            .so(READABLE)
-            .fix(format!(
+        sheet.report("status-page.public-here", &pool.name, seen).fix(format!(
                 "deny = [{{ path = \"{path}\", except = [\"127.0.0.1\"] }}] in that site; or leave status_path \
                  out: `maitred status` and `admin` need none"
-            ))
-            .rules(&["R10"]);
+            ));
     }
 }
 
@@ -92,15 +69,7 @@ fn open(facts: &Facts, pool: &Pool, path: &str, sheet: &mut Sheet) {
     for pass in passes {
         if is_meant(&pass.location) && !pass.is_restricted {
             let seen = format!("{} passes {path} for every client", pass.place);
-            sheet
-                .fail(
-                    &pool.name,
-                    seen,
-                    "a location for the status page without allow and deny",
-                )
-                .so(READABLE)
-                .fix("allow 127.0.0.1; deny all; in that location")
-                .rules(&["R10"]);
+            sheet.report("status-page.public-location", &pool.name, seen);
         }
     }
 }

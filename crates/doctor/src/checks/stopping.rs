@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
-use crate::facts::{Facts, Kind, Service, Unit};
+use super::shared::duration;
+use crate::facts::LONGEST;
+use crate::facts::{Facts, PhpServer, Service, Unit};
 use crate::finding::Sheet;
-use crate::words::{LONGEST, duration, seconds};
+use maitred_text::humanize::seconds;
 
 /// systemd's patience where a unit says nothing (`DefaultTimeoutStopSec`, systemd-system.conf(5)).
 const DEFAULT_STOP: Duration = Duration::from_secs(90);
@@ -15,27 +17,25 @@ const LEAST_GRACE: Duration = Duration::from_secs(2);
 /// D17.
 pub(super) fn stopping(facts: &Facts, sheet: &mut Sheet) {
     for service in &facts.services {
-        if service.kind == Kind::ModPhp {
+        if service.kind == PhpServer::ModPhp {
             continue;
         }
         let before = sheet.findings.len();
         let drain = service.control_timeout;
         if drain.is_zero() {
             let seen = "process_control_timeout = 0";
-            sheet
-                .fail(&service.name, seen, "a reload waits for no request")
-                .so("every reload, and every package update with it, ends the requests that run: 502")
-                .fix("process_control_timeout = 30s in php-fpm.conf")
-                .rules(&["R211"]);
+            sheet.report("stopping.no-drain", &service.name, seen);
         } else {
             slowest(service, drain, sheet);
         }
         match &service.unit {
             Ok(Some(unit)) => by_unit(service, unit, sheet),
             Ok(None) => {
-                sheet
-                    .info(&service.name, "no unit of systemd's starts it", "")
-                    .consequence = "how it is stopped is somebody else's to know".to_owned()
+                sheet.report(
+                    "stopping.no-unit",
+                    &service.name,
+                    "no unit of systemd's starts it",
+                );
             }
             Err(why) => sheet.cannot_tell(&service.name, "how systemd stops it", why),
         }
@@ -64,12 +64,7 @@ fn slowest(service: &Service, drain: Duration, sheet: &mut Sheet) {
             seconds(slow)
         );
         sheet
-            .warn(
-                &pool.name,
-                seen,
-                "process_control_timeout < time of the slowest scripts",
-            )
-            .so("a reload ends them")
+            .report("stopping.short-drain", &pool.name, seen)
             .fix(format!(
                 "process_control_timeout = {:.0}s",
                 (slow * 1.5).ceil()
@@ -84,13 +79,9 @@ fn by_unit(service: &Service, unit: &Unit, sheet: &mut Sheet) {
     // Ours lets requests end with either.
     let signal = get("KillSignal").unwrap_or("SIGTERM");
     let is_graceful = signal.trim_start_matches("SIG") == "QUIT" || get("ExecStop").is_some();
-    if service.kind != Kind::Maitred && !is_graceful {
+    if service.kind != PhpServer::Maitred && !is_graceful {
         let seen = format!("systemd stops php-fpm with {signal}");
-        sheet
-            .fail(about, seen, "the stop's signal is the immediate one")
-            .so("a stop or a restart ends the requests that run: 502")
-            .fix("KillSignal=SIGQUIT in a drop-in (systemctl edit)")
-            .rules(&["R211"]);
+        sheet.report("stopping.immediate-signal", about, seen);
     }
     let grace = match get("TimeoutStopSec").or(get("TimeoutSec")) {
         None => Some(DEFAULT_STOP),
@@ -112,12 +103,7 @@ fn by_unit(service: &Service, unit: &Unit, sheet: &mut Sheet) {
             duration(service.control_timeout)
         );
         sheet
-            .fail(
-                about,
-                seen,
-                "TimeoutStopSec < process_control_timeout + 2 s",
-            )
-            .so("a stop kills what it should wait for")
+            .report("stopping.short-stop-timeout", about, seen)
             .fix(format!(
                 "TimeoutStopSec={:.0}",
                 (service.control_timeout + 5 * LEAST_GRACE).as_secs_f64()

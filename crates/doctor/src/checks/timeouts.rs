@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use crate::facts::{Facts, Ini, Kind, Pass, Pool, Service, Unknown};
+use super::shared::{duration, passes_to, unmet};
+use crate::facts::{Facts, Ini, Pass, PhpServer, Pool, Service};
 use crate::finding::Sheet;
-use crate::words::duration;
 
 /// Least distance between two who wait for each other.
 const LEAST_STEP: Duration = Duration::from_secs(2);
@@ -51,36 +51,10 @@ pub(super) fn ladder(facts: &Facts, sheet: &mut Sheet) {
     }
 }
 
-/// Where web servers pass requests to a pool.
-pub(super) fn passes_to<'f>(facts: &'f Facts, pool: &Pool) -> Vec<&'f Pass> {
-    let Some(listen) = &pool.listen else {
-        return Vec::new();
-    };
-    let nginx = facts.nginx.iter().flat_map(|nginx| &nginx.passes);
-    let apache = facts.apache.iter().flat_map(|apache| &apache.passes);
-    let all = nginx.chain(apache);
-    all.filter(|pass| pass.meets(listen)).collect()
-}
-
-/// Why nothing can be told of the web server before a pool, if one is configured and none of its places is
-/// known to pass requests to it.
-pub(super) fn unmet(facts: &Facts, service: &Service, pool: &Pool) -> Option<Unknown> {
-    let is_behind = matches!(service.kind, Kind::PhpFpm | Kind::MaitredFpm);
-    let has_web_server = facts.nginx.is_some() || facts.apache.is_some();
-    (is_behind && has_web_server && passes_to(facts, pool).is_empty()).then(|| {
-        let listen = pool.listen.as_ref();
-        let address = listen.map_or("which is not set", |listen| listen.address.as_str());
-        Unknown(format!(
-            "a web server is configured here, but no place of it is seen to pass requests to the pool's \
-             address ({address})"
-        ))
-    })
-}
-
 /// How often php-fpm looks whether somebody has run too long: a third of the shortest limit
 /// (`fpm_conf_set_heartbeat`, fpm_conf.c). Ours sets a timer.
 fn heartbeat(service: &Service) -> Duration {
-    if service.kind != Kind::PhpFpm {
+    if service.kind != PhpServer::PhpFpm {
         return Duration::ZERO;
     }
     let limits = service.pools.iter().map(|pool| pool.wall_limit);
@@ -106,20 +80,18 @@ fn endless(service: &Service, pool: &Pool, passes: &[&Pass], sheet: &mut Sheet) 
         _ => String::new(),
     };
     let name = match service.kind {
-        Kind::ModPhp => "Apache cannot end a script by the clock on the wall".to_owned(),
+        PhpServer::ModPhp => "Apache cannot end a script by the clock on the wall".to_owned(),
         _ => "request_terminate_timeout = 0".to_owned(),
     };
     let seen = format!("{name}{script}");
-    if service.kind == Kind::Maitred {
+    if service.kind == PhpServer::Maitred {
         let (_, wait) = pool.queue.unwrap_or_default();
         sheet
-            .info(&pool.name, seen, "no limit of a script's time")
+            .report("timeouts.no-limit", &pool.name, seen)
             .so(format!(
                 "a script that hangs keeps its worker; others wait {} for one at most",
                 duration(wait)
-            ))
-            .fix("set request_terminate_timeout, above the longest script that is meant")
-            .rules(&["R72", "R73"]);
+            ));
         return;
     }
     let web = passes.iter().map(|pass| pass.read_timeout).min();
@@ -135,24 +107,11 @@ fn endless(service: &Service, pool: &Pool, passes: &[&Pass], sheet: &mut Sheet) 
             pool.max_children
         ),
     };
-    let fix = match service.kind {
-        Kind::ModPhp => "run PHP in php-fpm or maitred, which can",
-        _ => "set request_terminate_timeout below the web server's read timeout",
+    let key = match service.kind {
+        PhpServer::ModPhp => "timeouts.no-wall-limit-in-apache",
+        _ => "timeouts.no-wall-limit",
     };
-    let severity = match service.kind {
-        Kind::ModPhp => crate::finding::Severity::Warn,
-        _ => crate::finding::Severity::Fail,
-    };
-    sheet
-        .say(
-            severity,
-            &pool.name,
-            seen,
-            "no limit of a script's time by the clock on the wall",
-        )
-        .so(consequence)
-        .fix(fix)
-        .rules(&["R70", "R72", "R73", "R74", "W12", "W13"]);
+    sheet.report(key, &pool.name, seen).so(consequence);
 }
 
 fn is_wide_enough(short: Duration, long: Duration) -> bool {
@@ -181,29 +140,18 @@ fn fronts(facts: &Facts, service: &Service, passes: &[&Pass], sheet: &mut Sheet)
             duration(wall),
             duration(beat)
         );
-        let finding = if pass.read_timeout <= wall {
-            sheet.fail(
-                &pass.place,
-                seen,
-                "read timeout ≤ request_terminate_timeout",
-            )
+        let key = if pass.read_timeout <= wall {
+            "timeouts.read-timeout-first"
         } else if !is_wide_enough(wall + beat, pass.read_timeout) {
-            sheet.warn(
-                &pass.place,
-                seen,
-                "read timeout < request_terminate_timeout, a third of it in which php-fpm looks, and \
-                 2 s or 5 %",
-            )
+            "timeouts.read-timeout-close"
         } else {
             continue;
         };
-        finding
-            .so("the client gets 504 while the script goes on for nobody, with a worker that others wait for")
-            .fix(format!(
-                "a read timeout of {} or longer, or a shorter request_terminate_timeout",
-                duration((wall + beat + LEAST_STEP).max(wall.mul_f64(1.4)))
-            ))
-            .rules(&["R70", "R71", "R74", "R127", "W13", "W14"]);
+        let enough = (wall + beat + LEAST_STEP).max(wall.mul_f64(1.4));
+        sheet.report(key, &pass.place, seen).fix(format!(
+            "a read timeout of {} or longer, or a shorter request_terminate_timeout",
+            duration(enough)
+        ));
     }
 }
 
@@ -236,15 +184,7 @@ fn script_limit(pool: &Pool, sheet: &mut Sheet) {
             limit.as_secs(),
             duration(pool.wall_limit)
         );
-        sheet
-            .info(
-                about,
-                seen,
-                "max_execution_time ≥ request_terminate_timeout",
-            )
-            .so("PHP's own limit, with its error message, will never be met by a script that waits")
-            .fix("a max_execution_time below request_terminate_timeout, for scripts that loop")
-            .rules(&["R72", "R74", "W12"]);
+        sheet.report("timeouts.execution-time-later", about, seen);
     }
 }
 
@@ -266,34 +206,22 @@ fn clients(pool: &Pool, sheet: &mut Sheet) {
         too_long.join(", "),
         duration(pool.wall_limit)
     );
-    sheet
-        .warn(&pool.name, seen, "what a script waits for another server > what it may run itself")
-        .so("a server behind that hangs ends the script with 502 instead of an error it could handle")
-        .fix("shorter timeouts of clients: default_socket_timeout, mysqlnd.net_read_timeout")
-        .rules(&["R72", "R74"]);
+    sheet.report("timeouts.client-longer", &pool.name, seen);
 }
 
 fn finished(service: &Service, pool: &Pool, sheet: &mut Sheet) {
-    if pool.tracks_finished || matches!(service.kind, Kind::Maitred | Kind::ModPhp) {
+    if pool.tracks_finished || matches!(service.kind, PhpServer::Maitred | PhpServer::ModPhp) {
         return;
     }
     let seen = "request_terminate_timeout_track_finished = no";
-    sheet
-        .warn(
-            &pool.name,
-            seen,
-            "what a script does after fastcgi_finish_request() has no limit",
-        )
-        .so("work after the answer, and shutdown functions, may keep a worker for ever")
-        .fix("request_terminate_timeout_track_finished = yes")
-        .rules(&["R73", "W14"]);
+    sheet.report("timeouts.no-limit-after-finish", &pool.name, seen);
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::fixture::*;
+    use crate::facts::LONGEST;
     use crate::finding::Severity::*;
-    use crate::words::LONGEST;
     use std::time::Duration;
 
     #[test]

@@ -7,7 +7,6 @@ use super::processes::Proc;
 use super::world::World;
 use super::{ini, processes, units};
 use crate::facts::*;
-use crate::words::LONGEST;
 
 /// Where the distributions have it, and the folder that relative paths start from.
 const PLACES: [(&str, &str); 2] = [
@@ -29,7 +28,7 @@ const OLD_NAMES: [(&str, &str); 2] = [
 
 /// What was read so far.
 #[derive(Debug)]
-struct Reader<'w> {
+struct ApacheReader<'w> {
     base: &'w str,
     modules: Vec<String>,
     /// Of each open `<IfModule>`: whether it holds.
@@ -52,13 +51,13 @@ struct Reader<'w> {
 /// What is configured, and PHP in it, if it has that.
 pub(super) fn apache(
     world: &World,
-    all: &Known<Vec<Proc>>,
+    all: &Fact<Vec<Proc>>,
     broken: &mut Vec<(String, Unknown)>,
 ) -> Option<(Apache, Option<Service>)> {
     let (file, base) = PLACES
         .into_iter()
         .find(|(file, _)| !world.glob(file).is_empty())?;
-    let mut reader = Reader {
+    let mut reader = ApacheReader {
         base,
         modules: Vec::new(),
         holds: Vec::new(),
@@ -83,7 +82,7 @@ pub(super) fn apache(
     Some((apache, service))
 }
 
-impl Reader<'_> {
+impl ApacheReader<'_> {
     fn file(&mut self, world: &World, file: &str, depth: usize) {
         let text = match world.read(file) {
             Ok(text) => text,
@@ -118,9 +117,10 @@ impl Reader<'_> {
             }
             _ if self.holds.contains(&false) => {}
             "include" | "includeoptional" if depth < MAX_DEPTH => {
-                let pattern = match rest.starts_with('/') {
-                    true => unquoted(rest).to_owned(),
-                    false => format!("{}/{}", self.base, unquoted(rest)),
+                let pattern = if rest.starts_with('/') {
+                    unquoted(rest).to_owned()
+                } else {
+                    format!("{}/{}", self.base, unquoted(rest))
                 };
                 for further in world.glob(&pattern) {
                     self.file(world, &further, depth + 1);
@@ -277,7 +277,7 @@ fn fastcgi(text: &str) -> Option<String> {
 }
 
 /// PHP inside of Apache: its children are the workers.
-fn service(world: &World, all: &Known<Vec<Proc>>, apache: &Apache) -> Service {
+fn service(world: &World, all: &Fact<Vec<Proc>>, apache: &Apache) -> Service {
     let name = format!("Apache with mod_php ({})", apache.file);
     let parent = all.as_ref().map_err(Clone::clone).and_then(|all| {
         let is_it = |process: &&Proc| matches!(process.name.as_str(), "apache2" | "httpd");
@@ -292,9 +292,10 @@ fn service(world: &World, all: &Known<Vec<Proc>>, apache: &Apache) -> Service {
             .map(|process| process.pid)
             .ok_or_else(|| Unknown("Apache does not run".to_owned()))
     });
-    let unit = match apache.file.starts_with("/etc/httpd") {
-        true => "httpd.service",
-        false => "apache2.service",
+    let unit = if apache.file.starts_with("/etc/httpd") {
+        "httpd.service"
+    } else {
+        "apache2.service"
     };
     let ini = ini::of_server(world, "apache2", None);
     let ini = ini.and_then(|(file, beside)| ini::read(world, &file, &beside));
@@ -321,7 +322,7 @@ fn service(world: &World, all: &Known<Vec<Proc>>, apache: &Apache) -> Service {
         live: Unknown::because("Apache's children tell nothing of the scripts they run"),
     };
     Service {
-        kind: Kind::ModPhp,
+        kind: PhpServer::ModPhp,
         control_timeout: Duration::ZERO,
         unit: units::unit(world, unit),
         group: super::groups::group(world, &name, parent.as_ref().ok().copied()),

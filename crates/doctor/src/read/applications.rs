@@ -5,10 +5,10 @@ use super::world::World;
 use crate::facts::{Application, Facts};
 
 /// Whether a file of settings says that errors are shown.
-type Says = fn(&str) -> bool;
+type ShowsErrors = fn(&str) -> bool;
 
 /// Files that may lie in a document root or, as is better, beside it, and how each says it.
-const FILES: [(&str, Says); 2] = [(".env", env), ("wp-config.php", wp_config)];
+const FILES: [(&str, ShowsErrors); 2] = [(".env", env), ("wp-config.php", wp_config)];
 
 /// Most document roots whose applications are looked at.
 const MAX_ROOTS: usize = 200;

@@ -2,7 +2,7 @@
 
 use super::processes::{self, Proc};
 use super::world::World;
-use crate::facts::{Database, Known};
+use crate::facts::{Database, Fact};
 
 /// MariaDB's and MySQL's default of `max_connections`.
 const MYSQL_DEFAULT: u64 = 151;
@@ -27,7 +27,7 @@ const POSTGRES_FILES: [&str; 2] = [
 ];
 
 /// All that run.
-pub(super) fn databases(world: &World, all: &Known<Vec<Proc>>) -> Known<Vec<Database>> {
+pub(super) fn databases(world: &World, all: &Fact<Vec<Proc>>) -> Fact<Vec<Database>> {
     let all = all.as_ref().map_err(Clone::clone)?;
     let mut found: Vec<Database> = Vec::new();
     for process in all {

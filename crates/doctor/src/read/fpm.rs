@@ -11,7 +11,6 @@ use maitred_config::fpm::{Statement, read_line};
 use super::world::World;
 use super::{ini, processes, status_page, units};
 use crate::facts::*;
-use crate::words::LONGEST;
 
 /// Where distributions and images have it.
 const PLACES: [&str; 3] = [
@@ -61,7 +60,7 @@ pub(super) fn files(world: &World, named: Option<&Path>) -> Vec<String> {
 pub(super) fn services(
     world: &World,
     files: &[String],
-    all: &Known<Vec<processes::Proc>>,
+    all: &Fact<Vec<processes::Proc>>,
     broken: &mut Vec<(String, Unknown)>,
 ) -> Vec<Service> {
     let mut services = Vec::new();
@@ -194,7 +193,7 @@ fn is_maitred(world: &World, pid: i32) -> bool {
     name.is_some_and(|name| name.starts_with("maitred"))
 }
 
-fn service(world: &World, file: &str, draft: Draft, all: &Known<Vec<processes::Proc>>) -> Service {
+fn service(world: &World, file: &str, draft: Draft, all: &Fact<Vec<processes::Proc>>) -> Service {
     let version = file.split('/').find(|part| {
         part.split_once('.')
             .is_some_and(|(a, b)| a.parse::<u32>().is_ok() && b.parse::<u32>().is_ok())
@@ -227,9 +226,10 @@ fn service(world: &World, file: &str, draft: Draft, all: &Known<Vec<processes::P
         pools.push(pool);
     }
     Service {
-        kind: match is_ours {
-            true => Kind::MaitredFpm,
-            false => Kind::PhpFpm,
+        kind: if is_ours {
+            PhpServer::MaitredFpm
+        } else {
+            PhpServer::PhpFpm
         },
         control_timeout: draft.global.time("process_control_timeout", 0),
         unit: units::unit(world, &unit),
@@ -243,7 +243,7 @@ fn service(world: &World, file: &str, draft: Draft, all: &Known<Vec<processes::P
     }
 }
 
-fn pool(section: &Section, ini: &Known<Ini>) -> Pool {
+fn pool(section: &Section, ini: &Fact<Ini>) -> Pool {
     let number = |name: &str| {
         section
             .number(name)
@@ -288,7 +288,7 @@ fn pool(section: &Section, ini: &Known<Ini>) -> Pool {
         wall_limit: section.time("request_terminate_timeout", 0),
         tracks_finished: section
             .get("request_terminate_timeout_track_finished")
-            .is_some_and(crate::words::ini_yes),
+            .is_some_and(crate::ini_value::is_yes),
         listen: section.get("listen").map(|listen| Listen {
             address: address(listen),
             backlog: section

@@ -3,8 +3,10 @@
 use std::path::Path;
 use std::time::Duration;
 
+use maitred_os::proc::{self, Folder, Version, cgroup};
+
 use super::world::World;
-use crate::facts::{Group, Known, Throttled, Unknown};
+use crate::facts::{Fact, Group, Throttled, Unknown};
 
 /// Version 1 says so where there is no limit: the largest number of pages, in bytes.
 const NO_LIMIT_BYTES: f64 = 1e18;
@@ -37,83 +39,24 @@ pub(super) fn group(world: &World, whose: &str, pid: Option<i32>) -> Group {
             .and_then(|all| quota(world, all)),
         throttled: cpu.and_then(|all| throttled(world, &all)),
         kills_all: own.as_ref().is_ok_and(|own| {
-            own.is_some_and(|own| {
-                world.number(&format!("{}/memory.oom.group", own.folder)) == Ok(1)
-            })
+            own.is_some_and(|own| world.number(&format!("{}/memory.oom.group", own.path)) == Ok(1))
         }),
         oom_kills: own.and_then(|own| own.map_or(Ok(None), |own| oom_kills(world, own))),
     }
 }
 
-struct Folder {
-    is_second: bool,
-    folder: String,
-}
-
 /// The folders of the group for `controller` and of those around it, the innermost first. A system
 /// without control groups has none.
-fn around(world: &World, process: &str, controller: &str) -> Known<Vec<Folder>> {
+fn around(world: &World, process: &str, controller: &str) -> Fact<Vec<Folder>> {
     let Some(groups) = world.read_or_none(&format!("/proc/{process}/cgroup"))? else {
         return Ok(Vec::new());
     };
     let mounts = world.read("/proc/self/mountinfo")?;
-    let mut all = Vec::new();
-    let mut is_inside = false;
-    for line in groups.lines() {
-        let mut parts = line.splitn(3, ':');
-        let (_, Some(names), Some(own)) = (parts.next(), parts.next(), parts.next()) else {
-            continue;
-        };
-        let is_second = names.is_empty();
-        if !is_second && !names.split(',').any(|name| name == controller) {
-            continue;
-        }
-        is_inside |= own != "/";
-        if let Some((at, below)) = place(&mounts, is_second, controller, own) {
-            let mut below = Some(below.as_str());
-            while let Some(path) = below {
-                let folder = match path {
-                    "" => at.clone(),
-                    path => format!("{at}/{path}"),
-                };
-                all.push(Folder { is_second, folder });
-                below = match path.rsplit_once('/') {
-                    Some((outer, _)) => Some(outer),
-                    None => (!path.is_empty()).then_some(""),
-                };
-            }
-        }
+    let all = cgroup::folders(&groups, &mounts, controller);
+    if all.is_empty() && cgroup::is_in_group(&groups, controller) {
+        return Unknown::because("its control groups are not mounted here (/sys/fs/cgroup)");
     }
-    match all.is_empty() && is_inside {
-        true => Unknown::because("its control groups are not mounted here (/sys/fs/cgroup)"),
-        false => Ok(all),
-    }
-}
-
-/// Where a hierarchy is mounted that shows the group `own`, and the group's path below that.
-fn place(mounts: &str, is_second: bool, controller: &str, own: &str) -> Option<(String, String)> {
-    mounts.lines().find_map(|line| {
-        let fields: Vec<&str> = line.split(' ').collect();
-        let dash = fields.iter().position(|field| *field == "-")?;
-        let kind = *fields.get(dash + 1)?;
-        let is_it = match is_second {
-            true => kind == "cgroup2",
-            false => {
-                let mut options = fields.get(dash + 3)?.split(',');
-                kind == "cgroup" && options.any(|option| option == controller)
-            }
-        };
-        if !is_it {
-            return None;
-        }
-        let (root, at) = (*fields.get(3)?, *fields.get(4)?);
-        // A container may show another's view of the path: then all that is mounted is its own.
-        let below = match own.strip_prefix(root.trim_end_matches('/')) {
-            Some(below) if below.is_empty() || below.starts_with('/') => below,
-            _ => "",
-        };
-        Some((at.to_owned(), below.trim_matches('/').to_owned()))
-    })
+    Ok(all)
 }
 
 /// The smaller of what there is, with the place where it is set.
@@ -124,15 +67,15 @@ fn smaller(least: Option<(f64, String)>, value: f64, file: String) -> Option<(f6
     }
 }
 
-fn memory_limit(world: &World, all: &[Folder]) -> Known<Option<(f64, String)>> {
+fn memory_limit(world: &World, all: &[Folder]) -> Fact<Option<(f64, String)>> {
     let mut least = None;
     for group in all {
-        let names: &[&str] = match group.is_second {
-            true => &["memory.max", "memory.high"],
-            false => &["memory.limit_in_bytes"],
+        let names: &[&str] = match group.version {
+            Version::Two => &["memory.max", "memory.high"],
+            Version::One => &["memory.limit_in_bytes"],
         };
         for name in names {
-            let file = format!("{}/{name}", group.folder);
+            let file = format!("{}/{name}", group.path);
             let text = world.read_or_none(&file)?;
             let limit = text.and_then(|text| text.trim().parse::<f64>().ok());
             if let Some(limit) = limit.filter(|limit| *limit < NO_LIMIT_BYTES) {
@@ -145,7 +88,7 @@ fn memory_limit(world: &World, all: &[Folder]) -> Known<Option<(f64, String)>> {
 
 /// What the group whose limit is set in a file has in use. Both versions count pages of files with it, which
 /// are dropped when memory runs short (Documentation/admin-guide/cgroup-v2.rst and cgroup-v1/memory.rst).
-fn memory_use(world: &World, limit: &str) -> Known<f64> {
+fn memory_use(world: &World, limit: &str) -> Fact<f64> {
     let (folder, name) = limit.rsplit_once('/').unwrap_or(("", limit));
     let (file, pages) = match name {
         "memory.limit_in_bytes" => (
@@ -156,20 +99,20 @@ fn memory_use(world: &World, limit: &str) -> Known<f64> {
     };
     let all = world.number(&format!("{folder}/{file}"))?;
     let stat = world.read(&format!("{folder}/memory.stat"))?;
-    let files = pages.iter().filter_map(|name| entry(&stat, name));
+    let files = pages.iter().filter_map(|name| proc::number(&stat, name));
     Ok(all.saturating_sub(files.sum()) as f64)
 }
 
 /// Processors that a group's quota is worth, and the file that says so.
-fn cores(world: &World, group: &Folder) -> Known<Option<(f64, String)>> {
-    let file = |name: &str| format!("{}/{name}", group.folder);
+fn cores(world: &World, group: &Folder) -> Fact<Option<(f64, String)>> {
+    let file = |name: &str| format!("{}/{name}", group.path);
     let number = |text: &str| {
         text.trim()
             .parse::<f64>()
             .ok()
             .filter(|number| *number > 0.0)
     };
-    let (quota, period, place) = if group.is_second {
+    let (quota, period, place) = if group.version == Version::Two {
         let place = file("cpu.max");
         let Some(text) = world.read_or_none(&place)? else {
             return Ok(None);
@@ -190,7 +133,7 @@ fn cores(world: &World, group: &Folder) -> Known<Option<(f64, String)>> {
         .map(|(quota, period)| (quota / period, place)))
 }
 
-fn quota(world: &World, all: &[Folder]) -> Known<Option<(f64, String)>> {
+fn quota(world: &World, all: &[Folder]) -> Fact<Option<(f64, String)>> {
     let mut least = None;
     for group in all {
         if let Some((cores, place)) = cores(world, group)? {
@@ -201,15 +144,15 @@ fn quota(world: &World, all: &[Folder]) -> Known<Option<(f64, String)>> {
 }
 
 /// Of the innermost group that has a quota.
-fn throttled(world: &World, all: &[Folder]) -> Known<Option<Throttled>> {
+fn throttled(world: &World, all: &[Folder]) -> Fact<Option<Throttled>> {
     for group in all {
         if cores(world, group)?.is_none() {
             continue;
         }
-        let stat = world.read(&format!("{}/cpu.stat", group.folder))?;
+        let stat = world.read(&format!("{}/cpu.stat", group.path))?;
         return Ok(Some(Throttled {
-            periods: entry(&stat, "nr_periods").unwrap_or(0),
-            throttled: entry(&stat, "nr_throttled").unwrap_or(0),
+            periods: proc::number(&stat, "nr_periods").unwrap_or(0),
+            throttled: proc::number(&stat, "nr_throttled").unwrap_or(0),
             seconds: None,
         }));
     }
@@ -247,31 +190,21 @@ impl MemoryGroup {
 
     /// What it has in swap, in bytes; nothing where the kernel does not account for it.
     pub fn swapped(&self) -> Option<u64> {
-        let of = |name: &str| format!("{}/{name}", self.folder.folder);
-        match self.folder.is_second {
-            true => self.world.number(&of("memory.swap.current")).ok(),
-            false => entry(&self.world.read(&of("memory.stat")).ok()?, "swap"),
+        let of = |name: &str| format!("{}/{name}", self.folder.path);
+        match self.folder.version {
+            Version::Two => self.world.number(&of("memory.swap.current")).ok(),
+            Version::One => proc::number(&self.world.read(&of("memory.stat")).ok()?, "swap"),
         }
     }
 }
 
-fn oom_kills(world: &World, own: &Folder) -> Known<Option<u64>> {
-    let name = match own.is_second {
-        true => "memory.events",
-        false => "memory.oom_control",
+fn oom_kills(world: &World, own: &Folder) -> Fact<Option<u64>> {
+    let name = match own.version {
+        Version::Two => "memory.events",
+        Version::One => "memory.oom_control",
     };
-    let text = world.read_or_none(&format!("{}/{name}", own.folder))?;
-    Ok(text.and_then(|text| entry(&text, "oom_kill")))
-}
-
-/// The number beside a name.
-pub(super) fn entry(text: &str, name: &str) -> Option<u64> {
-    let lines = text
-        .lines()
-        .filter_map(|line| line.split_once([' ', '\t', ':']));
-    let mut found = lines.filter(|(known, _)| *known == name);
-    let value = found.next()?.1.trim_start_matches(':').trim();
-    value.split_whitespace().next()?.parse().ok()
+    let text = world.read_or_none(&format!("{}/{name}", own.path))?;
+    Ok(text.and_then(|text| proc::number(&text, "oom_kill")))
 }
 
 #[cfg(test)]

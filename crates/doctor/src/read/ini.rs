@@ -3,10 +3,10 @@
 use maitred_config::fpm::{Statement, read_line};
 
 use super::world::World;
-use crate::facts::{Ini, Known, Unknown};
+use crate::facts::{Fact, Ini, Unknown};
 
 /// The php.ini at `file` and the files of the folder `beside`.
-pub(super) fn read(world: &World, file: &str, beside: &str) -> Known<Ini> {
+pub(super) fn read(world: &World, file: &str, beside: &str) -> Fact<Ini> {
     let mut ini = Ini {
         version: version(file),
         ..Ini::default()
@@ -60,7 +60,7 @@ pub(super) fn of_server(
     world: &World,
     server: &str,
     wanted: Option<&str>,
-) -> Known<(String, String)> {
+) -> Fact<(String, String)> {
     let wanted = wanted.unwrap_or("*");
     let debians = world.glob(&format!("/etc/php/{wanted}/{server}/php.ini"));
     let newest = debians.into_iter().max_by_key(|file| version(file));

@@ -6,9 +6,10 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use rustix::fs::{Mode, OFlags};
 
-use super::groups::entry;
+use maitred_os::proc;
+
 use super::world::World;
-use crate::facts::{Killed, Known, Unknown};
+use crate::facts::{Fact, Killed, Unknown};
 
 /// Where it is (`/dev/kmsg`, Documentation/ABI/testing/dev-kmsg): one record for each read.
 const LOG: &str = "/dev/kmsg";
@@ -24,12 +25,13 @@ const SAYS: [&str; 2] = [
 ];
 
 /// The last one that it still has; nothing: it has none any more.
-pub(super) fn last_kill(world: &World) -> Known<Option<Killed>> {
+pub(super) fn last_kill(world: &World) -> Fact<Option<Killed>> {
     if !world.is_here() {
         return Unknown::because("the kernel's log is of this machine");
     }
     let since = world.read("/proc/stat")?;
-    let booted = entry(&since, "btime").ok_or_else(|| Unknown("/proc/stat is odd".to_owned()))?;
+    let booted =
+        proc::number(&since, "btime").ok_or_else(|| Unknown("/proc/stat is odd".to_owned()))?;
     let text = records().map_err(|why| Unknown(format!("{LOG} cannot be read ({why})")))?;
     Ok(text.iter().rev().find_map(|record| killed(record, booted)))
 }

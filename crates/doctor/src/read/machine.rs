@@ -2,14 +2,15 @@
 
 use std::time::Instant;
 
-use super::groups::entry;
+use maitred_os::proc;
+
 use super::world::World;
-use crate::facts::{Known, Machine, Memory, Pressure, Socket, SwappedIn, Unknown};
+use crate::facts::{Fact, Machine, Memory, Pressure, Socket, SwappedIn, Unknown};
 
 /// Counters that only tell something by how they change.
 pub(super) struct Counters {
     at: Instant,
-    swapped_in: Known<u64>,
+    swapped_in: Fact<u64>,
 }
 
 impl Counters {
@@ -20,7 +21,7 @@ impl Counters {
         }
     }
 
-    fn since(self, before: Counters) -> Known<SwappedIn> {
+    fn since(self, before: Counters) -> Fact<SwappedIn> {
         Ok(SwappedIn {
             pages: self.swapped_in?.saturating_sub(before.swapped_in?),
             seconds: self.at.duration_since(before.at).as_secs_f64(),
@@ -28,9 +29,9 @@ impl Counters {
     }
 }
 
-fn vmstat(world: &World, name: &str) -> Known<u64> {
+fn vmstat(world: &World, name: &str) -> Fact<u64> {
     let text = world.read("/proc/vmstat")?;
-    entry(&text, name).ok_or_else(|| Unknown(format!("/proc/vmstat has no {name}")))
+    proc::number(&text, name).ok_or_else(|| Unknown(format!("/proc/vmstat has no {name}")))
 }
 
 /// Everything of it; `before` was read when we began to look.
@@ -56,11 +57,11 @@ pub(super) fn machine(world: &World, before: Counters) -> Machine {
     }
 }
 
-fn memory(world: &World) -> Known<Memory> {
+fn memory(world: &World) -> Fact<Memory> {
     let text = world.read("/proc/meminfo")?;
     let bytes = |name: &str| {
-        let kilobytes = entry(&text, name).map(|number| number as f64 * 1024.0);
-        kilobytes.ok_or_else(|| Unknown(format!("/proc/meminfo has no {name}")))
+        let bytes = proc::bytes(&text, name).map(|bytes| bytes as f64);
+        bytes.ok_or_else(|| Unknown(format!("/proc/meminfo has no {name}")))
     };
     Ok(Memory {
         total: bytes("MemTotal")?,
@@ -78,31 +79,24 @@ fn count(list: &str) -> Option<u32> {
     })
 }
 
-fn processors(world: &World, file: &str) -> Known<u32> {
+fn processors(world: &World, file: &str) -> Fact<u32> {
     let text = world.read(file)?;
     count(&text).ok_or_else(|| Unknown(format!("{file} is no list of processors")))
 }
 
-fn allowed(world: &World) -> Known<u32> {
+fn allowed(world: &World) -> Fact<u32> {
     let text = world.read("/proc/self/status")?;
-    let mut lines = text.lines();
-    let list = lines.find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
-    let number = list.and_then(count);
+    let number = proc::value(&text, "Cpus_allowed_list").and_then(count);
     number.ok_or_else(|| Unknown("/proc/self/status has no Cpus_allowed_list".to_owned()))
 }
 
-fn pressure(world: &World) -> Known<Pressure> {
+fn pressure(world: &World) -> Fact<Pressure> {
     let file = "/proc/pressure/memory";
     let missing = "the kernel has none (CONFIG_PSI, psi=1 at its start)";
     let Some(text) = world.read_or_none(file)? else {
         return Unknown::because(missing);
     };
-    let average = |kind: &str| {
-        let line = text.lines().find(|line| line.starts_with(kind))?;
-        let mut words = line.split_whitespace();
-        let percent = words.find_map(|word| word.strip_prefix("avg60="))?;
-        Some(percent.parse::<f64>().ok()? / 100.0)
-    };
+    let average = |line| proc::stalled(&text, line, "avg60");
     let (Some(some), Some(full)) = (average("some"), average("full")) else {
         return Unknown::because(missing);
     };
@@ -117,7 +111,7 @@ fn pressure(world: &World) -> Known<Pressure> {
 }
 
 /// What is swapped to, and why it is slow.
-fn swaps(world: &World) -> Known<Vec<(String, Option<String>)>> {
+fn swaps(world: &World) -> Fact<Vec<(String, Option<String>)>> {
     let text = world.read("/proc/swaps")?;
     let names = text
         .lines()
@@ -144,7 +138,7 @@ fn slowness(world: &World, device: &str) -> Option<String> {
     (rotates == Some(1)).then(|| "a rotating disk".to_owned())
 }
 
-fn kernel(world: &World) -> Known<(u32, u32)> {
+fn kernel(world: &World) -> Fact<(u32, u32)> {
     let text = world.read("/proc/sys/kernel/osrelease")?;
     let mut numbers = text.split(|c: char| !c.is_ascii_digit());
     let mut next = || numbers.next()?.parse().ok();
@@ -155,7 +149,7 @@ fn kernel(world: &World) -> Known<(u32, u32)> {
 
 /// The fourth word of /proc/loadavg is those that run, and all (proc_loadavg(5)). Each has a process id, and the
 /// kernel bounds both.
-fn tasks(world: &World) -> Known<(u64, u64)> {
+fn tasks(world: &World) -> Fact<(u64, u64)> {
     let file = "/proc/loadavg";
     let text = world.read(file)?;
     let word = text.split_whitespace().nth(3);
@@ -165,7 +159,7 @@ fn tasks(world: &World) -> Known<(u64, u64)> {
     Ok((all, most("pid_max")?.min(most("threads-max")?)))
 }
 
-fn files(world: &World) -> Known<(u64, u64)> {
+fn files(world: &World) -> Fact<(u64, u64)> {
     let file = "/proc/sys/fs/file-nr";
     let text = world.read(file)?;
     let numbers: Vec<u64> = text
@@ -179,7 +173,7 @@ fn files(world: &World) -> Known<(u64, u64)> {
 }
 
 /// By ss, which knows the backlog that is in force.
-fn sockets(world: &World) -> Known<Vec<Socket>> {
+fn sockets(world: &World) -> Fact<Vec<Socket>> {
     let text = world.run("ss", &["-Hlntx"])?;
     Ok(text.lines().filter_map(socket).collect())
 }
@@ -195,14 +189,10 @@ fn socket(line: &str) -> Option<Socket> {
     })
 }
 
-fn mounts(world: &World) -> Known<Vec<(String, String)>> {
+fn mounts(world: &World) -> Fact<Vec<(String, String)>> {
     let text = world.read("/proc/self/mountinfo")?;
-    let mount = |line: &str| {
-        let (before, after) = line.split_once(" - ")?;
-        let at = before.split(' ').nth(4)?.replace("\\040", " ");
-        Some((at, after.split(' ').next()?.to_owned()))
-    };
-    let mut all: Vec<_> = text.lines().filter_map(mount).collect();
+    let all = proc::cgroup::mounts(&text);
+    let mut all: Vec<_> = all.map(|mount| (mount.at, mount.kind.to_owned())).collect();
     // Of several at one place the last is seen.
     all.reverse();
     all.sort_by_key(|(at, _)| std::cmp::Reverse(at.len()));

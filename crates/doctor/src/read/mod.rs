@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use crate::addresses;
-use crate::facts::{Facts, Known, Pass, Throttled};
+use crate::facts::{Fact, Facts, Pass, Throttled};
 pub use access_log::is_file;
 pub use groups::MemoryGroup;
 use machine::Counters;
@@ -41,7 +41,7 @@ const LONG_WATCH: Duration = Duration::from_secs(10);
 
 /// What is looked at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Which {
+pub enum Scope {
     /// Everything that is configured here.
     Everything,
     /// maitred with one configuration.
@@ -54,7 +54,7 @@ pub enum Which {
 #[derive(Debug, Clone)]
 pub struct Options {
     /// What is looked at.
-    pub which: Which,
+    pub which: Scope,
     /// maitred's configuration.
     pub config: PathBuf,
     /// php-fpm's configuration, if it is not where distributions have it.
@@ -79,15 +79,15 @@ pub fn read(options: &Options) -> Facts {
     let all = processes::list(&world);
     let mut broken = Vec::new();
     let mut services = Vec::new();
-    if options.which != Which::PhpFpm {
+    if options.which != Scope::PhpFpm {
         let config = below(options.root.as_deref(), &options.config);
         // Nobody need have it, unless it was asked for.
-        if options.which == Which::Maitred || config.exists() {
+        if options.which == Scope::Maitred || config.exists() {
             services.extend(ours::service(&world, options, &config, &all, &mut broken));
         }
     }
     let (mut nginx, mut apache, mut broken_web) = (None, None, Vec::new());
-    if options.which != Which::Maitred {
+    if options.which != Scope::Maitred {
         let files = fpm::files(&world, options.php_fpm.as_deref());
         services.extend(fpm::services(&world, &files, &all, &mut broken));
         nginx = nginx::nginx(&world, &all, &mut broken_web);
@@ -149,10 +149,10 @@ fn look_again(world: &World, watch: Duration, facts: &mut Facts) {
 }
 
 fn throttled_since(
-    before: &Known<Option<Throttled>>,
-    now: &Known<Option<Throttled>>,
+    before: &Fact<Option<Throttled>>,
+    now: &Fact<Option<Throttled>>,
     watch: Duration,
-) -> Known<Option<Throttled>> {
+) -> Fact<Option<Throttled>> {
     match (before, now) {
         (Ok(Some(before)), Ok(Some(now))) if watch >= LONG_WATCH => Ok(Some(Throttled {
             periods: now.periods.saturating_sub(before.periods),

@@ -7,7 +7,6 @@ use super::processes::Proc;
 use super::world::World;
 use super::{processes, units};
 use crate::facts::*;
-use crate::words::LONGEST;
 
 /// Its first file.
 const FILE: &str = "/etc/nginx/nginx.conf";
@@ -39,7 +38,7 @@ struct Directive {
 /// What is configured; nothing if nginx is not. `broken` is told what cannot be read.
 pub(super) fn nginx(
     world: &World,
-    all: &Known<Vec<Proc>>,
+    all: &Fact<Vec<Proc>>,
     broken: &mut Vec<(String, Unknown)>,
 ) -> Option<Nginx> {
     let text = match world.read_or_none(FILE) {
@@ -49,7 +48,7 @@ pub(super) fn nginx(
             return None;
         }
     };
-    let mut reader = Reader {
+    let mut reader = NginxReader {
         world,
         left: MAX_DIRECTIVES,
         broken,
@@ -80,13 +79,13 @@ pub(super) fn nginx(
     Some(nginx)
 }
 
-struct Reader<'w> {
+struct NginxReader<'w> {
     world: &'w World,
     left: usize,
     broken: &'w mut Vec<(String, Unknown)>,
 }
 
-impl Reader<'_> {
+impl NginxReader<'_> {
     fn file(&mut self, file: &str, text: &str, depth: usize) -> Vec<Directive> {
         let words = words(text);
         let mut at = 0;
@@ -96,21 +95,21 @@ impl Reader<'_> {
     fn block(
         &mut self,
         file: &str,
-        words: &[Word],
+        words: &[Token],
         at: &mut usize,
         depth: usize,
     ) -> Vec<Directive> {
         let mut found = Vec::new();
-        let mut line: Vec<&Word> = Vec::new();
+        let mut line: Vec<&Token> = Vec::new();
         while let Some(word) = words.get(*at) {
             *at += 1;
             match word.kind {
-                Kind::Text => {
+                TokenKind::Text => {
                     line.push(word);
                     continue;
                 }
-                Kind::Close => return found,
-                Kind::End | Kind::Open => {}
+                TokenKind::Close => return found,
+                TokenKind::End | TokenKind::Open => {}
             }
             let first = line.first().map_or(word, |first| first);
             let mut directive = Directive {
@@ -120,10 +119,11 @@ impl Reader<'_> {
                 block: Vec::new(),
             };
             line.clear();
-            if word.kind == Kind::Open {
-                directive.block = match depth < MAX_DEPTH {
-                    true => self.block(file, words, at, depth + 1),
-                    false => self.too_deep(&directive.place, words, at),
+            if word.kind == TokenKind::Open {
+                directive.block = if depth < MAX_DEPTH {
+                    self.block(file, words, at, depth + 1)
+                } else {
+                    self.too_deep(&directive.place, words, at)
                 };
             }
             if depth > MAX_DEPTH || self.left == 0 {
@@ -139,7 +139,7 @@ impl Reader<'_> {
     }
 
     /// What is in a block that is too deep is passed over, and that is said once.
-    fn too_deep(&mut self, place: &str, words: &[Word], at: &mut usize) -> Vec<Directive> {
+    fn too_deep(&mut self, place: &str, words: &[Token], at: &mut usize) -> Vec<Directive> {
         let why = Unknown(format!(
             "blocks lie more than {MAX_DEPTH} deep in each other"
         ));
@@ -150,9 +150,9 @@ impl Reader<'_> {
         while let Some(word) = words.get(*at).filter(|_| open > 0) {
             *at += 1;
             match word.kind {
-                Kind::Open => open += 1,
-                Kind::Close => open -= 1,
-                Kind::Text | Kind::End => {}
+                TokenKind::Open => open += 1,
+                TokenKind::Close => open -= 1,
+                TokenKind::Text | TokenKind::End => {}
             }
         }
         Vec::new()
@@ -162,9 +162,10 @@ impl Reader<'_> {
         let Some(pattern) = directive.arguments.first() else {
             return Vec::new();
         };
-        let pattern = match pattern.starts_with('/') {
-            true => pattern.clone(),
-            false => format!("/etc/nginx/{pattern}"),
+        let pattern = if pattern.starts_with('/') {
+            pattern.clone()
+        } else {
+            format!("/etc/nginx/{pattern}")
         };
         let mut found = Vec::new();
         for file in self.world.glob(&pattern) {
@@ -178,22 +179,22 @@ impl Reader<'_> {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum TokenKind {
     Text,
     Open,
     Close,
     End,
 }
 
-struct Word {
-    kind: Kind,
+struct Token {
+    kind: TokenKind,
     text: String,
     line: usize,
 }
 
 /// The words of a file: `;`, `{` and `}` end one, quotes and backslashes keep them together.
-fn words(text: &str) -> Vec<Word> {
-    let mut words: Vec<Word> = Vec::new();
+fn words(text: &str) -> Vec<Token> {
+    let mut words: Vec<Token> = Vec::new();
     let mut line = 1;
     let mut letters = text.chars().peekable();
     while let Some(letter) = letters.next() {
@@ -207,9 +208,9 @@ fn words(text: &str) -> Vec<Word> {
                 while letters.next_if(|letter| *letter != '\n').is_some() {}
                 continue;
             }
-            ';' => Some(Kind::End),
-            '{' => Some(Kind::Open),
-            '}' => Some(Kind::Close),
+            ';' => Some(TokenKind::End),
+            '{' => Some(TokenKind::Open),
+            '}' => Some(TokenKind::Close),
             _ => None,
         };
         let begins = line;
@@ -240,8 +241,8 @@ fn words(text: &str) -> Vec<Word> {
                 before = next;
             }
         }
-        words.push(Word {
-            kind: sign.unwrap_or(Kind::Text),
+        words.push(Token {
+            kind: sign.unwrap_or(TokenKind::Text),
             text: word,
             line: begins,
         });
@@ -298,7 +299,7 @@ fn upstream(name: &str, block: &[Directive]) -> (String, Vec<String>, u64) {
 }
 
 /// The limit that is set, or else that of a running worker.
-fn open_files(world: &World, all: &Known<Vec<Proc>>, directives: &[Directive], nginx: &mut Nginx) {
+fn open_files(world: &World, all: &Fact<Vec<Proc>>, directives: &[Directive], nginx: &mut Nginx) {
     if directives
         .iter()
         .any(|directive| directive.name == "worker_rlimit_nofile")

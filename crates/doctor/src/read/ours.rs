@@ -36,7 +36,7 @@ pub(super) fn service(
     world: &World,
     options: &Options,
     file: &Path,
-    all: &Known<Vec<Proc>>,
+    all: &Fact<Vec<Proc>>,
     broken: &mut Vec<(String, Unknown)>,
 ) -> Option<Service> {
     let config = match maitred_config::load(file) {
@@ -53,9 +53,10 @@ pub(super) fn service(
     let socket = socket
         .or_else(|| config.admin_socket.clone())
         .unwrap_or_else(default_socket);
-    let status = match world.is_here() {
-        true => ask(world, &socket),
-        false => Unknown::because("no server is asked about another root"),
+    let status = if world.is_here() {
+        ask(world, &socket)
+    } else {
+        Unknown::because("no server is asked about another root")
     };
     let name = format!("maitred ({})", file.display());
     let pid = status
@@ -86,7 +87,7 @@ pub(super) fn service(
     });
     let pools = pools.collect();
     Some(Service {
-        kind: Kind::Maitred,
+        kind: PhpServer::Maitred,
         control_timeout: config.process_control_timeout,
         unit: units::unit(world, "maitred.service"),
         group: super::groups::group(world, &name, pid.ok()),
@@ -184,7 +185,7 @@ fn host(site: &Site) -> String {
     first.unwrap_or_else(|| "*".to_owned())
 }
 
-fn own_ini(world: &World, of: &maitred_config::Pool) -> Known<Ini> {
+fn own_ini(world: &World, of: &maitred_config::Pool) -> Fact<Ini> {
     let found = ini::of_server(world, "fpm", of.php.as_deref());
     let (file, beside) = match &of.php_ini {
         Some(file) => {
@@ -209,7 +210,7 @@ fn own_ini(world: &World, of: &maitred_config::Pool) -> Known<Ini> {
 }
 
 /// How the server says it is.
-fn ask(world: &World, socket: &Path) -> Known<ServerStatus> {
+fn ask(world: &World, socket: &Path) -> Fact<ServerStatus> {
     let patience = world.patience();
     let place = socket.to_owned();
     // The connection itself may wait, where nobody accepts.
@@ -263,10 +264,10 @@ fn half(times: &Times) -> Option<f64> {
 
 fn live(
     world: &World,
-    status: &Known<ServerStatus>,
+    status: &Fact<ServerStatus>,
     name: &str,
-    all: &Known<Vec<Proc>>,
-) -> Known<Live> {
+    all: &Fact<Vec<Proc>>,
+) -> Fact<Live> {
     let status = status.as_ref().map_err(Clone::clone)?;
     let mut pools = status.pools.iter();
     let told = pools.find(|told| told.name == name);
@@ -322,8 +323,8 @@ fn workers(
     world: &World,
     status: &ServerStatus,
     told: &PoolStatus,
-    all: &Known<Vec<Proc>>,
-) -> Known<Vec<Worker>> {
+    all: &Fact<Vec<Proc>>,
+) -> Fact<Vec<Worker>> {
     let all = all.as_ref().map_err(Clone::clone)?;
     let title = format!("maitred-php: worker pool {} ", told.name);
     let supervisor = i32::try_from(status.pid).unwrap_or_default();

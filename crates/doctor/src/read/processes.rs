@@ -1,8 +1,10 @@
 //! Processes, as /proc tells of them.
 
-use super::groups::entry;
+use maitred_os::proc::{self, Rollup};
+use maitred_os::schedstat::Schedstat;
+
 use super::world::World;
-use crate::facts::{Known, Process, Unknown, Worker};
+use crate::facts::{Fact, Process, Unknown, Worker};
 
 /// Most workers of a pool whose memory is measured: each look takes the kernel a walk of its pages.
 const MAX_MEASURED: usize = 200;
@@ -19,7 +21,7 @@ pub(super) struct Proc {
 }
 
 /// All processes.
-pub(super) fn list(world: &World) -> Known<Vec<Proc>> {
+pub(super) fn list(world: &World) -> Fact<Vec<Proc>> {
     let folders = world.glob("/proc/[0-9]*");
     if folders.is_empty() {
         return Unknown::because("/proc shows no processes");
@@ -36,13 +38,8 @@ fn one(world: &World, folder: &str) -> Option<Proc> {
     let line = world.read(&format!("{folder}/cmdline")).unwrap_or_default();
     Some(Proc {
         pid,
-        parent: i32::try_from(entry(&status, "PPid")?).ok()?,
-        name: status
-            .lines()
-            .next()?
-            .strip_prefix("Name:")?
-            .trim()
-            .to_owned(),
+        parent: i32::try_from(proc::number(&status, "PPid")?).ok()?,
+        name: proc::value(&status, "Name")?.to_owned(),
         title: line.replace('\0', " ").trim().to_owned(),
     })
 }
@@ -56,7 +53,7 @@ pub(super) fn process(world: &World, pid: i32) -> Process {
     }
 }
 
-pub(super) fn oom_score_adj(world: &World, pid: i32) -> Known<i64> {
+pub(super) fn oom_score_adj(world: &World, pid: i32) -> Fact<i64> {
     let file = format!("/proc/{pid}/oom_score_adj");
     let text = world.read(&file)?;
     text.trim()
@@ -65,12 +62,11 @@ pub(super) fn oom_score_adj(world: &World, pid: i32) -> Known<i64> {
 }
 
 /// The soft limit.
-pub(super) fn open_files(world: &World, pid: i32) -> Known<u64> {
+pub(super) fn open_files(world: &World, pid: i32) -> Fact<u64> {
     let file = format!("/proc/{pid}/limits");
     let text = world.read(&file)?;
-    let mut lines = text.lines();
-    let line = lines.find_map(|line| line.strip_prefix("Max open files"));
-    let soft = line.and_then(|line| line.split_whitespace().next());
+    let soft = proc::value(&text, "Max open files");
+    let soft = soft.and_then(|limits| limits.split_whitespace().next());
     match soft {
         Some("unlimited") => Ok(u64::MAX),
         Some(number) => number
@@ -81,11 +77,11 @@ pub(super) fn open_files(world: &World, pid: i32) -> Known<u64> {
 }
 
 /// What is in swap of a process, in bytes.
-fn swapped(world: &World, pid: i32) -> Known<f64> {
+fn swapped(world: &World, pid: i32) -> Fact<f64> {
     let file = format!("/proc/{pid}/status");
     let text = world.read(&file)?;
     // A kernel without swap has no such line.
-    Ok(entry(&text, "VmSwap").unwrap_or(0) as f64 * 1024.0)
+    Ok(proc::bytes(&text, "VmSwap").unwrap_or(0) as f64)
 }
 
 /// The workers among `pids`, before the time in which is watched whether they are swapped out.
@@ -96,18 +92,16 @@ pub(super) fn workers(world: &World, pids: &[i32]) -> Vec<Worker> {
 
 fn worker(world: &World, pid: i32) -> Worker {
     let file = format!("/proc/{pid}/smaps_rollup");
-    let pages = world.read(&file);
-    let sum = |names: &[&str]| {
-        let text = pages.as_ref().map_err(Clone::clone)?;
-        // A kernel thread, or a process that ends, has an empty one.
-        let parts = names.iter().filter_map(|name| entry(text, name));
-        Ok(parts.sum::<u64>() as f64 * 1024.0)
+    let rollup = world.read(&file).map(|text| Rollup::parse(&text));
+    let bytes = |of: fn(Rollup) -> u64| {
+        let rollup = rollup.as_ref().map_err(Clone::clone)?;
+        Ok(rollup.map_or(0, of) as f64)
     };
     let swapped = swapped(world, pid);
     Worker {
         pid,
-        private: sum(&["Private_Clean", "Private_Dirty", "Private_Hugetlb"]),
-        resident: sum(&["Rss"]),
+        private: bytes(|rollup| rollup.private),
+        resident: bytes(|rollup| rollup.resident),
         swapped: swapped.map(|swapped| (swapped, swapped)),
         requests: Unknown::because("php-fpm tells it on its status page only"),
         oom_score_adj: oom_score_adj(world, pid),
@@ -117,13 +111,11 @@ fn worker(world: &World, pid: i32) -> Worker {
 
 /// Processor time that a process has used, in seconds (Documentation/scheduler/sched-stats.rst): the ticks of `stat`
 /// are longer than a start.
-fn cpu(world: &World, pid: i32) -> Known<f64> {
+fn cpu(world: &World, pid: i32) -> Fact<f64> {
     let file = format!("/proc/{pid}/schedstat");
     let text = world.read(&file)?;
-    let nanos = text.split_whitespace().next();
-    let nanos: Option<u64> = nanos.and_then(|nanos| nanos.parse().ok());
-    nanos
-        .map(|nanos| nanos as f64 / 1e9)
+    Schedstat::parse(&text)
+        .map(|times| times.ran as f64 / 1e9)
         .ok_or_else(|| Unknown(format!("{file} is odd")))
 }
 

@@ -9,8 +9,8 @@ use maitred_fastcgi::{AnswerEvent, AnswerReader, RequestWriter, write_stdin_end}
 use serde::Deserialize;
 
 use super::world::{World, within};
-use crate::facts::{Known, Pool, Unknown};
-use crate::words::quantile;
+use crate::facts::{Fact, Pool, Unknown};
+use crate::quantile::quantile;
 
 /// Largest answer in bytes: ten thousand workers fit.
 const MAX_ANSWER_BYTES: usize = 8 * 1024 * 1024;
@@ -30,12 +30,12 @@ pub(super) struct Status {
     #[serde(rename = "max children reached")]
     pub(super) limit_reached: u64,
     #[serde(rename = "processes", default)]
-    pub(super) workers: Vec<Process>,
+    pub(super) workers: Vec<StatusProcess>,
 }
 
 /// What it tells of a worker.
 #[derive(Debug, Deserialize)]
-pub(super) struct Process {
+pub(super) struct StatusProcess {
     pub(super) pid: i32,
     pub(super) requests: u64,
     /// Of the last request, in microseconds.
@@ -62,7 +62,7 @@ pub struct Counted {
 ///
 /// # Errors
 /// Why that is not known.
-pub fn counted(pool: &Pool, patience: Duration) -> Known<Vec<Counted>> {
+pub fn counted(pool: &Pool, patience: Duration) -> Fact<Vec<Counted>> {
     let world = World::new(None, patience);
     let listen = pool.status_at.as_ref().zip(pool.status_path.as_ref());
     let (listen, path) =
@@ -93,7 +93,7 @@ impl Status {
 }
 
 /// Asks at an address.
-pub(super) fn ask(world: &World, listen: &str, path: &str) -> Known<Status> {
+pub(super) fn ask(world: &World, listen: &str, path: &str) -> Fact<Status> {
     if !world.is_here() {
         return Unknown::because("no server is asked about another root");
     }
@@ -119,10 +119,10 @@ pub(super) fn ask(world: &World, listen: &str, path: &str) -> Known<Status> {
         .map_err(|_| Unknown("its status page is none of php-fpm's".to_owned()))
 }
 
-trait Both: Read + Write {}
-impl<T: Read + Write> Both for T {}
+trait Connection: Read + Write {}
+impl<T: Read + Write> Connection for T {}
 
-fn connect(listen: &str, patience: Duration) -> std::io::Result<Box<dyn Both>> {
+fn connect(listen: &str, patience: Duration) -> std::io::Result<Box<dyn Connection>> {
     if listen.starts_with('/') {
         let stream = UnixStream::connect(listen)?;
         stream.set_read_timeout(Some(patience))?;

@@ -1,7 +1,7 @@
 //! Units of systemd's, from their files: nothing is asked of systemd, which may not run here.
 
 use super::world::World;
-use crate::facts::{Known, Unit};
+use crate::facts::{Fact, Unit};
 
 /// Where units lie, the strongest first (systemd.unit(5)).
 const FOLDERS: [&str; 4] = [
@@ -12,7 +12,7 @@ const FOLDERS: [&str; 4] = [
 ];
 
 /// A unit with its drop-ins; nothing if there is none of this name.
-pub(super) fn unit(world: &World, name: &str) -> Known<Option<Unit>> {
+pub(super) fn unit(world: &World, name: &str) -> Fact<Option<Unit>> {
     let mut text = None;
     for folder in FOLDERS {
         if text.is_none() {

@@ -6,7 +6,7 @@ use std::process::Stdio;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use crate::facts::{Known, Unknown};
+use crate::facts::{Fact, Unknown};
 
 /// Most bytes of a file that are read.
 const MAX_FILE_BYTES: u64 = 16 * 1024 * 1024;
@@ -97,13 +97,13 @@ impl World {
     }
 
     /// The text of a file.
-    pub(super) fn read(&self, path: &str) -> Known<String> {
+    pub(super) fn read(&self, path: &str) -> Fact<String> {
         self.read_or_none(path)?
             .ok_or_else(|| Unknown(format!("{path} is not there")))
     }
 
     /// The same; nothing if there is no such file.
-    pub(super) fn read_or_none(&self, path: &str) -> Known<Option<String>> {
+    pub(super) fn read_or_none(&self, path: &str) -> Fact<Option<String>> {
         let file = self.path(path);
         let mut bytes = Vec::new();
         let read = std::fs::metadata(&file).and_then(|what| {
@@ -123,7 +123,7 @@ impl World {
     }
 
     /// A number that is all of a file.
-    pub(super) fn number(&self, path: &str) -> Known<u64> {
+    pub(super) fn number(&self, path: &str) -> Fact<u64> {
         let text = self.read(path)?;
         let number = text.trim().parse();
         number.map_err(|_| Unknown(format!("{path} holds no number")))
@@ -155,7 +155,7 @@ impl World {
 
     /// What a program prints. Below another root nothing is run: what it would say is read from the
     /// folder `commands` there.
-    pub(super) fn run(&self, program: &str, arguments: &[&str]) -> Known<String> {
+    pub(super) fn run(&self, program: &str, arguments: &[&str]) -> Fact<String> {
         if !self.is_here() {
             let said = self.read(&format!("/{SAID}/{program}"));
             return said

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use maitred_os::sockets::unix::refuse_descriptors;
-use maitred_os::walk::{self, Place, Rule};
+use maitred_os::walk::{self, OpenedPath, Rule};
 use tokio::net::UnixSocket;
 
 use crate::backend::fastcgi_upstream::Stream;
@@ -29,7 +29,7 @@ thread_local! {
 }
 
 struct Kept {
-    place: Arc<Place>,
+    place: Arc<OpenedPath>,
     /// What had the last name on the way before the walk, which may be a link.
     name: Identity,
     since: Instant,
@@ -59,7 +59,7 @@ pub async fn connect(path: &Path) -> io::Result<Box<dyn Stream>> {
 }
 
 /// The end of the last walk, if that is still good.
-fn kept(path: &Path) -> Option<Arc<Place>> {
+fn kept(path: &Path) -> Option<Arc<OpenedPath>> {
     SOCKETS.with_borrow(|sockets| {
         let kept = sockets.get(path)?;
         let is_good = kept.since.elapsed() < KEPT_FOR && identity(path) == Some(kept.name);
@@ -68,7 +68,7 @@ fn kept(path: &Path) -> Option<Arc<Place>> {
 }
 
 /// Walks along the path, and keeps its end.
-fn look(path: &Path) -> io::Result<Arc<Place>> {
+fn look(path: &Path) -> io::Result<Arc<OpenedPath>> {
     // Before the walk: a name that is changed meanwhile has another identity later.
     let name = identity(path);
     let walked = walk::look(path, Rule::of_reader());
@@ -93,7 +93,7 @@ fn look(path: &Path) -> io::Result<Arc<Place>> {
 /// The server behind the socket cannot send descriptors: closing one of those may block for as long
 /// as the server likes. Before Linux 6.16 the kernel has no such refusal, and the stream is a wary
 /// one.
-async fn connect_to(place: &Place) -> io::Result<Box<dyn Stream>> {
+async fn connect_to(place: &OpenedPath) -> io::Result<Box<dyn Stream>> {
     let socket = UnixSocket::new_stream()?;
     Ok(match refuse_descriptors(socket.as_fd()) {
         Ok(()) => Box::new(socket.connect(place.path()).await?),

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use maitred_control::episode::{Account, LogThrottle, News};
 use maitred_rules::forwarded::Unknown;
 use maitred_rules::path::Refused;
+pub use maitred_text::humanize::lasted as seconds;
 use tokio::sync::Notify;
 
 use crate::net::client_rate::TooSlow;
@@ -381,11 +382,6 @@ pub fn tense<T>(news: News<T>) -> (&'static str, Account<T>) {
         News::GoesOn(account) => ("has been", account),
         News::Over(account) => ("was", account),
     }
-}
-
-/// A time for people.
-pub fn seconds(time: Duration) -> String {
-    format!("{:.1} s", time.as_secs_f64())
 }
 
 #[cfg(test)]

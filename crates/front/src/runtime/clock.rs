@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use maitred_os::clock::format_local;
+use maitred_os::clock::{format_local, format_utc};
 
 /// 9999-12-31 23:59:59, the last second that a date of HTTP can tell, in seconds since 1970.
 const LAST_SECOND_OF_9999: u64 = 253_402_300_799;
@@ -38,17 +38,9 @@ pub fn since_1970() -> Duration {
 
 /// A second since 1970 as Apache's common log format writes it: `20/Nov/2026:09:14:30 +0000`.
 pub fn common_log_time(second: u64) -> String {
-    let second = second.min(LAST_SECOND_OF_9999);
-    let date = httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(second));
-    // `Fri, 20 Nov 2026 09:14:30 GMT`
-    let part = |from: usize, to: usize| date.get(from..to).unwrap_or_default();
-    format!(
-        "{}/{}/{}:{} +0000",
-        part(5, 7),
-        part(8, 11),
-        part(12, 16),
-        part(17, 25)
-    )
+    let second = second.min(LAST_SECOND_OF_9999).cast_signed();
+    let text = format_utc(second, c"%d/%b/%Y:%H:%M:%S +0000");
+    String::from_utf8_lossy(&text).into_owned()
 }
 
 /// What `Expires` says of an answer that may be kept for so long (RFC 9111 §5.3). Zero is a time that
@@ -64,13 +56,9 @@ pub fn expires(after: Duration) -> String {
 
 /// A second since 1970 by ISO 8601: `2026-11-20T09:14:30+00:00`.
 pub fn iso_8601(second: u64) -> String {
-    const MONTHS: &str = "JanFebMarAprMayJunJulAugSepOctNovDec";
-    let second = second.min(LAST_SECOND_OF_9999);
-    let date = httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(second));
-    let part = |from: usize, to: usize| date.get(from..to).unwrap_or_default();
-    let month = MONTHS.find(part(8, 11)).map_or(0, |at| at / 3 + 1);
-    let (year, day, time) = (part(12, 16), part(5, 7), part(17, 25));
-    format!("{year}-{month:02}-{day}T{time}+00:00")
+    let second = second.min(LAST_SECOND_OF_9999).cast_signed();
+    let text = format_utc(second, c"%Y-%m-%dT%H:%M:%S+00:00");
+    String::from_utf8_lossy(&text).into_owned()
 }
 
 /// As [`common_log_time`], with the time of day where the machine is.

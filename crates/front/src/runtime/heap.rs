@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use maitred_os::heap;
+use maitred_os::proc::Statm;
 
 /// How often it is looked whether there is something to give back.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
@@ -96,11 +97,8 @@ fn is_worth_it(free: u64, waste: u64) -> bool {
 fn own_bytes(statm: &File) -> Option<u64> {
     let mut bytes = [0; STATM_BYTES];
     let count = statm.read_at(&mut bytes, 0).ok()?;
-    let text = std::str::from_utf8(&bytes[..count]).ok()?;
-    let mut pages = text.split_ascii_whitespace().skip(1);
-    let mut page = || pages.next()?.parse::<u64>().ok();
-    let (resident, shared) = (page()?, page()?);
-    Some(resident.saturating_sub(shared) * PAGE_BYTES)
+    let statm = Statm::parse(std::str::from_utf8(&bytes[..count]).ok()?)?;
+    Some(statm.anonymous * PAGE_BYTES)
 }
 
 #[cfg(test)]

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use maitred_measure::arrivals::{Profile, Spacing};
-use maitred_measure::capacity::{Search, Shape};
+use maitred_measure::capacity::{CapacitySearch, Shape};
 use maitred_measure::clock;
 use maitred_measure::plan::{Load, Plan};
 use maitred_measure::report::{MAX_LATE_SHARE, Report};
 use maitred_measure::slo::Slo;
-use maitred_measure::words;
+use maitred_text::humanize;
 use serde::Serialize;
 
 use super::options::Run;
@@ -122,8 +122,8 @@ pub fn find(run: &Run, objective: &str, stop: &Arc<AtomicBool>) -> Result<u8, Be
                 .into(),
         );
     };
-    let mut search = Search::new(profile.peak());
-    let step = words::read_duration(&run.load.step)?;
+    let mut search = CapacitySearch::new(profile.peak());
+    let step = humanize::parse_duration(&run.load.step)?;
     let mut prober = RateProber {
         plan: plan.clone(),
         slo,
@@ -257,7 +257,7 @@ fn heading(plan: &Plan, objective: &str) -> String {
     let url = plan
         .requests
         .first()
-        .map(|first| first.wish.place.to_string());
+        .map(|first| first.spec.url.to_string());
     format!(
         "maitred bench {}: the highest rate with {objective}\n\n\
          {:>12}{:>10}{:>12}{:>10}{:>10}{:>9}{:>8}",
@@ -273,12 +273,12 @@ fn heading(plan: &Plan, objective: &str) -> String {
 }
 
 fn row(step: &RateStep) -> String {
-    let latency = |found: Option<f64>| found.map_or("n/a".to_owned(), words::duration);
+    let latency = |found: Option<f64>| found.map_or("n/a".to_owned(), humanize::duration);
     format!(
         "{:>10}/s{:>10}{:>10}/s{:>10}{:>10}{:>7.2} %{:>6.1} %  {}",
-        words::digits(step.rate),
-        words::duration(step.seconds),
-        words::digits(step.served_rate),
+        humanize::digits(step.rate),
+        humanize::duration(step.seconds),
+        humanize::digits(step.served_rate),
         latency(step.p50),
         latency(step.p99),
         step.error_share * 100.0,
@@ -299,12 +299,12 @@ fn conclusion(found: &CapacityReport) -> String {
         return format!("\n{} holds at none of the tried rates", found.objective);
     };
     let cliff = found.cliff.map_or(String::new(), |cliff| {
-        format!("; at {}/s it does not", words::digits(cliff))
+        format!("; at {}/s it does not", humanize::digits(cliff))
     });
     let shape = found.shape.unwrap_or("unknown");
     format!(
         "\n{} holds up to {}/s{cliff}\nbeyond it: {shape}",
         found.objective,
-        words::digits(capacity)
+        humanize::digits(capacity)
     )
 }

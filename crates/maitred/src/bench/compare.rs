@@ -12,12 +12,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use maitred_measure::compare::{Better, Ratio, b_first, verdicts};
-use maitred_measure::outside::Ours;
-use maitred_measure::place::Place;
+use maitred_measure::compare::{Direction, Ratio, b_first, verdicts};
+use maitred_measure::outside::OwnProcesses;
 use maitred_measure::report::Report;
 use maitred_measure::slo::Slo;
-use maitred_measure::words;
+use maitred_measure::url::Url;
+use maitred_text::humanize;
 use rustix::process::{Pid, Signal, kill_process_group};
 use serde::Serialize;
 
@@ -48,16 +48,22 @@ const END: Duration = Duration::from_secs(20);
 const LOOK: Duration = Duration::from_millis(20);
 
 /// A compared value: its name, whether more is better, and how it is read.
-type ComparedValue = (&'static str, Better, fn(&Report) -> Option<f64>);
+type ComparedValue = (&'static str, Direction, fn(&Report) -> Option<f64>);
 
 /// The compared values.
 const FIGURES: [ComparedValue; 4] = [
-    ("served/s", Better::More, |report| {
+    ("served/s", Direction::HigherIsBetter, |report| {
         Some(report.requests.goodput.unwrap_or(report.requests.rate))
     }),
-    ("p50", Better::Less, |report| report.corrected.p50),
-    ("p90", Better::Less, |report| report.corrected.p90),
-    ("p99", Better::Less, |report| report.corrected.p99),
+    ("p50", Direction::LowerIsBetter, |report| {
+        report.corrected.p50
+    }),
+    ("p90", Direction::LowerIsBetter, |report| {
+        report.corrected.p90
+    }),
+    ("p99", Direction::LowerIsBetter, |report| {
+        report.corrected.p99
+    }),
 ];
 
 /// One of the two servers.
@@ -170,7 +176,7 @@ pub fn compare(asked: &Compare, stop: &Arc<AtomicBool>) -> Result<u8, BenchError
 
 /// A URL, or a command and the URL of the server that it starts.
 fn side(asked: &Compare, text: &str) -> Result<Candidate, String> {
-    let is_url = Place::read(text, None).is_ok() && !text.contains(' ');
+    let is_url = Url::read(text, None).is_ok() && !text.contains(' ');
     let url = match (is_url, &asked.url) {
         (true, _) => text,
         (false, Some(url)) => url,
@@ -263,8 +269,8 @@ impl Comparison<'_> {
             None => None,
         };
         let plan = setup::plan(&side.run)?;
-        let ours = Ours::of(&plan.doors, &self.asked.with);
-        let before = ours.as_ref().and_then(Ours::look);
+        let ours = OwnProcesses::of(&plan.endpoints, &self.asked.with);
+        let before = ours.as_ref().and_then(OwnProcesses::look);
         let report = measure(&plan, &Slo::default(), self.stop);
         let outside = ours.zip(before);
         let outside = outside.and_then(|(ours, before)| ours.outside(&before));
@@ -312,7 +318,7 @@ impl Comparison<'_> {
         };
         for row in rows {
             let least = row.smallest_detectable.map_or("n/a".to_owned(), |share| {
-                format!("{} %", words::digits(share * 100.0))
+                format!("{} %", humanize::digits(share * 100.0))
             });
             self.say(&format!(
                 "{:10}{:>10}   {:>9} to {:>9}   could see {least:>7}   {}",
@@ -349,7 +355,7 @@ fn rows(pairs: &[(Report, Report)], seed: u64) -> Vec<Row> {
 /// The address on which a server listens.
 enum ListenAddress {
     Unix(PathBuf),
-    Tcp(Place),
+    Tcp(Url),
 }
 
 impl ListenAddress {
@@ -358,7 +364,7 @@ impl ListenAddress {
             return Ok(ListenAddress::Unix(path.clone()));
         }
         let url = side.run.urls.first().map_or("", String::as_str);
-        Ok(ListenAddress::Tcp(Place::read(url, None)?))
+        Ok(ListenAddress::Tcp(Url::read(url, None)?))
     }
 
     fn is_open(&self) -> bool {

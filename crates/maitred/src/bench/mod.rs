@@ -15,8 +15,8 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use maitred_measure::familiar::{self, Tool};
 use maitred_measure::generate::{self, Progress};
+use maitred_measure::other_tools::{self, Tool};
 use maitred_measure::plan::Plan;
 use maitred_measure::report::Report;
 use maitred_measure::slo::Slo;
@@ -94,7 +94,7 @@ fn measure(plan: &Arc<Plan>, slo: &Slo, stop: &Arc<AtomicBool>) -> Result<Report
     let url = plan
         .requests
         .first()
-        .map(|first| first.wish.place.to_string());
+        .map(|first| first.spec.url.to_string());
     let mut live = Live::new(&url.unwrap_or_default());
     let mut watch = |progress: &Progress<'_>| live.show(progress);
     let measured = generate::run(plan, stop, &mut watch).map_err(BenchError::Now)?;
@@ -110,7 +110,7 @@ fn publish(report: &Report, tool: Option<Tool>, output: &OutputOptions) -> Resul
     } else {
         let _ = writeln!(io::stdout(), "{}", text::lines(report).join("\n"));
         if let Some(tool) = tool {
-            let lines = familiar::lines(tool, report).join("\n");
+            let lines = other_tools::lines(tool, report).join("\n");
             let _ = writeln!(io::stdout(), "\nAS {} SAYS IT\n{lines}", tool.name());
         }
         if let Some(file) = &output.json {

@@ -1,6 +1,6 @@
 //! Arguments of other tools, parsed as they parse them: `--as siege -c50 -b -t1m -f urls.txt`.
 
-use maitred_measure::familiar::Tool;
+use maitred_measure::other_tools::Tool;
 
 use super::options::Run;
 

@@ -3,19 +3,19 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use maitred_measure::answer::Marker;
 use maitred_measure::arrivals::{DEFAULT_SECONDS, Profile, Spacing};
 use maitred_measure::clock;
-use maitred_measure::doors::{self, NotFound, Trust};
+use maitred_measure::endpoints::{self, EndpointError, TlsTrust};
 use maitred_measure::generate::{HTTP2_PROTOCOL, render};
-use maitred_measure::machine;
-use maitred_measure::place::Place;
 use maitred_measure::plan::{
-    Door, Expect, Load, MAX_CONNECTIONS, MAX_STREAMS, Plan, Request, Think, Wire,
+    Endpoint, Expect, Load, MAX_CONNECTIONS, MAX_STREAMS, Plan, Protocol, Request, Think,
 };
 use maitred_measure::replay;
-use maitred_measure::request::{self, Wish};
-use maitred_measure::words;
+use maitred_measure::request::{self, RequestSpec};
+use maitred_measure::response::Marker;
+use maitred_measure::url::Url;
+use maitred_measure::usage;
+use maitred_text::humanize;
 
 use super::options::{LoadOptions, RequestOptions, Run};
 
@@ -55,22 +55,22 @@ impl From<String> for BenchError {
 /// One sentence.
 pub fn plan(run: &Run) -> Result<Arc<Plan>, BenchError> {
     let options = &run.request;
-    let wishes = wishes(run)?;
-    let first = wishes
+    let specs = specs(run)?;
+    let first = specs
         .first()
         .ok_or_else(|| "name a URL to request, such as http://127.0.0.1:8080/".to_owned())?;
     let (load, seconds, warm_up) = load(&run.load, first)?;
     let threads = threads(&run.load, &load)?;
     let mut plan = Plan {
-        doors: Vec::new(),
-        wire: wire(options)?,
+        endpoints: Vec::new(),
+        protocol: protocol(options)?,
         requests: Vec::new(),
         in_order: options.in_order || options.har.is_some(),
         load,
         duration: clock::nanos(seconds + warm_up),
         warm_up: clock::nanos(warm_up),
-        timeout: clock::nanos(words::read_duration(&run.load.timeout)?),
-        late_after: clock::nanos(words::read_duration(&run.load.late_after)?),
+        timeout: clock::nanos(humanize::parse_duration(&run.load.timeout)?),
+        late_after: clock::nanos(humanize::parse_duration(&run.load.late_after)?),
         threads,
         seed: run.load.seed,
         keep_alive: !options.no_keepalive,
@@ -82,17 +82,17 @@ pub fn plan(run: &Run) -> Result<Arc<Plan>, BenchError> {
         },
     };
     check_bounds(&plan)?;
-    add_requests(&mut plan, wishes, options)?;
+    add_requests(&mut plan, specs, options)?;
     Ok(Arc::new(plan))
 }
 
 /// The protocol of requests.
-fn wire(options: &RequestOptions) -> Result<Wire, String> {
+fn protocol(options: &RequestOptions) -> Result<Protocol, String> {
     if let Some(root) = &options.fastcgi {
-        return Ok(Wire::Fastcgi { root: root.clone() });
+        return Ok(Protocol::Fastcgi { root: root.clone() });
     }
     if !options.http2 {
-        return Ok(Wire::Http1);
+        return Ok(Protocol::Http1);
     }
     let streams = options.streams;
     if streams == 0 || streams > MAX_STREAMS {
@@ -103,13 +103,13 @@ fn wire(options: &RequestOptions) -> Result<Wire, String> {
             "--no-keepalive: a connection with several streams carries several requests".into(),
         );
     }
-    Ok(Wire::Http2 { streams })
+    Ok(Protocol::Http2 { streams })
 }
 
 /// All requests, in the order of the command line.
-fn wishes(run: &Run) -> Result<Vec<Wish>, String> {
+fn specs(run: &Run) -> Result<Vec<RequestSpec>, String> {
     let options = &run.request;
-    let places = run.urls.iter().map(|url| Place::read(url, None));
+    let places = run.urls.iter().map(|url| Url::read(url, None));
     let places = places.collect::<Result<Vec<_>, _>>()?;
     let body = options
         .data
@@ -124,25 +124,25 @@ fn wishes(run: &Run) -> Result<Vec<Wish>, String> {
     let headers = options.header.iter().map(|text| request::read_header(text));
     let headers = headers.collect::<Result<Vec<_>, _>>()?;
     let base = places.first().cloned();
-    let mut wishes: Vec<Wish> = Vec::new();
+    let mut specs: Vec<RequestSpec> = Vec::new();
     if let Some(list) = &options.urls_file {
         // With a list, a URL of the command line is the base of its paths.
-        wishes.extend(request::read_list(list, base.as_ref())?);
+        specs.extend(request::read_list(list, base.as_ref())?);
     } else {
-        wishes.extend(places.into_iter().map(|place| Wish {
+        specs.extend(places.into_iter().map(|place| RequestSpec {
             method: method.clone(),
             body: body.clone().unwrap_or_default(),
-            ..Wish::get(place)
+            ..RequestSpec::get(place)
         }));
     }
     if let Some(har) = &options.har {
-        wishes = maitred_measure::har::read(har, base.as_ref())?;
+        specs = maitred_measure::har::read(har, base.as_ref())?;
     }
-    for wish in &mut wishes {
+    for spec in &mut specs {
         let ours = headers.iter().cloned();
-        wish.headers.extend(ours);
+        spec.headers.extend(ours);
     }
-    Ok(wishes)
+    Ok(specs)
 }
 
 fn checked_method(method: &str) -> Result<String, String> {
@@ -154,8 +154,8 @@ fn checked_method(method: &str) -> Result<String, String> {
 }
 
 /// The load, the measured seconds, and the seconds of warm-up before them.
-fn load(options: &LoadOptions, first: &Wish) -> Result<(Load, f64, f64), String> {
-    let read = |text: &Option<String>| text.as_deref().map(words::read_duration).transpose();
+fn load(options: &LoadOptions, first: &RequestSpec) -> Result<(Load, f64, f64), String> {
+    let read = |text: &Option<String>| text.as_deref().map(humanize::parse_duration).transpose();
     let (asked, warm_up) = (read(&options.duration)?, read(&options.warm_up)?);
     if asked.is_some_and(|seconds| seconds <= 0.0) {
         return Err("--duration has to be longer than nothing".to_owned());
@@ -217,7 +217,7 @@ fn load(options: &LoadOptions, first: &Wish) -> Result<(Load, f64, f64), String>
     Ok((load, seconds, warm_up.unwrap_or(usual)))
 }
 
-fn replay_of(file: &Path, speed: f64, first: &Wish) -> Result<replay::Source, String> {
+fn replay_of(file: &Path, speed: f64, first: &RequestSpec) -> Result<replay::Source, String> {
     if !(speed.is_finite() && speed > 0.0) {
         return Err(format!("--speed {speed}: expected a factor above 0"));
     }
@@ -232,7 +232,7 @@ fn replay_of(file: &Path, speed: f64, first: &Wish) -> Result<replay::Source, St
 
 /// Reads `1s`, `0.3s..1s` or `~1s`.
 fn think(text: &str) -> Result<Think, String> {
-    let nanos = |text: &str| words::read_duration(text).map(clock::nanos);
+    let nanos = |text: &str| humanize::parse_duration(text).map(clock::nanos);
     if let Some(mean) = text.strip_prefix('~') {
         return Ok(Think::Around(nanos(mean)?));
     }
@@ -247,7 +247,7 @@ fn think(text: &str) -> Result<Think, String> {
 
 /// The maximum of connections, within the limit of open files.
 fn connections(asked: Option<usize>) -> Result<usize, String> {
-    let allowed = usize::try_from(machine::descriptors()).unwrap_or(usize::MAX);
+    let allowed = usize::try_from(usage::descriptors()).unwrap_or(usize::MAX);
     match asked {
         None => Ok(DEFAULT_CONNECTIONS.min(allowed)),
         Some(0) => Err("--connections has to be at least 1".to_owned()),
@@ -266,7 +266,7 @@ fn within_descriptors(wanted: usize, allowed: usize) -> Result<(), String> {
 }
 
 fn threads(options: &LoadOptions, load: &Load) -> Result<usize, String> {
-    let usual = (machine::processors() / 2).clamp(1, MAX_DEFAULT_THREADS);
+    let usual = (usage::processors() / 2).clamp(1, MAX_DEFAULT_THREADS);
     let asked = options.threads.unwrap_or(usual);
     if asked == 0 {
         return Err("--threads has to be at least 1".to_owned());
@@ -289,9 +289,9 @@ fn check_bounds(plan: &Plan) -> Result<(), String> {
             "expected 1 to {MAX_CONNECTIONS} users or connections"
         ));
     }
-    let allowed = usize::try_from(machine::descriptors()).unwrap_or(usize::MAX);
+    let allowed = usize::try_from(usage::descriptors()).unwrap_or(usize::MAX);
     let connections = match &plan.load {
-        Load::Closed { users, .. } => users.div_ceil(plan.wire.streams()),
+        Load::Closed { users, .. } => users.div_ceil(plan.protocol.streams()),
         Load::Open { .. } | Load::Replay { .. } => wanted,
     };
     within_descriptors(connections, allowed)?;
@@ -304,48 +304,52 @@ fn check_bounds(plan: &Plan) -> Result<(), String> {
 /// Finds the servers of all requests, and renders their bytes.
 fn add_requests(
     plan: &mut Plan,
-    wishes: Vec<Wish>,
+    specs: Vec<RequestSpec>,
     options: &RequestOptions,
 ) -> Result<(), BenchError> {
-    let trust = Trust {
+    let trust = TlsTrust {
         insecure: options.insecure,
         ca: options.ca.clone(),
     };
-    let mut servers: Vec<Place> = Vec::new();
-    for wish in wishes {
+    let mut servers: Vec<Url> = Vec::new();
+    for spec in specs {
         let known = servers
             .iter()
-            .position(|known| known.same_server(&wish.place));
-        let door = match known {
-            Some(door) => door,
+            .position(|known| known.same_server(&spec.url));
+        let endpoint = match known {
+            Some(endpoint) => endpoint,
             None => {
-                let door = find(&wish.place, options, &trust, &plan.wire)?;
-                plan.doors.push(door);
-                servers.push(wish.place.clone());
+                let endpoint = find(&spec.url, options, &trust, &plan.protocol)?;
+                plan.endpoints.push(endpoint);
+                servers.push(spec.url.clone());
                 servers.len() - 1
             }
         };
-        let said = render(plan, &wish, None, None)?;
-        plan.requests.push(Request { wish, door, said });
+        let encoded = render(plan, &spec, None, None)?;
+        plan.requests.push(Request {
+            spec,
+            endpoint,
+            encoded,
+        });
     }
     Ok(())
 }
 
 fn find(
-    place: &Place,
+    place: &Url,
     options: &RequestOptions,
-    trust: &Trust,
-    wire: &Wire,
-) -> Result<Door, BenchError> {
-    let protocols: &[&[u8]] = match wire {
-        Wire::Http2 { .. } => &[HTTP2_PROTOCOL],
-        Wire::Http1 | Wire::Fastcgi { .. } => &[b"http/1.1"],
+    trust: &TlsTrust,
+    protocol: &Protocol,
+) -> Result<Endpoint, BenchError> {
+    let protocols: &[&[u8]] = match protocol {
+        Protocol::Http2 { .. } => &[HTTP2_PROTOCOL],
+        Protocol::Http1 | Protocol::Fastcgi { .. } => &[b"http/1.1"],
     };
     let owned = options.yes_i_own_it;
-    let found = doors::find(place, options.unix.as_deref(), trust, protocols, owned);
+    let found = endpoints::find(place, options.unix.as_deref(), trust, protocols, owned);
     found.map_err(|why| match why {
-        NotFound::Because(why) => BenchError::Now(why),
-        NotFound::Elsewhere(address) => BenchError::Usage(format!(
+        EndpointError::Failed(why) => BenchError::Now(why),
+        EndpointError::Remote(address) => BenchError::Usage(format!(
             "{address} is on another machine: a load test of a server that is not yours is an \
              attack; if it is yours, add --yes-i-own-it"
         )),

@@ -9,10 +9,10 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use maitred_control::admin::{Answer, Request, ServerStatus};
-use maitred_measure::answer::{AnswerReader, Asked};
-use maitred_measure::place::Place;
-use maitred_measure::request::Wish;
-use maitred_measure::watched::{Family, Sample, Watched};
+use maitred_measure::request::RequestSpec;
+use maitred_measure::response::{Http1Reader, ReadOptions};
+use maitred_measure::url::Url;
+use maitred_measure::watched::{ProcessTree, ServerSample, ServerSamples};
 
 use super::setup::BenchError;
 use crate::client::Client;
@@ -35,7 +35,7 @@ enum SampleSource {
     /// One of ours: its admin socket, or the default one.
     Admin(Option<PathBuf>),
     /// php-fpm's status page, or ours, in JSON.
-    StatusPage(Place),
+    StatusPage(Url),
     /// `/proc`, for this process and its descendants.
     Process(i32),
 }
@@ -43,7 +43,7 @@ enum SampleSource {
 /// A running watch.
 pub struct ServerWatch {
     over: Arc<AtomicBool>,
-    thread: JoinHandle<Watched>,
+    thread: JoinHandle<ServerSamples>,
 }
 
 impl ServerWatch {
@@ -65,7 +65,7 @@ impl ServerWatch {
     }
 
     /// Stops, and returns the samples.
-    pub fn end(self) -> Watched {
+    pub fn end(self) -> ServerSamples {
         self.over.store(true, Ordering::Relaxed);
         self.thread.join().unwrap_or_default()
     }
@@ -81,7 +81,7 @@ fn source(what: &str) -> Result<SampleSource, String> {
     if !what.starts_with("http://") {
         return Ok(SampleSource::Admin(Some(what.into())));
     }
-    let mut place = Place::read(what, None)?;
+    let mut place = Url::read(what, None)?;
     if !place.path.contains('?') {
         place.path.push_str("?json");
     }
@@ -108,7 +108,7 @@ impl Sampler {
         }
     }
 
-    fn watch(mut self, source: String, first: Sample, over: &AtomicBool) -> Watched {
+    fn watch(mut self, source: String, first: ServerSample, over: &AtomicBool) -> ServerSamples {
         let mut samples = vec![first];
         let mut lost = None;
         let mut next = self.began + EVERY;
@@ -126,10 +126,10 @@ impl Sampler {
             // The last partial second counts, too.
             samples.extend(self.look());
         }
-        Watched::of(source, samples, lost)
+        ServerSamples::of(source, samples, lost)
     }
 
-    fn look(&mut self) -> Result<Sample, String> {
+    fn look(&mut self) -> Result<ServerSample, String> {
         let mut sample = match &self.source {
             SampleSource::Admin(path) => {
                 let client = match self.client.take() {
@@ -142,7 +142,7 @@ impl Sampler {
                 };
                 let pid = i32::try_from(status.pid).unwrap_or(0);
                 let family = self.family(pid);
-                Sample {
+                ServerSample {
                     cpu: family.and_then(|family| family.cpu),
                     ..of_status(&status)
                 }
@@ -158,47 +158,47 @@ impl Sampler {
         Ok(sample)
     }
 
-    fn family(&mut self, pid: i32) -> Option<Sample> {
-        let family = Family::of(pid)?;
+    fn family(&mut self, pid: i32) -> Option<ServerSample> {
+        let family = ProcessTree::of(pid)?;
         let first = *self.ticks.get_or_insert(family.ticks);
         let ticks = family.ticks.saturating_sub(first);
-        Some(Sample {
+        Some(ServerSample {
             processes: Some(family.processes),
             cpu: Some(ticks as f64 / self.ticks_per_second),
             private_bytes: family.private_bytes,
-            ..Sample::default()
+            ..ServerSample::default()
         })
     }
 }
 
-fn of_status(status: &ServerStatus) -> Sample {
+fn of_status(status: &ServerStatus) -> ServerSample {
     let sum =
         |of: fn(&maitred_control::admin::PoolStatus) -> u64| status.pools.iter().map(of).sum();
-    Sample {
+    ServerSample {
         busy: Some(sum(|pool| pool.workers.busy)),
         idle: Some(sum(|pool| pool.workers.idle)),
         queue: Some(sum(|pool| pool.queue.now)),
         processes: Some(sum(|pool| pool.memory.processes)),
         private_bytes: Some(sum(|pool| pool.memory.private_bytes)),
-        ..Sample::default()
+        ..ServerSample::default()
     }
 }
 
 /// Reads php-fpm's status page in JSON.
-fn of_page(page: &[u8]) -> Result<Sample, String> {
+fn of_page(page: &[u8]) -> Result<ServerSample, String> {
     let page: serde_json::Value = serde_json::from_slice(page)
         .map_err(|why| format!("the status page is no JSON ({why}); php-fpm's is at ?json"))?;
     let figure = |name: &str| page.get(name).and_then(serde_json::Value::as_u64);
-    Ok(Sample {
+    Ok(ServerSample {
         busy: figure("active processes"),
         idle: figure("idle processes"),
         queue: figure("listen queue"),
         processes: figure("total processes"),
-        ..Sample::default()
+        ..ServerSample::default()
     })
 }
 
-fn fetch(place: &Place) -> Result<Vec<u8>, String> {
+fn fetch(place: &Url) -> Result<Vec<u8>, String> {
     let failed = |why: std::io::Error| format!("the status page {place} cannot be read: {why}");
     let mut addresses = (place.host.as_str(), place.port)
         .to_socket_addrs()
@@ -208,13 +208,13 @@ fn fetch(place: &Place) -> Result<Vec<u8>, String> {
         .ok_or_else(|| format!("{} has no address", place.host))?;
     let mut stream = TcpStream::connect_timeout(&address, PATIENCE).map_err(failed)?;
     stream.set_read_timeout(Some(PATIENCE)).map_err(failed)?;
-    let request = Wish::get(place.clone()).http1(None, None, false);
+    let request = RequestSpec::get(place.clone()).http1(None, None, false);
     stream.write_all(&request).map_err(failed)?;
     let mut bytes = Vec::new();
     let bounded = stream.take(MAX_PAGE_BYTES as u64).read_to_end(&mut bytes);
     bounded.map_err(failed)?;
-    let mut reader = AnswerReader::default();
-    reader.begin(Asked::default());
+    let mut reader = Http1Reader::default();
+    reader.begin(ReadOptions::default());
     let answer = match reader.read(&bytes) {
         Ok(Some(answer)) => Ok(answer),
         Ok(None) => reader.ended(),

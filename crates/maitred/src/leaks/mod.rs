@@ -11,7 +11,7 @@ use std::process::ExitCode;
 
 use maitred_config::{Config, Mode, Pool, Site};
 use maitred_front::Hosts;
-use maitred_measure::place::Place;
+use maitred_measure::url::Url;
 
 use crate::command::Leaks;
 use crate::{EXIT_SUCCESS, fail, refuse};
@@ -67,7 +67,7 @@ impl LeakRequest {
                 target: url.to_owned(),
             });
         }
-        let place = Place::read(url, None)?;
+        let place = Url::read(url, None)?;
         Ok(LeakRequest {
             host: Some(place.host),
             target: place.path,

@@ -3,17 +3,13 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use maitred_config::fpm::Level;
-use maitred_os::clock::local_time;
+use maitred_os::clock::format_local;
 
 /// Longest line that is not cut even if `log_limit` is lower, in bytes: php-fpm's own buffer.
 const UNCUT_BYTES: usize = 2048;
 
 /// The end of a cut line.
 const CUT: &[u8] = b"...";
-
-const MONTHS: [&str; 12] = [
-    "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
-];
 
 /// The source location of a message; shown at the debug level.
 #[derive(Debug, Clone, Copy)]
@@ -51,15 +47,8 @@ pub fn syslog_prefix(level: Level, place: Option<SourceLocation<'_>>) -> String 
 
 fn date(since: Duration) -> String {
     let second = i64::try_from(since.as_secs()).unwrap_or(i64::MAX);
-    let Some(time) = local_time(second) else {
-        return second.to_string();
-    };
-    let month = usize::try_from(time.month).unwrap_or(1);
-    let month = MONTHS.get(month.saturating_sub(1)).unwrap_or(&"");
-    format!(
-        "{:02}-{month}-{:04} {:02}:{:02}:{:02}",
-        time.day, time.year, time.hour, time.minute, time.second
-    )
+    let text = format_local(second, c"%d-%b-%Y %H:%M:%S");
+    String::from_utf8_lossy(&text).into_owned()
 }
 
 /// A message of the server: one line, cut if it is longer than both `limit` and php-fpm's buffer.

@@ -11,22 +11,22 @@ use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
 use maitred_control::admin::{Answer, Request};
-use maitred_doctor::facts::Kind;
+use maitred_doctor::facts::PhpServer;
 use maitred_doctor::finding::{Finding, Severity};
 use maitred_doctor::read::Counted;
-use maitred_doctor::{Options, Which};
-use maitred_measure::doors::Trust;
-use maitred_measure::words;
+use maitred_doctor::{Options, Scope};
+use maitred_measure::endpoints::TlsTrust;
 use maitred_os::signals::{Awaited, Signal};
-use maitred_tune::counts::{Asked as Asks, Counts};
+use maitred_text::humanize;
 use maitred_tune::course::goal::Goal;
-use maitred_tune::course::{Course, Terms, Verdict};
+use maitred_tune::course::{Course, CourseInput, Verdict};
+use maitred_tune::php_memory::{Counts, PhpMemoryProbe};
 use maitred_tune::report::Report;
-use maitred_tune::runner::{Ended, Runner};
+use maitred_tune::runner::{Abort, Runner};
 use maitred_tune::settings::Server;
 use maitred_tune::site::Site;
 use maitred_tune::target::{self, Reload, Target};
-use maitred_tune::workload::{Asked, Prober, Workload, prepare};
+use maitred_tune::workload::{Prober, Workload, WorkloadOptions, prepare};
 use maitred_tune::{html, text};
 
 use crate::client::Client;
@@ -111,11 +111,11 @@ impl From<String> for TuneError {
     }
 }
 
-impl From<Ended> for TuneError {
-    fn from(ended: Ended) -> TuneError {
+impl From<Abort> for TuneError {
+    fn from(ended: Abort) -> TuneError {
         match ended {
-            Ended::Stopped => TuneError::Stopped,
-            Ended::Trouble(why) => TuneError::Now(why),
+            Abort::Stopped => TuneError::Stopped,
+            Abort::Failed(why) => TuneError::Now(why),
         }
     }
 }
@@ -189,7 +189,7 @@ fn carry_out(asked: &Tune) -> Result<u8, TuneError> {
     if let Some(left_out) = workload.left_out() {
         let _ = writeln!(io::stderr(), "{left_out}");
     }
-    let mut course = Course::new(Terms {
+    let mut course = Course::new(CourseInput {
         seconds: said.seconds,
         ends: asked.course.quick,
         first: workload.took,
@@ -205,7 +205,7 @@ fn carry_out(asked: &Tune) -> Result<u8, TuneError> {
     let mut progress = Progress::new(&workload.source, &site);
     let mut ask = counts_of(&site, &asked.server);
     let mut runner = Runner {
-        counts: Asks::new(site.service.kind == Kind::Maitred, &mut ask),
+        counts: PhpMemoryProbe::new(site.service.kind == PhpServer::Maitred, &mut ask),
         target: &mut target,
         workload: &workload,
         prober: &mut prober,
@@ -320,7 +320,7 @@ fn serves(
 fn seconds(asked: &Tune) -> Result<f64, String> {
     let seconds = match (&asked.course.time, asked.course.quick) {
         (_, true) => QUICK_SECONDS,
-        (Some(text), false) => words::read_duration(text)?,
+        (Some(text), false) => humanize::parse_duration(text)?,
         (None, false) => USUAL_SECONDS,
     };
     if !SECONDS.contains(&seconds) {
@@ -332,9 +332,9 @@ fn seconds(asked: &Tune) -> Result<f64, String> {
 /// Examines the machine, and finds the pool. Also returns doctor's findings.
 fn find(asked: &TuneServerOptions) -> Result<(Site, Vec<Finding>), TuneError> {
     let which = match (&asked.config, &asked.php_fpm) {
-        (Some(_), _) => Which::Maitred,
-        (None, Some(_)) => Which::PhpFpm,
-        (None, None) => Which::Everything,
+        (Some(_), _) => Scope::Maitred,
+        (None, Some(_)) => Scope::PhpFpm,
+        (None, None) => Scope::Everything,
     };
     let facts = maitred_doctor::read(&Options {
         which,
@@ -393,7 +393,7 @@ fn reload(asked: &TuneServerOptions) -> Reload {
 /// Reads the memory of scripts: from php-fpm's status page, or from maitred's admin socket.
 fn counts_of(site: &Site, asked: &TuneServerOptions) -> Box<dyn FnMut() -> Counts> {
     let pool = site.pool.clone();
-    if site.service.kind != Kind::Maitred {
+    if site.service.kind != PhpServer::Maitred {
         return Box::new(move || {
             let told = maitred_doctor::read::counted(&pool, PATIENCE);
             told.map_err(|why| why.to_string())
@@ -425,9 +425,9 @@ fn reach(asked: &TuneServerOptions) -> Reach {
     }
 }
 
-fn workload_of(asked: &Tune) -> Asked {
+fn workload_of(asked: &Tune) -> WorkloadOptions {
     let load = &asked.load;
-    Asked {
+    WorkloadOptions {
         urls: asked.urls.clone(),
         urls_file: load.urls_file.clone(),
         access_log: load.access_log.clone(),
@@ -439,7 +439,7 @@ fn workload_of(asked: &Tune) -> Asked {
         contains: load.contains.clone(),
         allow_write: load.allow_write,
         owned: load.yes_i_own_it,
-        trust: Trust {
+        trust: TlsTrust {
             insecure: load.insecure,
             ca: load.ca.clone(),
         },
@@ -469,7 +469,7 @@ impl Progress {
     fn say(&mut self, what: &str, left: f64) {
         let past = self.began.elapsed().as_secs_f64();
         let done = past / (past + left).max(1e-9) * 100.0;
-        let left = words::duration(left.ceil());
+        let left = humanize::duration(left.ceil());
         let _ = writeln!(io::stderr(), "[{done:>3.0} %] {what} · about {left} left");
     }
 }

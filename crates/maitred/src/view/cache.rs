@@ -4,8 +4,10 @@ use std::collections::BTreeMap;
 
 use maitred_control::admin::{CachedSite, PageCache, PageTier, ServerStatus};
 
+use maitred_text::humanize::{compact_bytes, compact_count, long_time};
+
 use super::table::{Table, limited};
-use super::{bytes, cut, duration, number, sum};
+use super::{cut, sum};
 
 /// Most sites that are shown: those with the most requests.
 const MAX_SITE_LINES: usize = 20;
@@ -49,8 +51,8 @@ pub fn page_cache(server: &ServerStatus) -> Vec<String> {
 
 fn tiers(cache: &PageCache) -> Vec<String> {
     let tier = |name: &str, tier: &PageTier| {
-        let (have, limit) = (bytes(tier.bytes), bytes(tier.limit_bytes));
-        let (pages, evicted) = (number(tier.pages, 8), number(tier.evicted, 8));
+        let (have, limit) = (compact_bytes(tier.bytes), compact_bytes(tier.limit_bytes));
+        let (pages, evicted) = (compact_count(tier.pages, 8), compact_count(tier.evicted, 8));
         format!("{name} {pages} pages, {have} of {limit}, {evicted} evicted")
     };
     let mut lines = vec![format!("page cache: {}", tier("memory", &cache.memory))];
@@ -58,12 +60,15 @@ fn tiers(cache: &PageCache) -> Vec<String> {
     if let Some(disk) = &cache.disk {
         let errors = match cache.write_errors {
             0 => String::new(),
-            errors => format!(", {} not written", number(errors, 5)),
+            errors => format!(", {} not written", compact_count(errors, 5)),
         };
         more(tier("disk", disk) + &errors);
     }
     if cache.filling > 0 || cache.waiting > 0 {
-        let (filling, waiting) = (number(cache.filling, 5), number(cache.waiting, 5));
+        let (filling, waiting) = (
+            compact_count(cache.filling, 5),
+            compact_count(cache.waiting, 5),
+        );
         more(format!(
             "{filling} being generated, {waiting} requests wait for one"
         ));
@@ -78,15 +83,15 @@ fn row(site: &CachedSite) -> [String; 10] {
     let share = 100.0 * from_cache as f64 / all.max(1) as f64;
     [
         site.site.clone(),
-        number(all, 8),
+        compact_count(all, 8),
         format!("{share:.1}%"),
-        number(of(&["hit"]), 8),
-        number(of(&["updating", "stale", "revalidated"]), 6),
-        number(of(&["miss", "vary_miss", "expired"]), 6),
-        number(of(&["bypass"]), 6),
-        number(site.stored, 8),
-        bytes(site.saved_bytes),
-        duration(site.saved_script_seconds),
+        compact_count(of(&["hit"]), 8),
+        compact_count(of(&["updating", "stale", "revalidated"]), 6),
+        compact_count(of(&["miss", "vary_miss", "expired"]), 6),
+        compact_count(of(&["bypass"]), 6),
+        compact_count(site.stored, 8),
+        compact_bytes(site.saved_bytes),
+        long_time(site.saved_script_seconds),
     ]
 }
 
@@ -96,7 +101,7 @@ fn reasons(about: &str, counts: &BTreeMap<String, u64>) -> Option<String> {
     some.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
     let some: Vec<String> = some
         .iter()
-        .map(|(reason, count)| format!("{} {reason}", number(**count, 8)))
+        .map(|(reason, count)| format!("{} {reason}", compact_count(**count, 8)))
         .collect();
     let line = cut(&format!("  {about}: {}", some.join(", ")));
     (!some.is_empty()).then_some(line)

@@ -2,8 +2,10 @@
 
 use maitred_control::admin::{Copies, PoolStatus, ServerStatus};
 
+use maitred_text::humanize::compact_count;
+
 use super::table::Table;
-use super::{both, counts, cut, number};
+use super::{both, counts, cut};
 
 /// Columns of the pools.
 const COPIES: &[(&str, isize)] = &[
@@ -31,11 +33,11 @@ pub fn copies(server: &ServerStatus) -> Vec<String> {
         table.row([
             (*name).to_owned(),
             copies.generation.to_string(),
-            number(copies.spare, 5),
-            number(copies.fork_time.count, 8),
+            compact_count(copies.spare, 5),
+            compact_count(copies.fork_time.count, 8),
             both(&copies.fork_time),
-            number(copies.rewound, 9),
-            number(copies.not_rewound.values().sum(), 8),
+            compact_count(copies.rewound, 9),
+            compact_count(copies.not_rewound.values().sum(), 8),
             pages_each(copies),
         ])
     }));
@@ -73,7 +75,7 @@ pub fn details(pool: &PoolStatus) -> Vec<String> {
 
 fn pages_each(copies: &Copies) -> String {
     match copies.private_pages {
-        Some(pages) => number(pages.round() as u64, 6),
+        Some(pages) => compact_count(pages.round() as u64, 6),
         None => "-".to_owned(),
     }
 }

@@ -2,8 +2,10 @@
 
 use maitred_control::admin::{ProxyServer, ServerStatus};
 
+use maitred_text::humanize::{compact_count, compact_time};
+
+use super::sum;
 use super::table::{Table, limited};
-use super::{number, sum, time};
 
 /// Most servers that are shown: those with the most requests.
 const MAX_SERVER_LINES: usize = 20;
@@ -39,12 +41,12 @@ fn row(server: &ProxyServer) -> [String; 7] {
     let failed = ["unreachable", "timeout", "invalid_response"];
     [
         server.server.clone(),
-        number(sum(all, |_| true), 8),
-        number(server.active_requests, 6),
-        number(sum(all, |result| result == "5xx"), 8),
-        number(sum(all, |result| failed.contains(&result)), 8),
-        number(sum(all, |result| result == "client_closed"), 8),
-        time(server.request_seconds / timed.max(1) as f64),
+        compact_count(sum(all, |_| true), 8),
+        compact_count(server.active_requests, 6),
+        compact_count(sum(all, |result| result == "5xx"), 8),
+        compact_count(sum(all, |result| failed.contains(&result)), 8),
+        compact_count(sum(all, |result| result == "client_closed"), 8),
+        compact_time(server.request_seconds / timed.max(1) as f64),
     ]
 }
 

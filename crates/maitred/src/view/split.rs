@@ -2,8 +2,10 @@
 
 use maitred_control::admin::{PoolStatus, Running, ServerStatus, Times};
 
+use maitred_text::humanize::{compact_bytes, long_time};
+
 use super::table::Table;
-use super::{both, bytes, cut, duration};
+use super::{both, cut};
 
 /// Columns of the pools.
 const PARTS: &[(&str, isize)] = &[
@@ -54,14 +56,17 @@ pub fn parts(pool: &PoolStatus) -> Vec<String> {
 /// What else is measured of a pool's scripts.
 pub fn details(pool: &PoolStatus) -> Option<String> {
     let peak = &pool.peak_memory;
-    let (p50, p99) = (bytes(peak.p50_bytes?), bytes(peak.p99_bytes?));
+    let (p50, p99) = (
+        compact_bytes(peak.p50_bytes?),
+        compact_bytes(peak.p99_bytes?),
+    );
     Some(format!("peak memory     {p50} p50, {p99} p99 of scripts"))
 }
 
 /// The parts of a running script's time so far.
 pub fn so_far(script: &Running) -> Option<String> {
     let (cpu, waited) = (script.cpu_seconds?, script.core_wait_seconds?);
-    let parts = [cpu, waited, script.blocked_seconds?].map(duration);
+    let parts = [cpu, waited, script.blocked_seconds?].map(long_time);
     let [cpu, waited, blocked] = parts;
     Some(cut(&format!(
         "{:17}cpu {cpu}, core wait {waited}, blocked {blocked}",

@@ -1,6 +1,8 @@
 //! Tables of aligned columns.
 
-use super::{cut, shorten};
+use maitred_text::humanize::shorten;
+
+use super::cut;
 
 /// A table: the title and width of each column. A negative width aligns to the left. The first
 /// column is as wide as its longest cell, within its title and its width.

@@ -3,13 +3,13 @@
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
 
-use super::thread::{Jar, Job, Thread};
+use super::thread::{CookieJar, ScheduledRequest, Thread};
 use crate::clock;
 use crate::plan::{Choice, Think};
 
 /// What all users have in common.
 #[derive(Debug, Clone, Copy)]
-pub struct Habits {
+pub struct UserBehaviour {
     /// How many there are in all threads.
     pub users: usize,
     /// How long they think.
@@ -21,11 +21,11 @@ pub struct Habits {
 }
 
 /// Lets this thread's users do what they do, until the end.
-pub async fn users(thread: &Rc<Thread>, habits: Habits) {
+pub async fn users(thread: &Rc<Thread>, behaviour: UserBehaviour) {
     let threads = thread.plan().threads;
-    let ours = (thread.number..habits.users).step_by(threads);
+    let ours = (thread.number..behaviour.users).step_by(threads);
     let users: Vec<_> = ours
-        .map(|number| tokio::task::spawn_local(user(thread.clone(), number, habits)))
+        .map(|number| tokio::task::spawn_local(user(thread.clone(), number, behaviour)))
         .collect();
     for user in users {
         // Nobody cancels them, and they do not panic.
@@ -61,20 +61,20 @@ impl Presence {
     }
 }
 
-async fn user(thread: Rc<Thread>, number: usize, habits: Habits) {
+async fn user(thread: Rc<Thread>, number: usize, behaviour: UserBehaviour) {
     let plan = thread.plan();
-    let share = number as f64 / habits.users as f64;
-    let begins = thread.shared.start + clock::nanos(clock::seconds(habits.ramp) * share);
+    let share = number as f64 / behaviour.users as f64;
+    let begins = thread.shared.start + clock::nanos(clock::seconds(behaviour.ramp) * share);
     tokio::time::sleep_until(thread.instant(begins)).await;
     let warm = thread.shared.start.saturating_add(plan.warm_up);
     // Who comes later was missing, and that counts.
     let mut first = (begins > warm).then_some(warm);
-    let mut connections: Vec<_> = plan.doors.iter().map(|_| None).collect();
-    let mut jar = plan.cookies.then(Jar::new);
+    let mut connections: Vec<_> = plan.endpoints.iter().map(|_| None).collect();
+    let mut jar = plan.cookies.then(CookieJar::new);
     let mut choice = Choice::new(plan, number);
     loop {
         let due = clock::now();
-        if !thread.is_time(due) || habits.counted && !take_one(&thread) {
+        if !thread.is_time(due) || behaviour.counted && !take_one(&thread) {
             thread.was_present(due.saturating_sub(first.unwrap_or(warm)));
             break;
         }
@@ -82,18 +82,18 @@ async fn user(thread: Rc<Thread>, number: usize, habits: Habits) {
             first.get_or_insert(due);
         }
         let row = choice.pick(&mut thread.random.borrow_mut());
-        let job = Job {
+        let job = ScheduledRequest {
             due,
             row,
             own: None,
             waited: false,
         };
-        let door = plan.requests.get(row).map_or(0, |request| request.door);
-        let Some(connection) = connections.get_mut(door) else {
+        let endpoint = plan.requests.get(row).map_or(0, |request| request.endpoint);
+        let Some(connection) = connections.get_mut(endpoint) else {
             break;
         };
         thread.carry_out(&job, connection, jar.as_mut()).await;
-        let think = habits.think.pick(&mut thread.random.borrow_mut());
+        let think = behaviour.think.pick(&mut thread.random.borrow_mut());
         if think > 0 {
             let until = thread.instant(clock::now().saturating_add(think));
             tokio::time::sleep_until(until).await;

@@ -7,25 +7,25 @@ use std::task::{Context, Poll};
 
 use tokio::time::Instant;
 
-use super::exchange::{Single, Trouble};
-use super::http2::Place;
-use crate::answer::{Answer, Asked};
+use super::exchange::{SendError, SerialConnection};
+use super::http2::StreamSlot;
 use crate::outcome::Cause;
-use crate::request::Said;
+use crate::request::EncodedRequest;
+use crate::response::{ReadOptions, ResponseSummary};
 
 /// A connection that is open, as long as this is kept.
 #[derive(Debug)]
-pub struct Counted(Rc<Cell<u64>>);
+pub struct OpenCount(Rc<Cell<u64>>);
 
-impl Counted {
+impl OpenCount {
     /// One more of those that are counted there.
-    pub fn new(open: &Rc<Cell<u64>>) -> Counted {
+    pub fn new(open: &Rc<Cell<u64>>) -> OpenCount {
         open.set(open.get() + 1);
-        Counted(open.clone())
+        OpenCount(open.clone())
     }
 }
 
-impl Drop for Counted {
+impl Drop for OpenCount {
     fn drop(&mut self) {
         self.0.set(self.0.get().saturating_sub(1));
     }
@@ -35,9 +35,9 @@ impl Drop for Counted {
 #[derive(Debug)]
 pub enum Connection {
     /// A connection of one's own.
-    Single(Single),
+    SerialConnection(SerialConnection),
     /// A place on a connection of HTTP/2.
-    Shared(Place),
+    Shared(StreamSlot),
 }
 
 impl Connection {
@@ -47,30 +47,32 @@ impl Connection {
     /// Why there is no answer.
     pub async fn ask(
         &mut self,
-        said: &Said,
-        asked: Asked<'_>,
+        encoded: &EncodedRequest,
+        options: ReadOptions<'_>,
         deadline: Instant,
-    ) -> Result<Answer, Trouble> {
-        match (self, said) {
-            (Connection::Single(single), Said::Bytes(bytes)) => {
-                single.ask(bytes, asked, deadline).await
+    ) -> Result<ResponseSummary, SendError> {
+        match (self, encoded) {
+            (Connection::SerialConnection(single), EncodedRequest::Bytes(bytes)) => {
+                single.ask(bytes, options, deadline).await
             }
-            (Connection::Shared(place), Said::Fields(head, body)) => {
-                place.ask(head, body, asked, deadline).await
+            (Connection::Shared(place), EncodedRequest::Fields(head, body)) => {
+                place.ask(head, body, options, deadline).await
             }
-            _ => Err(Trouble::Cause(Cause::Fault(
+            _ => Err(SendError::Cause(Cause::Fault(
                 "a request of another protocol",
             ))),
         }
     }
 
     /// Whether it can carry another request after it has carried one with this end.
-    pub fn keeps(&self, answer: &Result<Answer, Trouble>) -> bool {
+    pub fn is_reusable(&self, answer: &Result<ResponseSummary, SendError>) -> bool {
         match self {
-            Connection::Single(_) => answer.as_ref().is_ok_and(|answer| answer.keeps),
+            Connection::SerialConnection(_) => {
+                answer.as_ref().is_ok_and(|answer| answer.keep_alive)
+            }
             // A stream that fails leaves the others alone. One that hangs may not be alone.
             Connection::Shared(place) => {
-                let timed_out = Err(Trouble::Cause(Cause::TimedOut));
+                let timed_out = Err(SendError::Cause(Cause::TimedOut));
                 !place.is_gone() && *answer != timed_out
             }
         }
@@ -79,7 +81,7 @@ impl Connection {
     /// Whether it is known that it carries nothing any more.
     pub fn is_gone(&self) -> bool {
         match self {
-            Connection::Single(_) => false,
+            Connection::SerialConnection(_) => false,
             Connection::Shared(place) => place.is_gone(),
         }
     }
@@ -88,7 +90,7 @@ impl Connection {
     /// needed.
     pub fn poll_useless(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         match self {
-            Connection::Single(single) => single.poll_useless(cx),
+            Connection::SerialConnection(single) => single.poll_useless(cx),
             Connection::Shared(_) => Poll::Pending,
         }
     }

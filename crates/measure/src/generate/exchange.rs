@@ -9,11 +9,11 @@ use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep};
 
-use super::connection::Counted;
-use crate::answer::{Answer, AnswerReader, Asked};
+use super::connection::OpenCount;
+use crate::fastcgi::FastcgiReader;
 use crate::outcome::Cause;
-use crate::plan::Wire;
-use crate::script::ScriptReader;
+use crate::plan::Protocol;
+use crate::response::{Http1Reader, ReadOptions, ResponseSummary};
 use crate::stream::Stream;
 
 /// How much is read at once, in bytes.
@@ -26,7 +26,7 @@ thread_local! {
 
 /// Why no answer came.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Trouble {
+pub enum SendError {
     /// The server had closed the connection before the request could reach it: it may be sent again
     /// on another one.
     Stale(Cause),
@@ -36,61 +36,68 @@ pub enum Trouble {
 
 /// Reads answers in one of the protocols.
 #[derive(Debug)]
-enum Reader {
-    Http1(AnswerReader),
-    Script(Box<ScriptReader>),
+enum ResponseReader {
+    Http1(Http1Reader),
+    Script(Box<FastcgiReader>),
 }
 
-impl Reader {
-    fn begin(&mut self, asked: Asked<'_>) {
+impl ResponseReader {
+    fn begin(&mut self, options: ReadOptions<'_>) {
         match self {
-            Reader::Http1(reader) => reader.begin(asked),
-            Reader::Script(reader) => reader.begin(asked),
+            ResponseReader::Http1(reader) => reader.begin(options),
+            ResponseReader::Script(reader) => reader.begin(options),
         }
     }
 
     fn has_begun(&self) -> bool {
         match self {
-            Reader::Http1(reader) => reader.has_begun(),
-            Reader::Script(reader) => reader.has_begun(),
+            ResponseReader::Http1(reader) => reader.has_begun(),
+            ResponseReader::Script(reader) => reader.has_begun(),
         }
     }
 
-    fn read(&mut self, bytes: &[u8]) -> Result<Option<Answer>, Cause> {
+    fn read(&mut self, bytes: &[u8]) -> Result<Option<ResponseSummary>, Cause> {
         let read = match self {
-            Reader::Http1(reader) => reader.read(bytes),
-            Reader::Script(reader) => reader.read(bytes),
+            ResponseReader::Http1(reader) => reader.read(bytes),
+            ResponseReader::Script(reader) => reader.read(bytes),
         };
         read.map_err(Cause::Fault)
     }
 
-    fn ended(&mut self) -> Result<Answer, Cause> {
+    fn ended(&mut self) -> Result<ResponseSummary, Cause> {
         match self {
-            Reader::Http1(reader) => reader.ended().map_err(Cause::Fault),
-            Reader::Script(reader) => Err(Cause::Fault(reader.ended())),
+            ResponseReader::Http1(reader) => reader.ended().map_err(Cause::Fault),
+            ResponseReader::Script(reader) => Err(Cause::Fault(reader.ended())),
         }
     }
 }
 
 /// A connection, which carries one request at a time.
 #[derive(Debug)]
-pub struct Single {
+pub struct SerialConnection {
     stream: Stream,
-    reader: Reader,
+    reader: ResponseReader,
     /// Armed once and then only moved on, which costs next to nothing.
     timer: Pin<Box<Sleep>>,
     used: bool,
-    _counted: Counted,
+    _counted: OpenCount,
 }
 
-impl Single {
+impl SerialConnection {
     /// A connection that has just been made.
-    pub fn new(stream: Stream, wire: &Wire, deadline: Instant, counted: Counted) -> Single {
-        Single {
+    pub fn new(
+        stream: Stream,
+        protocol: &Protocol,
+        deadline: Instant,
+        counted: OpenCount,
+    ) -> SerialConnection {
+        SerialConnection {
             stream,
-            reader: match wire {
-                Wire::Fastcgi { .. } => Reader::Script(Box::default()),
-                Wire::Http1 | Wire::Http2 { .. } => Reader::Http1(AnswerReader::default()),
+            reader: match protocol {
+                Protocol::Fastcgi { .. } => ResponseReader::Script(Box::default()),
+                Protocol::Http1 | Protocol::Http2 { .. } => {
+                    ResponseReader::Http1(Http1Reader::default())
+                }
             },
             timer: Box::pin(tokio::time::sleep_until(deadline)),
             used: false,
@@ -105,10 +112,10 @@ impl Single {
     pub async fn ask(
         &mut self,
         bytes: &[u8],
-        asked: Asked<'_>,
+        options: ReadOptions<'_>,
         deadline: Instant,
-    ) -> Result<Answer, Trouble> {
-        self.reader.begin(asked);
+    ) -> Result<ResponseSummary, SendError> {
+        self.reader.begin(options);
         self.timer.as_mut().reset(deadline);
         let mut written = 0;
         let mut failed = None;
@@ -133,9 +140,9 @@ impl Single {
         answer.map_err(|cause| {
             let in_time = !matches!(cause, Cause::TimedOut);
             if was_used && in_time && !self.reader.has_begun() {
-                Trouble::Stale(cause)
+                SendError::Stale(cause)
             } else {
-                Trouble::Cause(cause)
+                SendError::Cause(cause)
             }
         })
     }
@@ -164,7 +171,7 @@ impl Single {
         }
     }
 
-    fn read(&mut self, cx: &mut Context<'_>) -> Poll<Result<Answer, Cause>> {
+    fn read(&mut self, cx: &mut Context<'_>) -> Poll<Result<ResponseSummary, Cause>> {
         SCRATCH.with_borrow_mut(|scratch| {
             loop {
                 let mut buffer = ReadBuf::new(scratch);
@@ -185,7 +192,7 @@ impl Single {
     }
 
     /// Ready when an idle connection is of no use any more: the server has closed it, or says what
-    /// nobody asked for.
+    /// nobody options for.
     pub fn poll_useless(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let mut byte = [0];
         let mut buffer = ReadBuf::new(&mut byte);

@@ -15,11 +15,11 @@ use http::{Request, Response, header};
 use tokio::sync::OnceCell;
 use tokio::time::{Instant, Sleep};
 
-use super::connection::Counted;
-use super::exchange::Trouble;
-use crate::answer::{Answer, Asked, MAX_COOKIES, MAX_HEAD_BYTES, Search};
+use super::connection::OpenCount;
+use super::exchange::SendError;
 use crate::outcome::Cause;
-use crate::stream::Stream;
+use crate::response::{MAX_COOKIES, MAX_HEAD_BYTES, MarkerSearch, ReadOptions, ResponseSummary};
+use crate::stream::{Negotiated, Stream};
 
 /// How much may be on its way to us on a stream before we say that it has come, in bytes. It is
 /// read as it comes, so nothing holds as much.
@@ -32,7 +32,7 @@ const CONNECTION_WINDOW: u32 = 256 * 1024 * 1024;
 pub const PROTOCOL: &[u8] = b"h2";
 
 /// How a connection is made.
-type Opened = Result<(SendRequest<Bytes>, Counted), Cause>;
+type Opened = Result<(SendRequest<Bytes>, OpenCount), Cause>;
 
 /// A connection and how many of its places are taken.
 #[derive(Debug, Default)]
@@ -48,12 +48,12 @@ struct PooledConnection {
 
 /// The connections of a thread to one server.
 #[derive(Debug, Default)]
-pub struct Trunks {
+pub struct Http2Pool {
     /// A connection ends with the last that has a place on it.
     open: RefCell<Vec<Weak<PooledConnection>>>,
 }
 
-impl Trunks {
+impl Http2Pool {
     /// A place on a connection with less than `streams` others, or on a new one that `connect`
     /// makes.
     ///
@@ -63,13 +63,19 @@ impl Trunks {
         &self,
         streams: usize,
         deadline: Instant,
-        connect: impl AsyncFnOnce() -> Result<(Stream, Counted), Cause>,
-    ) -> Result<Place, Cause> {
-        let taken = Taken::of(self.with_room(streams));
-        let trunk = &taken.0;
-        let is_gone = trunk.is_gone.clone();
-        let opening = trunk.opened.get_or_init(|| async {
-            let (stream, counted) = connect().await?;
+        connect: impl AsyncFnOnce() -> Result<(Stream, Negotiated, OpenCount), Cause>,
+    ) -> Result<StreamSlot, Cause> {
+        let taken = SlotGuard::of(self.with_room(streams));
+        let pooled = &taken.0;
+        let is_gone = pooled.is_gone.clone();
+        let opening = pooled.opened.get_or_init(|| async {
+            let (stream, negotiated, counted) = connect().await?;
+            if matches!(negotiated, Negotiated::Alpn(chosen) if chosen.as_deref() != Some(PROTOCOL))
+            {
+                return Err(Cause::Fault(
+                    "the server chose another protocol than HTTP/2 (ALPN)",
+                ));
+            }
             Ok((begin(stream, is_gone).await?, counted))
         });
         let opened = tokio::time::timeout_at(deadline, opening).await;
@@ -78,40 +84,32 @@ impl Trunks {
             Ok((sender, _)) => sender.clone(),
             Err(cause) => return Err(*cause),
         };
-        Ok(Place {
+        Ok(StreamSlot {
             sender,
             taken,
             timer: Box::pin(tokio::time::sleep_until(deadline)),
-            search: Search::default(),
+            search: MarkerSearch::default(),
         })
     }
 
     fn with_room(&self, streams: usize) -> Rc<PooledConnection> {
         let mut open = self.open.borrow_mut();
-        open.retain(|trunk| trunk.strong_count() > 0);
+        open.retain(|pooled| pooled.strong_count() > 0);
         let mut alive = open.iter().filter_map(Weak::upgrade);
-        let has_room = |trunk: &Rc<PooledConnection>| {
-            trunk.taken.get() < streams && !trunk.is_given_up.get() && !trunk.is_gone.get()
+        let has_room = |pooled: &Rc<PooledConnection>| {
+            pooled.taken.get() < streams && !pooled.is_given_up.get() && !pooled.is_gone.get()
         };
-        if let Some(trunk) = alive.find(has_room) {
-            return trunk;
+        if let Some(pooled) = alive.find(has_room) {
+            return pooled;
         }
-        let trunk = Rc::<PooledConnection>::default();
-        open.push(Rc::downgrade(&trunk));
-        trunk
+        let pooled = Rc::<PooledConnection>::default();
+        open.push(Rc::downgrade(&pooled));
+        pooled
     }
 }
 
 /// Begins to speak on a connection, which works until nobody has a place on it.
 async fn begin(stream: Stream, is_gone: Rc<Cell<bool>>) -> Result<SendRequest<Bytes>, Cause> {
-    if stream
-        .protocol()
-        .is_some_and(|chosen| chosen != Some(PROTOCOL))
-    {
-        return Err(Cause::Fault(
-            "the server chose another protocol than HTTP/2 (ALPN)",
-        ));
-    }
     let mut builder = Builder::new();
     builder
         .enable_push(false)
@@ -120,7 +118,7 @@ async fn begin(stream: Stream, is_gone: Rc<Cell<bool>>) -> Result<SendRequest<By
         .max_header_list_size(u32::try_from(MAX_HEAD_BYTES).unwrap_or(u32::MAX));
     let (sender, connection) = builder.handshake(stream).await.map_err(|why| cause(&why))?;
     tokio::task::spawn_local(async move {
-        // Those who have asked are told.
+        // Those who have options are told.
         let _ = connection.await;
         is_gone.set(true);
     });
@@ -129,16 +127,16 @@ async fn begin(stream: Stream, is_gone: Rc<Cell<bool>>) -> Result<SendRequest<By
 
 /// A place that is taken, as long as this is kept.
 #[derive(Debug)]
-struct Taken(Rc<PooledConnection>);
+struct SlotGuard(Rc<PooledConnection>);
 
-impl Taken {
-    fn of(trunk: Rc<PooledConnection>) -> Taken {
-        trunk.taken.set(trunk.taken.get() + 1);
-        Taken(trunk)
+impl SlotGuard {
+    fn of(pooled: Rc<PooledConnection>) -> SlotGuard {
+        pooled.taken.set(pooled.taken.get() + 1);
+        SlotGuard(pooled)
     }
 }
 
-impl Drop for Taken {
+impl Drop for SlotGuard {
     fn drop(&mut self) {
         self.0.taken.set(self.0.taken.get().saturating_sub(1));
         self.0.is_given_up.set(true);
@@ -147,15 +145,15 @@ impl Drop for Taken {
 
 /// A place on a connection, which carries one request at a time.
 #[derive(Debug)]
-pub struct Place {
+pub struct StreamSlot {
     sender: SendRequest<Bytes>,
-    taken: Taken,
+    taken: SlotGuard,
     /// Armed once and then only moved on.
     timer: Pin<Box<Sleep>>,
-    search: Search,
+    search: MarkerSearch,
 }
 
-impl Place {
+impl StreamSlot {
     /// Whether its connection has ended.
     pub fn is_gone(&self) -> bool {
         self.taken.0.is_gone.get()
@@ -169,38 +167,38 @@ impl Place {
         &mut self,
         head: &Request<()>,
         body: &Bytes,
-        asked: Asked<'_>,
+        options: ReadOptions<'_>,
         deadline: Instant,
-    ) -> Result<Answer, Trouble> {
+    ) -> Result<ResponseSummary, SendError> {
         self.timer.as_mut().reset(deadline);
-        self.search.begin(asked.marker);
+        self.search.begin(options.marker);
         let mut began = false;
         let talking = talk(
             &mut self.sender,
             (head, body),
-            asked,
+            options,
             &mut self.search,
             &mut began,
         );
         let answer = tokio::select! {
             biased;
             answer = talking => answer,
-            () = &mut self.timer => return Err(Trouble::Cause(Cause::TimedOut)),
+            () = &mut self.timer => return Err(SendError::Cause(Cause::TimedOut)),
         };
-        let trunk = &self.taken.0;
-        let was_used = trunk.is_used.replace(true);
+        let pooled = &self.taken.0;
+        let was_used = pooled.is_used.replace(true);
         answer.map_err(|why| {
             // Anything but the end of this one stream is the end of all.
             if !why.is_reset() {
-                trunk.is_gone.set(true);
+                pooled.is_gone.set(true);
             }
             let never_seen = why.reason() == Some(Reason::REFUSED_STREAM)
                 || was_used && why.is_remote() && why.reason() == Some(Reason::NO_ERROR)
                 || was_used && (why.is_io() || why.reason().is_none());
             if never_seen && !began {
-                Trouble::Stale(cause(&why))
+                SendError::Stale(cause(&why))
             } else {
-                Trouble::Cause(cause(&why))
+                SendError::Cause(cause(&why))
             }
         })
     }
@@ -209,10 +207,10 @@ impl Place {
 async fn talk(
     sender: &mut SendRequest<Bytes>,
     (head, body): (&Request<()>, &Bytes),
-    asked: Asked<'_>,
-    search: &mut Search,
+    options: ReadOptions<'_>,
+    search: &mut MarkerSearch,
     began: &mut bool,
-) -> Result<Answer, h2::Error> {
+) -> Result<ResponseSummary, h2::Error> {
     poll_fn(|cx| sender.poll_ready(cx)).await?;
     let (response, stream) = sender.send_request(head.clone(), body.is_empty())?;
     let mut upload = Upload {
@@ -221,7 +219,7 @@ async fn talk(
     };
     let response = answered(response, &mut upload).await?;
     *began = true;
-    let mut answer = answer_of(&response, asked);
+    let mut answer = answer_of(&response, options);
     let mut body = response.into_body();
     while let Some(part) = part_of(&mut body, &mut upload).await {
         let part = part?;
@@ -282,24 +280,24 @@ impl Upload {
     }
 }
 
-fn answer_of<T>(response: &Response<T>, asked: Asked<'_>) -> Answer {
+fn answer_of<T>(response: &Response<T>, options: ReadOptions<'_>) -> ResponseSummary {
     let text = |value: &header::HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
     let fields = response.headers();
     let location = fields.get(header::LOCATION);
     let location = location.filter(|_| response.status().is_redirection());
     let cookies = fields.get_all(header::SET_COOKIE).into_iter();
-    let cookies = cookies.take(if asked.cookies { MAX_COOKIES } else { 0 });
+    let cookies = cookies.take(if options.cookies { MAX_COOKIES } else { 0 });
     let pair = |cookie: String| {
         let pair = cookie.split(';').next().unwrap_or_default();
         pair.trim().to_owned()
     };
-    Answer {
+    ResponseSummary {
         status: response.status().as_u16(),
-        keeps: true,
+        keep_alive: true,
         location: location.map(text),
         cookies: cookies.map(|cookie| pair(text(cookie))).collect(),
-        says_when: fields.contains_key(header::RETRY_AFTER),
-        ..Answer::default()
+        has_retry_after: fields.contains_key(header::RETRY_AFTER),
+        ..ResponseSummary::default()
     }
 }
 

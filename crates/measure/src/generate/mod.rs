@@ -22,14 +22,14 @@ use tokio::task::LocalSet;
 
 use crate::arrivals::Arrivals;
 use crate::clock::{self, MILLISECOND};
-use crate::machine;
 use crate::plan::{Choice, Load, Plan};
 use crate::replay;
 use crate::series::Second;
 use crate::tally::Tally;
-use closed::Habits;
+use crate::usage;
+use closed::UserBehaviour;
 use open::Connections;
-use thread::{Interval, Job, MEASURED, Report, Shared, Thread, WARM_UP};
+use thread::{Interval, MEASURED, RunState, ScheduledRequest, Thread, ThreadReport, WARM_UP};
 
 pub use closed::Presence;
 pub use http2::PROTOCOL as HTTP2_PROTOCOL;
@@ -97,7 +97,7 @@ pub fn run(
         Load::Closed { requests, .. } => requests.unwrap_or(u64::MAX),
         _ => u64::MAX,
     };
-    let shared = Arc::new(Shared {
+    let shared = Arc::new(RunState {
         plan: plan.clone(),
         start: clock::now() + HEAD_START,
         stop: stop.clone(),
@@ -125,22 +125,22 @@ fn failed(why: io::Error) -> String {
 }
 
 fn start_thread(
-    shared: &Arc<Shared>,
+    shared: &Arc<RunState>,
     number: usize,
-    say: &Sender<Report>,
+    say: &Sender<ThreadReport>,
 ) -> io::Result<JoinHandle<io::Result<()>>> {
     let (shared, say) = (shared.clone(), say.clone());
     let name = format!("bench-{number}");
     std::thread::Builder::new().name(name).spawn(move || {
         let runtime = Builder::new_current_thread().enable_all().build()?;
-        let before = machine::this_thread();
+        let before = usage::this_thread();
         let ended = runtime.block_on(send(&shared, number, &say));
-        let used = machine::this_thread().since(&before);
+        let used = usage::this_thread().since(&before);
         let ((last_end, presence), outcome) = match ended {
             Ok(ended) => (ended, Ok(())),
             Err(why) => (Default::default(), Err(why)),
         };
-        let over = Report::Over {
+        let over = ThreadReport::Over {
             cpu: used.cpu,
             wait: used.wait,
             last_end,
@@ -154,9 +154,9 @@ fn start_thread(
 
 /// A thread's work. When its last request ended, and how long users were there.
 async fn send(
-    shared: &Arc<Shared>,
+    shared: &Arc<RunState>,
     number: usize,
-    say: &Sender<Report>,
+    say: &Sender<ThreadReport>,
 ) -> io::Result<(u64, Presence)> {
     let thread = Rc::new(Thread::new(shared.clone(), number));
     let tasks = LocalSet::new();
@@ -174,7 +174,7 @@ async fn send(
 
 async fn work(thread: &Rc<Thread>) -> io::Result<()> {
     let (plan, start) = (thread.plan(), thread.shared.start);
-    let each = |connections: usize| connections.div_ceil(plan.threads) * plan.wire.streams();
+    let each = |connections: usize| connections.div_ceil(plan.threads) * plan.protocol.streams();
     let connections = match &plan.load {
         Load::Closed {
             users,
@@ -182,13 +182,13 @@ async fn work(thread: &Rc<Thread>) -> io::Result<()> {
             ramp,
             requests,
         } => {
-            let habits = Habits {
+            let behaviour = UserBehaviour {
                 users: *users,
                 think: *think,
                 ramp: *ramp,
                 counted: requests.is_some(),
             };
-            closed::users(thread, habits).await;
+            closed::users(thread, behaviour).await;
             return Ok(());
         }
         Load::Open {
@@ -203,7 +203,7 @@ async fn work(thread: &Rc<Thread>) -> io::Result<()> {
             let next = async || {
                 let due = start.saturating_add(ours.next()?);
                 let row = choice.pick(&mut thread.random.borrow_mut());
-                let job = Job {
+                let job = ScheduledRequest {
                     due,
                     row,
                     own: None,
@@ -220,10 +220,10 @@ async fn work(thread: &Rc<Thread>) -> io::Result<()> {
             let next = async || {
                 let line = lines.next().await?;
                 let due = start.saturating_add(line.at);
-                let job = Job {
+                let job = ScheduledRequest {
                     due,
                     row: line.row,
-                    own: Some(Rc::new(line.wish)),
+                    own: Some(Rc::new(line.spec)),
                     waited: false,
                 };
                 thread.is_time(due).then_some(job)
@@ -240,13 +240,17 @@ async fn work(thread: &Rc<Thread>) -> io::Result<()> {
 }
 
 /// Adds up what the threads say, until all are over.
-fn listen(plan: &Plan, hear: &Receiver<Report>, watch: &mut dyn FnMut(&Progress<'_>)) -> Measured {
+fn listen(
+    plan: &Plan,
+    hear: &Receiver<ThreadReport>,
+    watch: &mut dyn FnMut(&Progress<'_>),
+) -> Measured {
     let mut measured = Measured::default();
     let mut seconds: BTreeMap<u64, (usize, Second)> = BTreeMap::new();
     let mut over = 0;
     while let Ok(report) = hear.recv() {
         match report {
-            Report::Second(interval) => {
+            ThreadReport::Second(interval) => {
                 let number = interval.second;
                 let (said, second) = seconds.entry(number).or_default();
                 *said += 1;
@@ -257,7 +261,7 @@ fn listen(plan: &Plan, hear: &Receiver<Report>, watch: &mut dyn FnMut(&Progress<
                     measured.show(second, plan, watch);
                 }
             }
-            Report::Over {
+            ThreadReport::Over {
                 cpu,
                 wait,
                 last_end,
@@ -305,7 +309,7 @@ impl Measured {
     }
 
     /// Settles how long was measured.
-    fn finish(&mut self, shared: &Shared, stopped: bool) {
+    fn finish(&mut self, shared: &RunState, stopped: bool) {
         let now = clock::now();
         let plan = &shared.plan;
         let warm = shared.start.saturating_add(plan.warm_up);

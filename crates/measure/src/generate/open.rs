@@ -9,7 +9,7 @@ use std::rc::Rc;
 use std::task::{Poll, Waker};
 
 use super::connection::Connection;
-use super::thread::{Job, Thread};
+use super::thread::{ScheduledRequest, Thread};
 use super::timer::Timer;
 
 /// Most requests of a thread that wait for a connection. What comes then is not sent.
@@ -20,8 +20,8 @@ const OVERDUE_BETWEEN_YIELDS: u32 = 16;
 
 /// A connection that waits for a request.
 #[derive(Default)]
-struct Slot {
-    job: Cell<Option<Job>>,
+struct IdleConnection {
+    job: Cell<Option<ScheduledRequest>>,
     waker: RefCell<Option<Waker>>,
     /// The server has closed it.
     is_useless: Cell<bool>,
@@ -29,15 +29,15 @@ struct Slot {
 
 /// What belongs to one server.
 #[derive(Default)]
-struct Lane {
-    idle: RefCell<Vec<Rc<Slot>>>,
-    waiting: RefCell<VecDeque<Job>>,
+struct EndpointQueue {
+    idle: RefCell<Vec<Rc<IdleConnection>>>,
+    waiting: RefCell<VecDeque<ScheduledRequest>>,
 }
 
 /// The connections of a thread.
 pub struct Connections {
     thread: Rc<Thread>,
-    lanes: Vec<Lane>,
+    queues: Vec<EndpointQueue>,
     open: Cell<usize>,
     most: usize,
     /// Requests that a connection has been given and that have not ended.
@@ -47,10 +47,14 @@ pub struct Connections {
 impl Connections {
     /// None yet, and so many at most.
     pub fn new(thread: &Rc<Thread>, most: usize) -> Rc<Connections> {
-        let lanes = thread.plan().doors.iter().map(|_| Lane::default());
+        let queues = thread
+            .plan()
+            .endpoints
+            .iter()
+            .map(|_| EndpointQueue::default());
         Rc::new(Connections {
             thread: thread.clone(),
-            lanes: lanes.collect(),
+            queues: queues.collect(),
             open: Cell::new(0),
             most,
             given: Cell::new(0),
@@ -63,7 +67,7 @@ impl Connections {
     /// When no timer can be had.
     pub async fn send_all(
         self: &Rc<Self>,
-        mut next: impl AsyncFnMut() -> Option<Job>,
+        mut next: impl AsyncFnMut() -> Option<ScheduledRequest>,
     ) -> io::Result<()> {
         let timer = Timer::new()?;
         let mut overdue = 0;
@@ -88,83 +92,88 @@ impl Connections {
 
     /// The run is over: what still waits for a connection is not sent any more.
     pub fn give_up_waiting(&self) {
-        for lane in &self.lanes {
-            for job in lane.waiting.take() {
+        for queue in &self.queues {
+            for job in queue.waiting.take() {
                 self.thread.unsent(job.due);
             }
         }
         self.thread.waiting.set(0);
     }
 
-    fn dispatch(self: &Rc<Self>, mut job: Job) {
-        let door = self.door_of(&job);
-        let Some(lane) = self.lanes.get(door) else {
+    fn dispatch(self: &Rc<Self>, mut job: ScheduledRequest) {
+        let endpoint = self.endpoint_of(&job);
+        let Some(queue) = self.queues.get(endpoint) else {
             return;
         };
-        while let Some(slot) = lane.idle.borrow_mut().pop() {
-            if slot.is_useless.get() {
+        while let Some(idle) = queue.idle.borrow_mut().pop() {
+            if idle.is_useless.get() {
                 continue;
             }
             self.given.set(self.given.get() + 1);
-            slot.job.set(Some(job));
-            if let Some(waker) = slot.waker.borrow().as_ref() {
+            idle.job.set(Some(job));
+            if let Some(waker) = idle.waker.borrow().as_ref() {
                 waker.wake_by_ref();
             }
             return;
         }
         if self.open.get() < self.most {
-            self.open_with(door, job);
+            self.open_with(endpoint, job);
         } else if self.thread.waiting.get() < MAX_WAITING {
             job.waited = true;
-            lane.waiting.borrow_mut().push_back(job);
+            queue.waiting.borrow_mut().push_back(job);
             self.thread.waiting.set(self.thread.waiting.get() + 1);
         } else {
             self.thread.unsent(job.due);
         }
     }
 
-    fn door_of(&self, job: &Job) -> usize {
+    fn endpoint_of(&self, job: &ScheduledRequest) -> usize {
         let requests = &self.thread.plan().requests;
-        requests.get(job.row).map_or(0, |request| request.door)
+        requests.get(job.row).map_or(0, |request| request.endpoint)
     }
 
-    fn open_with(self: &Rc<Self>, door: usize, job: Job) {
+    fn open_with(self: &Rc<Self>, endpoint: usize, job: ScheduledRequest) {
         self.open.set(self.open.get() + 1);
         self.given.set(self.given.get() + 1);
         let this = self.clone();
         tokio::task::spawn_local(async move {
-            this.work(door, job).await;
+            this.work(endpoint, job).await;
             this.open.set(this.open.get() - 1);
             // Its place is free for another server's requests.
-            let next =
-                (0..this.lanes.len()).find_map(|door| Some((door, this.take_waiting(door)?)));
-            if let Some((door, job)) = next {
-                this.open_with(door, job);
+            let next = (0..this.queues.len())
+                .find_map(|endpoint| Some((endpoint, this.take_waiting(endpoint)?)));
+            if let Some((endpoint, job)) = next {
+                this.open_with(endpoint, job);
             }
         });
     }
 
-    fn take_waiting(&self, door: usize) -> Option<Job> {
-        let job = self.lanes.get(door)?.waiting.borrow_mut().pop_front()?;
+    fn take_waiting(&self, endpoint: usize) -> Option<ScheduledRequest> {
+        let job = self
+            .queues
+            .get(endpoint)?
+            .waiting
+            .borrow_mut()
+            .pop_front()?;
         self.thread.waiting.set(self.thread.waiting.get() - 1);
         Some(job)
     }
 
     /// A connection's life: one request after the other, as long as the server keeps it.
-    async fn work(&self, door: usize, first: Job) {
-        let slot = Rc::new(Slot::default());
+    async fn work(&self, endpoint: usize, first: ScheduledRequest) {
+        let idle = Rc::new(IdleConnection::default());
         let mut connection = None;
         let mut job = first;
         loop {
             self.thread.carry_out(&job, &mut connection, None).await;
             self.given.set(self.given.get() - 1);
-            job = match (self.take_waiting(door), &mut connection) {
+            job = match (self.take_waiting(endpoint), &mut connection) {
                 (Some(next), _) => {
                     self.given.set(self.given.get() + 1);
                     next
                 }
                 (None, None) => return,
-                (None, Some(open)) => match self.idle(door, &slot, open).await {
+                (None, Some(open)) => match self.idle(endpoint, &idle, open).await {
                     Some(next) => next,
                     None => break,
                 },
@@ -173,17 +182,26 @@ impl Connections {
     }
 
     /// Waits for the next request; there is none if the server closes the connection first.
-    async fn idle(&self, door: usize, slot: &Rc<Slot>, open: &mut Connection) -> Option<Job> {
-        self.lanes.get(door)?.idle.borrow_mut().push(slot.clone());
+    async fn idle(
+        &self,
+        endpoint: usize,
+        idle: &Rc<IdleConnection>,
+        open: &mut Connection,
+    ) -> Option<ScheduledRequest> {
+        self.queues
+            .get(endpoint)?
+            .idle
+            .borrow_mut()
+            .push(idle.clone());
         poll_fn(|cx| {
-            if let Some(job) = slot.job.take() {
+            if let Some(job) = idle.job.take() {
                 return Poll::Ready(Some(job));
             }
             if open.poll_useless(cx).is_ready() {
-                slot.is_useless.set(true);
+                idle.is_useless.set(true);
                 return Poll::Ready(None);
             }
-            let mut waker = slot.waker.borrow_mut();
+            let mut waker = idle.waker.borrow_mut();
             if !waker
                 .as_ref()
                 .is_some_and(|known| known.will_wake(cx.waker()))

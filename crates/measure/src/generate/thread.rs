@@ -11,16 +11,16 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::closed::Presence;
-use super::connection::{Connection, Counted};
-use super::exchange::{Single, Trouble};
-use super::http2::Trunks;
-use crate::answer::{Answer, Asked};
+use super::connection::{Connection, OpenCount};
+use super::exchange::{SendError, SerialConnection};
+use super::http2::Http2Pool;
 use crate::clock::{self, SECOND};
 use crate::outcome::Cause;
-use crate::plan::{MAX_REDIRECTS, Plan, Wire};
-use crate::request::{Said, Wish};
-use crate::stream::Stream;
-use crate::tally::{End, Tally};
+use crate::plan::{MAX_REDIRECTS, Plan, Protocol};
+use crate::request::{EncodedRequest, RequestSpec};
+use crate::response::{ReadOptions, ResponseSummary};
+use crate::stream::{self, Negotiated, Stream};
+use crate::tally::{RequestEnd, Tally};
 
 /// How often a thread looks whether it is to stop.
 const LOOK: Duration = Duration::from_millis(20);
@@ -35,7 +35,7 @@ pub const WARM_UP: usize = 1;
 
 /// What threads share.
 #[derive(Debug)]
-pub struct Shared {
+pub struct RunState {
     /// What is to be done.
     pub plan: Arc<Plan>,
     /// When it begins ([`clock::now`]).
@@ -65,7 +65,7 @@ pub struct Interval {
 
 /// What a thread says.
 #[derive(Debug)]
-pub enum Report {
+pub enum ThreadReport {
     /// A second is over.
     Second(Box<Interval>),
     /// All is over.
@@ -83,25 +83,25 @@ pub enum Report {
 
 /// A request to be sent.
 #[derive(Debug)]
-pub struct Job {
+pub struct ScheduledRequest {
     /// When it is due ([`clock::now`]).
     pub due: u64,
-    /// Which of the plan's requests; with `own`: whose door and row it has.
+    /// Which of the plan's requests; with `own`: whose endpoint and row it has.
     pub row: usize,
-    /// What is asked instead.
-    pub own: Option<Rc<Wish>>,
+    /// What is options instead.
+    pub own: Option<Rc<RequestSpec>>,
     /// Whether it had to wait for a connection.
     pub waited: bool,
 }
 
 /// A user's cookies.
-pub type Jar = BTreeMap<String, String>;
+pub type CookieJar = BTreeMap<String, String>;
 
 /// What a thread's tasks share.
 #[derive(Debug)]
 pub struct Thread {
     /// What threads share.
-    pub shared: Arc<Shared>,
+    pub shared: Arc<RunState>,
     /// Which of the threads it is.
     pub number: usize,
     /// Chance.
@@ -113,9 +113,9 @@ pub struct Thread {
     pub waiting: Cell<u64>,
     connections: Rc<Cell<u64>>,
     /// Those of HTTP/2 to each server.
-    trunks: Vec<Trunks>,
+    pools: Vec<Http2Pool>,
     last_end: Cell<u64>,
-    /// The second that is to be said next.
+    /// The second that is to be encoded next.
     second: Cell<u64>,
     presence: Cell<Presence>,
     /// The same moment on both clocks.
@@ -124,11 +124,11 @@ pub struct Thread {
 
 impl Thread {
     /// Of the current runtime.
-    pub fn new(shared: Arc<Shared>, number: usize) -> Thread {
+    pub fn new(shared: Arc<RunState>, number: usize) -> Thread {
         let seed = shared.plan.seed.wrapping_add(number as u64);
-        let trunks = shared.plan.doors.iter().map(|_| Trunks::default());
+        let pools = shared.plan.endpoints.iter().map(|_| Http2Pool::default());
         Thread {
-            trunks: trunks.collect(),
+            pools: pools.collect(),
             shared,
             number,
             random: RefCell::new(fastrand::Rng::with_seed(seed)),
@@ -173,9 +173,9 @@ impl Thread {
     /// Sends a request, and counts what becomes of it.
     pub async fn carry_out(
         &self,
-        job: &Job,
+        job: &ScheduledRequest,
         connection: &mut Option<Connection>,
-        jar: Option<&mut Jar>,
+        jar: Option<&mut CookieJar>,
     ) {
         let sent = clock::now();
         let plan = self.plan();
@@ -191,10 +191,10 @@ impl Thread {
         self.in_flight.set(self.in_flight.get() - 1);
         let done = clock::now();
         self.last_end.set(done);
-        let end = End {
+        let end = RequestEnd {
             cause,
             status: answer.as_ref().map(|answer| answer.status),
-            says_when: answer.as_ref().is_some_and(|answer| answer.says_when),
+            has_retry_after: answer.as_ref().is_some_and(|answer| answer.has_retry_after),
             body_bytes: answer.map_or(0, |answer| answer.body_bytes),
             corrected: done.saturating_sub(job.due),
             service: done.saturating_sub(sent),
@@ -206,11 +206,11 @@ impl Thread {
     /// Asks, and asks again where a redirect leads, if that is wanted.
     async fn talk(
         &self,
-        job: &Job,
+        job: &ScheduledRequest,
         sent: u64,
         connection: &mut Option<Connection>,
-        mut jar: Option<&mut Jar>,
-    ) -> (Option<Cause>, Option<Answer>) {
+        mut jar: Option<&mut CookieJar>,
+    ) -> (Option<Cause>, Option<ResponseSummary>) {
         let plan = self.plan();
         let Some(request) = plan.requests.get(job.row) else {
             return (
@@ -218,7 +218,7 @@ impl Thread {
                 None,
             );
         };
-        let wish = job.own.as_deref().unwrap_or(&request.wish);
+        let spec = job.own.as_deref().unwrap_or(&request.spec);
         let deadline = self.instant(sent.saturating_add(plan.timeout));
         let mut path: Option<String> = None;
         for _ in 0..=MAX_REDIRECTS {
@@ -227,35 +227,37 @@ impl Thread {
                 .filter(|jar| !jar.is_empty())
                 .map(cookie_field);
             let rendered;
-            let said = if job.own.is_none() && path.is_none() && cookies.is_none() {
-                &request.said
+            let encoded = if job.own.is_none() && path.is_none() && cookies.is_none() {
+                &request.encoded
             } else {
-                rendered = render(plan, wish, path.as_deref(), cookies.as_deref());
+                rendered = render(plan, spec, path.as_deref(), cookies.as_deref());
                 match &rendered {
-                    Ok(said) => said,
-                    Err(_) => return (Some(Cause::Fault("a request that cannot be said")), None),
+                    Ok(encoded) => encoded,
+                    Err(_) => {
+                        return (Some(Cause::Fault("a request that cannot be encoded")), None);
+                    }
                 }
             };
-            let asked = Asked {
-                head: wish.method == "HEAD",
+            let options = ReadOptions {
+                head: spec.method == "HEAD",
                 marker: plan.expect.marker.as_ref(),
                 cookies: jar.is_some(),
             };
-            let repeatable = !matches!(wish.method.as_str(), "POST" | "PATCH");
-            let sending = Sending {
+            let repeatable = !matches!(spec.method.as_str(), "POST" | "PATCH");
+            let attempt = Attempt {
                 due: job.due,
-                door: request.door,
+                endpoint: request.endpoint,
                 deadline,
                 repeatable,
             };
-            let answer = match self.ask(&sending, said, asked, connection).await {
+            let answer = match self.ask(&attempt, encoded, options, connection).await {
                 Ok(answer) => answer,
                 Err(cause) => return (Some(cause), None),
             };
             if let Some(jar) = &mut jar {
                 keep(jar, &answer.cookies);
             }
-            let leads = answer.location.as_deref().map(|to| wish.place.follow(to));
+            let leads = answer.location.as_deref().map(|to| spec.url.follow(to));
             let here = leads.as_ref().map(Option::is_some);
             if plan.follow
                 && let Some(Some(next)) = leads
@@ -273,64 +275,66 @@ impl Thread {
     /// closed the first (RFC 9112, 9.3.1).
     async fn ask(
         &self,
-        sending: &Sending,
-        said: &Said,
-        asked: Asked<'_>,
+        attempt: &Attempt,
+        encoded: &EncodedRequest,
+        options: ReadOptions<'_>,
         connection: &mut Option<Connection>,
-    ) -> Result<Answer, Cause> {
-        let mut may_repeat = sending.repeatable;
+    ) -> Result<ResponseSummary, Cause> {
+        let mut may_repeat = attempt.repeatable;
         loop {
             if connection.as_ref().is_none_or(Connection::is_gone) {
                 *connection = None;
-                *connection = Some(self.connect(sending).await?);
+                *connection = Some(self.connect(attempt).await?);
             }
             let Some(open) = connection else {
                 return Err(Cause::Fault("no connection"));
             };
-            let answer = open.ask(said, asked, sending.deadline).await;
-            if !(self.plan().keep_alive && open.keeps(&answer)) {
+            let answer = open.ask(encoded, options, attempt.deadline).await;
+            if !(self.plan().keep_alive && open.is_reusable(&answer)) {
                 *connection = None;
             }
             match answer {
                 Ok(answer) => return Ok(answer),
-                Err(Trouble::Stale(_)) if may_repeat => {
+                Err(SendError::Stale(_)) if may_repeat => {
                     may_repeat = false;
-                    self.tally(sending.due, |tally| tally.resent += 1);
+                    self.tally(attempt.due, |tally| tally.resent += 1);
                 }
-                Err(Trouble::Stale(cause) | Trouble::Cause(cause)) => return Err(cause),
+                Err(SendError::Stale(cause) | SendError::Cause(cause)) => return Err(cause),
             }
         }
     }
 
-    async fn connect(&self, sending: &Sending) -> Result<Connection, Cause> {
-        let wire = &self.plan().wire;
-        let deadline = sending.deadline;
-        if let (Wire::Http2 { streams }, Some(trunks)) = (wire, self.trunks.get(sending.door)) {
-            let connect = async || self.open(sending).await;
-            let place = trunks.place(*streams, deadline, connect).await?;
+    async fn connect(&self, attempt: &Attempt) -> Result<Connection, Cause> {
+        let protocol = &self.plan().protocol;
+        let deadline = attempt.deadline;
+        if let (Protocol::Http2 { streams }, Some(pools)) =
+            (protocol, self.pools.get(attempt.endpoint))
+        {
+            let connect = async || self.open(attempt).await;
+            let place = pools.place(*streams, deadline, connect).await?;
             return Ok(Connection::Shared(place));
         }
-        let opened = tokio::time::timeout_at(deadline, self.open(sending)).await;
-        let (stream, counted) = opened.map_err(|_| Cause::ConnectTimedOut)??;
-        let single = Single::new(stream, wire, deadline, counted);
-        Ok(Connection::Single(single))
+        let opened = tokio::time::timeout_at(deadline, self.open(attempt)).await;
+        let (stream, _, counted) = opened.map_err(|_| Cause::ConnectTimedOut)??;
+        let single = SerialConnection::new(stream, protocol, deadline, counted);
+        Ok(Connection::SerialConnection(single))
     }
 
     /// Connects, and notes how long that took.
-    async fn open(&self, sending: &Sending) -> Result<(Stream, Counted), Cause> {
-        let Some(door) = self.plan().doors.get(sending.door) else {
+    async fn open(&self, attempt: &Attempt) -> Result<(Stream, Negotiated, OpenCount), Cause> {
+        let Some(endpoint) = self.plan().endpoints.get(attempt.endpoint) else {
             return Err(Cause::Fault("a server that is not in the list"));
         };
         let began = clock::now();
-        let stream = Stream::connect(door).await;
-        let stream = stream.map_err(|why| Cause::of_io(&why))?;
+        let connected = stream::connect(endpoint).await;
+        let (stream, negotiated) = connected.map_err(|why| Cause::of_io(&why))?;
         let took = clock::now().saturating_sub(began);
-        self.tally(sending.due, |tally| tally.connects.record(took));
-        Ok((stream, Counted::new(&self.connections)))
+        self.tally(attempt.due, |tally| tally.connects.record(took));
+        Ok((stream, negotiated, OpenCount::new(&self.connections)))
     }
 
     /// Reports every second until all is to stop.
-    pub async fn report(&self, to: &Sender<Report>) {
+    pub async fn report(&self, to: &Sender<ThreadReport>) {
         loop {
             tokio::time::sleep(LOOK).await;
             if self.shared.stop.load(Ordering::Relaxed) {
@@ -345,7 +349,7 @@ impl Thread {
 
     /// Says what was counted since the last time: in the next second, of which there may be less, or
     /// up to a look more, at the end.
-    pub fn flush(&self, to: &Sender<Report>) {
+    pub fn flush(&self, to: &Sender<ThreadReport>) {
         let second = self.second.get();
         self.second.set(second + 1);
         let interval = Interval {
@@ -357,7 +361,7 @@ impl Thread {
             connections: self.connections.get(),
         };
         // Who does not listen any more needs nothing.
-        let _ = to.send(Report::Second(Box::new(interval)));
+        let _ = to.send(ThreadReport::Second(Box::new(interval)));
     }
 
     /// A user was there for so many nanoseconds of the measured time.
@@ -379,33 +383,35 @@ impl Thread {
 }
 
 /// What a request's attempts share.
-struct Sending {
+struct Attempt {
     due: u64,
-    door: usize,
+    endpoint: usize,
     deadline: Instant,
     /// Whether it may be sent twice.
     repeatable: bool,
 }
 
-/// How a request is said.
+/// How a request is encoded.
 ///
 /// # Errors
-/// Where it cannot be said in the plan's protocol.
+/// Where it cannot be encoded in the plan's protocol.
 pub fn render(
     plan: &Plan,
-    wish: &Wish,
+    spec: &RequestSpec,
     path: Option<&str>,
     cookies: Option<&str>,
-) -> Result<Said, String> {
+) -> Result<EncodedRequest, String> {
     let keep = plan.keep_alive;
-    match &plan.wire {
-        Wire::Fastcgi { root } => wish.fastcgi(root, path, cookies, keep).map(Said::Bytes),
-        Wire::Http1 => Ok(Said::Bytes(wish.http1(path, cookies, keep))),
-        Wire::Http2 { .. } => wish.http2(path, cookies),
+    match &plan.protocol {
+        Protocol::Fastcgi { root } => spec
+            .fastcgi(root, path, cookies, keep)
+            .map(EncodedRequest::Bytes),
+        Protocol::Http1 => Ok(EncodedRequest::Bytes(spec.http1(path, cookies, keep))),
+        Protocol::Http2 { .. } => spec.http2(path, cookies),
     }
 }
 
-fn cookie_field(jar: &Jar) -> String {
+fn cookie_field(jar: &CookieJar) -> String {
     let pairs: Vec<String> = jar
         .iter()
         .map(|(name, value)| format!("{name}={value}"))
@@ -413,7 +419,7 @@ fn cookie_field(jar: &Jar) -> String {
     pairs.join("; ")
 }
 
-fn keep(jar: &mut Jar, cookies: &[String]) {
+fn keep(jar: &mut CookieJar, cookies: &[String]) {
     for cookie in cookies {
         let Some((name, value)) = cookie.split_once('=') else {
             continue;

@@ -20,7 +20,7 @@ use crate::clock::{self, SECOND};
 /// about as long.
 const TOO_NEAR: u64 = 30_000;
 
-/// How much earlier than needed the kernel is asked to wake us, at most, in nanoseconds.
+/// How much earlier than needed the kernel is options to wake us, at most, in nanoseconds.
 const MAX_HEAD_START: u64 = 200_000;
 
 /// By how much that changes at a time, in nanoseconds.
@@ -37,7 +37,7 @@ pub struct Timer {
     head_start: Cell<HeadStart>,
 }
 
-/// How much later than asked the kernel wakes us in half of all cases, in nanoseconds.
+/// How much later than options the kernel wakes us in half of all cases, in nanoseconds.
 #[derive(Debug, Clone, Copy, Default)]
 struct HeadStart(u64);
 

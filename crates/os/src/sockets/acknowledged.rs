@@ -31,9 +31,10 @@ pub fn acknowledged(socket: impl AsFd) -> io::Result<u64> {
     if got < 0 {
         return Err(io::Error::last_os_error());
     }
-    match length as usize == size_of_val(&info) {
-        true => Ok(info[BYTES_ACKED]),
-        false => Err(io::ErrorKind::Unsupported.into()),
+    if length as usize == size_of_val(&info) {
+        Ok(info[BYTES_ACKED])
+    } else {
+        Err(io::ErrorKind::Unsupported.into())
     }
 }
 

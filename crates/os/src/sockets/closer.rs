@@ -100,17 +100,16 @@ fn close_all() {
 fn interrupt(closer: libc::pthread_t) {
     let mut state = lock();
     loop {
-        state = match state.is_closing {
-            false => TURNED.wait(state).unwrap_or_else(PoisonError::into_inner),
-            true => {
-                let waited = TURNED.wait_timeout(state, PATIENCE);
-                let (state, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
-                if timeout.timed_out() && state.is_closing {
-                    // SAFETY: the closer's thread never ends, so this names it.
-                    let _ = unsafe { libc::pthread_kill(closer, INTERRUPT as libc::c_int) };
-                }
-                state
+        state = if state.is_closing {
+            let waited = TURNED.wait_timeout(state, PATIENCE);
+            let (state, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
+            if timeout.timed_out() && state.is_closing {
+                // SAFETY: the closer's thread never ends, so this names it.
+                let _ = unsafe { libc::pthread_kill(closer, INTERRUPT as libc::c_int) };
             }
+            state
+        } else {
+            TURNED.wait(state).unwrap_or_else(PoisonError::into_inner)
         };
     }
 }

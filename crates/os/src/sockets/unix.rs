@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::acl::{self, AccessList};
 use crate::guarded::Named;
-use crate::walk::Place;
+use crate::walk::OpenedPath;
 
 /// Longest path of a Unix socket, in bytes: `sun_path` without the zero at its end (unix(7)).
 pub const MAX_PATH_BYTES: usize = 107;
@@ -221,7 +221,7 @@ impl SocketFile {
         SocketFile::found(place)
     }
 
-    fn found(place: Place) -> io::Result<SocketFile> {
+    fn found(place: OpenedPath) -> io::Result<SocketFile> {
         if place.facts.kind() != FileType::Socket || place.facts.names != 1 {
             return Err(io::Error::other("something else lies there"));
         }

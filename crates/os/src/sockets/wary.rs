@@ -26,7 +26,7 @@ const SO_PASSPIDFD: libc::c_int = 76;
 
 /// What a read brings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Received {
+pub enum StreamRead {
     /// So many bytes; 0 at the end.
     Bytes(usize),
     /// Descriptors come with the next bytes. Both stay in the queue, and the stream is to be closed
@@ -65,7 +65,7 @@ fn set_off(stream: BorrowedFd<'_>, option: libc::c_int) {
 ///
 /// # Errors
 /// What recvmsg(2) says: `WouldBlock` if nothing has come.
-pub fn receive(stream: BorrowedFd<'_>, into: &mut [u8]) -> io::Result<Received> {
+pub fn receive(stream: BorrowedFd<'_>, into: &mut [u8]) -> io::Result<StreamRead> {
     let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
     let seen = recvmsg(
         stream,
@@ -74,14 +74,14 @@ pub fn receive(stream: BorrowedFd<'_>, into: &mut [u8]) -> io::Result<Received> 
         flags,
     )?;
     if seen.flags.contains(ReturnFlags::CTRUNC) {
-        return Ok(Received::Descriptors);
+        return Ok(StreamRead::Descriptors);
     }
     if seen.bytes == 0 {
-        return Ok(Received::Bytes(0));
+        return Ok(StreamRead::Bytes(0));
     }
     // Just these: what has come since may have descriptors.
     let (count, _) = recv(stream, &mut into[..seen.bytes], RecvFlags::DONTWAIT)?;
-    Ok(Received::Bytes(count))
+    Ok(StreamRead::Bytes(count))
 }
 
 /// Closes a stream without waiting: descriptors in its queue, which the kernel closes with it, are
@@ -100,11 +100,11 @@ fn is_empty_soon(stream: BorrowedFd<'_>) -> bool {
     let mut buffer = [0; LAST_READ_BYTES];
     for _ in 0..LAST_READS {
         match receive(stream, &mut buffer) {
-            Ok(Received::Bytes(0)) => return true,
-            Ok(Received::Bytes(_)) => {}
+            Ok(StreamRead::Bytes(0)) => return true,
+            Ok(StreamRead::Bytes(_)) => {}
             // The peer has gone, which is said once and before what it has sent.
             Err(error) if error.kind() == io::ErrorKind::ConnectionReset => {}
-            Ok(Received::Descriptors) | Err(_) => return false,
+            Ok(StreamRead::Descriptors) | Err(_) => return false,
         }
     }
     false
@@ -128,7 +128,7 @@ mod tests {
         (theirs, ours)
     }
 
-    fn next(ours: &UnixStream) -> Received {
+    fn next(ours: &UnixStream) -> StreamRead {
         receive(ours.as_fd(), &mut [0; 64]).unwrap()
     }
 
@@ -141,13 +141,13 @@ mod tests {
         theirs.write_all(b"abc").unwrap();
         assert_eq!(
             receive(ours.as_fd(), &mut buffer).unwrap(),
-            Received::Bytes(3)
+            StreamRead::Bytes(3)
         );
         assert_eq!(&buffer[..3], b"abc");
         theirs.write_all(b"def").unwrap();
         send_descriptor(&theirs, &lingering(), SendFlags::NOSIGNAL);
-        assert_eq!(next(&ours), Received::Descriptors);
-        assert_eq!(next(&ours), Received::Descriptors);
+        assert_eq!(next(&ours), StreamRead::Descriptors);
+        assert_eq!(next(&ours), StreamRead::Descriptors);
         close(ours.into());
         ends(theirs);
     }
@@ -157,7 +157,7 @@ mod tests {
         let (theirs, ours) = pair();
         let flags = SendFlags::NOSIGNAL | SendFlags::OOB;
         send_descriptor(&theirs, &lingering(), flags);
-        assert_eq!(next(&ours), Received::Descriptors);
+        assert_eq!(next(&ours), StreamRead::Descriptors);
         close(ours.into());
         ends(theirs);
     }
@@ -168,9 +168,9 @@ mod tests {
         sockopt::set_socket_passcred(&ours, true).unwrap();
         prepare(ours.as_fd());
         theirs.write_all(b"abc").unwrap();
-        assert_eq!(next(&ours), Received::Bytes(3));
+        assert_eq!(next(&ours), StreamRead::Bytes(3));
         drop(theirs);
-        assert_eq!(next(&ours), Received::Bytes(0));
+        assert_eq!(next(&ours), StreamRead::Bytes(0));
         close(ours.into());
     }
 

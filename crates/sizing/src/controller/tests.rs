@@ -143,7 +143,7 @@ fn a_quiet_pool_gives_its_workers_up_when_five_minutes_are_over() {
 }
 
 #[derive(Debug, Clone)]
-enum Step {
+enum Action {
     Arrive(Load),
     /// A request of this kind has got a worker, and one has ended.
     Begin(u64),
@@ -165,7 +165,7 @@ fn any_load() -> impl Strategy<Value = Load> {
     )
 }
 
-fn step() -> impl Strategy<Value = Step> {
+fn step() -> impl Strategy<Value = Action> {
     let time = || (0..u64::MAX / 2).prop_map(Duration::from_nanos);
     let spent = (time(), time(), time()).prop_map(|(cpu, ready, blocked)| Spent {
         cpu,
@@ -175,13 +175,13 @@ fn step() -> impl Strategy<Value = Step> {
     let machine = (0.01..512.0_f64, proptest::option::of(0..1000_usize))
         .prop_map(|(cores, memory)| Machine { cores, memory });
     prop_oneof![
-        4 => any_load().prop_map(Step::Arrive),
-        2 => (0..4_u64).prop_map(Step::Begin),
-        4 => (0..4_u64, spent).prop_map(|(kind, spent)| Step::End(kind, spent)),
+        4 => any_load().prop_map(Action::Arrive),
+        2 => (0..4_u64).prop_map(Action::Begin),
+        4 => (0..4_u64, spent).prop_map(|(kind, spent)| Action::End(kind, spent)),
         2 => (0..4_u64, 0..200_usize, 0..200_usize)
-            .prop_map(|(kind, held, hang)| Step::Hang(kind, held, hang)),
-        2 => (any::<u64>(), any_load()).prop_map(|(at, load)| Step::Look(at, load)),
-        1 => machine.prop_map(Step::See),
+            .prop_map(|(kind, held, hang)| Action::Hang(kind, held, hang)),
+        2 => (any::<u64>(), any_load()).prop_map(|(at, load)| Action::Look(at, load)),
+        1 => machine.prop_map(Action::See),
     ]
 }
 
@@ -196,19 +196,19 @@ proptest! {
         let mut room = None;
         for step in steps {
             match step {
-                Step::Arrive(load) => pool.arrived(load),
-                Step::Begin(kind) => kinds.began(kind),
-                Step::End(kind, spent) => pool.ended(&mut kinds, kind, spent),
-                Step::Hang(kind, held, hang) => {
+                Action::Arrive(load) => pool.arrived(load),
+                Action::Begin(kind) => kinds.began(kind),
+                Action::End(kind, spent) => pool.ended(&mut kinds, kind, spent),
+                Action::Hang(kind, held, hang) => {
                     let in_hand = (0..held).map(|one| (kind, one < hang));
                     kinds.look(pool.believes_up_to(), in_hand);
                 }
-                Step::Look(at, load) => {
+                Action::Look(at, load) => {
                     kinds.pass_second();
                     pool.see_kinds(&kinds);
                     pool.look(Duration::from_secs(at), load);
                 }
-                Step::See(machine) => {
+                Action::See(machine) => {
                     room = machine.memory;
                     pool.see(machine);
                 }

@@ -1,7 +1,8 @@
 //! How many processors there are for us.
 
-use super::groups::{Version, around};
-use super::{Files, number};
+use maitred_os::proc::{Folder, Version};
+
+use super::{Files, groups, number};
 
 /// A quota below this is taken for a mistake of the file.
 const LEAST: f64 = 0.01;
@@ -17,8 +18,8 @@ pub struct Cores {
 
 /// The processors that the least quota of all groups leaves of the `allowed` ones.
 pub fn cores(files: &dyn Files, allowed: usize) -> Cores {
-    let quotas = around(files, "cpu").into_iter();
-    let quotas = quotas.filter_map(|(version, folder)| quota(files, version, &folder));
+    let groups = groups(files, "cpu");
+    let quotas = groups.iter().filter_map(|group| quota(files, group));
     let least = quotas.fold(f64::INFINITY, f64::min);
     let allowed = allowed.max(1) as f64;
     Cores {
@@ -27,8 +28,9 @@ pub fn cores(files: &dyn Files, allowed: usize) -> Cores {
     }
 }
 
-fn quota(files: &dyn Files, version: Version, folder: &str) -> Option<f64> {
-    let (quota, period) = match version {
+fn quota(files: &dyn Files, group: &Folder) -> Option<f64> {
+    let folder = &group.path;
+    let (quota, period) = match group.version {
         Version::Two => {
             let text = files.read(&format!("{folder}/cpu.max"))?;
             let mut words = text.split_whitespace();

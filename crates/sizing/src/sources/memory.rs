@@ -1,7 +1,8 @@
 //! How much memory there is, and how hard it is pressed.
 
-use super::groups::{Version, around};
-use super::{Files, field, number};
+use maitred_os::proc::{self, Folder, Version};
+
+use super::{Files, groups, number};
 use crate::memory::{MARGIN, Signs};
 
 /// Memory, and what says so.
@@ -42,21 +43,25 @@ pub fn memory(files: &dyn Files) -> Option<Memory> {
 
 /// Every memory that ours is in.
 fn all(files: &dyn Files) -> impl Iterator<Item = Memory> {
-    let groups = around(files, "memory").into_iter();
-    let groups = groups.filter_map(|(version, folder)| of_group(files, version, &folder));
+    let groups = groups(files, "memory").into_iter();
+    let groups = groups.filter_map(|group| of_group(files, &group));
     groups.chain(of_machine(files))
 }
 
 /// The memory of a group of version 2 with a limit, by its folder. Nothing: it has none, or cannot be read.
 pub fn memory_of_group(files: &dyn Files, folder: &str) -> Option<Memory> {
-    of_group(files, Version::Two, folder)
+    let group = Folder {
+        version: Version::Two,
+        path: folder.to_owned(),
+    };
+    of_group(files, &group)
 }
 
-fn of_group(files: &dyn Files, version: Version, folder: &str) -> Option<Memory> {
-    let of = |name: &str| number(files, &format!("{folder}/{name}"));
-    let stat = files.read(&format!("{folder}/memory.stat"));
-    let stat = |name: &str| field(stat.as_deref()?, name);
-    let (limit, used, dropped, swapped) = match version {
+fn of_group(files: &dyn Files, group: &Folder) -> Option<Memory> {
+    let of = |name: &str| number(files, &format!("{}/{name}", group.path));
+    let stat = files.read(&format!("{}/memory.stat", group.path));
+    let stat = |name: &str| proc::number(stat.as_deref()?, name);
+    let (limit, used, dropped, swapped) = match group.version {
         Version::Two => {
             let limits = [of("memory.max"), of("memory.high")];
             let least = limits.into_iter().flatten().min()?;
@@ -82,12 +87,12 @@ fn of_group(files: &dyn Files, version: Version, folder: &str) -> Option<Memory>
 
 fn of_machine(files: &dyn Files) -> Option<Memory> {
     let text = files.read("/proc/meminfo")?;
-    let total = field(&text, "MemTotal").filter(|total| *total > 0)?;
+    let total = proc::bytes(&text, "MemTotal").filter(|total| *total > 0)?;
     // Kernels that do not tell what is available tell what is free.
-    let available = field(&text, "MemAvailable").or_else(|| field(&text, "MemFree"))?;
+    let available = proc::bytes(&text, "MemAvailable").or_else(|| proc::bytes(&text, "MemFree"))?;
     Some(Memory {
-        limit: total as f64 * 1024.0,
-        used: total.saturating_sub(available) as f64 * 1024.0,
+        limit: total as f64,
+        used: total.saturating_sub(available) as f64,
         by_group: false,
     })
 }
@@ -104,17 +109,13 @@ impl Counters {
     /// The counters now.
     pub fn read(files: &dyn Files) -> Counters {
         let vmstat = files.read("/proc/vmstat");
-        let groups = around(files, "memory").into_iter();
-        let two = groups.filter(|(version, _)| *version == Version::Two);
-        let events: Vec<String> = two
-            .filter_map(|(_, folder)| files.read(&format!("{folder}/memory.events")))
-            .collect();
+        let events = of_version_2(files, "memory.events");
         let sum = |name: &str| {
-            let all = events.iter().filter_map(|text| field(text, name));
+            let all = events.iter().filter_map(|text| proc::number(text, name));
             all.reduce(u64::saturating_add)
         };
         Counters {
-            swapped_in: vmstat.and_then(|text| field(&text, "pswpin")),
+            swapped_in: vmstat.and_then(|text| proc::number(&text, "pswpin")),
             throttled: sum("high"),
             at_limit: sum("max"),
         }
@@ -125,16 +126,14 @@ impl Counters {
         let grew = |now: Option<u64>, before: Option<u64>| {
             now.zip(before).is_some_and(|(now, before)| now > before)
         };
-        let pressure = around(files, "memory").into_iter();
-        let pressure = pressure
-            .filter(|(version, _)| *version == Version::Two)
-            .find_map(|(_, folder)| files.read(&format!("{folder}/memory.pressure")))
-            .or_else(|| files.read("/proc/pressure/memory"));
+        let of_groups = of_version_2(files, "memory.pressure").into_iter().next();
+        let pressure = of_groups.or_else(|| files.read("/proc/pressure/memory"));
+        let stalled = |line| proc::stalled(pressure.as_deref()?, line, "avg10");
         Signs {
             // Whichever is nearest to being full.
             used: all(files).map(|memory| memory.part()).reduce(f64::max),
-            some: pressure.as_deref().and_then(|text| stalled(text, "some")),
-            full: pressure.as_deref().and_then(|text| stalled(text, "full")),
+            some: stalled("some"),
+            full: stalled("full"),
             swaps_in: grew(self.swapped_in, before.swapped_in),
             throttled: grew(self.throttled, before.throttled),
             at_limit: grew(self.at_limit, before.at_limit),
@@ -142,13 +141,13 @@ impl Counters {
     }
 }
 
-/// The part of the last ten seconds in which somebody waited (the kernel's
-/// Documentation/accounting/psi.rst).
-fn stalled(text: &str, who: &str) -> Option<f64> {
-    let line = text.lines().find(|line| line.starts_with(who))?;
-    let mut words = line.split_whitespace();
-    let percent: f64 = words.find_map(|word| word.strip_prefix("avg10=")?.parse().ok())?;
-    (0.0..=100.0).contains(&percent).then_some(percent / 100.0)
+/// The texts of a file of all groups of version 2 around ours, the innermost first.
+fn of_version_2(files: &dyn Files, name: &str) -> Vec<String> {
+    let groups = groups(files, "memory").into_iter();
+    let groups = groups.filter(|group| group.version == Version::Two);
+    groups
+        .filter_map(|group| files.read(&format!("{}/{name}", group.path)))
+        .collect()
 }
 
 #[cfg(test)]

@@ -5,8 +5,9 @@
 //! has a fallback, and what is used says where it is from.
 
 mod cores;
-mod groups;
 mod memory;
+
+use maitred_os::proc::{Folder, cgroup};
 
 pub use cores::{Cores, cores};
 pub use memory::{Counters, Memory, memory, memory_of_group};
@@ -22,12 +23,15 @@ fn number(files: &dyn Files, path: &str) -> Option<u64> {
     files.read(path)?.trim().parse().ok()
 }
 
-/// The number behind a name, in a file of lines such as `name 123` or `name: 123 kB`.
-fn field(text: &str, name: &str) -> Option<u64> {
-    text.lines().find_map(|line| {
-        let mut words = line.split_whitespace();
-        let is_it = words.next()?.trim_end_matches(':') == name;
-        is_it.then(|| words.next()?.parse().ok()).flatten()
+/// The control groups around this process for a controller, the innermost first.
+fn groups(files: &dyn Files, controller: &str) -> Vec<Folder> {
+    let (groups, mounts) = (
+        files.read("/proc/self/cgroup"),
+        files.read("/proc/self/mountinfo"),
+    );
+    let both = groups.zip(mounts);
+    both.map_or_else(Vec::new, |(groups, mounts)| {
+        cgroup::folders(&groups, &mounts, controller)
     })
 }
 

@@ -7,7 +7,7 @@ use maitred_control::admin::Size;
 use maitred_scoreboard::{RECENT, Reading};
 use maitred_sizing::demand::offered;
 use maitred_sizing::knee::knee;
-use maitred_sizing::memory::Room;
+use maitred_sizing::memory::Capacity;
 use maitred_sizing::sources::Memory;
 use maitred_sizing::{Binding, Terms};
 
@@ -75,11 +75,11 @@ pub(super) fn advice(reading: &Reading, means: &Means) -> Option<Size> {
 /// For how many workers there is memory: for those there are, and those that what is free is enough for.
 fn room(reading: &Reading, memory: &Memory, means: &Means) -> Option<usize> {
     let own = means.worker * reading.seated as f64;
-    let room = Room {
+    let room = Capacity {
         limit: memory.limit,
         base: (memory.used - own).max(0.0),
         worker: means.worker,
-        ..Room::default()
+        ..Capacity::default()
     };
     room.workers()
 }

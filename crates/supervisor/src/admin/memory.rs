@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use maitred_control::admin::{Measured, Memory};
+use maitred_os::proc::{self, Rollup, Statm};
 
 use crate::limits::Moment;
 
@@ -81,49 +82,26 @@ pub fn private_bytes(pid: i32) -> Option<u64> {
 }
 
 fn usage(pid: i32) -> Option<Usage> {
-    let rollup = std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup"));
-    if let Some(usage) = rollup.ok().as_deref().and_then(from_rollup) {
-        return Some(usage);
+    if let Some(rollup) = Rollup::of(pid) {
+        return Some(Usage {
+            private: rollup.private,
+            shared: rollup.shared(),
+            swapped: rollup.swapped,
+            exact: true,
+        });
     }
-    let statm = std::fs::read_to_string(format!("/proc/{pid}/statm")).ok()?;
-    from_statm(&statm, rustix::param::page_size() as u64)
+    from_statm(
+        &proc::read(pid, "statm")?,
+        rustix::param::page_size() as u64,
+    )
 }
 
-/// From the sums of `smaps_rollup`, in kB (proc_pid_smaps(5)).
-fn from_rollup(text: &str) -> Option<Usage> {
-    let (mut rss, mut private, mut swapped) = (0, 0, 0);
-    for line in text.lines() {
-        let Some((name, value)) = line.split_once(':') else {
-            continue;
-        };
-        let bytes = || -> Option<u64> {
-            let kilobytes = value.trim().strip_suffix("kB")?.trim();
-            Some(kilobytes.parse::<u64>().ok()? * 1024)
-        };
-        match name {
-            "Rss" => rss = bytes()?,
-            "SwapPss" => swapped = bytes()?,
-            "Private_Clean" | "Private_Dirty" | "Private_Hugetlb" => private += bytes()?,
-            _ => {}
-        }
-    }
-    (rss > 0).then(|| Usage {
-        private,
-        shared: rss.saturating_sub(private),
-        swapped,
-        exact: true,
-    })
-}
-
-/// From `statm`, in pages: size, resident, and of these those of files and shared memory
-/// (proc_pid_statm(5)).
+/// Where the private pages may not be counted.
 fn from_statm(text: &str, page_bytes: u64) -> Option<Usage> {
-    let mut pages = text.split_ascii_whitespace().skip(1);
-    let mut next = || pages.next()?.parse::<u64>().ok();
-    let (resident, shared) = (next()?, next()?);
+    let statm = Statm::parse(text)?;
     Some(Usage {
-        private: resident.saturating_sub(shared) * page_bytes,
-        shared: shared * page_bytes,
+        private: statm.anonymous * page_bytes,
+        shared: statm.shared * page_bytes,
         swapped: 0,
         exact: false,
     })
@@ -132,20 +110,6 @@ fn from_statm(text: &str, page_bytes: u64) -> Option<Usage> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn private_pages_are_added_up_and_the_rest_is_shared() {
-        let text = "55d0-7ffe ---p 00000000 00:00 0    [rollup]\nRss:    9460 kB\nPss: 2108 kB\n\
-                    Pss_Dirty: 1 kB\nShared_Clean: 8000 kB\nShared_Dirty: 300 kB\n\
-                    Private_Clean:       160 kB\nPrivate_Dirty:      1000 kB\n\
-                    Private_Hugetlb:      0 kB\nSwap: 90 kB\nSwapPss:      40 kB\n";
-        let usage = from_rollup(text).unwrap();
-        assert_eq!(usage.private, 1160 * 1024);
-        assert_eq!(usage.shared, 8300 * 1024);
-        assert_eq!(usage.swapped, 40 * 1024);
-        assert!(usage.exact);
-        assert_eq!(from_rollup(""), None);
-    }
 
     #[test]
     fn where_that_may_not_be_read_resident_pages_are_counted() {

@@ -1,10 +1,8 @@
 //! Who is in the way of a TCP address.
 
 use std::net::SocketAddr;
-use std::path::Path;
 
-/// `TCP_LISTEN` as the tables of `/proc/net` write it (include/net/tcp_states.h).
-const LISTENING: &str = "0A";
+use maitred_os::proc::{self, sockets};
 
 /// `[::]` takes the clients of IPv4 too, unless IPv4 has an address of its own on that port.
 pub fn is_only_ipv6(address: SocketAddr, addresses: &[SocketAddr]) -> bool {
@@ -15,27 +13,14 @@ pub fn is_only_ipv6(address: SocketAddr, addresses: &[SocketAddr]) -> bool {
 /// Who listens on the port of `address`: the process that holds a listening socket there, as far
 /// as we may look into other processes.
 pub fn holder(address: SocketAddr) -> Option<String> {
-    let inodes: Vec<String> = ["/proc/net/tcp", "/proc/net/tcp6"]
-        .iter()
-        .filter_map(|table| std::fs::read_to_string(table).ok())
-        .flat_map(|table| listening_inodes(&table, address.port()))
-        .map(|inode| format!("socket:[{inode}]"))
-        .collect();
-    let mut holders: Vec<(bool, u32, String)> = std::fs::read_dir("/proc")
-        .ok()?
-        .flatten()
-        .filter_map(|entry| {
-            let pid = entry.file_name().to_str()?.parse().ok()?;
-            (pid != std::process::id()).then_some(())?;
-            holds_any(&entry.path(), &inodes).then_some(())?;
-            let name = std::fs::read_to_string(entry.path().join("comm")).ok()?;
-            Some((
-                !name.starts_with("maitred: superv"),
-                pid,
-                name.trim().to_owned(),
-            ))
-        })
-        .collect();
+    let listeners = sockets::tcp_listeners(address.port()).into_iter();
+    let own = i32::try_from(std::process::id()).ok();
+    let named = listeners.filter(|pid| Some(*pid) != own).filter_map(|pid| {
+        let name = proc::read(pid, "comm")?;
+        let is_ours = name.starts_with("maitred: superv");
+        Some((!is_ours, pid, name.trim().to_owned()))
+    });
+    let mut holders: Vec<(bool, i32, String)> = named.collect();
     // A supervisor of ours first, then the oldest: a server's first process rather than its last.
     holders.sort();
     let (_, pid, name) = holders.into_iter().next()?;
@@ -43,41 +28,11 @@ pub fn holder(address: SocketAddr) -> Option<String> {
 }
 
 /// A process as the person who started us may know it.
-pub fn describe(name: &str, pid: u32) -> String {
+pub fn describe(name: &str, pid: i32) -> String {
     match name.starts_with("maitred") {
         true => format!("another maitred (process {pid})"),
         false => format!("{name} (process {pid})"),
     }
-}
-
-/// Inodes of the sockets that listen on `port`, from a table like `/proc/net/tcp` (proc(5)).
-fn listening_inodes(table: &str, port: u16) -> Vec<String> {
-    let port = format!(":{port:04X}");
-    let fields = table
-        .lines()
-        .skip(1)
-        .map(|line| line.split_ascii_whitespace());
-    fields
-        .filter_map(|mut fields| {
-            let local = fields.nth(1)?;
-            let state = fields.nth(1)?;
-            let inode = fields.nth(5)?;
-            (local.ends_with(&port) && state == LISTENING).then(|| inode.to_owned())
-        })
-        .collect()
-}
-
-fn holds_any(process: &Path, inodes: &[String]) -> bool {
-    let Ok(fds) = std::fs::read_dir(process.join("fd")) else {
-        return false;
-    };
-    fds.flatten()
-        .filter_map(|fd| std::fs::read_link(fd.path()).ok())
-        .any(|target| {
-            inodes
-                .iter()
-                .any(|inode| target.as_os_str() == inode.as_str())
-        })
 }
 
 #[cfg(test)]

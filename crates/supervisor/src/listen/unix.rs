@@ -195,8 +195,8 @@ pub fn rights(named: Named<'_>, path: &Path) -> Result<Rights, Error> {
 
 /// A process, as messages name it.
 fn process(pid: i32) -> Option<String> {
-    let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;
-    Some(tcp::describe(name.trim(), u32::try_from(pid).ok()?))
+    let name = maitred_os::proc::read(pid, "comm")?;
+    Some(tcp::describe(name.trim(), pid))
 }
 
 /// Removes the file of a socket that has been closed, if it is one.

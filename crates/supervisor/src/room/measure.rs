@@ -6,16 +6,14 @@
 
 use std::collections::{HashMap, HashSet};
 
-use maitred_sizing::rooms::{Due, Has};
+use maitred_os::proc::{self, Statm};
+use maitred_sizing::ledger::{DueMeasurement, WorkerMemory};
 use maitred_sizing::sources::Files;
 
 use crate::admin::private_bytes;
 
 /// Programs whose memory counts of those that a worker's script runs.
 const PROGRAMS_MOST: usize = 16;
-
-/// Bytes in a kilobyte of `/proc/PID/status`.
-const KILOBYTE: f64 = 1024.0;
 
 /// What was counted of workers, by process id.
 #[derive(Debug, Default)]
@@ -30,7 +28,11 @@ struct Count {
 
 impl Counted {
     /// Measures a worker with what its script runs, as it is due. Nothing: it is gone.
-    pub(super) fn measure(&mut self, files: &dyn Files, due: Due) -> Option<Has> {
+    pub(super) fn measure(
+        &mut self,
+        files: &dyn Files,
+        due: DueMeasurement,
+    ) -> Option<WorkerMemory> {
         let pid = due.worker;
         let before = self.0.get(&pid).filter(|_| !due.exactly).copied();
         let (own, most) = match before {
@@ -41,7 +43,7 @@ impl Counted {
             None => self.count(files, pid)?,
         };
         let own = own + of_programs(files, pid);
-        Some(Has {
+        Some(WorkerMemory {
             own,
             most,
             served: None,
@@ -66,22 +68,15 @@ impl Counted {
 /// What is resident of a process and neither a file's nor shared memory, in bytes (proc_pid_statm(5)).
 fn resident(files: &dyn Files, pid: i32) -> Option<f64> {
     let text = files.read(&format!("/proc/{pid}/statm"))?;
-    let mut pages = text.split_ascii_whitespace().skip(1);
-    let mut next = || pages.next()?.parse::<u64>().ok();
-    let (resident, shared) = (next()?, next()?);
-    let bytes = resident.saturating_sub(shared) as f64 * rustix::param::page_size() as f64;
-    Some(bytes)
+    let pages = Statm::parse(&text)?.anonymous;
+    Some(pages as f64 * rustix::param::page_size() as f64)
 }
 
 /// The most of it that there has been since the process came, in bytes (`VmHWM` in
 /// proc_pid_status(5)): what is a file's or shared is taken to have been what it is now.
 fn highest(files: &dyn Files, pid: i32) -> Option<f64> {
     let text = files.read(&format!("/proc/{pid}/status"))?;
-    let of = |name: &str| -> Option<f64> {
-        let line = text.lines().find_map(|line| line.strip_prefix(name))?;
-        let number = line.trim_start_matches(':').split_whitespace().next()?;
-        Some(number.parse::<f64>().ok()? * KILOBYTE)
-    };
+    let of = |name| Some(proc::bytes(&text, name)? as f64);
     Some((of("VmHWM")? - of("RssFile")? - of("RssShmem")?).max(0.0))
 }
 
@@ -113,7 +108,7 @@ mod tests {
     use super::super::Machine;
     use super::*;
 
-    const OURSELVES: fn(bool) -> Due = |exactly| Due {
+    const OURSELVES: fn(bool) -> DueMeasurement = |exactly| DueMeasurement {
         worker: std::process::id() as i32,
         exactly,
     };
@@ -141,7 +136,7 @@ mod tests {
             has.most.is_some_and(|most| most >= 0.9 * has.own),
             "{has:?}"
         );
-        let gone = Due {
+        let gone = DueMeasurement {
             worker: i32::MAX,
             ..OURSELVES(true)
         };

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::atomic::Ordering::Relaxed;
 
 use maitred_seat::Boards;
-use maitred_sizing::rooms::Has;
+use maitred_sizing::ledger::WorkerMemory;
 
 use crate::pool::Seated;
 use crate::running::RunningPool;
@@ -33,9 +33,9 @@ impl Tells for RunningPool {
 }
 
 /// With what the worker has told, if it has; there is no more memory than `limit`.
-pub(super) fn with_told(has: Has, told: Option<Told>, limit: f64) -> Has {
+pub(super) fn with_told(has: WorkerMemory, told: Option<Told>, limit: f64) -> WorkerMemory {
     let program = told.map_or(0.0, |told| told.program as f64).min(limit);
-    Has {
+    WorkerMemory {
         most: has.most.map(|most| most + program),
         served: told.map(|told| told.requests),
         ..has
@@ -75,7 +75,7 @@ mod tests {
         let all = [(10, 0, 0), (11, 4000, 7)];
         let all = all.map(|(pid, program, requests)| (pid, Told { program, requests }));
         assert_eq!(told, HashMap::from(all));
-        let has = |most, served| Has {
+        let has = |most, served| WorkerMemory {
             own: 1.0,
             most,
             served,

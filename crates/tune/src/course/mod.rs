@@ -1,36 +1,36 @@
 //! The course of a tuning, step by step: what is measured next, and what follows from what was seen.
 //! It measures and changes nothing itself.
 
-mod ahead;
 mod budget;
 pub mod goal;
-pub mod hunt;
-mod left;
+mod input;
+mod next_task;
 pub mod noise;
 pub mod overload;
 pub mod profile;
 pub mod proof;
-mod share;
+pub mod rate_search;
+mod remaining;
 pub mod sweep;
-mod terms;
+mod time_limit;
 mod times;
 
 use maitred_measure::compare::b_first;
 
 use crate::decide::{self, Choice};
-use crate::growth::{Looks, Slope};
+use crate::growth::{GrowthSamples, Slope};
 use crate::laws;
-use crate::moments::Moment;
-use crate::seen::{Seen, Setting};
+use crate::measurement::{Measurement, Setting};
+use crate::timeline::TimelinePoint;
 use budget::Budget;
 use goal::Goal;
-use hunt::Hunt;
+pub use input::{CourseInput, IdleSample, NextStep, PoolSetting, Verdict, WorkerStart};
 use noise::Noise;
 use overload::Overload;
 use profile::Profile;
-use proof::Row;
+use proof::ComparisonRow;
+use rate_search::RateSearch;
 use sweep::Sweep;
-pub use terms::{Boot, Next, Now, Rest, Terms, Verdict};
 use times::Times;
 
 /// Most windows of the warm-up, and by how much the median may still change in the last ones.
@@ -74,18 +74,18 @@ enum Phase {
 #[derive(Debug, Clone)]
 pub struct Course {
     /// What is known beforehand.
-    pub terms: Terms,
+    pub input: CourseInput,
     times: Times,
     budget: Option<Budget>,
     phase: Phase,
     last: Setting,
     /// How long the queue that the last load has left may take, in seconds.
     patience: f64,
-    half: Option<Seen>,
+    half: Option<Measurement>,
     /// What others used of the processors while nothing was asked.
     pub background: Option<f64>,
     /// What else was seen then.
-    pub at_rest: Rest,
+    pub at_rest: IdleSample,
     looks_at_others: usize,
     windows: Vec<(f64, Option<f64>)>,
     /// Windows in which nothing was served: the page takes longer.
@@ -95,7 +95,7 @@ pub struct Course {
     /// Whether latencies came to rest.
     pub settled: bool,
     /// One user; without times where these broke a law.
-    pub alone: Option<Seen>,
+    pub alone: Option<Measurement>,
     /// How long one user waited for an answer, on average, in seconds: where times broke a law, by how often
     /// it was served.
     pub pace: Option<f64>,
@@ -108,27 +108,27 @@ pub struct Course {
     /// Why nothing would be concluded here and now, if somebody had not said that it is to go on.
     pub troubles: Vec<String>,
     /// Rates with the setting as it was.
-    pub before: Option<Hunt>,
+    pub before: Option<RateSearch>,
     /// Throughput by workers.
     pub sweep: Option<Sweep>,
-    looks: Looks,
-    boots: Vec<Boot>,
+    growth_samples: GrowthSamples,
+    boots: Vec<WorkerStart>,
     /// Second by second.
-    pub moments: Vec<Moment>,
+    pub moments: Vec<TimelinePoint>,
     /// How workers grow with what they serve.
     pub growth: Option<Slope>,
     /// The number of workers.
     pub choice: Option<Choice>,
     /// Rates with that.
-    pub after: Option<Hunt>,
+    pub after: Option<RateSearch>,
     /// More than that.
     pub overload: Option<Overload>,
     /// Pairs of runs, old and new.
-    pub pairs: Vec<(Seen, Seen)>,
+    pub pairs: Vec<(Measurement, Measurement)>,
     /// Pairs that were made again, since others used the processors meanwhile.
     pub repeated: usize,
     /// What they say.
-    pub rows: Vec<Row>,
+    pub rows: Vec<ComparisonRow>,
     /// Figures that broke a law, and why they are not told.
     pub broken: Vec<String>,
     /// What there was no time for.
@@ -139,19 +139,19 @@ pub struct Course {
 
 impl Course {
     /// At its beginning.
-    pub fn new(terms: Terms) -> Course {
+    pub fn new(input: CourseInput) -> Course {
         Course {
-            times: Times::of(terms.seconds),
-            goal: terms.goal.clone(),
-            profile: Profile::of(&terms.routes),
-            budget: terms.ends.then(|| Budget::of(terms.seconds)),
-            terms,
+            times: Times::of(input.seconds),
+            goal: input.goal.clone(),
+            profile: Profile::of(&input.routes),
+            budget: input.ends.then(|| Budget::of(input.seconds)),
+            input,
             phase: Phase::Idle,
             last: Setting::AsItWas,
             patience: 0.0,
             half: None,
             background: None,
-            at_rest: Rest::default(),
+            at_rest: IdleSample::default(),
             looks_at_others: 0,
             windows: Vec::new(),
             empty_windows: 0,
@@ -163,7 +163,7 @@ impl Course {
             troubles: Vec::new(),
             before: None,
             sweep: None,
-            looks: Looks::default(),
+            growth_samples: GrowthSamples::default(),
             boots: Vec::new(),
             moments: Vec::new(),
             growth: None,
@@ -193,12 +193,12 @@ impl Course {
     }
 
     /// Workers were started.
-    pub fn booted(&mut self, boot: Boot) {
+    pub fn booted(&mut self, boot: WorkerStart) {
         self.boots.push(boot);
     }
 
     /// What it costs until a worker serves, as the middle of all starts has it.
-    pub fn boot(&self) -> Option<Boot> {
+    pub fn boot(&self) -> Option<WorkerStart> {
         let mut boots = self.boots.clone();
         boots.sort_by(|a, b| a.first.total_cmp(&b.first));
         boots.get(boots.len() / 2).copied()
@@ -212,18 +212,18 @@ impl Course {
     }
 
     fn is_new_next(&self) -> bool {
-        let new_first = b_first(self.pairs.len(), self.terms.seed);
+        let new_first = b_first(self.pairs.len(), self.input.seed);
         new_first == self.half.is_none()
     }
 
     /// What the machine was like while nothing was asked.
-    pub fn idled(&mut self, rest: Rest) {
+    pub fn idled(&mut self, rest: IdleSample) {
         self.at_rest = rest;
         self.background = rest.outside;
         self.looks_at_others += 1;
         let much = rest.outside.filter(|share| *share > MOST_BACKGROUND);
         if let Some(share) = much {
-            if self.looks_at_others < LOOKS_AT_OTHERS && !self.terms.despite_noise {
+            if self.looks_at_others < LOOKS_AT_OTHERS && !self.input.despite_noise {
                 return;
             }
             self.trouble(format!(
@@ -238,7 +238,7 @@ impl Course {
 
     /// Figures would not be the site's: it ends here, unless somebody has said that it is to go on.
     fn trouble(&mut self, why: String) {
-        if !self.terms.despite_noise {
+        if !self.input.despite_noise {
             return self.end(Verdict::CannotSay(format!(
                 "{why}: figures would be those of others as much as the site's; tune when the machine is \
                  quiet, or give more time, or go on all the same with --despite-noise"
@@ -248,10 +248,10 @@ impl Course {
     }
 
     /// What was seen of what came next.
-    pub fn seen(&mut self, seen: Seen) {
-        if let Next::Measure(task) = self.next() {
+    pub fn seen(&mut self, seen: Measurement) {
+        if let NextStep::Measure(task) = self.next() {
             if self.last != task.setting {
-                self.looks.begin_anew();
+                self.growth_samples.restart();
             }
             self.last = task.setting;
             self.patience = self.patience_after(&task, &seen);
@@ -272,14 +272,14 @@ impl Course {
     }
 
     /// Workers of a fixed number live from one change of the number to the next.
-    fn look_at_growth(&mut self, seen: &Seen) {
-        let is_fixed = matches!(self.last, Setting::Workers(_)) || self.terms.now.pm == "static";
+    fn look_at_growth(&mut self, seen: &Measurement) {
+        let is_fixed = matches!(self.last, Setting::Workers(_)) || self.input.now.pm == "static";
         let Some(private) = seen.private.filter(|_| is_fixed && seen.workers > 0) else {
             return;
         };
         let each = seen.served as f64 / f64::from(seen.workers);
-        self.looks.look(each, private);
-        self.growth = self.looks.slope();
+        self.growth_samples.add(each, private);
+        self.growth = self.growth_samples.slope();
     }
 
     fn end(&mut self, verdict: Verdict) {
@@ -287,7 +287,7 @@ impl Course {
         self.phase = Phase::Over;
     }
 
-    fn warmed(&mut self, seen: &Seen) {
+    fn warmed(&mut self, seen: &Measurement) {
         if seen.error_share > MOST_ERRORS {
             return self.end(Verdict::CannotSay(format!(
                 "{:.0} % of the requests did not get the expected answer ({}); expected less than 5 %",
@@ -320,14 +320,14 @@ impl Course {
             && rests(&mut last().filter_map(|(_, private)| *private))
     }
 
-    fn was_alone(&mut self, seen: Seen) {
+    fn was_alone(&mut self, seen: Measurement) {
         let Some(mean) = seen.mean.filter(|_| seen.served > 0) else {
             return self.end(Verdict::CannotSay(
                 "one user alone was served nothing in the time that there is; give more with --time"
                     .to_owned(),
             ));
         };
-        let lawful = laws::obeys(Some(1), self.terms.cores, &seen);
+        let lawful = laws::obeys(Some(1), self.input.cores, &seen);
         // One user is served as often as answers take long, and counting is never off.
         let alone = match &lawful {
             Ok(()) => mean,
@@ -360,8 +360,8 @@ impl Course {
         };
     }
 
-    fn profiled(&mut self, seen: Seen) {
-        let lawful = laws::obeys(Some(1), self.terms.cores, &seen);
+    fn profiled(&mut self, seen: Measurement) {
+        let lawful = laws::obeys(Some(1), self.input.cores, &seen);
         self.profile.tried(match lawful {
             Ok(()) => seen,
             Err(why) => {
@@ -375,9 +375,9 @@ impl Course {
         }
     }
 
-    fn against_itself(&mut self, seen: Seen) {
+    fn against_itself(&mut self, seen: Measurement) {
         let pairs = self.times.noise_pairs;
-        if !self.noise.tried(seen, pairs, self.terms.seed) {
+        if !self.noise.tried(seen, pairs, self.input.seed) {
             return;
         }
         self.begin_before();
@@ -390,7 +390,7 @@ impl Course {
         // Where there was no time to set it beside itself, the warm-up has to do.
         let usual = self.usual_rate.unwrap_or(0.0);
         let rate = self.noise.best().unwrap_or(usual);
-        self.before = Some(Hunt::new(
+        self.before = Some(RateSearch::new(
             Setting::AsItWas,
             rate * FIRST_RATE,
             self.times.steps,
@@ -398,10 +398,12 @@ impl Course {
         self.phase = Phase::Before;
     }
 
-    fn tried_before(&mut self, seen: &Seen) {
-        let Some(hunt) = &mut self.before else { return };
-        hunt.tried(seen);
-        if hunt.next().is_none() {
+    fn tried_before(&mut self, seen: &Measurement) {
+        let Some(rate_search) = &mut self.before else {
+            return;
+        };
+        rate_search.tried(seen);
+        if rate_search.next().is_none() {
             self.begin_sweep();
         }
     }
@@ -409,12 +411,12 @@ impl Course {
     fn begin_sweep(&mut self) {
         let alone = self.alone.as_ref().and_then(|alone| alone.private);
         let private = self.noise.private().or(alone);
-        let terms = &self.terms;
+        let input = &self.input;
         let ceiling = decide::ceiling(
-            &terms.memory,
+            &input.memory,
             private,
-            terms.now.workers,
-            terms.most_workers,
+            input.now.workers,
+            input.most_workers,
         );
         let enough = decide::enough(self.noise.floor);
         let sweep = Sweep::new(ceiling, self.background, enough);
@@ -430,8 +432,8 @@ impl Course {
         self.phase = Phase::Sweep;
     }
 
-    fn swept(&mut self, seen: Seen) {
-        let cores = self.terms.cores;
+    fn swept(&mut self, seen: Measurement) {
+        let cores = self.input.cores;
         let Some(sweep) = &mut self.sweep else { return };
         sweep.tried(seen, cores);
         if sweep.next().is_none() {
@@ -453,7 +455,7 @@ impl Course {
             .and_then(|alone| alone.core_wait)
             .unwrap_or(0.0);
         let knee = share.filter(|(cpu, _)| *cpu > 0.0);
-        let knee = knee.map(|(cpu, mean)| self.terms.cores * (mean - waited).max(cpu) / cpu);
+        let knee = knee.map(|(cpu, mean)| self.input.cores * (mean - waited).max(cpu) / cpu);
         let enough = decide::enough(self.noise.floor);
         self.choice = decide::choose(&sweep.curve(), sweep.ceiling(), knee, enough);
         let Some(choice) = &self.choice else {
@@ -465,7 +467,7 @@ impl Course {
         if let Some(why) = self.sweep.as_ref().and_then(Sweep::is_cut_short) {
             return self.end(Verdict::CannotSay(why));
         }
-        let now = &self.terms.now;
+        let now = &self.input.now;
         if now.pm == "static" && decide::is_same(now.workers, choice.workers) {
             let what = format!("{} is what was found", now.words());
             // Nothing is proposed; what there is is asked for too much.
@@ -473,7 +475,7 @@ impl Course {
             return self.go_beyond();
         }
         let setting = Setting::Workers(choice.workers);
-        self.after = Some(Hunt::lasting(
+        self.after = Some(RateSearch::lasting(
             setting,
             choice.rate * FIRST_RATE,
             self.times.steps,
@@ -481,10 +483,12 @@ impl Course {
         self.phase = Phase::After;
     }
 
-    fn tried_after(&mut self, seen: &Seen) {
-        let Some(hunt) = &mut self.after else { return };
-        hunt.tried(seen);
-        if hunt.next().is_none() {
+    fn tried_after(&mut self, seen: &Measurement) {
+        let Some(rate_search) = &mut self.after else {
+            return;
+        };
+        rate_search.tried(seen);
+        if rate_search.next().is_none() {
             self.go_beyond();
         }
     }
@@ -498,7 +502,7 @@ impl Course {
         }
     }
 
-    fn overloaded(&mut self, seen: &Seen) {
+    fn overloaded(&mut self, seen: &Measurement) {
         let Some(overload) = &mut self.overload else {
             return;
         };
@@ -517,17 +521,19 @@ impl Course {
 
     /// The highest rate of the setting that is proposed, or, where none is or no rate held, as it was.
     pub fn highest(&self) -> Option<f64> {
-        let highest = |hunt: &Option<Hunt>| hunt.as_ref().and_then(Hunt::highest);
+        let highest =
+            |rate_search: &Option<RateSearch>| rate_search.as_ref().and_then(RateSearch::highest);
         highest(&self.after).or(highest(&self.before))
     }
 
-    fn paired(&mut self, seen: Seen) {
+    fn paired(&mut self, seen: Measurement) {
         let is_new = self.is_new_next();
         let Some(first) = self.half.take() else {
             self.half = Some(seen);
             return;
         };
-        let is_disturbed = |seen: &Seen| seen.outside.is_some_and(|share| share > MOST_BACKGROUND);
+        let is_disturbed =
+            |seen: &Measurement| seen.outside.is_some_and(|share| share > MOST_BACKGROUND);
         let is_quiet = !self.background.is_some_and(|share| share > MOST_BACKGROUND);
         let again = is_quiet && !self.is_indicative() && self.repeated < MOST_REPEATED_PAIRS;
         if again && (is_disturbed(&first) || is_disturbed(&seen)) {
@@ -540,7 +546,7 @@ impl Course {
         if self.pairs.len() < fewest {
             return;
         }
-        self.rows = proof::rows(&self.pairs, self.terms.seed);
+        self.rows = proof::rows(&self.pairs, self.input.seed);
         if self.pairs.len() < most && !proof::is_clear(&self.rows) {
             return;
         }
@@ -552,7 +558,7 @@ impl Course {
         if proof::is_gain(&self.rows) {
             return Verdict::Gain;
         }
-        if self.terms.now.pm == "auto" {
+        if self.input.now.pm == "auto" {
             let why = match proof::is_as_much(&self.rows) {
                 true => "pm = auto serves as much as the best fixed number",
                 false => {

@@ -2,8 +2,8 @@
 
 use maitred_measure::compare::Ratio;
 
-use super::proof::{self, Row};
-use crate::seen::Seen;
+use super::proof::{self, ComparisonRow};
+use crate::measurement::Measurement;
 
 /// More than this, and a difference is not the setting's.
 pub const MOST_NOISE: f64 = 0.05;
@@ -11,11 +11,11 @@ pub const MOST_NOISE: f64 = 0.05;
 /// Pairs of runs of the same setting.
 #[derive(Debug, Clone, Default)]
 pub struct Noise {
-    half: Option<Seen>,
+    half: Option<Measurement>,
     /// What they have shown.
-    pub pairs: Vec<(Seen, Seen)>,
+    pub pairs: Vec<(Measurement, Measurement)>,
     /// The setting as it was, against itself.
-    pub rows: Vec<Row>,
+    pub rows: Vec<ComparisonRow>,
     /// By which share the throughput of the same setting may differ from itself, with 95 %.
     pub floor: Option<f64>,
 }
@@ -23,7 +23,7 @@ pub struct Noise {
 impl Noise {
     /// A run more; whether that is enough of them. There are no more pairs than needed to say that the
     /// machine is quiet, and never more than the most.
-    pub fn tried(&mut self, seen: Seen, pairs: (usize, usize), seed: u64) -> bool {
+    pub fn tried(&mut self, seen: Measurement, pairs: (usize, usize), seed: u64) -> bool {
         let Some(first) = self.half.take() else {
             self.half = Some(seen);
             return false;
@@ -74,7 +74,7 @@ impl Noise {
     }
 }
 
-fn floor(pairs: &[(Seen, Seen)], seed: u64) -> Option<f64> {
+fn floor(pairs: &[(Measurement, Measurement)], seed: u64) -> Option<f64> {
     let ratios: Vec<f64> = pairs.iter().map(|(a, b)| b.rate / a.rate).collect();
     let ratio = Ratio::of(&ratios, 1, seed)?;
     Some((1.0 - ratio.low).abs().max((ratio.high - 1.0).abs()))
@@ -90,9 +90,9 @@ mod tests {
         loop {
             runs += 1;
             let up = if runs % 4 < 2 { spread } else { 0.0 };
-            let seen = Seen {
+            let seen = Measurement {
                 rate: 100.0 * (1.0 + up),
-                ..Seen::default()
+                ..Measurement::default()
             };
             if noise.tried(seen, (5, 8), 1) {
                 return (noise, runs);
@@ -118,9 +118,9 @@ mod tests {
     fn a_setting_that_serves_nothing_now_and_then_is_no_quiet_one() {
         let mut noise = Noise::default();
         for rate in [0.0, 100.0, 0.0, 100.0] {
-            let seen = Seen {
+            let seen = Measurement {
                 rate,
-                ..Seen::default()
+                ..Measurement::default()
             };
             noise.tried(seen, (2, 2), 1);
         }

@@ -2,14 +2,14 @@
 
 use serde::Serialize;
 
-use crate::seen::Seen;
+use crate::measurement::Measurement;
 
 /// So many times the highest rate is asked for.
 pub const TIMES: [f64; 2] = [1.5, 3.0];
 
 /// What was seen beyond the highest rate. Shares are of 1, times in seconds.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Beyond {
+pub struct OverloadResult {
     /// So many times the highest rate.
     pub times: f64,
     /// Requests a second that were sent.
@@ -23,7 +23,7 @@ pub struct Beyond {
     /// Requests that were refused (503 or 429), of all.
     pub refused: f64,
     /// Those of them that were told when to come again (`Retry-After`), of the refused ones.
-    pub told_when: Option<f64>,
+    pub with_retry_after: Option<f64>,
     /// Requests that ended otherwise without their answer, of all: those who had waited for long enough
     /// and went are among them.
     pub failed: f64,
@@ -40,11 +40,11 @@ pub struct Beyond {
 pub struct Overload {
     highest: f64,
     /// What was seen so far.
-    pub beyond: Vec<Beyond>,
+    pub beyond: Vec<OverloadResult>,
 }
 
 impl Overload {
-    /// Beyond this rate.
+    /// OverloadResult this rate.
     pub fn of(highest: f64) -> Overload {
         Overload {
             highest,
@@ -64,18 +64,18 @@ impl Overload {
     }
 
     /// What was seen of the next.
-    pub fn tried(&mut self, seen: &Seen) {
+    pub fn tried(&mut self, seen: &Measurement) {
         let Some(times) = TIMES.get(self.beyond.len()).copied() else {
             return;
         };
-        self.beyond.push(Beyond {
+        self.beyond.push(OverloadResult {
             times,
             asked: self.highest * times,
             goodput: seen.goodput / self.highest.max(1e-9),
             p99: seen.p99,
             slow: seen.p99.or(seen.p95).or(seen.p90).or(seen.p50),
             refused: seen.refused_share,
-            told_when: seen.told_when,
+            with_retry_after: seen.with_retry_after,
             failed: (seen.error_share - seen.refused_share).max(0.0),
             cpu: seen.cpu,
             recovery: seen.recovery,
@@ -93,12 +93,12 @@ mod tests {
         let mut asked = Vec::new();
         while let Some(rate) = overload.next() {
             asked.push(rate);
-            overload.tried(&Seen {
+            overload.tried(&Measurement {
                 goodput: 90.0,
                 error_share: 0.5,
                 refused_share: 0.4,
                 p95: Some(0.2),
-                ..Seen::default()
+                ..Measurement::default()
             });
         }
         assert_eq!(asked, [150.0, 300.0]);

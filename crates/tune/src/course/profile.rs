@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::seen::Seen;
+use crate::measurement::Measurement;
 
 /// Most routes that are looked at by themselves: those that are asked for most.
 pub const MOST_ROUTES: usize = 20;
@@ -18,13 +18,13 @@ pub struct Route {
 
 /// A route, and what was seen of it alone. Times are in seconds, memory in bytes.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Profiled {
+pub struct RouteProfile {
     /// Its method and its path.
     pub name: String,
     /// Its share of all requests.
     pub share: f64,
     /// What one user has seen.
-    pub seen: Seen,
+    pub seen: Measurement,
 }
 
 /// Routes, one after the other.
@@ -32,7 +32,7 @@ pub struct Profiled {
 pub struct Profile {
     routes: Vec<Route>,
     /// Those that were looked at.
-    pub profiled: Vec<Profiled>,
+    pub profiled: Vec<RouteProfile>,
 }
 
 impl Profile {
@@ -66,9 +66,9 @@ impl Profile {
     }
 
     /// What was seen of the next.
-    pub fn tried(&mut self, seen: Seen) {
+    pub fn tried(&mut self, seen: Measurement) {
         if let Some(route) = self.routes.get(self.profiled.len()) {
-            self.profiled.push(Profiled {
+            self.profiled.push(RouteProfile {
                 name: route.name.clone(),
                 share: route.share,
                 seen,
@@ -94,7 +94,7 @@ mod tests {
         let mut profile = Profile::of(&routes(3));
         while let Some(at) = profile.next() {
             assert_eq!(at + profile.left(), 3);
-            profile.tried(Seen::default());
+            profile.tried(Measurement::default());
         }
         let names: Vec<&str> = profile
             .profiled

@@ -1,23 +1,25 @@
 //! Whether two settings differ, from pairs of runs: what maitred bench compare says of two servers.
 
-use maitred_measure::compare::{Better, Ratio, Verdict, verdicts};
+use maitred_measure::compare::{Direction, Ratio, Verdict, verdicts};
 use serde::Serialize;
 
-use crate::seen::Seen;
+use crate::measurement::Measurement;
 
 /// When an interval is as narrow as this, more pairs would say nothing else.
 const NARROW: f64 = 0.03;
 
 /// A figure that is compared.
-type Figure = (&'static str, Better, fn(&Seen) -> Option<f64>);
+type ComparedMetric = (&'static str, Direction, fn(&Measurement) -> Option<f64>);
 
 /// What is compared.
-const FIGURES: [Figure; 5] = [
-    ("in time/s", Better::More, |seen| Some(seen.goodput)),
-    ("p50", Better::Less, |seen| seen.p50),
-    ("p95", Better::Less, |seen| seen.p95),
-    ("p99", Better::Less, |seen| seen.p99),
-    ("p99.9", Better::Less, |seen| seen.p999),
+const COMPARED: [ComparedMetric; 5] = [
+    ("in time/s", Direction::HigherIsBetter, |seen| {
+        Some(seen.goodput)
+    }),
+    ("p50", Direction::LowerIsBetter, |seen| seen.p50),
+    ("p95", Direction::LowerIsBetter, |seen| seen.p95),
+    ("p99", Direction::LowerIsBetter, |seen| seen.p99),
+    ("p99.9", Direction::LowerIsBetter, |seen| seen.p999),
 ];
 
 /// So many times as much is hardly more.
@@ -29,7 +31,7 @@ const NEXT_TO_NOTHING: f64 = 0.01;
 /// What is said of one figure, the new setting's beside the old one's.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[allow(missing_docs)]
-pub struct Row {
+pub struct ComparisonRow {
     pub figure: &'static str,
     pub ratio: Option<f64>,
     pub low: Option<f64>,
@@ -42,17 +44,17 @@ pub struct Row {
 }
 
 /// All figures of pairs: old, new.
-pub fn rows(pairs: &[(Seen, Seen)], seed: u64) -> Vec<Row> {
-    let value = |place: usize, seen: &Seen, other: &Seen| match place {
+pub fn rows(pairs: &[(Measurement, Measurement)], seed: u64) -> Vec<ComparisonRow> {
+    let value = |place: usize, seen: &Measurement, other: &Measurement| match place {
         0 => Some(seen.goodput.max(other.goodput * NEXT_TO_NOTHING)),
-        _ => FIGURES[place].2(seen),
+        _ => COMPARED[place].2(seen),
     };
-    let ratio_of = |place: usize, old: &Seen, new: &Seen| {
+    let ratio_of = |place: usize, old: &Measurement, new: &Measurement| {
         let (old, new) = (value(place, old, new)?, value(place, new, old)?);
         // Where neither serves anything in time they do not differ.
         Some(if old == new { 1.0 } else { new / old })
     };
-    let known: Vec<Option<Vec<f64>>> = (0..FIGURES.len())
+    let known: Vec<Option<Vec<f64>>> = (0..COMPARED.len())
         .map(|place| {
             let ratios = pairs.iter().map(|(old, new)| ratio_of(place, old, new));
             ratios.collect()
@@ -60,9 +62,9 @@ pub fn rows(pairs: &[(Seen, Seen)], seed: u64) -> Vec<Row> {
         .collect();
     // Who is not compared makes the others no less sure.
     let compared = known.iter().flatten().count();
-    let ratios: Vec<(Better, Option<Ratio>)> = known
+    let ratios: Vec<(Direction, Option<Ratio>)> = known
         .iter()
-        .zip(FIGURES)
+        .zip(COMPARED)
         .map(|(ratios, (_, better, _))| {
             let ratio = ratios.as_ref();
             (
@@ -71,8 +73,8 @@ pub fn rows(pairs: &[(Seen, Seen)], seed: u64) -> Vec<Row> {
             )
         })
         .collect();
-    let all = FIGURES.iter().zip(&ratios).zip(verdicts(&ratios));
-    all.map(|(((figure, ..), (_, ratio)), verdict)| Row {
+    let all = COMPARED.iter().zip(&ratios).zip(verdicts(&ratios));
+    all.map(|(((figure, ..), (_, ratio)), verdict)| ComparisonRow {
         figure,
         ratio: ratio.map(|ratio| ratio.mean),
         low: ratio.map(|ratio| ratio.low),
@@ -90,12 +92,12 @@ pub fn rows(pairs: &[(Seen, Seen)], seed: u64) -> Vec<Row> {
 }
 
 /// Whether more pairs would say nothing else.
-pub fn is_clear(rows: &[Row]) -> bool {
+pub fn is_clear(rows: &[ComparisonRow]) -> bool {
     rows.iter().all(|row| row.is_clear)
 }
 
 /// Whether the new setting is proven to be better: more in time, or as much and sooner.
-pub fn is_gain(rows: &[Row]) -> bool {
+pub fn is_gain(rows: &[ComparisonRow]) -> bool {
     let goodput = rows.first().and_then(|row| row.is_better);
     let latency = || rows.iter().skip(1).map(|row| row.is_better);
     match goodput {
@@ -105,13 +107,13 @@ pub fn is_gain(rows: &[Row]) -> bool {
 }
 
 /// Whether the new setting surely serves hardly more in time than the old one does.
-pub fn is_as_much(rows: &[Row]) -> bool {
+pub fn is_as_much(rows: &[ComparisonRow]) -> bool {
     let in_time = rows.first().and_then(|row| row.high);
     in_time.is_some_and(|high| high <= HARDLY_MORE)
 }
 
 /// Whether the same setting differs from itself.
-pub fn differs(rows: &[Row]) -> bool {
+pub fn differs(rows: &[ComparisonRow]) -> bool {
     rows.iter().any(|row| row.is_better.is_some())
 }
 
@@ -119,16 +121,16 @@ pub fn differs(rows: &[Row]) -> bool {
 mod tests {
     use super::*;
 
-    fn seen(goodput: f64, p50: f64) -> Seen {
-        Seen {
+    fn seen(goodput: f64, p50: f64) -> Measurement {
+        Measurement {
             goodput,
             p50: Some(p50),
             p95: Some(p50 * 1.5),
-            ..Seen::default()
+            ..Measurement::default()
         }
     }
 
-    fn pairs(new: impl Fn(f64) -> Seen) -> Vec<Row> {
+    fn pairs(new: impl Fn(f64) -> Measurement) -> Vec<ComparisonRow> {
         let wobble = |at: usize| 1.0 + 0.004 * (at % 3) as f64;
         let pairs: Vec<_> = (0..6)
             .map(|at| (seen(100.0 * wobble(at + 1), 0.05), new(wobble(at))))

@@ -2,7 +2,7 @@
 
 use crate::decide::Ceiling;
 use crate::laws;
-use crate::seen::{Seen, Setting};
+use crate::measurement::{Measurement, Setting};
 
 /// Numbers that are tried: by halves and thirds of a doubling.
 const TRIED: [u32; 18] = [
@@ -50,11 +50,11 @@ const MOST_REPEATS: usize = 12;
 
 /// A number of workers that was tried.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Point {
+pub struct SweepPoint {
     /// So many busy ones.
     pub workers: u32,
     /// What was seen.
-    pub seen: Seen,
+    pub seen: Measurement,
 }
 
 /// A sweep that goes on.
@@ -69,13 +69,13 @@ pub struct Sweep {
     between: usize,
     tries: u32,
     repeats: usize,
-    best: Option<Seen>,
+    best: Option<Measurement>,
     /// Measurements that were made again, since others used the processors.
     pub repeated: usize,
     /// Points that count although others did.
     pub disturbed: usize,
     /// Points whose figures obey the laws.
-    pub points: Vec<Point>,
+    pub points: Vec<SweepPoint>,
     /// Why others do not count.
     pub broken: Vec<String>,
 }
@@ -113,12 +113,12 @@ impl Sweep {
     }
 
     /// The same with still fewer numbers of a page that takes long, after one user alone.
-    pub fn of_slow(self, alone: Option<&Seen>) -> Sweep {
+    pub fn of_slow(self, alone: Option<&Measurement>) -> Sweep {
         let one = alone.filter(|seen| seen.served > 0 && seen.rate > 0.0);
         Sweep {
             numbers: &TRIED_OF_SLOW,
             points: one
-                .map(|seen| Point {
+                .map(|seen| SweepPoint {
                     workers: 1,
                     seen: seen.clone(),
                 })
@@ -149,7 +149,7 @@ impl Sweep {
         is_short.then(|| {
             format!(
                 "there was no time to try more than {} with a page that takes so long; give more with --time",
-                maitred_measure::words::some(u64::from(self.ceiling.workers), "worker")
+                maitred_text::humanize::plural(u64::from(self.ceiling.workers), "worker")
             )
         })
     }
@@ -168,7 +168,7 @@ impl Sweep {
     }
 
     /// What so many users have shown, on so many processors.
-    pub fn tried(&mut self, seen: Seen, cores: f64) {
+    pub fn tried(&mut self, seen: Measurement, cores: f64) {
         let Some((workers, _)) = self.next() else {
             return;
         };
@@ -182,7 +182,7 @@ impl Sweep {
                 "nothing was served to {workers} users within {:.1} s",
                 seen.seconds
             )),
-            Ok(()) => self.points.push(Point { workers, seen }),
+            Ok(()) => self.points.push(SweepPoint { workers, seen }),
             Err(why) => self.broken.push(why),
         }
         if !is_of_list {
@@ -200,7 +200,7 @@ impl Sweep {
     }
 
     /// The best of what was seen, when others have left us alone or it was tried often enough.
-    fn undisturbed(&mut self, seen: Seen) -> Option<Seen> {
+    fn undisturbed(&mut self, seen: Measurement) -> Option<Measurement> {
         let is_disturbed = seen.outside.is_some_and(|share| share > OUTSIDE);
         self.tries += 1;
         let best = match self.best.take() {
@@ -306,12 +306,12 @@ mod tests {
             assert!(matches!(setting, Setting::Workers(pool) if pool >= users && pool <= most));
             let rate = rate(f64::from(users));
             let mean = f64::from(users) / rate;
-            let seen = Seen {
+            let seen = Measurement {
                 seconds: 100.0,
                 served: 1_000,
                 rate,
                 mean: Some(mean),
-                ..Seen::default()
+                ..Measurement::default()
             };
             sweep.tried(seen, 2.0);
         }
@@ -341,12 +341,12 @@ mod tests {
         while let Some((users, _)) = sweep.next() {
             asked.push(users);
             let rate = 25.0 * f64::from(users).min(40.0);
-            let seen = Seen {
+            let seen = Measurement {
                 seconds: 100.0,
                 served: 1_000,
                 rate,
                 mean: Some(f64::from(users) / rate),
-                ..Seen::default()
+                ..Measurement::default()
             };
             sweep.tried(seen, 2.0);
         }
@@ -361,12 +361,12 @@ mod tests {
         };
         let seen = |users: f64| {
             let rate = users.min(40.0);
-            Seen {
+            Measurement {
                 seconds: 100.0,
                 served: 1_000,
                 rate,
                 mean: Some(users / rate),
-                ..Seen::default()
+                ..Measurement::default()
             }
         };
         let sweep = Sweep::new(ceiling, None, enough(None)).of_slow(Some(&seen(1.0)));
@@ -399,13 +399,13 @@ mod tests {
             why: String::new(),
         };
         let mut sweep = Sweep::new(ceiling, None, enough(None));
-        let seen = |rate: f64, outside| Seen {
+        let seen = |rate: f64, outside| Measurement {
             seconds: 10.0,
             served: 100,
             rate,
             mean: Some(1.0 / rate),
             outside: Some(outside),
-            ..Seen::default()
+            ..Measurement::default()
         };
         sweep.tried(seen(20.0, 0.5), 2.0);
         assert!(sweep.points.is_empty() && sweep.next().is_some());
@@ -427,11 +427,11 @@ mod tests {
             None,
             enough(None),
         );
-        let wrong = Seen {
+        let wrong = Measurement {
             seconds: 10.0,
             rate: 10.0,
             mean: Some(9.0),
-            ..Seen::default()
+            ..Measurement::default()
         };
         sweep.tried(wrong, 2.0);
         assert!(sweep.points.is_empty() && sweep.broken.len() == 1);
@@ -446,17 +446,17 @@ mod tests {
         let mut sweep = Sweep::new(ceiling, None, enough(None));
         assert_eq!(sweep.expected(), None);
         sweep.tried(
-            Seen {
+            Measurement {
                 seconds: 10.0,
                 served: 20,
                 rate: 2.0,
                 mean: Some(0.5),
-                ..Seen::default()
+                ..Measurement::default()
             },
             2.0,
         );
         assert_eq!(sweep.expected(), Some(1.0), "two users at two a second");
-        sweep.tried(Seen::default(), 2.0);
+        sweep.tried(Measurement::default(), 2.0);
         assert_eq!((sweep.points.len(), sweep.broken.len()), (1, 1));
     }
 }

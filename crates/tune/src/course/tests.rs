@@ -1,8 +1,8 @@
 //! The course against servers whose best number of workers is known.
 
 use super::*;
-use crate::decide::Memory;
-use crate::seen::{Load, Task};
+use crate::decide::MemoryBudget;
+use crate::measurement::{Load, Task};
 use profile::Route;
 
 mod unlawful;
@@ -10,7 +10,7 @@ mod unlawful;
 const MB: f64 = 1_048_576.0;
 
 /// A server of pages that compute and wait for so long, in seconds.
-struct Site {
+struct SimulatedSite {
     cores: f64,
     cpu: f64,
     waits: f64,
@@ -18,8 +18,8 @@ struct Site {
     asked: Vec<Task>,
 }
 
-impl Site {
-    fn answer(&mut self, task: &Task, goal: Option<&Goal>) -> Seen {
+impl SimulatedSite {
+    fn answer(&mut self, task: &Task, goal: Option<&Goal>) -> Measurement {
         self.asked.push(*task);
         let workers = match task.setting {
             Setting::AsItWas => self.as_it_was,
@@ -32,14 +32,14 @@ impl Site {
                 let rate = (f64::from(users) / alone).min(most);
                 (rate, f64::from(users) / rate)
             }
-            // Beyond its capacity everybody waits for long.
+            // OverloadResult its capacity everybody waits for long.
             Load::Rate(asked) if asked > most => (most, 10.0 * alone),
             Load::Rate(asked) => (asked, alone * 1.1),
         };
         let limit = goal.map_or(f64::INFINITY, Goal::limit);
         // Chance, the same in every run of the test.
         let wobble = 1.0 + 0.002 * (self.asked.len() % 5) as f64;
-        Seen {
+        Measurement {
             seconds: task.seconds,
             served: (rate * task.seconds) as u64,
             rate: rate * wobble,
@@ -52,13 +52,13 @@ impl Site {
             cpu: Some(self.cpu / wobble / wobble),
             workers,
             private: Some(10.0 * MB),
-            ..Seen::default()
+            ..Measurement::default()
         }
     }
 }
 
-fn site(cpu: f64, waits: f64, as_it_was: u32) -> Site {
-    Site {
+fn site(cpu: f64, waits: f64, as_it_was: u32) -> SimulatedSite {
+    SimulatedSite {
         cores: 2.0,
         cpu,
         waits,
@@ -67,17 +67,17 @@ fn site(cpu: f64, waits: f64, as_it_was: u32) -> Site {
     }
 }
 
-fn terms(pm: &str, workers: u32) -> Terms {
-    Terms {
+fn input(pm: &str, workers: u32) -> CourseInput {
+    CourseInput {
         seconds: 600.0,
         ends: false,
         first: None,
         cores: 2.0,
-        memory: Memory {
+        memory: MemoryBudget {
             budget: Ok((4_096.0 * MB, "the machine's memory".to_owned())),
             base: Ok(1_000.0 * MB),
         },
-        now: Now {
+        now: PoolSetting {
             pm: pm.to_owned(),
             workers,
         },
@@ -90,23 +90,23 @@ fn terms(pm: &str, workers: u32) -> Terms {
 }
 
 /// A machine of which others use so much while nothing is asked.
-fn rest(outside: Option<f64>) -> Rest {
-    Rest {
+fn rest(outside: Option<f64>) -> IdleSample {
+    IdleSample {
         outside,
-        ..Rest::default()
+        ..IdleSample::default()
     }
 }
 
-fn run(site: &mut Site, terms: Terms) -> Course {
-    let mut course = Course::new(terms);
+fn run(site: &mut SimulatedSite, input: CourseInput) -> Course {
+    let mut course = Course::new(input);
     for _ in 0..500 {
         match course.next() {
-            Next::Idle(_) => course.idled(rest(Some(0.01))),
-            Next::Measure(task) => {
+            NextStep::Idle(_) => course.idled(rest(Some(0.01))),
+            NextStep::Measure(task) => {
                 let seen = site.answer(&task, course.goal.as_ref());
                 course.seen(seen);
             }
-            Next::Over => return course,
+            NextStep::Over => return course,
         }
     }
     panic!("it comes to no end");
@@ -116,19 +116,19 @@ fn run(site: &mut Site, terms: Terms) -> Course {
 fn a_page_that_waits_gets_the_workers_that_five_lack_and_they_are_proven() {
     // 0.5 ms on one of two processors, 39.5 ms of waiting: 160 workers.
     let mut waiting = site(0.0005, 0.0395, 5);
-    let course = run(&mut waiting, terms("dynamic", 5));
+    let course = run(&mut waiting, input("dynamic", 5));
     let choice = course.choice.as_ref().expect("a choice");
     assert!((144..=176).contains(&choice.workers), "{choice:?}");
     assert_eq!(course.verdict, Some(Verdict::Gain));
     let before = course
         .before
         .as_ref()
-        .and_then(Hunt::highest)
+        .and_then(RateSearch::highest)
         .expect("a rate");
     let after = course
         .after
         .as_ref()
-        .and_then(Hunt::highest)
+        .and_then(RateSearch::highest)
         .expect("a rate");
     assert!(
         (110.0..=126.0).contains(&before) && after > 3_500.0,
@@ -158,7 +158,7 @@ fn a_page_that_waits_gets_the_workers_that_five_lack_and_they_are_proven() {
 
 #[test]
 fn a_page_that_computes_is_not_given_what_the_guides_give_it() {
-    let course = run(&mut site(0.02, 0.0, 50), terms("static", 50));
+    let course = run(&mut site(0.02, 0.0, 50), input("static", 50));
     let choice = course.choice.as_ref().expect("a choice");
     assert_eq!(choice.workers, 2);
     assert!(
@@ -170,7 +170,7 @@ fn a_page_that_computes_is_not_given_what_the_guides_give_it() {
 
 #[test]
 fn what_is_right_already_is_left_alone_and_auto_has_nothing_to_gain() {
-    let course = run(&mut site(0.02, 0.02, 4), terms("static", 4));
+    let course = run(&mut site(0.02, 0.02, 4), input("static", 4));
     assert!(
         matches!(course.verdict, Some(Verdict::NothingToGain(_))),
         "{:?}",
@@ -181,7 +181,7 @@ fn what_is_right_already_is_left_alone_and_auto_has_nothing_to_gain() {
         course.overload.map(|overload| overload.beyond.len()),
         Some(2)
     );
-    let auto = run(&mut site(0.0005, 0.0395, 170), terms("auto", 200));
+    let auto = run(&mut site(0.0005, 0.0395, 170), input("auto", 200));
     let Some(Verdict::NothingToGain(why)) = &auto.verdict else {
         panic!("{:?}", auto.verdict)
     };
@@ -190,10 +190,10 @@ fn what_is_right_already_is_left_alone_and_auto_has_nothing_to_gain() {
 
 #[test]
 fn that_auto_serves_as_much_is_said_only_where_the_pairs_show_it() {
-    let mut course = Course::new(terms("auto", 200));
-    let seen = |goodput: f64| Seen {
+    let mut course = Course::new(input("auto", 200));
+    let seen = |goodput: f64| Measurement {
         goodput,
-        ..Seen::default()
+        ..Measurement::default()
     };
     let rates = [3.0, 400.0, 90.0, 2.0, 700.0];
     let pairs = rates.map(|rate| (seen(100.0), seen(rate)));
@@ -206,10 +206,10 @@ fn that_auto_serves_as_much_is_said_only_where_the_pairs_show_it() {
 
 #[test]
 fn no_limit_that_cannot_be_read_is_grown_into() {
-    let mut terms = terms("dynamic", 5);
-    terms.memory.budget = Err("/sys/fs/cgroup/memory.max cannot be read".to_owned());
+    let mut input = input("dynamic", 5);
+    input.memory.budget = Err("/sys/fs/cgroup/memory.max cannot be read".to_owned());
     let mut site = site(0.0005, 0.0395, 5);
-    let course = run(&mut site, terms);
+    let course = run(&mut site, input);
     assert!(
         course
             .choice
@@ -225,10 +225,10 @@ fn no_limit_that_cannot_be_read_is_grown_into() {
 
 #[test]
 fn a_target_slower_than_the_goal_is_told_before_anything_is_changed() {
-    let mut terms = terms("dynamic", 5);
-    terms.goal = Some(Goal::read("p99<200ms").unwrap());
+    let mut input = input("dynamic", 5);
+    input.goal = Some(Goal::read("p99<200ms").unwrap());
     let mut slow = site(0.001, 0.999, 5);
-    let course = run(&mut slow, terms);
+    let course = run(&mut slow, input);
     let Some(Verdict::CannotSay(why)) = &course.verdict else {
         panic!("{:?}", course.verdict)
     };
@@ -245,12 +245,12 @@ fn a_target_slower_than_the_goal_is_told_before_anything_is_changed() {
 
 #[test]
 fn answers_that_are_not_the_expected_ones_end_it() {
-    let mut course = Course::new(terms("dynamic", 5));
-    course.idled(Rest::default());
-    course.seen(Seen {
+    let mut course = Course::new(input("dynamic", 5));
+    course.idled(IdleSample::default());
+    course.seen(Measurement {
         error_share: 0.4,
         cause: Some("502 Bad Gateway".to_owned()),
-        ..Seen::default()
+        ..Measurement::default()
     });
     let Some(Verdict::CannotSay(why)) = &course.verdict else {
         panic!("{:?}", course.verdict)
@@ -259,25 +259,25 @@ fn answers_that_are_not_the_expected_ones_end_it() {
         why.contains("40 % ") && why.contains("502 Bad Gateway"),
         "{why}"
     );
-    assert_eq!(course.next(), Next::Over);
+    assert_eq!(course.next(), NextStep::Over);
 }
 
 #[test]
 fn figures_that_break_a_law_are_not_used() {
-    let mut course = Course::new(terms("dynamic", 5));
+    let mut course = Course::new(input("dynamic", 5));
     course.phase = Phase::Sweep;
     course.sweep = Some(Sweep::new(
-        decide::ceiling(&course.terms.memory, Some(MB), 5, None),
+        decide::ceiling(&course.input.memory, Some(MB), 5, None),
         None,
         decide::enough(None),
     ));
     while course.phase == Phase::Sweep {
-        course.seen(Seen {
+        course.seen(Measurement {
             seconds: 1_000.0,
             served: 100_000,
             rate: 100.0,
             mean: Some(9.0),
-            ..Seen::default()
+            ..Measurement::default()
         });
         assert!(course.broken.len() < 30);
     }
@@ -289,19 +289,22 @@ fn figures_that_break_a_law_are_not_used() {
 
 #[test]
 fn the_time_left_goes_down() {
-    let mut course = Course::new(terms("dynamic", 5));
+    let mut course = Course::new(input("dynamic", 5));
     let first = course.left();
     assert!((300.0..=720.0).contains(&first), "{first}");
-    course.idled(Rest::default());
+    course.idled(IdleSample::default());
     assert!(course.left() < first);
 }
 
 #[test]
 fn a_machine_that_others_use_ends_it_unless_somebody_wants_to_go_on() {
-    let mut course = Course::new(terms("dynamic", 5));
+    let mut course = Course::new(input("dynamic", 5));
     let mut looks = 0;
-    while course.next() != Next::Over {
-        assert!(matches!(course.next(), Next::Idle(_)), "nobody is asked");
+    while course.next() != NextStep::Over {
+        assert!(
+            matches!(course.next(), NextStep::Idle(_)),
+            "nobody is asked"
+        );
         course.idled(rest(Some(0.35)));
         looks += 1;
     }
@@ -313,23 +316,23 @@ fn a_machine_that_others_use_ends_it_unless_somebody_wants_to_go_on() {
         why.starts_with("others use 35 % of the processors") && why.contains("--despite-noise"),
         "{why}"
     );
-    let mut goes_on = Course::new(Terms {
+    let mut goes_on = Course::new(CourseInput {
         despite_noise: true,
-        ..terms("dynamic", 5)
+        ..input("dynamic", 5)
     });
     goes_on.idled(rest(Some(0.35)));
-    assert!(matches!(goes_on.next(), Next::Measure(_)));
+    assert!(matches!(goes_on.next(), NextStep::Measure(_)));
     assert_eq!(goes_on.troubles.len(), 1);
-    let mut rests = Course::new(terms("dynamic", 5));
+    let mut rests = Course::new(input("dynamic", 5));
     rests.idled(rest(Some(0.35)));
     rests.idled(rest(Some(0.02)));
-    assert!(matches!(rests.next(), Next::Measure(_)) && rests.troubles.is_empty());
+    assert!(matches!(rests.next(), NextStep::Measure(_)) && rests.troubles.is_empty());
 }
 
 #[test]
 fn a_setting_that_differs_from_itself_ends_it_unless_somebody_wants_to_go_on() {
-    let upto_noise = |terms: Terms| {
-        let mut course = Course::new(terms);
+    let upto_noise = |input: CourseInput| {
+        let mut course = Course::new(input);
         course.idled(rest(Some(0.01)));
         let mut runs = 0.0;
         while course.phase <= Phase::Noise {
@@ -339,38 +342,38 @@ fn a_setting_that_differs_from_itself_ends_it_unless_somebody_wants_to_go_on() {
             } else {
                 1.0
             };
-            course.seen(Seen {
+            course.seen(Measurement {
                 seconds: 10.0,
                 served: 1_000,
                 rate: 100.0 * wobble,
                 mean: Some(0.01),
                 p50: Some(0.01),
-                ..Seen::default()
+                ..Measurement::default()
             });
         }
         course
     };
-    let course = upto_noise(terms("dynamic", 5));
+    let course = upto_noise(input("dynamic", 5));
     let Some(Verdict::CannotSay(why)) = &course.verdict else {
         panic!("{:?}", course.verdict)
     };
     assert!(why.contains("differs from itself by"), "{why}");
-    let goes_on = upto_noise(Terms {
+    let goes_on = upto_noise(CourseInput {
         despite_noise: true,
-        ..terms("dynamic", 5)
+        ..input("dynamic", 5)
     });
     assert_eq!((goes_on.phase, goes_on.troubles.len()), (Phase::Before, 1));
 }
 
 #[test]
 fn a_page_that_takes_longer_than_a_window_of_the_warm_up_does_not_keep_it_going_for_ever() {
-    let mut course = Course::new(terms("dynamic", 5));
+    let mut course = Course::new(input("dynamic", 5));
     course.idled(rest(Some(0.01)));
     let mut windows = 0;
     while course.phase == Phase::Warm {
         windows += 1;
         assert!(windows <= MOST_WINDOWS);
-        course.seen(Seen::default());
+        course.seen(Measurement::default());
     }
     assert!(course.phase == Phase::Alone && !course.settled);
 }
@@ -381,10 +384,10 @@ fn each_route_is_looked_at_by_one_user_alone() {
         name: name.to_owned(),
         share,
     };
-    let mut terms = terms("dynamic", 5);
-    terms.routes = vec![route("GET /", 0.9), route("GET /slow", 0.1)];
+    let mut input = input("dynamic", 5);
+    input.routes = vec![route("GET /", 0.9), route("GET /slow", 0.1)];
     let mut site = site(0.001, 0.02, 5);
-    let course = run(&mut site, terms);
+    let course = run(&mut site, input);
     let routes = site.asked.iter().filter(|task| task.route.is_some());
     let routes: Vec<_> = routes.map(|task| (task.route, task.load)).collect();
     assert_eq!(
@@ -396,14 +399,14 @@ fn each_route_is_looked_at_by_one_user_alone() {
 
 #[test]
 fn pairs_that_others_disturb_are_made_again_and_counted() {
-    let mut course = Course::new(terms("dynamic", 5));
+    let mut course = Course::new(input("dynamic", 5));
     course.idled(rest(Some(0.01)));
     course.phase = Phase::Proof;
-    let seen = |outside| Seen {
+    let seen = |outside| Measurement {
         goodput: 100.0,
         p50: Some(0.01),
         outside: Some(outside),
-        ..Seen::default()
+        ..Measurement::default()
     };
     for outside in [0.01, 0.4, 0.01, 0.02] {
         course.seen(seen(outside));
@@ -422,24 +425,24 @@ struct Pace {
 }
 
 /// How long a tuning of `--quick` takes from the command to its end, in seconds.
-fn quick(site: &mut Site, terms: Terms, pace: Pace) -> (f64, Course) {
+fn quick(site: &mut SimulatedSite, input: CourseInput, pace: Pace) -> (f64, Course) {
     let alone = site.cpu + site.waits;
-    let mut course = Course::new(Terms {
+    let mut course = Course::new(CourseInput {
         seconds: 120.0,
         ends: true,
         first: Some(alone),
-        ..terms
+        ..input
     });
     let mut now = pace.prepare;
     let mut set = Setting::AsItWas;
     for _ in 0..500 {
         course.at(now);
         match course.next() {
-            Next::Idle(seconds) => {
+            NextStep::Idle(seconds) => {
                 now += seconds;
                 course.idled(rest(Some(0.01)));
             }
-            Next::Measure(task) => {
+            NextStep::Measure(task) => {
                 let limits = task.limits;
                 let (ask, end) = match pace.is_worst {
                     true => (limits.ask, limits.timeout),
@@ -448,14 +451,14 @@ fn quick(site: &mut Site, terms: Terms, pace: Pace) -> (f64, Course) {
                 if set != task.setting {
                     now += pace.reload + if limits.asks_again { ask } else { 0.0 };
                     course.reloaded(pace.reload);
-                    course.booted(Boot {
+                    course.booted(WorkerStart {
                         cpu: None,
                         first: alone,
                         second: None,
                     });
                 }
                 set = task.setting;
-                let seen = Seen {
+                let seen = Measurement {
                     recovery: limits.recovery.filter(|_| !pace.is_worst),
                     ..site.answer(&task, course.goal.as_ref())
                 };
@@ -464,7 +467,7 @@ fn quick(site: &mut Site, terms: Terms, pace: Pace) -> (f64, Course) {
                 now += limits.recovery.unwrap_or(0.0);
                 course.seen(seen);
             }
-            Next::Over => {
+            NextStep::Over => {
                 // Put back, written down, and asked for once.
                 let reloads = if course.verdict == Some(Verdict::Gain) {
                     2.0
@@ -505,7 +508,7 @@ fn what_is_to_end_within_two_minutes_does_with_any_page_pool_and_server() {
                     is_worst,
                 };
                 let mut site = site(cpu, waits, workers);
-                let (took, course) = quick(&mut site, terms(pm, workers), pace);
+                let (took, course) = quick(&mut site, input(pm, workers), pace);
                 let of = format!("{pm} {workers}, {cpu} + {waits} s, {pace:?}");
                 assert!(took <= 120.0, "{took:.1} s: {of}, {:?}", course.left_out);
                 assert!(course.verdict.is_some(), "{of}");
@@ -521,10 +524,10 @@ fn two_minutes_leave_nothing_out_for_a_short_page_and_less_matters_first_for_a_s
         reload: 0.3,
         is_worst: false,
     };
-    let (took, course) = quick(&mut site(0.001, 0.1, 5), terms("dynamic", 5), pace);
+    let (took, course) = quick(&mut site(0.001, 0.1, 5), input("dynamic", 5), pace);
     assert_eq!(course.left_out, [""; 0], "{took}");
     assert_eq!(course.verdict, Some(Verdict::Gain));
-    let (took, slow) = quick(&mut site(0.002, 0.998, 5), terms("dynamic", 5), pace);
+    let (took, slow) = quick(&mut site(0.002, 0.998, 5), input("dynamic", 5), pace);
     assert_eq!(
         slow.verdict,
         Some(Verdict::Gain),
@@ -535,14 +538,14 @@ fn two_minutes_leave_nothing_out_for_a_short_page_and_less_matters_first_for_a_s
         slow.left_out
             .contains(&"the same against itself".to_owned())
     );
-    let (_, slower) = quick(&mut site(0.01, 2.0, 5), terms("dynamic", 5), pace);
+    let (_, slower) = quick(&mut site(0.01, 2.0, 5), input("dynamic", 5), pace);
     let Some(Verdict::NoGain(why)) = &slower.verdict else {
         panic!("{:?} {:?}", slower.verdict, slower.left_out)
     };
     assert!(why.contains("no time for enough pairs"), "{why}");
     let choice = slower.choice.expect("numbers that were tried");
     assert!(choice.binding.contains("time to try"), "{choice:?}");
-    let (_, slowest) = quick(&mut site(0.01, 5.0, 4), terms("static", 4), pace);
+    let (_, slowest) = quick(&mut site(0.01, 5.0, 4), input("static", 4), pace);
     let Some(Verdict::CannotSay(why)) = &slowest.verdict else {
         panic!("{:?} {:?}", slowest.verdict, slowest.left_out)
     };
@@ -567,20 +570,20 @@ fn what_the_server_is_not_ready_for_in_time_is_left_out_and_the_course_comes_to_
             share: 0.5,
         };
         let mut site = site(0.0005, 0.0395, 5);
-        let mut course = Course::new(Terms {
+        let mut course = Course::new(CourseInput {
             routes: vec![route; 2],
-            ..terms("dynamic", 5)
+            ..input("dynamic", 5)
         });
         let mut was_ready = true;
         for _ in 0..500 {
             match course.next() {
-                Next::Idle(_) => course.idled(rest(Some(0.01))),
-                Next::Measure(_) if course.phase == phase => {
+                NextStep::Idle(_) => course.idled(rest(Some(0.01))),
+                NextStep::Measure(_) if course.phase == phase => {
                     course.leave_out();
                     was_ready = false;
                 }
-                Next::Measure(task) => course.seen(site.answer(&task, course.goal.as_ref())),
-                Next::Over => break,
+                NextStep::Measure(task) => course.seen(site.answer(&task, course.goal.as_ref())),
+                NextStep::Over => break,
             }
         }
         assert!(!was_ready, "{phase:?} never came");

@@ -1,110 +1,106 @@
-//! How long a script may take, and how much: never less than it may now, since not all pages were asked for.
+//! Limits on a script's time and memory. They are never below the current ones, since not all pages
+//! were requested.
 
-use super::further::{ROOM, as_set, size, up};
-use super::{Inputs, Limit, Line, Server, line, megabytes};
+use super::resources::{RESERVE, as_set, round_up, size};
+use super::{
+    DEFAULT_MEMORY_LIMIT, Recommendation, ScriptLimit, Server, SettingInputs, megabytes, setting,
+};
 
-/// How much longer than the slowest answer a script may run, and at least, in seconds.
+/// How much longer than the slowest response a script may run, as a factor, and at least, in
+/// seconds.
 const TIMES: f64 = 10.0;
 const LEAST: f64 = 30.0;
 
 /// Steps of the ladder of time limits, in seconds (doctor's D8).
 const STEP: f64 = 5.0;
 
-/// php-fpm looks every third of its limit whether somebody has run for too long (`fpm_conf_set_heartbeat`,
+/// php-fpm checks for scripts over their limit every third of it (`fpm_conf_set_heartbeat`,
 /// fpm_conf.c).
-const LOOKS: f64 = 1.0 / 3.0;
+const CHECKS: f64 = 1.0 / 3.0;
 
-/// What a script may need by the clock on the wall, as far as was seen.
-fn needed(inputs: &Inputs) -> f64 {
+/// The running time that a script may need by the measurements.
+fn needed(inputs: &SettingInputs) -> f64 {
     let takes = inputs.slowest.or(inputs.pace).unwrap_or(0.0);
     (takes * TIMES).max(LEAST).ceil()
 }
 
-/// The limit by the clock on the wall, in seconds.
-fn seconds(inputs: &Inputs) -> f64 {
+/// The limit of the running time, in seconds.
+fn seconds(inputs: &SettingInputs) -> f64 {
+    let needed = needed(inputs);
     match inputs.wall_limit {
-        Limit::Is(now) => needed(inputs).max(now.ceil()),
-        Limit::Unlimited | Limit::Unknown if computes_for_ever(inputs) => {
-            needed(inputs).max(listens(inputs).unwrap_or(0.0).ceil())
+        ScriptLimit::Is(now) => needed.max(now.ceil()),
+        _ if computes_for_ever(inputs) => {
+            needed.max(longest_read_timeout(inputs).unwrap_or(0.0).ceil())
         }
-        Limit::Unlimited | Limit::Unknown => needed(inputs).max(computing(inputs) + STEP),
+        _ => needed.max(computing(inputs) + STEP),
     }
 }
 
-/// Scripts may compute for as long as they like.
-fn computes_for_ever(inputs: &Inputs) -> bool {
+/// Whether there is no limit of processor time.
+fn computes_for_ever(inputs: &SettingInputs) -> bool {
     inputs.processor_limit == Some(0)
 }
 
-/// How long the most patient web server waits as it is set, in seconds: nobody listens after that.
-fn listens(inputs: &Inputs) -> Option<f64> {
+/// How long the most patient web server waits now, in seconds. No response is read after that.
+fn longest_read_timeout(inputs: &SettingInputs) -> Option<f64> {
     let (nginx, apache) = inputs.reads;
     nginx.into_iter().chain(apache).reduce(f64::max)
 }
 
-/// The limit of processor time, in seconds; 0: there is none.
-fn computing(inputs: &Inputs) -> f64 {
+/// The limit of processor time, in seconds; 0 is no limit.
+fn computing(inputs: &SettingInputs) -> f64 {
     let wanted = (inputs.cpu.unwrap_or(0.0) * TIMES).max(LEAST);
-    let limit = match inputs.processor_limit {
-        Some(0) => return 0.0,
-        Some(now) => wanted.max(now as f64),
-        None => wanted,
-    };
-    limit.ceil()
-}
-
-/// How long a web server has to wait for an answer, in seconds: longer than any script runs.
-fn patience(inputs: &Inputs) -> f64 {
-    let looks = if inputs.is_php_fpm { LOOKS } else { 0.0 };
-    (seconds(inputs) * (1.0 + looks)).ceil() + STEP
-}
-
-/// How long a request takes alone, and how that is known.
-pub(super) fn slowest(inputs: &Inputs) -> String {
-    match (inputs.slowest, inputs.pace) {
-        (Some(slowest), _) => format!("a request alone takes {:.0} ms", slowest * 1e3),
-        (None, Some(pace)) => format!(
-            "a request alone takes {:.0} ms on average, by how often one user was served",
-            pace * 1e3
-        ),
-        (None, None) => "how long a request takes alone is not known".to_owned(),
+    match inputs.processor_limit {
+        Some(0) => 0.0,
+        Some(now) => wanted.max(now as f64).ceil(),
+        None => wanted.ceil(),
     }
 }
 
-/// How long a script may run.
-pub(super) fn wall(server: Server, name: &'static str, inputs: &Inputs) -> Line {
+/// The read timeout that a web server needs, in seconds: longer than any script runs.
+fn read_timeout(inputs: &SettingInputs) -> f64 {
+    let checks = if inputs.is_php_fpm { CHECKS } else { 0.0 };
+    (seconds(inputs) * (1.0 + checks)).ceil() + STEP
+}
+
+/// How long a request takes alone, and how that is known.
+fn slowest(inputs: &SettingInputs) -> String {
+    let request = "a request alone takes";
+    match (inputs.slowest, inputs.pace) {
+        (Some(slowest), _) => format!("{request} {:.0} ms", slowest * 1e3),
+        (None, Some(pace)) => format!(
+            "{request} {:.0} ms on average, by how often one user was served",
+            pace * 1e3
+        ),
+        (None, None) => "the time of a request alone is not known".to_owned(),
+    }
+}
+
+/// The limit of a script's running time.
+pub(super) fn wall(server: Server, name: &'static str, inputs: &SettingInputs) -> Recommendation {
     let now = match inputs.wall_limit {
-        Limit::Is(now) => format!("it is set to {now:.0} s"),
-        Limit::Unlimited => "there is no limit now".to_owned(),
-        Limit::Unknown => "what it is set to is not known".to_owned(),
+        ScriptLimit::Is(now) => format!("it is set to {now:.0} s"),
+        ScriptLimit::Unlimited => "there is no limit now".to_owned(),
+        ScriptLimit::Unknown => "its current value is not known".to_owned(),
     };
-    let why = match inputs.wall_limit {
-        Limit::Unlimited => {
-            "max_execution_time counts processor time only (W12), so that nothing ends what hangs; scripts that \
-             are meant to run for longer, such as exports, need a pool of their own with more"
+    let at_least = match inputs.wall_limit {
+        ScriptLimit::Is(_) => ", and not below the current value",
+        _ if !computes_for_ever(inputs) => ", and 5 s more than max_execution_time",
+        _ if longest_read_timeout(inputs).is_some() => {
+            ", and no less than the web server waits now, since there is no max_execution_time"
         }
-        _ => "max_execution_time counts processor time only (W12)",
-    };
-    let formula = match inputs.wall_limit {
-        Limit::Is(_) => {
-            "ten times that, at least 30 s, and no less than it is: not all pages were asked for"
-        }
-        _ if !computes_for_ever(inputs) => {
-            "ten times that, at least 30 s, and 5 s more than max_execution_time: not all pages were asked for"
-        }
-        _ if listens(inputs).is_some() => {
-            "ten times that, at least 30 s, and no less than the web server waits for now, since there is no \
-             max_execution_time: not all pages were asked for"
-        }
-        _ => {
-            "ten times that, and at least 30 s, since there is no max_execution_time: not all pages were asked \
-             for"
-        }
+        _ => ", since there is no max_execution_time",
     };
     let value = format!("{:.0}s", seconds(inputs));
-    line(server, name, value, &["R70", "R71", "R72"])
-        .measured(format!("{}; {now}", slowest(inputs)), formula)
-        .guide("30 s, beside max_execution_time", why)
+    let measured = format!("{}; {now}", slowest(inputs));
+    let mut found = setting(server, name, "wall_limit", value, measured);
+    found.formula =
+        format!("ten times that, at least 30 s{at_least}: not all pages were requested");
+    if inputs.wall_limit == ScriptLimit::Unlimited {
+        found.why += ", so that nothing ends a script that hangs; scripts that are meant to run \
+                      longer, such as exports, need a pool of their own with a higher limit";
+    }
+    found
 }
 
 /// How long a web server waits for a script.
@@ -112,114 +108,101 @@ pub(super) fn web_server(
     server: Server,
     name: &'static str,
     unit: &str,
-    rules: &[&'static str],
-    inputs: &Inputs,
-) -> Line {
-    let set = match server {
-        Server::Apache => inputs.reads.1,
-        _ => inputs.reads.0,
+    inputs: &SettingInputs,
+) -> Recommendation {
+    let (set, key) = match server {
+        Server::Apache => (inputs.reads.1, "proxy_timeout"),
+        _ => (inputs.reads.0, "fastcgi_read_timeout"),
     };
-    let value = patience(inputs).max(set.unwrap_or(0.0).ceil());
+    let value = read_timeout(inputs).max(set.unwrap_or(0.0).ceil());
     let now = set.map_or(String::new(), |now| {
         format!("; it is {now:.0} s at most now")
     });
     let once = match inputs.wall_limit {
-        Limit::Is(_) => "",
-        Limit::Unlimited | Limit::Unknown => " once request_terminate_timeout is set",
+        ScriptLimit::Is(_) => "",
+        _ => " once request_terminate_timeout is set",
     };
-    let looks = match inputs.is_php_fpm {
-        true => {
-            "request_terminate_timeout, a third of it, since php-fpm looks no more often, and 5 s, and no \
-                 less than it is: who waits gives up last"
-        }
-        false => "request_terminate_timeout + 5 s, and no less than it is: who waits gives up last",
+    let checks = if inputs.is_php_fpm {
+        " + a third of it (php-fpm checks no more often)"
+    } else {
+        ""
     };
-    line(server, name, format!("{value:.0}{unit}"), rules)
-        .measured(
-            format!("scripts end after {:.0} s{once}{now}", seconds(inputs)),
-            looks,
-        )
-        .guide(
-            "300 s",
-            "by then the script has been ended, and clients have left (W26)",
-        )
-}
-
-/// How long a reload waits for scripts.
-pub(super) fn reload(server: Server, name: &'static str, inputs: &Inputs) -> Line {
-    let now = inputs.control_timeout;
-    let value = (needed(inputs) + STEP).max(now.ceil());
-    line(server, name, format!("{value:.0}s"), &["R211"])
-        .measured(
-            format!("{}; it is set to {now:.0} s", slowest(inputs)),
-            "ten times that, at least 30 s, and 5 s, and no less than it is",
-        )
-        .guide(
-            "0",
-            "with 0 each reload ends the requests that run; the unit's TimeoutStopSec has to be 2 s longer",
-        )
-}
-
-/// How much memory a script may have.
-pub(super) fn memory(server: Server, name: &'static str, inputs: &Inputs) -> Line {
-    let seen = inputs.peak.map(|peak| up(peak * ROOM));
-    let had = format!("a worker had {} of its own at most", megabytes(inputs.peak));
-    let line = |value: String| line(server, name, value, &["R21", "R23"]);
-    let guide = "128M to 756M";
-    let why = "it is a bound for a script that goes wrong, and no size of a worker";
-    match inputs.memory_limit {
-        Limit::Unlimited => {
-            let twice = seen.map_or("n/a".to_owned(), size);
-            line("-1".to_owned())
-                .measured(
-                    format!("{had}; it is set to -1, which is no limit"),
-                    format!(
-                        "as it is: not all pages were asked for. WARNING: one script that goes wrong takes all the \
-                         memory there is; twice what was seen is {twice}"
-                    ),
-                )
-                .guide(guide, why)
-        }
-        Limit::Is(now) => line(size(seen.unwrap_or(now).max(now)))
-            .measured(
-                format!("{had}; it is set to {}", as_set(now)),
-                "twice that, and no less than it is: not all pages were asked for",
-            )
-            .guide(guide, why),
-        Limit::Unknown => {
-            let least = super::DEFAULT_MEMORY_LIMIT;
-            line(size(seen.unwrap_or(least).max(least)))
-                .measured(
-                    format!("{had}; what it is set to is not known"),
-                    "twice that, and no less than PHP's own 128M",
-                )
-                .guide(guide, why)
-        }
+    let measured = format!("scripts end after {:.0} s{once}{now}", seconds(inputs));
+    Recommendation {
+        formula: format!(
+            "request_terminate_timeout{checks} + 5 s, and not below the current value: the waiting \
+             side gives up last"
+        ),
+        ..setting(server, name, key, format!("{value:.0}{unit}"), measured)
     }
 }
 
-/// How much processor time a script may take, as a value that scripts may raise themselves.
-pub(super) fn processor(server: Server, name: &'static str, inputs: &Inputs) -> Line {
-    let value = computing(inputs);
+/// How long a reload waits for scripts.
+pub(super) fn reload(server: Server, name: &'static str, inputs: &SettingInputs) -> Recommendation {
+    let now = inputs.control_timeout;
+    let value = format!("{:.0}s", (needed(inputs) + STEP).max(now.ceil()));
+    let measured = format!("{}; it is set to {now:.0} s", slowest(inputs));
+    setting(server, name, "reload", value, measured)
+}
+
+/// How much memory a script may have.
+pub(super) fn memory(server: Server, name: &'static str, inputs: &SettingInputs) -> Recommendation {
+    let seen = inputs.peak.map(|peak| round_up(peak * RESERVE));
+    let had = format!("a worker had {} of its own at most", megabytes(inputs.peak));
+    let at_least = |least: f64| size(seen.unwrap_or(least).max(least));
+    let (value, now, formula) = match inputs.memory_limit {
+        ScriptLimit::Unlimited => {
+            let twice = seen.map_or("n/a".to_owned(), size);
+            let formula = format!(
+                "unchanged: not all pages were requested. WARNING: one script that goes wrong takes \
+                 all memory; twice the largest worker is {twice}"
+            );
+            (
+                "-1".to_owned(),
+                "it is set to -1, which is no limit".to_owned(),
+                formula,
+            )
+        }
+        ScriptLimit::Is(now) => (
+            at_least(now),
+            format!("it is set to {}", as_set(now)),
+            "twice that, and not below the current value: not all pages were requested".to_owned(),
+        ),
+        ScriptLimit::Unknown => (
+            at_least(DEFAULT_MEMORY_LIMIT),
+            "its current value is not known".to_owned(),
+            "twice that, and not below PHP's own 128M".to_owned(),
+        ),
+    };
+    Recommendation {
+        formula,
+        ..setting(server, name, "memory_limit", value, format!("{had}; {now}"))
+    }
+}
+
+/// How much processor time a script may take. Scripts may raise this value themselves.
+pub(super) fn processor(
+    server: Server,
+    name: &'static str,
+    inputs: &SettingInputs,
+) -> Recommendation {
     let now = match inputs.processor_limit {
         Some(0) => "it is set to 0, which is no limit".to_owned(),
         Some(now) => format!("it is set to {now} s"),
-        None => "what it is set to is not known".to_owned(),
+        None => "its current value is not known".to_owned(),
     };
-    let measured = inputs.cpu.map_or(
-        "the processor time of a request is not known".to_owned(),
-        |cpu| format!("a request alone takes {:.0} ms of a processor", cpu * 1e3),
-    );
-    line(server, name, format!("{value:.0}"), &["R72", "R74"])
-        .measured(
-            format!("{measured}; {now}"),
-            "ten times that, at least 30 s, and no less than it is: not all pages were asked for",
-        )
-        .guide(
-            "30, below request_terminate_timeout",
-            "it ends what computes for ever, and never what waits: the two are other clocks, and none of \
-             them has to be below the other (W12); php_admin_value would make set_time_limit() fail",
-        )
+    let measured = match inputs.cpu {
+        Some(cpu) => format!("a request alone takes {:.0} ms of a processor", cpu * 1e3),
+        None => "the processor time of a request is not known".to_owned(),
+    };
+    let value = format!("{:.0}", computing(inputs));
+    setting(
+        server,
+        name,
+        "processor_limit",
+        value,
+        format!("{measured}; {now}"),
+    )
 }
 
 #[cfg(test)]
@@ -228,8 +211,8 @@ mod tests {
 
     const MB: f64 = 1_048_576.0;
 
-    fn with(wall_limit: Limit, slowest: f64) -> Inputs {
-        Inputs {
+    fn with(wall_limit: ScriptLimit, slowest: f64) -> SettingInputs {
+        SettingInputs {
             wall_limit,
             slowest: Some(slowest),
             ..super::super::tests::inputs()
@@ -238,30 +221,31 @@ mod tests {
 
     #[test]
     fn nobodys_time_by_the_clock_is_cut_and_web_servers_wait_longer_than_php_fpm_takes_to_look() {
-        let wall = |inputs: &Inputs| super::wall(Server::PhpFpm, "limit", inputs);
-        let reads =
-            |inputs: &Inputs| super::web_server(Server::Nginx, "read", "s", &["R70"], inputs);
-        let usual = with(Limit::Is(10.0), 0.05);
+        let wall = |inputs: &SettingInputs| super::wall(Server::PhpFpm, "limit", inputs);
+        let reads = |inputs: &SettingInputs| {
+            super::web_server(Server::Nginx, "fastcgi_read_timeout", "s", inputs)
+        };
+        let usual = with(ScriptLimit::Is(10.0), 0.05);
         assert_eq!(
             (wall(&usual).value, reads(&usual).value),
             ("30s".into(), "60s".into()),
             "nginx waits for 60 s already"
         );
-        let long = with(Limit::Is(300.0), 0.05);
+        let long = with(ScriptLimit::Is(300.0), 0.05);
         assert_eq!(
             (wall(&long).value, reads(&long).value),
             ("300s".into(), "405s".into())
         );
         assert!(wall(&long).measured.contains("it is set to 300 s"));
-        let slow = with(Limit::Is(30.0), 7.0);
+        let slow = with(ScriptLimit::Is(30.0), 7.0);
         assert_eq!(wall(&slow).value, "70s");
-        let none = with(Limit::Unlimited, 0.05);
+        let none = with(ScriptLimit::Unlimited, 0.05);
         assert_eq!(wall(&none).value, "35s", "beyond max_execution_time");
         assert!(
             wall(&none).measured.contains("no limit now")
                 && wall(&none).why.contains("a pool of their own")
         );
-        let ours = Inputs {
+        let ours = SettingInputs {
             is_php_fpm: false,
             reads: (None, None),
             ..usual
@@ -271,16 +255,16 @@ mod tests {
 
     #[test]
     fn no_web_server_waits_less_than_it_does_and_what_it_has_now_is_said() {
-        let inputs = Inputs {
+        let inputs = SettingInputs {
             reads: (Some(300.0), Some(40.0)),
-            ..with(Limit::Is(30.0), 0.05)
+            ..with(ScriptLimit::Is(30.0), 0.05)
         };
-        let nginx = web_server(Server::Nginx, "read", "s", &["R70"], &inputs);
+        let nginx = web_server(Server::Nginx, "fastcgi_read_timeout", "s", &inputs);
         assert!(
             nginx.value == "300s" && nginx.measured.ends_with("it is 300 s at most now"),
             "{nginx:?}"
         );
-        let apache = web_server(Server::Apache, "ProxyTimeout", "", &["R70"], &inputs);
+        let apache = web_server(Server::Apache, "ProxyTimeout", "", &inputs);
         assert!(
             apache.value == "45" && apache.measured.ends_with("it is 40 s at most now"),
             "{apache:?}"
@@ -289,10 +273,10 @@ mod tests {
 
     #[test]
     fn who_has_set_no_limit_by_the_clock_keeps_what_scripts_may_compute_and_web_servers_wait() {
-        let inputs = Inputs {
+        let inputs = SettingInputs {
             processor_limit: Some(300),
             reads: (Some(600.0), Some(60.0)),
-            ..with(Limit::Unlimited, 0.05)
+            ..with(ScriptLimit::Unlimited, 0.05)
         };
         let wall = super::wall(Server::PhpFpm, "limit", &inputs);
         let computes = super::processor(Server::PhpFpm, "limit", &inputs);
@@ -304,7 +288,7 @@ mod tests {
             wall.formula.contains("5 s more than max_execution_time"),
             "{wall:?}"
         );
-        let nginx = web_server(Server::Nginx, "read", "s", &["R70"], &inputs);
+        let nginx = web_server(Server::Nginx, "fastcgi_read_timeout", "s", &inputs);
         assert_eq!(
             (nginx.value.as_str(), nginx.measured.as_str()),
             (
@@ -312,9 +296,9 @@ mod tests {
                 "scripts end after 305 s once request_terminate_timeout is set; it is 600 s at most now"
             )
         );
-        let apache = web_server(Server::Apache, "ProxyTimeout", "", &["R70"], &inputs);
+        let apache = web_server(Server::Apache, "ProxyTimeout", "", &inputs);
         assert_eq!(apache.value, "412", "305 s, a third of them, and 5 s");
-        let endless = Inputs {
+        let endless = SettingInputs {
             processor_limit: Some(0),
             ..inputs
         };
@@ -325,17 +309,17 @@ mod tests {
                 && wall.formula.contains("no less than the web server waits"),
             "{wall:?}"
         );
-        let unheard = Inputs {
+        let unheard = SettingInputs {
             reads: (None, None),
             ..endless
         };
         let wall = super::wall(Server::PhpFpm, "limit", &unheard);
         assert_eq!(wall.value, "30s");
         assert!(!wall.formula.contains("5 s more"), "{wall:?}");
-        let computing = Inputs {
+        let computing = SettingInputs {
             processor_limit: Some(30),
             cpu: Some(7.0),
-            ..with(Limit::Unlimited, 7.0)
+            ..with(ScriptLimit::Unlimited, 7.0)
         };
         assert_eq!(
             super::wall(Server::PhpFpm, "limit", &computing).value,
@@ -346,9 +330,9 @@ mod tests {
     #[test]
     fn a_reload_waits_for_what_was_seen_and_not_for_whoever_may_run_for_long() {
         let reload = |control_timeout| {
-            let inputs = Inputs {
+            let inputs = SettingInputs {
                 control_timeout,
-                ..with(Limit::Is(300.0), 0.05)
+                ..with(ScriptLimit::Is(300.0), 0.05)
             };
             reload(Server::PhpFpm, "process_control_timeout", &inputs).value
         };
@@ -357,10 +341,10 @@ mod tests {
 
     #[test]
     fn where_times_break_a_law_limits_follow_how_often_one_user_was_served() {
-        let with = |slowest, pace| Inputs {
+        let with = |slowest, pace| SettingInputs {
             slowest,
             pace,
-            ..with(Limit::Is(10.0), 0.0)
+            ..with(ScriptLimit::Is(10.0), 0.0)
         };
         let slow = with(None, Some(8.0));
         let wall = super::wall(Server::PhpFpm, "limit", &slow);
@@ -385,24 +369,24 @@ mod tests {
     #[test]
     fn nobodys_memory_is_cut_and_a_limit_that_there_is_not_is_warned_of() {
         let memory = |memory_limit, peak| {
-            let inputs = Inputs {
+            let inputs = SettingInputs {
                 memory_limit,
                 peak: Some(peak),
                 ..super::super::tests::inputs()
             };
             memory(Server::PhpFpm, "memory_limit", &inputs)
         };
-        let is = |megabytes: f64| Limit::Is(megabytes * MB);
+        let is = |megabytes: f64| ScriptLimit::Is(megabytes * MB);
         assert_eq!(memory(is(128.0), 20.0 * MB).value, "128M");
         assert_eq!(memory(is(512.0), 20.0 * MB).value, "512M");
         assert_eq!(memory(is(128.0), 100.0 * MB).value, "208M");
-        let odd = memory(Limit::Is(250_000.0 * 1_024.0), 20.0 * MB);
+        let odd = memory(ScriptLimit::Is(250_000.0 * 1_024.0), 20.0 * MB);
         assert!(
             odd.value == "245M" && odd.measured.ends_with("it is set to 244.1M"),
             "{odd:?}"
         );
-        assert_eq!(memory(Limit::Unknown, 20.0 * MB).value, "128M");
-        let none = memory(Limit::Unlimited, 100.0 * MB);
+        assert_eq!(memory(ScriptLimit::Unknown, 20.0 * MB).value, "128M");
+        let none = memory(ScriptLimit::Unlimited, 100.0 * MB);
         assert_eq!(none.value, "-1");
         assert!(none.measured.contains("it is set to -1"), "{none:?}");
         assert!(
@@ -414,7 +398,7 @@ mod tests {
     #[test]
     fn no_script_gets_less_processor_time_than_it_may_take_now() {
         let limit = |processor_limit, cpu| {
-            let inputs = Inputs {
+            let inputs = SettingInputs {
                 processor_limit,
                 cpu,
                 ..super::super::tests::inputs()
@@ -434,8 +418,8 @@ mod tests {
         for server in [Server::PhpFpm, Server::Maitred] {
             let lines = super::super::lines(server, &super::super::tests::inputs());
             for name in ["max_execution_time", "memory_limit"] {
-                let is_limit = |line: &&Line| line.name.contains(name);
-                let found: Vec<&Line> = lines.iter().filter(is_limit).collect();
+                let is_limit = |line: &&Recommendation| line.name.contains(name);
+                let found: Vec<&Recommendation> = lines.iter().filter(is_limit).collect();
                 assert!(
                     matches!(found[..], [line] if line.name.starts_with("php_value")),
                     "{found:?}"

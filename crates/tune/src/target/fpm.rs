@@ -7,12 +7,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
 use std::time::{Duration, Instant};
 
-use maitred_doctor::facts::Kind;
+use maitred_doctor::facts::PhpServer;
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 
-use super::kept::TRIAL;
+use super::replaced_file::TRIAL;
+use crate::measurement::Setting;
 use crate::processes;
-use crate::seen::Setting;
 use crate::site::Site;
 
 /// The file's name: it sorts behind all that people give to pools.
@@ -30,7 +30,7 @@ const LOOK: Duration = Duration::from_millis(10);
 
 /// What php-fpm's own test says of its configuration.
 #[derive(Debug, PartialEq)]
-enum Tested {
+enum ConfigTest {
     /// It takes it; with all that it printed.
     Takes(String),
     /// It does not, and why.
@@ -40,7 +40,7 @@ enum Tested {
 }
 
 /// php-fpm, or maitred in its place.
-pub(super) struct Fpm {
+pub(super) struct FpmServer {
     config: String,
     section: String,
     drop_in: PathBuf,
@@ -52,12 +52,12 @@ pub(super) struct Fpm {
     starts_some: bool,
 }
 
-impl Fpm {
+impl FpmServer {
     /// Of a site.
     ///
     /// # Errors
     /// It reads no further file, or is not ours to change.
-    pub(super) fn of(site: &Site) -> Result<Fpm, String> {
+    pub(super) fn of(site: &Site) -> Result<FpmServer, String> {
         let config = site.service.files.first().cloned().unwrap_or_default();
         let folder = site
             .service
@@ -76,11 +76,11 @@ impl Fpm {
             .as_ref()
             .ok()
             .and_then(|unit| unit.as_ref());
-        let fpm = Fpm {
+        let fpm = FpmServer {
             config,
             section: site.pool.section.clone(),
             drop_in: folder.join(DROP_IN),
-            is_maitred: site.service.kind == Kind::MaitredFpm,
+            is_maitred: site.service.kind == PhpServer::MaitredFpm,
             unit: unit.map(|unit| unit.name.clone()),
             options: unit
                 .and_then(|unit| unit.settings.get("ExecStart"))
@@ -119,8 +119,8 @@ impl Fpm {
     /// php-fpm's own test, and whether the setting is the one that is in force.
     pub(super) fn check(&self, master: i32, workers: Option<u32>) -> Result<(), String> {
         let said = match self.test(master) {
-            Tested::Takes(said) => said,
-            Tested::Refuses(why) | Tested::NotKnown(why) => return Err(why),
+            ConfigTest::Takes(said) => said,
+            ConfigTest::Refuses(why) | ConfigTest::NotKnown(why) => return Err(why),
         };
         let found = setting_of(&said, &self.section, "pm.max_children");
         match workers {
@@ -138,12 +138,12 @@ impl Fpm {
     /// Why it would not take its configuration at a reload, if it has said so.
     pub(super) fn refusal(&self, master: i32) -> Option<String> {
         match self.test(master) {
-            Tested::Refuses(why) => Some(why),
-            Tested::Takes(_) | Tested::NotKnown(_) => None,
+            ConfigTest::Refuses(why) => Some(why),
+            ConfigTest::Takes(_) | ConfigTest::NotKnown(_) => None,
         }
     }
 
-    fn test(&self, master: i32) -> Tested {
+    fn test(&self, master: i32) -> ConfigTest {
         // That of the one that runs, even if a package has replaced its file.
         let mut command = maitred_os::spawn::command(format!("/proc/{master}/exe"));
         if self.is_maitred {
@@ -207,17 +207,17 @@ impl Fpm {
 }
 
 /// Only who ends with a code of its own has judged the configuration.
-fn tested(output: io::Result<Output>) -> Tested {
+fn tested(output: io::Result<Output>) -> ConfigTest {
     let output = match output {
         Ok(output) => output,
-        Err(why) => return Tested::NotKnown(format!("php-fpm -tt cannot be run: {why}")),
+        Err(why) => return ConfigTest::NotKnown(format!("php-fpm -tt cannot be run: {why}")),
     };
     let said = String::from_utf8_lossy(&output.stderr) + String::from_utf8_lossy(&output.stdout);
     if output.status.success() {
-        return Tested::Takes(said.into_owned());
+        return ConfigTest::Takes(said.into_owned());
     }
     if let Some(signal) = output.status.signal() {
-        return Tested::NotKnown(format!("php-fpm -tt was killed by signal {signal}"));
+        return ConfigTest::NotKnown(format!("php-fpm -tt was killed by signal {signal}"));
     }
     let errors: Vec<&str> = said.lines().filter(|line| line.contains("ERROR")).collect();
     let last = said.lines().map(str::trim).rfind(|line| !line.is_empty());
@@ -226,7 +226,7 @@ fn tested(output: io::Result<Output>) -> Tested {
         (true, Some(last)) => last.to_owned(),
         (true, None) => format!("{}, and it says nothing", output.status),
     };
-    Tested::Refuses(format!("php-fpm -tt refuses the configuration: {why}"))
+    ConfigTest::Refuses(format!("php-fpm -tt refuses the configuration: {why}"))
 }
 
 /// The options of a unit's `ExecStart` that change what php-fpm makes of its configuration. (Its own command
@@ -298,7 +298,7 @@ mod tests {
     }
 
     /// What is made of it if the test ends so and has said that.
-    fn ended(status: i32, said: &str) -> Tested {
+    fn ended(status: i32, said: &str) -> ConfigTest {
         tested(Ok(Output {
             status: std::process::ExitStatus::from_raw(status),
             stdout: Vec::new(),
@@ -308,9 +308,10 @@ mod tests {
 
     #[test]
     fn only_a_test_that_ends_by_itself_refuses_and_it_is_said_why() {
-        let refuses =
-            |why: &str| Tested::Refuses(format!("php-fpm -tt refuses the configuration: {why}"));
-        assert_eq!(ended(0, "fine"), Tested::Takes("fine".to_owned()));
+        let refuses = |why: &str| {
+            ConfigTest::Refuses(format!("php-fpm -tt refuses the configuration: {why}"))
+        };
+        assert_eq!(ended(0, "fine"), ConfigTest::Takes("fine".to_owned()));
         let said = "NOTICE: x\nERROR: a\nERROR: b\nmore\n";
         assert_eq!(ended(78 << 8, said), refuses("ERROR: a; ERROR: b"));
         let said = "php-fpm: error while loading shared libraries: libargon2.so.1\n\n";
@@ -319,18 +320,18 @@ mod tests {
             ended(70 << 8, ""),
             refuses("exit status: 70, and it says nothing")
         );
-        let killed = Tested::NotKnown("php-fpm -tt was killed by signal 9".to_owned());
+        let killed = ConfigTest::NotKnown("php-fpm -tt was killed by signal 9".to_owned());
         assert_eq!(ended(9, "ERROR: half a"), killed);
         let absent = tested(Err(io::ErrorKind::OutOfMemory.into()));
         assert!(
-            matches!(&absent, Tested::NotKnown(why) if why.contains("cannot be run")),
+            matches!(&absent, ConfigTest::NotKnown(why) if why.contains("cannot be run")),
             "{absent:?}"
         );
     }
 
     #[test]
     fn a_test_that_cannot_be_run_keeps_no_reload_from_putting_things_back() {
-        let fpm = Fpm {
+        let fpm = FpmServer {
             config: "/nowhere/php-fpm.conf".to_owned(),
             section: "www".to_owned(),
             drop_in: PathBuf::from("/nowhere/pool.d").join(DROP_IN),

@@ -2,35 +2,35 @@
 //! back.
 
 mod fpm;
-pub mod kept;
-mod ours;
+mod maitred;
+pub mod replaced_file;
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-use maitred_doctor::facts::Kind;
+use maitred_doctor::facts::PhpServer;
 use rustix::fs::{FlockOperation, flock};
 
+use crate::measurement::Setting;
 use crate::processes;
-use crate::seen::Setting;
 use crate::site::Site;
-use fpm::Fpm;
-use kept::{Kept, Undo};
-use ours::Ours;
+use fpm::FpmServer;
+use maitred::MaitredServer;
+use replaced_file::{ReplacedFile, Undo};
 
 /// Has a server of ours read its configuration; answers when that is done.
 pub type Reload = Box<dyn FnMut() -> Result<String, String>>;
 
 /// Which server, and how it is told.
-enum Way {
-    Fpm(Fpm),
-    Ours(Ours),
+enum ServerKind {
+    Fpm(FpmServer),
+    Maitred(MaitredServer),
 }
 
 /// A server with the pool that is tuned.
 pub struct Target {
-    way: Way,
-    file: Kept,
+    server: ServerKind,
+    file: ReplacedFile,
     /// The other files of its configuration, as they were.
     others: Vec<(PathBuf, Option<Vec<u8>>)>,
     now: Setting,
@@ -56,13 +56,16 @@ impl Target {
             .ok_or("the server has no configuration file")?;
         let main = Path::new(main);
         let lock = lock(main)?;
-        let is_ours = site.service.kind == Kind::Maitred;
-        let (way, file) = match is_ours {
-            true => (Way::Ours(Ours::of(site, main, reload)), real(main)),
+        let is_ours = site.service.kind == PhpServer::Maitred;
+        let (server, file) = match is_ours {
+            true => (
+                ServerKind::Maitred(MaitredServer::of(site, main, reload)),
+                real(main),
+            ),
             false => {
-                let fpm = Fpm::of(site)?;
+                let fpm = FpmServer::of(site)?;
                 let file = real(fpm.drop_in());
-                (Way::Fpm(fpm), file)
+                (ServerKind::Fpm(fpm), file)
             }
         };
         let files = site.service.files.iter().map(PathBuf::from);
@@ -71,8 +74,8 @@ impl Target {
             .map(|path| (path.clone(), std::fs::read(&path).ok()))
             .collect();
         Ok(Target {
-            way,
-            file: Kept::of(&file, if is_ours { b'#' } else { b';' })?,
+            server,
+            file: ReplacedFile::of(&file, if is_ours { b'#' } else { b';' })?,
             others,
             now: Setting::AsItWas,
             is_released: false,
@@ -90,7 +93,7 @@ impl Target {
 
     /// Whether that is a file of its own, so that a setting can be written down for good.
     pub fn takes_file(&self) -> bool {
-        matches!(self.way, Way::Fpm(_))
+        matches!(self.server, ServerKind::Fpm(_))
     }
 
     /// The first process.
@@ -120,9 +123,11 @@ impl Target {
         let Setting::Workers(workers) = setting else {
             return self.restore();
         };
-        let text = match &self.way {
-            Way::Fpm(fpm) => fpm.trial(workers),
-            Way::Ours(ours) => ours.trial(self.file.before().unwrap_or_default(), workers)?,
+        let text = match &self.server {
+            ServerKind::Fpm(fpm) => fpm.trial(workers),
+            ServerKind::Maitred(ours) => {
+                ours.trial(self.file.before().unwrap_or_default(), workers)?
+            }
         };
         self.file
             .put(text.as_bytes())
@@ -186,7 +191,7 @@ impl Target {
     /// Whether nobody else has changed the configuration meanwhile.
     ///
     /// # Errors
-    /// Which file was changed.
+    /// Scope file was changed.
     fn untouched(&self) -> Result<(), String> {
         let changed = self
             .others
@@ -207,9 +212,9 @@ impl Target {
     /// The server's own test, before each reload: another hand may have broken a file, or added one,
     /// since the last.
     fn check(&self, workers: Option<u32>) -> Result<(), String> {
-        match &self.way {
-            Way::Fpm(fpm) => fpm.check(self.master, workers),
-            Way::Ours(ours) => ours.check(),
+        match &self.server {
+            ServerKind::Fpm(fpm) => fpm.check(self.master, workers),
+            ServerKind::Maitred(ours) => ours.check(),
         }
     }
 
@@ -219,16 +224,16 @@ impl Target {
         if processes::began(self.master) != self.began {
             return None;
         }
-        match &self.way {
-            Way::Fpm(fpm) => fpm.refusal(self.master),
-            Way::Ours(ours) => ours.check().err(),
+        match &self.server {
+            ServerKind::Fpm(fpm) => fpm.refusal(self.master),
+            ServerKind::Maitred(ours) => ours.check().err(),
         }
     }
 
     fn reload(&mut self) -> Result<(), String> {
-        let done = match &mut self.way {
-            Way::Fpm(fpm) => fpm.reload(self.master, self.began, &self.title, self.now),
-            Way::Ours(ours) => ours.reload(),
+        let done = match &mut self.server {
+            ServerKind::Fpm(fpm) => fpm.reload(self.master, self.began, &self.title, self.now),
+            ServerKind::Maitred(ours) => ours.reload(),
         };
         done.or_else(|why| self.give_up(why))
     }
@@ -245,9 +250,11 @@ impl Target {
                  reload it"
             ));
         }
-        let again = match &mut self.way {
-            Way::Fpm(fpm) => fpm.reload(self.master, self.began, &self.title, Setting::AsItWas),
-            Way::Ours(ours) => ours.reload(),
+        let again = match &mut self.server {
+            ServerKind::Fpm(fpm) => {
+                fpm.reload(self.master, self.began, &self.title, Setting::AsItWas)
+            }
+            ServerKind::Maitred(ours) => ours.reload(),
         };
         Err(match again {
             Ok(()) => {
@@ -262,16 +269,16 @@ impl Target {
     }
 
     fn server(&self) -> &'static str {
-        match &self.way {
-            Way::Fpm(_) => "php-fpm",
-            Way::Ours(_) => "maitred",
+        match &self.server {
+            ServerKind::Fpm(_) => "php-fpm",
+            ServerKind::Maitred(_) => "maitred",
         }
     }
 
     fn how_to_start(&self) -> String {
-        match &self.way {
-            Way::Fpm(fpm) => fpm.how_to_start(),
-            Way::Ours(_) => "systemctl start maitred".to_owned(),
+        match &self.server {
+            ServerKind::Fpm(fpm) => fpm.how_to_start(),
+            ServerKind::Maitred(_) => "systemctl start maitred".to_owned(),
         }
     }
 }
@@ -300,13 +307,13 @@ pub fn undo(site: &Site, mut reload: Reload) -> Result<String, String> {
     let _lock = lock(main)?;
     let title = site.title();
     let began = processes::began(site.master);
-    if site.service.kind == Kind::Maitred {
+    if site.service.kind == PhpServer::Maitred {
         let undo = Undo::begin(&real(main))?;
-        finish(undo, ours::check(main))?;
+        finish(undo, maitred::check(main))?;
         let done = reload()?;
         return Ok(format!("{} is as it was before: {done}", main.display()));
     }
-    let fpm = Fpm::of(site)?;
+    let fpm = FpmServer::of(site)?;
     let file = real(fpm.drop_in());
     let undo = Undo::begin(&file)?;
     let is_there = undo.is_there();
@@ -368,7 +375,10 @@ mod tests {
         std::fs::write(&main, "mine").unwrap();
         std::os::unix::fs::symlink(&main, &link).unwrap();
         let held = lock(&main).unwrap();
-        Kept::of(&main, b'#').unwrap().put(b"trial").unwrap();
+        ReplacedFile::of(&main, b'#')
+            .unwrap()
+            .put(b"trial")
+            .unwrap();
         let why = lock(&main).unwrap_err();
         assert!(
             why.contains("another `maitred tune` is at work on"),
@@ -387,9 +397,9 @@ mod tests {
         let config = folder.join("maitred.toml");
         std::fs::write(&config, MINE).unwrap();
         Target {
-            file: Kept::of(&config, b'#').unwrap(),
+            file: ReplacedFile::of(&config, b'#').unwrap(),
             _lock: lock(&config).unwrap(),
-            way: Way::Ours(Ours {
+            server: ServerKind::Maitred(MaitredServer {
                 config,
                 section: "www".to_owned(),
                 reload,
@@ -410,7 +420,7 @@ mod tests {
     fn expect_mine(folder: &Path) {
         let text = std::fs::read_to_string(folder.join("maitred.toml")).unwrap();
         assert_eq!(text, MINE);
-        assert!(!kept::can_undo(&folder.join("maitred.toml")));
+        assert!(!replaced_file::can_undo(&folder.join("maitred.toml")));
     }
 
     #[test]
@@ -419,7 +429,7 @@ mod tests {
         let caught = std::panic::catch_unwind(|| {
             let mut target = target(folder.path(), fine());
             target.set(Setting::Workers(4)).unwrap();
-            assert!(kept::can_undo(target.file()));
+            assert!(replaced_file::can_undo(target.file()));
             panic!("a fault");
         });
         assert!(caught.is_err());
@@ -442,7 +452,7 @@ mod tests {
         drop(target);
         let text = std::fs::read_to_string(&path).unwrap();
         assert!(
-            text.contains("max_children = 4") && kept::can_undo(&path),
+            text.contains("max_children = 4") && replaced_file::can_undo(&path),
             "{text}"
         );
     }
@@ -465,7 +475,10 @@ mod tests {
         assert!(target.restore().is_err());
         drop(target);
         assert_eq!(std::fs::read(&path).unwrap(), b"theirs");
-        assert_eq!(std::fs::read(kept::backup(&path)).unwrap(), MINE.as_bytes());
+        assert_eq!(
+            std::fs::read(replaced_file::backup(&path)).unwrap(),
+            MINE.as_bytes()
+        );
     }
 
     #[test]
@@ -474,7 +487,7 @@ mod tests {
         let (file, link) = (folder.path().join("real"), folder.path().join("link"));
         std::fs::write(&file, "mine").unwrap();
         std::os::unix::fs::symlink(&file, &link).unwrap();
-        let mut kept = Kept::of(&real(&link), b'#').unwrap();
+        let mut kept = ReplacedFile::of(&real(&link), b'#').unwrap();
         kept.put(b"trial").unwrap();
         assert!(std::fs::read(&file).unwrap().starts_with(b"trial"));
         kept.restore().unwrap();

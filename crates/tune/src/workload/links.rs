@@ -2,25 +2,29 @@
 
 use std::collections::HashSet;
 
-use maitred_measure::place::Place;
-use maitred_measure::plan::Door;
-use maitred_measure::request::Wish;
+use maitred_measure::plan::Endpoint;
+use maitred_measure::request::RequestSpec;
+use maitred_measure::url::Url;
 
 use super::{Prober, is_file};
 
 /// The pages of the same server that a page links to.
-pub(super) fn crawl(prober: &mut Prober, door: &Door, first: &Place) -> Result<Vec<Wish>, String> {
-    let (_, body, _) = prober.ask(door, first)?;
+pub(super) fn crawl(
+    prober: &mut Prober,
+    endpoint: &Endpoint,
+    first: &Url,
+) -> Result<Vec<RequestSpec>, String> {
+    let (_, body, _) = prober.ask(endpoint, first)?;
     let mut seen = HashSet::from([first.path.clone()]);
     let links = links(&String::from_utf8_lossy(&body), first);
     Ok(links
         .into_iter()
-        .filter(|place| seen.insert(place.path.clone()))
-        .map(Wish::get)
+        .filter(|url| seen.insert(url.path.clone()))
+        .map(RequestSpec::get)
         .collect())
 }
 
-pub(super) fn links(page: &str, base: &Place) -> Vec<Place> {
+pub(super) fn links(page: &str, base: &Url) -> Vec<Url> {
     let mut found = Vec::new();
     for part in page.split("href=").skip(1) {
         let quote = part
@@ -34,19 +38,19 @@ pub(super) fn links(page: &str, base: &Place) -> Vec<Place> {
         if link.starts_with('#') || is_file(&link) {
             continue;
         }
-        if let Some(place) = resolve(&link, base) {
-            found.push(place);
+        if let Some(url) = resolve(&link, base) {
+            found.push(url);
         }
     }
     found
 }
 
 /// A link as a browser understands it, of the same server only.
-fn resolve(link: &str, base: &Place) -> Option<Place> {
+fn resolve(link: &str, base: &Url) -> Option<Url> {
     if link.contains("://") {
-        return Place::read(link, None)
+        return Url::read(link, None)
             .ok()
-            .filter(|place| place.same_server(base));
+            .filter(|url| url.same_server(base));
     }
     if link.starts_with("//") || link.split('/').next()?.contains(':') {
         return None;
@@ -58,5 +62,5 @@ fn resolve(link: &str, base: &Place) -> Option<Place> {
             format!("{folder}/{link}")
         }
     };
-    Place::read(&path, Some(base)).ok()
+    Url::read(&path, Some(base)).ok()
 }

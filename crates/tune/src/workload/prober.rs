@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use http::HeaderMap;
-use maitred_measure::place::Place;
-use maitred_measure::plan::Door;
-use maitred_warm::client::Asker;
+use maitred_measure::plan::Endpoint;
+use maitred_measure::url::Url;
+use maitred_warm::client::PageClient;
 use tokio::runtime::Runtime;
 
 use super::MOST_BYTES;
@@ -21,7 +21,7 @@ pub(super) const STOPPED: &str = "it was stopped";
 /// Who asks for single pages.
 pub struct Prober {
     runtime: Runtime,
-    asker: Asker,
+    asker: PageClient,
     until: Option<Instant>,
     stop: Arc<AtomicBool>,
 }
@@ -42,7 +42,7 @@ impl Prober {
             .build();
         Ok(Prober {
             runtime: runtime.map_err(|why| format!("nothing can be asked: {why}"))?,
-            asker: Asker::new(map),
+            asker: PageClient::new(map),
             until: None,
             stop,
         })
@@ -67,10 +67,10 @@ impl Prober {
     ///
     /// # Errors
     /// One sentence, when there is no answer, and when it was stopped.
-    pub fn ask(&mut self, door: &Door, place: &Place) -> Result<(u16, Vec<u8>, f64), String> {
+    pub fn ask(&mut self, endpoint: &Endpoint, url: &Url) -> Result<(u16, Vec<u8>, f64), String> {
         let began = Instant::now();
         let until = self.until;
-        let asked = self.asker.ask(door, place, MOST_BYTES);
+        let asked = self.asker.ask(endpoint, url, MOST_BYTES);
         let in_time = async {
             match until {
                 Some(until) => tokio::time::timeout_at(until.into(), asked)
@@ -99,13 +99,13 @@ impl Prober {
     /// The same, when it takes longer, and when it was stopped.
     pub fn ask_within(
         &mut self,
-        door: &Door,
-        place: &Place,
+        endpoint: &Endpoint,
+        url: &Url,
         limit: Duration,
         stop: &AtomicBool,
     ) -> Result<(u16, f64), String> {
         let began = Instant::now();
-        let asked = self.asker.ask(door, place, 0);
+        let asked = self.asker.ask(endpoint, url, 0);
         let answer = self.runtime.block_on(async {
             tokio::select! {
                 biased;

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::*;
 
-fn base() -> Place {
-    Place::read("http://shop.example/goods/7?x=1", None).unwrap()
+fn base() -> Url {
+    Url::read("http://shop.example/goods/7?x=1", None).unwrap()
 }
 
 #[test]
@@ -18,10 +18,10 @@ fn links_of_the_same_server_that_only_show_something_are_followed() {
                 <a href=\"http://shop.example/full\">f</a><a href=\"#top\">t</a>\
                 <a href=\"/wp-login.php?action=logout\">l</a><a href=\"//cdn.example/x\">c</a>";
     let found = links::links(page, &base());
-    let found = found.into_iter().map(Wish::get).collect();
+    let found = found.into_iter().map(RequestSpec::get).collect();
     let mut left_out = Vec::new();
     let showing = only_showing(found, &mut left_out);
-    let paths: Vec<String> = showing.into_iter().map(|wish| wish.place.path).collect();
+    let paths: Vec<String> = showing.into_iter().map(|spec| spec.url.path).collect();
     assert_eq!(paths, ["/a?b=1&c=2", "/goods/next", "/full"]);
     assert_eq!(left_out, ["/wp-login.php?action=logout"]);
 }
@@ -59,10 +59,10 @@ fn what_a_log_has_of_requests_that_change_something_is_left_out_and_named() {
         client.write_all(answer.as_bytes()).unwrap();
         String::from_utf8_lossy(&request).into_owned()
     });
-    let asked = Asked {
+    let asked = WorkloadOptions {
         urls: vec![url],
         access_log: Some(log),
-        ..Asked::default()
+        ..WorkloadOptions::default()
     };
     let mut prober = Prober::new(&[], Arc::default()).unwrap();
     let workload = prepare(&asked, &mut prober).unwrap();
@@ -93,9 +93,9 @@ fn pages_that_there_is_no_time_to_look_at_are_left_out_and_counted() {
         }
     });
     let ask = |paths: [&str; 3]| {
-        let asked = Asked {
+        let asked = WorkloadOptions {
             urls: paths.map(|path| format!("http://{address}{path}")).into(),
-            ..Asked::default()
+            ..WorkloadOptions::default()
         };
         let mut prober = Prober::new(&[], Arc::default()).unwrap();
         prober.until(Some(Instant::now() + Duration::from_secs(3)));
@@ -108,7 +108,7 @@ fn pages_that_there_is_no_time_to_look_at_are_left_out_and_counted() {
         workload.source,
         "1 URL from the command line (2 more were left out: there was no time to look at them)"
     );
-    let Ended::Trouble(why) = ask(["/slow", "/quick", "/quick/2"]).unwrap_err() else {
+    let Abort::Failed(why) = ask(["/slow", "/quick", "/quick/2"]).unwrap_err() else {
         panic!("nobody has stopped it")
     };
     assert!(why.contains("longer than there is time for"), "{why}");
@@ -124,14 +124,14 @@ fn what_a_browser_has_saved_is_asked_for_but_for_files_and_what_does_something()
     });
     let text = format!("{{\"log\":{{\"entries\":[{}]}}}}", entries.join(","));
     std::fs::write(&file, text).unwrap();
-    let asked = Asked {
+    let asked = WorkloadOptions {
         har: Some(file),
-        ..Asked::default()
+        ..WorkloadOptions::default()
     };
-    let (wishes, source) = wishes(&asked).unwrap();
+    let (specs, source) = specs(&asked).unwrap();
     let mut left_out = Vec::new();
-    let showing = only_showing(wishes, &mut left_out);
-    let paths: Vec<String> = showing.into_iter().map(|wish| wish.place.path).collect();
+    let showing = only_showing(specs, &mut left_out);
+    let paths: Vec<String> = showing.into_iter().map(|spec| spec.url.path).collect();
     assert_eq!(
         (paths, source),
         (vec!["/".to_owned(), "/goods/7".to_owned()], "a HAR file")
@@ -142,7 +142,7 @@ fn what_a_browser_has_saved_is_asked_for_but_for_files_and_what_does_something()
 #[test]
 fn a_login_page_a_bad_gateway_and_a_redirect_are_no_right_answers() {
     let form = b"<form><input TYPE=\"Password\"></form>";
-    let asked = Asked::default();
+    let asked = WorkloadOptions::default();
     let expect = Expect::default();
     let why = |status, body: &[u8]| why_not(&base(), status, body, &asked, &expect);
     assert!(why(200, form).unwrap().contains("looks like a login page"));
@@ -153,9 +153,9 @@ fn a_login_page_a_bad_gateway_and_a_redirect_are_no_right_answers() {
     );
     assert!(why(302, b"").unwrap().contains("name the page it leads to"));
     assert_eq!(why(200, b"hello"), None);
-    let named = Asked {
+    let named = WorkloadOptions {
         contains: Some("Cart".to_owned()),
-        ..Asked::default()
+        ..WorkloadOptions::default()
     };
     let expect = Expect {
         marker: Some(Marker::new("Cart")),
@@ -171,9 +171,9 @@ fn a_login_page_a_bad_gateway_and_a_redirect_are_no_right_answers() {
 #[test]
 fn who_waits_for_an_answer_that_does_not_come_can_be_stopped() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let place = Place::read(&format!("http://{}/", listener.local_addr().unwrap()), None);
+    let place = Url::read(&format!("http://{}/", listener.local_addr().unwrap()), None);
     let place = place.unwrap();
-    let door = find(&place, &Asked::default()).unwrap();
+    let endpoint = find(&place, &WorkloadOptions::default()).unwrap();
     let stop = Arc::new(AtomicBool::new(false));
     let stops = Arc::clone(&stop);
     let silent = std::thread::spawn(move || {
@@ -185,12 +185,12 @@ fn who_waits_for_an_answer_that_does_not_come_can_be_stopped() {
     let mut prober = Prober::new(&[], Arc::default()).unwrap();
     let began = Instant::now();
     let limit = Duration::from_secs(600);
-    let answer = prober.ask_within(&door, &place, limit, &stop);
+    let answer = prober.ask_within(&endpoint, &place, limit, &stop);
     assert_eq!(answer.unwrap_err(), "it was stopped");
     assert!(began.elapsed() < limit / 5, "{:?}", began.elapsed());
     assert!(silent.join().unwrap().is_some(), "it was asked");
     stop.store(false, Ordering::Relaxed);
-    let late = prober.ask_within(&door, &place, Duration::from_millis(1), &stop);
+    let late = prober.ask_within(&endpoint, &place, Duration::from_millis(1), &stop);
     assert!(late.is_err(), "nobody answers there");
 }
 
@@ -206,10 +206,10 @@ fn who_looks_at_pages_of_a_site_that_hangs_can_be_stopped() {
     for crawl in [false, true] {
         let stop = Arc::new(AtomicBool::new(false));
         let mut prober = Prober::new(&[], Arc::clone(&stop)).unwrap();
-        let asked = Asked {
+        let asked = WorkloadOptions {
             urls: vec![url.clone(), format!("{url}b")],
             crawl,
-            ..Asked::default()
+            ..WorkloadOptions::default()
         };
         let listener = listener.try_clone().unwrap();
         let silent = std::thread::spawn(move || {
@@ -219,11 +219,11 @@ fn who_looks_at_pages_of_a_site_that_hangs_can_be_stopped() {
             client
         });
         let ended = prepare(&asked, &mut prober).unwrap_err();
-        assert_eq!(ended, Ended::Stopped);
+        assert_eq!(ended, Abort::Stopped);
         assert!(silent.join().unwrap().is_some(), "it was asked");
-        let place = Place::read(&url, None).unwrap();
-        let door = find(&place, &Asked::default()).unwrap();
-        let why = prober.ask(&door, &place).unwrap_err();
+        let place = Url::read(&url, None).unwrap();
+        let endpoint = find(&place, &WorkloadOptions::default()).unwrap();
+        let why = prober.ask(&endpoint, &place).unwrap_err();
         assert_eq!(why, STOPPED, "and not that it took too long");
     }
 }
@@ -245,11 +245,11 @@ fn when_too_few_pages_can_be_right_the_others_are_not_asked_for() {
         }
     });
     let mut prober = Prober::new(&[], Arc::default()).unwrap();
-    let wish = Asked {
+    let spec = WorkloadOptions {
         urls: (0..40).map(|page| format!("{base}/{page}")).collect(),
-        ..Asked::default()
+        ..WorkloadOptions::default()
     };
-    let Ended::Trouble(why) = prepare(&wish, &mut prober).unwrap_err() else {
+    let Abort::Failed(why) = prepare(&spec, &mut prober).unwrap_err() else {
         panic!("nobody has stopped it")
     };
     assert!(

@@ -98,8 +98,8 @@ impl WaryStream {
         let free = into.initialize_unfilled();
         let received = stream.try_io(Interest::READABLE, || wary::receive(stream.as_fd(), free))?;
         match received {
-            wary::Received::Bytes(count) => into.advance(count),
-            wary::Received::Descriptors => {
+            wary::StreamRead::Bytes(count) => into.advance(count),
+            wary::StreamRead::Descriptors => {
                 say_who(stream.as_fd());
                 self.is_broken = true;
                 return Err(broken());

@@ -3,20 +3,24 @@
 use super::*;
 
 /// As the server answers, but for what one user alone is said to wait: three times as long.
-fn run_wrongly(site: &mut Site, terms: Terms, is_wrong: impl Fn(&Task) -> bool) -> Course {
-    let mut course = Course::new(terms);
+fn run_wrongly(
+    site: &mut SimulatedSite,
+    input: CourseInput,
+    is_wrong: impl Fn(&Task) -> bool,
+) -> Course {
+    let mut course = Course::new(input);
     for _ in 0..500 {
         match course.next() {
-            Next::Idle(_) => course.idled(rest(Some(0.01))),
-            Next::Measure(task) => {
+            NextStep::Idle(_) => course.idled(rest(Some(0.01))),
+            NextStep::Measure(task) => {
                 let seen = site.answer(&task, course.goal.as_ref());
                 let mean = seen.mean.filter(|_| is_wrong(&task)).map(|mean| mean * 3.0);
-                course.seen(Seen {
+                course.seen(Measurement {
                     mean: mean.or(seen.mean),
                     ..seen
                 });
             }
-            Next::Over => return course,
+            NextStep::Over => return course,
         }
     }
     panic!("it comes to no end");
@@ -28,7 +32,7 @@ fn is_alone(task: &Task) -> bool {
 
 #[test]
 fn times_that_break_littles_law_are_told_nobody_and_what_is_counted_is() {
-    let course = run_wrongly(&mut site(0.01, 0.03, 4), terms("dynamic", 4), is_alone);
+    let course = run_wrongly(&mut site(0.01, 0.03, 4), input("dynamic", 4), is_alone);
     let alone = course.alone.as_ref().expect("it was counted");
     assert_eq!((alone.mean, alone.cpu, alone.p99), (None, None, None));
     assert!(alone.served > 0 && alone.private.is_some());
@@ -52,11 +56,11 @@ fn a_route_whose_times_break_a_law_is_named_and_has_none() {
         name: name.to_owned(),
         share: 0.5,
     };
-    let terms = Terms {
+    let input = CourseInput {
         routes: vec![route("GET /a"), route("GET /b")],
-        ..terms("static", 4)
+        ..input("static", 4)
     };
-    let course = run_wrongly(&mut site(0.01, 0.03, 4), terms, |task| {
+    let course = run_wrongly(&mut site(0.01, 0.03, 4), input, |task| {
         task.route == Some(1)
     });
     let times = course.profile.profiled.iter().map(|route| route.seen.mean);
@@ -71,11 +75,11 @@ fn a_route_whose_times_break_a_law_is_named_and_has_none() {
 
 #[test]
 fn one_user_whose_times_break_a_law_is_no_point_of_a_slow_pages_sweep() {
-    let quick = Terms {
+    let quick = CourseInput {
         seconds: 120.0,
         ends: true,
         first: Some(1.0),
-        ..terms("static", 4)
+        ..input("static", 4)
     };
     let has_one = |is_wrong: fn(&Task) -> bool| {
         let course = run_wrongly(&mut site(0.01, 0.99, 4), quick.clone(), is_wrong);

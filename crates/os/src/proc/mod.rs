@@ -1,0 +1,104 @@
+//! The text files of `/proc` and of control groups: the only place that knows their formats.
+//!
+//! Parsers take the text, since it may come from a descriptor opened earlier, from below another root
+//! or from a test. The kernel adds lines and columns over time, so an unknown or odd one is skipped.
+
+pub mod cgroup;
+pub mod smaps;
+pub mod sockets;
+pub mod stat;
+
+pub use cgroup::{Folder, Version};
+pub use smaps::{Rollup, Statm};
+pub use stat::{Stat, cpu_ticks};
+
+use std::fmt::Display;
+use std::fs;
+
+/// Bytes in the unit `kB` of the kernel's files.
+const KILOBYTE: u64 = 1024;
+
+/// The text beside a name, in a file of lines such as `name 123`, `name: 123 kB` or `name\t: text`.
+pub fn value<'t>(text: &'t str, name: &str) -> Option<&'t str> {
+    text.lines().find_map(|line| {
+        let rest = line.strip_prefix(name)?;
+        let value = rest.trim_start_matches([':', ' ', '\t']);
+        (value.len() < rest.len()).then(|| value.trim_end())
+    })
+}
+
+/// The first number beside a name.
+pub fn number(text: &str, name: &str) -> Option<u64> {
+    let mut words = value(text, name)?.split_ascii_whitespace();
+    words.next()?.parse().ok()
+}
+
+/// The number beside a name that the kernel gives in kB, in bytes.
+pub fn bytes(text: &str, name: &str) -> Option<u64> {
+    number(text, name)?.checked_mul(KILOBYTE)
+}
+
+/// The share of the time in which tasks waited for a resource (Documentation/accounting/psi.rst):
+/// `line` is `some` or `full`, `window` is `avg10`, `avg60` or `avg300`.
+pub fn stalled(text: &str, line: &str, window: &str) -> Option<f64> {
+    let mut averages = value(text, line)?.split_ascii_whitespace();
+    let percent = averages.find_map(|word| word.strip_prefix(window)?.strip_prefix('='))?;
+    let percent: f64 = percent.parse().ok()?;
+    (0.0..=100.0).contains(&percent).then_some(percent / 100.0)
+}
+
+/// A file of a process, by its id or as `self`: `stat`, `status`, `smaps_rollup`. `None` for a process that has ended,
+/// and for a file that this user may not read.
+pub fn read(pid: impl Display, file: &str) -> Option<String> {
+    fs::read_to_string(format!("/proc/{pid}/{file}")).ok()
+}
+
+/// The ids of all processes that `/proc` shows.
+pub fn pids() -> impl Iterator<Item = i32> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_is_found_by_its_whole_name() {
+        let text =
+            "MemTotal:  1000 kB\nSwapTotal: 0 kB\noom 3\noom_kill 2\nmodel name\t: A B\nodd: x\n";
+        assert_eq!(bytes(text, "MemTotal"), Some(1_024_000));
+        assert_eq!(
+            (number(text, "oom"), number(text, "oom_kill")),
+            (Some(3), Some(2))
+        );
+        assert_eq!(value(text, "model name"), Some("A B"), "/proc/cpuinfo");
+        assert_eq!((number(text, "Mem"), number(text, "odd")), (None, None));
+        assert_eq!(bytes("x 99999999999999999999 kB", "x"), None);
+    }
+
+    #[test]
+    fn a_share_of_stalls_is_read_and_an_absurd_one_is_not() {
+        let text =
+            "some avg10=12.50 avg60=1.00 avg300=0.10 total=5\nfull avg10=0.50 avg60=0 total=1\n";
+        assert_eq!(stalled(text, "some", "avg10"), Some(0.125));
+        assert_eq!(stalled(text, "full", "avg10"), Some(0.005));
+        assert_eq!(stalled(text, "some", "avg60"), Some(0.01));
+        for absurd in [
+            "",
+            "some",
+            "some avg10=-1",
+            "some avg10=NaN",
+            "some avg10=900",
+        ] {
+            assert_eq!(stalled(absurd, "some", "avg10"), None, "{absurd}");
+        }
+    }
+
+    #[test]
+    fn this_process_is_among_all() {
+        let own = i32::try_from(std::process::id()).unwrap();
+        assert!(pids().any(|pid| pid == own));
+        assert!(read(own, "status").is_some() && read(i32::MAX, "status").is_none());
+    }
+}

@@ -1,0 +1,4 @@
+//! Text formats that several crates share.
+
+pub mod access_log;
+pub mod humanize;

@@ -1,0 +1,110 @@
+//! maitred: its configuration file with another number of workers, and `maitred reload`.
+
+use std::path::{Path, PathBuf};
+
+use toml::{Table, Value};
+
+use super::Reload;
+use super::replaced_file::TRIAL;
+use crate::site::Site;
+
+/// What a static pool has no use for.
+const NOT_OF_STATIC: [&str; 3] = ["start_servers", "min_spare_servers", "max_spare_servers"];
+
+/// A server of ours.
+pub(super) struct MaitredServer {
+    /// By the name that the server has for it: what is in it may be relative to that.
+    pub(super) config: PathBuf,
+    pub(super) section: String,
+    pub(super) reload: Reload,
+}
+
+impl MaitredServer {
+    pub(super) fn of(site: &Site, config: &Path, reload: Reload) -> MaitredServer {
+        MaitredServer {
+            config: config.to_owned(),
+            section: site.pool.section.clone(),
+            reload,
+        }
+    }
+
+    /// The file while so many workers are tried.
+    pub(super) fn trial(&self, before: &[u8], workers: u32) -> Result<String, String> {
+        trial(&String::from_utf8_lossy(before), &self.section, workers)
+    }
+
+    /// `maitred check`.
+    pub(super) fn check(&self) -> Result<(), String> {
+        check(&self.config)
+    }
+
+    pub(super) fn reload(&mut self) -> Result<(), String> {
+        (self.reload)().map(|_| ())
+    }
+}
+
+fn trial(before: &str, section: &str, workers: u32) -> Result<String, String> {
+    let mut table: Table = before
+        .parse()
+        .map_err(|why| format!("the configuration is odd: {why}"))?;
+    let pools = table
+        .entry("pools")
+        .or_insert_with(|| Value::Table(Table::new()));
+    let pool = pools.as_table_mut().map(|pools| {
+        pools
+            .entry(section)
+            .or_insert_with(|| Value::Table(Table::new()))
+    });
+    let pool = pool.and_then(Value::as_table_mut);
+    let pool = pool.ok_or_else(|| format!("[pools.{section}] is no section"))?;
+    for name in NOT_OF_STATIC {
+        pool.remove(name);
+    }
+    pool.insert("pm".to_owned(), Value::String("static".to_owned()));
+    pool.insert(
+        "max_children".to_owned(),
+        Value::Integer(i64::from(workers)),
+    );
+    let text = toml::to_string(&table)
+        .map_err(|why| format!("the configuration cannot be written: {why}"))?;
+    Ok(format!(
+        "# {TRIAL} and puts back what was before; if it has not, run maitred tune --undo\n{text}"
+    ))
+}
+
+/// `maitred check`.
+pub(super) fn check(config: &Path) -> Result<(), String> {
+    match maitred_config::load(config) {
+        Ok(_) => Ok(()),
+        Err(mistakes) => {
+            let text = mistakes.to_string();
+            Err(format!(
+                "maitred check refuses the configuration: {}",
+                text.replace('\n', "; ")
+            ))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_pools_workers_change() {
+        let before = "listen = [\"127.0.0.1:80\"]\n# mine\n[pools.www]\npm = \"dynamic\"\n\
+                      max_children = 5\nstart_servers = 2\nuser = \"www-data\"\n[[sites]]\nroot = \"/srv\"\n";
+        let text = trial(before, "www", 40).unwrap();
+        assert!(text.contains(TRIAL));
+        let table: Table = text.parse().unwrap();
+        let pool = table["pools"]["www"].as_table().unwrap();
+        assert_eq!(pool["max_children"].as_integer(), Some(40));
+        assert_eq!(
+            (pool["pm"].as_str(), pool["user"].as_str()),
+            (Some("static"), Some("www-data"))
+        );
+        assert!(!pool.contains_key("start_servers"));
+        assert_eq!(table["sites"][0]["root"].as_str(), Some("/srv"));
+        assert!(trial("pools = 1", "www", 4).is_err());
+    }
+}
