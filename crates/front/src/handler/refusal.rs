@@ -3,13 +3,15 @@
 //! A client reads the same of every 404 and of every 403: the reason would tell what there is. The
 //! log has it, and `maitred explain` says it.
 
+use std::path::Path;
+
 use maitred_http1::Head;
 use maitred_rules::path::Refused;
 
 use crate::handler::context::RequestContext;
 use crate::http::error_body::{FORBIDDEN, NOT_FOUND};
 use crate::logging::repeated::RepeatedErrors;
-use crate::site::resolver::Route;
+use crate::site::resolver::{FOREIGN_LINK, Route};
 
 /// What a client is told whose path cannot be read.
 const BAD_PATH: &str = "The path of the address is not valid.";
@@ -50,9 +52,17 @@ pub fn log_path(
     log(head, way, refused.status, refused.why);
     let root = &way.site.settings.root;
     if refused.status >= 500 {
-        troubles.file_failed(root, refused.status, refused.why);
+        log_failed(root, refused.status, refused.why, troubles);
     } else if refused.is_notable {
         troubles.file_refused(root, way.path, refused);
+    }
+}
+
+/// Logs that a file cannot be sent, for a cause of the server's. A refused document root is logged by its
+/// resolver, with the link.
+pub fn log_failed(root: &Path, status: u16, why: &'static str, troubles: &RepeatedErrors) {
+    if why != FOREIGN_LINK {
+        troubles.file_failed(root, status, why);
     }
 }
 

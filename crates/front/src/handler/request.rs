@@ -7,6 +7,7 @@ use std::time::Instant;
 use maitred_http1::{Head, Method};
 use maitred_rules::forwarded::{Field, Heard, Trust, Unknown};
 
+use crate::backend::Backend;
 use crate::handler::cache::purge;
 use crate::handler::context::{Origin, RequestContext};
 use crate::handler::respond::{plain, refuse, whole};
@@ -44,8 +45,13 @@ pub async fn serve(client: &mut impl HttpClient, head: &Head, thread: &Arc<Threa
     if let Some(log) = log.as_ref().filter(is_wanted) {
         let peer = record.client.unwrap_or_else(|| client.peer().ip());
         let secured = client.secured().cloned();
-        if record.going_on.is_some() && log.tells_costs() {
-            access_log::write_later(thread, (peer, head), (begun, secured), record);
+        if record.script_end.is_some() && log.tells_costs() {
+            access_log::write_later(
+                &thread.shared.access_log,
+                (peer, head),
+                (begun, secured),
+                record,
+            );
         } else {
             let how = (Time::Since(begun), secured.as_deref());
             log.write(&access_log::line(peer, head, how, &mut record));
@@ -245,7 +251,9 @@ pub async fn serve_path(
         )
         .await;
     }
-    if let Some(page) = status::page(way.backend, head) {
+    if let Backend::Pool(pool) = way.backend
+        && let Some(page) = status::page(pool, head)
+    {
         return Box::pin(send_page(client, head, &page, record)).await;
     }
     if head.method() == cache::PURGE

@@ -387,7 +387,7 @@ pub async fn refuse(
     let mut words = refused.why;
     if refused.is_mistake {
         let why = "the site's rewrites lead in a circle; `maitred explain URL` shows them";
-        troubles.file_failed(&way.site.settings.root, refused.status, why);
+        refusal::log_failed(&way.site.settings.root, refused.status, why, troubles);
         words = refusal::FAILED;
     }
     crate::handler::respond::refuse(client, head, record, refused.status, words).await

@@ -80,7 +80,7 @@ fn turned_away(
     let is_shared = fill.is_some_and(Fill::is_for_others);
     let run = run_of((head, way, &name), is_shared, &body, &id);
     let tried = attempt::turned_away(thread, &run)?;
-    record.pool = Some(pool.clone());
+    record.pool = Some(pool.name.clone());
     record.cache = fill.map(Fill::word);
     Some(tried)
 }
@@ -128,7 +128,7 @@ async fn run<C: HttpClient>(
     let caller = Caller::of(client, way, record);
     record.body_bytes = body.len();
     if let Backend::Pool(pool) = way.backend {
-        record.pool = Some(pool.clone());
+        record.pool = Some(pool.name.clone());
     }
     let Ok(encoded) = caller.encode((head, way, script), &body, fill.as_deref()) else {
         let why = "The request's headers are too large for a script.";
@@ -271,7 +271,7 @@ fn tell<W: HeadWriter>(tee: &Tee<'_, W>, sent: &Sent, record: &mut RequestRecord
     record.cache = tee.fill().map(Fill::word);
     (record.status, record.head_bytes) = (form.status, form.head_bytes);
     (record.queued, record.script, record.spent) = (sent.queued, sent.script, sent.spent);
-    record.going_on.clone_from(&sent.going_on);
+    record.script_end = sent.going_on.as_ref().map(|exchange| exchange.at_end());
 }
 
 /// What becomes of the connection after a complete answer.
