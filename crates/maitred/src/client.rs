@@ -7,11 +7,14 @@ use std::time::Duration;
 
 use maitred_control::admin::{Answer, MAX_ANSWER_BYTES, Request, default_socket};
 
+use crate::command::DEFAULT_CONFIG;
 use crate::command::Reach;
-use crate::serve::DEFAULT_CONFIG;
 
 /// Timeout of a reply.
 const TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The error for a reply of another kind than the request.
+pub const UNEXPECTED: &str = "unexpected reply from the server; is it another version?";
 
 /// A running server.
 pub struct Client {

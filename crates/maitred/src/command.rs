@@ -13,6 +13,9 @@ use maitred_warm::run::{MAX_RATE, MIN_RATE};
 use crate::bench::options::Bench;
 use crate::tune::options::Tune;
 
+/// The default configuration file.
+pub const DEFAULT_CONFIG: &str = "/etc/maitred/maitred.toml";
+
 /// The PHP application server that needs no tuning guide.
 #[derive(Debug, Parser)]
 #[command(
@@ -114,7 +117,8 @@ pub enum Command {
         maitred leaks https://shop.example/ https://shop.example/cart\n  \
         maitred leaks --config site.toml --rounds 20 / /goods/7\n\n\
         It starts a server of its own with one worker, and requests all URLs in turn. State that \
-        only the first round sets is no leak. Databases and files are the application's real ones.\n\
+        only the first round sets is no leak. Databases and files are the real ones of the \
+        application.\n\
         Exit codes: 0 no leak, 1 it failed, 2 wrong usage or no pool in worker mode, 3 leaks.")]
     Leaks(Leaks),
     /// Load-test a server and measure its responses
@@ -306,7 +310,7 @@ pub struct Warm {
     #[arg(long, value_name = "HEADER", value_parser = header)]
     pub header: Vec<String>,
     /// Configuration file: hosts and listen addresses
-    #[arg(long, value_name = "FILE", default_value = crate::serve::DEFAULT_CONFIG)]
+    #[arg(long, value_name = "FILE", default_value = DEFAULT_CONFIG)]
     pub config: PathBuf,
     /// Also request other hosts, at whatever address they resolve to; no configuration is read
     #[arg(long)]
@@ -356,7 +360,7 @@ pub struct Leaks {
     )]
     pub rounds: u16,
     /// Configuration file
-    #[arg(long, value_name = "FILE", default_value = crate::serve::DEFAULT_CONFIG)]
+    #[arg(long, value_name = "FILE", default_value = DEFAULT_CONFIG)]
     pub config: PathBuf,
     /// Print JSON, on one line
     #[arg(long)]
@@ -390,7 +394,7 @@ pub struct Status {
 #[derive(Debug, Args)]
 pub struct Check {
     /// Configuration file
-    #[arg(long, value_name = "FILE", default_value = crate::serve::DEFAULT_CONFIG)]
+    #[arg(long, value_name = "FILE", default_value = DEFAULT_CONFIG)]
     pub config: PathBuf,
 }
 
@@ -444,7 +448,7 @@ pub struct Explain {
     #[arg(value_name = "URL")]
     pub url: String,
     /// Configuration file
-    #[arg(long, value_name = "FILE", default_value = crate::serve::DEFAULT_CONFIG)]
+    #[arg(long, value_name = "FILE", default_value = DEFAULT_CONFIG)]
     pub config: PathBuf,
     /// The client's address [default: 127.0.0.1]
     #[arg(long, value_name = "IP")]

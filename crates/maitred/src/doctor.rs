@@ -6,9 +6,9 @@ use std::process::ExitCode;
 
 use maitred_doctor::{Options, Scope, examine};
 
+use crate::command::DEFAULT_CONFIG;
 use crate::command::Doctor;
-use crate::refuse;
-use crate::serve::DEFAULT_CONFIG;
+use crate::exit::refuse;
 
 /// Runs the checks, and prints the findings.
 pub fn doctor(asked: &Doctor) -> ExitCode {

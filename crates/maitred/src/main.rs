@@ -6,12 +6,14 @@ mod check;
 mod client;
 mod command;
 mod doctor;
+mod exit;
 mod explain;
 mod fpm;
 mod front;
 mod leaks;
 mod log;
 mod purge;
+mod report_file;
 mod serve;
 mod status;
 mod top;
@@ -20,8 +22,6 @@ mod view;
 mod warm;
 
 use std::ffi::OsString;
-use std::fmt::Display;
-use std::io::Write;
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -29,15 +29,7 @@ use clap::Parser;
 use maitred_control::admin::Request;
 
 use command::{Command, Maitred};
-
-/// Success.
-const EXIT_SUCCESS: u8 = 0;
-
-/// The command is valid, but failed.
-const EXIT_FAILURE: u8 = 1;
-
-/// Wrong usage or configuration; clap's exit code for usage errors.
-const EXIT_USAGE: u8 = 2;
+use exit::refuse;
 
 fn main() -> ExitCode {
     // Before the process title overwrites them.
@@ -76,22 +68,4 @@ fn main() -> ExitCode {
         Command::Front => front::front(),
         Command::Acme => acme::acme(),
     }
-}
-
-/// Prints an error of usage or configuration.
-fn refuse(why: &impl Display) -> ExitCode {
-    complain(why);
-    ExitCode::from(EXIT_USAGE)
-}
-
-/// Prints why a valid command failed.
-fn fail(why: &impl Display) -> ExitCode {
-    complain(why);
-    ExitCode::from(EXIT_FAILURE)
-}
-
-/// Prints a line on standard error. `eprintln!` would panic if that is closed, and change the exit
-/// code.
-fn complain(why: &impl Display) {
-    let _ = writeln!(std::io::stderr(), "maitred: {why}");
 }

@@ -1,15 +1,14 @@
 //! `maitred purge`: drops cached pages of a running server.
 
-use std::io::Write;
 use std::process::ExitCode;
 
 use maitred_control::admin::{Answer, MAX_REQUEST_BYTES, Request};
 use maitred_control::purge::{Asked, Target, Thoroughness, TooLong};
 use serde_json::json;
 
-use crate::client::Client;
+use crate::client::{Client, UNEXPECTED};
 use crate::command::Purge;
-use crate::{EXIT_SUCCESS, fail, refuse};
+use crate::exit::{EXIT_SUCCESS, fail, print_line, refuse};
 
 /// Most targets that the result names.
 const MAX_NAMED: usize = 20;
@@ -39,7 +38,7 @@ pub fn purge(asked: &Purge) -> ExitCode {
             Ok(Answer::Purged { what }) => dropped.extend(what),
             Ok(Answer::Refused { why }) => return refuse(&why),
             Ok(Answer::Failed { why }) | Err(why) => return fail(&why),
-            Ok(_) => return fail(&crate::status::UNEXPECTED),
+            Ok(_) => return fail(&UNEXPECTED),
         }
     }
     let text = if asked.json {
@@ -47,8 +46,7 @@ pub fn purge(asked: &Purge) -> ExitCode {
     } else {
         line(&dropped, asked.soft)
     };
-    // A closed reader is no error.
-    let _ = writeln!(std::io::stdout(), "{text}");
+    print_line(&text);
     ExitCode::from(EXIT_SUCCESS)
 }
 

@@ -9,11 +9,9 @@ use maitred_config::{Config, Mistakes};
 use maitred_supervisor::{CAN_TAKE_OVER, Host, Invocation, TAKE_OVER};
 use tracing::info;
 
-use crate::command::Serve;
-use crate::{EXIT_FAILURE, EXIT_SUCCESS, fail, log, refuse};
-
-/// The default configuration file.
-pub const DEFAULT_CONFIG: &str = "/etc/maitred/maitred.toml";
+use crate::command::{DEFAULT_CONFIG, Serve};
+use crate::exit::{EXIT_FAILURE, EXIT_SUCCESS, fail, refuse};
+use crate::log;
 
 /// Default folders of a site.
 const DEFAULT_ROOTS: [&str; 2] = ["public", "."];

@@ -1,17 +1,14 @@
 //! `maitred status`, `reload`, `stop` and `drain`: commands to a running server.
 
-use std::io::Write;
 use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use maitred_control::admin::{Answer, Request, ServerStatus};
 
-use crate::client::Client;
+use crate::client::{Client, UNEXPECTED};
 use crate::command::{Reach, Reload, Status};
-use crate::{EXIT_SUCCESS, fail, refuse, view};
-
-/// The error for a reply of another kind than the request.
-pub const UNEXPECTED: &str = "unexpected reply from the server; is it another version?";
+use crate::exit::{EXIT_SUCCESS, fail, print_line, refuse};
+use crate::view;
 
 /// Prints the status of the server.
 pub fn status(status: &Status) -> ExitCode {
@@ -21,9 +18,9 @@ pub fn status(status: &Status) -> ExitCode {
     match asked {
         Ok(Answer::Status(server)) => {
             if status.json {
-                print(&serde_json::to_string(&server).unwrap_or_default());
+                print_line(&serde_json::to_string(&server).unwrap_or_default());
             } else {
-                print(&text(&server, status));
+                print_line(&text(&server, status));
             }
             ExitCode::from(EXIT_SUCCESS)
         }
@@ -59,7 +56,7 @@ pub fn reload(asked: &Reload) -> ExitCode {
         .and_then(|mut client| client.ask_patiently(&Request::Reload { pools }));
     match answer {
         Ok(Answer::Reloaded { what }) => {
-            print(&what);
+            print_line(&what);
             ExitCode::from(EXIT_SUCCESS)
         }
         Ok(Answer::Refused { why }) | Err(why) => fail(&why),
@@ -74,18 +71,13 @@ pub fn end(reach: &Reach, request: &Request) -> ExitCode {
         Ok((Answer::Ending { running: 0 }, client)) => client.wait_for_exit(),
         Ok((Answer::Ending { running }, client)) => {
             let scripts = if running == 1 { "script" } else { "scripts" };
-            print(&format!("waiting for {running} {scripts}"));
+            print_line(&format!("waiting for {running} {scripts}"));
             client.wait_for_exit();
         }
         Ok((Answer::Refused { why }, _)) => return refuse(&why),
         Ok(_) => return fail(&UNEXPECTED),
         Err(why) => return fail(&why),
     }
-    print("stopped");
+    print_line("stopped");
     ExitCode::from(EXIT_SUCCESS)
-}
-
-/// Prints a line. A closed standard output is no error.
-fn print(text: &str) {
-    let _ = writeln!(std::io::stdout(), "{text}");
 }

@@ -11,7 +11,8 @@ use maitred_os::signals::{self, Awaited, Signal};
 
 use crate::client::Client;
 use crate::command::Top;
-use crate::{EXIT_SUCCESS, fail, view};
+use crate::exit::{EXIT_SUCCESS, fail};
+use crate::view;
 
 /// Refresh interval.
 const REFRESH: Duration = Duration::from_secs(1);
@@ -99,7 +100,7 @@ impl Monitor {
                 Ok(lines)
             }
             Answer::Refused { why } => Err(why),
-            _ => Err(crate::status::UNEXPECTED.to_owned()),
+            _ => Err(crate::client::UNEXPECTED.to_owned()),
         }
     }
 

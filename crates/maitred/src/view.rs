@@ -34,30 +34,14 @@ pub const MAX_RUNNING_LINES: usize = 10;
 const MAX_HOST_LINES: usize = 20;
 
 /// Columns of the pools.
-const POOLS: &[(&str, isize)] = &[
-    ("POOL", -14),
-    ("PM", -8),
-    ("BUSY", 5),
-    ("IDLE", 5),
-    ("MAX", 5),
-    ("QUEUE", 9),
-    ("WAIT", 11),
-    ("SCRIPT", 11),
-    ("REQUESTS", 8),
-    ("FAILED", 7),
-    ("PRIVATE", 7),
-];
+const POOLS: &str = "POOL -14 | PM -8 | BUSY 5 | IDLE 5 | MAX 5 | QUEUE 9 | WAIT 11 | SCRIPT 11 | \
+    REQUESTS 8 | FAILED 7 | PRIVATE 7";
 
 /// Columns of running scripts. The pool's name is cut to the width of its column.
-const RUNNING: &[(&str, isize)] = &[("RUNNING ", -8), ("PID", 7), ("POOL", -14), ("REQUEST", 0)];
+const RUNNING: &str = "RUNNING 8 | PID 7 | POOL -14 | REQUEST 0";
 
 /// Columns of hosts with certificates.
-const CERTIFICATES: &[(&str, isize)] = &[
-    ("CERTIFICATE", -30),
-    ("EXPIRES", 10),
-    ("NEXT", 11),
-    ("PROBLEM", 0),
-];
+const CERTIFICATES: &str = "CERTIFICATE -30 | EXPIRES 10 | NEXT 11 | PROBLEM 0";
 
 /// One line for the server, and a table of its pools.
 pub fn overview(server: &ServerStatus) -> Vec<String> {
@@ -186,7 +170,7 @@ pub fn running(server: &ServerStatus, most: usize) -> Vec<String> {
     let mut lines = Vec::from(table.head());
     for (pool, script) in scripts.into_iter().take(most) {
         lines.push(table.row([
-            format!("{:>8}", long_time(script.seconds)),
+            long_time(script.seconds),
             script.pid.to_string(),
             shorten(pool, 14),
             request_of(script),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{Read, Write};
+use std::io::Read;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
 use std::process::ExitCode;
@@ -19,7 +19,7 @@ use maitred_warm::verdict::Verdict;
 use serde_json::json;
 
 use crate::command::Warm;
-use crate::{EXIT_SUCCESS, fail, refuse};
+use crate::exit::{EXIT_SUCCESS, fail, print_line, refuse};
 
 /// Some of the pages are not cached.
 const EXIT_NOT_ALL: u8 = 3;
@@ -51,8 +51,7 @@ pub fn warm(asked: &Warm) -> ExitCode {
     } else {
         as_text(&report, asked.verbose)
     };
-    // A closed reader is no error.
-    let _ = writeln!(std::io::stdout(), "{text}");
+    print_line(&text);
     exit_code(&report)
 }
 

@@ -14,10 +14,12 @@ use maitred_measure::slo::Slo;
 use maitred_text::humanize;
 use serde::Serialize;
 
+use super::error::BenchError;
 use super::options::Run;
-use super::setup::{self, BenchError};
-use super::{EXIT_MISSED, EXIT_PARTIAL, measure};
-use crate::EXIT_SUCCESS;
+use super::run::{EXIT_MISSED, EXIT_PARTIAL, measure};
+use super::setup;
+use crate::exit::EXIT_SUCCESS;
+use crate::report_file;
 
 /// Multiple of a step's time for which the highest rate has to hold.
 const LASTS: f64 = 4.0;
@@ -112,7 +114,7 @@ pub fn find(run: &Run, objective: &str, stop: &Arc<AtomicBool>) -> Result<u8, Be
                 .into(),
         );
     }
-    super::check_files(output)?;
+    output.check_files()?;
     let slo = Slo::read(objective)?;
     let plan = setup::plan(run)?;
     let Load::Open { profile, .. } = &plan.load else {
@@ -129,7 +131,7 @@ pub fn find(run: &Run, objective: &str, stop: &Arc<AtomicBool>) -> Result<u8, Be
         slo,
         stop,
         step,
-        quiet: super::only_json(output),
+        quiet: output.is_json_only(),
         steps: Vec::new(),
     };
     prober.say(&heading(&plan, objective));
@@ -150,12 +152,12 @@ pub fn find(run: &Run, objective: &str, stop: &Arc<AtomicBool>) -> Result<u8, Be
     let found = prober.sum_up(objective, search.highest())?;
     let partial = stop.load(Ordering::Relaxed);
     let json = serde_json::to_string_pretty(&found).map_err(|why| why.to_string())?;
-    if super::only_json(output) {
+    if output.is_json_only() {
         let _ = writeln!(io::stdout(), "{json}");
     } else {
         let _ = writeln!(io::stdout(), "{}", conclusion(&found));
         if let Some(file) = &output.json {
-            super::write_file(file, &json)?;
+            report_file::write(file, &json).map_err(BenchError::Now)?;
         }
     }
     Ok(match found.capacity {

@@ -2,44 +2,35 @@
 
 mod capacity;
 mod compare;
+mod error;
 mod live;
 pub mod options;
 mod presets;
+mod run;
 mod setup;
 mod watch;
 
-use std::fs::OpenOptions;
 use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use maitred_measure::generate::{self, Progress};
 use maitred_measure::other_tools::{self, Tool};
-use maitred_measure::plan::Plan;
 use maitred_measure::report::Report;
 use maitred_measure::slo::Slo;
 use maitred_measure::{html, series, text};
 use maitred_os::signals::{Awaited, Signal};
 
-use crate::{EXIT_SUCCESS, fail, refuse};
-use live::Live;
+use crate::exit::{EXIT_SUCCESS, fail, refuse};
+use crate::report_file;
+use error::BenchError;
 use options::{Bench, BenchCommand, OutputOptions, Run};
-use setup::BenchError;
+use run::{EXIT_INVALID, EXIT_MISSED, EXIT_PARTIAL, measure};
 use watch::ServerWatch;
 
 /// No request was served.
 const EXIT_NOTHING_SERVED: u8 = 1;
-
-/// Too many requests were sent late: the results are not reliable.
-const EXIT_INVALID: u8 = 3;
-
-/// `--slo` is missed.
-const EXIT_MISSED: u8 = 4;
-
-/// The run was interrupted; the exit code of a shell for SIGINT.
-const EXIT_PARTIAL: u8 = 130;
 
 /// Runs the command.
 pub fn bench(bench: &Bench) -> ExitCode {
@@ -71,7 +62,7 @@ fn carry_out(bench: &Bench) -> Result<u8, BenchError> {
 /// One run; with `tool`, also prints its result as that tool does.
 fn test(run: &Run, tool: Option<Tool>, stop: &Arc<AtomicBool>) -> Result<u8, BenchError> {
     let slo = slo(run)?;
-    check_files(&run.output)?;
+    run.output.check_files()?;
     let plan = setup::plan(run)?;
     let watching = run
         .output
@@ -90,22 +81,11 @@ fn slo(run: &Run) -> Result<Slo, BenchError> {
     Ok(slo.unwrap_or_default())
 }
 
-fn measure(plan: &Arc<Plan>, slo: &Slo, stop: &Arc<AtomicBool>) -> Result<Report, BenchError> {
-    let url = plan
-        .requests
-        .first()
-        .map(|first| first.spec.url.to_string());
-    let mut live = Live::new(&url.unwrap_or_default());
-    let mut watch = |progress: &Progress<'_>| live.show(progress);
-    let measured = generate::run(plan, stop, &mut watch).map_err(BenchError::Now)?;
-    drop(live);
-    Ok(Report::of(plan, &measured, slo))
-}
-
 /// Prints the report and writes its files.
 fn publish(report: &Report, tool: Option<Tool>, output: &OutputOptions) -> Result<(), BenchError> {
+    let write = |file: &Path, text: &str| report_file::write(file, text).map_err(BenchError::Now);
     let to_json = || serde_json::to_string_pretty(report).map_err(|why| why.to_string());
-    if only_json(output) {
+    if output.is_json_only() {
         let _ = writeln!(io::stdout(), "{}", to_json()?);
     } else {
         let _ = writeln!(io::stdout(), "{}", text::lines(report).join("\n"));
@@ -114,39 +94,16 @@ fn publish(report: &Report, tool: Option<Tool>, output: &OutputOptions) -> Resul
             let _ = writeln!(io::stdout(), "\nAS {} SAYS IT\n{lines}", tool.name());
         }
         if let Some(file) = &output.json {
-            write_file(file, &to_json()?)?;
+            write(file, &to_json()?)?;
         }
     }
     if let Some(file) = &output.csv {
-        write_file(file, &series::csv(&report.series))?;
+        write(file, &series::csv(&report.series))?;
     }
     if let Some(file) = &output.html {
-        write_file(file, &html::page(report))?;
+        write(file, &html::page(report))?;
     }
     Ok(())
-}
-
-/// Whether JSON is all that is printed.
-fn only_json(output: &OutputOptions) -> bool {
-    output.json.as_deref() == Some(Path::new("-"))
-}
-
-/// Checks that the files of the report can be written, before an hour is spent on it.
-fn check_files(output: &OutputOptions) -> Result<(), BenchError> {
-    let json = output.json.iter().filter(|_| !only_json(output));
-    for file in json.chain(&output.csv).chain(&output.html) {
-        let opened = OpenOptions::new().create(true).append(true).open(file);
-        opened.map_err(|why| unwritable(file, &why))?;
-    }
-    Ok(())
-}
-
-fn unwritable(file: &Path, why: &io::Error) -> BenchError {
-    BenchError::Now(format!("{} cannot be written: {why}", file.display()))
-}
-
-fn write_file(file: &Path, text: &str) -> Result<(), BenchError> {
-    std::fs::write(file, text).map_err(|why| unwritable(file, &why))
 }
 
 fn exit_code(report: &Report) -> u8 {

@@ -4,6 +4,9 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
+use super::error::BenchError;
+use crate::report_file;
+
 /// Arguments of `maitred bench`.
 #[derive(Debug, Clone, Args)]
 #[command(args_conflicts_with_subcommands = true)]
@@ -25,8 +28,8 @@ pub enum BenchCommand {
         maitred bench compare --url http://127.0.0.1:8080/ --rate 200 'maitred serve old/' \
         'maitred serve new/'\n\n\
         A runs against itself first: if it differs from itself, the machine is too noisy. Then \
-        pairs of runs follow in random order, until the result is significant. Verdicts are: faster, \
-        slower, no difference larger than x %, undecided.\n\n\
+        pairs of runs follow in random order, until the result is significant. Verdicts are: \
+        faster, slower, no difference larger than x %, undecided.\n\n\
         Exit codes: 0 success, 1 failure, 2 wrong usage, 3 A differs from itself, 130 \
         interrupted.")]
     Compare(Box<Compare>),
@@ -247,4 +250,21 @@ pub struct OutputOptions {
     /// Write an HTML page with charts, in one file
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
+}
+
+impl OutputOptions {
+    /// Whether only JSON is printed.
+    pub fn is_json_only(&self) -> bool {
+        report_file::is_stdout(self.json.as_deref())
+    }
+
+    /// Checks that the files of the report can be written, before an hour is spent on it.
+    ///
+    /// # Errors
+    /// If one cannot.
+    pub fn check_files(&self) -> Result<(), BenchError> {
+        let json = self.json.iter().filter(|_| !self.is_json_only());
+        let mut files = json.chain(&self.csv).chain(&self.html);
+        files.try_for_each(|file| report_file::check(file).map_err(BenchError::Now))
+    }
 }

@@ -17,6 +17,7 @@ use maitred_measure::url::Url;
 use maitred_measure::usage;
 use maitred_text::humanize;
 
+use super::error::BenchError;
 use super::options::{LoadOptions, RequestOptions, Run};
 
 /// Default requests per second.
@@ -33,21 +34,6 @@ const MAX_DEFAULT_WARM_UP: f64 = 5.0;
 
 /// Most threads by default.
 const MAX_DEFAULT_THREADS: usize = 8;
-
-/// Why there is no plan.
-#[derive(Debug)]
-pub enum BenchError {
-    /// The command line is wrong.
-    Usage(String),
-    /// The command failed.
-    Now(String),
-}
-
-impl From<String> for BenchError {
-    fn from(why: String) -> BenchError {
-        BenchError::Usage(why)
-    }
-}
 
 /// Makes a plan, and checks that its servers accept connections.
 ///

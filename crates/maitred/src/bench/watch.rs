@@ -14,7 +14,7 @@ use maitred_measure::response::{Http1Reader, ReadOptions};
 use maitred_measure::url::Url;
 use maitred_measure::watched::{ProcessTree, ServerSample, ServerSamples};
 
-use super::setup::BenchError;
+use super::error::BenchError;
 use crate::client::Client;
 
 /// Sampling interval.
@@ -138,7 +138,7 @@ impl Sampler {
                 };
                 let client = self.client.insert(client);
                 let Answer::Status(status) = client.ask(&Request::Status { pool: None })? else {
-                    return Err(crate::status::UNEXPECTED.to_owned());
+                    return Err(crate::client::UNEXPECTED.to_owned());
                 };
                 let pid = i32::try_from(status.pid).unwrap_or(0);
                 let family = self.family(pid);

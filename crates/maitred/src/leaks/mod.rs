@@ -6,7 +6,6 @@
 mod findings;
 mod server;
 
-use std::io::Write;
 use std::process::ExitCode;
 
 use maitred_config::{Config, Mode, Pool, Site};
@@ -14,7 +13,7 @@ use maitred_front::Hosts;
 use maitred_measure::url::Url;
 
 use crate::command::Leaks;
-use crate::{EXIT_SUCCESS, fail, refuse};
+use crate::exit::{EXIT_SUCCESS, fail, print_line, refuse};
 use findings::{Findings, Visit};
 use server::WatchedServer;
 
@@ -43,8 +42,7 @@ pub fn leaks(asked: &Leaks) -> ExitCode {
     } else {
         found.text()
     };
-    // A closed reader is no error.
-    let _ = writeln!(std::io::stdout(), "{text}");
+    print_line(&text);
     ExitCode::from(if found.is_clean() {
         EXIT_SUCCESS
     } else {

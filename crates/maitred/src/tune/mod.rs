@@ -2,9 +2,8 @@
 
 pub mod options;
 
-use std::fs::OpenOptions;
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
@@ -29,11 +28,11 @@ use maitred_tune::target::{self, Reload, Target};
 use maitred_tune::workload::{Prober, Workload, WorkloadOptions, prepare};
 use maitred_tune::{html, text};
 
-use crate::client::Client;
+use crate::client::{Client, UNEXPECTED};
+use crate::command::DEFAULT_CONFIG;
 use crate::command::Reach;
-use crate::serve::DEFAULT_CONFIG;
-use crate::status::UNEXPECTED;
-use crate::{EXIT_SUCCESS, complain, fail, refuse};
+use crate::exit::{EXIT_SUCCESS, complain, fail, refuse};
+use crate::report_file;
 use options::{Tune, TuneOutputOptions, TuneServerOptions};
 
 /// Nothing is proven, and nothing has changed.
@@ -474,29 +473,20 @@ impl Progress {
     }
 }
 
-/// Whether JSON is all that is printed.
+/// Whether only JSON is printed.
 fn only_json(output: &TuneOutputOptions) -> bool {
-    output.json.as_deref() == Some(Path::new("-"))
+    report_file::is_stdout(output.json.as_deref())
 }
 
 /// Checks that the files of the report can be written, before ten minutes are spent on it.
 fn check_files(output: &TuneOutputOptions) -> Result<(), TuneError> {
     let json = output.json.iter().filter(|_| !only_json(output));
-    for file in json.chain(&output.html) {
-        let opened = OpenOptions::new().create(true).append(true).open(file);
-        opened.map_err(|why| unwritable(file, &why))?;
-    }
-    Ok(())
-}
-
-fn unwritable(file: &Path, why: &io::Error) -> String {
-    format!("{} cannot be written: {why}", file.display())
+    let mut files = json.chain(&output.html);
+    Ok(files.try_for_each(|file| report_file::check(file))?)
 }
 
 /// Prints the report, and writes its files. Returns the errors.
 fn publish(report: &Report, output: &TuneOutputOptions) -> Vec<String> {
-    let write =
-        |file: &Path, text: &str| std::fs::write(file, text).map_err(|why| unwritable(file, &why));
     // A closed reader is no error.
     let json = if only_json(output) {
         let text = report.json();
@@ -504,10 +494,10 @@ fn publish(report: &Report, output: &TuneOutputOptions) -> Vec<String> {
     } else {
         let _ = writeln!(io::stdout(), "{}", text::lines(report).join("\n"));
         let file = output.json.as_deref();
-        file.map_or(Ok(()), |file| write(file, &report.json()?))
+        file.map_or(Ok(()), |file| report_file::write(file, &report.json()?))
     };
     let html = output.html.as_deref();
-    let html = html.map_or(Ok(()), |file| write(file, &html::page(report)));
+    let html = html.map_or(Ok(()), |file| report_file::write(file, &html::page(report)));
     [json, html].into_iter().filter_map(Result::err).collect()
 }
 

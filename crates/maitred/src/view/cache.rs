@@ -13,18 +13,8 @@ use super::{cut, sum};
 const MAX_SITE_LINES: usize = 20;
 
 /// Columns of the sites.
-const SITES: &[(&str, isize)] = &[
-    ("CACHE", -24),
-    ("REQUESTS", 8),
-    ("RATE", 6),
-    ("HITS", 8),
-    ("STALE", 6),
-    ("MISSED", 6),
-    ("BYPASS", 6),
-    ("STORED", 8),
-    ("SAVED", 8),
-    ("PHP", 9),
-];
+const SITES: &str = "CACHE -24 | REQUESTS 8 | RATE 6 | HITS 8 | STALE 6 | MISSED 6 | BYPASS 6 | \
+    STORED 8 | SAVED 8 | PHP 9";
 
 /// How full the cache is, and its effect on each site; empty if no site has a cache.
 pub fn page_cache(server: &ServerStatus) -> Vec<String> {

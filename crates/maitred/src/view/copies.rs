@@ -8,16 +8,8 @@ use super::table::Table;
 use super::{both, counts, cut};
 
 /// Columns of the pools.
-const COPIES: &[(&str, isize)] = &[
-    ("COPIES", -14),
-    ("GENERATION", 10),
-    ("SPARE", 5),
-    ("FORKS", 8),
-    ("FORK TIME", 11),
-    ("REWOUND", 9),
-    ("EXITED", 8),
-    ("PAGES", 6),
-];
+const COPIES: &str = "COPIES -14 | GENERATION 10 | SPARE 5 | FORKS 8 | FORK TIME 11 | REWOUND 9 | \
+    EXITED 8 | PAGES 6";
 
 /// A table of the pools whose workers are copies; empty if there is none.
 pub fn copies(server: &ServerStatus) -> Vec<String> {

@@ -11,15 +11,7 @@ use super::table::{Table, limited};
 const MAX_SERVER_LINES: usize = 20;
 
 /// Columns of the servers.
-const SERVERS: &[(&str, isize)] = &[
-    ("PROXY", -34),
-    ("REQUESTS", 8),
-    ("NOW", 6),
-    ("ERRORS", 8),
-    ("FAILED", 8),
-    ("LEFT", 8),
-    ("AVERAGE", 9),
-];
+const SERVERS: &str = "PROXY -34 | REQUESTS 8 | NOW 6 | ERRORS 8 | FAILED 8 | LEFT 8 | AVERAGE 9";
 
 /// Results of requests to each proxied server; empty if no site has one.
 pub fn proxies(server: &ServerStatus) -> Vec<String> {

@@ -8,12 +8,7 @@ use super::table::Table;
 use super::{both, cut};
 
 /// Columns of the pools.
-const PARTS: &[(&str, isize)] = &[
-    ("POOL", -14),
-    ("CPU", 11),
-    ("CORE WAIT", 11),
-    ("BLOCKED", 11),
-];
+const PARTS: &str = "POOL -14 | CPU 11 | CORE WAIT 11 | BLOCKED 11";
 
 /// A table of the pools with recently measured requests; empty if there is none.
 pub fn split(server: &ServerStatus) -> Vec<String> {

@@ -4,19 +4,22 @@ use maitred_text::humanize::shorten;
 
 use super::cut;
 
-/// A table: the title and width of each column. A negative width aligns to the left. The first
-/// column is as wide as its longest cell, within its title and its width.
+/// A table, whose columns are written as their titles and widths: `POOL -14 | BUSY 5`. A negative
+/// width aligns to the left; a first column that does is as wide as its longest cell, within its
+/// title and its width.
 pub struct Table {
-    columns: &'static [(&'static str, isize)],
+    columns: Vec<(&'static str, isize)>,
     first: usize,
 }
 
 impl Table {
     /// The table whose first column holds `names`.
-    pub fn new<'a>(
-        columns: &'static [(&'static str, isize)],
-        names: impl Iterator<Item = &'a str>,
-    ) -> Table {
+    pub fn new<'a>(columns: &'static str, names: impl Iterator<Item = &'a str>) -> Table {
+        let columns = columns.split('|').map(|column| {
+            let (title, width) = column.trim().rsplit_once(' ').unwrap_or((column, ""));
+            (title, width.parse().unwrap_or(0))
+        });
+        let columns: Vec<(&str, isize)> = columns.collect();
         let longest = names.map(|name| name.chars().count()).max().unwrap_or(0);
         let (title, width) = columns.first().copied().unwrap_or_default();
         let first = longest.clamp(title.len(), width.unsigned_abs().max(title.len()));
@@ -32,13 +35,15 @@ impl Table {
     /// A line of cells, cut where it would be too long.
     pub fn row(&self, cells: impl IntoIterator<Item = String>) -> String {
         let mut line = String::new();
-        for (index, (cell, (_, width))) in cells.into_iter().zip(self.columns).enumerate() {
-            let blank = if index > 0 { " " } else { "" };
+        for (index, (cell, (_, width))) in cells.into_iter().zip(&self.columns).enumerate() {
             let wide = width.unsigned_abs();
+            if index > 0 {
+                line.push(' ');
+            }
             line.push_str(&match *width {
-                _ if index == 0 => format!("{:1$}", shorten(&cell, self.first), self.first),
-                ..0 => format!("{blank}{cell:wide$}"),
-                _ => format!("{blank}{cell:>wide$}"),
+                ..0 if index == 0 => format!("{:1$}", shorten(&cell, self.first), self.first),
+                ..0 => format!("{cell:wide$}"),
+                _ => format!("{cell:>wide$}"),
             });
         }
         cut(line.trim_end())
