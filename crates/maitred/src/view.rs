@@ -1,20 +1,19 @@
-//! The server's state as text, at most [`COLUMNS`] wide.
+//! The server's state as text, at most [`cells::COLUMNS`] wide.
 
 mod cache;
+mod cells;
 mod copies;
 mod proxies;
 mod size;
 mod split;
 mod table;
 
-use std::collections::BTreeMap;
-
 use maitred_control::admin::{
-    CertificateStatus, Measured, Opcache, PoolStatus, Quantiles, Running, ServerStatus,
+    CertificateStatus, Measured, Opcache, PoolStatus, Running, ServerStatus,
 };
 
 use maitred_scoreboard::{Counter, CounterValue};
-use maitred_text::humanize::{compact_bytes, compact_count, compact_time, long_time, shorten};
+use maitred_text::humanize::{compact_bytes, compact_count, long_time, shorten};
 
 pub use cache::page_cache;
 pub use copies::copies;
@@ -22,10 +21,8 @@ pub use proxies::proxies;
 pub use size::advice;
 pub use split::split;
 
+use cells::{counts, cut, p50_p99};
 use table::{Table, limited};
-
-/// Widest line in characters.
-pub const COLUMNS: usize = 100;
 
 /// Most running scripts that `maitred status` shows.
 pub const MAX_RUNNING_LINES: usize = 10;
@@ -77,8 +74,8 @@ fn row(pool: &PoolStatus) -> [String; 11] {
             compact_count(queue.now, 4),
             compact_count(queue.max, 4)
         ),
-        both(&pool.queue_wait.recent),
-        both(&pool.script_time.recent),
+        p50_p99(&pool.queue_wait.recent),
+        p50_p99(&pool.script_time.recent),
         compact_count(pool.requests, 8),
         compact_count(pool.failed.values().sum(), 7),
         compact_bytes(pool.memory.private_bytes),
@@ -108,8 +105,8 @@ pub fn details(pool: &PoolStatus) -> Vec<String> {
             "queue           {} now, at most {} so far, {} allowed",
             pool.queue.now, pool.queue.max, pool.queue.limit
         ),
-        format!("wait            {} since the start", both(&wait.total)),
-        format!("script          {} since the start", both(&script.total)),
+        format!("wait            {} since the start", p50_p99(&wait.total)),
+        format!("script          {} since the start", p50_p99(&script.total)),
     ];
     lines.extend(split::parts(pool));
     lines.extend([
@@ -230,39 +227,13 @@ fn certificate(host: &CertificateStatus, now: u64) -> [String; 4] {
     ]
 }
 
-fn counts(counts: &BTreeMap<String, u64>) -> String {
-    let some = counts.iter().filter(|(_, count)| **count > 0);
-    let some: Vec<String> = some
-        .map(|(name, count)| format!("{count} {name}"))
-        .collect();
-    if some.is_empty() {
-        return "none".to_owned();
-    }
-    some.join(", ")
-}
-
-/// The sum of the counts whose name `is_counted`.
-fn sum(counts: &BTreeMap<String, u64>, is_counted: impl Fn(&str) -> bool) -> u64 {
-    let counted = counts.iter().filter(|(name, _)| is_counted(name));
-    counted.fold(0, |sum, (_, count)| sum.saturating_add(*count))
-}
-
-fn both(times: &Quantiles) -> String {
-    match (times.p50_seconds, times.p99_seconds) {
-        (Some(p50), Some(p99)) => format!("{}/{}", compact_time(p50), compact_time(p99)),
-        _ => "-".to_owned(),
-    }
-}
-
-/// A line that fits.
-fn cut(line: &str) -> String {
-    shorten(line, COLUMNS)
-}
-
 #[cfg(test)]
 mod tests {
+    use super::cells::COLUMNS;
     use super::*;
+    use maitred_control::admin::Quantiles;
     use maitred_control::admin::{Memory, Queue, Running, Times, Workers};
+    use std::collections::BTreeMap;
 
     fn times(p50: f64, p99: f64) -> Times {
         let quantiles = Quantiles {

@@ -2,6 +2,7 @@
 //! line, files, log and exit codes around our server.
 
 mod background;
+mod error;
 mod flags;
 mod host;
 mod master;
@@ -22,6 +23,7 @@ use tracing::{debug, error, info};
 
 use crate::log;
 use background::{ForkSide, StarterPipe};
+use error::{EXIT_CONFIG, EXIT_OK, EXIT_SOFTWARE, EXIT_USAGE, system_error};
 use flags::{Flags, FpmCommand};
 use host::FpmHost;
 use settings::Settings;
@@ -31,12 +33,6 @@ pub const SUBCOMMAND: &str = "fpm";
 
 /// The prefix of the program's name where it is php-fpm.
 const NAME: &str = "php-fpm";
-
-/// Exit codes, as php-fpm's `fpm.h` has them.
-const EXIT_OK: u8 = 0;
-const EXIT_USAGE: u8 = 64;
-const EXIT_SOFTWARE: u8 = 70;
-const EXIT_CONFIG: u8 = 78;
 
 /// How this program was started as php-fpm.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -312,16 +308,6 @@ fn refuse(why: &str) -> u8 {
     }
     error!(target: "fpm", "FPM initialization failed");
     EXIT_CONFIG
-}
-
-/// The system's error, as php-fpm appends it to a message.
-fn system_error(why: &std::io::Error) -> String {
-    let Some(number) = why.raw_os_error() else {
-        return format!(": {why}");
-    };
-    let text = why.to_string();
-    let text = text.split(" (os error").next().unwrap_or_default();
-    format!(": {text} ({number})")
 }
 
 #[cfg(test)]

@@ -6,8 +6,8 @@ use maitred_control::admin::{CachedSite, PageCache, PageTier, ServerStatus};
 
 use maitred_text::humanize::{compact_bytes, compact_count, long_time};
 
+use super::cells::{cut, sum};
 use super::table::{Table, limited};
-use super::{cut, sum};
 
 /// Most sites that are shown: those with the most requests.
 const MAX_SITE_LINES: usize = 20;
@@ -100,7 +100,7 @@ fn reasons(about: &str, counts: &BTreeMap<String, u64>) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::view::COLUMNS;
+    use crate::view::cells::COLUMNS;
 
     fn server(site: CachedSite) -> ServerStatus {
         let memory = PageTier {

@@ -4,8 +4,8 @@ use maitred_control::admin::{Copies, PoolStatus, ServerStatus};
 
 use maitred_text::humanize::compact_count;
 
+use super::cells::{counts, cut, p50_p99};
 use super::table::Table;
-use super::{both, counts, cut};
 
 /// Columns of the pools.
 const COPIES: &str = "COPIES -14 | GENERATION 10 | SPARE 5 | FORKS 8 | FORK TIME 11 | REWOUND 9 | \
@@ -27,7 +27,7 @@ pub fn copies(server: &ServerStatus) -> Vec<String> {
             copies.generation.to_string(),
             compact_count(copies.spare, 5),
             compact_count(copies.fork_time.count, 8),
-            both(&copies.fork_time),
+            p50_p99(&copies.fork_time),
             compact_count(copies.rewound, 9),
             compact_count(copies.not_rewound.values().sum(), 8),
             pages_each(copies),
@@ -53,7 +53,7 @@ pub fn details(pool: &PoolStatus) -> Vec<String> {
             copies.spare,
             pages_each(copies)
         ),
-        format!("  forks         {}, {} each", forks.count, both(forks)),
+        format!("  forks         {}, {} each", forks.count, p50_p99(forks)),
     ];
     let not_rewound: u64 = copies.not_rewound.values().sum();
     if copies.rewound + not_rewound > 0 {
@@ -75,7 +75,7 @@ fn pages_each(copies: &Copies) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::view::COLUMNS;
+    use crate::view::cells::COLUMNS;
     use maitred_control::admin::Quantiles;
 
     fn pool(copies: Option<Copies>) -> PoolStatus {

@@ -4,7 +4,7 @@ use maitred_control::admin::{ProxyServer, ServerStatus};
 
 use maitred_text::humanize::{compact_count, compact_time};
 
-use super::sum;
+use super::cells::sum;
 use super::table::{Table, limited};
 
 /// Most servers that are shown: those with the most requests.
@@ -45,7 +45,7 @@ fn row(server: &ProxyServer) -> [String; 7] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::view::COLUMNS;
+    use crate::view::cells::COLUMNS;
 
     fn server(name: &str, count: u64) -> ServerStatus {
         let results = [

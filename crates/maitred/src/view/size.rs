@@ -2,7 +2,7 @@
 
 use maitred_control::admin::{PoolStatus, Size};
 
-use super::cut;
+use super::cells::cut;
 
 /// The number of workers and its terms; empty where the number is fixed.
 pub fn details(pool: &PoolStatus) -> Vec<String> {

@@ -4,8 +4,8 @@ use maitred_control::admin::{PoolStatus, Running, ServerStatus, Times};
 
 use maitred_text::humanize::{compact_bytes, long_time};
 
+use super::cells::{cut, p50_p99};
 use super::table::Table;
-use super::{both, cut};
 
 /// Columns of the pools.
 const PARTS: &str = "POOL -14 | CPU 11 | CORE WAIT 11 | BLOCKED 11";
@@ -22,9 +22,9 @@ pub fn split(server: &ServerStatus) -> Vec<String> {
     lines.extend(pools.iter().map(|pool| {
         table.row([
             pool.name.clone(),
-            both(&pool.cpu_time.recent),
-            both(&pool.core_wait_time.recent),
-            both(&pool.blocked_time.recent),
+            p50_p99(&pool.cpu_time.recent),
+            p50_p99(&pool.core_wait_time.recent),
+            p50_p99(&pool.blocked_time.recent),
         ])
     }));
     lines.push(String::new());
@@ -39,7 +39,7 @@ pub fn parts(pool: &PoolStatus) -> Vec<String> {
     }
     let part = |name: &str, times: &Times| match times.total.count {
         0 => format!("  {name:13} unknown: the kernel does not report it (schedstat)"),
-        _ => format!("  {name:13} {}", both(&times.total)),
+        _ => format!("  {name:13} {}", p50_p99(&times.total)),
     };
     vec![
         part("cpu", &pool.cpu_time),

@@ -2,7 +2,7 @@
 
 use maitred_text::humanize::shorten;
 
-use super::cut;
+use super::cells::cut;
 
 /// A table, whose columns are written as their titles and widths: `POOL -14 | BUSY 5`. A negative
 /// width aligns to the left; a first column that does is as wide as its longest cell, within its
