@@ -140,13 +140,15 @@ mod tests {
 
     #[test]
     fn counters_are_read_back_from_json_as_they_were() {
+        let mut words = [7; Counter::ALL.len()];
+        words[Counter::LimitReached as usize] = 3;
+        words[Counter::LifoTime as usize] = 1_500_000;
         let mut counters = Counters::default();
-        counters.add_words([7, 0, 3, 1_500_000, 2_000_000].into_iter());
+        counters.add_words(words.into_iter());
         let json = serde_json::to_string(&counters).unwrap();
-        assert!(
-            json.contains(r#""limit_reached":3,"lifo_seconds":1.5,"#),
-            "{json}"
-        );
+        for part in [r#""limit_reached":3"#, r#""lifo_seconds":1.5"#] {
+            assert!(json.contains(part), "{json}");
+        }
         assert_eq!(serde_json::from_str::<Counters>(&json).unwrap(), counters);
         let other = r#"{"limit_reached":4,"of_a_later_version":1,"lifo_seconds":2}"#;
         let read: Counters = serde_json::from_str(other).unwrap();
