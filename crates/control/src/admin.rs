@@ -38,7 +38,8 @@ pub enum Request {
         #[serde(default)]
         pool: Option<String>,
     },
-    /// Read the configuration again, as SIGHUP does. The reply comes when all of it is done, or refused.
+    /// Read the configuration again, as SIGHUP does. The reply comes when all of it is done, or
+    /// refused.
     Reload {
         /// Pools to restart even if unchanged.
         #[serde(default)]
@@ -48,7 +49,8 @@ pub enum Request {
     Stop,
     /// Take no more clients, finish what runs, and end; asked again, the same.
     Drain,
-    /// Drop pages that are kept. The reply comes when no request that comes gets one of them any more.
+    /// Drop pages that are kept. The reply comes when no request that comes gets one of them any
+    /// more.
     Purge(Asked),
 }
 
@@ -180,9 +182,9 @@ pub struct PageTier {
 pub struct CachedSite {
     /// The site, by its first host.
     pub site: String,
-    /// Requests for scripts, each once: `hit`, `updating` and `stale` got a cached page, `revalidated`
-    /// after the script confirmed it; `miss`, `vary_miss`, `expired` and `bypass` got a script's
-    /// response.
+    /// Requests for scripts, each once: `hit`, `updating` and `stale` got a cached page,
+    /// `revalidated` after the script confirmed it; `miss`, `vary_miss`, `expired` and `bypass` got
+    /// a script's response.
     pub requests: BTreeMap<String, u64>,
     /// Requests that bypassed the cache, by reason.
     pub bypasses: BTreeMap<String, u64>,
@@ -276,8 +278,8 @@ pub struct Size {
     pub workers: u64,
     /// The term that decides.
     pub binding: String,
-    /// Workers that each term allows: `demand`, `cpu`, `memory`, `downstream`, `max_children`; `null`
-    /// if it is no limit.
+    /// Workers that each term allows: `demand`, `cpu`, `memory`, `downstream`, `max_children`;
+    /// `null` if it is no limit.
     pub terms: BTreeMap<String, Option<u64>>,
     /// CPUs that the pool may use.
     pub cores: f64,
@@ -419,8 +421,8 @@ pub struct Running {
     pub uri: String,
     /// Its file.
     pub script: String,
-    /// Part of it: CPU time, in seconds; `None`, as the next two, if its pool does not measure it or the
-    /// kernel does not report it.
+    /// Part of it: CPU time, in seconds; `None`, as the next two, if its pool does not measure it
+    /// or the kernel does not report it.
     #[serde(default)]
     pub cpu_seconds: Option<f64>,
     /// Part of it: runnable without a CPU.
@@ -429,9 +431,9 @@ pub struct Running {
     /// Part of it: blocked on anything else.
     #[serde(default)]
     pub blocked_seconds: Option<f64>,
-    /// Its stack, the innermost call first, each as `function() file:line` of the call site. Empty if
-    /// unknown, and for all but the [`MAX_STACKS_SHOWN`] slowest scripts that have run for a tenth of a
-    /// second.
+    /// Its stack, the innermost call first, each as `function() file:line` of the call site. Empty
+    /// if unknown, and for all but the [`MAX_STACKS_SHOWN`] slowest scripts that have run for a
+    /// tenth of a second.
     pub stack: Vec<String>,
 }
 

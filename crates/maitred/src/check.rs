@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use maitred_config::{Address, Config, Destination, Mistake, Section, Upstream, place_of_setting};
 
 use crate::command::Check;
-use crate::exit::{EXIT_SUCCESS, complain, refuse};
+use crate::exit_code::{EXIT_SUCCESS, complain, refuse};
 
 /// Prints the errors of a configuration file, or that it has none.
 pub fn check(check: &Check) -> ExitCode {

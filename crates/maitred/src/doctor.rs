@@ -8,7 +8,7 @@ use maitred_doctor::{Options, Scope, examine};
 
 use crate::command::DEFAULT_CONFIG;
 use crate::command::Doctor;
-use crate::exit::refuse;
+use crate::exit_code::refuse;
 
 /// Runs the checks, and prints the findings.
 pub fn doctor(asked: &Doctor) -> ExitCode {

@@ -7,7 +7,7 @@ use maitred_config::Config;
 use maitred_front::explain::Question;
 
 use crate::command::Explain;
-use crate::exit::{EXIT_SUCCESS, complain, fail, refuse};
+use crate::exit_code::{EXIT_SUCCESS, complain, fail, refuse};
 
 /// Explains how a request would be handled, rule by rule.
 pub fn explain(asked: &Explain) -> ExitCode {

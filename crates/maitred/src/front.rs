@@ -6,7 +6,7 @@ use maitred_config::Config;
 use maitred_os::channel::Channel;
 use maitred_os::title;
 
-use crate::exit::refuse;
+use crate::exit_code::refuse;
 use crate::log;
 
 /// Runs the front over the channel that the supervisor left us.
@@ -15,7 +15,7 @@ pub fn front() -> ExitCode {
     match Channel::inherited() {
         Ok(channel) => {
             let code = maitred_front::run(channel, follow);
-            ExitCode::from(u8::try_from(code).unwrap_or(crate::exit::EXIT_FAILURE))
+            ExitCode::from(u8::try_from(code).unwrap_or(crate::exit_code::EXIT_FAILURE))
         }
         Err(_) => refuse(&"`maitred front` is started by `maitred serve`, not by hand"),
     }

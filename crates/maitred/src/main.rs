@@ -6,7 +6,7 @@ mod check;
 mod client;
 mod command;
 mod doctor;
-mod exit;
+mod exit_code;
 mod explain;
 mod fpm;
 mod front;
@@ -29,7 +29,7 @@ use clap::Parser;
 use maitred_control::admin::Request;
 
 use command::{Command, Maitred};
-use exit::refuse;
+use exit_code::refuse;
 
 fn main() -> ExitCode {
     // Before the process title overwrites them.

@@ -8,7 +8,7 @@ use serde_json::json;
 
 use crate::client::{Client, UNEXPECTED};
 use crate::command::Purge;
-use crate::exit::{EXIT_SUCCESS, fail, print_line, refuse};
+use crate::exit_code::{EXIT_SUCCESS, fail, print_line, refuse};
 
 /// Most targets that the result names.
 const MAX_NAMED: usize = 20;

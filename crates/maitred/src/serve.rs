@@ -10,7 +10,7 @@ use maitred_supervisor::{CAN_TAKE_OVER, Host, Invocation, TAKE_OVER};
 use tracing::info;
 
 use crate::command::{DEFAULT_CONFIG, Serve};
-use crate::exit::{EXIT_FAILURE, EXIT_SUCCESS, fail, refuse};
+use crate::exit_code::{EXIT_FAILURE, EXIT_SUCCESS, fail, refuse};
 use crate::log;
 
 /// Default folders of a site.

@@ -7,7 +7,7 @@ use maitred_control::admin::{Answer, Request, ServerStatus};
 
 use crate::client::{Client, UNEXPECTED};
 use crate::command::{Reach, Reload, Status};
-use crate::exit::{EXIT_SUCCESS, fail, print_line, refuse};
+use crate::exit_code::{EXIT_SUCCESS, fail, print_line, refuse};
 use crate::view;
 
 /// Prints the status of the server.

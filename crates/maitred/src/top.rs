@@ -11,7 +11,7 @@ use maitred_os::signals::{self, Awaited, Signal};
 
 use crate::client::Client;
 use crate::command::Top;
-use crate::exit::{EXIT_SUCCESS, fail};
+use crate::exit_code::{EXIT_SUCCESS, fail};
 use crate::view;
 
 /// Refresh interval.

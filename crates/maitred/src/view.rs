@@ -1,12 +1,12 @@
 //! The server's state as text, at most [`cells::COLUMNS`] wide.
 
+mod aligned_table;
 mod cache;
 mod cells;
 mod copies;
 mod proxies;
 mod size;
 mod split;
-mod table;
 
 use maitred_control::admin::{
     CertificateStatus, Measured, Opcache, PoolStatus, Running, ServerStatus,
@@ -21,8 +21,8 @@ pub use proxies::proxies;
 pub use size::advice;
 pub use split::split;
 
+use aligned_table::{Table, limited};
 use cells::{counts, cut, p50_p99};
-use table::{Table, limited};
 
 /// Most running scripts that `maitred status` shows.
 pub const MAX_RUNNING_LINES: usize = 10;

@@ -19,7 +19,7 @@ use maitred_warm::verdict::Verdict;
 use serde_json::json;
 
 use crate::command::Warm;
-use crate::exit::{EXIT_SUCCESS, fail, print_line, refuse};
+use crate::exit_code::{EXIT_SUCCESS, fail, print_line, refuse};
 
 /// Some of the pages are not cached.
 const EXIT_NOT_ALL: u8 = 3;

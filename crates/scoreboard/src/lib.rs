@@ -1,11 +1,11 @@
 //! The scoreboard: one page of shared memory for each pool, which the supervisor creates and the
-//! front maps. It belongs to the pool's name and not to a process, so its counters survive a replaced
-//! front.
+//! front maps. It belongs to the pool's name and not to a process, so its counters survive a
+//! replaced front.
 //!
 //! Each word has one owner: a front thread those of its [`ThreadBoard`], a front the two gauges to
-//! which its queues add their [`QueueShare`], the supervisor those of [`WorkerBoard`]. Additions are
-//! atomic, since an old front drains beside a new one. Workers never get the page: they run untrusted
-//! scripts, which must not be able to falsify it.
+//! which its queues add their [`QueueShare`], the supervisor those of [`WorkerBoard`]. Additions
+//! are atomic, since an old front drains beside a new one. Workers never get the page: they run
+//! untrusted scripts, which must not be able to falsify it.
 
 mod copies;
 mod counters;
@@ -14,9 +14,9 @@ mod names;
 mod opcache;
 mod page;
 mod reading;
-mod record;
 mod request_times;
 mod size;
+mod word_record;
 
 use std::time::Duration;
 
@@ -30,12 +30,12 @@ pub use reading::Reading;
 pub use request_times::{RequestHistograms, RequestTimes};
 pub use size::Size;
 
-/// The longest age of recent times. The newest fifth is still being filled, so the covered time is a
-/// fifth shorter at least.
+/// The longest age of recent times. The newest fifth is still being filled, so the covered time is
+/// a fifth shorter at least.
 pub const RECENT: Duration = Duration::from_secs(10);
 
-/// The clock of the scoreboard: the time since boot, to some milliseconds. All processes share it, and
-/// it never goes backwards.
+/// The clock of the scoreboard: the time since boot, to some milliseconds. All processes share it,
+/// and it never goes backwards.
 pub fn now() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::MonotonicCoarse);
     Duration::try_from(time).unwrap_or_default()

@@ -1,6 +1,6 @@
 //! OPcache statistics of a pool.
 
-use crate::record::record;
+use crate::word_record::record;
 
 record! {
     /// OPcache statistics since the cache's memory was set up.

@@ -88,7 +88,8 @@ const PART_SECONDS: u64 = RECENT.as_secs() / PARTS as u64;
 const _: () = assert!(PART_SECONDS * PARTS as u64 == RECENT.as_secs());
 
 // A thread's block: outcomes, the part of time that each recent histogram covers, counters, sets of
-// histograms (one for each time of `RequestTimes`), and one of the peak memory of scripts in kilobytes.
+// histograms (one for each time of `RequestTimes`), and one of the peak memory of scripts in
+// kilobytes.
 const STAMPS: usize = after(0, Outcome::ALL.len());
 const THREAD_COUNTERS: usize = STAMPS + PARTS;
 const TOTALS: usize = after(THREAD_COUNTERS, COUNTERS);
@@ -412,7 +413,8 @@ impl QueueShare {
 pub struct WorkerBoard<'p>(&'p Page);
 
 impl WorkerBoard<'_> {
-    /// Replaces the share of a generation of the pool in [`Reading::seated`] and [`Reading::coming`].
+    /// Replaces the share of a generation of the pool in [`Reading::seated`] and
+    /// [`Reading::coming`].
     pub fn show(self, before: (u64, u64), now: (u64, u64)) {
         let (seated, coming) = (self.0.word(SEATED), self.0.word(COMING));
         seated.fetch_add(now.0.wrapping_sub(before.0), Relaxed);

@@ -1,6 +1,6 @@
 //! How `pm = auto` chose a pool's number of workers.
 
-use crate::record::record;
+use crate::word_record::record;
 
 record! {
     /// The number of workers that `pm = auto` chose, and its terms.

@@ -1,5 +1,6 @@
 //! The text that Prometheus reads: its format 0.0.4, or OpenMetrics 1.0. Metrics are declared as
-//! tables of [`Metric`], from which their reference (`docs/reference/metrics.md`) is written, too.
+//! tables of [`MetricFamily`], from which their reference (`docs/reference/metrics.md`) is written,
+//! too.
 
 use std::borrow::Borrow;
 use std::fmt::{Display, Write as _};
@@ -43,7 +44,7 @@ impl Format {
 }
 
 /// A metric: its name, its type, what documents it, and its samples of an item (a pool, a site …).
-pub struct Metric<T> {
+pub struct MetricFamily<T> {
     pub name: &'static str,
     pub kind: &'static str,
     pub help: &'static str,
@@ -58,10 +59,14 @@ type Write<T> = fn(&T, &mut Samples<'_>);
 /// A label and its values; no values: they are documented elsewhere, or not known beforehand.
 pub type Label = (&'static str, &'static [&'static str]);
 
-impl<T> Metric<T> {
+impl<T> MetricFamily<T> {
     /// A value that goes up and down.
-    pub const fn gauge(name: &'static str, help: &'static str, samples: Write<T>) -> Metric<T> {
-        Metric {
+    pub const fn gauge(
+        name: &'static str,
+        help: &'static str,
+        samples: Write<T>,
+    ) -> MetricFamily<T> {
+        MetricFamily {
             name,
             kind: "gauge",
             help,
@@ -76,15 +81,19 @@ impl<T> Metric<T> {
         help: &'static str,
         label: Label,
         samples: Write<T>,
-    ) -> Metric<T> {
-        let mut metric = Metric::gauge(name, help, samples);
+    ) -> MetricFamily<T> {
+        let mut metric = MetricFamily::gauge(name, help, samples);
         metric.label = Some(label);
         metric
     }
 
     /// A value that only grows.
-    pub const fn counter(name: &'static str, help: &'static str, samples: Write<T>) -> Metric<T> {
-        let mut metric = Metric::gauge(name, help, samples);
+    pub const fn counter(
+        name: &'static str,
+        help: &'static str,
+        samples: Write<T>,
+    ) -> MetricFamily<T> {
+        let mut metric = MetricFamily::gauge(name, help, samples);
         metric.kind = "counter";
         metric
     }
@@ -95,15 +104,19 @@ impl<T> Metric<T> {
         help: &'static str,
         label: Label,
         samples: Write<T>,
-    ) -> Metric<T> {
-        let mut metric = Metric::counter(name, help, samples);
+    ) -> MetricFamily<T> {
+        let mut metric = MetricFamily::counter(name, help, samples);
         metric.label = Some(label);
         metric
     }
 
     /// Values in buckets.
-    pub const fn histogram(name: &'static str, help: &'static str, samples: Write<T>) -> Metric<T> {
-        let mut metric = Metric::gauge(name, help, samples);
+    pub const fn histogram(
+        name: &'static str,
+        help: &'static str,
+        samples: Write<T>,
+    ) -> MetricFamily<T> {
+        let mut metric = MetricFamily::gauge(name, help, samples);
         metric.kind = "histogram";
         metric
     }
@@ -123,7 +136,7 @@ impl Text {
     }
 
     /// Writes metrics of items, each with its labels as they are written. Nothing without items.
-    pub fn write<T>(&mut self, metrics: &[Metric<T>], items: &[(String, impl Borrow<T>)]) {
+    pub fn write<T>(&mut self, metrics: &[MetricFamily<T>], items: &[(String, impl Borrow<T>)]) {
         if items.is_empty() {
             return;
         }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use maitred_scoreboard::{Cause, Copies, NOT_REWOUND, OpcacheStats, Outcome, Reading, Size};
 
-use crate::admin::exposition::{Metric, Samples};
+use crate::admin::exposition::{MetricFamily, Samples};
 use crate::pool::route_metrics::{Figures, PARTS, POWERS};
 
 /// A pool and what is known of it.
@@ -18,65 +18,65 @@ pub struct Pool {
 }
 
 /// Each pool.
-pub const POOL: &[Metric<Pool>] = &[
-    Metric::gauge(
+pub const POOL: &[MetricFamily<Pool>] = &[
+    MetricFamily::gauge(
         "maitred_pool_queue_length",
         "Requests that wait for a worker.",
         |pool, out| out.value(pool.reading.queued),
     ),
-    Metric::gauge(
+    MetricFamily::gauge(
         "maitred_pool_queue_length_max",
         "Most requests that ever waited at once.",
         |pool, out| out.value(pool.reading.max_queued),
     ),
-    Metric::gauge(
+    MetricFamily::gauge(
         "maitred_pool_queue_length_limit",
         "Requests that may wait (request_queue_length).",
         |pool, out| out.value(pool.queue_limit),
     ),
-    Metric::histogram(
+    MetricFamily::histogram(
         "maitred_pool_queue_wait_seconds",
         "Time that requests waited for a worker.",
         |pool, out| out.times(&pool.reading.total.waits),
     ),
-    Metric::histogram(
+    MetricFamily::histogram(
         "maitred_pool_script_seconds",
         "Run time of scripts.",
         |pool, out| out.times(&pool.reading.total.scripts),
     ),
-    Metric::histogram(
+    MetricFamily::histogram(
         "maitred_pool_cpu_seconds",
         "CPU time of requests in their worker.",
         |pool, out| out.times(&pool.reading.total.cpu),
     ),
-    Metric::histogram(
+    MetricFamily::histogram(
         "maitred_pool_core_wait_seconds",
         "Time that requests were runnable in their worker without a CPU.",
         |pool, out| out.times(&pool.reading.total.core_waits),
     ),
-    Metric::histogram(
+    MetricFamily::histogram(
         "maitred_pool_blocked_seconds",
         "Time that scripts were blocked on anything but a CPU.",
         |pool, out| out.times(&pool.reading.total.blocked),
     ),
-    Metric::histogram(
+    MetricFamily::histogram(
         "maitred_pool_peak_memory_bytes",
         "Peak PHP memory of each script.",
         |pool, out| out.kilobytes(&pool.reading.peak_memory),
     ),
-    Metric::counter_by(
+    MetricFamily::counter_by(
         "maitred_pool_requests_total",
         "Requests by how they ended.",
         ("outcome", Outcome::NAMES),
         |pool, out| outcomes(pool, out, "outcome", |_| true),
     ),
-    Metric::counter_by(
+    MetricFamily::counter_by(
         "maitred_pool_failed_requests_total",
         "Requests that were rejected or failed; part of requests_total.",
         ("reason", &[]),
         |pool, out| outcomes(pool, out, "reason", Outcome::is_failure),
     ),
-    Metric::gauge_by(
+    MetricFamily::gauge_by(
         "maitred_pool_workers",
         "Workers by state.",
         ("state", &["busy", "idle", "starting"]),
@@ -97,17 +97,17 @@ pub const POOL: &[Metric<Pool>] = &[
             out.all("state", states);
         },
     ),
-    Metric::gauge(
+    MetricFamily::gauge(
         "maitred_pool_workers_limit",
         "Workers that there may be (max_children).",
         |pool, out| out.value(pool.workers_limit),
     ),
-    Metric::gauge(
+    MetricFamily::gauge(
         "maitred_pool_workers_busy_max",
         "Most workers that ever ran a script at once.",
         |pool, out| out.value(pool.reading.max_busy),
     ),
-    Metric::counter_by(
+    MetricFamily::counter_by(
         "maitred_pool_workers_exited_total",
         "Workers that have exited, by reason.",
         ("reason", Cause::NAMES),
@@ -117,7 +117,7 @@ pub const POOL: &[Metric<Pool>] = &[
             out.all("reason", all.map(|cause| (cause.name(), ended(cause))));
         },
     ),
-    Metric::counter_by(
+    MetricFamily::counter_by(
         "maitred_pool_worker_crashes_total",
         "Workers that a signal killed, by its number.",
         ("signal", &[]),
@@ -127,12 +127,12 @@ pub const POOL: &[Metric<Pool>] = &[
             }
         },
     ),
-    Metric::gauge(
+    MetricFamily::gauge(
         "maitred_pool_private_memory_bytes",
         "Private memory of all the pool's processes together.",
         |pool, out| out.value(pool.reading.private_bytes),
     ),
-    Metric::gauge(
+    MetricFamily::gauge(
         "maitred_pool_shared_memory_bytes",
         "Shared memory of the pool's process with the most.",
         |pool, out| out.value(pool.reading.shared_bytes),
@@ -146,8 +146,8 @@ fn outcomes(pool: &Pool, out: &mut Samples<'_>, label: &str, shows: fn(Outcome) 
 }
 
 /// Each route of a pool.
-pub const ROUTE: &[Metric<Figures>] = &[
-    Metric::histogram(
+pub const ROUTE: &[MetricFamily<Figures>] = &[
+    MetricFamily::histogram(
         "maitred_pool_route_script_seconds",
         "Run time of scripts, by route.",
         |route, out| {
@@ -159,7 +159,7 @@ pub const ROUTE: &[Metric<Figures>] = &[
             out.buckets(buckets, route.requests, route.script.as_secs_f64());
         },
     ),
-    Metric::counter_by(
+    MetricFamily::counter_by(
         "maitred_pool_route_seconds_total",
         "Where the time of requests went, by route.",
         ("part", &PARTS),
@@ -172,8 +172,8 @@ pub const ROUTE: &[Metric<Figures>] = &[
 ];
 
 /// Each pool whose OPcache is known, and for how long it has been.
-pub const OPCACHE: &[Metric<(OpcacheStats, Duration)>] = &[
-    Metric::gauge_by(
+pub const OPCACHE: &[MetricFamily<(OpcacheStats, Duration)>] = &[
+    MetricFamily::gauge_by(
         "maitred_pool_opcache_memory_bytes",
         "Memory of OPcache by use.",
         ("state", &["used", "free", "wasted"]),
@@ -192,22 +192,22 @@ pub const OPCACHE: &[Metric<(OpcacheStats, Duration)>] = &[
             out.all("state", states);
         },
     ),
-    Metric::gauge(
+    MetricFamily::gauge(
         "maitred_pool_opcache_scripts",
         "Scripts in OPcache.",
         |(cache, _), out| out.value(cache.scripts),
     ),
-    Metric::counter(
+    MetricFamily::counter(
         "maitred_pool_opcache_hits_total",
         "Lookups that found their script in OPcache.",
         |(cache, _), out| out.value(cache.hits),
     ),
-    Metric::counter(
+    MetricFamily::counter(
         "maitred_pool_opcache_misses_total",
         "Lookups that did not find their script in OPcache.",
         |(cache, _), out| out.value(cache.misses),
     ),
-    Metric::counter_by(
+    MetricFamily::counter_by(
         "maitred_pool_opcache_restarts_total",
         "Restarts of OPcache, by reason.",
         ("reason", &["oom", "hash", "manual"]),
@@ -227,7 +227,7 @@ pub const OPCACHE: &[Metric<(OpcacheStats, Duration)>] = &[
             );
         },
     ),
-    Metric::gauge(
+    MetricFamily::gauge(
         "maitred_pool_opcache_age_seconds",
         "Age of the OPcache metrics.",
         |(_, age), out| out.value(age.as_secs()),
@@ -235,13 +235,13 @@ pub const OPCACHE: &[Metric<(OpcacheStats, Duration)>] = &[
 ];
 
 /// Each pool with `pm = "auto"`.
-pub const SIZE: &[Metric<Size>] = &[
-    Metric::gauge(
+pub const SIZE: &[MetricFamily<Size>] = &[
+    MetricFamily::gauge(
         "maitred_pool_workers_target",
         "Workers that pm = auto wants.",
         |size, out| out.value(size.workers),
     ),
-    Metric::gauge_by(
+    MetricFamily::gauge_by(
         "maitred_pool_workers_term",
         "Workers that each term allows; terms that are no limit are left out.",
         ("term", &TERMS),
@@ -253,7 +253,7 @@ pub const SIZE: &[Metric<Size>] = &[
             );
         },
     ),
-    Metric::gauge_by(
+    MetricFamily::gauge_by(
         "maitred_pool_workers_binding",
         "1 for the term that decides.",
         ("term", &TERMS),
@@ -262,12 +262,12 @@ pub const SIZE: &[Metric<Size>] = &[
             out.all("term", TERMS.map(|term| (term, decides(term))));
         },
     ),
-    Metric::gauge(
+    MetricFamily::gauge(
         "maitred_pool_cores",
         "CPUs that the pool may use.",
         |size, out| out.value(size.cores as f64 / 1000.0),
     ),
-    Metric::gauge(
+    MetricFamily::gauge(
         "maitred_pool_workers_hanging",
         "Workers whose script has run far longer than usual.",
         |size, out| out.value(size.hanging),
@@ -278,33 +278,33 @@ pub const SIZE: &[Metric<Size>] = &[
 const TERMS: [&str; 5] = ["demand", "cpu", "memory", "downstream", "max_children"];
 
 /// Each pool with `mode = "snapshot"`, and how many of its copies are idle.
-pub const COPIES: &[Metric<(Copies, u64)>] = &[
-    Metric::gauge(
+pub const COPIES: &[MetricFamily<(Copies, u64)>] = &[
+    MetricFamily::gauge(
         "maitred_pool_copies_generation",
         "Generation whose copies serve; each boot for new code adds one.",
         |(copies, _), out| out.value(copies.generation),
     ),
-    Metric::gauge(
+    MetricFamily::gauge(
         "maitred_pool_copies_spare",
         "Copies that are ready and idle.",
         |(_, spare), out| out.value(spare),
     ),
-    Metric::counter(
+    MetricFamily::counter(
         "maitred_pool_copies_rewound_total",
         "Times that a copy was rewound (rewinds_per_child).",
         |(copies, _), out| out.value(copies.counters.rewound),
     ),
-    Metric::counter(
+    MetricFamily::counter(
         "maitred_pool_copies_private_pages_total",
         "Private memory pages of copies at their exit, of those that were measured.",
         |(copies, _), out| out.value(copies.counters.pages),
     ),
-    Metric::counter(
+    MetricFamily::counter(
         "maitred_pool_copies_measured_total",
         "Copies whose memory was measured at their exit.",
         |(copies, _), out| out.value(copies.counters.measured),
     ),
-    Metric::counter_by(
+    MetricFamily::counter_by(
         "maitred_pool_copies_not_rewound_total",
         "Copies that exited instead of being rewound, by reason.",
         ("reason", &NOT_REWOUND),
@@ -315,7 +315,7 @@ pub const COPIES: &[Metric<(Copies, u64)>] = &[
             )
         },
     ),
-    Metric::histogram(
+    MetricFamily::histogram(
         "maitred_pool_copies_fork_seconds",
         "Time to fork a copy.",
         |(copies, _), out| out.times(&copies.forks),

@@ -14,11 +14,11 @@ use maitred_measure::slo::Slo;
 use maitred_text::humanize;
 use serde::Serialize;
 
-use super::error::BenchError;
+use super::bench_error::BenchError;
+use super::measured_run::{EXIT_MISSED, EXIT_PARTIAL, measure};
 use super::options::Run;
-use super::run::{EXIT_MISSED, EXIT_PARTIAL, measure};
 use super::setup;
-use crate::exit::EXIT_SUCCESS;
+use crate::exit_code::EXIT_SUCCESS;
 use crate::report_file;
 
 /// Multiple of a step's time for which the highest rate has to hold.

@@ -21,11 +21,11 @@ use maitred_text::humanize;
 use rustix::process::{Pid, Signal, kill_process_group};
 use serde::Serialize;
 
-use super::error::BenchError;
+use super::bench_error::BenchError;
+use super::measured_run::{EXIT_INVALID, EXIT_PARTIAL, measure};
 use super::options::{Compare, OutputOptions, Run};
-use super::run::{EXIT_INVALID, EXIT_PARTIAL, measure};
 use super::setup;
-use crate::exit::EXIT_SUCCESS;
+use crate::exit_code::EXIT_SUCCESS;
 
 /// Fewest pairs that give a result.
 const MIN_PAIRS: usize = 5;

@@ -1,12 +1,12 @@
 //! `maitred bench`: a load test, its report, and an exit code for it.
 
+mod bench_error;
 mod capacity;
 mod compare;
-mod error;
 mod live;
+mod measured_run;
 pub mod options;
 mod presets;
-mod run;
 mod setup;
 mod watch;
 
@@ -22,11 +22,11 @@ use maitred_measure::slo::Slo;
 use maitred_measure::{html, series, text};
 use maitred_os::signals::{Awaited, Signal};
 
-use crate::exit::{EXIT_SUCCESS, fail, refuse};
+use crate::exit_code::{EXIT_SUCCESS, fail, refuse};
 use crate::report_file;
-use error::BenchError;
+use bench_error::BenchError;
+use measured_run::{EXIT_INVALID, EXIT_MISSED, EXIT_PARTIAL, measure};
 use options::{Bench, BenchCommand, OutputOptions, Run};
-use run::{EXIT_INVALID, EXIT_MISSED, EXIT_PARTIAL, measure};
 use watch::ServerWatch;
 
 /// No request was served.

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use super::error::BenchError;
+use super::bench_error::BenchError;
 use crate::report_file;
 
 /// Arguments of `maitred bench`.

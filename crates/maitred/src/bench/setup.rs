@@ -17,7 +17,7 @@ use maitred_measure::url::Url;
 use maitred_measure::usage;
 use maitred_text::humanize;
 
-use super::error::BenchError;
+use super::bench_error::BenchError;
 use super::options::{LoadOptions, RequestOptions, Run};
 
 /// Default requests per second.

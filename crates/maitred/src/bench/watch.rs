@@ -14,7 +14,7 @@ use maitred_measure::response::{Http1Reader, ReadOptions};
 use maitred_measure::url::Url;
 use maitred_measure::watched::{ProcessTree, ServerSample, ServerSamples};
 
-use super::error::BenchError;
+use super::bench_error::BenchError;
 use crate::client::Client;
 
 /// Sampling interval.

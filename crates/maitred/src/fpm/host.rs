@@ -11,7 +11,7 @@ use rustix::fs::FileType;
 use tracing::{error, info};
 
 use super::background::StarterPipe;
-use super::error::system_error;
+use super::system_error::system_error;
 use crate::log;
 
 /// Mode of the pid file.

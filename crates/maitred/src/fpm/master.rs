@@ -5,7 +5,7 @@ use maitred_config::fpm::Fpm;
 use maitred_os::{limits, users};
 use tracing::info;
 
-use super::error::system_error;
+use super::system_error::system_error;
 
 /// Sets `rlimit_core`, and `rlimit_files` where it raises the limit.
 ///

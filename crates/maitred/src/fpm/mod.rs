@@ -2,13 +2,13 @@
 //! line, files, log and exit codes around our server.
 
 mod background;
-mod error;
 mod flags;
 mod host;
 mod master;
 mod php;
 mod settings;
-mod usage;
+mod system_error;
+mod usage_text;
 
 use std::ffi::{OsStr, OsString};
 use std::io::Write;
@@ -23,10 +23,10 @@ use tracing::{debug, error, info};
 
 use crate::log;
 use background::{ForkSide, StarterPipe};
-use error::{EXIT_CONFIG, EXIT_OK, EXIT_SOFTWARE, EXIT_USAGE, system_error};
 use flags::{Flags, FpmCommand};
 use host::FpmHost;
 use settings::Settings;
+use system_error::{EXIT_CONFIG, EXIT_OK, EXIT_SOFTWARE, EXIT_USAGE, system_error};
 
 /// The subcommand for php-fpm under any name of the program.
 pub const SUBCOMMAND: &str = "fpm";
@@ -85,7 +85,7 @@ pub fn run(mut started: FpmInvocation) -> ExitCode {
     let order = take_over(&mut started.arguments);
     let code = match flags::read(&started.arguments) {
         FpmCommand::Usage { wanted } => {
-            let usage = usage::usage(&started.name);
+            let usage = usage_text::usage(&started.name);
             // A closed reader is no error.
             let _ = std::io::stdout().write_all(usage.as_bytes());
             if wanted { EXIT_OK } else { EXIT_USAGE }

@@ -9,8 +9,8 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tracing::warn;
 
-use super::error::{EXIT_OK, EXIT_SOFTWARE};
 use super::flags::Php;
+use super::system_error::{EXIT_OK, EXIT_SOFTWARE};
 
 /// The role in which the PHP program replies.
 const ROLE: &str = "fpm-info";

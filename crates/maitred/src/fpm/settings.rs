@@ -9,9 +9,9 @@ use maitred_config::{Config, LogTarget, Pool};
 use maitred_os::users;
 use tracing::{debug, error, info, warn};
 
-use super::error::system_error;
 use super::flags::Flags;
 use super::php;
+use super::system_error::system_error;
 use crate::log;
 
 /// Fallback paths of `php-fpm.conf`, if PHP's own folder has none.

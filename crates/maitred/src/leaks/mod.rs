@@ -13,7 +13,7 @@ use maitred_front::Hosts;
 use maitred_measure::url::Url;
 
 use crate::command::Leaks;
-use crate::exit::{EXIT_SUCCESS, fail, print_line, refuse};
+use crate::exit_code::{EXIT_SUCCESS, fail, print_line, refuse};
 use findings::{Findings, Visit};
 use server::WatchedServer;
 

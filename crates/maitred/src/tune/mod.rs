@@ -31,7 +31,7 @@ use maitred_tune::{html, text};
 use crate::client::{Client, UNEXPECTED};
 use crate::command::DEFAULT_CONFIG;
 use crate::command::Reach;
-use crate::exit::{EXIT_SUCCESS, complain, fail, refuse};
+use crate::exit_code::{EXIT_SUCCESS, complain, fail, refuse};
 use crate::report_file;
 use options::{Tune, TuneOutputOptions, TuneServerOptions};
 

@@ -6,8 +6,8 @@ use maitred_control::admin::{CachedSite, PageCache, PageTier, ServerStatus};
 
 use maitred_text::humanize::{compact_bytes, compact_count, long_time};
 
+use super::aligned_table::{Table, limited};
 use super::cells::{cut, sum};
-use super::table::{Table, limited};
 
 /// Most sites that are shown: those with the most requests.
 const MAX_SITE_LINES: usize = 20;

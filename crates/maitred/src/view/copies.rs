@@ -4,8 +4,8 @@ use maitred_control::admin::{Copies, PoolStatus, ServerStatus};
 
 use maitred_text::humanize::compact_count;
 
+use super::aligned_table::Table;
 use super::cells::{counts, cut, p50_p99};
-use super::table::Table;
 
 /// Columns of the pools.
 const COPIES: &str = "COPIES -14 | GENERATION 10 | SPARE 5 | FORKS 8 | FORK TIME 11 | REWOUND 9 | \

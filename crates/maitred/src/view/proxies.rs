@@ -4,8 +4,8 @@ use maitred_control::admin::{ProxyServer, ServerStatus};
 
 use maitred_text::humanize::{compact_count, compact_time};
 
+use super::aligned_table::{Table, limited};
 use super::cells::sum;
-use super::table::{Table, limited};
 
 /// Most servers that are shown: those with the most requests.
 const MAX_SERVER_LINES: usize = 20;

@@ -4,8 +4,8 @@ use maitred_control::admin::{PoolStatus, Running, ServerStatus, Times};
 
 use maitred_text::humanize::{compact_bytes, long_time};
 
+use super::aligned_table::Table;
 use super::cells::{cut, p50_p99};
-use super::table::Table;
 
 /// Columns of the pools.
 const PARTS: &str = "POOL -14 | CPU 11 | CORE WAIT 11 | BLOCKED 11";

@@ -120,6 +120,6 @@ fn label(name: &str, value: &str) -> String {
 }
 
 #[cfg(test)]
-mod reference;
+mod metrics_reference;
 #[cfg(test)]
 mod tests;

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use maitred_scoreboard::{Cause, Counter, Outcome};
 
 use super::*;
-use crate::admin::exposition::{Label, Metric};
+use crate::admin::exposition::{Label, MetricFamily};
 
 const HEAD: &str = "# Metrics
 
@@ -20,7 +20,7 @@ that never occurred are left out.
 `maitred_info` is 1; its label `version` is the running version.
 ";
 
-fn section<T>(out: &mut String, title: &str, labels: &str, metrics: &[Metric<T>]) {
+fn section<T>(out: &mut String, title: &str, labels: &str, metrics: &[MetricFamily<T>]) {
     head(out, title, labels);
     for metric in metrics {
         row(out, metric.name, metric.kind, metric.label, metric.help);

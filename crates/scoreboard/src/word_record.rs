@@ -42,11 +42,11 @@ macro_rules! record {
             pub(crate) const WORDS: usize = [$(stringify!($field)),+].len();
 
             pub(crate) fn to_words(self) -> [u64; Self::WORDS] {
-                [$($crate::record::Word::to_word(self.$field)),+]
+                [$($crate::word_record::Word::to_word(self.$field)),+]
             }
 
             pub(crate) fn from_words([$($field),+]: [u64; Self::WORDS]) -> $name {
-                $name { $($field: $crate::record::Word::from_word($field),)+ }
+                $name { $($field: $crate::word_record::Word::from_word($field),)+ }
             }
         }
     };

@@ -8,7 +8,7 @@ use maitred_measure::plan::Plan;
 use maitred_measure::report::Report;
 use maitred_measure::slo::Slo;
 
-use super::error::BenchError;
+use super::bench_error::BenchError;
 use super::live::Live;
 
 /// Too many requests were sent late: the results are not reliable.
