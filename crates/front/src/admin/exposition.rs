@@ -227,14 +227,10 @@ impl Samples<'_> {
 
     fn line(&mut self, suffix: &str, label: &str, value: impl Display) {
         let Samples { text, name, labels } = self;
-        let comma = if labels.is_empty() || label.is_empty() {
-            ""
-        } else {
-            ","
-        };
-        let _ = match (labels.len() + label.len()) > 0 {
-            true => writeln!(text, "{name}{suffix}{{{labels}{comma}{label}}} {value}"),
-            false => writeln!(text, "{name}{suffix} {value}"),
+        let _ = match (labels.is_empty(), label.is_empty()) {
+            (true, true) => writeln!(text, "{name}{suffix} {value}"),
+            (false, false) => writeln!(text, "{name}{suffix}{{{labels},{label}}} {value}"),
+            _ => writeln!(text, "{name}{suffix}{{{labels}{label}}} {value}"),
         };
     }
 }

@@ -168,10 +168,12 @@ pub fn compare(asked: &Compare, stop: &Arc<AtomicBool>) -> Result<u8, BenchError
         let json = serde_json::to_string_pretty(&outcome).map_err(|why| why.to_string())?;
         let _ = writeln!(io::stdout(), "{json}");
     }
-    Ok(match usable {
-        _ if stopped() => EXIT_PARTIAL,
-        true => EXIT_SUCCESS,
-        false => EXIT_INVALID,
+    Ok(if stopped() {
+        EXIT_PARTIAL
+    } else if usable {
+        EXIT_SUCCESS
+    } else {
+        EXIT_INVALID
     })
 }
 

@@ -112,10 +112,10 @@ pub fn read(arguments: &[OsString]) -> FpmCommand {
     if info {
         return FpmCommand::Info(flags.php);
     }
-    match options.next == arguments.len() {
-        true => FpmCommand::Serve(flags),
-        false => FpmCommand::Usage { wanted: false },
+    if options.next < arguments.len() {
+        return FpmCommand::Usage { wanted: false };
     }
+    FpmCommand::Serve(flags)
 }
 
 /// A php.ini entry: `name=value`, or a name that is set to 1.
@@ -167,10 +167,8 @@ impl<'a> Options<'a> {
         let (letter, takes, _) = OPTIONS
             .iter()
             .find(|(_, _, long)| long.as_bytes() == name)?;
-        match takes {
-            true => Some((*letter, self.value(value)?)),
-            false => Some((*letter, b"")),
-        }
+        let value = if *takes { self.value(value)? } else { b"" };
+        Some((*letter, value))
     }
 
     fn short(&mut self, argument: &'a [u8]) -> Option<(u8, &'a [u8])> {
@@ -185,13 +183,11 @@ impl<'a> Options<'a> {
             self.letter += 1;
         }
         let (letter, _, _) = found?;
-        match takes {
-            true => Some((
-                *letter,
-                self.value(Some(rest).filter(|rest| !rest.is_empty()))?,
-            )),
-            false => Some((*letter, b"")),
+        if !takes {
+            return Some((*letter, b""));
         }
+        let value = self.value(Some(rest).filter(|rest| !rest.is_empty()))?;
+        Some((*letter, value))
     }
 
     /// A value in the same argument, after an optional equals sign, or else the next argument.
