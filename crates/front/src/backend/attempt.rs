@@ -2,7 +2,7 @@
 //!
 //! A script is never run twice for one request: nobody but its worker knows what it had done when it
 //! died, and a GET that counts, sends or charges is no rarity in PHP, whatever RFC 9110 §9.2.2 hopes. What a
-//! dead worker had not begun has gone to another by then (`pool/group.rs` `recover`).
+//! dead worker had not begun has gone to another by then (`pool/generations.rs` `recover`).
 
 use std::time::{Duration, Instant};
 

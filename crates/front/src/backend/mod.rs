@@ -22,7 +22,7 @@ use crate::http::deadline::Fields;
 use crate::logging::log_limit::ScriptLog;
 use crate::pool::NotTaken;
 use crate::pool::exchange::{Event, Exchange};
-use crate::pool::watch::Refused;
+use crate::pool::saturation_log::Refused;
 
 /// Bytes of a large body that are on their way to the script at once.
 const PIECE_BYTES: usize = 32 * 1024;

@@ -24,7 +24,7 @@ use crate::http::client::{After, HttpClient};
 use crate::http::hosts::Hosts;
 use crate::http::refusal;
 use crate::logging::access_log::RequestRecord;
-use crate::pool::wishes::{Wish, Wishes};
+use crate::pool::worker_calls::{Wish, Wishes};
 use crate::runtime::supervisor_channel::Supervisor;
 use crate::services::Thread;
 

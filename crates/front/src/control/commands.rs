@@ -22,8 +22,8 @@ use crate::logging::access_log::AccessLog;
 use crate::net::tls::Tls;
 use crate::pool::generation::Generation;
 use crate::pool::queue::SeatId;
-use crate::pool::rings::{DEAF_FOR, Rings};
-use crate::pool::{Pool, growth, thread_local, watch};
+use crate::pool::worker_events::{DEAF_FOR, Rings};
+use crate::pool::{Pool, growth, saturation_log, thread_local};
 use crate::runtime::supervisor_channel::{read_json, write_json};
 use crate::server::accept::accept;
 use crate::services::{Shared, Thread};
@@ -502,7 +502,7 @@ pub fn take_error_log(fds: Vec<OwnedFd>) {
 /// Looks after a pool that has just come.
 pub fn look_after(pool: &Arc<Pool>) {
     tokio::spawn(growth::tend(Arc::downgrade(pool)));
-    tokio::spawn(watch::watch(Arc::downgrade(pool)));
+    tokio::spawn(saturation_log::watch(Arc::downgrade(pool)));
 }
 
 /// Opens a seat for the life of its worker. None is what has come of its descriptor when the front

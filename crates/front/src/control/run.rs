@@ -22,7 +22,7 @@ use crate::logging::repeated::RepeatedErrors;
 use crate::pool::pools::Pools;
 use crate::pool::thread_local;
 use crate::pool::thread_local::Inbox;
-use crate::pool::wishes::Wishes;
+use crate::pool::worker_calls::Wishes;
 use crate::runtime::background;
 use crate::runtime::supervisor_channel::{Supervisor, read_json};
 use crate::services::{Shared, Thread};

@@ -12,12 +12,12 @@ use maitred_sizing::{Controller, Kinds, Limits, Load, Machine, Sizing};
 use crate::pool::Pool;
 use crate::pool::exchange::Exchange;
 use crate::pool::generation::Generation;
-use crate::pool::group::Inner;
+use crate::pool::generations::Inner;
 use crate::pool::growth::Growth;
-use crate::pool::hanging;
-use crate::pool::hanging::{Hanging, running, waited};
 use crate::pool::kind::in_hand;
 use crate::pool::queue::{Queue, SeatId};
+use crate::pool::stuck_workers;
+use crate::pool::stuck_workers::{Hanging, running, waited};
 
 /// Thousandths of a processor in one.
 const THOUSANDTHS: f64 = 1000.0;
@@ -151,7 +151,7 @@ impl Auto {
         let soon = Instant::now();
         let again = (after / COUNTS).max(COUNTS_AFTER);
         self.counts_at = soon.checked_add(again).unwrap_or(soon);
-        let now = hanging::now();
+        let now = stuck_workers::now();
         let scripts = generations.iter().flat_map(|generation| {
             let (number, link) = (generation.number, generation.link());
             let seats = 0..link.seats();

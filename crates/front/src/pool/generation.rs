@@ -9,7 +9,7 @@ use maitred_control::Generation as Number;
 use maitred_seat::FrontEnd;
 
 use crate::pool::metrics::Tally;
-use crate::pool::rings::News;
+use crate::pool::worker_events::News;
 use crate::runtime::supervisor_channel::read_json;
 
 /// A pool from one reload to the next.

@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 
 use crate::pool::Pool;
 use crate::pool::auto::{Auto, load};
-use crate::pool::group::Inner;
+use crate::pool::generations::Inner;
 
 /// How often a pool is looked at that has more workers than it rests with.
 const LOOK_EVERY: Duration = Duration::from_secs(1);

@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use crate::pool::Pool;
 use crate::pool::exchange::Exchange;
-use crate::pool::group::Inner;
+use crate::pool::generations::Inner;
 use crate::pool::queue::{Lane, Queue, SeatId};
 
 /// The kind of a request: the first part of its target's path, and the folder of the script that answers, since

@@ -2,29 +2,29 @@
 
 pub(crate) mod auto;
 pub(crate) mod exchange;
-pub(crate) mod figures;
 pub(crate) mod generation;
-pub(crate) mod group;
+pub(crate) mod generations;
 pub(crate) mod growth;
-pub(crate) mod hanging;
 pub(crate) mod kind;
 pub(crate) mod listen_backlog;
+pub(crate) mod load_shedding;
 pub(crate) mod metrics;
 pub(crate) mod overload;
 pub(crate) mod pools;
 pub(crate) mod queue;
-pub(crate) mod rings;
+pub(crate) mod rolling_replace;
 pub(crate) mod route_metrics;
+pub(crate) mod saturation_log;
 pub(crate) mod seats;
-pub(crate) mod slow;
+pub(crate) mod slow_scripts;
 pub(crate) mod status;
+pub(crate) mod status_counters;
+pub(crate) mod stuck_workers;
 pub(crate) mod thread_local;
-pub(crate) mod turned_away;
-pub(crate) mod turnover;
-pub(crate) mod waiting;
-pub(crate) mod watch;
+pub(crate) mod wait_list;
 pub(crate) mod wear;
-pub(crate) mod wishes;
+pub(crate) mod worker_calls;
+pub(crate) mod worker_events;
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -38,14 +38,14 @@ use tokio::sync::Notify;
 
 use crate::pool::exchange::{Claim, Exchange, SlotLease};
 use crate::pool::generation::Generation;
-use crate::pool::group::Inner;
+use crate::pool::generations::Inner;
 use crate::pool::listen_backlog::Unaccepted;
 use crate::pool::metrics::Tally;
 use crate::pool::queue::{Depth, Next, Place, SeatId, Submitted};
-use crate::pool::rings::News;
+use crate::pool::saturation_log::Watch;
 use crate::pool::thread_local::Inbox;
-use crate::pool::watch::Watch;
-use crate::pool::wishes::{PoolWishes, Wishes};
+use crate::pool::worker_calls::{PoolWishes, Wishes};
+use crate::pool::worker_events::News;
 use crate::runtime::clock;
 use crate::runtime::supervisor_channel::Supervisor;
 

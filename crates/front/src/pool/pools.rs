@@ -11,7 +11,7 @@ use crate::pool::Pool;
 use crate::pool::generation::Generation;
 use crate::pool::listen_backlog::Unaccepted;
 use crate::pool::thread_local::Inbox;
-use crate::pool::wishes::Wishes;
+use crate::pool::worker_calls::Wishes;
 use crate::runtime::supervisor_channel::Supervisor;
 
 /// While another front has taken over, a pool keeps idle workers for the clients that remain: one for

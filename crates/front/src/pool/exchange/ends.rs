@@ -5,7 +5,7 @@ use std::time::Duration;
 use maitred_seat::Began;
 
 use crate::pool::exchange::{Exchange, SlotLease};
-use crate::pool::slow;
+use crate::pool::slow_scripts;
 
 impl Exchange {
     /// Its worker has broken the rules of the seat link, in words.
@@ -25,7 +25,7 @@ impl Exchange {
         if let Some(loan) = &self.lock().loan
             && loan.link().progress(&loan.lent) == Ok(Began::Running)
         {
-            let overrun = slow::overrun(loan, ran);
+            let overrun = slow_scripts::overrun(loan, ran);
             let why = "its script ran longer than request_terminate_timeout";
             self.pool.end_worker(loan, why, Some(overrun));
         }
@@ -42,7 +42,8 @@ impl Exchange {
         let report = {
             let mut state = self.lock();
             let loan = state.loan.as_ref().filter(|_| !state.told_slow);
-            let report = loan.and_then(|loan| slow::report(loan, began.elapsed(), &self.request));
+            let report =
+                loan.and_then(|loan| slow_scripts::report(loan, began.elapsed(), &self.request));
             state.told_slow |= report.is_some();
             report
         };

@@ -2,7 +2,7 @@
 //! descriptor or lock. Whoever drives it carries its answers out.
 //!
 //! A request goes to the most recently used idle seat, so that few workers stay warm and the rest
-//! may rest. While every seat is busy, requests wait (`waiting.rs`). If the pool's scripts
+//! may rest. While every seat is busy, requests wait (`wait_list.rs`). If the pool's scripts
 //! are short, requests also wait in the spare slots of busy seats, where a worker finds them
 //! without sleeping; if they are so short that waking another worker takes longer than waiting for
 //! this one, they do so even while others are idle ([`Depth`]). One that was put behind a script
@@ -10,7 +10,7 @@
 //! while there is none, waits with the others again, before them ([`Queue::come_back`]).
 //!
 //! The seats are those of all the pool's generations, and the queue is one: nobody waits for a
-//! reload. How seats change hands is in `turnover.rs`.
+//! reload. How seats change hands is in `rolling_replace.rs`.
 
 pub(crate) mod arrival;
 
@@ -23,7 +23,7 @@ use maitred_seat::SLOTS_PER_SEAT;
 use crate::pool::overload::Work;
 use crate::pool::seats::{GenerationSeats, Seat, Standing};
 pub use crate::pool::seats::{Place, SeatId};
-use crate::pool::waiting::{Joined, Waiting};
+use crate::pool::wait_list::{Joined, Waiting};
 
 /// What became of a request that was submitted.
 #[derive(Debug, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! The queue of one generation. `turnover.rs` has the tests of several.
+//! The queue of one generation. `rolling_replace.rs` has the tests of several.
 
 use super::*;
 use proptest::prelude::*;
@@ -478,7 +478,7 @@ fn a_copy_gets_what_it_is_there_for_and_one_that_waits_takes_its_place() {
     queue.done(place(0, 0));
     assert_eq!(queue.next(seat(0), DEEP), Next::Rest);
     assert_eq!(queue.open_seats(), 0);
-    let change = crate::pool::turnover::Change::Open(seat(1));
+    let change = crate::pool::rolling_replace::Change::Open(seat(1));
     assert_eq!(queue.next_change(), Some(change));
     assert_eq!(come(&mut queue, 3, DEEP), Submitted::Placed(place(1, 0)));
 }

@@ -10,11 +10,11 @@ use maitred_config::Mode;
 use maitred_control::{FromFront, Generation as Number, Incarnation, Wear};
 
 use crate::pool::exchange::{Exchange, Left};
-use crate::pool::figures::Figures;
 use crate::pool::generation::Generation;
 use crate::pool::growth::Growth;
 use crate::pool::queue::{Place, Queue, SeatId};
-use crate::pool::turnover::Change;
+use crate::pool::rolling_replace::Change;
+use crate::pool::status_counters::Figures;
 use crate::pool::{NotTaken, Pool};
 use crate::runtime::clock;
 

@@ -5,9 +5,9 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use crate::pool::exchange::{Claim, Exchange};
-use crate::pool::group::Inner;
+use crate::pool::generations::Inner;
 use crate::pool::queue::Lane;
-use crate::pool::waiting::Joined;
+use crate::pool::wait_list::Joined;
 use crate::pool::{NotTaken, Pool};
 
 impl Pool {

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::pool::queue::tests::join;
 use crate::pool::queue::{Depth, Lane, Next, Submitted};
-use crate::pool::waiting::Joined;
+use crate::pool::wait_list::Joined;
 
 const ONE: Depth = Depth {
     before_waking: 1,
