@@ -31,7 +31,7 @@ pub struct Foreign {
     /// What has not been written of the request.
     unsent: Vec<u8>,
     sent: usize,
-    told_lent: bool,
+    assignment_sent: bool,
     wants_room: bool,
     /// It takes no more of the request.
     deaf: bool,
@@ -55,7 +55,7 @@ impl Foreign {
             stream,
             unsent: request,
             sent: 0,
-            told_lent: false,
+            assignment_sent: false,
             wants_room: false,
             deaf: false,
             silence: Box::pin(tokio::time::sleep(SILENCE)),
@@ -65,9 +65,9 @@ impl Foreign {
 
     /// What happens next.
     pub fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Event> {
-        if !self.told_lent {
-            self.told_lent = true;
-            return Poll::Ready(Event::Lent);
+        if !self.assignment_sent {
+            self.assignment_sent = true;
+            return Poll::Ready(Event::Assigned);
         }
         if !self.deaf && self.write(cx).is_err() {
             // It may have answered before it had heard everything, and what it said still counts.
@@ -180,7 +180,7 @@ mod tests {
         let request = vec![0; 4 * 1024 * 1024];
         let mut foreign = Foreign::connect(&upstream, request).await.unwrap();
         let (mut server, _) = listener.accept().await.unwrap();
-        assert!(matches!(next(&mut foreign).await, Event::Lent));
+        assert!(matches!(next(&mut foreign).await, Event::Assigned));
         server.write_all(b"too large").await.unwrap();
         drop(server);
         assert!(matches!(next(&mut foreign).await, Event::Answer(bytes) if bytes == b"too large"));
@@ -216,7 +216,7 @@ mod tests {
         let (listener, upstream) = listen(&folder);
         let mut foreign = Foreign::connect(&upstream, vec![0; 8]).await.unwrap();
         let (mut server, _) = listener.accept().await.unwrap();
-        assert!(matches!(next(&mut foreign).await, Event::Lent));
+        assert!(matches!(next(&mut foreign).await, Event::Assigned));
         for _ in 0..2 {
             // Each word gives it the whole time again.
             tokio::time::advance(SILENCE / 2).await;

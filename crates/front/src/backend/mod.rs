@@ -216,19 +216,19 @@ impl Source {
     }
 
     /// When a worker was last given the request; nothing of a foreign server.
-    pub fn lent_at(&self) -> Option<Instant> {
+    pub fn assigned_at(&self) -> Option<Instant> {
         match self {
-            Source::Pool(exchange) => exchange.lent_at(),
+            Source::Pool(exchange) => exchange.assigned_at(),
             Source::Foreign(_) => None,
         }
     }
 
-    /// When the script began, at the earliest: `lent`, or later if it waited behind another in
+    /// When the script began, at the earliest: `assignment`, or later if it waited behind another in
     /// its seat. Nothing when it is over.
-    pub fn began(&self, lent: Instant) -> Option<Instant> {
+    pub fn began(&self, assignment: Instant) -> Option<Instant> {
         match self {
             Source::Pool(exchange) => exchange.began(),
-            Source::Foreign(_) => Some(lent),
+            Source::Foreign(_) => Some(assignment),
         }
     }
 

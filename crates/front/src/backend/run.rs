@@ -18,9 +18,9 @@ use crate::http::body::Body;
 use crate::http::deadline::Fields;
 use crate::http::server_timing;
 use crate::http::spool::Spool;
-use crate::pool::exchange::{Claim, Ended, Event, Exchange};
+use crate::pool::exchange::{Ended, Event, Exchange, QueueRequest};
 use crate::pool::kind;
-use crate::pool::queue::Lane;
+use crate::pool::queue::Priority;
 use crate::pool::thread_local;
 
 /// Bytes of an answer after which others have their turn of the thread. To code as many takes br, which
@@ -154,7 +154,7 @@ pub struct Run<'a> {
     /// Its header, as far as that says how long the answer is wanted.
     pub fields: &'a dyn Fields,
     /// Whom it waits before.
-    pub lane: Lane,
+    pub priority: Priority,
 }
 
 /// A request as the end of a line that is about it, by its id if it has one.
@@ -212,13 +212,13 @@ impl Run<'_> {
         if limits.are_over() {
             return Some(Failure::Deadline);
         }
-        let why = pool.turns_away(self.claim(&limits))?;
+        let why = pool.turns_away(self.queue_request(&limits))?;
         Some(limits.refusal(why))
     }
 
-    fn claim(&self, limits: &Limits) -> Claim {
-        Claim {
-            lane: self.lane,
+    fn queue_request(&self, limits: &Limits) -> QueueRequest {
+        QueueRequest {
+            priority: self.priority,
             within: limits.patience(),
             kind: kind::of(self.script, self.asked.1),
         }
@@ -244,7 +244,7 @@ impl Run<'_> {
         }
         let mut source = match self.backend {
             Backend::Pool(pool) => {
-                let submitted = pool.submit(thread, request, self.claim(&limits));
+                let submitted = pool.submit(thread, request, self.queue_request(&limits));
                 Source::Pool(submitted.map_err(|why| limits.refusal(why))?)
             }
             Backend::Upstream(upstream, _) => Source::Foreign(
@@ -269,14 +269,14 @@ impl Run<'_> {
         let waited = self.wait_in_queue(client, source, (deadline, limits)).await;
         sent.held_back = waited.is_err() && source.is_held_back();
         waited?;
-        let lent = source.lent_at().map_or(begun, Instant::from_std);
+        let assignment = source.assigned_at().map_or(begun, Instant::from_std);
         let outcome = self
-            .answer(client, form, source, (begun, lent, limits), sent)
+            .answer(client, form, source, (begun, assignment, limits), sent)
             .await;
         if sent.spent.is_none() {
             // The client's time is not the script's: what counts is when the script was through.
             let through = sent.script_over.unwrap_or_else(Instant::now);
-            let script = source.script_time().unwrap_or(through - lent);
+            let script = source.script_time().unwrap_or(through - assignment);
             sent.split(begun, through, script);
         }
         outcome
@@ -307,14 +307,14 @@ impl Run<'_> {
         client: &mut C,
         form: &mut impl ResponseEncoder<Head = C::Head>,
         source: &mut Source,
-        (begun, lent, limits): (Instant, Instant, &Limits),
+        (begun, assignment, limits): (Instant, Instant, &Limits),
         sent: &mut Sent,
     ) -> Result<(), Failure> {
         let spool = Spool::new(self.spool_dir, client.spool_bytes(), limits.spool);
         let mut answering = Answering::new(self, form, (begun, limits), spool, sent);
         let mut feeder = Feeder::new(self.body, self.request_id);
         feeder.feed(source).await.map_err(Failure::Body)?;
-        let mut due = Due::new(lent, limits);
+        let mut due = Due::new(assignment, limits);
         while !answering.is_over() {
             answering.send(client).await?;
             if answering.is_over() {
@@ -330,7 +330,7 @@ impl Run<'_> {
                     }
                     Event::Room => feeder.feed(source).await.map_err(Failure::Body)?,
                     Event::Ended(ended) => answering.ended(ended, limits, source)?,
-                    Event::Lent => {
+                    Event::Assigned => {
                         feeder.restart();
                         feeder.feed(source).await.map_err(Failure::Body)?;
                     }
@@ -510,8 +510,8 @@ impl<'a, F: ResponseEncoder> Answering<'a, F> {
         // In this order: what it has cost by its end is then known if it does not go on.
         self.sent.going_on = source.going_on();
         self.sent.spent = source.spent();
-        if let Some(lent) = source.lent_at() {
-            self.form.took(through - Instant::from_std(lent));
+        if let Some(assignment) = source.assigned_at() {
+            self.form.took(through - Instant::from_std(assignment));
         }
         let Some(spent) = self.sent.spent else { return };
         self.sent.split(self.begun, through, spent.held);

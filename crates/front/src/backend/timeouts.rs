@@ -10,18 +10,18 @@ use crate::backend::{Limits, Source};
 
 /// When a script will have run for long enough to be told of, and to be ended.
 pub(crate) struct Due<'a> {
-    lent: Instant,
+    assignment: Instant,
     limits: &'a Limits,
     slow: Option<Instant>,
     over: Option<Instant>,
 }
 
 impl<'a> Due<'a> {
-    pub(crate) fn new(lent: Instant, limits: &'a Limits) -> Due<'a> {
-        let after = |timeout: Option<Duration>| timeout.map(|timeout| lent + timeout);
+    pub(crate) fn new(assignment: Instant, limits: &'a Limits) -> Due<'a> {
+        let after = |timeout: Option<Duration>| timeout.map(|timeout| assignment + timeout);
         let (slow, over) = (after(limits.slow_timeout), after(limits.terminate_timeout));
         Due {
-            lent,
+            assignment,
             limits,
             slow,
             over,
@@ -56,7 +56,9 @@ impl<'a> Due<'a> {
     /// When the script will have run for as long as `timeout`: later than was thought, if it waited
     /// behind another. Never when it is over.
     fn later(&self, source: &Source, timeout: Option<Duration>) -> Option<Instant> {
-        let began = source.began(self.lent.into_std()).map(Instant::from_std);
+        let began = source
+            .began(self.assignment.into_std())
+            .map(Instant::from_std);
         began.zip(timeout).map(|(began, timeout)| began + timeout)
     }
 }

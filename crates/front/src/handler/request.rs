@@ -23,7 +23,7 @@ use crate::http::refusal;
 use crate::logging::access_log;
 use crate::logging::access_log::{AccessLog, RequestRecord, Time};
 use crate::net::tls::Secured;
-use crate::pool::queue::Lane;
+use crate::pool::queue::Priority;
 use crate::pool::status;
 use crate::runtime::clock::http_date;
 use crate::runtime::request_id;
@@ -229,7 +229,7 @@ async fn at_site(
         path: head.path(),
         query: head.query(),
         backend: &site.backend,
-        lane: Lane::Usual,
+        priority: Priority::Normal,
         max_body_size: site.settings.max_body_size,
         dressing: rules::PLAIN,
         origin,
@@ -254,7 +254,7 @@ pub struct RequestContext<'a> {
     /// Where its scripts run.
     pub backend: &'a Backend,
     /// Whom its scripts wait before.
-    pub lane: Lane,
+    pub priority: Priority,
     /// Largest request body in bytes.
     pub max_body_size: u64,
     /// What becomes of the answer's header.

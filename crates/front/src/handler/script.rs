@@ -195,7 +195,7 @@ pub fn run_of<'r>(
         request_id: REQUEST_ID,
         id: id.as_str(),
         spool_dir: &way.site.spool_dir,
-        lane: way.lane,
+        priority: way.priority,
         fields: if is_shared { &Shared } else { head },
     }
 }

@@ -24,7 +24,7 @@ pub struct Generation {
     link: FrontEnd,
     /// One for each front thread: what its workers wake it with.
     events: Vec<OwnedFd>,
-    /// Exchanges of each front thread that wait in the pool or are lent.
+    /// Exchanges of each front thread that wait in the pool or are assignment.
     interest: Arc<[AtomicU32]>,
     /// What the pool's workers have told each front thread.
     news: Arc<[News]>,

@@ -12,7 +12,7 @@ use maitred_control::{FromFront, Generation as Number, Incarnation, Wear};
 use crate::pool::exchange::{Exchange, Left};
 use crate::pool::generation::Generation;
 use crate::pool::growth::Growth;
-use crate::pool::queue::{Place, Queue, SeatId};
+use crate::pool::queue::{Queue, SeatId, SlotRef};
 use crate::pool::rolling_replace::Change;
 use crate::pool::status_counters::Figures;
 use crate::pool::{NotTaken, Pool};
@@ -101,7 +101,7 @@ impl Inner {
     }
 
     /// A worker has grown as large as it may.
-    pub fn outgrown(&mut self, place: Place) {
+    pub fn outgrown(&mut self, place: SlotRef) {
         self.queue
             .wear_out(place.seat, place.incarnation, Wear::Memory);
     }
@@ -215,7 +215,12 @@ impl Pool {
         let left = generation.link().adopt(seat.number, incarnation, 0);
         let left: Vec<_> = left
             .into_iter()
-            .map(|lent| (lent.slot(), Exchange::orphan(self, &generation, lent)))
+            .map(|assignment| {
+                (
+                    assignment.slot(),
+                    Exchange::orphan(self, &generation, assignment),
+                )
+            })
             .collect();
         for (_, exchange) in &left {
             self.take_interest(exchange);
@@ -263,13 +268,13 @@ impl Pool {
     }
 
     /// What a worker had that is no more goes to others if it had not begun.
-    fn recover(&self, inner: &mut Inner, had: Vec<(Place, Arc<Exchange>)>) {
+    fn recover(&self, inner: &mut Inner, had: Vec<(SlotRef, Arc<Exchange>)>) {
         for (place, exchange) in had.into_iter().rev() {
             match exchange.worker_died() {
                 Left::Unbegun => {
                     inner.count_lost(&exchange);
-                    let lane = exchange.lane;
-                    inner.queue.put_back(exchange, lane, Instant::now());
+                    let priority = exchange.priority;
+                    inner.queue.put_back(exchange, priority, Instant::now());
                     continue;
                 }
                 Left::Cut => self.report_death(inner, place),
@@ -281,7 +286,7 @@ impl Pool {
     }
 
     /// Tells the supervisor, which sees only a signal or an exit code, what the worker was at.
-    fn report_death(&self, inner: &Inner, place: Place) {
+    fn report_death(&self, inner: &Inner, place: SlotRef) {
         let SeatId { generation, number } = place.seat;
         let Some(script) = inner.generation(generation) else {
             return;

@@ -249,7 +249,7 @@ async fn until_look(pool: &Weak<Pool>, stalls: &Notify) {
 mod tests {
     use super::*;
     use crate::pool::queue::tests::come;
-    use crate::pool::queue::{Depth, Next, Place, Queue, SeatId, Submitted};
+    use crate::pool::queue::{Depth, Next, Queue, SeatId, SlotRef, Submitted};
     use proptest::prelude::*;
 
     const SEATS: u32 = 6;
@@ -305,7 +305,7 @@ mod tests {
             come(&mut queue, item, ONE);
         }
         for seat in [1, 0, 2] {
-            queue.free(Place {
+            queue.free(SlotRef {
                 seat: at(seat),
                 slot: 0,
                 incarnation: 1,
@@ -384,7 +384,7 @@ mod tests {
             let bounds = if spares { dynamic() } else { ondemand(2) };
             let mut queue = opened(0);
             let mut incarnations = [0; SEATS as usize];
-            let mut placed: Vec<Place> = Vec::new();
+            let mut placed: Vec<SlotRef> = Vec::new();
             let (mut next_item, mut told) = (0, 0);
             for step in steps {
                 match step {

@@ -9,7 +9,7 @@ use std::time::Instant;
 use crate::pool::Pool;
 use crate::pool::exchange::Exchange;
 use crate::pool::generations::Inner;
-use crate::pool::queue::{Lane, Queue, SeatId};
+use crate::pool::queue::{Priority, Queue, SeatId};
 
 /// The kind of a request: the first part of its target's path, and the folder of the script that answers, since
 /// a pool may have several sites.
@@ -36,23 +36,23 @@ impl Inner {
     /// Whether a request is to get no worker now, since those that ask for the same hang and have all
     /// workers that they may.
     pub(crate) fn holds_back(&self, exchange: &Exchange) -> bool {
-        self.is_held_back((exchange.lane, exchange.kind))
+        self.is_held_back((exchange.priority, exchange.kind))
     }
 
     /// The same of one that is not made yet.
-    pub(crate) fn is_held_back(&self, (lane, kind): (Lane, u64)) -> bool {
+    pub(crate) fn is_held_back(&self, (priority, kind): (Priority, u64)) -> bool {
         let auto = self.growth.auto.as_ref();
         let holds = auto.is_some_and(|auto| auto.hangs(kind) && auto.left_to_who_hangs() == 0);
-        holds && lane == Lane::Usual
+        holds && priority == Priority::Normal
     }
 
     /// Has it wait for them. False: as many wait as may, here and in the queue.
     pub(crate) fn hold_back(&mut self, exchange: Arc<Exchange>) -> bool {
-        let has_room = self.unplaced() < self.queue.waiting.most();
-        if has_room {
+        let has_capacity = self.unplaced() < self.queue.waiting.most();
+        if has_capacity {
             self.held_back.push_back(exchange);
         }
-        has_room
+        has_capacity
     }
 
     /// How many requests wait that count towards `request_queue_length` together.
@@ -89,7 +89,7 @@ impl Inner {
         let auto = self.growth.auto.as_ref();
         let auto = auto.filter(|_| self.queue.current() != 0);
         let mut left = auto.map_or(usize::MAX, |auto| auto.left_to_who_hangs());
-        left = left.min(self.queue.idle_for_usual());
+        left = left.min(self.queue.idle_for_normal());
         let goes = |exchange: &Arc<Exchange>| {
             let hangs = auto.is_some_and(|auto| auto.hangs(exchange.kind));
             let goes = !hangs || left > 0;
@@ -101,7 +101,7 @@ impl Inner {
         self.held_back = stay;
         let now = Instant::now();
         for exchange in go.into_iter().rev() {
-            self.queue.put_back(exchange, Lane::Usual, now);
+            self.queue.put_back(exchange, Priority::Normal, now);
         }
     }
 

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use crate::pool::exchange::{Claim, Exchange};
+use crate::pool::exchange::{Exchange, QueueRequest};
 use crate::pool::generations::Inner;
-use crate::pool::queue::Lane;
+use crate::pool::queue::Priority;
 use crate::pool::wait_list::Joined;
 use crate::pool::{NotTaken, Pool};
 
@@ -20,9 +20,9 @@ impl Pool {
     ) -> Result<(), NotTaken> {
         let now = Instant::now();
         let queue = &mut inner.queue;
-        let joined = match exchange.lane {
-            Lane::Urgent => queue.join_urgent(exchange.clone()),
-            Lane::Usual => queue.join(exchange.clone(), (now, within), self.script_time()),
+        let joined = match exchange.priority {
+            Priority::Urgent => queue.join_urgent(exchange.clone()),
+            Priority::Normal => queue.join(exchange.clone(), (now, within), self.script_time()),
         };
         self.count_turned(inner);
         let in_vain = joined.in_vain();
@@ -42,13 +42,20 @@ impl Pool {
         Ok(())
     }
 
-    /// Why a request is not taken that comes now with this claim, as far as that is certain before it is made.
-    pub fn turns_away(&self, Claim { lane, within, kind }: Claim) -> Option<NotTaken> {
+    /// Why a request is not taken that comes now with this queue_request, as far as that is certain before it is made.
+    pub fn turns_away(
+        &self,
+        QueueRequest {
+            priority,
+            within,
+            kind,
+        }: QueueRequest,
+    ) -> Option<NotTaken> {
         let mut inner = self.lock();
-        if inner.is_held_back((lane, kind)) {
+        if inner.is_held_back((priority, kind)) {
             return None;
         }
-        let (now, who) = (Instant::now(), (lane, self.depth()));
+        let (now, who) = (Instant::now(), (priority, self.depth()));
         let told = inner
             .queue
             .turns_away(who, (now, within), self.script_time());

@@ -36,12 +36,12 @@ use maitred_control::{FromFront, Overrun, PhpInfo};
 use maitred_seat::{Lent, SLOTS_PER_SEAT, Snapshot};
 use tokio::sync::Notify;
 
-use crate::pool::exchange::{Claim, Exchange, SlotLease};
+use crate::pool::exchange::{Exchange, QueueRequest, SlotLease};
 use crate::pool::generation::Generation;
 use crate::pool::generations::Inner;
 use crate::pool::listen_backlog::Unaccepted;
 use crate::pool::metrics::Tally;
-use crate::pool::queue::{Depth, Next, Place, SeatId, Submitted};
+use crate::pool::queue::{Depth, Next, SeatId, SlotRef, Submitted};
 use crate::pool::saturation_log::Watch;
 use crate::pool::thread_local::Inbox;
 use crate::pool::worker_calls::{PoolWishes, Wishes};
@@ -87,7 +87,7 @@ pub struct Pool {
     settings: ArcSwap<Settings>,
     inner: Mutex<Inner>,
     inboxes: Arc<[Inbox]>,
-    /// Exchanges of each front thread that wait or are lent.
+    /// Exchanges of each front thread that wait or are assignment.
     interest: Arc<[AtomicU32]>,
     /// What its workers have told each front thread.
     news: Arc<[News]>,
@@ -174,15 +174,17 @@ impl Pool {
         self: &Arc<Pool>,
         thread: u32,
         request: Vec<u8>,
-        claim: Claim,
+        queue_request: QueueRequest,
     ) -> Result<Arc<Exchange>, NotTaken> {
-        let Claim { lane, within, .. } = claim;
-        let exchange = Exchange::new(self.clone(), thread, request, claim);
+        let QueueRequest {
+            priority, within, ..
+        } = queue_request;
+        let exchange = Exchange::new(self.clone(), thread, request, queue_request);
         self.take_interest(&exchange);
         let mut inner = self.lock();
         let submitted = match inner.holds_back(&exchange) {
             true => None,
-            false => Some(inner.queue.submit(exchange.clone(), lane, self.depth())),
+            false => Some(inner.queue.submit(exchange.clone(), priority, self.depth())),
         };
         let refused = match submitted {
             None if inner.hold_back(exchange.clone()) => {
@@ -198,7 +200,7 @@ impl Pool {
                 inner.count_arrival(0);
                 inner.count_accepted(&exchange);
                 if let Some(generation) = &generation {
-                    exchange.lend(generation.clone(), place);
+                    exchange.assign(generation.clone(), place);
                 }
                 let is_behind = inner.queue.is_shared(place.seat);
                 self.show_figures(&mut inner);
@@ -293,15 +295,18 @@ impl Pool {
         cancelled
     }
 
-    /// A worker is through with what it was lent: the next request gets its place.
-    pub fn finished(self: &Arc<Pool>, loan: SlotLease, exchange: &Arc<Exchange>) {
-        let SlotLease { generation, lent } = loan;
-        self.measure(&generation, &lent);
-        let grown = generation.outgrown(lent.seat());
-        let place = place_of(&generation, &lent);
-        let spent = generation.link().spent(&lent);
-        let is_full = generation.link().finds_cache_full(&lent);
-        generation.link().release(lent);
+    /// A worker is through with what it was assignment: the next request gets its place.
+    pub fn finished(self: &Arc<Pool>, lease: SlotLease, exchange: &Arc<Exchange>) {
+        let SlotLease {
+            generation,
+            assignment,
+        } = lease;
+        self.measure(&generation, &assignment);
+        let grown = generation.outgrown(assignment.seat());
+        let place = slot_of(&generation, &assignment);
+        let spent = generation.link().spent(&assignment);
+        let is_full = generation.link().finds_cache_full(&assignment);
+        generation.link().release(assignment);
         self.lose_interest(exchange);
         let mut inner = self.lock();
         if grown {
@@ -316,8 +321,8 @@ impl Pool {
     }
 
     /// A request was taken back from its slot because nobody waits for it any more.
-    pub fn taken_back(self: &Arc<Pool>, loan: &SlotLease, exchange: &Arc<Exchange>) {
-        let place = place_of(&loan.generation, &loan.lent);
+    pub fn taken_back(self: &Arc<Pool>, lease: &SlotLease, exchange: &Arc<Exchange>) {
+        let place = slot_of(&lease.generation, &lease.assignment);
         self.lose_interest(exchange);
         let mut inner = self.lock();
         inner.queue.free(place);
@@ -328,12 +333,14 @@ impl Pool {
     /// The worker's word on how long its script took, as an average; it decides nothing but how
     /// this pool's own requests wait. While it waited for a processor, another worker would have had
     /// none either.
-    fn measure(&self, generation: &Generation, lent: &Lent) {
+    fn measure(&self, generation: &Generation, assignment: &Lent) {
         let link = generation.link();
-        let Some(took) = link.took(lent) else { return };
+        let Some(took) = link.took(assignment) else {
+            return;
+        };
         // It may also have waited for a processor before it began: the worker's own time has none of
         // that.
-        let without_waits = link.spent(lent).and_then(|spent| {
+        let without_waits = link.spent(assignment).and_then(|spent| {
             let waited = spent.core_wait?;
             u32::try_from(spent.held.saturating_sub(waited).as_micros()).ok()
         });
@@ -388,25 +395,30 @@ impl Pool {
         placed
     }
 
-    fn hand_over(&self, inner: &mut Inner, exchange: Arc<Exchange>, place: Place) {
+    fn hand_over(&self, inner: &mut Inner, exchange: Arc<Exchange>, place: SlotRef) {
         inner.count_begin(&exchange);
         inner.count_accepted(&exchange);
         if let Some(generation) = inner.generation(place.seat.generation) {
-            exchange.lend(generation.clone(), place);
+            exchange.assign(generation.clone(), place);
         }
         self.inboxes[exchange.thread as usize].put(exchange);
     }
 
     /// Fetches a request that waits behind another; which of them has begun, the slots say.
-    fn fetch(&self, inner: &mut Inner, candidates: Vec<(Arc<Exchange>, Place)>, to: Place) -> bool {
+    fn fetch(
+        &self,
+        inner: &mut Inner,
+        candidates: Vec<(Arc<Exchange>, SlotRef)>,
+        to: SlotRef,
+    ) -> bool {
         let Some(generation) = inner.generation(to.seat.generation).cloned() else {
             return false;
         };
         for (exchange, from) in candidates {
             if exchange.take_back() {
-                let lane = exchange.lane;
-                inner.queue.moved(exchange.clone(), lane, (from, to));
-                exchange.lend(generation, to);
+                let priority = exchange.priority;
+                inner.queue.moved(exchange.clone(), priority, (from, to));
+                exchange.assign(generation, to);
                 return true;
             }
         }
@@ -421,7 +433,7 @@ impl Pool {
         // What waits in the queue is asked for already.
         let Some(from) = exchange.place() else { return };
         let is_late = waited > WAKES_WITHIN;
-        let Some(to) = inner.queue.idle_place(exchange.lane) else {
+        let Some(to) = inner.queue.idle_place(exchange.priority) else {
             let is_behind = inner.queue.is_shared(from.seat);
             if is_behind || is_late {
                 self.ask_for_workers(&mut inner, 1);
@@ -454,20 +466,22 @@ impl Pool {
     /// Fetches a request that waits behind a long script while no seat is idle: those that come later
     /// would pass it there, at whichever seats get free. Where none of that seat's has begun, its worker
     /// only waits for a processor.
-    fn come_back(&self, inner: &mut Inner, exchange: &Arc<Exchange>, from: Place) {
+    fn come_back(&self, inner: &mut Inner, exchange: &Arc<Exchange>, from: SlotRef) {
         let is_behind_a_script = inner.queue.has(from.seat, |other| other.has_begun());
         if !is_behind_a_script || !exchange.take_back() {
             return;
         }
-        let (item, lane) = (exchange.clone(), exchange.lane);
-        inner.queue.come_back(item, lane, (from, Instant::now()));
+        let (item, priority) = (exchange.clone(), exchange.priority);
+        inner
+            .queue
+            .come_back(item, priority, (from, Instant::now()));
         inner.count_lost(exchange);
         self.begins_to_wait(inner);
     }
 
     /// A worker keeps to no rules, in words: it is ended, and what all others of its generation
     /// depend on is written again.
-    pub fn broken(&self, generation: &Generation, place: Place, how: &str) {
+    pub fn broken(&self, generation: &Generation, place: SlotRef, how: &str) {
         generation.link().restore();
         let script = generation.script_in(place.seat.number);
         self.supervisor.report(&FromFront::EndWorker {
@@ -481,7 +495,7 @@ impl Pool {
     }
 
     /// The same of a worker of any generation that is still there.
-    pub fn broke_rules(&self, place: Place, how: &str) {
+    pub fn broke_rules(&self, place: SlotRef, how: &str) {
         let generation = self.lock().generation(place.seat.generation).cloned();
         if let Some(generation) = generation {
             self.broken(&generation, place, how);
@@ -496,13 +510,16 @@ impl Pool {
     }
 
     /// Asks the supervisor to end a worker; `overrun`: for what it has run for too long.
-    pub fn end_worker(&self, loan: &SlotLease, why: &str, overrun: Option<Overrun>) {
-        let SlotLease { generation, lent } = loan;
+    pub fn end_worker(&self, lease: &SlotLease, why: &str, overrun: Option<Overrun>) {
+        let SlotLease {
+            generation,
+            assignment,
+        } = lease;
         self.supervisor.report(&FromFront::EndWorker {
             generation: generation.number,
-            seat: lent.seat(),
-            incarnation: lent.incarnation(),
-            why: format!("{why} ({})", generation.script_in(lent.seat())),
+            seat: assignment.seat(),
+            incarnation: assignment.incarnation(),
+            why: format!("{why} ({})", generation.script_in(assignment.seat())),
             overrun,
             broke_rules: false,
         });
@@ -517,15 +534,15 @@ impl Drop for Pool {
     }
 }
 
-/// Where a loan is.
-pub(crate) fn place_of(generation: &Generation, lent: &Lent) -> Place {
-    Place {
+/// Where a lease is.
+pub(crate) fn slot_of(generation: &Generation, assignment: &Lent) -> SlotRef {
+    SlotRef {
         seat: SeatId {
             generation: generation.number,
-            number: lent.seat(),
+            number: assignment.seat(),
         },
-        slot: lent.slot(),
-        incarnation: lent.incarnation(),
+        slot: assignment.slot(),
+        incarnation: assignment.incarnation(),
     }
 }
 

@@ -14,7 +14,7 @@
 use maitred_control::{Generation, Incarnation, Wear};
 
 use crate::pool::queue::Queue;
-use crate::pool::seats::{GenerationSeats, Place, Seat, SeatId, Standing};
+use crate::pool::seats::{GenerationSeats, Seat, SeatId, SlotRef, Standing};
 
 /// A seat that changes hands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,9 +28,9 @@ pub enum Change {
 impl<T: Clone + PartialEq> Queue<T> {
     /// All requests that have a worker, with its seat.
     pub fn in_hand(&self) -> impl Iterator<Item = (SeatId, &T)> {
-        self.houses.iter().flat_map(|house| {
-            let generation = house.generation;
-            let seats = (0u32..).zip(&house.seats);
+        self.generations.iter().flat_map(|generation_seats| {
+            let generation = generation_seats.generation;
+            let seats = (0u32..).zip(&generation_seats.seats);
             seats.flat_map(move |(number, seat)| {
                 let at = SeatId { generation, number };
                 seat.slots.iter().flatten().map(move |item| (at, item))
@@ -40,29 +40,29 @@ impl<T: Clone + PartialEq> Queue<T> {
 
     /// A generation comes, and gets nothing yet.
     pub fn add(&mut self, generation: Generation, seats: u32, max_requests: u64) {
-        self.houses
+        self.generations
             .push(GenerationSeats::new(generation, seats, max_requests));
     }
 
     /// Each worker of a generation ends by itself when it has served this many requests.
     pub fn serve_each(&mut self, generation: Generation, requests: u64) {
-        if let Some(house) = self.house_mut(generation) {
-            house.serves = requests;
+        if let Some(generation_seats) = self.generation_seats_mut(generation) {
+            generation_seats.serves = requests;
         }
     }
 
     /// From now on requests go to generation `new`, whose limits hold for all: at most `max_open`
     /// seats, and `limit` requests that wait.
     pub fn replace(&mut self, new: Generation, max_open: usize, limit: usize) {
-        if self.house(new).is_none() {
+        if self.generation_seats(new).is_none() {
             return;
         }
-        for house in &mut self.houses {
+        for generation_seats in &mut self.generations {
             // Numbers only grow: what comes later waits for its own turn.
-            if house.generation < new {
-                house.standing = Standing::Leaving;
-            } else if house.generation == new {
-                house.standing = Standing::Current;
+            if generation_seats.generation < new {
+                generation_seats.standing = Standing::Leaving;
+            } else if generation_seats.generation == new {
+                generation_seats.standing = Standing::Current;
             }
         }
         (self.current, self.max_open) = (new, max_open);
@@ -85,10 +85,10 @@ impl<T: Clone + PartialEq> Queue<T> {
 
     /// A generation leaves and nothing takes its place.
     pub fn leave(&mut self, generation: Generation) {
-        let Some(house) = self.house_mut(generation) else {
+        let Some(generation_seats) = self.generation_seats_mut(generation) else {
             return;
         };
-        house.standing = Standing::Leaving;
+        generation_seats.standing = Standing::Leaving;
         let is_its = |seat: &SeatId| seat.generation == generation;
         if self.current == generation {
             self.current = 0;
@@ -101,11 +101,11 @@ impl<T: Clone + PartialEq> Queue<T> {
     }
 
     /// Nothing is left of a generation: whatever its seats still had, in order.
-    pub fn remove(&mut self, generation: Generation) -> Vec<(Place, T)> {
-        let Some(house) = self.house(generation) else {
+    pub fn remove(&mut self, generation: Generation) -> Vec<(SlotRef, T)> {
+        let Some(generation_seats) = self.generation_seats(generation) else {
             return Vec::new();
         };
-        let seats = (0u32..).zip(&house.seats);
+        let seats = (0u32..).zip(&generation_seats.seats);
         let open: Vec<_> = seats
             .filter(|(_, place)| place.incarnation != 0)
             .map(|(number, place)| (SeatId { generation, number }, place.incarnation))
@@ -117,7 +117,8 @@ impl<T: Clone + PartialEq> Queue<T> {
         if self.current == generation {
             self.current = 0;
         }
-        self.houses.retain(|house| house.generation != generation);
+        self.generations
+            .retain(|generation_seats| generation_seats.generation != generation);
         self.pending
             .retain(|(seat, _)| seat.generation != generation);
         self.coming
@@ -148,8 +149,8 @@ impl<T: Clone + PartialEq> Queue<T> {
     /// Whether a worker of the current generation is worn, and has not gone.
     fn has_worn(&self) -> bool {
         let is_worn = |place: &Seat<T>| place.incarnation != 0 && place.worn;
-        let house = self.house(self.current);
-        house.is_some_and(|house| house.seats.iter().any(is_worn))
+        let generation_seats = self.generation_seats(self.current);
+        generation_seats.is_some_and(|generation_seats| generation_seats.seats.iter().any(is_worn))
     }
 
     /// Whether a worker that is ready may be used beside those that are.
@@ -164,7 +165,7 @@ impl<T: Clone + PartialEq> Queue<T> {
 
     /// A worker is about to sit in a seat: whoever sat there, or waited to be of use there, is dead,
     /// even if nobody has said so yet. Returns what that one had.
-    pub fn vacate(&mut self, seat: SeatId) -> Vec<(Place, T)> {
+    pub fn vacate(&mut self, seat: SeatId) -> Vec<(SlotRef, T)> {
         let other = |waiting: &(SeatId, Incarnation)| waiting.0 != seat;
         self.pending.retain(other);
         self.coming.retain(other);
@@ -175,14 +176,14 @@ impl<T: Clone + PartialEq> Queue<T> {
     /// A worker sits in a seat and could get requests; `left` are slots in which it still has
     /// something from before.
     pub fn arrive(&mut self, seat: SeatId, incarnation: Incarnation, left: Vec<(usize, T)>) {
-        let Some(house) = self.house(seat.generation) else {
+        let Some(generation_seats) = self.generation_seats(seat.generation) else {
             return;
         };
-        if seat.number as usize >= house.seats.len() {
+        if seat.number as usize >= generation_seats.seats.len() {
             return;
         }
         let room = self.has_room_for_one();
-        match house.standing {
+        match generation_seats.standing {
             // It is busy already.
             _ if !left.is_empty() => self.open(seat, incarnation, left),
             Standing::Coming => self.coming.push((seat, incarnation)),
@@ -211,16 +212,20 @@ impl<T: Clone + PartialEq> Queue<T> {
     }
 
     fn open(&mut self, seat: SeatId, incarnation: Incarnation, left: Vec<(usize, T)>) {
-        let Some(house) = self.house_mut(seat.generation) else {
+        let Some(generation_seats) = self.generation_seats_mut(seat.generation) else {
             return;
         };
-        let held = |house: &GenerationSeats<T>| {
-            let place = house.seats.get(seat.number as usize);
+        let held = |generation_seats: &GenerationSeats<T>| {
+            let place = generation_seats.seats.get(seat.number as usize);
             place.map_or(0, Seat::taken)
         };
-        let (before, had, is_idle) = (house.open, held(house), left.is_empty());
-        house.sit(seat.number, incarnation, left);
-        let (opened, has) = (house.open - before, held(house));
+        let (before, had, is_idle) = (
+            generation_seats.open,
+            held(generation_seats),
+            left.is_empty(),
+        );
+        generation_seats.sit(seat.number, incarnation, left);
+        let (opened, has) = (generation_seats.open - before, held(generation_seats));
         self.open += opened;
         self.held = self.held + has - had;
         self.idle.retain(|idle| *idle != seat);
@@ -252,10 +257,10 @@ impl<T: Clone + PartialEq> Queue<T> {
     /// soon as it has nothing to do.
     fn close_one_worn(&mut self) {
         let current = self.current;
-        let Some(house) = self.house_mut(current) else {
+        let Some(generation_seats) = self.generation_seats_mut(current) else {
             return;
         };
-        let mut seats = house.seats.iter_mut();
+        let mut seats = generation_seats.seats.iter_mut();
         let worn = seats.find(|place| place.incarnation != 0 && place.worn && !place.closing);
         if let Some(place) = worn {
             place.closing = true;
@@ -342,7 +347,8 @@ impl<T: Clone + PartialEq> Queue<T> {
 
     /// How many seats of the current generation are open.
     pub fn open_current(&self) -> usize {
-        self.house(self.current).map_or(0, |house| house.open)
+        self.generation_seats(self.current)
+            .map_or(0, |generation_seats| generation_seats.open)
     }
 
     /// Whether a generation that leaves has open seats.
@@ -352,7 +358,7 @@ impl<T: Clone + PartialEq> Queue<T> {
 
     /// Whether there are neither generations nor requests.
     pub fn is_void(&self) -> bool {
-        self.houses.is_empty() && self.waiting() == 0
+        self.generations.is_empty() && self.waiting() == 0
     }
 }
 

@@ -16,7 +16,7 @@ pub struct SeatId {
 
 /// Where a request is: a slot of a worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Place {
+pub struct SlotRef {
     /// The seat.
     pub seat: SeatId,
     /// Slot within the seat.
@@ -96,11 +96,11 @@ impl<T> Seat<T> {
     }
 
     /// What it has and where, the last slot first.
-    pub fn all(&self, seat: SeatId) -> Vec<(T, Place)>
+    pub fn all(&self, seat: SeatId) -> Vec<(T, SlotRef)>
     where
         T: Clone,
     {
-        let place = |slot| Place {
+        let place = |slot| SlotRef {
             seat,
             slot,
             incarnation: self.incarnation,

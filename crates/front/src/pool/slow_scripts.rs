@@ -15,30 +15,30 @@ const MAX_ID_BYTES: usize = 64;
 
 /// What there is to be said of a script that is slow, by the word of its worker. Nothing when it
 /// does not run any more.
-pub fn report(loan: &SlotLease, ran: Duration, request: &[u8]) -> Option<FromFront> {
-    let (link, seat) = (loan.generation.link(), loan.lent.seat());
+pub fn report(lease: &SlotLease, ran: Duration, request: &[u8]) -> Option<FromFront> {
+    let (link, seat) = (lease.generation.link(), lease.assignment.seat());
     let board = link.seat_board(seat);
     let report = FromFront::SlowScript {
-        generation: loan.generation.number,
+        generation: lease.generation.number,
         seat,
-        incarnation: loan.lent.incarnation(),
+        incarnation: lease.assignment.incarnation(),
         request: board.requests.load(Ordering::Relaxed),
-        overrun: overrun(loan, ran),
+        overrun: overrun(lease, ran),
         id: request_id(request),
     };
     // What the worker shows is about this request only if the request still runs afterwards.
-    (link.progress(&loan.lent) == Ok(Began::Running)).then_some(report)
+    (link.progress(&lease.assignment) == Ok(Began::Running)).then_some(report)
 }
 
 /// What its worker says of a script that has `ran` for so long.
-pub fn overrun(loan: &SlotLease, ran: Duration) -> Overrun {
-    let seat = loan.lent.seat();
-    let board = loan.generation.link().seat_board(seat);
+pub fn overrun(lease: &SlotLease, ran: Duration) -> Overrun {
+    let seat = lease.assignment.seat();
+    let board = lease.generation.link().seat_board(seat);
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).replace(char::is_control, "?");
     let (method, uri) = (text(&board.method.get()), text(&board.uri.get()));
     Overrun {
         ran,
-        script: loan.generation.script_in(seat),
+        script: lease.generation.script_in(seat),
         target: format!("{method} {uri}"),
         query: text(&board.query.get()),
     }

@@ -8,10 +8,10 @@ use maitred_os::channel::{Channel, SupervisorEnd};
 
 use super::*;
 use crate::pool::growth::{Growth, tend};
-use crate::pool::queue::Lane;
+use crate::pool::queue::Priority;
 
-const CLAIM: Claim = Claim {
-    lane: Lane::Usual,
+const CLAIM: QueueRequest = QueueRequest {
+    priority: Priority::Normal,
     within: Duration::from_secs(30),
     kind: 0,
 };
@@ -71,7 +71,7 @@ fn one_comes_and_is_busy(pool: &Arc<Pool>) {
     let mut inner = pool.lock();
     inner.queue.arrive(SEAT, 1, Vec::new());
     let busy = Exchange::new(pool.clone(), 0, Vec::new(), CLAIM);
-    let placed = inner.queue.submit(busy, CLAIM.lane, pool.depth());
+    let placed = inner.queue.submit(busy, CLAIM.priority, pool.depth());
     assert!(matches!(placed, Submitted::Placed(_)));
 }
 

@@ -128,15 +128,15 @@ pub struct PoolWishes {
 }
 
 impl PoolWishes {
-    /// Looks whether the script of a loan has one. True if it has.
-    pub fn look(&self, pool: &str, loan: &mut SlotLease) -> bool {
-        let Some((number, bytes)) = loan.generation.link().wish(&mut loan.lent) else {
+    /// Looks whether the script of a lease has one. True if it has.
+    pub fn look(&self, pool: &str, lease: &mut SlotLease) -> bool {
+        let Some((number, bytes)) = lease.generation.link().wish(&mut lease.assignment) else {
             return false;
         };
         let place = Place {
-            generation: loan.generation.clone(),
-            seat: loan.lent.seat(),
-            slot: loan.lent.slot(),
+            generation: lease.generation.clone(),
+            seat: lease.assignment.seat(),
+            slot: lease.assignment.slot(),
             number,
         };
         let Ok(room) = self.room.clone().try_acquire_owned() else {

@@ -24,7 +24,7 @@ use crate::handler::rules::Origin;
 use crate::handler::script::{Caller, run_of};
 use crate::http::body::Body;
 use crate::http::spool;
-use crate::pool::queue::Lane;
+use crate::pool::queue::Priority;
 use crate::pool::thread_local::Paced;
 use crate::services::Thread;
 use crate::site::Site;
@@ -120,7 +120,7 @@ impl Errand {
             query: self.query.as_deref(),
             backend: &self.backend,
             // Nobody waits for it.
-            lane: Lane::Usual,
+            priority: Priority::Normal,
             max_body_size: 0,
             dressing: rules::PLAIN,
             origin,

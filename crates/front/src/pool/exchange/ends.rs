@@ -12,7 +12,7 @@ impl Exchange {
     pub fn report_breach(&self, how: &str) {
         let place = {
             let state = self.lock();
-            state.loan.as_ref().map(SlotLease::place).or(state.was_at)
+            state.lease.as_ref().map(SlotLease::place).or(state.was_at)
         };
         if let Some(place) = place {
             self.pool.broke_rules(place, how);
@@ -22,12 +22,12 @@ impl Exchange {
     /// Has the worker ended that runs this for longer than `request_terminate_timeout`.
     pub fn end_overrun(&self) {
         let ran = self.began().map_or(Duration::ZERO, |began| began.elapsed());
-        if let Some(loan) = &self.lock().loan
-            && loan.link().progress(&loan.lent) == Ok(Began::Running)
+        if let Some(lease) = &self.lock().lease
+            && lease.link().progress(&lease.assignment) == Ok(Began::Running)
         {
-            let overrun = slow_scripts::overrun(loan, ran);
+            let overrun = slow_scripts::overrun(lease, ran);
             let why = "its script ran longer than request_terminate_timeout";
-            self.pool.end_worker(loan, why, Some(overrun));
+            self.pool.end_worker(lease, why, Some(overrun));
         }
     }
 
@@ -41,9 +41,9 @@ impl Exchange {
         let Some(began) = self.began() else { return };
         let report = {
             let mut state = self.lock();
-            let loan = state.loan.as_ref().filter(|_| !state.told_slow);
+            let lease = state.lease.as_ref().filter(|_| !state.told_slow);
             let report =
-                loan.and_then(|loan| slow_scripts::report(loan, began.elapsed(), &self.request));
+                lease.and_then(|lease| slow_scripts::report(lease, began.elapsed(), &self.request));
             state.told_slow |= report.is_some();
             report
         };

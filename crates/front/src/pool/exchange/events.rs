@@ -35,7 +35,7 @@ pub enum Left {
 pub enum Event {
     /// A worker was found for it, or another one: whatever was sent of the body is to be sent
     /// again.
-    Lent,
+    Assigned,
     /// More of the answer: FastCGI records, cut anywhere.
     Answer(Vec<u8>),
     /// There is room for more of the request.

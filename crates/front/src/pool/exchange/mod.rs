@@ -1,4 +1,4 @@
-//! One request on its way through a pool: waiting, lent to a worker, answered.
+//! One request on its way through a pool: waiting, assignment to a worker, answered.
 //!
 //! An exchange is shared by the task that serves the client, the pool's queue, and the front
 //! thread that empties answer rings ([`crate::pool::thread_local`]).
@@ -15,8 +15,8 @@ use maitred_seat::{Began, FrontEnd, Lent, Spent};
 use tokio::sync::oneshot;
 
 use crate::pool::generation::Generation;
-use crate::pool::queue::{Lane, Place};
-use crate::pool::{NotTaken, Pool, place_of};
+use crate::pool::queue::{Priority, SlotRef};
+use crate::pool::{NotTaken, Pool, slot_of};
 
 pub use crate::pool::exchange::events::{Ended, Event, Left, Pumped};
 
@@ -30,7 +30,7 @@ pub struct SlotLease {
     /// Whose worker has it.
     pub generation: Arc<Generation>,
     /// The slot.
-    pub lent: Lent,
+    pub assignment: Lent,
 }
 
 impl SlotLease {
@@ -38,16 +38,16 @@ impl SlotLease {
         self.generation.link()
     }
 
-    fn place(&self) -> Place {
-        place_of(&self.generation, &self.lent)
+    fn place(&self) -> SlotRef {
+        slot_of(&self.generation, &self.assignment)
     }
 }
 
 /// What a request claims of its pool.
 #[derive(Debug, Clone, Copy)]
-pub struct Claim {
+pub struct QueueRequest {
     /// Whom it waits before.
-    pub lane: Lane,
+    pub priority: Priority,
     /// How long it may wait for a worker to begin it.
     pub within: Duration,
     /// Of which kind it is ([`crate::pool::kind::of`]).
@@ -62,7 +62,7 @@ pub struct Exchange {
     /// The front thread whose task waits for the answer.
     pub thread: u32,
     /// Whom it waits before.
-    pub lane: Lane,
+    pub priority: Priority,
     /// How long it may wait for a worker to begin it.
     pub within: Duration,
     /// What it asks for, as far as it matters when that hangs.
@@ -78,10 +78,10 @@ pub struct Exchange {
 
 #[derive(Debug, Default)]
 struct State {
-    loan: Option<SlotLease>,
-    /// Told the task that it was lent.
-    lent_told: bool,
-    was_lent: bool,
+    lease: Option<SlotLease>,
+    /// Told the task that it was assignment.
+    assignment_sent: bool,
+    was_assigned: bool,
     /// Bytes of the request that are in the ring or have been.
     sent: usize,
     wants_room: bool,
@@ -89,7 +89,7 @@ struct State {
     waits_since: Option<Instant>,
     waited_until: Option<Instant>,
     /// When a worker was last given it.
-    lent_at: Option<Instant>,
+    assigned_at: Option<Instant>,
     answer: Vec<u8>,
     ended: Option<Ended>,
     /// Nobody waits for the answer any more.
@@ -99,7 +99,7 @@ struct State {
     /// It was told that its script is slow.
     told_slow: bool,
     /// Where it was when it ended.
-    was_at: Option<Place>,
+    was_at: Option<SlotRef>,
     script_micros: u32,
     /// What it has cost, once it has ended.
     spent: Option<Spent>,
@@ -112,17 +112,17 @@ impl State {
     /// Takes it off a worker that had not begun. What was sent of the body lies in that slot, so
     /// the task is told when there is another.
     fn take_off(&mut self) {
-        self.loan = None;
-        (self.was_lent, self.lent_told, self.wants_room) = (false, false, false);
+        self.lease = None;
+        (self.was_assigned, self.assignment_sent, self.wants_room) = (false, false, false);
     }
 
     /// The slot that an exchange which is over still has; who wants to know of its end is told.
     fn take_over(&mut self) -> Option<SlotLease> {
         self.ended?;
         tell_end(self);
-        let loan = self.loan.take();
-        self.was_at = loan.as_ref().map(SlotLease::place).or(self.was_at);
-        loan
+        let lease = self.lease.take();
+        self.was_at = lease.as_ref().map(SlotLease::place).or(self.was_at);
+        lease
     }
 }
 
@@ -138,12 +138,16 @@ impl Exchange {
         pool: Arc<Pool>,
         thread: u32,
         request: Vec<u8>,
-        Claim { lane, within, kind }: Claim,
+        QueueRequest {
+            priority,
+            within,
+            kind,
+        }: QueueRequest,
     ) -> Arc<Exchange> {
         Arc::new(Exchange {
             pool,
             thread,
-            lane,
+            priority,
             within,
             kind,
             request,
@@ -154,18 +158,25 @@ impl Exchange {
     }
 
     /// One that an earlier front began: it is waited for and its answer thrown away.
-    pub fn orphan(pool: &Arc<Pool>, generation: &Arc<Generation>, lent: Lent) -> Arc<Exchange> {
+    pub fn orphan(
+        pool: &Arc<Pool>,
+        generation: &Arc<Generation>,
+        assignment: Lent,
+    ) -> Arc<Exchange> {
         let generation = generation.clone();
         let state = State {
-            loan: Some(SlotLease { generation, lent }),
+            lease: Some(SlotLease {
+                generation,
+                assignment,
+            }),
             left: true,
-            was_lent: true,
+            was_assigned: true,
             ..State::default()
         };
         Arc::new(Exchange {
             pool: pool.clone(),
             thread: 0,
-            lane: Lane::Usual,
+            priority: Priority::Normal,
             within: Duration::MAX,
             kind: 0,
             request: Vec::new(),
@@ -180,10 +191,10 @@ impl Exchange {
     }
 
     /// The queue found a place: writes the request there.
-    pub fn lend(&self, generation: Arc<Generation>, place: Place) {
+    pub fn assign(&self, generation: Arc<Generation>, place: SlotRef) {
         let mut state = self.lock();
         let link = generation.link();
-        let (lent, sent) = link.offer(
+        let (assignment, sent) = link.offer(
             place.seat.number,
             place.slot,
             place.incarnation,
@@ -191,13 +202,16 @@ impl Exchange {
             &self.request,
         );
         state.sent = sent;
-        state.was_lent = true;
-        state.lent_at = Some(lent.at());
+        state.was_assigned = true;
+        state.assigned_at = Some(assignment.at());
         if state.left {
-            link.leave(&lent);
+            link.leave(&assignment);
         }
-        state.loan = Some(SlotLease { generation, lent });
-        if !state.lent_told {
+        state.lease = Some(SlotLease {
+            generation,
+            assignment,
+        });
+        if !state.assignment_sent {
             wake(&mut state);
         }
     }
@@ -206,28 +220,28 @@ impl Exchange {
     pub fn take_back(&self) -> bool {
         let mut state = self.lock();
         let taken = state
-            .loan
+            .lease
             .as_ref()
-            .is_some_and(|loan| loan.link().take_back(&loan.lent));
+            .is_some_and(|lease| lease.link().take_back(&lease.assignment));
         if taken {
             state.take_off();
         }
         taken
     }
 
-    /// The worker it was lent to is dead.
+    /// The worker it was assignment to is dead.
     pub fn worker_died(&self) -> Left {
         let mut state = self.lock();
         let Some(SlotLease {
             generation,
-            mut lent,
-        }) = state.loan.take()
+            mut assignment,
+        }) = state.lease.take()
         else {
             let waits = state.ended.is_none() && !state.left;
             return if waits { Left::Unbegun } else { Left::Over };
         };
         let link = generation.link();
-        if link.take_back(&lent) {
+        if link.take_back(&assignment) {
             state.take_off();
             if !state.left {
                 return Left::Unbegun;
@@ -235,11 +249,11 @@ impl Exchange {
             state.ended = Some(Ended::TakenBack);
             return Left::Over;
         }
-        let done = link.progress(&lent) == Ok(Began::Done);
-        let drained = link.drain(&mut lent, usize::MAX, &mut state.answer);
+        let done = link.progress(&assignment) == Ok(Began::Done);
+        let drained = link.drain(&mut assignment, usize::MAX, &mut state.answer);
         // It may have answered before it died.
-        state.spent = link.spent(&lent);
-        link.release(lent);
+        state.spent = link.spent(&assignment);
+        link.release(assignment);
         state.ended = Some(match (done, drained) {
             (true, Ok(_)) => Ended::Finished,
             (false, Ok(_)) => Ended::WorkerDied,
@@ -258,10 +272,10 @@ impl Exchange {
             woke: news && wake(&mut state),
             is_over: state.ended.is_some(),
         };
-        let loan = state.take_over();
+        let lease = state.take_over();
         drop(state);
-        if let Some(loan) = loan {
-            self.pool.finished(loan, self);
+        if let Some(lease) = lease {
+            self.pool.finished(lease, self);
         }
         pumped
     }
@@ -272,11 +286,11 @@ impl Exchange {
         self: &'a Arc<Exchange>,
         mut state: MutexGuard<'a, State>,
     ) -> MutexGuard<'a, State> {
-        let Some(loan) = state.take_over() else {
+        let Some(lease) = state.take_over() else {
             return state;
         };
         drop(state);
-        self.pool.finished(loan, self);
+        self.pool.finished(lease, self);
         self.lock()
     }
 
@@ -295,46 +309,49 @@ impl Exchange {
 
     fn look_for_answer(&self, state: &mut State) -> bool {
         let State {
-            loan: Some(loan),
+            lease: Some(lease),
             answer,
             ..
         } = state
         else {
             return false;
         };
-        self.pool.wishes.look(&self.pool.name, loan);
-        let SlotLease { generation, lent } = loan;
+        self.pool.wishes.look(&self.pool.name, lease);
+        let SlotLease {
+            generation,
+            assignment,
+        } = lease;
         let link = generation.link();
         // The state first: what a finished worker has written is then all there.
-        let began = link.progress(lent);
+        let began = link.progress(assignment);
         let ahead = if state.left {
             usize::MAX
         } else {
             ANSWER_AHEAD_BYTES
         };
-        let drained = link.drain(lent, ahead.saturating_sub(answer.len()), answer);
+        let drained = link.drain(assignment, ahead.saturating_sub(answer.len()), answer);
         if state.left {
             answer.clear();
         }
         match (began, drained) {
             (Err(_), _) | (_, Err(_)) => {
-                let place = loan.place();
+                let place = lease.place();
                 self.pool
-                    .broken(&loan.generation, place, "its counters are wrong");
+                    .broken(&lease.generation, place, "its counters are wrong");
                 state.ended = Some(Ended::Broken);
                 // The slot stays taken until the worker is dead.
-                state.loan = None;
+                state.lease = None;
                 true
             }
-            (Ok(Began::Done), Ok(_)) if !link.has_answer(lent) => {
-                let took = link.took(lent).filter(|took| *took < u32::MAX);
+            (Ok(Began::Done), Ok(_)) if !link.has_answer(assignment) => {
+                let took = link.took(assignment).filter(|took| *took < u32::MAX);
                 state.script_micros = took.unwrap_or(0);
-                state.spent = link.spent(lent);
+                state.spent = link.spent(assignment);
                 state.ended = Some(Ended::Finished);
                 true
             }
             (Ok(_), Ok(count)) => {
-                let room = state.wants_room && link.room(lent).is_ok_and(|room| room > 0);
+                let room = state.wants_room && link.room(assignment).is_ok_and(|room| room > 0);
                 count > 0 || room
             }
         }
@@ -343,8 +360,8 @@ impl Exchange {
     /// How long no worker has begun it, as far as was looked; nothing when one has.
     pub fn waits_behind(&self, now: Instant) -> Option<Duration> {
         let mut state = self.lock();
-        let waits = match &state.loan {
-            Some(loan) => loan.link().progress(&loan.lent) == Ok(Began::NotYet),
+        let waits = match &state.lease {
+            Some(lease) => lease.link().progress(&lease.assignment) == Ok(Began::NotYet),
             None => state.ended.is_none(),
         };
         if !waits {
@@ -358,37 +375,40 @@ impl Exchange {
     /// Whether a worker has begun it.
     pub fn has_begun(&self) -> bool {
         let state = self.lock();
-        let loan = state.loan.as_ref();
-        loan.is_some_and(|loan| loan.link().progress(&loan.lent) != Ok(Began::NotYet))
+        let lease = state.lease.as_ref();
+        lease.is_some_and(|lease| lease.link().progress(&lease.assignment) != Ok(Began::NotYet))
     }
 
-    /// When its script began at the earliest, if it runs: when it was lent, or when it was last
+    /// When its script began at the earliest, if it runs: when it was assignment, or when it was last
     /// seen to wait behind another. Now, if it has not begun; nothing when it has ended.
     pub fn began(&self) -> Option<Instant> {
         let state = self.lock();
         if state.ended.is_some() {
             return None;
         }
-        let loan = state.loan.as_ref();
-        let progress = loan.map(|loan| loan.link().progress(&loan.lent));
+        let lease = state.lease.as_ref();
+        let progress = lease.map(|lease| lease.link().progress(&lease.assignment));
         if progress == Some(Ok(Began::Done)) {
             // It is through; only its last words have not been taken.
             return None;
         }
         let running = progress.is_some_and(|progress| progress != Ok(Began::NotYet));
-        let known = state.lent_at.max(state.waited_until).filter(|_| running);
+        let known = state
+            .assigned_at
+            .max(state.waited_until)
+            .filter(|_| running);
         Some(known.unwrap_or_else(Instant::now))
     }
 
     /// When a worker was last given it.
-    pub fn lent_at(&self) -> Option<Instant> {
-        self.lock().lent_at
+    pub fn assigned_at(&self) -> Option<Instant> {
+        self.lock().assigned_at
     }
 
     /// Where it is, if a worker has it.
-    pub fn place(&self) -> Option<Place> {
+    pub fn place(&self) -> Option<SlotRef> {
         let state = self.lock();
-        state.loan.as_ref().map(SlotLease::place)
+        state.lease.as_ref().map(SlotLease::place)
     }
 
     /// What happens next. The task's side.
@@ -396,9 +416,9 @@ impl Exchange {
         let mut state = self.lock();
         self.take_answer(&mut state);
         let mut state = self.give_back(state);
-        if state.was_lent && !state.lent_told {
-            state.lent_told = true;
-            return Poll::Ready(Event::Lent);
+        if state.was_assigned && !state.assignment_sent {
+            state.assignment_sent = true;
+            return Poll::Ready(Event::Assigned);
         }
         if !state.answer.is_empty() {
             return Poll::Ready(Event::Answer(std::mem::take(&mut state.answer)));
@@ -406,8 +426,11 @@ impl Exchange {
         if let Some(ended) = state.ended {
             return Poll::Ready(Event::Ended(ended));
         }
-        if let (true, Some(loan)) = (state.wants_room, &state.loan)
-            && loan.link().room(&loan.lent).is_ok_and(|room| room > 0)
+        if let (true, Some(lease)) = (state.wants_room, &state.lease)
+            && lease
+                .link()
+                .room(&lease.assignment)
+                .is_ok_and(|room| room > 0)
         {
             state.wants_room = false;
             return Poll::Ready(Event::Room);
@@ -426,7 +449,7 @@ impl Exchange {
     /// ([`Event::Room`]) when that is not all of them.
     pub fn feed(&self, bytes: &[u8]) -> usize {
         let mut state = self.lock();
-        if !state.lent_told {
+        if !state.assignment_sent {
             // The task is about to begin anew.
             return 0;
         }
@@ -434,8 +457,11 @@ impl Exchange {
         if state.sent < self.request.len() {
             state.wants_room = true;
             let from = state.sent;
-            if let Some(SlotLease { generation, lent }) = &mut state.loan
-                && let Ok(count) = generation.link().feed(lent, &self.request[from..])
+            if let Some(SlotLease {
+                generation,
+                assignment,
+            }) = &mut state.lease
+                && let Ok(count) = generation.link().feed(assignment, &self.request[from..])
             {
                 state.sent += count;
             }
@@ -443,8 +469,11 @@ impl Exchange {
                 return 0;
             }
         }
-        if let Some(SlotLease { generation, lent }) = &mut state.loan
-            && let Ok(count) = generation.link().feed(lent, bytes)
+        if let Some(SlotLease {
+            generation,
+            assignment,
+        }) = &mut state.lease
+            && let Ok(count) = generation.link().feed(assignment, bytes)
         {
             fed = count;
         }
@@ -464,8 +493,8 @@ impl Exchange {
     /// Whether the script goes on, of a request whose answer is complete.
     pub fn goes_on(&self) -> bool {
         let state = self.lock();
-        let is_going_on = |loan: &SlotLease| loan.link().goes_on(&loan.lent);
-        state.ended.is_none() && state.loan.as_ref().is_some_and(is_going_on)
+        let is_going_on = |lease: &SlotLease| lease.link().goes_on(&lease.assignment);
+        state.ended.is_none() && state.lease.as_ref().is_some_and(is_going_on)
     }
 
     /// Tells what all of it has cost when it has ended; nothing if its worker did not say.
@@ -494,11 +523,11 @@ impl Exchange {
     /// the answer is there.
     pub fn spent(&self) -> Option<Spent> {
         let state = self.lock();
-        let of_loan = || {
-            let loan = state.loan.as_ref()?;
-            loan.link().spent(&loan.lent)
+        let of_lease = || {
+            let lease = state.lease.as_ref()?;
+            lease.link().spent(&lease.assignment)
         };
-        state.spent.or_else(of_loan)
+        state.spent.or_else(of_lease)
     }
 
     /// Nobody wants the answer any more.
@@ -509,9 +538,9 @@ impl Exchange {
             state.waker = None;
         }
         if !self.withdraw()
-            && let Some(loan) = &self.lock().loan
+            && let Some(lease) = &self.lock().lease
         {
-            loan.link().leave(&loan.lent);
+            lease.link().leave(&lease.assignment);
         }
     }
 
@@ -521,18 +550,18 @@ impl Exchange {
         if state.ended.is_some() {
             return false;
         }
-        let unbegun = |loan: &mut SlotLease| loan.link().take_back(&loan.lent);
-        let loan = match state.loan.take_if(unbegun) {
-            None if state.loan.is_some() => return false,
-            loan => loan,
+        let unbegun = |lease: &mut SlotLease| lease.link().take_back(&lease.assignment);
+        let lease = match state.lease.take_if(unbegun) {
+            None if state.lease.is_some() => return false,
+            lease => lease,
         };
-        if loan.is_some() {
+        if lease.is_some() {
             state.ended = Some(Ended::TakenBack);
             wake(&mut state);
         }
         drop(state);
-        match loan {
-            Some(loan) => self.pool.taken_back(&loan, self),
+        match lease {
+            Some(lease) => self.pool.taken_back(&lease, self),
             None if self.pool.cancel(self) => {
                 let mut state = self.lock();
                 state.ended = Some(Ended::TakenBack);

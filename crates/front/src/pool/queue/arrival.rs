@@ -4,13 +4,13 @@ use std::time::{Duration, Instant};
 
 use maitred_seat::SLOTS_PER_SEAT;
 
-use crate::pool::queue::{Depth, Joined, Lane, Queue, SeatId, Submitted};
+use crate::pool::queue::{Depth, Joined, Priority, Queue, SeatId, Submitted};
 
 impl<T: Clone + PartialEq> Queue<T> {
-    /// The seat that has room for a request of this lane which comes now, and whether it is idle.
-    fn seat_for(&self, lane: Lane, depth: Depth) -> Option<(SeatId, bool)> {
+    /// The seat that has room for a request of this priority which comes now, and whether it is idle.
+    fn seat_for(&self, priority: Priority, depth: Depth) -> Option<(SeatId, bool)> {
         let depth = self.unreserved(depth);
-        let idle = self.idle_seat().filter(|_| self.has_room(lane));
+        let idle = self.idle_seat().filter(|_| self.has_capacity(priority));
         let is_better = |idle: SeatId| idle.generation == self.current;
         let stays = self.warm.generation == self.current || !idle.is_some_and(is_better);
         if stays && self.takes_more(self.warm, depth.before_waking) {
@@ -31,13 +31,13 @@ impl<T: Clone + PartialEq> Queue<T> {
     }
 
     /// A request has come.
-    pub fn submit(&mut self, item: T, lane: Lane, depth: Depth) -> Submitted {
-        match self.seat_for(lane, depth) {
+    pub fn submit(&mut self, item: T, priority: Priority, depth: Depth) -> Submitted {
+        match self.seat_for(priority, depth) {
             Some((seat, is_idle)) => {
                 if is_idle {
                     self.wake(seat);
                 }
-                Submitted::Placed(self.put(seat, item, lane))
+                Submitted::Placed(self.put(seat, item, priority))
             }
             None if self.is_nobody_s() => Submitted::Nobody,
             None => Submitted::Busy,
@@ -48,12 +48,12 @@ impl<T: Clone + PartialEq> Queue<T> {
     /// whoever asks before need not make it.
     pub fn turns_away(
         &mut self,
-        (lane, depth): (Lane, Depth),
+        (priority, depth): (Priority, Depth),
         patience: (Instant, Duration),
         script: Duration,
     ) -> Option<Joined<T>> {
-        let is_busy = !self.is_nobody_s() && self.seat_for(lane, depth).is_none();
-        if lane == Lane::Urgent || !is_busy {
+        let is_busy = !self.is_nobody_s() && self.seat_for(priority, depth).is_none();
+        if priority == Priority::Urgent || !is_busy {
             return None;
         }
         let work = self.work(script);
@@ -78,10 +78,10 @@ impl<T: Clone + PartialEq> Queue<T> {
 
     /// A busy seat that may hold another request, one of the current generation first.
     fn roomy_seat(&self, depth: usize) -> Option<SeatId> {
-        let mut seats = self.houses.iter().rev().flat_map(|house| {
-            let numbers = (0u32..).take(house.seats.len());
+        let mut seats = self.generations.iter().rev().flat_map(|generation_seats| {
+            let numbers = (0u32..).take(generation_seats.seats.len());
             numbers.map(|number| SeatId {
-                generation: house.generation,
+                generation: generation_seats.generation,
                 number,
             })
         });

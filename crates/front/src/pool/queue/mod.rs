@@ -22,14 +22,14 @@ use maitred_seat::SLOTS_PER_SEAT;
 
 use crate::pool::overload::Work;
 use crate::pool::seats::{GenerationSeats, Seat, Standing};
-pub use crate::pool::seats::{Place, SeatId};
+pub use crate::pool::seats::{SeatId, SlotRef};
 use crate::pool::wait_list::{Joined, Waiting};
 
 /// What became of a request that was submitted.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Submitted {
     /// It goes here, now.
-    Placed(Place),
+    Placed(SlotRef),
     /// No worker has room for it: it is to wait ([`Queue::join`]).
     Busy,
     /// The pool has no workers and will not get any.
@@ -40,14 +40,14 @@ pub enum Submitted {
 #[derive(Debug, PartialEq, Eq)]
 pub enum Next<T> {
     /// This request goes here.
-    Run(T, Place),
+    Run(T, SlotRef),
     /// Try to take one of these requests back from where it waits behind another; if that
     /// succeeds, call [`Queue::moved`] and run it at `to`.
     TakeBack {
         /// Requests of one seat and where they are; all but one of them wait.
-        from: Vec<(T, Place)>,
+        from: Vec<(T, SlotRef)>,
         /// Where it would run at once.
-        to: Place,
+        to: SlotRef,
     },
     /// Nothing.
     Rest,
@@ -55,11 +55,11 @@ pub enum Next<T> {
 
 /// Who waits before whom.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Lane {
+pub enum Priority {
     /// Gets a worker before all others, and some may be kept for it alone.
     Urgent,
     /// All others.
-    Usual,
+    Normal,
 }
 
 /// How many requests one seat may hold, the running one included.
@@ -75,7 +75,7 @@ pub struct Depth {
 #[derive(Debug)]
 pub struct Queue<T> {
     /// The generations, in the order they came.
-    pub(crate) houses: Vec<GenerationSeats<T>>,
+    pub(crate) generations: Vec<GenerationSeats<T>>,
     /// The generation that gets new requests; 0: none.
     pub(crate) current: Generation,
     /// Seats with a worker and nothing to do, the most recently used last.
@@ -124,7 +124,7 @@ impl<T: Clone + PartialEq> Queue<T> {
             number: 0,
         };
         Queue {
-            houses: Vec::new(),
+            generations: Vec::new(),
             current: 0,
             idle: Vec::new(),
             waiting: Waiting::new(),
@@ -180,15 +180,15 @@ impl<T: Clone + PartialEq> Queue<T> {
     }
 
     /// Whether a request that is not urgent may have another seat.
-    fn has_usual_room(&self) -> bool {
+    fn has_normal_capacity(&self) -> bool {
         // At least one is everybody's.
         let most = self.max_open.saturating_sub(self.reserved).max(1);
         self.reserved == 0 || self.busy().saturating_sub(self.urgent_seats) < most
     }
 
-    /// Whether a request of this lane may have another seat.
-    fn has_room(&self, lane: Lane) -> bool {
-        lane == Lane::Urgent || self.has_usual_room()
+    /// Whether a request of this priority may have another seat.
+    fn has_capacity(&self, priority: Priority) -> bool {
+        priority == Priority::Urgent || self.has_normal_capacity()
     }
 
     /// How many requests a seat may hold if it could be as many as `depth`. Where seats are kept for
@@ -206,13 +206,14 @@ impl<T: Clone + PartialEq> Queue<T> {
 
     /// An idle seat that could run one of those who wait.
     pub fn idle_for_waiting(&self) -> Option<SeatId> {
-        let waits = !self.urgent.is_empty() || !self.waiting.is_empty() && self.has_usual_room();
+        let waits =
+            !self.urgent.is_empty() || !self.waiting.is_empty() && self.has_normal_capacity();
         self.idle_seat().filter(|_| waits)
     }
 
     /// How many idle seats requests may have that are not urgent.
-    pub fn idle_for_usual(&self) -> usize {
-        match self.has_usual_room() {
+    pub fn idle_for_normal(&self) -> usize {
+        match self.has_normal_capacity() {
             true => self.idle.len(),
             false => 0,
         }
@@ -298,29 +299,34 @@ impl<T: Clone + PartialEq> Queue<T> {
         }
     }
 
-    pub(crate) fn house(&self, generation: Generation) -> Option<&GenerationSeats<T>> {
-        let mut houses = self.houses.iter().rev();
-        houses.find(|house| house.generation == generation)
+    pub(crate) fn generation_seats(&self, generation: Generation) -> Option<&GenerationSeats<T>> {
+        let mut generations = self.generations.iter().rev();
+        generations.find(|generation_seats| generation_seats.generation == generation)
     }
 
-    pub(crate) fn house_mut(&mut self, generation: Generation) -> Option<&mut GenerationSeats<T>> {
-        let mut houses = self.houses.iter_mut().rev();
-        houses.find(|house| house.generation == generation)
+    pub(crate) fn generation_seats_mut(
+        &mut self,
+        generation: Generation,
+    ) -> Option<&mut GenerationSeats<T>> {
+        let mut generations = self.generations.iter_mut().rev();
+        generations.find(|generation_seats| generation_seats.generation == generation)
     }
 
     pub(crate) fn seat(&self, seat: SeatId) -> Option<&Seat<T>> {
-        self.house(seat.generation)?.seats.get(seat.number as usize)
+        self.generation_seats(seat.generation)?
+            .seats
+            .get(seat.number as usize)
     }
 
     pub(crate) fn seat_mut(&mut self, seat: SeatId) -> Option<&mut Seat<T>> {
-        let house = self.house_mut(seat.generation)?;
-        house.seats.get_mut(seat.number as usize)
+        let generation_seats = self.generation_seats_mut(seat.generation)?;
+        generation_seats.seats.get_mut(seat.number as usize)
     }
 
     /// Whether a generation's place has been taken, or nothing will.
     pub(crate) fn is_leaving(&self, generation: Generation) -> bool {
-        self.house(generation)
-            .is_some_and(|house| house.standing == Standing::Leaving)
+        self.generation_seats(generation)
+            .is_some_and(|generation_seats| generation_seats.standing == Standing::Leaving)
     }
 
     fn wake(&mut self, seat: SeatId) {
@@ -336,22 +342,22 @@ impl<T: Clone + PartialEq> Queue<T> {
     }
 
     /// The worker of a seat has gone: what it had, with the slots it had it in.
-    pub fn close(&mut self, seat: SeatId, incarnation: Incarnation) -> Vec<(Place, T)> {
-        let Some(house) = self.house_mut(seat.generation) else {
+    pub fn close(&mut self, seat: SeatId, incarnation: Incarnation) -> Vec<(SlotRef, T)> {
+        let Some(generation_seats) = self.generation_seats_mut(seat.generation) else {
             return Vec::new();
         };
-        let Some(place) = house.seats.get_mut(seat.number as usize) else {
+        let Some(place) = generation_seats.seats.get_mut(seat.number as usize) else {
             return Vec::new();
         };
         if place.incarnation != incarnation || incarnation == 0 {
             return Vec::new();
         }
         place.incarnation = 0;
-        house.open -= 1;
+        generation_seats.open -= 1;
         let was_closing = std::mem::take(&mut place.closing);
         let was_urgent = std::mem::take(&mut place.urgent);
         let slots = place.slots.iter_mut().enumerate();
-        let at = |slot| Place {
+        let at = |slot| SlotRef {
             seat,
             slot,
             incarnation,
@@ -371,15 +377,15 @@ impl<T: Clone + PartialEq> Queue<T> {
     }
 
     /// A request that was with a worker which died before it began: it is the next to run.
-    pub fn put_back(&mut self, item: T, lane: Lane, now: Instant) {
-        match lane {
-            Lane::Urgent => self.urgent.push_front(item),
-            Lane::Usual => self.waiting.put_back(item, now),
+    pub fn put_back(&mut self, item: T, priority: Priority, now: Instant) {
+        match priority {
+            Priority::Urgent => self.urgent.push_front(item),
+            Priority::Normal => self.waiting.put_back(item, now),
         }
     }
 
     /// A worker is through with a request. One that ends by itself after so many has left its seat.
-    pub fn done(&mut self, at: Place) {
+    pub fn done(&mut self, at: SlotRef) {
         if let Some(place) = self.seat_mut(at.seat)
             && place.incarnation == at.incarnation
         {
@@ -396,7 +402,7 @@ impl<T: Clone + PartialEq> Queue<T> {
 
     /// A slot is free again. Ask [`Queue::next_change`] what becomes of its seat, and
     /// [`Queue::next`] what it does now.
-    pub fn free(&mut self, at: Place) {
+    pub fn free(&mut self, at: SlotRef) {
         let Some(place) = self.seat_mut(at.seat) else {
             return;
         };
@@ -426,15 +432,15 @@ impl<T: Clone + PartialEq> Queue<T> {
         }
         if let Some(item) = self.urgent.pop_front() {
             self.wake(seat);
-            let place = self.put(seat, item.clone(), Lane::Urgent);
+            let place = self.put(seat, item.clone(), Priority::Urgent);
             return Next::Run(item, place);
         }
-        if taken == 0 && !self.has_usual_room() {
+        if taken == 0 && !self.has_normal_capacity() {
             return Next::Rest;
         }
         if let Some(item) = self.waiting.take() {
             self.wake(seat);
-            let place = self.put(seat, item.clone(), Lane::Usual);
+            let place = self.put(seat, item.clone(), Priority::Normal);
             return Next::Run(item, place);
         }
         if taken > 0 || depth.before_waking > 1 {
@@ -446,9 +452,9 @@ impl<T: Clone + PartialEq> Queue<T> {
     /// Requests of a seat that has more than one, for an idle seat to fetch one of. Which of
     /// them runs is the worker's to say, so the caller tries, the latest first.
     fn find_second(&self, seat: SeatId) -> Next<T> {
-        let seats = self.houses.iter().flat_map(|house| {
-            let seats = (0u32..).zip(&house.seats);
-            seats.map(|(number, place)| (house.generation, number, place))
+        let seats = self.generations.iter().flat_map(|generation_seats| {
+            let seats = (0u32..).zip(&generation_seats.seats);
+            seats.map(|(number, place)| (generation_seats.generation, number, place))
         });
         let mut crowded = seats.filter(|(.., place)| place.incarnation != 0 && place.taken() > 1);
         match crowded.next() {
@@ -460,8 +466,8 @@ impl<T: Clone + PartialEq> Queue<T> {
         }
     }
 
-    fn first_slot(&self, seat: SeatId) -> Place {
-        Place {
+    fn first_slot(&self, seat: SeatId) -> SlotRef {
+        SlotRef {
             seat,
             slot: 0,
             incarnation: self.incarnation(seat),
@@ -469,27 +475,27 @@ impl<T: Clone + PartialEq> Queue<T> {
     }
 
     /// A place at an idle seat, if there is one that is not kept for others.
-    pub fn idle_place(&self, lane: Lane) -> Option<Place> {
-        let idle = self.idle_seat().filter(|_| self.has_room(lane));
+    pub fn idle_place(&self, priority: Priority) -> Option<SlotRef> {
+        let idle = self.idle_seat().filter(|_| self.has_capacity(priority));
         idle.map(|seat| self.first_slot(seat))
     }
 
-    /// A request of this lane was taken back from `from` and runs at `to`, which was idle.
-    pub fn moved(&mut self, item: T, lane: Lane, (from, to): (Place, Place)) {
+    /// A request of this priority was taken back from `from` and runs at `to`, which was idle.
+    pub fn moved(&mut self, item: T, priority: Priority, (from, to): (SlotRef, SlotRef)) {
         self.free(from);
         self.wake(to.seat);
-        self.note_lane(to.seat, lane);
+        self.note_priority(to.seat, priority);
         self.hold(to.seat, to.slot, item);
     }
 
-    /// A request of this lane was taken back from `from`, where the script before it has turned out long,
+    /// A request of this priority was taken back from `from`, where the script before it has turned out long,
     /// and no seat is idle: it is the next to run, and until that script ends none gets behind it.
-    pub fn come_back(&mut self, item: T, lane: Lane, (from, now): (Place, Instant)) {
+    pub fn come_back(&mut self, item: T, priority: Priority, (from, now): (SlotRef, Instant)) {
         self.free(from);
         if let Some(place) = self.seat_mut(from.seat) {
             place.long = place.incarnation == from.incarnation && place.taken() > 0;
         }
-        self.put_back(item, lane, now);
+        self.put_back(item, priority, now);
     }
 
     /// Forgets a request that waits. False when it does not wait (any more).
@@ -501,24 +507,24 @@ impl<T: Clone + PartialEq> Queue<T> {
         }
     }
 
-    /// A seat gets a request of this lane. It counts as an urgent one's while it has had no others.
-    fn note_lane(&mut self, seat: SeatId, lane: Lane) {
+    /// A seat gets a request of this priority. It counts as an urgent one's while it has had no others.
+    fn note_priority(&mut self, seat: SeatId, priority: Priority) {
         let Some(place) = self.seat_mut(seat) else {
             return;
         };
         let was_urgent = place.urgent;
-        place.urgent = lane == Lane::Urgent && (was_urgent || place.taken() == 0);
+        place.urgent = priority == Priority::Urgent && (was_urgent || place.taken() == 0);
         let is_urgent = place.urgent;
         self.urgent_seats += usize::from(is_urgent);
         self.urgent_seats -= usize::from(was_urgent);
     }
 
-    fn put(&mut self, seat: SeatId, item: T, lane: Lane) -> Place {
+    fn put(&mut self, seat: SeatId, item: T, priority: Priority) -> SlotRef {
         self.warm = seat;
-        self.note_lane(seat, lane);
+        self.note_priority(seat, priority);
         let slot = self.seat(seat).and_then(Seat::free_slot).unwrap_or(0);
         let incarnation = self.hold(seat, slot, item);
-        Place {
+        SlotRef {
             seat,
             slot,
             incarnation,

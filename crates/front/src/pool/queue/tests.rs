@@ -21,7 +21,7 @@ const SCRIPT: Duration = Duration::from_millis(1);
 
 /// A request comes, and waits if it has to ([`Submitted::Busy`]) and may.
 pub fn come(queue: &mut Queue<u32>, item: u32, depth: Depth) -> Submitted {
-    let submitted = queue.submit(item, Lane::Usual, depth);
+    let submitted = queue.submit(item, Priority::Normal, depth);
     if submitted == Submitted::Busy {
         join(queue, item);
     }
@@ -49,8 +49,8 @@ fn opened(seats: u32) -> Queue<u32> {
     queue
 }
 
-fn place(number: u32, slot: usize) -> Place {
-    Place {
+fn place(number: u32, slot: usize) -> SlotRef {
+    SlotRef {
         seat: seat(number),
         slot,
         incarnation: 1,
@@ -59,22 +59,30 @@ fn place(number: u32, slot: usize) -> Place {
 
 #[test]
 fn a_request_that_is_certain_to_be_turned_away_is_told_so_before_it_comes() {
-    let asks = |queue: &mut Queue<u32>, lane| {
+    let asks = |queue: &mut Queue<u32>, priority| {
         let patience = (Instant::now(), Duration::MAX);
-        queue.turns_away((lane, ONE), patience, SCRIPT)
+        queue.turns_away((priority, ONE), patience, SCRIPT)
     };
     let mut queue = opened(2);
     for item in 0..5 {
-        assert_eq!(asks(&mut queue, Lane::Usual), None, "{item}");
+        assert_eq!(asks(&mut queue, Priority::Normal), None, "{item}");
         come(&mut queue, item, ONE);
     }
-    assert_eq!(asks(&mut queue, Lane::Usual), Some(Joined::Full));
+    assert_eq!(asks(&mut queue, Priority::Normal), Some(Joined::Full));
     assert_eq!(join(&mut queue, 5), Joined::Full);
-    assert_eq!(asks(&mut queue, Lane::Urgent), None, "those wait elsewhere");
+    assert_eq!(
+        asks(&mut queue, Priority::Urgent),
+        None,
+        "those wait elsewhere"
+    );
     assert!(queue.cancel(&4, Instant::now()));
-    assert_eq!(asks(&mut queue, Lane::Usual), None, "there is room again");
+    assert_eq!(
+        asks(&mut queue, Priority::Normal),
+        None,
+        "there is room again"
+    );
     // What is to be said where there are no workers is not that too many wait.
-    assert_eq!(asks(&mut Queue::new(), Lane::Usual), None);
+    assert_eq!(asks(&mut Queue::new(), Priority::Normal), None);
 }
 
 #[test]
@@ -93,7 +101,7 @@ fn requests_wait_in_order_and_the_queue_has_an_end() {
     for item in 2..=4 {
         assert_eq!(come(&mut queue, item, ONE), Submitted::Busy);
     }
-    assert_eq!(queue.submit(5, Lane::Usual, ONE), Submitted::Busy);
+    assert_eq!(queue.submit(5, Priority::Normal, ONE), Submitted::Busy);
     assert_eq!(join(&mut queue, 5), Joined::Full);
     queue.free(place(0, 0));
     assert_eq!(queue.next(seat(0), ONE), Next::Run(2, place(0, 0)));
@@ -127,7 +135,7 @@ fn very_short_scripts_fill_a_busy_seat_before_another_is_woken() {
     }
     assert_eq!(queue.queued(), 0, "a worker is idle");
     assert_eq!(come(&mut queue, 3, DEEP), Submitted::Placed(place(0, 0)));
-    assert_eq!(queue.idle_place(Lane::Usual), None);
+    assert_eq!(queue.idle_place(Priority::Normal), None);
 }
 
 #[test]
@@ -140,7 +148,7 @@ fn an_idle_seat_fetches_what_waits_behind_another() {
     let to = place(1, 0);
     let from = vec![(3, place(0, 1)), (2, place(0, 0))];
     assert_eq!(queue.next(seat(1), TWO), Next::TakeBack { from, to });
-    queue.moved(3, Lane::Usual, (place(0, 1), to));
+    queue.moved(3, Priority::Normal, (place(0, 1), to));
     assert_eq!(come(&mut queue, 4, ONE), Submitted::Busy);
 }
 
@@ -153,7 +161,7 @@ fn what_waits_behind_a_long_script_while_no_seat_is_idle_is_the_next_to_run() {
     assert_eq!(come(&mut queue, 5, TWO), Submitted::Busy);
     let (long, behind) = (seat(0), place(0, 1));
     assert_eq!(queue.seat(long).and_then(|seat| seat.slots[1]), Some(3));
-    queue.come_back(3, Lane::Usual, (behind, Instant::now()));
+    queue.come_back(3, Priority::Normal, (behind, Instant::now()));
     assert_eq!(queue.next(long, TWO), Next::Rest);
     queue.done(place(1, 0));
     assert_eq!(queue.next(seat(1), TWO), Next::Run(3, place(1, 0)));
@@ -171,9 +179,9 @@ fn a_seat_without_a_worker_gets_nothing_and_gives_back_what_it_had() {
     let left = queue.close(seat(0), 1);
     assert_eq!(left, vec![(place(0, 0), 1), (place(0, 1), 2)]);
     assert_eq!(come(&mut queue, 3, TWO), Submitted::Busy);
-    queue.put_back(2, Lane::Usual, Instant::now());
+    queue.put_back(2, Priority::Normal, Instant::now());
     queue.arrive(seat(0), 2, Vec::new());
-    let reopened = Place {
+    let reopened = SlotRef {
         seat: seat(0),
         slot: 0,
         incarnation: 2,
@@ -185,7 +193,7 @@ fn a_seat_without_a_worker_gets_nothing_and_gives_back_what_it_had() {
 fn an_urgent_request_comes_before_all_who_wait_and_keeps_seats_for_its_like() {
     let mut queue = opened(3);
     queue.reserve(1);
-    let urgent = |queue: &mut Queue<u32>, item| queue.submit(item, Lane::Urgent, ONE);
+    let urgent = |queue: &mut Queue<u32>, item| queue.submit(item, Priority::Urgent, ONE);
     come(&mut queue, 1, ONE);
     come(&mut queue, 2, ONE);
     assert_eq!(
@@ -194,7 +202,7 @@ fn an_urgent_request_comes_before_all_who_wait_and_keeps_seats_for_its_like() {
         "the third is kept"
     );
     assert_eq!(queue.idle_for_waiting(), None);
-    assert_eq!(queue.idle_place(Lane::Usual), None);
+    assert_eq!(queue.idle_place(Priority::Normal), None);
     assert_eq!(queue.next(seat(0), ONE), Next::Rest);
     assert_eq!(urgent(&mut queue, 10), Submitted::Placed(place(0, 0)));
     assert_eq!(urgent(&mut queue, 11), Submitted::Busy);
@@ -225,9 +233,9 @@ fn urgent_requests_that_wait_can_leave_and_have_an_end_and_one_seat_is_always_ev
     assert_eq!(queue.waiting(), 2);
     let left = queue.close(seat(0), 1);
     assert_eq!(left.len(), 1);
-    queue.put_back(14, Lane::Urgent, Instant::now());
+    queue.put_back(14, Priority::Urgent, Instant::now());
     queue.arrive(seat(0), 2, Vec::new());
-    let second = Place {
+    let second = SlotRef {
         incarnation: 2,
         ..place(0, 0)
     };
@@ -246,10 +254,10 @@ fn urgent_requests_get_the_seats_kept_for_them_however_short_scripts_are() {
         assert!(matches!(come(&mut queue, item, DEEP), Submitted::Placed(at) if at.slot == 0));
     }
     assert_eq!(come(&mut queue, 3, DEEP), Submitted::Busy);
-    let urgent = queue.submit(10, Lane::Urgent, DEEP);
+    let urgent = queue.submit(10, Priority::Urgent, DEEP);
     assert_eq!(urgent, Submitted::Placed(place(0, 0)));
     assert_eq!(queue.next(seat(0), DEEP), Next::Rest, "nobody behind it");
-    assert_eq!(queue.submit(11, Lane::Urgent, DEEP), Submitted::Busy);
+    assert_eq!(queue.submit(11, Priority::Urgent, DEEP), Submitted::Busy);
     assert_eq!(queue.join_urgent(11), Joined::Waits);
     queue.done(place(2, 0));
     assert_eq!(queue.next(seat(2), DEEP), Next::Run(11, place(2, 0)));
@@ -263,12 +271,12 @@ fn an_urgent_request_moves_to_a_seat_that_is_kept_and_what_it_leaves_is_everybod
     come(&mut queue, 1, ONE);
     come(&mut queue, 2, DEEP);
     assert_eq!(come(&mut queue, 3, ONE), Submitted::Placed(place(1, 0)));
-    let urgent = queue.submit(10, Lane::Urgent, DEEP);
+    let urgent = queue.submit(10, Priority::Urgent, DEEP);
     assert_eq!(urgent, Submitted::Placed(place(1, 1)));
     queue.reserve(1);
-    assert_eq!(queue.idle_place(Lane::Usual), None);
-    assert_eq!(queue.idle_place(Lane::Urgent), Some(place(0, 0)));
-    queue.moved(10, Lane::Urgent, (place(1, 1), place(0, 0)));
+    assert_eq!(queue.idle_place(Priority::Normal), None);
+    assert_eq!(queue.idle_place(Priority::Urgent), Some(place(0, 0)));
+    queue.moved(10, Priority::Urgent, (place(1, 1), place(0, 0)));
     assert_eq!(come(&mut queue, 4, ONE), Submitted::Busy);
     queue.done(place(0, 0));
     assert_eq!(queue.next(seat(0), ONE), Next::Rest, "it is still kept");
@@ -278,7 +286,7 @@ fn an_urgent_request_moves_to_a_seat_that_is_kept_and_what_it_leaves_is_everybod
 
 #[derive(Debug, Clone)]
 enum Step {
-    Submit { depth: Depth, lane: Lane },
+    Submit { depth: Depth, priority: Priority },
     Finish { nth: usize },
     Die { seat: u32 },
     Cancel { nth: usize },
@@ -287,9 +295,9 @@ enum Step {
 
 fn step() -> impl Strategy<Value = Step> {
     let depth = prop_oneof![Just(ONE), Just(TWO), Just(DEEP)];
-    let lane = prop_oneof![2 => Just(Lane::Usual), 1 => Just(Lane::Urgent)];
+    let priority = prop_oneof![2 => Just(Priority::Normal), 1 => Just(Priority::Urgent)];
     prop_oneof![
-        4 => (depth, lane).prop_map(|(depth, lane)| Step::Submit { depth, lane }),
+        4 => (depth, priority).prop_map(|(depth, priority)| Step::Submit { depth, priority }),
         4 => any::<usize>().prop_map(|nth| Step::Finish { nth }),
         1 => (0u32..3).prop_map(|seat| Step::Die { seat }),
         1 => any::<usize>().prop_map(|nth| Step::Cancel { nth }),
@@ -301,23 +309,26 @@ fn step() -> impl Strategy<Value = Step> {
 /// the older of its seat's two.
 struct World {
     queue: Queue<u32>,
-    placed: Vec<(u32, Place)>,
+    placed: Vec<(u32, SlotRef)>,
     incarnations: Vec<u32>,
     waiting: Vec<u32>,
     /// Of each request, from the first, which is 1.
-    lanes: Vec<Lane>,
+    lanes: Vec<Priority>,
     /// What scripts were like when the last request came.
     depth: Depth,
 }
 
 impl World {
-    fn lane(&self, item: u32) -> Lane {
+    fn priority(&self, item: u32) -> Priority {
         self.lanes[item as usize - 1]
     }
 
-    /// How many wait in this lane.
-    fn waiting(&self, lane: Lane) -> usize {
-        let waiting = self.waiting.iter().filter(|item| self.lane(**item) == lane);
+    /// How many wait in this priority.
+    fn waiting(&self, priority: Priority) -> usize {
+        let waiting = self
+            .waiting
+            .iter()
+            .filter(|item| self.priority(**item) == priority);
         waiting.count()
     }
 
@@ -326,7 +337,7 @@ impl World {
         let usual = self
             .placed
             .iter()
-            .filter(|(item, _)| self.lane(*item) == Lane::Usual);
+            .filter(|(item, _)| self.priority(*item) == Priority::Normal);
         let seats: std::collections::HashSet<_> = usual.map(|(_, at)| at.seat.number).collect();
         seats.len()
     }
@@ -343,7 +354,7 @@ impl World {
                     let begun = begun.map(|(item, _)| *item);
                     let waits = from.into_iter().find(|(item, _)| Some(*item) != begun);
                     let (item, from) = waits.expect("a seat with two");
-                    self.queue.moved(item, self.lane(item), (from, to));
+                    self.queue.moved(item, self.priority(item), (from, to));
                     self.placed.retain(|(other, _)| *other != item);
                     self.placed.push((item, to));
                 }
@@ -372,16 +383,16 @@ proptest! {
         let mut next_item = 0;
         for step in steps {
             match step {
-                Step::Submit { depth, lane } => {
+                Step::Submit { depth, priority } => {
                     next_item += 1;
-                    world.lanes.push(lane);
+                    world.lanes.push(priority);
                     world.depth = depth;
-                    let joined = match world.queue.submit(next_item, lane, depth) {
+                    let joined = match world.queue.submit(next_item, priority, depth) {
                         Submitted::Placed(place) => {
                             world.placed.push((next_item, place));
                             None
                         }
-                        Submitted::Busy if lane == Lane::Urgent => {
+                        Submitted::Busy if priority == Priority::Urgent => {
                             Some(world.queue.join_urgent(next_item))
                         }
                         Submitted::Busy => Some(join(&mut world.queue, next_item)),
@@ -392,7 +403,7 @@ proptest! {
                         Some(Joined::Waits) => world.waiting.push(next_item),
                         Some(refused) => {
                             prop_assert_eq!(refused, Joined::Full);
-                            prop_assert!(world.waiting(lane) >= 3);
+                            prop_assert!(world.waiting(priority) >= 3);
                         }
                     }
                 }
@@ -402,11 +413,11 @@ proptest! {
                     world.settle(place.seat);
                 }
                 Step::TurnOutLong { seat: number } if world.queue.idle_seat().is_none() => {
-                    let there = |(_, at): &&(u32, Place)| at.seat == seat(number);
+                    let there = |(_, at): &&(u32, SlotRef)| at.seat == seat(number);
                     let behind = world.placed.iter().filter(there).nth(1).copied();
                     if let Some((item, from)) = behind {
                         let now = Instant::now();
-                        world.queue.come_back(item, world.lane(item), (from, now));
+                        world.queue.come_back(item, world.priority(item), (from, now));
                         world.placed.retain(|(other, _)| *other != item);
                         world.waiting.push(item);
                         prop_assert_eq!(world.queue.next(from.seat, TWO), Next::Rest);
@@ -417,7 +428,7 @@ proptest! {
                     let left = world.queue.close(seat(number), old);
                     world.placed.retain(|(_, place)| place.seat != seat(number));
                     for (_, item) in left.iter().skip(1).rev() {
-                        world.queue.put_back(*item, world.lane(*item), Instant::now());
+                        world.queue.put_back(*item, world.priority(*item), Instant::now());
                         world.waiting.push(*item);
                     }
                     world.incarnations[number as usize] += 1;
@@ -451,11 +462,11 @@ proptest! {
             items.dedup();
             prop_assert_eq!(items.len(), world.placed.len());
             let idle = 3 - world.queue.busy();
-            prop_assert!(idle == 0 || world.waiting(Lane::Urgent) == 0, "an urgent one waits");
+            prop_assert!(idle == 0 || world.waiting(Priority::Urgent) == 0, "an urgent one waits");
             let usual = world.usual_seats();
             prop_assert!(usual <= usual_most, "{usual} seats have usual requests");
             let may_wait = idle == 0 || usual == usual_most;
-            prop_assert!(may_wait || world.waiting(Lane::Usual) == 0, "a usual one waits");
+            prop_assert!(may_wait || world.waiting(Priority::Normal) == 0, "a usual one waits");
             let is_alone = world.placed.iter().all(|(_, at)| at.slot == 0);
             prop_assert!(reserved == 0 || is_alone, "one is behind another");
         }

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::pool::queue::tests::join;
-use crate::pool::queue::{Depth, Lane, Next, Submitted};
+use crate::pool::queue::{Depth, Next, Priority, Submitted};
 use crate::pool::wait_list::Joined;
 
 const ONE: Depth = Depth {
@@ -29,7 +29,7 @@ fn at(generation: Generation, number: u32) -> SeatId {
 /// The queue, and what its driver knows.
 struct World {
     queue: Queue<u32>,
-    placed: Vec<(u32, Place)>,
+    placed: Vec<(u32, SlotRef)>,
     retired: Vec<SeatId>,
     /// The workers that live: those whom nobody has told to end, and who have not died.
     alive: HashMap<SeatId, Incarnation>,
@@ -75,7 +75,7 @@ impl World {
     }
 
     fn submit(&mut self, item: u32, depth: Depth) -> Submitted {
-        let submitted = self.queue.submit(item, Lane::Usual, depth);
+        let submitted = self.queue.submit(item, Priority::Normal, depth);
         match submitted {
             Submitted::Placed(place) => self.placed.push((item, place)),
             Submitted::Busy => match join(&mut self.queue, item) {
@@ -108,10 +108,10 @@ impl World {
     }
 
     /// The one that ran is lost, what waited behind it goes back.
-    fn lost(&mut self, seat: SeatId, had: &[(Place, u32)]) {
+    fn lost(&mut self, seat: SeatId, had: &[(SlotRef, u32)]) {
         for (_, item) in had.iter().skip(1).rev() {
             self.queue
-                .put_back(*item, Lane::Usual, std::time::Instant::now());
+                .put_back(*item, Priority::Normal, std::time::Instant::now());
             self.waits.insert(0, *item);
         }
         self.placed.retain(|(_, place)| place.seat != seat);
@@ -244,7 +244,7 @@ fn a_waiting_request_goes_to_the_worker_that_takes_the_place() {
     assert_eq!(world.retired.len(), 1);
     assert!(world.placed.contains(&(
         4,
-        Place {
+        SlotRef {
             seat: at(2, 0),
             slot: 0,
             incarnation: 1
@@ -495,7 +495,7 @@ impl World {
             Step::Die { generation, number } => self.die(at(generation, number)),
             Step::Arrive { back, number } => {
                 let seat = at(newest.saturating_sub(back), number);
-                let is_there = self.queue.house(seat.generation).is_some();
+                let is_there = self.queue.generation_seats(seat.generation).is_some();
                 // A death may be told of later than the successor.
                 let successor = self.alive.get(&seat).map_or(0, |last| last + 1);
                 if is_there {

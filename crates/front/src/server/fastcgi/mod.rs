@@ -17,7 +17,7 @@ use crate::backend::run::{Failure, Run};
 use crate::http::body::{Body, NoBody};
 use crate::logging::pool_access_log::Entry;
 use crate::net::socket::Socket;
-use crate::pool::queue::Lane;
+use crate::pool::queue::Priority;
 use crate::pool::status;
 use crate::pool::status::Part;
 use crate::server::accept::{Counted, idle_is_over};
@@ -223,7 +223,7 @@ async fn run_script(
         request_id: call.begun.request_id,
         id: "",
         spool_dir: &site.spool_dir,
-        lane: Lane::Usual,
+        priority: Priority::Normal,
         fields: call,
     };
     let mut form = FastcgiEncoder::new(call.begun.request_id, log);
