@@ -12,7 +12,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep};
 
-use crate::pool::exchange::{Ended, Event};
+use crate::pool::exchange::{ExchangeEnd, ExchangeEvent};
 
 /// How long connecting may take.
 const CONNECT: Duration = Duration::from_secs(5);
@@ -64,10 +64,10 @@ impl Foreign {
     }
 
     /// What happens next.
-    pub fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Event> {
+    pub fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<ExchangeEvent> {
         if !self.assignment_sent {
             self.assignment_sent = true;
-            return Poll::Ready(Event::Assigned);
+            return Poll::Ready(ExchangeEvent::Assigned);
         }
         if !self.deaf && self.write(cx).is_err() {
             // It may have answered before it had heard everything, and what it said still counts.
@@ -75,7 +75,7 @@ impl Foreign {
         }
         if self.wants_room && self.unsent.is_empty() {
             self.wants_room = false;
-            return Poll::Ready(Event::Room);
+            return Poll::Ready(ExchangeEvent::Room);
         }
         let mut bytes = vec![0; READ_BYTES];
         let mut buffer = ReadBuf::new(&mut bytes);
@@ -83,25 +83,25 @@ impl Foreign {
             Poll::Pending => self.poll_silence(cx),
             // What the answer's own end says decides whether it was complete.
             Poll::Ready(Ok(())) if buffer.filled().is_empty() => {
-                Poll::Ready(Event::Ended(Ended::WorkerDied))
+                Poll::Ready(ExchangeEvent::Ended(ExchangeEnd::WorkerDied))
             }
             Poll::Ready(Ok(())) => {
                 let count = buffer.filled().len();
                 bytes.truncate(count);
                 self.is_silent = false;
-                Poll::Ready(Event::Answer(bytes))
+                Poll::Ready(ExchangeEvent::Response(bytes))
             }
-            Poll::Ready(Err(_)) => Poll::Ready(Event::Ended(Ended::WorkerDied)),
+            Poll::Ready(Err(_)) => Poll::Ready(ExchangeEvent::Ended(ExchangeEnd::WorkerDied)),
         }
     }
 
-    fn poll_silence(&mut self, cx: &mut Context<'_>) -> Poll<Event> {
+    fn poll_silence(&mut self, cx: &mut Context<'_>) -> Poll<ExchangeEvent> {
         if !self.is_silent {
             self.is_silent = true;
             self.silence.as_mut().reset(Instant::now() + SILENCE);
         }
         ready!(self.silence.as_mut().poll(cx));
-        Poll::Ready(Event::Ended(Ended::Silent))
+        Poll::Ready(ExchangeEvent::Ended(ExchangeEnd::Silent))
     }
 
     fn write(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
@@ -121,7 +121,7 @@ impl Foreign {
     }
 
     /// Takes more of the request if the last of it has been sent, and says how many bytes; if
-    /// not, there will be an [`Event::Room`].
+    /// not, there will be an [`ExchangeEvent::Room`].
     pub fn feed(&mut self, bytes: &[u8]) -> usize {
         self.wants_room = !bytes.is_empty();
         if !self.unsent.is_empty() {
@@ -169,7 +169,7 @@ mod tests {
         (UnixListener::bind(&path).unwrap(), Upstream::Unix(path))
     }
 
-    async fn next(foreign: &mut Foreign) -> Event {
+    async fn next(foreign: &mut Foreign) -> ExchangeEvent {
         poll_fn(|cx| foreign.poll_event(cx)).await
     }
 
@@ -180,13 +180,15 @@ mod tests {
         let request = vec![0; 4 * 1024 * 1024];
         let mut foreign = Foreign::connect(&upstream, request).await.unwrap();
         let (mut server, _) = listener.accept().await.unwrap();
-        assert!(matches!(next(&mut foreign).await, Event::Assigned));
+        assert!(matches!(next(&mut foreign).await, ExchangeEvent::Assigned));
         server.write_all(b"too large").await.unwrap();
         drop(server);
-        assert!(matches!(next(&mut foreign).await, Event::Answer(bytes) if bytes == b"too large"));
+        assert!(
+            matches!(next(&mut foreign).await, ExchangeEvent::Response(bytes) if bytes == b"too large")
+        );
         assert!(matches!(
             next(&mut foreign).await,
-            Event::Ended(Ended::WorkerDied)
+            ExchangeEvent::Ended(ExchangeEnd::WorkerDied)
         ));
     }
 
@@ -216,17 +218,20 @@ mod tests {
         let (listener, upstream) = listen(&folder);
         let mut foreign = Foreign::connect(&upstream, vec![0; 8]).await.unwrap();
         let (mut server, _) = listener.accept().await.unwrap();
-        assert!(matches!(next(&mut foreign).await, Event::Assigned));
+        assert!(matches!(next(&mut foreign).await, ExchangeEvent::Assigned));
         for _ in 0..2 {
             // Each word gives it the whole time again.
             tokio::time::advance(SILENCE / 2).await;
             server.write_all(b"word").await.unwrap();
-            assert!(matches!(next(&mut foreign).await, Event::Answer(_)));
+            assert!(matches!(
+                next(&mut foreign).await,
+                ExchangeEvent::Response(_)
+            ));
         }
         let heard = Instant::now();
         assert!(matches!(
             next(&mut foreign).await,
-            Event::Ended(Ended::Silent)
+            ExchangeEvent::Ended(ExchangeEnd::Silent)
         ));
         assert!(heard.elapsed() >= SILENCE);
     }

@@ -21,7 +21,7 @@ use crate::http::deadline;
 use crate::http::deadline::Fields;
 use crate::logging::log_limit::ScriptLog;
 use crate::pool::NotTaken;
-use crate::pool::exchange::{Event, Exchange};
+use crate::pool::exchange::{Exchange, ExchangeEvent};
 use crate::pool::saturation_log::Refused;
 
 /// Bytes of a large body that are on their way to the script at once.
@@ -200,7 +200,7 @@ impl Source {
     }
 
     /// What happens next.
-    pub async fn event(&mut self) -> Event {
+    pub async fn event(&mut self) -> ExchangeEvent {
         poll_fn(|cx| match self {
             Source::Pool(exchange) => exchange.poll_event(cx),
             Source::Foreign(foreign) => foreign.poll_event(cx),

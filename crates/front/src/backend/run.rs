@@ -18,7 +18,7 @@ use crate::http::body::Body;
 use crate::http::deadline::Fields;
 use crate::http::server_timing;
 use crate::http::spool::Spool;
-use crate::pool::exchange::{Ended, Event, Exchange, QueueRequest};
+use crate::pool::exchange::{Exchange, ExchangeEnd, ExchangeEvent, QueueRequest};
 use crate::pool::kind;
 use crate::pool::queue::Priority;
 use crate::pool::thread_local;
@@ -292,9 +292,9 @@ impl Run<'_> {
         tokio::select! {
             biased;
             event = source.event() => match event {
-                Event::Ended(Ended::TakenBack) => Err(limits.failure(Failure::QueueTimeout)),
-                Event::Ended(Ended::TurnedAway(why)) => Err(limits.refusal(why)),
-                Event::Ended(_) => Err(Failure::WorkerDied),
+                ExchangeEvent::Ended(ExchangeEnd::TakenBack) => Err(limits.failure(Failure::QueueTimeout)),
+                ExchangeEvent::Ended(ExchangeEnd::TurnedAway(why)) => Err(limits.refusal(why)),
+                ExchangeEvent::Ended(_) => Err(Failure::WorkerDied),
                 _ => Ok(()),
             },
             () = client.gone() => Err(Failure::LeftQueue),
@@ -325,12 +325,12 @@ impl Run<'_> {
             tokio::select! {
                 biased;
                 event = source.event(), if wants_more => match event {
-                    Event::Answer(bytes) => {
+                    ExchangeEvent::Response(bytes) => {
                         answering.take_in_turns(&bytes, source, client).await?;
                     }
-                    Event::Room => feeder.feed(source).await.map_err(Failure::Body)?,
-                    Event::Ended(ended) => answering.ended(ended, limits, source)?,
-                    Event::Assigned => {
+                    ExchangeEvent::Room => feeder.feed(source).await.map_err(Failure::Body)?,
+                    ExchangeEvent::Ended(ended) => answering.ended(ended, limits, source)?,
+                    ExchangeEvent::Assigned => {
                         feeder.restart();
                         feeder.feed(source).await.map_err(Failure::Body)?;
                     }
@@ -534,20 +534,25 @@ impl<'a, F: ResponseEncoder> Answering<'a, F> {
         );
     }
 
-    fn ended(&mut self, ended: Ended, limits: &Limits, source: &Source) -> Result<(), Failure> {
+    fn ended(
+        &mut self,
+        ended: ExchangeEnd,
+        limits: &Limits,
+        source: &Source,
+    ) -> Result<(), Failure> {
         if self.over {
             return Ok(());
         }
         match ended {
-            Ended::Finished => {
+            ExchangeEnd::Finished => {
                 let how = "it ended without saying so";
                 source.broke_rules(how);
                 Err(Failure::Invalid(how.to_owned()))
             }
-            Ended::TakenBack => Err(limits.failure(Failure::QueueTimeout)),
-            Ended::TurnedAway(why) => Err(limits.refusal(why)),
-            Ended::Silent => Err(Failure::Silent),
-            Ended::Broken | Ended::WorkerDied => Err(Failure::WorkerDied),
+            ExchangeEnd::TakenBack => Err(limits.failure(Failure::QueueTimeout)),
+            ExchangeEnd::TurnedAway(why) => Err(limits.refusal(why)),
+            ExchangeEnd::Silent => Err(Failure::Silent),
+            ExchangeEnd::Broken | ExchangeEnd::WorkerDied => Err(Failure::WorkerDied),
         }
     }
 

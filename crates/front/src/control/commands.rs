@@ -22,7 +22,7 @@ use crate::logging::access_log::AccessLog;
 use crate::net::tls::Tls;
 use crate::pool::generation::Generation;
 use crate::pool::queue::SeatId;
-use crate::pool::worker_events::{DEAF_FOR, Rings};
+use crate::pool::worker_events::{EventThrottle, PAUSE};
 use crate::pool::{Pool, growth, saturation_log, thread_local};
 use crate::runtime::supervisor_channel::{read_json, write_json};
 use crate::server::accept::accept;
@@ -74,7 +74,7 @@ pub fn readable(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
 /// Being woken is all that a worker's event is for: the hooks of the thread do the rest. The
 /// event is edge-triggered, so its counter need not be read.
 async fn listen_to(event: OwnedFd, generation: Weak<Generation>, thread: u32) {
-    let mut rings = Rings::default();
+    let mut throttle = EventThrottle::default();
     loop {
         let Ok(listened) = event.try_clone().and_then(readable) else {
             tracing::error!("a worker's event cannot be waited for");
@@ -85,14 +85,14 @@ async fn listen_to(event: OwnedFd, generation: Weak<Generation>, thread: u32) {
             let Some(generation) = generation.upgrade() else {
                 return;
             };
-            if rings.rung(generation.news(thread)) {
+            if throttle.is_wasteful(generation.useful_events(thread)) {
                 break;
             }
         }
         // As long as it is waited for, each ring wakes the thread. What was rung by then shows at
         // once.
         drop(listened);
-        tokio::time::sleep(DEAF_FOR).await;
+        tokio::time::sleep(PAUSE).await;
     }
 }
 

@@ -12,12 +12,12 @@ use maitred_sizing::{Controller, Kinds, Limits, Load, Machine, Sizing};
 use crate::pool::Pool;
 use crate::pool::exchange::Exchange;
 use crate::pool::generation::Generation;
-use crate::pool::generations::Inner;
+use crate::pool::generations::PoolState;
 use crate::pool::growth::Growth;
 use crate::pool::kind::in_hand;
 use crate::pool::queue::{Queue, SeatId};
 use crate::pool::stuck_workers;
-use crate::pool::stuck_workers::{Hanging, running, waited};
+use crate::pool::stuck_workers::{StuckWorkers, running, waited};
 
 /// Thousandths of a processor in one.
 const THOUSANDTHS: f64 = 1000.0;
@@ -36,7 +36,7 @@ pub struct Auto {
     limits: Limits,
     /// Workers whose script hangs, and when they are counted again.
     parked: usize,
-    hanging: Hanging,
+    stuck: StuckWorkers,
     kinds: Kinds,
     counts_at: Instant,
     /// Something has come since the last look.
@@ -71,7 +71,7 @@ impl Auto {
             began,
             limits,
             parked: 0,
-            hanging: Hanging::default(),
+            stuck: StuckWorkers::default(),
             kinds: Kinds::default(),
             counts_at: began,
             stirred: false,
@@ -157,12 +157,12 @@ impl Auto {
             let seats = 0..link.seats();
             seats.filter_map(move |seat| running((number, seat), link.seat_board(seat), now))
         });
-        self.parked = self.hanging.count(scripts, (after, now), waited);
+        self.parked = self.stuck.count(scripts, (after, now), waited);
         if self.parked == 0 && self.kinds.is_empty() {
             return;
         }
-        let hanging = &self.hanging;
-        let hangs = |seat: SeatId| hanging.has((seat.generation, seat.number));
+        let stuck = &self.stuck;
+        let hangs = |seat: SeatId| stuck.has((seat.generation, seat.number));
         let believed = self.controller.believes_up_to();
         self.kinds.look(believed, in_hand(queue, hangs));
     }
@@ -198,7 +198,7 @@ impl Growth {
     }
 }
 
-impl Inner {
+impl PoolState {
     /// A request has got a worker.
     pub(crate) fn count_begin(&mut self, exchange: &Exchange) {
         if let Some(auto) = &mut self.growth.auto {
@@ -238,8 +238,8 @@ impl Pool {
     /// What its processes may use now, by the word of the supervisor: thousandths of a processor, and
     /// workers there is memory for.
     pub fn see_room(&self, cores: u32, workers: Option<u32>) {
-        let mut inner = self.lock();
-        if let Some(auto) = &mut inner.growth.auto {
+        let mut state = self.lock();
+        if let Some(auto) = &mut state.growth.auto {
             auto.controller.see(Machine {
                 cores: (f64::from(cores) / THOUSANDTHS).max(1.0 / THOUSANDTHS),
                 memory: workers.map(|workers| workers as usize),
@@ -250,20 +250,20 @@ impl Pool {
 
     /// For how long requests may wait until it is looked which of the others hang.
     pub(crate) fn parks_after(&self) -> Duration {
-        let inner = self.lock();
-        let auto = inner.growth.auto.as_ref();
+        let state = self.lock();
+        let auto = state.growth.auto.as_ref();
         auto.map_or(Duration::MAX, Auto::parks_after)
     }
 
     /// Requests have waited for so long. Nobody else need come for the pool to grow for them.
     pub(crate) fn help_stalled(&self) {
-        let mut inner = self.lock();
-        let Inner {
+        let mut state = self.lock();
+        let PoolState {
             queue,
             generations,
             growth,
             ..
-        } = &mut *inner;
+        } = &mut *state;
         let (Some(auto), 1..) = (&mut growth.auto, queue.waiting()) else {
             return;
         };
@@ -274,13 +274,13 @@ impl Pool {
             ..load(queue)
         });
         self.stalls.notify_one();
-        self.ask_for_workers(&mut inner, 0);
+        self.ask_for_workers(&mut state, 0);
     }
 
     /// A request has ended: what it has cost, if its worker has told. Where there are more workers than
     /// there are to be and none is idle, the one that has just ended its request goes.
-    pub(crate) fn count_cost(&self, inner: &mut Inner, kind: u64, spent: Option<Spent>) {
-        let Some(auto) = &mut inner.growth.auto else {
+    pub(crate) fn count_cost(&self, state: &mut PoolState, kind: u64, spent: Option<Spent>) {
+        let Some(auto) = &mut state.growth.auto else {
             return;
         };
         if spent.is_none() {
@@ -300,35 +300,35 @@ impl Pool {
             auto.controller.ended(&mut auto.kinds, kind, spent);
         }
         let workers = auto.controller.sizing().workers;
-        if inner.queue.open_seats() > workers
-            && inner.queue.waiting() > 0
-            && let Some((seat, incarnation)) = inner.queue.retire(0, 0)
+        if state.queue.open_seats() > workers
+            && state.queue.waiting() > 0
+            && let Some((seat, incarnation)) = state.queue.retire(0, 0)
         {
             // Those that are ready beyond are not to be taken for some that serve.
-            if inner.growth.told > workers {
-                self.tell_wanted(inner, workers);
+            if state.growth.told > workers {
+                self.tell_wanted(state, workers);
             }
-            self.retired(inner, seat, incarnation);
-            inner.growth.forget_told(&inner.queue);
+            self.report_retired(state, seat, incarnation);
+            state.growth.forget_told(&state.queue);
         }
     }
 
     /// Shows how the number of workers was found, if it is.
-    pub(crate) fn show_size(&self, inner: &Inner) {
-        let size = inner.growth.auto.as_ref().map(Auto::shown);
+    pub(crate) fn show_size(&self, state: &PoolState) {
+        let size = state.growth.auto.as_ref().map(Auto::shown);
         self.tally
             .get()
             .inspect(|tally| tally.page().show_size(size));
     }
 
     /// The look once a second. False when the pool rests.
-    pub(crate) fn tend_auto(&self, inner: &mut Inner) -> bool {
-        let now = load(&inner.queue);
-        let generations = inner.generations.clone();
-        let Some(auto) = &mut inner.growth.auto else {
+    pub(crate) fn tend_auto(&self, state: &mut PoolState) -> bool {
+        let now = load(&state.queue);
+        let generations = state.generations.clone();
+        let Some(auto) = &mut state.growth.auto else {
             return false;
         };
-        auto.count_parked(&inner.queue, &generations);
+        auto.count_parked(&state.queue, &generations);
         auto.kinds.pass_second();
         let parked = auto.parked;
         auto.controller.see_kinds(&auto.kinds);
@@ -338,30 +338,30 @@ impl Pool {
         let stirred = std::mem::take(&mut auto.stirred);
         let floor = auto.limits.floor;
         self.say_size(auto, sizing);
-        self.show_size(inner);
-        if inner.growth.told > sizing.workers {
-            self.tell_wanted(inner, sizing.workers);
+        self.show_size(state);
+        if state.growth.told > sizing.workers {
+            self.tell_wanted(state, sizing.workers);
         }
-        self.release(inner);
-        self.ask_for_workers(inner, 0);
+        self.release(state);
+        self.ask_for_workers(state, 0);
         // Where memory is short, those that only wait are the first to go.
         if let Some(room) = sizing.terms.memory {
-            inner.queue.keep_ready_within(room);
-            self.turn_over(inner);
+            state.queue.keep_ready_within(room);
+            self.turn_over(state);
         }
-        let beyond = inner.queue.open_seats().saturating_sub(sizing.workers);
+        let beyond = state.queue.open_seats().saturating_sub(sizing.workers);
         for _ in 0..beyond {
-            let Some((seat, incarnation)) = inner.queue.retire(0, 1) else {
+            let Some((seat, incarnation)) = state.queue.retire(0, 1) else {
                 break;
             };
-            self.retired(inner, seat, incarnation);
-            inner.growth.forget_told(&inner.queue);
+            self.report_retired(state, seat, incarnation);
+            state.growth.forget_told(&state.queue);
         }
         stirred
-            || !inner.held_back.is_empty()
+            || !state.held_back.is_empty()
             || now.waiting > 0
             || now.busy > 0
-            || inner.queue.open_seats() > floor
+            || state.queue.open_seats() > floor
     }
 
     fn say_size(&self, auto: &mut Auto, sizing: Sizing) {

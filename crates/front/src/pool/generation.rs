@@ -9,7 +9,7 @@ use maitred_control::Generation as Number;
 use maitred_seat::FrontEnd;
 
 use crate::pool::metrics::Tally;
-use crate::pool::worker_events::News;
+use crate::pool::worker_events::UsefulEvents;
 use crate::runtime::supervisor_channel::read_json;
 
 /// A pool from one reload to the next.
@@ -25,9 +25,9 @@ pub struct Generation {
     /// One for each front thread: what its workers wake it with.
     events: Vec<OwnedFd>,
     /// Exchanges of each front thread that wait in the pool or are assignment.
-    interest: Arc<[AtomicU32]>,
+    in_flight: Arc<[AtomicU32]>,
     /// What the pool's workers have told each front thread.
-    news: Arc<[News]>,
+    useful_events: Arc<[UsefulEvents]>,
 }
 
 impl Generation {
@@ -71,17 +71,21 @@ impl Generation {
             tally: Arc::new(tally),
             link,
             events,
-            interest: Arc::new([]),
-            news: Arc::new([]),
+            in_flight: Arc::new([]),
+            useful_events: Arc::new([]),
         })
     }
 
-    /// Counts interest and news with the rest of its pool.
+    /// Counts interest and useful_events with the rest of its pool.
     #[must_use]
-    pub(crate) fn counting_with(self, interest: Arc<[AtomicU32]>, news: Arc<[News]>) -> Generation {
+    pub(crate) fn counting_with(
+        self,
+        in_flight: Arc<[AtomicU32]>,
+        useful_events: Arc<[UsefulEvents]>,
+    ) -> Generation {
         Generation {
-            interest,
-            news,
+            in_flight,
+            useful_events,
             ..self
         }
     }
@@ -91,20 +95,22 @@ impl Generation {
         &self.link
     }
 
-    /// What wakes front thread number `thread` when a worker has news.
+    /// What wakes front thread number `thread` when a worker has useful_events.
     pub fn event(&self, thread: u32) -> Option<&OwnedFd> {
         self.events.get(thread as usize)
     }
 
     /// Whether a front thread waits for anything from its pool.
-    pub fn interests(&self, thread: u32) -> bool {
-        let interest = self.interest.get(thread as usize);
-        interest.is_some_and(|interest| interest.load(Ordering::Relaxed) > 0)
+    pub fn has_in_flight(&self, thread: u32) -> bool {
+        let in_flight = self.in_flight.get(thread as usize);
+        in_flight.is_some_and(|in_flight| in_flight.load(Ordering::Relaxed) > 0)
     }
 
     /// How often the pool's workers have had something to tell a front thread.
-    pub fn news(&self, thread: u32) -> u32 {
-        self.news.get(thread as usize).map_or(0, News::count)
+    pub fn useful_events(&self, thread: u32) -> u32 {
+        self.useful_events
+            .get(thread as usize)
+            .map_or(0, UsefulEvents::count)
     }
 
     /// Most seats of the pool that may be open while this is its newest generation.

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use maitred_config::Mode;
 use maitred_control::{FromFront, Generation as Number, Incarnation, Wear};
 
-use crate::pool::exchange::{Exchange, Left};
+use crate::pool::exchange::{AfterDeath, Exchange};
 use crate::pool::generation::Generation;
 use crate::pool::growth::Growth;
 use crate::pool::queue::{Queue, SeatId, SlotRef};
@@ -20,11 +20,11 @@ use crate::runtime::clock;
 
 /// How often at most the supervisor is told that workers find OPcache full: to see whether it is takes a
 /// process.
-const FULL_SAID_EVERY: Duration = Duration::from_secs(10);
+const FULL_CACHE_EVERY: Duration = Duration::from_secs(10);
 
 /// What a pool's lock guards.
 #[derive(Debug)]
-pub struct Inner {
+pub struct PoolState {
     /// Who waits for whom.
     pub queue: Queue<Arc<Exchange>>,
     /// The generations, in the order they came.
@@ -36,19 +36,19 @@ pub struct Inner {
     /// Requests that get no worker before others have ended that ask for the same, since that hangs.
     pub held_back: VecDeque<Arc<Exchange>>,
     /// Reports that the supervisor has not taken, one for each seat at most.
-    pub unsaid: Vec<FromFront>,
+    pub unsent_reports: Vec<FromFront>,
     /// Of which generations the supervisor was told that their OPcache is full.
-    pub full_said: FullSaid,
+    pub full_cache_reports: FullCacheReports,
 }
 
 /// Generations whose OPcache was said to be full not long ago, and when: one entry for each at most.
 #[derive(Debug, Default)]
-pub struct FullSaid(Vec<(Number, Instant)>);
+pub struct FullCacheReports(Vec<(Number, Instant)>);
 
-impl FullSaid {
+impl FullCacheReports {
     /// Whether it is to be said now of this one: while one takes another's place, both may be full.
     fn is_due(&mut self, generation: Number, now: Instant) -> bool {
-        self.0.retain(|(_, at)| now < *at + FULL_SAID_EVERY);
+        self.0.retain(|(_, at)| now < *at + FULL_CACHE_EVERY);
         let is_due = self.0.iter().all(|(said, _)| *said != generation);
         if is_due {
             self.0.push((generation, now));
@@ -57,17 +57,17 @@ impl FullSaid {
     }
 }
 
-impl Inner {
+impl PoolState {
     /// Nothing.
-    pub fn new() -> Inner {
-        Inner {
+    pub fn new() -> PoolState {
+        PoolState {
             queue: Queue::new(),
             generations: Vec::new(),
             figures: Figures::default(),
             growth: Growth::none(),
             held_back: VecDeque::new(),
-            unsaid: Vec::new(),
-            full_said: FullSaid::default(),
+            unsent_reports: Vec::new(),
+            full_cache_reports: FullCacheReports::default(),
         }
     }
 
@@ -121,77 +121,77 @@ impl Generation {
 impl Pool {
     /// A generation comes. It gets no request before [`Pool::replace`].
     pub fn add(&self, generation: Generation) -> Arc<Generation> {
-        let shared = (self.interest.clone(), self.news.clone());
+        let shared = (self.in_flight.clone(), self.useful_events.clone());
         let mut generation = generation.counting_with(shared.0, shared.1);
         // One mapping is enough: every generation of the pool counts on the same page.
         let tally = self.tally.get_or_init(|| generation.tally.clone());
         generation.tally = tally.clone();
         let generation = Arc::new(generation);
-        let mut inner = self.lock();
+        let mut state = self.lock();
         let settings = &generation.settings;
         // A copy's successors wait already: none has to be made for it before it leaves.
         let is_copied = settings.mode == Mode::Snapshot;
         let max_requests = if is_copied { 0 } else { settings.max_requests };
         let (number, seats) = (generation.number, generation.link().seats());
-        inner.queue.add(number, seats, max_requests);
+        state.queue.add(number, seats, max_requests);
         if is_copied {
             let each = u64::from(settings.requests_per_child);
             let each = each.saturating_mul(u64::from(settings.rewinds_per_child) + 1);
-            inner.queue.serve_each(number, each);
+            state.queue.serve_each(number, each);
         }
-        inner.generations.push(generation.clone());
+        state.generations.push(generation.clone());
         generation
     }
 
     /// From now on the pool's requests go to generation `new`; those before it leave.
     pub fn replace(self: &Arc<Pool>, new: Number) {
-        let mut inner = self.lock();
-        let Some(generation) = inner.generation(new).cloned() else {
+        let mut state = self.lock();
+        let Some(generation) = state.generation(new).cloned() else {
             return;
         };
         let settings = &generation.settings;
         let limit = settings.request_queue_length as usize;
-        inner.queue.replace(new, generation.max_open(), limit);
-        inner.queue.reserve(settings.reserved_workers as usize);
-        let waiting = &mut inner.queue.waiting;
+        state.queue.replace(new, generation.max_open(), limit);
+        state.queue.reserve(settings.reserved_workers as usize);
+        let waiting = &mut state.queue.waiting;
         waiting.limit_time(settings.request_queue_timeout);
-        let grown = std::mem::replace(&mut inner.growth, Growth::none());
-        inner.growth = Growth::of(settings, generation.max_open()).after(grown);
-        let serving = inner.growth.serving();
-        inner.queue.serve_at_most(serving);
+        let grown = std::mem::replace(&mut state.growth, Growth::none());
+        state.growth = Growth::of(settings, generation.max_open()).after(grown);
+        let serving = state.growth.serving();
+        state.queue.serve_at_most(serving);
         let now = clock::since_1970().as_secs();
-        inner.figures.open(generation.link().board(), now);
-        inner.figures.queue_limit = settings.request_queue_length;
-        self.show_size(&inner);
+        state.figures.open(generation.link().board(), now);
+        state.figures.queue_limit = settings.request_queue_length;
+        self.show_size(&state);
         self.settings.store(settings.clone());
-        self.settle_all(inner);
+        self.settle_all(state);
     }
 
     /// A generation leaves and nothing takes its place.
     pub fn leave(self: &Arc<Pool>, number: Number) {
-        let mut inner = self.lock();
-        inner.queue.leave(number);
-        self.settle_all(inner);
+        let mut state = self.lock();
+        state.queue.leave(number);
+        self.settle_all(state);
     }
 
     /// Nothing is left of a generation. What it should still have had goes to others.
     pub fn forget(self: &Arc<Pool>, number: Number) {
-        let mut inner = self.lock();
-        let had = inner.queue.remove(number);
-        self.recover(&mut inner, had);
-        inner
+        let mut state = self.lock();
+        let had = state.queue.remove(number);
+        self.recover(&mut state, had);
+        state
             .generations
             .retain(|generation| generation.number != number);
-        self.settle_all(inner);
+        self.settle_all(state);
     }
 
     /// From now on only `keep` workers stay that have nothing to do, and of all there may be only
     /// one in `share`.
     pub fn keep_only(self: &Arc<Pool>, keep: usize, share: usize) {
-        let mut inner = self.lock();
-        let most = inner.queue.max_open().div_ceil(share);
-        inner.queue.keep_only(keep.min(most));
-        self.settle_all(inner);
+        let mut state = self.lock();
+        let most = state.queue.max_open().div_ceil(share);
+        state.queue.keep_only(keep.min(most));
+        self.settle_all(state);
     }
 
     /// Whether the pool has no generation, and nobody waits for one.
@@ -207,11 +207,11 @@ impl Pool {
         if seat.number >= generation.link().seats() {
             return;
         }
-        // The news of a successor can be quicker than that of a death.
-        let mut inner = self.lock();
-        let had = inner.queue.vacate(seat);
-        self.recover(&mut inner, had);
-        self.settle_all(inner);
+        // The useful_events of a successor can be quicker than that of a death.
+        let mut state = self.lock();
+        let had = state.queue.vacate(seat);
+        self.recover(&mut state, had);
+        self.settle_all(state);
         let left = generation.link().adopt(seat.number, incarnation, 0);
         let left: Vec<_> = left
             .into_iter()
@@ -223,21 +223,21 @@ impl Pool {
             })
             .collect();
         for (_, exchange) in &left {
-            self.take_interest(exchange);
+            self.count_in_flight(exchange);
             self.inboxes[0].put(exchange.clone());
             crate::backend::watch_left(exchange.clone());
         }
-        let mut inner = self.lock();
-        inner.queue.arrive(seat, incarnation, left);
-        self.settle(inner, seat);
+        let mut state = self.lock();
+        state.queue.arrive(seat, incarnation, left);
+        self.settle(state, seat);
         self.stirred.notify_one();
     }
 
     /// A worker that was to sit in a seat gets nothing: another is to come in its stead.
     pub fn give_back(&self, seat: SeatId, incarnation: Incarnation) {
-        let mut inner = self.lock();
-        self.retired(&mut inner, seat, incarnation);
-        inner.forget_told(seat.generation);
+        let mut state = self.lock();
+        self.report_retired(&mut state, seat, incarnation);
+        state.forget_told(seat.generation);
         self.stirred.notify_one();
     }
 
@@ -255,40 +255,40 @@ impl Pool {
 
     /// A seat's worker is dead: what it had not begun goes to others, the rest has failed.
     pub fn seat_died(self: &Arc<Pool>, seat: SeatId, incarnation: Incarnation) {
-        let mut inner = self.lock();
-        if !inner.queue.forget_pending(seat, incarnation) {
-            let sat_there = inner.queue.incarnation(seat) == incarnation;
-            let had = inner.queue.close(seat, incarnation);
-            self.recover(&mut inner, had);
-            if let (true, Some(generation)) = (sat_there, inner.generation(seat.generation)) {
+        let mut state = self.lock();
+        if !state.queue.forget_pending(seat, incarnation) {
+            let sat_there = state.queue.incarnation(seat) == incarnation;
+            let had = state.queue.close(seat, incarnation);
+            self.recover(&mut state, had);
+            if let (true, Some(generation)) = (sat_there, state.generation(seat.generation)) {
                 generation.link().vacate(seat.number);
             }
         }
-        self.settle_all(inner);
+        self.settle_all(state);
     }
 
     /// What a worker had that is no more goes to others if it had not begun.
-    fn recover(&self, inner: &mut Inner, had: Vec<(SlotRef, Arc<Exchange>)>) {
+    fn recover(&self, state: &mut PoolState, had: Vec<(SlotRef, Arc<Exchange>)>) {
         for (place, exchange) in had.into_iter().rev() {
             match exchange.worker_died() {
-                Left::Unbegun => {
-                    inner.count_lost(&exchange);
+                AfterDeath::NotStarted => {
+                    state.count_lost(&exchange);
                     let priority = exchange.priority;
-                    inner.queue.put_back(exchange, priority, Instant::now());
+                    state.queue.put_back(exchange, priority, Instant::now());
                     continue;
                 }
-                Left::Cut => self.report_death(inner, place),
-                Left::Over => {}
+                AfterDeath::Interrupted => self.report_death(state, place),
+                AfterDeath::Over => {}
             }
-            inner.count_death(&exchange);
-            self.lose_interest(&exchange);
+            state.count_death(&exchange);
+            self.uncount_in_flight(&exchange);
         }
     }
 
     /// Tells the supervisor, which sees only a signal or an exit code, what the worker was at.
-    fn report_death(&self, inner: &Inner, place: SlotRef) {
+    fn report_death(&self, state: &PoolState, place: SlotRef) {
         let SeatId { generation, number } = place.seat;
-        let Some(script) = inner.generation(generation) else {
+        let Some(script) = state.generation(generation) else {
             return;
         };
         self.supervisor.report(&FromFront::ScriptDied {
@@ -300,30 +300,30 @@ impl Pool {
     }
 
     /// Lets seats change hands, and gives work to every seat that has none.
-    fn settle_all<'p>(self: &'p Arc<Pool>, mut inner: MutexGuard<'p, Inner>) {
-        inner.release();
-        self.turn_over(&mut inner);
-        for exchange in inner.queue.abandon() {
+    fn settle_all<'p>(self: &'p Arc<Pool>, mut state: MutexGuard<'p, PoolState>) {
+        state.release();
+        self.turn_over(&mut state);
+        for exchange in state.queue.abandon() {
             exchange.turn_away(NotTaken::NoPool);
-            self.lose_interest(&exchange);
+            self.uncount_in_flight(&exchange);
         }
-        self.show_figures(&mut inner);
-        while let Some(idle) = inner.queue.idle_for_waiting() {
-            self.settle(inner, idle);
-            inner = self.lock();
+        self.show_figures(&mut state);
+        while let Some(idle) = state.queue.idle_for_waiting() {
+            self.settle(state, idle);
+            state = self.lock();
         }
-        drop(inner);
+        drop(state);
         self.stirred.notify_one();
     }
 
     /// Does what the queue says about seats that change hands.
-    pub(crate) fn turn_over(&self, inner: &mut Inner) {
-        while let Some(change) = inner.queue.next_change() {
+    pub(crate) fn turn_over(&self, state: &mut PoolState) {
+        while let Some(change) = state.queue.next_change() {
             match change {
-                Change::Retire(seat, incarnation) => self.retired(inner, seat, incarnation),
+                Change::Retire(seat, incarnation) => self.report_retired(state, seat, incarnation),
                 Change::Open(seat) => {
-                    if self.fill(inner, seat)
-                        && let Some(generation) = inner.generation(seat.generation)
+                    if self.fill(state, seat)
+                        && let Some(generation) = state.generation(seat.generation)
                     {
                         generation.link().wake(seat.number);
                     }
@@ -333,58 +333,63 @@ impl Pool {
     }
 
     /// Tells the supervisor that a worker is to end.
-    pub(crate) fn retired(&self, inner: &mut Inner, seat: SeatId, incarnation: Incarnation) {
+    pub(crate) fn report_retired(
+        &self,
+        state: &mut PoolState,
+        seat: SeatId,
+        incarnation: Incarnation,
+    ) {
         let report = FromFront::SeatRetired {
             generation: seat.generation,
             seat: seat.number,
             incarnation,
         };
-        self.say(inner, report);
+        self.send_report(state, report);
     }
 
     /// A worker has grown, and another is to take its place, by the word of the supervisor.
     pub fn outgrown(&self, seat: SeatId, incarnation: Incarnation) {
-        let mut inner = self.lock();
-        inner.queue.wear_out(seat, incarnation, Wear::Grown);
-        self.report_worn(&mut inner);
+        let mut state = self.lock();
+        state.queue.wear_out(seat, incarnation, Wear::Grown);
+        self.report_worn(&mut state);
     }
 
-    pub(crate) fn report_worn(&self, inner: &mut Inner) {
-        while let Some((seat, incarnation, why)) = inner.queue.next_worn() {
+    pub(crate) fn report_worn(&self, state: &mut PoolState) {
+        while let Some((seat, incarnation, why)) = state.queue.next_worn() {
             let report = FromFront::SeatWorn {
                 generation: seat.generation,
                 seat: seat.number,
                 incarnation,
                 why,
             };
-            self.say(inner, report);
+            self.send_report(state, report);
         }
     }
 
     /// Tells the supervisor that workers of a generation find OPcache full, but not with each request.
-    pub(crate) fn report_full_cache(&self, inner: &mut Inner, generation: &Generation) {
+    pub(crate) fn report_full_cache(&self, state: &mut PoolState, generation: &Generation) {
         let generation = generation.number;
-        if inner.full_said.is_due(generation, Instant::now()) {
+        if state.full_cache_reports.is_due(generation, Instant::now()) {
             // What is not taken now is said again.
             self.supervisor.report(&FromFront::CacheFull { generation });
         }
     }
 
     /// Says what must not be lost: what the supervisor does not take now is said later.
-    fn say(&self, inner: &mut Inner, report: FromFront) {
+    fn send_report(&self, state: &mut PoolState, report: FromFront) {
         if !self.supervisor.report(&report) {
-            inner.unsaid.push(report);
+            state.unsent_reports.push(report);
             self.stirred.notify_one();
         }
     }
 
     /// Says once more what the supervisor has not taken.
-    pub(crate) fn say_again(&self, inner: &mut Inner) {
-        for report in std::mem::take(&mut inner.unsaid) {
+    pub(crate) fn resend_reports(&self, state: &mut PoolState) {
+        for report in std::mem::take(&mut state.unsent_reports) {
             match (self.supervisor.report(&report), &report) {
-                (false, _) => inner.unsaid.push(report),
+                (false, _) => state.unsent_reports.push(report),
                 // More may have been asked for in the meantime.
-                (true, FromFront::SeatRetired { generation, .. }) => inner.forget_told(*generation),
+                (true, FromFront::SeatRetired { generation, .. }) => state.forget_told(*generation),
                 (true, _) => {}
             }
         }
@@ -397,7 +402,7 @@ mod tests {
 
     #[test]
     fn a_full_cache_is_said_once_in_a_while_of_each_generation_however_they_take_turns() {
-        let mut said = FullSaid::default();
+        let mut said = FullCacheReports::default();
         let start = Instant::now();
         for second in 0..10 {
             let now = start + Duration::from_secs(second);
@@ -405,7 +410,7 @@ mod tests {
             assert_eq!(due, [second == 0; 2]);
             assert!(!said.is_due(1, now) && !said.is_due(2, now));
         }
-        let later = start + FULL_SAID_EVERY;
+        let later = start + FULL_CACHE_EVERY;
         assert!(said.is_due(2, later) && !said.is_due(2, later));
         assert_eq!(said.0.len(), 1, "what is long ago is forgotten");
     }

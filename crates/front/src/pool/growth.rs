@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 
 use crate::pool::Pool;
 use crate::pool::auto::{Auto, load};
-use crate::pool::generations::Inner;
+use crate::pool::generations::PoolState;
 
 /// How often a pool is looked at that has more workers than it rests with.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -105,7 +105,7 @@ impl Growth {
     }
 }
 
-impl Inner {
+impl PoolState {
     /// The supervisor hears that a worker of this generation goes, and takes it that no more are needed than are
     /// left then.
     pub(crate) fn forget_told(&mut self, generation: Generation) {
@@ -130,31 +130,31 @@ impl Pool {
     ///
     /// What runs in a generation that leaves counts as needed in the current one, which is to take
     /// over.
-    pub(crate) fn ask_for_workers(&self, inner: &mut Inner, more: usize) {
-        let Some(needs) = self.needs(inner, more) else {
+    pub(crate) fn ask_for_workers(&self, state: &mut PoolState, more: usize) {
+        let Some(needs) = self.needs(state, more) else {
             return;
         };
-        if asks(needs, inner.queue.open_current(), inner.growth.told) {
-            self.tell_wanted(inner, needs);
+        if asks(needs, state.queue.open_current(), state.growth.told) {
+            self.tell_wanted(state, needs);
         }
         // Once that is told: the next are to be made ready for those that serve from now on.
-        if inner.growth.has_more_ready && inner.queue.serve_at_most(needs) {
-            self.turn_over(inner);
+        if state.growth.has_more_ready && state.queue.serve_at_most(needs) {
+            self.turn_over(state);
         }
     }
 
     /// How many workers are needed, unless the pool is static.
-    fn needs(&self, inner: &mut Inner, more: usize) -> Option<usize> {
-        if let Some(auto) = &mut inner.growth.auto {
-            let load = load(&inner.queue);
+    fn needs(&self, state: &mut PoolState, more: usize) -> Option<usize> {
+        if let Some(auto) = &mut state.growth.auto {
+            let load = load(&state.queue);
             return Some(auto.needs(load, more));
         }
-        let bounds = inner.growth.bounds?;
-        Some(bounds.needs(inner.queue.busy(), inner.queue.waiting() + more))
+        let bounds = state.growth.bounds?;
+        Some(bounds.needs(state.queue.busy(), state.queue.waiting() + more))
     }
 
-    pub(crate) fn tell_wanted(&self, inner: &mut Inner, needs: usize) {
-        let generation = inner.queue.current();
+    pub(crate) fn tell_wanted(&self, state: &mut PoolState, needs: usize) {
+        let generation = state.queue.current();
         if generation == 0 {
             return;
         }
@@ -164,7 +164,7 @@ impl Pool {
             workers,
         };
         if self.supervisor.report(&wanted) {
-            inner.growth.told = needs;
+            state.growth.told = needs;
         }
         self.stirred.notify_one();
     }
@@ -172,37 +172,37 @@ impl Pool {
     /// Takes back what was asked for and is not needed any more, and lets workers go that have had
     /// nothing to do. False when the pool rests.
     fn tend(self: &Arc<Pool>) -> bool {
-        let mut inner = self.lock();
-        self.say_again(&mut inner);
-        self.turn_over(&mut inner);
-        inner.forget_told_in_vain();
-        self.ask_for_workers(&mut inner, 0);
+        let mut state = self.lock();
+        self.resend_reports(&mut state);
+        self.turn_over(&mut state);
+        state.forget_told_in_vain();
+        self.ask_for_workers(&mut state, 0);
         // Of two generations that both have idle workers the old one gives its own up.
-        for _ in 0..inner.queue.idle_current() {
-            let Some((seat, incarnation)) = inner.queue.retire_leaving() else {
+        for _ in 0..state.queue.idle_current() {
+            let Some((seat, incarnation)) = state.queue.retire_leaving() else {
                 break;
             };
-            self.retired(&mut inner, seat, incarnation);
+            self.report_retired(&mut state, seat, incarnation);
         }
-        inner.queue.look_at_idle();
-        let stirs = inner.queue.has_leaving() || !inner.unsaid.is_empty();
-        if inner.growth.auto.is_some() {
-            return self.tend_auto(&mut inner) || stirs;
+        state.queue.look_at_idle();
+        let stirs = state.queue.has_leaving() || !state.unsent_reports.is_empty();
+        if state.growth.auto.is_some() {
+            return self.tend_auto(&mut state) || stirs;
         }
-        let Some(bounds) = inner.growth.bounds else {
+        let Some(bounds) = state.growth.bounds else {
             return stirs;
         };
-        let needs = bounds.needs(inner.queue.busy(), inner.queue.waiting());
-        if inner.growth.told > needs {
-            self.tell_wanted(&mut inner, needs);
+        let needs = bounds.needs(state.queue.busy(), state.queue.waiting());
+        if state.growth.told > needs {
+            self.tell_wanted(&mut state, needs);
         }
-        if let Some((seat, incarnation)) = inner.queue.retire(bounds.max_spare, bounds.looks) {
-            self.retired(&mut inner, seat, incarnation);
+        if let Some((seat, incarnation)) = state.queue.retire(bounds.max_spare, bounds.looks) {
+            self.report_retired(&mut state, seat, incarnation);
         }
         stirs
-            || inner.queue.open_seats() > bounds.max_spare
-            || inner.queue.waiting() > 0
-            || inner.growth.told > needs
+            || state.queue.open_seats() > bounds.max_spare
+            || state.queue.waiting() > 0
+            || state.growth.told > needs
     }
 }
 

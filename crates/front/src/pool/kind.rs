@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use crate::pool::Pool;
 use crate::pool::exchange::Exchange;
-use crate::pool::generations::Inner;
+use crate::pool::generations::PoolState;
 use crate::pool::queue::{Priority, Queue, SeatId};
 
 /// The kind of a request: the first part of its target's path, and the folder of the script that answers, since
@@ -32,7 +32,7 @@ pub(crate) fn in_hand<'q>(
     in_hand.map(move |(seat, exchange)| (exchange.kind, hangs(seat) && exchange.has_begun()))
 }
 
-impl Inner {
+impl PoolState {
     /// Whether a request is to get no worker now, since those that ask for the same hang and have all
     /// workers that they may.
     pub(crate) fn holds_back(&self, exchange: &Exchange) -> bool {
@@ -70,9 +70,9 @@ impl Inner {
     /// Has those at the head of the queue wait for others of their kind that may have no worker now: they came
     /// before it was known.
     pub(crate) fn hold_back_first(&mut self) {
-        let waiting = |inner: &Inner| {
-            let first = inner.queue.waiting.first();
-            first.is_some_and(|first| inner.holds_back(first))
+        let waiting = |state: &PoolState| {
+            let first = state.queue.waiting.first();
+            first.is_some_and(|first| state.holds_back(first))
         };
         while waiting(self) {
             let first = self.queue.waiting.withdraw();
@@ -126,18 +126,18 @@ impl Pool {
     }
 
     /// Gives those a worker that were held back and may have one.
-    pub(crate) fn release(&self, inner: &mut Inner) {
-        inner.release();
-        self.fill_idle(inner);
+    pub(crate) fn release(&self, state: &mut PoolState) {
+        state.release();
+        self.fill_idle(state);
     }
 
     /// Gives every idle worker work that there is for it.
-    pub(crate) fn fill_idle(&self, inner: &mut Inner) {
-        while let Some(seat) = inner.queue.idle_for_waiting() {
-            if !self.fill(inner, seat) {
+    pub(crate) fn fill_idle(&self, state: &mut PoolState) {
+        while let Some(seat) = state.queue.idle_for_waiting() {
+            if !self.fill(state, seat) {
                 return;
             }
-            if let Some(generation) = inner.generation(seat.generation) {
+            if let Some(generation) = state.generation(seat.generation) {
                 generation.link().wake(seat.number);
             }
         }

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use crate::pool::exchange::{Exchange, QueueRequest};
-use crate::pool::generations::Inner;
+use crate::pool::generations::PoolState;
 use crate::pool::queue::Priority;
 use crate::pool::wait_list::Joined;
 use crate::pool::{NotTaken, Pool};
@@ -14,31 +14,31 @@ impl Pool {
     /// A request finds no worker free and waits, unless that is in vain.
     pub(crate) fn join(
         &self,
-        inner: &mut Inner,
+        state: &mut PoolState,
         exchange: &Arc<Exchange>,
         within: Duration,
     ) -> Result<(), NotTaken> {
         let now = Instant::now();
-        let queue = &mut inner.queue;
+        let queue = &mut state.queue;
         let joined = match exchange.priority {
             Priority::Urgent => queue.join_urgent(exchange.clone()),
             Priority::Normal => queue.join(exchange.clone(), (now, within), self.script_time()),
         };
-        self.count_turned(inner);
+        self.count_turned(state);
         let in_vain = joined.in_vain();
         self.note_refusal(in_vain.is_some());
         if let Some(why) = in_vain {
-            self.grow_for_refused(inner, why);
+            self.grow_for_refused(state, why);
             return Err(why);
         }
         if let Joined::Replaces(oldest) = joined {
             self.turn_away(&oldest, NotTaken::QueueFull);
         }
-        if let Some(last) = inner.crowded_out() {
+        if let Some(last) = state.crowded_out() {
             self.turn_away(&last, NotTaken::QueueFull);
         }
-        inner.count_arrival(0);
-        self.begins_to_wait(inner);
+        state.count_arrival(0);
+        self.begins_to_wait(state);
         Ok(())
     }
 
@@ -51,26 +51,26 @@ impl Pool {
             kind,
         }: QueueRequest,
     ) -> Option<NotTaken> {
-        let mut inner = self.lock();
-        if inner.is_held_back((priority, kind)) {
+        let mut state = self.lock();
+        if state.is_held_back((priority, kind)) {
             return None;
         }
         let (now, who) = (Instant::now(), (priority, self.depth()));
-        let told = inner
+        let told = state
             .queue
             .turns_away(who, (now, within), self.script_time());
-        self.count_turned(&mut inner);
+        self.count_turned(&mut state);
         let why = told?.in_vain()?;
-        self.grow_for_refused(&mut inner, why);
+        self.grow_for_refused(&mut state, why);
         Some(why)
     }
 
     /// A request is turned away. Who waits asks for workers; where nobody may, whoever is refused does, or a pool
     /// without an idle worker would never get another.
-    fn grow_for_refused(&self, inner: &mut Inner, why: NotTaken) {
-        if why == NotTaken::QueueFull && inner.queue.waiting.most() == 0 {
-            inner.count_arrival(1);
-            self.ask_for_workers(inner, 1);
+    fn grow_for_refused(&self, state: &mut PoolState, why: NotTaken) {
+        if why == NotTaken::QueueFull && state.queue.waiting.most() == 0 {
+            state.count_arrival(1);
+            self.ask_for_workers(state, 1);
         }
     }
 
@@ -89,18 +89,18 @@ impl Pool {
     }
 
     /// A request waits in the queue now, because all workers are busy.
-    pub(crate) fn begins_to_wait(&self, inner: &mut Inner) {
-        if inner.growth.auto.is_some() {
+    pub(crate) fn begins_to_wait(&self, state: &mut PoolState) {
+        if state.growth.auto.is_some() {
             self.stalls.notify_one();
         }
-        if inner.queue.open_seats() == 0 {
+        if state.queue.open_seats() == 0 {
             // Somebody has to see to it that a worker comes, though one was asked for already.
             self.stirred.notify_one();
         }
-        let at_limit = inner.queue.open_seats() >= inner.queue.max_open();
-        let reached = &mut inner.figures.limit_reached;
+        let at_limit = state.queue.open_seats() >= state.queue.max_open();
+        let reached = &mut state.figures.limit_reached;
         *reached = reached.wrapping_add(at_limit.into());
-        self.show_figures(inner);
+        self.show_figures(state);
         self.watch.waits(at_limit);
         if at_limit {
             self.tally().inspect(|tally| tally.limit_reached());
@@ -108,27 +108,27 @@ impl Pool {
     }
 
     /// Some wait, and a seat is about to be given what it does next.
-    pub(crate) fn pass_time(&self, inner: &mut Inner) -> Instant {
+    pub(crate) fn pass_time(&self, state: &mut PoolState) -> Instant {
         let now = Instant::now();
-        inner.queue.pass_time(now, self.script_time());
-        self.count_turned(inner);
+        state.queue.pass_time(now, self.script_time());
+        self.count_turned(state);
         now
     }
 
     /// Turns away those whom newer ones have passed for too long.
-    pub(crate) fn turn_away_passed(&self, inner: &mut Inner, now: Instant) {
-        while let Some(passed) = inner.queue.next_passed(now, self.script_time()) {
+    pub(crate) fn turn_away_passed(&self, state: &mut PoolState, now: Instant) {
+        while let Some(passed) = state.queue.next_passed(now, self.script_time()) {
             self.turn_away(&passed, NotTaken::Passed);
         }
     }
 
     fn turn_away(&self, exchange: &Exchange, why: NotTaken) {
         exchange.turn_away(why);
-        self.lose_interest(exchange);
+        self.uncount_in_flight(exchange);
     }
 
-    fn count_turned(&self, inner: &mut Inner) {
-        let turned = inner.queue.waiting.take_turned();
+    fn count_turned(&self, state: &mut PoolState) {
+        let turned = state.queue.waiting.take_turned();
         if !turned.is_zero() {
             self.tally().inspect(|tally| tally.newest_first(turned));
         }
@@ -137,11 +137,11 @@ impl Pool {
     /// How long a request takes from now on that comes to the end of the queue, as far as that can be
     /// known. Somebody is told who was turned away; `in_vain`: after all the time that it could wait.
     pub fn takes(&self, in_vain: bool) -> Option<Duration> {
-        let mut inner = self.lock();
+        let mut state = self.lock();
         if in_vain {
-            inner.queue.waiting.gave_up();
+            state.queue.waiting.gave_up();
         }
-        let takes = inner.queue.waiting.takes(Instant::now())?;
+        let takes = state.queue.waiting.takes(Instant::now())?;
         Some(takes + self.script_time())
     }
 

@@ -38,14 +38,14 @@ use tokio::sync::Notify;
 
 use crate::pool::exchange::{Exchange, QueueRequest, SlotLease};
 use crate::pool::generation::Generation;
-use crate::pool::generations::Inner;
+use crate::pool::generations::PoolState;
 use crate::pool::listen_backlog::Unaccepted;
 use crate::pool::metrics::Tally;
 use crate::pool::queue::{Depth, Next, SeatId, SlotRef, Submitted};
 use crate::pool::saturation_log::Watch;
 use crate::pool::thread_local::Inbox;
-use crate::pool::worker_calls::{PoolWishes, Wishes};
-use crate::pool::worker_events::News;
+use crate::pool::worker_calls::{PoolCalls, WorkerCalls};
+use crate::pool::worker_events::UsefulEvents;
 use crate::runtime::clock;
 use crate::runtime::supervisor_channel::Supervisor;
 
@@ -85,12 +85,12 @@ pub struct Pool {
     pub name: String,
     /// The settings of the generation that gets its requests.
     settings: ArcSwap<Settings>,
-    inner: Mutex<Inner>,
+    state: Mutex<PoolState>,
     inboxes: Arc<[Inbox]>,
     /// Exchanges of each front thread that wait or are assignment.
-    interest: Arc<[AtomicU32]>,
+    in_flight: Arc<[AtomicU32]>,
     /// What its workers have told each front thread.
-    news: Arc<[News]>,
+    useful_events: Arc<[UsefulEvents]>,
     average_micros: AtomicU32,
     /// The request that came last was turned away.
     is_turning_away: AtomicBool,
@@ -107,8 +107,8 @@ pub struct Pool {
     tally: OnceLock<Arc<Tally>>,
     /// What waits before its door, among others.
     unaccepted: Arc<Unaccepted>,
-    /// Where the wishes of its scripts go.
-    wishes: PoolWishes,
+    /// Where the worker_calls of its scripts go.
+    worker_calls: PoolCalls,
 }
 
 impl Pool {
@@ -117,15 +117,15 @@ impl Pool {
         settings: Arc<Settings>,
         inboxes: Arc<[Inbox]>,
         supervisor: Arc<Supervisor>,
-        (unaccepted, wishes): (Arc<Unaccepted>, &Wishes),
+        (unaccepted, worker_calls): (Arc<Unaccepted>, &WorkerCalls),
         is_fpm: bool,
     ) -> Pool {
         Pool {
             name: settings.name.clone(),
             settings: ArcSwap::new(settings),
-            inner: Mutex::new(Inner::new()),
-            interest: inboxes.iter().map(|_| AtomicU32::new(0)).collect(),
-            news: inboxes.iter().map(|_| News::default()).collect(),
+            state: Mutex::new(PoolState::new()),
+            in_flight: inboxes.iter().map(|_| AtomicU32::new(0)).collect(),
+            useful_events: inboxes.iter().map(|_| UsefulEvents::default()).collect(),
             inboxes,
             average_micros: AtomicU32::new(u32::MAX),
             is_turning_away: AtomicBool::new(false),
@@ -136,7 +136,7 @@ impl Pool {
             manner: ArcSwap::default(),
             tally: OnceLock::new(),
             unaccepted,
-            wishes: wishes.of_a_pool(),
+            worker_calls: worker_calls.of_a_pool(),
         }
     }
 
@@ -150,8 +150,8 @@ impl Pool {
         self.tally.get()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, PoolState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// How many requests a seat may hold, by how long the pool's scripts take.
@@ -180,45 +180,45 @@ impl Pool {
             priority, within, ..
         } = queue_request;
         let exchange = Exchange::new(self.clone(), thread, request, queue_request);
-        self.take_interest(&exchange);
-        let mut inner = self.lock();
-        let submitted = match inner.holds_back(&exchange) {
+        self.count_in_flight(&exchange);
+        let mut state = self.lock();
+        let submitted = match state.holds_back(&exchange) {
             true => None,
-            false => Some(inner.queue.submit(exchange.clone(), priority, self.depth())),
+            false => Some(state.queue.submit(exchange.clone(), priority, self.depth())),
         };
         let refused = match submitted {
-            None if inner.hold_back(exchange.clone()) => {
+            None if state.hold_back(exchange.clone()) => {
                 self.watch.waits(false);
-                self.show_figures(&mut inner);
+                self.show_figures(&mut state);
                 return Ok(exchange);
             }
             None => NotTaken::QueueFull,
             Some(Submitted::Placed(place)) => {
                 self.note_refusal(false);
-                let generation = inner.generation(place.seat.generation).cloned();
-                inner.count_begin(&exchange);
-                inner.count_arrival(0);
-                inner.count_accepted(&exchange);
+                let generation = state.generation(place.seat.generation).cloned();
+                state.count_begin(&exchange);
+                state.count_arrival(0);
+                state.count_accepted(&exchange);
                 if let Some(generation) = &generation {
                     exchange.assign(generation.clone(), place);
                 }
-                let is_behind = inner.queue.is_shared(place.seat);
-                self.show_figures(&mut inner);
-                drop(inner);
+                let is_behind = state.queue.is_shared(place.seat);
+                self.show_figures(&mut state);
+                drop(state);
                 if let Some(generation) = generation {
                     generation.link().wake(place.seat.number);
                 }
                 thread_local::follow(exchange.clone(), is_behind);
                 return Ok(exchange);
             }
-            Some(Submitted::Busy) => match self.join(&mut inner, &exchange, within) {
+            Some(Submitted::Busy) => match self.join(&mut state, &exchange, within) {
                 Ok(()) => return Ok(exchange),
                 Err(refused) => refused,
             },
             Some(Submitted::Nobody) => NotTaken::NoPool,
         };
-        drop(inner);
-        self.lose_interest(&exchange);
+        drop(state);
+        self.uncount_in_flight(&exchange);
         Err(refused)
     }
 
@@ -227,15 +227,15 @@ impl Pool {
     /// will be a request, and php-fpm knows no other queue.
     pub fn snapshot(&self) -> Snapshot {
         let (generations, newest, open) = {
-            let inner = self.lock();
-            let seats = inner.generations.iter().flat_map(|generation| {
+            let state = self.lock();
+            let seats = state.generations.iter().flat_map(|generation| {
                 let seats = 0..generation.link().seats();
                 seats.map(|number| (generation.number, number))
             });
             let seats = seats.map(|(generation, number)| SeatId { generation, number });
-            let open = seats.filter(|seat| inner.queue.incarnation(*seat) != 0);
-            let newest = inner.newest().cloned();
-            (inner.generations.clone(), newest, open.collect::<Vec<_>>())
+            let open = seats.filter(|seat| state.queue.incarnation(*seat) != 0);
+            let newest = state.newest().cloned();
+            (state.generations.clone(), newest, open.collect::<Vec<_>>())
         };
         let Some(newest) = newest else {
             return Snapshot::default();
@@ -256,41 +256,41 @@ impl Pool {
 
     /// A page of the pool's own was asked for at its door, and counts as a request.
     pub fn count_page(&self) {
-        let mut inner = self.lock();
-        inner.figures.accepted = inner.figures.accepted.wrapping_add(1);
-        inner.show_figures();
+        let mut state = self.lock();
+        state.figures.accepted = state.figures.accepted.wrapping_add(1);
+        state.show_figures();
     }
 
-    fn show_figures(&self, inner: &mut Inner) {
-        inner.show_figures();
+    fn show_figures(&self, state: &mut PoolState) {
+        state.show_figures();
         if let Some(tally) = self.tally.get() {
-            tally.show(inner.queued(), inner.queue.busy());
+            tally.show(state.queued(), state.queue.busy());
         }
-        self.report_worn(inner);
-        self.ask_for_workers(inner, 0);
+        self.report_worn(state);
+        self.ask_for_workers(state, 0);
     }
 
-    fn take_interest(&self, exchange: &Exchange) {
-        if !exchange.followed.swap(true, Ordering::Relaxed) {
-            self.interest[exchange.thread as usize].fetch_add(1, Ordering::Relaxed);
+    fn count_in_flight(&self, exchange: &Exchange) {
+        if !exchange.is_counted.swap(true, Ordering::Relaxed) {
+            self.in_flight[exchange.thread as usize].fetch_add(1, Ordering::Relaxed);
         }
     }
 
     /// However many ways an exchange ends in at once, it counts once.
-    fn lose_interest(&self, exchange: &Exchange) {
-        if exchange.followed.swap(false, Ordering::Relaxed) {
-            self.interest[exchange.thread as usize].fetch_sub(1, Ordering::Relaxed);
+    fn uncount_in_flight(&self, exchange: &Exchange) {
+        if exchange.is_counted.swap(false, Ordering::Relaxed) {
+            self.in_flight[exchange.thread as usize].fetch_sub(1, Ordering::Relaxed);
         }
     }
 
     /// Takes a request out of the queue that no worker has. False when one has it.
     pub fn cancel(&self, exchange: &Arc<Exchange>) -> bool {
-        let mut inner = self.lock();
+        let mut state = self.lock();
         let cancelled =
-            inner.queue.cancel(exchange, Instant::now()) || inner.forget_held_back(exchange);
+            state.queue.cancel(exchange, Instant::now()) || state.forget_held_back(exchange);
         if cancelled {
-            self.show_figures(&mut inner);
-            self.lose_interest(exchange);
+            self.show_figures(&mut state);
+            self.uncount_in_flight(exchange);
         }
         cancelled
     }
@@ -307,27 +307,27 @@ impl Pool {
         let spent = generation.link().spent(&assignment);
         let is_full = generation.link().finds_cache_full(&assignment);
         generation.link().release(assignment);
-        self.lose_interest(exchange);
-        let mut inner = self.lock();
+        self.uncount_in_flight(exchange);
+        let mut state = self.lock();
         if grown {
-            inner.outgrown(place);
+            state.outgrown(place);
         }
         if is_full {
-            self.report_full_cache(&mut inner, &generation);
+            self.report_full_cache(&mut state, &generation);
         }
-        inner.queue.done(place);
-        self.count_cost(&mut inner, exchange.kind, spent);
-        self.settle(inner, place.seat);
+        state.queue.done(place);
+        self.count_cost(&mut state, exchange.kind, spent);
+        self.settle(state, place.seat);
     }
 
     /// A request was taken back from its slot because nobody waits for it any more.
     pub fn taken_back(self: &Arc<Pool>, lease: &SlotLease, exchange: &Arc<Exchange>) {
         let place = slot_of(&lease.generation, &lease.assignment);
-        self.lose_interest(exchange);
-        let mut inner = self.lock();
-        inner.queue.free(place);
-        inner.count_lost(exchange);
-        self.settle(inner, place.seat);
+        self.uncount_in_flight(exchange);
+        let mut state = self.lock();
+        state.queue.free(place);
+        state.count_lost(exchange);
+        self.settle(state, place.seat);
     }
 
     /// The worker's word on how long its script took, as an average; it decides nothing but how
@@ -356,32 +356,32 @@ impl Pool {
 
     /// Does what the queue says is next, first for seats that change hands and then for `seat`,
     /// and wakes the worker it concerns once the queue is free for others.
-    fn settle(self: &Arc<Pool>, mut inner: MutexGuard<'_, Inner>, seat: SeatId) {
-        inner.release();
-        self.turn_over(&mut inner);
-        let placed = self.fill(&mut inner, seat);
-        self.fill_idle(&mut inner);
-        self.show_figures(&mut inner);
-        let generation = inner
+    fn settle(self: &Arc<Pool>, mut state: MutexGuard<'_, PoolState>, seat: SeatId) {
+        state.release();
+        self.turn_over(&mut state);
+        let placed = self.fill(&mut state, seat);
+        self.fill_idle(&mut state);
+        self.show_figures(&mut state);
+        let generation = state
             .generation(seat.generation)
             .filter(|_| placed)
             .cloned();
-        drop(inner);
+        drop(state);
         if let Some(generation) = generation {
             generation.link().wake(seat.number);
         }
     }
 
     /// Gives a seat what it does next. True when its worker is to be woken.
-    fn fill(&self, inner: &mut Inner, seat: SeatId) -> bool {
+    fn fill(&self, state: &mut PoolState, seat: SeatId) -> bool {
         let mut placed = false;
-        let now = (inner.queue.waiting() > 0).then(|| self.pass_time(inner));
+        let now = (state.queue.waiting() > 0).then(|| self.pass_time(state));
         loop {
-            inner.hold_back_first();
-            match inner.queue.next(seat, self.depth()) {
-                Next::Run(exchange, place) => self.hand_over(inner, exchange, place),
+            state.hold_back_first();
+            match state.queue.next(seat, self.depth()) {
+                Next::Run(exchange, place) => self.hand_over(state, exchange, place),
                 Next::TakeBack { from, to } => {
-                    if !self.fetch(inner, from, to) {
+                    if !self.fetch(state, from, to) {
                         break;
                     }
                 }
@@ -390,15 +390,15 @@ impl Pool {
             placed = true;
         }
         if let Some(now) = now {
-            self.turn_away_passed(inner, now);
+            self.turn_away_passed(state, now);
         }
         placed
     }
 
-    fn hand_over(&self, inner: &mut Inner, exchange: Arc<Exchange>, place: SlotRef) {
-        inner.count_begin(&exchange);
-        inner.count_accepted(&exchange);
-        if let Some(generation) = inner.generation(place.seat.generation) {
+    fn hand_over(&self, state: &mut PoolState, exchange: Arc<Exchange>, place: SlotRef) {
+        state.count_begin(&exchange);
+        state.count_accepted(&exchange);
+        if let Some(generation) = state.generation(place.seat.generation) {
             exchange.assign(generation.clone(), place);
         }
         self.inboxes[exchange.thread as usize].put(exchange);
@@ -407,17 +407,17 @@ impl Pool {
     /// Fetches a request that waits behind another; which of them has begun, the slots say.
     fn fetch(
         &self,
-        inner: &mut Inner,
+        state: &mut PoolState,
         candidates: Vec<(Arc<Exchange>, SlotRef)>,
         to: SlotRef,
     ) -> bool {
-        let Some(generation) = inner.generation(to.seat.generation).cloned() else {
+        let Some(generation) = state.generation(to.seat.generation).cloned() else {
             return false;
         };
         for (exchange, from) in candidates {
             if exchange.take_back() {
                 let priority = exchange.priority;
-                inner.queue.moved(exchange.clone(), priority, (from, to));
+                state.queue.moved(exchange.clone(), priority, (from, to));
                 exchange.assign(generation, to);
                 return true;
             }
@@ -429,30 +429,30 @@ impl Pool {
     /// an idle seat, or back into the queue if there is none. A request with nothing before it may just
     /// have woken its worker: it wants another only if that takes long.
     pub fn rescue(&self, exchange: &Arc<Exchange>, waited: Duration) {
-        let mut inner = self.lock();
+        let mut state = self.lock();
         // What waits in the queue is asked for already.
         let Some(from) = exchange.place() else { return };
         let is_late = waited > WAKES_WITHIN;
-        let Some(to) = inner.queue.idle_place(exchange.priority) else {
-            let is_behind = inner.queue.is_shared(from.seat);
+        let Some(to) = state.queue.idle_place(exchange.priority) else {
+            let is_behind = state.queue.is_shared(from.seat);
             if is_behind || is_late {
-                self.ask_for_workers(&mut inner, 1);
+                self.ask_for_workers(&mut state, 1);
             }
             if is_behind {
-                self.come_back(&mut inner, exchange, from);
+                self.come_back(&mut state, exchange, from);
             } else if let (true, Some(generation)) =
-                (is_late, inner.generation(from.seat.generation))
+                (is_late, state.generation(from.seat.generation))
             {
                 generation.link().wake_whatever_was_said(from.seat.number);
             }
             return;
         };
-        if self.fetch(&mut inner, vec![(exchange.clone(), from)], to) {
+        if self.fetch(&mut state, vec![(exchange.clone(), from)], to) {
             // The seat it was taken from may have become one that can go.
-            self.turn_over(&mut inner);
-            self.show_figures(&mut inner);
-            let generation = inner.generation(to.seat.generation).cloned();
-            drop(inner);
+            self.turn_over(&mut state);
+            self.show_figures(&mut state);
+            let generation = state.generation(to.seat.generation).cloned();
+            drop(state);
             match generation {
                 Some(generation) if is_late => {
                     generation.link().wake_whatever_was_said(to.seat.number);
@@ -466,17 +466,17 @@ impl Pool {
     /// Fetches a request that waits behind a long script while no seat is idle: those that come later
     /// would pass it there, at whichever seats get free. Where none of that seat's has begun, its worker
     /// only waits for a processor.
-    fn come_back(&self, inner: &mut Inner, exchange: &Arc<Exchange>, from: SlotRef) {
-        let is_behind_a_script = inner.queue.has(from.seat, |other| other.has_begun());
+    fn come_back(&self, state: &mut PoolState, exchange: &Arc<Exchange>, from: SlotRef) {
+        let is_behind_a_script = state.queue.has(from.seat, |other| other.has_begun());
         if !is_behind_a_script || !exchange.take_back() {
             return;
         }
         let (item, priority) = (exchange.clone(), exchange.priority);
-        inner
+        state
             .queue
             .come_back(item, priority, (from, Instant::now()));
-        inner.count_lost(exchange);
-        self.begins_to_wait(inner);
+        state.count_lost(exchange);
+        self.begins_to_wait(state);
     }
 
     /// A worker keeps to no rules, in words: it is ended, and what all others of its generation
@@ -504,9 +504,9 @@ impl Pool {
 
     /// Whether nothing waits and nothing runs.
     pub fn is_quiet(&self) -> bool {
-        self.interest
+        self.in_flight
             .iter()
-            .all(|interest| interest.load(Ordering::Relaxed) == 0)
+            .all(|in_flight| in_flight.load(Ordering::Relaxed) == 0)
     }
 
     /// Asks the supervisor to end a worker; `overrun`: for what it has run for too long.

@@ -11,7 +11,7 @@ use crate::pool::Pool;
 use crate::pool::generation::Generation;
 use crate::pool::listen_backlog::Unaccepted;
 use crate::pool::thread_local::Inbox;
-use crate::pool::worker_calls::Wishes;
+use crate::pool::worker_calls::WorkerCalls;
 use crate::runtime::supervisor_channel::Supervisor;
 
 /// While another front has taken over, a pool keeps idle workers for the clients that remain: one for
@@ -26,7 +26,7 @@ pub struct Pools {
     supervisor: Arc<Supervisor>,
     /// What waits before the doors.
     pub unaccepted: Arc<Unaccepted>,
-    wishes: Wishes,
+    worker_calls: WorkerCalls,
     is_fpm: bool,
 }
 
@@ -38,11 +38,11 @@ struct Known {
 
 impl Pools {
     /// None. `is_fpm`: the server was started as php-fpm, and speaks as it does. What scripts
-    /// wish goes to `wishes`.
+    /// wish goes to `worker_calls`.
     pub fn new(
         inboxes: Arc<[Inbox]>,
         supervisor: Arc<Supervisor>,
-        wishes: Wishes,
+        worker_calls: WorkerCalls,
         is_fpm: bool,
     ) -> Pools {
         Pools {
@@ -50,7 +50,7 @@ impl Pools {
             inboxes,
             supervisor,
             unaccepted: Arc::default(),
-            wishes,
+            worker_calls,
             is_fpm,
         }
     }
@@ -127,7 +127,7 @@ impl Known {
             settings.clone(),
             inboxes,
             supervisor,
-            (unaccepted, &pools.wishes),
+            (unaccepted, &pools.worker_calls),
             pools.is_fpm,
         );
         let pool = Arc::new(pool);

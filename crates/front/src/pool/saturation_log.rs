@@ -389,15 +389,15 @@ fn count_scripts(scripts: Vec<String>) -> String {
 impl Pool {
     fn sample(&self) -> (Sample, usize) {
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let inner = self.lock();
-        let (queue, waiting) = (&inner.queue, inner.queue.waiting());
+        let state = self.lock();
+        let (queue, waiting) = (&state.queue, state.queue.waiting());
         let (busy, open, most) = (queue.busy(), queue.open_seats(), queue.max_open());
         let oldest = queue.waiting.longest();
         let (turns, is_newest_first) = (queue.waiting.turns(), queue.waiting.is_newest_first());
-        let held_back = inner.held_back.len();
-        let auto = inner.growth.auto.as_ref();
+        let held_back = state.held_back.len();
+        let auto = state.growth.auto.as_ref();
         let may_hang = auto.and_then(Auto::most_that_hang).unwrap_or(most);
-        drop(inner);
+        drop(state);
         let first = &self.watch.first;
         let sample = Sample {
             waiting,

@@ -64,10 +64,10 @@ fn request_id(mut request: &[u8]) -> String {
 impl Pool {
     /// Counts a slow script and tells the supervisor of it.
     pub fn report_slow(&self, report: &FromFront) {
-        let mut inner = self.lock();
-        inner.figures.slow = inner.figures.slow.wrapping_add(1);
-        inner.show_figures();
-        drop(inner);
+        let mut state = self.lock();
+        state.figures.slow = state.figures.slow.wrapping_add(1);
+        state.show_figures();
+        drop(state);
         self.supervisor.report(report);
     }
 }

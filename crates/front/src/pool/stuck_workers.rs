@@ -14,11 +14,11 @@ type Place = (u32, u32);
 
 /// Scripts that are asked about at most in one count, each of which costs a file. It is done under the pool's
 /// lock; the others have their turn in the next counts.
-const ASKED_MAX: usize = 32;
+const CHECKS_MAX: usize = 32;
 
 /// The scripts that hang: the seat of each, and when it began, on the clock that never goes backwards.
 #[derive(Debug, Default)]
-pub struct Hanging {
+pub struct StuckWorkers {
     known: HashMap<Place, Duration>,
     /// Who was asked about last.
     last: Place,
@@ -26,11 +26,15 @@ pub struct Hanging {
 
 /// A script that runs: in which seat, since when on the clock that never goes backwards, and who can tell
 /// more.
-pub type Running<T> = (Place, Duration, T);
+pub type RunningScript<T> = (Place, Duration, T);
 
 /// The script in a seat, if one runs [`now`]. One of an older program's worker is asked about at each
 /// count: when it began is a little different each time.
-pub fn running(place: Place, board: &SeatBoard, now: Duration) -> Option<Running<&SeatBoard>> {
+pub fn running(
+    place: Place,
+    board: &SeatBoard,
+    now: Duration,
+) -> Option<RunningScript<&SeatBoard>> {
     board.runs_since(now).map(|began| (place, began, board))
 }
 
@@ -39,7 +43,7 @@ pub fn now() -> Duration {
     Duration::from_nanos(monotonic_nanos())
 }
 
-impl Hanging {
+impl StuckWorkers {
     /// Whether the script in this seat hung at the last count.
     pub fn has(&self, place: Place) -> bool {
         self.known.contains_key(&place)
@@ -49,7 +53,7 @@ impl Hanging {
     /// that has run for so long. Who is found to hang does so to its end.
     pub fn count<T>(
         &mut self,
-        scripts: impl Iterator<Item = Running<T>>,
+        scripts: impl Iterator<Item = RunningScript<T>>,
         (after, now): (Duration, Duration),
         waited: impl Fn(T, Duration) -> Duration,
     ) -> usize {
@@ -65,7 +69,7 @@ impl Hanging {
         }
         let next = unknown.partition_point(|(place, ..)| *place <= self.last);
         unknown.rotate_left(next);
-        for (place, began, script, ran) in unknown.into_iter().take(ASKED_MAX) {
+        for (place, began, script, ran) in unknown.into_iter().take(CHECKS_MAX) {
             self.last = place;
             if waited(script, ran) > after {
                 self.known.insert(place, began);
@@ -106,45 +110,41 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     /// A script of seat 7 that began at a second and has waited for so long.
-    fn script(began: u64, waited: Duration) -> std::iter::Once<Running<Duration>> {
+    fn script(began: u64, waited: Duration) -> std::iter::Once<RunningScript<Duration>> {
         std::iter::once(((1, 7), Duration::from_secs(began), waited))
     }
 
     fn count(
-        hanging: &mut Hanging,
-        scripts: impl Iterator<Item = Running<Duration>>,
+        stuck: &mut StuckWorkers,
+        scripts: impl Iterator<Item = RunningScript<Duration>>,
         now: u64,
     ) -> usize {
-        hanging.count(scripts, (AFTER, SECOND * now as u32), |waited, ran| {
+        stuck.count(scripts, (AFTER, SECOND * now as u32), |waited, ran| {
             waited.min(ran)
         })
     }
 
     #[test]
     fn who_waits_for_long_hangs_and_who_works_or_is_new_does_not() {
-        let mut hanging = Hanging::default();
+        let mut stuck = StuckWorkers::default();
+        assert_eq!(count(&mut stuck, script(100, SECOND), 100), 0, "it is new");
         assert_eq!(
-            count(&mut hanging, script(100, SECOND), 100),
-            0,
-            "it is new"
-        );
-        assert_eq!(
-            count(&mut hanging, script(100, AFTER / 2), 160),
+            count(&mut stuck, script(100, AFTER / 2), 160),
             0,
             "it works"
         );
-        assert_eq!(count(&mut hanging, script(100, SECOND), 160), 1);
+        assert_eq!(count(&mut stuck, script(100, SECOND), 160), 1);
     }
 
     #[test]
     fn who_hangs_does_so_to_its_end_and_the_next_in_its_seat_does_not() {
-        let mut hanging = Hanging::default();
-        assert_eq!(count(&mut hanging, script(100, SECOND), 102), 1);
+        let mut stuck = StuckWorkers::default();
+        assert_eq!(count(&mut stuck, script(100, SECOND), 102), 1);
         let asked_again = |_, _| panic!("that is known");
-        let again = hanging.count(script(100, SECOND), (AFTER, 103 * SECOND), asked_again);
+        let again = stuck.count(script(100, SECOND), (AFTER, 103 * SECOND), asked_again);
         assert_eq!(again, 1);
-        assert_eq!(count(&mut hanging, script(103, Duration::ZERO), 104), 0);
-        assert_eq!(count(&mut hanging, std::iter::empty(), 105), 0);
+        assert_eq!(count(&mut stuck, script(103, Duration::ZERO), 104), 0);
+        assert_eq!(count(&mut stuck, std::iter::empty(), 105), 0);
     }
 
     #[test]
@@ -159,7 +159,7 @@ mod tests {
             board.request_at.store(wall, Relaxed);
             let now = 160 * SECOND;
             let scripts = running((1, 0), board, now).into_iter();
-            Hanging::default().count(scripts, (AFTER, now), |_, ran| ran)
+            StuckWorkers::default().count(scripts, (AFTER, now), |_, ran| ran)
         };
         // It has begun this very moment: decades ago, and in centuries, as the wall clock has it.
         assert_eq!([0, u64::MAX].map(|wall| count(160 * SECOND, wall)), [0, 0]);
@@ -173,13 +173,13 @@ mod tests {
         let link = maitred_seat::FrontEnd::take_over(file, 1, 1).unwrap();
         let board = link.seat_board(0);
         board.running.store(1, Relaxed);
-        let mut hanging = Hanging::default();
+        let mut stuck = StuckWorkers::default();
         let mut count = |ran: Duration| {
             let wall = crate::runtime::clock::since_1970() - ran;
             let micros = u64::try_from(wall.as_micros()).unwrap();
             board.request_at.store(micros, Relaxed);
             let scripts = running((1, 0), board, 30 * DAY).into_iter();
-            hanging.count(scripts, (DAY, 30 * DAY), |_, ran| ran)
+            stuck.count(scripts, (DAY, 30 * DAY), |_, ran| ran)
         };
         assert_eq!(count(Duration::ZERO), 0);
         assert_eq!([2 * DAY, 2 * DAY].map(&mut count), [1, 1]);
@@ -188,13 +188,13 @@ mod tests {
 
     #[test]
     fn of_many_scripts_all_are_asked_about_in_turn() {
-        let mut hanging = Hanging::default();
-        let many = 3 * ASKED_MAX as u32;
+        let mut stuck = StuckWorkers::default();
+        let many = 3 * CHECKS_MAX as u32;
         let found = std::array::from_fn(|_| {
             let all = (0..many).map(|seat| ((1, seat), 100 * SECOND, SECOND));
-            count(&mut hanging, all, 160)
+            count(&mut stuck, all, 160)
         });
-        assert_eq!(found, [1, 2, 3, 3].map(|counts| counts * ASKED_MAX));
+        assert_eq!(found, [1, 2, 3, 3].map(|counts| counts * CHECKS_MAX));
     }
 
     #[test]

@@ -31,7 +31,7 @@ fn pool(pm: ProcessManager, length: usize) -> (Arc<Pool>, RefCell<SupervisorEnd>
     let growth = Growth::of(&settings, 4);
     let inboxes: Arc<[Inbox]> = Arc::new([Inbox::default()]);
     let supervisor = Arc::new(Supervisor::new(ours));
-    let wishes = Wishes::default();
+    let wishes = WorkerCalls::default();
     let others = (Arc::default(), &wishes);
     let pool = Arc::new(Pool::new(
         Arc::new(settings),
@@ -40,11 +40,11 @@ fn pool(pm: ProcessManager, length: usize) -> (Arc<Pool>, RefCell<SupervisorEnd>
         others,
         false,
     ));
-    let mut inner = pool.lock();
-    inner.queue.add(1, 4, 0);
-    inner.queue.replace(1, 4, length);
-    inner.growth = growth;
-    drop(inner);
+    let mut state = pool.lock();
+    state.queue.add(1, 4, 0);
+    state.queue.replace(1, 4, length);
+    state.growth = growth;
+    drop(state);
     (pool, RefCell::new(theirs))
 }
 
@@ -68,10 +68,10 @@ fn reports(supervisor: &RefCell<SupervisorEnd>) -> Vec<FromFront> {
 
 /// A worker comes, and has something to do.
 fn one_comes_and_is_busy(pool: &Arc<Pool>) {
-    let mut inner = pool.lock();
-    inner.queue.arrive(SEAT, 1, Vec::new());
+    let mut state = pool.lock();
+    state.queue.arrive(SEAT, 1, Vec::new());
     let busy = Exchange::new(pool.clone(), 0, Vec::new(), CLAIM);
-    let placed = inner.queue.submit(busy, CLAIM.priority, pool.depth());
+    let placed = state.queue.submit(busy, CLAIM.priority, pool.depth());
     assert!(matches!(placed, Submitted::Placed(_)));
 }
 

@@ -263,7 +263,7 @@ impl Local {
     fn announce(&self) {
         let mut announced = self.announced.borrow_mut();
         for (index, generation) in self.generations.borrow().iter().enumerate() {
-            if generation.interests(self.thread) {
+            if generation.has_in_flight(self.thread) {
                 announced.push((index, generation.link().announce_sleep(self.thread)));
             }
         }

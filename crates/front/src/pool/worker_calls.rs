@@ -10,53 +10,53 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use crate::pool::exchange::SlotLease;
 use crate::pool::generation::Generation;
 
-/// Wishes of one pool that have not been granted. A worker has one at a time, as long as it keeps
+/// WorkerCalls of one pool that have not been granted. A worker has one at a time, as long as it keeps
 /// to the rules; one that does not takes the room of its own pool only.
-const MAX_UNGRANTED: usize = 512;
+const MAX_PENDING: usize = 512;
 
 /// What a script is told that wishes for something while too many of its pool do.
-const TOO_MANY: u32 = 0;
+const TOO_MANY_CALLS: u32 = 0;
 
 /// A wish of a script.
 #[derive(Debug)]
-pub struct Wish {
+pub struct WorkerCall {
     /// The script's pool.
     pub pool: String,
     /// What the script wants, by the word of its worker.
     pub bytes: Vec<u8>,
-    place: Place,
+    slot: CallSlot,
     /// Its room among those of its pool.
     _room: OwnedSemaphorePermit,
 }
 
 /// Which script waits for it.
 #[derive(Debug)]
-struct Place {
+struct CallSlot {
     generation: Arc<Generation>,
     seat: u32,
     slot: usize,
     number: u32,
 }
 
-impl Place {
-    fn grant(&self, verdict: u32) {
+impl CallSlot {
+    fn reply(&self, verdict: u32) {
         let link = self.generation.link();
         link.grant(self.seat, self.slot, self.number, verdict);
     }
 }
 
-impl Wish {
+impl WorkerCall {
     /// The script may go on; `verdict` says what came of it.
-    pub fn grant(self, verdict: u32) {
-        self.place.grant(verdict);
+    pub fn reply(self, verdict: u32) {
+        self.slot.reply(verdict);
     }
 }
 
 /// Queued items by their sender, served in turns (round robin).
 #[derive(Debug)]
-struct Turns<T>(VecDeque<(String, VecDeque<T>)>);
+struct RoundRobin<T>(VecDeque<(String, VecDeque<T>)>);
 
-impl<T> Turns<T> {
+impl<T> RoundRobin<T> {
     fn put(&mut self, pool: &str, item: T) {
         match self.0.iter_mut().find(|(name, _)| name == pool) {
             Some((_, items)) => items.push_back(item),
@@ -75,46 +75,46 @@ impl<T> Turns<T> {
 }
 
 #[derive(Debug)]
-struct Unheard {
-    turns: Mutex<Turns<Wish>>,
+struct CallQueue {
+    turns: Mutex<RoundRobin<WorkerCall>>,
     more: Notify,
 }
 
 /// The wishes of all pools that have not been heard.
 #[derive(Debug, Clone)]
-pub struct Wishes(Arc<Unheard>);
+pub struct WorkerCalls(Arc<CallQueue>);
 
-impl Default for Wishes {
-    fn default() -> Wishes {
-        Wishes(Arc::new(Unheard {
-            turns: Mutex::new(Turns(VecDeque::new())),
+impl Default for WorkerCalls {
+    fn default() -> WorkerCalls {
+        WorkerCalls(Arc::new(CallQueue {
+            turns: Mutex::new(RoundRobin(VecDeque::new())),
             more: Notify::new(),
         }))
     }
 }
 
-impl Wishes {
+impl WorkerCalls {
     /// The way there for a pool.
-    pub fn of_a_pool(&self) -> PoolWishes {
-        PoolWishes {
+    pub fn of_a_pool(&self) -> PoolCalls {
+        PoolCalls {
             all: self.clone(),
-            room: Arc::new(Semaphore::new(MAX_UNGRANTED)),
+            room: Arc::new(Semaphore::new(MAX_PENDING)),
         }
     }
 
     /// The next one. Others have their turn before.
-    pub async fn next(&self) -> Wish {
+    pub async fn next(&self) -> WorkerCall {
         tokio::task::yield_now().await;
         loop {
             let more = self.0.more.notified();
-            if let Some(wish) = self.turns().take() {
-                return wish;
+            if let Some(call) = self.turns().take() {
+                return call;
             }
             more.await;
         }
     }
 
-    fn turns(&self) -> MutexGuard<'_, Turns<Wish>> {
+    fn turns(&self) -> MutexGuard<'_, RoundRobin<WorkerCall>> {
         let turns = self.0.turns.lock();
         turns.unwrap_or_else(PoisonError::into_inner)
     }
@@ -122,34 +122,34 @@ impl Wishes {
 
 /// Where the wishes of a pool's scripts go.
 #[derive(Debug)]
-pub struct PoolWishes {
-    all: Wishes,
+pub struct PoolCalls {
+    all: WorkerCalls,
     room: Arc<Semaphore>,
 }
 
-impl PoolWishes {
+impl PoolCalls {
     /// Looks whether the script of a lease has one. True if it has.
     pub fn look(&self, pool: &str, lease: &mut SlotLease) -> bool {
         let Some((number, bytes)) = lease.generation.link().wish(&mut lease.assignment) else {
             return false;
         };
-        let place = Place {
+        let slot = CallSlot {
             generation: lease.generation.clone(),
             seat: lease.assignment.seat(),
             slot: lease.assignment.slot(),
             number,
         };
         let Ok(room) = self.room.clone().try_acquire_owned() else {
-            place.grant(TOO_MANY);
+            slot.reply(TOO_MANY_CALLS);
             return true;
         };
-        let wish = Wish {
+        let call = WorkerCall {
             pool: pool.to_owned(),
             bytes,
-            place,
+            slot: slot,
             _room: room,
         };
-        self.all.turns().put(pool, wish);
+        self.all.turns().put(pool, call);
         self.all.0.more.notify_one();
         true
     }
@@ -161,7 +161,7 @@ mod tests {
 
     #[test]
     fn who_wishes_for_much_waits_and_not_who_wishes_for_little() {
-        let mut turns = Turns(VecDeque::new());
+        let mut turns = RoundRobin(VecDeque::new());
         for number in 0..100 {
             turns.put("much", number);
         }

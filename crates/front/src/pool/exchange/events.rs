@@ -4,7 +4,7 @@ use crate::pool::NotTaken;
 
 /// How an exchange ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ended {
+pub enum ExchangeEnd {
     /// The worker is through with it.
     Finished,
     /// The worker died over it.
@@ -21,32 +21,32 @@ pub enum Ended {
 
 /// What a dead worker has left of an exchange.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Left {
+pub enum AfterDeath {
     /// It had not begun: another worker may run it.
-    Unbegun,
+    NotStarted,
     /// It was in the middle of it.
-    Cut,
+    Interrupted,
     /// It was through with it, or nobody wants it.
     Over,
 }
 
 /// What happened to an exchange.
 #[derive(Debug)]
-pub enum Event {
+pub enum ExchangeEvent {
     /// A worker was found for it, or another one: whatever was sent of the body is to be sent
     /// again.
     Assigned,
     /// More of the answer: FastCGI records, cut anywhere.
-    Answer(Vec<u8>),
+    Response(Vec<u8>),
     /// There is room for more of the request.
     Room,
     /// It is over; nothing more comes.
-    Ended(Ended),
+    Ended(ExchangeEnd),
 }
 
 /// What looking after an exchange has shown.
 #[derive(Debug, Clone, Copy)]
-pub struct Pumped {
+pub struct PumpResult {
     /// The task that waits for it was woken.
     pub woke: bool,
     /// There is nothing more to look after.

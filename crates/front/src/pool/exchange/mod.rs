@@ -18,7 +18,7 @@ use crate::pool::generation::Generation;
 use crate::pool::queue::{Priority, SlotRef};
 use crate::pool::{NotTaken, Pool, slot_of};
 
-pub use crate::pool::exchange::events::{Ended, Event, Left, Pumped};
+pub use crate::pool::exchange::events::{AfterDeath, ExchangeEnd, ExchangeEvent, PumpResult};
 
 /// Bytes of one answer that are taken out of the ring ahead of the task that sends them on. What
 /// is more stays in the ring, and a worker with more than that to say waits.
@@ -70,14 +70,14 @@ pub struct Exchange {
     /// The request's first FastCGI records; all of its head, and its body if that is small.
     request: Vec<u8>,
     /// Whether it counts as something its thread waits for.
-    pub(crate) followed: AtomicBool,
+    pub(crate) is_counted: AtomicBool,
     /// Whether it counts among the accepted ones of its pool.
     pub(crate) accepted: AtomicBool,
-    state: Mutex<State>,
+    state: Mutex<ExchangeState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct ExchangeState {
     lease: Option<SlotLease>,
     /// Told the task that it was assignment.
     assignment_sent: bool,
@@ -91,7 +91,7 @@ struct State {
     /// When a worker was last given it.
     assigned_at: Option<Instant>,
     answer: Vec<u8>,
-    ended: Option<Ended>,
+    ended: Option<ExchangeEnd>,
     /// Nobody waits for the answer any more.
     left: bool,
     /// It had been answered completely by then.
@@ -108,7 +108,7 @@ struct State {
     waker: Option<Waker>,
 }
 
-impl State {
+impl ExchangeState {
     /// Takes it off a worker that had not begun. What was sent of the body lies in that slot, so
     /// the task is told when there is another.
     fn take_off(&mut self) {
@@ -151,7 +151,7 @@ impl Exchange {
             within,
             kind,
             request,
-            followed: AtomicBool::new(false),
+            is_counted: AtomicBool::new(false),
             accepted: AtomicBool::new(false),
             state: Mutex::default(),
         })
@@ -164,14 +164,14 @@ impl Exchange {
         assignment: Lent,
     ) -> Arc<Exchange> {
         let generation = generation.clone();
-        let state = State {
+        let state = ExchangeState {
             lease: Some(SlotLease {
                 generation,
                 assignment,
             }),
             left: true,
             was_assigned: true,
-            ..State::default()
+            ..ExchangeState::default()
         };
         Arc::new(Exchange {
             pool: pool.clone(),
@@ -180,13 +180,13 @@ impl Exchange {
             within: Duration::MAX,
             kind: 0,
             request: Vec::new(),
-            followed: AtomicBool::new(false),
+            is_counted: AtomicBool::new(false),
             accepted: AtomicBool::new(true),
             state: Mutex::new(state),
         })
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, ExchangeState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -230,7 +230,7 @@ impl Exchange {
     }
 
     /// The worker it was assignment to is dead.
-    pub fn worker_died(&self) -> Left {
+    pub fn worker_died(&self) -> AfterDeath {
         let mut state = self.lock();
         let Some(SlotLease {
             generation,
@@ -238,16 +238,20 @@ impl Exchange {
         }) = state.lease.take()
         else {
             let waits = state.ended.is_none() && !state.left;
-            return if waits { Left::Unbegun } else { Left::Over };
+            return if waits {
+                AfterDeath::NotStarted
+            } else {
+                AfterDeath::Over
+            };
         };
         let link = generation.link();
         if link.take_back(&assignment) {
             state.take_off();
             if !state.left {
-                return Left::Unbegun;
+                return AfterDeath::NotStarted;
             }
-            state.ended = Some(Ended::TakenBack);
-            return Left::Over;
+            state.ended = Some(ExchangeEnd::TakenBack);
+            return AfterDeath::Over;
         }
         let done = link.progress(&assignment) == Ok(Began::Done);
         let drained = link.drain(&mut assignment, usize::MAX, &mut state.answer);
@@ -255,21 +259,25 @@ impl Exchange {
         state.spent = link.spent(&assignment);
         link.release(assignment);
         state.ended = Some(match (done, drained) {
-            (true, Ok(_)) => Ended::Finished,
-            (false, Ok(_)) => Ended::WorkerDied,
-            (_, Err(_)) => Ended::Broken,
+            (true, Ok(_)) => ExchangeEnd::Finished,
+            (false, Ok(_)) => ExchangeEnd::WorkerDied,
+            (_, Err(_)) => ExchangeEnd::Broken,
         });
         wake(&mut state);
-        if done { Left::Over } else { Left::Cut }
+        if done {
+            AfterDeath::Over
+        } else {
+            AfterDeath::Interrupted
+        }
     }
 
     /// Looks whether the worker has written something, takes it, and wakes the task that waits for
     /// it.
-    pub fn pump(self: &Arc<Exchange>) -> Pumped {
+    pub fn pump(self: &Arc<Exchange>) -> PumpResult {
         let mut state = self.lock();
-        let news = self.take_answer(&mut state);
-        let pumped = Pumped {
-            woke: news && wake(&mut state),
+        let useful_events = self.take_answer(&mut state);
+        let pumped = PumpResult {
+            woke: useful_events && wake(&mut state),
             is_over: state.ended.is_some(),
         };
         let lease = state.take_over();
@@ -284,8 +292,8 @@ impl Exchange {
     /// lock to the caller.
     fn give_back<'a>(
         self: &'a Arc<Exchange>,
-        mut state: MutexGuard<'a, State>,
-    ) -> MutexGuard<'a, State> {
+        mut state: MutexGuard<'a, ExchangeState>,
+    ) -> MutexGuard<'a, ExchangeState> {
         let Some(lease) = state.take_over() else {
             return state;
         };
@@ -299,16 +307,16 @@ impl Exchange {
         self.lock().ended.is_some()
     }
 
-    fn take_answer(&self, state: &mut State) -> bool {
+    fn take_answer(&self, state: &mut ExchangeState) -> bool {
         let has_news = self.look_for_answer(state);
-        if has_news && let Some(news) = self.pool.news.get(self.thread as usize) {
-            news.came();
+        if has_news && let Some(useful_events) = self.pool.useful_events.get(self.thread as usize) {
+            useful_events.add_one();
         }
         has_news
     }
 
-    fn look_for_answer(&self, state: &mut State) -> bool {
-        let State {
+    fn look_for_answer(&self, state: &mut ExchangeState) -> bool {
+        let ExchangeState {
             lease: Some(lease),
             answer,
             ..
@@ -316,7 +324,7 @@ impl Exchange {
         else {
             return false;
         };
-        self.pool.wishes.look(&self.pool.name, lease);
+        self.pool.worker_calls.look(&self.pool.name, lease);
         let SlotLease {
             generation,
             assignment,
@@ -338,7 +346,7 @@ impl Exchange {
                 let place = lease.place();
                 self.pool
                     .broken(&lease.generation, place, "its counters are wrong");
-                state.ended = Some(Ended::Broken);
+                state.ended = Some(ExchangeEnd::Broken);
                 // The slot stays taken until the worker is dead.
                 state.lease = None;
                 true
@@ -347,7 +355,7 @@ impl Exchange {
                 let took = link.took(assignment).filter(|took| *took < u32::MAX);
                 state.script_micros = took.unwrap_or(0);
                 state.spent = link.spent(assignment);
-                state.ended = Some(Ended::Finished);
+                state.ended = Some(ExchangeEnd::Finished);
                 true
             }
             (Ok(_), Ok(count)) => {
@@ -412,19 +420,19 @@ impl Exchange {
     }
 
     /// What happens next. The task's side.
-    pub fn poll_event(self: &Arc<Exchange>, cx: &mut Context<'_>) -> Poll<Event> {
+    pub fn poll_event(self: &Arc<Exchange>, cx: &mut Context<'_>) -> Poll<ExchangeEvent> {
         let mut state = self.lock();
         self.take_answer(&mut state);
         let mut state = self.give_back(state);
         if state.was_assigned && !state.assignment_sent {
             state.assignment_sent = true;
-            return Poll::Ready(Event::Assigned);
+            return Poll::Ready(ExchangeEvent::Assigned);
         }
         if !state.answer.is_empty() {
-            return Poll::Ready(Event::Answer(std::mem::take(&mut state.answer)));
+            return Poll::Ready(ExchangeEvent::Response(std::mem::take(&mut state.answer)));
         }
         if let Some(ended) = state.ended {
-            return Poll::Ready(Event::Ended(ended));
+            return Poll::Ready(ExchangeEvent::Ended(ended));
         }
         if let (true, Some(lease)) = (state.wants_room, &state.lease)
             && lease
@@ -433,7 +441,7 @@ impl Exchange {
                 .is_ok_and(|room| room > 0)
         {
             state.wants_room = false;
-            return Poll::Ready(Event::Room);
+            return Poll::Ready(ExchangeEvent::Room);
         }
         if !state
             .waker
@@ -446,7 +454,7 @@ impl Exchange {
     }
 
     /// Sends more of the request and returns how many bytes found room; asks to be told
-    /// ([`Event::Room`]) when that is not all of them.
+    /// ([`ExchangeEvent::Room`]) when that is not all of them.
     pub fn feed(&self, bytes: &[u8]) -> usize {
         let mut state = self.lock();
         if !state.assignment_sent {
@@ -556,7 +564,7 @@ impl Exchange {
             lease => lease,
         };
         if lease.is_some() {
-            state.ended = Some(Ended::TakenBack);
+            state.ended = Some(ExchangeEnd::TakenBack);
             wake(&mut state);
         }
         drop(state);
@@ -564,7 +572,7 @@ impl Exchange {
             Some(lease) => self.pool.taken_back(&lease, self),
             None if self.pool.cancel(self) => {
                 let mut state = self.lock();
-                state.ended = Some(Ended::TakenBack);
+                state.ended = Some(ExchangeEnd::TakenBack);
                 wake(&mut state);
             }
             None => return false,
@@ -575,7 +583,7 @@ impl Exchange {
     /// It waits in vain, and has been taken out of the queue.
     pub fn turn_away(&self, why: NotTaken) {
         let mut state = self.lock();
-        state.ended = Some(Ended::TurnedAway(why));
+        state.ended = Some(ExchangeEnd::TurnedAway(why));
         wake(&mut state);
     }
 
@@ -592,7 +600,7 @@ impl Exchange {
     }
 }
 
-fn wake(state: &mut State) -> bool {
+fn wake(state: &mut ExchangeState) -> bool {
     let has_told = state.ended.is_some() && tell_end(state);
     match state.waker.take() {
         Some(waker) => {
@@ -604,7 +612,7 @@ fn wake(state: &mut State) -> bool {
 }
 
 /// Tells who wants to know that it has ended. False when nobody does.
-fn tell_end(state: &mut State) -> bool {
+fn tell_end(state: &mut ExchangeState) -> bool {
     let mut has_told = false;
     for tells in state.at_end.drain(..) {
         has_told |= tells.send(state.spent).is_ok();
