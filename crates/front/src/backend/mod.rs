@@ -142,7 +142,7 @@ impl Backend {
             _ => Refused::TooLong,
         };
         if let Backend::Pool(pool) = self {
-            pool.watch.refused(why, words);
+            pool.saturation.refused(why, words);
         }
     }
 
@@ -157,7 +157,7 @@ impl Backend {
     /// Whether a line of this many bytes about its requests may be logged.
     pub fn may_log(&self, bytes: usize) -> bool {
         let log = match self {
-            Backend::Pool(pool) => &pool.watch.log,
+            Backend::Pool(pool) => &pool.saturation.log,
             Backend::Upstream(_, log) => log,
         };
         let may = log.admits(self, bytes);

@@ -205,21 +205,21 @@ impl Run<'_> {
         let Backend::Pool(pool) = self.backend else {
             return None;
         };
-        if !pool.is_turning_away() {
+        if !pool.is_rejecting() {
             return None;
         }
         let limits = self.backend.limits(self.fields);
         if limits.are_over() {
             return Some(Failure::Deadline);
         }
-        let why = pool.turns_away(self.queue_request(&limits))?;
+        let why = pool.would_reject(self.queue_request(&limits))?;
         Some(limits.refusal(why))
     }
 
     fn queue_request(&self, limits: &Limits) -> QueueRequest {
         QueueRequest {
             priority: self.priority,
-            within: limits.patience(),
+            max_wait: limits.patience(),
             kind: kind::of(self.script, self.asked.1),
         }
     }

@@ -70,7 +70,7 @@ fn turned_away(
     let Backend::Pool(pool) = way.backend else {
         return None;
     };
-    if !pool.is_turning_away() || head.body != Framing::None {
+    if !pool.is_rejecting() || head.body != Framing::None {
         return None;
     }
     let (body, id) = (Body::Memory(Vec::new()), record.id());

@@ -14,7 +14,7 @@ use crate::pool::exchange::Exchange;
 use crate::pool::generation::Generation;
 use crate::pool::generations::PoolState;
 use crate::pool::growth::Growth;
-use crate::pool::kind::in_hand;
+use crate::pool::kind::assigned_requests;
 use crate::pool::queue::{Queue, SeatId};
 use crate::pool::stuck_workers;
 use crate::pool::stuck_workers::{StuckWorkers, running, waited};
@@ -40,7 +40,7 @@ pub struct Auto {
     kinds: Kinds,
     counts_at: Instant,
     /// Something has come since the last look.
-    stirred: bool,
+    dirty: bool,
     /// What was said of its size last.
     said: Option<Sizing>,
 }
@@ -74,7 +74,7 @@ impl Auto {
             stuck: StuckWorkers::default(),
             kinds: Kinds::default(),
             counts_at: began,
-            stirred: false,
+            dirty: false,
             said: None,
         }
     }
@@ -90,7 +90,7 @@ impl Auto {
     }
 
     fn arrived(&mut self, load: Load) {
-        self.stirred = true;
+        self.dirty = true;
         let parked = self.parked;
         self.controller.arrived(Load { parked, ..load });
     }
@@ -164,7 +164,7 @@ impl Auto {
         let stuck = &self.stuck;
         let hangs = |seat: SeatId| stuck.has((seat.generation, seat.number));
         let believed = self.controller.believes_up_to();
-        self.kinds.look(believed, in_hand(queue, hangs));
+        self.kinds.look(believed, assigned_requests(queue, hangs));
     }
 
     /// Whether most requests of this kind hang.
@@ -245,7 +245,7 @@ impl Pool {
                 memory: workers.map(|workers| workers as usize),
             });
         }
-        self.stirred.notify_one();
+        self.dirty.notify_one();
     }
 
     /// For how long requests may wait until it is looked which of the others hang.
@@ -273,7 +273,7 @@ impl Pool {
             parked,
             ..load(queue)
         });
-        self.stalls.notify_one();
+        self.stalled.notify_one();
         self.ask_for_workers(&mut state, 0);
     }
 
@@ -335,7 +335,7 @@ impl Pool {
         auto.controller
             .look(auto.began.elapsed(), Load { parked, ..now });
         let sizing = auto.controller.sizing();
-        let stirred = std::mem::take(&mut auto.stirred);
+        let dirty = std::mem::take(&mut auto.dirty);
         let floor = auto.limits.floor;
         self.say_size(auto, sizing);
         self.show_size(state);
@@ -346,8 +346,8 @@ impl Pool {
         self.ask_for_workers(state, 0);
         // Where memory is short, those that only wait are the first to go.
         if let Some(room) = sizing.terms.memory {
-            state.queue.keep_ready_within(room);
-            self.turn_over(state);
+            state.queue.limit_pending(room);
+            self.apply_seat_changes(state);
         }
         let beyond = state.queue.open_seats().saturating_sub(sizing.workers);
         for _ in 0..beyond {
@@ -357,7 +357,7 @@ impl Pool {
             self.report_retired(state, seat, incarnation);
             state.growth.forget_told(&state.queue);
         }
-        stirred
+        dirty
             || !state.held_back.is_empty()
             || now.waiting > 0
             || now.busy > 0

@@ -13,7 +13,7 @@ use crate::pool::exchange::{AfterDeath, Exchange};
 use crate::pool::generation::Generation;
 use crate::pool::growth::Growth;
 use crate::pool::queue::{Queue, SeatId, SlotRef};
-use crate::pool::rolling_replace::Change;
+use crate::pool::rolling_replace::SeatChange;
 use crate::pool::status_counters::Figures;
 use crate::pool::{NotTaken, Pool};
 use crate::runtime::clock;
@@ -154,11 +154,11 @@ impl Pool {
         state.queue.replace(new, generation.max_open(), limit);
         state.queue.reserve(settings.reserved_workers as usize);
         let waiting = &mut state.queue.waiting;
-        waiting.limit_time(settings.request_queue_timeout);
+        waiting.set_timeout(settings.request_queue_timeout);
         let grown = std::mem::replace(&mut state.growth, Growth::none());
         state.growth = Growth::of(settings, generation.max_open()).after(grown);
         let serving = state.growth.serving();
-        state.queue.serve_at_most(serving);
+        state.queue.limit_serving(serving);
         let now = clock::since_1970().as_secs();
         state.figures.open(generation.link().board(), now);
         state.figures.queue_limit = settings.request_queue_length;
@@ -230,7 +230,7 @@ impl Pool {
         let mut state = self.lock();
         state.queue.arrive(seat, incarnation, left);
         self.settle(state, seat);
-        self.stirred.notify_one();
+        self.dirty.notify_one();
     }
 
     /// A worker that was to sit in a seat gets nothing: another is to come in its stead.
@@ -238,7 +238,7 @@ impl Pool {
         let mut state = self.lock();
         self.report_retired(&mut state, seat, incarnation);
         state.forget_told(seat.generation);
-        self.stirred.notify_one();
+        self.dirty.notify_one();
     }
 
     /// The worker with this pid sits nowhere any more, and is not in the figures either.
@@ -302,9 +302,9 @@ impl Pool {
     /// Lets seats change hands, and gives work to every seat that has none.
     fn settle_all<'p>(self: &'p Arc<Pool>, mut state: MutexGuard<'p, PoolState>) {
         state.release();
-        self.turn_over(&mut state);
+        self.apply_seat_changes(&mut state);
         for exchange in state.queue.abandon() {
-            exchange.turn_away(NotTaken::NoPool);
+            exchange.reject(NotTaken::NoPool);
             self.uncount_in_flight(&exchange);
         }
         self.show_figures(&mut state);
@@ -313,16 +313,18 @@ impl Pool {
             state = self.lock();
         }
         drop(state);
-        self.stirred.notify_one();
+        self.dirty.notify_one();
     }
 
     /// Does what the queue says about seats that change hands.
-    pub(crate) fn turn_over(&self, state: &mut PoolState) {
-        while let Some(change) = state.queue.next_change() {
+    pub(crate) fn apply_seat_changes(&self, state: &mut PoolState) {
+        while let Some(change) = state.queue.next_seat_change() {
             match change {
-                Change::Retire(seat, incarnation) => self.report_retired(state, seat, incarnation),
-                Change::Open(seat) => {
-                    if self.fill(state, seat)
+                SeatChange::Retire(seat, incarnation) => {
+                    self.report_retired(state, seat, incarnation)
+                }
+                SeatChange::Open(seat) => {
+                    if self.fill_seat(state, seat)
                         && let Some(generation) = state.generation(seat.generation)
                     {
                         generation.link().wake(seat.number);
@@ -379,7 +381,7 @@ impl Pool {
     fn send_report(&self, state: &mut PoolState, report: FromFront) {
         if !self.supervisor.report(&report) {
             state.unsent_reports.push(report);
-            self.stirred.notify_one();
+            self.dirty.notify_one();
         }
     }
 

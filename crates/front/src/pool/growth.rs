@@ -40,7 +40,7 @@ struct Bounds {
     /// Idle workers that are kept.
     max_spare: usize,
     /// Looks in a row that find a worker idle before it may go.
-    looks: u32,
+    idle_checks: u32,
 }
 
 impl Bounds {
@@ -75,7 +75,7 @@ impl Growth {
                 limit,
                 min_spare: spare(pool.min_spare_servers),
                 max_spare: spare(pool.max_spare_servers),
-                looks: 1,
+                idle_checks: 1,
             }),
             ProcessManager::Ondemand => {
                 let timeout = pool.process_idle_timeout;
@@ -85,7 +85,7 @@ impl Growth {
                     min_spare: 0,
                     max_spare: 0,
                     // Between the first and the last of n + 1 looks lie n seconds.
-                    looks: u32::try_from(whole + 1).unwrap_or(u32::MAX),
+                    idle_checks: u32::try_from(whole + 1).unwrap_or(u32::MAX),
                 })
             }
         };
@@ -138,8 +138,8 @@ impl Pool {
             self.tell_wanted(state, needs);
         }
         // Once that is told: the next are to be made ready for those that serve from now on.
-        if state.growth.has_more_ready && state.queue.serve_at_most(needs) {
-            self.turn_over(state);
+        if state.growth.has_more_ready && state.queue.limit_serving(needs) {
+            self.apply_seat_changes(state);
         }
     }
 
@@ -166,7 +166,7 @@ impl Pool {
         if self.supervisor.report(&wanted) {
             state.growth.told = needs;
         }
-        self.stirred.notify_one();
+        self.dirty.notify_one();
     }
 
     /// Takes back what was asked for and is not needed any more, and lets workers go that have had
@@ -174,18 +174,18 @@ impl Pool {
     fn tend(self: &Arc<Pool>) -> bool {
         let mut state = self.lock();
         self.resend_reports(&mut state);
-        self.turn_over(&mut state);
+        self.apply_seat_changes(&mut state);
         state.forget_told_in_vain();
         self.ask_for_workers(&mut state, 0);
         // Of two generations that both have idle workers the old one gives its own up.
         for _ in 0..state.queue.idle_current() {
-            let Some((seat, incarnation)) = state.queue.retire_leaving() else {
+            let Some((seat, incarnation)) = state.queue.close_retiring() else {
                 break;
             };
             self.report_retired(&mut state, seat, incarnation);
         }
-        state.queue.look_at_idle();
-        let stirs = state.queue.has_leaving() || !state.unsent_reports.is_empty();
+        state.queue.age_idle();
+        let stirs = state.queue.has_retiring() || !state.unsent_reports.is_empty();
         if state.growth.auto.is_some() {
             return self.tend_auto(&mut state) || stirs;
         }
@@ -196,7 +196,8 @@ impl Pool {
         if state.growth.told > needs {
             self.tell_wanted(&mut state, needs);
         }
-        if let Some((seat, incarnation)) = state.queue.retire(bounds.max_spare, bounds.looks) {
+        if let Some((seat, incarnation)) = state.queue.retire(bounds.max_spare, bounds.idle_checks)
+        {
             self.report_retired(&mut state, seat, incarnation);
         }
         stirs
@@ -210,14 +211,14 @@ impl Pool {
 /// exists.
 pub async fn tend(pool: Weak<Pool>) {
     let found = pool.upgrade();
-    let found = found.map(|pool| (pool.stirred.clone(), pool.stalls.clone()));
-    let Some((stirred, stalls)) = found else {
+    let found = found.map(|pool| (pool.dirty.clone(), pool.stalled.clone()));
+    let Some((dirty, stalled)) = found else {
         return;
     };
     loop {
-        stirred.notified().await;
+        dirty.notified().await;
         loop {
-            until_look(&pool, &stalls).await;
+            until_look(&pool, &stalled).await;
             let Some(pool) = pool.upgrade() else { return };
             if !pool.tend() {
                 break;
@@ -228,9 +229,9 @@ pub async fn tend(pool: Weak<Pool>) {
 
 /// The time from one look to the next. A pool that finds its size does not wait for that while requests
 /// wait for it.
-async fn until_look(pool: &Weak<Pool>, stalls: &Notify) {
+async fn until_look(pool: &Weak<Pool>, stalled: &Notify) {
     let look = Instant::now() + LOOK_EVERY;
-    while timeout_at(look, stalls.notified()).await.is_ok() {
+    while timeout_at(look, stalled.notified()).await.is_ok() {
         let Some(after) = pool.upgrade().map(|pool| pool.parks_after()) else {
             return;
         };
@@ -249,7 +250,7 @@ async fn until_look(pool: &Weak<Pool>, stalls: &Notify) {
 mod tests {
     use super::*;
     use crate::pool::queue::tests::come;
-    use crate::pool::queue::{Depth, Next, Queue, SeatId, SlotRef, Submitted};
+    use crate::pool::queue::{Depth, Queue, SeatAction, SeatId, SlotRef, Submission};
     use proptest::prelude::*;
 
     const SEATS: u32 = 6;
@@ -258,12 +259,12 @@ mod tests {
         when_busy: 1,
     };
 
-    fn ondemand(looks: u32) -> Bounds {
+    fn ondemand(idle_checks: u32) -> Bounds {
         Bounds {
             limit: SEATS as usize,
             min_spare: 0,
             max_spare: 0,
-            looks,
+            idle_checks,
         }
     }
 
@@ -272,7 +273,7 @@ mod tests {
             limit: SEATS as usize,
             min_spare: 2,
             max_spare: 3,
-            looks: 1,
+            idle_checks: 1,
         }
     }
 
@@ -294,8 +295,8 @@ mod tests {
     }
 
     fn look(queue: &mut Queue<u32>, bounds: Bounds) -> Option<(SeatId, u32)> {
-        queue.look_at_idle();
-        queue.retire(bounds.max_spare, bounds.looks)
+        queue.age_idle();
+        queue.retire(bounds.max_spare, bounds.idle_checks)
     }
 
     #[test]
@@ -324,7 +325,7 @@ mod tests {
         let mut queue = opened(1);
         let bounds = ondemand(2);
         assert_eq!(look(&mut queue, bounds), None);
-        let Submitted::Placed(place) = come(&mut queue, 1, ONE) else {
+        let Submission::Placed(place) = come(&mut queue, 1, ONE) else {
             panic!("a seat is idle")
         };
         assert_eq!(look(&mut queue, bounds), None);
@@ -394,14 +395,14 @@ mod tests {
                     }
                     Step::Submit => {
                         next_item += 1;
-                        if let Submitted::Placed(place) = come(&mut queue, next_item, ONE) {
+                        if let Submission::Placed(place) = come(&mut queue, next_item, ONE) {
                             placed.push(place);
                         }
                     }
                     Step::Finish { nth } if !placed.is_empty() => {
                         let place = placed.swap_remove(nth % placed.len());
                         queue.free(place);
-                        if let Next::Run(_, place) = queue.next(place.seat, ONE) {
+                        if let SeatAction::Run(_, place) = queue.next(place.seat, ONE) {
                             placed.push(place);
                         }
                     }
@@ -410,7 +411,7 @@ mod tests {
                         let Some(seat) = empty else { continue };
                         incarnations[seat as usize] += 1;
                         queue.arrive(at(seat), incarnations[seat as usize], Vec::new());
-                        if let Next::Run(_, place) = queue.next(at(seat), ONE) {
+                        if let SeatAction::Run(_, place) = queue.next(at(seat), ONE) {
                             placed.push(place);
                         }
                     }
@@ -431,9 +432,9 @@ mod tests {
                     told = needs;
                 }
                 // The supervisor sees to it that as many come as it was told of.
-                let coming = told.max(queue.open_seats());
-                let all_served = coming >= queue.busy() + queue.waiting();
-                prop_assert!(all_served || coming == bounds.limit, "a request waits for nobody");
+                let prepared = told.max(queue.open_seats());
+                let all_served = prepared >= queue.busy() + queue.waiting();
+                prop_assert!(all_served || prepared == bounds.limit, "a request waits for nobody");
             }
         }
     }

@@ -23,13 +23,14 @@ pub fn of(script: &str, target: &str) -> u64 {
 }
 
 /// Of all requests that have a worker their kind, and whether they hang.
-pub(crate) fn in_hand<'q>(
+pub(crate) fn assigned_requests<'q>(
     queue: &'q Queue<Arc<Exchange>>,
     hangs: impl Fn(SeatId) -> bool + 'q,
 ) -> impl Iterator<Item = (u64, bool)> + 'q {
-    let in_hand = queue.in_hand();
+    let assigned_requests = queue.assigned_requests();
     // Who is behind another in a slot of the same seat has not begun.
-    in_hand.map(move |(seat, exchange)| (exchange.kind, hangs(seat) && exchange.has_begun()))
+    assigned_requests
+        .map(move |(seat, exchange)| (exchange.kind, hangs(seat) && exchange.has_begun()))
 }
 
 impl PoolState {
@@ -48,7 +49,7 @@ impl PoolState {
 
     /// Has it wait for them. False: as many wait as may, here and in the queue.
     pub(crate) fn hold_back(&mut self, exchange: Arc<Exchange>) -> bool {
-        let has_capacity = self.unplaced() < self.queue.waiting.most();
+        let has_capacity = self.unplaced() < self.queue.waiting.limit();
         if has_capacity {
             self.held_back.push_back(exchange);
         }
@@ -63,7 +64,7 @@ impl PoolState {
     /// The one that is held back and has to go, since a request has come to wait that is not: no such request is
     /// refused for those.
     pub(crate) fn crowded_out(&mut self) -> Option<Arc<Exchange>> {
-        let is_crowded = self.unplaced() > self.queue.waiting.most();
+        let is_crowded = self.unplaced() > self.queue.waiting.limit();
         is_crowded.then(|| self.held_back.pop_back()).flatten()
     }
 
@@ -134,7 +135,7 @@ impl Pool {
     /// Gives every idle worker work that there is for it.
     pub(crate) fn fill_idle(&self, state: &mut PoolState) {
         while let Some(seat) = state.queue.idle_for_waiting() {
-            if !self.fill(state, seat) {
+            if !self.fill_seat(state, seat) {
                 return;
             }
             if let Some(generation) = state.generation(seat.generation) {

@@ -41,8 +41,8 @@ use crate::pool::generation::Generation;
 use crate::pool::generations::PoolState;
 use crate::pool::listen_backlog::Unaccepted;
 use crate::pool::metrics::Tally;
-use crate::pool::queue::{Depth, Next, SeatId, SlotRef, Submitted};
-use crate::pool::saturation_log::Watch;
+use crate::pool::queue::{Depth, SeatAction, SeatId, SlotRef, Submission};
+use crate::pool::saturation_log::SaturationLog;
 use crate::pool::thread_local::Inbox;
 use crate::pool::worker_calls::{PoolCalls, WorkerCalls};
 use crate::pool::worker_events::UsefulEvents;
@@ -93,14 +93,14 @@ pub struct Pool {
     useful_events: Arc<[UsefulEvents]>,
     average_micros: AtomicU32,
     /// The request that came last was turned away.
-    is_turning_away: AtomicBool,
+    is_rejecting: AtomicBool,
     supervisor: Arc<Supervisor>,
     /// Somebody has to look whether it can shrink.
-    stirred: Arc<Notify>,
+    dirty: Arc<Notify>,
     /// It finds its size, and a request waits.
-    stalls: Arc<Notify>,
+    stalled: Arc<Notify>,
     /// What is said of its queue.
-    pub watch: Watch,
+    pub saturation: SaturationLog,
     /// What has to be known of its PHP to answer in its stead.
     pub manner: ArcSwap<PhpInfo>,
     /// Where its requests are counted, since its first generation came.
@@ -128,11 +128,11 @@ impl Pool {
             useful_events: inboxes.iter().map(|_| UsefulEvents::default()).collect(),
             inboxes,
             average_micros: AtomicU32::new(u32::MAX),
-            is_turning_away: AtomicBool::new(false),
+            is_rejecting: AtomicBool::new(false),
             supervisor,
-            stirred: Arc::default(),
-            stalls: Arc::default(),
-            watch: Watch::new(is_fpm),
+            dirty: Arc::default(),
+            stalled: Arc::default(),
+            saturation: SaturationLog::new(is_fpm),
             manner: ArcSwap::default(),
             tally: OnceLock::new(),
             unaccepted,
@@ -177,7 +177,7 @@ impl Pool {
         queue_request: QueueRequest,
     ) -> Result<Arc<Exchange>, NotTaken> {
         let QueueRequest {
-            priority, within, ..
+            priority, max_wait, ..
         } = queue_request;
         let exchange = Exchange::new(self.clone(), thread, request, queue_request);
         self.count_in_flight(&exchange);
@@ -188,13 +188,13 @@ impl Pool {
         };
         let refused = match submitted {
             None if state.hold_back(exchange.clone()) => {
-                self.watch.waits(false);
+                self.saturation.waits(false);
                 self.show_figures(&mut state);
                 return Ok(exchange);
             }
             None => NotTaken::QueueFull,
-            Some(Submitted::Placed(place)) => {
-                self.note_refusal(false);
+            Some(Submission::Placed(place)) => {
+                self.note_rejection(false);
                 let generation = state.generation(place.seat.generation).cloned();
                 state.count_begin(&exchange);
                 state.count_arrival(0);
@@ -211,11 +211,11 @@ impl Pool {
                 thread_local::follow(exchange.clone(), is_behind);
                 return Ok(exchange);
             }
-            Some(Submitted::Busy) => match self.join(&mut state, &exchange, within) {
+            Some(Submission::Busy) => match self.enqueue(&mut state, &exchange, max_wait) {
                 Ok(()) => return Ok(exchange),
                 Err(refused) => refused,
             },
-            Some(Submitted::Nobody) => NotTaken::NoPool,
+            Some(Submission::NoWorkers) => NotTaken::NoPool,
         };
         drop(state);
         self.uncount_in_flight(&exchange);
@@ -358,8 +358,8 @@ impl Pool {
     /// and wakes the worker it concerns once the queue is free for others.
     fn settle(self: &Arc<Pool>, mut state: MutexGuard<'_, PoolState>, seat: SeatId) {
         state.release();
-        self.turn_over(&mut state);
-        let placed = self.fill(&mut state, seat);
+        self.apply_seat_changes(&mut state);
+        let placed = self.fill_seat(&mut state, seat);
         self.fill_idle(&mut state);
         self.show_figures(&mut state);
         let generation = state
@@ -373,29 +373,29 @@ impl Pool {
     }
 
     /// Gives a seat what it does next. True when its worker is to be woken.
-    fn fill(&self, state: &mut PoolState, seat: SeatId) -> bool {
+    fn fill_seat(&self, state: &mut PoolState, seat: SeatId) -> bool {
         let mut placed = false;
         let now = (state.queue.waiting() > 0).then(|| self.pass_time(state));
         loop {
             state.hold_back_first();
             match state.queue.next(seat, self.depth()) {
-                Next::Run(exchange, place) => self.hand_over(state, exchange, place),
-                Next::TakeBack { from, to } => {
-                    if !self.fetch(state, from, to) {
+                SeatAction::Run(exchange, place) => self.assign_to(state, exchange, place),
+                SeatAction::TakeBack { from, to } => {
+                    if !self.take_back_to(state, from, to) {
                         break;
                     }
                 }
-                Next::Rest => break,
+                SeatAction::Rest => break,
             }
             placed = true;
         }
         if let Some(now) = now {
-            self.turn_away_passed(state, now);
+            self.shed_passed(state, now);
         }
         placed
     }
 
-    fn hand_over(&self, state: &mut PoolState, exchange: Arc<Exchange>, place: SlotRef) {
+    fn assign_to(&self, state: &mut PoolState, exchange: Arc<Exchange>, place: SlotRef) {
         state.count_begin(&exchange);
         state.count_accepted(&exchange);
         if let Some(generation) = state.generation(place.seat.generation) {
@@ -405,7 +405,7 @@ impl Pool {
     }
 
     /// Fetches a request that waits behind another; which of them has begun, the slots say.
-    fn fetch(
+    fn take_back_to(
         &self,
         state: &mut PoolState,
         candidates: Vec<(Arc<Exchange>, SlotRef)>,
@@ -439,7 +439,7 @@ impl Pool {
                 self.ask_for_workers(&mut state, 1);
             }
             if is_behind {
-                self.come_back(&mut state, exchange, from);
+                self.requeue(&mut state, exchange, from);
             } else if let (true, Some(generation)) =
                 (is_late, state.generation(from.seat.generation))
             {
@@ -447,9 +447,9 @@ impl Pool {
             }
             return;
         };
-        if self.fetch(&mut state, vec![(exchange.clone(), from)], to) {
+        if self.take_back_to(&mut state, vec![(exchange.clone(), from)], to) {
             // The seat it was taken from may have become one that can go.
-            self.turn_over(&mut state);
+            self.apply_seat_changes(&mut state);
             self.show_figures(&mut state);
             let generation = state.generation(to.seat.generation).cloned();
             drop(state);
@@ -466,17 +466,15 @@ impl Pool {
     /// Fetches a request that waits behind a long script while no seat is idle: those that come later
     /// would pass it there, at whichever seats get free. Where none of that seat's has begun, its worker
     /// only waits for a processor.
-    fn come_back(&self, state: &mut PoolState, exchange: &Arc<Exchange>, from: SlotRef) {
+    fn requeue(&self, state: &mut PoolState, exchange: &Arc<Exchange>, from: SlotRef) {
         let is_behind_a_script = state.queue.has(from.seat, |other| other.has_begun());
         if !is_behind_a_script || !exchange.take_back() {
             return;
         }
         let (item, priority) = (exchange.clone(), exchange.priority);
-        state
-            .queue
-            .come_back(item, priority, (from, Instant::now()));
+        state.queue.requeue(item, priority, (from, Instant::now()));
         state.count_lost(exchange);
-        self.begins_to_wait(state);
+        self.note_waiting(state);
     }
 
     /// A worker keeps to no rules, in words: it is ended, and what all others of its generation
@@ -529,8 +527,8 @@ impl Pool {
 impl Drop for Pool {
     fn drop(&mut self) {
         // Whoever looks after it is to notice that it is gone.
-        self.stirred.notify_one();
-        self.watch.pool_is_gone();
+        self.dirty.notify_one();
+        self.saturation.pool_is_gone();
     }
 }
 

@@ -2,15 +2,15 @@
 //! decisions out; whoever asks reads the clock, and only while something waits.
 //!
 //! A queue that empties again and again absorbs bursts, and is served in order. One that never
-//! empties, and that some have to be turned away from, makes everybody wait for as long as the last
+//! empties, and that some have to be lifo_time away from, makes everybody wait for as long as the last
 //! one it answers can: whoever is answered has waited in vain for most of it. Where clients lose
 //! patience first, that is for as long as they have any: many leave the queue, and of those that get a
-//! worker many leave that. So from then on the newest request comes first ([`Overload::is_newest_first`]), and those that have been passed by for
+//! worker many leave that. So from then on the newest request comes first ([`Overload::is_lifo`]), and those that have been passed by for
 //! too long are told so ([`Overload::patience`]). That a queue stands is seen as controlled delay
-//! sees it (CoDel, RFC 8289 §3), with bounds for work that takes milliseconds: by the least time for
+//! sees it (CoDel, RFC 8289 §3), with bounds for workload that takes milliseconds: by the least time for
 //! which its first has waited within an interval.
 //!
-//! A queue that stands and that nobody is turned away from or leaves stays in order: its clients wait for their own answers
+//! A queue that stands and that nobody is lifo_time away from or leaves stays in order: its clients wait for their own answers
 //! before they ask again, so it does not grow. So does one of which nobody gets a worker, since all
 //! hang: whoever comes then is better told at once.
 
@@ -43,14 +43,14 @@ const RATE_OF: u32 = 16;
 
 /// What a queue is measured by.
 #[derive(Debug, Clone, Copy)]
-pub struct Work {
+pub struct Workload {
     /// How long a script takes, smoothed.
     pub script: Duration,
     /// How many workers there are.
     pub workers: usize,
 }
 
-impl Work {
+impl Workload {
     /// A queue whose first never waits for less than this stands.
     fn target(&self) -> Duration {
         let workers = u32::try_from(self.workers.max(1)).unwrap_or(u32::MAX);
@@ -72,83 +72,83 @@ impl Work {
 /// What is known of a queue's recent past.
 #[derive(Debug, Default)]
 pub struct Overload {
-    newest_first: bool,
+    lifo: bool,
     /// The interval that runs.
     since: Option<Instant>,
     /// The least time for which its first had waited, in this interval; none: nobody has looked.
     least: Option<Duration>,
-    /// Somebody was turned away in this interval,
+    /// Somebody was lifo_time away in this interval,
     refused: bool,
     /// so many clients left, and so many got a worker.
     left: u32,
     served: u32,
     calm: u32,
-    rate: Rate,
+    rate: DequeueRate,
 }
 
 /// What a look at the queue has changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Turn {
+pub enum OrderChange {
     /// Nothing.
-    Stays,
+    Unchanged,
     /// From now on the newest comes first.
-    NewestFirst,
+    Lifo,
     /// From now on requests are answered in order.
-    InOrder,
+    Fifo,
 }
 
 impl Overload {
     /// Whether the newest request comes first.
-    pub fn is_newest_first(&self) -> bool {
-        self.newest_first
+    pub fn is_lifo(&self) -> bool {
+        self.lifo
     }
 
     /// Nothing waits.
-    pub fn is_empty_now(&mut self) {
+    pub fn note_empty(&mut self) {
         self.least = Some(Duration::ZERO);
         self.rate.since = None;
     }
 
-    /// Somebody is turned away for want of time or room.
-    pub fn refuses(&mut self) {
+    /// Somebody is lifo_time away for want of time or room.
+    pub fn note_rejection(&mut self) {
         self.refused = true;
     }
 
     /// A client that waited has left.
-    pub fn loses(&mut self) {
+    pub fn note_departure(&mut self) {
         self.left = self.left.saturating_add(1);
     }
 
     /// A request has left the queue for a worker.
-    pub fn serves(&mut self) {
+    pub fn note_dequeue(&mut self) {
         self.served = self.served.saturating_add(1);
         self.rate.count = self.rate.count.saturating_add(1);
     }
 
     /// The longest-waiting request has waited for `oldest`.
-    pub fn look(&mut self, now: Instant, oldest: Duration, work: &Work) -> Turn {
-        self.rate.look(now);
+    pub fn check(&mut self, now: Instant, oldest: Duration, workload: &Workload) -> OrderChange {
+        self.rate.check(now);
         let since = *self.since.get_or_insert(now);
         let least = self.least.map_or(oldest, |least| least.min(oldest));
         self.least = Some(least);
         let lasted = now.saturating_duration_since(since);
-        let interval = work.interval();
+        let interval = workload.interval();
         if lasted < interval {
-            return Turn::Stays;
+            return OrderChange::Unchanged;
         }
         let fails_some = self.fails_some();
         (self.refused, self.left, self.served) = (false, 0, 0);
         (self.since, self.least) = (Some(now), None);
-        if !self.newest_first {
-            if least > work.target() && fails_some {
-                (self.newest_first, self.calm) = (true, 0);
-                return Turn::NewestFirst;
+        if !self.lifo {
+            if least > workload.target() && fails_some {
+                (self.lifo, self.calm) = (true, 0);
+                return OrderChange::Lifo;
             }
-            return Turn::Stays;
+            return OrderChange::Unchanged;
         }
-        if least >= work.target() / 2 {
+        if least >= workload.target() / 2 {
             self.calm = 0;
-            return Turn::Stays;
+            return OrderChange::Unchanged;
         }
         // After a time in which nothing came there are several at once.
         let calm = lasted.as_nanos() / interval.as_nanos().max(1);
@@ -156,10 +156,10 @@ impl Overload {
             .calm
             .saturating_add(u32::try_from(calm).unwrap_or(u32::MAX));
         if self.calm < CALM_INTERVALS {
-            return Turn::Stays;
+            return OrderChange::Unchanged;
         }
-        self.newest_first = false;
-        Turn::InOrder
+        self.lifo = false;
+        OrderChange::Fifo
     }
 
     /// Whether it moves in this interval, and some wait in vain.
@@ -169,7 +169,7 @@ impl Overload {
     }
 
     /// How long `waiting` requests take to get a worker, as far as that can be known.
-    pub fn takes(&self, waiting: usize, now: Instant) -> Option<Duration> {
+    pub fn wait_estimate(&self, waiting: usize, now: Instant) -> Option<Duration> {
         let per_second = self.rate.per_second(now)?;
         Duration::try_from_secs_f64(waiting as f64 / per_second).ok()
     }
@@ -177,15 +177,15 @@ impl Overload {
 
 /// How many requests a second leave a queue in which there are always some.
 #[derive(Debug, Default)]
-struct Rate {
+struct DequeueRate {
     since: Option<Instant>,
     count: u32,
     /// How many did in the stretch before, and how long that was.
     before: Option<(u32, Duration)>,
 }
 
-impl Rate {
-    fn look(&mut self, now: Instant) {
+impl DequeueRate {
+    fn check(&mut self, now: Instant) {
         let Some(since) = self.since else {
             // What was true of an earlier crowd need not be true of this one.
             (self.since, self.count, self.before) = (Some(now), 0, None);

@@ -14,11 +14,11 @@
 use maitred_control::{Generation, Incarnation, Wear};
 
 use crate::pool::queue::Queue;
-use crate::pool::seats::{GenerationSeats, Seat, SeatId, SlotRef, Standing};
+use crate::pool::seats::{GenerationPhase, GenerationSeats, Seat, SeatId, SlotRef};
 
 /// A seat that changes hands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Change {
+pub enum SeatChange {
     /// This worker gets nothing more, has nothing, and is to end.
     Retire(SeatId, Incarnation),
     /// This worker gets requests from now on. Ask [`Queue::next`] which.
@@ -27,7 +27,7 @@ pub enum Change {
 
 impl<T: Clone + PartialEq> Queue<T> {
     /// All requests that have a worker, with its seat.
-    pub fn in_hand(&self) -> impl Iterator<Item = (SeatId, &T)> {
+    pub fn assigned_requests(&self) -> impl Iterator<Item = (SeatId, &T)> {
         self.generations.iter().flat_map(|generation_seats| {
             let generation = generation_seats.generation;
             let seats = (0u32..).zip(&generation_seats.seats);
@@ -60,25 +60,25 @@ impl<T: Clone + PartialEq> Queue<T> {
         for generation_seats in &mut self.generations {
             // Numbers only grow: what comes later waits for its own turn.
             if generation_seats.generation < new {
-                generation_seats.standing = Standing::Leaving;
+                generation_seats.phase = GenerationPhase::Retiring;
             } else if generation_seats.generation == new {
-                generation_seats.standing = Standing::Current;
+                generation_seats.phase = GenerationPhase::Current;
             }
         }
         (self.current, self.max_open) = (new, max_open);
-        self.waiting.limit(limit);
-        self.handed_over = match self.has_leaving() {
+        self.waiting.set_limit(limit);
+        self.open_at_replace = match self.has_retiring() {
             true => self.open,
             false => usize::MAX,
         };
-        self.given_up.extend(self.pending.drain(..));
-        for (seat, incarnation) in std::mem::take(&mut self.coming) {
+        self.never_used.extend(self.pending.drain(..));
+        for (seat, incarnation) in std::mem::take(&mut self.prepared) {
             if seat.generation == new {
                 self.pending.push_back((seat, incarnation));
             } else if seat.generation < new {
-                self.given_up.push((seat, incarnation));
+                self.never_used.push((seat, incarnation));
             } else {
-                self.coming.push((seat, incarnation));
+                self.prepared.push((seat, incarnation));
             }
         }
     }
@@ -88,16 +88,16 @@ impl<T: Clone + PartialEq> Queue<T> {
         let Some(generation_seats) = self.generation_seats_mut(generation) else {
             return;
         };
-        generation_seats.standing = Standing::Leaving;
+        generation_seats.phase = GenerationPhase::Retiring;
         let is_its = |seat: &SeatId| seat.generation == generation;
         if self.current == generation {
             self.current = 0;
         }
-        let never_used = self.pending.iter().chain(&self.coming).copied();
-        self.given_up
-            .extend(never_used.filter(|(seat, _)| is_its(seat)));
+        let unused = self.pending.iter().chain(&self.prepared).copied();
+        self.never_used
+            .extend(unused.filter(|(seat, _)| is_its(seat)));
         self.pending.retain(|(seat, _)| !is_its(seat));
-        self.coming.retain(|(seat, _)| !is_its(seat));
+        self.prepared.retain(|(seat, _)| !is_its(seat));
     }
 
     /// Nothing is left of a generation: whatever its seats still had, in order.
@@ -121,29 +121,29 @@ impl<T: Clone + PartialEq> Queue<T> {
             .retain(|generation_seats| generation_seats.generation != generation);
         self.pending
             .retain(|(seat, _)| seat.generation != generation);
-        self.coming
+        self.prepared
             .retain(|(seat, _)| seat.generation != generation);
-        self.given_up
+        self.never_used
             .retain(|(seat, _)| seat.generation != generation);
         had
     }
 
     /// From now on no seat is opened while so many are: who comes is pending. True if those are more than
     /// before.
-    pub fn serve_at_most(&mut self, seats: usize) -> bool {
+    pub fn limit_serving(&mut self, seats: usize) -> bool {
         std::mem::replace(&mut self.serving, seats) < seats
     }
 
     /// No more than `workers` are to be there: of those that are ready and get nothing so far, as many go as are
     /// beyond that, or all. Those stay that are to take the place of another.
-    pub fn keep_ready_within(&mut self, workers: usize) {
-        if self.has_leaving() || self.has_worn() {
+    pub fn limit_pending(&mut self, workers: usize) {
+        if self.has_retiring() || self.has_worn() {
             return;
         }
         let stay = workers.saturating_sub(self.open);
         let beyond = self.pending.len().saturating_sub(stay);
         let first = self.pending.len() - beyond;
-        self.given_up.extend(self.pending.drain(first..));
+        self.never_used.extend(self.pending.drain(first..));
     }
 
     /// Whether a worker of the current generation is worn, and has not gone.
@@ -154,7 +154,7 @@ impl<T: Clone + PartialEq> Queue<T> {
     }
 
     /// Whether a worker that is ready may be used beside those that are.
-    fn has_room_for_one(&self) -> bool {
+    fn may_open_another(&self) -> bool {
         self.open < self.max_open.min(self.serving)
     }
 
@@ -168,8 +168,8 @@ impl<T: Clone + PartialEq> Queue<T> {
     pub fn vacate(&mut self, seat: SeatId) -> Vec<(SlotRef, T)> {
         let other = |waiting: &(SeatId, Incarnation)| waiting.0 != seat;
         self.pending.retain(other);
-        self.coming.retain(other);
-        self.given_up.retain(other);
+        self.prepared.retain(other);
+        self.never_used.retain(other);
         self.close(seat, self.incarnation(seat))
     }
 
@@ -182,20 +182,20 @@ impl<T: Clone + PartialEq> Queue<T> {
         if seat.number as usize >= generation_seats.seats.len() {
             return;
         }
-        let room = self.has_room_for_one();
-        match generation_seats.standing {
+        let room = self.may_open_another();
+        match generation_seats.phase {
             // It is busy already.
             _ if !left.is_empty() => self.open(seat, incarnation, left),
-            Standing::Coming => self.coming.push((seat, incarnation)),
-            Standing::Current if room && self.pending.is_empty() => {
+            GenerationPhase::Prepared => self.prepared.push((seat, incarnation)),
+            GenerationPhase::Current if room && self.pending.is_empty() => {
                 self.close_one_worn();
                 self.open(seat, incarnation, left);
             }
-            Standing::Current => self.pending.push_back((seat, incarnation)),
-            Standing::Leaving if room && self.pending.is_empty() => {
+            GenerationPhase::Current => self.pending.push_back((seat, incarnation)),
+            GenerationPhase::Retiring if room && self.pending.is_empty() => {
                 self.open(seat, incarnation, left);
             }
-            Standing::Leaving => self.given_up.push((seat, incarnation)),
+            GenerationPhase::Retiring => self.never_used.push((seat, incarnation)),
         }
     }
 
@@ -203,11 +203,11 @@ impl<T: Clone + PartialEq> Queue<T> {
     pub fn forget_pending(&mut self, seat: SeatId, incarnation: Incarnation) -> bool {
         let other = |waiting: &(SeatId, Incarnation)| *waiting != (seat, incarnation);
         let count =
-            |queue: &Queue<T>| queue.pending.len() + queue.coming.len() + queue.given_up.len();
+            |queue: &Queue<T>| queue.pending.len() + queue.prepared.len() + queue.never_used.len();
         let before = count(self);
         self.pending.retain(other);
-        self.coming.retain(other);
-        self.given_up.retain(other);
+        self.prepared.retain(other);
+        self.never_used.retain(other);
         count(self) < before
     }
 
@@ -224,7 +224,7 @@ impl<T: Clone + PartialEq> Queue<T> {
             held(generation_seats),
             left.is_empty(),
         );
-        generation_seats.sit(seat.number, incarnation, left);
+        generation_seats.occupy(seat.number, incarnation, left);
         let (opened, has) = (generation_seats.open - before, held(generation_seats));
         self.open += opened;
         self.held = self.held + has - had;
@@ -270,43 +270,43 @@ impl<T: Clone + PartialEq> Queue<T> {
 
     /// Whether a seat gets nothing more for now: it is to go, and somebody is to take its place.
     pub(crate) fn refuses(&self, seat: SeatId) -> bool {
-        if self.all_stay() {
+        if self.nothing_changes() {
             return false;
         }
         self.seat(seat).is_some_and(|place| {
             place.closing
                 || place.worn && !self.pending.is_empty()
-                || self.is_leaving(seat.generation)
+                || self.is_retiring(seat.generation)
                     && (!self.pending.is_empty() || self.is_crowded())
         })
     }
 
     /// Whether no open seat is to go now.
-    fn all_stay(&self) -> bool {
+    fn nothing_changes(&self) -> bool {
         self.closing == 0 && self.pending.is_empty() && !self.is_crowded()
     }
 
     /// Whether more seats are open than leave room for those of generations that leave.
     fn is_crowded(&self) -> bool {
-        self.open > self.max_open.min(self.handed_over)
+        self.open > self.max_open.min(self.open_at_replace)
     }
 
     /// The next seat that changes hands now. Call it until there is none, whenever a worker has
     /// come or gone, a slot has got free, or generations have changed.
-    pub fn next_change(&mut self) -> Option<Change> {
-        if let Some((seat, incarnation)) = self.given_up.pop() {
-            return Some(Change::Retire(seat, incarnation));
+    pub fn next_seat_change(&mut self) -> Option<SeatChange> {
+        if let Some((seat, incarnation)) = self.never_used.pop() {
+            return Some(SeatChange::Retire(seat, incarnation));
         }
-        if self.has_room_for_one()
+        if self.may_open_another()
             && let Some((seat, incarnation)) = self.pending.pop_front()
         {
             self.open(seat, incarnation, Vec::new());
-            return Some(Change::Open(seat));
+            return Some(SeatChange::Open(seat));
         }
         let seat = self.dispensable()?;
         let incarnation = self.incarnation(seat);
         self.close(seat, incarnation);
-        Some(Change::Retire(seat, incarnation))
+        Some(SeatChange::Retire(seat, incarnation))
     }
 
     /// An idle seat that is to go now.
@@ -321,7 +321,7 @@ impl<T: Clone + PartialEq> Queue<T> {
             // The last one is the one that is used next.
             return self.idle.first().copied();
         }
-        if self.all_stay() {
+        if self.nothing_changes() {
             return None;
         }
         self.idle.iter().copied().find(|seat| self.refuses(*seat))
@@ -329,11 +329,11 @@ impl<T: Clone + PartialEq> Queue<T> {
 
     /// Closes an idle seat of a generation that leaves, if the current one has an idle seat as
     /// well.
-    pub fn retire_leaving(&mut self) -> Option<(SeatId, Incarnation)> {
+    pub fn close_retiring(&mut self) -> Option<(SeatId, Incarnation)> {
         let current = |seat: &&SeatId| seat.generation == self.current;
         self.idle.iter().find(current)?;
         let mut idle = self.idle.iter().copied();
-        let seat = idle.find(|seat| self.is_leaving(seat.generation))?;
+        let seat = idle.find(|seat| self.is_retiring(seat.generation))?;
         let incarnation = self.incarnation(seat);
         self.close(seat, incarnation);
         Some((seat, incarnation))
@@ -352,7 +352,7 @@ impl<T: Clone + PartialEq> Queue<T> {
     }
 
     /// Whether a generation that leaves has open seats.
-    pub fn has_leaving(&self) -> bool {
+    pub fn has_retiring(&self) -> bool {
         self.open > self.open_current()
     }
 

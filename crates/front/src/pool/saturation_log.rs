@@ -52,7 +52,7 @@ const CAUSES: usize = ALL_CAUSES.len();
 
 /// What happens in a pool between two looks.
 #[derive(Debug, Default)]
-pub struct Watch {
+pub struct SaturationLog {
     /// Requests that found every worker there may be busy, ever.
     met_limit: AtomicU64,
     /// Requests refused, ever, by cause.
@@ -68,15 +68,15 @@ pub struct Watch {
     is_fpm: bool,
 }
 
-impl Watch {
+impl SaturationLog {
     /// Nothing has happened yet.
-    pub fn new(is_fpm: bool) -> Watch {
+    pub fn new(is_fpm: bool) -> SaturationLog {
         let stirred = Arc::new(Notify::new());
-        Watch {
+        SaturationLog {
             is_fpm,
             log: ScriptLog::telling(stirred.clone()),
             stirred,
-            ..Watch::default()
+            ..SaturationLog::default()
         }
     }
 
@@ -111,7 +111,7 @@ impl Watch {
 
 /// A pool at one moment; counters count from its beginning.
 #[derive(Debug, Clone, Default)]
-struct Sample {
+struct QueueSample {
     waiting: usize,
     longest: Duration,
     busy: usize,
@@ -121,8 +121,8 @@ struct Sample {
     refused: [u64; CAUSES],
     first_refused: Option<String>,
     /// How often newer requests have begun to come before older ones.
-    turns: u64,
-    is_newest_first: bool,
+    lifo_starts: u64,
+    is_lifo: bool,
     /// Requests that wait for others which hang, and how many workers those may have.
     held_back: usize,
     may_hang: usize,
@@ -130,14 +130,14 @@ struct Sample {
 
 /// The numbers behind waiting.
 #[derive(Debug, Clone, Default)]
-struct Waits {
+struct WaitStats {
     requests: u64,
     most: usize,
     longest: Duration,
 }
 
-impl Waits {
-    fn add(&mut self, requests: u64, sample: &Sample) {
+impl WaitStats {
+    fn add(&mut self, requests: u64, sample: &QueueSample) {
         self.requests += requests;
         self.most = self.most.max(sample.waiting);
         self.longest = self.longest.max(sample.longest);
@@ -146,38 +146,38 @@ impl Waits {
 
 /// The numbers behind refusals.
 #[derive(Debug, Clone, Default)]
-struct Refusals([u64; CAUSES]);
+struct RejectionCounts([u64; CAUSES]);
 
 /// What was seen so far, and is being said. Pure: sample and time in, words out.
 #[derive(Debug)]
-struct Seen {
+struct SaturationState {
     is_fpm: bool,
     pm: ProcessManager,
     limit: usize,
     queue_length: u32,
     queue_timeout: Duration,
-    last: Sample,
-    at_limit: LogThrottle<Waits>,
-    standing: LogThrottle<Waits>,
-    refused: LogThrottle<Refusals>,
-    newest_first: LogThrottle<()>,
+    last: QueueSample,
+    at_limit: LogThrottle<WaitStats>,
+    standing: LogThrottle<WaitStats>,
+    refused: LogThrottle<RejectionCounts>,
+    lifo: LogThrottle<()>,
     /// The most that were held back at once.
     held_back: LogThrottle<usize>,
 }
 
-impl Seen {
-    fn new(is_fpm: bool) -> Seen {
-        Seen {
+impl SaturationState {
+    fn new(is_fpm: bool) -> SaturationState {
+        SaturationState {
             is_fpm,
             pm: ProcessManager::Static,
             limit: 0,
             queue_length: 0,
             queue_timeout: Duration::ZERO,
-            last: Sample::default(),
+            last: QueueSample::default(),
             at_limit: LogThrottle::new(CALM),
             standing: LogThrottle::new(CALM),
             refused: LogThrottle::new(CALM),
-            newest_first: LogThrottle::new(CALM),
+            lifo: LogThrottle::new(CALM),
             held_back: LogThrottle::new(CALM),
         }
     }
@@ -192,13 +192,18 @@ impl Seen {
 
     fn is_quiet(&self) -> bool {
         let all_over = self.at_limit.is_quiet() && self.standing.is_quiet();
-        let none_refused = self.refused.is_quiet() && self.newest_first.is_quiet();
+        let none_refused = self.refused.is_quiet() && self.lifo.is_quiet();
         let none_held = self.held_back.is_quiet() && self.last.held_back == 0;
         all_over && none_refused && none_held && self.last.waiting == 0
     }
 
     /// What is to be said; `running` says what the busy workers run.
-    fn look(&mut self, sample: Sample, running: impl Fn() -> String, now: Duration) -> Vec<String> {
+    fn look(
+        &mut self,
+        sample: QueueSample,
+        running: impl Fn() -> String,
+        now: Duration,
+    ) -> Vec<String> {
         let limit = self.look_at_limit(&sample, now);
         let held_back = self.look_at_held_back(&sample, &running, now);
         let standing = self.look_at_waits(&sample, running, now);
@@ -209,7 +214,7 @@ impl Seen {
         all.into_iter().flatten().collect()
     }
 
-    fn look_at_limit(&mut self, sample: &Sample, now: Duration) -> Option<String> {
+    fn look_at_limit(&mut self, sample: &QueueSample, now: Duration) -> Option<String> {
         let limit = self.limit;
         let new = sample.met_limit - self.last.met_limit;
         // To a static pool it is no limit that it grows to.
@@ -227,7 +232,7 @@ impl Seen {
         }
         let news = self.at_limit.due(now).filter(|_| !self.is_fpm)?;
         let (verb, account) = tense(news);
-        let (lasted, Waits { requests, .. }) = (seconds(account.lasted), &account.total);
+        let (lasted, WaitStats { requests, .. }) = (seconds(account.lasted), &account.total);
         Some(format!(
             "max_children = {limit} {verb} reached for {lasted}: {requests} requests had to wait; {}",
             at_most(&account.total)
@@ -248,7 +253,7 @@ impl Seen {
 
     fn look_at_waits(
         &mut self,
-        sample: &Sample,
+        sample: &QueueSample,
         running: impl FnOnce() -> String,
         now: Duration,
     ) -> Option<String> {
@@ -284,7 +289,7 @@ impl Seen {
 
     fn look_at_held_back(
         &mut self,
-        sample: &Sample,
+        sample: &QueueSample,
         running: impl FnOnce() -> String,
         now: Duration,
     ) -> Option<String> {
@@ -307,9 +312,9 @@ impl Seen {
         ))
     }
 
-    fn look_at_order(&mut self, sample: &Sample, now: Duration) -> Option<String> {
-        if sample.turns > self.last.turns || sample.is_newest_first && sample.waiting > 0 {
-            let times = self.newest_first.happened(now, |()| ());
+    fn look_at_order(&mut self, sample: &QueueSample, now: Duration) -> Option<String> {
+        if sample.lifo_starts > self.last.lifo_starts || sample.is_lifo && sample.waiting > 0 {
+            let times = self.lifo.happened(now, |()| ());
             if times == 1 {
                 return Some(
                     "more requests come than can be answered: the newest are answered first, and \
@@ -318,7 +323,7 @@ impl Seen {
                 );
             }
         }
-        let (verb, Account { lasted, .. }) = tense(self.newest_first.due(now)?);
+        let (verb, Account { lasted, .. }) = tense(self.lifo.due(now)?);
         let lasted = seconds(lasted);
         Some(format!(
             "newest first {verb} the order of the queue for {lasted}, because more requests came \
@@ -326,11 +331,11 @@ impl Seen {
         ))
     }
 
-    fn look_at_refusals(&mut self, sample: &Sample, now: Duration) -> Option<String> {
+    fn look_at_refusals(&mut self, sample: &QueueSample, now: Duration) -> Option<String> {
         let new: [u64; CAUSES] =
             std::array::from_fn(|cause| sample.refused[cause] - self.last.refused[cause]);
         if new.iter().any(|count| *count > 0) {
-            let times = self.refused.happened(now, |Refusals(all)| {
+            let times = self.refused.happened(now, |RejectionCounts(all)| {
                 for (sum, new) in all.iter_mut().zip(new) {
                     *sum += new;
                 }
@@ -364,7 +369,7 @@ impl Seen {
     }
 }
 
-fn at_most(waits: &Waits) -> String {
+fn at_most(waits: &WaitStats) -> String {
     let (most, longest) = (waits.most, seconds(waits.longest));
     format!("at most {most} were seen waiting at once, the longest for {longest}")
 }
@@ -387,27 +392,27 @@ fn count_scripts(scripts: Vec<String>) -> String {
 }
 
 impl Pool {
-    fn sample(&self) -> (Sample, usize) {
+    fn sample(&self) -> (QueueSample, usize) {
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let state = self.lock();
         let (queue, waiting) = (&state.queue, state.queue.waiting());
         let (busy, open, most) = (queue.busy(), queue.open_seats(), queue.max_open());
         let oldest = queue.waiting.longest();
-        let (turns, is_newest_first) = (queue.waiting.turns(), queue.waiting.is_newest_first());
+        let (lifo_starts, is_lifo) = (queue.waiting.lifo_starts(), queue.waiting.is_lifo());
         let held_back = state.held_back.len();
         let auto = state.growth.auto.as_ref();
         let may_hang = auto.and_then(Auto::most_that_hang).unwrap_or(most);
         drop(state);
-        let first = &self.watch.first;
-        let sample = Sample {
+        let first = &self.saturation.first;
+        let sample = QueueSample {
             waiting,
             longest: oldest.map_or(Duration::ZERO, |since| since.elapsed()),
             busy,
             at_limit: waiting > 0 && open >= most,
-            met_limit: count(&self.watch.met_limit),
-            refused: std::array::from_fn(|cause| count(&self.watch.refused[cause])),
-            turns,
-            is_newest_first,
+            met_limit: count(&self.saturation.met_limit),
+            refused: std::array::from_fn(|cause| count(&self.saturation.refused[cause])),
+            lifo_starts,
+            is_lifo,
             held_back,
             may_hang,
             first_refused: first.lock().unwrap_or_else(PoisonError::into_inner).take(),
@@ -428,14 +433,14 @@ impl Pool {
         count_scripts(scripts)
     }
 
-    fn tell(&self, seen: &mut Seen, now: Duration) {
+    fn tell(&self, seen: &mut SaturationState, now: Duration) {
         // Whoever comes after this line is seen now, or has us look once more.
-        self.watch.told.store(false, Ordering::Release);
+        self.saturation.told.store(false, Ordering::Release);
         let (sample, most) = self.sample();
         seen.learn(&self.settings(), most);
         let lines = seen.look(sample, || self.running(), now);
-        for line in lines.into_iter().chain(self.watch.log.due()) {
-            match self.watch.is_fpm {
+        for line in lines.into_iter().chain(self.saturation.log.due()) {
+            match self.saturation.is_fpm {
                 true => tracing::warn!("[pool {}] {line}", self.name),
                 false => tracing::warn!("pool {}: {line}", self.name),
             }
@@ -448,13 +453,13 @@ impl Pool {
 pub async fn watch(pool: Weak<Pool>) {
     let started = Instant::now();
     let watch = |pool: Arc<Pool>| {
-        let watch = &pool.watch;
+        let watch = &pool.saturation;
         (watch.stirred.clone(), watch.log.clone(), watch.is_fpm)
     };
     let Some((stirred, log, is_fpm)) = pool.upgrade().map(watch) else {
         return;
     };
-    let mut seen = Seen::new(is_fpm);
+    let mut seen = SaturationState::new(is_fpm);
     loop {
         if seen.is_quiet() && log.is_quiet() {
             stirred.notified().await;

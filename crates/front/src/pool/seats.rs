@@ -27,13 +27,13 @@ pub struct SlotRef {
 
 /// What a generation is to its pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Standing {
+pub enum GenerationPhase {
     /// It has been opened, and gets nothing yet.
-    Coming,
+    Prepared,
     /// It gets the new requests.
     Current,
     /// Another has taken its place, or nothing will.
-    Leaving,
+    Retiring,
 }
 
 /// One seat.
@@ -44,7 +44,7 @@ pub struct Seat<T> {
     /// What it has.
     pub slots: [Option<T>; SLOTS_PER_SEAT],
     /// How many looks have seen it idle in a row.
-    pub rested: u32,
+    pub idle_checks: u32,
     /// Requests this worker was given.
     pub given: u64,
     /// After how many of them it counts as worn.
@@ -68,7 +68,7 @@ impl<T> Seat<T> {
         Seat {
             incarnation: 0,
             slots: [const { None }; SLOTS_PER_SEAT],
-            rested: 0,
+            idle_checks: 0,
             given: 0,
             wears_at: u64::MAX,
             done: 0,
@@ -86,7 +86,7 @@ impl<T> Seat<T> {
     }
 
     /// Whether its worker will be there for another request.
-    pub fn serves_more(&self) -> bool {
+    pub fn serves_another(&self) -> bool {
         self.done + self.taken() as u64 <= self.serves.saturating_sub(1)
     }
 
@@ -118,7 +118,7 @@ pub struct GenerationSeats<T> {
     /// Its number.
     pub generation: Generation,
     /// What it is to the pool.
-    pub standing: Standing,
+    pub phase: GenerationPhase,
     /// Its seats.
     pub seats: Vec<Seat<T>>,
     /// How many of them have a worker.
@@ -134,7 +134,7 @@ impl<T> GenerationSeats<T> {
     pub fn new(generation: Generation, seats: u32, max_requests: u64) -> GenerationSeats<T> {
         GenerationSeats {
             generation,
-            standing: Standing::Coming,
+            phase: GenerationPhase::Prepared,
             seats: (0..seats).map(|_| Seat::empty()).collect(),
             open: 0,
             max_requests,
@@ -143,7 +143,7 @@ impl<T> GenerationSeats<T> {
     }
 
     /// Gives a seat to a worker, with what it still has from before.
-    pub fn sit(&mut self, seat: u32, incarnation: Incarnation, left: Vec<(usize, T)>) {
+    pub fn occupy(&mut self, seat: u32, incarnation: Incarnation, left: Vec<(usize, T)>) {
         let (max_requests, serves) = (self.max_requests, self.serves);
         let Some(place) = self.seats.get_mut(seat as usize) else {
             return;

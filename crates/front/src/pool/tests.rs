@@ -12,7 +12,7 @@ use crate::pool::queue::Priority;
 
 const CLAIM: QueueRequest = QueueRequest {
     priority: Priority::Normal,
-    within: Duration::from_secs(30),
+    max_wait: Duration::from_secs(30),
     kind: 0,
 };
 
@@ -72,7 +72,7 @@ fn one_comes_and_is_busy(pool: &Arc<Pool>) {
     state.queue.arrive(SEAT, 1, Vec::new());
     let busy = Exchange::new(pool.clone(), 0, Vec::new(), CLAIM);
     let placed = state.queue.submit(busy, CLAIM.priority, pool.depth());
-    assert!(matches!(placed, Submitted::Placed(_)));
+    assert!(matches!(placed, Submission::Placed(_)));
 }
 
 /// A pool that finds its size with one worker, which is busy, and a request that waits for a second one.
@@ -91,11 +91,11 @@ fn where_nobody_may_wait_whoever_is_refused_asks_for_a_worker() {
         let refused = pool.submit(0, Vec::new(), CLAIM).err();
         assert_eq!(refused, Some(NotTaken::QueueFull));
         assert_eq!(asked(&supervisor), [1], "{pm:?}");
-        assert_eq!(pool.turns_away(CLAIM), refused);
+        assert_eq!(pool.would_reject(CLAIM), refused);
         let again = asked(&supervisor);
         assert!(again.is_empty(), "one is on its way: {again:?}");
         one_comes_and_is_busy(&pool);
-        assert_eq!(pool.turns_away(CLAIM), refused);
+        assert_eq!(pool.would_reject(CLAIM), refused);
         assert_eq!(asked(&supervisor), [2], "{pm:?}");
     }
 }

@@ -251,7 +251,7 @@ impl Local {
                 continue;
             };
             any = true;
-            if waited > exchange.within {
+            if waited > exchange.max_wait {
                 exchange.withdraw();
             } else if !waited.is_zero() {
                 exchange.pool.rescue(&exchange, waited);

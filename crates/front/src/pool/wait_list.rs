@@ -1,11 +1,11 @@
-//! Those who wait for a worker: who comes next, who is turned away, and who has waited for long
+//! Those who wait for a worker: who comes next, who is lifo_time away, and who has waited for long
 //! enough. Part of the queue's state machine; `overload.rs` says when it holds too much.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use crate::pool::NotTaken;
-use crate::pool::overload::{Overload, Turn, Work};
+use crate::pool::overload::{OrderChange, Overload, Workload};
 
 /// What becomes of a request that comes to wait.
 #[derive(Debug, PartialEq, Eq)]
@@ -33,52 +33,52 @@ impl<T> Joined<T> {
 
 /// The requests that wait, the one that came first at the front.
 #[derive(Debug)]
-pub struct Waiting<T> {
-    entries: VecDeque<Entry<T>>,
+pub struct WaitList<T> {
+    entries: VecDeque<WaitEntry<T>>,
     /// Most of them.
     limit: usize,
     /// How long one may wait.
     timeout: Duration,
     overload: Overload,
     /// For how long newer requests have come before older ones, since somebody asked.
-    turned: Duration,
-    turned_at: Option<Instant>,
+    lifo_time: Duration,
+    lifo_checked_at: Option<Instant>,
     /// How often that has begun.
-    turns: u64,
+    lifo_starts: u64,
 }
 
 #[derive(Debug)]
-struct Entry<T> {
+struct WaitEntry<T> {
     item: T,
     since: Instant,
 }
 
-impl<T: PartialEq> Waiting<T> {
+impl<T: PartialEq> WaitList<T> {
     /// Nobody, and nobody may.
-    pub fn new() -> Waiting<T> {
-        Waiting {
+    pub fn new() -> WaitList<T> {
+        WaitList {
             entries: VecDeque::new(),
             limit: 0,
             timeout: Duration::MAX,
             overload: Overload::default(),
-            turned: Duration::ZERO,
-            turned_at: None,
-            turns: 0,
+            lifo_time: Duration::ZERO,
+            lifo_checked_at: None,
+            lifo_starts: 0,
         }
     }
 
     /// From now on at most `most` wait.
-    pub fn limit(&mut self, most: usize) {
-        self.limit = most;
+    pub fn set_limit(&mut self, limit: usize) {
+        self.limit = limit;
     }
 
     /// Most that may wait.
-    pub fn most(&self) -> usize {
+    pub fn limit(&self) -> usize {
         self.limit
     }
 
     /// From now on nobody waits for longer than this.
-    pub fn limit_time(&mut self, timeout: Duration) {
+    pub fn set_timeout(&mut self, timeout: Duration) {
         self.timeout = timeout;
     }
 
@@ -93,18 +93,23 @@ impl<T: PartialEq> Waiting<T> {
     }
 
     /// Whether the newest comes first.
-    pub fn is_newest_first(&self) -> bool {
-        self.overload.is_newest_first()
+    pub fn is_lifo(&self) -> bool {
+        self.overload.is_lifo()
     }
 
     /// How often the newest have begun to come first.
-    pub fn turns(&self) -> u64 {
-        self.turns
+    pub fn lifo_starts(&self) -> u64 {
+        self.lifo_starts
     }
 
     /// A request comes at `now` that may wait for `within`.
-    pub fn join(&mut self, item: T, (now, within): (Instant, Duration), work: &Work) -> Joined<T> {
-        if let Some(in_vain) = self.turns_away((now, within), work) {
+    pub fn enqueue(
+        &mut self,
+        item: T,
+        (now, max_wait): (Instant, Duration),
+        workload: &Workload,
+    ) -> Joined<T> {
+        if let Some(in_vain) = self.would_reject((now, max_wait), workload) {
             return in_vain;
         }
         let replaced = match self.len() >= self.limit {
@@ -114,35 +119,35 @@ impl<T: PartialEq> Waiting<T> {
             },
             false => None,
         };
-        self.entries.push_back(Entry { item, since: now });
+        self.entries.push_back(WaitEntry { item, since: now });
         replaced.map_or(Joined::Waits, |entry| {
-            self.overload.refuses();
+            self.overload.note_rejection();
             Joined::Replaces(entry.item)
         })
     }
 
-    /// What a request is told that comes at `now` and may wait for `within`, if it is turned away in order:
+    /// What a request is told that comes at `now` and may wait for `within`, if it is lifo_time away in order:
     /// where the newest comes first, it takes the place of another.
-    pub fn turns_away(
+    pub fn would_reject(
         &mut self,
-        (now, within): (Instant, Duration),
-        work: &Work,
+        (now, max_wait): (Instant, Duration),
+        workload: &Workload,
     ) -> Option<Joined<T>> {
-        self.look(now, work);
-        if self.is_newest_first() {
+        self.check(now, workload);
+        if self.is_lifo() {
             return None;
         }
         if self.len() >= self.limit {
-            self.overload.refuses();
+            self.overload.note_rejection();
             return Some(Joined::Full);
         }
-        let before = self.overload.takes(self.len() + 1, now);
-        if before.is_none_or(|before| before <= within) {
+        let before = self.overload.wait_estimate(self.len() + 1, now);
+        if before.is_none_or(|before| before <= max_wait) {
             return None;
         }
         // Who is in more of a hurry than others says nothing about the queue.
-        if within >= self.timeout {
-            self.overload.refuses();
+        if max_wait >= self.timeout {
+            self.overload.note_rejection();
         }
         Some(Joined::Hopeless)
     }
@@ -150,17 +155,17 @@ impl<T: PartialEq> Waiting<T> {
     /// One that was with a worker comes back: it is the next. It has waited for as long as those that it
     /// comes before, so that the queue looks no younger than it is.
     pub fn put_back(&mut self, item: T, now: Instant) {
-        if self.is_newest_first() {
-            self.entries.push_back(Entry { item, since: now });
+        if self.is_lifo() {
+            self.entries.push_back(WaitEntry { item, since: now });
         } else {
             let since = self.longest().map_or(now, |longest| longest.min(now));
-            self.entries.push_front(Entry { item, since });
+            self.entries.push_front(WaitEntry { item, since });
         }
     }
 
     /// The one that comes next.
     pub fn first(&self) -> Option<&T> {
-        let entry = match self.is_newest_first() {
+        let entry = match self.is_lifo() {
             true => self.entries.back(),
             false => self.entries.front(),
         };
@@ -169,7 +174,7 @@ impl<T: PartialEq> Waiting<T> {
 
     /// The same, which waits here no more and has no worker.
     pub fn withdraw(&mut self) -> Option<T> {
-        let entry = match self.is_newest_first() {
+        let entry = match self.is_lifo() {
             true => self.entries.pop_back(),
             false => self.entries.pop_front(),
         };
@@ -180,27 +185,27 @@ impl<T: PartialEq> Waiting<T> {
     pub fn take(&mut self) -> Option<T> {
         match self.withdraw() {
             Some(item) => {
-                self.overload.serves();
+                self.overload.note_dequeue();
                 Some(item)
             }
             None => {
-                self.overload.is_empty_now();
-                self.turned_at = None;
+                self.overload.note_empty();
+                self.lifo_checked_at = None;
                 None
             }
         }
     }
 
     /// Time has passed. Call it before anybody is given a worker while some wait.
-    pub fn pass(&mut self, now: Instant, work: &Work) {
-        self.look(now, work);
+    pub fn pass_time(&mut self, now: Instant, workload: &Workload) {
+        self.check(now, workload);
     }
 
     /// The next that newer ones have passed for too long.
-    pub fn next_passed(&mut self, now: Instant, work: &Work) -> Option<T> {
-        let oldest = self.entries.front().filter(|_| self.is_newest_first())?;
+    pub fn next_to_shed(&mut self, now: Instant, workload: &Workload) -> Option<T> {
+        let oldest = self.entries.front().filter(|_| self.is_lifo())?;
         let waited = now.saturating_duration_since(oldest.since);
-        let is_passed = waited > work.patience(self.timeout);
+        let is_passed = waited > workload.patience(self.timeout);
         let entry = is_passed.then(|| self.entries.pop_front()).flatten()?;
         Some(entry.item)
     }
@@ -216,14 +221,14 @@ impl<T: PartialEq> Waiting<T> {
         let waited = now.saturating_duration_since(entry.since);
         let longest = oldest.map_or(waited, |oldest| now.saturating_duration_since(oldest));
         if waited >= longest / 2 {
-            self.overload.loses();
+            self.overload.note_departure();
         }
         true
     }
 
     /// One has waited as long as it may, in vain.
-    pub fn gave_up(&mut self) {
-        self.overload.refuses();
+    pub fn note_timeout(&mut self) {
+        self.overload.note_rejection();
     }
 
     /// Everybody, who wait no more.
@@ -237,27 +242,23 @@ impl<T: PartialEq> Waiting<T> {
     }
 
     /// How long those who wait now take to get a worker, as far as that can be known.
-    pub fn takes(&self, now: Instant) -> Option<Duration> {
-        self.overload.takes(self.len(), now)
+    pub fn wait_estimate(&self, now: Instant) -> Option<Duration> {
+        self.overload.wait_estimate(self.len(), now)
     }
 
     /// For how long newer requests came before older ones, since this was asked last.
-    pub fn take_turned(&mut self) -> Duration {
-        std::mem::take(&mut self.turned)
+    pub fn take_lifo_time(&mut self) -> Duration {
+        std::mem::take(&mut self.lifo_time)
     }
 
-    fn look(&mut self, now: Instant, work: &Work) {
+    fn check(&mut self, now: Instant, workload: &Workload) {
         let since = self.longest();
         let oldest = since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since));
-        if let Some(before) = self
-            .turned_at
-            .replace(now)
-            .filter(|_| self.is_newest_first())
-        {
-            self.turned += now.saturating_duration_since(before);
+        if let Some(before) = self.lifo_checked_at.replace(now).filter(|_| self.is_lifo()) {
+            self.lifo_time += now.saturating_duration_since(before);
         }
-        if self.overload.look(now, oldest, work) == Turn::NewestFirst {
-            self.turns += 1;
+        if self.overload.check(now, oldest, workload) == OrderChange::Lifo {
+            self.lifo_starts += 1;
         }
     }
 }

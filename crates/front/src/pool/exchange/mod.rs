@@ -49,7 +49,7 @@ pub struct QueueRequest {
     /// Whom it waits before.
     pub priority: Priority,
     /// How long it may wait for a worker to begin it.
-    pub within: Duration,
+    pub max_wait: Duration,
     /// Of which kind it is ([`crate::pool::kind::of`]).
     pub kind: u64,
 }
@@ -64,7 +64,7 @@ pub struct Exchange {
     /// Whom it waits before.
     pub priority: Priority,
     /// How long it may wait for a worker to begin it.
-    pub within: Duration,
+    pub max_wait: Duration,
     /// What it asks for, as far as it matters when that hangs.
     pub kind: u64,
     /// The request's first FastCGI records; all of its head, and its body if that is small.
@@ -140,7 +140,7 @@ impl Exchange {
         request: Vec<u8>,
         QueueRequest {
             priority,
-            within,
+            max_wait,
             kind,
         }: QueueRequest,
     ) -> Arc<Exchange> {
@@ -148,7 +148,7 @@ impl Exchange {
             pool,
             thread,
             priority,
-            within,
+            max_wait,
             kind,
             request,
             is_counted: AtomicBool::new(false),
@@ -177,7 +177,7 @@ impl Exchange {
             pool: pool.clone(),
             thread: 0,
             priority: Priority::Normal,
-            within: Duration::MAX,
+            max_wait: Duration::MAX,
             kind: 0,
             request: Vec::new(),
             is_counted: AtomicBool::new(false),
@@ -581,7 +581,7 @@ impl Exchange {
     }
 
     /// It waits in vain, and has been taken out of the queue.
-    pub fn turn_away(&self, why: NotTaken) {
+    pub fn reject(&self, why: NotTaken) {
         let mut state = self.lock();
         state.ended = Some(ExchangeEnd::TurnedAway(why));
         wake(&mut state);

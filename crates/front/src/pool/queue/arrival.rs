@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use maitred_seat::SLOTS_PER_SEAT;
 
-use crate::pool::queue::{Depth, Joined, Priority, Queue, SeatId, Submitted};
+use crate::pool::queue::{Depth, Joined, Priority, Queue, SeatId, Submission};
 
 impl<T: Clone + PartialEq> Queue<T> {
     /// The seat that has room for a request of this priority which comes now, and whether it is idle.
@@ -26,43 +26,43 @@ impl<T: Clone + PartialEq> Queue<T> {
     }
 
     /// There are no workers, and there will be none.
-    fn is_nobody_s(&self) -> bool {
+    fn has_no_workers(&self) -> bool {
         self.open == 0 && self.current == 0
     }
 
     /// A request has come.
-    pub fn submit(&mut self, item: T, priority: Priority, depth: Depth) -> Submitted {
+    pub fn submit(&mut self, item: T, priority: Priority, depth: Depth) -> Submission {
         match self.seat_for(priority, depth) {
             Some((seat, is_idle)) => {
                 if is_idle {
                     self.wake(seat);
                 }
-                Submitted::Placed(self.put(seat, item, priority))
+                Submission::Placed(self.put(seat, item, priority))
             }
-            None if self.is_nobody_s() => Submitted::Nobody,
-            None => Submitted::Busy,
+            None if self.has_no_workers() => Submission::NoWorkers,
+            None => Submission::Busy,
         }
     }
 
     /// What [`Queue::join`] would say to a request that comes now, if it is certain to be turned away:
     /// whoever asks before need not make it.
-    pub fn turns_away(
+    pub fn would_reject(
         &mut self,
         (priority, depth): (Priority, Depth),
         patience: (Instant, Duration),
         script: Duration,
     ) -> Option<Joined<T>> {
-        let is_busy = !self.is_nobody_s() && self.seat_for(priority, depth).is_none();
+        let is_busy = !self.has_no_workers() && self.seat_for(priority, depth).is_none();
         if priority == Priority::Urgent || !is_busy {
             return None;
         }
-        let work = self.work(script);
-        self.waiting.turns_away(patience, &work)
+        let workload = self.workload(script);
+        self.waiting.would_reject(patience, &workload)
     }
 
     /// An urgent request that found no room waits, if there are not too many.
-    pub fn join_urgent(&mut self, item: T) -> Joined<T> {
-        if self.urgent.len() >= self.waiting.most() {
+    pub fn enqueue_urgent(&mut self, item: T) -> Joined<T> {
+        if self.urgent.len() >= self.waiting.limit() {
             return Joined::Full;
         }
         self.urgent.push_back(item);
@@ -71,9 +71,14 @@ impl<T: Clone + PartialEq> Queue<T> {
 
     /// A request that found no room ([`Submitted::Busy`]) waits from `now` on, for `within` at most,
     /// unless that is in vain. Scripts take `script`.
-    pub fn join(&mut self, item: T, patience: (Instant, Duration), script: Duration) -> Joined<T> {
-        let work = self.work(script);
-        self.waiting.join(item, patience, &work)
+    pub fn enqueue(
+        &mut self,
+        item: T,
+        patience: (Instant, Duration),
+        script: Duration,
+    ) -> Joined<T> {
+        let workload = self.workload(script);
+        self.waiting.enqueue(item, patience, &workload)
     }
 
     /// A busy seat that may hold another request, one of the current generation first.
@@ -94,7 +99,7 @@ impl<T: Clone + PartialEq> Queue<T> {
             place.incarnation != 0
                 && (1..depth.min(SLOTS_PER_SEAT)).contains(&place.taken())
                 && !place.long
-                && place.serves_more()
+                && place.serves_another()
                 && !self.refuses(seat)
         })
     }

@@ -6,7 +6,7 @@
 //! are short, requests also wait in the spare slots of busy seats, where a worker finds them
 //! without sleeping; if they are so short that waking another worker takes longer than waiting for
 //! this one, they do so even while others are idle ([`Depth`]). One that was put behind a script
-//! which turns out long is fetched from there by a seat with nothing to do ([`Next::TakeBack`]), or,
+//! which lifo_starts out long is fetched from there by a seat with nothing to do ([`Next::TakeBack`]), or,
 //! while there is none, waits with the others again, before them ([`Queue::come_back`]).
 //!
 //! The seats are those of all the pool's generations, and the queue is one: nobody waits for a
@@ -20,25 +20,25 @@ use std::time::{Duration, Instant};
 use maitred_control::{Generation, Incarnation, Wear};
 use maitred_seat::SLOTS_PER_SEAT;
 
-use crate::pool::overload::Work;
-use crate::pool::seats::{GenerationSeats, Seat, Standing};
+use crate::pool::overload::Workload;
+use crate::pool::seats::{GenerationPhase, GenerationSeats, Seat};
 pub use crate::pool::seats::{SeatId, SlotRef};
-use crate::pool::wait_list::{Joined, Waiting};
+use crate::pool::wait_list::{Joined, WaitList};
 
 /// What became of a request that was submitted.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Submitted {
+pub enum Submission {
     /// It goes here, now.
     Placed(SlotRef),
     /// No worker has room for it: it is to wait ([`Queue::join`]).
     Busy,
     /// The pool has no workers and will not get any.
-    Nobody,
+    NoWorkers,
 }
 
 /// What a seat does next.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Next<T> {
+pub enum SeatAction<T> {
     /// This request goes here.
     Run(T, SlotRef),
     /// Try to take one of these requests back from where it waits behind another; if that
@@ -81,7 +81,7 @@ pub struct Queue<T> {
     /// Seats with a worker and nothing to do, the most recently used last.
     pub(crate) idle: Vec<SeatId>,
     /// Requests that no seat has.
-    pub waiting: Waiting<T>,
+    pub waiting: WaitList<T>,
     /// Of those the urgent ones, in order. They are not among the others.
     urgent: VecDeque<T>,
     /// As many seats are kept for urgent requests.
@@ -96,13 +96,13 @@ pub struct Queue<T> {
     pub(crate) serving: usize,
     /// How many were open when the current generation took over, while seats of an older one are
     /// left; then as many as there may be.
-    pub(crate) handed_over: usize,
+    pub(crate) open_at_replace: usize,
     /// Workers of the current generation that get nothing until there is room for them.
     pub(crate) pending: VecDeque<(SeatId, Incarnation)>,
     /// Workers of a generation that is not used yet.
-    pub(crate) coming: Vec<(SeatId, Incarnation)>,
+    pub(crate) prepared: Vec<(SeatId, Incarnation)>,
     /// Workers that never got anything and are to end.
-    pub(crate) given_up: Vec<(SeatId, Incarnation)>,
+    pub(crate) never_used: Vec<(SeatId, Incarnation)>,
     /// How many open seats get nothing more because their replacement serves already.
     pub(crate) closing: usize,
     /// As many seats stay open while nothing needs more, and no more than that; none: it is
@@ -127,17 +127,17 @@ impl<T: Clone + PartialEq> Queue<T> {
             generations: Vec::new(),
             current: 0,
             idle: Vec::new(),
-            waiting: Waiting::new(),
+            waiting: WaitList::new(),
             urgent: VecDeque::new(),
             reserved: 0,
             urgent_seats: 0,
             open: 0,
             max_open: 0,
             serving: usize::MAX,
-            handed_over: usize::MAX,
+            open_at_replace: usize::MAX,
             pending: VecDeque::new(),
-            coming: Vec::new(),
-            given_up: Vec::new(),
+            prepared: Vec::new(),
+            never_used: Vec::new(),
             closing: 0,
             keep: None,
             worn: Vec::new(),
@@ -230,10 +230,10 @@ impl<T: Clone + PartialEq> Queue<T> {
     }
 
     /// Counts for how many looks in a row each idle seat has been idle.
-    pub fn look_at_idle(&mut self) {
+    pub fn age_idle(&mut self) {
         for seat in std::mem::take(&mut self.idle) {
             if let Some(place) = self.seat_mut(seat) {
-                place.rested = place.rested.saturating_add(1);
+                place.idle_checks = place.idle_checks.saturating_add(1);
             }
             self.idle.push(seat);
         }
@@ -241,10 +241,10 @@ impl<T: Clone + PartialEq> Queue<T> {
 
     /// Closes the seat that has been idle for longest, if more than `keep` are idle and it was so
     /// at the last `looks` looks. Nothing is on its way there, and nothing will be.
-    pub fn retire(&mut self, keep: usize, looks: u32) -> Option<(SeatId, Incarnation)> {
+    pub fn retire(&mut self, keep: usize, idle_checks: u32) -> Option<(SeatId, Incarnation)> {
         let seat = *self.idle.first()?;
         let place = self.seat(seat)?;
-        if self.idle.len() <= keep || place.rested < looks {
+        if self.idle.len() <= keep || place.idle_checks < idle_checks {
             return None;
         }
         let incarnation = place.incarnation;
@@ -282,18 +282,18 @@ impl<T: Clone + PartialEq> Queue<T> {
 
     /// Before seats get what waits: what that tells of the queue at `now`.
     pub fn pass_time(&mut self, now: Instant, script: Duration) {
-        let work = self.work(script);
-        self.waiting.pass(now, &work);
+        let workload = self.workload(script);
+        self.waiting.pass_time(now, &workload);
     }
 
     /// The next request that newer ones have passed for too long.
-    pub fn next_passed(&mut self, now: Instant, script: Duration) -> Option<T> {
-        let work = self.work(script);
-        self.waiting.next_passed(now, &work)
+    pub fn next_to_shed(&mut self, now: Instant, script: Duration) -> Option<T> {
+        let workload = self.workload(script);
+        self.waiting.next_to_shed(now, &workload)
     }
 
-    fn work(&self, script: Duration) -> Work {
-        Work {
+    fn workload(&self, script: Duration) -> Workload {
+        Workload {
             script,
             workers: self.open,
         }
@@ -324,9 +324,9 @@ impl<T: Clone + PartialEq> Queue<T> {
     }
 
     /// Whether a generation's place has been taken, or nothing will.
-    pub(crate) fn is_leaving(&self, generation: Generation) -> bool {
+    pub(crate) fn is_retiring(&self, generation: Generation) -> bool {
         self.generation_seats(generation)
-            .is_some_and(|generation_seats| generation_seats.standing == Standing::Leaving)
+            .is_some_and(|generation_seats| generation_seats.phase == GenerationPhase::Retiring)
     }
 
     fn wake(&mut self, seat: SeatId) {
@@ -370,8 +370,8 @@ impl<T: Clone + PartialEq> Queue<T> {
         self.closing -= usize::from(was_closing);
         self.urgent_seats -= usize::from(was_urgent);
         self.idle.retain(|idle| *idle != seat);
-        if !self.has_leaving() {
-            self.handed_over = usize::MAX;
+        if !self.has_retiring() {
+            self.open_at_replace = usize::MAX;
         }
         had
     }
@@ -393,7 +393,7 @@ impl<T: Clone + PartialEq> Queue<T> {
             place.long = false;
         }
         self.free(at);
-        let is_used_up = |place: &Seat<T>| place.taken() == 0 && !place.serves_more();
+        let is_used_up = |place: &Seat<T>| place.taken() == 0 && !place.serves_another();
         if self.incarnation(at.seat) == at.incarnation && self.seat(at.seat).is_some_and(is_used_up)
         {
             self.close(at.seat, at.incarnation);
@@ -410,7 +410,7 @@ impl<T: Clone + PartialEq> Queue<T> {
             return;
         }
         if place.taken() == 0 {
-            place.rested = 0;
+            place.idle_checks = 0;
             place.long = false;
             let was_urgent = std::mem::take(&mut place.urgent);
             self.urgent_seats -= usize::from(was_urgent);
@@ -420,46 +420,46 @@ impl<T: Clone + PartialEq> Queue<T> {
     }
 
     /// What a seat that may have room does next. Call it until it says [`Next::Rest`].
-    pub fn next(&mut self, seat: SeatId, depth: Depth) -> Next<T> {
+    pub fn next(&mut self, seat: SeatId, depth: Depth) -> SeatAction<T> {
         let Some(place) = self.seat(seat) else {
-            return Next::Rest;
+            return SeatAction::Rest;
         };
         let depth = self.unreserved(depth);
         let taken = place.taken();
         let room = taken == 0 || !place.long && taken < depth.when_busy.min(SLOTS_PER_SEAT);
-        if place.incarnation == 0 || !room || !place.serves_more() || self.refuses(seat) {
-            return Next::Rest;
+        if place.incarnation == 0 || !room || !place.serves_another() || self.refuses(seat) {
+            return SeatAction::Rest;
         }
         if let Some(item) = self.urgent.pop_front() {
             self.wake(seat);
             let place = self.put(seat, item.clone(), Priority::Urgent);
-            return Next::Run(item, place);
+            return SeatAction::Run(item, place);
         }
         if taken == 0 && !self.has_normal_capacity() {
-            return Next::Rest;
+            return SeatAction::Rest;
         }
         if let Some(item) = self.waiting.take() {
             self.wake(seat);
             let place = self.put(seat, item.clone(), Priority::Normal);
-            return Next::Run(item, place);
+            return SeatAction::Run(item, place);
         }
         if taken > 0 || depth.before_waking > 1 {
-            return Next::Rest;
+            return SeatAction::Rest;
         }
         self.find_second(seat)
     }
 
     /// Requests of a seat that has more than one, for an idle seat to fetch one of. Which of
     /// them runs is the worker's to say, so the caller tries, the latest first.
-    fn find_second(&self, seat: SeatId) -> Next<T> {
+    fn find_second(&self, seat: SeatId) -> SeatAction<T> {
         let seats = self.generations.iter().flat_map(|generation_seats| {
             let seats = (0u32..).zip(&generation_seats.seats);
             seats.map(|(number, place)| (generation_seats.generation, number, place))
         });
         let mut crowded = seats.filter(|(.., place)| place.incarnation != 0 && place.taken() > 1);
         match crowded.next() {
-            None => Next::Rest,
-            Some((generation, number, place)) => Next::TakeBack {
+            None => SeatAction::Rest,
+            Some((generation, number, place)) => SeatAction::TakeBack {
                 from: place.all(SeatId { generation, number }),
                 to: self.first_slot(seat),
             },
@@ -490,7 +490,7 @@ impl<T: Clone + PartialEq> Queue<T> {
 
     /// A request of this priority was taken back from `from`, where the script before it has turned out long,
     /// and no seat is idle: it is the next to run, and until that script ends none gets behind it.
-    pub fn come_back(&mut self, item: T, priority: Priority, (from, now): (SlotRef, Instant)) {
+    pub fn requeue(&mut self, item: T, priority: Priority, (from, now): (SlotRef, Instant)) {
         self.free(from);
         if let Some(place) = self.seat_mut(from.seat) {
             place.long = place.incarnation == from.incarnation && place.taken() > 0;

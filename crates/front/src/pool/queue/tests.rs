@@ -20,16 +20,16 @@ const DEEP: Depth = Depth {
 const SCRIPT: Duration = Duration::from_millis(1);
 
 /// A request comes, and waits if it has to ([`Submitted::Busy`]) and may.
-pub fn come(queue: &mut Queue<u32>, item: u32, depth: Depth) -> Submitted {
+pub fn come(queue: &mut Queue<u32>, item: u32, depth: Depth) -> Submission {
     let submitted = queue.submit(item, Priority::Normal, depth);
-    if submitted == Submitted::Busy {
-        join(queue, item);
+    if submitted == Submission::Busy {
+        enqueue(queue, item);
     }
     submitted
 }
 
-pub fn join(queue: &mut Queue<u32>, item: u32) -> Joined<u32> {
-    queue.join(item, (Instant::now(), Duration::MAX), SCRIPT)
+pub fn enqueue(queue: &mut Queue<u32>, item: u32) -> Joined<u32> {
+    queue.enqueue(item, (Instant::now(), Duration::MAX), SCRIPT)
 }
 
 fn seat(number: u32) -> SeatId {
@@ -61,7 +61,7 @@ fn place(number: u32, slot: usize) -> SlotRef {
 fn a_request_that_is_certain_to_be_turned_away_is_told_so_before_it_comes() {
     let asks = |queue: &mut Queue<u32>, priority| {
         let patience = (Instant::now(), Duration::MAX);
-        queue.turns_away((priority, ONE), patience, SCRIPT)
+        queue.would_reject((priority, ONE), patience, SCRIPT)
     };
     let mut queue = opened(2);
     for item in 0..5 {
@@ -69,7 +69,7 @@ fn a_request_that_is_certain_to_be_turned_away_is_told_so_before_it_comes() {
         come(&mut queue, item, ONE);
     }
     assert_eq!(asks(&mut queue, Priority::Normal), Some(Joined::Full));
-    assert_eq!(join(&mut queue, 5), Joined::Full);
+    assert_eq!(enqueue(&mut queue, 5), Joined::Full);
     assert_eq!(
         asks(&mut queue, Priority::Urgent),
         None,
@@ -88,10 +88,10 @@ fn a_request_that_is_certain_to_be_turned_away_is_told_so_before_it_comes() {
 #[test]
 fn the_most_recently_used_seat_is_taken_first() {
     let mut queue = opened(3);
-    assert_eq!(come(&mut queue, 1, ONE), Submitted::Placed(place(2, 0)));
-    assert_eq!(come(&mut queue, 2, ONE), Submitted::Placed(place(1, 0)));
+    assert_eq!(come(&mut queue, 1, ONE), Submission::Placed(place(2, 0)));
+    assert_eq!(come(&mut queue, 2, ONE), Submission::Placed(place(1, 0)));
     queue.free(place(2, 0));
-    assert_eq!(come(&mut queue, 3, ONE), Submitted::Placed(place(2, 0)));
+    assert_eq!(come(&mut queue, 3, ONE), Submission::Placed(place(2, 0)));
 }
 
 #[test]
@@ -99,24 +99,24 @@ fn requests_wait_in_order_and_the_queue_has_an_end() {
     let mut queue = opened(1);
     come(&mut queue, 1, ONE);
     for item in 2..=4 {
-        assert_eq!(come(&mut queue, item, ONE), Submitted::Busy);
+        assert_eq!(come(&mut queue, item, ONE), Submission::Busy);
     }
-    assert_eq!(queue.submit(5, Priority::Normal, ONE), Submitted::Busy);
-    assert_eq!(join(&mut queue, 5), Joined::Full);
+    assert_eq!(queue.submit(5, Priority::Normal, ONE), Submission::Busy);
+    assert_eq!(enqueue(&mut queue, 5), Joined::Full);
     queue.free(place(0, 0));
-    assert_eq!(queue.next(seat(0), ONE), Next::Run(2, place(0, 0)));
-    assert_eq!(queue.next(seat(0), ONE), Next::Rest);
+    assert_eq!(queue.next(seat(0), ONE), SeatAction::Run(2, place(0, 0)));
+    assert_eq!(queue.next(seat(0), ONE), SeatAction::Rest);
 }
 
 #[test]
 fn short_scripts_use_the_second_slot_and_long_ones_do_not() {
     let mut queue = opened(1);
     come(&mut queue, 1, TWO);
-    assert_eq!(come(&mut queue, 2, ONE), Submitted::Busy);
+    assert_eq!(come(&mut queue, 2, ONE), Submission::Busy);
     let mut queue = opened(1);
     come(&mut queue, 1, TWO);
     assert_eq!(queue.queued(), 0);
-    assert_eq!(come(&mut queue, 2, TWO), Submitted::Placed(place(0, 1)));
+    assert_eq!(come(&mut queue, 2, TWO), Submission::Placed(place(0, 1)));
     assert_eq!(
         (queue.queued(), queue.waiting()),
         (1, 0),
@@ -130,11 +130,11 @@ fn very_short_scripts_fill_a_busy_seat_before_another_is_woken() {
     for slot in 0..3 {
         assert_eq!(
             come(&mut queue, slot as u32, DEEP),
-            Submitted::Placed(place(1, slot))
+            Submission::Placed(place(1, slot))
         );
     }
     assert_eq!(queue.queued(), 0, "a worker is idle");
-    assert_eq!(come(&mut queue, 3, DEEP), Submitted::Placed(place(0, 0)));
+    assert_eq!(come(&mut queue, 3, DEEP), Submission::Placed(place(0, 0)));
     assert_eq!(queue.idle_place(Priority::Normal), None);
 }
 
@@ -143,32 +143,32 @@ fn an_idle_seat_fetches_what_waits_behind_another() {
     let mut queue = opened(2);
     come(&mut queue, 1, TWO);
     come(&mut queue, 2, TWO);
-    assert_eq!(come(&mut queue, 3, TWO), Submitted::Placed(place(0, 1)));
+    assert_eq!(come(&mut queue, 3, TWO), Submission::Placed(place(0, 1)));
     queue.free(place(1, 0));
     let to = place(1, 0);
     let from = vec![(3, place(0, 1)), (2, place(0, 0))];
-    assert_eq!(queue.next(seat(1), TWO), Next::TakeBack { from, to });
+    assert_eq!(queue.next(seat(1), TWO), SeatAction::TakeBack { from, to });
     queue.moved(3, Priority::Normal, (place(0, 1), to));
-    assert_eq!(come(&mut queue, 4, ONE), Submitted::Busy);
+    assert_eq!(come(&mut queue, 4, ONE), Submission::Busy);
 }
 
 #[test]
 fn what_waits_behind_a_long_script_while_no_seat_is_idle_is_the_next_to_run() {
     let mut queue = opened(2);
     for item in 1..=4 {
-        assert!(matches!(come(&mut queue, item, TWO), Submitted::Placed(_)));
+        assert!(matches!(come(&mut queue, item, TWO), Submission::Placed(_)));
     }
-    assert_eq!(come(&mut queue, 5, TWO), Submitted::Busy);
+    assert_eq!(come(&mut queue, 5, TWO), Submission::Busy);
     let (long, behind) = (seat(0), place(0, 1));
     assert_eq!(queue.seat(long).and_then(|seat| seat.slots[1]), Some(3));
-    queue.come_back(3, Priority::Normal, (behind, Instant::now()));
-    assert_eq!(queue.next(long, TWO), Next::Rest);
+    queue.requeue(3, Priority::Normal, (behind, Instant::now()));
+    assert_eq!(queue.next(long, TWO), SeatAction::Rest);
     queue.done(place(1, 0));
-    assert_eq!(queue.next(seat(1), TWO), Next::Run(3, place(1, 0)));
+    assert_eq!(queue.next(seat(1), TWO), SeatAction::Run(3, place(1, 0)));
     // The one that runs there has ended: it is as every other.
     queue.done(place(0, 0));
-    assert_eq!(queue.next(long, TWO), Next::Run(5, place(0, 0)));
-    assert_eq!(come(&mut queue, 6, TWO), Submitted::Placed(behind));
+    assert_eq!(queue.next(long, TWO), SeatAction::Run(5, place(0, 0)));
+    assert_eq!(come(&mut queue, 6, TWO), Submission::Placed(behind));
 }
 
 #[test]
@@ -178,7 +178,7 @@ fn a_seat_without_a_worker_gets_nothing_and_gives_back_what_it_had() {
     come(&mut queue, 2, TWO);
     let left = queue.close(seat(0), 1);
     assert_eq!(left, vec![(place(0, 0), 1), (place(0, 1), 2)]);
-    assert_eq!(come(&mut queue, 3, TWO), Submitted::Busy);
+    assert_eq!(come(&mut queue, 3, TWO), Submission::Busy);
     queue.put_back(2, Priority::Normal, Instant::now());
     queue.arrive(seat(0), 2, Vec::new());
     let reopened = SlotRef {
@@ -186,7 +186,7 @@ fn a_seat_without_a_worker_gets_nothing_and_gives_back_what_it_had() {
         slot: 0,
         incarnation: 2,
     };
-    assert_eq!(queue.next(seat(0), ONE), Next::Run(2, reopened));
+    assert_eq!(queue.next(seat(0), ONE), SeatAction::Run(2, reopened));
 }
 
 #[test]
@@ -198,36 +198,36 @@ fn an_urgent_request_comes_before_all_who_wait_and_keeps_seats_for_its_like() {
     come(&mut queue, 2, ONE);
     assert_eq!(
         come(&mut queue, 3, ONE),
-        Submitted::Busy,
+        Submission::Busy,
         "the third is kept"
     );
     assert_eq!(queue.idle_for_waiting(), None);
     assert_eq!(queue.idle_place(Priority::Normal), None);
-    assert_eq!(queue.next(seat(0), ONE), Next::Rest);
-    assert_eq!(urgent(&mut queue, 10), Submitted::Placed(place(0, 0)));
-    assert_eq!(urgent(&mut queue, 11), Submitted::Busy);
-    assert_eq!(queue.join_urgent(11), Joined::Waits);
+    assert_eq!(queue.next(seat(0), ONE), SeatAction::Rest);
+    assert_eq!(urgent(&mut queue, 10), Submission::Placed(place(0, 0)));
+    assert_eq!(urgent(&mut queue, 11), Submission::Busy);
+    assert_eq!(queue.enqueue_urgent(11), Joined::Waits);
     queue.free(place(2, 0));
-    assert_eq!(queue.next(seat(2), ONE), Next::Run(11, place(2, 0)));
+    assert_eq!(queue.next(seat(2), ONE), SeatAction::Run(11, place(2, 0)));
     // Two seats run urgent requests: the one that gets free next is everybody's.
     queue.free(place(1, 0));
     assert_eq!(queue.idle_for_waiting(), Some(seat(1)));
-    assert_eq!(queue.next(seat(1), ONE), Next::Run(3, place(1, 0)));
+    assert_eq!(queue.next(seat(1), ONE), SeatAction::Run(3, place(1, 0)));
     queue.free(place(0, 0));
     queue.free(place(2, 0));
-    assert_eq!(come(&mut queue, 4, ONE), Submitted::Placed(place(2, 0)));
-    assert_eq!(come(&mut queue, 5, ONE), Submitted::Busy);
+    assert_eq!(come(&mut queue, 4, ONE), Submission::Placed(place(2, 0)));
+    assert_eq!(come(&mut queue, 5, ONE), Submission::Busy);
 }
 
 #[test]
 fn urgent_requests_that_wait_can_leave_and_have_an_end_and_one_seat_is_always_everybodys() {
     let mut queue = opened(1);
     queue.reserve(1);
-    assert_eq!(come(&mut queue, 1, ONE), Submitted::Placed(place(0, 0)));
+    assert_eq!(come(&mut queue, 1, ONE), Submission::Placed(place(0, 0)));
     for item in 10..13 {
-        assert_eq!(queue.join_urgent(item), Joined::Waits);
+        assert_eq!(queue.enqueue_urgent(item), Joined::Waits);
     }
-    assert_eq!(queue.join_urgent(13), Joined::Full);
+    assert_eq!(queue.enqueue_urgent(13), Joined::Full);
     let now = Instant::now();
     assert!(queue.cancel(&11, now) && !queue.cancel(&11, now));
     assert_eq!(queue.waiting(), 2);
@@ -240,10 +240,10 @@ fn urgent_requests_that_wait_can_leave_and_have_an_end_and_one_seat_is_always_ev
         ..place(0, 0)
     };
     for item in [14, 10, 12] {
-        assert_eq!(queue.next(seat(0), ONE), Next::Run(item, second));
+        assert_eq!(queue.next(seat(0), ONE), SeatAction::Run(item, second));
         queue.free(second);
     }
-    assert_eq!(queue.next(seat(0), ONE), Next::Rest);
+    assert_eq!(queue.next(seat(0), ONE), SeatAction::Rest);
 }
 
 #[test]
@@ -251,17 +251,21 @@ fn urgent_requests_get_the_seats_kept_for_them_however_short_scripts_are() {
     let mut queue = opened(3);
     queue.reserve(1);
     for item in 1..=2 {
-        assert!(matches!(come(&mut queue, item, DEEP), Submitted::Placed(at) if at.slot == 0));
+        assert!(matches!(come(&mut queue, item, DEEP), Submission::Placed(at) if at.slot == 0));
     }
-    assert_eq!(come(&mut queue, 3, DEEP), Submitted::Busy);
+    assert_eq!(come(&mut queue, 3, DEEP), Submission::Busy);
     let urgent = queue.submit(10, Priority::Urgent, DEEP);
-    assert_eq!(urgent, Submitted::Placed(place(0, 0)));
-    assert_eq!(queue.next(seat(0), DEEP), Next::Rest, "nobody behind it");
-    assert_eq!(queue.submit(11, Priority::Urgent, DEEP), Submitted::Busy);
-    assert_eq!(queue.join_urgent(11), Joined::Waits);
+    assert_eq!(urgent, Submission::Placed(place(0, 0)));
+    assert_eq!(
+        queue.next(seat(0), DEEP),
+        SeatAction::Rest,
+        "nobody behind it"
+    );
+    assert_eq!(queue.submit(11, Priority::Urgent, DEEP), Submission::Busy);
+    assert_eq!(queue.enqueue_urgent(11), Joined::Waits);
     queue.done(place(2, 0));
-    assert_eq!(queue.next(seat(2), DEEP), Next::Run(11, place(2, 0)));
-    assert_eq!(queue.next(seat(2), DEEP), Next::Rest);
+    assert_eq!(queue.next(seat(2), DEEP), SeatAction::Run(11, place(2, 0)));
+    assert_eq!(queue.next(seat(2), DEEP), SeatAction::Rest);
 }
 
 #[test]
@@ -270,18 +274,22 @@ fn an_urgent_request_moves_to_a_seat_that_is_kept_and_what_it_leaves_is_everybod
     // From before seats were kept: two usual requests, and an urgent one behind the second.
     come(&mut queue, 1, ONE);
     come(&mut queue, 2, DEEP);
-    assert_eq!(come(&mut queue, 3, ONE), Submitted::Placed(place(1, 0)));
+    assert_eq!(come(&mut queue, 3, ONE), Submission::Placed(place(1, 0)));
     let urgent = queue.submit(10, Priority::Urgent, DEEP);
-    assert_eq!(urgent, Submitted::Placed(place(1, 1)));
+    assert_eq!(urgent, Submission::Placed(place(1, 1)));
     queue.reserve(1);
     assert_eq!(queue.idle_place(Priority::Normal), None);
     assert_eq!(queue.idle_place(Priority::Urgent), Some(place(0, 0)));
     queue.moved(10, Priority::Urgent, (place(1, 1), place(0, 0)));
-    assert_eq!(come(&mut queue, 4, ONE), Submitted::Busy);
+    assert_eq!(come(&mut queue, 4, ONE), Submission::Busy);
     queue.done(place(0, 0));
-    assert_eq!(queue.next(seat(0), ONE), Next::Rest, "it is still kept");
+    assert_eq!(
+        queue.next(seat(0), ONE),
+        SeatAction::Rest,
+        "it is still kept"
+    );
     queue.done(place(1, 0));
-    assert_eq!(queue.next(seat(1), ONE), Next::Run(4, place(1, 0)));
+    assert_eq!(queue.next(seat(1), ONE), SeatAction::Run(4, place(1, 0)));
 }
 
 #[derive(Debug, Clone)]
@@ -345,11 +353,11 @@ impl World {
     fn settle(&mut self, seat: SeatId) {
         loop {
             match self.queue.next(seat, self.depth) {
-                Next::Run(item, place) => {
+                SeatAction::Run(item, place) => {
                     self.waiting.retain(|waiting| *waiting != item);
                     self.placed.push((item, place));
                 }
-                Next::TakeBack { from, to } => {
+                SeatAction::TakeBack { from, to } => {
                     let begun = self.placed.iter().find(|(_, at)| at.seat == from[0].1.seat);
                     let begun = begun.map(|(item, _)| *item);
                     let waits = from.into_iter().find(|(item, _)| Some(*item) != begun);
@@ -358,7 +366,7 @@ impl World {
                     self.placed.retain(|(other, _)| *other != item);
                     self.placed.push((item, to));
                 }
-                Next::Rest => return,
+                SeatAction::Rest => return,
             }
         }
     }
@@ -388,15 +396,15 @@ proptest! {
                     world.lanes.push(priority);
                     world.depth = depth;
                     let joined = match world.queue.submit(next_item, priority, depth) {
-                        Submitted::Placed(place) => {
+                        Submission::Placed(place) => {
                             world.placed.push((next_item, place));
                             None
                         }
-                        Submitted::Busy if priority == Priority::Urgent => {
-                            Some(world.queue.join_urgent(next_item))
+                        Submission::Busy if priority == Priority::Urgent => {
+                            Some(world.queue.enqueue_urgent(next_item))
                         }
-                        Submitted::Busy => Some(join(&mut world.queue, next_item)),
-                        Submitted::Nobody => panic!("there is a generation"),
+                        Submission::Busy => Some(enqueue(&mut world.queue, next_item)),
+                        Submission::NoWorkers => panic!("there is a generation"),
                     };
                     match joined {
                         None => {}
@@ -417,10 +425,10 @@ proptest! {
                     let behind = world.placed.iter().filter(there).nth(1).copied();
                     if let Some((item, from)) = behind {
                         let now = Instant::now();
-                        world.queue.come_back(item, world.priority(item), (from, now));
+                        world.queue.requeue(item, world.priority(item), (from, now));
                         world.placed.retain(|(other, _)| *other != item);
                         world.waiting.push(item);
-                        prop_assert_eq!(world.queue.next(from.seat, TWO), Next::Rest);
+                        prop_assert_eq!(world.queue.next(from.seat, TWO), SeatAction::Rest);
                     }
                 }
                 Step::Die { seat: number } => {
@@ -481,15 +489,15 @@ fn a_copy_gets_what_it_is_there_for_and_one_that_waits_takes_its_place() {
     queue.replace(1, 1, 3);
     queue.arrive(seat(0), 1, Vec::new());
     queue.arrive(seat(1), 1, Vec::new());
-    assert_eq!(come(&mut queue, 1, DEEP), Submitted::Placed(place(0, 0)));
-    assert_eq!(come(&mut queue, 2, DEEP), Submitted::Busy);
+    assert_eq!(come(&mut queue, 1, DEEP), Submission::Placed(place(0, 0)));
+    assert_eq!(come(&mut queue, 2, DEEP), Submission::Busy);
     // It was taken back before the worker had begun: that one is as good as it was.
     queue.free(place(0, 0));
-    assert_eq!(queue.next(seat(0), DEEP), Next::Run(2, place(0, 0)));
+    assert_eq!(queue.next(seat(0), DEEP), SeatAction::Run(2, place(0, 0)));
     queue.done(place(0, 0));
-    assert_eq!(queue.next(seat(0), DEEP), Next::Rest);
+    assert_eq!(queue.next(seat(0), DEEP), SeatAction::Rest);
     assert_eq!(queue.open_seats(), 0);
-    let change = crate::pool::rolling_replace::Change::Open(seat(1));
-    assert_eq!(queue.next_change(), Some(change));
-    assert_eq!(come(&mut queue, 3, DEEP), Submitted::Placed(place(1, 0)));
+    let change = crate::pool::rolling_replace::SeatChange::Open(seat(1));
+    assert_eq!(queue.next_seat_change(), Some(change));
+    assert_eq!(come(&mut queue, 3, DEEP), Submission::Placed(place(1, 0)));
 }

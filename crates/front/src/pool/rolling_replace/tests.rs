@@ -5,8 +5,8 @@ use std::collections::{HashMap, HashSet};
 use proptest::prelude::*;
 
 use super::*;
-use crate::pool::queue::tests::join;
-use crate::pool::queue::{Depth, Next, Priority, Submitted};
+use crate::pool::queue::tests::enqueue;
+use crate::pool::queue::{Depth, Priority, SeatAction, Submission};
 use crate::pool::wait_list::Joined;
 
 const ONE: Depth = Depth {
@@ -70,19 +70,19 @@ impl World {
         self.lost(seat, &had);
         self.settle();
         self.queue.arrive(seat, incarnation, Vec::new());
-        self.fill(seat);
+        self.fill_seat(seat);
         self.settle();
     }
 
-    fn submit(&mut self, item: u32, depth: Depth) -> Submitted {
+    fn submit(&mut self, item: u32, depth: Depth) -> Submission {
         let submitted = self.queue.submit(item, Priority::Normal, depth);
         match submitted {
-            Submitted::Placed(place) => self.placed.push((item, place)),
-            Submitted::Busy => match join(&mut self.queue, item) {
+            Submission::Placed(place) => self.placed.push((item, place)),
+            Submission::Busy => match enqueue(&mut self.queue, item) {
                 Joined::Waits => self.waits.push(item),
                 refused => assert_eq!(refused, Joined::Full),
             },
-            Submitted::Nobody => {}
+            Submission::NoWorkers => {}
         }
         self.settle();
         submitted
@@ -92,7 +92,7 @@ impl World {
         let (_, place) = self.placed.remove(nth);
         self.queue.free(place);
         self.settle();
-        self.fill(place.seat);
+        self.fill_seat(place.seat);
         self.settle();
     }
 
@@ -119,16 +119,16 @@ impl World {
 
     /// What the driver does after everything.
     fn settle(&mut self) {
-        while let Some(change) = self.queue.next_change() {
+        while let Some(change) = self.queue.next_seat_change() {
             match change {
-                Change::Retire(seat, incarnation) => {
+                SeatChange::Retire(seat, incarnation) => {
                     assert_eq!(self.alive.remove(&seat), Some(incarnation));
                     assert!(self.placed.iter().all(|(_, place)| place.seat != seat));
                     self.retired.push(seat);
                 }
-                Change::Open(seat) => {
+                SeatChange::Open(seat) => {
                     assert!(self.queue.open_seats() <= self.queue.max_open());
-                    self.fill(seat);
+                    self.fill_seat(seat);
                 }
             }
         }
@@ -136,12 +136,12 @@ impl World {
             self.waits.retain(|waits| *waits != item);
         }
         while let (Some(idle), 1..) = (self.queue.idle_seat(), self.queue.waiting()) {
-            self.fill(idle);
+            self.fill_seat(idle);
         }
     }
 
-    fn fill(&mut self, seat: SeatId) {
-        while let Next::Run(item, place) = self.queue.next(seat, ONE) {
+    fn fill_seat(&mut self, seat: SeatId) {
+        while let SeatAction::Run(item, place) = self.queue.next(seat, ONE) {
             assert_eq!(self.waits.remove(0), item, "in the order they came");
             self.placed.push((item, place));
         }
@@ -162,11 +162,11 @@ impl World {
         assert!(!pending || queue.open_seats() >= queue.max_open());
         let leaves = queue.idle.iter().any(|seat| {
             let worn = queue.seat(*seat).is_some_and(|place| place.worn);
-            queue.is_leaving(seat.generation) || worn
+            queue.is_retiring(seat.generation) || worn
         });
         assert!(!pending || !leaves, "pending for ever");
         let mut idle = queue.idle.iter();
-        assert!(!queue.is_crowded() || !idle.any(|seat| queue.is_leaving(seat.generation)));
+        assert!(!queue.is_crowded() || !idle.any(|seat| queue.is_retiring(seat.generation)));
         let mut items: Vec<_> = self.placed.iter().map(|(item, _)| *item).collect();
         items.extend(&self.waits);
         let count = items.len();
@@ -220,8 +220,8 @@ fn a_new_worker_takes_the_place_of_an_old_one_though_more_might_be_open() {
 fn while_the_new_generation_has_no_worker_the_old_one_serves() {
     let mut world = World::with_generation(1, 1);
     world.begin(2, MAX_OPEN);
-    assert!(matches!(world.submit(1, ONE), Submitted::Placed(place) if place.seat == at(1, 0)));
-    assert_eq!(world.submit(2, ONE), Submitted::Busy);
+    assert!(matches!(world.submit(1, ONE), Submission::Placed(place) if place.seat == at(1, 0)));
+    assert_eq!(world.submit(2, ONE), Submission::Busy);
     world.finish(0);
     assert_eq!(
         world.placed[0].1.seat,
@@ -229,7 +229,7 @@ fn while_the_new_generation_has_no_worker_the_old_one_serves() {
         "nobody waits for a reload"
     );
     world.arrive(at(2, 0), 1);
-    assert!(matches!(world.submit(3, ONE), Submitted::Placed(place) if place.seat == at(2, 0)));
+    assert!(matches!(world.submit(3, ONE), Submission::Placed(place) if place.seat == at(2, 0)));
 }
 
 #[test]
@@ -260,7 +260,7 @@ fn who_is_to_go_takes_nothing_into_spare_slots_while_somebody_waits_for_its_plac
     }
     world.begin(2, MAX_OPEN);
     world.arrive(at(2, 0), 1);
-    assert_eq!(world.submit(4, TWO), Submitted::Busy);
+    assert_eq!(world.submit(4, TWO), Submission::Busy);
 }
 
 #[test]
@@ -322,7 +322,7 @@ fn a_worn_worker_serves_until_its_replacement_is_ready() {
     assert!(world.retired.is_empty());
     world.finish(0);
     assert_eq!(world.retired, [at(1, 0)]);
-    assert!(matches!(world.submit(3, ONE), Submitted::Placed(place) if place.seat == at(1, 1)));
+    assert!(matches!(world.submit(3, ONE), Submission::Placed(place) if place.seat == at(1, 1)));
 }
 
 #[test]
@@ -340,7 +340,7 @@ fn where_there_is_room_a_worn_worker_goes_when_its_replacement_comes() {
 #[test]
 fn who_comes_beyond_those_that_are_to_serve_takes_the_place_of_one_that_has_or_of_nobody() {
     let mut world = World::new();
-    assert!(!world.queue.serve_at_most(1));
+    assert!(!world.queue.limit_serving(1));
     world.queue.add(1, SEATS, 0);
     world.queue.serve_each(1, 1);
     world.queue.replace(1, MAX_OPEN, LIMIT);
@@ -361,7 +361,7 @@ fn who_comes_beyond_those_that_are_to_serve_takes_the_place_of_one_that_has_or_o
     world.submit(2, ONE);
     world.submit(3, ONE);
     assert_eq!((world.placed.len(), world.queue.waiting()), (1, 1));
-    assert!(world.queue.serve_at_most(2));
+    assert!(world.queue.limit_serving(2));
     world.settle();
     assert_eq!((world.placed.len(), world.queue.waiting()), (2, 0));
 }
@@ -369,7 +369,7 @@ fn who_comes_beyond_those_that_are_to_serve_takes_the_place_of_one_that_has_or_o
 #[test]
 fn where_there_is_room_for_fewer_those_that_get_nothing_so_far_go_before_those_that_serve() {
     let mut world = World::new();
-    world.queue.serve_at_most(2);
+    world.queue.limit_serving(2);
     world.queue.add(1, SEATS, 0);
     world.queue.serve_each(1, 1);
     world.queue.replace(1, MAX_OPEN, LIMIT);
@@ -377,7 +377,7 @@ fn where_there_is_room_for_fewer_those_that_get_nothing_so_far_go_before_those_t
         world.arrive(at(1, number), 1);
     }
     for (room, gone) in [(5, 0), (4, 0), (3, 1), (2, 2), (1, 2), (0, 2)] {
-        world.queue.keep_ready_within(room);
+        world.queue.limit_pending(room);
         world.settle();
         assert_eq!(world.retired.len(), gone, "with room for {room}");
         assert_eq!(world.queue.open_seats(), 2);
@@ -403,7 +403,7 @@ fn who_is_to_take_the_place_of_another_stays_however_little_room_there_is() {
     old.begin(2, MAX_OPEN);
     old.arrive(at(2, 0), 1);
     for mut world in [worn, old] {
-        world.queue.keep_ready_within(1);
+        world.queue.limit_pending(1);
         world.settle();
         assert!(world.retired.is_empty(), "{:?}", world.retired);
         world.finish(0);
@@ -426,13 +426,13 @@ fn a_closed_pool_serves_what_waits_and_then_nobody() {
     world.finish(0);
     world.finish(0);
     assert_eq!(world.retired.len(), 2);
-    assert_eq!(world.submit(4, ONE), Submitted::Nobody);
+    assert_eq!(world.submit(4, ONE), Submission::NoWorkers);
 }
 
 #[test]
 fn what_waits_for_a_pool_that_is_no_more_is_told_so() {
     let mut world = World::with_generation(1, 0);
-    assert_eq!(world.submit(1, ONE), Submitted::Busy);
+    assert_eq!(world.submit(1, ONE), Submission::Busy);
     world.queue.leave(1);
     assert_eq!(world.queue.abandon(), [1]);
 }
@@ -530,9 +530,9 @@ impl World {
                 self.settle();
             }
             Step::Look => {
-                self.queue.look_at_idle();
-                if let Some((seat, _)) = self.queue.retire_leaving() {
-                    assert!(self.queue.is_leaving(seat.generation));
+                self.queue.age_idle();
+                if let Some((seat, _)) = self.queue.close_retiring() {
+                    assert!(self.queue.is_retiring(seat.generation));
                     self.alive.remove(&seat);
                 }
             }

@@ -4,18 +4,18 @@ use super::*;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-fn seen(pm: ProcessManager) -> Seen {
+fn seen(pm: ProcessManager) -> SaturationState {
     let config = maitred_config::Config::for_directory("/".as_ref(), Vec::new(), Some(4));
     let pool = maitred_config::Pool {
         pm,
         ..config.unwrap().pools[0].clone()
     };
-    let mut seen = Seen::new(false);
+    let mut seen = SaturationState::new(false);
     seen.learn(&pool, 4);
     seen
 }
 
-fn look(seen: &mut Seen, sample: &Sample, second: u32) -> Vec<String> {
+fn look(seen: &mut SaturationState, sample: &QueueSample, second: u32) -> Vec<String> {
     let running = || "4 × /srv/slow.php".to_owned();
     seen.look(sample.clone(), running, SECOND * second)
 }
@@ -23,11 +23,11 @@ fn look(seen: &mut Seen, sample: &Sample, second: u32) -> Vec<String> {
 #[test]
 fn a_limit_is_said_when_it_is_reached_and_its_end_tells_how_many_waited() {
     let mut seen = seen(ProcessManager::Dynamic);
-    let mut sample = Sample {
+    let mut sample = QueueSample {
         waiting: 5,
         met_limit: 5,
         longest: SECOND,
-        ..Sample::default()
+        ..QueueSample::default()
     };
     let lines = look(&mut seen, &sample, 1);
     assert!(
@@ -58,9 +58,9 @@ fn as_php_fpm_a_limit_is_said_once_in_its_words_each_time_it_is_reached() {
         let mut seen = seen(pm);
         seen.is_fpm = true;
         let expected = format!("server reached {setting} setting (4), consider raising it");
-        let mut sample = Sample {
+        let mut sample = QueueSample {
             waiting: 1,
-            ..Sample::default()
+            ..QueueSample::default()
         };
         sample.met_limit = 1;
         assert_eq!(look(&mut seen, &sample, 1), [expected.as_str()]);
@@ -78,11 +78,11 @@ fn as_php_fpm_a_limit_is_said_once_in_its_words_each_time_it_is_reached() {
 #[test]
 fn a_static_pool_is_always_at_its_limit_and_says_so_only_if_its_queue_stands() {
     let mut seen = seen(ProcessManager::Static);
-    let mut sample = Sample {
+    let mut sample = QueueSample {
         waiting: 5,
         met_limit: 5,
         busy: 4,
-        ..Sample::default()
+        ..QueueSample::default()
     };
     assert!(look(&mut seen, &sample, 1).is_empty());
     sample.longest = STANDING;
@@ -102,11 +102,11 @@ fn a_static_pool_is_always_at_its_limit_and_says_so_only_if_its_queue_stands() {
 
 #[test]
 fn a_pool_that_finds_its_size_is_not_said_to_have_as_many_workers_as_it_may_have() {
-    let sample = Sample {
+    let sample = QueueSample {
         waiting: 5,
         longest: STANDING,
         busy: 2,
-        ..Sample::default()
+        ..QueueSample::default()
     };
     let said = look(&mut seen(ProcessManager::Auto), &sample, 3);
     assert_eq!(said.len(), 1, "{said:?}");
@@ -119,10 +119,10 @@ fn a_thousand_refusals_are_two_lines() {
     let mut seen = seen(ProcessManager::Static);
     let mut lines = Vec::new();
     for second in 1..=50 {
-        let sample = Sample {
+        let sample = QueueSample {
             refused: [15, 5, 0, 0, 0, 0].map(|count| u64::from(second) * count),
             first_refused: Some(format!("/srv/a.php: 503 for {second}")),
-            ..Sample::default()
+            ..QueueSample::default()
         };
         lines.extend(look(&mut seen, &sample, second));
     }
@@ -145,19 +145,19 @@ fn a_queue_that_answers_the_newest_first_is_two_lines() {
     let mut seen = seen(ProcessManager::Static);
     let mut lines = Vec::new();
     for second in 1..=20 {
-        let sample = Sample {
-            turns: 1 + u64::from(second > 10),
-            is_newest_first: second != 10,
+        let sample = QueueSample {
+            lifo_starts: 1 + u64::from(second > 10),
+            is_lifo: second != 10,
             waiting: 30,
-            ..Sample::default()
+            ..QueueSample::default()
         };
         lines.extend(look(&mut seen, &sample, second));
     }
     assert_eq!(lines.len(), 1, "{lines:?}");
     assert!(lines[0].starts_with("more requests come than can be answered"));
-    let calm = Sample {
-        turns: 2,
-        ..Sample::default()
+    let calm = QueueSample {
+        lifo_starts: 2,
+        ..QueueSample::default()
     };
     assert_eq!(
         look(&mut seen, &calm, 31),
@@ -171,10 +171,10 @@ fn a_queue_that_answers_the_newest_first_is_two_lines() {
 #[test]
 fn requests_that_wait_for_others_which_hang_are_two_lines() {
     let mut seen = seen(ProcessManager::Auto);
-    let mut sample = Sample {
+    let mut sample = QueueSample {
         held_back: 5,
         may_hang: 3,
-        ..Sample::default()
+        ..QueueSample::default()
     };
     let lines = look(&mut seen, &sample, 1);
     assert_eq!(lines.len(), 1, "{lines:?}");

@@ -5,21 +5,21 @@ use proptest::prelude::*;
 
 const MS: Duration = Duration::from_millis(1);
 const FOREVER: Duration = Duration::MAX;
-const WORK: Work = Work {
+const WORK: Workload = Workload {
     script: Duration::from_millis(5),
     workers: 2,
 };
 
-fn waiting(limit: usize, timeout: Duration) -> Waiting<u32> {
-    let mut waiting = Waiting::new();
-    waiting.limit(limit);
-    waiting.limit_time(timeout);
+fn waiting(limit: usize, timeout: Duration) -> WaitList<u32> {
+    let mut waiting = WaitList::new();
+    waiting.set_limit(limit);
+    waiting.set_timeout(timeout);
     waiting
 }
 
 /// A pool in virtual time, asked for more than it can do.
 struct World {
-    waiting: Waiting<u32>,
+    waiting: WaitList<u32>,
     began: Instant,
     now: Instant,
     /// When each worker is free again.
@@ -57,7 +57,7 @@ impl World {
     }
 
     /// Requests come every `pause`, for `time`; each may wait for `within`.
-    fn run(&mut self, time: Duration, pause: Duration, within: Duration) {
+    fn run(&mut self, time: Duration, pause: Duration, max_wait: Duration) {
         let end = self.now + time;
         let mut next = self.now;
         while self.now < end {
@@ -81,8 +81,8 @@ impl World {
                 assert_eq!(self.waiting.take(), None);
                 continue;
             }
-            let told = self.waiting.turns_away((self.now, within), &WORK);
-            let joined = self.waiting.join(item, (self.now, within), &WORK);
+            let told = self.waiting.would_reject((self.now, max_wait), &WORK);
+            let joined = self.waiting.enqueue(item, (self.now, max_wait), &WORK);
             match told {
                 Some(told) => assert_eq!(told, joined, "whoever asks before is told the same"),
                 None => assert_eq!(joined.in_vain(), None, "and is told if it is in vain"),
@@ -109,7 +109,7 @@ impl World {
     }
 
     fn serve(&mut self) {
-        self.waiting.pass(self.now, &WORK);
+        self.waiting.pass_time(self.now, &WORK);
         let Some(item) = self.waiting.take() else {
             return;
         };
@@ -118,7 +118,7 @@ impl World {
         let worker = self.free.iter_mut().find(|free| **free <= now);
         *worker.expect("a free worker") = now + WORK.script;
         self.busy += WORK.script;
-        while let Some(passed) = self.waiting.next_passed(self.now, &WORK) {
+        while let Some(passed) = self.waiting.next_to_shed(self.now, &WORK) {
             let waited = self.waited(passed);
             self.refused.push((Joined::Waits, waited));
         }
@@ -146,7 +146,7 @@ fn three_and_ten_times_too_much_keep_all_workers_busy_and_those_answered_hardly_
             let begun = world.served.len();
             world.run(10_000 * MS, pause, timeout);
             assert!(world.share_busy() > 0.99, "{}", world.share_busy());
-            assert!(world.waiting.is_newest_first());
+            assert!(world.waiting.is_lifo());
             let most = world.waited_most(begun);
             assert!(
                 most <= 10 * MS,
@@ -184,15 +184,15 @@ fn clients_that_leave_at_once_do_not_turn_a_queue_of_patient_ones_round() {
     for item in 0..500 {
         now += 5 * MS;
         let patient = (now, 10_000 * MS);
-        assert_eq!(line.join(2 * item, patient, &WORK), Joined::Waits);
-        assert_eq!(line.join(2 * item + 1, patient, &WORK), Joined::Waits);
+        assert_eq!(line.enqueue(2 * item, patient, &WORK), Joined::Waits);
+        assert_eq!(line.enqueue(2 * item + 1, patient, &WORK), Joined::Waits);
         assert!(line.cancel(&(2 * item + 1), now + MS));
         if item >= 100 {
-            line.pass(now, &WORK);
+            line.pass_time(now, &WORK);
             assert_eq!(line.take(), Some(2 * (item - 100)), "in order");
         }
     }
-    assert!(!line.is_newest_first());
+    assert!(!line.is_lifo());
 }
 
 #[test]
@@ -203,19 +203,19 @@ fn requests_that_come_back_from_behind_long_scripts_hide_no_crowd() {
         let item = world.waiting.take().expect("some wait");
         world.waiting.put_back(item, world.now);
     }
-    assert!(world.waiting.is_newest_first());
+    assert!(world.waiting.is_lifo());
 }
 
 #[test]
 fn order_comes_back_when_the_crowd_has_gone() {
     let mut world = World::new(1000, 10_000 * MS);
     world.run(3000 * MS, WORK.script / 6, FOREVER);
-    assert!(world.waiting.is_newest_first());
+    assert!(world.waiting.is_lifo());
     world.run(5000 * MS, WORK.script, FOREVER);
     assert!(world.waiting.is_empty());
     let refused = world.refused.len();
     world.run(MS, MS / 20, FOREVER);
-    assert!(!world.waiting.is_newest_first());
+    assert!(!world.waiting.is_lifo());
     world.run(5000 * MS, WORK.script, FOREVER);
     assert_eq!(world.refused.len(), refused);
 }
@@ -240,7 +240,7 @@ fn who_would_wait_for_too_long_is_refused_at_once_when_the_pace_is_known() {
     let hopeless = hopeless.filter(|(why, _)| *why == Joined::Hopeless).count();
     assert!(hopeless > 5, "{hopeless} of {}", world.came.len());
     // Who is more patient, or comes when there are fewer, waits.
-    let joined = world.waiting.join(u32::MAX, (world.now, FOREVER), &WORK);
+    let joined = world.waiting.enqueue(u32::MAX, (world.now, FOREVER), &WORK);
     assert_eq!(joined, Joined::Waits);
 }
 
@@ -248,34 +248,35 @@ fn who_would_wait_for_too_long_is_refused_at_once_when_the_pace_is_known() {
 fn in_order_the_newest_is_refused_and_otherwise_the_oldest() {
     let now = Instant::now();
     let mut line = waiting(2, FOREVER);
-    let join = |line: &mut Waiting<u32>, item, at| line.join(item, (now + at, FOREVER), &WORK);
-    assert_eq!(join(&mut line, 0, MS), Joined::Waits);
-    assert_eq!(join(&mut line, 1, MS), Joined::Waits);
+    let enqueue =
+        |line: &mut WaitList<u32>, item, at| line.enqueue(item, (now + at, FOREVER), &WORK);
+    assert_eq!(enqueue(&mut line, 0, MS), Joined::Waits);
+    assert_eq!(enqueue(&mut line, 1, MS), Joined::Waits);
     assert_eq!(line.take(), Some(0));
-    assert_eq!(join(&mut line, 2, 2 * MS), Joined::Waits);
-    assert_eq!(join(&mut line, 3, 3 * MS), Joined::Full);
+    assert_eq!(enqueue(&mut line, 2, 2 * MS), Joined::Waits);
+    assert_eq!(enqueue(&mut line, 3, 3 * MS), Joined::Full);
     // It was empty at first, and has stood for the whole of the next interval.
-    assert_eq!(join(&mut line, 3, 110 * MS), Joined::Full);
+    assert_eq!(enqueue(&mut line, 3, 110 * MS), Joined::Full);
     assert_eq!(line.take(), Some(1));
-    assert_eq!(join(&mut line, 3, 120 * MS), Joined::Waits);
-    assert_eq!(join(&mut line, 4, 130 * MS), Joined::Full);
-    assert_eq!(join(&mut line, 4, 220 * MS), Joined::Replaces(2));
-    assert_eq!(join(&mut line, 5, 230 * MS), Joined::Replaces(3));
-    assert_eq!(line.turns(), 1);
+    assert_eq!(enqueue(&mut line, 3, 120 * MS), Joined::Waits);
+    assert_eq!(enqueue(&mut line, 4, 130 * MS), Joined::Full);
+    assert_eq!(enqueue(&mut line, 4, 220 * MS), Joined::Replaces(2));
+    assert_eq!(enqueue(&mut line, 5, 230 * MS), Joined::Replaces(3));
+    assert_eq!(line.lifo_starts(), 1);
     assert_eq!(line.take(), Some(5));
     line.put_back(5, now + 230 * MS);
     assert_eq!(
         (line.take(), line.take(), line.take()),
         (Some(5), Some(4), None)
     );
-    assert_eq!(line.take_turned(), 10 * MS);
+    assert_eq!(line.take_lifo_time(), 10 * MS);
 }
 
 #[test]
 fn nobody_waits_where_nobody_may() {
     let mut line = waiting(0, FOREVER);
     for at in 0..50 {
-        let joined = line.join(at, (Instant::now() + 50 * at * MS, FOREVER), &WORK);
+        let joined = line.enqueue(at, (Instant::now() + 50 * at * MS, FOREVER), &WORK);
         assert_eq!(joined, Joined::Full);
     }
 }
@@ -293,7 +294,7 @@ proptest! {
             match step {
                 0..3 => {
                     next += 1;
-                    match line.join(next, (now, 300 * MS), &WORK) {
+                    match line.enqueue(next, (now, 300 * MS), &WORK) {
                         Joined::Waits => present.push(next),
                         Joined::Replaces(oldest) => {
                             present.push(next);
@@ -303,9 +304,9 @@ proptest! {
                     }
                 }
                 3 => {
-                    line.pass(now, &WORK);
+                    line.pass_time(now, &WORK);
                     gone.extend(line.take());
-                    while let Some(passed) = line.next_passed(now, &WORK) {
+                    while let Some(passed) = line.next_to_shed(now, &WORK) {
                         gone.push(passed);
                     }
                 }
