@@ -391,7 +391,7 @@ mod tests {
             "client_left",
             "worker_died",
             "queue_timeout",
-            "invalid_answer",
+            "invalid_response",
         ]
         .map(|name| (name.to_owned(), u64::MAX / 8))
         .into();

@@ -1,82 +1,4 @@
-//! What is counted, by name.
-
-/// How a request to a pool came to its end.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(usize)]
-pub enum Outcome {
-    /// It was answered by its script.
-    Responded,
-    /// The client left while its script ran.
-    ClientLeft,
-    /// The client left before its script began; the script was never run.
-    LeftQueue,
-    /// `request_queue_length` requests waited already.
-    QueueFull,
-    /// No worker became free within `request_queue_timeout`.
-    QueueTimeout,
-    /// Its script ran longer than `request_terminate_timeout`.
-    Terminated,
-    /// The worker died while it ran the script.
-    WorkerDied,
-    /// What the script said is no answer.
-    InvalidAnswer,
-    /// The request's body could not be read back from disk.
-    BodyLost,
-    /// The pool had no workers and would not get any.
-    NoPool,
-    /// Those that waited before it would have taken longer than `request_queue_timeout`.
-    Hopeless,
-    /// It waited, and newer ones were answered for too long.
-    Passed,
-    /// No worker became free in the time that its client gave it.
-    Deadline,
-}
-
-impl Outcome {
-    /// All of them, in the order of their numbers.
-    pub const ALL: [Outcome; 13] = [
-        Outcome::Responded,
-        Outcome::ClientLeft,
-        Outcome::LeftQueue,
-        Outcome::QueueFull,
-        Outcome::QueueTimeout,
-        Outcome::Terminated,
-        Outcome::WorkerDied,
-        Outcome::InvalidAnswer,
-        Outcome::BodyLost,
-        Outcome::NoPool,
-        Outcome::Hopeless,
-        Outcome::Passed,
-        Outcome::Deadline,
-    ];
-
-    /// Its name for programs.
-    pub fn name(self) -> &'static str {
-        match self {
-            Outcome::Responded => "answered",
-            Outcome::ClientLeft => "client_left",
-            Outcome::LeftQueue => "left_queue",
-            Outcome::QueueFull => "queue_full",
-            Outcome::QueueTimeout => "queue_timeout",
-            Outcome::Terminated => "terminated",
-            Outcome::WorkerDied => "worker_died",
-            Outcome::InvalidAnswer => "invalid_answer",
-            Outcome::BodyLost => "body_lost",
-            Outcome::NoPool => "no_pool",
-            Outcome::Hopeless => "hopeless",
-            Outcome::Passed => "passed",
-            Outcome::Deadline => "deadline",
-        }
-    }
-
-    /// Whether the client was there and got no answer from its script.
-    pub fn is_refusal(self) -> bool {
-        !matches!(
-            self,
-            Outcome::Responded | Outcome::ClientLeft | Outcome::LeftQueue
-        )
-    }
-}
+//! Why workers end, by name.
 
 /// Why a worker ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -143,9 +65,6 @@ mod tests {
 
     #[test]
     fn the_list_of_names_is_in_the_order_of_the_numbers() {
-        for (number, outcome) in Outcome::ALL.into_iter().enumerate() {
-            assert_eq!(outcome as usize, number);
-        }
         for (number, cause) in Cause::ALL.into_iter().enumerate() {
             assert_eq!(cause as usize, number);
         }

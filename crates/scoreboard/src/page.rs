@@ -11,7 +11,8 @@ use maitred_os::shared::{SharedMap, create_sealed};
 use crate::cache::{CACHE_WORDS, Cache};
 use crate::copies::{COPIES_WORDS, Copies, CopiesTold};
 use crate::histogram::{self, Times};
-use crate::names::{Cause, Outcome};
+use crate::names::Cause;
+use crate::outcome::RequestOutcome;
 use crate::reading::Reading;
 use crate::size::{SIZE_WORDS, Size};
 use crate::took::{TIMES, Took};
@@ -75,7 +76,7 @@ const TOTALS: usize = 3 * LINE;
 const SET_WORDS: usize = TIMES * histogram::WORDS;
 const MEMORY: usize = TOTALS + (1 + PARTS) * SET_WORDS;
 const BLOCK_WORDS: usize = (MEMORY + histogram::WORDS).next_multiple_of(LINE);
-const _: () = assert!(Outcome::ALL.len() <= STAMPS && CHILDREN < TOTALS);
+const _: () = assert!(RequestOutcome::ALL.len() <= STAMPS && CHILDREN < TOTALS);
 
 /// A pool's page, mapped.
 #[derive(Debug)]
@@ -163,7 +164,7 @@ impl Page {
     /// How many requests have been answered.
     pub fn answered(&self) -> u64 {
         let threads = (0..self.threads).map(|thread| self.block(thread));
-        let answered = threads.map(|words| words[Outcome::Responded as usize].load(Relaxed));
+        let answered = threads.map(|words| words[RequestOutcome::Responded as usize].load(Relaxed));
         answered.sum()
     }
 
@@ -287,7 +288,7 @@ pub struct ThreadBoard<'p>(&'p [AtomicU64]);
 
 impl ThreadBoard<'_> {
     /// A request has come to its end.
-    pub fn count(self, outcome: Outcome) {
+    pub fn count(self, outcome: RequestOutcome) {
         self.0[outcome as usize].fetch_add(1, Relaxed);
     }
 

@@ -5,15 +5,16 @@ use std::time::Duration;
 use crate::cache::Cache;
 use crate::copies::Copies;
 use crate::histogram::Times;
-use crate::names::{Cause, Outcome};
+use crate::names::Cause;
+use crate::outcome::RequestOutcome;
 use crate::size::Size;
 use crate::took::TIMES;
 
 /// All that a page says, read at about one moment.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Reading {
-    /// Requests by how they ended, in the order of [`Outcome::ALL`].
-    pub outcomes: [u64; Outcome::ALL.len()],
+    /// Requests by how they ended, in the order of [`RequestOutcome::ALL`].
+    pub outcomes: [u64; RequestOutcome::ALL.len()],
     /// How long requests waited for a worker.
     pub waits: Times,
     /// How long scripts took.

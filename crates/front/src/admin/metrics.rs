@@ -5,7 +5,7 @@ use std::fmt::{Display, Write};
 use std::time::Duration;
 
 use maitred_control::admin::FrontFigures;
-use maitred_scoreboard::{Cache, Cause, Outcome, Reading, Times};
+use maitred_scoreboard::{Cache, Cause, Reading, RequestOutcome, Times};
 
 use crate::admin::access::View;
 use crate::admin::{cache_metrics, copies_metrics, proxy_metrics, request_metrics, size_metrics};
@@ -240,10 +240,12 @@ fn routes(out: &mut Text, pools: &[Pool]) {
 }
 
 fn requests(out: &mut Text, pools: &[Pool]) {
-    let outcomes = |pool: &Pool, which: fn(Outcome) -> bool| -> Vec<(String, u64)> {
-        let all = Outcome::ALL.into_iter().filter(|outcome| which(*outcome));
-        let count = |outcome: Outcome| pool.reading.outcomes[outcome as usize];
-        all.map(|outcome| (outcome.name().to_owned(), count(outcome)))
+    let outcomes = |pool: &Pool, which: fn(RequestOutcome) -> bool| -> Vec<(String, u64)> {
+        let all = RequestOutcome::ALL
+            .into_iter()
+            .filter(|outcome| which(*outcome));
+        let count = |outcome: RequestOutcome| pool.reading.outcomes[outcome as usize];
+        all.map(|outcome| (outcome.metric_name().to_owned(), count(outcome)))
             .collect()
     };
     out.counters(
@@ -256,7 +258,7 @@ fn requests(out: &mut Text, pools: &[Pool]) {
         "maitred_pool_refusals_total",
         "Requests that were refused or failed, by cause.",
         ("cause", pools),
-        |pool| outcomes(pool, Outcome::is_refusal),
+        |pool| outcomes(pool, RequestOutcome::is_refusal),
     );
     out.counter(
         "maitred_pool_limit_reached_total",

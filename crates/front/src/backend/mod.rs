@@ -12,6 +12,7 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use maitred_scoreboard::RequestOutcome;
 use maitred_seat::Spent;
 
 use crate::backend::fastcgi_upstream::Foreign;
@@ -20,9 +21,7 @@ use crate::http::body::Body;
 use crate::http::deadline;
 use crate::http::deadline::Fields;
 use crate::logging::log_limit::ScriptLog;
-use crate::pool::NotTaken;
 use crate::pool::exchange::{Exchange, ExchangeEvent};
-use crate::pool::saturation_log::Refused;
 
 /// Bytes of a large body that are on their way to the script at once.
 const PIECE_BYTES: usize = 32 * 1024;
@@ -78,12 +77,12 @@ impl Limits {
     }
 
     /// What it is to the request that its pool does not take it, or does not keep it.
-    pub fn refusal(&self, why: NotTaken) -> Failure {
+    pub fn refusal(&self, why: RequestOutcome) -> Failure {
         match why {
-            NotTaken::QueueFull => Failure::QueueFull,
-            NotTaken::NoPool => Failure::NoPool,
-            NotTaken::Passed => Failure::Passed,
-            NotTaken::Hopeless => self.failure(Failure::Hopeless),
+            RequestOutcome::QueueFull => Failure::QueueFull,
+            RequestOutcome::NoPool => Failure::NoPool,
+            RequestOutcome::Shed => Failure::Passed,
+            _ => self.failure(Failure::Hopeless),
         }
     }
 }
@@ -134,15 +133,15 @@ impl Backend {
     /// A request got no worker; `words` say which and why, if somebody wants to know.
     pub fn refused(&self, failure: &Failure, words: impl FnOnce() -> String) {
         let why = match failure {
-            Failure::QueueFull => Refused::QueueFull,
-            Failure::NoPool => Refused::NoPool,
-            Failure::Hopeless => Refused::Hopeless,
-            Failure::Passed => Refused::Passed,
-            Failure::Deadline => Refused::Deadline,
-            _ => Refused::TooLong,
+            Failure::QueueFull => RequestOutcome::QueueFull,
+            Failure::NoPool => RequestOutcome::NoPool,
+            Failure::Hopeless => RequestOutcome::WaitTooLong,
+            Failure::Passed => RequestOutcome::Shed,
+            Failure::Deadline => RequestOutcome::Deadline,
+            _ => RequestOutcome::QueueTimeout,
         };
         if let Backend::Pool(pool) = self {
-            pool.saturation.refused(why, words);
+            pool.saturation.rejected(why, words);
         }
     }
 
@@ -176,7 +175,7 @@ impl Backend {
     pub fn takes(&self, failure: &Failure, sent: &Sent) -> Option<Duration> {
         let in_vain = matches!(failure, Failure::QueueTimeout) && !sent.held_back;
         match self {
-            Backend::Pool(pool) => pool.takes(in_vain),
+            Backend::Pool(pool) => pool.response_estimate(in_vain),
             Backend::Upstream(..) => None,
         }
     }
@@ -302,7 +301,7 @@ impl Drop for Source {
 pub fn watch_left(exchange: Arc<Exchange>) {
     let settings = exchange.pool.settings();
     let limit = |timeout: Duration| Some(timeout).filter(|timeout| !timeout.is_zero());
-    let slow = limit(settings.request_slowlog_timeout).filter(|_| !exchange.is_told_slow());
+    let slow = limit(settings.request_slowlog_timeout).filter(|_| !exchange.is_reported_slow());
     let terminate = limit(settings.request_terminate_timeout);
     let is_untracked = exchange.is_detached() && !settings.request_terminate_timeout_track_finished;
     if slow.or(terminate).is_none() || is_untracked || exchange.is_over() {

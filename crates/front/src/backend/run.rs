@@ -293,7 +293,7 @@ impl Run<'_> {
             biased;
             event = source.event() => match event {
                 ExchangeEvent::Ended(ExchangeEnd::TakenBack) => Err(limits.failure(Failure::QueueTimeout)),
-                ExchangeEvent::Ended(ExchangeEnd::TurnedAway(why)) => Err(limits.refusal(why)),
+                ExchangeEvent::Ended(ExchangeEnd::Rejected(why)) => Err(limits.refusal(why)),
                 ExchangeEvent::Ended(_) => Err(Failure::WorkerDied),
                 _ => Ok(()),
             },
@@ -550,7 +550,7 @@ impl<'a, F: ResponseEncoder> Answering<'a, F> {
                 Err(Failure::Invalid(how.to_owned()))
             }
             ExchangeEnd::TakenBack => Err(limits.failure(Failure::QueueTimeout)),
-            ExchangeEnd::TurnedAway(why) => Err(limits.refusal(why)),
+            ExchangeEnd::Rejected(why) => Err(limits.refusal(why)),
             ExchangeEnd::Silent => Err(Failure::Silent),
             ExchangeEnd::Broken | ExchangeEnd::WorkerDied => Err(Failure::WorkerDied),
         }

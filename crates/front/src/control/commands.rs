@@ -252,14 +252,14 @@ impl CommandReceiver {
                 generation,
                 cores,
                 workers,
-            } => self.with_pool(generation, |pool| pool.see_room(cores, workers)),
+            } => self.with_pool(generation, |pool| pool.set_capacity(cores, workers)),
             ToFront::Outgrown {
                 generation,
                 seat: number,
                 incarnation,
             } => {
                 let seat = SeatId { generation, number };
-                self.with_pool(generation, |pool| pool.outgrown(seat, incarnation));
+                self.with_pool(generation, |pool| pool.outgrown(seat.worker(incarnation)));
             }
             ToFront::ForgetPool { generation } => {
                 shared.pools.forget(generation);
@@ -516,14 +516,14 @@ async fn watch_seat(
     let pidfd = pidfd.ok_or_else(|| io::Error::other("the front's limit of open files is reached"));
     match pidfd.and_then(readable) {
         Ok(pidfd) => {
-            pool.seat_opened(seat, incarnation);
+            pool.seat_opened(seat.worker(incarnation));
             let _ = pidfd.readable().await;
-            pool.seat_died(seat, incarnation);
+            pool.seat_died(seat.worker(incarnation));
         }
         Err(error) => {
             shared.troubles.not_watched(&pool.name, &error);
             tokio::time::sleep(TRY_AGAIN_AFTER).await;
-            pool.give_back(seat, incarnation);
+            pool.give_back(seat.worker(incarnation));
         }
     }
     pool.forget_pid(seat, pid);

@@ -1,5 +1,4 @@
-//! A pool through its generations: they come, take each other's place, and go, while its queue
-//! stays the one it is.
+//! The generations of a pool: they arrive, replace each other, and leave, while the queue stays.
 
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
@@ -7,49 +6,49 @@ use std::sync::{Arc, MutexGuard};
 use std::time::{Duration, Instant};
 
 use maitred_config::Mode;
-use maitred_control::{FromFront, Generation as Number, Incarnation, Wear};
+use maitred_control::{FromFront, Generation as Number, Wear};
+use maitred_scoreboard::RequestOutcome;
 
+use crate::pool::Pool;
 use crate::pool::exchange::{AfterDeath, Exchange};
 use crate::pool::generation::Generation;
 use crate::pool::growth::Growth;
-use crate::pool::queue::{Queue, SeatId, SlotRef};
+use crate::pool::queue::{Queue, SeatId, SlotRef, WorkerRef};
 use crate::pool::rolling_replace::SeatChange;
-use crate::pool::status_counters::Figures;
-use crate::pool::{NotTaken, Pool};
+use crate::pool::status_counters::StatusCounters;
 use crate::runtime::clock;
 
-/// How often at most the supervisor is told that workers find OPcache full: to see whether it is takes a
-/// process.
+/// Interval of reports that workers find OPcache full: the check for it takes a process.
 const FULL_CACHE_EVERY: Duration = Duration::from_secs(10);
 
-/// What a pool's lock guards.
+/// The state of a pool under its lock.
 #[derive(Debug)]
 pub struct PoolState {
-    /// Who waits for whom.
+    /// The queue.
     pub queue: Queue<Arc<Exchange>>,
-    /// The generations, in the order they came.
+    /// The generations, in the order of their arrival.
     pub generations: Vec<Arc<Generation>>,
-    /// What it has counted.
-    pub figures: Figures,
+    /// The counters of the status page.
+    pub counters: StatusCounters,
     /// How the pool grows and shrinks.
     pub growth: Growth,
-    /// Requests that get no worker before others have ended that ask for the same, since that hangs.
+    /// Requests that get no worker before others of their kind have ended, because those hang.
     pub held_back: VecDeque<Arc<Exchange>>,
-    /// Reports that the supervisor has not taken, one for each seat at most.
+    /// Reports that the supervisor has not accepted, at most one for each seat.
     pub unsent_reports: Vec<FromFront>,
-    /// Of which generations the supervisor was told that their OPcache is full.
+    /// The latest reports of a full OPcache.
     pub full_cache_reports: FullCacheReports,
 }
 
-/// Generations whose OPcache was said to be full not long ago, and when: one entry for each at most.
+/// Generations whose OPcache was reported as full recently, and when: at most one entry for each.
 #[derive(Debug, Default)]
 pub struct FullCacheReports(Vec<(Number, Instant)>);
 
 impl FullCacheReports {
-    /// Whether it is to be said now of this one: while one takes another's place, both may be full.
+    /// Whether to report this generation now. During a reload two may be full.
     fn is_due(&mut self, generation: Number, now: Instant) -> bool {
         self.0.retain(|(_, at)| now < *at + FULL_CACHE_EVERY);
-        let is_due = self.0.iter().all(|(said, _)| *said != generation);
+        let is_due = self.0.iter().all(|(reported, _)| *reported != generation);
         if is_due {
             self.0.push((generation, now));
         }
@@ -58,12 +57,12 @@ impl FullCacheReports {
 }
 
 impl PoolState {
-    /// Nothing.
+    /// The state of a pool without a generation.
     pub fn new() -> PoolState {
         PoolState {
             queue: Queue::new(),
             generations: Vec::new(),
-            figures: Figures::default(),
+            counters: StatusCounters::default(),
             growth: Growth::none(),
             held_back: VecDeque::new(),
             unsent_reports: Vec::new(),
@@ -71,45 +70,44 @@ impl PoolState {
         }
     }
 
-    /// The generation of this number.
+    /// The generation with this number.
     pub fn generation(&self, number: Number) -> Option<&Arc<Generation>> {
         let mut all = self.generations.iter().rev();
         all.find(|generation| generation.number == number)
     }
 
-    /// The generation whose board holds the pool's figures: the one that gets the requests, or
-    /// the last that did.
+    /// The generation whose board has the pool's counters: the current one, or the last.
     pub fn newest(&self) -> Option<&Arc<Generation>> {
         let current = self.generation(self.queue.current());
         current.or_else(|| self.generations.last())
     }
 
-    /// Writes what there is now to every generation's board: their scripts read their own.
-    pub fn show_figures(&mut self) {
+    /// Writes the counters to every generation's board: its scripts read their own.
+    pub fn show_counters(&mut self) {
         let (queued, active) = (self.queued() as u32, self.queue.busy() as u32);
-        self.figures.see(queued, active);
+        self.counters.see(queued, active);
         for generation in &self.generations {
-            self.figures.show(generation.link().board(), queued, active);
+            self.counters
+                .show(generation.link().board(), queued, active);
         }
     }
 
-    /// A request has a worker; one that gets another later counts once.
+    /// Counts a request with a worker; once, even if it gets another worker later.
     pub fn count_accepted(&mut self, exchange: &Exchange) {
         if !exchange.accepted.swap(true, Ordering::Relaxed) {
-            self.figures.accepted = self.figures.accepted.wrapping_add(1);
+            self.counters.accepted = self.counters.accepted.wrapping_add(1);
         }
     }
 
-    /// A worker has grown as large as it may.
-    pub fn outgrown(&mut self, place: SlotRef) {
-        self.queue
-            .wear_out(place.seat, place.incarnation, Wear::Memory);
+    /// A worker has reached `max_private_memory`.
+    pub fn outgrown(&mut self, worker: WorkerRef) {
+        self.queue.wear_out(worker, Wear::Memory);
     }
 }
 
 impl Generation {
-    /// Whether a worker says that it has more memory of its own than `max_private_memory`.
-    pub(crate) fn outgrown(&self, seat: u32) -> bool {
+    /// Whether a worker reports more private memory than `max_private_memory`.
+    pub(crate) fn is_outgrown(&self, seat: u32) -> bool {
         let limit = self.settings.max_private_memory;
         limit > 0 && {
             let board = self.link().seat_board(seat);
@@ -119,17 +117,17 @@ impl Generation {
 }
 
 impl Pool {
-    /// A generation comes. It gets no request before [`Pool::replace`].
+    /// Adds a generation. It gets no requests before [`Pool::replace`].
     pub fn add(&self, generation: Generation) -> Arc<Generation> {
-        let shared = (self.in_flight.clone(), self.useful_events.clone());
-        let mut generation = generation.counting_with(shared.0, shared.1);
+        let (in_flight, useful_events) = (self.in_flight.clone(), self.useful_events.clone());
+        let mut generation = generation.counting_with(in_flight, useful_events);
         // One mapping is enough: every generation of the pool counts on the same page.
         let tally = self.tally.get_or_init(|| generation.tally.clone());
         generation.tally = tally.clone();
         let generation = Arc::new(generation);
         let mut state = self.lock();
         let settings = &generation.settings;
-        // A copy's successors wait already: none has to be made for it before it leaves.
+        // The replacement of a copied worker waits already: none need be started before it exits.
         let is_copied = settings.mode == Mode::Snapshot;
         let max_requests = if is_copied { 0 } else { settings.max_requests };
         let (number, seats) = (generation.number, generation.link().seats());
@@ -143,7 +141,7 @@ impl Pool {
         generation
     }
 
-    /// From now on the pool's requests go to generation `new`; those before it leave.
+    /// Sends the pool's requests to generation `new` from now on; the earlier ones retire.
     pub fn replace(self: &Arc<Pool>, new: Number) {
         let mut state = self.lock();
         let Some(generation) = state.generation(new).cloned() else {
@@ -160,21 +158,21 @@ impl Pool {
         let serving = state.growth.serving();
         state.queue.limit_serving(serving);
         let now = clock::since_1970().as_secs();
-        state.figures.open(generation.link().board(), now);
-        state.figures.queue_limit = settings.request_queue_length;
+        state.counters.open(generation.link().board(), now);
+        state.counters.queue_limit = settings.request_queue_length;
         self.show_size(&state);
         self.settings.store(settings.clone());
         self.settle_all(state);
     }
 
-    /// A generation leaves and nothing takes its place.
+    /// Retires a generation without a replacement.
     pub fn leave(self: &Arc<Pool>, number: Number) {
         let mut state = self.lock();
         state.queue.leave(number);
         self.settle_all(state);
     }
 
-    /// Nothing is left of a generation. What it should still have had goes to others.
+    /// Removes a generation whose workers are gone. Requests that it still had go to others.
     pub fn forget(self: &Arc<Pool>, number: Number) {
         let mut state = self.lock();
         let had = state.queue.remove(number);
@@ -185,8 +183,7 @@ impl Pool {
         self.settle_all(state);
     }
 
-    /// From now on only `keep` workers stay that have nothing to do, and of all there may be only
-    /// one in `share`.
+    /// Keeps at most `keep` idle workers from now on, and at most one in `share` of all.
     pub fn keep_only(self: &Arc<Pool>, keep: usize, share: usize) {
         let mut state = self.lock();
         let most = state.queue.max_open().div_ceil(share);
@@ -194,82 +191,80 @@ impl Pool {
         self.settle_all(state);
     }
 
-    /// Whether the pool has no generation, and nobody waits for one.
+    /// Whether the pool has no generation, and no request waits for one.
     pub fn is_void(&self) -> bool {
         self.lock().queue.is_void()
     }
 
-    /// A worker sits in a seat. What an earlier front left there is waited for and thrown away.
-    pub fn seat_opened(self: &Arc<Pool>, seat: SeatId, incarnation: Incarnation) {
+    /// A worker has taken a seat. Responses to requests of an earlier front are discarded.
+    pub fn seat_opened(self: &Arc<Pool>, worker: WorkerRef) {
+        let seat = worker.seat;
         let Some(generation) = self.lock().generation(seat.generation).cloned() else {
             return;
         };
         if seat.number >= generation.link().seats() {
             return;
         }
-        // The useful_events of a successor can be quicker than that of a death.
+        // The report of a new worker can be quicker than that of its predecessor's death.
         let mut state = self.lock();
         let had = state.queue.vacate(seat);
         self.recover(&mut state, had);
         self.settle_all(state);
-        let left = generation.link().adopt(seat.number, incarnation, 0);
-        let left: Vec<_> = left
-            .into_iter()
-            .map(|assignment| {
-                (
-                    assignment.slot(),
-                    Exchange::orphan(self, &generation, assignment),
-                )
-            })
-            .collect();
-        for (_, exchange) in &left {
-            self.count_in_flight(exchange);
+        let adopted = generation.link().adopt(seat.number, worker.incarnation, 0);
+        let mut inherited = Vec::new();
+        for assignment in adopted {
+            let slot = assignment.slot();
+            let exchange = Exchange::inherited(self, &generation, assignment);
+            self.count_in_flight(&exchange);
             self.inboxes[0].put(exchange.clone());
             crate::backend::watch_left(exchange.clone());
+            inherited.push((slot, exchange));
         }
         let mut state = self.lock();
-        state.queue.arrive(seat, incarnation, left);
+        state.queue.arrive(worker, inherited);
         self.settle(state, seat);
         self.dirty.notify_one();
     }
 
-    /// A worker that was to sit in a seat gets nothing: another is to come in its stead.
-    pub fn give_back(&self, seat: SeatId, incarnation: Incarnation) {
+    /// The front cannot use a worker that took a seat: another one is to replace it.
+    pub fn give_back(&self, worker: WorkerRef) {
         let mut state = self.lock();
-        self.report_retired(&mut state, seat, incarnation);
-        state.forget_told(seat.generation);
+        self.report_retired(&mut state, worker);
+        state.forget_requested(worker.seat.generation);
         self.dirty.notify_one();
     }
 
-    /// The worker with this pid sits nowhere any more, and is not in the figures either.
+    /// Removes a dead worker's pid from the status page.
     pub fn forget_pid(&self, seat: SeatId, pid: i32) {
         let Some(generation) = self.lock().generation(seat.generation).cloned() else {
             return;
         };
-        if let (true, Ok(pid)) = (seat.number < generation.link().seats(), u32::try_from(pid)) {
+        if seat.number < generation.link().seats()
+            && let Ok(pid) = u32::try_from(pid)
+        {
             let shown = &generation.link().seat_board(seat.number).pid;
             // A successor may have written its own by now.
             let _ = shown.compare_exchange(pid, 0, Ordering::Relaxed, Ordering::Relaxed);
         }
     }
 
-    /// A seat's worker is dead: what it had not begun goes to others, the rest has failed.
-    pub fn seat_died(self: &Arc<Pool>, seat: SeatId, incarnation: Incarnation) {
+    /// A worker is dead: requests that it had not begun go to others, the rest has failed.
+    pub fn seat_died(self: &Arc<Pool>, worker: WorkerRef) {
         let mut state = self.lock();
-        if !state.queue.forget_pending(seat, incarnation) {
-            let sat_there = state.queue.incarnation(seat) == incarnation;
-            let had = state.queue.close(seat, incarnation);
+        if !state.queue.forget_pending(worker) {
+            let was_open = state.queue.incarnation(worker.seat) == worker.incarnation;
+            let had = state.queue.close(worker);
             self.recover(&mut state, had);
-            if let (true, Some(generation)) = (sat_there, state.generation(seat.generation)) {
-                generation.link().vacate(seat.number);
+            if was_open && let Some(generation) = state.generation(worker.seat.generation) {
+                generation.link().vacate(worker.seat.number);
             }
         }
         self.settle_all(state);
     }
 
-    /// What a worker had that is no more goes to others if it had not begun.
+    /// Requeues the requests of a dead worker that it had not begun.
     fn recover(&self, state: &mut PoolState, had: Vec<(SlotRef, Arc<Exchange>)>) {
-        for (place, exchange) in had.into_iter().rev() {
+        for (at, exchange) in had.into_iter().rev() {
             match exchange.worker_died() {
                 AfterDeath::NotStarted => {
                     state.count_lost(&exchange);
@@ -277,7 +272,7 @@ impl Pool {
                     state.queue.put_back(exchange, priority, Instant::now());
                     continue;
                 }
-                AfterDeath::Interrupted => self.report_death(state, place),
+                AfterDeath::Interrupted => self.report_death(state, at),
                 AfterDeath::Over => {}
             }
             state.count_death(&exchange);
@@ -285,29 +280,28 @@ impl Pool {
         }
     }
 
-    /// Tells the supervisor, which sees only a signal or an exit code, what the worker was at.
-    fn report_death(&self, state: &PoolState, place: SlotRef) {
-        let SeatId { generation, number } = place.seat;
+    /// Reports the script of a dead worker to the supervisor, which only sees an exit status.
+    fn report_death(&self, state: &PoolState, at: SlotRef) {
+        let SeatId { generation, number } = at.seat;
         let Some(script) = state.generation(generation) else {
             return;
         };
         self.supervisor.report(&FromFront::ScriptDied {
             generation,
             seat: number,
-            incarnation: place.incarnation,
+            incarnation: at.incarnation,
             script: script.script_in(number),
         });
     }
 
-    /// Lets seats change hands, and gives work to every seat that has none.
+    /// Carries out the queue's decisions for all seats.
     fn settle_all<'p>(self: &'p Arc<Pool>, mut state: MutexGuard<'p, PoolState>) {
         state.release();
         self.apply_seat_changes(&mut state);
         for exchange in state.queue.abandon() {
-            exchange.reject(NotTaken::NoPool);
-            self.uncount_in_flight(&exchange);
+            self.reject(&exchange, RequestOutcome::NoPool);
         }
-        self.show_figures(&mut state);
+        self.show_counters(&mut state);
         while let Some(idle) = state.queue.idle_for_waiting() {
             self.settle(state, idle);
             state = self.lock();
@@ -316,13 +310,11 @@ impl Pool {
         self.dirty.notify_one();
     }
 
-    /// Does what the queue says about seats that change hands.
+    /// Carries out the queue's seat changes.
     pub(crate) fn apply_seat_changes(&self, state: &mut PoolState) {
         while let Some(change) = state.queue.next_seat_change() {
             match change {
-                SeatChange::Retire(seat, incarnation) => {
-                    self.report_retired(state, seat, incarnation)
-                }
+                SeatChange::Retire(worker) => self.report_retired(state, worker),
                 SeatChange::Open(seat) => {
                     if self.fill_seat(state, seat)
                         && let Some(generation) = state.generation(seat.generation)
@@ -334,50 +326,46 @@ impl Pool {
         }
     }
 
-    /// Tells the supervisor that a worker is to end.
-    pub(crate) fn report_retired(
-        &self,
-        state: &mut PoolState,
-        seat: SeatId,
-        incarnation: Incarnation,
-    ) {
+    /// Has the supervisor end a worker.
+    pub(crate) fn report_retired(&self, state: &mut PoolState, worker: WorkerRef) {
         let report = FromFront::SeatRetired {
-            generation: seat.generation,
-            seat: seat.number,
-            incarnation,
+            generation: worker.seat.generation,
+            seat: worker.seat.number,
+            incarnation: worker.incarnation,
         };
         self.send_report(state, report);
     }
 
-    /// A worker has grown, and another is to take its place, by the word of the supervisor.
-    pub fn outgrown(&self, seat: SeatId, incarnation: Incarnation) {
+    /// The supervisor reports that a worker has grown, and is to be replaced.
+    pub fn outgrown(&self, worker: WorkerRef) {
         let mut state = self.lock();
-        state.queue.wear_out(seat, incarnation, Wear::Grown);
+        state.queue.wear_out(worker, Wear::Grown);
         self.report_worn(&mut state);
     }
 
     pub(crate) fn report_worn(&self, state: &mut PoolState) {
-        while let Some((seat, incarnation, why)) = state.queue.next_worn() {
+        while let Some((worker, why)) = state.queue.next_worn() {
             let report = FromFront::SeatWorn {
-                generation: seat.generation,
-                seat: seat.number,
-                incarnation,
+                generation: worker.seat.generation,
+                seat: worker.seat.number,
+                incarnation: worker.incarnation,
                 why,
             };
             self.send_report(state, report);
         }
     }
 
-    /// Tells the supervisor that workers of a generation find OPcache full, but not with each request.
+    /// Reports that workers of a generation find OPcache full, but not with each request.
     pub(crate) fn report_full_cache(&self, state: &mut PoolState, generation: &Generation) {
         let generation = generation.number;
         if state.full_cache_reports.is_due(generation, Instant::now()) {
-            // What is not taken now is said again.
+            // A lost report is repeated anyway.
             self.supervisor.report(&FromFront::CacheFull { generation });
         }
     }
 
-    /// Says what must not be lost: what the supervisor does not take now is said later.
+    /// Sends a report that must not be lost: if the supervisor does not accept it, it is sent
+    /// again later.
     fn send_report(&self, state: &mut PoolState, report: FromFront) {
         if !self.supervisor.report(&report) {
             state.unsent_reports.push(report);
@@ -385,14 +373,14 @@ impl Pool {
         }
     }
 
-    /// Says once more what the supervisor has not taken.
+    /// Sends the reports again that the supervisor has not accepted.
     pub(crate) fn resend_reports(&self, state: &mut PoolState) {
         for report in std::mem::take(&mut state.unsent_reports) {
-            match (self.supervisor.report(&report), &report) {
-                (false, _) => state.unsent_reports.push(report),
-                // More may have been asked for in the meantime.
-                (true, FromFront::SeatRetired { generation, .. }) => state.forget_told(*generation),
-                (true, _) => {}
+            if !self.supervisor.report(&report) {
+                state.unsent_reports.push(report);
+            } else if let FromFront::SeatRetired { generation, .. } = report {
+                // More workers may have been requested in the meantime.
+                state.forget_requested(generation);
             }
         }
     }
@@ -404,16 +392,16 @@ mod tests {
 
     #[test]
     fn a_full_cache_is_said_once_in_a_while_of_each_generation_however_they_take_turns() {
-        let mut said = FullCacheReports::default();
+        let mut reports = FullCacheReports::default();
         let start = Instant::now();
         for second in 0..10 {
             let now = start + Duration::from_secs(second);
-            let due = [said.is_due(1, now), said.is_due(2, now)];
+            let due = [reports.is_due(1, now), reports.is_due(2, now)];
             assert_eq!(due, [second == 0; 2]);
-            assert!(!said.is_due(1, now) && !said.is_due(2, now));
+            assert!(!reports.is_due(1, now) && !reports.is_due(2, now));
         }
         let later = start + FULL_CACHE_EVERY;
-        assert!(said.is_due(2, later) && !said.is_due(2, later));
-        assert_eq!(said.0.len(), 1, "what is long ago is forgotten");
+        assert!(reports.is_due(2, later) && !reports.is_due(2, later));
+        assert_eq!(reports.0.len(), 1, "what is long ago is forgotten");
     }
 }

@@ -1,6 +1,6 @@
-//! A pool that grows and shrinks, as the front sees it. Growing is an event: the request that finds
-//! no idle worker asks for one. Shrinking is calm: while the pool has more than it rests with,
-//! somebody looks once a second and lets at most one worker go.
+//! A pool that grows and shrinks, as the front sees it. It grows on demand: a request that finds no
+//! idle worker requests one. It shrinks slowly: while the pool has more workers than it rests
+//! with, a task checks once a second and retires at most one.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -11,67 +11,67 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
 use crate::pool::Pool;
-use crate::pool::auto::{Auto, load};
+use crate::pool::auto::{AutoSize, load};
 use crate::pool::generations::PoolState;
 
-/// How often a pool is looked at that has more workers than it rests with.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// Interval of checks while the pool has more workers than it rests with.
+const CHECK_EVERY: Duration = Duration::from_secs(1);
 
-/// The bounds of a pool's growth, and what the supervisor was told last.
+/// The bounds of a pool's growth, and the last request for workers.
 #[derive(Debug)]
 pub struct Growth {
-    /// None: the pool is static, or finds its size.
-    bounds: Option<Bounds>,
-    /// The pool finds its size.
-    pub(crate) auto: Option<Auto>,
-    /// It does, and workers are ready beyond those that serve.
+    /// `pm = dynamic` and `ondemand`.
+    bounds: Option<SpareBounds>,
+    /// `pm = auto`.
+    pub(crate) auto: Option<AutoSize>,
+    /// `pm = auto`, and workers are ready beyond the serving ones.
     pub(crate) has_more_ready: bool,
-    /// How many workers the supervisor was told the current generation needs.
-    pub(crate) told: usize,
+    /// Number of workers of the current generation that the supervisor was last asked for.
+    pub(crate) requested: usize,
 }
 
-/// What decides how many workers are needed and which may go.
+/// The limits of spare workers.
 #[derive(Debug, Clone, Copy)]
-struct Bounds {
+struct SpareBounds {
     /// Most workers.
     limit: usize,
-    /// Idle workers there are to be at least.
+    /// `min_spare_servers`.
     min_spare: usize,
-    /// Idle workers that are kept.
+    /// `max_spare_servers`.
     max_spare: usize,
-    /// Looks in a row that find a worker idle before it may go.
+    /// Consecutive checks that find a worker idle before it retires.
     idle_checks: u32,
 }
 
-impl Bounds {
-    /// How many workers are needed when `busy` run a script and `waiting` requests have none.
+impl SpareBounds {
+    /// Number of workers needed when `busy` run a script and `waiting` requests have none.
     fn needs(self, busy: usize, waiting: usize) -> usize {
         (busy + waiting + self.min_spare).min(self.limit)
     }
 }
 
-/// Whether to ask for workers: more are needed than there are, and than were asked for.
-fn asks(needs: usize, open: usize, told: usize) -> bool {
-    needs > open && needs > told
+/// Whether to request workers: more are needed than are open, and than were requested.
+fn is_short(needs: usize, open: usize, requested: usize) -> bool {
+    needs > open && needs > requested
 }
 
 impl Growth {
-    /// Not at all.
+    /// A pool that does not grow.
     pub fn none() -> Growth {
         Growth {
             bounds: None,
             auto: None,
             has_more_ready: false,
-            told: 0,
+            requested: 0,
         }
     }
 
-    /// How a pool with these settings grows, up to `limit` workers.
+    /// The growth of a pool with these settings, up to `limit` workers.
     pub fn of(pool: &Settings, limit: usize) -> Growth {
         let spare = |servers: Option<u32>| servers.unwrap_or(1) as usize;
         let bounds = match pool.pm {
             ProcessManager::Static | ProcessManager::Auto => None,
-            ProcessManager::Dynamic => Some(Bounds {
+            ProcessManager::Dynamic => Some(SpareBounds {
                 limit,
                 min_spare: spare(pool.min_spare_servers),
                 max_spare: spare(pool.max_spare_servers),
@@ -80,11 +80,11 @@ impl Growth {
             ProcessManager::Ondemand => {
                 let timeout = pool.process_idle_timeout;
                 let whole = timeout.as_secs() + u64::from(timeout.subsec_nanos() > 0);
-                Some(Bounds {
+                Some(SpareBounds {
                     limit,
                     min_spare: 0,
                     max_spare: 0,
-                    // Between the first and the last of n + 1 looks lie n seconds.
+                    // Between the first and the last of n + 1 checks are n seconds.
                     idle_checks: u32::try_from(whole + 1).unwrap_or(u32::MAX),
                 })
             }
@@ -92,13 +92,13 @@ impl Growth {
         let is_auto = pool.pm == ProcessManager::Auto;
         Growth {
             bounds,
-            auto: is_auto.then(|| Auto::new(pool.fewest_found() as usize, limit)),
+            auto: is_auto.then(|| AutoSize::new(pool.fewest_found() as usize, limit)),
             has_more_ready: is_auto && pool.mode == Mode::Snapshot,
             ..Growth::none()
         }
     }
 
-    /// How a pool grows that has grown as `before` says: what it has learned stays.
+    /// The growth after a reload: what `before` has learned stays.
     pub fn after(mut self, before: Growth) -> Growth {
         self.auto = self.auto.map(|new| new.after(before.auto));
         self
@@ -106,44 +106,43 @@ impl Growth {
 }
 
 impl PoolState {
-    /// The supervisor hears that a worker of this generation goes, and takes it that no more are needed than are
-    /// left then.
-    pub(crate) fn forget_told(&mut self, generation: Generation) {
+    /// A worker of this generation retires: the supervisor then assumes that no more workers are
+    /// needed than are left.
+    pub(crate) fn forget_requested(&mut self, generation: Generation) {
         if generation == self.queue.current() {
-            self.growth.forget_told(&self.queue);
+            self.growth.forget_requested(&self.queue);
         }
     }
 
-    /// Some wait, and there is no worker at all: whatever the supervisor was told, it may go by less, since one
-    /// was given back or the news of one that left came after. It is told again.
-    fn forget_told_in_vain(&mut self) {
+    /// Repeats the request for workers while requests wait and there is no worker: the supervisor
+    /// may assume fewer, after a worker was given back or the report of a retired one came late.
+    fn forget_vain_request(&mut self) {
         if self.queue.open_seats() == 0 && self.queue.waiting() > 0 {
-            self.growth.told = 0;
+            self.growth.requested = 0;
         }
     }
 }
 
 impl Pool {
-    /// Asks for workers if more are needed than there are, `more` of them for requests that wait
-    /// behind others. What was asked for already is not asked for again. The caller holds the
-    /// queue, so that the supervisor is told in order.
+    /// Requests workers if more are needed than there are, `more` of them for requests that wait
+    /// behind others. A request is not repeated. The caller holds the lock, so that the supervisor
+    /// gets the requests in order.
     ///
-    /// What runs in a generation that leaves counts as needed in the current one, which is to take
-    /// over.
+    /// Scripts in a retiring generation count as needed in the current one, which replaces it.
     pub(crate) fn ask_for_workers(&self, state: &mut PoolState, more: usize) {
         let Some(needs) = self.needs(state, more) else {
             return;
         };
-        if asks(needs, state.queue.open_current(), state.growth.told) {
-            self.tell_wanted(state, needs);
+        if is_short(needs, state.queue.open_current(), state.growth.requested) {
+            self.request_workers(state, needs);
         }
-        // Once that is told: the next are to be made ready for those that serve from now on.
+        // After the request, so that the supervisor prepares the next ones for the new size.
         if state.growth.has_more_ready && state.queue.limit_serving(needs) {
             self.apply_seat_changes(state);
         }
     }
 
-    /// How many workers are needed, unless the pool is static.
+    /// Number of workers needed, unless the pool is static.
     fn needs(&self, state: &mut PoolState, more: usize) -> Option<usize> {
         if let Some(auto) = &mut state.growth.auto {
             let load = load(&state.queue);
@@ -153,7 +152,7 @@ impl Pool {
         Some(bounds.needs(state.queue.busy(), state.queue.waiting() + more))
     }
 
-    pub(crate) fn tell_wanted(&self, state: &mut PoolState, needs: usize) {
+    pub(crate) fn request_workers(&self, state: &mut PoolState, needs: usize) {
         let generation = state.queue.current();
         if generation == 0 {
             return;
@@ -164,51 +163,49 @@ impl Pool {
             workers,
         };
         if self.supervisor.report(&wanted) {
-            state.growth.told = needs;
+            state.growth.requested = needs;
         }
         self.dirty.notify_one();
     }
 
-    /// Takes back what was asked for and is not needed any more, and lets workers go that have had
-    /// nothing to do. False when the pool rests.
+    /// Withdraws requests for workers that are no longer needed, and retires idle workers. False
+    /// when the pool rests.
     fn tend(self: &Arc<Pool>) -> bool {
         let mut state = self.lock();
         self.resend_reports(&mut state);
         self.apply_seat_changes(&mut state);
-        state.forget_told_in_vain();
+        state.forget_vain_request();
         self.ask_for_workers(&mut state, 0);
-        // Of two generations that both have idle workers the old one gives its own up.
+        // If two generations have idle workers, those of the old one retire.
         for _ in 0..state.queue.idle_current() {
-            let Some((seat, incarnation)) = state.queue.close_retiring() else {
+            let Some(worker) = state.queue.close_retiring() else {
                 break;
             };
-            self.report_retired(&mut state, seat, incarnation);
+            self.report_retired(&mut state, worker);
         }
         state.queue.age_idle();
-        let stirs = state.queue.has_retiring() || !state.unsent_reports.is_empty();
+        let is_unfinished = state.queue.has_retiring() || !state.unsent_reports.is_empty();
         if state.growth.auto.is_some() {
-            return self.tend_auto(&mut state) || stirs;
+            return self.tend_auto(&mut state) || is_unfinished;
         }
         let Some(bounds) = state.growth.bounds else {
-            return stirs;
+            return is_unfinished;
         };
         let needs = bounds.needs(state.queue.busy(), state.queue.waiting());
-        if state.growth.told > needs {
-            self.tell_wanted(&mut state, needs);
+        if state.growth.requested > needs {
+            self.request_workers(&mut state, needs);
         }
-        if let Some((seat, incarnation)) = state.queue.retire(bounds.max_spare, bounds.idle_checks)
-        {
-            self.report_retired(&mut state, seat, incarnation);
+        if let Some(worker) = state.queue.retire(bounds.max_spare, bounds.idle_checks) {
+            self.report_retired(&mut state, worker);
         }
-        stirs
+        is_unfinished
             || state.queue.open_seats() > bounds.max_spare
             || state.queue.waiting() > 0
-            || state.growth.told > needs
+            || state.growth.requested > needs
     }
 }
 
-/// Looks after a pool that shrinks, for as long as there is something to shrink and the pool
-/// exists.
+/// The maintenance task of a pool: shrinks it for as long as the pool exists.
 pub async fn tend(pool: Weak<Pool>) {
     let found = pool.upgrade();
     let found = found.map(|pool| (pool.dirty.clone(), pool.stalled.clone()));
@@ -218,7 +215,7 @@ pub async fn tend(pool: Weak<Pool>) {
     loop {
         dirty.notified().await;
         loop {
-            until_look(&pool, &stalled).await;
+            until_check(&pool, &stalled).await;
             let Some(pool) = pool.upgrade() else { return };
             if !pool.tend() {
                 break;
@@ -227,17 +224,16 @@ pub async fn tend(pool: Weak<Pool>) {
     }
 }
 
-/// The time from one look to the next. A pool that finds its size does not wait for that while requests
-/// wait for it.
-async fn until_look(pool: &Weak<Pool>, stalled: &Notify) {
-    let look = Instant::now() + LOOK_EVERY;
-    while timeout_at(look, stalled.notified()).await.is_ok() {
+/// Waits for the next check. With `pm = auto`, stalled requests get help before it.
+async fn until_check(pool: &Weak<Pool>, stalled: &Notify) {
+    let check = Instant::now() + CHECK_EVERY;
+    while timeout_at(check, stalled.notified()).await.is_ok() {
         let Some(after) = pool.upgrade().map(|pool| pool.parks_after()) else {
             return;
         };
-        let then = Instant::now() + after.min(LOOK_EVERY);
-        if then >= look {
-            return sleep_until(look).await;
+        let then = Instant::now() + after.min(CHECK_EVERY);
+        if then >= check {
+            return sleep_until(check).await;
         }
         sleep_until(then).await;
         if let Some(pool) = pool.upgrade() {
@@ -250,7 +246,7 @@ async fn until_look(pool: &Weak<Pool>, stalled: &Notify) {
 mod tests {
     use super::*;
     use crate::pool::queue::tests::come;
-    use crate::pool::queue::{Depth, Queue, SeatAction, SeatId, SlotRef, Submission};
+    use crate::pool::queue::{Depth, Queue, SeatAction, SeatId, SlotRef, Submission, WorkerRef};
     use proptest::prelude::*;
 
     const SEATS: u32 = 6;
@@ -259,8 +255,8 @@ mod tests {
         when_busy: 1,
     };
 
-    fn ondemand(idle_checks: u32) -> Bounds {
-        Bounds {
+    fn ondemand(idle_checks: u32) -> SpareBounds {
+        SpareBounds {
             limit: SEATS as usize,
             min_spare: 0,
             max_spare: 0,
@@ -268,8 +264,8 @@ mod tests {
         }
     }
 
-    fn dynamic() -> Bounds {
-        Bounds {
+    fn dynamic() -> SpareBounds {
+        SpareBounds {
             limit: SEATS as usize,
             min_spare: 2,
             max_spare: 3,
@@ -289,12 +285,12 @@ mod tests {
         queue.add(1, SEATS, 0);
         queue.replace(1, SEATS as usize, 100);
         for seat in 0..seats {
-            queue.arrive(at(seat), 1, Vec::new());
+            queue.arrive(at(seat).worker(1), Vec::new());
         }
         queue
     }
 
-    fn look(queue: &mut Queue<u32>, bounds: Bounds) -> Option<(SeatId, u32)> {
+    fn look(queue: &mut Queue<u32>, bounds: SpareBounds) -> Option<WorkerRef> {
         queue.age_idle();
         queue.retire(bounds.max_spare, bounds.idle_checks)
     }
@@ -314,7 +310,7 @@ mod tests {
         }
         let bounds = ondemand(2);
         let gone: Vec<_> = (0..6).map(|_| look(&mut queue, bounds)).collect();
-        let went = |seat| Some((at(seat), 1));
+        let went = |seat| Some(at(seat).worker(1));
         let seats = [None, went(1), went(0), went(2), None, None];
         assert_eq!(gone, seats);
         assert_eq!(queue.open_seats(), 0);
@@ -331,7 +327,7 @@ mod tests {
         assert_eq!(look(&mut queue, bounds), None);
         queue.free(place);
         assert_eq!(look(&mut queue, bounds), None);
-        assert_eq!(look(&mut queue, bounds), Some((at(0), 1)));
+        assert_eq!(look(&mut queue, bounds), Some(at(0).worker(1)));
     }
 
     #[test]
@@ -345,12 +341,12 @@ mod tests {
     #[test]
     fn what_was_asked_for_is_not_asked_for_again() {
         let (mut queue, bounds) = (opened(0), ondemand(2));
-        let (mut told, mut asked) = (0, Vec::new());
+        let (mut requested, mut asked) = (0, Vec::new());
         for item in 0..20 {
             come(&mut queue, item, ONE);
             let needs = bounds.needs(queue.busy(), queue.waiting());
-            if asks(needs, queue.open_seats(), told) {
-                told = needs;
+            if is_short(needs, queue.open_seats(), requested) {
+                requested = needs;
                 asked.push(needs);
             }
         }
@@ -386,11 +382,11 @@ mod tests {
             let mut queue = opened(0);
             let mut incarnations = [0; SEATS as usize];
             let mut placed: Vec<SlotRef> = Vec::new();
-            let (mut next_item, mut told) = (0, 0);
+            let (mut next_item, mut requested) = (0, 0);
             for step in steps {
                 match step {
                     Step::Die { seat } => {
-                        queue.close(at(seat), incarnations[seat as usize]);
+                        queue.close(at(seat).worker(incarnations[seat as usize]));
                         placed.retain(|place| place.seat != at(seat));
                     }
                     Step::Submit => {
@@ -410,15 +406,15 @@ mod tests {
                         let empty = (0..SEATS).find(|seat| queue.incarnation(at(*seat)) == 0);
                         let Some(seat) = empty else { continue };
                         incarnations[seat as usize] += 1;
-                        queue.arrive(at(seat), incarnations[seat as usize], Vec::new());
+                        queue.arrive(at(seat).worker(incarnations[seat as usize]), Vec::new());
                         if let SeatAction::Run(_, place) = queue.next(at(seat), ONE) {
                             placed.push(place);
                         }
                     }
                     Step::Look => {
-                        told = told.min(bounds.needs(queue.busy(), queue.waiting()));
+                        requested = requested.min(bounds.needs(queue.busy(), queue.waiting()));
                         let idle = queue.open_seats() - queue.busy();
-                        if let Some((seat, _)) = look(&mut queue, bounds) {
+                        if let Some(WorkerRef { seat, .. }) = look(&mut queue, bounds) {
                             prop_assert!(idle > bounds.max_spare);
                             prop_assert!(placed.iter().all(|place| place.seat != seat));
                             prop_assert_eq!(queue.open_seats() - queue.busy(), idle - 1);
@@ -428,11 +424,11 @@ mod tests {
                 }
                 prop_assert_eq!(queue.busy(), placed.len());
                 let needs = bounds.needs(queue.busy(), queue.waiting());
-                if asks(needs, queue.open_seats(), told) {
-                    told = needs;
+                if is_short(needs, queue.open_seats(), requested) {
+                    requested = needs;
                 }
-                // The supervisor sees to it that as many come as it was told of.
-                let prepared = told.max(queue.open_seats());
+                // The supervisor starts as many as were requested.
+                let prepared = requested.max(queue.open_seats());
                 let all_served = prepared >= queue.busy() + queue.waiting();
                 prop_assert!(all_served || prepared == bounds.limit, "a request waits for nobody");
             }

@@ -1,92 +1,83 @@
-//! Requests that wait in vain: they are told so at once, or as soon as it is known.
+//! Rejects requests that would wait in vain: on arrival, or as soon as that is known.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use maitred_scoreboard::RequestOutcome;
+
+use crate::pool::Pool;
 use crate::pool::exchange::{Exchange, QueueRequest};
 use crate::pool::generations::PoolState;
 use crate::pool::queue::Priority;
-use crate::pool::wait_list::Joined;
-use crate::pool::{NotTaken, Pool};
 
 impl Pool {
-    /// A request finds no worker free and waits, unless that is in vain.
+    /// Queues a request for which no worker is free.
+    ///
+    /// # Errors
+    /// The request is rejected.
     pub(crate) fn enqueue(
         &self,
         state: &mut PoolState,
         exchange: &Arc<Exchange>,
-        max_wait: Duration,
-    ) -> Result<(), NotTaken> {
-        let now = Instant::now();
-        let queue = &mut state.queue;
-        let joined = match exchange.priority {
-            Priority::Urgent => queue.enqueue_urgent(exchange.clone()),
-            Priority::Normal => {
-                queue.enqueue(exchange.clone(), (now, max_wait), self.script_time())
-            }
+    ) -> Result<(), RequestOutcome> {
+        let (item, queue) = (exchange.clone(), &mut state.queue);
+        let (now, max_wait, script) = (Instant::now(), exchange.max_wait, self.script_time());
+        let result = match exchange.priority {
+            Priority::Urgent => queue.enqueue_urgent(item).map(|()| None),
+            Priority::Normal => queue.enqueue(item, now, max_wait, script),
         };
         self.count_lifo_time(state);
-        let in_vain = joined.in_vain();
-        self.note_rejection(in_vain.is_some());
-        if let Some(why) = in_vain {
-            self.grow_for_rejected(state, why);
-            return Err(why);
-        }
-        if let Joined::Replaces(oldest) = joined {
-            self.reject(&oldest, NotTaken::QueueFull);
-        }
-        if let Some(last) = state.crowded_out() {
-            self.reject(&last, NotTaken::QueueFull);
+        self.note_rejection(result.is_err());
+        let replaced = result.inspect_err(|why| self.grow_for_rejected(state, *why))?;
+        for dropped in [replaced, state.crowded_out()].into_iter().flatten() {
+            self.reject(&dropped, RequestOutcome::QueueFull);
         }
         state.count_arrival(0);
         self.note_waiting(state);
         Ok(())
     }
 
-    /// Why a request is not taken that comes now with this queue_request, as far as that is certain before it is made.
-    pub fn would_reject(
-        &self,
-        QueueRequest {
+    /// Why [`Pool::submit`] would reject a request that arrives now, if that is certain.
+    pub fn would_reject(&self, queue_request: QueueRequest) -> Option<RequestOutcome> {
+        let QueueRequest {
             priority,
             max_wait,
             kind,
-        }: QueueRequest,
-    ) -> Option<NotTaken> {
+        } = queue_request;
         let mut state = self.lock();
-        if state.is_held_back((priority, kind)) {
+        if state.is_held_back(priority, kind) {
             return None;
         }
-        let (now, who) = (Instant::now(), (priority, self.depth()));
-        let told = state
-            .queue
-            .would_reject(who, (now, max_wait), self.script_time());
+        let (now, script) = (Instant::now(), self.script_time());
+        let queue = &mut state.queue;
+        let rejection = queue.would_reject(priority, self.depth(), now, max_wait, script);
         self.count_lifo_time(&mut state);
-        let why = told?.in_vain()?;
-        self.grow_for_rejected(&mut state, why);
-        Some(why)
+        let rejection = rejection?;
+        self.grow_for_rejected(&mut state, rejection);
+        Some(rejection)
     }
 
-    /// A request is turned away. Who waits asks for workers; where nobody may, whoever is refused does, or a pool
-    /// without an idle worker would never get another.
-    fn grow_for_rejected(&self, state: &mut PoolState, why: NotTaken) {
-        if why == NotTaken::QueueFull && state.queue.waiting.limit() == 0 {
+    /// A request is rejected. Waiting requests make the pool grow; where none may wait, the
+    /// rejected ones have to, or a pool without an idle worker would never get another.
+    fn grow_for_rejected(&self, state: &mut PoolState, why: RequestOutcome) {
+        if why == RequestOutcome::QueueFull && state.queue.waiting.limit() == 0 {
             state.count_arrival(1);
             self.ask_for_workers(state, 1);
         }
     }
 
-    /// Whether the request that came last was turned away. Where it was not, looking whether the next one
-    /// will be ([`Pool::turns_away`]) does not pay.
+    /// Whether the last request was rejected. Otherwise a check before encoding
+    /// ([`Pool::would_reject`]) does not pay.
     pub fn is_rejecting(&self) -> bool {
         self.is_rejecting.load(Ordering::Relaxed)
     }
 
-    /// The request that came last was turned away, or it was not.
-    pub(crate) fn note_rejection(&self, is_refused: bool) {
-        // Most often nothing has changed, and what is not written need not be fetched by other threads.
-        if self.is_rejecting() != is_refused {
-            self.is_rejecting.store(is_refused, Ordering::Relaxed);
+    /// Notes whether the last request was rejected.
+    pub(crate) fn note_rejection(&self, is_rejected: bool) {
+        // Mostly nothing has changed, and an unwritten cache line stays shared between threads.
+        if self.is_rejecting() != is_rejected {
+            self.is_rejecting.store(is_rejected, Ordering::Relaxed);
         }
     }
 
@@ -96,20 +87,20 @@ impl Pool {
             self.stalled.notify_one();
         }
         if state.queue.open_seats() == 0 {
-            // Somebody has to see to it that a worker comes, though one was asked for already.
+            // The maintenance task ensures that a worker arrives, even if one was requested.
             self.dirty.notify_one();
         }
         let at_limit = state.queue.open_seats() >= state.queue.max_open();
-        let reached = &mut state.figures.limit_reached;
+        let reached = &mut state.counters.limit_reached;
         *reached = reached.wrapping_add(at_limit.into());
-        self.show_figures(state);
+        self.show_counters(state);
         self.saturation.waits(at_limit);
         if at_limit {
             self.tally().inspect(|tally| tally.limit_reached());
         }
     }
 
-    /// Some wait, and a seat is about to be given what it does next.
+    /// Updates the overload detection, before a seat gets a waiting request.
     pub(crate) fn pass_time(&self, state: &mut PoolState) -> Instant {
         let now = Instant::now();
         state.queue.pass_time(now, self.script_time());
@@ -117,37 +108,37 @@ impl Pool {
         now
     }
 
-    /// Turns away those whom newer ones have passed for too long.
-    pub(crate) fn shed_passed(&self, state: &mut PoolState, now: Instant) {
-        while let Some(passed) = state.queue.next_to_shed(now, self.script_time()) {
-            self.reject(&passed, NotTaken::Passed);
+    /// Rejects the requests that newer ones have overtaken for too long.
+    pub(crate) fn shed_overtaken(&self, state: &mut PoolState, now: Instant) {
+        while let Some(overtaken) = state.queue.next_to_shed(now, self.script_time()) {
+            self.reject(&overtaken, RequestOutcome::Shed);
         }
     }
 
-    fn reject(&self, exchange: &Exchange, why: NotTaken) {
+    pub(crate) fn reject(&self, exchange: &Exchange, why: RequestOutcome) {
         exchange.reject(why);
         self.uncount_in_flight(exchange);
     }
 
     fn count_lifo_time(&self, state: &mut PoolState) {
-        let turned = state.queue.waiting.take_lifo_time();
-        if !turned.is_zero() {
-            self.tally().inspect(|tally| tally.newest_first(turned));
+        let time = state.queue.waiting.take_lifo_time();
+        if !time.is_zero() {
+            self.tally().inspect(|tally| tally.newest_first(time));
         }
     }
 
-    /// How long a request takes from now on that comes to the end of the queue, as far as that can be
-    /// known. Somebody is told who was turned away; `in_vain`: after all the time that it could wait.
-    pub fn takes(&self, in_vain: bool) -> Option<Duration> {
+    /// Estimates the time to a response for a request that arrives now, for `Retry-After`.
+    /// `has_timed_out`: after a request waited for its whole timeout.
+    pub fn response_estimate(&self, has_timed_out: bool) -> Option<Duration> {
         let mut state = self.lock();
-        if in_vain {
+        if has_timed_out {
             state.queue.waiting.note_timeout();
         }
-        let takes = state.queue.waiting.wait_estimate(Instant::now())?;
-        Some(takes + self.script_time())
+        let wait = state.queue.waiting.wait_estimate(Instant::now())?;
+        Some(wait + self.script_time())
     }
 
-    /// How long scripts take, smoothed; nothing while that is not known.
+    /// The average script time; zero while it is unknown.
     fn script_time(&self) -> Duration {
         match self.average_micros.load(Ordering::Relaxed) {
             u32::MAX => Duration::ZERO,

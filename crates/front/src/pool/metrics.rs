@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use maitred_scoreboard::{Outcome, Page, QueueShare, Took};
+use maitred_scoreboard::{Page, QueueShare, RequestOutcome, Took};
 use maitred_seat::Spent;
 
 use crate::backend::Backend;
@@ -127,24 +127,24 @@ fn took(waited: Duration, script: Option<Duration>, spent: Option<Spent>) -> Too
     took
 }
 
-fn name(outcome: &Result<(), Failure>) -> Outcome {
+fn name(outcome: &Result<(), Failure>) -> RequestOutcome {
     match outcome {
         // A page or a file takes the place of an answer that came.
-        Ok(()) | Err(Failure::Intercepted(_) | Failure::FileNamed) => Outcome::Responded,
-        Err(Failure::QueueFull) => Outcome::QueueFull,
-        Err(Failure::NoPool) => Outcome::NoPool,
-        Err(Failure::QueueTimeout) => Outcome::QueueTimeout,
-        Err(Failure::Hopeless) => Outcome::Hopeless,
-        Err(Failure::Passed) => Outcome::Passed,
-        Err(Failure::Deadline) => Outcome::Deadline,
-        Err(Failure::LeftQueue) => Outcome::LeftQueue,
-        Err(Failure::ClientLeft) => Outcome::ClientLeft,
-        Err(Failure::Terminated) => Outcome::Terminated,
-        Err(Failure::WorkerDied) => Outcome::WorkerDied,
+        Ok(()) | Err(Failure::Intercepted(_) | Failure::FileNamed) => RequestOutcome::Responded,
+        Err(Failure::QueueFull) => RequestOutcome::QueueFull,
+        Err(Failure::NoPool) => RequestOutcome::NoPool,
+        Err(Failure::QueueTimeout) => RequestOutcome::QueueTimeout,
+        Err(Failure::Hopeless) => RequestOutcome::WaitTooLong,
+        Err(Failure::Passed) => RequestOutcome::Shed,
+        Err(Failure::Deadline) => RequestOutcome::Deadline,
+        Err(Failure::LeftQueue) => RequestOutcome::LeftQueue,
+        Err(Failure::ClientLeft) => RequestOutcome::ClientLeft,
+        Err(Failure::Terminated) => RequestOutcome::Terminated,
+        Err(Failure::WorkerDied) => RequestOutcome::WorkerDied,
         // The last two are those of a foreign server, which no pool has.
         Err(Failure::Invalid(_) | Failure::Unreachable(_) | Failure::Silent) => {
-            Outcome::InvalidAnswer
+            RequestOutcome::InvalidResponse
         }
-        Err(Failure::Body(_)) => Outcome::BodyLost,
+        Err(Failure::Body(_)) => RequestOutcome::BodyLost,
     }
 }

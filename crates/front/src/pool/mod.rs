@@ -33,6 +33,7 @@ use std::time::{Duration, Instant};
 use arc_swap::{ArcSwap, Guard};
 use maitred_config::Pool as Settings;
 use maitred_control::{FromFront, Overrun, PhpInfo};
+use maitred_scoreboard::RequestOutcome;
 use maitred_seat::{Lent, SLOTS_PER_SEAT, Snapshot};
 use tokio::sync::Notify;
 
@@ -49,65 +50,52 @@ use crate::pool::worker_events::UsefulEvents;
 use crate::runtime::clock;
 use crate::runtime::supervisor_channel::Supervisor;
 
-/// Scripts that take less than this on average, in microseconds, let the next request wait in the
-/// spare slots of a busy seat ("well under a millisecond").
+/// Average script time in microseconds below which requests wait in the spare slots of busy seats
+/// ("well under a millisecond").
 const SHORT_SCRIPT_MICROS: u32 = 500;
 
-/// What waking a sleeping worker is taken to cost, in microseconds, its own way back to work
-/// included: waiting less than this for a busy one is cheaper for everybody. Chosen by trial on
-/// whole requests (docs/decisions/0002-seat-link.md), not measured by itself.
+/// The cost of waking a sleeping worker, in microseconds, including its own way back to work:
+/// waiting less than this for a busy one is cheaper for all. Chosen by trial on whole requests
+/// (docs/decisions/0002-seat-link.md), not measured by itself.
 const WAKING_MICROS: u32 = 150;
 
-/// A worker that was woken and has not begun after this time has no processor, or does not run.
+/// A woken worker that has not begun after this time has no processor, or does not run.
 const WAKES_WITHIN: Duration = Duration::from_millis(100);
 
-/// Share of a new measurement in the average script time: one eighth, as in TCP's smoothed round
+/// Weight of a new measurement in the average script time: one eighth, as in TCP's smoothed round
 /// trip time (RFC 6298 §2).
 const AVERAGE_SHIFT: u32 = 3;
-
-/// Why a request is not taken, or not kept.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum NotTaken {
-    /// As many wait as may.
-    QueueFull,
-    /// Those who wait take longer than it may wait.
-    Hopeless,
-    /// Newer ones have passed it for too long.
-    Passed,
-    /// The pool has no workers and will not get any.
-    NoPool,
-}
 
 /// A pool.
 #[derive(Debug)]
 pub struct Pool {
-    /// Its name, which stays the same through all generations.
+    /// Its name, which all its generations share.
     pub name: String,
-    /// The settings of the generation that gets its requests.
+    /// The settings of the current generation.
     settings: ArcSwap<Settings>,
     state: Mutex<PoolState>,
     inboxes: Arc<[Inbox]>,
-    /// Exchanges of each front thread that wait or are assignment.
+    /// Number of waiting or assigned exchanges of each front thread.
     in_flight: Arc<[AtomicU32]>,
-    /// What its workers have told each front thread.
+    /// Number of useful events for each front thread.
     useful_events: Arc<[UsefulEvents]>,
     average_micros: AtomicU32,
-    /// The request that came last was turned away.
+    /// The last request was rejected.
     is_rejecting: AtomicBool,
     supervisor: Arc<Supervisor>,
-    /// Somebody has to look whether it can shrink.
+    /// Wakes the maintenance task ([`growth::tend`]).
     dirty: Arc<Notify>,
-    /// It finds its size, and a request waits.
+    /// Wakes it earlier: `pm = auto`, and a request waits.
     stalled: Arc<Notify>,
-    /// What is said of its queue.
+    /// What the log says about its queue.
     pub saturation: SaturationLog,
-    /// What has to be known of its PHP to answer in its stead.
+    /// What the front needs to know of its PHP to respond in its stead.
     pub manner: ArcSwap<PhpInfo>,
-    /// Where its requests are counted, since its first generation came.
+    /// Its metrics, since its first generation opened.
     tally: OnceLock<Arc<Tally>>,
-    /// What waits before its door, among others.
+    /// Connections that wait at its FastCGI listener, among others.
     unaccepted: Arc<Unaccepted>,
-    /// Where the worker_calls of its scripts go.
+    /// Calls of its workers.
     worker_calls: PoolCalls,
 }
 
@@ -117,7 +105,8 @@ impl Pool {
         settings: Arc<Settings>,
         inboxes: Arc<[Inbox]>,
         supervisor: Arc<Supervisor>,
-        (unaccepted, worker_calls): (Arc<Unaccepted>, &WorkerCalls),
+        unaccepted: Arc<Unaccepted>,
+        worker_calls: &WorkerCalls,
         is_fpm: bool,
     ) -> Pool {
         Pool {
@@ -140,12 +129,12 @@ impl Pool {
         }
     }
 
-    /// The settings of the generation that gets its requests.
+    /// The settings of the current generation.
     pub fn settings(&self) -> Guard<Arc<Settings>> {
         self.settings.load()
     }
 
-    /// Where its requests are counted; nothing before its first generation.
+    /// Its metrics; none before its first generation.
     pub fn tally(&self) -> Option<&Arc<Tally>> {
         self.tally.get()
     }
@@ -154,7 +143,7 @@ impl Pool {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How many requests a seat may hold, by how long the pool's scripts take.
+    /// Number of requests that a seat may have, by the average script time.
     fn depth(&self) -> Depth {
         let average = self.average_micros.load(Ordering::Relaxed).max(1);
         let before_waking = (WAKING_MICROS / average) as usize;
@@ -165,77 +154,71 @@ impl Pool {
         }
     }
 
-    /// Gives a request to an idle worker or lets it wait, as it claims. Call it on the thread that waits
-    /// for the answer.
+    /// Assigns a request to an idle worker or queues it. Call it on the thread that waits for the
+    /// response.
     ///
     /// # Errors
-    /// When it would wait in vain, or nobody is there to wait for.
+    /// The request is rejected.
     pub fn submit(
         self: &Arc<Pool>,
         thread: u32,
         request: Vec<u8>,
         queue_request: QueueRequest,
-    ) -> Result<Arc<Exchange>, NotTaken> {
-        let QueueRequest {
-            priority, max_wait, ..
-        } = queue_request;
+    ) -> Result<Arc<Exchange>, RequestOutcome> {
         let exchange = Exchange::new(self.clone(), thread, request, queue_request);
         self.count_in_flight(&exchange);
-        let mut state = self.lock();
-        let submitted = match state.holds_back(&exchange) {
-            true => None,
-            false => Some(state.queue.submit(exchange.clone(), priority, self.depth())),
-        };
-        let refused = match submitted {
-            None if state.hold_back(exchange.clone()) => {
-                self.saturation.waits(false);
-                self.show_figures(&mut state);
-                return Ok(exchange);
+        match self.place(&exchange) {
+            Ok(()) => Ok(exchange),
+            Err(why) => {
+                self.uncount_in_flight(&exchange);
+                Err(why)
             }
-            None => NotTaken::QueueFull,
-            Some(Submission::Placed(place)) => {
-                self.note_rejection(false);
-                let generation = state.generation(place.seat.generation).cloned();
-                state.count_begin(&exchange);
-                state.count_arrival(0);
-                state.count_accepted(&exchange);
-                if let Some(generation) = &generation {
-                    exchange.assign(generation.clone(), place);
-                }
-                let is_behind = state.queue.is_shared(place.seat);
-                self.show_figures(&mut state);
-                drop(state);
-                if let Some(generation) = generation {
-                    generation.link().wake(place.seat.number);
-                }
-                thread_local::follow(exchange.clone(), is_behind);
-                return Ok(exchange);
-            }
-            Some(Submission::Busy) => match self.enqueue(&mut state, &exchange, max_wait) {
-                Ok(()) => return Ok(exchange),
-                Err(refused) => refused,
-            },
-            Some(Submission::NoWorkers) => NotTaken::NoPool,
-        };
-        drop(state);
-        self.uncount_in_flight(&exchange);
-        Err(refused)
+        }
     }
 
-    /// The pool as its status page shows it, all generations together. A script may have spoilt
-    /// any of it. Connections that wait before the pool's door are counted among what waits: each
-    /// will be a request, and php-fpm knows no other queue.
+    fn place(&self, exchange: &Arc<Exchange>) -> Result<(), RequestOutcome> {
+        let mut state = self.lock();
+        if state.holds_back(exchange) {
+            if !state.hold_back(exchange.clone()) {
+                return Err(RequestOutcome::QueueFull);
+            }
+            self.saturation.waits(false);
+            self.show_counters(&mut state);
+            return Ok(());
+        }
+        let (item, priority) = (exchange.clone(), exchange.priority);
+        match state.queue.submit(item, priority, self.depth()) {
+            Submission::Busy => self.enqueue(&mut state, exchange),
+            Submission::NoWorkers => Err(RequestOutcome::NoPool),
+            Submission::Placed(at) => {
+                self.note_rejection(false);
+                let generation = state.generation(at.seat.generation).cloned();
+                state.count_begin(exchange);
+                state.count_arrival(0);
+                state.count_accepted(exchange);
+                if let Some(generation) = &generation {
+                    exchange.assign(generation.clone(), at);
+                }
+                let is_behind = state.queue.is_shared(at.seat);
+                self.show_counters(&mut state);
+                drop(state);
+                if let Some(generation) = generation {
+                    generation.link().wake(at.seat.number);
+                }
+                thread_local::follow(exchange.clone(), is_behind);
+                Ok(())
+            }
+        }
+    }
+
+    /// The pool for its status page, all generations together. A script may have tampered with any
+    /// of it. Connections that wait at the pool's FastCGI listener count as waiting: each becomes
+    /// a request, and php-fpm knows no other queue.
     pub fn snapshot(&self) -> Snapshot {
         let (generations, newest, open) = {
             let state = self.lock();
-            let seats = state.generations.iter().flat_map(|generation| {
-                let seats = 0..generation.link().seats();
-                seats.map(|number| (generation.number, number))
-            });
-            let seats = seats.map(|(generation, number)| SeatId { generation, number });
-            let open = seats.filter(|seat| state.queue.incarnation(*seat) != 0);
-            let newest = state.newest().cloned();
-            (state.generations.clone(), newest, open.collect::<Vec<_>>())
+            let open: Vec<SeatId> = state.queue.all_seats().map(|(seat, _)| seat).collect();
+            (state.generations.clone(), state.newest().cloned(), open)
         };
         let Some(newest) = newest else {
             return Snapshot::default();
@@ -254,15 +237,15 @@ impl Pool {
         all
     }
 
-    /// A page of the pool's own was asked for at its door, and counts as a request.
+    /// Counts a request for the status page or ping at the pool's FastCGI listener.
     pub fn count_page(&self) {
         let mut state = self.lock();
-        state.figures.accepted = state.figures.accepted.wrapping_add(1);
-        state.show_figures();
+        state.counters.accepted = state.counters.accepted.wrapping_add(1);
+        state.show_counters();
     }
 
-    fn show_figures(&self, state: &mut PoolState) {
-        state.show_figures();
+    fn show_counters(&self, state: &mut PoolState) {
+        state.show_counters();
         if let Some(tally) = self.tally.get() {
             tally.show(state.queued(), state.queue.busy());
         }
@@ -276,70 +259,69 @@ impl Pool {
         }
     }
 
-    /// However many ways an exchange ends in at once, it counts once.
+    /// An exchange counts once, even if it ends in several ways at once.
     fn uncount_in_flight(&self, exchange: &Exchange) {
         if exchange.is_counted.swap(false, Ordering::Relaxed) {
             self.in_flight[exchange.thread as usize].fetch_sub(1, Ordering::Relaxed);
         }
     }
 
-    /// Takes a request out of the queue that no worker has. False when one has it.
+    /// Removes a request without a worker from the queue. False when a worker has it.
     pub fn cancel(&self, exchange: &Arc<Exchange>) -> bool {
         let mut state = self.lock();
         let cancelled =
             state.queue.cancel(exchange, Instant::now()) || state.forget_held_back(exchange);
         if cancelled {
-            self.show_figures(&mut state);
+            self.show_counters(&mut state);
             self.uncount_in_flight(exchange);
         }
         cancelled
     }
 
-    /// A worker is through with what it was assignment: the next request gets its place.
+    /// A worker has finished a request: the next one gets its slot.
     pub fn finished(self: &Arc<Pool>, lease: SlotLease, exchange: &Arc<Exchange>) {
+        let at = lease.slot_ref();
         let SlotLease {
             generation,
             assignment,
         } = lease;
         self.measure(&generation, &assignment);
-        let grown = generation.outgrown(assignment.seat());
-        let place = slot_of(&generation, &assignment);
+        let is_outgrown = generation.is_outgrown(assignment.seat());
         let spent = generation.link().spent(&assignment);
         let is_full = generation.link().finds_cache_full(&assignment);
         generation.link().release(assignment);
         self.uncount_in_flight(exchange);
         let mut state = self.lock();
-        if grown {
-            state.outgrown(place);
+        if is_outgrown {
+            state.outgrown(at.worker());
         }
         if is_full {
             self.report_full_cache(&mut state, &generation);
         }
-        state.queue.done(place);
+        state.queue.done(at);
         self.count_cost(&mut state, exchange.kind, spent);
-        self.settle(state, place.seat);
+        self.settle(state, at.seat);
     }
 
-    /// A request was taken back from its slot because nobody waits for it any more.
+    /// A request was taken back from its slot because its client has left.
     pub fn taken_back(self: &Arc<Pool>, lease: &SlotLease, exchange: &Arc<Exchange>) {
-        let place = slot_of(&lease.generation, &lease.assignment);
+        let at = lease.slot_ref();
         self.uncount_in_flight(exchange);
         let mut state = self.lock();
-        state.queue.free(place);
+        state.queue.free(at);
         state.count_lost(exchange);
-        self.settle(state, place.seat);
+        self.settle(state, at.seat);
     }
 
-    /// The worker's word on how long its script took, as an average; it decides nothing but how
-    /// this pool's own requests wait. While it waited for a processor, another worker would have had
-    /// none either.
+    /// Updates the average script time from the worker's own measurement, which only decides how
+    /// this pool's own requests wait. Time without a processor does not count: another worker
+    /// would have had none either.
     fn measure(&self, generation: &Generation, assignment: &Lent) {
         let link = generation.link();
         let Some(took) = link.took(assignment) else {
             return;
         };
-        // It may also have waited for a processor before it began: the worker's own time has none of
-        // that.
+        // The worker may also have waited for a processor before it began, which `spent` excludes.
         let without_waits = link.spent(assignment).and_then(|spent| {
             let waited = spent.core_wait?;
             u32::try_from(spent.held.saturating_sub(waited).as_micros()).ok()
@@ -354,17 +336,17 @@ impl Pool {
             .store(next.min(u32::MAX - 1), Ordering::Relaxed);
     }
 
-    /// Does what the queue says is next, first for seats that change hands and then for `seat`,
-    /// and wakes the worker it concerns once the queue is free for others.
+    /// Carries out the queue's decisions, first for seats whose worker changes and then for `seat`,
+    /// and wakes its worker once the queue is unlocked.
     fn settle(self: &Arc<Pool>, mut state: MutexGuard<'_, PoolState>, seat: SeatId) {
         state.release();
         self.apply_seat_changes(&mut state);
-        let placed = self.fill_seat(&mut state, seat);
+        let is_filled = self.fill_seat(&mut state, seat);
         self.fill_idle(&mut state);
-        self.show_figures(&mut state);
+        self.show_counters(&mut state);
         let generation = state
             .generation(seat.generation)
-            .filter(|_| placed)
+            .filter(|_| is_filled)
             .cloned();
         drop(state);
         if let Some(generation) = generation {
@@ -372,14 +354,14 @@ impl Pool {
         }
     }
 
-    /// Gives a seat what it does next. True when its worker is to be woken.
+    /// Assigns requests to a seat with capacity. True when its worker is to be woken.
     fn fill_seat(&self, state: &mut PoolState, seat: SeatId) -> bool {
-        let mut placed = false;
+        let mut is_filled = false;
         let now = (state.queue.waiting() > 0).then(|| self.pass_time(state));
         loop {
             state.hold_back_first();
             match state.queue.next(seat, self.depth()) {
-                SeatAction::Run(exchange, place) => self.assign_to(state, exchange, place),
+                SeatAction::Run(exchange, at) => self.assign_to(state, exchange, at),
                 SeatAction::TakeBack { from, to } => {
                     if !self.take_back_to(state, from, to) {
                         break;
@@ -387,24 +369,24 @@ impl Pool {
                 }
                 SeatAction::Rest => break,
             }
-            placed = true;
+            is_filled = true;
         }
         if let Some(now) = now {
-            self.shed_passed(state, now);
+            self.shed_overtaken(state, now);
         }
-        placed
+        is_filled
     }
 
-    fn assign_to(&self, state: &mut PoolState, exchange: Arc<Exchange>, place: SlotRef) {
+    fn assign_to(&self, state: &mut PoolState, exchange: Arc<Exchange>, at: SlotRef) {
         state.count_begin(&exchange);
         state.count_accepted(&exchange);
-        if let Some(generation) = state.generation(place.seat.generation) {
-            exchange.assign(generation.clone(), place);
+        if let Some(generation) = state.generation(at.seat.generation) {
+            exchange.assign(generation.clone(), at);
         }
         self.inboxes[exchange.thread as usize].put(exchange);
     }
 
-    /// Fetches a request that waits behind another; which of them has begun, the slots say.
+    /// Moves a request that waits behind another to `to`. Only the slots know which has begun.
     fn take_back_to(
         &self,
         state: &mut PoolState,
@@ -417,7 +399,7 @@ impl Pool {
         for (exchange, from) in candidates {
             if exchange.take_back() {
                 let priority = exchange.priority;
-                state.queue.moved(exchange.clone(), priority, (from, to));
+                state.queue.moved(exchange.clone(), priority, from, to);
                 exchange.assign(generation, to);
                 return true;
             }
@@ -425,32 +407,32 @@ impl Pool {
         false
     }
 
-    /// A request has waited behind another for longer than the pool's scripts take: moves it to
-    /// an idle seat, or back into the queue if there is none. A request with nothing before it may just
-    /// have woken its worker: it wants another only if that takes long.
+    /// A request has waited in a slot for longer than the pool's scripts take: moves it to an idle
+    /// seat, or back into the queue if there is none. A request with nothing before it may just
+    /// have woken its worker: it needs another only if that takes long.
     pub fn rescue(&self, exchange: &Arc<Exchange>, waited: Duration) {
         let mut state = self.lock();
-        // What waits in the queue is asked for already.
-        let Some(from) = exchange.place() else { return };
+        // For a request in the queue, workers have been requested already.
+        let Some(from) = exchange.slot_ref() else {
+            return;
+        };
         let is_late = waited > WAKES_WITHIN;
-        let Some(to) = state.queue.idle_place(exchange.priority) else {
+        let Some(to) = state.queue.idle_slot(exchange.priority) else {
             let is_behind = state.queue.is_shared(from.seat);
             if is_behind || is_late {
                 self.ask_for_workers(&mut state, 1);
             }
             if is_behind {
                 self.requeue(&mut state, exchange, from);
-            } else if let (true, Some(generation)) =
-                (is_late, state.generation(from.seat.generation))
-            {
+            } else if is_late && let Some(generation) = state.generation(from.seat.generation) {
                 generation.link().wake_whatever_was_said(from.seat.number);
             }
             return;
         };
         if self.take_back_to(&mut state, vec![(exchange.clone(), from)], to) {
-            // The seat it was taken from may have become one that can go.
+            // The former seat may be idle now, and due to close.
             self.apply_seat_changes(&mut state);
-            self.show_figures(&mut state);
+            self.show_counters(&mut state);
             let generation = state.generation(to.seat.generation).cloned();
             drop(state);
             match generation {
@@ -463,51 +445,51 @@ impl Pool {
         }
     }
 
-    /// Fetches a request that waits behind a long script while no seat is idle: those that come later
-    /// would pass it there, at whichever seats get free. Where none of that seat's has begun, its worker
-    /// only waits for a processor.
+    /// Returns a request to the queue that waits behind a long script while no seat is idle: later
+    /// ones would overtake it there. Where no request of that seat has begun, its worker only
+    /// waits for a processor.
     fn requeue(&self, state: &mut PoolState, exchange: &Arc<Exchange>, from: SlotRef) {
         let is_behind_a_script = state.queue.has(from.seat, |other| other.has_begun());
         if !is_behind_a_script || !exchange.take_back() {
             return;
         }
         let (item, priority) = (exchange.clone(), exchange.priority);
-        state.queue.requeue(item, priority, (from, Instant::now()));
+        state.queue.requeue(item, priority, from, Instant::now());
         state.count_lost(exchange);
         self.note_waiting(state);
     }
 
-    /// A worker keeps to no rules, in words: it is ended, and what all others of its generation
-    /// depend on is written again.
-    pub fn broken(&self, generation: &Generation, place: SlotRef, how: &str) {
+    /// A worker has violated the seat protocol: it is killed, and what all workers of its
+    /// generation depend on is written again.
+    pub fn broken(&self, generation: &Generation, at: SlotRef, how: &str) {
         generation.link().restore();
-        let script = generation.script_in(place.seat.number);
+        let script = generation.script_in(at.seat.number);
         self.supervisor.report(&FromFront::EndWorker {
             generation: generation.number,
-            seat: place.seat.number,
-            incarnation: place.incarnation,
+            seat: at.seat.number,
+            incarnation: at.incarnation,
             why: format!("it broke the rules of the seat link: {how} ({script})"),
             overrun: None,
             broke_rules: true,
         });
     }
 
-    /// The same of a worker of any generation that is still there.
-    pub fn broke_rules(&self, place: SlotRef, how: &str) {
-        let generation = self.lock().generation(place.seat.generation).cloned();
+    /// [`Pool::broken`] for a worker of any generation that still exists.
+    pub fn broke_rules(&self, at: SlotRef, how: &str) {
+        let generation = self.lock().generation(at.seat.generation).cloned();
         if let Some(generation) = generation {
-            self.broken(&generation, place, how);
+            self.broken(&generation, at, how);
         }
     }
 
-    /// Whether nothing waits and nothing runs.
+    /// Whether no request waits or runs.
     pub fn is_quiet(&self) -> bool {
         self.in_flight
             .iter()
             .all(|in_flight| in_flight.load(Ordering::Relaxed) == 0)
     }
 
-    /// Asks the supervisor to end a worker; `overrun`: for what it has run for too long.
+    /// Has the supervisor kill a worker; `overrun`: the script that ran for too long.
     pub fn end_worker(&self, lease: &SlotLease, why: &str, overrun: Option<Overrun>) {
         let SlotLease {
             generation,
@@ -526,21 +508,9 @@ impl Pool {
 
 impl Drop for Pool {
     fn drop(&mut self) {
-        // Whoever looks after it is to notice that it is gone.
+        // Ends its maintenance and log tasks.
         self.dirty.notify_one();
         self.saturation.pool_is_gone();
-    }
-}
-
-/// Where a lease is.
-pub(crate) fn slot_of(generation: &Generation, assignment: &Lent) -> SlotRef {
-    SlotRef {
-        seat: SeatId {
-            generation: generation.number,
-            number: assignment.seat(),
-        },
-        slot: assignment.slot(),
-        incarnation: assignment.incarnation(),
     }
 }
 

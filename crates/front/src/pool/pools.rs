@@ -127,7 +127,8 @@ impl Known {
             settings.clone(),
             inboxes,
             supervisor,
-            (unaccepted, &pools.worker_calls),
+            unaccepted,
+            &pools.worker_calls,
             pools.is_fpm,
         );
         let pool = Arc::new(pool);

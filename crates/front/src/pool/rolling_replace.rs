@@ -1,231 +1,214 @@
-//! How seats change hands: from one generation of a pool to the next, from a worn worker to its
-//! replacement, and at the end to nobody. Part of the queue's state machine.
+//! Replaces workers: those of one generation by those of the next, and a worn one by a new one;
+//! and retires all of them when the pool is removed. Part of the queue's state machine.
 //!
 //! All generations together never have more open seats than the newest's `max_children`. A worker
-//! that comes while there are as many is *pending*: it is ready and gets nothing. As soon as a
-//! worker that is to go has nothing to do, it goes and the pending one takes its place, in one
-//! step. Until then those who are to go serve as before, but take nothing into their spare slots.
+//! that arrives while there are as many is *pending*: it is ready and gets no requests. As soon as
+//! a worker to be replaced is idle, it retires and the pending one opens, in one step. Until then
+//! the workers to be replaced serve as before, but get no requests in their spare slots.
 //!
-//! Where fewer are open than may be, a worker of the current generation is used at once, and still
-//! takes the place of one that is to go: older generations keep no more seats than were open when
-//! the current one took over, less those it has by now. They might wait for ever otherwise: the
-//! supervisor may be unable to start more (`process.max`) before one of them has ended.
+//! While fewer seats are open than allowed, a worker of the current generation opens at once, and
+//! still replaces an older one: older generations keep no more seats than were open when the
+//! current one took over, less the seats that it has opened. They might stay for ever otherwise:
+//! the supervisor may be unable to start more (`process.max`) before one of them has exited.
 
-use maitred_control::{Generation, Incarnation, Wear};
+use maitred_control::{Generation, Wear};
 
 use crate::pool::queue::Queue;
-use crate::pool::seats::{GenerationPhase, GenerationSeats, Seat, SeatId, SlotRef};
+use crate::pool::seats::{GenerationPhase, GenerationSeats, Seat, SeatId, SlotRef, WorkerRef};
 
-/// A seat that changes hands.
+/// A change of the worker of a seat.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SeatChange {
-    /// This worker gets nothing more, has nothing, and is to end.
-    Retire(SeatId, Incarnation),
-    /// This worker gets requests from now on. Ask [`Queue::next`] which.
+    /// This idle worker gets no more requests, and is to exit.
+    Retire(WorkerRef),
+    /// The worker of this seat gets requests from now on: see [`Queue::next`].
     Open(SeatId),
 }
 
 impl<T: Clone + PartialEq> Queue<T> {
     /// All requests that have a worker, with its seat.
     pub fn assigned_requests(&self) -> impl Iterator<Item = (SeatId, &T)> {
-        self.generations.iter().flat_map(|generation_seats| {
-            let generation = generation_seats.generation;
-            let seats = (0u32..).zip(&generation_seats.seats);
-            seats.flat_map(move |(number, seat)| {
-                let at = SeatId { generation, number };
-                seat.slots.iter().flatten().map(move |item| (at, item))
-            })
+        self.all_seats().flat_map(|(seat, entry)| {
+            let requests = entry.slots.iter().flatten();
+            requests.map(move |item| (seat, item))
         })
     }
 
-    /// A generation comes, and gets nothing yet.
+    /// Adds a generation, which gets no requests yet.
     pub fn add(&mut self, generation: Generation, seats: u32, max_requests: u64) {
         self.generations
             .push(GenerationSeats::new(generation, seats, max_requests));
     }
 
-    /// Each worker of a generation ends by itself when it has served this many requests.
+    /// Each worker of a generation exits by itself after this many requests.
     pub fn serve_each(&mut self, generation: Generation, requests: u64) {
-        if let Some(generation_seats) = self.generation_seats_mut(generation) {
-            generation_seats.serves = requests;
+        if let Some(seats) = self.generation_seats_mut(generation) {
+            seats.serves = requests;
         }
     }
 
-    /// From now on requests go to generation `new`, whose limits hold for all: at most `max_open`
-    /// seats, and `limit` requests that wait.
+    /// Sends new requests to generation `new`, whose limits hold for all: at most `max_open` open
+    /// seats, and `limit` waiting requests.
     pub fn replace(&mut self, new: Generation, max_open: usize, limit: usize) {
         if self.generation_seats(new).is_none() {
             return;
         }
-        for generation_seats in &mut self.generations {
-            // Numbers only grow: what comes later waits for its own turn.
-            if generation_seats.generation < new {
-                generation_seats.phase = GenerationPhase::Retiring;
-            } else if generation_seats.generation == new {
-                generation_seats.phase = GenerationPhase::Current;
+        for seats in &mut self.generations {
+            // Numbers only grow: a later generation waits for its own replacement.
+            if seats.generation < new {
+                seats.phase = GenerationPhase::Retiring;
+            } else if seats.generation == new {
+                seats.phase = GenerationPhase::Current;
             }
         }
         (self.current, self.max_open) = (new, max_open);
         self.waiting.set_limit(limit);
-        self.open_at_replace = match self.has_retiring() {
-            true => self.open,
-            false => usize::MAX,
+        self.open_at_replace = if self.has_retiring() {
+            self.open
+        } else {
+            usize::MAX
         };
-        self.never_used.extend(self.pending.drain(..));
-        for (seat, incarnation) in std::mem::take(&mut self.prepared) {
-            if seat.generation == new {
-                self.pending.push_back((seat, incarnation));
-            } else if seat.generation < new {
-                self.never_used.push((seat, incarnation));
+        self.unused.extend(self.pending.drain(..));
+        for worker in std::mem::take(&mut self.prepared) {
+            if worker.seat.generation == new {
+                self.pending.push_back(worker);
+            } else if worker.seat.generation < new {
+                self.unused.push(worker);
             } else {
-                self.prepared.push((seat, incarnation));
+                self.prepared.push(worker);
             }
         }
     }
 
-    /// A generation leaves and nothing takes its place.
+    /// Retires a generation without a replacement.
     pub fn leave(&mut self, generation: Generation) {
-        let Some(generation_seats) = self.generation_seats_mut(generation) else {
+        let Some(seats) = self.generation_seats_mut(generation) else {
             return;
         };
-        generation_seats.phase = GenerationPhase::Retiring;
-        let is_its = |seat: &SeatId| seat.generation == generation;
+        seats.phase = GenerationPhase::Retiring;
         if self.current == generation {
             self.current = 0;
         }
-        let unused = self.pending.iter().chain(&self.prepared).copied();
-        self.never_used
-            .extend(unused.filter(|(seat, _)| is_its(seat)));
-        self.pending.retain(|(seat, _)| !is_its(seat));
-        self.prepared.retain(|(seat, _)| !is_its(seat));
+        let never_used = self.pending.iter().chain(&self.prepared).copied();
+        self.unused
+            .extend(never_used.filter(|worker| worker.seat.generation == generation));
+        self.pending
+            .retain(|worker| worker.seat.generation != generation);
+        self.prepared
+            .retain(|worker| worker.seat.generation != generation);
     }
 
-    /// Nothing is left of a generation: whatever its seats still had, in order.
+    /// Removes a generation, all of whose workers are gone. Returns the requests that its seats
+    /// still had, in order.
     pub fn remove(&mut self, generation: Generation) -> Vec<(SlotRef, T)> {
-        let Some(generation_seats) = self.generation_seats(generation) else {
-            return Vec::new();
-        };
-        let seats = (0u32..).zip(&generation_seats.seats);
-        let open: Vec<_> = seats
-            .filter(|(_, place)| place.incarnation != 0)
-            .map(|(number, place)| (SeatId { generation, number }, place.incarnation))
+        let all = self.all_seats();
+        let open: Vec<_> = all
+            .filter(|(seat, _)| seat.generation == generation)
+            .map(|(seat, entry)| seat.worker(entry.incarnation))
             .collect();
-        let closed = open.into_iter();
-        let had = closed
-            .flat_map(|(seat, incarnation)| self.close(seat, incarnation))
-            .collect();
+        let had = open.into_iter().flat_map(|worker| self.close(worker));
+        let had = had.collect();
         if self.current == generation {
             self.current = 0;
         }
         self.generations
-            .retain(|generation_seats| generation_seats.generation != generation);
-        self.pending
-            .retain(|(seat, _)| seat.generation != generation);
-        self.prepared
-            .retain(|(seat, _)| seat.generation != generation);
-        self.never_used
-            .retain(|(seat, _)| seat.generation != generation);
+            .retain(|seats| seats.generation != generation);
+        self.forget_unopened(|worker| worker.seat.generation == generation);
         had
     }
 
-    /// From now on no seat is opened while so many are: who comes is pending. True if those are more than
-    /// before.
+    /// Opens no seat while this many are open: further workers are pending. True if the cap was
+    /// lower before.
     pub fn limit_serving(&mut self, seats: usize) -> bool {
         std::mem::replace(&mut self.serving, seats) < seats
     }
 
-    /// No more than `workers` are to be there: of those that are ready and get nothing so far, as many go as are
-    /// beyond that, or all. Those stay that are to take the place of another.
+    /// Retires pending workers beyond a total of `workers`, unless they are to replace others.
     pub fn limit_pending(&mut self, workers: usize) {
         if self.has_retiring() || self.has_worn() {
             return;
         }
         let stay = workers.saturating_sub(self.open);
-        let beyond = self.pending.len().saturating_sub(stay);
-        let first = self.pending.len() - beyond;
-        self.never_used.extend(self.pending.drain(first..));
+        self.unused
+            .extend(self.pending.drain(stay.min(self.pending.len())..));
     }
 
-    /// Whether a worker of the current generation is worn, and has not gone.
+    /// Whether a worker of the current generation is worn and still there.
     fn has_worn(&self) -> bool {
-        let is_worn = |place: &Seat<T>| place.incarnation != 0 && place.worn;
-        let generation_seats = self.generation_seats(self.current);
-        generation_seats.is_some_and(|generation_seats| generation_seats.seats.iter().any(is_worn))
+        let is_worn = |entry: &Seat<T>| entry.incarnation != 0 && entry.worn;
+        let current = self.generation_seats(self.current);
+        current.is_some_and(|seats| seats.seats.iter().any(is_worn))
     }
 
-    /// Whether a worker that is ready may be used beside those that are.
+    /// Whether another worker may open a seat beside the open ones.
     fn may_open_another(&self) -> bool {
         self.open < self.max_open.min(self.serving)
     }
 
-    /// From now on no more than `keep` seats stay open without anything to do.
+    /// Closes idle seats beyond `keep` from now on.
     pub fn keep_only(&mut self, keep: usize) {
         self.keep = Some(keep);
     }
 
-    /// A worker is about to sit in a seat: whoever sat there, or waited to be of use there, is dead,
-    /// even if nobody has said so yet. Returns what that one had.
+    /// Clears a seat for a new worker: the former one is dead, even if its death has not been
+    /// reported yet. Returns its requests.
     pub fn vacate(&mut self, seat: SeatId) -> Vec<(SlotRef, T)> {
-        let other = |waiting: &(SeatId, Incarnation)| waiting.0 != seat;
-        self.pending.retain(other);
-        self.prepared.retain(other);
-        self.never_used.retain(other);
-        self.close(seat, self.incarnation(seat))
+        self.forget_unopened(|worker| worker.seat == seat);
+        self.close(seat.worker(self.incarnation(seat)))
     }
 
-    /// A worker sits in a seat and could get requests; `left` are slots in which it still has
-    /// something from before.
-    pub fn arrive(&mut self, seat: SeatId, incarnation: Incarnation, left: Vec<(usize, T)>) {
-        let Some(generation_seats) = self.generation_seats(seat.generation) else {
+    /// A worker is ready; `inherited` are its requests from an earlier front.
+    pub fn arrive(&mut self, worker: WorkerRef, inherited: Vec<(usize, T)>) {
+        let seat = worker.seat;
+        let Some(seats) = self.generation_seats(seat.generation) else {
             return;
         };
-        if seat.number as usize >= generation_seats.seats.len() {
+        if seat.number as usize >= seats.seats.len() {
             return;
         }
-        let room = self.may_open_another();
-        match generation_seats.phase {
+        let may_open = self.may_open_another() && self.pending.is_empty();
+        match seats.phase {
             // It is busy already.
-            _ if !left.is_empty() => self.open(seat, incarnation, left),
-            GenerationPhase::Prepared => self.prepared.push((seat, incarnation)),
-            GenerationPhase::Current if room && self.pending.is_empty() => {
+            _ if !inherited.is_empty() => self.open(worker, inherited),
+            GenerationPhase::Prepared => self.prepared.push(worker),
+            GenerationPhase::Current if may_open => {
                 self.close_one_worn();
-                self.open(seat, incarnation, left);
+                self.open(worker, inherited);
             }
-            GenerationPhase::Current => self.pending.push_back((seat, incarnation)),
-            GenerationPhase::Retiring if room && self.pending.is_empty() => {
-                self.open(seat, incarnation, left);
-            }
-            GenerationPhase::Retiring => self.never_used.push((seat, incarnation)),
+            GenerationPhase::Current => self.pending.push_back(worker),
+            GenerationPhase::Retiring if may_open => self.open(worker, inherited),
+            GenerationPhase::Retiring => self.unused.push(worker),
         }
     }
 
-    /// A worker that has got nothing so far is dead. False when it is none of these.
-    pub fn forget_pending(&mut self, seat: SeatId, incarnation: Incarnation) -> bool {
-        let other = |waiting: &(SeatId, Incarnation)| *waiting != (seat, incarnation);
+    /// Forgets a dead worker that never opened its seat. False when it is no such worker.
+    pub fn forget_pending(&mut self, worker: WorkerRef) -> bool {
+        self.forget_unopened(|other| *other == worker)
+    }
+
+    /// Forgets the workers without an open seat for which `is_gone`. False when there were none.
+    fn forget_unopened(&mut self, is_gone: impl Fn(&WorkerRef) -> bool) -> bool {
         let count =
-            |queue: &Queue<T>| queue.pending.len() + queue.prepared.len() + queue.never_used.len();
+            |queue: &Queue<T>| queue.pending.len() + queue.prepared.len() + queue.unused.len();
         let before = count(self);
-        self.pending.retain(other);
-        self.prepared.retain(other);
-        self.never_used.retain(other);
+        self.pending.retain(|worker| !is_gone(worker));
+        self.prepared.retain(|worker| !is_gone(worker));
+        self.unused.retain(|worker| !is_gone(worker));
         count(self) < before
     }
 
-    fn open(&mut self, seat: SeatId, incarnation: Incarnation, left: Vec<(usize, T)>) {
-        let Some(generation_seats) = self.generation_seats_mut(seat.generation) else {
+    fn open(&mut self, worker: WorkerRef, inherited: Vec<(usize, T)>) {
+        let WorkerRef { seat, incarnation } = worker;
+        let Some(seats) = self.generation_seats_mut(seat.generation) else {
             return;
         };
-        let held = |generation_seats: &GenerationSeats<T>| {
-            let place = generation_seats.seats.get(seat.number as usize);
-            place.map_or(0, Seat::taken)
+        let taken = |seats: &GenerationSeats<T>| {
+            let entry = seats.seats.get(seat.number as usize);
+            entry.map_or(0, Seat::taken)
         };
-        let (before, had, is_idle) = (
-            generation_seats.open,
-            held(generation_seats),
-            left.is_empty(),
-        );
-        generation_seats.occupy(seat.number, incarnation, left);
-        let (opened, has) = (generation_seats.open - before, held(generation_seats));
+        let (open_before, had, is_idle) = (seats.open, taken(seats), inherited.is_empty());
+        seats.occupy(seat.number, incarnation, inherited);
+        let (opened, has) = (seats.open - open_before, taken(seats));
         self.open += opened;
         self.held = self.held + has - had;
         self.idle.retain(|idle| *idle != seat);
@@ -234,91 +217,87 @@ impl<T: Clone + PartialEq> Queue<T> {
         }
     }
 
-    /// A worker counts as worn from now on, once.
-    pub fn wear_out(&mut self, seat: SeatId, incarnation: Incarnation, why: Wear) {
-        if seat.generation != self.current {
+    /// Marks a worker as worn.
+    pub fn wear_out(&mut self, worker: WorkerRef, why: Wear) {
+        if worker.seat.generation != self.current {
             return;
         }
-        if let Some(place) = self.seat_mut(seat)
-            && place.incarnation == incarnation
-            && !place.worn
+        if let Some(entry) = self.seat_of(worker)
+            && !entry.worn
         {
-            place.worn = true;
-            self.worn.push((seat, incarnation, why));
+            entry.worn = true;
+            self.worn.push((worker, why));
         }
     }
 
-    /// A worker that has become worn since this was asked last.
-    pub fn next_worn(&mut self) -> Option<(SeatId, Incarnation, Wear)> {
+    /// A worker that has become worn since the last call, and why.
+    pub fn next_worn(&mut self) -> Option<(WorkerRef, Wear)> {
         self.worn.pop()
     }
 
-    /// A worker comes while there is room: if it was started for a worn one, that one goes as
-    /// soon as it has nothing to do.
+    /// Another worker opens its seat: if it was started for a worn one, that one closes once idle.
     fn close_one_worn(&mut self) {
         let current = self.current;
-        let Some(generation_seats) = self.generation_seats_mut(current) else {
+        let Some(seats) = self.generation_seats_mut(current) else {
             return;
         };
-        let mut seats = generation_seats.seats.iter_mut();
-        let worn = seats.find(|place| place.incarnation != 0 && place.worn && !place.closing);
-        if let Some(place) = worn {
-            place.closing = true;
+        let mut all = seats.seats.iter_mut();
+        let worn = all.find(|entry| entry.incarnation != 0 && entry.worn && !entry.closing);
+        if let Some(entry) = worn {
+            entry.closing = true;
             self.closing += 1;
         }
     }
 
-    /// Whether a seat gets nothing more for now: it is to go, and somebody is to take its place.
+    /// Whether a seat gets no more requests now, because its worker is about to be replaced.
     pub(crate) fn refuses(&self, seat: SeatId) -> bool {
         if self.nothing_changes() {
             return false;
         }
-        self.seat(seat).is_some_and(|place| {
-            place.closing
-                || place.worn && !self.pending.is_empty()
+        self.seat(seat).is_some_and(|entry| {
+            entry.closing
+                || entry.worn && !self.pending.is_empty()
                 || self.is_retiring(seat.generation)
                     && (!self.pending.is_empty() || self.is_crowded())
         })
     }
 
-    /// Whether no open seat is to go now.
+    /// Whether no open seat is to close now.
     fn nothing_changes(&self) -> bool {
         self.closing == 0 && self.pending.is_empty() && !self.is_crowded()
     }
 
-    /// Whether more seats are open than leave room for those of generations that leave.
+    /// Whether so many seats are open that those of retiring generations have to close.
     fn is_crowded(&self) -> bool {
         self.open > self.max_open.min(self.open_at_replace)
     }
 
-    /// The next seat that changes hands now. Call it until there is none, whenever a worker has
-    /// come or gone, a slot has got free, or generations have changed.
+    /// The next change of a seat. Call it until there is none, after a worker has arrived or died,
+    /// a slot has become free, or a generation has changed.
     pub fn next_seat_change(&mut self) -> Option<SeatChange> {
-        if let Some((seat, incarnation)) = self.never_used.pop() {
-            return Some(SeatChange::Retire(seat, incarnation));
+        if let Some(worker) = self.unused.pop() {
+            return Some(SeatChange::Retire(worker));
         }
         if self.may_open_another()
-            && let Some((seat, incarnation)) = self.pending.pop_front()
+            && let Some(worker) = self.pending.pop_front()
         {
-            self.open(seat, incarnation, Vec::new());
-            return Some(SeatChange::Open(seat));
+            self.open(worker, Vec::new());
+            return Some(SeatChange::Open(worker.seat));
         }
         let seat = self.dispensable()?;
-        let incarnation = self.incarnation(seat);
-        self.close(seat, incarnation);
-        Some(SeatChange::Retire(seat, incarnation))
+        Some(SeatChange::Retire(self.close_seat(seat)))
     }
 
-    /// An idle seat that is to go now.
+    /// An idle seat that has to close now.
     fn dispensable(&self) -> Option<SeatId> {
         if self.idle.is_empty() {
             return None;
         }
-        let ends = self.current == 0 && self.keep.is_none();
-        let keep = if ends { Some(0) } else { self.keep };
-        let unneeded = keep.is_some_and(|keep| self.waiting() == 0 && self.idle.len() > keep);
-        if unneeded {
-            // The last one is the one that is used next.
+        let is_ending = self.current == 0 && self.keep.is_none();
+        let keep = if is_ending { Some(0) } else { self.keep };
+        let is_unneeded = keep.is_some_and(|keep| self.waiting() == 0 && self.idle.len() > keep);
+        if is_unneeded {
+            // The last one is used next.
             return self.idle.first().copied();
         }
         if self.nothing_changes() {
@@ -327,31 +306,29 @@ impl<T: Clone + PartialEq> Queue<T> {
         self.idle.iter().copied().find(|seat| self.refuses(*seat))
     }
 
-    /// Closes an idle seat of a generation that leaves, if the current one has an idle seat as
-    /// well.
-    pub fn close_retiring(&mut self) -> Option<(SeatId, Incarnation)> {
-        let current = |seat: &&SeatId| seat.generation == self.current;
-        self.idle.iter().find(current)?;
+    /// Closes an idle seat of a retiring generation, if the current one has an idle seat as well.
+    pub fn close_retiring(&mut self) -> Option<WorkerRef> {
+        if self.idle_current() == 0 {
+            return None;
+        }
         let mut idle = self.idle.iter().copied();
         let seat = idle.find(|seat| self.is_retiring(seat.generation))?;
-        let incarnation = self.incarnation(seat);
-        self.close(seat, incarnation);
-        Some((seat, incarnation))
+        Some(self.close_seat(seat))
     }
 
-    /// How many idle seats the current generation has.
+    /// Number of idle seats of the current generation.
     pub fn idle_current(&self) -> usize {
         let current = |seat: &&SeatId| seat.generation == self.current;
         self.idle.iter().filter(current).count()
     }
 
-    /// How many seats of the current generation are open.
+    /// Number of open seats of the current generation.
     pub fn open_current(&self) -> usize {
-        self.generation_seats(self.current)
-            .map_or(0, |generation_seats| generation_seats.open)
+        let current = self.generation_seats(self.current);
+        current.map_or(0, |seats| seats.open)
     }
 
-    /// Whether a generation that leaves has open seats.
+    /// Whether a retiring generation has open seats.
     pub fn has_retiring(&self) -> bool {
         self.open > self.open_current()
     }

@@ -1,5 +1,6 @@
-//! Which scripts hang: those that have waited for much longer than one takes. One that works, or waits for a
-//! processor, does not hang, however long it has run: another worker would have no processor either.
+//! Detects scripts that hang: those that have waited for much longer than one takes. A script that
+//! computes, or waits for a processor, does not hang, however long it has run: another worker
+//! would have no processor either.
 
 use std::collections::HashMap;
 use std::sync::atomic::Ordering::Relaxed;
@@ -9,97 +10,118 @@ use maitred_os::clock::monotonic_nanos;
 use maitred_os::schedstat::Schedstat;
 use maitred_seat::board::{NOT_KNOWN, SeatBoard};
 
-/// A seat of a generation.
-type Place = (u32, u32);
+use crate::pool::seats::SeatId;
 
-/// Scripts that are asked about at most in one count, each of which costs a file. It is done under the pool's
-/// lock; the others have their turn in the next counts.
+/// Most scripts that one count checks, each of which costs reading a file under the pool's lock.
+/// The next counts check the others.
 const CHECKS_MAX: usize = 32;
 
-/// The scripts that hang: the seat of each, and when it began, on the clock that never goes backwards.
+/// The workers whose script hangs, and when that script began, on the monotonic clock.
 #[derive(Debug, Default)]
 pub struct StuckWorkers {
-    known: HashMap<Place, Duration>,
-    /// Who was asked about last.
-    last: Place,
+    known: HashMap<SeatId, Duration>,
+    /// The seat that was checked last.
+    last: SeatId,
 }
 
-/// A script that runs: in which seat, since when on the clock that never goes backwards, and who can tell
-/// more.
-pub type RunningScript<T> = (Place, Duration, T);
+/// A script that runs.
+#[derive(Debug, Clone, Copy)]
+pub struct RunningScript<T> {
+    /// The seat of its worker.
+    pub seat: SeatId,
+    /// Its start, on the monotonic clock.
+    pub began: Duration,
+    /// The source of its waiting time.
+    pub board: T,
+}
 
-/// The script in a seat, if one runs [`now`]. One of an older program's worker is asked about at each
-/// count: when it began is a little different each time.
+/// The script in a seat, if one runs [`now`]. That of an older program's worker is checked in each
+/// count: its start is a little different each time.
 pub fn running(
-    place: Place,
+    seat: SeatId,
     board: &SeatBoard,
     now: Duration,
 ) -> Option<RunningScript<&SeatBoard>> {
-    board.runs_since(now).map(|began| (place, began, board))
+    let began = board.runs_since(now)?;
+    Some(RunningScript { seat, began, board })
 }
 
-/// Now, on the clock that never goes backwards.
+/// Now, on the monotonic clock.
 pub fn now() -> Duration {
     Duration::from_nanos(monotonic_nanos())
 }
 
 impl StuckWorkers {
     /// Whether the script in this seat hung at the last count.
-    pub fn has(&self, place: Place) -> bool {
-        self.known.contains_key(&place)
+    pub fn has(&self, seat: SeatId) -> bool {
+        self.known.contains_key(&seat)
     }
 
-    /// How many of these scripts have waited for longer than `after` by [`now`], as `waited` says of one
-    /// that has run for so long. Who is found to hang does so to its end.
+    /// Counts the scripts that have waited for longer than `after` by [`now`]; `waited` returns the
+    /// waiting time of one that has run for a given time. A script that hangs once counts as
+    /// hanging until it ends.
     pub fn count<T>(
         &mut self,
         scripts: impl Iterator<Item = RunningScript<T>>,
-        (after, now): (Duration, Duration),
+        after: Duration,
+        now: Duration,
         waited: impl Fn(T, Duration) -> Duration,
     ) -> usize {
         let before = std::mem::take(&mut self.known);
         let mut unknown = Vec::new();
-        for (place, began, script) in scripts {
-            let ran = now.saturating_sub(began);
-            if before.get(&place) == Some(&began) {
-                self.known.insert(place, began);
-            } else if ran > after {
-                unknown.push((place, began, script, ran));
+        for script in scripts {
+            if before.get(&script.seat) == Some(&script.began) {
+                self.known.insert(script.seat, script.began);
+            } else if now.saturating_sub(script.began) > after {
+                unknown.push(script);
             }
         }
-        let next = unknown.partition_point(|(place, ..)| *place <= self.last);
+        let next = unknown.partition_point(|script| script.seat <= self.last);
         unknown.rotate_left(next);
-        for (place, began, script, ran) in unknown.into_iter().take(CHECKS_MAX) {
-            self.last = place;
-            if waited(script, ran) > after {
-                self.known.insert(place, began);
+        for script in unknown.into_iter().take(CHECKS_MAX) {
+            self.last = script.seat;
+            let ran = now.saturating_sub(script.began);
+            if waited(script.board, ran) > after {
+                self.known.insert(script.seat, script.began);
             }
         }
         self.known.len()
     }
 }
 
-/// How long a script that has run for `ran` has waited for anything but a processor. Where nobody tells: all
-/// the time. It costs a file.
+/// The time that a script which has run for `ran` has waited for anything but a processor; all of
+/// it where that is unknown. It costs reading a file.
 pub fn waited(board: &SeatBoard, ran: Duration) -> Duration {
     let pid = i32::try_from(board.pid.load(Relaxed)).unwrap_or(0);
     let cpu = board.used_cpu.load(Relaxed);
     // A new worker has used nothing before its first script. Another was not measured.
-    let is_told = cpu > 0 || board.requests.load(Relaxed) <= 1;
-    let now = Schedstat::of(pid).filter(|_| is_told);
+    let is_measured = cpu > 0 || board.requests.load(Relaxed) <= 1;
+    let now = Schedstat::of(pid).filter(|_| is_measured);
     let core_wait = match board.used_core_wait.load(Relaxed) {
         NOT_KNOWN => 0,
         nanos => nanos,
     };
-    let before = (Duration::from_micros(cpu), Duration::from_nanos(core_wait));
-    now.map_or(ran, |now| without(before, now, ran))
+    let before = ProcessorTime {
+        cpu: Duration::from_micros(cpu),
+        core_wait: Duration::from_nanos(core_wait),
+    };
+    now.map_or(ran, |now| before.waited_since(now, ran))
 }
 
-/// The same for one whose worker had used so much processor time before, and had waited so long for it.
-fn without(before: (Duration, Duration), now: Schedstat, ran: Duration) -> Duration {
-    let cpu = Duration::from_nanos(now.ran).saturating_sub(before.0);
-    let core_wait = Duration::from_nanos(now.waited).saturating_sub(before.1);
-    ran.saturating_sub(cpu).saturating_sub(core_wait)
+/// The processor time of a worker before its script began.
+struct ProcessorTime {
+    cpu: Duration,
+    /// Time for which it had waited for a processor.
+    core_wait: Duration,
+}
+
+impl ProcessorTime {
+    /// The part of `ran` without the processor time since then.
+    fn waited_since(&self, now: Schedstat, ran: Duration) -> Duration {
+        let cpu = Duration::from_nanos(now.ran).saturating_sub(self.cpu);
+        let core_wait = Duration::from_nanos(now.waited).saturating_sub(self.core_wait);
+        ran.saturating_sub(cpu).saturating_sub(core_wait)
+    }
 }
 
 #[cfg(test)]
@@ -109,9 +131,24 @@ mod tests {
     const AFTER: Duration = Duration::from_millis(100);
     const SECOND: Duration = Duration::from_secs(1);
 
-    /// A script of seat 7 that began at a second and has waited for so long.
+    fn seat(number: u32) -> SeatId {
+        SeatId {
+            generation: 1,
+            number,
+        }
+    }
+
+    /// A script of a seat that began at a second and has waited for this long.
+    fn script_in(number: u32, began: u64, waited: Duration) -> RunningScript<Duration> {
+        RunningScript {
+            seat: seat(number),
+            began: Duration::from_secs(began),
+            board: waited,
+        }
+    }
+
     fn script(began: u64, waited: Duration) -> std::iter::Once<RunningScript<Duration>> {
-        std::iter::once(((1, 7), Duration::from_secs(began), waited))
+        std::iter::once(script_in(7, began, waited))
     }
 
     fn count(
@@ -119,7 +156,7 @@ mod tests {
         scripts: impl Iterator<Item = RunningScript<Duration>>,
         now: u64,
     ) -> usize {
-        stuck.count(scripts, (AFTER, SECOND * now as u32), |waited, ran| {
+        stuck.count(scripts, AFTER, SECOND * now as u32, |waited, ran| {
             waited.min(ran)
         })
     }
@@ -141,7 +178,7 @@ mod tests {
         let mut stuck = StuckWorkers::default();
         assert_eq!(count(&mut stuck, script(100, SECOND), 102), 1);
         let asked_again = |_, _| panic!("that is known");
-        let again = stuck.count(script(100, SECOND), (AFTER, 103 * SECOND), asked_again);
+        let again = stuck.count(script(100, SECOND), AFTER, 103 * SECOND, asked_again);
         assert_eq!(again, 1);
         assert_eq!(count(&mut stuck, script(103, Duration::ZERO), 104), 0);
         assert_eq!(count(&mut stuck, std::iter::empty(), 105), 0);
@@ -158,8 +195,8 @@ mod tests {
             board.request_since.store(nanos, Relaxed);
             board.request_at.store(wall, Relaxed);
             let now = 160 * SECOND;
-            let scripts = running((1, 0), board, now).into_iter();
-            StuckWorkers::default().count(scripts, (AFTER, now), |_, ran| ran)
+            let scripts = running(seat(0), board, now).into_iter();
+            StuckWorkers::default().count(scripts, AFTER, now, |_, ran| ran)
         };
         // It has begun this very moment: decades ago, and in centuries, as the wall clock has it.
         assert_eq!([0, u64::MAX].map(|wall| count(160 * SECOND, wall)), [0, 0]);
@@ -178,8 +215,8 @@ mod tests {
             let wall = crate::runtime::clock::since_1970() - ran;
             let micros = u64::try_from(wall.as_micros()).unwrap();
             board.request_at.store(micros, Relaxed);
-            let scripts = running((1, 0), board, 30 * DAY).into_iter();
-            stuck.count(scripts, (DAY, 30 * DAY), |_, ran| ran)
+            let scripts = running(seat(0), board, 30 * DAY).into_iter();
+            stuck.count(scripts, DAY, 30 * DAY, |_, ran| ran)
         };
         assert_eq!(count(Duration::ZERO), 0);
         assert_eq!([2 * DAY, 2 * DAY].map(&mut count), [1, 1]);
@@ -191,7 +228,7 @@ mod tests {
         let mut stuck = StuckWorkers::default();
         let many = 3 * CHECKS_MAX as u32;
         let found = std::array::from_fn(|_| {
-            let all = (0..many).map(|seat| ((1, seat), 100 * SECOND, SECOND));
+            let all = (0..many).map(|seat| script_in(seat, 100, SECOND));
             count(&mut stuck, all, 160)
         });
         assert_eq!(found, [1, 2, 3, 3].map(|counts| counts * CHECKS_MAX));
@@ -199,12 +236,22 @@ mod tests {
 
     #[test]
     fn what_a_script_has_worked_and_waited_for_a_processor_is_no_waiting() {
+        let before = |cpu, core_wait| ProcessorTime { cpu, core_wait };
         let now = Schedstat {
             ran: 7_000_000_000,
             waited: 2_000_000_000,
         };
-        assert_eq!(without((6 * SECOND, SECOND), now, 5 * SECOND), 3 * SECOND);
-        assert_eq!(without((SECOND, SECOND), now, 5 * SECOND), Duration::ZERO);
-        assert_eq!(without((9 * SECOND, 9 * SECOND), now, SECOND), SECOND);
+        assert_eq!(
+            before(6 * SECOND, SECOND).waited_since(now, 5 * SECOND),
+            3 * SECOND
+        );
+        assert_eq!(
+            before(SECOND, SECOND).waited_since(now, 5 * SECOND),
+            Duration::ZERO
+        );
+        assert_eq!(
+            before(9 * SECOND, 9 * SECOND).waited_since(now, SECOND),
+            SECOND
+        );
     }
 }

@@ -10,7 +10,7 @@ use super::*;
 use crate::pool::growth::{Growth, tend};
 use crate::pool::queue::Priority;
 
-const CLAIM: QueueRequest = QueueRequest {
+const REQUEST: QueueRequest = QueueRequest {
     priority: Priority::Normal,
     max_wait: Duration::from_secs(30),
     kind: 0,
@@ -31,15 +31,9 @@ fn pool(pm: ProcessManager, length: usize) -> (Arc<Pool>, RefCell<SupervisorEnd>
     let growth = Growth::of(&settings, 4);
     let inboxes: Arc<[Inbox]> = Arc::new([Inbox::default()]);
     let supervisor = Arc::new(Supervisor::new(ours));
-    let wishes = WorkerCalls::default();
-    let others = (Arc::default(), &wishes);
-    let pool = Arc::new(Pool::new(
-        Arc::new(settings),
-        inboxes,
-        supervisor,
-        others,
-        false,
-    ));
+    let (settings, calls) = (Arc::new(settings), WorkerCalls::default());
+    let pool = Pool::new(settings, inboxes, supervisor, Arc::default(), &calls, false);
+    let pool = Arc::new(pool);
     let mut state = pool.lock();
     state.queue.add(1, 4, 0);
     state.queue.replace(1, 4, length);
@@ -69,9 +63,9 @@ fn reports(supervisor: &RefCell<SupervisorEnd>) -> Vec<FromFront> {
 /// A worker comes, and has something to do.
 fn one_comes_and_is_busy(pool: &Arc<Pool>) {
     let mut state = pool.lock();
-    state.queue.arrive(SEAT, 1, Vec::new());
-    let busy = Exchange::new(pool.clone(), 0, Vec::new(), CLAIM);
-    let placed = state.queue.submit(busy, CLAIM.priority, pool.depth());
+    state.queue.arrive(SEAT.worker(1), Vec::new());
+    let busy = Exchange::new(pool.clone(), 0, Vec::new(), REQUEST);
+    let placed = state.queue.submit(busy, REQUEST.priority, pool.depth());
     assert!(matches!(placed, Submission::Placed(_)));
 }
 
@@ -79,7 +73,7 @@ fn one_comes_and_is_busy(pool: &Arc<Pool>) {
 fn with_one_busy() -> (Arc<Pool>, RefCell<SupervisorEnd>, Arc<Exchange>) {
     let (pool, supervisor) = pool(ProcessManager::Auto, 100);
     one_comes_and_is_busy(&pool);
-    let waiting = pool.submit(0, Vec::new(), CLAIM).unwrap();
+    let waiting = pool.submit(0, Vec::new(), REQUEST).unwrap();
     assert_eq!(asked(&supervisor), [2]);
     (pool, supervisor, waiting)
 }
@@ -88,14 +82,14 @@ fn with_one_busy() -> (Arc<Pool>, RefCell<SupervisorEnd>, Arc<Exchange>) {
 fn where_nobody_may_wait_whoever_is_refused_asks_for_a_worker() {
     for pm in [ProcessManager::Auto, ProcessManager::Ondemand] {
         let (pool, supervisor) = pool(pm, 0);
-        let refused = pool.submit(0, Vec::new(), CLAIM).err();
-        assert_eq!(refused, Some(NotTaken::QueueFull));
+        let refused = pool.submit(0, Vec::new(), REQUEST).err();
+        assert_eq!(refused, Some(RequestOutcome::QueueFull));
         assert_eq!(asked(&supervisor), [1], "{pm:?}");
-        assert_eq!(pool.would_reject(CLAIM), refused);
+        assert_eq!(pool.would_reject(REQUEST), refused);
         let again = asked(&supervisor);
         assert!(again.is_empty(), "one is on its way: {again:?}");
         one_comes_and_is_busy(&pool);
-        assert_eq!(pool.would_reject(CLAIM), refused);
+        assert_eq!(pool.would_reject(REQUEST), refused);
         assert_eq!(asked(&supervisor), [2], "{pm:?}");
     }
 }
@@ -104,15 +98,15 @@ fn where_nobody_may_wait_whoever_is_refused_asks_for_a_worker() {
 async fn who_waits_while_there_is_no_worker_has_one_asked_for_though_that_was_done_before() {
     let (pool, supervisor) = pool(ProcessManager::Auto, 100);
     tokio::spawn(tend(Arc::downgrade(&pool)));
-    let first = pool.submit(0, Vec::new(), CLAIM).unwrap();
+    let first = pool.submit(0, Vec::new(), REQUEST).unwrap();
     assert_eq!(asked(&supervisor), [1]);
     // The front has no descriptor for the worker that came, and the client does not wait any longer: the
     // supervisor knows of nobody now who needs one.
-    pool.give_back(SEAT, 1);
+    pool.give_back(SEAT.worker(1));
     assert!(pool.cancel(&first));
     tokio::time::sleep(Duration::from_secs(5)).await;
     asked(&supervisor);
-    let second = pool.submit(0, Vec::new(), CLAIM).unwrap();
+    let second = pool.submit(0, Vec::new(), REQUEST).unwrap();
     tokio::time::sleep(Duration::from_secs(2)).await;
     assert_eq!(asked(&supervisor).first(), Some(&1));
     assert!(pool.cancel(&second));
@@ -128,7 +122,7 @@ const OTHER_SEAT: SeatId = SeatId {
 async fn who_waits_beside_a_busy_worker_has_another_asked_for_when_one_was_given_back() {
     let (pool, supervisor, waiting) = with_one_busy();
     tokio::spawn(tend(Arc::downgrade(&pool)));
-    pool.give_back(OTHER_SEAT, 1);
+    pool.give_back(OTHER_SEAT.worker(1));
     tokio::time::sleep(Duration::from_secs(3)).await;
     assert_eq!(asked(&supervisor), [2]);
     assert!(pool.cancel(&waiting));
@@ -138,10 +132,10 @@ async fn who_waits_beside_a_busy_worker_has_another_asked_for_when_one_was_given
 async fn who_was_asked_for_before_a_late_word_of_one_that_goes_is_asked_for_again_after_it() {
     let (pool, supervisor, waiting) = with_one_busy();
     while pool.supervisor.report(&FromFront::Listening) {}
-    pool.give_back(OTHER_SEAT, 1);
+    pool.give_back(OTHER_SEAT.worker(1));
     reports(&supervisor);
     // It takes reports again, and hears of a third that is needed before it hears of the one that goes.
-    let third = pool.submit(0, Vec::new(), CLAIM).unwrap();
+    let third = pool.submit(0, Vec::new(), REQUEST).unwrap();
     assert_eq!(asked(&supervisor), [3]);
     tokio::spawn(tend(Arc::downgrade(&pool)));
     tokio::time::sleep(Duration::from_secs(3)).await;

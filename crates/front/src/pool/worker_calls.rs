@@ -1,6 +1,6 @@
-//! What scripts wish the front to do for them while they wait: a worker writes it into its seat,
-//! the thread that looks after its exchange finds it there, and one task hears them all, of each
-//! pool one in turn.
+//! Calls of workers to the front, for which their scripts wait: a worker writes the call into its
+//! seat, the thread that polls its exchange finds it there, and one task executes the calls of all
+//! pools in turn.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,26 +10,26 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use crate::pool::exchange::SlotLease;
 use crate::pool::generation::Generation;
 
-/// WorkerCalls of one pool that have not been granted. A worker has one at a time, as long as it keeps
-/// to the rules; one that does not takes the room of its own pool only.
+/// Most calls of one pool without a reply. A worker has one at a time; one that violates the
+/// protocol only exhausts its own pool.
 const MAX_PENDING: usize = 512;
 
-/// What a script is told that wishes for something while too many of its pool do.
+/// The reply while too many calls of the pool wait.
 const TOO_MANY_CALLS: u32 = 0;
 
-/// A wish of a script.
+/// A call of a worker.
 #[derive(Debug)]
 pub struct WorkerCall {
-    /// The script's pool.
+    /// The worker's pool.
     pub pool: String,
-    /// What the script wants, by the word of its worker.
+    /// Its arguments, as its worker has sent them.
     pub bytes: Vec<u8>,
     slot: CallSlot,
-    /// Its room among those of its pool.
-    _room: OwnedSemaphorePermit,
+    /// Its share of [`MAX_PENDING`].
+    _permit: OwnedSemaphorePermit,
 }
 
-/// Which script waits for it.
+/// The position of the call.
 #[derive(Debug)]
 struct CallSlot {
     generation: Arc<Generation>,
@@ -46,13 +46,13 @@ impl CallSlot {
 }
 
 impl WorkerCall {
-    /// The script may go on; `verdict` says what came of it.
+    /// The script continues with `verdict` as the result of its call.
     pub fn reply(self, verdict: u32) {
         self.slot.reply(verdict);
     }
 }
 
-/// Queued items by their sender, served in turns (round robin).
+/// Queued items by pool, one of each pool in turn.
 #[derive(Debug)]
 struct RoundRobin<T>(VecDeque<(String, VecDeque<T>)>);
 
@@ -80,7 +80,7 @@ struct CallQueue {
     more: Notify,
 }
 
-/// The wishes of all pools that have not been heard.
+/// The queued calls of all pools.
 #[derive(Debug, Clone)]
 pub struct WorkerCalls(Arc<CallQueue>);
 
@@ -94,15 +94,15 @@ impl Default for WorkerCalls {
 }
 
 impl WorkerCalls {
-    /// The way there for a pool.
+    /// The calls of one pool.
     pub fn of_a_pool(&self) -> PoolCalls {
         PoolCalls {
             all: self.clone(),
-            room: Arc::new(Semaphore::new(MAX_PENDING)),
+            permits: Arc::new(Semaphore::new(MAX_PENDING)),
         }
     }
 
-    /// The next one. Others have their turn before.
+    /// The next call, after other tasks have had their turn.
     pub async fn next(&self) -> WorkerCall {
         tokio::task::yield_now().await;
         loop {
@@ -120,16 +120,16 @@ impl WorkerCalls {
     }
 }
 
-/// Where the wishes of a pool's scripts go.
+/// The calls of one pool.
 #[derive(Debug)]
 pub struct PoolCalls {
     all: WorkerCalls,
-    room: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
 }
 
 impl PoolCalls {
-    /// Looks whether the script of a lease has one. True if it has.
-    pub fn look(&self, pool: &str, lease: &mut SlotLease) -> bool {
+    /// Queues the call of a leased slot. False if there is none.
+    pub fn take_call(&self, pool: &str, lease: &mut SlotLease) -> bool {
         let Some((number, bytes)) = lease.generation.link().wish(&mut lease.assignment) else {
             return false;
         };
@@ -139,15 +139,15 @@ impl PoolCalls {
             slot: lease.assignment.slot(),
             number,
         };
-        let Ok(room) = self.room.clone().try_acquire_owned() else {
+        let Ok(permit) = self.permits.clone().try_acquire_owned() else {
             slot.reply(TOO_MANY_CALLS);
             return true;
         };
         let call = WorkerCall {
             pool: pool.to_owned(),
             bytes,
-            slot: slot,
-            _room: room,
+            slot,
+            _permit: permit,
         };
         self.all.turns().put(pool, call);
         self.all.0.more.notify_one();

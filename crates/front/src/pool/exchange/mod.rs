@@ -1,7 +1,7 @@
-//! One request on its way through a pool: waiting, assignment to a worker, answered.
+//! One request in a pool: it waits, is assigned to a worker, and gets a response.
 //!
 //! An exchange is shared by the task that serves the client, the pool's queue, and the front
-//! thread that empties answer rings ([`crate::pool::thread_local`]).
+//! thread that drains the response rings ([`crate::pool::thread_local`]).
 
 pub(crate) mod ends;
 pub(crate) mod events;
@@ -11,23 +11,24 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
+use maitred_scoreboard::RequestOutcome;
 use maitred_seat::{Began, FrontEnd, Lent, Spent};
 use tokio::sync::oneshot;
 
+use crate::pool::Pool;
 use crate::pool::generation::Generation;
-use crate::pool::queue::{Priority, SlotRef};
-use crate::pool::{NotTaken, Pool, slot_of};
+use crate::pool::queue::{Priority, SeatId, SlotRef};
 
 pub use crate::pool::exchange::events::{AfterDeath, ExchangeEnd, ExchangeEvent, PumpResult};
 
-/// Bytes of one answer that are taken out of the ring ahead of the task that sends them on. What
-/// is more stays in the ring, and a worker with more than that to say waits.
-const ANSWER_AHEAD_BYTES: usize = 256 * 1024;
+/// Bytes of one response that are taken out of the ring ahead of the task that sends them on. The
+/// rest stays in the ring, and its worker waits.
+const READ_AHEAD_BYTES: usize = 256 * 1024;
 
-/// A slot that an exchange has in one of the pool's generations.
+/// The slot of an exchange in one of the pool's generations.
 #[derive(Debug)]
 pub struct SlotLease {
-    /// Whose worker has it.
+    /// The generation of its worker.
     pub generation: Arc<Generation>,
     /// The slot.
     pub assignment: Lent,
@@ -38,40 +39,48 @@ impl SlotLease {
         self.generation.link()
     }
 
-    fn place(&self) -> SlotRef {
-        slot_of(&self.generation, &self.assignment)
+    /// Its position.
+    pub fn slot_ref(&self) -> SlotRef {
+        SlotRef {
+            seat: SeatId {
+                generation: self.generation.number,
+                number: self.assignment.seat(),
+            },
+            slot: self.assignment.slot(),
+            incarnation: self.assignment.incarnation(),
+        }
     }
 }
 
-/// What a request claims of its pool.
+/// What a request asks of its pool's queue.
 #[derive(Debug, Clone, Copy)]
 pub struct QueueRequest {
-    /// Whom it waits before.
+    /// Its queue priority.
     pub priority: Priority,
-    /// How long it may wait for a worker to begin it.
+    /// The longest time until a worker begins it.
     pub max_wait: Duration,
-    /// Of which kind it is ([`crate::pool::kind::of`]).
+    /// Its kind ([`crate::pool::kind::of`]).
     pub kind: u64,
 }
 
-/// One request on its way.
+/// One request in a pool.
 #[derive(Debug)]
 pub struct Exchange {
     /// The pool it is for.
     pub pool: Arc<Pool>,
-    /// The front thread whose task waits for the answer.
+    /// The front thread whose task waits for the response.
     pub thread: u32,
-    /// Whom it waits before.
+    /// Its queue priority.
     pub priority: Priority,
-    /// How long it may wait for a worker to begin it.
+    /// The longest time until a worker begins it.
     pub max_wait: Duration,
-    /// What it asks for, as far as it matters when that hangs.
+    /// Its kind ([`crate::pool::kind::of`]).
     pub kind: u64,
-    /// The request's first FastCGI records; all of its head, and its body if that is small.
+    /// The request's first FastCGI records: its head, and its body if that is small.
     request: Vec<u8>,
-    /// Whether it counts as something its thread waits for.
+    /// Whether it counts as in flight for its thread.
     pub(crate) is_counted: AtomicBool,
-    /// Whether it counts among the accepted ones of its pool.
+    /// Whether it counts among the accepted requests of its pool.
     pub(crate) accepted: AtomicBool,
     state: Mutex<ExchangeState>,
 }
@@ -79,49 +88,49 @@ pub struct Exchange {
 #[derive(Debug, Default)]
 struct ExchangeState {
     lease: Option<SlotLease>,
-    /// Told the task that it was assignment.
+    /// The task knows that it was assigned.
     assignment_sent: bool,
     was_assigned: bool,
-    /// Bytes of the request that are in the ring or have been.
+    /// Bytes of the request that were written to the ring.
     sent: usize,
     wants_room: bool,
-    /// When it was first and last seen to wait behind another request.
+    /// The first and the last time at which it was found waiting in a slot.
     waits_since: Option<Instant>,
     waited_until: Option<Instant>,
-    /// When a worker was last given it.
+    /// When it was last assigned to a worker.
     assigned_at: Option<Instant>,
-    answer: Vec<u8>,
+    response: Vec<u8>,
     ended: Option<ExchangeEnd>,
-    /// Nobody waits for the answer any more.
+    /// No client waits for the response any more.
     left: bool,
-    /// It had been answered completely by then.
+    /// The response was complete by then.
     detached: bool,
-    /// It was told that its script is slow.
-    told_slow: bool,
-    /// Where it was when it ended.
+    /// Its script was reported as slow.
+    reported_slow: bool,
+    /// Its slot when it ended.
     was_at: Option<SlotRef>,
     script_micros: u32,
-    /// What it has cost, once it has ended.
+    /// Its cost, once it has ended.
     spent: Option<Spent>,
-    /// Who wants to know when it has ended, and what it has cost.
+    /// Receivers of its end and its cost.
     at_end: Vec<oneshot::Sender<Option<Spent>>>,
     waker: Option<Waker>,
 }
 
 impl ExchangeState {
-    /// Takes it off a worker that had not begun. What was sent of the body lies in that slot, so
-    /// the task is told when there is another.
+    /// Takes it from a worker that had not begun it. The sent part of the body is in that slot, so
+    /// the task starts again with the next one.
     fn take_off(&mut self) {
         self.lease = None;
         (self.was_assigned, self.assignment_sent, self.wants_room) = (false, false, false);
     }
 
-    /// The slot that an exchange which is over still has; who wants to know of its end is told.
+    /// The slot that an ended exchange still has. Notifies the receivers of its end.
     fn take_over(&mut self) -> Option<SlotLease> {
         self.ended?;
-        tell_end(self);
+        notify_end(self);
         let lease = self.lease.take();
-        self.was_at = lease.as_ref().map(SlotLease::place).or(self.was_at);
+        self.was_at = lease.as_ref().map(SlotLease::slot_ref).or(self.was_at);
         lease
     }
 }
@@ -133,7 +142,7 @@ impl PartialEq for Exchange {
 }
 
 impl Exchange {
-    /// An exchange that nobody has taken yet.
+    /// An exchange without a worker.
     pub fn new(
         pool: Arc<Pool>,
         thread: u32,
@@ -157,8 +166,8 @@ impl Exchange {
         })
     }
 
-    /// One that an earlier front began: it is waited for and its answer thrown away.
-    pub fn orphan(
+    /// An exchange that an earlier front began: its response is discarded.
+    pub fn inherited(
         pool: &Arc<Pool>,
         generation: &Arc<Generation>,
         assignment: Lent,
@@ -190,7 +199,7 @@ impl Exchange {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The queue found a place: writes the request there.
+    /// Writes the request into the slot that the queue has chosen.
     pub fn assign(&self, generation: Arc<Generation>, place: SlotRef) {
         let mut state = self.lock();
         let link = generation.link();
@@ -216,7 +225,7 @@ impl Exchange {
         }
     }
 
-    /// The queue needs the request elsewhere. False when the worker has begun it.
+    /// Takes the request back for another slot. False when the worker has begun it.
     pub fn take_back(&self) -> bool {
         let mut state = self.lock();
         let taken = state
@@ -229,7 +238,7 @@ impl Exchange {
         taken
     }
 
-    /// The worker it was assignment to is dead.
+    /// Its worker is dead.
     pub fn worker_died(&self) -> AfterDeath {
         let mut state = self.lock();
         let Some(SlotLease {
@@ -254,8 +263,8 @@ impl Exchange {
             return AfterDeath::Over;
         }
         let done = link.progress(&assignment) == Ok(Began::Done);
-        let drained = link.drain(&mut assignment, usize::MAX, &mut state.answer);
-        // It may have answered before it died.
+        let drained = link.drain(&mut assignment, usize::MAX, &mut state.response);
+        // It may have responded before it died.
         state.spent = link.spent(&assignment);
         link.release(assignment);
         state.ended = Some(match (done, drained) {
@@ -271,11 +280,10 @@ impl Exchange {
         }
     }
 
-    /// Looks whether the worker has written something, takes it, and wakes the task that waits for
-    /// it.
+    /// Takes what the worker has written, and wakes the task that waits for it.
     pub fn pump(self: &Arc<Exchange>) -> PumpResult {
         let mut state = self.lock();
-        let useful_events = self.take_answer(&mut state);
+        let useful_events = self.take_response(&mut state);
         let pumped = PumpResult {
             woke: useful_events && wake(&mut state),
             is_over: state.ended.is_some(),
@@ -288,8 +296,8 @@ impl Exchange {
         pumped
     }
 
-    /// Gives the slot of an exchange that is over back to the pool, tells who wants to know, and gives the
-    /// lock to the caller.
+    /// Returns the slot of an ended exchange to the pool, notifies the receivers of its end, and
+    /// returns the lock.
     fn give_back<'a>(
         self: &'a Arc<Exchange>,
         mut state: MutexGuard<'a, ExchangeState>,
@@ -302,48 +310,48 @@ impl Exchange {
         self.lock()
     }
 
-    /// Whether there is nothing more to look after.
+    /// Whether it has ended.
     pub fn is_over(&self) -> bool {
         self.lock().ended.is_some()
     }
 
-    fn take_answer(&self, state: &mut ExchangeState) -> bool {
-        let has_news = self.look_for_answer(state);
+    fn take_response(&self, state: &mut ExchangeState) -> bool {
+        let has_news = self.read_response(state);
         if has_news && let Some(useful_events) = self.pool.useful_events.get(self.thread as usize) {
             useful_events.add_one();
         }
         has_news
     }
 
-    fn look_for_answer(&self, state: &mut ExchangeState) -> bool {
+    fn read_response(&self, state: &mut ExchangeState) -> bool {
         let ExchangeState {
             lease: Some(lease),
-            answer,
+            response,
             ..
         } = state
         else {
             return false;
         };
-        self.pool.worker_calls.look(&self.pool.name, lease);
+        self.pool.worker_calls.take_call(&self.pool.name, lease);
         let SlotLease {
             generation,
             assignment,
         } = lease;
         let link = generation.link();
-        // The state first: what a finished worker has written is then all there.
+        // The state first: a finished worker has then written all of it.
         let began = link.progress(assignment);
         let ahead = if state.left {
             usize::MAX
         } else {
-            ANSWER_AHEAD_BYTES
+            READ_AHEAD_BYTES
         };
-        let drained = link.drain(assignment, ahead.saturating_sub(answer.len()), answer);
+        let drained = link.drain(assignment, ahead.saturating_sub(response.len()), response);
         if state.left {
-            answer.clear();
+            response.clear();
         }
         match (began, drained) {
             (Err(_), _) | (_, Err(_)) => {
-                let place = lease.place();
+                let place = lease.slot_ref();
                 self.pool
                     .broken(&lease.generation, place, "its counters are wrong");
                 state.ended = Some(ExchangeEnd::Broken);
@@ -365,7 +373,7 @@ impl Exchange {
         }
     }
 
-    /// How long no worker has begun it, as far as was looked; nothing when one has.
+    /// Time since it was first found waiting without a worker that has begun it; none when one has.
     pub fn waits_behind(&self, now: Instant) -> Option<Duration> {
         let mut state = self.lock();
         let waits = match &state.lease {
@@ -387,8 +395,8 @@ impl Exchange {
         lease.is_some_and(|lease| lease.link().progress(&lease.assignment) != Ok(Began::NotYet))
     }
 
-    /// When its script began at the earliest, if it runs: when it was assignment, or when it was last
-    /// seen to wait behind another. Now, if it has not begun; nothing when it has ended.
+    /// The earliest time at which its script can have begun, if it runs: when it was assigned, or
+    /// last found waiting behind another. Now, if it has not begun; none when it has ended.
     pub fn began(&self) -> Option<Instant> {
         let state = self.lock();
         if state.ended.is_some() {
@@ -397,7 +405,7 @@ impl Exchange {
         let lease = state.lease.as_ref();
         let progress = lease.map(|lease| lease.link().progress(&lease.assignment));
         if progress == Some(Ok(Began::Done)) {
-            // It is through; only its last words have not been taken.
+            // It has finished; only the rest of its response has not been taken.
             return None;
         }
         let running = progress.is_some_and(|progress| progress != Ok(Began::NotYet));
@@ -408,28 +416,28 @@ impl Exchange {
         Some(known.unwrap_or_else(Instant::now))
     }
 
-    /// When a worker was last given it.
+    /// When it was last assigned to a worker.
     pub fn assigned_at(&self) -> Option<Instant> {
         self.lock().assigned_at
     }
 
-    /// Where it is, if a worker has it.
-    pub fn place(&self) -> Option<SlotRef> {
+    /// Its slot, if a worker has it.
+    pub fn slot_ref(&self) -> Option<SlotRef> {
         let state = self.lock();
-        state.lease.as_ref().map(SlotLease::place)
+        state.lease.as_ref().map(SlotLease::slot_ref)
     }
 
-    /// What happens next. The task's side.
+    /// The next event, for the task.
     pub fn poll_event(self: &Arc<Exchange>, cx: &mut Context<'_>) -> Poll<ExchangeEvent> {
         let mut state = self.lock();
-        self.take_answer(&mut state);
+        self.take_response(&mut state);
         let mut state = self.give_back(state);
         if state.was_assigned && !state.assignment_sent {
             state.assignment_sent = true;
             return Poll::Ready(ExchangeEvent::Assigned);
         }
-        if !state.answer.is_empty() {
-            return Poll::Ready(ExchangeEvent::Response(std::mem::take(&mut state.answer)));
+        if !state.response.is_empty() {
+            return Poll::Ready(ExchangeEvent::Response(std::mem::take(&mut state.response)));
         }
         if let Some(ended) = state.ended {
             return Poll::Ready(ExchangeEvent::Ended(ended));
@@ -453,12 +461,12 @@ impl Exchange {
         Poll::Pending
     }
 
-    /// Sends more of the request and returns how many bytes found room; asks to be told
-    /// ([`ExchangeEvent::Room`]) when that is not all of them.
+    /// Sends more of the request and returns the number of bytes written. Unless those are all,
+    /// an [`ExchangeEvent::Room`] follows.
     pub fn feed(&self, bytes: &[u8]) -> usize {
         let mut state = self.lock();
         if !state.assignment_sent {
-            // The task is about to begin anew.
+            // The task is about to start again.
             return 0;
         }
         let mut fed = 0;
@@ -489,8 +497,8 @@ impl Exchange {
         fed
     }
 
-    /// The answer is complete although the script runs on (`fastcgi_finish_request`): it is left
-    /// to run, and what it still says is thrown away.
+    /// The response is complete although the script continues (`fastcgi_finish_request`): its
+    /// further output is discarded.
     pub fn detach(&self) {
         let mut state = self.lock();
         state.left = true;
@@ -498,37 +506,36 @@ impl Exchange {
         state.waker = None;
     }
 
-    /// Whether the script goes on, of a request whose answer is complete.
+    /// Whether the script continues after its complete response.
     pub fn goes_on(&self) -> bool {
         let state = self.lock();
         let is_going_on = |lease: &SlotLease| lease.link().goes_on(&lease.assignment);
         state.ended.is_none() && state.lease.as_ref().is_some_and(is_going_on)
     }
 
-    /// Tells what all of it has cost when it has ended; nothing if its worker did not say.
+    /// Its total cost when it has ended; none if its worker did not report it.
     pub fn at_end(&self) -> oneshot::Receiver<Option<Spent>> {
-        let (tells, hears) = oneshot::channel();
+        let (sender, receiver) = oneshot::channel();
         let mut state = self.lock();
-        state.at_end.push(tells);
+        state.at_end.push(sender);
         if state.ended.is_some() {
-            tell_end(&mut state);
+            notify_end(&mut state);
         }
-        hears
+        receiver
     }
 
-    /// Whether the answer was complete before the script was.
+    /// Whether the response was complete before the script ended.
     pub fn is_detached(&self) -> bool {
         self.lock().detached
     }
 
-    /// How long the worker says that the script took, in microseconds, once the exchange has ended; 0 if
-    /// it does not say, or it was more than fits (71 minutes).
+    /// The worker's measurement of the script time, in microseconds, once the exchange has ended; 0
+    /// if it is unknown, or does not fit (71 minutes).
     pub fn script_micros(&self) -> u32 {
         self.lock().script_micros
     }
 
-    /// What it has cost until its answer was complete, by the word of its worker, once the end of
-    /// the answer is there.
+    /// Its cost until the response was complete, as its worker reports it.
     pub fn spent(&self) -> Option<Spent> {
         let state = self.lock();
         let of_lease = || {
@@ -538,7 +545,7 @@ impl Exchange {
         state.spent.or_else(of_lease)
     }
 
-    /// Nobody wants the answer any more.
+    /// No client waits for the response any more.
     pub fn leave(self: &Arc<Exchange>) {
         {
             let mut state = self.lock();
@@ -580,17 +587,17 @@ impl Exchange {
         true
     }
 
-    /// It waits in vain, and has been taken out of the queue.
-    pub fn reject(&self, why: NotTaken) {
+    /// The queue has rejected it.
+    pub fn reject(&self, why: RequestOutcome) {
         let mut state = self.lock();
-        state.ended = Some(ExchangeEnd::TurnedAway(why));
+        state.ended = Some(ExchangeEnd::Rejected(why));
         wake(&mut state);
     }
 
-    /// Ready when it is over. For those who do not want the answer.
+    /// Ready when it has ended. For callers that do not want the response.
     pub fn poll_over(self: &Arc<Exchange>, cx: &mut Context<'_>) -> Poll<()> {
         let mut state = self.lock();
-        self.take_answer(&mut state);
+        self.take_response(&mut state);
         let mut state = self.give_back(state);
         if state.ended.is_some() {
             return Poll::Ready(());
@@ -601,21 +608,21 @@ impl Exchange {
 }
 
 fn wake(state: &mut ExchangeState) -> bool {
-    let has_told = state.ended.is_some() && tell_end(state);
+    let is_received = state.ended.is_some() && notify_end(state);
     match state.waker.take() {
         Some(waker) => {
             waker.wake();
             true
         }
-        None => has_told,
+        None => is_received,
     }
 }
 
-/// Tells who wants to know that it has ended. False when nobody does.
-fn tell_end(state: &mut ExchangeState) -> bool {
-    let mut has_told = false;
-    for tells in state.at_end.drain(..) {
-        has_told |= tells.send(state.spent).is_ok();
+/// Notifies the receivers of its end. False when there are none.
+fn notify_end(state: &mut ExchangeState) -> bool {
+    let mut is_received = false;
+    for sender in state.at_end.drain(..) {
+        is_received |= sender.send(state.spent).is_ok();
     }
-    has_told
+    is_received
 }

@@ -154,8 +154,8 @@ fn scripts_that_take_long_are_given_time() {
         slow.patience(Duration::from_secs(10)),
         Duration::from_secs(2)
     );
-    assert_eq!(WORK.target(), LEAST_TARGET);
-    assert_eq!(WORK.interval(), LEAST_INTERVAL);
+    assert_eq!(WORK.target(), MIN_TARGET);
+    assert_eq!(WORK.interval(), MIN_INTERVAL);
     assert_eq!(WORK.patience(Duration::from_secs(10)), PATIENCE);
     assert_eq!(WORK.patience(200 * MS), 200 * MS);
     let nobody = Workload { workers: 0, ..slow };

@@ -1,6 +1,7 @@
 //! The queue of one generation. `rolling_replace.rs` has the tests of several.
 
 use super::*;
+use maitred_scoreboard::RequestOutcome;
 use proptest::prelude::*;
 
 const ONE: Depth = Depth {
@@ -19,17 +20,17 @@ const DEEP: Depth = Depth {
 /// A script's time.
 const SCRIPT: Duration = Duration::from_millis(1);
 
-/// A request comes, and waits if it has to ([`Submitted::Busy`]) and may.
+/// A request comes, and waits if it has to ([`Submission::Busy`]) and may.
 pub fn come(queue: &mut Queue<u32>, item: u32, depth: Depth) -> Submission {
     let submitted = queue.submit(item, Priority::Normal, depth);
     if submitted == Submission::Busy {
-        enqueue(queue, item);
+        let _ = enqueue(queue, item);
     }
     submitted
 }
 
-pub fn enqueue(queue: &mut Queue<u32>, item: u32) -> Joined<u32> {
-    queue.enqueue(item, (Instant::now(), Duration::MAX), SCRIPT)
+pub fn enqueue(queue: &mut Queue<u32>, item: u32) -> Result<Option<u32>, RequestOutcome> {
+    queue.enqueue(item, Instant::now(), Duration::MAX, SCRIPT)
 }
 
 fn seat(number: u32) -> SeatId {
@@ -44,7 +45,7 @@ fn opened(seats: u32) -> Queue<u32> {
     queue.add(1, seats, 0);
     queue.replace(1, seats as usize, 3);
     for number in 0..seats {
-        queue.arrive(seat(number), 1, Vec::new());
+        queue.arrive(seat(number).worker(1), Vec::new());
     }
     queue
 }
@@ -60,16 +61,18 @@ fn place(number: u32, slot: usize) -> SlotRef {
 #[test]
 fn a_request_that_is_certain_to_be_turned_away_is_told_so_before_it_comes() {
     let asks = |queue: &mut Queue<u32>, priority| {
-        let patience = (Instant::now(), Duration::MAX);
-        queue.would_reject((priority, ONE), patience, SCRIPT)
+        queue.would_reject(priority, ONE, Instant::now(), Duration::MAX, SCRIPT)
     };
     let mut queue = opened(2);
     for item in 0..5 {
         assert_eq!(asks(&mut queue, Priority::Normal), None, "{item}");
         come(&mut queue, item, ONE);
     }
-    assert_eq!(asks(&mut queue, Priority::Normal), Some(Joined::Full));
-    assert_eq!(enqueue(&mut queue, 5), Joined::Full);
+    assert_eq!(
+        asks(&mut queue, Priority::Normal),
+        Some(RequestOutcome::QueueFull)
+    );
+    assert_eq!(enqueue(&mut queue, 5), Err(RequestOutcome::QueueFull));
     assert_eq!(
         asks(&mut queue, Priority::Urgent),
         None,
@@ -102,7 +105,7 @@ fn requests_wait_in_order_and_the_queue_has_an_end() {
         assert_eq!(come(&mut queue, item, ONE), Submission::Busy);
     }
     assert_eq!(queue.submit(5, Priority::Normal, ONE), Submission::Busy);
-    assert_eq!(enqueue(&mut queue, 5), Joined::Full);
+    assert_eq!(enqueue(&mut queue, 5), Err(RequestOutcome::QueueFull));
     queue.free(place(0, 0));
     assert_eq!(queue.next(seat(0), ONE), SeatAction::Run(2, place(0, 0)));
     assert_eq!(queue.next(seat(0), ONE), SeatAction::Rest);
@@ -135,7 +138,7 @@ fn very_short_scripts_fill_a_busy_seat_before_another_is_woken() {
     }
     assert_eq!(queue.queued(), 0, "a worker is idle");
     assert_eq!(come(&mut queue, 3, DEEP), Submission::Placed(place(0, 0)));
-    assert_eq!(queue.idle_place(Priority::Normal), None);
+    assert_eq!(queue.idle_slot(Priority::Normal), None);
 }
 
 #[test]
@@ -148,7 +151,7 @@ fn an_idle_seat_fetches_what_waits_behind_another() {
     let to = place(1, 0);
     let from = vec![(3, place(0, 1)), (2, place(0, 0))];
     assert_eq!(queue.next(seat(1), TWO), SeatAction::TakeBack { from, to });
-    queue.moved(3, Priority::Normal, (place(0, 1), to));
+    queue.moved(3, Priority::Normal, place(0, 1), to);
     assert_eq!(come(&mut queue, 4, ONE), Submission::Busy);
 }
 
@@ -161,7 +164,7 @@ fn what_waits_behind_a_long_script_while_no_seat_is_idle_is_the_next_to_run() {
     assert_eq!(come(&mut queue, 5, TWO), Submission::Busy);
     let (long, behind) = (seat(0), place(0, 1));
     assert_eq!(queue.seat(long).and_then(|seat| seat.slots[1]), Some(3));
-    queue.requeue(3, Priority::Normal, (behind, Instant::now()));
+    queue.requeue(3, Priority::Normal, behind, Instant::now());
     assert_eq!(queue.next(long, TWO), SeatAction::Rest);
     queue.done(place(1, 0));
     assert_eq!(queue.next(seat(1), TWO), SeatAction::Run(3, place(1, 0)));
@@ -176,11 +179,11 @@ fn a_seat_without_a_worker_gets_nothing_and_gives_back_what_it_had() {
     let mut queue = opened(1);
     come(&mut queue, 1, TWO);
     come(&mut queue, 2, TWO);
-    let left = queue.close(seat(0), 1);
+    let left = queue.close(seat(0).worker(1));
     assert_eq!(left, vec![(place(0, 0), 1), (place(0, 1), 2)]);
     assert_eq!(come(&mut queue, 3, TWO), Submission::Busy);
     queue.put_back(2, Priority::Normal, Instant::now());
-    queue.arrive(seat(0), 2, Vec::new());
+    queue.arrive(seat(0).worker(2), Vec::new());
     let reopened = SlotRef {
         seat: seat(0),
         slot: 0,
@@ -202,11 +205,11 @@ fn an_urgent_request_comes_before_all_who_wait_and_keeps_seats_for_its_like() {
         "the third is kept"
     );
     assert_eq!(queue.idle_for_waiting(), None);
-    assert_eq!(queue.idle_place(Priority::Normal), None);
+    assert_eq!(queue.idle_slot(Priority::Normal), None);
     assert_eq!(queue.next(seat(0), ONE), SeatAction::Rest);
     assert_eq!(urgent(&mut queue, 10), Submission::Placed(place(0, 0)));
     assert_eq!(urgent(&mut queue, 11), Submission::Busy);
-    assert_eq!(queue.enqueue_urgent(11), Joined::Waits);
+    assert_eq!(queue.enqueue_urgent(11), Ok(()));
     queue.free(place(2, 0));
     assert_eq!(queue.next(seat(2), ONE), SeatAction::Run(11, place(2, 0)));
     // Two seats run urgent requests: the one that gets free next is everybody's.
@@ -225,16 +228,16 @@ fn urgent_requests_that_wait_can_leave_and_have_an_end_and_one_seat_is_always_ev
     queue.reserve(1);
     assert_eq!(come(&mut queue, 1, ONE), Submission::Placed(place(0, 0)));
     for item in 10..13 {
-        assert_eq!(queue.enqueue_urgent(item), Joined::Waits);
+        assert_eq!(queue.enqueue_urgent(item), Ok(()));
     }
-    assert_eq!(queue.enqueue_urgent(13), Joined::Full);
+    assert_eq!(queue.enqueue_urgent(13), Err(RequestOutcome::QueueFull));
     let now = Instant::now();
     assert!(queue.cancel(&11, now) && !queue.cancel(&11, now));
     assert_eq!(queue.waiting(), 2);
-    let left = queue.close(seat(0), 1);
+    let left = queue.close(seat(0).worker(1));
     assert_eq!(left.len(), 1);
     queue.put_back(14, Priority::Urgent, Instant::now());
-    queue.arrive(seat(0), 2, Vec::new());
+    queue.arrive(seat(0).worker(2), Vec::new());
     let second = SlotRef {
         incarnation: 2,
         ..place(0, 0)
@@ -262,7 +265,7 @@ fn urgent_requests_get_the_seats_kept_for_them_however_short_scripts_are() {
         "nobody behind it"
     );
     assert_eq!(queue.submit(11, Priority::Urgent, DEEP), Submission::Busy);
-    assert_eq!(queue.enqueue_urgent(11), Joined::Waits);
+    assert_eq!(queue.enqueue_urgent(11), Ok(()));
     queue.done(place(2, 0));
     assert_eq!(queue.next(seat(2), DEEP), SeatAction::Run(11, place(2, 0)));
     assert_eq!(queue.next(seat(2), DEEP), SeatAction::Rest);
@@ -278,9 +281,9 @@ fn an_urgent_request_moves_to_a_seat_that_is_kept_and_what_it_leaves_is_everybod
     let urgent = queue.submit(10, Priority::Urgent, DEEP);
     assert_eq!(urgent, Submission::Placed(place(1, 1)));
     queue.reserve(1);
-    assert_eq!(queue.idle_place(Priority::Normal), None);
-    assert_eq!(queue.idle_place(Priority::Urgent), Some(place(0, 0)));
-    queue.moved(10, Priority::Urgent, (place(1, 1), place(0, 0)));
+    assert_eq!(queue.idle_slot(Priority::Normal), None);
+    assert_eq!(queue.idle_slot(Priority::Urgent), Some(place(0, 0)));
+    queue.moved(10, Priority::Urgent, place(1, 1), place(0, 0));
     assert_eq!(come(&mut queue, 4, ONE), Submission::Busy);
     queue.done(place(0, 0));
     assert_eq!(
@@ -362,7 +365,7 @@ impl World {
                     let begun = begun.map(|(item, _)| *item);
                     let waits = from.into_iter().find(|(item, _)| Some(*item) != begun);
                     let (item, from) = waits.expect("a seat with two");
-                    self.queue.moved(item, self.priority(item), (from, to));
+                    self.queue.moved(item, self.priority(item), from, to);
                     self.placed.retain(|(other, _)| *other != item);
                     self.placed.push((item, to));
                 }
@@ -401,16 +404,16 @@ proptest! {
                             None
                         }
                         Submission::Busy if priority == Priority::Urgent => {
-                            Some(world.queue.enqueue_urgent(next_item))
+                            Some(world.queue.enqueue_urgent(next_item).map(|()| None))
                         }
                         Submission::Busy => Some(enqueue(&mut world.queue, next_item)),
                         Submission::NoWorkers => panic!("there is a generation"),
                     };
                     match joined {
                         None => {}
-                        Some(Joined::Waits) => world.waiting.push(next_item),
+                        Some(Ok(None)) => world.waiting.push(next_item),
                         Some(refused) => {
-                            prop_assert_eq!(refused, Joined::Full);
+                            prop_assert_eq!(refused, Err(RequestOutcome::QueueFull));
                             prop_assert!(world.waiting(priority) >= 3);
                         }
                     }
@@ -425,7 +428,7 @@ proptest! {
                     let behind = world.placed.iter().filter(there).nth(1).copied();
                     if let Some((item, from)) = behind {
                         let now = Instant::now();
-                        world.queue.requeue(item, world.priority(item), (from, now));
+                        world.queue.requeue(item, world.priority(item), from, now);
                         world.placed.retain(|(other, _)| *other != item);
                         world.waiting.push(item);
                         prop_assert_eq!(world.queue.next(from.seat, TWO), SeatAction::Rest);
@@ -433,14 +436,14 @@ proptest! {
                 }
                 Step::Die { seat: number } => {
                     let old = world.incarnations[number as usize];
-                    let left = world.queue.close(seat(number), old);
+                    let left = world.queue.close(seat(number).worker(old));
                     world.placed.retain(|(_, place)| place.seat != seat(number));
                     for (_, item) in left.iter().skip(1).rev() {
                         world.queue.put_back(*item, world.priority(*item), Instant::now());
                         world.waiting.push(*item);
                     }
                     world.incarnations[number as usize] += 1;
-                    world.queue.arrive(seat(number), old + 1, Vec::new());
+                    world.queue.arrive(seat(number).worker(old + 1), Vec::new());
                     while let Some(idle) = world.queue.idle_for_waiting() {
                         world.settle(idle);
                     }
@@ -487,8 +490,8 @@ fn a_copy_gets_what_it_is_there_for_and_one_that_waits_takes_its_place() {
     queue.add(1, 2, 0);
     queue.serve_each(1, 1);
     queue.replace(1, 1, 3);
-    queue.arrive(seat(0), 1, Vec::new());
-    queue.arrive(seat(1), 1, Vec::new());
+    queue.arrive(seat(0).worker(1), Vec::new());
+    queue.arrive(seat(1).worker(1), Vec::new());
     assert_eq!(come(&mut queue, 1, DEEP), Submission::Placed(place(0, 0)));
     assert_eq!(come(&mut queue, 2, DEEP), Submission::Busy);
     // It was taken back before the worker had begun: that one is as good as it was.

@@ -2,12 +2,13 @@
 
 use std::collections::{HashMap, HashSet};
 
+use maitred_control::Incarnation;
+use maitred_scoreboard::RequestOutcome;
 use proptest::prelude::*;
 
 use super::*;
 use crate::pool::queue::tests::enqueue;
 use crate::pool::queue::{Depth, Priority, SeatAction, Submission};
-use crate::pool::wait_list::Joined;
 
 const ONE: Depth = Depth {
     before_waking: 1,
@@ -69,7 +70,7 @@ impl World {
         let had = self.queue.vacate(seat);
         self.lost(seat, &had);
         self.settle();
-        self.queue.arrive(seat, incarnation, Vec::new());
+        self.queue.arrive(seat.worker(incarnation), Vec::new());
         self.fill_seat(seat);
         self.settle();
     }
@@ -79,8 +80,8 @@ impl World {
         match submitted {
             Submission::Placed(place) => self.placed.push((item, place)),
             Submission::Busy => match enqueue(&mut self.queue, item) {
-                Joined::Waits => self.waits.push(item),
-                refused => assert_eq!(refused, Joined::Full),
+                Ok(None) => self.waits.push(item),
+                refused => assert_eq!(refused, Err(RequestOutcome::QueueFull)),
             },
             Submission::NoWorkers => {}
         }
@@ -100,8 +101,8 @@ impl World {
         let Some(incarnation) = self.alive.remove(&seat) else {
             return;
         };
-        if !self.queue.forget_pending(seat, incarnation) {
-            let had = self.queue.close(seat, incarnation);
+        if !self.queue.forget_pending(seat.worker(incarnation)) {
+            let had = self.queue.close(seat.worker(incarnation));
             self.lost(seat, &had);
         }
         self.settle();
@@ -121,7 +122,7 @@ impl World {
     fn settle(&mut self) {
         while let Some(change) = self.queue.next_seat_change() {
             match change {
-                SeatChange::Retire(seat, incarnation) => {
+                SeatChange::Retire(WorkerRef { seat, incarnation }) => {
                     assert_eq!(self.alive.remove(&seat), Some(incarnation));
                     assert!(self.placed.iter().all(|(_, place)| place.seat != seat));
                     self.retired.push(seat);
@@ -314,7 +315,10 @@ fn a_worn_worker_serves_until_its_replacement_is_ready() {
     world.queue.replace(1, 1, LIMIT);
     world.arrive(at(1, 0), 1);
     world.submit(1, ONE);
-    assert_eq!(world.queue.next_worn(), Some((at(1, 0), 1, Wear::Requests)));
+    assert_eq!(
+        world.queue.next_worn(),
+        Some((at(1, 0).worker(1), Wear::Requests))
+    );
     world.finish(0);
     world.submit(2, ONE);
     assert_eq!(world.queue.next_worn(), None, "it is said once");
@@ -329,7 +333,7 @@ fn a_worn_worker_serves_until_its_replacement_is_ready() {
 fn where_there_is_room_a_worn_worker_goes_when_its_replacement_comes() {
     let mut world = World::with_generation(1, 1);
     world.submit(1, ONE);
-    world.queue.wear_out(at(1, 0), 1, Wear::Memory);
+    world.queue.wear_out(at(1, 0).worker(1), Wear::Memory);
     world.arrive(at(1, 1), 1);
     assert_eq!(world.queue.open_seats(), 2);
     world.finish(0);
@@ -394,7 +398,7 @@ fn who_is_to_take_the_place_of_another_stays_however_little_room_there_is() {
     let mut worn = World::with_generation(1, 3);
     worn.submit(1, ONE);
     let (_, busy) = worn.placed[0];
-    worn.queue.wear_out(busy.seat, 1, Wear::Requests);
+    worn.queue.wear_out(busy.seat.worker(1), Wear::Requests);
     worn.arrive(at(1, 3), 1);
     let mut old = World::with_generation(1, 3);
     (1..=3).for_each(|item| {
@@ -514,7 +518,7 @@ impl World {
             Step::Wear { number } => {
                 let seat = at(self.queue.current(), number);
                 let incarnation = self.queue.incarnation(seat);
-                self.queue.wear_out(seat, incarnation, Wear::Memory);
+                self.queue.wear_out(seat.worker(incarnation), Wear::Memory);
                 self.settle();
             }
             Step::Leave => {
@@ -531,7 +535,7 @@ impl World {
             }
             Step::Look => {
                 self.queue.age_idle();
-                if let Some((seat, _)) = self.queue.close_retiring() {
+                if let Some(WorkerRef { seat, .. }) = self.queue.close_retiring() {
                     assert!(self.queue.is_retiring(seat.generation));
                     self.alive.remove(&seat);
                 }

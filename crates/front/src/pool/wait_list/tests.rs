@@ -27,7 +27,7 @@ struct World {
     came: Vec<Instant>,
     /// How long each that was answered had waited, and which it was.
     served: Vec<(Duration, u32)>,
-    refused: Vec<(Joined<u32>, Duration)>,
+    refused: Vec<(RequestOutcome, Duration)>,
     busy: Duration,
     /// Clients leave who have waited for so long.
     patience: Duration,
@@ -81,19 +81,20 @@ impl World {
                 assert_eq!(self.waiting.take(), None);
                 continue;
             }
-            let told = self.waiting.would_reject((self.now, max_wait), &WORK);
-            let joined = self.waiting.enqueue(item, (self.now, max_wait), &WORK);
-            match told {
-                Some(told) => assert_eq!(told, joined, "whoever asks before is told the same"),
-                None => assert_eq!(joined.in_vain(), None, "and is told if it is in vain"),
-            }
+            let told = self.waiting.would_reject(self.now, max_wait, &WORK);
+            let joined = self.waiting.enqueue(item, self.now, max_wait, &WORK);
+            assert_eq!(
+                told,
+                joined.err(),
+                "a caller that asks before gets the same result"
+            );
             match joined {
-                Joined::Waits => {}
-                Joined::Replaces(oldest) => {
+                Ok(None) => {}
+                Ok(Some(oldest)) => {
                     let waited = self.waited(oldest);
-                    self.refused.push((joined, waited));
+                    self.refused.push((RequestOutcome::QueueFull, waited));
                 }
-                _ => self.refused.push((joined, Duration::ZERO)),
+                Err(why) => self.refused.push((why, Duration::ZERO)),
             }
         }
     }
@@ -120,7 +121,7 @@ impl World {
         self.busy += WORK.script;
         while let Some(passed) = self.waiting.next_to_shed(self.now, &WORK) {
             let waited = self.waited(passed);
-            self.refused.push((Joined::Waits, waited));
+            self.refused.push((RequestOutcome::Shed, waited));
         }
     }
 
@@ -183,9 +184,9 @@ fn clients_that_leave_at_once_do_not_turn_a_queue_of_patient_ones_round() {
     let mut now = Instant::now();
     for item in 0..500 {
         now += 5 * MS;
-        let patient = (now, 10_000 * MS);
-        assert_eq!(line.enqueue(2 * item, patient, &WORK), Joined::Waits);
-        assert_eq!(line.enqueue(2 * item + 1, patient, &WORK), Joined::Waits);
+        for item in [2 * item, 2 * item + 1] {
+            assert_eq!(line.enqueue(item, now, 10_000 * MS, &WORK), Ok(None));
+        }
         assert!(line.cancel(&(2 * item + 1), now + MS));
         if item >= 100 {
             line.pass_time(now, &WORK);
@@ -236,32 +237,41 @@ fn who_would_wait_for_too_long_is_refused_at_once_when_the_pace_is_known() {
     // 500 come at once, of which 200 can be answered in time; the rest of the time half as many.
     world.run(MS, MS / 500, 500 * MS);
     world.run(400 * MS, WORK.script, 500 * MS);
-    let hopeless = world.refused.iter();
-    let hopeless = hopeless.filter(|(why, _)| *why == Joined::Hopeless).count();
-    assert!(hopeless > 5, "{hopeless} of {}", world.came.len());
+    let rejected = world.refused.iter();
+    let rejected = rejected.filter(|(why, _)| *why == RequestOutcome::WaitTooLong);
+    let count = rejected.count();
+    assert!(count > 5, "{count} of {}", world.came.len());
     // Who is more patient, or comes when there are fewer, waits.
-    let joined = world.waiting.enqueue(u32::MAX, (world.now, FOREVER), &WORK);
-    assert_eq!(joined, Joined::Waits);
+    let joined = world.waiting.enqueue(u32::MAX, world.now, FOREVER, &WORK);
+    assert_eq!(joined, Ok(None));
 }
 
 #[test]
 fn in_order_the_newest_is_refused_and_otherwise_the_oldest() {
     let now = Instant::now();
     let mut line = waiting(2, FOREVER);
-    let enqueue =
-        |line: &mut WaitList<u32>, item, at| line.enqueue(item, (now + at, FOREVER), &WORK);
-    assert_eq!(enqueue(&mut line, 0, MS), Joined::Waits);
-    assert_eq!(enqueue(&mut line, 1, MS), Joined::Waits);
+    let enqueue = |line: &mut WaitList<u32>, item, at| line.enqueue(item, now + at, FOREVER, &WORK);
+    assert_eq!(enqueue(&mut line, 0, MS), Ok(None));
+    assert_eq!(enqueue(&mut line, 1, MS), Ok(None));
     assert_eq!(line.take(), Some(0));
-    assert_eq!(enqueue(&mut line, 2, 2 * MS), Joined::Waits);
-    assert_eq!(enqueue(&mut line, 3, 3 * MS), Joined::Full);
+    assert_eq!(enqueue(&mut line, 2, 2 * MS), Ok(None));
+    assert_eq!(
+        enqueue(&mut line, 3, 3 * MS),
+        Err(RequestOutcome::QueueFull)
+    );
     // It was empty at first, and has stood for the whole of the next interval.
-    assert_eq!(enqueue(&mut line, 3, 110 * MS), Joined::Full);
+    assert_eq!(
+        enqueue(&mut line, 3, 110 * MS),
+        Err(RequestOutcome::QueueFull)
+    );
     assert_eq!(line.take(), Some(1));
-    assert_eq!(enqueue(&mut line, 3, 120 * MS), Joined::Waits);
-    assert_eq!(enqueue(&mut line, 4, 130 * MS), Joined::Full);
-    assert_eq!(enqueue(&mut line, 4, 220 * MS), Joined::Replaces(2));
-    assert_eq!(enqueue(&mut line, 5, 230 * MS), Joined::Replaces(3));
+    assert_eq!(enqueue(&mut line, 3, 120 * MS), Ok(None));
+    assert_eq!(
+        enqueue(&mut line, 4, 130 * MS),
+        Err(RequestOutcome::QueueFull)
+    );
+    assert_eq!(enqueue(&mut line, 4, 220 * MS), Ok(Some(2)));
+    assert_eq!(enqueue(&mut line, 5, 230 * MS), Ok(Some(3)));
     assert_eq!(line.lifo_starts(), 1);
     assert_eq!(line.take(), Some(5));
     line.put_back(5, now + 230 * MS);
@@ -276,8 +286,8 @@ fn in_order_the_newest_is_refused_and_otherwise_the_oldest() {
 fn nobody_waits_where_nobody_may() {
     let mut line = waiting(0, FOREVER);
     for at in 0..50 {
-        let joined = line.enqueue(at, (Instant::now() + 50 * at * MS, FOREVER), &WORK);
-        assert_eq!(joined, Joined::Full);
+        let joined = line.enqueue(at, Instant::now() + 50 * at * MS, FOREVER, &WORK);
+        assert_eq!(joined, Err(RequestOutcome::QueueFull));
     }
 }
 
@@ -294,13 +304,13 @@ proptest! {
             match step {
                 0..3 => {
                     next += 1;
-                    match line.enqueue(next, (now, 300 * MS), &WORK) {
-                        Joined::Waits => present.push(next),
-                        Joined::Replaces(oldest) => {
+                    match line.enqueue(next, now, 300 * MS, &WORK) {
+                        Ok(None) => present.push(next),
+                        Ok(Some(oldest)) => {
                             present.push(next);
                             gone.push(oldest);
                         }
-                        Joined::Full | Joined::Hopeless => {}
+                        Err(_) => {}
                     }
                 }
                 3 => {
