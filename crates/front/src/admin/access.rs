@@ -1,45 +1,14 @@
 //! Who may read what over the admin listener. Pure: peer, settings and header in, a decision out.
 
-use std::os::fd::AsFd;
-
 use maitred_config::{AdminAccess, AdminToken};
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
+use crate::net::admin_peer::AdminPeer;
+use crate::pool::status::View;
+
 /// Longest header field with a token that is looked at, in bytes.
 const AUTHORIZATION_BYTES: usize = 1024;
-
-/// Where a client of the admin listener comes from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum AdminPeer {
-    /// Over TCP: the system does not say who it is.
-    Tcp,
-    /// Over a Unix socket: the user and the group that it connected as; none if the system does not
-    /// say.
-    Unix(Option<(u32, u32)>),
-}
-
-impl AdminPeer {
-    /// The peer behind a socket that was accepted.
-    pub fn of(socket: &impl AsFd, is_unix: bool) -> AdminPeer {
-        if !is_unix {
-            return AdminPeer::Tcp;
-        }
-        let peer = rustix::net::sockopt::socket_peercred(socket).ok();
-        AdminPeer::Unix(peer.map(|peer| (peer.uid.as_raw(), peer.gid.as_raw())))
-    }
-}
-
-/// What a client may read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum View {
-    /// Everything.
-    Whole,
-    /// No query strings, which hold the secrets of clients.
-    WithoutQueries,
-    /// Nothing of what requests ask for: they may be of several tenants.
-    WithoutRequests,
-}
 
 /// Why a client may read nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -15,12 +15,12 @@ use std::time::Duration;
 use maitred_control::FromFront;
 use maitred_http1::Head;
 
-pub use crate::admin::access::{AdminPeer, Refused, View, decide};
-
 use crate::http::hosts::host_name;
-use crate::pool::status;
-use crate::pool::status::Page;
+use crate::pool::status::{self, Page};
 use crate::services::Shared;
+
+pub use crate::admin::access::{Refused, decide};
+pub use crate::pool::status::View;
 
 /// Longest that metrics wait for the supervisor to measure the pools' memory and to ask for the
 /// figures of OPcache; it takes some milliseconds. Older figures are shown then.
@@ -59,7 +59,7 @@ pub async fn page(shared: &Shared, head: &Head, view: View) -> Option<Page> {
                 .pools
                 .all()
                 .into_iter()
-                .find(|pool| pool.name == name)?;
+                .find(|pool| *pool.name == *name)?;
             match kind {
                 "status" => Some(status::for_admin(&pool, query, view)),
                 "ping" => Some(status::ping(&pool)),

@@ -6,8 +6,11 @@
 
 use std::time::{Duration, Instant};
 
-use crate::backend::run::{Client, Failure, ResponseEncoder, Run, Sent};
-use crate::pool::metrics;
+use crate::backend::encoder::ResponseEncoder;
+use crate::backend::error::Failure;
+use crate::backend::progress::Sent;
+use crate::backend::run::Run;
+use crate::http::client::Client;
 
 /// Longest time in seconds that a refused client is told to wait: nobody knows what will be then.
 const MOST_RETRY_AFTER: u64 = 30;
@@ -56,7 +59,7 @@ fn conclude(
     (outcome, sent): (Result<(), Failure>, Sent),
     begun: Instant,
 ) -> Tried {
-    metrics::count(run, thread, &outcome, &sent, begun);
+    crate::backend::accounting::count(run, thread, &outcome, &sent, begun);
     let mut again = None;
     if let Err(failure) = &outcome {
         let waited = begun.elapsed();

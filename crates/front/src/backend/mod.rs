@@ -1,9 +1,14 @@
 //! Who runs a script: a worker of a pool of ours, or a foreign FastCGI server. Both speak FastCGI
 //! records, so the rest of the front does not care.
 
+pub(crate) mod accounting;
 pub(crate) mod attempt;
+pub(crate) mod encoder;
+pub(crate) mod error;
 pub(crate) mod fastcgi_upstream;
+pub(crate) mod progress;
 pub(crate) mod run;
+pub(crate) mod script_headers;
 pub(crate) mod timeouts;
 pub(crate) mod upstream_sockets;
 
@@ -15,13 +20,14 @@ use std::time::{Duration, Instant};
 use maitred_scoreboard::RequestOutcome;
 use maitred_seat::Spent;
 
+use crate::backend::error::Failure;
 use crate::backend::fastcgi_upstream::Foreign;
-use crate::backend::run::{Failure, Sent};
+use crate::backend::progress::Sent;
 use crate::http::body::Body;
-use crate::http::deadline;
-use crate::http::deadline::Fields;
+use crate::http::deadline::{self, Fields};
 use crate::logging::log_limit::ScriptLog;
 use crate::pool::exchange::{Exchange, ExchangeEvent};
+use crate::pool::overrun::watch_left;
 
 /// Bytes of a large body that are on their way to the script at once.
 const PIECE_BYTES: usize = 32 * 1024;
@@ -294,41 +300,6 @@ impl Drop for Source {
             watch_left(exchange.clone());
         }
     }
-}
-
-/// A script whose client has left still runs no longer than it may, and is told of if it is slow; so
-/// does what a script does after its answer where the pool asks for that, as with php-fpm.
-pub fn watch_left(exchange: Arc<Exchange>) {
-    let settings = exchange.pool.settings();
-    let limit = |timeout: Duration| Some(timeout).filter(|timeout| !timeout.is_zero());
-    let slow = limit(settings.request_slowlog_timeout).filter(|_| !exchange.is_reported_slow());
-    let terminate = limit(settings.request_terminate_timeout);
-    let is_untracked = exchange.is_detached() && !settings.request_terminate_timeout_track_finished;
-    if slow.or(terminate).is_none() || is_untracked || exchange.is_over() {
-        return;
-    }
-    tokio::spawn(async move {
-        if let Some(slow) = slow
-            && outlives(&exchange, slow).await
-        {
-            exchange.report_slow();
-        }
-        if let Some(terminate) = terminate
-            && outlives(&exchange, terminate).await
-        {
-            exchange.end_overrun();
-        }
-    });
-}
-
-/// Waits for a script to end, or to have run for as long as `timeout`.
-async fn outlives(exchange: &Arc<Exchange>, timeout: Duration) -> bool {
-    let over = poll_fn(|cx| exchange.poll_over(cx));
-    let began = exchange.began().unwrap_or_else(Instant::now);
-    let deadline = began + timeout;
-    tokio::time::timeout_at(deadline.into(), over)
-        .await
-        .is_err()
 }
 
 /// Sends a large body after the head, as the script takes it.

@@ -4,136 +4,28 @@
 
 use std::io;
 use std::path::Path;
-use std::sync::Arc;
-use std::time::Duration;
 
 use maitred_fastcgi::{AnswerEvent, AnswerReader};
-use maitred_seat::Spent;
 use tokio::time::Instant;
 
+use crate::backend::encoder::ResponseEncoder;
+use crate::backend::error::{Concerned, Failure};
 use crate::backend::fastcgi_upstream::Foreign;
+use crate::backend::progress::Sent;
 use crate::backend::timeouts::{Due, until};
 use crate::backend::{Backend, Feeder, Limits, Source};
 use crate::http::body::Body;
+use crate::http::client::Client;
 use crate::http::deadline::Fields;
 use crate::http::server_timing;
 use crate::http::spool::Spool;
-use crate::pool::exchange::{Exchange, ExchangeEnd, ExchangeEvent, QueueRequest};
-use crate::pool::kind;
+use crate::pool::exchange::{ExchangeEnd, ExchangeEvent, QueueRequest};
 use crate::pool::queue::Priority;
-use crate::pool::thread_local;
+use crate::pool::{kind, thread_local};
 
 /// Bytes of an answer after which others have their turn of the thread. To code as many takes br, which
 /// takes longest, a millisecond.
 const TURN_BYTES: usize = 64 * 1024;
-
-/// Why a script gave no (complete) answer.
-#[derive(Debug)]
-pub enum Failure {
-    /// As many requests wait as may.
-    QueueFull,
-    /// The pool has no workers and will not get any.
-    NoPool,
-    /// It waited for a worker as long as it may.
-    QueueTimeout,
-    /// Those who wait before it take longer than it may wait.
-    Hopeless,
-    /// It waited, and newer ones have passed it for too long.
-    Passed,
-    /// There is no worker for it within the time that its client gives it.
-    Deadline,
-    /// The client left before the script began.
-    LeftQueue,
-    /// The client left.
-    ClientLeft,
-    /// The script ran longer than `request_terminate_timeout`.
-    Terminated,
-    /// The worker died.
-    WorkerDied,
-    /// What the worker said is no answer.
-    Invalid(String),
-    /// The foreign server could not be reached.
-    Unreachable(String),
-    /// The foreign server said nothing for too long.
-    Silent,
-    /// The script answered with this status, for which the site has a page.
-    Intercepted(u16),
-    /// The script has named a file that is to be sent in place of its answer.
-    FileNamed,
-    /// The request's body could not be read back.
-    Body(std::io::Error),
-}
-
-/// The client of a script. Clients are wrapped by others, so no method has a body here: a wrapper that
-/// forgot one would have that in place of its client's.
-pub trait Client {
-    /// What it is sent apart from bytes, if anything.
-    type Head;
-
-    /// Returns when it does not want the answer any more.
-    async fn gone(&mut self);
-
-    /// As [`Client::gone`], for one whose answer will be there in a moment.
-    async fn gone_later(&mut self);
-
-    /// Sends a head. The bytes that are sent from then on belong to it.
-    ///
-    /// # Errors
-    /// When the client has gone.
-    fn begin(&mut self, head: Self::Head) -> io::Result<()>;
-
-    /// Sends bytes without waiting; 0 when the client must read first.
-    ///
-    /// # Errors
-    /// When the client has gone.
-    fn try_send(&mut self, bytes: &[u8]) -> io::Result<usize>;
-
-    /// Waits until the client may be sent more.
-    ///
-    /// # Errors
-    /// When the client has gone, or has not read for too long.
-    async fn sendable(&mut self) -> io::Result<()>;
-
-    /// Bytes of an answer that may be kept in memory for it.
-    fn spool_bytes(&self) -> usize;
-}
-
-/// What becomes of a script's words on their way to the client. No method has a body here, as in [`Client`].
-pub trait ResponseEncoder {
-    /// What goes to the client apart from bytes, if anything.
-    type Head;
-
-    /// The script has said something.
-    ///
-    /// # Errors
-    /// When it is no answer.
-    fn take(&mut self, said: AnswerEvent<'_>) -> Result<(), Failure>;
-
-    /// Returns when what was said has had all its effects that must come before it is sent.
-    async fn settle(&mut self);
-
-    /// What can be sent of all that was said; `over`: and it was all.
-    ///
-    /// # Errors
-    /// When it is no answer.
-    fn frame(&mut self, over: bool) -> Result<Vec<u8>, Failure>;
-
-    /// The next head of what was framed last, if it has one: those of interim answers come first.
-    fn head(&mut self) -> Option<Self::Head>;
-
-    /// Whether framing takes so long that others must have their turn after each piece.
-    fn is_laborious(&self) -> bool;
-
-    /// The script is through, after so long; all it has said follows.
-    fn took(&mut self, time: Duration);
-
-    /// Whether anything can have been sent.
-    fn has_begun(&self) -> bool;
-
-    /// The script has ended, and its time went as this says: a value of `Server-Timing`. Only told
-    /// where answers are to say it.
-    fn timed(&mut self, value: String);
-}
 
 /// One run of a script.
 pub struct Run<'a> {
@@ -155,48 +47,6 @@ pub struct Run<'a> {
     pub fields: &'a dyn Fields,
     /// Whom it waits before.
     pub priority: Priority,
-}
-
-/// A request as the end of a line that is about it, by its id if it has one.
-#[derive(Debug, Clone, Copy)]
-pub struct Concerned<'a>(&'a str);
-
-impl std::fmt::Display for Concerned<'_> {
-    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self.0 {
-            "" => Ok(()),
-            id => write!(out, " [request {id}]"),
-        }
-    }
-}
-
-/// How an answer went, whether it came to its end or not.
-#[derive(Debug, Default)]
-pub struct Sent {
-    /// Whether the client has got any of it.
-    pub begun: bool,
-    /// How long the request waited for a worker.
-    pub queued: Option<Duration>,
-    /// It got none, and waited for others that ask for the same rather than for any.
-    pub held_back: bool,
-    /// How long its script took.
-    pub script: Option<Duration>,
-    /// Where that time went, by the word of the worker.
-    pub spent: Option<Spent>,
-    /// The exchange of a script that goes on though its answer is complete.
-    pub going_on: Option<Arc<Exchange>>,
-    /// When the script had said everything.
-    script_over: Option<Instant>,
-}
-
-impl Sent {
-    /// The script was through at `through`, of a request that began at `begun`: says how long it took,
-    /// and takes the rest for the time that the request waited.
-    fn split(&mut self, begun: Instant, through: Instant, script: Duration) {
-        let total = through.duration_since(begun);
-        let script = script.min(total);
-        (self.script, self.queued) = (Some(script), Some(total - script));
-    }
 }
 
 impl Run<'_> {
@@ -372,7 +222,7 @@ impl Run<'_> {
 }
 
 /// Waits for the client to read if it must, and otherwise for it to leave.
-async fn sendable(client: &mut impl Client, has_unsent: bool) -> io::Result<()> {
+pub(crate) async fn sendable(client: &mut impl Client, has_unsent: bool) -> io::Result<()> {
     if has_unsent {
         return client.sendable().await;
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until};
 
-use crate::backend::run::Failure;
+use crate::backend::error::Failure;
 use crate::backend::{Limits, Source};
 
 /// When a script will have run for long enough to be told of, and to be ended.

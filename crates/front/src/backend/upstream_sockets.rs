@@ -16,7 +16,7 @@ use tokio::net::UnixSocket;
 
 use crate::backend::fastcgi_upstream::Stream;
 use crate::net::descriptor_guard::WaryStream;
-use crate::site::files::Identity;
+use crate::runtime::file_identity::Identity;
 
 /// How long a socket that was looked up is used without a further walk.
 const KEPT_FOR: Duration = Duration::from_secs(1);

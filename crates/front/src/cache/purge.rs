@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -10,23 +9,16 @@ use std::time::Duration;
 use maitred_config::Config;
 use maitred_control::FromFront;
 use maitred_control::purge::{Asked, Dropped, Fate, Order, Target};
-use maitred_http1::Head;
 use maitred_pagecache::invalidate;
-use maitred_pagecache::purge::{Purge, Thoroughness};
+use maitred_pagecache::purge::Purge;
 use maitred_pagecache::settings::KeyParts;
-use maitred_pagecache::tags;
 use tokio::sync::oneshot;
 
-use crate::cache::{Cache, key_host, request_of};
-use crate::handler::request;
-use crate::handler::request::RequestContext;
-use crate::http::client::{After, HttpClient};
+use crate::cache::Cache;
+use crate::cache::key_host::key_host;
 use crate::http::hosts::Hosts;
-use crate::http::refusal;
-use crate::logging::access_log::RequestRecord;
 use crate::pool::worker_calls::{WorkerCall, WorkerCalls};
 use crate::runtime::supervisor_channel::Supervisor;
-use crate::services::Thread;
 
 /// Longest that an answer waits for other fronts to have dropped what it has made out of date.
 const OTHERS_ANSWER: Duration = Duration::from_secs(5);
@@ -411,67 +403,12 @@ impl Cache {
 /// The method by which a client drops a page.
 pub const PURGE: &str = "PURGE";
 
-/// Does what a request with [`PURGE`] asks for, if its client may; nothing if the site has no cache.
-pub async fn purge(
-    client: &mut impl HttpClient,
-    head: &Head,
-    thread: &Thread,
-    way: &RequestContext<'_>,
-    record: &mut RequestRecord,
-) -> Option<io::Result<After>> {
-    let of = way.site.cache.as_ref()?;
-    let cache = thread.shared.cache.as_ref()?;
-    let peer = way
-        .origin
-        .map_or_else(|| client.peer(), |origin| origin.client);
-    if !of.purge_from.contain(peer.ip()) {
-        let why = "the site's purge_from does not name the client";
-        refusal::log(head, way, 403, why);
-        return Some(request::refuse(client, head, record, 403, why).await);
-    }
-    let asked = request_of(head, way);
-    let how = match request::first_field(head, "soft-purge") {
-        Some("1") => Thoroughness::Soft,
-        _ => Thoroughness::Hard,
-    };
-    let groups = tags::groups(head.headers(), "cache-groups");
-    let purges = match groups {
-        Some(groups) => groups.into_iter().map(Purge::Tag).collect(),
-        None if request::first_field(head, "cache-groups").is_some() => {
-            let why = "Cache-Groups is a list of strings, such as \"news\", \"post-17\".";
-            return Some(request::refuse(client, head, record, 400, why).await);
-        }
-        None => {
-            let (host, path) = (asked.host, asked.path);
-            let purge = invalidate::purge_of(&of.settings.key, host, path, asked.query);
-            vec![purge]
-        }
-    };
-    let named = |purge| Dropped {
-        site: of.site.clone(),
-        purge,
-        how,
-    };
-    let dropped: Vec<Dropped> = purges.into_iter().map(named).collect();
-    if let Some(elsewhere) = cache.purge(&dropped) {
-        elsewhere.done().await;
-    }
-    let done = match how {
-        Thoroughness::Hard => "dropped",
-        Thoroughness::Soft => "stale",
-    };
-    let lines = dropped.iter().map(|one| format!("{done}: {}\n", one.purge));
-    let said: String = lines.collect();
-    let after = client.discard_body(head);
-    let headers = [request::PLAIN];
-    Some(request::whole(client, head, record, 200, &headers, &said, after).await)
-}
-
 #[cfg(test)]
 mod tests {
     use maitred_config::{Destination, Host, Site};
 
     use super::*;
+    use maitred_pagecache::purge::Thoroughness;
 
     fn known() -> Known {
         let site = |hosts: &[Host], pool: &str, cached: bool| Site {

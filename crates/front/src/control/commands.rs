@@ -12,20 +12,19 @@ use maitred_config::Config;
 use maitred_control::admin::FrontFigures;
 use maitred_control::{Clients, FromFront, Generation as Number, Heard, ToFront, acme, purge};
 use maitred_sandbox::Readable;
-use tokio::io::Interest;
-use tokio::io::unix::AsyncFd;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::AbortHandle;
 
-use crate::control::sandbox;
 use crate::logging::access_log::AccessLog;
+use crate::net::readable::readable;
 use crate::net::tls::Tls;
 use crate::pool::generation::Generation;
 use crate::pool::queue::SeatId;
 use crate::pool::worker_events::{EventThrottle, PAUSE};
-use crate::pool::{Pool, growth, saturation_log, thread_local};
+use crate::pool::{Pool, thread_local};
+use crate::runtime::sandbox;
 use crate::runtime::supervisor_channel::{read_json, write_json};
-use crate::server::accept::accept;
+use crate::server::accept::{Acceptor, accept};
 use crate::services::{Shared, Thread};
 
 /// Orders that a thread has not come to yet, before whoever gives them waits.
@@ -64,13 +63,6 @@ pub fn channel() -> (mpsc::Sender<ThreadOrder>, mpsc::Receiver<ThreadOrder>) {
     mpsc::channel(ORDERS_AHEAD)
 }
 
-/// A descriptor to wait on. tokio's newer constructors are unsafe for the sake of types that may
-/// change their descriptor; an `OwnedFd` cannot.
-#[allow(deprecated)]
-pub fn readable(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
-    AsyncFd::with_interest(fd, Interest::READABLE)
-}
-
 /// Being woken is all that a worker's event is for: the hooks of the thread do the rest. The
 /// event is edge-triggered, so its counter need not be read.
 async fn listen_to(event: OwnedFd, generation: Weak<Generation>, thread: u32) {
@@ -99,6 +91,7 @@ async fn listen_to(event: OwnedFd, generation: Weak<Generation>, thread: u32) {
 /// Follows the orders of one thread, for as long as it serves.
 pub async fn follow_thread(mut orders: mpsc::Receiver<ThreadOrder>, thread: Arc<Thread>) {
     let mut follower = ThreadCommands {
+        acceptor: Arc::new(Acceptor::new(thread.clone())),
         thread,
         events: HashMap::new(),
         listeners: HashMap::new(),
@@ -111,6 +104,7 @@ pub async fn follow_thread(mut orders: mpsc::Receiver<ThreadOrder>, thread: Arc<
 /// What one thread has begun and may have to end.
 struct ThreadCommands {
     thread: Arc<Thread>,
+    acceptor: Arc<Acceptor>,
     /// The tasks that wait for the workers of each generation.
     events: HashMap<Number, AbortHandle>,
     /// What ends the accepting at each address.
@@ -133,7 +127,7 @@ impl ThreadCommands {
                 clients,
             } => {
                 let (end, ended) = oneshot::channel();
-                tokio::spawn(accept(socket, clients, self.thread.clone(), ended));
+                tokio::spawn(accept(socket, clients, self.acceptor.clone(), ended));
                 self.listeners.insert(address, end);
             }
             ThreadOrder::Unlisten(address) => {
@@ -497,12 +491,6 @@ pub fn take_error_log(fds: Vec<OwnedFd>) {
             tracing::error!("the front goes on with the former error log: {why}");
         }
     }
-}
-
-/// Looks after a pool that has just come.
-pub fn look_after(pool: &Arc<Pool>) {
-    tokio::spawn(growth::tend(Arc::downgrade(pool)));
-    tokio::spawn(saturation_log::watch(Arc::downgrade(pool)));
 }
 
 /// Opens a seat for the life of its worker. None is what has come of its descriptor when the front

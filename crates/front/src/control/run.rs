@@ -13,18 +13,15 @@ use maitred_sandbox::Readable;
 use tokio::sync::mpsc;
 
 use crate::cache::Cache;
-use crate::control::commands;
-use crate::control::commands::{CommandReceiver, ThreadOrder, follow_thread, take_error_log};
-use crate::control::sandbox;
+use crate::control::commands::{self, CommandReceiver, ThreadOrder, follow_thread, take_error_log};
 use crate::logging::access_log::AccessLog;
 use crate::logging::pool_access_log::DoorLogs;
 use crate::logging::repeated::RepeatedErrors;
 use crate::pool::pools::Pools;
-use crate::pool::thread_local;
-use crate::pool::thread_local::Inbox;
+use crate::pool::thread_local::{self, Inbox};
 use crate::pool::worker_calls::WorkerCalls;
-use crate::runtime::background;
 use crate::runtime::supervisor_channel::{Supervisor, read_json};
+use crate::runtime::{background, sandbox, thread};
 use crate::services::{Shared, Thread};
 
 /// Descriptors kept back for files, pools and temporary files when connections are counted.
@@ -356,20 +353,21 @@ async fn drained(shared: &Shared) {
 }
 
 /// Keeps a timer set while the thread has connections, and none when it has had none for a while.
-async fn beat(thread: Arc<Thread>) {
+async fn beat(serving: Arc<Thread>) {
     loop {
-        thread.first_connection.notified().await;
-        while thread.has_connections() {
+        serving.first_connection.notified().await;
+        while serving.has_connections() {
             tokio::time::sleep(BEAT).await;
-            thread_local::beat();
-            thread.shared.heap.look();
+            thread::notify_tick();
+            thread_local::rescue_forgotten();
+            serving.shared.heap.look();
         }
         for _ in 0..BEATS_AFTERWARDS {
-            if thread.has_connections() {
+            if serving.has_connections() {
                 break;
             }
             tokio::time::sleep(BEAT).await;
-            thread.shared.heap.look();
+            serving.shared.heap.look();
         }
     }
 }

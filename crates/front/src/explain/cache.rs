@@ -8,7 +8,7 @@ use maitred_pagecache::plan::Plan;
 use maitred_pagecache::settings::{Pattern, Settings, Valid};
 use maitred_rules::networks::Networks;
 
-use crate::cache::key_host;
+use crate::cache::key_host::key_host;
 use crate::explain::{Explanation, Question};
 
 /// Says what PURGE does, if that is asked and the site has a cache; false if not.

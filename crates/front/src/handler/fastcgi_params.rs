@@ -8,8 +8,9 @@ use maitred_fastcgi::{ParamTooLong, RequestWriter, write_stdin, write_stdin_end}
 use maitred_http1::{Head, Method};
 use maitred_pagecache::reuse::is_withheld;
 
-use crate::handler::request::{Header, RequestContext};
+use crate::handler::context::RequestContext;
 use crate::http::body::Body;
+use crate::http::headers::{Header, basic_user};
 use crate::http::hosts::host_name;
 use crate::net::tls::Secured;
 use crate::site::resolver::Script;
@@ -209,31 +210,6 @@ fn write_params(request: &mut RequestWriter<'_>, call: &Call<'_>) -> Result<(), 
         request.named(b"HTTP_X_SENDFILE_TYPE", b"X-Sendfile")?;
     }
     write_headers(request, head, seen)
-}
-
-/// The user that HTTP's basic authentication (RFC 7617) names, whoever that is.
-pub fn basic_user(authorization: Option<&[u8]>) -> Vec<u8> {
-    let parts = authorization.and_then(|field| field.split_at_checked(6));
-    let Some((_, token)) = parts.filter(|(scheme, _)| scheme.eq_ignore_ascii_case(b"basic "))
-    else {
-        return Vec::new();
-    };
-    let mut user = decode_base64(token.trim_ascii());
-    match user.iter().position(|&byte| byte == b':') {
-        Some(colon) => user.truncate(colon),
-        None => user.clear(),
-    }
-    if user.iter().any(u8::is_ascii_control) {
-        user.clear();
-    }
-    user
-}
-
-fn decode_base64(token: &[u8]) -> Vec<u8> {
-    use base64::Engine;
-    base64::engine::general_purpose::STANDARD
-        .decode(token)
-        .unwrap_or_default()
 }
 
 /// Every header as `HTTP_NAME`. A name with anything but letters, digits and dashes is left out,

@@ -2,10 +2,14 @@
 
 pub(crate) mod accel_redirect;
 pub(crate) mod cache;
+pub(crate) mod context;
 pub(crate) mod fastcgi_params;
 pub(crate) mod proxy;
+pub(crate) mod refusal;
 pub(crate) mod request;
+pub(crate) mod respond;
 pub(crate) mod rules;
 pub(crate) mod rules_client;
 pub(crate) mod script;
 pub(crate) mod script_response;
+pub(crate) mod static_files;

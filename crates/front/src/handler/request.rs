@@ -4,48 +4,31 @@ use std::io;
 use std::sync::Arc;
 use std::time::Instant;
 
-use bytes::Bytes;
-use maitred_http1::{Answer, AnswerFraming, Head, Method, write_head};
-use maitred_rules::SiteRules;
-use maitred_rules::dress::HeaderPolicy;
+use maitred_http1::{Head, Method};
 use maitred_rules::forwarded::{Field, Heard, Trust, Unknown};
 
-use crate::admin;
-use crate::admin::AdminPeer;
 use crate::backend::Backend;
-use crate::cache;
-use crate::handler::rules;
-use crate::handler::rules::{Admitted, Origin};
-use crate::handler::script;
-use crate::http::body::NoBody;
+use crate::handler::cache::purge;
+use crate::handler::context::{Origin, RequestContext};
+use crate::handler::respond::{plain, refuse, whole};
+use crate::handler::rules::{self, Admitted};
+use crate::handler::{refusal, script, static_files};
 use crate::http::client::{After, Content, HttpClient, Reply};
-use crate::http::refusal;
-use crate::logging::access_log;
-use crate::logging::access_log::{AccessLog, RequestRecord, Time};
-use crate::net::tls::Secured;
+use crate::http::headers::{Header, OCTETS, ServerHeaders, first_field};
+use crate::logging::access_log::{self, AccessLog, Time};
+use crate::logging::record::RequestRecord;
+use crate::net::admin_peer::AdminPeer;
 use crate::pool::queue::Priority;
 use crate::pool::status;
-use crate::runtime::clock::http_date;
-use crate::runtime::request_id;
 use crate::runtime::request_id::RequestId;
-use crate::services::{Sites, Thread};
-use crate::site::Site;
-use crate::site::compress;
-use crate::site::files;
-use crate::site::files::Entry;
+use crate::services::Thread;
+use crate::site::files::{self, Entry};
 use crate::site::resolver::{Route, Script};
-
-/// A header's name and value.
-pub type Header<'a> = (&'a [u8], &'a [u8]);
-
-/// The type of an answer of our own.
-pub const PLAIN: Header<'static> = (b"Content-Type", b"text/plain; charset=utf-8");
+use crate::site::sites::Sites;
+use crate::{admin, cache};
 
 /// The challenge for a client without the token of the admin listener (RFC 6750 §3).
 const CHALLENGE: Header<'static> = (b"WWW-Authenticate", b"Bearer realm=\"maitred\"");
-
-/// The type that authorities expect of the file they look for (RFC 8555 §8.3).
-const OCTETS: Header<'static> = (b"Content-Type", b"application/octet-stream");
 
 /// The text of a 400 to a client whose address a trusted proxy has not passed on readably.
 const CLIENT_UNKNOWN: &str = "The proxy in front of this server does not say who the client is.";
@@ -62,8 +45,13 @@ pub async fn serve(client: &mut impl HttpClient, head: &Head, thread: &Arc<Threa
     if let Some(log) = log.as_ref().filter(is_wanted) {
         let peer = record.client.unwrap_or_else(|| client.peer().ip());
         let secured = client.secured().cloned();
-        if record.going_on.is_some() && log.tells_costs() {
-            access_log::write_later(thread, (peer, head), (begun, secured), record);
+        if record.script_end.is_some() && log.tells_costs() {
+            access_log::write_later(
+                &thread.shared.access_log,
+                (peer, head),
+                (begun, secured),
+                record,
+            );
         } else {
             let how = (Time::Since(begun), secured.as_deref());
             log.write(&access_log::line(peer, head, how, &mut record));
@@ -122,7 +110,7 @@ async fn refuse_admin(
     plain(client, head, record, status, challenge, why, after).await
 }
 
-async fn answer(
+pub(crate) async fn answer(
     client: &mut impl HttpClient,
     head: &Head,
     thread: &Arc<Thread>,
@@ -170,7 +158,7 @@ async fn answer(
 }
 
 /// What a trusted proxy says of its client, and whether the client's connection is one's.
-fn origin<'t>(
+pub(crate) fn origin<'t>(
     client: &impl HttpClient,
     head: &'t Head,
     trust: &'t Trust,
@@ -240,35 +228,6 @@ async fn at_site(
     serve_path(client, head, thread, &way, &[None, None], record).await
 }
 
-/// How a request is answered: by which site, and what its rules have made of it.
-#[derive(Clone, Copy)]
-pub struct RequestContext<'a> {
-    /// The site.
-    pub site: &'a Arc<Site>,
-    /// Its rules, if it has any.
-    pub rules: Option<&'a SiteRules>,
-    /// The path, encoded; after rewrites.
-    pub path: &'a str,
-    /// The query that belongs to it.
-    pub query: Option<&'a str>,
-    /// Where its scripts run.
-    pub backend: &'a Backend,
-    /// Whom its scripts wait before.
-    pub priority: Priority,
-    /// Largest request body in bytes.
-    pub max_body_size: u64,
-    /// What becomes of the answer's header.
-    pub dressing: &'a HeaderPolicy<'a>,
-    /// Who asks, and for what host, if that is not what connection and request say.
-    pub origin: Option<Origin<'a>>,
-    /// Whether the client speaks TLS, with us or with a proxy in front.
-    pub is_https: bool,
-    /// Whether it has shown a user that a `basic_auth` knows.
-    pub has_user: bool,
-    /// It is the page for this status, and then this becomes of the connection.
-    pub status: Option<(u16, After)>,
-}
-
 /// Answers with what the path stands for; `shown` are places in `basic_auth` of which the request
 /// has shown a user. Each way that leads far is in a box: all requests hold the room for the largest that
 /// is not, and are moved with it.
@@ -292,11 +251,13 @@ pub async fn serve_path(
         )
         .await;
     }
-    if let Some(page) = status::page(way.backend, head) {
+    if let Backend::Pool(pool) = way.backend
+        && let Some(page) = status::page(pool, head)
+    {
         return Box::pin(send_page(client, head, &page, record)).await;
     }
     if head.method() == cache::PURGE
-        && let Some(purged) = Box::pin(cache::purge(client, head, thread, way, record)).await
+        && let Some(purged) = Box::pin(purge::purge(client, head, thread, way, record)).await
     {
         return purged;
     }
@@ -314,7 +275,7 @@ pub async fn serve_path(
                     return Ok(after);
                 }
             }
-            let entry = compress::variant(thread, (way.site, way.path), head, entry).await;
+            let entry = static_files::variant(thread, (way.site, way.path), head, entry).await;
             Box::pin(send_file(client, head, &entry, record)).await
         }
         Route::Script(script) => {
@@ -410,13 +371,6 @@ impl files::Conditions for Conditions<'_> {
     }
 }
 
-/// The value of the first field of this name, if it is text.
-pub fn first_field<'h>(head: &'h Head, name: &str) -> Option<&'h str> {
-    let named = |header: &(&[u8], &[u8])| header.0.eq_ignore_ascii_case(name.as_bytes());
-    let found = head.headers().find(named);
-    found.and_then(|(_, value)| std::str::from_utf8(value).ok())
-}
-
 async fn send_file(
     client: &mut impl HttpClient,
     head: &Head,
@@ -440,169 +394,4 @@ async fn send_file(
         .answer(&reply, Content::of(&answer.body), record)
         .await?;
     Ok(after)
-}
-
-/// What a client over TLS is told of its next visits (RFC 6797 §6.1).
-fn hsts(secured: Option<&Secured>) -> Option<Header<'_>> {
-    let value = secured?.hsts.as_deref()?;
-    Some((b"Strict-Transport-Security", value.as_bytes()))
-}
-
-/// The header fields that are the server's own.
-#[derive(Debug, Clone, Copy)]
-pub struct ServerHeaders<'a> {
-    fields: [Header<'a>; 2],
-    count: usize,
-}
-
-impl<'a> ServerHeaders<'a> {
-    /// Those that an answer gets.
-    pub fn of(secured: Option<&'a Secured>, id: Option<&'a RequestId>) -> ServerHeaders<'a> {
-        let id = id.map(|id| (request_id::HEADER.as_bytes(), id.as_str().as_bytes()));
-        let mut beside = ServerHeaders {
-            fields: [PLAIN; 2],
-            count: 0,
-        };
-        let all = [hsts(secured), id].into_iter().flatten();
-        for (place, field) in beside.fields.iter_mut().zip(all) {
-            *place = field;
-            beside.count += 1;
-        }
-        beside
-    }
-
-    /// The fields.
-    pub fn as_slice(&self) -> &[Header<'a>] {
-        self.fields.get(..self.count).unwrap_or_default()
-    }
-}
-
-/// Answers that the body could not be had, and why, and closes the connection.
-pub async fn refuse_body(
-    client: &mut impl HttpClient,
-    head: &Head,
-    record: &mut RequestRecord,
-    no_body: NoBody,
-    way: &RequestContext<'_>,
-) -> io::Result<After> {
-    let (status, why) = match no_body {
-        NoBody::TooLarge => (413, "The body is larger than max_body_size allows."),
-        NoBody::TooSlow => (408, "The body came too slowly."),
-        NoBody::Gone => {
-            record.status = 499;
-            return Err(io::ErrorKind::UnexpectedEof.into());
-        }
-        NoBody::Refused(refusal) => (refusal.status(), refusal.reason()),
-        NoBody::Spool(error) => {
-            let dir = way.site.spool_dir.display();
-            let (method, target) = (head.method(), head.target());
-            let id = record.id();
-            let id = id.as_str();
-            if way.backend.may_log(target.len()) {
-                tracing::error!(
-                    "{method} {target}: its body cannot be kept in {dir}: {error} [request {id}]"
-                );
-            }
-            (
-                507,
-                "The body could not be kept: the disk is full or cannot be written.",
-            )
-        }
-    };
-    refuse_close(client, head, record, status, why).await
-}
-
-/// Refuses with a status and a sentence; the connection is kept if the body can be taken off it.
-pub async fn refuse(
-    client: &mut impl HttpClient,
-    head: &Head,
-    record: &mut RequestRecord,
-    status: u16,
-    why: &str,
-) -> io::Result<After> {
-    let after = client.discard_body(head);
-    plain(client, head, record, status, None, why, after).await
-}
-
-/// Refuses with a status and a sentence, and closes the connection.
-pub async fn refuse_close(
-    client: &mut impl HttpClient,
-    head: &Head,
-    record: &mut RequestRecord,
-    status: u16,
-    why: &str,
-) -> io::Result<After> {
-    plain(client, head, record, status, None, why, After::Linger).await
-}
-
-/// Sends an answer of our own: the status in words, and the cause. `after` says whether the
-/// request's body has been taken off the connection, without which nothing else may be read from it.
-pub async fn plain(
-    client: &mut impl HttpClient,
-    head: &Head,
-    record: &mut RequestRecord,
-    status: u16,
-    header: Option<Header<'_>>,
-    why: &str,
-    after: After,
-) -> io::Result<After> {
-    let body = match client.admin() {
-        // Those who administer the server may know why.
-        Some(_) => refusal::unfiltered(status, why),
-        None => refusal::in_words(status, why),
-    };
-    let headers = [PLAIN, header.unwrap_or(PLAIN)];
-    let headers = match header {
-        Some(_) => &headers[..],
-        None => &headers[..1],
-    };
-    Box::pin(whole(client, head, record, status, headers, &body, after)).await
-}
-
-/// Sends an answer whose body is a text; to HEAD without it (RFC 9110 §9.3.2).
-pub async fn whole(
-    client: &mut impl HttpClient,
-    head: &Head,
-    record: &mut RequestRecord,
-    status: u16,
-    headers: &[Header<'_>],
-    body: &str,
-    after: After,
-) -> io::Result<After> {
-    let secured = client.secured().cloned();
-    let id = record.id_sent();
-    let beside = ServerHeaders::of(secured.as_deref(), id.as_ref());
-    let beside = beside.as_slice();
-    let all = (!beside.is_empty()).then(|| [headers, beside].concat());
-    let reply = Reply {
-        request: head,
-        status,
-        headers: all.as_deref().unwrap_or(headers),
-        lines: &Bytes::new(),
-        length: Some(body.len() as u64),
-        after,
-    };
-    let content = match head.kind() {
-        Method::Head => Content::Nothing,
-        _ => Content::Made(body.as_bytes()),
-    };
-    client.answer(&reply, content, record).await?;
-    Ok(after)
-}
-
-/// An answer to a client whose request has no usable head.
-pub fn bare(status: u16, why: &str) -> Vec<u8> {
-    let body = refusal::in_words(status, why);
-    let answer = Answer {
-        version: maitred_http1::Version::Http11,
-        status,
-        reason: None,
-        framing: AnswerFraming::Length(body.len() as u64),
-        keep_alive: false,
-        date: &http_date(),
-    };
-    let mut out = Vec::with_capacity(512);
-    write_head(&mut out, &answer, [PLAIN]);
-    out.extend_from_slice(body.as_bytes());
-    out
 }

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,42 +13,27 @@ use maitred_rules::networks::client_key;
 use maitred_rules::path::{CleanPath, clean_path};
 use maitred_rules::site::{Asked, Refusal, Verdict};
 
-use crate::handler::proxy;
-use crate::handler::request;
-use crate::handler::request::{Header, RequestContext};
+use crate::handler::context::{Origin, RequestContext};
 use crate::handler::rules_client::{Caught, Ruled};
-use crate::handler::script;
+use crate::handler::{proxy, refusal, request, script};
 use crate::http::client::{After, Content, HttpClient, Reply};
+use crate::http::content::Slice;
+use crate::http::headers::Header;
 use crate::http::hosts::host_name;
-use crate::http::refusal;
-use crate::logging::access_log::RequestRecord;
+use crate::logging::record::RequestRecord;
 use crate::logging::repeated::RepeatedErrors;
 use crate::pool::queue::Priority;
 use crate::services::Thread;
-use crate::site::Site;
 use crate::site::auth::Outcome;
-use crate::site::files::{Body, Entry, Slice};
-use crate::site::listing;
+use crate::site::files::{Body, Entry};
 use crate::site::rate_limits::RunningRequest;
 use crate::site::resolver::{Route, Script};
+use crate::site::{Site, listing};
 
 /// What a client is told that has used a `rate_limit` up.
 const TOO_OFTEN: &str = "You ask too often.";
 
 const HTML: Header<'static> = (b"Content-Type", b"text/html; charset=utf-8");
-
-/// What a proxy said of the client, or what the connection says.
-#[derive(Debug, Clone, Copy)]
-pub struct Origin<'a> {
-    /// The client.
-    pub client: SocketAddr,
-    /// Whether the client speaks TLS, if a proxy said so.
-    pub is_https: Option<bool>,
-    /// Whether that can be in `Forwarded`.
-    pub by_forwarded: bool,
-    /// The authority it asked for.
-    pub host: &'a str,
-}
 
 /// Answers a request to a site with rules.
 pub async fn answer<C: HttpClient>(
@@ -83,7 +68,7 @@ pub async fn answer<C: HttpClient>(
         Err(refused) => {
             refusal::log_path(head, &way, refused, &thread.shared.troubles);
             let words = refusal::of_path(refused);
-            request::refuse(&mut ruled, head, record, refused.status, words).await?
+            crate::handler::respond::refuse(&mut ruled, head, record, refused.status, words).await?
         }
     };
     match ruled.caught.take() {
@@ -120,7 +105,8 @@ async fn decide(
         Verdict::Redirect { status, location } => {
             let after = client.discard_body(head);
             let header = Some((&b"Location"[..], location.as_bytes()));
-            return request::plain(client, head, record, status, header, "", after).await;
+            return crate::handler::respond::plain(client, head, record, status, header, "", after)
+                .await;
         }
         Verdict::Refuse(refusal) => {
             let of = (way, &*thread.shared.troubles);
@@ -163,7 +149,16 @@ async fn decide(
             && let Some(page) = listing::page(|| site.open_folder(&path), path.as_bytes()).await
         {
             let after = client.discard_body(head);
-            return request::whole(client, head, record, 200, &[HTML], &page, after).await;
+            return crate::handler::respond::whole(
+                client,
+                head,
+                record,
+                200,
+                &[HTML],
+                &page,
+                after,
+            )
+            .await;
         }
     }
     request::serve_path(client, head, thread, &way, &serve.auth, record).await
@@ -314,17 +309,17 @@ pub async fn ask_for_user(
             let header = Some((&b"WWW-Authenticate"[..], realm.as_bytes()));
             let after = client.discard_body(head);
             let why = "A name and a password are needed.";
-            request::plain(client, head, record, 401, header, why, after).await
+            crate::handler::respond::plain(client, head, record, 401, header, why, after).await
         }
         Outcome::Busy => {
             let header = Some((&b"Retry-After"[..], &b"1"[..]));
             let after = client.discard_body(head);
             let why = "Too many passwords are being looked at.";
-            request::plain(client, head, record, 503, header, why, after).await
+            crate::handler::respond::plain(client, head, record, 503, header, why, after).await
         }
         Outcome::NoUsers => {
             let why = "Nobody can be let in at the moment.";
-            request::refuse(client, head, record, 503, why).await
+            crate::handler::respond::refuse(client, head, record, 503, why).await
         }
     };
     after.map(Some)
@@ -392,10 +387,10 @@ pub async fn refuse(
     let mut words = refused.why;
     if refused.is_mistake {
         let why = "the site's rewrites lead in a circle; `maitred explain URL` shows them";
-        troubles.file_failed(&way.site.settings.root, refused.status, why);
+        refusal::log_failed(&way.site.settings.root, refused.status, why, troubles);
         words = refusal::FAILED;
     }
-    request::refuse(client, head, record, refused.status, words).await
+    crate::handler::respond::refuse(client, head, record, refused.status, words).await
 }
 
 async fn too_many(
@@ -408,7 +403,7 @@ async fn too_many(
     let seconds = wait.as_secs_f64().ceil().max(1.0).to_string();
     let header = Some((&b"Retry-After"[..], seconds.as_bytes()));
     let after = client.discard_body(head);
-    request::plain(client, head, record, 429, header, why, after).await
+    crate::handler::respond::plain(client, head, record, 429, header, why, after).await
 }
 
 /// Sends the page for an error, or the server's own words if there is no page after all.
@@ -481,20 +476,6 @@ async fn send_in_place(
     };
     client.answer(&reply, content, record).await?;
     Ok(caught.after)
-}
-
-impl RequestContext<'_> {
-    /// Whether a page of the site's takes the place of a script's or a server's answer of this status.
-    pub fn intercepts(&self, status: u16) -> bool {
-        let rules = self.rules.filter(|rules| rules.settings().intercept_errors);
-        let has_page = |rules: &SiteRules| rules.error_page(status).is_some();
-        self.status.is_none() && rules.is_some_and(has_page)
-    }
-
-    /// The authority that was asked for.
-    pub fn host<'h>(&'h self, head: &'h Head) -> &'h str {
-        self.origin.map_or(head.host(), |origin| origin.host)
-    }
 }
 
 /// Nothing is changed about an answer.

@@ -12,12 +12,11 @@ use maitred_http1::Head;
 use maitred_rules::SiteRules;
 use maitred_rules::dress::{Expiry, HeaderPolicy};
 
-use crate::admin::AdminPeer;
-use crate::backend::run::Client;
 use crate::http::body::{Body, NoBody};
 use crate::http::body_stream::Inflow;
-use crate::http::client::{After, Content, HttpClient, Raw, Reply};
-use crate::logging::access_log::RequestRecord;
+use crate::http::client::{After, Client, Content, HttpClient, Raw, Reply};
+use crate::logging::record::RequestRecord;
+use crate::net::admin_peer::AdminPeer;
 use crate::net::tls::Secured;
 use crate::runtime::clock::expires;
 

@@ -8,22 +8,24 @@ use bytes::Bytes;
 use maitred_http1::{Framing, Head};
 
 use crate::backend::Backend;
-use crate::backend::attempt;
-use crate::backend::attempt::{Tried, attempt, explain};
-use crate::backend::run::{Failure, Run, Sent};
-use crate::cache;
-use crate::cache::{DetachedClient, Fill, Tee};
+use crate::backend::attempt::{self, Tried, attempt, explain};
+use crate::backend::error::Failure;
+use crate::backend::progress::Sent;
+use crate::backend::run::Run;
 use crate::handler::accel_redirect;
-use crate::handler::fastcgi_params;
-use crate::handler::fastcgi_params::{Call, REQUEST_ID, Seen};
-use crate::handler::request;
-use crate::handler::request::{Header, PLAIN, RequestContext, ServerHeaders};
-use crate::handler::script_response::{HeadWriter, HttpEncoder};
+use crate::handler::cache::detached_client::DetachedClient;
+use crate::handler::cache::fill::Fill;
+use crate::handler::cache::lookup::{self, Looked};
+use crate::handler::cache::refresh;
+use crate::handler::cache::tee::Tee;
+use crate::handler::context::RequestContext;
+use crate::handler::fastcgi_params::{self, Call, REQUEST_ID, Seen};
+use crate::handler::script_response::HttpEncoder;
 use crate::http::body::{Body, NoBody};
-use crate::http::client::{After, HttpClient};
+use crate::http::client::{After, HeadWriter, HttpClient};
 use crate::http::deadline::Shared;
-use crate::http::refusal;
-use crate::logging::access_log::RequestRecord;
+use crate::http::headers::{Header, PLAIN, ServerHeaders};
+use crate::logging::record::RequestRecord;
 use crate::net::tls::Secured;
 use crate::runtime::request_id::RequestId;
 use crate::services::Thread;
@@ -41,14 +43,14 @@ pub async fn answer<C: HttpClient>(
 ) -> io::Result<After> {
     let mut fill = None;
     if let (Some(of), Some(cache), None) = (&way.site.cache, &thread.shared.cache, way.status) {
-        match Box::pin(cache::look(client, head, (cache, of), way, record)).await? {
-            cache::Looked::RequestRecord(after) => return Ok(after),
-            cache::Looked::Refresh(after, fill) => {
+        match Box::pin(lookup::look(client, head, (cache, of), way, record)).await? {
+            Looked::Responded(after) => return Ok(after),
+            Looked::Refresh(after, fill) => {
                 let caller = Caller::of(client, way, record);
-                cache::refresh(fill, (head, way, script), (thread, caller));
+                refresh::refresh(fill, (head, way, script), (thread, caller));
                 return Ok(after);
             }
-            cache::Looked::Forward(forward) => fill = Some(forward),
+            Looked::Forward(forward) => fill = Some(forward),
         }
     }
     let asked = (head, way, script);
@@ -78,7 +80,7 @@ fn turned_away(
     let is_shared = fill.is_some_and(Fill::is_for_others);
     let run = run_of((head, way, &name), is_shared, &body, &id);
     let tried = attempt::turned_away(thread, &run)?;
-    record.pool = Some(pool.clone());
+    record.pool = Some(pool.name.clone());
     record.cache = fill.map(Fill::word);
     Some(tried)
 }
@@ -119,18 +121,21 @@ async fn run<C: HttpClient>(
     let body = match collect(client, head, way).await {
         Ok(body) => body,
         Err(no_body) => {
-            let refused = request::refuse_body(client, head, record, no_body, way);
+            let refused = crate::handler::respond::refuse_body(client, head, record, no_body, way);
             return Box::pin(refused).await;
         }
     };
     let caller = Caller::of(client, way, record);
     record.body_bytes = body.len();
     if let Backend::Pool(pool) = way.backend {
-        record.pool = Some(pool.clone());
+        record.pool = Some(pool.name.clone());
     }
     let Ok(encoded) = caller.encode((head, way, script), &body, fill.as_deref()) else {
         let why = "The request's headers are too large for a script.";
-        return Box::pin(request::refuse_close(client, head, record, 431, why)).await;
+        return Box::pin(crate::handler::respond::refuse_close(
+            client, head, record, 431, why,
+        ))
+        .await;
     };
     let address = || thread.address(client.peer().ip());
     let _held = match thread.shared.requests.hold(encoded.len(), address) {
@@ -138,7 +143,10 @@ async fn run<C: HttpClient>(
         Err(why) => {
             thread.shared.refuse_head(caller.peer.ip(), why);
             let why = "Too many large requests are in hand.";
-            return Box::pin(request::refuse_close(client, head, record, 503, why)).await;
+            return Box::pin(crate::handler::respond::refuse_close(
+                client, head, record, 503, why,
+            ))
+            .await;
         }
     };
     let name = String::from_utf8_lossy(&script.script_filename);
@@ -263,7 +271,7 @@ fn tell<W: HeadWriter>(tee: &Tee<'_, W>, sent: &Sent, record: &mut RequestRecord
     record.cache = tee.fill().map(Fill::word);
     (record.status, record.head_bytes) = (form.status, form.head_bytes);
     (record.queued, record.script, record.spent) = (sent.queued, sent.script, sent.spent);
-    record.going_on.clone_from(&sent.going_on);
+    record.script_end = sent.going_on.as_ref().map(|exchange| exchange.at_end());
 }
 
 /// What becomes of the connection after a complete answer.
@@ -326,10 +334,22 @@ async fn fail(
         return Err(io::ErrorKind::ConnectionAborted.into());
     }
     let Some(seconds) = retry_after else {
-        return request::plain(client, head, record, status, None, why, After::Keep).await;
+        return crate::handler::respond::plain(
+            client,
+            head,
+            record,
+            status,
+            None,
+            why,
+            After::Keep,
+        )
+        .await;
     };
-    let (seconds, body) = (seconds.to_string(), refusal::in_words(status, why));
+    let (seconds, body) = (
+        seconds.to_string(),
+        crate::http::error_body::in_words(status, why),
+    );
     let again: Header<'_> = (b"Retry-After", seconds.as_bytes());
     let headers = [PLAIN, again, (b"Cache-Control", b"no-store")];
-    request::whole(client, head, record, status, &headers, &body, After::Keep).await
+    crate::handler::respond::whole(client, head, record, status, &headers, &body, After::Keep).await
 }

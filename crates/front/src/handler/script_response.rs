@@ -12,36 +12,18 @@ use maitred_http1::{
 use maitred_pagecache::admit;
 use maitred_rules::dress::Expiry;
 
-use crate::backend::run::{Failure, ResponseEncoder, Run};
+use crate::backend::encoder::ResponseEncoder;
+use crate::backend::error::Failure;
+use crate::backend::run::Run;
+use crate::backend::script_headers::{Named, is_for_us};
 use crate::cache::CACHE_STATUS;
-use crate::handler::accel_redirect::Named;
-use crate::handler::request::{Header, RequestContext};
-use crate::http::client::After;
-use crate::http::early_hints;
-use crate::http::early_hints::Hints;
+use crate::handler::context::RequestContext;
+use crate::http::client::{After, HeadWriter};
+use crate::http::early_hints::{self, Hints};
+use crate::http::headers::Header;
 use crate::http::server_timing;
 use crate::runtime::clock::{expires, http_date};
 use crate::site::compress::{Effort, Encoder, Plan};
-
-/// How heads look in a version of HTTP.
-pub trait HeadWriter {
-    /// What goes to the client apart from bytes, if anything.
-    type Head;
-
-    /// Makes the head of an answer, in `out` or apart from it. Returns also how many of `headers`
-    /// have been left out because no head can carry them.
-    fn head<'h>(
-        out: &mut Vec<u8>,
-        answer: &Answer<'_>,
-        headers: impl Iterator<Item = (&'h [u8], &'h [u8])>,
-    ) -> (Option<Self::Head>, usize);
-
-    /// Makes the head of an interim answer of status 103, in `out` or apart from it.
-    fn hints<'h>(
-        out: &mut Vec<u8>,
-        headers: impl Iterator<Item = (&'h [u8], &'h [u8])>,
-    ) -> Option<Self::Head>;
-}
 
 /// An answer to one request over HTTP.
 pub struct HttpEncoder<'a, W: HeadWriter> {
@@ -383,10 +365,4 @@ impl<W: HeadWriter> ResponseEncoder for HttpEncoder<'_, W> {
     fn timed(&mut self, value: String) {
         self.timing = Some(value);
     }
-}
-
-/// Headers by which a script speaks to its web server (nginx's `X-Accel-…`).
-pub fn is_for_us(name: &[u8]) -> bool {
-    name.get(..8)
-        .is_some_and(|start| start.eq_ignore_ascii_case(b"x-accel-"))
 }

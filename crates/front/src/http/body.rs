@@ -8,9 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use maitred_http1::{CONTINUE, ChunkedBody, Framing, Head, Refusal};
-
-use crate::server::http1::connection::Connection;
+use maitred_http1::Refusal;
 
 /// Bodies up to this many bytes stay in memory.
 pub const MEMORY_BYTES: usize = 64 * 1024;
@@ -197,79 +195,6 @@ impl Collected {
             None => Ok(Body::Memory(Vec::new())),
         }
     }
-}
-
-/// Collects the body that follows `head`. A client that asked for permission gets it only now
-/// that the size is known to be within the limit.
-///
-/// # Errors
-/// Why there is none; the connection is then of no further use.
-pub async fn collect(
-    connection: &mut Connection,
-    head: &Head,
-    limit: u64,
-    spool_dir: &Path,
-) -> Result<Body, NoBody> {
-    let length = match head.body {
-        Framing::None => return Ok(Body::Memory(Vec::new())),
-        Framing::Length(length) if length > limit => return Err(NoBody::TooLarge),
-        Framing::Length(length) => Some(length),
-        Framing::Chunked => None,
-    };
-    if head.expects_continue && connection.input().is_empty() {
-        let sent = connection.send_interim(CONTINUE).await;
-        sent.map_err(|_| NoBody::Gone)?;
-    }
-    let mut collected = Collected::new(limit);
-    let mut chunks = ChunkedBody::new();
-    let mut pace = connection.body_pace();
-    loop {
-        let complete = match length {
-            Some(length) => take_length(connection, &mut collected, length, spool_dir).await?,
-            None => take_chunks(connection, &mut collected, &mut chunks, spool_dir).await?,
-        };
-        if complete {
-            return collected.finish(spool_dir).await;
-        }
-        match connection.fill_body(collected.len(), &mut pace).await {
-            Some(Ok(count)) if count > 0 => {}
-            None => return Err(NoBody::TooSlow),
-            _ => return Err(NoBody::Gone),
-        }
-    }
-}
-
-async fn take_length(
-    connection: &mut Connection,
-    collected: &mut Collected,
-    length: u64,
-    spool_dir: &Path,
-) -> Result<bool, NoBody> {
-    let missing = usize::try_from(length - collected.len()).unwrap_or(usize::MAX);
-    let input = connection.input();
-    let count = missing.min(input.len());
-    let bytes = input.split_to(count);
-    collected.add(&bytes, spool_dir).await?;
-    Ok(count == missing)
-}
-
-async fn take_chunks(
-    connection: &mut Connection,
-    collected: &mut Collected,
-    chunks: &mut ChunkedBody,
-    spool_dir: &Path,
-) -> Result<bool, NoBody> {
-    let input = connection.input().split();
-    let mut rest = &input[..];
-    let mut complete = false;
-    while !rest.is_empty() && !complete {
-        let decoded = chunks.decode(rest).map_err(NoBody::Refused)?;
-        collected.add(decoded.data, spool_dir).await?;
-        rest = &rest[decoded.consumed..];
-        complete = decoded.complete;
-    }
-    connection.input().extend_from_slice(rest);
-    Ok(complete)
 }
 
 #[cfg(test)]

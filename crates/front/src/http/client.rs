@@ -9,17 +9,15 @@ use std::path::Path;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use maitred_http1::Head;
+use maitred_http1::{Answer, Head};
 
-use crate::admin::AdminPeer;
-use crate::backend::run::Client;
-use crate::handler::script_response::HeadWriter;
 use crate::http::body::{Body, NoBody};
 use crate::http::body_stream::Inflow;
-use crate::logging::access_log::RequestRecord;
+use crate::http::content::{AnswerBody, Part, Slice};
+use crate::logging::record::RequestRecord;
+use crate::net::admin_peer::AdminPeer;
 use crate::net::stream::Stream;
 use crate::net::tls::Secured;
-use crate::site::files::{AnswerBody, Part, Slice};
 
 /// What becomes of the connection after an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -178,4 +176,58 @@ impl<'a> Content<'a> {
             _ => &[],
         }
     }
+}
+
+/// The client of a script. Clients are wrapped by others, so no method has a body here: a wrapper that
+/// forgot one would have that in place of its client's.
+pub trait Client {
+    /// What it is sent apart from bytes, if anything.
+    type Head;
+
+    /// Returns when it does not want the answer any more.
+    async fn gone(&mut self);
+
+    /// As [`Client::gone`], for one whose answer will be there in a moment.
+    async fn gone_later(&mut self);
+
+    /// Sends a head. The bytes that are sent from then on belong to it.
+    ///
+    /// # Errors
+    /// When the client has gone.
+    fn begin(&mut self, head: Self::Head) -> io::Result<()>;
+
+    /// Sends bytes without waiting; 0 when the client must read first.
+    ///
+    /// # Errors
+    /// When the client has gone.
+    fn try_send(&mut self, bytes: &[u8]) -> io::Result<usize>;
+
+    /// Waits until the client may be sent more.
+    ///
+    /// # Errors
+    /// When the client has gone, or has not read for too long.
+    async fn sendable(&mut self) -> io::Result<()>;
+
+    /// Bytes of an answer that may be kept in memory for it.
+    fn spool_bytes(&self) -> usize;
+}
+
+/// How heads look in a version of HTTP.
+pub trait HeadWriter {
+    /// What goes to the client apart from bytes, if anything.
+    type Head;
+
+    /// Makes the head of an answer, in `out` or apart from it. Returns also how many of `headers`
+    /// have been left out because no head can carry them.
+    fn head<'h>(
+        out: &mut Vec<u8>,
+        answer: &Answer<'_>,
+        headers: impl Iterator<Item = (&'h [u8], &'h [u8])>,
+    ) -> (Option<Self::Head>, usize);
+
+    /// Makes the head of an interim answer of status 103, in `out` or apart from it.
+    fn hints<'h>(
+        out: &mut Vec<u8>,
+        headers: impl Iterator<Item = (&'h [u8], &'h [u8])>,
+    ) -> Option<Self::Head>;
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use maitred_http1::Head;
 
-use crate::handler::request::first_field;
+use crate::http::headers::first_field;
 
 /// A request's header.
 pub trait Fields: Sync {

@@ -7,22 +7,19 @@ use std::io::Write;
 use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, PoisonError, RwLock};
-use std::time::Duration;
 
-use maitred_config::{self as config, Config, LogFormat, LogTarget, SyslogServer};
+use maitred_config as config;
+use maitred_config::{Config, LogFormat, LogTarget, SyslogServer};
 use maitred_http1::Head;
 use maitred_os::collector::{Address, Collector, Field, Form, Severity};
 use maitred_os::stderr;
-use maitred_seat::Spent;
+
+use crate::logging::record::RequestRecord;
+use crate::logging::repeated::RepeatedErrors;
+use crate::logging::site_log::SiteLog;
 
 pub use crate::logging::access_log_line::{Line, Time, put_visible};
 pub use crate::logging::deferred::write_later;
-
-use crate::logging::pool_access_log::{DoorLogs, LogFile};
-use crate::logging::repeated::RepeatedErrors;
-use crate::pool::Pool;
-use crate::pool::exchange::Exchange;
-use crate::runtime::request_id::RequestId;
 
 /// Lines are written together up to this many bytes.
 const BUFFER_BYTES: usize = 32 * 1024;
@@ -46,86 +43,6 @@ enum Sink {
     File(RwLock<File>),
     /// Somebody who collects logs; lines to syslog have this severity.
     Collector(Collector, u8),
-}
-
-/// Where the requests of a site are logged.
-#[derive(Debug, Clone, Default)]
-pub enum SiteLog {
-    /// Where all are.
-    #[default]
-    Server,
-    /// Nowhere.
-    Off,
-    /// In a file of its own.
-    File(Arc<LogFile>),
-}
-
-impl SiteLog {
-    /// As a site says. A file that the supervisor has not sent is none.
-    pub fn of(settings: &config::SiteLog, files: &DoorLogs) -> SiteLog {
-        match settings {
-            config::SiteLog::Server => SiteLog::Server,
-            config::SiteLog::Off => SiteLog::Off,
-            config::SiteLog::File(path) => match files.file(path) {
-                Some(file) => SiteLog::File(file),
-                None => {
-                    tracing::error!("the access log {} did not come", path.display());
-                    SiteLog::Off
-                }
-            },
-        }
-    }
-}
-
-/// What a line says of an answer.
-#[derive(Debug, Default)]
-pub struct RequestRecord {
-    /// The status sent.
-    pub status: u16,
-    /// Bytes of body that the client was really sent, its framing included.
-    pub bytes: u64,
-    /// Bytes of the head.
-    pub head_bytes: u64,
-    /// Bytes of the request's body, if anybody wanted it.
-    pub body_bytes: u64,
-    /// The client, if a proxy has named another than who connected.
-    pub client: Option<IpAddr>,
-    /// A trusted proxy has not said who the client is: the line has no address.
-    pub is_client_unknown: bool,
-    /// Whether the client speaks TLS, with us or with a proxy in front.
-    pub is_https: bool,
-    /// How long the request waited for a worker.
-    pub queued: Option<Duration>,
-    /// How long its script took.
-    pub script: Option<Duration>,
-    /// Where that time went, if its worker has told.
-    pub spent: Option<Spent>,
-    /// The exchange of its script, if that goes on though its answer is complete.
-    pub going_on: Option<Arc<Exchange>>,
-    /// How long it went on, once that is known.
-    pub rest: Duration,
-    /// The pool that ran it.
-    pub pool: Option<Arc<Pool>>,
-    /// The request's id, if somebody has wanted it.
-    pub id: Option<RequestId>,
-    /// The answer carries it.
-    pub sends_id: bool,
-    /// What the page cache has done for it, in a word.
-    pub cache: Option<&'static str>,
-    /// Where the request is logged.
-    pub log: SiteLog,
-}
-
-impl RequestRecord {
-    /// The request's id, which it gets when it is first wanted.
-    pub fn id(&mut self) -> RequestId {
-        *self.id.get_or_insert_with(RequestId::next)
-    }
-
-    /// The id that the answer carries, if it does.
-    pub fn id_sent(&mut self) -> Option<RequestId> {
-        self.sends_id.then(|| self.id())
-    }
 }
 
 thread_local! {
@@ -285,7 +202,7 @@ impl AccessLog {
                     ("MAITRED_HOST", head.map(|head| head.host().as_bytes())),
                     ("MAITRED_METHOD", head.map(|head| head.method().as_bytes())),
                     ("MAITRED_URI", head.map(|head| head.path().as_bytes())),
-                    ("MAITRED_POOL", pool.map(|pool| pool.name.as_bytes())),
+                    ("MAITRED_POOL", pool.map(|pool| pool.as_bytes())),
                     ("MAITRED_CACHE", record.cache.map(str::as_bytes)),
                     ("MAITRED_REQUEST_ID", id.map(|id| id.as_str().as_bytes())),
                 ];

@@ -137,6 +137,15 @@ fn time_for(bytes: u64, rate: u32) -> Duration {
     Duration::from_nanos(bytes.saturating_mul(each.unwrap_or(u64::MAX)))
 }
 
+/// What a client was too slow at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TooSlow {
+    /// To send its request.
+    Sending,
+    /// To take its answer.
+    Reading,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

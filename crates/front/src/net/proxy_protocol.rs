@@ -13,7 +13,7 @@ use rustix::net::RecvFlags;
 use tokio::io::unix::AsyncFd;
 use tokio::time::{Instant, timeout_at};
 
-use crate::control::commands::readable;
+use crate::net::readable::readable;
 
 /// How long a proxy may take to say whose connection it is.
 const PATIENCE: Duration = Duration::from_secs(5);

@@ -9,13 +9,13 @@ use maitred_config::Mode;
 use maitred_control::{FromFront, Generation as Number, Wear};
 use maitred_scoreboard::RequestOutcome;
 
-use crate::pool::Pool;
 use crate::pool::exchange::{AfterDeath, Exchange};
 use crate::pool::generation::Generation;
 use crate::pool::growth::Growth;
 use crate::pool::queue::{Queue, SeatId, SlotRef, WorkerRef};
 use crate::pool::rolling_replace::SeatChange;
 use crate::pool::status_counters::StatusCounters;
+use crate::pool::{Pool, overrun};
 use crate::runtime::clock;
 
 /// Interval of reports that workers find OPcache full: the check for it takes a process.
@@ -217,7 +217,7 @@ impl Pool {
             let exchange = Exchange::inherited(self, &generation, assignment);
             self.count_in_flight(&exchange);
             self.inboxes[0].put(exchange.clone());
-            crate::backend::watch_left(exchange.clone());
+            overrun::watch_left(exchange.clone());
             inherited.push((slot, exchange));
         }
         let mut state = self.lock();

@@ -49,7 +49,7 @@ impl Unaccepted {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::control::commands::readable;
+    use crate::net::readable::readable;
     use std::os::unix::net::{UnixListener, UnixStream};
 
     #[tokio::test]

@@ -10,6 +10,7 @@ pub(crate) mod listen_backlog;
 pub(crate) mod load_shedding;
 pub(crate) mod metrics;
 pub(crate) mod overload;
+pub(crate) mod overrun;
 pub(crate) mod pools;
 pub(crate) mod queue;
 pub(crate) mod rolling_replace;
@@ -70,7 +71,7 @@ const AVERAGE_SHIFT: u32 = 3;
 #[derive(Debug)]
 pub struct Pool {
     /// Its name, which all its generations share.
-    pub name: String,
+    pub name: Arc<str>,
     /// The settings of the current generation.
     settings: ArcSwap<Settings>,
     state: Mutex<PoolState>,
@@ -110,7 +111,7 @@ impl Pool {
         is_fpm: bool,
     ) -> Pool {
         Pool {
-            name: settings.name.clone(),
+            name: settings.name.as_str().into(),
             settings: ArcSwap::new(settings),
             state: Mutex::new(PoolState::new()),
             in_flight: inboxes.iter().map(|_| AtomicU32::new(0)).collect(),

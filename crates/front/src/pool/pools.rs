@@ -6,12 +6,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use maitred_config::Pool as Settings;
 use maitred_control::Generation as Number;
 
-use crate::control::commands::look_after;
-use crate::pool::Pool;
 use crate::pool::generation::Generation;
 use crate::pool::listen_backlog::Unaccepted;
 use crate::pool::thread_local::Inbox;
 use crate::pool::worker_calls::WorkerCalls;
+use crate::pool::{Pool, growth, saturation_log};
 use crate::runtime::supervisor_channel::Supervisor;
 
 /// While another front has taken over, a pool keeps idle workers for the clients that remain: one for
@@ -136,4 +135,10 @@ impl Known {
         self.by_name.insert(settings.name.clone(), pool.clone());
         pool
     }
+}
+
+/// Looks after a pool that has just come.
+pub fn look_after(pool: &Arc<Pool>) {
+    tokio::spawn(growth::tend(Arc::downgrade(pool)));
+    tokio::spawn(saturation_log::watch(Arc::downgrade(pool)));
 }

@@ -15,12 +15,11 @@ use maitred_rules::settings::Proxy;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, sleep_until, timeout};
 
-use crate::backend::fastcgi_upstream;
-use crate::backend::fastcgi_upstream::Stream;
-use crate::handler::proxy::Failure;
-use crate::pool::thread_local::Paced;
+use crate::backend::fastcgi_upstream::{self, Stream};
+use crate::proxy::error::Failure;
 use crate::proxy::stats::{AllFigures, Figures};
 use crate::proxy::upload::UploadBody;
+use crate::runtime::thread::Paced;
 
 /// Idle connections that are kept to one server by one thread (nginx's `keepalive`).
 const KEPT: usize = 32;

@@ -9,7 +9,7 @@ use std::time::Duration;
 use maitred_control::admin::ProxyServer;
 use tokio::time::Instant;
 
-use crate::handler::proxy::Failure;
+use crate::proxy::error::Failure;
 
 /// How requests end: with an answer of this class (that of a WebSocket is `1xx`), or without one, or
 /// with half of one.

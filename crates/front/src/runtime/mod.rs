@@ -2,6 +2,9 @@
 
 pub(crate) mod background;
 pub(crate) mod clock;
+pub(crate) mod file_identity;
 pub(crate) mod heap;
 pub(crate) mod request_id;
+pub(crate) mod sandbox;
 pub(crate) mod supervisor_channel;
+pub(crate) mod thread;

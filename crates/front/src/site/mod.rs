@@ -11,6 +11,8 @@ pub(crate) mod openat;
 pub(crate) mod rate_limits;
 pub mod resolver;
 pub(crate) mod resolver_table;
+pub(crate) mod sendfile_roots;
+pub(crate) mod sites;
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -25,15 +27,15 @@ use maitred_rules::settings::Rules;
 
 use crate::backend::Backend;
 use crate::cache::SiteCache;
-use crate::handler::accel_redirect::SendfileRoots;
-use crate::handler::proxy;
-use crate::logging::access_log::SiteLog;
-use crate::pool::thread_local;
-use crate::services::Shared;
+use crate::logging::site_log::SiteLog;
+use crate::proxy::server::Server;
+use crate::runtime::thread;
 use crate::site::compress::Compression;
 use crate::site::files::Entry;
 use crate::site::rate_limits::SiteLimits;
 use crate::site::resolver::{Folder, Limits, Refused, Resolver, Route, SiteFiles};
+use crate::site::sendfile_roots::SendfileRoots;
+use crate::site::sites::Resources;
 
 /// A folder beside the root: what its paths begin with, and what they stand for.
 type Alias = (String, Mutex<Resolver>);
@@ -64,7 +66,7 @@ pub struct Site {
     /// Folders beside the root, by what their paths begin with; the longest first.
     aliases: Vec<Alias>,
     /// The servers of its `proxy`, in their order.
-    pub proxies: Vec<proxy::Server>,
+    pub proxies: Vec<Server>,
 }
 
 impl Site {
@@ -74,7 +76,7 @@ impl Site {
     /// One sentence.
     pub fn open(
         config: &Config,
-        shared: &Shared,
+        resources: Resources<'_>,
         settings: &maitred_config::Site,
         limits: Limits,
     ) -> Result<Site, String> {
@@ -99,11 +101,13 @@ impl Site {
             let pool = config
                 .pool(name)
                 .ok_or_else(|| format!("the site at {root} names a pool that does not exist"))?;
-            Ok::<_, String>(Backend::Pool(shared.pools.named(&Arc::new(pool.clone()))))
+            Ok::<_, String>(Backend::Pool(
+                resources.pools.named(&Arc::new(pool.clone())),
+            ))
         };
         let backend = match &settings.destination {
             Destination::Upstream(upstream) => {
-                let log = shared
+                let log = resources
                     .upstream_logs
                     .of(crate::backend::fastcgi_upstream::name(upstream));
                 Backend::Upstream(upstream.clone(), log)
@@ -120,16 +124,16 @@ impl Site {
             settings: settings.clone(),
             spool_dir: config.spool_dir.clone(),
             rules: compile_rules(settings)?,
-            cache: SiteCache::of(settings, shared.cache.as_deref()),
-            limits: shared.limits.of(settings),
-            access_log: SiteLog::of(&settings.access_log, &shared.door_logs),
+            cache: SiteCache::of(settings, resources.cache),
+            limits: resources.limits.of(settings),
+            access_log: SiteLog::of(&settings.access_log, resources.door_logs),
             backends: backends.collect::<Result<_, String>>()?,
             backend,
             resolver: open_files(files, compression.clone(), limits)?,
             compression,
             sendfile,
             aliases,
-            proxies: proxy::Server::all(&settings.rules.proxy, &shared.proxies),
+            proxies: Server::all(&settings.rules.proxy, resources.proxies),
         })
     }
 
@@ -199,7 +203,7 @@ impl Site {
 /// Only one thread ever takes the lock; it is there because tasks may move by their type.
 pub fn with<T>(resolver: &Mutex<Resolver>, work: impl FnOnce(&mut Resolver) -> T) -> T {
     let mut resolver = resolver.lock().unwrap_or_else(PoisonError::into_inner);
-    resolver.set_moment(thread_local::moment());
+    resolver.set_moment(thread::moment());
     work(&mut resolver)
 }
 

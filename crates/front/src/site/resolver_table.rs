@@ -10,7 +10,7 @@ use std::sync::Arc;
 use rustix::fs::{self, FileType, Stat};
 use rustix::io::Errno;
 
-use crate::site::files::Identity;
+use crate::runtime::file_identity::Identity;
 use crate::site::resolver::Target;
 
 /// How much one front thread may keep between requests.

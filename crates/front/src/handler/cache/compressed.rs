@@ -1,6 +1,6 @@
 //! A kept page in the coding that a client takes: made once, and kept beside the page.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use maitred_http1::Head;
@@ -10,7 +10,8 @@ use maitred_pagecache::stored::Stored;
 use maitred_pagestore::{Looked, Object};
 
 use crate::cache::Cache;
-use crate::handler::request::RequestContext;
+use crate::cache::making::lock;
+use crate::handler::context::RequestContext;
 use crate::site::compress::{Effort, Encoder, Plan};
 
 /// Bytes of a page up to which it is put into a coding while its client waits: brotli takes 2 ms for
@@ -19,10 +20,6 @@ const AT_ONCE_BYTES: usize = 128 * 1024;
 
 /// Most pages that are put into a coding at a time while their clients get them as they are.
 const MAX_CODING: usize = 2;
-
-/// Pages that are being put into a coding, by the keys that they will have.
-#[derive(Debug, Default)]
-pub struct Making(Mutex<Vec<Key>>);
 
 /// The page under a key as the client takes it; the page itself if nothing is to be coded, or that takes
 /// so long that it is there for those who ask later.
@@ -92,10 +89,6 @@ impl Drop for Turn {
     fn drop(&mut self) {
         lock(&self.cache.making).retain(|key| *key != self.key);
     }
-}
-
-fn lock(making: &Making) -> MutexGuard<'_, Vec<Key>> {
-    making.0.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// What becomes of a page; nothing if there is no memory for it.

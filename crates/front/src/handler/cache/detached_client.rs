@@ -6,7 +6,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::backend::run::Client;
+use crate::http::client::Client;
 
 /// Whether an answer is wanted whether or not its client is still there.
 pub type Wanted = Arc<AtomicBool>;

@@ -9,10 +9,8 @@ use bytes::Bytes;
 use maitred_control::purge::Dropped;
 use maitred_fastcgi::cgi::AnswerHead;
 use maitred_http1::Head;
-use maitred_pagecache::Millis;
 use maitred_pagecache::admit::{Admitted, NotStored, Times, admit};
 use maitred_pagecache::asked::Asked;
-use maitred_pagecache::cookies;
 use maitred_pagecache::fills::{Finished, Ticket};
 use maitred_pagecache::key::Key;
 use maitred_pagecache::merge::merge;
@@ -21,19 +19,21 @@ use maitred_pagecache::purge::{self, Thoroughness};
 use maitred_pagecache::reuse::{Stale, is_error, validators};
 use maitred_pagecache::status::{CacheStatus, Forward, ON_ERROR, REVALIDATED};
 use maitred_pagecache::stored::Stored;
-use maitred_pagecache::{freshness, invalidate};
+use maitred_pagecache::{Millis, cookies, freshness, invalidate};
 use maitred_pagestore::{Body, Object, Place, Subject};
 
-use crate::backend::run::Failure;
+use crate::backend::error::Failure;
+use crate::backend::script_headers::Named;
 use crate::cache::purge::Elsewhere;
-use crate::cache::{AT_ONCE_BYTES, Cache, SiteCache, now, reply, request_of, whole};
-use crate::handler::accel_redirect::Named;
+use crate::cache::{AT_ONCE_BYTES, Cache, SiteCache, now, whole};
 use crate::handler::cache::compressed::say_that_it_varies;
 use crate::handler::cache::detached_client::Wanted;
-use crate::handler::request::{Header, RequestContext};
+use crate::handler::cache::reply::{reply, request_of};
+use crate::handler::context::RequestContext;
 use crate::http::body::blocking;
 use crate::http::client::{After, HttpClient};
-use crate::logging::access_log::RequestRecord;
+use crate::http::headers::Header;
+use crate::logging::record::RequestRecord;
 
 pub use crate::handler::cache::fill_remaining::Left;
 

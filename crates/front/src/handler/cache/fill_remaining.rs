@@ -12,7 +12,7 @@ use maitred_pagestore::Object;
 
 use crate::cache::{Cache, SiteCache};
 use crate::handler::cache::fill::Fill;
-use crate::handler::request::RequestContext;
+use crate::handler::context::RequestContext;
 
 /// What is left of a request that was answered with a stale page: the page is to be made again.
 pub struct Left {

@@ -15,16 +15,18 @@ use maitred_pagecache::key::{Key, Primary};
 use maitred_pagecache::plan::{Bypass, Plan};
 use maitred_pagecache::reuse::{Judged, Stale, judge};
 use maitred_pagecache::status::{CacheStatus, Forward, ON_ERROR, UPDATING};
-use maitred_pagestore::{self as pagestore, Object};
+use maitred_pagestore as pagestore;
+use maitred_pagestore::Object;
 use tokio::sync::oneshot;
 
-use crate::cache::{AT_ONCE_BYTES, Cache, Fill, SiteCache, now, reply, request_of, whole};
+use crate::cache::{AT_ONCE_BYTES, Cache, SiteCache, now, whole};
 use crate::handler::cache::compressed::coded;
-use crate::handler::request;
-use crate::handler::request::RequestContext;
+use crate::handler::cache::fill::Fill;
+use crate::handler::cache::reply::{reply, request_of};
+use crate::handler::context::RequestContext;
 use crate::http::body::blocking;
 use crate::http::client::{After, HttpClient};
-use crate::logging::access_log::RequestRecord;
+use crate::logging::record::RequestRecord;
 
 /// A client that has gone, as nginx logs it.
 const CLIENT_LEFT: u16 = 499;
@@ -32,7 +34,7 @@ const CLIENT_LEFT: u16 = 499;
 /// What the cache has to do with a request.
 pub enum Looked<'a> {
     /// It has answered it.
-    RequestRecord(After),
+    Responded(After),
     /// It has answered it with a page that is now to be made again.
     Refresh(After, Box<Fill<'a>>),
     /// The request goes on to a script, whose answer it looks at.
@@ -76,14 +78,14 @@ pub async fn look<'a>(
                     false => coded(cache, (head, way), (&key, page)),
                 };
                 let after = fresh(client, (head, way), &page, times, record);
-                return after.await.map(Looked::RequestRecord);
+                return after.await.map(Looked::Responded);
             }
             Weighed::Other(key) => key,
         };
         if wants_nothing_else(&plan) {
             let why = "The page is not kept, and no other is wanted.";
-            let refused = request::refuse(client, head, record, 504, why);
-            return refused.await.map(Looked::RequestRecord);
+            let refused = crate::handler::respond::refuse(client, head, record, 504, why);
+            return refused.await.map(Looked::Responded);
         }
         let is_refreshed_without = may_refresh && plan.store == Err(NotStored::UnknownCookie);
         if plan.store.is_err() && !is_refreshed_without {
@@ -100,7 +102,7 @@ pub async fn look<'a>(
             };
             let after = meanwhile(client, (head, way), old, turn, record).await?;
             if turn == Turn::Others {
-                return Ok(Looked::RequestRecord(after));
+                return Ok(Looked::Responded(after));
             }
             fill.go_on(plan, primary);
             return Ok(Looked::Refresh(after, fill));
@@ -115,7 +117,7 @@ pub async fn look<'a>(
             Next::StandIn(page, stale) => {
                 let how = (stale, ON_ERROR, Duration::ZERO);
                 let after = stand_in(client, (head, way), &page, how, record);
-                return after.await.map(Looked::RequestRecord);
+                return after.await.map(Looked::Responded);
             }
         }
     }

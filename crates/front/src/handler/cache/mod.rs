@@ -5,5 +5,7 @@ pub(crate) mod detached_client;
 pub(crate) mod fill;
 pub(crate) mod fill_remaining;
 pub(crate) mod lookup;
+pub(crate) mod purge;
 pub(crate) mod refresh;
+pub(crate) mod reply;
 pub(crate) mod tee;

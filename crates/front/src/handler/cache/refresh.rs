@@ -14,18 +14,21 @@ use maitred_http1::Head;
 
 use crate::backend::Backend;
 use crate::backend::attempt::attempt;
-use crate::backend::run::{Client, Failure, ResponseEncoder, Run};
-use crate::cache::{Cache, DetachedClient};
+use crate::backend::encoder::ResponseEncoder;
+use crate::backend::error::Failure;
+use crate::backend::run::Run;
+use crate::cache::Cache;
+use crate::handler::cache::detached_client::DetachedClient;
 use crate::handler::cache::fill::{Fill, Left};
 use crate::handler::cache::tee::Watch;
-use crate::handler::request::RequestContext;
+use crate::handler::context::{Origin, RequestContext};
 use crate::handler::rules;
-use crate::handler::rules::Origin;
 use crate::handler::script::{Caller, run_of};
 use crate::http::body::Body;
+use crate::http::client::Client;
 use crate::http::spool;
 use crate::pool::queue::Priority;
-use crate::pool::thread_local::Paced;
+use crate::runtime::thread::Paced;
 use crate::services::Thread;
 use crate::site::Site;
 use crate::site::resolver::Script;
@@ -61,7 +64,7 @@ pub fn refresh(
         None => head.clone(),
     };
     let left = fill.leave();
-    let Some(counted) = Counted::one_of(&left.cache) else {
+    let Some(counted) = RunningRefresh::one_of(&left.cache) else {
         return;
     };
     let errand = Errand {
@@ -88,17 +91,17 @@ pub fn refresh(
 }
 
 /// One of the pages that are made again at the moment.
-struct Counted(Arc<Cache>);
+struct RunningRefresh(Arc<Cache>);
 
-impl Counted {
-    fn one_of(cache: &Arc<Cache>) -> Option<Counted> {
+impl RunningRefresh {
+    fn one_of(cache: &Arc<Cache>) -> Option<RunningRefresh> {
         let before = cache.refreshes.fetch_add(1, Ordering::Relaxed);
-        let counted = Counted(cache.clone());
+        let counted = RunningRefresh(cache.clone());
         (before < MAX_REFRESHES).then_some(counted)
     }
 }
 
-impl Drop for Counted {
+impl Drop for RunningRefresh {
     fn drop(&mut self) {
         self.0.refreshes.fetch_sub(1, Ordering::Relaxed);
     }

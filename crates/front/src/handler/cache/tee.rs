@@ -5,9 +5,11 @@ use std::time::Duration;
 use maitred_fastcgi::AnswerEvent;
 use maitred_fastcgi::cgi::HeadReader;
 
-use crate::backend::run::{Failure, ResponseEncoder};
+use crate::backend::encoder::ResponseEncoder;
+use crate::backend::error::Failure;
 use crate::handler::cache::fill::Fill;
-use crate::handler::script_response::{HeadWriter, HttpEncoder};
+use crate::handler::script_response::HttpEncoder;
+use crate::http::client::HeadWriter;
 
 /// What a script ends with that had a fatal error: what it has said may be half of it.
 const FATAL: u32 = 255;

@@ -9,13 +9,12 @@ use bytes::Bytes;
 use hyper::header::HeaderMap;
 use hyper::{Request, StatusCode};
 
-use crate::handler::proxy::Failure;
 use crate::handler::proxy::relay::send;
-use crate::handler::request::Header;
-use crate::handler::script_response::HeadWriter;
-use crate::http::client::HttpClient;
+use crate::http::client::{HeadWriter, HttpClient};
 use crate::http::early_hints::is_used;
-use crate::logging::access_log::RequestRecord;
+use crate::http::headers::Header;
+use crate::logging::record::RequestRecord;
+use crate::proxy::error::Failure;
 use crate::proxy::upload::UploadBody;
 
 /// Most times that a server is heard before its answer.

@@ -7,7 +7,6 @@ pub(crate) mod outgoing;
 pub(crate) mod relay;
 pub(crate) mod tunnel;
 
-use crate::proxy::server;
 use std::future::pending;
 use std::io;
 use std::sync::Arc;
@@ -20,22 +19,19 @@ use maitred_http1::{Head, Version};
 use maitred_rules::settings::Proxy;
 use tokio::time::{Instant, sleep_until};
 
-use crate::handler::request;
-use crate::handler::request::RequestContext;
-use crate::http::body::NoBody;
-use crate::http::client::{After, HttpClient};
-use crate::logging::access_log::RequestRecord;
-use crate::logging::repeated::RepeatedErrors;
-use crate::services::Thread;
-
+use crate::handler::context::RequestContext;
 use crate::handler::proxy::early::Early;
 use crate::handler::proxy::outgoing::Outgoing;
-use crate::proxy::server::Link;
+use crate::http::body::NoBody;
+use crate::http::client::{After, HttpClient};
+use crate::logging::record::RequestRecord;
+use crate::logging::repeated::RepeatedErrors;
+use crate::proxy::error::{Failure, Silence};
+use crate::proxy::server::{self, Link, Server};
 use crate::proxy::upload::{Upload, UploadBody};
+use crate::services::Thread;
 
 pub use crate::handler::proxy::outgoing::is_websocket;
-pub use crate::proxy::server::Server;
-pub use crate::proxy::stats::AllFigures;
 
 /// What a client of a WebSocket is told where no server is named for its path.
 pub const NO_WEBSOCKET: &str = "No server takes WebSocket connections here: the site has no `proxy` \
@@ -44,27 +40,6 @@ pub const NO_WEBSOCKET: &str = "No server takes WebSocket connections here: the 
 /// The status of a request whose client has left, for the log (nginx's).
 const CLIENT_LEFT: u16 = 499;
 
-/// Why a server's answer is not there, or not all of it.
-#[derive(Debug)]
-pub enum Failure {
-    /// There is no connection to it.
-    Unreachable(String),
-    /// It did not accept a connection in time.
-    NotAccepted,
-    /// It said nothing for too long.
-    Silent,
-    /// It took nothing of the request for too long.
-    Deaf,
-    /// It closed its connection too early, or what it says is no answer.
-    Broken(String),
-    /// It answered with this status, for which the site has a page.
-    Intercepted(u16),
-    /// The request's body has not come.
-    NoBody(NoBody),
-    /// The client left.
-    ClientLeft,
-}
-
 /// What is asked of whom.
 pub(crate) struct Asking<'a> {
     head: &'a Head,
@@ -72,30 +47,6 @@ pub(crate) struct Asking<'a> {
     rule: &'a Proxy,
     name: &'a str,
     is_websocket: bool,
-}
-
-/// What a server that does nothing for too long has not done.
-enum Silence {
-    SaysNothing,
-    TakesNothing,
-}
-
-impl Silence {
-    fn of(upload: &Upload) -> Silence {
-        match upload.is_over() {
-            true => Silence::SaysNothing,
-            false => Silence::TakesNothing,
-        }
-    }
-}
-
-impl From<Silence> for Failure {
-    fn from(silence: Silence) -> Failure {
-        match silence {
-            Silence::SaysNothing => Failure::Silent,
-            Silence::TakesNothing => Failure::Deaf,
-        }
-    }
 }
 
 /// Has a server answer a request whose path is `path`, decoded and resolved.
@@ -138,7 +89,8 @@ pub async fn answer(
         None => {
             let why = "The address has something in it that no address should have.";
             let after = after_upload(head, &upload, After::Keep);
-            return request::plain(client, head, record, 400, None, why, after).await;
+            return crate::handler::respond::plain(client, head, record, 400, None, why, after)
+                .await;
         }
         Some(request) => {
             let to = (server, &outgoing, request);
@@ -332,7 +284,7 @@ async fn refuse_body(
     no_body: NoBody,
     record: &mut RequestRecord,
 ) -> io::Result<After> {
-    request::refuse_body(client, head, record, no_body, way).await
+    crate::handler::respond::refuse_body(client, head, record, no_body, way).await
 }
 
 /// Answers in place of the server.
@@ -365,7 +317,7 @@ async fn fail(
         return Err(io::ErrorKind::ConnectionAborted.into());
     }
     let after = after_upload(head, upload, After::Keep);
-    request::plain(client, head, record, status, None, why, after).await
+    crate::handler::respond::plain(client, head, record, status, None, why, after).await
 }
 
 /// Which status each failure gets, and the sentence that goes with it.

@@ -14,8 +14,8 @@ use maitred_rules::path::encode_path;
 use maitred_rules::settings::{Proxy, Upstream};
 use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, percent_encode};
 
+use crate::handler::context::RequestContext;
 use crate::handler::proxy::early::Early;
-use crate::handler::request::RequestContext;
 use crate::proxy::upload::UploadBody;
 
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");

@@ -15,10 +15,11 @@ use maitred_http1::{Answer, AnswerFraming, write_head};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf, copy_bidirectional};
 use tokio::time::{sleep_until, timeout};
 
+use crate::handler::proxy::Asking;
 use crate::handler::proxy::relay::for_client;
-use crate::handler::proxy::{Asking, Failure};
 use crate::http::client::{HttpClient, Raw};
-use crate::logging::access_log::RequestRecord;
+use crate::logging::record::RequestRecord;
+use crate::proxy::error::Failure;
 use crate::proxy::server::{Tap, UpstreamStream};
 use crate::runtime::clock::http_date;
 use crate::services::Shared;

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use maitred_fastcgi::{AnswerEvent, ProtocolStatus, write_end, write_stderr, write_stdout};
 
-use crate::backend::run::{Failure, ResponseEncoder};
+use crate::backend::encoder::ResponseEncoder;
+use crate::backend::error::Failure;
 use crate::http::server_timing;
 use crate::logging::pool_access_log::Entry;
 

@@ -13,19 +13,19 @@ use std::sync::Arc;
 use maitred_fastcgi::{ProtocolError, ProtocolStatus, WANTS_REPORT, write_end};
 
 use crate::backend::attempt::{Tried, attempt, explain, turned_away};
-use crate::backend::run::{Failure, Run};
+use crate::backend::error::Failure;
+use crate::backend::run::Run;
 use crate::http::body::{Body, NoBody};
 use crate::logging::pool_access_log::Entry;
 use crate::net::socket::Socket;
 use crate::pool::queue::Priority;
-use crate::pool::status;
-use crate::pool::status::Part;
-use crate::server::accept::{Counted, idle_is_over};
-use crate::services::Thread;
-
+use crate::pool::status::{self, Part};
 use crate::server::fastcgi::call::{Call, Places};
 use crate::server::fastcgi::connection::{Begun, NoRequest, WebServer};
 use crate::server::fastcgi::encoder::FastcgiEncoder;
+use crate::services::Thread;
+use crate::services::lifecycle::{ConnectionGuard, idle_is_over};
+
 pub use crate::site::fastcgi_listener::DoorSite;
 
 /// What becomes of the connection after an answer.
@@ -37,13 +37,27 @@ enum After {
     Linger,
 }
 
-/// A web server that has connected: its socket, its address, which it has none of over a Unix
-/// socket, and where it came in, as the configuration has it.
-pub type Newcomer = (Socket, Option<SocketAddr>, Arc<str>, Counted);
+/// A connection of a web server that has been accepted.
+pub struct Accepted {
+    /// Its socket.
+    pub socket: Socket,
+    /// The address of the web server; none over a Unix socket.
+    pub peer: Option<SocketAddr>,
+    /// The listener's address, as the configuration spells it.
+    pub listen: Arc<str>,
+    /// Counts the connection.
+    pub guard: ConnectionGuard,
+}
 
 /// One web server's connection, one request after the other.
-pub async fn converse((socket, peer, listen, counted): Newcomer) {
-    let thread = &counted.0;
+pub async fn converse(accepted: Accepted) {
+    let Accepted {
+        socket,
+        peer,
+        listen,
+        guard,
+    } = accepted;
+    let thread = &guard.thread;
     if !is_welcome(thread, &listen, peer) {
         return;
     }

@@ -8,15 +8,12 @@ use std::sync::Arc;
 
 use maitred_http1::{Answer, AnswerFraming, Framing, Head, Version, write_head};
 
-use crate::admin::AdminPeer;
-use crate::backend::run::Client;
-use crate::handler::script_response::HeadWriter;
-use crate::http::body;
 use crate::http::body::{Body, NoBody};
 use crate::http::body_stream::Inflow;
-use crate::http::client::{After, Content, HttpClient, Raw, Reply};
+use crate::http::client::{After, Client, Content, HeadWriter, HttpClient, Raw, Reply};
 use crate::http::spool;
-use crate::logging::access_log::RequestRecord;
+use crate::logging::record::RequestRecord;
+use crate::net::admin_peer::AdminPeer;
 use crate::net::tls::Secured;
 use crate::runtime::clock::http_date;
 use crate::server::http1::connection::Connection;
@@ -113,7 +110,7 @@ impl HttpClient for Connection {
     }
 
     async fn body(&mut self, head: &Head, limit: u64, spool_dir: &Path) -> Result<Body, NoBody> {
-        body::collect(self, head, limit, spool_dir).await
+        crate::server::http1::body::collect(self, head, limit, spool_dir).await
     }
 
     async fn invite_body(&mut self, head: &Head) -> Result<(), NoBody> {

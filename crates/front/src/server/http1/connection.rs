@@ -14,12 +14,12 @@ use bytes::BytesMut;
 use maitred_http1::{Head, HeadParser, Limits, Refusal};
 use tokio::time::{Instant, Sleep};
 
-use crate::admin::AdminPeer;
-use crate::net::client_rate::{ANSWER_GRACE, Pace, REQUEST_GRACE, Rates};
+use crate::net::admin_peer::AdminPeer;
+use crate::net::client_rate::{ANSWER_GRACE, Pace, REQUEST_GRACE, Rates, TooSlow};
 use crate::net::socket::{Family, Socket};
 use crate::net::stream::Stream;
 use crate::net::tls::{NoTls, Secured, Tls};
-use crate::pool::thread_local;
+use crate::runtime::thread;
 use crate::site::files::{Residency, residency};
 
 /// How long a kept connection may be idle between two requests.
@@ -67,15 +67,6 @@ pub struct Connection {
     pub admin: Option<AdminPeer>,
     /// What TLS says of the client, if it is spoken.
     pub secured: Option<Arc<Secured>>,
-}
-
-/// What a client was too slow at.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum TooSlow {
-    /// To send its request.
-    Sending,
-    /// To take its answer.
-    Reading,
 }
 
 /// Why no request came.
@@ -284,7 +275,7 @@ impl Connection {
     /// watched anyway, and for a fresh one when its answer is not there before the thread looks at the clock.
     pub async fn worth_watching(&mut self) {
         if !self.stream.is_registered() {
-            thread_local::tick().await;
+            thread::tick().await;
         }
     }
 

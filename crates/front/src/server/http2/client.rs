@@ -16,19 +16,15 @@ use http::{Response, StatusCode};
 use maitred_http1::{Framing, Head, Method};
 use tokio::time::{Instant, timeout, timeout_at};
 
-use crate::admin::AdminPeer;
-use crate::backend::run::Client;
-use crate::handler::request;
 use crate::http::body::{Body, Collected, MEMORY_BYTES, NoBody};
 use crate::http::body_stream::Inflow;
-use crate::http::client::{After, Content, HttpClient, Raw, Reply};
-use crate::http::refusal;
+use crate::http::client::{After, Client, Content, HttpClient, Raw, Reply};
 use crate::http::spool;
-use crate::logging::access_log::RequestRecord;
+use crate::logging::record::RequestRecord;
+use crate::net::admin_peer::AdminPeer;
+use crate::net::client_rate::TooSlow;
 use crate::net::tls::Secured;
-use crate::server::http1::connection::TooSlow;
-use crate::server::http2::head;
-use crate::server::http2::head::{AnswerHead, Http2};
+use crate::server::http2::head::{self, AnswerHead, Http2};
 use crate::server::http2::pace::StreamPace;
 use crate::server::http2::shared::SharedState;
 use crate::site::files::read_piece;
@@ -109,9 +105,14 @@ impl Http2Client {
     /// # Errors
     /// When the client has gone.
     pub async fn refuse(&mut self, status: u16, why: &str) -> io::Result<()> {
-        let text = refusal::in_words(status, why);
+        let text = crate::http::error_body::in_words(status, why);
         let length = Some(text.len() as u64);
-        let response = head::ready(status, &[request::PLAIN], &Bytes::new(), length);
+        let response = head::ready(
+            status,
+            &[crate::http::headers::PLAIN],
+            &Bytes::new(),
+            length,
+        );
         self.start(response, length)?;
         self.send_copy(text.as_bytes()).await
     }

@@ -9,8 +9,8 @@ use http::{Response, StatusCode};
 use maitred_http1::{Answer, AnswerFraming, is_hop_by_hop};
 use memchr::memchr;
 
-use crate::handler::request::Header;
-use crate::handler::script_response::HeadWriter;
+use crate::http::client::HeadWriter;
+use crate::http::headers::Header;
 use crate::runtime::clock::http_date;
 
 /// Fields that most answers have.

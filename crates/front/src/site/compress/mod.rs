@@ -14,7 +14,7 @@ use maitred_rules::coding::{Accepted, Coding, is_among};
 
 pub use crate::site::compress::encoder::{Effort, Encoder};
 pub use crate::site::compress::plan::Plan;
-pub use crate::site::compress::variants::{Made, Siblings, variant};
+pub use crate::site::compress::variants::{Made, Siblings};
 
 /// What a site says about compression.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -72,6 +72,6 @@ impl Compression {
     }
 }
 
-fn accepted(head: &Head) -> Accepted {
+pub(crate) fn accepted(head: &Head) -> Accepted {
     Accepted::of(head.values("accept-encoding"))
 }

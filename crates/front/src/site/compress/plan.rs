@@ -6,7 +6,7 @@ use maitred_http1::{Head, carries_body};
 use maitred_pagecache::fields::first;
 use maitred_rules::coding::Coding;
 
-use crate::handler::request::Header;
+use crate::http::headers::Header;
 use crate::site::compress::{Compression, accepted};
 
 /// Fields that say something of the very bytes of a body, which must then stay as they are.

@@ -6,18 +6,14 @@ use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
-use maitred_http1::{Head, Method};
 use maitred_rules::coding::Coding;
 use rustix::fs::FileType;
 
 use crate::http::body::blocking;
 use crate::runtime::clock;
-use crate::services::Thread;
-use crate::site::Site;
-use crate::site::compress::accepted;
+use crate::runtime::file_identity::Identity;
 use crate::site::compress::encoder::{Effort, Encoder};
-use crate::site::files;
-use crate::site::files::{Body, Entry, Identity, read_all};
+use crate::site::files::{self, Body, Entry, read_all};
 use crate::site::openat;
 use crate::site::resolver::Limits;
 
@@ -32,37 +28,6 @@ const MADE_FILES: usize = 4096;
 
 /// Files that are being coded for one thread at a time; those beyond are sent as they are.
 const MAX_MAKING: usize = 2;
-
-/// What is sent to a client in place of a file that a path stands for: the same in a coding that the
-/// client takes, or the file itself.
-pub async fn variant(
-    thread: &Thread,
-    (site, path): (&Site, &str),
-    head: &Head,
-    entry: Arc<Entry>,
-) -> Arc<Entry> {
-    let Some(compression) = site.compression.as_deref().filter(|_| entry.varies()) else {
-        return entry;
-    };
-    // Ranges are those of the file itself: its parts in another coding would not fit together.
-    if !matches!(head.kind(), Method::Get | Method::Head) || head.header("range").is_some() {
-        return entry;
-    }
-    let accepted = accepted(head);
-    let mut left = accepted;
-    while compression.precompressed()
-        && let Some(coding) = left.best(&Coding::SMALLEST)
-    {
-        if let Some(found) = site.sibling(path, &entry, coding) {
-            return found;
-        }
-        left = left.without(coding);
-    }
-    match accepted.best(compression.kept()) {
-        Some(coding) => made(&thread.made, entry, coding).await,
-        None => entry,
-    }
-}
 
 /// What lies beside the files of one folder. Looked at once a second at most, so that a file without
 /// siblings costs nothing.
@@ -276,7 +241,7 @@ impl Drop for Making<'_> {
 }
 
 /// The file in a coding that is made of it, once. Who asks while it is being made gets the file itself.
-async fn made(made: &Made, entry: Arc<Entry>, coding: Coding) -> Arc<Entry> {
+pub(crate) async fn made(made: &Made, entry: Arc<Entry>, coding: Coding) -> Arc<Entry> {
     let Some(identity) = entry.identity().filter(|_| entry.len() <= MAX_FILE_BYTES) else {
         return entry;
     };

@@ -1,64 +1,24 @@
 //! One file as it was when it was opened.
 
+use std::borrow::Cow;
+use std::ffi::OsStr;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use std::{borrow::Cow, ffi::OsStr};
 
 use bytes::Bytes;
 use maitred_rules::coding::Coding;
-use rustix::fs::Stat;
+
+use crate::runtime::file_identity::{Identity, LAST_HTTP_SECOND};
 
 /// Files up to this many bytes are kept in memory; larger ones stay open for `sendfile`.
 pub const SMALL_FILE: u64 = 64 << 10;
 
-/// A file changed less than this long ago may change again without its times telling, since the
-/// kernel's clock for them moves in ticks of up to 10 ms; it is served, and not kept.
-const UNSETTLED: Duration = Duration::from_millis(20);
-
 /// How often a small file that changes while it is read is read again.
 const READ_ATTEMPTS: usize = 3;
-
-/// The latest second an HTTP date can say, 9999-12-31T23:59:59Z (RFC 9110 §5.6.7 has four digits
-/// for the year).
-const LAST_HTTP_SECOND: u64 = 253_402_300_799;
-
-/// What changes when a file is changed or replaced.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Identity {
-    dev: u64,
-    ino: u64,
-    size: u64,
-    mtime: (i64, u32),
-    ctime: (i64, u32),
-}
-
-impl Identity {
-    /// Takes it from a file's status.
-    pub fn of(stat: &Stat) -> Identity {
-        Identity {
-            dev: stat.st_dev,
-            ino: stat.st_ino,
-            size: u64::try_from(stat.st_size).unwrap_or(0),
-            mtime: (stat.st_mtime, stat.st_mtime_nsec as u32),
-            ctime: (stat.st_ctime, stat.st_ctime_nsec as u32),
-        }
-    }
-
-    /// Whether a later change would show: the status changed (nobody can set that time back) longer
-    /// ago than the kernel's clock is coarse. A time in the future is one that a change would not
-    /// leave in place.
-    fn is_settled(&self, now: SystemTime) -> bool {
-        let changed = system_time(self.ctime);
-        let apart = now
-            .duration_since(changed)
-            .unwrap_or_else(|early| early.duration());
-        apart >= UNSETTLED
-    }
-}
 
 /// Where a file's bytes are.
 #[derive(Clone, Debug)]
@@ -354,9 +314,4 @@ fn http_time(mtime: (i64, u32), now: SystemTime) -> SystemTime {
         .min(now)
         .min(LAST_HTTP_SECOND);
     UNIX_EPOCH + Duration::from_secs(seconds)
-}
-
-fn system_time(time: (i64, u32)) -> SystemTime {
-    let seconds = u64::try_from(time.0).unwrap_or(0).min(LAST_HTTP_SECOND);
-    UNIX_EPOCH + Duration::new(seconds, time.1.min(999_999_999))
 }

@@ -11,8 +11,7 @@ pub(crate) mod response;
 #[cfg(test)]
 mod tests;
 
-pub use crate::site::files::entry::{Body, Entry, Identity, load, read_all};
+pub use crate::site::files::entry::{Body, Entry, load, read_all};
 pub use crate::site::files::piece::read_piece;
-pub use crate::site::files::ranges::Slice;
 pub use crate::site::files::resident::{Residency, residency};
-pub use crate::site::files::response::{AnswerBody, Conditions, Part, answer};
+pub use crate::site::files::response::{Conditions, answer};

@@ -1,27 +1,13 @@
 //! The `Range` field (RFC 9110 §14).
 
+use crate::http::content::Slice;
+
 /// Most parts of one answer. A request that still has more after its ranges are merged gets the
 /// whole file, which RFC 9110 §14.2 allows: it costs less than what such requests are made for.
 pub const MOST_PARTS: usize = 16;
 
 /// Most ranges that are read in one field, before merging.
 const MOST_RANGES: usize = 64;
-
-/// A piece of a file, in bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Slice {
-    /// Where it begins.
-    pub offset: u64,
-    /// How long it is; never 0 in an answer.
-    pub len: u64,
-}
-
-impl Slice {
-    /// The first byte behind it.
-    pub fn end(&self) -> u64 {
-        self.offset + self.len
-    }
-}
 
 /// What a `Range` field asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,15 +1,14 @@
 //! What a request gets from a file: 200, 206, 304, 405, 412 or 416.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::SystemTime;
 
 use bytes::{BufMut, Bytes, BytesMut};
 
+use crate::http::content::{AnswerBody, Part, Slice};
 use crate::site::files::entry::{Body, Entry};
-use crate::site::files::ranges;
-use crate::site::files::ranges::{Slice, Wanted};
+use crate::site::files::ranges::{self, Wanted};
 
 /// What of a request decides its answer.
 pub trait Conditions {
@@ -30,40 +29,6 @@ pub struct Answer {
     pub headers: Bytes,
     /// The body.
     pub body: AnswerBody,
-}
-
-/// The body of an [`Answer`].
-#[derive(Debug)]
-pub enum AnswerBody {
-    /// Nothing.
-    Empty,
-    /// These bytes.
-    Memory(Bytes),
-    /// A piece of a file.
-    File {
-        /// Open for reading.
-        fd: Arc<OwnedFd>,
-        /// Which piece.
-        slice: Slice,
-    },
-    /// `multipart/byteranges`: each part's head and its piece of the file, then `closing`.
-    Multipart {
-        /// Open for reading.
-        fd: Arc<OwnedFd>,
-        /// In the order to send.
-        parts: Vec<Part>,
-        /// The closing delimiter.
-        closing: Bytes,
-    },
-}
-
-/// One part of a `multipart/byteranges` body.
-#[derive(Debug)]
-pub struct Part {
-    /// Delimiter and header, to the empty line.
-    pub head: Bytes,
-    /// The piece that follows.
-    pub slice: Slice,
 }
 
 /// Answers `request` with `entry`: preconditions in the order of RFC 9110 §13.2.2, then the range,
@@ -214,7 +179,7 @@ fn single(entry: &Entry, slice: Slice) -> Answer {
     }
 }
 
-fn multipart(entry: &Entry, slices: &[Slice]) -> Answer {
+pub(crate) fn multipart(entry: &Entry, slices: &[Slice]) -> Answer {
     let boundary = boundary();
     let closing = Bytes::from(format!("\r\n--{boundary}--\r\n"));
     let parts: Vec<Part> = slices
@@ -275,7 +240,7 @@ fn boundary() -> String {
     format!("{:016x}{:016x}", random(), random())
 }
 
-fn piece(entry: &Entry, slice: Slice) -> AnswerBody {
+pub(crate) fn piece(entry: &Entry, slice: Slice) -> AnswerBody {
     match entry.body() {
         _ if slice.len == 0 => AnswerBody::Empty,
         Body::Memory(bytes) => AnswerBody::Memory(in_memory(bytes, slice)),

@@ -7,6 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use proptest::prelude::*;
 
 use super::*;
+use crate::http::content::{AnswerBody, Slice};
 use crate::site::files::entry::SMALL_FILE;
 use crate::site::files::ranges::MOST_PARTS;
 use crate::site::files::response::Answer;

@@ -14,8 +14,8 @@ use maitred_fastcgi::{
 };
 use tokio::time::Instant;
 
-use crate::backend::run::Client;
 use crate::http::body::{Body, Collected, NoBody};
+use crate::http::client::Client;
 use crate::http::spool;
 use crate::net::socket::Socket;
 use crate::server::http1::connection::Connection;

@@ -1,22 +1,20 @@
 //! What all requests of a front share, and what those of one thread share.
 
-use std::collections::HashMap;
+pub(crate) mod lifecycle;
+
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
-use maitred_config::{AdminAccess, ClientLimits, Config};
-use maitred_http1::Head;
-use maitred_rules::forwarded::Trust;
-use maitred_rules::networks::Networks;
+use maitred_config::Config;
 use tokio::sync::Notify;
 
 use crate::cache::Cache;
-use crate::handler::proxy;
-use crate::http::hosts::{Hosts, host_name, https_address};
+use crate::http::hosts::host_name;
 use crate::http::request_memory::RequestMemory;
 use crate::logging::access_log::AccessLog;
+use crate::logging::deferred::CurrentLog;
 use crate::logging::log_limit::UpstreamLogs;
 use crate::logging::pool_access_log::DoorLogs;
 use crate::logging::repeated::RepeatedErrors;
@@ -25,21 +23,14 @@ use crate::net::client_rate::Rates;
 use crate::net::handshake_limit::Handshakes;
 use crate::net::tls::Tls;
 use crate::pool::pools::Pools;
+use crate::proxy::stats::AllFigures;
 use crate::runtime::heap::Heap;
 use crate::runtime::supervisor_channel::Supervisor;
-use crate::server::accept::Counted;
-use crate::server::connection_tasks::Tasks;
-use crate::server::fastcgi::{DoorSite, Newcomer};
-use crate::server::http1::connection::Connection;
-use crate::site::Site;
 use crate::site::acme_challenges::Proofs;
 use crate::site::auth::Authenticator;
 use crate::site::compress::Made;
 use crate::site::rate_limits::AllLimits;
-use crate::site::resolver::Limits;
-
-/// Memory for the contents of small files, in bytes, for each front thread.
-const FILE_MEMORY_BYTES: usize = 32 * 1024 * 1024;
+use crate::site::sites::{Resources, Sites};
 
 /// Most connections of the admin door at once. They need no room among those of clients.
 const ADMIN_CONNECTIONS: usize = 64;
@@ -55,7 +46,7 @@ pub struct Shared {
     /// The pages that are kept.
     pub cache: Option<Arc<Cache>>,
     /// The access log, if there is one.
-    pub access_log: ArcSwapOption<AccessLog>,
+    pub access_log: CurrentLog,
     /// The access logs of doors.
     pub door_logs: DoorLogs,
     /// What TLS begins with, if it is spoken.
@@ -77,7 +68,7 @@ pub struct Shared {
     /// What clients have used of the limits of sites.
     pub limits: AllLimits,
     /// What is counted of servers behind.
-    pub proxies: proxy::AllFigures,
+    pub proxies: AllFigures,
     /// What foreign FastCGI servers may have logged.
     pub upstream_logs: UpstreamLogs,
     /// Whoever knows the users of sites.
@@ -112,7 +103,7 @@ impl Shared {
         Shared {
             pools,
             cache,
-            access_log: ArcSwapOption::new(access_log.map(Arc::new)),
+            access_log: Arc::new(ArcSwapOption::new(access_log.map(Arc::new))),
             door_logs,
             tls: ArcSwapOption::empty(),
             proofs: Proofs::default(),
@@ -123,7 +114,7 @@ impl Shared {
             requests: RequestMemory::default(),
             heap: Arc::new(Heap::new()),
             limits: AllLimits::default(),
-            proxies: proxy::AllFigures::default(),
+            proxies: AllFigures::default(),
             upstream_logs: UpstreamLogs::default(),
             porter: Authenticator::default(),
             connections: AtomicUsize::new(0),
@@ -134,6 +125,18 @@ impl Shared {
             handed_over: AtomicBool::new(false),
             draining: AtomicBool::new(false),
             changed: Notify::new(),
+        }
+    }
+
+    fn resources(&self) -> Resources<'_> {
+        Resources {
+            pools: &self.pools,
+            cache: self.cache.as_deref(),
+            limits: &self.limits,
+            proxies: &self.proxies,
+            door_logs: &self.door_logs,
+            upstream_logs: &self.upstream_logs,
+            troubles: &self.troubles,
         }
     }
 
@@ -243,99 +246,6 @@ impl Shared {
     }
 }
 
-/// All sites, as one thread sees them.
-pub struct Sites {
-    /// The proxies that are believed.
-    pub trust: Trust,
-    /// Who may read what on the admin listener.
-    pub admin: AdminAccess,
-    /// Answers carry their request's id.
-    pub sends_request_id: bool,
-    /// Connections begin with the PROXY protocol.
-    is_proxied: bool,
-    rates: Rates,
-    clients: ClientLimits,
-    hosts: Hosts,
-    sites: Vec<Arc<Site>>,
-    /// By where they listen.
-    doors: HashMap<String, DoorSite>,
-    /// Where plain HTTP is sent to, if it is.
-    redirect: Option<Redirect>,
-}
-
-/// What plain HTTP is answered with, if it is sent to HTTPS.
-struct Redirect {
-    status: u16,
-    port: u16,
-}
-
-impl Sites {
-    /// The site for the authority of a request.
-    pub fn site_for(&self, authority: &str) -> Option<&Arc<Site>> {
-        self.sites.get(self.hosts.site_for(authority)?)
-    }
-
-    /// The status and the address with which a request is sent to HTTPS, if it is.
-    pub fn redirect(&self, is_https: bool, host: &str, head: &Head) -> Option<(u16, String)> {
-        let redirect = self.redirect.as_ref().filter(|_| !is_https)?;
-        let (host, target) = (host_name(host), head.target());
-        // What is asked of the whole server has no address of its own.
-        let target = if target == "*" { "/" } else { target };
-        Some((redirect.status, https_address(host, redirect.port, target)))
-    }
-
-    /// The door that listens there.
-    pub fn door(&self, listen: &str) -> Option<&DoorSite> {
-        self.doors.get(listen)
-    }
-
-    /// Opens every site's document root. A site that is as it was `before` stays as it is, with
-    /// the files it has in memory.
-    fn open(config: &Config, shared: &Shared, before: Option<&Sites>) -> Result<Sites, String> {
-        let count = config.sites.len().max(1);
-        let limits = Limits {
-            memory: FILE_MEMORY_BYTES / count,
-            ..Limits::default()
-        };
-        // Of another number of sites, each has another share of the memory.
-        let before = before.filter(|before| before.sites.len() == config.sites.len());
-        shared.limits.forget_unused();
-        let before = before.iter().flat_map(|before| &before.sites);
-        let before: HashMap<_, _> = before.map(|site| (&site.settings.hosts, site)).collect();
-        let mut sites = Vec::with_capacity(count);
-        for settings in &config.sites {
-            let same = before
-                .get(&settings.hosts)
-                .filter(|site| site.settings == *settings && site.spool_dir == config.spool_dir);
-            sites.push(match same {
-                Some(&site) => site.clone(),
-                None => Arc::new(Site::open(config, shared, settings, limits)?),
-            });
-        }
-        Ok(Sites {
-            trust: Trust {
-                proxies: Networks::new(&config.trusted_proxies),
-                fields: config.trusted_headers.clone(),
-            },
-            admin: config.admin_access.clone(),
-            sends_request_id: config.send_request_id,
-            is_proxied: config.proxy_protocol,
-            rates: Rates {
-                request: config.min_request_rate,
-                answer: config.min_answer_rate,
-            },
-            clients: config.clients.clone(),
-            hosts: Hosts::of(&config.sites),
-            sites,
-            doors: DoorSite::all(config, shared).into_iter().collect(),
-            redirect: config.tls.as_ref().and_then(|tls| {
-                let (status, port) = (tls.redirect?, tls.port());
-                Some(Redirect { status, port })
-            }),
-        })
-    }
-}
-
 /// What the requests of one thread share.
 pub struct Thread {
     /// Its number, from 0.
@@ -350,12 +260,6 @@ pub struct Thread {
     pub first_connection: Notify,
     /// Files in codings that were made of them.
     pub made: Made,
-    /// What serves clients over plain HTTP.
-    pub clients: Arc<Tasks<(Connection, Counted)>>,
-    /// What serves clients over TLS.
-    pub secure_clients: Arc<Tasks<(Connection, Counted)>>,
-    /// What serves web servers.
-    pub web_servers: Arc<Tasks<Newcomer>>,
 }
 
 impl Thread {
@@ -364,7 +268,7 @@ impl Thread {
     /// # Errors
     /// One sentence that names the root that cannot be opened.
     pub fn new(number: u32, shared: Arc<Shared>, config: &Config) -> Result<Thread, String> {
-        let sites = Sites::open(config, &shared, None)?;
+        let sites = Sites::open(config, shared.resources(), None)?;
         shared.requests.limit(sites.clients.request_memory);
         Ok(Thread {
             number,
@@ -374,9 +278,6 @@ impl Thread {
             connections: AtomicUsize::new(0),
             first_connection: Notify::new(),
             made: Made::default(),
-            clients: Tasks::new(),
-            secure_clients: Tasks::new(),
-            web_servers: Tasks::new(),
         })
     }
 
@@ -400,7 +301,7 @@ impl Thread {
     /// # Errors
     /// One sentence that names the root that cannot be opened.
     pub fn prepare(&self, config: &Config) -> Result<(), String> {
-        let sites = Sites::open(config, &self.shared, Some(&self.sites.load()))?;
+        let sites = Sites::open(config, self.shared.resources(), Some(&self.sites.load()))?;
         self.prepared.store(Some(Arc::new(sites)));
         Ok(())
     }

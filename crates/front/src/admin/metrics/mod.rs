@@ -7,12 +7,11 @@ use std::time::Duration;
 use maitred_control::admin::FrontFigures;
 use maitred_scoreboard::{Cache, Cause, Reading, RequestOutcome, Times};
 
-use crate::admin::access::View;
 use crate::admin::{cache_metrics, copies_metrics, proxy_metrics, request_metrics, size_metrics};
 use crate::http::request_memory::RequestMemory;
 use crate::net::client_addresses::Addresses;
 use crate::pool::route_metrics::{Figures, PARTS, POWERS as POWERS_OF_ROUTES};
-use crate::pool::status::Page;
+use crate::pool::status::{Page, View};
 use crate::services::Shared;
 
 /// The bounds of the histograms' buckets, as powers of two in microseconds: 128 µs to 67 s. They
@@ -56,7 +55,7 @@ pub fn page(shared: &Shared, accept: &[u8], view: View) -> Page {
         let settings = pool.settings();
         let tally = pool.tally()?;
         Some(Pool {
-            name: pool.name.clone(),
+            name: pool.name.to_string(),
             queue_limit: settings.request_queue_length,
             workers_limit: settings.max_children.unwrap_or(0),
             reading: tally.page().read(),

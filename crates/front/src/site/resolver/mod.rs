@@ -7,9 +7,6 @@
 #[cfg(test)]
 mod tests;
 
-use crate::site::document_root;
-use crate::site::openat;
-use crate::site::resolver_table;
 use std::ffi::CString;
 use std::io;
 use std::os::fd::AsFd;
@@ -17,20 +14,19 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use maitred_os::walk::Stopped;
+use maitred_rules::coding::Coding;
+use maitred_rules::{path, source};
 use percent_encoding::{CONTROLS, utf8_percent_encode};
 use rustix::fs::{self, FileType, OFlags, Stat};
 use rustix::io::Errno;
 
-use crate::control::sandbox;
+use crate::runtime::sandbox;
 use crate::site::compress::{Compression, Siblings};
-use crate::site::document_root::{Root, beneath_chroot};
-use crate::site::files;
-use crate::site::files::{Body, Entry};
-use crate::site::openat::Opened;
-use crate::site::resolver_table::{Expect, Table, Watch};
-use maitred_os::walk::Stopped;
-use maitred_rules::coding::Coding;
-use maitred_rules::{path, source};
+use crate::site::document_root::{self, Root, beneath_chroot};
+use crate::site::files::{self, Body, Entry};
+use crate::site::openat::{self, Opened};
+use crate::site::resolver_table::{self, Expect, Table, Watch};
 
 pub use crate::site::listing::Folder;
 pub use crate::site::resolver_table::Limits;

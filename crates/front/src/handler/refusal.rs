@@ -3,42 +3,21 @@
 //! A client reads the same of every 404 and of every 403: the reason would tell what there is. The
 //! log has it, and `maitred explain` says it.
 
+use std::path::Path;
+
 use maitred_http1::Head;
 use maitred_rules::path::Refused;
 
-use crate::handler::request::RequestContext;
+use crate::handler::context::RequestContext;
+use crate::http::error_body::{FORBIDDEN, NOT_FOUND};
 use crate::logging::repeated::RepeatedErrors;
-use crate::site::resolver::Route;
-
-const NOT_FOUND: &str = "There is no such page.";
-
-const FORBIDDEN: &str = "This page is not for you.";
+use crate::site::resolver::{FOREIGN_LINK, Route};
 
 /// What a client is told whose path cannot be read.
 const BAD_PATH: &str = "The path of the address is not valid.";
 
 /// What a client is told of a failure that is the server's.
 pub const FAILED: &str = "The server cannot answer this at the moment.";
-
-/// What a client may read of why it gets this status.
-fn words(status: u16, why: &str) -> &str {
-    match status {
-        404 => NOT_FOUND,
-        403 => FORBIDDEN,
-        _ => why,
-    }
-}
-
-/// The body of a response of our own: of a 404 or 403 always the same.
-pub fn in_words(status: u16, why: &str) -> String {
-    unfiltered(status, words(status, why))
-}
-
-/// The body of a response of our own, with the reason.
-pub fn unfiltered(status: u16, why: &str) -> String {
-    let phrase = maitred_http1::reason_phrase(status);
-    format!("{status} {phrase}\n{why}\n")
-}
 
 /// What a client may read of why a path stands for nothing.
 pub fn of_path(refused: &Refused) -> &'static str {
@@ -73,9 +52,17 @@ pub fn log_path(
     log(head, way, refused.status, refused.why);
     let root = &way.site.settings.root;
     if refused.status >= 500 {
-        troubles.file_failed(root, refused.status, refused.why);
+        log_failed(root, refused.status, refused.why, troubles);
     } else if refused.is_notable {
         troubles.file_refused(root, way.path, refused);
+    }
+}
+
+/// Logs that a file cannot be sent, for a cause of the server's. A refused document root is logged by its
+/// resolver, with the link.
+pub fn log_failed(root: &Path, status: u16, why: &'static str, troubles: &RepeatedErrors) {
+    if why != FOREIGN_LINK {
+        troubles.file_failed(root, status, why);
     }
 }
 

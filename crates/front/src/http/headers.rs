@@ -1,0 +1,100 @@
+//! Headers of requests and responses.
+
+use maitred_http1::{Answer, AnswerFraming, Head, write_head};
+
+use crate::net::tls::Secured;
+use crate::runtime::clock::http_date;
+use crate::runtime::request_id::{self, RequestId};
+
+/// A header's name and value.
+pub type Header<'a> = (&'a [u8], &'a [u8]);
+
+/// The type of an answer of our own.
+pub const PLAIN: Header<'static> = (b"Content-Type", b"text/plain; charset=utf-8");
+
+/// The type that authorities expect of the file they look for (RFC 8555 §8.3).
+pub(crate) const OCTETS: Header<'static> = (b"Content-Type", b"application/octet-stream");
+
+/// The value of the first field of this name, if it is text.
+pub fn first_field<'h>(head: &'h Head, name: &str) -> Option<&'h str> {
+    let named = |header: &(&[u8], &[u8])| header.0.eq_ignore_ascii_case(name.as_bytes());
+    let found = head.headers().find(named);
+    found.and_then(|(_, value)| std::str::from_utf8(value).ok())
+}
+
+/// What a client over TLS is told of its next visits (RFC 6797 §6.1).
+pub(crate) fn hsts(secured: Option<&Secured>) -> Option<Header<'_>> {
+    let value = secured?.hsts.as_deref()?;
+    Some((b"Strict-Transport-Security", value.as_bytes()))
+}
+
+/// The header fields that are the server's own.
+#[derive(Debug, Clone, Copy)]
+pub struct ServerHeaders<'a> {
+    fields: [Header<'a>; 2],
+    count: usize,
+}
+
+impl<'a> ServerHeaders<'a> {
+    /// Those that an answer gets.
+    pub fn of(secured: Option<&'a Secured>, id: Option<&'a RequestId>) -> ServerHeaders<'a> {
+        let id = id.map(|id| (request_id::HEADER.as_bytes(), id.as_str().as_bytes()));
+        let mut beside = ServerHeaders {
+            fields: [PLAIN; 2],
+            count: 0,
+        };
+        let all = [hsts(secured), id].into_iter().flatten();
+        for (place, field) in beside.fields.iter_mut().zip(all) {
+            *place = field;
+            beside.count += 1;
+        }
+        beside
+    }
+
+    /// The fields.
+    pub fn as_slice(&self) -> &[Header<'a>] {
+        self.fields.get(..self.count).unwrap_or_default()
+    }
+}
+
+/// An answer to a client whose request has no usable head.
+pub fn bare(status: u16, why: &str) -> Vec<u8> {
+    let body = crate::http::error_body::in_words(status, why);
+    let answer = Answer {
+        version: maitred_http1::Version::Http11,
+        status,
+        reason: None,
+        framing: AnswerFraming::Length(body.len() as u64),
+        keep_alive: false,
+        date: &http_date(),
+    };
+    let mut out = Vec::with_capacity(512);
+    write_head(&mut out, &answer, [PLAIN]);
+    out.extend_from_slice(body.as_bytes());
+    out
+}
+
+/// The user that HTTP's basic authentication (RFC 7617) names, whoever that is.
+pub fn basic_user(authorization: Option<&[u8]>) -> Vec<u8> {
+    let parts = authorization.and_then(|field| field.split_at_checked(6));
+    let Some((_, token)) = parts.filter(|(scheme, _)| scheme.eq_ignore_ascii_case(b"basic "))
+    else {
+        return Vec::new();
+    };
+    let mut user = decode_base64(token.trim_ascii());
+    match user.iter().position(|&byte| byte == b':') {
+        Some(colon) => user.truncate(colon),
+        None => user.clear(),
+    }
+    if user.iter().any(u8::is_ascii_control) {
+        user.clear();
+    }
+    user
+}
+
+pub(crate) fn decode_base64(token: &[u8]) -> Vec<u8> {
+    use base64::Engine;
+    base64::engine::general_purpose::STANDARD
+        .decode(token)
+        .unwrap_or_default()
+}

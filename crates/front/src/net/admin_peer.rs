@@ -1,0 +1,24 @@
+//! The peer of a connection to the admin listener.
+
+use std::os::fd::AsFd;
+
+/// Where a client of the admin listener comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AdminPeer {
+    /// Over TCP: the system does not say who it is.
+    Tcp,
+    /// Over a Unix socket: the user and the group that it connected as; none if the system does not
+    /// say.
+    Unix(Option<(u32, u32)>),
+}
+
+impl AdminPeer {
+    /// The peer behind a socket that was accepted.
+    pub fn of(socket: &impl AsFd, is_unix: bool) -> AdminPeer {
+        if !is_unix {
+            return AdminPeer::Tcp;
+        }
+        let peer = rustix::net::sockopt::socket_peercred(socket).ok();
+        AdminPeer::Unix(peer.map(|peer| (peer.uid.as_raw(), peer.gid.as_raw())))
+    }
+}

@@ -1,0 +1,150 @@
+//! Folders whose files a script may name in place of a body.
+
+use std::borrow::Cow;
+use std::sync::{Arc, Mutex};
+
+use maitred_config::SendfileRoot;
+use maitred_rules::path::{clean_path, encode_path};
+use percent_encoding::percent_decode;
+
+use crate::backend::script_headers::Named;
+use crate::site::files::Entry;
+use crate::site::resolver::{Refused, Resolver, Route, SiteFiles};
+use crate::site::with;
+
+/// The folders whose files a site's scripts may name.
+#[derive(Default)]
+pub struct SendfileRoots(Vec<Root>);
+
+pub(crate) struct Root {
+    /// What its paths begin with, without the slash at the end.
+    prefix: String,
+    resolver: Mutex<Resolver>,
+}
+
+/// Why a file that a script names is not sent.
+pub(crate) struct NotSent {
+    pub(crate) status: u16,
+    pub(crate) why: Cow<'static, str>,
+}
+
+impl From<Refused> for NotSent {
+    fn from(refused: Refused) -> NotSent {
+        NotSent {
+            // A path that is none is the script's mistake, and not the client's.
+            status: if refused.status == 400 {
+                404
+            } else {
+                refused.status
+            },
+            why: refused.why.into(),
+        }
+    }
+}
+
+pub(crate) fn not_found(why: impl Into<Cow<'static, str>>) -> NotSent {
+    let why = why.into();
+    NotSent { status: 404, why }
+}
+
+impl SendfileRoots {
+    /// Has each folder opened; `files` is what is so for all of the site's.
+    ///
+    /// # Errors
+    /// One sentence that names the folder that cannot be opened.
+    pub fn open(
+        roots: &[SendfileRoot],
+        files: &SiteFiles,
+        open: impl Fn(SiteFiles) -> Result<Mutex<Resolver>, String>,
+    ) -> Result<SendfileRoots, String> {
+        let opened = roots.iter().map(|root| {
+            let prefix = root.path.trim_end_matches('/').to_owned();
+            let files = SiteFiles {
+                root: root.folder.clone(),
+                index: Vec::new(),
+                front_controller: None,
+                prefix: prefix.clone(),
+                ..files.clone()
+            };
+            let resolver = open(files)?;
+            // An upload may be source, and the script decides who gets it.
+            with(&resolver, Resolver::send_any_content);
+            Ok(Root { prefix, resolver })
+        });
+        opened.collect::<Result<_, String>>().map(SendfileRoots)
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(crate) fn find(&self, named: Named<'_>) -> Result<Arc<Entry>, NotSent> {
+        if self.is_empty() {
+            return Err(not_found(
+                "the site has no sendfile_roots; name the file's folder there, such as \
+                 sendfile_roots = { \"/protected/\" = \"/srv/files\" }",
+            ));
+        }
+        let (root, path) = match named {
+            Named::Path(path) => self.of_path(path)?,
+            Named::File(file) => self.of_file(file)?,
+        };
+        match with(&root.resolver, |resolver| resolver.resolve(&path, None)) {
+            Route::File(entry) => Ok(entry),
+            Route::Refused(refused) => Err(refused.into()),
+            Route::Script(_) => Err(not_found("it is a script, and PHP source is never sent")),
+            Route::RedirectSlash(_) => Err(not_found("it is a folder")),
+        }
+    }
+
+    fn of_path(&self, path: &[u8]) -> Result<(&Root, String), NotSent> {
+        let path = path.split(|byte| *byte == b'?').next().unwrap_or_default();
+        let decoded: Vec<u8> = percent_decode(path).collect();
+        let encoded = encode_path(&decoded);
+        let clean = clean_path(&encoded)?;
+        let below = |root: &Root| {
+            let rest = clean.as_bytes().strip_prefix(root.prefix.as_bytes());
+            rest.filter(|rest| rest.starts_with(b"/")).map(encode_path)
+        };
+        self.longest(below).ok_or_else(|| {
+            let prefixes = self.0.iter().map(|root| format!("{}/", root.prefix));
+            let prefixes = prefixes.collect::<Vec<_>>().join(", ");
+            not_found(format!(
+                "it begins with none of the paths of the site's sendfile_roots ({prefixes})"
+            ))
+        })
+    }
+
+    fn of_file(&self, file: &[u8]) -> Result<(&Root, String), NotSent> {
+        let below = |root: &Root| {
+            let below = |resolver: &mut Resolver| resolver.below(file).map(encode_path);
+            with(&root.resolver, below)
+        };
+        self.longest(below).ok_or_else(|| {
+            let folder = |root: &Root| with(&root.resolver, |r| r.folder().display().to_string());
+            let folders: Vec<String> = self.0.iter().map(folder).collect();
+            let folders = folders.join(", ");
+            not_found(format!(
+                "it lies in none of the folders of the site's sendfile_roots ({folders}); name its \
+                 folder there if it is to be sent"
+            ))
+        })
+    }
+
+    /// The root that lies deepest of those that hold the file, and the path in there.
+    fn longest(&self, below: impl Fn(&Root) -> Option<String>) -> Option<(&Root, String)> {
+        let found = self.0.iter();
+        let found = found.filter_map(|root| below(root).map(|rest| (root, rest)));
+        found.min_by_key(|(_, rest)| rest.len())
+    }
+}
+
+impl Resolver {
+    /// The path in the folder of a file that scripts know by this absolute name, if it lies there.
+    fn below<'p>(&self, name: &'p [u8]) -> Option<&'p [u8]> {
+        let roots = self.names().into_iter().flatten();
+        let mut rests = roots.map(|root| name.strip_prefix(root));
+        rests.find_map(|rest| rest.filter(|rest| rest.starts_with(b"/")))
+    }
+}

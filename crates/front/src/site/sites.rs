@@ -1,0 +1,141 @@
+//! All sites, and the site of a request's host.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use maitred_config::{AdminAccess, ClientLimits, Config};
+use maitred_http1::Head;
+use maitred_rules::forwarded::Trust;
+use maitred_rules::networks::Networks;
+
+use crate::cache::Cache;
+use crate::http::hosts::{Hosts, host_name, https_address};
+use crate::logging::log_limit::UpstreamLogs;
+use crate::logging::pool_access_log::DoorLogs;
+use crate::logging::repeated::RepeatedErrors;
+use crate::net::client_rate::Rates;
+use crate::pool::pools::Pools;
+use crate::proxy::stats::AllFigures;
+use crate::site::Site;
+use crate::site::fastcgi_listener::DoorSite;
+use crate::site::rate_limits::AllLimits;
+use crate::site::resolver::Limits;
+
+/// What sites share with each other, and with the sites of other threads.
+#[derive(Clone, Copy)]
+pub struct Resources<'a> {
+    /// The pools.
+    pub pools: &'a Pools,
+    /// The page cache, if there is one.
+    pub cache: Option<&'a Cache>,
+    /// What clients have used of the limits of sites.
+    pub limits: &'a AllLimits,
+    /// The counters of upstream HTTP servers.
+    pub proxies: &'a AllFigures,
+    /// The access logs of pools and sites.
+    pub door_logs: &'a DoorLogs,
+    /// The limits of messages of upstream FastCGI servers.
+    pub upstream_logs: &'a UpstreamLogs,
+    /// The repeated errors of the front.
+    pub troubles: &'a Arc<RepeatedErrors>,
+}
+
+/// All sites, as one thread sees them.
+pub struct Sites {
+    /// The proxies that are believed.
+    pub trust: Trust,
+    /// Who may read what on the admin listener.
+    pub admin: AdminAccess,
+    /// Answers carry their request's id.
+    pub sends_request_id: bool,
+    /// Connections begin with the PROXY protocol.
+    pub(crate) is_proxied: bool,
+    pub(crate) rates: Rates,
+    pub(crate) clients: ClientLimits,
+    hosts: Hosts,
+    sites: Vec<Arc<Site>>,
+    /// By where they listen.
+    doors: HashMap<String, DoorSite>,
+    /// Where plain HTTP is sent to, if it is.
+    redirect: Option<Redirect>,
+}
+
+/// What plain HTTP is answered with, if it is sent to HTTPS.
+pub(crate) struct Redirect {
+    status: u16,
+    port: u16,
+}
+
+impl Sites {
+    /// The site for the authority of a request.
+    pub fn site_for(&self, authority: &str) -> Option<&Arc<Site>> {
+        self.sites.get(self.hosts.site_for(authority)?)
+    }
+
+    /// The status and the address with which a request is sent to HTTPS, if it is.
+    pub fn redirect(&self, is_https: bool, host: &str, head: &Head) -> Option<(u16, String)> {
+        let redirect = self.redirect.as_ref().filter(|_| !is_https)?;
+        let (host, target) = (host_name(host), head.target());
+        // What is asked of the whole server has no address of its own.
+        let target = if target == "*" { "/" } else { target };
+        Some((redirect.status, https_address(host, redirect.port, target)))
+    }
+
+    /// The door that listens there.
+    pub fn door(&self, listen: &str) -> Option<&DoorSite> {
+        self.doors.get(listen)
+    }
+
+    /// Opens every site's document root. A site that is as it was `before` stays as it is, with
+    /// the files it has in memory.
+    pub(crate) fn open(
+        config: &Config,
+        resources: Resources<'_>,
+        before: Option<&Sites>,
+    ) -> Result<Sites, String> {
+        let count = config.sites.len().max(1);
+        let limits = Limits {
+            memory: FILE_MEMORY_BYTES / count,
+            ..Limits::default()
+        };
+        // Of another number of sites, each has another share of the memory.
+        let before = before.filter(|before| before.sites.len() == config.sites.len());
+        resources.limits.forget_unused();
+        let before = before.iter().flat_map(|before| &before.sites);
+        let before: HashMap<_, _> = before.map(|site| (&site.settings.hosts, site)).collect();
+        let mut sites = Vec::with_capacity(count);
+        for settings in &config.sites {
+            let same = before
+                .get(&settings.hosts)
+                .filter(|site| site.settings == *settings && site.spool_dir == config.spool_dir);
+            sites.push(match same {
+                Some(&site) => site.clone(),
+                None => Arc::new(Site::open(config, resources, settings, limits)?),
+            });
+        }
+        Ok(Sites {
+            trust: Trust {
+                proxies: Networks::new(&config.trusted_proxies),
+                fields: config.trusted_headers.clone(),
+            },
+            admin: config.admin_access.clone(),
+            sends_request_id: config.send_request_id,
+            is_proxied: config.proxy_protocol,
+            rates: Rates {
+                request: config.min_request_rate,
+                answer: config.min_answer_rate,
+            },
+            clients: config.clients.clone(),
+            hosts: Hosts::of(&config.sites),
+            sites,
+            doors: DoorSite::all(config, resources).into_iter().collect(),
+            redirect: config.tls.as_ref().and_then(|tls| {
+                let (status, port) = (tls.redirect?, tls.port());
+                Some(Redirect { status, port })
+            }),
+        })
+    }
+}
+
+/// Memory for the contents of small files, in bytes, for each front thread.
+pub(crate) const FILE_MEMORY_BYTES: usize = 32 * 1024 * 1024;
