@@ -244,11 +244,8 @@ async fn introduced(socket: OwnedFd, peer: SocketAddr, mut guard: ConnectionGuar
 }
 
 /// A client over plain HTTP or, when TLS is spoken, over that.
-#[expect(
-    clippy::manual_async_fn,
-    reason = "an async fn would hold its arguments twice, for as long as the connection is idle"
-)]
 fn plain(client: Client) -> impl Future<Output = ()> + Send {
+    // An async fn would hold its arguments twice, for as long as the connection is idle.
     let Client {
         mut connection,
         guard,
