@@ -112,6 +112,17 @@ impl RequestOutcome {
     pub fn is_rejection(self) -> bool {
         self.log_level() == LogLevel::Summary
     }
+
+    /// Whether the request had waited until then, without a worker.
+    pub fn is_end_of_wait(self) -> bool {
+        matches!(
+            self,
+            RequestOutcome::QueueTimeout
+                | RequestOutcome::LeftQueue
+                | RequestOutcome::Shed
+                | RequestOutcome::Deadline
+        )
+    }
 }
 
 #[cfg(test)]

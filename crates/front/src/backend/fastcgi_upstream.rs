@@ -1,4 +1,4 @@
-//! A foreign FastCGI server in place of a pool: php-fpm on a socket, say.
+//! A foreign FastCGI server in place of a pool, such as php-fpm on a socket.
 
 use crate::backend::upstream_sockets;
 use std::future::Future;
@@ -8,15 +8,16 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use maitred_config::Upstream;
+use maitred_scoreboard::RequestOutcome;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep};
 
-use crate::pool::exchange::{ExchangeEnd, ExchangeEvent};
+use crate::pool::exchange::ExchangeEvent;
 
-/// How long connecting may take.
+/// Connect timeout.
 const CONNECT: Duration = Duration::from_secs(5);
-/// How long a server may say nothing and take nothing (nginx's `fastcgi_read_timeout`).
+/// The longest time without reading and writing (nginx's `fastcgi_read_timeout`).
 pub const SILENCE: Duration = Duration::from_secs(60);
 /// Bytes taken from the server in one read.
 const READ_BYTES: usize = 64 * 1024;
@@ -28,23 +29,23 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 /// One request to a foreign server, over a connection of its own.
 pub struct Foreign {
     stream: Box<dyn Stream>,
-    /// What has not been written of the request.
+    /// The unsent part of the request.
     unsent: Vec<u8>,
     sent: usize,
     assignment_sent: bool,
     wants_room: bool,
-    /// It takes no more of the request.
-    deaf: bool,
-    /// When it will have been silent for too long, if nothing has come or gone since.
+    /// It reads no more of the request.
+    has_stopped_reading: bool,
+    /// Ends when it has been silent for too long.
     silence: Pin<Box<Sleep>>,
     is_silent: bool,
 }
 
 impl Foreign {
-    /// Connects and begins to send `request`.
+    /// Connects and starts to send `request`.
     ///
     /// # Errors
-    /// One sentence that names the server and what is wrong with it.
+    /// One sentence with the server's name and the error.
     pub async fn connect(upstream: &Upstream, request: Vec<u8>) -> Result<Foreign, String> {
         let describe = |error: io::Error| format!("{} cannot be reached: {error}", name(upstream));
         let stream = tokio::time::timeout(CONNECT, open(upstream))
@@ -57,21 +58,21 @@ impl Foreign {
             sent: 0,
             assignment_sent: false,
             wants_room: false,
-            deaf: false,
+            has_stopped_reading: false,
             silence: Box::pin(tokio::time::sleep(SILENCE)),
             is_silent: false,
         })
     }
 
-    /// What happens next.
+    /// The next event.
     pub fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<ExchangeEvent> {
         if !self.assignment_sent {
             self.assignment_sent = true;
             return Poll::Ready(ExchangeEvent::Assigned);
         }
-        if !self.deaf && self.write(cx).is_err() {
-            // It may have answered before it had heard everything, and what it said still counts.
-            self.deaf = true;
+        if !self.has_stopped_reading && self.write(cx).is_err() {
+            // It may have responded before it had read everything, and its response counts.
+            self.has_stopped_reading = true;
         }
         if self.wants_room && self.unsent.is_empty() {
             self.wants_room = false;
@@ -81,9 +82,9 @@ impl Foreign {
         let mut buffer = ReadBuf::new(&mut bytes);
         match Pin::new(&mut self.stream).poll_read(cx, &mut buffer) {
             Poll::Pending => self.poll_silence(cx),
-            // What the answer's own end says decides whether it was complete.
+            // A complete response has an end record of its own.
             Poll::Ready(Ok(())) if buffer.filled().is_empty() => {
-                Poll::Ready(ExchangeEvent::Ended(ExchangeEnd::WorkerDied))
+                Poll::Ready(ExchangeEvent::Ended(Err(RequestOutcome::WorkerDied)))
             }
             Poll::Ready(Ok(())) => {
                 let count = buffer.filled().len();
@@ -91,7 +92,9 @@ impl Foreign {
                 self.is_silent = false;
                 Poll::Ready(ExchangeEvent::Response(bytes))
             }
-            Poll::Ready(Err(_)) => Poll::Ready(ExchangeEvent::Ended(ExchangeEnd::WorkerDied)),
+            Poll::Ready(Err(_)) => {
+                Poll::Ready(ExchangeEvent::Ended(Err(RequestOutcome::WorkerDied)))
+            }
         }
     }
 
@@ -101,7 +104,7 @@ impl Foreign {
             self.silence.as_mut().reset(Instant::now() + SILENCE);
         }
         ready!(self.silence.as_mut().poll(cx));
-        Poll::Ready(ExchangeEvent::Ended(ExchangeEnd::Silent))
+        Poll::Ready(ExchangeEvent::Ended(Err(RequestOutcome::UpstreamTimeout)))
     }
 
     fn write(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
@@ -120,8 +123,8 @@ impl Foreign {
         Ok(())
     }
 
-    /// Takes more of the request if the last of it has been sent, and says how many bytes; if
-    /// not, there will be an [`ExchangeEvent::Room`].
+    /// Takes more of the request if the last part has been sent, and returns the number of bytes; an
+    /// [`ExchangeEvent::Room`] follows otherwise.
     pub fn feed(&mut self, bytes: &[u8]) -> usize {
         self.wants_room = !bytes.is_empty();
         if !self.unsent.is_empty() {
@@ -135,7 +138,7 @@ impl Foreign {
 /// Connects.
 ///
 /// # Errors
-/// What the system says.
+/// The system's error.
 pub async fn open(upstream: &Upstream) -> io::Result<Box<dyn Stream>> {
     Ok(match upstream {
         Upstream::Unix(path) => upstream_sockets::connect(path).await?,
@@ -147,7 +150,7 @@ pub async fn open(upstream: &Upstream) -> io::Result<Box<dyn Stream>> {
     })
 }
 
-/// The server as it is written in the configuration.
+/// The server's name as in the configuration.
 pub fn name(upstream: &Upstream) -> String {
     match upstream {
         Upstream::Unix(path) => format!("unix:{}", path.display()),
@@ -188,7 +191,7 @@ mod tests {
         );
         assert!(matches!(
             next(&mut foreign).await,
-            ExchangeEvent::Ended(ExchangeEnd::WorkerDied)
+            ExchangeEvent::Ended(Err(RequestOutcome::WorkerDied))
         ));
     }
 
@@ -231,7 +234,7 @@ mod tests {
         let heard = Instant::now();
         assert!(matches!(
             next(&mut foreign).await,
-            ExchangeEvent::Ended(ExchangeEnd::Silent)
+            ExchangeEvent::Ended(Err(RequestOutcome::UpstreamTimeout))
         ));
         assert!(heard.elapsed() >= SILENCE);
     }

@@ -1,40 +1,40 @@
-//! How long a script may run before it is told of, and before it is ended.
+//! `request_slowlog_timeout` and `request_terminate_timeout`.
 
 use std::future::pending;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use tokio::time::{Instant, sleep_until};
+use maitred_scoreboard::RequestOutcome;
+use tokio::time::sleep_until;
 
-use crate::backend::error::Failure;
-use crate::backend::{Limits, Source};
+use crate::backend::{RequestLimits, Source};
 
-/// When a script will have run for long enough to be told of, and to be ended.
-pub(crate) struct Due<'a> {
-    assignment: Instant,
-    limits: &'a Limits,
+/// The times at which a script has run for long enough to be reported, and to be killed.
+pub(crate) struct ScriptTimeouts<'a> {
+    assigned: Instant,
+    limits: &'a RequestLimits,
     slow: Option<Instant>,
     over: Option<Instant>,
 }
 
-impl<'a> Due<'a> {
-    pub(crate) fn new(assignment: Instant, limits: &'a Limits) -> Due<'a> {
-        let after = |timeout: Option<Duration>| timeout.map(|timeout| assignment + timeout);
+impl<'a> ScriptTimeouts<'a> {
+    pub(crate) fn new(assigned: Instant, limits: &'a RequestLimits) -> ScriptTimeouts<'a> {
+        let after = |timeout: Option<Duration>| timeout.map(|timeout| assigned + timeout);
         let (slow, over) = (after(limits.slow_timeout), after(limits.terminate_timeout));
-        Due {
-            assignment,
+        ScriptTimeouts {
+            assigned,
             limits,
             slow,
             over,
         }
     }
 
-    /// When to look; never if there is no limit.
+    /// The time of the next check; none without a limit.
     pub(crate) fn next(&self) -> Option<Instant> {
         self.slow.min(self.over).or(self.slow).or(self.over)
     }
 
-    /// Tells of a script that is slow, once, and ends one that has run for too long.
-    pub(crate) fn look(&mut self, source: &Source) -> Result<(), Failure> {
+    /// Reports a slow script, once, and has the worker of one killed that ran for too long.
+    pub(crate) fn check(&mut self, source: &Source) -> Result<(), RequestOutcome> {
         let is_over = |time: Option<Instant>| time.is_some_and(|time| time <= Instant::now());
         if is_over(self.slow) {
             self.slow = self.later(source, self.limits.slow_timeout);
@@ -47,18 +47,16 @@ impl<'a> Due<'a> {
             self.over = self.later(source, self.limits.terminate_timeout);
             if is_over(self.over) {
                 source.end_overrun();
-                return Err(Failure::Terminated);
+                return Err(RequestOutcome::Terminated);
             }
         }
         Ok(())
     }
 
-    /// When the script will have run for as long as `timeout`: later than was thought, if it waited
-    /// behind another. Never when it is over.
+    /// The time at which the script has run for `timeout`: later than estimated if it waited behind
+    /// another. None when it has ended.
     fn later(&self, source: &Source, timeout: Option<Duration>) -> Option<Instant> {
-        let began = source
-            .began(self.assignment.into_std())
-            .map(Instant::from_std);
+        let began = source.began(self.assigned);
         began.zip(timeout).map(|(began, timeout)| began + timeout)
     }
 }
@@ -66,8 +64,8 @@ impl<'a> Due<'a> {
 /// Returns at `deadline`; without one, never.
 pub(crate) async fn until(deadline: Option<Instant>) {
     match deadline {
-        // Few get as far as to wait for it, and all of them would hold the room.
-        Some(deadline) => Box::pin(sleep_until(deadline)).await,
+        // In a box: few futures get that far, and all would be larger.
+        Some(deadline) => Box::pin(sleep_until(deadline.into())).await,
         None => pending().await,
     }
 }

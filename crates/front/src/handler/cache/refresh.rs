@@ -189,7 +189,7 @@ impl ResponseEncoder for Unsent<'_> {
 
     fn frame(&mut self, over: bool) -> Result<Vec<u8>, Failure> {
         match self.watch.ended_early().filter(|_| over) {
-            Some(why) => Err(Failure::Invalid(why)),
+            Some(why) => Err(Failure::invalid(why)),
             None => Ok(Vec::new()),
         }
     }
@@ -198,11 +198,11 @@ impl ResponseEncoder for Unsent<'_> {
         None
     }
 
-    fn is_laborious(&self) -> bool {
+    fn needs_yield(&self) -> bool {
         false
     }
 
-    fn took(&mut self, time: std::time::Duration) {
+    fn record_duration(&mut self, time: std::time::Duration) {
         self.watch.took(time);
     }
 

@@ -2,23 +2,6 @@
 
 use maitred_scoreboard::RequestOutcome;
 
-/// How an exchange ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ExchangeEnd {
-    /// The worker has finished it.
-    Finished,
-    /// The worker died over it.
-    WorkerDied,
-    /// The worker violated the seat protocol.
-    Broken,
-    /// It was taken back before a worker began it.
-    TakenBack,
-    /// The queue rejected it.
-    Rejected(RequestOutcome),
-    /// A foreign server sent nothing for too long.
-    Silent,
-}
-
 /// The state of an exchange whose worker died.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AfterDeath {
@@ -40,7 +23,7 @@ pub enum ExchangeEvent {
     /// The ring has free space for more of the request.
     Room,
     /// It has ended: the last event.
-    Ended(ExchangeEnd),
+    Ended(Result<(), RequestOutcome>),
 }
 
 /// The result of [`Exchange::pump`](super::Exchange::pump).

@@ -19,7 +19,7 @@ use crate::pool::Pool;
 use crate::pool::generation::Generation;
 use crate::pool::queue::{Priority, SeatId, SlotRef};
 
-pub use crate::pool::exchange::events::{AfterDeath, ExchangeEnd, ExchangeEvent, PumpResult};
+pub use crate::pool::exchange::events::{AfterDeath, ExchangeEvent, PumpResult};
 
 /// Bytes of one response that are taken out of the ring ahead of the task that sends them on. The
 /// rest stays in the ring, and its worker waits.
@@ -100,7 +100,7 @@ struct ExchangeState {
     /// When it was last assigned to a worker.
     assigned_at: Option<Instant>,
     response: Vec<u8>,
-    ended: Option<ExchangeEnd>,
+    ended: Option<Result<(), RequestOutcome>>,
     /// No client waits for the response any more.
     left: bool,
     /// The response was complete by then.
@@ -127,7 +127,9 @@ impl ExchangeState {
 
     /// The slot that an ended exchange still has. Notifies the receivers of its end.
     fn take_over(&mut self) -> Option<SlotLease> {
-        self.ended?;
+        if self.ended.is_none() {
+            return None;
+        }
         notify_end(self);
         let lease = self.lease.take();
         self.was_at = lease.as_ref().map(SlotLease::slot_ref).or(self.was_at);
@@ -259,7 +261,7 @@ impl Exchange {
             if !state.left {
                 return AfterDeath::NotStarted;
             }
-            state.ended = Some(ExchangeEnd::TakenBack);
+            state.ended = Some(Err(RequestOutcome::QueueTimeout));
             return AfterDeath::Over;
         }
         let done = link.progress(&assignment) == Ok(Began::Done);
@@ -268,9 +270,9 @@ impl Exchange {
         state.spent = link.spent(&assignment);
         link.release(assignment);
         state.ended = Some(match (done, drained) {
-            (true, Ok(_)) => ExchangeEnd::Finished,
-            (false, Ok(_)) => ExchangeEnd::WorkerDied,
-            (_, Err(_)) => ExchangeEnd::Broken,
+            (true, Ok(_)) => Ok(()),
+            (false, Ok(_)) => Err(RequestOutcome::WorkerDied),
+            (_, Err(_)) => Err(RequestOutcome::WorkerDied),
         });
         wake(&mut state);
         if done {
@@ -354,7 +356,7 @@ impl Exchange {
                 let place = lease.slot_ref();
                 self.pool
                     .broken(&lease.generation, place, "its counters are wrong");
-                state.ended = Some(ExchangeEnd::Broken);
+                state.ended = Some(Err(RequestOutcome::WorkerDied));
                 // The slot stays taken until the worker is dead.
                 state.lease = None;
                 true
@@ -363,7 +365,7 @@ impl Exchange {
                 let took = link.took(assignment).filter(|took| *took < u32::MAX);
                 state.script_micros = took.unwrap_or(0);
                 state.spent = link.spent(assignment);
-                state.ended = Some(ExchangeEnd::Finished);
+                state.ended = Some(Ok(()));
                 true
             }
             (Ok(_), Ok(count)) => {
@@ -571,7 +573,7 @@ impl Exchange {
             lease => lease,
         };
         if lease.is_some() {
-            state.ended = Some(ExchangeEnd::TakenBack);
+            state.ended = Some(Err(RequestOutcome::QueueTimeout));
             wake(&mut state);
         }
         drop(state);
@@ -579,7 +581,7 @@ impl Exchange {
             Some(lease) => self.pool.taken_back(&lease, self),
             None if self.pool.cancel(self) => {
                 let mut state = self.lock();
-                state.ended = Some(ExchangeEnd::TakenBack);
+                state.ended = Some(Err(RequestOutcome::QueueTimeout));
                 wake(&mut state);
             }
             None => return false,
@@ -590,7 +592,7 @@ impl Exchange {
     /// The queue has rejected it.
     pub fn reject(&self, why: RequestOutcome) {
         let mut state = self.lock();
-        state.ended = Some(ExchangeEnd::Rejected(why));
+        state.ended = Some(Err(why));
         wake(&mut state);
     }
 
