@@ -11,9 +11,9 @@ mod cache;
 mod copies;
 mod histogram;
 mod names;
-mod outcome;
 mod page;
 mod reading;
+mod request_outcome;
 mod size;
 mod took;
 
@@ -23,9 +23,9 @@ pub use cache::Cache;
 pub use copies::{Copies, CopiesTold, STAYED, STAYED_FOR};
 pub use histogram::{BUCKETS, Times, upper_bound};
 pub use names::Cause;
-pub use outcome::{LogLevel, RequestOutcome};
 pub use page::{Page, QueueShare, ThreadBoard, WorkerBoard};
 pub use reading::Reading;
+pub use request_outcome::{LogLevel, RequestOutcome};
 pub use size::Size;
 pub use took::Took;
 

@@ -6,7 +6,7 @@ use crate::cache::Cache;
 use crate::copies::Copies;
 use crate::histogram::Times;
 use crate::names::Cause;
-use crate::outcome::RequestOutcome;
+use crate::request_outcome::RequestOutcome;
 use crate::size::Size;
 use crate::took::TIMES;
 

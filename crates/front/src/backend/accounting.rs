@@ -10,7 +10,7 @@ use crate::backend::Backend;
 use crate::backend::progress::ScriptProgress;
 use crate::backend::run::Run;
 use crate::pool::exchange::Exchange;
-use crate::pool::metrics::Tally;
+use crate::pool::metrics::PoolMetrics;
 use crate::runtime::background;
 
 /// Counts a request that has ended, on a thread of the front.
@@ -18,8 +18,10 @@ pub fn count(run: &Run<'_>, thread: u32, outcome: RequestOutcome, progress: &Scr
     let Backend::Pool(pool) = run.backend else {
         return;
     };
-    let Some(tally) = pool.tally() else { return };
-    tally.page().thread(thread).count(outcome);
+    let Some(metrics) = pool.metrics() else {
+        return;
+    };
+    metrics.page().thread(thread).count(outcome);
     let waited = if outcome.is_end_of_wait() {
         Some(progress.began.elapsed())
     } else {
@@ -28,8 +30,8 @@ pub fn count(run: &Run<'_>, thread: u32, outcome: RequestOutcome, progress: &Scr
     let Some(waited) = waited else { return };
     let took = took(waited, progress.script, progress.spent);
     match &progress.going_on {
-        None => tally.observe(thread, run.target, &took),
-        Some(exchange) => observe_later(exchange, tally, thread, run.target, took),
+        None => metrics.observe(thread, run.target, &took),
+        Some(exchange) => observe_later(exchange, metrics, thread, run.target, took),
     }
 }
 
@@ -37,19 +39,19 @@ pub fn count(run: &Run<'_>, thread: u32, outcome: RequestOutcome, progress: &Scr
 /// request.
 fn observe_later(
     exchange: &Exchange,
-    tally: &Arc<Tally>,
+    metrics: &Arc<PoolMetrics>,
     thread: u32,
     target: &str,
     until_response: Took,
 ) {
-    let (tally, target, end) = (tally.clone(), target.to_owned(), exchange.at_end());
+    let (metrics, target, end) = (metrics.clone(), target.to_owned(), exchange.at_end());
     background::write(async move {
         let took = match end.await {
             Ok(Some(all)) => took(until_response.waited, Some(all.held), Some(all)),
             // Its worker died.
             Ok(None) | Err(_) => until_response,
         };
-        tally.observe(thread, &target, &took);
+        metrics.observe(thread, &target, &took);
     });
 }
 

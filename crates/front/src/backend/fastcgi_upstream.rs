@@ -23,12 +23,12 @@ pub const SILENCE: Duration = Duration::from_secs(60);
 const READ_BYTES: usize = 64 * 1024;
 
 /// A connection to a server.
-pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
-impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
+pub trait ByteStream: AsyncRead + AsyncWrite + Send + Unpin {}
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> ByteStream for T {}
 
 /// One request to a foreign server, over a connection of its own.
-pub struct Foreign {
-    stream: Box<dyn Stream>,
+pub struct ForeignRequest {
+    stream: Box<dyn ByteStream>,
     /// The unsent part of the request.
     unsent: Vec<u8>,
     sent: usize,
@@ -41,18 +41,18 @@ pub struct Foreign {
     is_silent: bool,
 }
 
-impl Foreign {
+impl ForeignRequest {
     /// Connects and starts to send `request`.
     ///
     /// # Errors
     /// One sentence with the server's name and the error.
-    pub async fn connect(upstream: &Upstream, request: Vec<u8>) -> Result<Foreign, String> {
+    pub async fn connect(upstream: &Upstream, request: Vec<u8>) -> Result<ForeignRequest, String> {
         let describe = |error: io::Error| format!("{} cannot be reached: {error}", name(upstream));
         let stream = tokio::time::timeout(CONNECT, open(upstream))
             .await
             .map_err(|_| format!("{} did not accept a connection in 5 s", name(upstream)))?
             .map_err(describe)?;
-        Ok(Foreign {
+        Ok(ForeignRequest {
             stream,
             unsent: request,
             sent: 0,
@@ -139,7 +139,7 @@ impl Foreign {
 ///
 /// # Errors
 /// The system's error.
-pub async fn open(upstream: &Upstream) -> io::Result<Box<dyn Stream>> {
+pub async fn open(upstream: &Upstream) -> io::Result<Box<dyn ByteStream>> {
     Ok(match upstream {
         Upstream::Unix(path) => upstream_sockets::connect(path).await?,
         Upstream::Tcp { host, port } => {
@@ -172,7 +172,7 @@ mod tests {
         (UnixListener::bind(&path).unwrap(), Upstream::Unix(path))
     }
 
-    async fn next(foreign: &mut Foreign) -> ExchangeEvent {
+    async fn next(foreign: &mut ForeignRequest) -> ExchangeEvent {
         poll_fn(|cx| foreign.poll_event(cx)).await
     }
 
@@ -181,7 +181,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let (listener, upstream) = listen(&folder);
         let request = vec![0; 4 * 1024 * 1024];
-        let mut foreign = Foreign::connect(&upstream, request).await.unwrap();
+        let mut foreign = ForeignRequest::connect(&upstream, request).await.unwrap();
         let (mut server, _) = listener.accept().await.unwrap();
         assert!(matches!(next(&mut foreign).await, ExchangeEvent::Assigned));
         server.write_all(b"too large").await.unwrap();
@@ -203,7 +203,9 @@ mod tests {
         if refuse_descriptors(listener.as_fd()).is_err() {
             return eprintln!("skipped: this kernel is older than Linux 6.16");
         }
-        let _foreign = Foreign::connect(&upstream, vec![0; 8]).await.unwrap();
+        let _foreign = ForeignRequest::connect(&upstream, vec![0; 8])
+            .await
+            .unwrap();
         let (server, _) = listener.accept().await.unwrap();
         let sent = std::fs::File::open(folder.path()).unwrap();
         let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
@@ -219,7 +221,9 @@ mod tests {
     async fn a_server_that_says_nothing_for_too_long_is_given_up() {
         let folder = tempfile::tempdir().unwrap();
         let (listener, upstream) = listen(&folder);
-        let mut foreign = Foreign::connect(&upstream, vec![0; 8]).await.unwrap();
+        let mut foreign = ForeignRequest::connect(&upstream, vec![0; 8])
+            .await
+            .unwrap();
         let (mut server, _) = listener.accept().await.unwrap();
         assert!(matches!(next(&mut foreign).await, ExchangeEvent::Assigned));
         for _ in 0..2 {

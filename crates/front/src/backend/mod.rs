@@ -9,7 +9,7 @@ pub(crate) mod fastcgi_upstream;
 pub(crate) mod progress;
 pub(crate) mod run;
 pub(crate) mod script_headers;
-pub(crate) mod timeouts;
+pub(crate) mod script_timeouts;
 pub(crate) mod upstream_sockets;
 
 use std::fmt;
@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 use maitred_scoreboard::RequestOutcome;
 use maitred_seat::Spent;
 
-use crate::backend::fastcgi_upstream::{Foreign, name};
+use crate::backend::fastcgi_upstream::{ForeignRequest, name};
 use crate::backend::progress::ScriptProgress;
 use crate::http::body::Body;
 use crate::http::deadline::{self, Fields};
@@ -177,7 +177,7 @@ pub enum Source {
     /// In a pool's queue. Dropping it means that the client has left.
     Pool(Arc<Exchange>),
     /// At a foreign server.
-    Foreign(Foreign),
+    Foreign(ForeignRequest),
 }
 
 impl Source {

@@ -12,9 +12,9 @@ use maitred_scoreboard::RequestOutcome;
 
 use crate::backend::encoder::ResponseEncoder;
 use crate::backend::error::{Failure, LogSuffix};
-use crate::backend::fastcgi_upstream::Foreign;
+use crate::backend::fastcgi_upstream::ForeignRequest;
 use crate::backend::progress::ScriptProgress;
-use crate::backend::timeouts::{ScriptTimeouts, until};
+use crate::backend::script_timeouts::{ScriptTimeouts, until};
 use crate::backend::{Backend, Feeder, RequestLimits, Source};
 use crate::http::body::Body;
 use crate::http::client::Client;
@@ -100,7 +100,7 @@ impl Run<'_> {
                 Source::Pool(submitted.map_err(|outcome| limits.outcome(outcome))?)
             }
             Backend::Upstream(upstream, _) => Source::Foreign(
-                Box::pin(Foreign::connect(upstream, request))
+                Box::pin(ForeignRequest::connect(upstream, request))
                     .await
                     .map_err(|why| Failure::detailed(RequestOutcome::Unreachable, why))?,
             ),

@@ -14,21 +14,21 @@ use maitred_os::sockets::unix::refuse_descriptors;
 use maitred_os::walk::{self, Place, Rule};
 use tokio::net::UnixSocket;
 
-use crate::backend::fastcgi_upstream::Stream;
+use crate::backend::fastcgi_upstream::ByteStream;
 use crate::net::descriptor_guard::WaryStream;
 use crate::runtime::file_identity::Identity;
 
 /// How long a socket that was looked up is used without a further walk.
-const KEPT_FOR: Duration = Duration::from_secs(1);
+const CACHED_FOR: Duration = Duration::from_secs(1);
 
 /// Most sockets that a thread keeps, each by a descriptor.
-const KEPT: usize = 64;
+const MAX_CACHED: usize = 64;
 
 thread_local! {
-    static SOCKETS: RefCell<HashMap<PathBuf, Kept>> = RefCell::default();
+    static SOCKETS: RefCell<HashMap<PathBuf, CachedSocket>> = RefCell::default();
 }
 
-struct Kept {
+struct CachedSocket {
     place: Arc<Place>,
     /// What had the last name on the way before the walk, which may be a link.
     name: Identity,
@@ -46,7 +46,7 @@ fn identity(path: &Path) -> Option<Identity> {
 ///
 /// # Errors
 /// What the system says.
-pub async fn connect(path: &Path) -> io::Result<Box<dyn Stream>> {
+pub async fn connect(path: &Path) -> io::Result<Box<dyn ByteStream>> {
     if let Some(place) = kept(path) {
         let connected = connect_to(&place).await;
         let is_refused = |why: &io::Error| why.kind() == io::ErrorKind::ConnectionRefused;
@@ -62,7 +62,7 @@ pub async fn connect(path: &Path) -> io::Result<Box<dyn Stream>> {
 fn kept(path: &Path) -> Option<Arc<Place>> {
     SOCKETS.with_borrow(|sockets| {
         let kept = sockets.get(path)?;
-        let is_good = kept.since.elapsed() < KEPT_FOR && identity(path) == Some(kept.name);
+        let is_good = kept.since.elapsed() < CACHED_FOR && identity(path) == Some(kept.name);
         is_good.then(|| Arc::clone(&kept.place))
     })
 }
@@ -74,12 +74,12 @@ fn look(path: &Path) -> io::Result<Arc<Place>> {
     let walked = walk::look(path, Rule::of_reader());
     SOCKETS.with_borrow_mut(|sockets| {
         // So that no descriptor of a socket that is gone stays.
-        sockets.retain(|other, kept| other != path && kept.since.elapsed() < KEPT_FOR);
+        sockets.retain(|other, kept| other != path && kept.since.elapsed() < CACHED_FOR);
         let place = Arc::new(walked?);
         if let Some(name) = name
-            && sockets.len() < KEPT
+            && sockets.len() < MAX_CACHED
         {
-            let kept = Kept {
+            let kept = CachedSocket {
                 place: Arc::clone(&place),
                 name,
                 since: Instant::now(),
@@ -93,7 +93,7 @@ fn look(path: &Path) -> io::Result<Arc<Place>> {
 /// The server behind the socket cannot send descriptors: closing one of those may block for as long
 /// as the server likes. Before Linux 6.16 the kernel has no such refusal, and the stream is a wary
 /// one.
-async fn connect_to(place: &Place) -> io::Result<Box<dyn Stream>> {
+async fn connect_to(place: &Place) -> io::Result<Box<dyn ByteStream>> {
     let socket = UnixSocket::new_stream()?;
     Ok(match refuse_descriptors(socket.as_fd()) {
         Ok(()) => Box::new(socket.connect(place.path()).await?),
@@ -151,11 +151,11 @@ mod tests {
     #[tokio::test]
     async fn a_thread_keeps_no_more_sockets_than_it_may() {
         let folder = tempfile::tempdir().unwrap();
-        for number in 0..KEPT + 2 {
+        for number in 0..MAX_CACHED + 2 {
             let path = folder.path().join(number.to_string());
             let _listener = UnixListener::bind(&path).unwrap();
             connect(&path).await.unwrap();
         }
-        SOCKETS.with_borrow(|sockets| assert!(sockets.len() <= KEPT));
+        SOCKETS.with_borrow(|sockets| assert!(sockets.len() <= MAX_CACHED));
     }
 }

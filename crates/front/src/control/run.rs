@@ -17,7 +17,7 @@ use crate::control::commands::{self, CommandReceiver, ThreadOrder, follow_thread
 use crate::logging::access_log::AccessLog;
 use crate::logging::pool_access_log::DoorLogs;
 use crate::logging::repeated::RepeatedErrors;
-use crate::pool::pools::Pools;
+use crate::pool::pool_registry::Pools;
 use crate::pool::thread_local::{self, Inbox};
 use crate::pool::worker_calls::WorkerCalls;
 use crate::runtime::supervisor_channel::{Supervisor, read_json};

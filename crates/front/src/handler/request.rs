@@ -351,7 +351,7 @@ async fn stop(
 async fn send_page(
     client: &mut impl HttpClient,
     head: &Head,
-    page: &status::Page,
+    page: &status::StatusPage,
     record: &mut RequestRecord,
 ) -> io::Result<After> {
     let after = client.discard_body(head);

@@ -319,9 +319,9 @@ impl Pool {
     /// Shows the size and its reasons on the scoreboard.
     pub(crate) fn show_size(&self, state: &PoolState) {
         let size = state.growth.auto.as_ref().map(AutoSize::shown);
-        self.tally
+        self.metrics
             .get()
-            .inspect(|tally| tally.page().show_size(size));
+            .inspect(|metrics| metrics.page().show_size(size));
     }
 
     /// The check once a second. False when the pool needs none.

@@ -8,7 +8,7 @@ use maitred_config::Pool as Settings;
 use maitred_control::Generation as Number;
 use maitred_seat::FrontEnd;
 
-use crate::pool::metrics::Tally;
+use crate::pool::metrics::PoolMetrics;
 use crate::pool::worker_events::UsefulEvents;
 use crate::runtime::supervisor_channel::read_json;
 
@@ -20,7 +20,7 @@ pub struct Generation {
     /// Its settings.
     pub settings: Arc<Settings>,
     /// The pool's metrics, which all its generations share.
-    pub tally: Arc<Tally>,
+    pub metrics: Arc<PoolMetrics>,
     link: FrontEnd,
     /// One eventfd for each front thread, through which workers wake it.
     events: Vec<OwnedFd>,
@@ -53,7 +53,7 @@ impl Generation {
         let scoreboard = fds
             .next_back()
             .ok_or_else(|| format!("pool {name} arrived without its scoreboard"))?;
-        let tally = Tally::open(scoreboard, epoch)
+        let metrics = PoolMetrics::open(scoreboard, epoch)
             .map_err(|error| format!("the scoreboard of pool {name}: {error}"))?;
         let events: Vec<OwnedFd> = fds.collect();
         if events.len() != threads {
@@ -68,7 +68,7 @@ impl Generation {
         Ok(Generation {
             number,
             settings: Arc::new(settings),
-            tally: Arc::new(tally),
+            metrics: Arc::new(metrics),
             link,
             events,
             in_flight: Arc::new([]),

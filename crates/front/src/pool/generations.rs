@@ -122,8 +122,8 @@ impl Pool {
         let (in_flight, useful_events) = (self.in_flight.clone(), self.useful_events.clone());
         let mut generation = generation.counting_with(in_flight, useful_events);
         // One mapping is enough: every generation of the pool counts on the same page.
-        let tally = self.tally.get_or_init(|| generation.tally.clone());
-        generation.tally = tally.clone();
+        let metrics = self.metrics.get_or_init(|| generation.metrics.clone());
+        generation.metrics = metrics.clone();
         let generation = Arc::new(generation);
         let mut state = self.lock();
         let settings = &generation.settings;

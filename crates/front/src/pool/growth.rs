@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[derive(Debug, Clone)]
-    enum Step {
+    enum GrowthStep {
         Submit,
         Die { seat: u32 },
         Finish { nth: usize },
@@ -362,13 +362,13 @@ mod tests {
         Look,
     }
 
-    fn step() -> impl Strategy<Value = Step> {
+    fn step() -> impl Strategy<Value = GrowthStep> {
         prop_oneof![
-            3 => Just(Step::Submit),
-            1 => (0..SEATS).prop_map(|seat| Step::Die { seat }),
-            3 => any::<usize>().prop_map(|nth| Step::Finish { nth }),
-            2 => Just(Step::Open),
-            2 => Just(Step::Look),
+            3 => Just(GrowthStep::Submit),
+            1 => (0..SEATS).prop_map(|seat| GrowthStep::Die { seat }),
+            3 => any::<usize>().prop_map(|nth| GrowthStep::Finish { nth }),
+            2 => Just(GrowthStep::Open),
+            2 => Just(GrowthStep::Look),
         ]
     }
 
@@ -385,24 +385,24 @@ mod tests {
             let (mut next_item, mut requested) = (0, 0);
             for step in steps {
                 match step {
-                    Step::Die { seat } => {
+                    GrowthStep::Die { seat } => {
                         queue.close(at(seat).worker(incarnations[seat as usize]));
                         placed.retain(|place| place.seat != at(seat));
                     }
-                    Step::Submit => {
+                    GrowthStep::Submit => {
                         next_item += 1;
                         if let Submission::Placed(place) = come(&mut queue, next_item, ONE) {
                             placed.push(place);
                         }
                     }
-                    Step::Finish { nth } if !placed.is_empty() => {
+                    GrowthStep::Finish { nth } if !placed.is_empty() => {
                         let place = placed.swap_remove(nth % placed.len());
                         queue.free(place);
                         if let SeatAction::Run(_, place) = queue.next(place.seat, ONE) {
                             placed.push(place);
                         }
                     }
-                    Step::Open => {
+                    GrowthStep::Open => {
                         let empty = (0..SEATS).find(|seat| queue.incarnation(at(*seat)) == 0);
                         let Some(seat) = empty else { continue };
                         incarnations[seat as usize] += 1;
@@ -411,7 +411,7 @@ mod tests {
                             placed.push(place);
                         }
                     }
-                    Step::Look => {
+                    GrowthStep::Look => {
                         requested = requested.min(bounds.needs(queue.busy(), queue.waiting()));
                         let idle = queue.open_seats() - queue.busy();
                         if let Some(WorkerRef { seat, .. }) = look(&mut queue, bounds) {
@@ -420,7 +420,7 @@ mod tests {
                             prop_assert_eq!(queue.open_seats() - queue.busy(), idle - 1);
                         }
                     }
-                    Step::Finish { .. } => {}
+                    GrowthStep::Finish { .. } => {}
                 }
                 prop_assert_eq!(queue.busy(), placed.len());
                 let needs = bounds.needs(queue.busy(), queue.waiting());

@@ -9,21 +9,21 @@ use tokio::io::unix::AsyncFd;
 
 /// The sockets that doors listen on.
 #[derive(Debug, Default)]
-pub struct Unaccepted(Mutex<Vec<Watched>>);
+pub struct ListenBacklog(Mutex<Vec<ListenSocket>>);
 
 #[derive(Debug)]
-struct Watched {
+struct ListenSocket {
     listen: String,
     /// It is closed when no more clients are taken.
     socket: Weak<AsyncFd<OwnedFd>>,
 }
 
-impl Unaccepted {
+impl ListenBacklog {
     /// A thread accepts from a socket of the door at `listen`.
     pub fn watch(&self, listen: &str, socket: &Arc<AsyncFd<OwnedFd>>) {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         all.retain(|one| one.socket.strong_count() > 0);
-        all.push(Watched {
+        all.push(ListenSocket {
             listen: listen.to_owned(),
             socket: Arc::downgrade(socket),
         });
@@ -61,14 +61,14 @@ mod tests {
             let socket = OwnedFd::from(listener.try_clone().unwrap());
             Arc::new(readable(socket).unwrap())
         });
-        let unaccepted = Unaccepted::default();
+        let listen_backlog = ListenBacklog::default();
         for socket in &threads {
-            unaccepted.watch("door", socket);
+            listen_backlog.watch("door", socket);
         }
         let _clients = [(); 3].map(|()| UnixStream::connect(&path).unwrap());
-        assert_eq!(unaccepted.at("door"), 3);
-        assert_eq!(unaccepted.at("another"), 0);
+        assert_eq!(listen_backlog.at("door"), 3);
+        assert_eq!(listen_backlog.at("another"), 0);
         drop(threads);
-        assert_eq!(unaccepted.at("door"), 0);
+        assert_eq!(listen_backlog.at("door"), 0);
     }
 }

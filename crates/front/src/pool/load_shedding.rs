@@ -96,7 +96,7 @@ impl Pool {
         self.show_counters(state);
         self.saturation.waits(at_limit);
         if at_limit {
-            self.tally().inspect(|tally| tally.limit_reached());
+            self.metrics().inspect(|metrics| metrics.limit_reached());
         }
     }
 
@@ -123,7 +123,7 @@ impl Pool {
     fn count_lifo_time(&self, state: &mut PoolState) {
         let time = state.queue.waiting.take_lifo_time();
         if !time.is_zero() {
-            self.tally().inspect(|tally| tally.newest_first(time));
+            self.metrics().inspect(|metrics| metrics.newest_first(time));
         }
     }
 

@@ -6,26 +6,26 @@ use std::time::Duration;
 
 use maitred_scoreboard::{Page, QueueShare, Took};
 
-use crate::pool::route_metrics::Classes;
+use crate::pool::route_metrics::RouteClasses;
 
 /// Where a pool's requests are counted.
 #[derive(Debug)]
-pub struct Tally {
+pub struct PoolMetrics {
     pub(crate) page: Page,
     share: QueueShare,
     /// How long requests took, by what their paths have in common.
-    pub classes: Classes,
+    pub classes: RouteClasses,
 }
 
-impl Tally {
+impl PoolMetrics {
     /// Maps the pool's scoreboard for front number `epoch`.
     ///
     /// # Errors
     /// When it is none.
-    pub fn open(scoreboard: OwnedFd, epoch: u32) -> io::Result<Tally> {
+    pub fn open(scoreboard: OwnedFd, epoch: u32) -> io::Result<PoolMetrics> {
         let (page, share) = (Page::open(scoreboard)?, QueueShare::new(epoch));
-        let classes = Classes::new(page.threads());
-        Ok(Tally {
+        let classes = RouteClasses::new(page.threads());
+        Ok(PoolMetrics {
             page,
             share,
             classes,

@@ -11,7 +11,7 @@ pub(crate) mod load_shedding;
 pub(crate) mod metrics;
 pub(crate) mod overload;
 pub(crate) mod overrun;
-pub(crate) mod pools;
+pub(crate) mod pool_registry;
 pub(crate) mod queue;
 pub(crate) mod rolling_replace;
 pub(crate) mod route_metrics;
@@ -41,8 +41,8 @@ use tokio::sync::Notify;
 use crate::pool::exchange::{Exchange, QueueRequest, SlotLease};
 use crate::pool::generation::Generation;
 use crate::pool::generations::PoolState;
-use crate::pool::listen_backlog::Unaccepted;
-use crate::pool::metrics::Tally;
+use crate::pool::listen_backlog::ListenBacklog;
+use crate::pool::metrics::PoolMetrics;
 use crate::pool::queue::{Depth, SeatAction, SeatId, SlotRef, Submission};
 use crate::pool::saturation_log::SaturationLog;
 use crate::pool::thread_local::Inbox;
@@ -93,9 +93,9 @@ pub struct Pool {
     /// What the front needs to know of its PHP to respond in its stead.
     pub manner: ArcSwap<PhpInfo>,
     /// Its metrics, since its first generation opened.
-    tally: OnceLock<Arc<Tally>>,
+    metrics: OnceLock<Arc<PoolMetrics>>,
     /// Connections that wait at its FastCGI listener, among others.
-    unaccepted: Arc<Unaccepted>,
+    listen_backlog: Arc<ListenBacklog>,
     /// Calls of its workers.
     worker_calls: PoolCalls,
 }
@@ -106,7 +106,7 @@ impl Pool {
         settings: Arc<Settings>,
         inboxes: Arc<[Inbox]>,
         supervisor: Arc<Supervisor>,
-        unaccepted: Arc<Unaccepted>,
+        listen_backlog: Arc<ListenBacklog>,
         worker_calls: &WorkerCalls,
         is_fpm: bool,
     ) -> Pool {
@@ -124,8 +124,8 @@ impl Pool {
             stalled: Arc::default(),
             saturation: SaturationLog::new(is_fpm),
             manner: ArcSwap::default(),
-            tally: OnceLock::new(),
-            unaccepted,
+            metrics: OnceLock::new(),
+            listen_backlog,
             worker_calls: worker_calls.of_a_pool(),
         }
     }
@@ -136,8 +136,8 @@ impl Pool {
     }
 
     /// Its metrics; none before its first generation.
-    pub fn tally(&self) -> Option<&Arc<Tally>> {
-        self.tally.get()
+    pub fn metrics(&self) -> Option<&Arc<PoolMetrics>> {
+        self.metrics.get()
     }
 
     fn lock(&self) -> MutexGuard<'_, PoolState> {
@@ -231,7 +231,7 @@ impl Pool {
         });
         let mut all = Snapshot::take(newest.link().board(), boards, clock::since_1970());
         if let Some(door) = &self.settings().door {
-            let before = self.unaccepted.at(&door.listen.to_string());
+            let before = self.listen_backlog.at(&door.listen.to_string());
             all.queued = all.queued.saturating_add(before);
             all.max_queued = all.max_queued.max(all.queued);
         }
@@ -247,8 +247,8 @@ impl Pool {
 
     fn show_counters(&self, state: &mut PoolState) {
         state.show_counters();
-        if let Some(tally) = self.tally.get() {
-            tally.show(state.queued(), state.queue.busy());
+        if let Some(metrics) = self.metrics.get() {
+            metrics.show(state.queued(), state.queue.busy());
         }
         self.report_worn(state);
         self.ask_for_workers(state, 0);

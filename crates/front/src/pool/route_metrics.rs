@@ -35,7 +35,7 @@ pub const PARTS: [&str; 5] = ["queue", "cpu", "core_wait", "blocked", "children_
 
 /// What is counted of a class.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Figures {
+pub struct RouteStats {
     /// Requests.
     pub requests: u64,
     /// Scripts whose time was below 2 to each of [`POWERS`], and not below the one before.
@@ -46,7 +46,7 @@ pub struct Figures {
     pub parts: [Duration; PARTS.len()],
 }
 
-impl Figures {
+impl RouteStats {
     fn count(&mut self, took: &Took, script: Duration) {
         let micros = script.as_micros();
         self.requests += 1;
@@ -68,7 +68,7 @@ impl Figures {
         }
     }
 
-    fn add(&mut self, other: &Figures) {
+    fn add(&mut self, other: &RouteStats) {
         self.requests += other.requests;
         self.script += other.script;
         for (sum, more) in self.below.iter_mut().zip(other.below) {
@@ -82,23 +82,23 @@ impl Figures {
 
 /// A pool's classes, counted by each thread for itself, once somebody has asked for them.
 #[derive(Debug)]
-pub struct Classes {
+pub struct RouteClasses {
     is_wanted: AtomicBool,
-    tables: Vec<Mutex<Table>>,
+    tables: Vec<Mutex<RouteTable>>,
 }
 
 #[derive(Debug, Default)]
-struct Table {
-    classes: HashMap<String, Class>,
-    others: Figures,
+struct RouteTable {
+    classes: HashMap<String, RouteClass>,
+    others: RouteStats,
     gone: u32,
 }
 
 #[derive(Debug, Default)]
-struct Class {
+struct RouteClass {
     /// How often it was met of late.
     score: u32,
-    figures: Figures,
+    stats: RouteStats,
 }
 
 thread_local! {
@@ -106,10 +106,10 @@ thread_local! {
     static NAME: RefCell<String> = const { RefCell::new(String::new()) };
 }
 
-impl Classes {
+impl RouteClasses {
     /// None yet, for a front of `threads` threads.
-    pub fn new(threads: u32) -> Classes {
-        Classes {
+    pub fn new(threads: u32) -> RouteClasses {
+        RouteClasses {
             is_wanted: AtomicBool::new(false),
             tables: (0..threads).map(|_| Mutex::default()).collect(),
         }
@@ -125,23 +125,23 @@ impl Classes {
         };
         NAME.with_borrow_mut(|name| {
             name_class(target, name);
-            lock(table).figures(name).count(took, script);
+            lock(table).stats(name).count(took, script);
         });
     }
 
     /// What was counted, by class, the busiest first; from now on all is.
-    pub fn read(&self) -> Vec<(String, Figures)> {
+    pub fn read(&self) -> Vec<(String, RouteStats)> {
         self.is_wanted.store(true, Ordering::Relaxed);
-        let mut all: HashMap<String, Figures> = HashMap::new();
-        let mut others = Figures::default();
+        let mut all: HashMap<String, RouteStats> = HashMap::new();
+        let mut others = RouteStats::default();
         for table in &self.tables {
             let table = lock(table);
             others.add(&table.others);
             for (name, class) in &table.classes {
-                all.entry(name.clone()).or_default().add(&class.figures);
+                all.entry(name.clone()).or_default().add(&class.stats);
             }
         }
-        let mut all: Vec<(String, Figures)> = all.into_iter().collect();
+        let mut all: Vec<(String, RouteStats)> = all.into_iter().collect();
         all.sort_by(|a, b| b.1.requests.cmp(&a.1.requests).then(a.0.cmp(&b.0)));
         for (_, rest) in all.drain(MAX_CLASSES.min(all.len())..) {
             others.add(&rest);
@@ -153,24 +153,24 @@ impl Classes {
     }
 }
 
-fn lock(table: &Mutex<Table>) -> MutexGuard<'_, Table> {
+fn lock(table: &Mutex<RouteTable>) -> MutexGuard<'_, RouteTable> {
     table.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Table {
+impl RouteTable {
     /// The figures of a class. A new one takes the place of the one that is met least: a flood of
     /// made-up paths pushes out what nobody asks for, one after the other in the same place.
-    fn figures(&mut self, name: &str) -> &mut Figures {
+    fn stats(&mut self, name: &str) -> &mut RouteStats {
         if !self.classes.contains_key(name) {
             if self.classes.len() == MAX_CLASSES {
                 self.make_room();
             }
-            self.classes.insert(name.to_owned(), Class::default());
+            self.classes.insert(name.to_owned(), RouteClass::default());
         }
         match self.classes.get_mut(name) {
             Some(class) => {
                 class.score = class.score.saturating_add(1);
-                &mut class.figures
+                &mut class.stats
             }
             None => &mut self.others,
         }
@@ -182,7 +182,7 @@ impl Table {
             return;
         };
         if let Some(class) = self.classes.remove(&name) {
-            self.others.add(&class.figures);
+            self.others.add(&class.stats);
         }
         self.gone += 1;
         if self.gone.is_multiple_of(FORGETS_AFTER) {
@@ -275,7 +275,7 @@ mod tests {
 
     #[test]
     fn nothing_is_counted_before_somebody_has_asked() {
-        let classes = Classes::new(2);
+        let classes = RouteClasses::new(2);
         classes.count(0, "/cart", &took(MILLISECOND));
         assert!(classes.read().is_empty());
         classes.count(0, "/cart", &took(MILLISECOND));
@@ -283,17 +283,17 @@ mod tests {
         classes.count(1, "/cart", &Took::default());
         classes.count(9, "/cart", &took(MILLISECOND));
         let read = classes.read();
-        let (name, figures) = &read[0];
+        let (name, stats) = &read[0];
         assert_eq!((read.len(), name.as_str()), (1, "/cart"));
-        assert_eq!((figures.requests, figures.script), (2, 6 * MILLISECOND));
-        assert_eq!(figures.below[..3], [1, 0, 1]);
-        assert_eq!(figures.parts[0], 2 * MILLISECOND);
-        assert_eq!(figures.parts[1], 3 * MILLISECOND);
+        assert_eq!((stats.requests, stats.script), (2, 6 * MILLISECOND));
+        assert_eq!(stats.below[..3], [1, 0, 1]);
+        assert_eq!(stats.parts[0], 2 * MILLISECOND);
+        assert_eq!(stats.parts[1], 3 * MILLISECOND);
     }
 
     #[test]
     fn a_flood_of_paths_pushes_nothing_out_that_is_asked_for_and_no_request_is_lost() {
-        let classes = Classes::new(1);
+        let classes = RouteClasses::new(1);
         classes.read();
         let letters = |number: u32| {
             let letter = |digit: u32| char::from(b'a' + (number / 10_u32.pow(digit) % 10) as u8);
@@ -310,7 +310,7 @@ mod tests {
         assert_eq!((read[0].0.as_str(), read[0].1.requests), ("/cart", 2_000));
         let (name, _) = read.last().unwrap();
         assert_eq!(name, OTHERS);
-        let all: u64 = read.iter().map(|(_, figures)| figures.requests).sum();
+        let all: u64 = read.iter().map(|(_, stats)| stats.requests).sum();
         assert_eq!(all, 22_000);
     }
 }

@@ -54,7 +54,7 @@ impl Inbox {
     }
 }
 
-struct Local {
+struct PoolThread {
     thread: u32,
     /// The generations of all pools.
     generations: RefCell<Vec<Arc<Generation>>>,
@@ -67,14 +67,14 @@ struct Local {
 }
 
 thread_local! {
-    static LOCAL: RefCell<Option<Local>> = const { RefCell::new(None) };
+    static POOL_THREAD: RefCell<Option<PoolThread>> = const { RefCell::new(None) };
 }
 
 /// Prepares this thread.
 pub fn set_up(thread: u32, inboxes: Arc<[Inbox]>) {
     thread::set_up(thread, was_busy);
-    LOCAL.with(|local| {
-        *local.borrow_mut() = Some(Local {
+    POOL_THREAD.with(|local| {
+        *local.borrow_mut() = Some(PoolThread {
             thread,
             generations: RefCell::default(),
             inboxes,
@@ -160,18 +160,18 @@ pub fn after_unpark() {
 /// A task of this thread has used as much time as many polls of others do: what workers have written
 /// meanwhile is taken.
 pub fn was_busy() {
-    with(Local::catch_up);
+    with(PoolThread::catch_up);
 }
 
-fn with(act: impl FnOnce(&Local)) {
-    LOCAL.with(|local| {
+fn with(act: impl FnOnce(&PoolThread)) {
+    POOL_THREAD.with(|local| {
         if let Some(local) = local.borrow().as_ref() {
             act(local);
         }
     });
 }
 
-impl Local {
+impl PoolThread {
     fn catch_up(&self) {
         thread::advance();
         self.look();

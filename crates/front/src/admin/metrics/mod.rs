@@ -10,8 +10,8 @@ use maitred_scoreboard::{Cache, Cause, Reading, RequestOutcome, Times};
 use crate::admin::{cache_metrics, copies_metrics, proxy_metrics, request_metrics, size_metrics};
 use crate::http::request_memory::RequestMemory;
 use crate::net::client_addresses::Addresses;
-use crate::pool::route_metrics::{Figures, PARTS, POWERS as POWERS_OF_ROUTES};
-use crate::pool::status::{Page, View};
+use crate::pool::route_metrics::{PARTS, POWERS as POWERS_OF_ROUTES, RouteStats};
+use crate::pool::status::{StatusPage, View};
 use crate::services::Shared;
 
 /// The bounds of the histograms' buckets, as powers of two in microseconds: 128 µs to 67 s. They
@@ -43,24 +43,24 @@ struct Pool {
     queue_limit: u32,
     workers_limit: u32,
     reading: Reading,
-    classes: Vec<(String, Figures)>,
+    classes: Vec<(String, RouteStats)>,
 }
 
 /// What clients take of the server: memory, and connections.
 type Clients<'a> = (&'a RequestMemory, &'a Addresses);
 
 /// The page, in the form that a client with this `Accept` header reads.
-pub fn page(shared: &Shared, accept: &[u8], view: View) -> Page {
+pub fn page(shared: &Shared, accept: &[u8], view: View) -> StatusPage {
     let pools = shared.pools.all().into_iter().filter_map(|pool| {
         let settings = pool.settings();
-        let tally = pool.tally()?;
+        let metrics = pool.metrics()?;
         Some(Pool {
             name: pool.name.to_string(),
             queue_limit: settings.request_queue_length,
             workers_limit: settings.max_children.unwrap_or(0),
-            reading: tally.page().read(),
+            reading: metrics.page().read(),
             classes: match view {
-                View::Whole | View::WithoutQueries => tally.classes.read(),
+                View::Whole | View::WithoutQueries => metrics.classes.read(),
                 View::WithoutRequests => Vec::new(),
             },
         })
@@ -81,7 +81,7 @@ pub fn page(shared: &Shared, accept: &[u8], view: View) -> Page {
         page_cache: shared.cache.as_ref().and_then(|cache| cache.figures()),
         proxies: shared.proxies.read(),
     };
-    Page::new(
+    StatusPage::new(
         kind,
         all(
             &pools,

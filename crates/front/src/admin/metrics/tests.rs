@@ -20,7 +20,7 @@ fn pool(name: &str) -> Pool {
         queue_limit: 1000,
         workers_limit: 8,
         reading,
-        classes: vec![("/cart/*".to_owned(), Figures::default())],
+        classes: vec![("/cart/*".to_owned(), RouteStats::default())],
     }
 }
 

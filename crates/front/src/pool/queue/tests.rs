@@ -296,7 +296,7 @@ fn an_urgent_request_moves_to_a_seat_that_is_kept_and_what_it_leaves_is_everybod
 }
 
 #[derive(Debug, Clone)]
-enum Step {
+enum QueueStep {
     Submit { depth: Depth, priority: Priority },
     Finish { nth: usize },
     Die { seat: u32 },
@@ -304,21 +304,21 @@ enum Step {
     TurnOutLong { seat: u32 },
 }
 
-fn step() -> impl Strategy<Value = Step> {
+fn step() -> impl Strategy<Value = QueueStep> {
     let depth = prop_oneof![Just(ONE), Just(TWO), Just(DEEP)];
     let priority = prop_oneof![2 => Just(Priority::Normal), 1 => Just(Priority::Urgent)];
     prop_oneof![
-        4 => (depth, priority).prop_map(|(depth, priority)| Step::Submit { depth, priority }),
-        4 => any::<usize>().prop_map(|nth| Step::Finish { nth }),
-        1 => (0u32..3).prop_map(|seat| Step::Die { seat }),
-        1 => any::<usize>().prop_map(|nth| Step::Cancel { nth }),
-        1 => (0u32..3).prop_map(|seat| Step::TurnOutLong { seat }),
+        4 => (depth, priority).prop_map(|(depth, priority)| QueueStep::Submit { depth, priority }),
+        4 => any::<usize>().prop_map(|nth| QueueStep::Finish { nth }),
+        1 => (0u32..3).prop_map(|seat| QueueStep::Die { seat }),
+        1 => any::<usize>().prop_map(|nth| QueueStep::Cancel { nth }),
+        1 => (0u32..3).prop_map(|seat| QueueStep::TurnOutLong { seat }),
     ]
 }
 
 /// The driver's part, without clock or memory: whatever is placed has begun only if it is
 /// the older of its seat's two.
-struct World {
+struct QueueWorld {
     queue: Queue<u32>,
     placed: Vec<(u32, SlotRef)>,
     incarnations: Vec<u32>,
@@ -329,7 +329,7 @@ struct World {
     depth: Depth,
 }
 
-impl World {
+impl QueueWorld {
     fn priority(&self, item: u32) -> Priority {
         self.lanes[item as usize - 1]
     }
@@ -381,7 +381,7 @@ proptest! {
         steps in proptest::collection::vec(step(), 1..200),
         reserved in 0usize..4,
     ) {
-        let mut world = World {
+        let mut world = QueueWorld {
             queue: opened(3),
             placed: Vec::new(),
             incarnations: vec![1; 3],
@@ -394,7 +394,7 @@ proptest! {
         let mut next_item = 0;
         for step in steps {
             match step {
-                Step::Submit { depth, priority } => {
+                QueueStep::Submit { depth, priority } => {
                     next_item += 1;
                     world.lanes.push(priority);
                     world.depth = depth;
@@ -418,12 +418,12 @@ proptest! {
                         }
                     }
                 }
-                Step::Finish { nth } if !world.placed.is_empty() => {
+                QueueStep::Finish { nth } if !world.placed.is_empty() => {
                     let (_, place) = world.placed.remove(nth % world.placed.len());
                     world.queue.done(place);
                     world.settle(place.seat);
                 }
-                Step::TurnOutLong { seat: number } if world.queue.idle_seat().is_none() => {
+                QueueStep::TurnOutLong { seat: number } if world.queue.idle_seat().is_none() => {
                     let there = |(_, at): &&(u32, SlotRef)| at.seat == seat(number);
                     let behind = world.placed.iter().filter(there).nth(1).copied();
                     if let Some((item, from)) = behind {
@@ -434,7 +434,7 @@ proptest! {
                         prop_assert_eq!(world.queue.next(from.seat, TWO), SeatAction::Rest);
                     }
                 }
-                Step::Die { seat: number } => {
+                QueueStep::Die { seat: number } => {
                     let old = world.incarnations[number as usize];
                     let left = world.queue.close(seat(number).worker(old));
                     world.placed.retain(|(_, place)| place.seat != seat(number));
@@ -448,7 +448,7 @@ proptest! {
                         world.settle(idle);
                     }
                 }
-                Step::Cancel { nth } if next_item > 0 => {
+                QueueStep::Cancel { nth } if next_item > 0 => {
                     let item = nth as u32 % next_item + 1;
                     if world.queue.cancel(&item, Instant::now()) {
                         world.waiting.retain(|waiting| *waiting != item);

@@ -28,7 +28,7 @@ fn at(generation: Generation, number: u32) -> SeatId {
 }
 
 /// The queue, and what its driver knows.
-struct World {
+struct ReplaceWorld {
     queue: Queue<u32>,
     placed: Vec<(u32, SlotRef)>,
     retired: Vec<SeatId>,
@@ -38,9 +38,9 @@ struct World {
     most_open: usize,
 }
 
-impl World {
-    fn new() -> World {
-        World {
+impl ReplaceWorld {
+    fn new() -> ReplaceWorld {
+        ReplaceWorld {
             queue: Queue::new(),
             placed: Vec::new(),
             retired: Vec::new(),
@@ -50,8 +50,8 @@ impl World {
         }
     }
 
-    fn with_generation(generation: Generation, seats: u32) -> World {
-        let mut world = World::new();
+    fn with_generation(generation: Generation, seats: u32) -> ReplaceWorld {
+        let mut world = ReplaceWorld::new();
         world.begin(generation, MAX_OPEN);
         for number in 0..seats {
             world.arrive(at(generation, number), 1);
@@ -179,7 +179,7 @@ impl World {
 
 #[test]
 fn seats_move_over_one_by_one_and_never_are_there_more_than_may_be() {
-    let mut world = World::with_generation(1, 3);
+    let mut world = ReplaceWorld::with_generation(1, 3);
     world.submit(1, ONE);
     world.submit(2, ONE);
     world.begin(2, MAX_OPEN);
@@ -196,7 +196,7 @@ fn seats_move_over_one_by_one_and_never_are_there_more_than_may_be() {
 
 #[test]
 fn a_new_worker_takes_the_place_of_an_old_one_though_more_might_be_open() {
-    let mut world = World::with_generation(1, 2);
+    let mut world = ReplaceWorld::with_generation(1, 2);
     world.submit(1, ONE);
     world.submit(2, ONE);
     world.begin(2, MAX_OPEN);
@@ -219,7 +219,7 @@ fn a_new_worker_takes_the_place_of_an_old_one_though_more_might_be_open() {
 
 #[test]
 fn while_the_new_generation_has_no_worker_the_old_one_serves() {
-    let mut world = World::with_generation(1, 1);
+    let mut world = ReplaceWorld::with_generation(1, 1);
     world.begin(2, MAX_OPEN);
     assert!(matches!(world.submit(1, ONE), Submission::Placed(place) if place.seat == at(1, 0)));
     assert_eq!(world.submit(2, ONE), Submission::Busy);
@@ -235,7 +235,7 @@ fn while_the_new_generation_has_no_worker_the_old_one_serves() {
 
 #[test]
 fn a_waiting_request_goes_to_the_worker_that_takes_the_place() {
-    let mut world = World::with_generation(1, 3);
+    let mut world = ReplaceWorld::with_generation(1, 3);
     for item in 1..=4 {
         world.submit(item, ONE);
     }
@@ -255,7 +255,7 @@ fn a_waiting_request_goes_to_the_worker_that_takes_the_place() {
 
 #[test]
 fn who_is_to_go_takes_nothing_into_spare_slots_while_somebody_waits_for_its_place() {
-    let mut world = World::with_generation(1, 3);
+    let mut world = ReplaceWorld::with_generation(1, 3);
     for item in 1..=3 {
         world.submit(item, ONE);
     }
@@ -266,7 +266,7 @@ fn who_is_to_go_takes_nothing_into_spare_slots_while_somebody_waits_for_its_plac
 
 #[test]
 fn a_generation_that_was_never_used_and_is_replaced_gives_its_workers_up() {
-    let mut world = World::with_generation(1, 3);
+    let mut world = ReplaceWorld::with_generation(1, 3);
     for item in 1..=3 {
         world.submit(item, ONE);
     }
@@ -280,7 +280,7 @@ fn a_generation_that_was_never_used_and_is_replaced_gives_its_workers_up() {
 
 #[test]
 fn fewer_children_hold_for_the_old_generation_too() {
-    let mut world = World::with_generation(1, 3);
+    let mut world = ReplaceWorld::with_generation(1, 3);
     world.submit(1, ONE);
     world.begin(2, 1);
     assert_eq!(world.queue.open_seats(), 1, "the idle ones went at once");
@@ -292,7 +292,7 @@ fn fewer_children_hold_for_the_old_generation_too() {
 
 #[test]
 fn a_successor_takes_the_place_of_one_that_died_before_it_got_anything() {
-    let mut world = World::with_generation(1, 3);
+    let mut world = ReplaceWorld::with_generation(1, 3);
     for item in 0..3 {
         world.submit(item, ONE);
     }
@@ -310,7 +310,7 @@ fn a_successor_takes_the_place_of_one_that_died_before_it_got_anything() {
 
 #[test]
 fn a_worn_worker_serves_until_its_replacement_is_ready() {
-    let mut world = World::new();
+    let mut world = ReplaceWorld::new();
     world.queue.add(1, SEATS, 2);
     world.queue.replace(1, 1, LIMIT);
     world.arrive(at(1, 0), 1);
@@ -331,7 +331,7 @@ fn a_worn_worker_serves_until_its_replacement_is_ready() {
 
 #[test]
 fn where_there_is_room_a_worn_worker_goes_when_its_replacement_comes() {
-    let mut world = World::with_generation(1, 1);
+    let mut world = ReplaceWorld::with_generation(1, 1);
     world.submit(1, ONE);
     world.queue.wear_out(at(1, 0).worker(1), Wear::Memory);
     world.arrive(at(1, 1), 1);
@@ -343,7 +343,7 @@ fn where_there_is_room_a_worn_worker_goes_when_its_replacement_comes() {
 
 #[test]
 fn who_comes_beyond_those_that_are_to_serve_takes_the_place_of_one_that_has_or_of_nobody() {
-    let mut world = World::new();
+    let mut world = ReplaceWorld::new();
     assert!(!world.queue.limit_serving(1));
     world.queue.add(1, SEATS, 0);
     world.queue.serve_each(1, 1);
@@ -372,7 +372,7 @@ fn who_comes_beyond_those_that_are_to_serve_takes_the_place_of_one_that_has_or_o
 
 #[test]
 fn where_there_is_room_for_fewer_those_that_get_nothing_so_far_go_before_those_that_serve() {
-    let mut world = World::new();
+    let mut world = ReplaceWorld::new();
     world.queue.limit_serving(2);
     world.queue.add(1, SEATS, 0);
     world.queue.serve_each(1, 1);
@@ -395,12 +395,12 @@ fn where_there_is_room_for_fewer_those_that_get_nothing_so_far_go_before_those_t
 
 #[test]
 fn who_is_to_take_the_place_of_another_stays_however_little_room_there_is() {
-    let mut worn = World::with_generation(1, 3);
+    let mut worn = ReplaceWorld::with_generation(1, 3);
     worn.submit(1, ONE);
     let (_, busy) = worn.placed[0];
     worn.queue.wear_out(busy.seat.worker(1), Wear::Requests);
     worn.arrive(at(1, 3), 1);
-    let mut old = World::with_generation(1, 3);
+    let mut old = ReplaceWorld::with_generation(1, 3);
     (1..=3).for_each(|item| {
         old.submit(item, ONE);
     });
@@ -418,7 +418,7 @@ fn who_is_to_take_the_place_of_another_stays_however_little_room_there_is() {
 
 #[test]
 fn a_closed_pool_serves_what_waits_and_then_nobody() {
-    let mut world = World::with_generation(1, 2);
+    let mut world = ReplaceWorld::with_generation(1, 2);
     for item in 1..=3 {
         world.submit(item, ONE);
     }
@@ -435,7 +435,7 @@ fn a_closed_pool_serves_what_waits_and_then_nobody() {
 
 #[test]
 fn what_waits_for_a_pool_that_is_no_more_is_told_so() {
-    let mut world = World::with_generation(1, 0);
+    let mut world = ReplaceWorld::with_generation(1, 0);
     assert_eq!(world.submit(1, ONE), Submission::Busy);
     world.queue.leave(1);
     assert_eq!(world.queue.abandon(), [1]);
@@ -443,7 +443,7 @@ fn what_waits_for_a_pool_that_is_no_more_is_told_so() {
 
 #[test]
 fn at_the_end_one_worker_stays_for_the_last_clients() {
-    let mut world = World::with_generation(1, 3);
+    let mut world = ReplaceWorld::with_generation(1, 3);
     world.submit(1, ONE);
     world.queue.keep_only(1);
     world.settle();
@@ -457,7 +457,7 @@ fn at_the_end_one_worker_stays_for_the_last_clients() {
 }
 
 #[derive(Debug, Clone)]
-enum Step {
+enum ReplaceStep {
     Submit { two: bool },
     Finish { nth: usize },
     Die { generation: Generation, number: u32 },
@@ -470,34 +470,36 @@ enum Step {
     Look,
 }
 
-fn step() -> impl Strategy<Value = Step> {
+fn step() -> impl Strategy<Value = ReplaceStep> {
     let number = 0..SEATS;
     prop_oneof![
-        8 => any::<bool>().prop_map(|two| Step::Submit { two }),
-        8 => any::<usize>().prop_map(|nth| Step::Finish { nth }),
+        8 => any::<bool>().prop_map(|two| ReplaceStep::Submit { two }),
+        8 => any::<usize>().prop_map(|nth| ReplaceStep::Finish { nth }),
         2 => (1..8u32, number.clone())
-            .prop_map(|(generation, number)| Step::Die { generation, number }),
-        8 => (0..2u32, number.clone()).prop_map(|(back, number)| Step::Arrive { back, number }),
-        1 => Just(Step::Add),
-        1 => (1..=MAX_OPEN).prop_map(|max_open| Step::Replace { max_open }),
-        1 => number.prop_map(|number| Step::Wear { number }),
-        1 => Just(Step::Leave),
-        1 => Just(Step::Forget),
-        2 => Just(Step::Look),
+            .prop_map(|(generation, number)| ReplaceStep::Die { generation, number }),
+        8 => (0..2u32, number.clone()).prop_map(|(back, number)| ReplaceStep::Arrive { back, number }),
+        1 => Just(ReplaceStep::Add),
+        1 => (1..=MAX_OPEN).prop_map(|max_open| ReplaceStep::Replace { max_open }),
+        1 => number.prop_map(|number| ReplaceStep::Wear { number }),
+        1 => Just(ReplaceStep::Leave),
+        1 => Just(ReplaceStep::Forget),
+        2 => Just(ReplaceStep::Look),
     ]
 }
 
-impl World {
-    fn step(&mut self, step: &Step, newest: &mut Generation, item: &mut u32) {
+impl ReplaceWorld {
+    fn step(&mut self, step: &ReplaceStep, newest: &mut Generation, item: &mut u32) {
         match *step {
-            Step::Submit { two } => {
+            ReplaceStep::Submit { two } => {
                 *item += 1;
                 self.submit(*item, if two { TWO } else { ONE });
             }
-            Step::Finish { nth } if !self.placed.is_empty() => self.finish(nth % self.placed.len()),
-            Step::Finish { .. } => {}
-            Step::Die { generation, number } => self.die(at(generation, number)),
-            Step::Arrive { back, number } => {
+            ReplaceStep::Finish { nth } if !self.placed.is_empty() => {
+                self.finish(nth % self.placed.len())
+            }
+            ReplaceStep::Finish { .. } => {}
+            ReplaceStep::Die { generation, number } => self.die(at(generation, number)),
+            ReplaceStep::Arrive { back, number } => {
                 let seat = at(newest.saturating_sub(back), number);
                 let is_there = self.queue.generation_seats(seat.generation).is_some();
                 // A death may be told of later than the successor.
@@ -506,26 +508,26 @@ impl World {
                     self.arrive(seat, successor.max(*item + 1));
                 }
             }
-            Step::Add => {
+            ReplaceStep::Add => {
                 *newest += 1;
                 self.queue.add(*newest, SEATS, 3);
             }
-            Step::Replace { max_open } => {
+            ReplaceStep::Replace { max_open } => {
                 self.most_open = self.queue.open_seats();
                 self.queue.replace(*newest, max_open, LIMIT);
                 self.settle();
             }
-            Step::Wear { number } => {
+            ReplaceStep::Wear { number } => {
                 let seat = at(self.queue.current(), number);
                 let incarnation = self.queue.incarnation(seat);
                 self.queue.wear_out(seat.worker(incarnation), Wear::Memory);
                 self.settle();
             }
-            Step::Leave => {
+            ReplaceStep::Leave => {
                 self.queue.leave(self.queue.current());
                 self.settle();
             }
-            Step::Forget => {
+            ReplaceStep::Forget => {
                 let gone = newest.saturating_sub(2);
                 for number in 0..SEATS {
                     self.die(at(gone, number));
@@ -533,7 +535,7 @@ impl World {
                 assert!(self.queue.remove(gone).is_empty());
                 self.settle();
             }
-            Step::Look => {
+            ReplaceStep::Look => {
                 self.queue.age_idle();
                 if let Some(WorkerRef { seat, .. }) = self.queue.close_retiring() {
                     assert!(self.queue.is_retiring(seat.generation));
@@ -549,7 +551,7 @@ proptest! {
     fn no_reload_opens_too_many_seats_or_loses_a_request(
         steps in proptest::collection::vec(step(), 1..200),
     ) {
-        let mut world = World::with_generation(1, 2);
+        let mut world = ReplaceWorld::with_generation(1, 2);
         let (mut newest, mut item) = (1, 0);
         for step in steps {
             world.step(&step, &mut newest, &mut item);

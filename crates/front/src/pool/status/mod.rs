@@ -39,7 +39,7 @@ pub struct Status {
 
 /// The form of a status page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Format {
+enum StatusFormat {
     Text,
     Html,
     Xml,
@@ -49,26 +49,26 @@ enum Format {
 
 /// A page of the front's own.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Page {
+pub struct StatusPage {
     content_type: &'static str,
     body: String,
     is_ping: bool,
 }
 
 /// The page that a request asks for, if its path is one of the pool's two.
-pub fn page(pool: &Pool, head: &Head) -> Option<Page> {
+pub fn page(pool: &Pool, head: &Head) -> Option<StatusPage> {
     let query = head.query().unwrap_or_default();
-    page_at(pool, head.path().as_bytes(), || query, Part::None)
+    page_at(pool, head.path().as_bytes(), || query, SelfCount::Excluded)
 }
 
 /// Whether a request for a page is itself among what the page counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Part {
+pub enum SelfCount {
     /// It is not.
-    None,
+    Excluded,
     /// It is, as with php-fpm, where a worker is taken to answer it: monitoring that expects one
     /// active worker at least finds it.
-    OfPool,
+    Included,
 }
 
 /// The page of a pool at `path`, if it is one of its two.
@@ -76,15 +76,15 @@ pub fn page_at<Q: AsRef<str>>(
     pool: &Pool,
     path: &[u8],
     query: impl FnOnce() -> Q,
-    part: Part,
-) -> Option<Page> {
+    part: SelfCount,
+) -> Option<StatusPage> {
     let settings = pool.settings();
     let is = |page: &Option<String>| page.as_deref().is_some_and(|page| page.as_bytes() == path);
     let is_ping = is(&settings.ping_path);
     if !is_ping && !is(&settings.status_path) {
         return None;
     }
-    if part == Part::OfPool {
+    if part == SelfCount::Included {
         pool.count_page();
     }
     Some(match is_ping {
@@ -94,25 +94,25 @@ pub fn page_at<Q: AsRef<str>>(
 }
 
 /// The answer to a ping of a pool.
-pub fn ping(pool: &Pool) -> Page {
-    Page {
-        content_type: Format::Text.content_type(),
+pub fn ping(pool: &Pool) -> StatusPage {
+    StatusPage {
+        content_type: StatusFormat::Text.content_type(),
         body: pool.settings().ping_response.clone(),
         is_ping: true,
     }
 }
 
 /// The status page of a pool in the form that the query asks for.
-pub fn of_pool(pool: &Pool, query: &str, part: Part) -> Page {
+pub fn of_pool(pool: &Pool, query: &str, part: SelfCount) -> StatusPage {
     let mut figures = pool.snapshot();
-    if part == Part::OfPool {
+    if part == SelfCount::Included {
         with_one_more(&mut figures);
     }
     with_figures(pool, query, figures)
 }
 
 /// The same as a client of the admin listener may see it, which shows all pools.
-pub fn for_admin(pool: &Pool, query: &str, view: View) -> Page {
+pub fn for_admin(pool: &Pool, query: &str, view: View) -> StatusPage {
     let mut figures = pool.snapshot();
     for process in &mut figures.processes {
         mask(process, view);
@@ -120,7 +120,7 @@ pub fn for_admin(pool: &Pool, query: &str, view: View) -> Page {
     with_figures(pool, query, figures)
 }
 
-fn with_figures(pool: &Pool, query: &str, figures: Snapshot) -> Page {
+fn with_figures(pool: &Pool, query: &str, figures: Snapshot) -> StatusPage {
     let settings = pool.settings();
     let status = Status {
         pool: settings.name.clone(),
@@ -128,7 +128,7 @@ fn with_figures(pool: &Pool, query: &str, figures: Snapshot) -> Page {
         figures,
     };
     let (format, full) = asked_for(query);
-    Page::of(&status, format, full)
+    StatusPage::of(&status, format, full)
 }
 
 /// Takes out of a worker's row what is not to be seen. What is missing is a dash.
@@ -163,7 +163,7 @@ fn with_one_more(figures: &mut Snapshot) {
 
 /// The format, and whether each worker is shown. The order in which php-fpm looks for the keys
 /// decides, not theirs; a key needs no value, and counts only as a whole, as since PHP 8.4.
-fn asked_for(query: &str) -> (Format, bool) {
+fn asked_for(query: &str) -> (StatusFormat, bool) {
     let has = |wanted: &str| {
         query.split('&').any(|pair| {
             let key = pair.split('=').next().unwrap_or_default();
@@ -171,50 +171,52 @@ fn asked_for(query: &str) -> (Format, bool) {
         })
     };
     let formats = [
-        ("html", Format::Html),
-        ("xml", Format::Xml),
-        ("json", Format::Json),
-        ("openmetrics", Format::OpenMetrics),
+        ("html", StatusFormat::Html),
+        ("xml", StatusFormat::Xml),
+        ("json", StatusFormat::Json),
+        ("openmetrics", StatusFormat::OpenMetrics),
     ];
     let format = formats.into_iter().find(|(key, _)| has(key));
     (
-        format.map_or(Format::Text, |(_, format)| format),
+        format.map_or(StatusFormat::Text, |(_, format)| format),
         has("full"),
     )
 }
 
-impl Format {
+impl StatusFormat {
     /// As PHP completes it with its default character set.
     fn content_type(self) -> &'static str {
         match self {
-            Format::Text => "text/plain;charset=UTF-8",
-            Format::Html => "text/html;charset=UTF-8",
-            Format::Xml => "text/xml;charset=UTF-8",
-            Format::Json => "application/json",
-            Format::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
+            StatusFormat::Text => "text/plain;charset=UTF-8",
+            StatusFormat::Html => "text/html;charset=UTF-8",
+            StatusFormat::Xml => "text/xml;charset=UTF-8",
+            StatusFormat::Json => "application/json",
+            StatusFormat::OpenMetrics => {
+                "application/openmetrics-text; version=1.0.0; charset=utf-8"
+            }
         }
     }
 }
 
-impl Page {
+impl StatusPage {
     /// A page with a body of its own kind.
-    pub fn new(content_type: &'static str, body: String) -> Page {
-        Page {
+    pub fn new(content_type: &'static str, body: String) -> StatusPage {
+        StatusPage {
             content_type,
             body,
             is_ping: false,
         }
     }
 
-    fn of(status: &Status, format: Format, full: bool) -> Page {
+    fn of(status: &Status, format: StatusFormat, full: bool) -> StatusPage {
         let body = match format {
-            Format::Text => formats::text(status, full),
-            Format::Html => formats::html(status, full),
-            Format::Xml => formats::xml(status, full),
-            Format::Json => formats::json(status, full),
-            Format::OpenMetrics => openmetrics::openmetrics(status),
+            StatusFormat::Text => formats::text(status, full),
+            StatusFormat::Html => formats::html(status, full),
+            StatusFormat::Xml => formats::xml(status, full),
+            StatusFormat::Json => formats::json(status, full),
+            StatusFormat::OpenMetrics => openmetrics::openmetrics(status),
         };
-        Page::new(format.content_type(), body)
+        StatusPage::new(format.content_type(), body)
     }
 
     /// Its head for a web server (RFC 3875 §6.3), without the empty line; in php-fpm's order, where

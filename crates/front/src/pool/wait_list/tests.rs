@@ -18,7 +18,7 @@ fn waiting(limit: usize, timeout: Duration) -> WaitList<u32> {
 }
 
 /// A pool in virtual time, asked for more than it can do.
-struct World {
+struct WaitWorld {
     waiting: WaitList<u32>,
     began: Instant,
     now: Instant,
@@ -35,10 +35,10 @@ struct World {
     gone: u32,
 }
 
-impl World {
-    fn new(limit: usize, timeout: Duration) -> World {
+impl WaitWorld {
+    fn new(limit: usize, timeout: Duration) -> WaitWorld {
         let now = Instant::now();
-        World {
+        WaitWorld {
             waiting: waiting(limit, timeout),
             began: now,
             now,
@@ -141,7 +141,7 @@ impl World {
 fn three_and_ten_times_too_much_keep_all_workers_busy_and_those_answered_hardly_wait() {
     for times in [3, 10] {
         for (limit, timeout) in [(1000, 10_000 * MS), (1000, 500 * MS), (50, 10_000 * MS)] {
-            let mut world = World::new(limit, timeout);
+            let mut world = WaitWorld::new(limit, timeout);
             let pause = WORK.script / WORK.workers as u32 / times;
             world.run(5000 * MS, pause, timeout);
             let begun = world.served.len();
@@ -166,7 +166,7 @@ const PATIENT: Duration = Duration::from_millis(1010);
 #[test]
 fn clients_that_leave_sooner_than_any_is_refused_are_answered_before_they_do() {
     for times in [2, 3, 10] {
-        let mut world = World::new(1000, 10_000 * MS);
+        let mut world = WaitWorld::new(1000, 10_000 * MS);
         world.patience = 200 * MS;
         let pause = WORK.script / WORK.workers as u32 / times;
         world.run(1000 * MS, pause, 10_000 * MS);
@@ -198,7 +198,7 @@ fn clients_that_leave_at_once_do_not_turn_a_queue_of_patient_ones_round() {
 
 #[test]
 fn requests_that_come_back_from_behind_long_scripts_hide_no_crowd() {
-    let mut world = World::new(1000, 10_000 * MS);
+    let mut world = WaitWorld::new(1000, 10_000 * MS);
     for _ in 0..100 {
         world.run(50 * MS, WORK.script / 6, FOREVER);
         let item = world.waiting.take().expect("some wait");
@@ -209,7 +209,7 @@ fn requests_that_come_back_from_behind_long_scripts_hide_no_crowd() {
 
 #[test]
 fn order_comes_back_when_the_crowd_has_gone() {
-    let mut world = World::new(1000, 10_000 * MS);
+    let mut world = WaitWorld::new(1000, 10_000 * MS);
     world.run(3000 * MS, WORK.script / 6, FOREVER);
     assert!(world.waiting.is_lifo());
     world.run(5000 * MS, WORK.script, FOREVER);
@@ -223,7 +223,7 @@ fn order_comes_back_when_the_crowd_has_gone() {
 
 #[test]
 fn a_burst_within_bounds_is_answered_in_full_and_in_order() {
-    let mut world = World::new(1000, 10_000 * MS);
+    let mut world = WaitWorld::new(1000, 10_000 * MS);
     world.run(MS, MS / 500, FOREVER);
     world.run(5000 * MS, 100 * MS, FOREVER);
     assert!(world.refused.is_empty());
@@ -233,7 +233,7 @@ fn a_burst_within_bounds_is_answered_in_full_and_in_order() {
 
 #[test]
 fn who_would_wait_for_too_long_is_refused_at_once_when_the_pace_is_known() {
-    let mut world = World::new(1000, 500 * MS);
+    let mut world = WaitWorld::new(1000, 500 * MS);
     // 500 come at once, of which 200 can be answered in time; the rest of the time half as many.
     world.run(MS, MS / 500, 500 * MS);
     world.run(400 * MS, WORK.script, 500 * MS);

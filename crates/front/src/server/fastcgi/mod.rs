@@ -18,7 +18,7 @@ use crate::http::body::{Body, NoBody};
 use crate::logging::pool_access_log::Entry;
 use crate::net::socket::Socket;
 use crate::pool::queue::Priority;
-use crate::pool::status::{self, Part};
+use crate::pool::status::{self, SelfCount};
 use crate::server::fastcgi::call::{Call, Places};
 use crate::server::fastcgi::connection::{Begun, NoRequest, WebServer};
 use crate::server::fastcgi::encoder::FastcgiEncoder;
@@ -188,8 +188,8 @@ async fn serve(
     let id = call.begun.request_id;
     let pool = site.pool();
     let part = match site.is_for_status {
-        true => Part::None,
-        false => Part::OfPool,
+        true => SelfCount::Excluded,
+        false => SelfCount::Included,
     };
     let manner = pool.manner.load();
     if let Some(path) = call.path(manner.by_path_info)

@@ -7,7 +7,7 @@ use maitred_config::Pool as Settings;
 use maitred_control::Generation as Number;
 
 use crate::pool::generation::Generation;
-use crate::pool::listen_backlog::Unaccepted;
+use crate::pool::listen_backlog::ListenBacklog;
 use crate::pool::thread_local::Inbox;
 use crate::pool::worker_calls::WorkerCalls;
 use crate::pool::{Pool, growth, saturation_log};
@@ -20,17 +20,17 @@ const SHARE_OF_THE_LAST: usize = 2;
 /// The pools.
 #[derive(Debug)]
 pub struct Pools {
-    known: Mutex<Known>,
+    index: Mutex<PoolIndex>,
     inboxes: Arc<[Inbox]>,
     supervisor: Arc<Supervisor>,
     /// What waits before the doors.
-    pub unaccepted: Arc<Unaccepted>,
+    pub listen_backlog: Arc<ListenBacklog>,
     worker_calls: WorkerCalls,
     is_fpm: bool,
 }
 
 #[derive(Debug, Default)]
-struct Known {
+struct PoolIndex {
     by_name: HashMap<String, Arc<Pool>>,
     by_generation: HashMap<Number, Arc<Pool>>,
 }
@@ -45,17 +45,17 @@ impl Pools {
         is_fpm: bool,
     ) -> Pools {
         Pools {
-            known: Mutex::default(),
+            index: Mutex::default(),
             inboxes,
             supervisor,
-            unaccepted: Arc::default(),
+            listen_backlog: Arc::default(),
             worker_calls,
             is_fpm,
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Known> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, PoolIndex> {
+        self.index.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The pool that a generation belongs to.
@@ -70,9 +70,9 @@ impl Pools {
 
     /// A generation comes.
     pub fn add(&self, generation: Generation) -> Arc<Generation> {
-        let mut known = self.lock();
-        let pool = known.named(&generation.settings, self);
-        known.by_generation.insert(generation.number, pool.clone());
+        let mut index = self.lock();
+        let pool = index.named(&generation.settings, self);
+        index.by_generation.insert(generation.number, pool.clone());
         pool.add(generation)
     }
 
@@ -115,18 +115,18 @@ impl Pools {
     }
 }
 
-impl Known {
+impl PoolIndex {
     fn named(&mut self, settings: &Arc<Settings>, pools: &Pools) -> Arc<Pool> {
         if let Some(pool) = self.by_name.get(&settings.name) {
             return pool.clone();
         }
         let (inboxes, supervisor) = (pools.inboxes.clone(), pools.supervisor.clone());
-        let unaccepted = pools.unaccepted.clone();
+        let listen_backlog = pools.listen_backlog.clone();
         let pool = Pool::new(
             settings.clone(),
             inboxes,
             supervisor,
-            unaccepted,
+            listen_backlog,
             &pools.worker_calls,
             pools.is_fpm,
         );
