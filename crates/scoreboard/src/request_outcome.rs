@@ -13,8 +13,8 @@ pub enum LogLevel {
     Error,
 }
 
-/// An enum that counts from 0, and what is said about each of its values: its name in metrics and
-/// JSON, the status and the sentence for the client, the level for the log.
+/// An enum that counts from 0, with the facts about each value: its name in metrics and JSON, the
+/// status and the sentence for the client, the level for the log.
 macro_rules! outcomes {
     ($(#[$meta:meta])* pub enum $enum:ident {
         counted { $($(#[$doc:meta])* $value:ident => $metric:literal $status:literal $level:ident

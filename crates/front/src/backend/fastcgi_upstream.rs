@@ -123,8 +123,8 @@ impl ForeignRequest {
         Ok(())
     }
 
-    /// Takes more of the request if the last part has been sent, and returns the number of bytes; an
-    /// [`ExchangeEvent::Room`] follows otherwise.
+    /// Takes more of the request if the last part has been sent, and returns the number of bytes;
+    /// an [`ExchangeEvent::Room`] follows otherwise.
     pub fn feed(&mut self, bytes: &[u8]) -> usize {
         self.wants_room = !bytes.is_empty();
         if !self.unsent.is_empty() {
@@ -186,9 +186,8 @@ mod tests {
         assert!(matches!(next(&mut foreign).await, ExchangeEvent::Assigned));
         server.write_all(b"too large").await.unwrap();
         drop(server);
-        assert!(
-            matches!(next(&mut foreign).await, ExchangeEvent::Response(bytes) if bytes == b"too large")
-        );
+        let response = next(&mut foreign).await;
+        assert!(matches!(response, ExchangeEvent::Response(bytes) if bytes == b"too large"));
         assert!(matches!(
             next(&mut foreign).await,
             ExchangeEvent::Ended(Err(RequestOutcome::WorkerDied))

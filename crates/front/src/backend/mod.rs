@@ -298,8 +298,8 @@ pub struct Feeder<'a> {
 }
 
 impl<'a> Feeder<'a> {
-    /// A feeder at the start of the body of request `request_id`. A body in memory was sent with the
-    /// first records.
+    /// A feeder at the start of the body of request `request_id`. A body in memory was sent with
+    /// the first records.
     pub fn new(body: &'a Body, request_id: u16) -> Feeder<'a> {
         let over = matches!(body, Body::Memory(_));
         Feeder {

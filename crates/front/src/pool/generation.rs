@@ -59,7 +59,8 @@ impl Generation {
         if events.len() != threads {
             let found = events.len();
             return Err(format!(
-                "pool {name} arrived with {found} events, expected one for each of {threads} threads"
+                "pool {name} arrived with {found} events, expected one for each of {threads} \
+                 threads"
             ));
         }
         let threads = u32::try_from(threads).unwrap_or(u32::MAX);

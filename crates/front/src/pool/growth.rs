@@ -430,7 +430,7 @@ mod tests {
                 // The supervisor starts as many as were requested.
                 let prepared = requested.max(queue.open_seats());
                 let all_served = prepared >= queue.busy() + queue.waiting();
-                prop_assert!(all_served || prepared == bounds.limit, "a request waits for nobody");
+                prop_assert!(all_served || prepared == bounds.limit, "a request waits in vain");
             }
         }
     }

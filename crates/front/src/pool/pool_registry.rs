@@ -13,9 +13,9 @@ use crate::pool::worker_calls::WorkerCalls;
 use crate::pool::{Pool, growth, saturation_log};
 use crate::runtime::supervisor_channel::Supervisor;
 
-/// While another front has taken over, a pool keeps idle workers for the clients that remain: one for
-/// each of them, but no more than its limit divided by this. The rest is for the other front.
-const SHARE_OF_THE_LAST: usize = 2;
+/// After another front has taken over, a pool keeps one idle worker for each client that remains,
+/// but no more than its limit divided by this. The rest is for the other front.
+const LAST_SHARE: usize = 2;
 
 /// The pools.
 #[derive(Debug)]
@@ -23,7 +23,7 @@ pub struct Pools {
     index: Mutex<PoolIndex>,
     inboxes: Arc<[Inbox]>,
     supervisor: Arc<Supervisor>,
-    /// What waits before the doors.
+    /// Connections that wait at the FastCGI listeners.
     pub listen_backlog: Arc<ListenBacklog>,
     worker_calls: WorkerCalls,
     is_fpm: bool,
@@ -36,8 +36,7 @@ struct PoolIndex {
 }
 
 impl Pools {
-    /// None. `is_fpm`: the server was started as php-fpm, and speaks as it does. What scripts
-    /// wish goes to `worker_calls`.
+    /// An empty registry. `is_fpm`: the server was started as php-fpm, and logs in its words.
     pub fn new(
         inboxes: Arc<[Inbox]>,
         supervisor: Arc<Supervisor>,
@@ -58,17 +57,17 @@ impl Pools {
         self.index.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The pool that a generation belongs to.
+    /// The pool of a generation.
     pub fn of(&self, generation: Number) -> Option<Arc<Pool>> {
         self.lock().by_generation.get(&generation).cloned()
     }
 
-    /// The pool of this name, without a generation if there was none of that name.
+    /// The pool of this name, which may be a new one without a generation.
     pub fn named(&self, settings: &Arc<Settings>) -> Arc<Pool> {
         self.lock().named(settings, self)
     }
 
-    /// A generation comes.
+    /// Adds a generation to its pool.
     pub fn add(&self, generation: Generation) -> Arc<Generation> {
         let mut index = self.lock();
         let pool = index.named(&generation.settings, self);
@@ -76,7 +75,7 @@ impl Pools {
         pool.add(generation)
     }
 
-    /// Nothing is left of a generation.
+    /// Removes a generation.
     pub fn forget(&self, generation: Number) {
         let pool = self.lock().by_generation.remove(&generation);
         if let Some(pool) = pool {
@@ -85,14 +84,13 @@ impl Pools {
         self.sweep();
     }
 
-    /// Forgets the pools that have no generation and that no site names.
+    /// Removes pools without a generation that no site uses.
     pub fn sweep(&self) {
         let is_used = |pool: &Arc<Pool>| Arc::strong_count(pool) > 1 || !pool.is_void();
         self.lock().by_name.retain(|_, pool| is_used(pool));
     }
 
-    /// All pools, by name. One that was removed is among them for as long as a request of it is in
-    /// hand.
+    /// All pools, by name, including removed ones with requests in flight.
     pub fn all(&self) -> Vec<Arc<Pool>> {
         self.sweep();
         let mut all: Vec<_> = self.lock().by_name.values().cloned().collect();
@@ -100,17 +98,16 @@ impl Pools {
         all
     }
 
-    /// Whether nothing waits and nothing runs in any pool.
+    /// Whether no request waits or runs in any pool.
     pub fn are_quiet(&self) -> bool {
         self.lock().by_name.values().all(|pool| pool.is_quiet())
     }
 
-    /// Gives up the workers that nothing needs, but for some of each pool for the clients of as
-    /// many connections.
+    /// Retires idle workers, but for some in each pool for the clients of this many connections.
     pub fn shrink(&self, connections: usize) {
         let all: Vec<_> = self.lock().by_name.values().cloned().collect();
         for pool in all {
-            pool.keep_only(connections.max(1), SHARE_OF_THE_LAST);
+            pool.keep_only(connections.max(1), LAST_SHARE);
         }
     }
 }
@@ -137,7 +134,7 @@ impl PoolIndex {
     }
 }
 
-/// Looks after a pool that has just come.
+/// Starts the tasks of a new pool.
 pub fn look_after(pool: &Arc<Pool>) {
     tokio::spawn(growth::tend(Arc::downgrade(pool)));
     tokio::spawn(saturation_log::watch(Arc::downgrade(pool)));

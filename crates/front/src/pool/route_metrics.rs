@@ -1,5 +1,5 @@
-//! Requests in classes, by what their paths have in common: `/product/17` and `/product/18` are both
-//! `/product/*`. How long they took is counted for each, in tables that nobody can make long.
+//! Request times by route: `/product/17` and `/product/18` are both `/product/*`. The tables are
+//! bounded, whatever paths clients request.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -9,40 +9,40 @@ use std::time::Duration;
 
 use maitred_scoreboard::Took;
 
-/// Most classes of a pool that are told apart.
+/// Most routes of a pool with statistics of their own.
 pub const MAX_CLASSES: usize = 32;
 
-/// The class of all others.
+/// The route of all others.
 pub const OTHERS: &str = "other";
 
-/// Segments of a path that a class tells; what is deeper is `/**`.
+/// Segments of a path in a route; deeper ones are `/**`.
 const MAX_DEPTH: usize = 3;
 
-/// Longest segment that is the name of something, in bytes.
+/// Longest segment that is a name, in bytes.
 const MAX_SEGMENT_BYTES: usize = 32;
 
 /// A segment with more dashes is a title.
 const MAX_DASHES: usize = 2;
 
-/// After how many classes that had to go all scores are halved, so that the past is forgotten.
+/// Evictions after which all scores are halved, so that old traffic loses its weight.
 const FORGETS_AFTER: u32 = 1024;
 
-/// The bounds of times that are counted, as powers of two in microseconds: 1 ms to 17 s.
+/// The bounds of the histogram, as powers of two in microseconds: 1 ms to 17 s.
 pub const POWERS: [u32; 8] = [10, 12, 14, 16, 18, 20, 22, 24];
 
 /// The parts of a request's time, by name.
 pub const PARTS: [&str; 5] = ["queue", "cpu", "core_wait", "blocked", "children_cpu"];
 
-/// What is counted of a class.
+/// The statistics of a route.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RouteStats {
     /// Requests.
     pub requests: u64,
-    /// Scripts whose time was below 2 to each of [`POWERS`], and not below the one before.
+    /// Scripts whose time was below 2 to each of [`POWERS`], and not below the previous one.
     pub below: [u64; POWERS.len()],
-    /// How long all scripts took.
+    /// Total script time.
     pub script: Duration,
-    /// What that was made of, in the order of [`PARTS`].
+    /// Its parts, in the order of [`PARTS`].
     pub parts: [Duration; PARTS.len()],
 }
 
@@ -80,7 +80,7 @@ impl RouteStats {
     }
 }
 
-/// A pool's classes, counted by each thread for itself, once somebody has asked for them.
+/// A pool's routes, counted by each thread for itself after the first [`RouteClasses::read`].
 #[derive(Debug)]
 pub struct RouteClasses {
     is_wanted: AtomicBool,
@@ -96,18 +96,18 @@ struct RouteTable {
 
 #[derive(Debug, Default)]
 struct RouteClass {
-    /// How often it was met of late.
+    /// Recent requests.
     score: u32,
     stats: RouteStats,
 }
 
 thread_local! {
-    /// The class of a request, which is as a rule one that is known.
+    /// A buffer for the route of a request, which mostly exists already.
     static NAME: RefCell<String> = const { RefCell::new(String::new()) };
 }
 
 impl RouteClasses {
-    /// None yet, for a front of `threads` threads.
+    /// No routes, for a front of `threads` threads.
     pub fn new(threads: u32) -> RouteClasses {
         RouteClasses {
             is_wanted: AtomicBool::new(false),
@@ -115,7 +115,7 @@ impl RouteClasses {
         }
     }
 
-    /// Counts a request for `target` that a worker has run, on a thread of the front.
+    /// Counts a request for `target` that a worker has run. Call it on that thread.
     pub fn count(&self, thread: u32, target: &str, took: &Took) {
         if !self.is_wanted.load(Ordering::Relaxed) {
             return;
@@ -129,7 +129,7 @@ impl RouteClasses {
         });
     }
 
-    /// What was counted, by class, the busiest first; from now on all is.
+    /// The statistics by route, the busiest first. Counting starts with the first call.
     pub fn read(&self) -> Vec<(String, RouteStats)> {
         self.is_wanted.store(true, Ordering::Relaxed);
         let mut all: HashMap<String, RouteStats> = HashMap::new();
@@ -158,8 +158,8 @@ fn lock(table: &Mutex<RouteTable>) -> MutexGuard<'_, RouteTable> {
 }
 
 impl RouteTable {
-    /// The figures of a class. A new one takes the place of the one that is met least: a flood of
-    /// made-up paths pushes out what nobody asks for, one after the other in the same place.
+    /// The statistics of a route. A new one evicts the least frequent one: in a flood of made-up
+    /// paths these evict each other.
     fn stats(&mut self, name: &str) -> &mut RouteStats {
         if !self.classes.contains_key(name) {
             if self.classes.len() == MAX_CLASSES {
@@ -191,7 +191,7 @@ impl RouteTable {
     }
 }
 
-/// Writes the class of a request's target: its path, without what only one page has.
+/// Writes the route of a request's target: its path without the parts of a single page.
 fn name_class(target: &str, name: &mut String) {
     name.clear();
     let path = target.split(['?', '#']).next().unwrap_or(target);
@@ -212,8 +212,8 @@ fn name_class(target: &str, name: &mut String) {
     }
 }
 
-/// Whether a segment names a part of an application, and not one of many things: no number, no title,
-/// no code. Versions of interfaces (`v2`) are names.
+/// Whether a segment names a part of an application rather than one of many items: no number, no
+/// title, no code. Versions of an API (`v2`) are names.
 fn is_name(segment: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._~-".contains(&byte);
     let is_version = segment.strip_prefix('v').is_some_and(|number| {

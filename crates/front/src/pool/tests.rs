@@ -1,4 +1,4 @@
-//! What a pool without workers asks the supervisor for.
+//! The requests of a pool for workers.
 
 use std::cell::RefCell;
 
@@ -21,7 +21,7 @@ const SEAT: SeatId = SeatId {
     number: 0,
 };
 
-/// A pool of up to four workers and at least none, in whose queue so many may wait, and the other end of its
+/// A pool of zero to four workers with a queue of `length` requests, and the other end of its
 /// channel.
 fn pool(pm: ProcessManager, length: usize) -> (Arc<Pool>, RefCell<SupervisorEnd>) {
     let (theirs, ours) = Channel::pair().unwrap();
@@ -42,7 +42,7 @@ fn pool(pm: ProcessManager, length: usize) -> (Arc<Pool>, RefCell<SupervisorEnd>
     (pool, RefCell::new(theirs))
 }
 
-/// For how many workers the supervisor was asked, one time after the other.
+/// The numbers of workers that were requested, one after the other.
 fn asked(supervisor: &RefCell<SupervisorEnd>) -> Vec<u32> {
     let wanted = |report| match report {
         FromFront::Wanted { workers, .. } => Some(workers),
@@ -51,7 +51,7 @@ fn asked(supervisor: &RefCell<SupervisorEnd>) -> Vec<u32> {
     reports(supervisor).into_iter().filter_map(wanted).collect()
 }
 
-/// What the supervisor was told.
+/// The reports to the supervisor.
 fn reports(supervisor: &RefCell<SupervisorEnd>) -> Vec<FromFront> {
     let mut reports = Vec::new();
     while let Ok(Heard::Message(report, _)) = hear_report(&mut supervisor.borrow_mut()) {
@@ -60,7 +60,7 @@ fn reports(supervisor: &RefCell<SupervisorEnd>) -> Vec<FromFront> {
     reports
 }
 
-/// A worker comes, and has something to do.
+/// A worker arrives, and gets a request.
 fn one_comes_and_is_busy(pool: &Arc<Pool>) {
     let mut state = pool.lock();
     state.queue.arrive(SEAT.worker(1), Vec::new());
@@ -69,7 +69,7 @@ fn one_comes_and_is_busy(pool: &Arc<Pool>) {
     assert!(matches!(placed, Submission::Placed(_)));
 }
 
-/// A pool that finds its size with one worker, which is busy, and a request that waits for a second one.
+/// A pool with `pm = auto` and one busy worker, and a request that waits for a second one.
 fn with_one_busy() -> (Arc<Pool>, RefCell<SupervisorEnd>, Arc<Exchange>) {
     let (pool, supervisor) = pool(ProcessManager::Auto, 100);
     one_comes_and_is_busy(&pool);
@@ -100,8 +100,8 @@ async fn who_waits_while_there_is_no_worker_has_one_asked_for_though_that_was_do
     tokio::spawn(tend(Arc::downgrade(&pool)));
     let first = pool.submit(0, Vec::new(), REQUEST).unwrap();
     assert_eq!(asked(&supervisor), [1]);
-    // The front has no descriptor for the worker that came, and the client does not wait any longer: the
-    // supervisor knows of nobody now who needs one.
+    // The front has no descriptor for the new worker, and the client leaves: the supervisor then
+    // knows of no request that needs one.
     pool.give_back(SEAT.worker(1));
     assert!(pool.cancel(&first));
     tokio::time::sleep(Duration::from_secs(5)).await;
@@ -134,7 +134,8 @@ async fn who_was_asked_for_before_a_late_word_of_one_that_goes_is_asked_for_agai
     while pool.supervisor.report(&FromFront::Listening) {}
     pool.give_back(OTHER_SEAT.worker(1));
     reports(&supervisor);
-    // It takes reports again, and hears of a third that is needed before it hears of the one that goes.
+    // It accepts reports again, and gets the request for a third worker before the report of the
+    // retired one.
     let third = pool.submit(0, Vec::new(), REQUEST).unwrap();
     assert_eq!(asked(&supervisor), [3]);
     tokio::spawn(tend(Arc::downgrade(&pool)));

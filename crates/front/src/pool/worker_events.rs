@@ -1,7 +1,7 @@
 //! Workers wake a front thread through an eventfd of their pool, and a hostile one may write to it
-//! without end. Each event costs the thread a turn of its loop, so a pool whose events bring nothing
-//! is ignored for a moment. What its workers write meanwhile is read afterwards, or when another
-//! event wakes the thread.
+//! without end. Each event costs the thread a turn of its loop, so a pool whose events bring
+//! nothing is ignored for a moment. What its workers write meanwhile is read afterwards, or when
+//! another event wakes the thread.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;

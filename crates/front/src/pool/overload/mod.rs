@@ -1,9 +1,9 @@
 //! Detects an overloaded queue, and estimates its waiting time. Pure: times in, decisions out; the
 //! caller reads the clock, and only while a request waits.
 //!
-//! A queue that empties again and again absorbs bursts, and is served in order (FIFO). One that never
-//! empties, and from which some requests are rejected, delays every request by as long as the
-//! slowest response takes: most of that wait is in vain. Where clients give up first, the delay is
+//! A queue that empties again and again absorbs bursts, and is served in order (FIFO). One that
+//! never empties, and from which some requests are rejected, delays every request by the longest
+//! wait that it accepts: most of that wait is in vain. Where clients give up first, the delay is
 //! their patience: many leave the queue, and many of those that get a worker leave that. So from
 //! then on the newest request is served first (LIFO, [`Overload::is_lifo`]), and requests that
 //! newer ones have overtaken for too long are shed ([`Workload::patience`]). A standing queue is

@@ -158,6 +158,6 @@ fn scripts_that_take_long_are_given_time() {
     assert_eq!(WORK.interval(), MIN_INTERVAL);
     assert_eq!(WORK.patience(Duration::from_secs(10)), PATIENCE);
     assert_eq!(WORK.patience(200 * MS), 200 * MS);
-    let nobody = Workload { workers: 0, ..slow };
-    assert_eq!(nobody.target(), Duration::from_secs(4));
+    let empty = Workload { workers: 0, ..slow };
+    assert_eq!(empty.target(), Duration::from_secs(4));
 }

@@ -20,7 +20,7 @@ const DEEP: Depth = Depth {
 /// A script's time.
 const SCRIPT: Duration = Duration::from_millis(1);
 
-/// A request comes, and waits if it has to ([`Submission::Busy`]) and may.
+/// A request arrives, and waits if it has to ([`Submission::Busy`]) and may.
 pub fn come(queue: &mut Queue<u32>, item: u32, depth: Depth) -> Submission {
     let submitted = queue.submit(item, Priority::Normal, depth);
     if submitted == Submission::Busy {
@@ -84,7 +84,7 @@ fn a_request_that_is_certain_to_be_turned_away_is_told_so_before_it_comes() {
         None,
         "there is room again"
     );
-    // What is to be said where there are no workers is not that too many wait.
+    // Without workers the cause of the rejection is another one.
     assert_eq!(asks(&mut Queue::new(), Priority::Normal), None);
 }
 
@@ -262,7 +262,7 @@ fn urgent_requests_get_the_seats_kept_for_them_however_short_scripts_are() {
     assert_eq!(
         queue.next(seat(0), DEEP),
         SeatAction::Rest,
-        "nobody behind it"
+        "no request behind it"
     );
     assert_eq!(queue.submit(11, Priority::Urgent, DEEP), Submission::Busy);
     assert_eq!(queue.enqueue_urgent(11), Ok(()));
@@ -274,7 +274,7 @@ fn urgent_requests_get_the_seats_kept_for_them_however_short_scripts_are() {
 #[test]
 fn an_urgent_request_moves_to_a_seat_that_is_kept_and_what_it_leaves_is_everybodys() {
     let mut queue = opened(3);
-    // From before seats were kept: two usual requests, and an urgent one behind the second.
+    // From before the reservation: two normal requests, and an urgent one behind the second.
     come(&mut queue, 1, ONE);
     come(&mut queue, 2, DEEP);
     assert_eq!(come(&mut queue, 3, ONE), Submission::Placed(place(1, 0)));

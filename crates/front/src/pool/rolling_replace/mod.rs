@@ -267,7 +267,7 @@ impl<T: Clone + PartialEq> Queue<T> {
         self.closing == 0 && self.pending.is_empty() && !self.is_crowded()
     }
 
-    /// Whether so many seats are open that those of retiring generations have to close.
+    /// Whether seats of retiring generations have to close for those of the current one.
     fn is_crowded(&self) -> bool {
         self.open > self.max_open.min(self.open_at_replace)
     }

@@ -1,4 +1,4 @@
-//! Generations that take each other's place, with requests under way.
+//! Generations that replace each other, with requests in flight.
 
 use std::collections::{HashMap, HashSet};
 
@@ -27,12 +27,12 @@ fn at(generation: Generation, number: u32) -> SeatId {
     SeatId { generation, number }
 }
 
-/// The queue, and what its driver knows.
+/// The queue, and the state of its driver.
 struct ReplaceWorld {
     queue: Queue<u32>,
     placed: Vec<(u32, SlotRef)>,
     retired: Vec<SeatId>,
-    /// The workers that live: those whom nobody has told to end, and who have not died.
+    /// The workers that neither were retired nor have died.
     alive: HashMap<SeatId, Incarnation>,
     waits: Vec<u32>,
     most_open: usize,
@@ -108,7 +108,7 @@ impl ReplaceWorld {
         self.settle();
     }
 
-    /// The one that ran is lost, what waited behind it goes back.
+    /// The running request is lost, the ones behind it return to the queue.
     fn lost(&mut self, seat: SeatId, had: &[(SlotRef, u32)]) {
         for (_, item) in had.iter().skip(1).rev() {
             self.queue
@@ -118,7 +118,7 @@ impl ReplaceWorld {
         self.placed.retain(|(_, place)| place.seat != seat);
     }
 
-    /// What the driver does after everything.
+    /// Carries out the queue's decisions.
     fn settle(&mut self) {
         while let Some(change) = self.queue.next_seat_change() {
             match change {
@@ -227,7 +227,7 @@ fn while_the_new_generation_has_no_worker_the_old_one_serves() {
     assert_eq!(
         world.placed[0].1.seat,
         at(1, 0),
-        "nobody waits for a reload"
+        "no request waits for a reload"
     );
     world.arrive(at(2, 0), 1);
     assert!(matches!(world.submit(3, ONE), Submission::Placed(place) if place.seat == at(2, 0)));
@@ -477,7 +477,8 @@ fn step() -> impl Strategy<Value = ReplaceStep> {
         8 => any::<usize>().prop_map(|nth| ReplaceStep::Finish { nth }),
         2 => (1..8u32, number.clone())
             .prop_map(|(generation, number)| ReplaceStep::Die { generation, number }),
-        8 => (0..2u32, number.clone()).prop_map(|(back, number)| ReplaceStep::Arrive { back, number }),
+        8 => (0..2u32, number.clone())
+            .prop_map(|(back, number)| ReplaceStep::Arrive { back, number }),
         1 => Just(ReplaceStep::Add),
         1 => (1..=MAX_OPEN).prop_map(|max_open| ReplaceStep::Replace { max_open }),
         1 => number.prop_map(|number| ReplaceStep::Wear { number }),

@@ -1,4 +1,4 @@
-//! What a pool says of waiting, refusals and its limit, and how often.
+//! The lines about waiting, rejections and the limit of workers, and their number.
 
 use super::*;
 

@@ -8,17 +8,17 @@ use maitred_seat::Process;
 use crate::pool::status::Status;
 use crate::runtime::clock::local_log_time;
 
-/// The field with the path and the query that a worker was asked for.
+/// The field with the path and the query of a worker's request.
 pub const REQUEST_URI: &str = "request uri";
 
-/// What a field may hold.
+/// The value of a field.
 #[derive(Debug, PartialEq)]
 pub enum StatusValue<'s> {
-    /// Text, of anybody's making but without what no format can carry.
+    /// Text from any source, without characters that some format cannot carry.
     Text(Cow<'s, str>),
     /// A number.
     Number(u64),
-    /// A moment in seconds since 1970: a date for people, a number for programs.
+    /// A time in seconds since 1970: a date for people, a number for programs.
     Time(u64),
     /// A share in per cent.
     Share(f64),
@@ -28,7 +28,7 @@ pub enum StatusValue<'s> {
 pub type StatusField<'s> = (&'static str, StatusValue<'s>);
 
 impl StatusValue<'_> {
-    /// The value for people: a moment is a date where the machine is, as in php-fpm.
+    /// The value for people: a time is a local date, as in php-fpm.
     pub fn for_people(&self) -> String {
         match self {
             StatusValue::Time(second) => local_log_time(*second),
@@ -88,7 +88,7 @@ pub fn of_worker(process: &Process) -> [StatusField<'_>; 13] {
         ),
         ("user", text(&process.user)),
         ("script", text(&process.script)),
-        // Measured where somebody is shown it: that costs each request system calls.
+        // Measured only if the page is in use: it costs each request system calls.
         ("last request cpu", StatusValue::Share(process.cpu_share())),
         (
             "last request memory",
@@ -105,8 +105,8 @@ fn target(process: &Process) -> StatusValue<'_> {
     StatusValue::Text(Cow::Owned(text(&target).to_string()))
 }
 
-/// Text as every format can carry it: nothing in it ends a line, moves a terminal's cursor, or is
-/// a character that XML 1.0 §2.2 excludes. What there is none of is a dash.
+/// Text that every format can carry: without line ends, terminal control codes, and characters that
+/// XML 1.0 §2.2 excludes. An empty text is a dash.
 fn text(text: &str) -> StatusValue<'_> {
     let is_unfit = |c: char| c.is_control() || matches!(c, '\u{fffe}' | '\u{ffff}');
     StatusValue::Text(if text.is_empty() {

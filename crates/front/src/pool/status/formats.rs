@@ -7,7 +7,7 @@ use maitred_seat::Process;
 use crate::pool::status::Status;
 use crate::pool::status::fields::{REQUEST_URI, StatusField, StatusValue, of_pool, of_worker};
 
-/// What stands between the workers in text.
+/// Separates the workers in text.
 const STARS: &str = "\n************************\n";
 
 const HTML_START: &str = "<!DOCTYPE html PUBLIC \"-//W3C//DTD XHTML 1.0 Strict//EN\" \
@@ -28,8 +28,9 @@ pub fn text(status: &Status, full: bool) -> String {
     out
 }
 
-fn line((name, value): &StatusField<'_>) -> String {
-    // The one name that text spells in its own way.
+fn line(field: &StatusField<'_>) -> String {
+    let (name, value) = field;
+    // The only name with another spelling in text.
     let name = name.replace("uri", "URI") + ":";
     format!("{name:<22}{}\n", value.for_people())
 }
@@ -125,7 +126,7 @@ fn as_by_php(text: &str) -> String {
     out
 }
 
-/// Text as it may stand in an element of HTML or XML, or in a quoted attribute.
+/// Text escaped for an element of HTML or XML, or for a quoted attribute.
 fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {

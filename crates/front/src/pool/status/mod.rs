@@ -1,5 +1,5 @@
-//! A pool's status page and ping, in php-fpm's formats (`fpm_status.c`). The front answers them
-//! itself: they need no worker, and so never wait for one.
+//! A pool's status page and ping, in php-fpm's formats (`fpm_status.c`). The front generates them
+//! itself: they never wait for a worker.
 
 pub(crate) mod fields;
 pub(crate) mod formats;
@@ -11,7 +11,7 @@ use percent_encoding::percent_decode_str;
 
 use crate::pool::Pool;
 
-/// What keeps a page out of every cache; php-fpm's.
+/// The headers that prevent caching; php-fpm's.
 const NEVER_CACHED: [(&[u8], &[u8]); 2] = [
     (b"Expires", b"Thu, 01 Jan 1970 00:00:00 GMT"),
     (
@@ -20,24 +20,24 @@ const NEVER_CACHED: [(&[u8], &[u8]); 2] = [
     ),
 ];
 
-/// Where a script says nothing of its kind, which for php-fpm is so of a status page without body.
+/// PHP's default `Content-Type`, which php-fpm's status page has without a body.
 const DEFAULT_TYPE: &str = "text/html; charset=UTF-8";
 
-/// What stands for a query string that is not to be seen.
+/// Replaces a query string that the client may not see.
 const MASKED: &str = "***";
 
-/// What a status page shows.
+/// The content of a status page.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Status {
     /// The pool's name.
     pub pool: String,
     /// `pm`, as php-fpm spells it.
     pub process_manager: &'static str,
-    /// The figures; a worker may have written anything into them.
+    /// The counters, which a hostile worker may have overwritten.
     pub figures: Snapshot,
 }
 
-/// The form of a status page.
+/// The format of a status page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum StatusFormat {
     Text,
@@ -47,7 +47,7 @@ enum StatusFormat {
     OpenMetrics,
 }
 
-/// A page of the front's own.
+/// A page that the front generates.
 #[derive(Debug, PartialEq, Eq)]
 pub struct StatusPage {
     content_type: &'static str,
@@ -55,19 +55,19 @@ pub struct StatusPage {
     is_ping: bool,
 }
 
-/// The page that a request asks for, if its path is one of the pool's two.
+/// The page for a request, if its path is one of the pool's two.
 pub fn page(pool: &Pool, head: &Head) -> Option<StatusPage> {
     let query = head.query().unwrap_or_default();
     page_at(pool, head.path().as_bytes(), || query, SelfCount::Excluded)
 }
 
-/// Whether a request for a page is itself among what the page counts.
+/// Whether the page counts the request for itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SelfCount {
-    /// It is not.
+    /// It does not.
     Excluded,
-    /// It is, as with php-fpm, where a worker is taken to answer it: monitoring that expects one
-    /// active worker at least finds it.
+    /// It does, as with php-fpm, where a worker generates the page: monitoring may expect at least
+    /// one active worker.
     Included,
 }
 
@@ -76,7 +76,7 @@ pub fn page_at<Q: AsRef<str>>(
     pool: &Pool,
     path: &[u8],
     query: impl FnOnce() -> Q,
-    part: SelfCount,
+    self_count: SelfCount,
 ) -> Option<StatusPage> {
     let settings = pool.settings();
     let is = |page: &Option<String>| page.as_deref().is_some_and(|page| page.as_bytes() == path);
@@ -84,16 +84,16 @@ pub fn page_at<Q: AsRef<str>>(
     if !is_ping && !is(&settings.status_path) {
         return None;
     }
-    if part == SelfCount::Included {
+    if self_count == SelfCount::Included {
         pool.count_page();
     }
-    Some(match is_ping {
-        true => ping(pool),
-        false => of_pool(pool, query().as_ref(), part),
-    })
+    if is_ping {
+        return Some(ping(pool));
+    }
+    Some(of_pool(pool, query().as_ref(), self_count))
 }
 
-/// The answer to a ping of a pool.
+/// The response to a ping of a pool.
 pub fn ping(pool: &Pool) -> StatusPage {
     StatusPage {
         content_type: StatusFormat::Text.content_type(),
@@ -102,16 +102,16 @@ pub fn ping(pool: &Pool) -> StatusPage {
     }
 }
 
-/// The status page of a pool in the form that the query asks for.
-pub fn of_pool(pool: &Pool, query: &str, part: SelfCount) -> StatusPage {
+/// The status page of a pool, in the format of the query.
+pub fn of_pool(pool: &Pool, query: &str, self_count: SelfCount) -> StatusPage {
     let mut figures = pool.snapshot();
-    if part == SelfCount::Included {
+    if self_count == SelfCount::Included {
         with_one_more(&mut figures);
     }
     with_figures(pool, query, figures)
 }
 
-/// The same as a client of the admin listener may see it, which shows all pools.
+/// The status page as a client of the admin listener may see it.
 pub fn for_admin(pool: &Pool, query: &str, view: View) -> StatusPage {
     let mut figures = pool.snapshot();
     for process in &mut figures.processes {
@@ -127,15 +127,15 @@ fn with_figures(pool: &Pool, query: &str, figures: Snapshot) -> StatusPage {
         process_manager: settings.pm.name(),
         figures,
     };
-    let (format, full) = asked_for(query);
+    let (format, full) = parse_query(query);
     StatusPage::of(&status, format, full)
 }
 
-/// Takes out of a worker's row what is not to be seen. What is missing is a dash.
+/// Removes from a worker's row what the client may not see. The page shows a dash for it.
 fn mask(process: &mut Process, view: View) {
     match view {
         View::Whole => {}
-        // That there was one is seen.
+        // The client sees that there was none.
         View::WithoutQueries if process.query.is_empty() => {}
         View::WithoutQueries => MASKED.clone_into(&mut process.query),
         View::WithoutRequests => {
@@ -151,8 +151,8 @@ fn mask(process: &mut Process, view: View) {
     }
 }
 
-/// The figures as they would be if a worker were busy with the page: an idle one, or one that was
-/// started for it. Where all are busy, php-fpm would answer once one is not.
+/// Counts a worker that generates the page: an idle one, or one started for it. While all are busy,
+/// php-fpm would respond later.
 fn with_one_more(figures: &mut Snapshot) {
     match figures.idle.checked_sub(1) {
         Some(idle) => (figures.idle, figures.active) = (idle, figures.active + 1),
@@ -161,9 +161,9 @@ fn with_one_more(figures: &mut Snapshot) {
     figures.max_active = figures.max_active.max(figures.active);
 }
 
-/// The format, and whether each worker is shown. The order in which php-fpm looks for the keys
-/// decides, not theirs; a key needs no value, and counts only as a whole, as since PHP 8.4.
-fn asked_for(query: &str) -> (StatusFormat, bool) {
+/// The format of the query, and whether it shows each worker. php-fpm's order of the keys decides,
+/// not theirs; a key needs no value, and counts only as a whole, as since PHP 8.4.
+fn parse_query(query: &str) -> (StatusFormat, bool) {
     let has = |wanted: &str| {
         query.split('&').any(|pair| {
             let key = pair.split('=').next().unwrap_or_default();
@@ -184,7 +184,7 @@ fn asked_for(query: &str) -> (StatusFormat, bool) {
 }
 
 impl StatusFormat {
-    /// As PHP completes it with its default character set.
+    /// The content type, completed with PHP's default character set.
     fn content_type(self) -> &'static str {
         match self {
             StatusFormat::Text => "text/plain;charset=UTF-8",
@@ -199,7 +199,7 @@ impl StatusFormat {
 }
 
 impl StatusPage {
-    /// A page with a body of its own kind.
+    /// A page with a body of any content type.
     pub fn new(content_type: &'static str, body: String) -> StatusPage {
         StatusPage {
             content_type,
@@ -219,27 +219,30 @@ impl StatusPage {
         StatusPage::new(format.content_type(), body)
     }
 
-    /// Its head for a web server (RFC 3875 §6.3), without the empty line; in php-fpm's order, where
-    /// a ping's type comes first. `powered_by` is what PHP says of itself.
+    /// Its CGI headers (RFC 3875 §6.3), without the empty line; in php-fpm's order, where a ping's
+    /// type comes first. `powered_by` is the value of PHP's `X-Powered-By`.
     pub fn cgi_headers(&self, powered_by: Option<&str>, is_head: bool) -> String {
         let powered_by = powered_by.map(|php| format!("X-Powered-By: {php}\r\n"));
         let powered_by = powered_by.unwrap_or_default();
         let [(expires, never), (cache, control)] =
             NEVER_CACHED.map(|(name, value)| (name.escape_ascii(), value.escape_ascii()));
         let never_cached = format!("{expires}: {never}\r\n{cache}: {control}\r\n");
-        let content_type = match is_head && !self.is_ping {
-            true => DEFAULT_TYPE,
-            false => self.content_type,
+        let content_type = if is_head && !self.is_ping {
+            DEFAULT_TYPE
+        } else {
+            self.content_type
         };
         // PHP spells it so where it has added the character set.
-        let name = match content_type.starts_with("text/") {
-            true => "Content-type",
-            false => "Content-Type",
+        let name = if content_type.starts_with("text/") {
+            "Content-type"
+        } else {
+            "Content-Type"
         };
         let kind = format!("{name}: {content_type}\r\n");
-        match self.is_ping {
-            true => powered_by + &kind + &never_cached,
-            false => powered_by + &never_cached + &kind,
+        if self.is_ping {
+            powered_by + &kind + &never_cached
+        } else {
+            powered_by + &never_cached + &kind
         }
     }
 
@@ -248,7 +251,7 @@ impl StatusPage {
         &self.body
     }
 
-    /// What a client over HTTP is told of it.
+    /// Its HTTP headers.
     pub fn headers(&self) -> [(&[u8], &[u8]); 3] {
         let [expires, control] = NEVER_CACHED;
         let kind = (&b"Content-Type"[..], self.content_type.as_bytes());
@@ -256,14 +259,14 @@ impl StatusPage {
     }
 }
 
-/// What a client may read.
+/// The parts of a page that a client may see.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum View {
     /// Everything.
     Whole,
-    /// No query strings, which hold the secrets of clients.
+    /// No query strings, which may contain secrets.
     WithoutQueries,
-    /// Nothing of what requests ask for: they may be of several tenants.
+    /// Nothing about single requests, which may belong to several tenants.
     WithoutRequests,
 }
 

@@ -197,17 +197,17 @@ fn what_a_script_wrote_on_its_board_cannot_leave_its_field() {
 
 #[test]
 fn the_first_format_that_php_fpm_looks_for_is_the_one() {
-    assert_eq!(asked_for(""), (StatusFormat::Text, false));
-    assert_eq!(asked_for("full"), (StatusFormat::Text, true));
-    assert_eq!(asked_for("json=0&full="), (StatusFormat::Json, true));
-    assert_eq!(asked_for("json&xml"), (StatusFormat::Xml, false));
-    assert_eq!(asked_for("openmetrics&html"), (StatusFormat::Html, false));
-    assert_eq!(asked_for("%6Ason"), (StatusFormat::Json, false));
+    assert_eq!(parse_query(""), (StatusFormat::Text, false));
+    assert_eq!(parse_query("full"), (StatusFormat::Text, true));
+    assert_eq!(parse_query("json=0&full="), (StatusFormat::Json, true));
+    assert_eq!(parse_query("json&xml"), (StatusFormat::Xml, false));
+    assert_eq!(parse_query("openmetrics&html"), (StatusFormat::Html, false));
+    assert_eq!(parse_query("%6Ason"), (StatusFormat::Json, false));
 }
 
 #[test]
 fn a_key_counts_only_as_a_whole() {
     for query in ["j", "jsonp", "x=json", "JSON", "json[]"] {
-        assert_eq!(asked_for(query), (StatusFormat::Text, false), "{query}");
+        assert_eq!(parse_query(query), (StatusFormat::Text, false), "{query}");
     }
 }

@@ -1,4 +1,4 @@
-//! The order of those who wait, by itself and as workers in virtual time see it.
+//! The order of waiting requests, alone and with workers in virtual time.
 
 use super::*;
 use proptest::prelude::*;
@@ -17,7 +17,7 @@ fn waiting(limit: usize, timeout: Duration) -> WaitList<u32> {
     waiting
 }
 
-/// A pool in virtual time, asked for more than it can do.
+/// An overloaded pool in virtual time.
 struct WaitWorld {
     waiting: WaitList<u32>,
     began: Instant,
@@ -25,13 +25,13 @@ struct WaitWorld {
     /// When each worker is free again.
     free: Vec<Instant>,
     came: Vec<Instant>,
-    /// How long each that was answered had waited, and which it was.
+    /// The wait of each request that got a worker, and the request.
     served: Vec<(Duration, u32)>,
     refused: Vec<(RequestOutcome, Duration)>,
     busy: Duration,
-    /// Clients leave who have waited for so long.
+    /// Clients leave after this time.
     patience: Duration,
-    /// Those before this one have.
+    /// The clients before this one have left.
     gone: u32,
 }
 
@@ -56,7 +56,7 @@ impl WaitWorld {
         self.now - self.came[item as usize]
     }
 
-    /// Requests come every `pause`, for `time`; each may wait for `within`.
+    /// Requests arrive every `pause`, for `time`; each may wait for `max_wait`.
     fn run(&mut self, time: Duration, pause: Duration, max_wait: Duration) {
         let end = self.now + time;
         let mut next = self.now;
@@ -77,7 +77,7 @@ impl WaitWorld {
                 *worker = self.now + WORK.script;
                 self.busy += WORK.script;
                 self.served.push((Duration::ZERO, item));
-                // Before it got free, the worker had asked for more.
+                // A worker asks for waiting requests before it is idle.
                 assert_eq!(self.waiting.take(), None);
                 continue;
             }
@@ -160,7 +160,7 @@ fn three_and_ten_times_too_much_keep_all_workers_busy_and_those_answered_hardly_
     }
 }
 
-/// The longest that somebody is let be passed by others, with the last step of the clock.
+/// The longest wait of an overtaken request, with the last step of the clock.
 const PATIENT: Duration = Duration::from_millis(1010);
 
 #[test]
