@@ -212,13 +212,13 @@ impl Pool {
         self.settle_all(state);
         let adopted = generation.link().adopt(seat.number, worker.incarnation, 0);
         let mut inherited = Vec::new();
-        for assignment in adopted {
-            let slot = assignment.slot();
-            let exchange = Exchange::inherited(self, &generation, assignment);
+        for slot in adopted {
+            let number = slot.slot();
+            let exchange = Exchange::inherited(self, &generation, slot);
             self.count_in_flight(&exchange);
             self.inboxes[0].put(exchange.clone());
             overrun::watch_left(exchange.clone());
-            inherited.push((slot, exchange));
+            inherited.push((number, exchange));
         }
         let mut state = self.lock();
         state.queue.arrive(worker, inherited);

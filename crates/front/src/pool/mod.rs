@@ -282,15 +282,12 @@ impl Pool {
     /// A worker has finished a request: the next one gets its slot.
     pub fn finished(self: &Arc<Pool>, lease: SlotLease, exchange: &Arc<Exchange>) {
         let at = lease.slot_ref();
-        let SlotLease {
-            generation,
-            assignment,
-        } = lease;
-        self.measure(&generation, &assignment);
-        let is_outgrown = generation.is_outgrown(assignment.seat());
-        let spent = generation.link().spent(&assignment);
-        let is_full = generation.link().finds_cache_full(&assignment);
-        generation.link().release(assignment);
+        let SlotLease { generation, slot } = lease;
+        self.measure(&generation, &slot);
+        let is_outgrown = generation.is_outgrown(slot.seat());
+        let spent = generation.link().spent(&slot);
+        let is_full = generation.link().finds_cache_full(&slot);
+        generation.link().release(slot);
         self.uncount_in_flight(exchange);
         let mut state = self.lock();
         if is_outgrown {
@@ -317,13 +314,13 @@ impl Pool {
     /// Updates the average script time from the worker's own measurement, which only decides how
     /// this pool's own requests wait. Time without a processor does not count: another worker
     /// would have had none either.
-    fn measure(&self, generation: &Generation, assignment: &Lent) {
+    fn measure(&self, generation: &Generation, slot: &Lent) {
         let link = generation.link();
-        let Some(took) = link.took(assignment) else {
+        let Some(took) = link.took(slot) else {
             return;
         };
         // The worker may also have waited for a processor before it began, which `spent` excludes.
-        let without_waits = link.spent(assignment).and_then(|spent| {
+        let without_waits = link.spent(slot).and_then(|spent| {
             let waited = spent.core_wait?;
             u32::try_from(spent.held.saturating_sub(waited).as_micros()).ok()
         });
@@ -492,15 +489,12 @@ impl Pool {
 
     /// Has the supervisor kill a worker; `overrun`: the script that ran for too long.
     pub fn end_worker(&self, lease: &SlotLease, why: &str, overrun: Option<Overrun>) {
-        let SlotLease {
-            generation,
-            assignment,
-        } = lease;
+        let SlotLease { generation, slot } = lease;
         self.supervisor.report(&FromFront::EndWorker {
             generation: generation.number,
-            seat: assignment.seat(),
-            incarnation: assignment.incarnation(),
-            why: format!("{why} ({})", generation.script_in(assignment.seat())),
+            seat: slot.seat(),
+            incarnation: slot.incarnation(),
+            why: format!("{why} ({})", generation.script_in(slot.seat())),
             overrun,
             broke_rules: false,
         });

@@ -15,23 +15,23 @@ const MAX_ID_BYTES: usize = 64;
 
 /// The report of a slow script, from its worker's board; none when it has ended.
 pub fn report(lease: &SlotLease, ran: Duration, request: &[u8]) -> Option<FromFront> {
-    let (link, seat) = (lease.generation.link(), lease.assignment.seat());
+    let (link, seat) = (lease.generation.link(), lease.slot.seat());
     let board = link.seat_board(seat);
     let report = FromFront::SlowScript {
         generation: lease.generation.number,
         seat,
-        incarnation: lease.assignment.incarnation(),
+        incarnation: lease.slot.incarnation(),
         request: board.requests.load(Ordering::Relaxed),
         overrun: overrun(lease, ran),
         id: request_id(request),
     };
     // The board is about this request only if the request still runs afterwards.
-    (link.progress(&lease.assignment) == Ok(Began::Running)).then_some(report)
+    (link.progress(&lease.slot) == Ok(Began::Running)).then_some(report)
 }
 
 /// A script that has `ran` for this long, from its worker's board.
 pub fn overrun(lease: &SlotLease, ran: Duration) -> Overrun {
-    let seat = lease.assignment.seat();
+    let seat = lease.slot.seat();
     let board = lease.generation.link().seat_board(seat);
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).replace(char::is_control, "?");
     let (method, uri) = (text(&board.method.get()), text(&board.uri.get()));

@@ -130,13 +130,13 @@ pub struct PoolCalls {
 impl PoolCalls {
     /// Queues the call of a leased slot. False if there is none.
     pub fn take_call(&self, pool: &str, lease: &mut SlotLease) -> bool {
-        let Some((number, bytes)) = lease.generation.link().wish(&mut lease.assignment) else {
+        let Some((number, bytes)) = lease.generation.link().wish(&mut lease.slot) else {
             return false;
         };
         let slot = CallSlot {
             generation: lease.generation.clone(),
-            seat: lease.assignment.seat(),
-            slot: lease.assignment.slot(),
+            seat: lease.slot.seat(),
+            slot: lease.slot.slot(),
             number,
         };
         let Ok(permit) = self.permits.clone().try_acquire_owned() else {

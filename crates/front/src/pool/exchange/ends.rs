@@ -27,7 +27,7 @@ impl Exchange {
     pub fn end_overrun(&self) {
         let ran = self.began().map_or(Duration::ZERO, |began| began.elapsed());
         if let Some(lease) = &self.lock().lease
-            && lease.link().progress(&lease.assignment) == Ok(Began::Running)
+            && lease.link().progress(&lease.slot) == Ok(Began::Running)
         {
             let overrun = slow_scripts::overrun(lease, ran);
             let why = "its script ran longer than request_terminate_timeout";

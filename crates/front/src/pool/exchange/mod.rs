@@ -31,7 +31,7 @@ pub struct SlotLease {
     /// The generation of its worker.
     pub generation: Arc<Generation>,
     /// The slot.
-    pub assignment: Lent,
+    pub slot: Lent,
 }
 
 impl SlotLease {
@@ -44,10 +44,10 @@ impl SlotLease {
         SlotRef {
             seat: SeatId {
                 generation: self.generation.number,
-                number: self.assignment.seat(),
+                number: self.slot.seat(),
             },
-            slot: self.assignment.slot(),
-            incarnation: self.assignment.incarnation(),
+            slot: self.slot.slot(),
+            incarnation: self.slot.incarnation(),
         }
     }
 }
@@ -169,17 +169,10 @@ impl Exchange {
     }
 
     /// An exchange that an earlier front began: its response is discarded.
-    pub fn inherited(
-        pool: &Arc<Pool>,
-        generation: &Arc<Generation>,
-        assignment: Lent,
-    ) -> Arc<Exchange> {
+    pub fn inherited(pool: &Arc<Pool>, generation: &Arc<Generation>, slot: Lent) -> Arc<Exchange> {
         let generation = generation.clone();
         let state = ExchangeState {
-            lease: Some(SlotLease {
-                generation,
-                assignment,
-            }),
+            lease: Some(SlotLease { generation, slot }),
             left: true,
             was_assigned: true,
             ..ExchangeState::default()
@@ -205,7 +198,7 @@ impl Exchange {
     pub fn assign(&self, generation: Arc<Generation>, place: SlotRef) {
         let mut state = self.lock();
         let link = generation.link();
-        let (assignment, sent) = link.offer(
+        let (slot, sent) = link.offer(
             place.seat.number,
             place.slot,
             place.incarnation,
@@ -214,14 +207,11 @@ impl Exchange {
         );
         state.sent = sent;
         state.was_assigned = true;
-        state.assigned_at = Some(assignment.at());
+        state.assigned_at = Some(slot.at());
         if state.left {
-            link.leave(&assignment);
+            link.leave(&slot);
         }
-        state.lease = Some(SlotLease {
-            generation,
-            assignment,
-        });
+        state.lease = Some(SlotLease { generation, slot });
         if !state.assignment_sent {
             wake(&mut state);
         }
@@ -233,7 +223,7 @@ impl Exchange {
         let taken = state
             .lease
             .as_ref()
-            .is_some_and(|lease| lease.link().take_back(&lease.assignment));
+            .is_some_and(|lease| lease.link().take_back(&lease.slot));
         if taken {
             state.take_off();
         }
@@ -245,7 +235,7 @@ impl Exchange {
         let mut state = self.lock();
         let Some(SlotLease {
             generation,
-            mut assignment,
+            mut slot,
         }) = state.lease.take()
         else {
             let waits = state.ended.is_none() && !state.left;
@@ -256,7 +246,7 @@ impl Exchange {
             };
         };
         let link = generation.link();
-        if link.take_back(&assignment) {
+        if link.take_back(&slot) {
             state.take_off();
             if !state.left {
                 return AfterDeath::NotStarted;
@@ -264,11 +254,11 @@ impl Exchange {
             state.ended = Some(Err(RequestOutcome::QueueTimeout));
             return AfterDeath::Over;
         }
-        let done = link.progress(&assignment) == Ok(Began::Done);
-        let drained = link.drain(&mut assignment, usize::MAX, &mut state.response);
+        let done = link.progress(&slot) == Ok(Began::Done);
+        let drained = link.drain(&mut slot, usize::MAX, &mut state.response);
         // It may have responded before it died.
-        state.spent = link.spent(&assignment);
-        link.release(assignment);
+        state.spent = link.spent(&slot);
+        link.release(slot);
         state.ended = Some(match (done, drained) {
             (true, Ok(_)) => Ok(()),
             (false, Ok(_)) => Err(RequestOutcome::WorkerDied),
@@ -335,19 +325,16 @@ impl Exchange {
             return false;
         };
         self.pool.worker_calls.take_call(&self.pool.name, lease);
-        let SlotLease {
-            generation,
-            assignment,
-        } = lease;
+        let SlotLease { generation, slot } = lease;
         let link = generation.link();
         // The state first: a finished worker has then written all of it.
-        let began = link.progress(assignment);
+        let began = link.progress(slot);
         let ahead = if state.left {
             usize::MAX
         } else {
             READ_AHEAD_BYTES
         };
-        let drained = link.drain(assignment, ahead.saturating_sub(response.len()), response);
+        let drained = link.drain(slot, ahead.saturating_sub(response.len()), response);
         if state.left {
             response.clear();
         }
@@ -361,15 +348,15 @@ impl Exchange {
                 state.lease = None;
                 true
             }
-            (Ok(Began::Done), Ok(_)) if !link.has_answer(assignment) => {
-                let took = link.took(assignment).filter(|took| *took < u32::MAX);
+            (Ok(Began::Done), Ok(_)) if !link.has_answer(slot) => {
+                let took = link.took(slot).filter(|took| *took < u32::MAX);
                 state.script_micros = took.unwrap_or(0);
-                state.spent = link.spent(assignment);
+                state.spent = link.spent(slot);
                 state.ended = Some(Ok(()));
                 true
             }
             (Ok(_), Ok(count)) => {
-                let room = state.wants_room && link.room(assignment).is_ok_and(|room| room > 0);
+                let room = state.wants_room && link.room(slot).is_ok_and(|room| room > 0);
                 count > 0 || room
             }
         }
@@ -379,7 +366,7 @@ impl Exchange {
     pub fn waits_behind(&self, now: Instant) -> Option<Duration> {
         let mut state = self.lock();
         let waits = match &state.lease {
-            Some(lease) => lease.link().progress(&lease.assignment) == Ok(Began::NotYet),
+            Some(lease) => lease.link().progress(&lease.slot) == Ok(Began::NotYet),
             None => state.ended.is_none(),
         };
         if !waits {
@@ -394,7 +381,7 @@ impl Exchange {
     pub fn has_begun(&self) -> bool {
         let state = self.lock();
         let lease = state.lease.as_ref();
-        lease.is_some_and(|lease| lease.link().progress(&lease.assignment) != Ok(Began::NotYet))
+        lease.is_some_and(|lease| lease.link().progress(&lease.slot) != Ok(Began::NotYet))
     }
 
     /// The earliest time at which its script can have begun, if it runs: when it was assigned, or
@@ -405,7 +392,7 @@ impl Exchange {
             return None;
         }
         let lease = state.lease.as_ref();
-        let progress = lease.map(|lease| lease.link().progress(&lease.assignment));
+        let progress = lease.map(|lease| lease.link().progress(&lease.slot));
         if progress == Some(Ok(Began::Done)) {
             // It has finished; only the rest of its response has not been taken.
             return None;
@@ -445,10 +432,7 @@ impl Exchange {
             return Poll::Ready(ExchangeEvent::Ended(ended));
         }
         if let (true, Some(lease)) = (state.wants_room, &state.lease)
-            && lease
-                .link()
-                .room(&lease.assignment)
-                .is_ok_and(|room| room > 0)
+            && lease.link().room(&lease.slot).is_ok_and(|room| room > 0)
         {
             state.wants_room = false;
             return Poll::Ready(ExchangeEvent::Room);
@@ -475,11 +459,8 @@ impl Exchange {
         if state.sent < self.request.len() {
             state.wants_room = true;
             let from = state.sent;
-            if let Some(SlotLease {
-                generation,
-                assignment,
-            }) = &mut state.lease
-                && let Ok(count) = generation.link().feed(assignment, &self.request[from..])
+            if let Some(SlotLease { generation, slot }) = &mut state.lease
+                && let Ok(count) = generation.link().feed(slot, &self.request[from..])
             {
                 state.sent += count;
             }
@@ -487,11 +468,8 @@ impl Exchange {
                 return 0;
             }
         }
-        if let Some(SlotLease {
-            generation,
-            assignment,
-        }) = &mut state.lease
-            && let Ok(count) = generation.link().feed(assignment, bytes)
+        if let Some(SlotLease { generation, slot }) = &mut state.lease
+            && let Ok(count) = generation.link().feed(slot, bytes)
         {
             fed = count;
         }
@@ -511,7 +489,7 @@ impl Exchange {
     /// Whether the script continues after its complete response.
     pub fn goes_on(&self) -> bool {
         let state = self.lock();
-        let is_going_on = |lease: &SlotLease| lease.link().goes_on(&lease.assignment);
+        let is_going_on = |lease: &SlotLease| lease.link().goes_on(&lease.slot);
         state.ended.is_none() && state.lease.as_ref().is_some_and(is_going_on)
     }
 
@@ -542,7 +520,7 @@ impl Exchange {
         let state = self.lock();
         let of_lease = || {
             let lease = state.lease.as_ref()?;
-            lease.link().spent(&lease.assignment)
+            lease.link().spent(&lease.slot)
         };
         state.spent.or_else(of_lease)
     }
@@ -557,7 +535,7 @@ impl Exchange {
         if !self.withdraw()
             && let Some(lease) = &self.lock().lease
         {
-            lease.link().leave(&lease.assignment);
+            lease.link().leave(&lease.slot);
         }
     }
 
@@ -567,7 +545,7 @@ impl Exchange {
         if state.ended.is_some() {
             return false;
         }
-        let unbegun = |lease: &mut SlotLease| lease.link().take_back(&lease.assignment);
+        let unbegun = |lease: &mut SlotLease| lease.link().take_back(&lease.slot);
         let lease = match state.lease.take_if(unbegun) {
             None if state.lease.is_some() => return false,
             lease => lease,
