@@ -22,7 +22,7 @@ use crate::runtime::clock;
 const FULL_CACHE_EVERY: Duration = Duration::from_secs(10);
 
 /// The state of a pool under its lock.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct PoolState {
     /// The queue.
     pub queue: Queue<Arc<Exchange>>,
@@ -57,19 +57,6 @@ impl FullCacheReports {
 }
 
 impl PoolState {
-    /// The state of a pool without a generation.
-    pub fn new() -> PoolState {
-        PoolState {
-            queue: Queue::new(),
-            generations: Vec::new(),
-            counters: StatusCounters::default(),
-            growth: Growth::none(),
-            held_back: VecDeque::new(),
-            unsent_reports: Vec::new(),
-            full_cache_reports: FullCacheReports::default(),
-        }
-    }
-
     /// The generation with this number.
     pub fn generation(&self, number: Number) -> Option<&Arc<Generation>> {
         let mut all = self.generations.iter().rev();
@@ -153,7 +140,7 @@ impl Pool {
         state.queue.reserve(settings.reserved_workers as usize);
         let waiting = &mut state.queue.waiting;
         waiting.set_timeout(settings.request_queue_timeout);
-        let grown = std::mem::replace(&mut state.growth, Growth::none());
+        let grown = std::mem::take(&mut state.growth);
         state.growth = Growth::of(settings, generation.max_open()).after(grown);
         let serving = state.growth.serving();
         state.queue.limit_serving(serving);

@@ -17,8 +17,8 @@ use crate::pool::generations::PoolState;
 /// Interval of checks while the pool has more workers than it rests with.
 const CHECK_EVERY: Duration = Duration::from_secs(1);
 
-/// The bounds of a pool's growth, and the last request for workers.
-#[derive(Debug)]
+/// The bounds of a pool's growth, and the last request for workers. A static pool has none.
+#[derive(Debug, Default)]
 pub struct Growth {
     /// `pm = dynamic` and `ondemand`.
     bounds: Option<SpareBounds>,
@@ -56,16 +56,6 @@ fn is_short(needs: usize, open: usize, requested: usize) -> bool {
 }
 
 impl Growth {
-    /// A pool that does not grow.
-    pub fn none() -> Growth {
-        Growth {
-            bounds: None,
-            auto: None,
-            has_more_ready: false,
-            requested: 0,
-        }
-    }
-
     /// The growth of a pool with these settings, up to `limit` workers.
     pub fn of(pool: &Settings, limit: usize) -> Growth {
         let spare = |servers: Option<u32>| servers.unwrap_or(1) as usize;
@@ -94,7 +84,7 @@ impl Growth {
             bounds,
             auto: is_auto.then(|| AutoSize::new(pool.fewest_found() as usize, limit)),
             has_more_ready: is_auto && pool.mode == Mode::Snapshot,
-            ..Growth::none()
+            ..Growth::default()
         }
     }
 

@@ -113,7 +113,7 @@ impl Pool {
         Pool {
             name: settings.name.as_str().into(),
             settings: ArcSwap::new(settings),
-            state: Mutex::new(PoolState::new()),
+            state: Mutex::default(),
             in_flight: inboxes.iter().map(|_| AtomicU32::new(0)).collect(),
             useful_events: inboxes.iter().map(|_| UsefulEvents::default()).collect(),
             inboxes,
@@ -461,15 +461,8 @@ impl Pool {
     /// generation depend on is written again.
     pub fn broken(&self, generation: &Generation, at: SlotRef, how: &str) {
         generation.link().restore();
-        let script = generation.script_in(at.seat.number);
-        self.supervisor.report(&FromFront::EndWorker {
-            generation: generation.number,
-            seat: at.seat.number,
-            incarnation: at.incarnation,
-            why: format!("it broke the rules of the seat link: {how} ({script})"),
-            overrun: None,
-            broke_rules: true,
-        });
+        let why = format!("it broke the rules of the seat link: {how}");
+        self.end_worker(generation, at, &why, None);
     }
 
     /// [`Pool::broken`] for a worker of any generation that still exists.
@@ -487,16 +480,22 @@ impl Pool {
             .all(|in_flight| in_flight.load(Ordering::Relaxed) == 0)
     }
 
-    /// Has the supervisor kill a worker; `overrun`: the script that ran for too long.
-    pub fn end_worker(&self, lease: &SlotLease, why: &str, overrun: Option<Overrun>) {
-        let SlotLease { generation, slot } = lease;
+    /// Has the supervisor kill a worker, for the script that ran for too long or for a violation of
+    /// the protocol.
+    pub fn end_worker(
+        &self,
+        generation: &Generation,
+        at: SlotRef,
+        why: &str,
+        overrun: Option<Overrun>,
+    ) {
         self.supervisor.report(&FromFront::EndWorker {
             generation: generation.number,
-            seat: slot.seat(),
-            incarnation: slot.incarnation(),
-            why: format!("{why} ({})", generation.script_in(slot.seat())),
+            seat: at.seat.number,
+            incarnation: at.incarnation,
+            why: format!("{why} ({})", generation.script_in(at.seat.number)),
+            broke_rules: overrun.is_none(),
             overrun,
-            broke_rules: false,
         });
     }
 }

@@ -101,27 +101,16 @@ pub fn waited(board: &SeatBoard, ran: Duration) -> Duration {
         NOT_KNOWN => 0,
         nanos => nanos,
     };
-    let before = ProcessorTime {
-        cpu: Duration::from_micros(cpu),
-        core_wait: Duration::from_nanos(core_wait),
-    };
-    now.map_or(ran, |now| before.waited_since(now, ran))
+    let (cpu, core_wait) = (Duration::from_micros(cpu), Duration::from_nanos(core_wait));
+    now.map_or(ran, |now| waited_since(cpu, core_wait, now, ran))
 }
 
-/// The processor time of a worker before its script began.
-struct ProcessorTime {
-    cpu: Duration,
-    /// Time for which it had waited for a processor.
-    core_wait: Duration,
-}
-
-impl ProcessorTime {
-    /// The part of `ran` without the processor time since then.
-    fn waited_since(&self, now: Schedstat, ran: Duration) -> Duration {
-        let cpu = Duration::from_nanos(now.ran).saturating_sub(self.cpu);
-        let core_wait = Duration::from_nanos(now.waited).saturating_sub(self.core_wait);
-        ran.saturating_sub(cpu).saturating_sub(core_wait)
-    }
+/// The part of `ran` without the processor time since a worker had used `cpu` and had waited
+/// `core_wait` for a processor.
+fn waited_since(cpu: Duration, core_wait: Duration, now: Schedstat, ran: Duration) -> Duration {
+    let cpu = Duration::from_nanos(now.ran).saturating_sub(cpu);
+    let core_wait = Duration::from_nanos(now.waited).saturating_sub(core_wait);
+    ran.saturating_sub(cpu).saturating_sub(core_wait)
 }
 
 #[cfg(test)]
@@ -236,22 +225,18 @@ mod tests {
 
     #[test]
     fn what_a_script_has_worked_and_waited_for_a_processor_is_no_waiting() {
-        let before = |cpu, core_wait| ProcessorTime { cpu, core_wait };
         let now = Schedstat {
             ran: 7_000_000_000,
             waited: 2_000_000_000,
         };
         assert_eq!(
-            before(6 * SECOND, SECOND).waited_since(now, 5 * SECOND),
+            waited_since(6 * SECOND, SECOND, now, 5 * SECOND),
             3 * SECOND
         );
         assert_eq!(
-            before(SECOND, SECOND).waited_since(now, 5 * SECOND),
+            waited_since(SECOND, SECOND, now, 5 * SECOND),
             Duration::ZERO
         );
-        assert_eq!(
-            before(9 * SECOND, 9 * SECOND).waited_since(now, SECOND),
-            SECOND
-        );
+        assert_eq!(waited_since(9 * SECOND, 9 * SECOND, now, SECOND), SECOND);
     }
 }

@@ -31,7 +31,8 @@ impl Exchange {
         {
             let overrun = slow_scripts::overrun(lease, ran);
             let why = "its script ran longer than request_terminate_timeout";
-            self.pool.end_worker(lease, why, Some(overrun));
+            let (generation, at) = (&lease.generation, lease.slot_ref());
+            self.pool.end_worker(generation, at, why, Some(overrun));
         }
     }
 

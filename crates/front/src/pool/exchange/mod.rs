@@ -6,7 +6,7 @@
 pub(crate) mod ends;
 pub(crate) mod events;
 
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
@@ -170,24 +170,19 @@ impl Exchange {
 
     /// An exchange that an earlier front began: its response is discarded.
     pub fn inherited(pool: &Arc<Pool>, generation: &Arc<Generation>, slot: Lent) -> Arc<Exchange> {
-        let generation = generation.clone();
-        let state = ExchangeState {
-            lease: Some(SlotLease { generation, slot }),
-            left: true,
-            was_assigned: true,
-            ..ExchangeState::default()
-        };
-        Arc::new(Exchange {
-            pool: pool.clone(),
-            thread: 0,
+        let queue_request = QueueRequest {
             priority: Priority::Normal,
             max_wait: Duration::MAX,
             kind: 0,
-            request: Vec::new(),
-            is_counted: AtomicBool::new(false),
-            accepted: AtomicBool::new(true),
-            state: Mutex::new(state),
-        })
+        };
+        let exchange = Exchange::new(pool.clone(), 0, Vec::new(), queue_request);
+        exchange.accepted.store(true, Ordering::Relaxed);
+        let mut state = exchange.lock();
+        let generation = generation.clone();
+        state.lease = Some(SlotLease { generation, slot });
+        (state.left, state.was_assigned) = (true, true);
+        drop(state);
+        exchange
     }
 
     fn lock(&self) -> MutexGuard<'_, ExchangeState> {

@@ -115,6 +115,12 @@ pub struct Queue<T> {
     pub(crate) held: usize,
 }
 
+impl<T: Clone + PartialEq> Default for Queue<T> {
+    fn default() -> Queue<T> {
+        Queue::new()
+    }
+}
+
 impl<T: Clone + PartialEq> Queue<T> {
     /// The queue of a pool without a generation.
     pub fn new() -> Queue<T> {
