@@ -33,7 +33,7 @@ fn status_tells_what_every_worker_is_busy_with_and_who_waits() {
     assert_eq!(www["workers"]["busy"], 1, "{www}");
     assert_eq!(www["workers"]["idle"], 0, "{www}");
     assert_eq!(www["queue"]["limit"], 1000, "{www}");
-    assert_eq!(www["outcomes"]["completed"], 1, "{www}");
+    assert_eq!(www["outcomes"]["responded"], 1, "{www}");
     assert!(
         www["script_time"]["recent"]["p99_seconds"].is_number(),
         "{www}"
@@ -210,7 +210,7 @@ fn requests_are_counted_by_how_they_ended_and_workers_too() {
     wait::until_true("the outcomes", || {
         let www = pool(&server);
         let refusals = &www["failed"];
-        www["outcomes"]["completed"] == 3
+        www["outcomes"]["responded"] == 3
             && refusals["queue_full"] == 1
             && refusals["terminated"] == 1
             && refusals["worker_died"] == 1
@@ -236,7 +236,7 @@ fn counters_go_on_when_the_front_is_replaced() {
         again.is_ok_and(|answer| answer.status == 200)
     });
     wait::until_true("both to be counted", || {
-        pool(&server)["outcomes"]["completed"] == 2
+        pool(&server)["outcomes"]["responded"] == 2
     });
 }
 

@@ -349,7 +349,7 @@ fn who_waits_for_others_that_hang_counts_towards_the_queue_and_others_do_not_not
     }
     assert_eq!(get(server.address(), "/status.php").text(), "auto");
     wait::until_true("the log to say so", || {
-        server.log_text().contains("that ask for the same wait")
+        server.log_text().contains("of the same kind are held back")
     });
     drop(hang);
     let_go(root.path());

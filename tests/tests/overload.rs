@@ -70,7 +70,7 @@ fn too_many_requests_are_refused_by_cause_and_the_rest_of_the_server_does_not_no
     server
         .log()
         .find_since(0, LONG, |line| {
-            line.contains("more requests come than can be answered: the newest are answered first")
+            line.contains("overload: the newest requests are served first")
         })
         .expect("a line that says so");
     wait::until_within("requests to be passed by newer ones", LONG, || {
@@ -129,7 +129,7 @@ fn clients_that_lose_patience_sooner_than_the_queue_are_answered_before_they_do(
             });
         }
         let turned = server.log().find_since(0, LONG, |line| {
-            line.contains("more requests come than can be answered: the newest are answered first")
+            line.contains("overload: the newest requests are served first")
         });
         let before = answered.load(Ordering::Relaxed);
         let more = wait::poll(LONG, || {
@@ -274,7 +274,7 @@ fn a_deadline_that_a_request_brings_is_kept_and_one_that_means_nothing_is_not_he
         .pool(&format!("request_deadline_header = {HEADER:?}"))
         .pool(&format!("listen = {socket:?}"))
         .start();
-    let in_vain = "There is no worker for it in the time it was given.";
+    let in_vain = "No worker became free before the deadline.";
     for over in ["0", "-1", "-99999999999999999999s"] {
         assert_refused(&http::ask(server.address(), &limited(over)), in_vain);
     }

@@ -30,48 +30,6 @@ macro_rules! labels {
 }
 
 labels! {
-    /// How a request to a pool ended.
-    pub enum Outcome {
-        /// Its script responded.
-        Responded = "completed",
-        /// The client closed the connection while its script ran.
-        ClientClosed = "client_closed",
-        /// The client closed the connection while the request was queued; no script ran.
-        ClientClosedQueued = "client_closed_queued",
-        /// The queue already held `request_queue_length` requests.
-        QueueFull = "queue_full",
-        /// No worker became free within `request_queue_timeout`.
-        QueueTimeout = "queue_timeout",
-        /// Its script ran longer than `request_terminate_timeout`.
-        Terminated = "terminated",
-        /// The worker died while it ran the script.
-        WorkerDied = "worker_died",
-        /// The script's output is not a valid response.
-        InvalidResponse = "invalid_response",
-        /// The request's body could not be read back from disk.
-        BodyUnreadable = "body_unreadable",
-        /// The pool has no workers and cannot get any.
-        NoWorkers = "no_workers",
-        /// Rejected on arrival: the predicted wait exceeded `request_queue_timeout`.
-        WaitTooLong = "wait_too_long",
-        /// Shed from the queue: newer requests were served first for too long.
-        Shed = "shed",
-        /// No worker became free before the deadline that the client set.
-        Deadline = "deadline",
-    }
-}
-
-impl Outcome {
-    /// Whether the client stayed and got no response from its script.
-    pub fn is_failure(self) -> bool {
-        !matches!(
-            self,
-            Outcome::Responded | Outcome::ClientClosed | Outcome::ClientClosedQueued
-        )
-    }
-}
-
-labels! {
     /// Why a worker exited.
     pub enum Cause {
         /// It had served `max_requests`.

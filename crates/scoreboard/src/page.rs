@@ -11,9 +11,10 @@ use maitred_os::shared::{SharedMap, create_sealed};
 use crate::copies::{COPIES_WORDS, Copies, CopyCounters, NOT_REWOUND};
 use crate::counters::Counter;
 use crate::histogram::{self, Histogram};
-use crate::names::{Cause, Outcome};
+use crate::names::Cause;
 use crate::opcache::OpcacheStats;
 use crate::reading::Reading;
+use crate::request_outcome::RequestOutcome;
 use crate::request_times::{RequestTimes, TIMES_WORDS};
 use crate::size::Size;
 use crate::{RECENT, now};
@@ -22,7 +23,12 @@ use crate::{RECENT, now};
 const MAX_THREADS: usize = 64;
 
 /// The first word of every page: our mark, and the layout of this version.
-const MAGIC: u64 = layout(&[Counter::NAMES, Outcome::NAMES, Cause::NAMES, &NOT_REWOUND]);
+const MAGIC: u64 = layout(&[
+    Counter::NAMES,
+    RequestOutcome::NAMES,
+    Cause::NAMES,
+    &NOT_REWOUND,
+]);
 
 /// Most fronts at a time: the one that serves, and draining ones before it.
 const MAX_FRONTS: usize = 8;
@@ -90,7 +96,7 @@ const _: () = assert!(PART_SECONDS * PARTS as u64 == RECENT.as_secs());
 // A thread's block: outcomes, the part of time that each recent histogram covers, counters, sets of
 // histograms (one for each time of `RequestTimes`), and one of the peak memory of scripts in
 // kilobytes.
-const STAMPS: usize = after(0, Outcome::ALL.len());
+const STAMPS: usize = after(0, RequestOutcome::ALL.len());
 const THREAD_COUNTERS: usize = STAMPS + PARTS;
 const TOTALS: usize = after(THREAD_COUNTERS, COUNTERS);
 const MEMORY: usize = TOTALS + (1 + PARTS) * TIMES_WORDS;
@@ -182,7 +188,7 @@ impl Page {
     /// Number of requests that their scripts responded to.
     pub fn answered(&self) -> u64 {
         let threads = (0..self.threads).map(|thread| self.block(thread));
-        let answered = threads.map(|words| words[Outcome::Responded as usize].load(Relaxed));
+        let answered = threads.map(|words| words[RequestOutcome::Responded as usize].load(Relaxed));
         answered.sum()
     }
 
@@ -314,7 +320,7 @@ pub struct ThreadBoard<'p>(&'p [AtomicU64]);
 
 impl ThreadBoard<'_> {
     /// Counts a request that has ended.
-    pub fn count(self, outcome: Outcome) {
+    pub fn count(self, outcome: RequestOutcome) {
         self.0[outcome as usize].fetch_add(1, Relaxed);
     }
 

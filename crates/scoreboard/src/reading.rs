@@ -5,16 +5,17 @@ use std::time::Duration;
 use crate::copies::Copies;
 use crate::counters::Counters;
 use crate::histogram::Histogram;
-use crate::names::{Cause, Outcome};
+use crate::names::Cause;
 use crate::opcache::OpcacheStats;
+use crate::request_outcome::RequestOutcome;
 use crate::request_times::RequestHistograms;
 use crate::size::Size;
 
 /// The contents of a page, read at about one moment.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Reading {
-    /// Requests by how they ended, in the order of [`Outcome::ALL`].
-    pub outcomes: [u64; Outcome::ALL.len()],
+    /// Requests by how they ended, in the order of [`RequestOutcome::ALL`].
+    pub outcomes: [u64; RequestOutcome::ALL.len()],
     /// The counters.
     pub counters: Counters,
     /// The times of all requests.

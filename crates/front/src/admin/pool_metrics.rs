@@ -3,10 +3,10 @@
 
 use std::time::Duration;
 
-use maitred_scoreboard::{Cause, Copies, NOT_REWOUND, OpcacheStats, Outcome, Reading, Size};
+use maitred_scoreboard::{Cause, Copies, NOT_REWOUND, OpcacheStats, Reading, RequestOutcome, Size};
 
 use crate::admin::exposition::{MetricFamily, Samples};
-use crate::pool::route_metrics::{Figures, PARTS, POWERS};
+use crate::pool::route_metrics::{PARTS, POWERS, RouteStats};
 
 /// A pool and what is known of it.
 pub struct Pool {
@@ -14,7 +14,7 @@ pub struct Pool {
     pub queue_limit: u32,
     pub workers_limit: u32,
     pub reading: Reading,
-    pub classes: Vec<(String, Figures)>,
+    pub classes: Vec<(String, RouteStats)>,
 }
 
 /// Each pool.
@@ -67,14 +67,14 @@ pub const POOL: &[MetricFamily<Pool>] = &[
     MetricFamily::counter_by(
         "maitred_pool_requests_total",
         "Requests by how they ended.",
-        ("outcome", Outcome::NAMES),
+        ("outcome", RequestOutcome::NAMES),
         |pool, out| outcomes(pool, out, "outcome", |_| true),
     ),
     MetricFamily::counter_by(
         "maitred_pool_failed_requests_total",
         "Requests that were rejected or failed; part of requests_total.",
         ("reason", &[]),
-        |pool, out| outcomes(pool, out, "reason", Outcome::is_failure),
+        |pool, out| outcomes(pool, out, "reason", RequestOutcome::is_failure),
     ),
     MetricFamily::gauge_by(
         "maitred_pool_workers",
@@ -139,14 +139,19 @@ pub const POOL: &[MetricFamily<Pool>] = &[
     ),
 ];
 
-fn outcomes(pool: &Pool, out: &mut Samples<'_>, label: &str, shows: fn(Outcome) -> bool) {
-    let all = Outcome::ALL.into_iter().filter(|outcome| shows(*outcome));
-    let count = |outcome: Outcome| pool.reading.outcomes[outcome as usize];
-    out.all(label, all.map(|outcome| (outcome.name(), count(outcome))));
+fn outcomes(pool: &Pool, out: &mut Samples<'_>, label: &str, shows: fn(RequestOutcome) -> bool) {
+    let all = RequestOutcome::ALL
+        .into_iter()
+        .filter(|outcome| shows(*outcome));
+    let count = |outcome: RequestOutcome| pool.reading.outcomes[outcome as usize];
+    out.all(
+        label,
+        all.map(|outcome| (outcome.metric_name(), count(outcome))),
+    );
 }
 
 /// Each route of a pool.
-pub const ROUTE: &[MetricFamily<Figures>] = &[
+pub const ROUTE: &[MetricFamily<RouteStats>] = &[
     MetricFamily::histogram(
         "maitred_pool_route_script_seconds",
         "Run time of scripts, by route.",

@@ -17,9 +17,9 @@ use crate::control::commands::{self, CommandReceiver, ThreadOrder, follow_thread
 use crate::logging::access_log::AccessLog;
 use crate::logging::pool_access_log::DoorLogs;
 use crate::logging::repeated::RepeatedErrors;
-use crate::pool::pools::Pools;
+use crate::pool::pool_registry::Pools;
 use crate::pool::thread_local::{self, Inbox};
-use crate::pool::wishes::Wishes;
+use crate::pool::worker_calls::WorkerCalls;
 use crate::runtime::supervisor_channel::{Supervisor, read_json};
 use crate::runtime::{background, sandbox, thread};
 use crate::services::{Shared, Thread};
@@ -54,7 +54,7 @@ struct Start {
     /// What can be opened since the front was restricted.
     readable: Readable,
     /// What scripts wish the front to do.
-    unheard: Wishes,
+    unheard: WorkerCalls,
 }
 
 /// Runs the front until the supervisor lets it end. Returns the exit code. `follow` is told every
@@ -187,9 +187,14 @@ fn prepare(
     let files = usize::try_from(of_pages).unwrap_or(0);
     let cache = Cache::open(&config, (threads, files), supervisor.clone())
         .map_err(|error| format!("there is no page cache: {error}"))?;
-    let wishes = Wishes::default();
+    let worker_calls = WorkerCalls::default();
     let is_fpm = config.fpm.is_some();
-    let pools = Pools::new(inboxes.clone(), supervisor.clone(), wishes.clone(), is_fpm);
+    let pools = Pools::new(
+        inboxes.clone(),
+        supervisor.clone(),
+        worker_calls.clone(),
+        is_fpm,
+    );
     let shared = Shared::new(
         pools,
         (access_log, orders.door_logs),
@@ -206,7 +211,7 @@ fn prepare(
         follow,
         early: orders.early,
         readable,
-        unheard: wishes,
+        unheard: worker_calls,
     })
 }
 
@@ -278,7 +283,7 @@ fn serve(start: Start) -> Result<(), String> {
 /// What each thread is given of what all share.
 type Given = (Arc<Shared>, Arc<[Inbox]>, Arc<Config>);
 /// Whoever hears the supervisor, what it has said already, and what scripts wish.
-type Hears = (CommandReceiver, Vec<(ToFront, Vec<OwnedFd>)>, Wishes);
+type Hears = (CommandReceiver, Vec<(ToFront, Vec<OwnedFd>)>, WorkerCalls);
 
 fn serve_thread(
     number: u32,

@@ -15,7 +15,7 @@ use maitred_rules::settings::Proxy;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, sleep_until, timeout};
 
-use crate::backend::fastcgi_upstream::{self, Stream};
+use crate::backend::fastcgi_upstream::{self, ByteStream};
 use crate::proxy::error::Failure;
 use crate::proxy::stats::{AllFigures, Figures};
 use crate::proxy::upload::UploadBody;
@@ -225,7 +225,7 @@ pub fn describe(error: &hyper::Error) -> String {
 
 /// A connection's bytes, with a tap.
 pub struct UpstreamStream {
-    stream: Box<dyn Stream>,
+    stream: Box<dyn ByteStream>,
     /// What has gone over it.
     pub tap: Arc<Tap>,
 }

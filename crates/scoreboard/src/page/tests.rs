@@ -22,8 +22,8 @@ fn again(page: &Page) -> Page {
 fn what_one_process_counts_another_reads_and_a_third_goes_on_with() {
     let ours = Page::create("www", 2).unwrap();
     let first = again(&ours);
-    first.thread(0).count(Outcome::Responded);
-    first.thread(1).count(Outcome::QueueFull);
+    first.thread(0).count(RequestOutcome::Responded);
+    first.thread(1).count(RequestOutcome::QueueFull);
     first.thread(0).observe(&took(2 * SECOND), now());
     let queues = [QueueShare::new(1), QueueShare::new(1), QueueShare::new(2)];
     queues[0].show(&first, 7, 3);
@@ -39,15 +39,15 @@ fn what_one_process_counts_another_reads_and_a_third_goes_on_with() {
     ours.workers().ended(Cause::Signal, Some(11));
     drop(first);
     let second = again(&ours);
-    second.thread(0).count(Outcome::Responded);
+    second.thread(0).count(RequestOutcome::Responded);
     let waited = RequestTimes {
         waited: SECOND,
         ..RequestTimes::default()
     };
     second.thread(9).observe(&waited, now());
     let read = ours.read();
-    assert_eq!(read.outcomes[Outcome::Responded as usize], 2);
-    assert_eq!(read.outcomes[Outcome::QueueFull as usize], 1);
+    assert_eq!(read.outcomes[RequestOutcome::Responded as usize], 2);
+    assert_eq!(read.outcomes[RequestOutcome::QueueFull as usize], 1);
     assert_eq!(
         (read.total.waits.count(), read.total.scripts.count()),
         (2, 1)

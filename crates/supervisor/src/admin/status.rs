@@ -7,7 +7,9 @@ use maitred_control::admin::{
     Copies, MAX_RUNNING_SHOWN, PeakMemory, PoolStatus, Quantiles, Queue, Running, ServerStatus,
     Size, Times, Workers,
 };
-use maitred_scoreboard::{Cause, Histogram, NOT_REWOUND, Outcome, Reading, RequestHistograms};
+use maitred_scoreboard::{
+    Cause, Histogram, NOT_REWOUND, Reading, RequestHistograms, RequestOutcome,
+};
 use maitred_seat::{Boards, Process, Snapshot};
 
 use crate::pool::Seated;
@@ -144,7 +146,7 @@ impl Supervisor {
             peak_memory: peak_memory(&reading.peak_memory),
             requests: reading.outcomes.iter().sum(),
             outcomes: outcomes(&reading, |_| true),
-            failed: outcomes(&reading, Outcome::is_failure),
+            failed: outcomes(&reading, RequestOutcome::is_failure),
             memory: self.admin.measures.of(&self.pids(name)),
             opcache: None,
             size: reading.size.map(size),
@@ -277,14 +279,14 @@ fn copies(reading: &Reading) -> Option<Copies> {
 
 fn outcomes(
     reading: &Reading,
-    which: impl Fn(Outcome) -> bool,
+    which: impl Fn(RequestOutcome) -> bool,
 ) -> std::collections::BTreeMap<String, u64> {
-    Outcome::ALL
+    RequestOutcome::ALL
         .into_iter()
         .filter(|outcome| which(*outcome))
         .map(|outcome| {
             let count = reading.outcomes[outcome as usize];
-            (outcome.name().to_owned(), count)
+            (outcome.metric_name().to_owned(), count)
         })
         .collect()
 }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use maitred_scoreboard::{Cause, Counter, Outcome};
+use maitred_scoreboard::{Cause, Counter, RequestOutcome};
 
 use super::*;
 use crate::admin::exposition::{Label, MetricFamily};
@@ -56,7 +56,8 @@ fn reference() -> String {
     for counter in Counter::ALL {
         row(&mut out, counter.metric(), "counter", None, counter.help());
     }
-    let outcomes = Outcome::ALL.map(|outcome| (outcome.name(), outcome.help()));
+    let outcomes = RequestOutcome::ALL
+        .map(|outcome| (outcome.metric_name(), outcome.help().unwrap_or_default()));
     values(&mut out, "Outcomes of requests", &outcomes);
     let causes = Cause::ALL.map(|cause| (cause.name(), cause.help()));
     values(&mut out, "Reasons why workers exit", &causes);

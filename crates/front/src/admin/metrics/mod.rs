@@ -8,24 +8,24 @@ use maitred_scoreboard::{Counter, Reading};
 use crate::admin::exposition::{Format, Text};
 use crate::admin::pool_metrics::{COPIES, OPCACHE, POOL, Pool, ROUTE, SIZE};
 use crate::admin::server_metrics::{CACHE, CACHE_TIER, CACHED_SITE, CLIENTS, Clients, PROXY};
-use crate::pool::status::{Page, View};
+use crate::pool::status::{StatusPage, View};
 use crate::services::Shared;
 
 /// How old metrics of OPcache may be. A zygote that hangs reports no new ones.
 const OPCACHE_KNOWN: Duration = Duration::from_secs(60);
 
 /// The page, in the format that a client with this `Accept` header reads.
-pub fn page(shared: &Shared, accept: &[u8], view: View) -> Page {
+pub fn page(shared: &Shared, accept: &[u8], view: View) -> StatusPage {
     let pools = shared.pools.all().into_iter().filter_map(|pool| {
         let settings = pool.settings();
-        let tally = pool.tally()?;
+        let metrics = pool.metrics()?;
         Some(Pool {
             name: pool.name.to_string(),
             queue_limit: settings.request_queue_length,
             workers_limit: settings.max_children.unwrap_or(0),
-            reading: tally.page().read(),
+            reading: metrics.page().read(),
             classes: match view {
-                View::Whole | View::WithoutQueries => tally.classes.read(),
+                View::Whole | View::WithoutQueries => metrics.classes.read(),
                 View::WithoutRequests => Vec::new(),
             },
         })
@@ -41,7 +41,7 @@ pub fn page(shared: &Shared, accept: &[u8], view: View) -> Page {
         rejected_requests: shared.requests.refused(),
         rejected_connections: shared.addresses.refused(),
     };
-    Page::new(
+    StatusPage::new(
         format.content_type(),
         all(&pools, &figures, clients, format),
     )

@@ -2,7 +2,7 @@ use maitred_control::admin::{CachedSite, PageCache, PageTier, ProxyServer};
 use maitred_scoreboard::{Copies, OpcacheStats};
 
 use super::*;
-use crate::pool::route_metrics::Figures;
+use crate::pool::route_metrics::RouteStats;
 
 fn pool(name: &str) -> Pool {
     let reading = Reading {
@@ -19,7 +19,7 @@ fn pool(name: &str) -> Pool {
         queue_limit: 1000,
         workers_limit: 8,
         reading,
-        classes: vec![("/cart/*".to_owned(), Figures::default())],
+        classes: vec![("/cart/*".to_owned(), RouteStats::default())],
     }
 }
 
