@@ -127,9 +127,7 @@ impl ExchangeState {
 
     /// The slot that an ended exchange still has. Notifies the receivers of its end.
     fn take_over(&mut self) -> Option<SlotLease> {
-        if self.ended.is_none() {
-            return None;
-        }
+        let _ = self.ended?;
         notify_end(self);
         let lease = self.lease.take();
         self.was_at = lease.as_ref().map(SlotLease::slot_ref).or(self.was_at);
