@@ -13,7 +13,7 @@ const STARS: &str = "\n************************\n";
 const HTML_START: &str = "<!DOCTYPE html PUBLIC \"-//W3C//DTD XHTML 1.0 Strict//EN\" \
      \"http://www.w3.org/TR/xhtml1/DTD/xhtml1-strict.dtd\">\n\
      <html xmlns=\"http://www.w3.org/1999/xhtml\" xml:lang=\"en\" lang=\"en\">\n\
-     <head><title>PHP-FPM Status StatusPage</title></head>\n<body>\n<table>\n";
+     <head><title>PHP-FPM Status Page</title></head>\n<body>\n<table>\n";
 
 /// Lines for people.
 pub fn text(status: &Status, full: bool) -> String {
