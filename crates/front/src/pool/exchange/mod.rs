@@ -430,12 +430,9 @@ impl Exchange {
             state.wants_room = false;
             return Poll::Ready(ExchangeEvent::Room);
         }
-        if !state
-            .waker
-            .as_ref()
-            .is_some_and(|waker| waker.will_wake(cx.waker()))
-        {
-            state.waker = Some(cx.waker().clone());
+        match &mut state.waker {
+            Some(waker) => waker.clone_from(cx.waker()),
+            waker => *waker = Some(cx.waker().clone()),
         }
         Poll::Pending
     }
