@@ -183,9 +183,14 @@ pub enum Source {
 impl Source {
     /// Whether it is held back because its kind hangs.
     pub fn is_held_back(&self) -> bool {
+        self.exchange()
+            .is_some_and(|exchange| exchange.pool.has_held_back(exchange))
+    }
+
+    fn exchange(&self) -> Option<&Arc<Exchange>> {
         match self {
-            Source::Pool(exchange) => exchange.pool.has_held_back(exchange),
-            Source::Foreign(_) => false,
+            Source::Pool(exchange) => Some(exchange),
+            Source::Foreign(_) => None,
         }
     }
 
@@ -207,10 +212,7 @@ impl Source {
 
     /// When the request was last assigned to a worker; none for a foreign server.
     pub fn assigned_at(&self) -> Option<Instant> {
-        match self {
-            Source::Pool(exchange) => exchange.assigned_at(),
-            Source::Foreign(_) => None,
-        }
+        self.exchange()?.assigned_at()
     }
 
     /// The earliest time at which the script can have begun: `assigned`, or later if it waited
@@ -252,29 +254,20 @@ impl Source {
 
     /// The cost of the request until its response was complete, if its worker reports it.
     pub fn spent(&self) -> Option<Spent> {
-        match self {
-            Source::Pool(exchange) => exchange.spent(),
-            Source::Foreign(_) => None,
-        }
+        self.exchange()?.spent()
     }
 
     /// The exchange of a script that continues after its complete response.
     pub fn going_on(&self) -> Option<Arc<Exchange>> {
-        match self {
-            Source::Pool(exchange) if exchange.goes_on() => Some(exchange.clone()),
-            Source::Pool(_) | Source::Foreign(_) => None,
-        }
+        self.exchange()
+            .filter(|exchange| exchange.goes_on())
+            .cloned()
     }
 
     /// The script time, as its worker reports it.
     pub fn script_time(&self) -> Option<Duration> {
-        match self {
-            Source::Pool(exchange) => {
-                let took = Duration::from_micros(exchange.script_micros().into());
-                Some(took).filter(|took| !took.is_zero())
-            }
-            Source::Foreign(_) => None,
-        }
+        let micros = self.exchange()?.script_micros();
+        (micros > 0).then(|| Duration::from_micros(micros.into()))
     }
 }
 

@@ -127,9 +127,7 @@ impl ExchangeState {
 
     /// The slot that an ended exchange still has. Notifies the receivers of its end.
     fn take_over(&mut self) -> Option<SlotLease> {
-        if self.ended.is_none() {
-            return None;
-        }
+        let _ = self.ended?;
         notify_end(self);
         let lease = self.lease.take();
         self.was_at = lease.as_ref().map(SlotLease::slot_ref).or(self.was_at);
@@ -432,12 +430,9 @@ impl Exchange {
             state.wants_room = false;
             return Poll::Ready(ExchangeEvent::Room);
         }
-        if !state
-            .waker
-            .as_ref()
-            .is_some_and(|waker| waker.will_wake(cx.waker()))
-        {
-            state.waker = Some(cx.waker().clone());
+        match &mut state.waker {
+            Some(waker) => waker.clone_from(cx.waker()),
+            waker => *waker = Some(cx.waker().clone()),
         }
         Poll::Pending
     }
