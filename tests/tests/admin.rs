@@ -33,7 +33,7 @@ fn status_tells_what_every_worker_is_busy_with_and_who_waits() {
     assert_eq!(www["workers"]["busy"], 1, "{www}");
     assert_eq!(www["workers"]["idle"], 0, "{www}");
     assert_eq!(www["queue"]["limit"], 1000, "{www}");
-    assert_eq!(www["outcomes"]["answered"], 1, "{www}");
+    assert_eq!(www["outcomes"]["responded"], 1, "{www}");
     assert!(
         www["script_time"]["recent"]["p99_seconds"].is_number(),
         "{www}"
@@ -202,21 +202,21 @@ fn requests_are_counted_by_how_they_ended_and_workers_too() {
     wait::until_true("a request to wait", || pool(&server)["queue"]["now"] == 1);
     assert_eq!(http::get(server.address(), "/hello.php").status, 503);
     wait::until_true("all to be counted", || {
-        let ended = &pool(&server)["workers"]["ended"];
+        let ended = &pool(&server)["workers"]["exited"];
         ended["terminated"] == 1 && ended["signal"] == 1 && ended["bailout"] == 1
     });
     drop(busy);
     assert_eq!(waiting.read_response(false).expect("an answer").status, 200);
     wait::until_true("the outcomes", || {
         let www = pool(&server);
-        let refusals = &www["refusals"];
-        www["outcomes"]["answered"] == 3
+        let refusals = &www["failed"];
+        www["outcomes"]["responded"] == 3
             && refusals["queue_full"] == 1
             && refusals["terminated"] == 1
             && refusals["worker_died"] == 1
             && www["requests"] == 6
     });
-    let ended = pool(&server)["workers"]["ended"].clone();
+    let ended = pool(&server)["workers"]["exited"].clone();
     assert_eq!(ended["failed"], 0, "{ended}");
 }
 
@@ -236,7 +236,7 @@ fn counters_go_on_when_the_front_is_replaced() {
         again.is_ok_and(|answer| answer.status == 200)
     });
     wait::until_true("both to be counted", || {
-        pool(&server)["outcomes"]["answered"] == 2
+        pool(&server)["outcomes"]["responded"] == 2
     });
 }
 
@@ -402,10 +402,11 @@ fn a_reload_is_told_when_it_is_done_and_counters_go_on() {
     wait::until_true("the workers to have moved over", || {
         let www = pool(&server);
         let workers = &www["workers"];
-        www["requests"] == 2 && workers["ended"]["reload"] == 2 && workers["idle"] == 2
+        www["requests"] == 2 && workers["exited"]["reload"] == 2 && workers["idle"] == 2
     });
+    let counters = pool(&server)["counters"].clone();
+    assert_eq!(counters["workers_started"], 4, "{counters}");
     let workers = pool(&server)["workers"].clone();
-    assert_eq!(workers["spawned"], 4, "{workers}");
     assert_eq!(workers["starting"], 0, "{workers}");
 }
 
@@ -430,7 +431,7 @@ fn without_a_server_the_socket_is_named_and_the_exit_code_is_1() {
             .expect("the program can be started");
         assert_eq!(output.status.code(), Some(1), "{verb}");
         let said = text(&output.stderr);
-        let expected = format!("no server answers on {}", socket.display());
+        let expected = format!("no server listens on {}", socket.display());
         assert!(
             said.contains(&expected) && said.contains("--admin-socket"),
             "{said}"

@@ -70,7 +70,7 @@ fn requests_that_wait_get_workers_and_it_is_told_how_many_and_why() {
         "{size}"
     );
     let told = text(&command(&server, &["status", "www"]).stdout);
-    for words in ["workers, by ", "CPU is full at ", "requests/s of "] {
+    for words in ["workers, by ", "CPU is saturated at ", "requests/s of "] {
         assert!(told.contains(words), "{told}");
     }
     let log = server.log_text();
@@ -98,7 +98,7 @@ fn a_fixed_number_of_workers_is_advised_on_and_stays() {
     }
     wait::until_true("what 30 requests cost to be told", || {
         let told = text(&command(&server, &["status", "--advice"]).stdout);
-        told.contains("www: pm = \"auto\" would have ") && told.contains("CPU is full at ")
+        told.contains("www: pm = \"auto\" would have ") && told.contains("CPU is saturated at ")
     });
     assert!(pool(&server)["size"].is_null());
     assert_eq!(server.workers().len(), 2);
@@ -349,7 +349,7 @@ fn who_waits_for_others_that_hang_counts_towards_the_queue_and_others_do_not_not
     }
     assert_eq!(get(server.address(), "/status.php").text(), "auto");
     wait::until_true("the log to say so", || {
-        server.log_text().contains("that ask for the same wait")
+        server.log_text().contains("of the same kind are held back")
     });
     drop(hang);
     let_go(root.path());

@@ -70,7 +70,7 @@ fn the_highest_rate_is_found_and_what_comes_beyond_it_is_named() {
         &format!("--json={}", file.display()),
     ]);
     assert_eq!(code, Some(4), "{out}");
-    assert!(out.contains("holds at no rate that was tried"), "{out}");
+    assert!(out.contains("holds at none of the tried rates"), "{out}");
     let steps = std::fs::read_to_string(&file).expect("a file beside the table");
     let steps: Value = serde_json::from_str(&steps).expect("JSON");
     assert!(
@@ -215,7 +215,7 @@ fn servers_that_are_started_for_it_leave_nothing() {
     assert_eq!(left.count(), 0);
     let (code, _, err) = run(&["compare", "--url", &url, "exit 7", "exit 7"]);
     assert_eq!(code, Some(1));
-    assert!(err.contains("ended before it listened"), "{err}");
+    assert!(err.contains("exited before it listened"), "{err}");
 }
 
 /// Uses as much of each processor as it gets, and is nobody's child.

@@ -255,7 +255,7 @@ fn check_looks_at_every_socket_that_is_named() {
     ));
     assert!(!went_well);
     assert!(
-        text.contains("none/www.sock cannot be listened on: its folder does not exist"),
+        text.contains("none/www.sock: its folder does not exist"),
         "{text}"
     );
     let behind = format!("upstream = \"unix:{place}/fpm.sock\"\n");
@@ -264,7 +264,7 @@ fn check_looks_at_every_socket_that_is_named() {
     let (went_well, text) = said(&sites);
     assert!(went_well, "they may come later: {text}");
     for socket in ["fpm.sock", "app.sock"] {
-        let warned = format!("/{socket} yet: what is asked of that server is a 502");
+        let warned = format!("/{socket} yet: until one does, its requests get a 502");
         assert!(text.contains(&warned), "{text}");
     }
     let _somebody = ["fpm.sock", "app.sock"]

@@ -83,7 +83,7 @@ fn assert_no_complaint(server: &Server) {
     // On a busy machine workers may be long in coming.
     let is_complaint = |line: &&str| {
         let is_of_queue =
-            line.contains(": the queue stands: ") || line.contains(": the queue stood ");
+            line.contains(": the queue is stalled: ") || line.contains(": the queue was stalled ");
         (line.contains("ERROR") || line.contains("WARN")) && !is_of_queue
     };
     assert_eq!(log.lines().find(is_complaint), None, "{log}");

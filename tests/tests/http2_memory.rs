@@ -314,7 +314,7 @@ fn one_address_cannot_have_the_requests_of_others_refused() {
     for client in &mut clients {
         is_read(client);
     }
-    assert!(metric(door, "maitred_requests_refused_total ") > 0);
+    assert!(metric(door, "maitred_rejected_requests_total ") > 0);
     assert_served(&server, HONEST);
     assert!(held(door) <= 6 << 20, "{} bytes", held(door));
     // Half of the clients take their requests back, and the others leave.

@@ -282,11 +282,11 @@ fn a_queue_that_stands_and_requests_that_are_refused_are_four_lines() {
     });
     assert_eq!(refused.status, 503);
     assert!(refused.header("Retry-After").is_some());
-    server.expect_log(0, "; further refusals are counted");
+    server.expect_log(0, "; further rejections are counted");
     for _ in 0..20 {
         assert_eq!(http::get(server.address(), "/hello.php?full").status, 503);
     }
-    let stands = server.expect_log(0, "the queue stands: 5 requests wait");
+    let stands = server.expect_log(0, "the queue is stalled: 5 requests wait");
     assert!(stands.contains("1 of 1 workers are busy: 1 × "), "{stands}");
     assert!(stands.contains("wait.php"), "{stands}");
     for connection in &mut waiting {
@@ -296,12 +296,10 @@ fn a_queue_that_stands_and_requests_that_are_refused_are_four_lines() {
         );
     }
     let_go(root.path());
-    expect_later(&server, "the queue stood for");
-    let over = expect_later(&server, "503 was the answer to ");
-    assert!(
-        over.contains("5 waited for request_queue_timeout = 8 s"),
-        "{over}"
-    );
+    expect_later(&server, "the queue was stalled for");
+    let over = expect_later(&server, "503 was the status of ");
+    assert!(over.contains("5 queue_timeout"), "{over}");
+    assert!(over.contains("request_queue_timeout = 8 s"), "{over}");
     assert!(over.contains("request_queue_length = 5"), "{over}");
     assert_eq!(count(&server, ": 503 after "), 1, "of 26 refusals");
     hello(&server);

@@ -263,7 +263,7 @@ fn an_error_log_on_a_disk_that_is_full_goes_on_and_says_how_much_it_lacks() {
     fs::remove_file(filler).expect("a file can be removed");
     wait::until_true("what was lost to be told", || {
         complain();
-        written().contains("of the log could not be written here: nobody took them")
+        written().contains("of the log were dropped here: no reader took them")
     });
     server.stop();
 }

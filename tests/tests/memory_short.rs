@@ -118,13 +118,13 @@ fn copies_that_would_only_wait_are_not_made_where_there_is_no_room_and_are_once_
     let root = application("", "echo getmypid();");
     let setup = snapshot(root.path()).pm("auto").workers(8);
     let server = group.holds(setup).start();
-    let workers = || pool(&server)["workers"].clone();
     let mut served = HashSet::new();
     for request in 1..=5 {
         assert!(served.insert(get(server.address(), "/").text()));
         wait::until_true("a copy in its place, and no more", || {
             // It has its title a moment after it was counted.
-            workers()["spawned"] == request + 1 && server.workers().len() == 1
+            let started = &pool(&server)["counters"]["workers_started"];
+            *started == request + 1 && server.workers().len() == 1
         });
     }
     group.limit(FOR_SOME);

@@ -103,7 +103,7 @@ fn metrics_and_status_are_answered_on_the_admin_door_while_every_worker_is_busy(
     for line in [
         "maitred_pool_workers{pool=\"www\",state=\"busy\"} 1",
         "maitred_pool_workers{pool=\"www\",state=\"idle\"} 0",
-        "maitred_pool_requests_total{pool=\"www\",outcome=\"answered\"} 1",
+        "maitred_pool_requests_total{pool=\"www\",outcome=\"responded\"} 1",
         "maitred_pool_queue_wait_seconds_count{pool=\"www\"} 1",
         "maitred_pool_script_seconds_bucket{pool=\"www\",le=\"+Inf\"} 1",
     ] {

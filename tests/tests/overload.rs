@@ -42,7 +42,7 @@ fn waiting(server: &Server) -> u64 {
 }
 
 fn refusals(server: &Server, cause: &str) -> u64 {
-    pool(server)["refusals"][cause].as_u64().unwrap_or(0)
+    pool(server)["failed"][cause].as_u64().unwrap_or(0)
 }
 
 fn limited(seconds: &str) -> Request {
@@ -70,13 +70,13 @@ fn too_many_requests_are_refused_by_cause_and_the_rest_of_the_server_does_not_no
     server
         .log()
         .find_since(0, LONG, |line| {
-            line.contains("more requests come than can be answered: the newest are answered first")
+            line.contains("overload: the newest requests are served first")
         })
         .expect("a line that says so");
     wait::until_within("requests to be passed by newer ones", LONG, || {
-        (refusals(&server, "passed") > 0).then_some(())
+        (refusals(&server, "shed") > 0).then_some(())
     });
-    assert!(refusals(&server, "hopeless") > 0, "{}", pool(&server));
+    assert!(refusals(&server, "wait_too_long") > 0, "{}", pool(&server));
     assert_eq!(http::get(server.address(), "/ping").text(), "pong");
     let page = http::get(server.address(), "/status?json").json();
     assert!(page["listen queue"].as_u64() > Some(0), "{page}");
@@ -98,7 +98,7 @@ fn too_many_requests_are_refused_by_cause_and_the_rest_of_the_server_does_not_no
     wait::until_true("nobody to wait", || waiting(&server) == 0);
     let outcomes = &pool(&server)["outcomes"];
     let refused = tally.answers[&503];
-    let counted = ["hopeless", "passed", "queue_timeout", "queue_full"];
+    let counted = ["wait_too_long", "shed", "queue_timeout", "queue_full"];
     let counted = counted.map(|cause| outcomes[cause].as_u64().unwrap_or(0));
     assert_eq!(counted.iter().sum::<u64>(), refused, "{outcomes}");
     server.stop();
@@ -129,7 +129,7 @@ fn clients_that_lose_patience_sooner_than_the_queue_are_answered_before_they_do(
             });
         }
         let turned = server.log().find_since(0, LONG, |line| {
-            line.contains("more requests come than can be answered: the newest are answered first")
+            line.contains("overload: the newest requests are served first")
         });
         let before = answered.load(Ordering::Relaxed);
         let more = wait::poll(LONG, || {
@@ -259,7 +259,7 @@ fn a_client_that_leaves_the_queue_costs_no_worker() {
     let_go(root.path());
     drop(busy);
     assert_eq!(http::get(server.address(), "/hello.php").text(), "hello");
-    assert_eq!(pool(&server)["outcomes"]["left_queue"], 5);
+    assert_eq!(pool(&server)["outcomes"]["client_closed_queued"], 5);
     let log = server.log_text();
     assert!(!log.contains("the left request was executed"), "{log}");
     server.stop();
@@ -274,7 +274,7 @@ fn a_deadline_that_a_request_brings_is_kept_and_one_that_means_nothing_is_not_he
         .pool(&format!("request_deadline_header = {HEADER:?}"))
         .pool(&format!("listen = {socket:?}"))
         .start();
-    let in_vain = "There is no worker for it in the time it was given.";
+    let in_vain = "No worker became free before the deadline.";
     for over in ["0", "-1", "-99999999999999999999s"] {
         assert_refused(&http::ask(server.address(), &limited(over)), in_vain);
     }
@@ -298,7 +298,7 @@ fn a_deadline_that_a_request_brings_is_kept_and_one_that_means_nothing_is_not_he
     assert!(through_door("200").body().contains(in_vain));
     assert!(begun.elapsed() < LONG, "not request_queue_timeout");
     assert_eq!(refusals(&server, "deadline"), 5);
-    let causes: Value = pool(&server)["refusals"].clone();
+    let causes: Value = pool(&server)["failed"].clone();
     assert_eq!(causes["queue_timeout"], 0, "{causes}");
     let_go(root.path());
     server.stop();

@@ -177,7 +177,7 @@ fn a_large_page_is_kept_compressed_and_read_again_like_a_small_one() {
     let again = get(&server, target);
     assert!(status(&again).contains("; hit;"), "{}", status(&again));
     assert!(again.body == plain.body, "it was on disk");
-    assert_eq!(page_cache(&server)["damaged_files"], 0);
+    assert_eq!(page_cache(&server)["corrupt_files"], 0);
 }
 
 #[test]

@@ -74,7 +74,7 @@ fn a_front_that_is_killed_while_pages_are_made_leaves_no_key_stuck_and_no_page_d
         expected(round);
         expected(round);
     }
-    assert_eq!(page_cache(&server)["damaged_files"], 0);
+    assert_eq!(page_cache(&server)["corrupt_files"], 0);
     drop(dir);
 }
 

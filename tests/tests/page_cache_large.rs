@@ -309,7 +309,7 @@ fn where_files_may_not_be_so_large_pages_and_answers_wait_in_memory() {
     let mut slow = Connection::open(server.address());
     slow.send(&Request::get(&target(LONG)).to_bytes())
         .expect("a request is taken");
-    server.expect_log(mark, "could not be kept on disk");
+    server.expect_log(mark, "could not be spooled to disk");
     let answer = slow.read_response(false).expect("an answer");
     assert!(!is_hit(&answer) && answer.body == body(LONG, 1));
     let again = get(&mut connection, LONG);

@@ -217,13 +217,13 @@ fn status_and_metrics_tell_what_came_of_requests() {
         .expect("a request is taken");
     held.read_head().expect("an answer begins");
     let busy = told(&server);
-    assert_eq!(busy["active"], 1, "{busy}");
+    assert_eq!(busy["active_requests"], 1, "{busy}");
     drop(held);
     // It says nothing more for so long that its answer is broken off.
     assert!(http::try_ask(server.address(), &Request::get("/app/slow/pieces")).is_err());
     let figures = wait::until("all requests to be counted", || {
         let told = told(&server);
-        let is_over = told["active"] == 0 && told["requests"]["timeout"] == 1;
+        let is_over = told["active_requests"] == 0 && told["requests"]["timeout"] == 1;
         is_over.then_some(told)
     });
     assert_eq!(figures["server"], node.url(), "{figures}");
@@ -234,11 +234,11 @@ fn status_and_metrics_tell_what_came_of_requests() {
         ("4xx", 1),
         ("5xx", 1),
         ("unreachable", 0),
-        ("client_left", 1),
+        ("client_closed", 1),
     ] {
         assert_eq!(figures["requests"][result], count, "{result} in {figures}");
     }
-    let seconds = figures["seconds"].as_f64().expect("a number");
+    let seconds = figures["request_seconds"].as_f64().expect("a number");
     assert!(seconds >= 0.1, "one was waited for: {figures}");
     let opened = figures["connections"].as_u64().expect("a number");
     assert!((1..=4).contains(&opened), "most are kept: {figures}");
@@ -256,7 +256,10 @@ fn status_and_metrics_tell_what_came_of_requests() {
             "maitred_proxy_requests_total{{server=\"{}\",result=\"timeout\"}} 1",
             node.url()
         ),
-        format!("maitred_proxy_active{{server=\"{}\"}} 0", node.url()),
+        format!(
+            "maitred_proxy_active_requests{{server=\"{}\"}} 0",
+            node.url()
+        ),
     ] {
         assert!(
             metrics.lines().any(|found| found == line),

@@ -119,7 +119,7 @@ fn a_command_drops_pages_by_every_name_they_have_and_says_so_in_one_line() {
     assert!(status(&server, "/a").contains("; hit;"));
     assert_eq!(
         purge(&server, &["a.example/a", "--soft"]),
-        "made stale: a.example/a\n"
+        "marked stale: a.example/a\n"
     );
     assert!(status(&server, "/a").contains("detail=updating"));
 }

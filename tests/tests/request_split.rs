@@ -390,7 +390,7 @@ fn metrics_and_status_tell_where_the_time_of_a_pool_went() {
         "  cpu    ",
         "  core wait  ",
         "  blocked ",
-        "children  ",
+        "children CPU ",
         "peak memory  ",
     ] {
         assert!(details.contains(shown), "{shown} in\n{details}");

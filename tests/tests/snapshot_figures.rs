@@ -34,28 +34,28 @@ fn status_metrics_and_top_know_what_becomes_of_copies_and_go_on_after_a_reload()
     // The copies that have ended, and those in their place. Each counts when it comes to it.
     let copies = wait::until("figures of seven requests", || {
         let copies = pool(&server)["copies"].clone();
-        let stayed = &copies["stayed"];
+        let stayed = &copies["not_rewound"];
         let have_ended = stayed["forked"] == 1 && stayed["fatal_error"] == 1;
         let is_told = have_ended
-            && copies["went_back"].as_u64() >= Some(5)
+            && copies["rewound"].as_u64() >= Some(5)
             && copies["fork_time"]["count"].as_u64() >= Some(5);
-        (is_told && copies["spare"] == 3 && copies["pages"].is_f64()).then_some(copies)
+        (is_told && copies["spare"] == 3 && copies["private_pages"].is_f64()).then_some(copies)
     });
-    assert_eq!(copies["went_back"], 5, "{copies}");
+    assert_eq!(copies["rewound"], 5, "{copies}");
     assert_eq!(copies["fork_time"]["count"], 5, "{copies}");
     assert!(copies["fork_time"]["p50_seconds"].as_f64() > Some(0.0));
-    assert!(copies["pages"].as_f64() > Some(10.0), "{copies}");
+    assert!(copies["private_pages"].as_f64() > Some(10.0), "{copies}");
     let generation = copies["generation"].as_u64().unwrap();
     let metrics = wait::until("metrics of the same", || {
         let metrics = http::get(door, "/metrics").text();
-        let told = "maitred_pool_copies_went_back_total{pool=\"www\"} 5";
+        let told = "maitred_pool_copies_rewound_total{pool=\"www\"} 5";
         metrics.contains(told).then_some(metrics)
     });
     for line in [
         "maitred_pool_copies_spare{pool=\"www\"} 3",
         "maitred_pool_copies_fork_seconds_count{pool=\"www\"} 5",
-        "maitred_pool_copies_ended_total{pool=\"www\",reason=\"forked\"} 1",
-        "maitred_pool_copies_ended_total{pool=\"www\",reason=\"threads\"} 0",
+        "maitred_pool_copies_not_rewound_total{pool=\"www\",reason=\"forked\"} 1",
+        "maitred_pool_copies_not_rewound_total{pool=\"www\",reason=\"threads\"} 0",
         &format!("maitred_pool_copies_generation{{pool=\"www\"}} {generation}"),
     ] {
         let mut lines = metrics.lines();
@@ -65,7 +65,7 @@ fn status_metrics_and_top_know_what_becomes_of_copies_and_go_on_after_a_reload()
     let expected = format!("copies          of generation {generation}, 3 ready");
     assert!(details.contains(&expected), "{details}");
     assert!(
-        details.contains("went back     5 times; ended instead: 1 fatal_error, 1 forked"),
+        details.contains("rewound       5 times; exited instead: 1 fatal_error, 1 forked"),
         "{details}"
     );
     let top = text(&command(&server, &["top", "--once"]).stdout);
@@ -75,7 +75,7 @@ fn status_metrics_and_top_know_what_becomes_of_copies_and_go_on_after_a_reload()
     assert_eq!(get("/"), 200);
     wait::until_true("figures of the next generation", || {
         let copies = pool(&server)["copies"].clone();
-        copies["generation"].as_u64() > Some(generation) && copies["went_back"] == 6
+        copies["generation"].as_u64() > Some(generation) && copies["rewound"] == 6
     });
     server.stop();
 }

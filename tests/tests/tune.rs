@@ -223,7 +223,7 @@ fn a_tuning_that_is_ended_puts_everything_back_and_two_at_once_are_refused() {
     going.signal(Signal::INT);
     let (said, code) = going.end();
     assert_eq!(code, Some(130), "{said}");
-    assert!(said.contains("all is as it was"), "{said}");
+    assert!(said.contains("all settings are restored"), "{said}");
     site.expect_as_it_was();
 }
 

@@ -135,9 +135,9 @@ fn a_site_that_is_not_served_with_what_was_written_has_its_settings_back() {
         text(&output.stdout)
     );
     for part in [
-        "with the new setting the site is not served",
+        "the site is not served with the new setting",
         "500 Internal Server Error",
-        "its settings are as they were again",
+        "its old settings are restored",
     ] {
         assert!(said.contains(part), "'{part}' is expected of\n{said}");
     }
@@ -169,7 +169,7 @@ fn who_ends_a_tuning_while_a_site_does_not_recover_from_too_much_need_not_wait_f
     going.signal(Signal::INT);
     let (said, code) = going.end();
     assert_eq!(code, Some(130), "{said}");
-    assert!(said.contains("all is as it was"), "{said}");
+    assert!(said.contains("all settings are restored"), "{said}");
     fs::remove_file(file("had")).expect("it is there");
     site.expect_as_it_was();
 }
@@ -266,7 +266,7 @@ fn who_is_not_root_tunes_a_server_of_their_own() {
     command.args(SHORT).arg(DESPITE).uid(user).gid(group);
     let (said, code) = ended_at(command, "highest rate after");
     assert_eq!(code, Some(130), "{said}");
-    assert!(said.contains("all is as it was"), "{said}");
+    assert!(said.contains("all settings are restored"), "{said}");
     fpm.expect_no_trial();
 }
 
@@ -338,7 +338,7 @@ fn who_ends_a_tuning_while_a_setting_is_written_is_told_if_the_server_still_runs
     });
     fs::write(&theirs, "[www]\npm.max_children = ten\n").expect("it can be written");
     going.signal(Signal::INT);
-    going.until("putting everything back");
+    going.until("restoring all settings");
     fs::write(file("broken"), "").expect("it is ours");
     let (said, code) = going.end();
     assert_eq!(code, Some(1), "{said}");
@@ -348,7 +348,7 @@ fn who_ends_a_tuning_while_a_setting_is_written_is_told_if_the_server_still_runs
     ] {
         assert!(said.contains(part), "'{part}' is expected of\n{said}");
     }
-    assert!(!said.contains("all is as it was"), "{said}");
+    assert!(!said.contains("all settings are restored"), "{said}");
     fs::remove_file(&theirs).expect("it is there");
     site.expect_as_it_was();
 }
@@ -370,7 +370,7 @@ fn who_ends_a_tuning_while_pages_are_looked_at_need_not_wait_for_a_site_that_han
     // Who waits for an answer gives up after 60 s.
     assert!(began.elapsed() < wait::DEADLINE, "{said}");
     assert_eq!(code, Some(130), "{said}");
-    assert!(said.contains("all is as it was"), "{said}");
+    assert!(said.contains("all settings are restored"), "{said}");
     fs::write(file("enough"), "").expect("it is ours");
     site.expect_as_it_was();
 }

@@ -1,12 +1,13 @@
-//! What is said over the admin socket: one JSON object a line, a [`Request`] from the command and
-//! an [`Answer`] from the supervisor.
+//! Messages over the admin socket: one JSON object per line, a [`Request`] from the command and an
+//! [`Answer`] from the supervisor.
 //!
-//! The answer's fields are for programs of other people too: they are added to, and not renamed.
+//! Other programs read the replies, too: fields are added, and not renamed.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use maitred_os::users;
+use maitred_scoreboard::Counters;
 use serde::{Deserialize, Serialize};
 
 use crate::CacheFigures;
@@ -18,16 +19,16 @@ pub const MAX_REQUEST_BYTES: usize = 4096;
 /// Longest answer in bytes. A thousand pools, each with all the scripts that are shown of it, fit.
 pub const MAX_ANSWER_BYTES: usize = 64 * 1024 * 1024;
 
-/// Most running scripts that are shown of a pool: those that have run for longest.
+/// Most running scripts per pool in a reply: the longest-running ones.
 pub const MAX_RUNNING_SHOWN: usize = 10;
 
-/// Most running scripts, of all pools that are told of together, whose stacks are shown.
+/// Most running scripts in a reply with a stack, of all pools together.
 pub const MAX_STACKS_SHOWN: usize = 5;
 
 /// Name of the socket in its folder.
 const SOCKET_NAME: &str = "admin.sock";
 
-/// What is asked of a running server.
+/// A request to a running server.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Request {
@@ -37,9 +38,10 @@ pub enum Request {
         #[serde(default)]
         pool: Option<String>,
     },
-    /// Read the configuration again, as SIGHUP does. The reply comes when all of it is done, or refused.
+    /// Read the configuration again, as SIGHUP does. The reply comes when all of it is done, or
+    /// refused.
     Reload {
-        /// Pools to start anew whether they have changed or not.
+        /// Pools to restart even if unchanged.
         #[serde(default)]
         pools: Vec<String>,
     },
@@ -47,7 +49,8 @@ pub enum Request {
     Stop,
     /// Take no more clients, finish what runs, and end; asked again, the same.
     Drain,
-    /// Drop pages that are kept. The reply comes when no request that comes gets one of them any more.
+    /// Drop pages that are kept. The reply comes when no request that comes gets one of them any
+    /// more.
     Purge(Asked),
 }
 
@@ -84,7 +87,7 @@ pub enum Answer {
     },
 }
 
-/// A server at about one moment.
+/// The status of a server at about one moment.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ServerStatus {
     /// Its version.
@@ -95,289 +98,285 @@ pub struct ServerStatus {
     pub phase: String,
     /// Seconds since it was started.
     pub uptime_seconds: f64,
-    /// Where it listens.
+    /// Its listen addresses.
     pub listen: Vec<String>,
-    /// How many fronts there have been; more than one means that fronts have died.
+    /// Number of fronts so far; more than one means that fronts have crashed.
     pub front_epoch: u32,
     /// Process id of the front, if there is one.
     pub front_pid: Option<i32>,
     /// The pools, sorted by name.
     pub pools: Vec<PoolStatus>,
-    /// The page cache, if a site has one and the front has told of it.
+    /// The page cache, if a site has one and the front has reported it.
     #[serde(default)]
     pub page_cache: Option<PageCache>,
-    /// The servers behind (`proxy`), sorted by name, if the front has told of them.
+    /// Proxied servers (`proxy`), sorted by name, if the front has reported them.
     #[serde(default)]
     pub proxies: Vec<ProxyServer>,
-    /// The hosts whose certificates are got by ACME, sorted by name.
+    /// Hosts with certificates by ACME, sorted by name.
     #[serde(default)]
     pub certificates: Vec<CertificateStatus>,
 }
 
-/// What a front tells of itself.
+/// The stats of a front.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct FrontFigures {
     /// The page cache, if a site has one.
     pub page_cache: Option<PageCache>,
-    /// The servers behind, sorted by name.
+    /// Proxied servers, sorted by name.
     pub proxies: Vec<ProxyServer>,
 }
 
-/// Another HTTP server, which sites have answer some paths. Its counters begin anew with each front.
+/// An HTTP server that sites proxy to. Its counters restart with each front.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ProxyServer {
-    /// The server, as it is written in the configuration.
+    /// The server, as in the configuration.
     pub server: String,
-    /// Requests to it that have ended: by the class of its answer (`1xx` for WebSockets, to `5xx`),
-    /// `unreachable`, `timeout`, `broken` (no answer, or half of one), `refused` (the client's body),
-    /// `client_left`.
+    /// Finished requests by the class of the response (`1xx` for WebSockets, to `5xx`),
+    /// `unreachable`, `timeout`, `invalid_response` (none, or half of one), `body_rejected` (the
+    /// client's), `client_closed`.
     pub requests: BTreeMap<String, u64>,
-    /// Time that they took, without WebSockets.
-    pub seconds: f64,
-    /// Requests to it that are on their way now.
-    pub active: u64,
-    /// Connections that were opened to it.
+    /// Their total time, without WebSockets.
+    pub request_seconds: f64,
+    /// Requests in flight.
+    pub active_requests: u64,
+    /// Opened connections.
     pub connections: u64,
 }
 
-/// The page cache. Its counters begin anew with each front.
+/// The page cache. Its counters restart with each front.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct PageCache {
     /// Pages in memory.
     pub memory: PageTier,
-    /// Pages on disk, if there may be any. After a start those are not all known at once.
+    /// Pages on disk, if configured. After a start they are counted gradually.
     pub disk: Option<PageTier>,
-    /// Files that were damaged, and were taken away.
-    pub damaged_files: u64,
-    /// Pages that could not be written to the disk: it is full, or read-only.
+    /// Corrupt files, which were removed.
+    pub corrupt_files: u64,
+    /// Pages that could not be written to disk: full, or read-only.
     pub write_errors: u64,
-    /// Purges that are remembered until nothing is left of what they were about.
-    pub purges_remembered: u64,
-    /// Pages that are being made for all who wait for them.
+    /// Purges that still apply to cached pages.
+    pub active_purges: u64,
+    /// Pages that are being generated.
     pub filling: u64,
-    /// Requests that wait for such a page.
+    /// Requests that wait for one of those pages.
     pub waiting: u64,
-    /// The sites that have a cache, sorted by name.
+    /// Sites with a cache, sorted by name.
     pub sites: Vec<CachedSite>,
 }
 
-/// A place where pages are kept.
+/// A tier of the page cache.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PageTier {
-    /// How many there are, in all forms in which they are kept.
+    /// Cached pages, in all their variants.
     pub pages: u64,
-    /// Bytes that they take.
+    /// Their size in bytes.
     pub bytes: u64,
-    /// Bytes that they may take.
+    /// Their maximum size in bytes.
     pub limit_bytes: u64,
-    /// Those that had to make room for others.
+    /// Evicted pages.
     pub evicted: u64,
 }
 
-/// What is counted of a site's cache.
+/// The counters of a site's cache.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct CachedSite {
     /// The site, by its first host.
     pub site: String,
-    /// Requests for scripts, each once: `hit`, `updating` and `stale` were answered with a kept page,
-    /// `revalidated` after the script said that it is still good; `miss`, `vary_miss`, `expired` and
-    /// `bypass` with what a script said.
+    /// Requests for scripts, each once: `hit`, `updating` and `stale` got a cached page,
+    /// `revalidated` after the script confirmed it; `miss`, `vary_miss`, `expired` and `bypass` got
+    /// a script's response.
     pub requests: BTreeMap<String, u64>,
-    /// Those that were none of the cache's, by reason.
+    /// Requests that bypassed the cache, by reason.
     pub bypasses: BTreeMap<String, u64>,
-    /// Answers that were kept.
+    /// Stored responses.
     pub stored: u64,
-    /// Answers that were not kept, by reason; those of `bypasses` are not counted again.
+    /// Responses that were not stored, by reason, without those of `bypasses`.
     pub not_stored: BTreeMap<String, u64>,
     /// Purges.
     pub purges: u64,
-    /// Bytes of bodies that were sent without a script.
+    /// Bytes of response bodies sent without running a script.
     pub saved_bytes: u64,
-    /// Time that workers would have needed for them: what each page took when it was made.
+    /// Script time saved: what each sent page took to generate.
     pub saved_script_seconds: f64,
 }
 
-/// A host whose certificate is got by ACME.
+/// A host with a certificate by ACME.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CertificateStatus {
     /// The host.
     pub name: String,
-    /// Until when its certificate is valid, in seconds since 1970; nothing: it has none yet.
+    /// Expiry of its certificate, in seconds since 1970; `None`: it has none yet.
     pub expires: Option<u64>,
-    /// When the next one is asked for, in seconds since 1970; nothing: that is being done.
+    /// Time of the next request for one, in seconds since 1970; `None`: now.
     pub next: Option<u64>,
-    /// How often that has failed in a row.
+    /// Failures in a row.
     pub failures: u32,
-    /// Why it failed last, as one sentence.
+    /// The last error, as one sentence.
     pub error: Option<String>,
 }
 
-/// A pool at about one moment. Counters are since the server was started.
+/// The status of a pool at about one moment. Counters start with the server.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct PoolStatus {
     /// Its name.
     pub name: String,
-    /// How its number of workers is decided: `static`, `dynamic`, `ondemand` or `auto`.
+    /// Its process manager: `static`, `dynamic`, `ondemand` or `auto`.
     pub pm: String,
-    /// The PHP it runs, once that is known.
+    /// Its PHP version, once known.
     pub php: Option<String>,
     /// Its workers.
     pub workers: Workers,
     /// Its queue.
     pub queue: Queue,
-    /// How long requests waited for a worker.
+    /// Time in the queue.
     pub queue_wait: Times,
-    /// How long scripts took.
+    /// Run time of scripts.
     pub script_time: Times,
-    /// Of scripts' time: how long they used a processor.
+    /// Part of it: CPU time.
     #[serde(default)]
     pub cpu_time: Times,
-    /// How long they were ready to run and had none; without any where the kernel does not tell.
+    /// Part of it: runnable without a CPU; empty if the kernel does not report it.
     #[serde(default)]
     pub core_wait_time: Times,
-    /// How long they waited for anything else; without any where `core_wait_time` is.
+    /// Part of it: blocked on anything else; empty if `core_wait_time` is.
     #[serde(default)]
     pub blocked_time: Times,
-    /// Processor time of programs that scripts have started, in seconds.
+    /// The counters, by their names (crate `scoreboard`, `Counter`).
     #[serde(default)]
-    pub children_cpu_seconds: f64,
-    /// The most memory that scripts had.
+    pub counters: Counters,
+    /// Peak PHP memory of scripts.
     #[serde(default)]
     pub peak_memory: PeakMemory,
-    /// Requests that have ended, however that was.
+    /// Finished requests.
     pub requests: u64,
-    /// The same, by how they ended.
+    /// Finished requests by how they ended (`Outcome`).
     pub outcomes: BTreeMap<String, u64>,
-    /// Requests that were refused or failed, by cause: part of `outcomes`.
-    pub refusals: BTreeMap<String, u64>,
+    /// Rejected and failed requests by reason: part of `outcomes`.
+    pub failed: BTreeMap<String, u64>,
     /// Memory of its processes.
     pub memory: Memory,
-    /// Its OPcache, if it has one and its zygote runs.
+    /// Its OPcache, if enabled and its zygote runs.
     #[serde(default)]
     pub opcache: Option<Opcache>,
-    /// How its number of workers was found, with `pm = "auto"`.
+    /// How `pm = "auto"` chose the number of workers.
     #[serde(default)]
     pub size: Option<Size>,
-    /// How many workers `pm = "auto"` would have now, where the number is not found.
+    /// What `pm = "auto"` would choose now, with another `pm`.
     #[serde(default)]
     pub advice: Option<Size>,
-    /// How its workers are doing as copies of a booted application, with `mode = "snapshot"`.
+    /// The copies of a booted application, with `mode = "snapshot"`.
     #[serde(default)]
     pub copies: Option<Copies>,
-    /// Scripts that run, the longest-running first, at most [`MAX_RUNNING_SHOWN`].
+    /// Running scripts, the longest-running first, at most [`MAX_RUNNING_SHOWN`].
     pub running: Vec<Running>,
 }
 
-/// A number of workers, and what it was made of.
+/// The number of workers that `pm = "auto"` chooses, and its terms.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Size {
-    /// As many there are to be.
+    /// Workers the pool is to have.
     pub workers: u64,
-    /// Which term decides.
+    /// The term that decides.
     pub binding: String,
-    /// How many workers each term allows: `demand`, `cpu`, `memory`, `downstream`, `max_children`; `null`
-    /// where it is no limit.
+    /// Workers that each term allows: `demand`, `cpu`, `memory`, `downstream`, `max_children`;
+    /// `null` if it is no limit.
     pub terms: BTreeMap<String, Option<u64>>,
-    /// Processors that the pool may use.
+    /// CPUs that the pool may use.
     pub cores: f64,
-    /// What a request works for a processor, in seconds, once it is known.
+    /// CPU time of a request, in seconds, once known.
     pub cpu_seconds: Option<f64>,
-    /// What it waits for anything else, in seconds.
+    /// Time a request is blocked on anything else, in seconds.
     pub blocked_seconds: f64,
-    /// Workers whose script has run for much longer than one takes.
+    /// Workers whose script has run far longer than usual.
     pub hanging: u64,
 }
 
 /// Copies of a booted application.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Copies {
-    /// The generation that serves: its number is higher after each boot for new code.
+    /// The generation that serves; each boot for new code adds one.
     pub generation: u64,
-    /// Copies that are ready and serve nobody.
+    /// Copies that are ready and idle.
     pub spare: u64,
-    /// How long the forks took.
+    /// Time to fork a copy.
     pub fork_time: Quantiles,
-    /// Times that a copy has gone back to what it was (`rewinds_per_child`).
-    pub went_back: u64,
-    /// Copies that were to go back and ended instead, by reason.
-    pub stayed: BTreeMap<String, u64>,
-    /// Pages of memory that a copy had for itself at its end, on average; nothing if none was
-    /// measured. One copy in 64 measures itself.
-    pub pages: Option<f64>,
+    /// Times that a copy was rewound (`rewinds_per_child`).
+    pub rewound: u64,
+    /// Copies that exited instead of being rewound, by reason.
+    pub not_rewound: BTreeMap<String, u64>,
+    /// Average private memory pages of a copy at its exit; `None` if none was measured. One copy in
+    /// 64 measures itself.
+    pub private_pages: Option<f64>,
 }
 
 /// Workers of a pool.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Workers {
-    /// Those that run a script.
+    /// Workers that run a script.
     pub busy: u64,
-    /// Those that run none.
+    /// Workers that run none.
     pub idle: u64,
-    /// Those that were ordered and are not there yet.
+    /// Workers that are being started.
     pub starting: u64,
-    /// Most that there may be (`max_children`).
+    /// Maximum of workers (`max_children`).
     pub limit: u64,
-    /// Most that ever ran a script at once.
+    /// Most workers that ever ran a script at once.
     pub max_busy: u64,
-    /// Times that a request found all of them busy and no further one allowed.
-    pub limit_reached: u64,
-    /// Those that were started so far.
-    pub spawned: u64,
-    /// Those that have ended, by cause.
-    pub ended: BTreeMap<String, u64>,
+    /// Workers that have exited, by reason.
+    pub exited: BTreeMap<String, u64>,
 }
 
 /// Queue of a pool.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Queue {
-    /// Requests that wait now.
+    /// Requests in the queue.
     pub now: u64,
-    /// Most that ever waited at once.
+    /// Most requests that ever were in the queue at once.
     pub max: u64,
-    /// Most that may (`request_queue_length`).
+    /// Maximum of requests in the queue (`request_queue_length`).
     pub limit: u64,
 }
 
-/// How long something took.
+/// Durations.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Times {
-    /// Since the server was started.
+    /// Since the server's start.
     pub total: Quantiles,
     /// In the last ten seconds or a little less.
     pub recent: Quantiles,
 }
 
-/// How long something took, in seconds. An eighth too long at most; nothing if it never happened.
+/// Quantiles of durations, in seconds. An eighth too long at most; `None` if there are none.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Quantiles {
-    /// How often it happened.
+    /// Number of durations.
     pub count: u64,
-    /// Half took no longer.
+    /// The median.
     pub p50_seconds: Option<f64>,
-    /// 99 of 100 took no longer.
+    /// The 99th percentile.
     pub p99_seconds: Option<f64>,
 }
 
-/// The most memory that PHP had for each script, in bytes. An eighth too much at most; nothing if
-/// there was no script.
+/// Quantiles of scripts' peak PHP memory, in bytes. An eighth too much at most; `None` without
+/// scripts.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PeakMemory {
-    /// Half had no more.
+    /// The median.
     pub p50_bytes: Option<u64>,
-    /// 99 of 100 had no more.
+    /// The 99th percentile.
     pub p99_bytes: Option<u64>,
 }
 
 /// Memory of a pool's processes.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Memory {
-    /// What each has for itself, of all of them together, in bytes.
+    /// Private memory of all of them together, in bytes.
     pub private_bytes: u64,
-    /// What the one with the most shares with others, in bytes.
+    /// Shared memory of the process with the most, in bytes.
     pub shared_bytes: u64,
-    /// How it was measured.
+    /// The method.
     pub measured: Measured,
-    /// Processes that it is measured of.
+    /// Measured processes.
     pub processes: u64,
     /// Processes that could not be measured.
     pub unmeasured: u64,
@@ -386,9 +385,9 @@ pub struct Memory {
 /// The OPcache of a pool's current zygote and its workers.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Opcache {
-    /// For how long the figures have been known, in seconds.
+    /// Age of the figures, in seconds.
     pub age_seconds: f64,
-    /// The figures. Its counters begin anew with each zygote.
+    /// The figures. Its counters restart with each zygote.
     #[serde(flatten)]
     pub figures: CacheFigures,
 }
@@ -402,19 +401,19 @@ pub enum Measured {
     Nothing,
     /// By the kernel's count of private pages (`Private_*` of `smaps_rollup`).
     Private,
-    /// For some processes we were not let look at that: resident pages less those of files and
-    /// shared memory (`statm`), which takes what was inherited from the zygote for private.
+    /// Without permission for that: resident pages less those of files and shared memory (`statm`),
+    /// which counts pages inherited from the zygote as private.
     RssMinusShared,
 }
 
-/// A script that runs. All but its pid and its seat is its worker's word.
+/// A running script. All but pid and seat is reported by its worker, which it may falsify.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Running {
     /// Process id of its worker.
     pub pid: i32,
     /// Seat of its worker.
     pub seat: u32,
-    /// How long it has run, in seconds.
+    /// Run time so far, in seconds.
     pub seconds: f64,
     /// Method of its request.
     pub method: String,
@@ -422,24 +421,24 @@ pub struct Running {
     pub uri: String,
     /// Its file.
     pub script: String,
-    /// Of that, how long it used a processor, in seconds; nothing, as the next two, where its pool does
-    /// not measure it or the kernel does not tell.
+    /// Part of it: CPU time, in seconds; `None`, as the next two, if its pool does not measure it
+    /// or the kernel does not report it.
     #[serde(default)]
     pub cpu_seconds: Option<f64>,
-    /// How long it was ready to run and had no processor.
+    /// Part of it: runnable without a CPU.
     #[serde(default)]
     pub core_wait_seconds: Option<f64>,
-    /// How long it waited for anything else.
+    /// Part of it: blocked on anything else.
     #[serde(default)]
     pub blocked_seconds: Option<f64>,
-    /// Where in the script it is, the innermost call first, each as `function() file:line` with the
-    /// place it was called from. Empty when that is not known, or not worth the look: it is told of
-    /// the [`MAX_STACKS_SHOWN`] slowest scripts, if they have run for a tenth of a second.
+    /// Its stack, the innermost call first, each as `function() file:line` of the call site. Empty
+    /// if unknown, and for all but the [`MAX_STACKS_SHOWN`] slowest scripts that have run for a
+    /// tenth of a second.
     pub stack: Vec<String>,
 }
 
-/// Where a server's admin socket is if nobody says otherwise: `/run/maitred` for root, the user's
-/// runtime folder, or else a folder among the temporary files.
+/// The default admin socket: in `/run/maitred` for root, in the user's runtime folder, or else in a
+/// temporary folder.
 pub fn default_socket() -> PathBuf {
     if users::is_root() {
         return PathBuf::from("/run/maitred").join(SOCKET_NAME);

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use maitred_os::channel::Channel;
 use maitred_os::title;
 
-use crate::{EXIT_FAILURE, refuse};
+use crate::exit_code::{EXIT_FAILURE, refuse};
 
 /// Gets a certificate over the channel that the supervisor left us.
 pub fn acme() -> ExitCode {

@@ -1,4 +1,4 @@
-//! `maitred check`: is this configuration right?
+//! `maitred check`: the errors of a configuration.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -7,9 +7,9 @@ use std::process::ExitCode;
 use maitred_config::{Address, Config, Destination, Mistake, Section, Upstream, place_of_setting};
 
 use crate::command::Check;
-use crate::{EXIT_SUCCESS, complain, refuse};
+use crate::exit_code::{EXIT_SUCCESS, complain, refuse};
 
-/// Says what is wrong with a configuration file, or that nothing is.
+/// Prints the errors of a configuration file, or that it has none.
 pub fn check(check: &Check) -> ExitCode {
     match maitred_config::load_with_remarks(&check.config) {
         Ok((config, remarks)) => {
@@ -30,7 +30,7 @@ pub fn check(check: &Check) -> ExitCode {
             let warnings = warnings.chain(of_roots(&check.config, &config));
             let refused = maitred_front::explain::refused_folders(&config).into_iter();
             let warnings = warnings.chain(refused.map(|why| format!("{file}: {why}")));
-            for warning in remarks.chain(warnings).chain(nobody_behind(&config)) {
+            for warning in remarks.chain(warnings).chain(missing_sockets(&config)) {
                 complain(&format!("warning: {warning}"));
             }
             for host in maitred_supervisor::issued_hosts(&config) {
@@ -48,8 +48,9 @@ pub fn check(check: &Check) -> ExitCode {
     }
 }
 
-/// Document roots that are closed to the front, which would end, and that have folders for uploads
-/// in which PHP runs. No mistakes: the former may be opened yet, and the latter may be meant so.
+/// Warnings about document roots that the front cannot read, with which it would exit, and about
+/// upload folders in which PHP runs. They are no errors: permissions may still be changed, and the
+/// uploads may be intended.
 fn of_roots(file: &Path, config: &Config) -> Vec<String> {
     let closed = maitred_supervisor::closed_roots(config).into_iter();
     let uploads = maitred_supervisor::upload_folders(config).into_iter();
@@ -61,22 +62,22 @@ fn of_roots(file: &Path, config: &Config) -> Vec<String> {
     warnings.map(|warning| warning.to_string()).collect()
 }
 
-/// Addresses that nobody could listen on here. One that is in use may well be so by the server that
-/// this is the next configuration of.
+/// Addresses that cannot be listened on here. One that is in use is no error: the running server,
+/// of which this is the next configuration, may use it.
 fn no_addresses(config: &Config) -> impl Iterator<Item = String> + '_ {
     let addresses = config.listening().into_iter();
     addresses.filter_map(|listening| match listening.address() {
         Address::Tcp(address) => {
             let error = std::net::TcpListener::bind(address).err()?;
             let is_wrong = error.kind() != std::io::ErrorKind::AddrInUse;
-            is_wrong.then(|| format!("{address} cannot be listened on: {error}"))
+            is_wrong.then(|| format!("cannot listen on {address}: {error}"))
         }
         Address::Unix(path) => {
             let has_folder = path.parent().is_some_and(Path::is_dir);
             (!has_folder).then(|| {
                 format!(
-                    "{} cannot be listened on: its folder does not exist; make it, or correct \
-                         `listen`",
+                    "cannot listen on {}: its folder does not exist; create it, or correct \
+                     `listen`",
                     path.display()
                 )
             })
@@ -84,9 +85,8 @@ fn no_addresses(config: &Config) -> impl Iterator<Item = String> + '_ {
     })
 }
 
-/// Sockets of other servers (`upstream`, `proxy`) that are not there now, each once. These may be
-/// started later.
-fn nobody_behind(config: &Config) -> BTreeSet<String> {
+/// Missing sockets of other servers (`upstream`, `proxy`), each once. Those may start later.
+fn missing_sockets(config: &Config) -> BTreeSet<String> {
     let sites = config.sites.iter();
     let servers = sites.flat_map(|site| {
         let upstream = match &site.destination {
@@ -98,7 +98,7 @@ fn nobody_behind(config: &Config) -> BTreeSet<String> {
     });
     let missing = servers.filter_map(|server| match server {
         Upstream::Unix(path) if !path.exists() => Some(format!(
-            "nobody listens on {} yet: what is asked of that server is a 502 until somebody does",
+            "no server listens on {} yet: until one does, its requests get a 502",
             path.display()
         )),
         _ => None,

@@ -1,4 +1,4 @@
-//! Talking with a running server over its admin socket.
+//! Client of a running server's admin socket.
 
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -7,11 +7,14 @@ use std::time::Duration;
 
 use maitred_control::admin::{Answer, MAX_ANSWER_BYTES, Request, default_socket};
 
+use crate::command::DEFAULT_CONFIG;
 use crate::command::Reach;
-use crate::serve::DEFAULT_CONFIG;
 
-/// Longest that a server may take to say something.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// Timeout of a reply.
+const TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The error for a reply of another kind than the request.
+pub const UNEXPECTED: &str = "unexpected reply from the server; is it another version?";
 
 /// A running server.
 pub struct Client {
@@ -23,12 +26,12 @@ impl Client {
     /// Connects to the server whose socket is `path`, or else the default one.
     ///
     /// # Errors
-    /// One sentence that names the socket, and says what to do.
+    /// One sentence with the socket's path and a remedy.
     pub fn connect(path: Option<&Path>) -> Result<Client, String> {
         let path = path.map_or_else(default_socket, Path::to_owned);
         let stream = UnixStream::connect(&path).and_then(|stream| {
-            stream.set_read_timeout(Some(PATIENCE))?;
-            stream.set_write_timeout(Some(PATIENCE))?;
+            stream.set_read_timeout(Some(TIMEOUT))?;
+            stream.set_write_timeout(Some(TIMEOUT))?;
             Ok(stream)
         });
         match stream {
@@ -40,7 +43,7 @@ impl Client {
         }
     }
 
-    /// Connects to the server that a command means.
+    /// Connects to the server of a command.
     ///
     /// # Errors
     /// As [`Client::connect`], and when its configuration cannot be read.
@@ -51,7 +54,7 @@ impl Client {
                 let config = maitred_config::load(file).map_err(|why| why.to_string())?;
                 config.admin_socket
             }
-            // Not everybody who may use the socket may read it, and it may be about to be mended.
+            // A user of the socket may lack permission to read it, or it may have an error.
             (None, None) => maitred_config::load(Path::new(DEFAULT_CONFIG))
                 .ok()
                 .and_then(|config| config.admin_socket),
@@ -59,10 +62,10 @@ impl Client {
         Client::connect(path.as_deref())
     }
 
-    /// Asks for something.
+    /// Sends a request and returns the reply.
     ///
     /// # Errors
-    /// One sentence, when no answer comes.
+    /// One sentence, if there is no reply.
     pub fn ask(&mut self, request: &Request) -> Result<Answer, String> {
         let path = self.path.display();
         let mut line = serde_json::to_vec(request).map_err(|why| why.to_string())?;
@@ -80,19 +83,19 @@ impl Client {
                  for a few commands at a time"
             )),
             Ok(_) => serde_json::from_slice(&answer).map_err(|why| {
-                format!(
-                    "the server on {path} said what is no answer ({why}); is it of another version?"
-                )
+                format!("invalid reply from the server on {path} ({why}); is it another version?")
             }),
             Err(why) if why.kind() == ErrorKind::WouldBlock => Err(format!(
-                "the server on {path} said nothing for {} s; look at its log",
-                PATIENCE.as_secs()
+                "no reply from the server on {path} within {} s; see its log",
+                TIMEOUT.as_secs()
             )),
-            Err(why) => Err(format!("the server on {path} cannot be asked: {why}")),
+            Err(why) => Err(format!(
+                "cannot send a request to the server on {path}: {why}"
+            )),
         }
     }
 
-    /// Asks for something that takes as long as it takes.
+    /// Sends a request without a timeout of the reply.
     ///
     /// # Errors
     /// As [`Client::ask`].
@@ -101,8 +104,8 @@ impl Client {
         self.ask(request)
     }
 
-    /// Waits until the server has gone.
-    pub fn wait_for_the_end(mut self) {
+    /// Waits until the server has exited.
+    pub fn wait_for_exit(mut self) {
         let _ = self.stream.get_ref().set_read_timeout(None);
         let mut rest = [0; 256];
         while matches!(self.stream.read(&mut rest), Ok(1..)) {}
@@ -113,12 +116,12 @@ fn unreachable(path: &Path, why: &std::io::Error) -> String {
     let path = path.display();
     match why.kind() {
         ErrorKind::PermissionDenied => format!(
-            "the admin socket {path} may not be used by this user; run the command as root or as \
-             the server's user"
+            "permission denied for the admin socket {path}; run the command as root or as the \
+             server's user"
         ),
         _ => format!(
-            "no server answers on {path} ({why}); start one with `maitred serve`, or name the \
-             socket of the one that runs with --admin-socket, or its configuration with --config"
+            "no server listens on {path} ({why}); start one with `maitred serve`, or name the \
+             socket of a running one with --admin-socket, or its configuration with --config"
         ),
     }
 }

@@ -1,4 +1,4 @@
-//! `maitred doctor`: what is wrong with how PHP is served here?
+//! `maitred doctor`: diagnoses how this machine serves PHP.
 
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
@@ -6,11 +6,11 @@ use std::process::ExitCode;
 
 use maitred_doctor::{Options, Scope, examine};
 
+use crate::command::DEFAULT_CONFIG;
 use crate::command::Doctor;
-use crate::refuse;
-use crate::serve::DEFAULT_CONFIG;
+use crate::exit_code::refuse;
 
-/// Looks, and says what was found.
+/// Runs the checks, and prints the findings.
 pub fn doctor(asked: &Doctor) -> ExitCode {
     if let Some(root) = asked.root.as_ref().filter(|root| !root.is_dir()) {
         return refuse(&format!("--root: {} is no folder", root.display()));
@@ -33,11 +33,12 @@ pub fn doctor(asked: &Doctor) -> ExitCode {
     });
     let mut out = std::io::stdout();
     let colours = out.is_terminal() && std::env::var_os("NO_COLOR").is_none();
-    let text = match asked.json {
-        true => report.json(),
-        false => report.text(asked.all, colours),
+    let text = if asked.json {
+        report.json()
+    } else {
+        report.text(asked.all, colours)
     };
-    // That nobody reads it is no error.
+    // A closed reader is no error.
     let _ = writeln!(out, "{text}");
     ExitCode::from(report.exit_code())
 }

@@ -1,4 +1,4 @@
-//! `maitred explain`: how would this request be answered?
+//! `maitred explain`: how a request would be handled.
 
 use std::net::IpAddr;
 use std::process::ExitCode;
@@ -7,9 +7,9 @@ use maitred_config::Config;
 use maitred_front::explain::Question;
 
 use crate::command::Explain;
-use crate::{EXIT_SUCCESS, complain, fail, refuse};
+use crate::exit_code::{EXIT_SUCCESS, complain, fail, refuse};
 
-/// Says how a request would be answered, rule by rule.
+/// Explains how a request would be handled, rule by rule.
 pub fn explain(asked: &Explain) -> ExitCode {
     let (config, remarks) = match maitred_config::load_with_remarks(&asked.config) {
         Ok(loaded) => loaded,
@@ -20,7 +20,8 @@ pub fn explain(asked: &Explain) -> ExitCode {
     }
     let Some(question) = question(asked, &config) else {
         return refuse(
-            &"this is no URL; expected one such as http://shop.example/page, or a path such as /page",
+            &"this is no URL; expected one such as http://shop.example/page, or a path such as \
+               /page",
         );
     };
     match maitred_front::explain::explain(&config, &question) {
@@ -79,13 +80,13 @@ fn question(asked: &Explain, config: &Config) -> Option<Question> {
     })
 }
 
-/// The name and the value of a field.
+/// The name and the value of a header.
 fn named(field: &str) -> (String, String) {
     let (name, value) = field.split_once(':').unwrap_or((field, ""));
     (name.trim().to_owned(), value.trim().to_owned())
 }
 
-/// The scheme that pages are answered over.
+/// The scheme of the site's pages.
 fn usual_scheme(config: &Config) -> &'static str {
     match config.tls.as_ref().and_then(|tls| tls.redirect) {
         Some(_) => "https",

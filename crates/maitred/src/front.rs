@@ -6,7 +6,8 @@ use maitred_config::Config;
 use maitred_os::channel::Channel;
 use maitred_os::title;
 
-use crate::{log, refuse};
+use crate::exit_code::refuse;
+use crate::log;
 
 /// Runs the front over the channel that the supervisor left us.
 pub fn front() -> ExitCode {
@@ -14,13 +15,13 @@ pub fn front() -> ExitCode {
     match Channel::inherited() {
         Ok(channel) => {
             let code = maitred_front::run(channel, follow);
-            ExitCode::from(u8::try_from(code).unwrap_or(crate::EXIT_FAILURE))
+            ExitCode::from(u8::try_from(code).unwrap_or(crate::exit_code::EXIT_FAILURE))
         }
         Err(_) => refuse(&"`maitred front` is started by `maitred serve`, not by hand"),
     }
 }
 
-/// Logs as a configuration says that is in use from now on.
+/// Applies the log settings of a new configuration.
 fn follow(config: &Config) {
     match &config.fpm {
         Some(fpm) => log::fpm::follow(config, fpm),

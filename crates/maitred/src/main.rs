@@ -1,4 +1,4 @@
-//! The command `maitred`: words for people, exit codes, and which role this process plays.
+//! The command `maitred`: subcommands, messages and exit codes.
 
 mod acme;
 mod bench;
@@ -6,12 +6,14 @@ mod check;
 mod client;
 mod command;
 mod doctor;
+mod exit_code;
 mod explain;
 mod fpm;
 mod front;
 mod leaks;
 mod log;
 mod purge;
+mod report_file;
 mod serve;
 mod status;
 mod top;
@@ -20,8 +22,6 @@ mod view;
 mod warm;
 
 use std::ffi::OsString;
-use std::fmt::Display;
-use std::io::Write;
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -29,22 +29,14 @@ use clap::Parser;
 use maitred_control::admin::Request;
 
 use command::{Command, Maitred};
-
-/// All went well.
-const EXIT_SUCCESS: u8 = 0;
-
-/// What was asked for is right, and could not be done here and now.
-const EXIT_FAILURE: u8 = 1;
-
-/// What was asked for is wrong: usage or configuration. Clap's own code for usage errors.
-const EXIT_USAGE: u8 = 2;
+use exit_code::refuse;
 
 fn main() -> ExitCode {
-    // Collected before the title, which is written over them.
+    // Before the process title overwrites them.
     let arguments: Vec<OsString> = std::env::args_os().collect();
     maitred_os::title::prepare();
-    // A file that may not grow any more is an error as a full disk is: a log goes on later, a page is kept
-    // in memory, what `tune` has changed is changed back.
+    // The file size limit is to be an error, as a full disk is, not a fatal signal: logs resume
+    // later, pages are cached in memory, `tune` restores its changes.
     maitred_os::signals::ignore_sigxfsz();
     if let Some(started) = fpm::is_meant(&arguments) {
         return fpm::run(started);
@@ -76,22 +68,4 @@ fn main() -> ExitCode {
         Command::Front => front::front(),
         Command::Acme => acme::acme(),
     }
-}
-
-/// Says on standard error why the command or the configuration is wrong.
-fn refuse(why: &impl Display) -> ExitCode {
-    complain(why);
-    ExitCode::from(EXIT_USAGE)
-}
-
-/// Says on standard error why what is right failed.
-fn fail(why: &impl Display) -> ExitCode {
-    complain(why);
-    ExitCode::from(EXIT_FAILURE)
-}
-
-/// One line on standard error. `eprintln!` would panic where nobody reads it, and the exit code
-/// with it would be another.
-fn complain(why: &impl Display) {
-    let _ = writeln!(std::io::stderr(), "maitred: {why}");
 }

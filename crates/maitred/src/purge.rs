@@ -1,28 +1,27 @@
-//! `maitred purge`: having a running server drop pages that it keeps.
+//! `maitred purge`: drops cached pages of a running server.
 
-use std::io::Write;
 use std::process::ExitCode;
 
 use maitred_control::admin::{Answer, MAX_REQUEST_BYTES, Request};
 use maitred_control::purge::{Asked, PurgeMode, Target, TooLong};
 use serde_json::json;
 
-use crate::client::Client;
+use crate::client::{Client, UNEXPECTED};
 use crate::command::Purge;
-use crate::{EXIT_SUCCESS, fail, refuse};
+use crate::exit_code::{EXIT_SUCCESS, fail, print_line, refuse};
 
-/// Most that are named in the line that says what was dropped.
+/// Most targets that the result names.
 const MAX_NAMED: usize = 20;
 
-/// Room for what a request has beside what is asked for, in bytes.
+/// Bytes of a request beside its targets.
 const REQUEST_FRAME_BYTES: usize = 64;
 
-/// Has pages dropped, and says which.
+/// Drops pages, and prints which.
 pub fn purge(asked: &Purge) -> ExitCode {
     let targets = targets(asked);
     if targets.is_empty() {
         return refuse(
-            &"say what is to be dropped: addresses, --prefix, --host, --tag or --everything",
+            &"nothing to purge: name URLs, or use --prefix, --host, --tag or --everything",
         );
     }
     let requests = match requests(asked, targets) {
@@ -39,15 +38,15 @@ pub fn purge(asked: &Purge) -> ExitCode {
             Ok(Answer::Purged { what }) => dropped.extend(what),
             Ok(Answer::Refused { why }) => return refuse(&why),
             Ok(Answer::Failed { why }) | Err(why) => return fail(&why),
-            Ok(_) => return fail(&crate::status::UNASKED),
+            Ok(_) => return fail(&UNEXPECTED),
         }
     }
-    let text = match asked.json {
-        true => json!({ "purged": dropped, "soft": asked.soft }).to_string(),
-        false => line(&dropped, asked.soft),
+    let text = if asked.json {
+        json!({ "purged": dropped, "soft": asked.soft }).to_string()
+    } else {
+        line(&dropped, asked.soft)
     };
-    // That nobody reads it is no error.
-    let _ = writeln!(std::io::stdout(), "{text}");
+    print_line(&text);
     ExitCode::from(EXIT_SUCCESS)
 }
 
@@ -61,11 +60,12 @@ fn targets(asked: &Purge) -> Vec<Target> {
     all.chain(everything).collect()
 }
 
-/// As many together as a request has room for.
+/// The targets, in as few requests as possible.
 fn requests(asked: &Purge, targets: Vec<Target>) -> Result<Vec<Request>, String> {
-    let how = match asked.soft {
-        true => PurgeMode::Soft,
-        false => PurgeMode::Hard,
+    let how = if asked.soft {
+        PurgeMode::Soft
+    } else {
+        PurgeMode::Hard
     };
     let all = Asked {
         targets,
@@ -75,15 +75,14 @@ fn requests(asked: &Purge, targets: Vec<Target>) -> Result<Vec<Request>, String>
     let parts = all.split(MAX_REQUEST_BYTES - REQUEST_FRAME_BYTES);
     let parts = parts.map_err(|TooLong| {
         format!(
-            "what is to be dropped is named in fewer than {MAX_REQUEST_BYTES} bytes each; a \
-             --prefix or a --tag may be shorter"
+            "a target may have at most {MAX_REQUEST_BYTES} bytes; use a shorter --prefix or --tag"
         )
     })?;
     Ok(parts.into_iter().map(Request::Purge).collect())
 }
 
 fn line(dropped: &[String], soft: bool) -> String {
-    let done = if soft { "made stale" } else { "dropped" };
+    let done = if soft { "marked stale" } else { "dropped" };
     let named = dropped.iter().take(MAX_NAMED).map(String::as_str);
     let mut named: Vec<&str> = named.collect();
     let more = dropped.len().saturating_sub(MAX_NAMED);
@@ -154,7 +153,7 @@ mod tests {
     #[test]
     fn the_line_that_says_what_was_dropped_is_bounded() {
         let dropped = vec!["a/x".to_owned(); 30];
-        assert!(line(&dropped, true).starts_with("made stale: a/x, "));
+        assert!(line(&dropped, true).starts_with("marked stale: a/x, "));
         assert!(line(&dropped, false).ends_with("a/x, 10 more"));
     }
 }

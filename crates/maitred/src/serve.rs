@@ -1,4 +1,4 @@
-//! `maitred serve`: which configuration is meant, and the supervisor that serves it.
+//! `maitred serve`: finds the configuration, and runs the supervisor with it.
 
 use std::ffi::OsString;
 use std::os::fd::RawFd;
@@ -9,19 +9,17 @@ use maitred_config::{Config, Mistakes};
 use maitred_supervisor::{CAN_TAKE_OVER, Host, Invocation, TAKE_OVER};
 use tracing::info;
 
-use crate::command::Serve;
-use crate::{EXIT_FAILURE, EXIT_SUCCESS, fail, log, refuse};
+use crate::command::{DEFAULT_CONFIG, Serve};
+use crate::exit_code::{EXIT_FAILURE, EXIT_SUCCESS, fail, refuse};
+use crate::log;
 
-/// The configuration file that is looked for where none is named.
-pub const DEFAULT_CONFIG: &str = "/etc/maitred/maitred.toml";
-
-/// Folders that are looked for a site where nothing is named.
+/// Default folders of a site.
 const DEFAULT_ROOTS: [&str; 2] = ["public", "."];
 
-/// Files that make a folder a site.
+/// Index files: a folder with one of them is a site.
 const INDEXES: [&str; 2] = ["index.php", "index.html"];
 
-/// What is to be served.
+/// The source of the configuration.
 #[derive(Debug, PartialEq, Eq)]
 enum Source {
     File(PathBuf),
@@ -71,11 +69,11 @@ fn read_again(serve: Serve, source: Source) -> maitred_supervisor::Source {
     }
 }
 
-/// Whose messages go to whoever the configuration says collects them.
+/// A server whose messages go to the configured collector.
 #[derive(Debug)]
-struct Collected;
+struct CollectedHost;
 
-impl Host for Collected {
+impl Host for CollectedHost {
     fn set_up(&mut self, config: &Config) -> Result<(), String> {
         log::collected::follow(&config.error_log);
         Ok(())
@@ -87,8 +85,8 @@ impl Host for Collected {
     }
 }
 
-/// How this program was started. An upgrade runs what lies at the same path then, which is why a
-/// link in it is not followed here.
+/// How this program was started. An upgrade runs the file that is at the same path then, so links
+/// in it are not resolved here.
 fn invocation(arguments: &[OsString], take_over: Option<RawFd>) -> std::io::Result<Invocation> {
     let name = arguments.first().map(Path::new);
     let path = name.filter(|name| name.components().count() > 1);
@@ -109,11 +107,11 @@ fn invocation(arguments: &[OsString], take_over: Option<RawFd>) -> std::io::Resu
         program,
         arguments,
         take_over,
-        host: Box::new(Collected),
+        host: Box::new(CollectedHost),
     })
 }
 
-/// What is named, or else what is found: `default_config`, or a site in the folder `here`.
+/// The source on the command line, or else `default_config`, or a site in the folder `here`.
 fn source(serve: &Serve, default_config: &Path, here: &Path) -> Option<Source> {
     if let Some(file) = &serve.config {
         return Some(Source::File(file.clone()));

@@ -1,34 +1,31 @@
-//! `maitred status`, `reload`, `stop` and `drain`: asking a running server.
+//! `maitred status`, `reload`, `stop` and `drain`: commands to a running server.
 
-use std::io::Write;
 use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use maitred_control::admin::{Answer, Request, ServerStatus};
 
-use crate::client::Client;
+use crate::client::{Client, UNEXPECTED};
 use crate::command::{Reach, Reload, Status};
-use crate::{EXIT_SUCCESS, fail, refuse, view};
+use crate::exit_code::{EXIT_SUCCESS, fail, print_line, refuse};
+use crate::view;
 
-/// What is said of a server that is of another mind than its commands.
-pub const UNASKED: &str = "the server answers what was not asked; is it of another version?";
-
-/// Shows how the server is.
+/// Prints the status of the server.
 pub fn status(status: &Status) -> ExitCode {
     let pool = status.pool.clone();
     let asked =
         Client::reach(&status.reach).and_then(|mut client| client.ask(&Request::Status { pool }));
     match asked {
         Ok(Answer::Status(server)) => {
-            let text = match status.json {
-                true => serde_json::to_string(&server).unwrap_or_default(),
-                false => text(&server, status),
-            };
-            say(&text);
+            if status.json {
+                print_line(&serde_json::to_string(&server).unwrap_or_default());
+            } else {
+                print_line(&text(&server, status));
+            }
             ExitCode::from(EXIT_SUCCESS)
         }
         Ok(Answer::Refused { why }) => refuse(&why),
-        Ok(_) => fail(&UNASKED),
+        Ok(_) => fail(&UNEXPECTED),
         Err(why) => fail(&why),
     }
 }
@@ -52,40 +49,35 @@ fn text(server: &ServerStatus, status: &Status) -> String {
     lines.join("\n")
 }
 
-/// Has the server read its configuration again, and says what was done.
+/// Reloads the server's configuration, and prints the result.
 pub fn reload(asked: &Reload) -> ExitCode {
     let pools = asked.pools.clone();
     let answer = Client::reach(&asked.reach)
         .and_then(|mut client| client.ask_patiently(&Request::Reload { pools }));
     match answer {
         Ok(Answer::Reloaded { what }) => {
-            say(&what);
+            print_line(&what);
             ExitCode::from(EXIT_SUCCESS)
         }
         Ok(Answer::Refused { why }) | Err(why) => fail(&why),
-        Ok(_) => fail(&UNASKED),
+        Ok(_) => fail(&UNEXPECTED),
     }
 }
 
-/// Has the server end, as `request` says, and waits for it.
+/// Stops or drains the server, as `request` says, and waits until it has exited.
 pub fn end(reach: &Reach, request: &Request) -> ExitCode {
     let asked = Client::reach(reach).and_then(|mut client| Ok((client.ask(request)?, client)));
     match asked {
-        Ok((Answer::Ending { running: 0 }, client)) => client.wait_for_the_end(),
+        Ok((Answer::Ending { running: 0 }, client)) => client.wait_for_exit(),
         Ok((Answer::Ending { running }, client)) => {
             let scripts = if running == 1 { "script" } else { "scripts" };
-            say(&format!("waiting for {running} {scripts}"));
-            client.wait_for_the_end();
+            print_line(&format!("waiting for {running} {scripts}"));
+            client.wait_for_exit();
         }
         Ok((Answer::Refused { why }, _)) => return refuse(&why),
-        Ok(_) => return fail(&UNASKED),
+        Ok(_) => return fail(&UNEXPECTED),
         Err(why) => return fail(&why),
     }
-    say("stopped");
+    print_line("stopped");
     ExitCode::from(EXIT_SUCCESS)
-}
-
-/// A text and a line's end on standard output. That nobody reads it is no error.
-fn say(text: &str) {
-    let _ = writeln!(std::io::stdout(), "{text}");
 }

@@ -1,4 +1,4 @@
-//! `maitred top`: the server's state on the terminal, anew every second.
+//! `maitred top`: the server's status on the terminal, refreshed every second.
 
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
@@ -11,15 +11,16 @@ use maitred_os::signals::{self, Awaited, Signal};
 
 use crate::client::Client;
 use crate::command::Top;
-use crate::{EXIT_SUCCESS, fail, view};
+use crate::exit_code::{EXIT_SUCCESS, fail};
+use crate::view;
 
-/// How often the picture changes.
+/// Refresh interval.
 const REFRESH: Duration = Duration::from_secs(1);
 
-/// Most running scripts in a picture.
+/// Most running scripts that are shown.
 const MAX_SCRIPTS: usize = 100;
 
-/// What else ends it. Control-C is a key here; from elsewhere SIGINT comes as a signal.
+/// Signals that end it. In raw mode Control-C is a key; from other processes SIGINT is a signal.
 const ENDING: [Signal; 4] = [
     Signal::SIGHUP,
     Signal::SIGINT,
@@ -27,19 +28,19 @@ const ENDING: [Signal; 4] = [
     Signal::SIGTERM,
 ];
 
-/// Shows the server until the key q.
+/// Shows the server until q is pressed.
 pub fn top(top: &Top) -> ExitCode {
     let shown = Client::reach(&top.reach).and_then(|client| {
-        let mut watch = Watch {
+        let mut watch = Monitor {
             client,
             before: None,
         };
         if top.once || !io::stdout().is_terminal() {
-            let lines = watch.picture()?;
+            let lines = watch.frame()?;
             let _ = writeln!(io::stdout(), "{}", lines.join("\n"));
             return Ok(());
         }
-        give_back_on_signals().map_err(|why| format!("signals cannot be awaited: {why}"))?;
+        restore_on_signals().map_err(|why| format!("cannot wait for signals: {why}"))?;
         let screen = Screen::take().map_err(|why| format!("the terminal cannot be used: {why}"))?;
         let ended = watch.until_quit();
         drop(screen);
@@ -51,20 +52,20 @@ pub fn top(top: &Top) -> ExitCode {
     }
 }
 
-/// A server that is watched.
-struct Watch {
+/// A watched server.
+struct Monitor {
     client: Client,
-    /// How many requests had ended when it was looked at last, and when that was.
+    /// The number of requests at the last refresh, and its time.
     before: Option<(u64, Instant)>,
 }
 
-impl Watch {
+impl Monitor {
     fn until_quit(&mut self) -> Result<(), String> {
         let unusable = |why: io::Error| format!("the terminal cannot be used: {why}");
         let mut paused = false;
         loop {
             if !paused {
-                let lines = self.picture()?;
+                let lines = self.frame()?;
                 draw(&lines).map_err(unusable)?;
             }
             let until = Instant::now() + REFRESH;
@@ -85,7 +86,7 @@ impl Watch {
         }
     }
 
-    fn picture(&mut self) -> Result<Vec<String>, String> {
+    fn frame(&mut self) -> Result<Vec<String>, String> {
         match self.client.ask(&Request::Status { pool: None })? {
             Answer::Status(server) => {
                 let mut lines = view::overview(&server);
@@ -99,11 +100,11 @@ impl Watch {
                 Ok(lines)
             }
             Answer::Refused { why } => Err(why),
-            _ => Err("the server answers what was not asked; is it of another version?".to_owned()),
+            _ => Err(crate::client::UNEXPECTED.to_owned()),
         }
     }
 
-    /// Requests a second since the last look, or since the server's start.
+    /// Requests per second since the last refresh, or since the server's start.
     fn rate(&mut self, server: &ServerStatus) -> String {
         let now = Instant::now();
         let requests: u64 = server.pools.iter().map(|pool| pool.requests).sum();
@@ -115,7 +116,7 @@ impl Watch {
     }
 }
 
-/// As many of the lines as fit, from the top left corner.
+/// Draws as many lines as fit, from the top left corner.
 fn draw(lines: &[String]) -> io::Result<()> {
     let (columns, rows) = terminal::size()?;
     let mut out = io::stdout().lock();
@@ -133,7 +134,7 @@ fn draw(lines: &[String]) -> io::Result<()> {
     out.flush()
 }
 
-/// The terminal while it shows pictures. However we end, it is given back as it was.
+/// The terminal in raw mode. It is restored however the program ends.
 struct Screen;
 
 impl Screen {
@@ -147,24 +148,24 @@ impl Screen {
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        give_back(&mut io::stdout());
+        restore(&mut io::stdout());
     }
 }
 
-fn give_back(out: &mut impl Write) {
+fn restore(out: &mut impl Write) {
     let _ = execute!(out, cursor::Show, terminal::LeaveAlternateScreen);
     let _ = terminal::disable_raw_mode();
 }
 
-/// From now on a signal that ends us gives the terminal back first, at once: a thread waits for
-/// it, since the one that shows the pictures may be waiting for the server.
-fn give_back_on_signals() -> io::Result<()> {
+/// Restores the terminal at once when a signal ends the program: a thread waits for it, since the
+/// main thread may be waiting for the server.
+fn restore_on_signals() -> io::Result<()> {
     let signals = Awaited::take_over(&ENDING)?;
     std::thread::Builder::new().spawn(move || {
         let signal = signals.wait();
-        // Nothing is drawn any more while this is held.
+        // While this is held, nothing is drawn.
         let mut out = io::stdout().lock();
-        give_back(&mut out);
+        restore(&mut out);
         if let Ok(signal) = signal {
             signals::end_by(signal);
         }

@@ -1,15 +1,19 @@
-//! A server's state as lines for people, at most [`COLUMNS`] wide.
+//! The server's state as text, at most [`cells::COLUMNS`] wide.
 
+mod aligned_table;
 mod cache;
+mod cells;
 mod copies;
 mod proxies;
 mod size;
 mod split;
 
 use maitred_control::admin::{
-    CertificateStatus, Measured, Opcache, PoolStatus, Quantiles, ServerStatus,
+    CertificateStatus, Measured, Opcache, PoolStatus, Running, ServerStatus,
 };
-use maitred_text::humanize::{compact_bytes, compact_count, compact_time, long_time, shorten};
+
+use maitred_scoreboard::{Counter, CounterValue};
+use maitred_text::humanize::{compact_bytes, compact_count, long_time, shorten};
 
 pub use cache::page_cache;
 pub use copies::copies;
@@ -17,8 +21,8 @@ pub use proxies::proxies;
 pub use size::advice;
 pub use split::split;
 
-/// Widest line in characters.
-pub const COLUMNS: usize = 100;
+use aligned_table::{Table, limited};
+use cells::{counts, cut, p50_p99};
 
 /// Most running scripts that `maitred status` shows.
 pub const MAX_RUNNING_LINES: usize = 10;
@@ -26,13 +30,17 @@ pub const MAX_RUNNING_LINES: usize = 10;
 /// Most hosts that `maitred status` shows: those whose certificates fail come first.
 const MAX_HOST_LINES: usize = 20;
 
-/// Most characters of a host's name.
-const HOST_COLUMNS: usize = 30;
+/// Columns of the pools.
+const POOLS: &str = "POOL -14 | PM -8 | BUSY 5 | IDLE 5 | MAX 5 | QUEUE 9 | WAIT 11 | SCRIPT 11 | \
+    REQUESTS 8 | FAILED 7 | PRIVATE 7";
 
-/// Most characters of a pool's name.
-const NAME_COLUMNS: usize = 14;
+/// Columns of running scripts. The pool's name is cut to the width of its column.
+const RUNNING: &str = "RUNNING 8 | PID 7 | POOL -14 | REQUEST 0";
 
-/// A line about the server, and a table of its pools.
+/// Columns of hosts with certificates.
+const CERTIFICATES: &str = "CERTIFICATE -30 | EXPIRES 10 | NEXT 11 | PROBLEM 0";
+
+/// One line for the server, and a table of its pools.
 pub fn overview(server: &ServerStatus) -> Vec<String> {
     let ServerStatus {
         version,
@@ -42,56 +50,36 @@ pub fn overview(server: &ServerStatus) -> Vec<String> {
     } = server;
     let up = long_time(server.uptime_seconds);
     let listen = server.listen.join(", ");
-    let names = server.pools.iter().map(|pool| pool.name.chars().count());
-    let wide = names.max().unwrap_or(0).clamp(4, NAME_COLUMNS);
-    let mut lines = vec![
-        cut(&format!(
-            "maitred {version}, process {pid}, {phase} for {up} on {listen}"
-        )),
-        String::new(),
-        format!(
-            "{:wide$} {:8} {:>5} {:>5} {:>5} {:>9} {:>11} {:>11} {:>8} {:>7} {:>7}",
-            "POOL",
-            "PM",
-            "BUSY",
-            "IDLE",
-            "MAX",
-            "QUEUE",
-            "WAIT",
-            "SCRIPT",
-            "REQUESTS",
-            "REFUSED",
-            "PRIVATE"
-        ),
-    ];
-    lines.extend(server.pools.iter().map(|pool| row(pool, wide)));
+    let table = Table::new(POOLS, server.pools.iter().map(|pool| &*pool.name));
+    let mut lines = vec![cut(&format!(
+        "maitred {version}, process {pid}, {phase} for {up} on {listen}"
+    ))];
+    lines.extend(table.head());
+    lines.extend(server.pools.iter().map(|pool| table.row(row(pool))));
     lines.push(String::new());
-    let legend = "QUEUE now/most; WAIT and SCRIPT p50/p99 of the last 10 s";
-    lines.push(legend.to_owned());
+    lines.push("QUEUE now/max; WAIT and SCRIPT p50/p99 of the last 10 s".to_owned());
     lines
 }
 
-fn row(pool: &PoolStatus, wide: usize) -> String {
-    let name = shorten(&pool.name, wide);
-    let workers = &pool.workers;
-    let queue = format!(
-        "{}/{}",
-        compact_count(pool.queue.now, 4),
-        compact_count(pool.queue.max, 4)
-    );
-    let refused: u64 = pool.refusals.values().sum();
-    format!(
-        "{name:wide$} {:8} {:>5} {:>5} {:>5} {queue:>9} {:>11} {:>11} {:>8} {:>7} {:>7}",
-        pool.pm,
-        workers.busy,
-        workers.idle,
-        workers.limit,
-        both(&pool.queue_wait.recent),
-        both(&pool.script_time.recent),
+fn row(pool: &PoolStatus) -> [String; 11] {
+    let (workers, queue) = (&pool.workers, &pool.queue);
+    [
+        pool.name.clone(),
+        pool.pm.clone(),
+        workers.busy.to_string(),
+        workers.idle.to_string(),
+        workers.limit.to_string(),
+        format!(
+            "{}/{}",
+            compact_count(queue.now, 4),
+            compact_count(queue.max, 4)
+        ),
+        p50_p99(&pool.queue_wait.recent),
+        p50_p99(&pool.script_time.recent),
         compact_count(pool.requests, 8),
-        compact_count(refused, 7),
+        compact_count(pool.failed.values().sum(), 7),
         compact_bytes(pool.memory.private_bytes),
-    )
+    ]
 }
 
 /// All that is known of a pool.
@@ -99,10 +87,10 @@ pub fn details(pool: &PoolStatus) -> Vec<String> {
     let workers = &pool.workers;
     let (wait, script) = (&pool.queue_wait, &pool.script_time);
     let memory = &pool.memory;
-    let how = match memory.measured {
+    let method = match memory.measured {
         Measured::Nothing => "nothing to measure",
         Measured::Private => "private pages",
-        Measured::RssMinusShared => "resident less shared pages: more may not be looked at",
+        Measured::RssMinusShared => "resident less shared pages: no permission to read more",
     };
     let php = pool.php.as_deref().unwrap_or("not started yet");
     let mut lines = vec![
@@ -112,21 +100,19 @@ pub fn details(pool: &PoolStatus) -> Vec<String> {
             "workers         {} busy, {} idle, {} starting, at most {}; most busy at once {}",
             workers.busy, workers.idle, workers.starting, workers.limit, workers.max_busy
         ),
-        format!("started         {}", workers.spawned),
-        format!("ended           {}", counts(&workers.ended)),
-        format!("limit reached   {} times", workers.limit_reached),
+        format!("exited          {}", counts(&workers.exited)),
         format!(
             "queue           {} now, at most {} so far, {} allowed",
             pool.queue.now, pool.queue.max, pool.queue.limit
         ),
-        format!("wait            {} since the start", both(&wait.total)),
-        format!("script          {} since the start", both(&script.total)),
+        format!("wait            {} since the start", p50_p99(&wait.total)),
+        format!("script          {} since the start", p50_p99(&script.total)),
     ];
     lines.extend(split::parts(pool));
     lines.extend([
         format!("requests        {}", counts(&pool.outcomes)),
         format!(
-            "memory          {} private in {} processes ({how}), {} shared",
+            "memory          {} private in {} processes ({method}), {} shared",
             compact_bytes(memory.private_bytes),
             memory.processes,
             compact_bytes(memory.shared_bytes)
@@ -135,6 +121,13 @@ pub fn details(pool: &PoolStatus) -> Vec<String> {
     lines.extend(size::details(pool));
     lines.extend(copies::details(pool));
     lines.extend(split::details(pool));
+    lines.extend(Counter::ALL.map(|counter| {
+        let value = match pool.counters.value(counter) {
+            CounterValue::Events(count) => count.to_string(),
+            CounterValue::Seconds(seconds) => format!("{seconds:.3} s"),
+        };
+        format!("{:15} {value}", counter.label())
+    }));
     lines.extend(pool.opcache.as_ref().map(opcache));
     lines.iter_mut().for_each(|line| *line = cut(line));
     lines
@@ -159,7 +152,7 @@ fn opcache(opcache: &Opcache) -> String {
     )
 }
 
-/// The scripts that have run for longest, with where they are; `most` of them.
+/// The longest-running scripts of all pools and where they are; at most `most`.
 pub fn running(server: &ServerStatus, most: usize) -> Vec<String> {
     let scripts = server.pools.iter().flat_map(|pool| {
         let scripts = pool.running.iter();
@@ -167,31 +160,32 @@ pub fn running(server: &ServerStatus, most: usize) -> Vec<String> {
     });
     let mut scripts: Vec<_> = scripts.collect();
     scripts.sort_by(|a, b| b.1.seconds.total_cmp(&a.1.seconds));
-    let mut lines = Vec::new();
+    if scripts.is_empty() {
+        return Vec::new();
+    }
+    let table = Table::new(RUNNING, std::iter::empty());
+    let mut lines = Vec::from(table.head());
     for (pool, script) in scripts.into_iter().take(most) {
-        if lines.is_empty() {
-            lines.push(String::new());
-            let (time, pid) = ("RUNNING", "PID");
-            lines.push(format!(
-                "{time:>8} {pid:>7} {:NAME_COLUMNS$} REQUEST",
-                "POOL"
-            ));
-        }
-        let time = long_time(script.seconds);
-        let pool = shorten(pool, NAME_COLUMNS);
-        let mut line = format!(
-            "{time:>8} {:>7} {pool:NAME_COLUMNS$} {} {}",
-            script.pid, script.method, script.uri
-        );
-        if script.uri != script.script && !script.script.ends_with(&script.uri) {
-            line.push_str(&format!(" ({})", script.script));
-        }
-        lines.push(cut(&line));
+        lines.push(table.row([
+            long_time(script.seconds),
+            script.pid.to_string(),
+            shorten(pool, 14),
+            request_of(script),
+        ]));
         lines.extend(split::so_far(script));
         let stack = script.stack.iter();
         lines.extend(stack.map(|frame| cut(&format!("{:17}{frame}", ""))));
     }
     lines
+}
+
+fn request_of(script: &Running) -> String {
+    let Running { method, uri, .. } = script;
+    if *uri == script.script || script.script.ends_with(uri) {
+        format!("{method} {uri}")
+    } else {
+        format!("{method} {uri} ({})", script.script)
+    }
 }
 
 /// The hosts whose certificates are got by ACME; `now` in seconds since 1970.
@@ -201,71 +195,45 @@ pub fn certificates(server: &ServerStatus, now: u64) -> Vec<String> {
         return Vec::new();
     }
     hosts.sort_by_key(|host| (host.error.is_none(), host.expires));
-    let names = hosts.iter().map(|host| host.name.chars().count());
-    let wide = names.max().unwrap_or(0).clamp(11, HOST_COLUMNS);
-    let header = format!(
-        "{:wide$} {:>10} {:>11} PROBLEM",
-        "CERTIFICATE", "EXPIRES", "NEXT"
-    );
-    let mut lines = vec![String::new(), header];
-    let shown = hosts.iter().take(MAX_HOST_LINES);
-    lines.extend(shown.map(|host| certificate(host, wide, now)));
-    match hosts.len().saturating_sub(MAX_HOST_LINES) {
-        0 => {}
-        more => lines.push(format!("and {more} more")),
-    }
+    let table = Table::new(CERTIFICATES, hosts.iter().map(|host| &*host.name));
+    let mut lines = Vec::from(table.head());
+    let row = |host: &&CertificateStatus| vec![table.row(certificate(host, now))];
+    lines.extend(limited(&hosts, MAX_HOST_LINES, row));
     lines
 }
 
-fn certificate(host: &CertificateStatus, wide: usize, now: u64) -> String {
-    let until = |moment: u64| long_time(moment.saturating_sub(now) as f64);
+fn certificate(host: &CertificateStatus, now: u64) -> [String; 4] {
+    let until = |time: u64| long_time(time.saturating_sub(now) as f64);
     let expires = match host.expires {
         None => "none yet".to_owned(),
         Some(past) if past <= now => "expired".to_owned(),
-        Some(moment) => until(moment),
+        Some(time) => until(time),
     };
     let next = match host.next {
-        Some(moment) if moment > now => until(moment),
+        Some(time) if time > now => until(time),
         _ => "now".to_owned(),
     };
-    let name = shorten(&host.name, wide);
     let failed = match host.failures {
         1 => "failed once".to_owned(),
         times => format!("failed {times} times"),
     };
     let problem = host.error.as_ref();
-    let problem = problem.map(|error| format!(" {failed}: {error}"));
-    let problem = problem.unwrap_or_default();
-    cut(&format!("{name:wide$} {expires:>10} {next:>11}{problem}"))
-}
-
-fn counts(counts: &std::collections::BTreeMap<String, u64>) -> String {
-    let some = counts.iter().filter(|(_, count)| **count > 0);
-    let some: Vec<String> = some
-        .map(|(name, count)| format!("{count} {name}"))
-        .collect();
-    match some.is_empty() {
-        true => "none".to_owned(),
-        false => some.join(", "),
-    }
-}
-
-fn both(times: &Quantiles) -> String {
-    match (times.p50_seconds, times.p99_seconds) {
-        (Some(p50), Some(p99)) => format!("{}/{}", compact_time(p50), compact_time(p99)),
-        _ => "-".to_owned(),
-    }
-}
-
-/// A line that fits.
-fn cut(line: &str) -> String {
-    shorten(line, COLUMNS)
+    let problem = problem.map(|error| format!("{failed}: {error}"));
+    [
+        host.name.clone(),
+        expires,
+        next,
+        problem.unwrap_or_default(),
+    ]
 }
 
 #[cfg(test)]
 mod tests {
+    use super::cells::COLUMNS;
     use super::*;
+    use maitred_control::admin::Quantiles;
     use maitred_control::admin::{Memory, Queue, Running, Times, Workers};
+    use std::collections::BTreeMap;
 
     fn times(p50: f64, p99: f64) -> Times {
         let quantiles = Quantiles {
@@ -318,23 +286,23 @@ mod tests {
             overview(&server(quiet())).join("\n"),
             "maitred 0.1.0, process 17, serving for 2 h 13 m on [::]:80\n\
              \n\
-             POOL PM        BUSY  IDLE   MAX     QUEUE        WAIT      SCRIPT REQUESTS REFUSED \
+             POOL PM        BUSY  IDLE   MAX     QUEUE        WAIT      SCRIPT REQUESTS  FAILED \
              PRIVATE\n\
              www  static       1     3     4       0/0   3µs/2.1ms   12ms/1.2s    12345       0   \
              12 MB\n\
              \n\
-             QUEUE now/most; WAIT and SCRIPT p50/p99 of the last 10 s"
+             QUEUE now/max; WAIT and SCRIPT p50/p99 of the last 10 s"
         );
     }
 
     #[test]
     fn nothing_makes_a_line_too_wide() {
-        let huge: std::collections::BTreeMap<String, u64> = [
+        let huge: BTreeMap<String, u64> = [
             "max_private_memory",
-            "client_left",
+            "client_closed",
             "worker_died",
             "queue_timeout",
-            "invalid_answer",
+            "invalid_response",
         ]
         .map(|name| (name.to_owned(), u64::MAX / 8))
         .into();
@@ -354,8 +322,7 @@ mod tests {
                 busy: 10_000,
                 idle: 10_000,
                 limit: 10_000,
-                spawned: u64::MAX,
-                ended: huge.clone(),
+                exited: huge.clone(),
                 ..Workers::default()
             },
             queue: Queue {
@@ -367,7 +334,7 @@ mod tests {
             script_time: times(4000.0, 4000.0),
             requests: u64::MAX / 2,
             outcomes: huge.clone(),
-            refusals: huge,
+            failed: huge,
             memory: Memory {
                 private_bytes: 1 << 50,
                 ..Memory::default()
@@ -410,7 +377,8 @@ mod tests {
         let expected = [
             "",
             "CERTIFICATE         EXPIRES        NEXT PROBLEM",
-            "away.example.com   none yet    2 m 30 s failed 2 times: the authority refuses the order: no",
+            "away.example.com   none yet    2 m 30 s failed 2 times: the authority refuses the \
+             order: no",
             "shop.example.com   60 d 0 h    30 d 0 h",
         ];
         assert_eq!(lines, expected);

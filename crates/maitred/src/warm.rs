@@ -1,8 +1,8 @@
-//! `maitred warm`: asking for pages so that the page cache has them.
+//! `maitred warm`: requests pages, so that the page cache stores them.
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{Read, Write};
+use std::io::Read;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
 use std::process::ExitCode;
@@ -19,41 +19,39 @@ use maitred_warm::verdict::Verdict;
 use serde_json::json;
 
 use crate::command::Warm;
-use crate::{EXIT_SUCCESS, fail, refuse};
+use crate::exit_code::{EXIT_SUCCESS, fail, print_line, refuse};
 
-/// Some of the pages are not kept.
+/// Some of the pages are not cached.
 const EXIT_NOT_ALL: u8 = 3;
 
-/// What is asked for is spoken over HTTP/1.1.
+/// ALPN: requests use HTTP/1.1.
 const PROTOCOLS: [&[u8]; 1] = [b"http/1.1"];
 
-/// How the requests can be told from others in a log.
+/// The `User-Agent`, which identifies the requests in a log.
 const USER_AGENT: &str = concat!("maitred-warm/", env!("CARGO_PKG_VERSION"));
 
-/// Asks for pages, and says what became of them.
+/// Requests pages, and prints the results.
 pub fn warm(asked: &Warm) -> ExitCode {
-    let config = match asked.any_host {
-        true => None,
-        false => match maitred_config::load(&asked.config) {
-            Ok(config) => Some(config),
-            Err(mistakes) => return refuse(&mistakes),
-        },
+    let config = (!asked.any_host).then(|| maitred_config::load(&asked.config));
+    let config = match config.transpose() {
+        Ok(config) => config,
+        Err(mistakes) => return refuse(&mistakes),
     };
     let plan = match plan(asked) {
         Ok(plan) => plan,
         Err(why) => return refuse(&why),
     };
-    let finder = Finder::new(asked, config.as_ref());
+    let finder = ServerFinder::new(asked, config.as_ref());
     let report = match run::warm(plan, &|place| finder.find(place)) {
         Ok(report) => report,
-        Err(why) => return fail(&format!("nothing can be asked for: {why}")),
+        Err(why) => return fail(&format!("cannot send requests: {why}")),
     };
-    let text = match asked.json {
-        true => as_json(&report).to_string(),
-        false => as_text(&report, asked.verbose),
+    let text = if asked.json {
+        as_json(&report).to_string()
+    } else {
+        as_text(&report, asked.verbose)
     };
-    // That nobody reads it is no error.
-    let _ = writeln!(std::io::stdout(), "{text}");
+    print_line(&text);
     exit_code(&report)
 }
 
@@ -87,34 +85,33 @@ fn plan(asked: &Warm) -> Result<Plan, String> {
         plan.urls.extend(read.pages);
         plan.sitemaps.extend(read.further);
     }
-    match plan.urls.is_empty() && plan.sitemaps.is_empty() {
-        true => Err("name addresses, a --sitemap or a --urls-file".to_owned()),
-        false => Ok(plan),
+    if plan.urls.is_empty() && plan.sitemaps.is_empty() {
+        return Err("name URLs, a --sitemap or a --urls-file".to_owned());
     }
+    Ok(plan)
 }
 
 fn read(file: &Path) -> Result<Vec<u8>, String> {
-    let bytes = match file.as_os_str() == "-" {
-        true => {
-            let mut bytes = Vec::new();
-            let read = std::io::stdin().read_to_end(&mut bytes);
-            read.map(|_| bytes)
-        }
-        false => fs::read(file),
+    let bytes = if file.as_os_str() == "-" {
+        let mut bytes = Vec::new();
+        let read = std::io::stdin().read_to_end(&mut bytes);
+        read.map(|_| bytes)
+    } else {
+        fs::read(file)
     };
     bytes.map_err(|why| format!("it cannot be read: {why}"))
 }
 
-/// Whom to ask for an address.
-struct Finder<'a> {
+/// Finds the server for a URL.
+struct ServerFinder<'a> {
     config: Option<(&'a Config, Hosts)>,
     connect: Option<SocketAddr>,
     trust: TlsTrust,
 }
 
-impl<'a> Finder<'a> {
-    fn new(asked: &Warm, config: Option<&'a Config>) -> Finder<'a> {
-        Finder {
+impl<'a> ServerFinder<'a> {
+    fn new(asked: &Warm, config: Option<&'a Config>) -> ServerFinder<'a> {
+        ServerFinder {
             config: config.map(|config| (config, Hosts::of(&config.sites))),
             connect: asked.connect,
             trust: TlsTrust {
@@ -142,8 +139,8 @@ impl<'a> Finder<'a> {
     }
 }
 
-/// Where the server of a configuration is reached for an address that it keeps pages of: at the address's port,
-/// since pages of another one may be others, or where it listens first.
+/// The address of the configured server for a URL whose pages it caches: at the URL's port, since
+/// the port is part of the cache key, or else its first one.
 fn listens(config: &Config, hosts: &Hosts, place: &Url) -> Result<SocketAddr, String> {
     let site = hosts.site_for(&place.host);
     let site = site.and_then(|number| config.sites.get(number));
@@ -154,9 +151,10 @@ fn listens(config: &Config, hosts: &Hosts, place: &Url) -> Result<SocketAddr, St
         }
         Some(_) => {}
     }
-    let listens = match place.tls {
-        true => config.tls.as_ref().map(|tls| &tls.listen[..]),
-        false => Some(&config.listen[..]),
+    let listens = if place.tls {
+        config.tls.as_ref().map(|tls| &tls.listen[..])
+    } else {
+        Some(&config.listen[..])
     };
     let listens = listens.unwrap_or_default();
     let same_port = listens.iter().find(|one| one.port() == place.port);
@@ -164,7 +162,7 @@ fn listens(config: &Config, hosts: &Hosts, place: &Url) -> Result<SocketAddr, St
         let scheme = if place.tls { "https" } else { "http" };
         format!("the server does not listen for {scheme}")
     })?;
-    // Where it listens everywhere it listens here.
+    // A wildcard address includes loopback.
     match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => address.set_ip(Ipv4Addr::LOCALHOST.into()),
         IpAddr::V6(ip) if ip.is_unspecified() => address.set_ip(loopback()),
@@ -181,7 +179,7 @@ fn loopback() -> IpAddr {
     }
 }
 
-/// Pages that were stored, were there, were not stored, could not be asked for.
+/// Pages that were stored, were cached already, were not stored, could not be requested.
 fn counts(report: &Report) -> [usize; 4] {
     [
         report.count(|one| *one == Verdict::Stored),
@@ -194,7 +192,7 @@ fn counts(report: &Report) -> [usize; 4] {
 fn exit_code(report: &Report) -> ExitCode {
     let [stored, there, not_stored, failed] = counts(report);
     if stored + there + not_stored == 0 {
-        return fail(&"no page could be asked for");
+        return fail(&"no page could be requested");
     }
     let is_all = not_stored + failed + report.left_out == 0 && report.troubles.is_empty();
     ExitCode::from(if is_all { EXIT_SUCCESS } else { EXIT_NOT_ALL })
@@ -254,9 +252,9 @@ mod tests {
     use super::*;
 
     fn config() -> Config {
-        let text = "listen = [\"0.0.0.0:8080\", \"127.0.0.2:8081\"]\n[pools.www]\n[[sites]]\nhosts = [\"a.example\"]\n\
-                    root = \"/\"\npool = \"www\"\n[sites.cache]\n[[sites]]\n\
-                    hosts = [\"b.example\"]\nroot = \"/\"\npool = \"www\"\n";
+        let text = "listen = [\"0.0.0.0:8080\", \"127.0.0.2:8081\"]\n[pools.www]\n[[sites]]\n\
+                    hosts = [\"a.example\"]\nroot = \"/\"\npool = \"www\"\n[sites.cache]\n\
+                    [[sites]]\nhosts = [\"b.example\"]\nroot = \"/\"\npool = \"www\"\n";
         maitred_config::parse(text, Path::new("maitred.toml")).unwrap()
     }
 
@@ -295,7 +293,8 @@ mod tests {
         };
         assert_eq!(
             as_text(&report, false),
-            "1 stored, 1 there already, 1 not stored, 0 failed\n       1  private, such as c\n          \
+            "1 stored, 1 there already, 1 not stored, 0 failed\n       \
+             1  private, such as c\n          \
              sitemap x: it was answered with 404\n       2  left out (--limit)"
         );
         assert!(as_text(&report, true).starts_with("stored      a\nthere       b\nnot stored  c"));

@@ -1,4 +1,4 @@
-//! The command from outside: what it says and exits with when it is asked for what is wrong.
+//! The command from outside: messages and exit codes for wrong usage.
 
 // Helpers of tests are tests.
 #![allow(clippy::unwrap_used)]
@@ -115,7 +115,7 @@ fn what_this_machine_does_not_have_is_named_with_file_line_and_column() {
     let file = folder.path().join("maitred.toml");
     let site = "[[sites]]\nhosts = [\"*\"]\nroot = \".\"\n";
     for (text, place) in [
-        ("[pools.www]\nuser = \"nobody-of-this-name\"\n", ":2:8:"),
+        ("[pools.www]\nuser = \"no-user-of-this-name\"\n", ":2:8:"),
         (
             "[pools.www]\nuser = \"nobody\"\ngroup = \"no-such-group\"\n",
             ":3:9:",
@@ -189,13 +189,13 @@ fn a_port_in_use_exits_with_1_and_names_the_address_and_who_has_it() {
 fn a_pool_of_a_user_who_does_not_exist_exits_with_2() {
     let folder = site();
     let file = folder.path().join("maitred.toml");
-    let text = "listen = \"127.0.0.1:0\"\n[pools.www]\nuser = \"nobody-of-this-name\"\n\
+    let text = "listen = \"127.0.0.1:0\"\n[pools.www]\nuser = \"no-user-of-this-name\"\n\
                 [[sites]]\nhosts = [\"*\"]\nroot = \".\"\n";
     std::fs::write(&file, text).unwrap();
     let output = maitred(&["serve", "--config", "maitred.toml"], folder.path());
     assert_eq!(output.status.code(), Some(2));
     assert!(
-        said(&output).contains("`nobody-of-this-name` does not exist"),
+        said(&output).contains("`no-user-of-this-name` does not exist"),
         "{}",
         said(&output)
     );

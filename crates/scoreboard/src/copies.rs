@@ -1,80 +1,79 @@
-//! What is shown of a pool whose workers are copies of a booted application.
+//! The copies of a booted application (`mode = "snapshot"`).
 
-use crate::histogram::Times;
+use crate::histogram::Histogram;
 
-/// How many words the figures take, without the histogram.
-pub const COPIES_WORDS: usize = 4 + STAYED;
+/// Words of the copies, without the histogram: the generation, and the counters.
+pub const COPIES_WORDS: usize = 1 + CopyCounters::WORDS;
 
-/// Why a copy ended that was to go back to what it was, in the order of their numbers.
-pub const STAYED_FOR: [&str; STAYED] = [
+/// Why a copy exited instead of being rewound, in the order of the reasons' numbers.
+pub const NOT_REWOUND: [&str; 7] = [
     "forked",
     "threads",
     "process",
     "memory",
-    "lasting_call",
+    "persistent_call",
     "fatal_error",
     "other",
 ];
 
-/// How many reasons there are.
-pub const STAYED: usize = 7;
-
-/// The copies of a booted application. Counters are since the server was started.
+/// The copies of a booted application. Counters start with the server.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Copies {
     /// The generation that serves; never 0.
     pub generation: u64,
-    /// How long it took to fork each copy.
-    pub forks: Times,
-    /// Times that a copy has gone back to what it was.
-    pub went_back: u64,
-    /// Copies that were to go back and ended instead, in the order of [`STAYED_FOR`].
-    pub stayed: [u64; STAYED],
-    /// Pages of memory that copies had for themselves at their end, of those that were measured.
-    pub pages: u64,
-    /// How many those were.
-    pub measured: u64,
+    /// Time to fork each copy.
+    pub forks: Histogram,
+    /// What the copies count.
+    pub counters: CopyCounters,
 }
 
-/// What copies count of themselves, or how much more of it there is.
+/// What copies count themselves, or its increase.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct CopiesTold {
-    /// As [`Copies::went_back`].
-    pub went_back: u64,
-    /// As [`Copies::stayed`].
-    pub stayed: [u64; STAYED],
-    /// As [`Copies::pages`].
+pub struct CopyCounters {
+    /// Times that a copy was rewound to its booted state.
+    pub rewound: u64,
+    /// Copies that exited instead of being rewound, in the order of [`NOT_REWOUND`].
+    pub not_rewound: [u64; NOT_REWOUND.len()],
+    /// Private memory pages of copies at their exit, of those that were measured.
     pub pages: u64,
-    /// As [`Copies::measured`].
+    /// How many copies were measured.
     pub measured: u64,
 }
 
-impl CopiesTold {
-    /// In the order in which they lie on the page, behind the generation.
-    pub(crate) fn words(self) -> [u64; COPIES_WORDS - 1] {
-        let mut words = [0; COPIES_WORDS - 1];
-        words[..3].copy_from_slice(&[self.went_back, self.pages, self.measured]);
-        words[3..].copy_from_slice(&self.stayed);
+impl CopyCounters {
+    const WORDS: usize = 3 + NOT_REWOUND.len();
+
+    /// In the order of their words, which follow that of the generation.
+    pub(crate) fn words(self) -> [u64; CopyCounters::WORDS] {
+        let mut words = [0; CopyCounters::WORDS];
+        words[..3].copy_from_slice(&[self.rewound, self.pages, self.measured]);
+        words[3..].copy_from_slice(&self.not_rewound);
         words
     }
 }
 
 impl Copies {
-    /// Nothing, where workers are no copies.
-    pub(crate) fn read(words: [u64; COPIES_WORDS], forks: Times) -> Option<Copies> {
-        let [generation, went_back, pages, measured, stayed @ ..] = words;
+    /// `None` if workers are no copies.
+    pub(crate) fn read(words: [u64; COPIES_WORDS], forks: Histogram) -> Option<Copies> {
+        let [generation, rewound, pages, measured, not_rewound @ ..] = words;
+        let counters = CopyCounters {
+            rewound,
+            not_rewound,
+            pages,
+            measured,
+        };
         (generation > 0).then_some(Copies {
             generation,
             forks,
-            went_back,
-            stayed,
-            pages,
-            measured,
+            counters,
         })
     }
 
-    /// Pages that a copy has for itself at its end, on average; nothing if none was measured.
+    /// Average private pages of a copy at its exit; `None` if none was measured.
     pub fn pages_each(&self) -> Option<f64> {
-        (self.measured > 0).then(|| self.pages as f64 / self.measured as f64)
+        let CopyCounters {
+            pages, measured, ..
+        } = self.counters;
+        (measured > 0).then(|| pages as f64 / measured as f64)
     }
 }

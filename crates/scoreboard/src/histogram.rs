@@ -1,5 +1,5 @@
 //! Times in buckets that grow with the time: eight for each doubling, from 1 µs to 71 minutes. A
-//! time that is read back is off by an eighth at most.
+//! time that is read back is an eighth too long at most.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -49,24 +49,24 @@ pub(crate) fn add(words: &[AtomicU64], took: Duration) {
     }
 }
 
-/// A histogram read out.
+/// A histogram as it was read.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Times {
+pub struct Histogram {
     buckets: Vec<u64>,
     sum_micros: u64,
 }
 
-impl Default for Times {
-    fn default() -> Times {
-        Times {
+impl Default for Histogram {
+    fn default() -> Histogram {
+        Histogram {
             buckets: vec![0; BUCKETS],
             sum_micros: 0,
         }
     }
 }
 
-impl Times {
-    /// Adds what a histogram in shared memory holds.
+impl Histogram {
+    /// Adds a histogram in shared memory.
     pub(crate) fn read(&mut self, words: &[AtomicU64]) {
         for (ours, theirs) in self.buckets.iter_mut().zip(words) {
             *ours = ours.wrapping_add(theirs.load(Relaxed));
@@ -76,14 +76,14 @@ impl Times {
         }
     }
 
-    /// How many times there are.
+    /// The number of times.
     pub fn count(&self) -> u64 {
         self.buckets
             .iter()
             .fold(0, |sum, bucket| sum.wrapping_add(*bucket))
     }
 
-    /// All times together.
+    /// The sum of all times.
     pub fn sum(&self) -> Duration {
         Duration::from_micros(self.sum_micros)
     }
@@ -107,7 +107,7 @@ impl Times {
         )))
     }
 
-    /// How many times are below 2 to the power of `power` microseconds, from 3 to 32.
+    /// The number of times below 2 to the power of `power` microseconds, from 3 to 32.
     pub fn below_power(&self, power: u32) -> u64 {
         let end = (power.clamp(STEP_BITS, LAST_POWER) - STEP_BITS + 1) as usize * STEPS;
         self.buckets[..end]
@@ -121,12 +121,12 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn times(micros: &[u64]) -> Times {
+    fn times(micros: &[u64]) -> Histogram {
         let words: Vec<AtomicU64> = (0..WORDS).map(|_| AtomicU64::new(0)).collect();
         for &micros in micros {
             add(&words, Duration::from_micros(micros));
         }
-        let mut times = Times::default();
+        let mut times = Histogram::default();
         times.read(&words);
         times
     }
@@ -174,6 +174,6 @@ mod tests {
 
     #[test]
     fn nothing_has_no_quantile() {
-        assert_eq!(Times::default().quantile(0.5), None);
+        assert_eq!(Histogram::default().quantile(0.5), None);
     }
 }

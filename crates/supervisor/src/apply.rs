@@ -11,7 +11,7 @@ use maitred_control::{Clients, Generation, Incarnation, PhpInfo, Seat, ToFront, 
 use maitred_os::fork::HowEnded;
 use maitred_os::signals::{self, Signal};
 use maitred_os::spawn::Program;
-use maitred_scoreboard::Cause;
+use maitred_scoreboard::{Cause, Counter};
 use tracing::{debug, error, warn};
 
 use crate::adopt::{self, Seen};
@@ -169,7 +169,8 @@ impl Supervisor {
         self.tell_start(index, pid);
         self.show_whose_copies(index);
         let generation = self.pools[index].generation;
-        self.scores.spawned(&self.pools[index].plan.settings.pool);
+        let pool = &self.pools[index].plan.settings.pool;
+        self.scores.count(pool, Counter::WorkersStarted);
         let pidfd = self.pools[index].workers.get(&pid);
         let pidfd = pidfd.and_then(|pidfd| pidfd.try_clone().ok());
         let known = self.pools[index].introduced;

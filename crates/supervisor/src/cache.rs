@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use maitred_control::admin::Opcache;
 use maitred_control::{CacheFigures, ToZygote};
-use maitred_scoreboard::Cache;
+use maitred_scoreboard::OpcacheStats;
 
 use crate::limits::Moment;
 use crate::run::Supervisor;
@@ -113,8 +113,8 @@ impl Supervisor {
     }
 }
 
-fn shown(figures: CacheFigures) -> Cache {
-    Cache {
+fn shown(figures: CacheFigures) -> OpcacheStats {
+    OpcacheStats {
         used_bytes: figures.memory_used_bytes,
         free_bytes: figures.memory_free_bytes,
         wasted_bytes: figures.memory_wasted_bytes,

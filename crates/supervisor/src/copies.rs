@@ -4,7 +4,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use maitred_scoreboard::CopiesTold;
+use maitred_scoreboard::CopyCounters;
 use maitred_seat::Boards;
 
 use crate::limits::WORKER_SPAWN;
@@ -16,8 +16,8 @@ const BELIEVED: u64 = 1 << 32;
 
 impl RunningPool {
     /// What its copies have counted so far, all together.
-    pub(crate) fn told_by_copies(&self) -> CopiesTold {
-        let mut all = CopiesTold::default();
+    pub(crate) fn told_by_copies(&self) -> CopyCounters {
+        let mut all = CopyCounters::default();
         // Mapped for the moment only: a pool's memory is large, and this is rarely asked for.
         let Ok(boards) = Boards::map(&self.plan.memory) else {
             return self.told;
@@ -27,10 +27,10 @@ impl RunningPool {
             let add = |sum: &mut u64, word: &AtomicU64| {
                 *sum = sum.saturating_add(word.load(Relaxed));
             };
-            add(&mut all.went_back, &words.went_back);
+            add(&mut all.rewound, &words.went_back);
             add(&mut all.pages, &words.pages);
             add(&mut all.measured, &words.measured);
-            for (sum, word) in all.stayed.iter_mut().zip(&words.stayed) {
+            for (sum, word) in all.not_rewound.iter_mut().zip(&words.stayed) {
                 add(sum, word);
             }
         }
@@ -67,14 +67,16 @@ impl Supervisor {
         let now = self.pools[index].told_by_copies();
         let before = std::mem::replace(&mut self.pools[index].told, now);
         let more = |now: u64, before: u64| now.saturating_sub(before).min(BELIEVED);
-        let more = CopiesTold {
-            went_back: more(now.went_back, before.went_back),
-            stayed: std::array::from_fn(|reason| more(now.stayed[reason], before.stayed[reason])),
+        let more = CopyCounters {
+            rewound: more(now.rewound, before.rewound),
+            not_rewound: std::array::from_fn(|reason| {
+                more(now.not_rewound[reason], before.not_rewound[reason])
+            }),
             pages: more(now.pages, before.pages),
             measured: more(now.measured, before.measured),
         };
         if let Some(page) = self.scores.page(self.name(index)) {
-            page.workers().copies_told(more);
+            page.workers().copies_counted(more);
         }
     }
 }

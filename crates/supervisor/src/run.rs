@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use maitred_control::{FromFront, FromZygote, Generation, Incarnation, PhpInfo, Seat};
 use maitred_os::fork::{self, Ended};
 use maitred_os::signals::{Signal, SignalEvents};
+use maitred_scoreboard::Counter;
 use tracing::{debug, error, info, warn};
 
 use crate::acme::Acme;
@@ -357,7 +358,7 @@ impl Supervisor {
             true => warn!("{sentence}; it is tried again"),
             false => debug!("{sentence}"),
         }
-        self.scores.fork_failed(self.name(index));
+        self.scores.count(self.name(index), Counter::ForksFailed);
         self.pools[index].outputs.remove(&(seat, incarnation));
         self.pool_event(index, pool::Event::ForkFailed { seat, incarnation });
     }

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 
 use maitred_control::{Generation, PhpInfo, ToFront, ToZygote};
-use maitred_scoreboard::CopiesTold;
+use maitred_scoreboard::CopyCounters;
 
 use crate::breaches::Breaches;
 use crate::cache::CacheLook;
@@ -61,7 +61,7 @@ pub(crate) struct RunningPool {
     /// Its workers as the pool's scoreboard shows them: those in seats, those on their way.
     pub(crate) shown: (u64, u64),
     /// What its copies have counted, as far as the scoreboard shows it.
-    pub(crate) told: CopiesTold,
+    pub(crate) told: CopyCounters,
     /// Its OPcache, if that is full.
     pub(crate) outgrown: Outgrown,
     /// What its workers have done to the memory they share.
@@ -93,7 +93,7 @@ impl RunningPool {
             outputs: Outputs::new(),
             troubles: Troubles::default(),
             shown: (0, 0),
-            told: CopiesTold::default(),
+            told: CopyCounters::default(),
             outgrown: Outgrown::default(),
             breaches: Breaches::default(),
         }

@@ -1,5 +1,4 @@
-//! The pools' scoreboards, by the name of the pool: they outlive every process of it, and what is
-//! counted of workers.
+//! The scoreboards by the name of the pool: they outlive every process of it.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;
@@ -7,7 +6,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 
 use maitred_control::{Incarnation, Seat, Wear, exit};
 use maitred_os::fork::HowEnded;
-use maitred_scoreboard::{Cause, Page};
+use maitred_scoreboard::{Cause, Counter, Page};
 
 use crate::error::Error;
 
@@ -15,7 +14,7 @@ use crate::error::Error;
 const SIGKILL: i32 = 9;
 const SIGTERM: i32 = 15;
 
-/// All scoreboards, and why workers leave that have not left yet.
+/// All scoreboards, and the reasons for which workers that still run will exit.
 #[derive(Debug)]
 pub struct Scores {
     threads: u32,
@@ -34,8 +33,8 @@ impl Scores {
         }
     }
 
-    /// The scoreboards that the program before us left, by pool. What is none of this version is
-    /// left out: counting begins anew then.
+    /// The scoreboards of the previous program, by pool. Those of a version with other counters are
+    /// left out: their counters restart from 0.
     pub fn inherited(threads: u32, left: Vec<(String, OwnedFd)>) -> Scores {
         let mut scores = Scores::new(threads);
         for (pool, file) in left {
@@ -55,10 +54,10 @@ impl Scores {
             .collect()
     }
 
-    /// Makes the scoreboards of these pools, as far as they have none.
+    /// Creates the missing scoreboards of these pools.
     ///
     /// # Errors
-    /// When the system is out of descriptors or memory.
+    /// If the system is out of descriptors or memory.
     pub fn add_all<'n>(&mut self, pools: impl Iterator<Item = &'n str>) -> Result<(), Error> {
         for pool in pools {
             let what = "a pool's scoreboard could not be made";
@@ -67,10 +66,10 @@ impl Scores {
         Ok(())
     }
 
-    /// Makes the scoreboard of a pool, if there is none.
+    /// Creates the scoreboard of a pool, if it has none.
     ///
     /// # Errors
-    /// When the system is out of descriptors or memory.
+    /// If the system is out of descriptors or memory.
     pub fn add(&mut self, pool: &str) -> io::Result<()> {
         if !self.pages.contains_key(pool) {
             let page = Page::create(pool, self.threads)?;
@@ -79,7 +78,7 @@ impl Scores {
         Ok(())
     }
 
-    /// Nothing is left of a pool.
+    /// Removes the scoreboard of a removed pool.
     pub fn forget(&mut self, pool: &str) {
         self.pages.remove(pool);
     }
@@ -94,13 +93,13 @@ impl Scores {
         self.pages.values()
     }
 
-    /// Front number `epoch` begins, or has gone: no request waits there and none runs for it.
+    /// Front number `epoch` starts, or has exited: its queues are empty.
     pub fn clear_front(&self, epoch: u32) {
         self.pages.values().for_each(|page| page.clear_front(epoch));
     }
 
-    /// So many workers of a generation of a pool sit in seats, and so many were ordered and are
-    /// not there yet; `shown` is what was said of it before.
+    /// Sets the seated and starting workers of a generation of a pool; `shown` are the previous
+    /// numbers.
     pub fn show_workers(&self, pool: &str, shown: &mut (u64, u64), seated: usize, coming: usize) {
         let now = (seated as u64, coming as u64);
         if let Some(page) = self.page(pool).filter(|_| *shown != now) {
@@ -109,33 +108,26 @@ impl Scores {
         }
     }
 
-    /// A worker of a pool was started.
-    pub fn spawned(&self, pool: &str) {
+    /// Adds an event to a counter of a pool.
+    pub fn count(&self, pool: &str, counter: Counter) {
         if let Some(page) = self.page(pool) {
-            page.workers().spawned();
+            page.workers().add(counter);
         }
     }
 
-    /// A worker of a pool could not be started.
-    pub fn fork_failed(&self, pool: &str) {
-        if let Some(page) = self.page(pool) {
-            page.workers().fork_failed();
-        }
-    }
-
-    /// A worker is about to be ended. What is said first counts: one that is killed because it did
-    /// not leave when it was asked to has still left for that reason.
+    /// Notes why a worker will exit. The first reason counts: a worker that is killed because it
+    /// ignored its order to exit has still exited for the first one.
     pub fn leaves(&mut self, pid: i32, cause: Cause) {
         self.leaving.entry(pid).or_insert(cause);
     }
 
-    /// Why a worker is about to end, if somebody of us wants it to.
+    /// The noted reason why a worker will exit.
     pub fn cause(&self, pid: i32) -> Option<Cause> {
         self.leaving.get(&pid).copied()
     }
 
-    /// A worker of a pool has ended; `stopping`: with the whole server.
-    /// Returns why it left, if somebody of us had wanted it to.
+    /// Counts a worker of a pool that has exited; `stopping`: with the whole server. Returns the noted
+    /// reason.
     pub fn ended(&mut self, pool: &str, pid: i32, how: HowEnded, stopping: bool) -> Option<Cause> {
         let noted = self
             .leaving
@@ -150,7 +142,7 @@ impl Scores {
 }
 
 impl crate::run::Supervisor {
-    /// The front says that a worker has served, or grown, as much as it may.
+    /// The front reports that a worker has reached `max_requests` or its memory limit.
     pub(crate) fn note_wear(
         &mut self,
         index: usize,
@@ -171,8 +163,8 @@ impl crate::run::Supervisor {
     }
 }
 
-/// Why a worker ended of which this was `noted` before, and the signal that nobody of us sent. One
-/// that was to leave and crashed has crashed.
+/// Why a worker exited for which this was `noted`, and the signal that killed it and that we did not
+/// send. A worker that crashed on its way out has crashed.
 fn cause_of(noted: Option<Cause>, how: HowEnded) -> (Cause, Option<i32>) {
     match (noted, how) {
         (Some(cause @ (Cause::Terminated | Cause::Stop)), _)

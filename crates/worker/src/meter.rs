@@ -153,7 +153,12 @@ impl Meter {
         let now = monotonic_nanos();
         self.naps.none();
         if now.saturating_sub(self.last.at) <= UNDISTURBED_NANOS {
-            if assigned_at.is_none() && self.unbroken.as_ref().is_some_and(PreemptionProbe::ran_through) {
+            if assigned_at.is_none()
+                && self
+                    .unbroken
+                    .as_ref()
+                    .is_some_and(PreemptionProbe::ran_through)
+            {
                 self.naps.begin(now);
             }
             return now;

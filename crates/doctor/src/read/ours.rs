@@ -14,6 +14,7 @@ use maitred_control::admin::{
 use maitred_rules::SiteRules;
 use maitred_rules::path::clean_path;
 use maitred_rules::site_rules::{RuleRequest, Verdict};
+use maitred_scoreboard::Counter;
 
 use super::processes::{self, Proc};
 use super::world::{World, within};
@@ -301,7 +302,7 @@ fn live(
         cpu_share: share.ok_or_else(unmeasured),
         contention: contention.ok_or_else(unmeasured),
         binding: Ok(told.size.as_ref().map(|size| size.binding.clone())),
-        limit_reached: Ok(told.workers.limit_reached),
+        limit_reached: Ok(told.counters.count(Counter::LimitReached)),
         queue_max: Ok(told.queue.max),
         rate: Ok(told.requests as f64 / status.uptime_seconds.max(1.0)),
         opcache: Ok(told.opcache.as_ref().map(|cache| {

@@ -2,12 +2,10 @@
 //! so none of it waits for a worker.
 
 pub(crate) mod access;
-pub(crate) mod cache_metrics;
-pub(crate) mod copies_metrics;
+pub(crate) mod exposition;
 pub(crate) mod metrics;
-pub(crate) mod proxy_metrics;
-pub(crate) mod request_metrics;
-pub(crate) mod size_metrics;
+pub(crate) mod pool_metrics;
+pub(crate) mod server_metrics;
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
@@ -16,7 +14,7 @@ use maitred_control::FromFront;
 use maitred_http1::Head;
 
 use crate::http::hosts::host_name;
-use crate::pool::status::{self, Page};
+use crate::pool::status::{self, StatusPage};
 use crate::services::Shared;
 
 pub use crate::admin::access::{Refused, decide};
@@ -44,7 +42,7 @@ pub fn is_meant(local: IpAddr, authority: &str) -> bool {
 }
 
 /// The page at a path of the admin door, if there is one.
-pub async fn page(shared: &Shared, head: &Head, view: View) -> Option<Page> {
+pub async fn page(shared: &Shared, head: &Head, view: View) -> Option<StatusPage> {
     let query = head.query().unwrap_or_default();
     match head.path() {
         "/" => Some(index(shared)),
@@ -70,7 +68,7 @@ pub async fn page(shared: &Shared, head: &Head, view: View) -> Option<Page> {
 }
 
 /// What there is. Names of pools hold nothing that HTML knows.
-fn index(shared: &Shared) -> Page {
+fn index(shared: &Shared) -> StatusPage {
     let mut body = String::from(
         "<!DOCTYPE html>\n<title>maitred</title>\n<h1>maitred</h1>\n<ul>\n\
          <li><a href=\"/metrics\">metrics</a></li>\n",
@@ -83,7 +81,7 @@ fn index(shared: &Shared) -> Page {
         ));
     }
     body.push_str("</ul>\n");
-    Page::new("text/html;charset=UTF-8", body)
+    StatusPage::new("text/html;charset=UTF-8", body)
 }
 
 /// Has the pools' memory measured and their OPcaches looked at, unless that was done just now. Only
@@ -91,7 +89,7 @@ fn index(shared: &Shared) -> Page {
 async fn measure(shared: &Shared) {
     let begun = maitred_scoreboard::now();
     let pools = shared.pools.all();
-    let tallies: Vec<_> = pools.iter().filter_map(|pool| pool.tally()).collect();
+    let tallies: Vec<_> = pools.iter().filter_map(|pool| pool.metrics()).collect();
     let measured_since = |moment: Duration| {
         let mut pages = tallies.iter().map(|tally| tally.page());
         pages.all(|page| page.measured_at() >= moment && page.cache_asked_at() >= moment)

@@ -1,70 +1,65 @@
 //! Counts the outcome and the times of a request on its pool's scoreboard.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use maitred_scoreboard::{Outcome, Took};
+use maitred_scoreboard::{RequestOutcome, RequestTimes};
 use maitred_seat::Spent;
 
 use crate::backend::Backend;
-use crate::backend::error::Failure;
-use crate::backend::progress::Sent;
+use crate::backend::progress::ScriptProgress;
 use crate::backend::run::Run;
 use crate::pool::exchange::Exchange;
-use crate::pool::metrics::Tally;
+use crate::pool::metrics::PoolMetrics;
+use crate::runtime::background;
 
-/// Counts what became of a request that began at `begun`, on a thread of the front.
-pub fn count(
-    run: &Run<'_>,
-    thread: u32,
-    outcome: &Result<(), Failure>,
-    sent: &Sent,
-    begun: Instant,
-) {
+/// Counts a request that has ended, on a thread of the front.
+pub fn count(run: &Run<'_>, thread: u32, outcome: RequestOutcome, progress: &ScriptProgress) {
     let Backend::Pool(pool) = run.backend else {
         return;
     };
-    let Some(tally) = pool.tally() else { return };
-    tally.page.thread(thread).count(name(outcome));
-    let waited = match outcome {
-        Err(Failure::QueueTimeout | Failure::LeftQueue | Failure::Passed | Failure::Deadline) => {
-            Some(begun.elapsed())
-        }
-        _ => sent.queued,
+    let Some(metrics) = pool.metrics() else {
+        return;
+    };
+    metrics.page().thread(thread).count(outcome);
+    let waited = if outcome.is_end_of_wait() {
+        Some(progress.began.elapsed())
+    } else {
+        progress.queued
     };
     let Some(waited) = waited else { return };
-    match &sent.going_on {
-        None => tally.observe(thread, run.asked.1, &took(waited, sent.script, sent.spent)),
-        Some(exchange) => {
-            let until_then = (waited, sent.script, sent.spent);
-            observe_later(exchange, tally, (thread, run.asked.1), until_then);
-        }
+    let took = took(waited, progress.script, progress.spent);
+    match &progress.going_on {
+        None => metrics.observe(thread, run.target, &took),
+        Some(exchange) => observe_later(exchange, metrics, thread, run.target, took),
     }
 }
 
-/// What a script does after its answer is its request's, too: it is counted when all of it is known.
-pub(crate) fn observe_later(
+/// Counts a script that continues after its response once it has ended: all of it belongs to its
+/// request.
+fn observe_later(
     exchange: &Exchange,
-    tally: &Arc<Tally>,
-    (thread, target): (u32, &str),
-    (waited, script, spent): (Duration, Option<Duration>, Option<Spent>),
+    metrics: &Arc<PoolMetrics>,
+    thread: u32,
+    target: &str,
+    until_response: RequestTimes,
 ) {
-    let (tally, target, ends) = (tally.clone(), target.to_owned(), exchange.at_end());
-    crate::runtime::background::write(async move {
-        let took = match ends.await {
-            Ok(Some(all)) => took(waited, Some(all.held), Some(all)),
-            // Its worker died: what was known then is all that is.
-            Ok(None) | Err(_) => took(waited, script, spent),
+    let (metrics, target, end) = (metrics.clone(), target.to_owned(), exchange.at_end());
+    background::write(async move {
+        let took = match end.await {
+            Ok(Some(all)) => took(until_response.waited, Some(all.held), Some(all)),
+            // Its worker died.
+            Ok(None) | Err(_) => until_response,
         };
-        tally.observe(thread, &target, &took);
+        metrics.observe(thread, &target, &took);
     });
 }
 
-pub(crate) fn took(waited: Duration, script: Option<Duration>, spent: Option<Spent>) -> Took {
-    let mut took = Took {
+fn took(waited: Duration, script: Option<Duration>, spent: Option<Spent>) -> RequestTimes {
+    let mut took = RequestTimes {
         waited,
         script,
-        ..Took::default()
+        ..RequestTimes::default()
     };
     if let Some(spent) = &spent {
         (took.cpu, took.children) = (Some(spent.cpu), spent.children);
@@ -72,26 +67,4 @@ pub(crate) fn took(waited: Duration, script: Option<Duration>, spent: Option<Spe
         took.peak_memory = spent.peak_memory;
     }
     took
-}
-
-pub(crate) fn name(outcome: &Result<(), Failure>) -> Outcome {
-    match outcome {
-        // A page or a file takes the place of an answer that came.
-        Ok(()) | Err(Failure::Intercepted(_) | Failure::FileNamed) => Outcome::Responded,
-        Err(Failure::QueueFull) => Outcome::QueueFull,
-        Err(Failure::NoPool) => Outcome::NoPool,
-        Err(Failure::QueueTimeout) => Outcome::QueueTimeout,
-        Err(Failure::Hopeless) => Outcome::Hopeless,
-        Err(Failure::Passed) => Outcome::Passed,
-        Err(Failure::Deadline) => Outcome::Deadline,
-        Err(Failure::LeftQueue) => Outcome::LeftQueue,
-        Err(Failure::ClientLeft) => Outcome::ClientLeft,
-        Err(Failure::Terminated) => Outcome::Terminated,
-        Err(Failure::WorkerDied) => Outcome::WorkerDied,
-        // The last two are those of a foreign server, which no pool has.
-        Err(Failure::Invalid(_) | Failure::Unreachable(_) | Failure::Silent) => {
-            Outcome::InvalidAnswer
-        }
-        Err(Failure::Body(_)) => Outcome::BodyLost,
-    }
 }

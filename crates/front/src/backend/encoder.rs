@@ -6,39 +6,39 @@ use maitred_fastcgi::AnswerEvent;
 
 use crate::backend::error::Failure;
 
-/// What becomes of a script's words on their way to the client. No method has a body here, as in [`Client`].
+/// Turns the output of a script into a response. Encoders wrap each other, so no method has a
+/// default: a wrapper that forgot one would hide that of the inner one.
 pub trait ResponseEncoder {
-    /// What goes to the client apart from bytes, if anything.
+    /// A response head, if that is not sent as bytes.
     type Head;
 
-    /// The script has said something.
+    /// Takes output of the script.
     ///
     /// # Errors
-    /// When it is no answer.
-    fn take(&mut self, said: AnswerEvent<'_>) -> Result<(), Failure>;
+    /// The response is not valid, or replaced.
+    fn take(&mut self, output: AnswerEvent<'_>) -> Result<(), Failure>;
 
-    /// Returns when what was said has had all its effects that must come before it is sent.
+    /// Returns after all effects that must come before the output is sent.
     async fn settle(&mut self);
 
-    /// What can be sent of all that was said; `over`: and it was all.
+    /// The bytes that can be sent; `over`: the output is complete.
     ///
     /// # Errors
-    /// When it is no answer.
+    /// The response is not valid.
     fn frame(&mut self, over: bool) -> Result<Vec<u8>, Failure>;
 
-    /// The next head of what was framed last, if it has one: those of interim answers come first.
+    /// The next head of the last frame, if it has one: those of interim responses come first.
     fn head(&mut self) -> Option<Self::Head>;
 
-    /// Whether framing takes so long that others must have their turn after each piece.
-    fn is_laborious(&self) -> bool;
+    /// Whether encoding is so expensive that other tasks must have their turn after each piece.
+    fn needs_yield(&self) -> bool;
 
-    /// The script is through, after so long; all it has said follows.
-    fn took(&mut self, time: Duration);
+    /// The script took this long; the end of its output follows.
+    fn record_duration(&mut self, time: Duration);
 
-    /// Whether anything can have been sent.
+    /// Whether any part can have been sent.
     fn has_begun(&self) -> bool;
 
-    /// The script has ended, and its time went as this says: a value of `Server-Timing`. Only told
-    /// where answers are to say it.
+    /// The script has ended with this value of `Server-Timing`. Only called with `server_timing`.
     fn timed(&mut self, value: String);
 }

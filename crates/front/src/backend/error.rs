@@ -1,48 +1,86 @@
-//! Why a request to a backend fails.
+//! Why a script's response is not sent as it is.
 
-/// Why a script gave no (complete) answer.
+use std::fmt;
+
+use maitred_scoreboard::RequestOutcome;
+
+/// Why a script's response is not sent as it is.
 #[derive(Debug)]
 pub enum Failure {
-    /// As many requests wait as may.
-    QueueFull,
-    /// The pool has no workers and will not get any.
-    NoPool,
-    /// It waited for a worker as long as it may.
-    QueueTimeout,
-    /// Those who wait before it take longer than it may wait.
-    Hopeless,
-    /// It waited, and newer ones have passed it for too long.
-    Passed,
-    /// There is no worker for it within the time that its client gives it.
-    Deadline,
-    /// The client left before the script began.
-    LeftQueue,
-    /// The client left.
-    ClientLeft,
-    /// The script ran longer than `request_terminate_timeout`.
-    Terminated,
-    /// The worker died.
-    WorkerDied,
-    /// What the worker said is no answer.
-    Invalid(String),
-    /// The foreign server could not be reached.
-    Unreachable(String),
-    /// The foreign server said nothing for too long.
-    Silent,
-    /// The script answered with this status, for which the site has a page.
+    /// There is no complete response.
+    Ended {
+        /// How the request ended.
+        outcome: RequestOutcome,
+        /// More for the log; mostly empty.
+        detail: String,
+    },
+    /// The site has a page of its own for this status.
     Intercepted(u16),
-    /// The script has named a file that is to be sent in place of its answer.
+    /// The script has named a file that is sent in its place (`X-Accel-Redirect`).
     FileNamed,
-    /// The request's body could not be read back.
-    Body(std::io::Error),
 }
 
-/// A request as the end of a line that is about it, by its id if it has one.
-#[derive(Debug, Clone, Copy)]
-pub struct Concerned<'a>(pub(crate) &'a str);
+impl From<RequestOutcome> for Failure {
+    fn from(outcome: RequestOutcome) -> Failure {
+        let detail = String::new();
+        Failure::Ended { outcome, detail }
+    }
+}
 
-impl std::fmt::Display for Concerned<'_> {
-    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl Failure {
+    /// A failure with a detail for the log.
+    pub fn detailed(outcome: RequestOutcome, detail: impl fmt::Display) -> Failure {
+        let detail = format!(" {detail}");
+        Failure::Ended { outcome, detail }
+    }
+
+    /// The script's response is not valid, for this reason.
+    pub fn invalid(detail: impl fmt::Display) -> Failure {
+        Failure::detailed(RequestOutcome::InvalidResponse, detail)
+    }
+
+    /// The request's body could not be read back.
+    pub fn body_lost(error: std::io::Error) -> Failure {
+        Failure::detailed(RequestOutcome::BodyLost, error)
+    }
+
+    /// How the request ended. A page or a file only replaces the script's response.
+    pub fn outcome(&self) -> RequestOutcome {
+        match self {
+            Failure::Ended { outcome, .. } => *outcome,
+            Failure::Intercepted(_) | Failure::FileNamed => RequestOutcome::Responded,
+        }
+    }
+
+    /// The status for the client.
+    pub fn status(&self) -> u16 {
+        match self {
+            Failure::Intercepted(status) => *status,
+            _ => self.outcome().status(),
+        }
+    }
+
+    /// One sentence for the client.
+    pub fn sentence(&self) -> &'static str {
+        self.outcome().sentence()
+    }
+
+    /// Whether there is no client any more.
+    pub fn is_client_gone(&self) -> bool {
+        let outcome = self.outcome();
+        matches!(
+            outcome,
+            RequestOutcome::ClientLeft | RequestOutcome::LeftQueue
+        )
+    }
+}
+
+/// The end of a log line about a request: its id, if it has one.
+#[derive(Debug, Clone, Copy)]
+pub struct LogSuffix<'a>(pub(crate) &'a str);
+
+impl fmt::Display for LogSuffix<'_> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             "" => Ok(()),
             id => write!(out, " [request {id}]"),

@@ -1,4 +1,4 @@
-//! A foreign FastCGI server in place of a pool: php-fpm on a socket, say.
+//! A foreign FastCGI server in place of a pool, such as php-fpm on a socket.
 
 use crate::backend::upstream_sockets;
 use std::future::Future;
@@ -8,15 +8,16 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use maitred_config::Upstream;
+use maitred_scoreboard::RequestOutcome;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep};
 
-use crate::pool::exchange::{Ended, Event};
+use crate::pool::exchange::ExchangeEvent;
 
-/// How long connecting may take.
+/// Connect timeout.
 const CONNECT: Duration = Duration::from_secs(5);
-/// How long a server may say nothing and take nothing (nginx's `fastcgi_read_timeout`).
+/// The longest time without reading and writing (nginx's `fastcgi_read_timeout`).
 pub const SILENCE: Duration = Duration::from_secs(60);
 /// Bytes taken from the server in one read.
 const READ_BYTES: usize = 64 * 1024;
@@ -26,82 +27,84 @@ pub trait ByteStream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> ByteStream for T {}
 
 /// One request to a foreign server, over a connection of its own.
-pub struct Foreign {
+pub struct ForeignRequest {
     stream: Box<dyn ByteStream>,
-    /// What has not been written of the request.
+    /// The unsent part of the request.
     unsent: Vec<u8>,
     sent: usize,
-    told_lent: bool,
+    assignment_sent: bool,
     wants_room: bool,
-    /// It takes no more of the request.
-    deaf: bool,
-    /// When it will have been silent for too long, if nothing has come or gone since.
+    /// It reads no more of the request.
+    has_stopped_reading: bool,
+    /// Ends when it has been silent for too long.
     silence: Pin<Box<Sleep>>,
     is_silent: bool,
 }
 
-impl Foreign {
-    /// Connects and begins to send `request`.
+impl ForeignRequest {
+    /// Connects and starts to send `request`.
     ///
     /// # Errors
-    /// One sentence that names the server and what is wrong with it.
-    pub async fn connect(upstream: &Upstream, request: Vec<u8>) -> Result<Foreign, String> {
+    /// One sentence with the server's name and the error.
+    pub async fn connect(upstream: &Upstream, request: Vec<u8>) -> Result<ForeignRequest, String> {
         let describe = |error: io::Error| format!("{} cannot be reached: {error}", name(upstream));
         let stream = tokio::time::timeout(CONNECT, open(upstream))
             .await
             .map_err(|_| format!("{} did not accept a connection in 5 s", name(upstream)))?
             .map_err(describe)?;
-        Ok(Foreign {
+        Ok(ForeignRequest {
             stream,
             unsent: request,
             sent: 0,
-            told_lent: false,
+            assignment_sent: false,
             wants_room: false,
-            deaf: false,
+            has_stopped_reading: false,
             silence: Box::pin(tokio::time::sleep(SILENCE)),
             is_silent: false,
         })
     }
 
-    /// What happens next.
-    pub fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Event> {
-        if !self.told_lent {
-            self.told_lent = true;
-            return Poll::Ready(Event::Lent);
+    /// The next event.
+    pub fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<ExchangeEvent> {
+        if !self.assignment_sent {
+            self.assignment_sent = true;
+            return Poll::Ready(ExchangeEvent::Assigned);
         }
-        if !self.deaf && self.write(cx).is_err() {
-            // It may have answered before it had heard everything, and what it said still counts.
-            self.deaf = true;
+        if !self.has_stopped_reading && self.write(cx).is_err() {
+            // It may have responded before it had read everything, and its response counts.
+            self.has_stopped_reading = true;
         }
         if self.wants_room && self.unsent.is_empty() {
             self.wants_room = false;
-            return Poll::Ready(Event::Room);
+            return Poll::Ready(ExchangeEvent::Room);
         }
         let mut bytes = vec![0; READ_BYTES];
         let mut buffer = ReadBuf::new(&mut bytes);
         match Pin::new(&mut self.stream).poll_read(cx, &mut buffer) {
             Poll::Pending => self.poll_silence(cx),
-            // What the answer's own end says decides whether it was complete.
+            // A complete response has an end record of its own.
             Poll::Ready(Ok(())) if buffer.filled().is_empty() => {
-                Poll::Ready(Event::Ended(Ended::WorkerDied))
+                Poll::Ready(ExchangeEvent::Ended(Err(RequestOutcome::WorkerDied)))
             }
             Poll::Ready(Ok(())) => {
                 let count = buffer.filled().len();
                 bytes.truncate(count);
                 self.is_silent = false;
-                Poll::Ready(Event::Answer(bytes))
+                Poll::Ready(ExchangeEvent::Response(bytes))
             }
-            Poll::Ready(Err(_)) => Poll::Ready(Event::Ended(Ended::WorkerDied)),
+            Poll::Ready(Err(_)) => {
+                Poll::Ready(ExchangeEvent::Ended(Err(RequestOutcome::WorkerDied)))
+            }
         }
     }
 
-    fn poll_silence(&mut self, cx: &mut Context<'_>) -> Poll<Event> {
+    fn poll_silence(&mut self, cx: &mut Context<'_>) -> Poll<ExchangeEvent> {
         if !self.is_silent {
             self.is_silent = true;
             self.silence.as_mut().reset(Instant::now() + SILENCE);
         }
         ready!(self.silence.as_mut().poll(cx));
-        Poll::Ready(Event::Ended(Ended::Silent))
+        Poll::Ready(ExchangeEvent::Ended(Err(RequestOutcome::UpstreamTimeout)))
     }
 
     fn write(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
@@ -120,8 +123,8 @@ impl Foreign {
         Ok(())
     }
 
-    /// Takes more of the request if the last of it has been sent, and says how many bytes; if
-    /// not, there will be an [`Event::Room`].
+    /// Takes more of the request if the last part has been sent, and returns the number of bytes;
+    /// an [`ExchangeEvent::Room`] follows otherwise.
     pub fn feed(&mut self, bytes: &[u8]) -> usize {
         self.wants_room = !bytes.is_empty();
         if !self.unsent.is_empty() {
@@ -135,7 +138,7 @@ impl Foreign {
 /// Connects.
 ///
 /// # Errors
-/// What the system says.
+/// The system's error.
 pub async fn open(upstream: &Upstream) -> io::Result<Box<dyn ByteStream>> {
     Ok(match upstream {
         Upstream::Unix(path) => upstream_sockets::connect(path).await?,
@@ -147,7 +150,7 @@ pub async fn open(upstream: &Upstream) -> io::Result<Box<dyn ByteStream>> {
     })
 }
 
-/// The server as it is written in the configuration.
+/// The server's name as in the configuration.
 pub fn name(upstream: &Upstream) -> String {
     match upstream {
         Upstream::Unix(path) => format!("unix:{}", path.display()),
@@ -169,7 +172,7 @@ mod tests {
         (UnixListener::bind(&path).unwrap(), Upstream::Unix(path))
     }
 
-    async fn next(foreign: &mut Foreign) -> Event {
+    async fn next(foreign: &mut ForeignRequest) -> ExchangeEvent {
         poll_fn(|cx| foreign.poll_event(cx)).await
     }
 
@@ -178,15 +181,16 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let (listener, upstream) = listen(&folder);
         let request = vec![0; 4 * 1024 * 1024];
-        let mut foreign = Foreign::connect(&upstream, request).await.unwrap();
+        let mut foreign = ForeignRequest::connect(&upstream, request).await.unwrap();
         let (mut server, _) = listener.accept().await.unwrap();
-        assert!(matches!(next(&mut foreign).await, Event::Lent));
+        assert!(matches!(next(&mut foreign).await, ExchangeEvent::Assigned));
         server.write_all(b"too large").await.unwrap();
         drop(server);
-        assert!(matches!(next(&mut foreign).await, Event::Answer(bytes) if bytes == b"too large"));
+        let response = next(&mut foreign).await;
+        assert!(matches!(response, ExchangeEvent::Response(bytes) if bytes == b"too large"));
         assert!(matches!(
             next(&mut foreign).await,
-            Event::Ended(Ended::WorkerDied)
+            ExchangeEvent::Ended(Err(RequestOutcome::WorkerDied))
         ));
     }
 
@@ -198,7 +202,9 @@ mod tests {
         if refuse_descriptors(listener.as_fd()).is_err() {
             return eprintln!("skipped: this kernel is older than Linux 6.16");
         }
-        let _foreign = Foreign::connect(&upstream, vec![0; 8]).await.unwrap();
+        let _foreign = ForeignRequest::connect(&upstream, vec![0; 8])
+            .await
+            .unwrap();
         let (server, _) = listener.accept().await.unwrap();
         let sent = std::fs::File::open(folder.path()).unwrap();
         let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
@@ -214,19 +220,24 @@ mod tests {
     async fn a_server_that_says_nothing_for_too_long_is_given_up() {
         let folder = tempfile::tempdir().unwrap();
         let (listener, upstream) = listen(&folder);
-        let mut foreign = Foreign::connect(&upstream, vec![0; 8]).await.unwrap();
+        let mut foreign = ForeignRequest::connect(&upstream, vec![0; 8])
+            .await
+            .unwrap();
         let (mut server, _) = listener.accept().await.unwrap();
-        assert!(matches!(next(&mut foreign).await, Event::Lent));
+        assert!(matches!(next(&mut foreign).await, ExchangeEvent::Assigned));
         for _ in 0..2 {
             // Each word gives it the whole time again.
             tokio::time::advance(SILENCE / 2).await;
             server.write_all(b"word").await.unwrap();
-            assert!(matches!(next(&mut foreign).await, Event::Answer(_)));
+            assert!(matches!(
+                next(&mut foreign).await,
+                ExchangeEvent::Response(_)
+            ));
         }
         let heard = Instant::now();
         assert!(matches!(
             next(&mut foreign).await,
-            Event::Ended(Ended::Silent)
+            ExchangeEvent::Ended(Err(RequestOutcome::UpstreamTimeout))
         ));
         assert!(heard.elapsed() >= SILENCE);
     }

@@ -1,5 +1,5 @@
-//! Who runs a script: a worker of a pool of ours, or a foreign FastCGI server. Both speak FastCGI
-//! records, so the rest of the front does not care.
+//! The backends that run scripts: the workers of a pool, or a foreign FastCGI server. Both speak
+//! FastCGI, so the layers above need not distinguish them.
 
 pub(crate) mod accounting;
 pub(crate) mod attempt;
@@ -9,7 +9,7 @@ pub(crate) mod fastcgi_upstream;
 pub(crate) mod progress;
 pub(crate) mod run;
 pub(crate) mod script_headers;
-pub(crate) mod timeouts;
+pub(crate) mod script_timeouts;
 pub(crate) mod upstream_sockets;
 
 use std::fmt;
@@ -17,142 +17,122 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use maitred_scoreboard::RequestOutcome;
 use maitred_seat::Spent;
 
-use crate::backend::error::Failure;
-use crate::backend::fastcgi_upstream::Foreign;
-use crate::backend::progress::Sent;
+use crate::backend::fastcgi_upstream::{ForeignRequest, name};
+use crate::backend::progress::ScriptProgress;
 use crate::http::body::Body;
 use crate::http::deadline::{self, Fields};
 use crate::logging::log_limit::ScriptLog;
-use crate::pool::NotTaken;
-use crate::pool::exchange::{Event, Exchange};
+use crate::pool::Pool;
+use crate::pool::exchange::{Exchange, ExchangeEvent};
 use crate::pool::overrun::watch_left;
-use crate::pool::watch::Refused;
 
-/// Bytes of a large body that are on their way to the script at once.
+/// Bytes of a large body that are sent to the script at once.
 const PIECE_BYTES: usize = 32 * 1024;
 
-/// Bytes of one answer of a foreign server that are kept for a slow client.
+/// Bytes of one response of a foreign server that are spooled for a slow client.
 const UPSTREAM_SPOOL_BYTES: u64 = 1 << 30;
 
-/// What one request is allowed.
+/// The limits of one request.
 #[derive(Debug, Clone, Copy)]
-pub struct Limits {
-    /// How long it may wait for a worker.
+pub struct RequestLimits {
+    /// `request_queue_timeout`.
     pub queue_timeout: Duration,
-    /// How long its client wants the answer, if it says so.
+    /// The time until the client's own deadline, if it sets one.
     pub budget: Option<Duration>,
-    /// How long its script may run; none: for ever.
+    /// `request_terminate_timeout`.
     pub terminate_timeout: Option<Duration>,
-    /// How long its script may run before it counts as slow; none: for ever.
+    /// `request_slowlog_timeout`.
     pub slow_timeout: Option<Duration>,
-    /// Bytes of its answer that are kept for a slow client.
+    /// Bytes of its response that are spooled for a slow client.
     pub spool: u64,
-    /// Its answer says where its time went.
-    pub tells_timing: bool,
+    /// `server_timing`.
+    pub sends_timing: bool,
 }
 
-/// Where a site's scripts run.
+/// The backend of a site's scripts.
 #[derive(Debug, Clone)]
 pub enum Backend {
-    /// In a pool of ours.
-    Pool(Arc<crate::pool::Pool>),
-    /// In a foreign FastCGI server, with what it may have logged.
+    /// A pool of this server.
+    Pool(Arc<Pool>),
+    /// A foreign FastCGI server, and the limit of its scripts' log lines.
     Upstream(maitred_config::Upstream, ScriptLog),
 }
 
-impl Limits {
-    /// How long the request waits for a worker. Half of the time that its client gives it is its
-    /// script's.
-    pub fn patience(&self) -> Duration {
+impl RequestLimits {
+    /// The longest time that the request waits for a worker. Half of its client's budget is for its
+    /// script.
+    pub fn max_wait(&self) -> Duration {
         let own = self.budget.map_or(Duration::MAX, |budget| budget / 2);
         own.min(self.queue_timeout)
     }
 
-    /// Its client does not want the answer any more.
-    pub fn are_over(&self) -> bool {
+    /// Whether the client's deadline has passed.
+    pub fn has_expired(&self) -> bool {
         self.budget.is_some_and(|budget| budget.is_zero())
     }
 
-    /// Why there is no answer if it waits in vain; `or`: if that is not for its client's deadline.
-    pub fn failure(&self, or: Failure) -> Failure {
-        match self.budget {
-            Some(budget) if budget / 2 < self.queue_timeout => Failure::Deadline,
-            _ => or,
-        }
-    }
-
-    /// What it is to the request that its pool does not take it, or does not keep it.
-    pub fn refusal(&self, why: NotTaken) -> Failure {
-        match why {
-            NotTaken::QueueFull => Failure::QueueFull,
-            NotTaken::NoPool => Failure::NoPool,
-            NotTaken::Passed => Failure::Passed,
-            NotTaken::Hopeless => self.failure(Failure::Hopeless),
+    /// `outcome`, or [`RequestOutcome::Deadline`] if the wait is limited by the client's deadline.
+    pub fn outcome(&self, outcome: RequestOutcome) -> RequestOutcome {
+        let is_wait = matches!(
+            outcome,
+            RequestOutcome::QueueTimeout | RequestOutcome::WaitTooLong
+        );
+        if is_wait && self.max_wait() < self.queue_timeout {
+            RequestOutcome::Deadline
+        } else {
+            outcome
         }
     }
 }
 
 impl fmt::Display for Backend {
-    /// As log lines name it.
+    /// Its name in log lines.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Backend::Pool(pool) => write!(f, "pool {}", pool.name),
-            Backend::Upstream(upstream, _) => {
-                write!(
-                    f,
-                    "upstream {}",
-                    crate::backend::fastcgi_upstream::name(upstream)
-                )
-            }
+            Backend::Upstream(upstream, _) => write!(f, "upstream {}", name(upstream)),
         }
     }
 }
 
 impl Backend {
-    /// What a request is allowed that begins now and has this header.
-    pub fn limits(&self, fields: &dyn Fields) -> Limits {
+    /// The limits of a request with these headers that begins now.
+    pub fn limits(&self, fields: &dyn Fields) -> RequestLimits {
         let Backend::Pool(pool) = self else {
-            return Limits {
+            return RequestLimits {
                 queue_timeout: Duration::MAX,
                 budget: None,
                 terminate_timeout: None,
                 slow_timeout: None,
                 spool: UPSTREAM_SPOOL_BYTES,
-                tells_timing: false,
+                sends_timing: false,
             };
         };
         let settings = pool.settings();
         let unless_zero = |timeout: Duration| Some(timeout).filter(|timeout| !timeout.is_zero());
         let header = settings.request_deadline_header.as_deref();
         let budget = header.and_then(|name| deadline::budget(&fields.field(name)?));
-        Limits {
+        RequestLimits {
             queue_timeout: settings.request_queue_timeout,
             budget,
             terminate_timeout: unless_zero(settings.request_terminate_timeout),
             slow_timeout: unless_zero(settings.request_slowlog_timeout),
             spool: settings.spool_limit,
-            tells_timing: settings.server_timing,
+            sends_timing: settings.server_timing,
         }
     }
 
-    /// A request got no worker; `words` say which and why, if somebody wants to know.
-    pub fn refused(&self, failure: &Failure, words: impl FnOnce() -> String) {
-        let why = match failure {
-            Failure::QueueFull => Refused::QueueFull,
-            Failure::NoPool => Refused::NoPool,
-            Failure::Hopeless => Refused::Hopeless,
-            Failure::Passed => Refused::Passed,
-            Failure::Deadline => Refused::Deadline,
-            _ => Refused::TooLong,
-        };
+    /// A request was rejected; `line` is its log line.
+    pub fn note_rejection(&self, outcome: RequestOutcome, line: impl FnOnce() -> String) {
         if let Backend::Pool(pool) = self {
-            pool.watch.refused(why, words);
+            pool.saturation.rejected(outcome, line);
         }
     }
 
-    /// Logs a line about one of its requests, or what a script says, unless those are too many.
+    /// Logs an error of one of its requests, within the limit of log lines.
     pub fn log(&self, line: &dyn fmt::Display) {
         let line = line.to_string();
         if self.may_log(line.len()) {
@@ -163,50 +143,59 @@ impl Backend {
     /// Whether a line of this many bytes about its requests may be logged.
     pub fn may_log(&self, bytes: usize) -> bool {
         let log = match self {
-            Backend::Pool(pool) => &pool.watch.log,
+            Backend::Pool(pool) => &pool.saturation.log,
             Backend::Upstream(_, log) => log,
         };
         let may = log.admits(self, bytes);
-        // Of a pool, its watch reports it.
+        // For a pool, its saturation log reports the dropped lines.
         if may
             && let Backend::Upstream(..) = self
-            && let Some(told) = log.due()
+            && let Some(dropped) = log.due()
         {
-            tracing::warn!("{self}: {told}");
+            tracing::warn!("{self}: {dropped}");
         }
         may
     }
 
-    /// How long a request takes that comes again to where this one was refused after so long, as far
-    /// as that can be known.
-    pub fn takes(&self, failure: &Failure, sent: &Sent) -> Option<Duration> {
-        let in_vain = matches!(failure, Failure::QueueTimeout) && !sent.held_back;
+    /// Estimates the time until a response to a request like one that was just rejected; none:
+    /// unknown.
+    pub fn response_estimate(
+        &self,
+        outcome: RequestOutcome,
+        progress: &ScriptProgress,
+    ) -> Option<Duration> {
+        let has_timed_out = outcome == RequestOutcome::QueueTimeout && !progress.held_back;
         match self {
-            Backend::Pool(pool) => pool.takes(in_vain),
+            Backend::Pool(pool) => pool.response_estimate(has_timed_out),
             Backend::Upstream(..) => None,
         }
     }
 }
 
-/// A request on its way to a script.
+/// A request that was submitted to a backend.
 pub enum Source {
-    /// Through a pool's queue. Dropping it means that nobody wants the answer.
+    /// In a pool's queue. Dropping it means that the client has left.
     Pool(Arc<Exchange>),
-    /// To a foreign server.
-    Foreign(Foreign),
+    /// At a foreign server.
+    Foreign(ForeignRequest),
 }
 
 impl Source {
-    /// Whether it waits until others have ended that ask for the same.
+    /// Whether it is held back because its kind hangs.
     pub fn is_held_back(&self) -> bool {
+        self.exchange()
+            .is_some_and(|exchange| exchange.pool.has_held_back(exchange))
+    }
+
+    fn exchange(&self) -> Option<&Arc<Exchange>> {
         match self {
-            Source::Pool(exchange) => exchange.pool.has_held_back(exchange),
-            Source::Foreign(_) => false,
+            Source::Pool(exchange) => Some(exchange),
+            Source::Foreign(_) => None,
         }
     }
 
-    /// What happens next.
-    pub async fn event(&mut self) -> Event {
+    /// The next event.
+    pub async fn event(&mut self) -> ExchangeEvent {
         poll_fn(|cx| match self {
             Source::Pool(exchange) => exchange.poll_event(cx),
             Source::Foreign(foreign) => foreign.poll_event(cx),
@@ -221,76 +210,64 @@ impl Source {
         }
     }
 
-    /// When a worker was last given the request; nothing of a foreign server.
-    pub fn lent_at(&self) -> Option<Instant> {
-        match self {
-            Source::Pool(exchange) => exchange.lent_at(),
-            Source::Foreign(_) => None,
-        }
+    /// When the request was last assigned to a worker; none for a foreign server.
+    pub fn assigned_at(&self) -> Option<Instant> {
+        self.exchange()?.assigned_at()
     }
 
-    /// When the script began, at the earliest: `lent`, or later if it waited behind another in
-    /// its seat. Nothing when it is over.
-    pub fn began(&self, lent: Instant) -> Option<Instant> {
+    /// The earliest time at which the script can have begun: `assigned`, or later if it waited
+    /// behind another in its seat. None when it has ended.
+    pub fn began(&self, assigned: Instant) -> Option<Instant> {
         match self {
             Source::Pool(exchange) => exchange.began(),
-            Source::Foreign(_) => Some(lent),
+            Source::Foreign(_) => Some(assigned),
         }
     }
 
-    /// The answer is complete; the script may still run.
+    /// The response is complete; the script may continue.
     pub fn detach(&mut self) {
         if let Source::Pool(exchange) = self {
             exchange.detach();
         }
     }
 
-    /// Has the worker ended that runs the script for longer than `request_terminate_timeout`.
+    /// Has the worker killed: the script ran longer than `request_terminate_timeout`.
     pub fn end_overrun(&self) {
         if let Source::Pool(exchange) = self {
             exchange.end_overrun();
         }
     }
 
-    /// Has the worker ended that breaks the rules of the seat link, in words.
+    /// Has the worker killed for a violation of the seat protocol; `how` is for the log.
     pub fn broke_rules(&self, how: &str) {
         if let Source::Pool(exchange) = self {
             exchange.report_breach(how);
         }
     }
 
-    /// Tells, once, that the script is slow.
+    /// Reports the script as slow, once.
     pub fn report_slow(&self) {
         if let Source::Pool(exchange) = self {
             exchange.report_slow();
         }
     }
 
-    /// What the request has cost until its answer was complete, if its worker says so.
+    /// The cost of the request until its response was complete, if its worker reports it.
     pub fn spent(&self) -> Option<Spent> {
-        match self {
-            Source::Pool(exchange) => exchange.spent(),
-            Source::Foreign(_) => None,
-        }
+        self.exchange()?.spent()
     }
 
-    /// The exchange of a script that goes on though its answer is complete.
+    /// The exchange of a script that continues after its complete response.
     pub fn going_on(&self) -> Option<Arc<Exchange>> {
-        match self {
-            Source::Pool(exchange) if exchange.goes_on() => Some(exchange.clone()),
-            Source::Pool(_) | Source::Foreign(_) => None,
-        }
+        self.exchange()
+            .filter(|exchange| exchange.goes_on())
+            .cloned()
     }
 
-    /// How long the script took, by the word of its worker.
+    /// The script time, as its worker reports it.
     pub fn script_time(&self) -> Option<Duration> {
-        match self {
-            Source::Pool(exchange) => {
-                let took = Duration::from_micros(exchange.script_micros().into());
-                Some(took).filter(|took| !took.is_zero())
-            }
-            Source::Foreign(_) => None,
-        }
+        let micros = self.exchange()?.script_micros();
+        (micros > 0).then(|| Duration::from_micros(micros.into()))
     }
 }
 
@@ -303,7 +280,7 @@ impl Drop for Source {
     }
 }
 
-/// Sends a large body after the head, as the script takes it.
+/// Sends a large body after the first records, as the script reads it.
 pub struct Feeder<'a> {
     body: &'a Body,
     request_id: u16,
@@ -314,8 +291,8 @@ pub struct Feeder<'a> {
 }
 
 impl<'a> Feeder<'a> {
-    /// A feeder at the start of the body of request `request_id`. A body in memory has gone with the
-    /// head.
+    /// A feeder at the start of the body of request `request_id`. A body in memory was sent with
+    /// the first records.
     pub fn new(body: &'a Body, request_id: u16) -> Feeder<'a> {
         let over = matches!(body, Body::Memory(_));
         Feeder {
@@ -328,15 +305,15 @@ impl<'a> Feeder<'a> {
         }
     }
 
-    /// Begins anew: another worker has the request.
+    /// Starts again: another worker has the request.
     pub fn restart(&mut self) {
         *self = Feeder::new(self.body, self.request_id);
     }
 
-    /// Sends what finds room.
+    /// Sends as much as there is space for.
     ///
     /// # Errors
-    /// When the body cannot be read back.
+    /// The body cannot be read back.
     pub async fn feed(&mut self, source: &mut Source) -> std::io::Result<()> {
         loop {
             if self.fed == self.records.len() {

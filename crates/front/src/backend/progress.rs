@@ -1,37 +1,51 @@
-//! How far the response to a request has been sent.
+//! The progress of a request to a script.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use maitred_seat::Spent;
-use tokio::time::Instant;
 
 use crate::pool::exchange::Exchange;
 
-/// How an answer went, whether it came to its end or not.
-#[derive(Debug, Default)]
-pub struct Sent {
-    /// Whether the client has got any of it.
-    pub begun: bool,
-    /// How long the request waited for a worker.
+/// The progress of a request to a script, whether its response is complete or not.
+#[derive(Debug)]
+pub struct ScriptProgress {
+    /// When the request began.
+    pub began: Instant,
+    /// Whether the client has got any part of the response.
+    pub has_sent: bool,
+    /// Time that the request waited for a worker.
     pub queued: Option<Duration>,
-    /// It got none, and waited for others that ask for the same rather than for any.
+    /// It got no worker, and was held back because its kind hangs.
     pub held_back: bool,
-    /// How long its script took.
+    /// Time that its script ran.
     pub script: Option<Duration>,
-    /// Where that time went, by the word of the worker.
+    /// Its cost, as its worker reports it.
     pub spent: Option<Spent>,
-    /// The exchange of a script that goes on though its answer is complete.
+    /// The exchange of a script that continues after its complete response.
     pub going_on: Option<Arc<Exchange>>,
-    /// When the script had said everything.
+    /// When the script's output was complete.
     pub(crate) script_over: Option<Instant>,
 }
 
-impl Sent {
-    /// The script was through at `through`, of a request that began at `begun`: says how long it took,
-    /// and takes the rest for the time that the request waited.
-    pub(crate) fn split(&mut self, begun: Instant, through: Instant, script: Duration) {
-        let total = through.duration_since(begun);
+impl ScriptProgress {
+    /// A request that begins now.
+    pub fn new() -> ScriptProgress {
+        ScriptProgress {
+            began: Instant::now(),
+            has_sent: false,
+            queued: None,
+            held_back: false,
+            script: None,
+            spent: None,
+            going_on: None,
+            script_over: None,
+        }
+    }
+
+    /// The script has ended at `ended` and took `script`: the rest of the time was spent waiting.
+    pub(crate) fn split(&mut self, ended: Instant, script: Duration) {
+        let total = ended.saturating_duration_since(self.began);
         let script = script.min(total);
         (self.script, self.queued) = (Some(script), Some(total - script));
     }

@@ -1,228 +1,220 @@
-//! Running a script and sending its answer: wait for a worker, give it the request, and pass on
-//! what it says as fast as it says it and no faster than the client reads. What form the answer has
-//! is its door's business ([`ResponseEncoder`]), and so is how a client shows that it has gone ([`Client`]).
+//! Runs a script and sends its response: waits for a worker, hands the request over, and passes on
+//! the output as fast as it arrives and no faster than the client reads. The form of the response
+//! depends on the listener ([`ResponseEncoder`]), and so does the detection of a client that has
+//! left ([`Client`]).
 
 use std::io;
 use std::path::Path;
+use std::time::Instant;
 
 use maitred_fastcgi::{AnswerEvent, AnswerReader};
-use tokio::time::Instant;
+use maitred_scoreboard::RequestOutcome;
 
 use crate::backend::encoder::ResponseEncoder;
-use crate::backend::error::{Concerned, Failure};
-use crate::backend::fastcgi_upstream::Foreign;
-use crate::backend::progress::Sent;
-use crate::backend::timeouts::{Due, until};
-use crate::backend::{Backend, Feeder, Limits, Source};
+use crate::backend::error::{Failure, LogSuffix};
+use crate::backend::fastcgi_upstream::ForeignRequest;
+use crate::backend::progress::ScriptProgress;
+use crate::backend::script_timeouts::{ScriptTimeouts, until};
+use crate::backend::{Backend, Feeder, RequestLimits, Source};
 use crate::http::body::Body;
 use crate::http::client::Client;
 use crate::http::deadline::Fields;
 use crate::http::server_timing;
 use crate::http::spool::Spool;
-use crate::pool::exchange::{Claim, Ended, Event};
-use crate::pool::queue::Lane;
+use crate::pool::exchange::{ExchangeEvent, QueueRequest};
+use crate::pool::queue::Priority;
 use crate::pool::{kind, thread_local};
 
-/// Bytes of an answer after which others have their turn of the thread. To code as many takes br, which
-/// takes longest, a millisecond.
+/// Bytes of one response after which other tasks of the thread have their turn. Brotli, the slowest
+/// encoder, takes a millisecond for them.
 const TURN_BYTES: usize = 64 * 1024;
 
 /// One run of a script.
 pub struct Run<'a> {
-    /// Where it runs.
+    /// The backend.
     pub backend: &'a Backend,
-    /// The request's method and target, for log lines.
-    pub asked: (&'a str, &'a str),
+    /// The request's method, for log lines.
+    pub method: &'a str,
+    /// The request's target.
+    pub target: &'a str,
     /// Its body.
     pub body: &'a Body,
     /// The script's file, for log lines.
     pub script: &'a str,
     /// The id of the request's FastCGI records.
     pub request_id: u16,
-    /// The request's id in the logs; empty if we have given it none.
+    /// The request's id in the logs; empty if it has none.
     pub id: &'a str,
-    /// Where answers are kept for slow clients.
+    /// The directory for responses that slow clients have not read.
     pub spool_dir: &'a Path,
-    /// Its header, as far as that says how long the answer is wanted.
+    /// Its headers, for `request_deadline_header`.
     pub fields: &'a dyn Fields,
-    /// Whom it waits before.
-    pub lane: Lane,
+    /// Its queue priority.
+    pub priority: Priority,
 }
 
 impl Run<'_> {
-    /// Why its pool does not take it, if that is certain before its records are written.
-    pub fn is_turned_away(&self) -> Option<Failure> {
+    /// The rejection of the request, if that is certain before its records are encoded.
+    pub fn would_be_rejected(&self) -> Option<RequestOutcome> {
         let Backend::Pool(pool) = self.backend else {
             return None;
         };
-        if !pool.is_turning_away() {
+        if !pool.is_rejecting() {
             return None;
         }
         let limits = self.backend.limits(self.fields);
-        if limits.are_over() {
-            return Some(Failure::Deadline);
+        if limits.has_expired() {
+            return Some(RequestOutcome::Deadline);
         }
-        let why = pool.turns_away(self.claim(&limits))?;
-        Some(limits.refusal(why))
+        let outcome = pool.would_reject(self.queue_request(&limits))?;
+        Some(limits.outcome(outcome))
     }
 
-    fn claim(&self, limits: &Limits) -> Claim {
-        Claim {
-            lane: self.lane,
-            within: limits.patience(),
-            kind: kind::of(self.script, self.asked.1),
+    fn queue_request(&self, limits: &RequestLimits) -> QueueRequest {
+        QueueRequest {
+            priority: self.priority,
+            max_wait: limits.max_wait(),
+            kind: kind::of(self.script, self.target),
         }
     }
 
-    /// Runs the script and sends its answer. `thread` is the front's, and what asked for the
-    /// script `began` then.
+    /// Runs the script and sends its response. `thread` is the front's.
     ///
     /// # Errors
-    /// Why there is no complete answer; `sent` says what the client got of it.
+    /// There is no complete response; `progress` says what the client has got of it.
     pub async fn run<C: Client>(
         &self,
         client: &mut C,
-        form: &mut impl ResponseEncoder<Head = C::Head>,
-        (thread, began): (u32, std::time::Instant),
+        encoder: &mut impl ResponseEncoder<Head = C::Head>,
+        thread: u32,
         request: Vec<u8>,
-        sent: &mut Sent,
+        progress: &mut ScriptProgress,
     ) -> Result<(), Failure> {
-        let begun = Instant::from_std(began);
         let limits = self.backend.limits(self.fields);
-        if limits.are_over() {
-            return Err(Failure::Deadline);
+        if limits.has_expired() {
+            return Err(RequestOutcome::Deadline.into());
         }
         let mut source = match self.backend {
             Backend::Pool(pool) => {
-                let submitted = pool.submit(thread, request, self.claim(&limits));
-                Source::Pool(submitted.map_err(|why| limits.refusal(why))?)
+                let submitted = pool.submit(thread, request, self.queue_request(&limits));
+                Source::Pool(submitted.map_err(|outcome| limits.outcome(outcome))?)
             }
             Backend::Upstream(upstream, _) => Source::Foreign(
-                Box::pin(Foreign::connect(upstream, request))
+                Box::pin(ForeignRequest::connect(upstream, request))
                     .await
-                    .map_err(Failure::Unreachable)?,
+                    .map_err(|why| Failure::detailed(RequestOutcome::Unreachable, why))?,
             ),
         };
-        self.follow(client, form, &mut source, (begun, &limits), sent)
-            .await
-    }
-
-    async fn follow<C: Client>(
-        &self,
-        client: &mut C,
-        form: &mut impl ResponseEncoder<Head = C::Head>,
-        source: &mut Source,
-        (begun, limits): (Instant, &Limits),
-        sent: &mut Sent,
-    ) -> Result<(), Failure> {
-        let deadline = begun.checked_add(limits.patience());
-        let waited = self.wait_in_queue(client, source, (deadline, limits)).await;
-        sent.held_back = waited.is_err() && source.is_held_back();
-        waited?;
-        let lent = source.lent_at().map_or(begun, Instant::from_std);
-        let outcome = self
-            .answer(client, form, source, (begun, lent, limits), sent)
+        let waited = self
+            .wait_in_queue(client, &mut source, &limits, progress)
             .await;
-        if sent.spent.is_none() {
-            // The client's time is not the script's: what counts is when the script was through.
-            let through = sent.script_over.unwrap_or_else(Instant::now);
-            let script = source.script_time().unwrap_or(through - lent);
-            sent.split(begun, through, script);
+        progress.held_back = waited.is_err() && source.is_held_back();
+        waited?;
+        let assigned = source.assigned_at().unwrap_or(progress.began);
+        let result = self
+            .relay(client, encoder, &mut source, &limits, progress)
+            .await;
+        if progress.spent.is_none() {
+            // Without the time in which the client read the rest.
+            let ended = progress.script_over.unwrap_or_else(Instant::now);
+            let script = source.script_time().unwrap_or(ended - assigned);
+            progress.split(ended, script);
         }
-        outcome
+        result
     }
 
     async fn wait_in_queue(
         &self,
         client: &mut impl Client,
         source: &mut Source,
-        (deadline, limits): (Option<Instant>, &Limits),
-    ) -> Result<(), Failure> {
-        // A waiting request is told of its worker before anything else can happen to it.
+        limits: &RequestLimits,
+        progress: &ScriptProgress,
+    ) -> Result<(), RequestOutcome> {
+        let deadline = progress.began.checked_add(limits.max_wait());
+        // The assignment of a worker comes before any other event.
         tokio::select! {
             biased;
             event = source.event() => match event {
-                Event::Ended(Ended::TakenBack) => Err(limits.failure(Failure::QueueTimeout)),
-                Event::Ended(Ended::TurnedAway(why)) => Err(limits.refusal(why)),
-                Event::Ended(_) => Err(Failure::WorkerDied),
+                ExchangeEvent::Ended(Err(outcome)) => Err(limits.outcome(outcome)),
+                ExchangeEvent::Ended(Ok(())) => Err(RequestOutcome::WorkerDied),
                 _ => Ok(()),
             },
-            () = client.gone() => Err(Failure::LeftQueue),
-            () = until(deadline) => Err(limits.failure(Failure::QueueTimeout)),
+            () = client.gone() => Err(RequestOutcome::LeftQueue),
+            () = until(deadline) => Err(limits.outcome(RequestOutcome::QueueTimeout)),
         }
     }
 
-    async fn answer<C: Client>(
+    /// Sends the request to the script, and its output to the client.
+    async fn relay<C: Client>(
         &self,
         client: &mut C,
-        form: &mut impl ResponseEncoder<Head = C::Head>,
+        encoder: &mut impl ResponseEncoder<Head = C::Head>,
         source: &mut Source,
-        (begun, lent, limits): (Instant, Instant, &Limits),
-        sent: &mut Sent,
+        limits: &RequestLimits,
+        progress: &mut ScriptProgress,
     ) -> Result<(), Failure> {
+        let assigned = source.assigned_at().unwrap_or(progress.began);
         let spool = Spool::new(self.spool_dir, client.spool_bytes(), limits.spool);
-        let mut answering = Answering::new(self, form, (begun, limits), spool, sent);
+        let mut relay = Relay::new(self, encoder, limits, spool, progress);
         let mut feeder = Feeder::new(self.body, self.request_id);
-        feeder.feed(source).await.map_err(Failure::Body)?;
-        let mut due = Due::new(lent, limits);
-        while !answering.is_over() {
-            answering.send(client).await?;
-            if answering.is_over() {
+        feeder.feed(source).await.map_err(Failure::body_lost)?;
+        let mut timeouts = ScriptTimeouts::new(assigned, limits);
+        while !relay.is_over() {
+            relay.send(client).await?;
+            if relay.is_over() {
                 break;
             }
-            let wants_more = answering.wants_more();
-            let has_unsent = answering.has_unsent();
+            let wants_more = relay.wants_more();
+            let has_unsent = relay.has_unsent();
             tokio::select! {
                 biased;
                 event = source.event(), if wants_more => match event {
-                    Event::Answer(bytes) => {
-                        answering.take_in_turns(&bytes, source, client).await?;
+                    ExchangeEvent::Response(bytes) => {
+                        relay.take_in_turns(&bytes, source, client).await?;
                     }
-                    Event::Room => feeder.feed(source).await.map_err(Failure::Body)?,
-                    Event::Ended(ended) => answering.ended(ended, limits, source)?,
-                    Event::Lent => {
+                    ExchangeEvent::Room => feeder.feed(source).await.map_err(Failure::body_lost)?,
+                    ExchangeEvent::Ended(result) => {
+                        relay.ended(result.map_err(|outcome| limits.outcome(outcome)), source)?;
+                    }
+                    ExchangeEvent::Assigned => {
                         feeder.restart();
-                        feeder.feed(source).await.map_err(Failure::Body)?;
+                        feeder.feed(source).await.map_err(Failure::body_lost)?;
                     }
                 },
                 ready = sendable(client, has_unsent) => {
                     if ready.is_err() {
-                        return Err(Failure::ClientLeft);
+                        return Err(RequestOutcome::ClientLeft.into());
                     }
                 }
-                () = until(due.next()), if !answering.script_is_over() => due.look(source)?,
+                () = until(timeouts.next()), if !relay.script_is_over() => timeouts.check(source)?,
             }
         }
         Ok(())
     }
 
-    /// Logs what a script says beside its answer, as far as its pool's limit goes. That is asked
-    /// first: what is dropped costs little.
+    /// Logs what a script writes to standard error, within its pool's limit. The limit is checked
+    /// first, so that a dropped line costs little.
     pub fn log(&self, message: &[u8]) {
         for line in message.split(|&byte| byte == b'\n') {
             if line.trim_ascii().is_empty() || !self.backend.may_log(line.len()) {
                 continue;
             }
             let line = String::from_utf8_lossy(line.strip_suffix(b"\r").unwrap_or(line));
-            // A carriage return would write over the line's beginning on a terminal.
+            // A carriage return would overwrite the start of the line on a terminal.
             let line = line.replace(|c: char| c.is_control() && c != '\t', " ");
-            tracing::warn!(
-                "{}: {}: {line}{}",
-                self.backend,
-                self.script,
-                self.concerned()
-            );
+            let (backend, script, suffix) = (self.backend, self.script, self.log_suffix());
+            tracing::warn!("{backend}: {script}: {line}{suffix}");
         }
     }
 
-    /// How a line of the log ends that is about this request.
-    pub fn concerned(&self) -> Concerned<'_> {
-        Concerned(self.id)
+    /// The end of a log line about this request.
+    pub fn log_suffix(&self) -> LogSuffix<'_> {
+        LogSuffix(self.id)
     }
 }
 
 /// Waits for the client to read if it must, and otherwise for it to leave.
-pub(crate) async fn sendable(client: &mut impl Client, has_unsent: bool) -> io::Result<()> {
+async fn sendable(client: &mut impl Client, has_unsent: bool) -> io::Result<()> {
     if has_unsent {
         return client.sendable().await;
     }
@@ -230,43 +222,41 @@ pub(crate) async fn sendable(client: &mut impl Client, has_unsent: bool) -> io::
     Err(io::ErrorKind::UnexpectedEof.into())
 }
 
-/// An answer on its way from script to client.
-struct Answering<'a, F> {
+/// A response between script and client.
+struct Relay<'a, F> {
     run: &'a Run<'a>,
-    form: &'a mut F,
-    sent: &'a mut Sent,
+    encoder: &'a mut F,
+    progress: &'a mut ScriptProgress,
     records: AnswerReader,
     spool: Spool<'a>,
     over: bool,
-    /// Bytes taken in this turn of the thread's.
-    of_turn: usize,
-    /// When the request began.
-    begun: Instant,
-    tells_timing: bool,
+    /// Bytes taken in this turn of the thread.
+    turn_bytes: usize,
+    /// `server_timing`.
+    sends_timing: bool,
 }
 
-impl<'a, F: ResponseEncoder> Answering<'a, F> {
+impl<'a, F: ResponseEncoder> Relay<'a, F> {
     fn new(
         run: &'a Run<'a>,
-        form: &'a mut F,
-        (begun, limits): (Instant, &Limits),
+        encoder: &'a mut F,
+        limits: &RequestLimits,
         spool: Spool<'a>,
-        sent: &'a mut Sent,
-    ) -> Answering<'a, F> {
-        Answering {
+        progress: &'a mut ScriptProgress,
+    ) -> Relay<'a, F> {
+        Relay {
             run,
-            form,
-            sent,
+            encoder,
+            progress,
             records: AnswerReader::new(run.request_id),
             spool,
             over: false,
-            of_turn: 0,
-            begun,
-            tells_timing: limits.tells_timing,
+            turn_bytes: 0,
+            sends_timing: limits.sends_timing,
         }
     }
 
-    /// The script is through, and the client has everything.
+    /// The output is complete, and the client has all of it.
     fn is_over(&self) -> bool {
         self.over && self.spool.is_empty()
     }
@@ -283,8 +273,8 @@ impl<'a, F: ResponseEncoder> Answering<'a, F> {
         !self.spool.is_empty()
     }
 
-    /// Takes what the script has said, in as many turns of the thread's as it takes: whose client reads
-    /// as fast as it speaks would otherwise keep everybody else from theirs.
+    /// Takes output of the script in several turns of the thread: a client that reads as fast as
+    /// the script writes would starve the others.
     async fn take_in_turns(
         &mut self,
         mut bytes: &[u8],
@@ -293,7 +283,7 @@ impl<'a, F: ResponseEncoder> Answering<'a, F> {
     ) -> Result<(), Failure> {
         loop {
             let all = bytes.len();
-            let piece = if self.form.is_laborious() {
+            let piece = if self.encoder.needs_yield() {
                 TURN_BYTES
             } else {
                 all
@@ -303,9 +293,9 @@ impl<'a, F: ResponseEncoder> Answering<'a, F> {
             if self.over {
                 return Ok(());
             }
-            self.of_turn += now.len();
-            if self.form.is_laborious() || self.of_turn >= TURN_BYTES {
-                self.of_turn = 0;
+            self.turn_bytes += now.len();
+            if self.encoder.needs_yield() || self.turn_bytes >= TURN_BYTES {
+                self.turn_bytes = 0;
                 thread_local::was_busy();
                 tokio::task::yield_now().await;
             }
@@ -316,7 +306,7 @@ impl<'a, F: ResponseEncoder> Answering<'a, F> {
         }
     }
 
-    /// Takes what the script has said, and moves it to the spool in the client's form.
+    /// Takes output of the script, and moves it to the spool in the client's form.
     async fn take(
         &mut self,
         mut bytes: &[u8],
@@ -326,105 +316,105 @@ impl<'a, F: ResponseEncoder> Answering<'a, F> {
         loop {
             match self.records.next(&mut bytes) {
                 Ok(None) => break,
-                Ok(Some(said @ AnswerEvent::End { .. })) => {
+                Ok(Some(end @ AnswerEvent::End { .. })) => {
                     self.over = true;
-                    self.measured(source);
+                    self.record_end(source);
                     source.detach();
-                    self.form.take(said)?;
+                    self.encoder.take(end)?;
                     break;
                 }
-                Ok(Some(said)) => self.form.take(said)?,
+                Ok(Some(output)) => self.encoder.take(output)?,
                 Err(error) => {
-                    source.broke_rules("its answer is none in FastCGI");
-                    return Err(Failure::Invalid(error.to_string()));
+                    source.broke_rules("its output is not valid FastCGI");
+                    return Err(Failure::invalid(error));
                 }
             }
         }
-        self.form.settle().await;
-        let out = self.form.frame(self.over)?;
-        while let Some(head) = self.form.head() {
-            self.sent.begun |= self.form.has_begun();
-            client.begin(head).map_err(|_| Failure::ClientLeft)?;
+        self.encoder.settle().await;
+        let out = self.encoder.frame(self.over)?;
+        while let Some(head) = self.encoder.head() {
+            self.progress.has_sent |= self.encoder.has_begun();
+            client.begin(head).map_err(|_| RequestOutcome::ClientLeft)?;
         }
         let length = out.len();
         if let Err(error) = self.spool.push(out).await {
-            self.tell_unkept(length, &error);
+            self.log_spool_error(length, &error);
         }
         Ok(())
     }
 
-    /// The script is through: takes down what it took.
-    fn measured(&mut self, source: &Source) {
-        let through = Instant::now();
-        self.sent.script_over = Some(through);
-        // In this order: what it has cost by its end is then known if it does not go on.
-        self.sent.going_on = source.going_on();
-        self.sent.spent = source.spent();
-        if let Some(lent) = source.lent_at() {
-            self.form.took(through - Instant::from_std(lent));
+    /// Records the times of a script whose output is complete.
+    fn record_end(&mut self, source: &Source) {
+        let ended = Instant::now();
+        self.progress.script_over = Some(ended);
+        // In this order: if it does not continue, its cost is final.
+        self.progress.going_on = source.going_on();
+        self.progress.spent = source.spent();
+        if let Some(assigned) = source.assigned_at() {
+            self.encoder.record_duration(ended - assigned);
         }
-        let Some(spent) = self.sent.spent else { return };
-        self.sent.split(self.begun, through, spent.held);
-        if self.tells_timing {
-            let queued = self.sent.queued.unwrap_or_default();
-            self.form.timed(server_timing::value(queued, &spent));
+        let Some(spent) = self.progress.spent else {
+            return;
+        };
+        self.progress.split(ended, spent.held);
+        if self.sends_timing {
+            let queued = self.progress.queued.unwrap_or_default();
+            self.encoder.timed(server_timing::value(queued, &spent));
         }
     }
 
-    fn tell_unkept(&self, length: usize, error: &io::Error) {
+    fn log_spool_error(&self, length: usize, error: &io::Error) {
         if !self.run.backend.may_log(self.run.script.len()) {
             return;
         }
         tracing::warn!(
-            "an answer of {} could not be kept on disk ({length} bytes to {}: {error}); the \
+            "a response of {} could not be spooled to disk ({length} bytes to {}: {error}); the \
              script waits for its client{}",
             self.run.script,
             self.run.spool_dir.display(),
-            self.run.concerned(),
+            self.run.log_suffix(),
         );
     }
 
-    fn ended(&mut self, ended: Ended, limits: &Limits, source: &Source) -> Result<(), Failure> {
+    /// The exchange has ended.
+    fn ended(
+        &mut self,
+        result: Result<(), RequestOutcome>,
+        source: &Source,
+    ) -> Result<(), Failure> {
         if self.over {
             return Ok(());
         }
-        match ended {
-            Ended::Finished => {
-                let how = "it ended without saying so";
-                source.broke_rules(how);
-                Err(Failure::Invalid(how.to_owned()))
-            }
-            Ended::TakenBack => Err(limits.failure(Failure::QueueTimeout)),
-            Ended::TurnedAway(why) => Err(limits.refusal(why)),
-            Ended::Silent => Err(Failure::Silent),
-            Ended::Broken | Ended::WorkerDied => Err(Failure::WorkerDied),
-        }
+        result?;
+        let how = "its output has no end record";
+        source.broke_rules(how);
+        Err(Failure::invalid(how))
     }
 
-    /// Sends what the client takes now.
+    /// Sends as much as the client takes now.
     async fn send(&mut self, client: &mut impl Client) -> Result<(), Failure> {
         loop {
             let front = self.spool.front().await.map_err(|error| {
-                let concerned = self.run.concerned();
-                tracing::error!("a kept answer could not be read back: {error}{concerned}");
-                Failure::ClientLeft
+                let suffix = self.run.log_suffix();
+                tracing::error!("a spooled response could not be read back: {error}{suffix}");
+                RequestOutcome::ClientLeft
             })?;
             let Some(bytes) = front else { return Ok(()) };
-            self.sent.begun |= self.form.has_begun();
+            self.progress.has_sent |= self.encoder.has_begun();
             let length = bytes.len();
             match client.try_send(bytes) {
                 Ok(0) => {
                     if let Err(error) = self.spool.settle().await {
-                        self.tell_unkept(length, &error);
+                        self.log_spool_error(length, &error);
                     }
                     return Ok(());
                 }
                 Ok(count) => {
-                    // Nothing else may follow half of an interim answer.
-                    self.sent.begun |= count < length;
+                    // Only the rest may follow a part of an interim response.
+                    self.progress.has_sent |= count < length;
                     self.spool.advance(count);
                 }
-                Err(_) => return Err(Failure::ClientLeft),
+                Err(_) => return Err(RequestOutcome::ClientLeft.into()),
             }
         }
     }

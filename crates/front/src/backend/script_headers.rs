@@ -2,25 +2,25 @@
 
 use maitred_fastcgi::cgi::AnswerHead;
 
-/// Headers by which a script speaks to its web server (nginx's `X-Accel-…`).
+/// Whether a header is an instruction to the web server (nginx's `X-Accel-…`).
 pub fn is_for_us(name: &[u8]) -> bool {
     name.get(..8)
         .is_some_and(|start| start.eq_ignore_ascii_case(b"x-accel-"))
 }
 
-/// A file that a script names.
+/// The file that a script's response names in its place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Named<'a> {
-    /// By a path that begins as one of the site's `sendfile_roots`; percent-encoded.
+    /// A path below one of the site's `sendfile_roots`; percent-encoded.
     Path(&'a [u8]),
-    /// By its own absolute name, as the script has it.
+    /// An absolute file name.
     File(&'a [u8]),
 }
 
 impl<'a> Named<'a> {
-    /// What a script's answer names, if it does.
+    /// The file that a response names, if it does.
     pub fn by(said: &'a AnswerHead) -> Option<Named<'a>> {
-        // Few scripts say anything of the kind.
+        // Few responses have such headers.
         let may = |(name, _): (&[u8], &[u8])| matches!(name.first(), Some(b'x' | b'X'));
         if !said.headers().any(may) {
             return None;
@@ -44,8 +44,8 @@ impl<'a> Named<'a> {
     }
 }
 
-/// The field by which nginx's scripts name a path.
+/// nginx's header for a path.
 pub(crate) const REDIRECT: &str = "X-Accel-Redirect";
 
-/// The field by which Apache's scripts name a file.
+/// Apache's header for a file.
 pub(crate) const SENDFILE: &str = "X-Sendfile";

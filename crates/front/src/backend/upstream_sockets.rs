@@ -1,5 +1,5 @@
-//! Connecting to the Unix sockets of servers. The walk along a socket's path takes a dozen system calls,
-//! so its end is kept for a moment. A connection through the kept descriptor reaches the very socket
+//! Connects to the Unix sockets of FastCGI and HTTP servers. The check of a socket's path takes a
+//! dozen system calls, so its result is cached for a moment, as a descriptor of the very socket
 //! that was checked, whatever has its name by now.
 
 use std::cell::RefCell;
@@ -18,39 +18,39 @@ use crate::backend::fastcgi_upstream::ByteStream;
 use crate::net::descriptor_guard::WaryStream;
 use crate::runtime::file_identity::Identity;
 
-/// How long a socket that was looked up is used without a further walk.
-const KEPT_FOR: Duration = Duration::from_secs(1);
+/// The time for which a socket is used without another check of its path.
+const CACHED_FOR: Duration = Duration::from_secs(1);
 
-/// Most sockets that a thread keeps, each by a descriptor.
-const KEPT: usize = 64;
+/// Most sockets that a thread caches, each with a descriptor.
+const MAX_CACHED: usize = 64;
 
 thread_local! {
-    static SOCKETS: RefCell<HashMap<PathBuf, Kept>> = RefCell::default();
+    static SOCKETS: RefCell<HashMap<PathBuf, CachedSocket>> = RefCell::default();
 }
 
-struct Kept {
+struct CachedSocket {
     place: Arc<OpenedPath>,
-    /// What had the last name on the way before the walk, which may be a link.
+    /// The file with the path's last name before the check, which may be a symlink.
     name: Identity,
     since: Instant,
 }
 
-/// What has this name, which is not followed if it is a link.
+/// The file with this name; a symlink is not followed.
 fn identity(path: &Path) -> Option<Identity> {
     let stat = rustix::fs::lstat(path).ok()?;
     Some(Identity::of(&stat))
 }
 
-/// Connects to the socket that `path` leads to. A tenant's link leads to no pool of another's, which
-/// would run the tenant's script.
+/// Connects to the socket at `path`. A symlink of a tenant cannot lead to a pool of another one,
+/// which would run the tenant's script.
 ///
 /// # Errors
-/// What the system says.
+/// The system's error.
 pub async fn connect(path: &Path) -> io::Result<Box<dyn ByteStream>> {
-    if let Some(place) = kept(path) {
+    if let Some(place) = cached(path) {
         let connected = connect_to(&place).await;
         let is_refused = |why: &io::Error| why.kind() == io::ErrorKind::ConnectionRefused;
-        // A server that was started again listens on another socket of this name.
+        // A restarted server listens on another socket of this name.
         if !connected.as_ref().is_err_and(is_refused) {
             return connected;
         }
@@ -58,41 +58,40 @@ pub async fn connect(path: &Path) -> io::Result<Box<dyn ByteStream>> {
     connect_to(&*look(path)?).await
 }
 
-/// The end of the last walk, if that is still good.
-fn kept(path: &Path) -> Option<Arc<OpenedPath>> {
+/// The socket of the last check, if that is recent.
+fn cached(path: &Path) -> Option<Arc<OpenedPath>> {
     SOCKETS.with_borrow(|sockets| {
-        let kept = sockets.get(path)?;
-        let is_good = kept.since.elapsed() < KEPT_FOR && identity(path) == Some(kept.name);
-        is_good.then(|| Arc::clone(&kept.place))
+        let cached = sockets.get(path)?;
+        let is_good = cached.since.elapsed() < CACHED_FOR && identity(path) == Some(cached.name);
+        is_good.then(|| Arc::clone(&cached.place))
     })
 }
 
-/// Walks along the path, and keeps its end.
+/// Checks the path, and caches its socket.
 fn look(path: &Path) -> io::Result<Arc<OpenedPath>> {
-    // Before the walk: a name that is changed meanwhile has another identity later.
+    // Before the check: a name that changes meanwhile has another identity later.
     let name = identity(path);
     let walked = walk::look(path, Rule::of_reader());
     SOCKETS.with_borrow_mut(|sockets| {
-        // So that no descriptor of a socket that is gone stays.
-        sockets.retain(|other, kept| other != path && kept.since.elapsed() < KEPT_FOR);
+        // Closes the descriptors of sockets that may be gone.
+        sockets.retain(|other, cached| other != path && cached.since.elapsed() < CACHED_FOR);
         let place = Arc::new(walked?);
         if let Some(name) = name
-            && sockets.len() < KEPT
+            && sockets.len() < MAX_CACHED
         {
-            let kept = Kept {
+            let cached = CachedSocket {
                 place: Arc::clone(&place),
                 name,
                 since: Instant::now(),
             };
-            sockets.insert(path.to_path_buf(), kept);
+            sockets.insert(path.to_path_buf(), cached);
         }
         Ok(place)
     })
 }
 
-/// The server behind the socket cannot send descriptors: closing one of those may block for as long
-/// as the server likes. Before Linux 6.16 the kernel has no such refusal, and the stream is a wary
-/// one.
+/// Connects so that the server cannot send descriptors: closing one may block for as long as the
+/// server likes. Before Linux 6.16 the kernel cannot refuse them, and the stream discards them.
 async fn connect_to(place: &OpenedPath) -> io::Result<Box<dyn ByteStream>> {
     let socket = UnixSocket::new_stream()?;
     Ok(match refuse_descriptors(socket.as_fd()) {
@@ -151,11 +150,11 @@ mod tests {
     #[tokio::test]
     async fn a_thread_keeps_no_more_sockets_than_it_may() {
         let folder = tempfile::tempdir().unwrap();
-        for number in 0..KEPT + 2 {
+        for number in 0..MAX_CACHED + 2 {
             let path = folder.path().join(number.to_string());
             let _listener = UnixListener::bind(&path).unwrap();
             connect(&path).await.unwrap();
         }
-        SOCKETS.with_borrow(|sockets| assert!(sockets.len() <= KEPT));
+        SOCKETS.with_borrow(|sockets| assert!(sockets.len() <= MAX_CACHED));
     }
 }

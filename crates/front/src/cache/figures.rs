@@ -14,7 +14,7 @@ use maitred_pagecache::eligibility::Bypass;
 use crate::cache::Cache;
 
 /// How requests end at a cache.
-const RESULTS: [&str; 8] = [
+pub const RESULTS: [&str; 8] = [
     "hit",
     "updating",
     "stale",
@@ -200,9 +200,9 @@ impl Cache {
         Some(PageCache {
             memory: tier(of_store.memory, self.memory_limit, of_store.evicted.0),
             disk: disk.map(|limit| tier(of_store.disk, limit, of_store.evicted.1)),
-            damaged_files: of_store.damaged,
+            corrupt_files: of_store.damaged,
             write_errors: of_store.failed,
-            purges_remembered: of_store.purges as u64,
+            active_purges: of_store.purges as u64,
             filling: self.fills.len() as u64,
             waiting: self.fills.waiting(|waiter| !waiter.is_closed()) as u64,
             sites,

@@ -17,7 +17,7 @@ use tokio::sync::oneshot;
 use crate::cache::Cache;
 use crate::cache::key_host::key_host;
 use crate::http::hosts::Hosts;
-use crate::pool::wishes::{Wish, Wishes};
+use crate::pool::worker_calls::{WorkerCall, WorkerCalls};
 use crate::runtime::supervisor_channel::Supervisor;
 
 /// Longest that an answer waits for other fronts to have dropped what it has made out of date.
@@ -348,28 +348,28 @@ impl Cache {
 
     /// Does what scripts wish, for as long as the front serves. A script waits until the pages are
     /// gone in all fronts.
-    pub async fn hear(self: Arc<Cache>, wishes: Wishes) {
+    pub async fn hear(self: Arc<Cache>, calls: WorkerCalls) {
         loop {
-            let wish = wishes.next().await;
-            let (fate, elsewhere) = self.fulfil(&wish);
+            let call = calls.next().await;
+            let (fate, elsewhere) = self.fulfil(&call);
             match elsewhere {
-                None => wish.grant(fate as u32),
+                None => call.reply(fate as u32),
                 Some(elsewhere) => {
                     tokio::spawn(async move {
                         elsewhere.done().await;
-                        wish.grant(fate as u32);
+                        call.reply(fate as u32);
                     });
                 }
             }
         }
     }
 
-    fn fulfil(&self, wish: &Wish) -> (Fate, Option<Elsewhere>) {
-        let Ok(asked) = serde_json::from_slice::<Asked>(&wish.bytes) else {
+    fn fulfil(&self, call: &WorkerCall) -> (Fate, Option<Elsewhere>) {
+        let Ok(asked) = serde_json::from_slice::<Asked>(&call.bytes) else {
             // A script's worker says nothing else unless it was tampered with.
             return (Fate::Unheard, None);
         };
-        match self.known.load().resolve_for_pool(&wish.pool, &asked) {
+        match self.known.load().resolve_for_pool(&call.pool, &asked) {
             Ok(Some(dropped)) => (Fate::Dropped, self.purge(&dropped)),
             Ok(None) => (Fate::NoCache, None),
             Err(_) => (Fate::NotIts, None),

@@ -20,7 +20,7 @@ use crate::net::readable::readable;
 use crate::net::tls::Tls;
 use crate::pool::generation::Generation;
 use crate::pool::queue::SeatId;
-use crate::pool::rings::{DEAF_FOR, Rings};
+use crate::pool::worker_events::{EventThrottle, PAUSE};
 use crate::pool::{Pool, thread_local};
 use crate::runtime::sandbox;
 use crate::runtime::supervisor_channel::{read_json, write_json};
@@ -66,7 +66,7 @@ pub fn channel() -> (mpsc::Sender<ThreadOrder>, mpsc::Receiver<ThreadOrder>) {
 /// A worker's event only has to wake the thread: the thread's hooks do the rest. The event is
 /// edge-triggered, so its counter need not be read.
 async fn listen_to(event: OwnedFd, generation: Weak<Generation>, thread: u32) {
-    let mut rings = Rings::default();
+    let mut throttle = EventThrottle::default();
     loop {
         let Ok(listened) = event.try_clone().and_then(readable) else {
             tracing::error!("a worker's event cannot be waited for");
@@ -77,13 +77,13 @@ async fn listen_to(event: OwnedFd, generation: Weak<Generation>, thread: u32) {
             let Some(generation) = generation.upgrade() else {
                 return;
             };
-            if rings.rung(generation.news(thread)) {
+            if throttle.is_wasteful(generation.useful_events(thread)) {
                 break;
             }
         }
         // While it is awaited, each event wakes the thread. Earlier events show at once.
         drop(listened);
-        tokio::time::sleep(DEAF_FOR).await;
+        tokio::time::sleep(PAUSE).await;
     }
 }
 
@@ -245,14 +245,14 @@ impl CommandReceiver {
                 generation,
                 cores,
                 workers,
-            } => self.with_pool(generation, |pool| pool.see_room(cores, workers)),
+            } => self.with_pool(generation, |pool| pool.set_capacity(cores, workers)),
             ToFront::Outgrown {
                 generation,
                 seat: number,
                 incarnation,
             } => {
                 let seat = SeatId { generation, number };
-                self.with_pool(generation, |pool| pool.outgrown(seat, incarnation));
+                self.with_pool(generation, |pool| pool.outgrown(seat.worker(incarnation)));
             }
             ToFront::ForgetPool { generation } => {
                 shared.pools.forget(generation);
@@ -519,14 +519,14 @@ async fn watch_seat(
     let pidfd = pidfd.ok_or_else(|| io::Error::other("the front's limit of open files is reached"));
     match pidfd.and_then(readable) {
         Ok(pidfd) => {
-            pool.seat_opened(seat, incarnation);
+            pool.seat_opened(seat.worker(incarnation));
             let _ = pidfd.readable().await;
-            pool.seat_died(seat, incarnation);
+            pool.seat_died(seat.worker(incarnation));
         }
         Err(error) => {
             shared.troubles.not_watched(&pool.name, &error);
             tokio::time::sleep(TRY_AGAIN_AFTER).await;
-            pool.give_back(seat, incarnation);
+            pool.give_back(seat.worker(incarnation));
         }
     }
     pool.forget_pid(seat, pid);

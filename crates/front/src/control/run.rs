@@ -17,9 +17,9 @@ use crate::control::commands::{self, CommandReceiver, ThreadOrder, follow_thread
 use crate::logging::access_log::AccessLog;
 use crate::logging::pool_access_log::DoorLogs;
 use crate::logging::repeated::RepeatedErrors;
-use crate::pool::pools::Pools;
+use crate::pool::pool_registry::Pools;
 use crate::pool::thread_local::{self, Inbox};
-use crate::pool::wishes::Wishes;
+use crate::pool::worker_calls::WorkerCalls;
 use crate::runtime::supervisor_channel::{Supervisor, read_json};
 use crate::runtime::{background, sandbox, thread};
 use crate::services::{Shared, Thread};
@@ -54,7 +54,7 @@ struct Start {
     /// The folders that the sandbox lets the front read.
     readable: Readable,
     /// Calls of workers to the front.
-    unheard: Wishes,
+    unheard: WorkerCalls,
 }
 
 /// Runs the front until the supervisor stops it. Returns the exit code. Calls `follow` with every
@@ -187,9 +187,14 @@ fn prepare(
     let files = usize::try_from(of_pages).unwrap_or(0);
     let cache = Cache::open(&config, (threads, files), supervisor.clone())
         .map_err(|error| format!("there is no page cache: {error}"))?;
-    let wishes = Wishes::default();
+    let worker_calls = WorkerCalls::default();
     let is_fpm = config.fpm.is_some();
-    let pools = Pools::new(inboxes.clone(), supervisor.clone(), wishes.clone(), is_fpm);
+    let pools = Pools::new(
+        inboxes.clone(),
+        supervisor.clone(),
+        worker_calls.clone(),
+        is_fpm,
+    );
     let shared = Shared::new(
         pools,
         access_log,
@@ -207,7 +212,7 @@ fn prepare(
         follow,
         early: orders.early,
         readable,
-        unheard: wishes,
+        unheard: worker_calls,
     })
 }
 
@@ -299,7 +304,7 @@ struct FirstThread {
     receiver: CommandReceiver,
     /// Commands that arrived before the start.
     early: Vec<(ToFront, Vec<OwnedFd>)>,
-    worker_calls: Wishes,
+    worker_calls: WorkerCalls,
 }
 
 fn serve_thread(

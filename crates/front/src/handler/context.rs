@@ -9,7 +9,7 @@ use maitred_rules::response_headers::HeaderPolicy;
 
 use crate::backend::Backend;
 use crate::http::client::After;
-use crate::pool::queue::Lane;
+use crate::pool::queue::Priority;
 use crate::site::Site;
 
 /// How a request is answered: by which site, and what its rules have made of it.
@@ -26,7 +26,7 @@ pub struct RequestContext<'a> {
     /// Where its scripts run.
     pub backend: &'a Backend,
     /// Whom its scripts wait before.
-    pub lane: Lane,
+    pub priority: Priority,
     /// Largest request body in bytes.
     pub max_body_size: u64,
     /// What becomes of the answer's header.

@@ -18,7 +18,7 @@ use crate::http::headers::{Header, OCTETS, ServerHeaders, first_field};
 use crate::logging::access_log::{self, AccessLog, Finished, Time};
 use crate::logging::record::RequestRecord;
 use crate::net::admin_peer::AdminPeer;
-use crate::pool::queue::Lane;
+use crate::pool::queue::Priority;
 use crate::pool::status;
 use crate::runtime::request_id::RequestId;
 use crate::services::Thread;
@@ -217,7 +217,7 @@ async fn at_site(
         path: head.path(),
         query: head.query(),
         backend: &site.backend,
-        lane: Lane::Usual,
+        priority: Priority::Normal,
         max_body_size: site.settings.max_body_size,
         header_policy: rules::PLAIN,
         origin,
@@ -351,7 +351,7 @@ async fn stop(
 async fn send_page(
     client: &mut impl HttpClient,
     head: &Head,
-    page: &status::Page,
+    page: &status::StatusPage,
     record: &mut RequestRecord,
 ) -> io::Result<After> {
     let after = client.discard_body(head);

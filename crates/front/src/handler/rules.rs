@@ -22,7 +22,7 @@ use crate::http::headers::Header;
 use crate::http::hosts::host_name;
 use crate::logging::record::RequestRecord;
 use crate::logging::repeated::RepeatedErrors;
-use crate::pool::queue::Lane;
+use crate::pool::queue::Priority;
 use crate::services::Thread;
 use crate::site::auth::Outcome;
 use crate::site::files::{Entry, FileBody};
@@ -54,7 +54,7 @@ pub async fn answer<C: HttpClient>(
         path: head.path(),
         query: head.query(),
         backend: &site.backend,
-        lane: Lane::Usual,
+        priority: Priority::Normal,
         max_body_size: site.settings.max_body_size,
         header_policy: &header_policy,
         origin: Some(origin),
@@ -187,7 +187,7 @@ fn settle<'a>(way: &mut RequestContext<'a>, rules: &SiteRules, path: &CleanPath<
         way.backend = way.site.backend_of(settings.pool.as_deref());
         way.max_body_size = settings.max_body_size.unwrap_or(way.max_body_size);
         if settings.urgent {
-            way.lane = Lane::Urgent;
+            way.priority = Priority::Urgent;
         }
     }
 }

@@ -6,11 +6,12 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use maitred_http1::{Framing, Head};
+use maitred_scoreboard::RequestOutcome;
 
 use crate::backend::Backend;
-use crate::backend::attempt::{self, Tried, attempt, explain};
+use crate::backend::attempt::{Attempt, attempt, reject_early};
 use crate::backend::error::Failure;
-use crate::backend::progress::Sent;
+use crate::backend::progress::ScriptProgress;
 use crate::backend::run::Run;
 use crate::handler::accel_redirect;
 use crate::handler::cache::detached_client::DetachedClient;
@@ -68,18 +69,18 @@ fn turned_away(
     thread: u32,
     fill: Option<&Fill<'_>>,
     record: &mut RequestRecord,
-) -> Option<Tried> {
+) -> Option<Attempt> {
     let Backend::Pool(pool) = way.backend else {
         return None;
     };
-    if !pool.is_turning_away() || head.body != Framing::None {
+    if !pool.is_rejecting() || head.body != Framing::None {
         return None;
     }
     let (body, id) = (Body::Memory(Vec::new()), record.id());
     let name = String::from_utf8_lossy(&script.script_filename);
     let is_shared = fill.is_some_and(Fill::is_for_others);
     let run = run_of((head, way, &name), is_shared, &body, &id);
-    let tried = attempt::turned_away(thread, &run)?;
+    let tried = reject_early(thread, &run)?;
     record.pool = Some(pool.name.clone());
     record.cache = fill.map(Fill::word);
     Some(tried)
@@ -89,12 +90,12 @@ fn turned_away(
 async fn refuse(
     client: &mut impl HttpClient,
     head: &Head,
-    (fill, tried): (Option<Box<Fill<'_>>>, Tried),
+    (fill, tried): (Option<Box<Fill<'_>>>, Attempt),
     record: &mut RequestRecord,
 ) -> io::Result<After> {
-    let Tried {
+    let Attempt {
         outcome,
-        sent,
+        progress,
         retry_after,
         ..
     } = tried;
@@ -106,7 +107,7 @@ async fn refuse(
     {
         return after;
     }
-    fail(client, head, (&failure, retry_after), &sent, record).await
+    fail(client, head, (&failure, retry_after), &progress, record).await
 }
 
 /// Runs a script.
@@ -160,7 +161,7 @@ async fn run<C: HttpClient>(
     let mut steadfast = DetachedClient::new(client, wanted, false);
     let tried = attempt(&mut steadfast, &mut tee, thread.number, &run, encoded).await;
     let has_gone = steadfast.has_gone;
-    tell(&tee, &tried.sent, record);
+    tell(&tee, &tried.progress, record);
     match &tried.outcome {
         Ok(()) if !has_gone => Ok(after(tee.form().reusable, way)),
         // What seldom happens is in a box: every request would hold the room for it.
@@ -197,13 +198,14 @@ pub fn run_of<'r>(
 ) -> Run<'r> {
     Run {
         backend: way.backend,
-        asked: (head.method(), head.target()),
+        method: head.method(),
+        target: head.target(),
         body,
         script: name,
         request_id: REQUEST_ID,
         id: id.as_str(),
         spool_dir: &way.site.spool_dir,
-        lane: way.lane,
+        priority: way.priority,
         fields: if is_shared { &SharedDeadline } else { head },
     }
 }
@@ -266,12 +268,13 @@ impl Caller {
 }
 
 /// Takes down what the last try has come to.
-fn tell<W: HeadWriter>(tee: &Tee<'_, W>, sent: &Sent, record: &mut RequestRecord) {
+fn tell<W: HeadWriter>(tee: &Tee<'_, W>, progress: &ScriptProgress, record: &mut RequestRecord) {
     let form = tee.form();
     record.cache = tee.fill().map(Fill::word);
     (record.status, record.head_bytes) = (form.status, form.head_bytes);
-    (record.queued, record.script, record.spent) = (sent.queued, sent.script, sent.spent);
-    record.script_end = sent.going_on.as_ref().map(|exchange| exchange.at_end());
+    (record.queued, record.script) = (progress.queued, progress.script);
+    record.spent = progress.spent;
+    record.script_end = progress.going_on.as_ref().map(|exchange| exchange.at_end());
 }
 
 /// What becomes of the connection after a complete answer.
@@ -288,24 +291,24 @@ async fn fall_short<C: HttpClient>(
     client: &mut C,
     (head, way, name): (&Head, &RequestContext<'_>, &str),
     tee: Tee<'_, C::HeadWriter>,
-    (tried, has_gone): (Tried, bool),
+    (tried, has_gone): (Attempt, bool),
     record: &mut RequestRecord,
 ) -> io::Result<After> {
-    let Tried {
+    let Attempt {
         outcome,
-        sent,
+        progress,
         retry_after,
         ..
     } = tried;
     if has_gone {
-        record.status = explain(&Failure::ClientLeft).0;
+        record.status = RequestOutcome::ClientLeft.status();
         return Err(io::ErrorKind::ConnectionAborted.into());
     }
     let (form, fill) = tee.into_parts();
     let Err(failure) = outcome else {
         return Ok(after(form.reusable, way));
     };
-    if let (Some(fill), false) = (fill, sent.begun)
+    if let (Some(fill), false) = (fill, progress.has_sent)
         && let Some(after) = fill.stand_in(client, &failure, record).await
     {
         return after;
@@ -313,7 +316,7 @@ async fn fall_short<C: HttpClient>(
     if let (Failure::FileNamed, Some(said)) = (&failure, form.said()) {
         return accel_redirect::answer(client, head, (way, name), said, record).await;
     }
-    fail(client, head, (&failure, retry_after), &sent, record).await
+    fail(client, head, (&failure, retry_after), &progress, record).await
 }
 
 /// Answers in place of a script.
@@ -321,15 +324,15 @@ async fn fail(
     client: &mut impl HttpClient,
     head: &Head,
     (failure, retry_after): (&Failure, Option<u64>),
-    sent: &Sent,
+    progress: &ScriptProgress,
     record: &mut RequestRecord,
 ) -> io::Result<After> {
-    let (status, why) = explain(failure);
-    if matches!(failure, Failure::ClientLeft | Failure::LeftQueue) {
+    let (status, why) = (failure.status(), failure.sentence());
+    if failure.is_client_gone() {
         record.status = status;
         return Err(io::ErrorKind::ConnectionAborted.into());
     }
-    if sent.begun {
+    if progress.has_sent {
         // Half an answer cannot be mended; the client sees it end too early.
         return Err(io::ErrorKind::ConnectionAborted.into());
     }

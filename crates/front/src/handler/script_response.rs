@@ -114,7 +114,7 @@ impl<'a, W: HeadWriter> HttpEncoder<'a, W> {
                     }
                     content = &content[used..];
                 }
-                Err(error) => return Err(Failure::Invalid(error.to_string())),
+                Err(error) => return Err(Failure::invalid(error)),
             }
         }
         self.first.extend_from_slice(content);
@@ -331,7 +331,7 @@ impl<W: HeadWriter> ResponseEncoder for HttpEncoder<'_, W> {
         self.head_bytes += out.len() as u64;
         let Some(head) = self.head.take() else {
             return match over {
-                true => Err(Failure::Invalid(self.head_reader.ended_early().to_string())),
+                true => Err(Failure::invalid(self.head_reader.ended_early())),
                 false => Ok(out),
             };
         };
@@ -341,7 +341,8 @@ impl<W: HeadWriter> ResponseEncoder for HttpEncoder<'_, W> {
         }
         self.head = Some(head);
         let framed = self.frame_body(over, &mut out);
-        framed.map_err(|error| Failure::Invalid(format!("it cannot be compressed: {error}")))?;
+        framed
+            .map_err(|error| Failure::invalid(format_args!("it cannot be compressed: {error}")))?;
         Ok(out)
     }
 
@@ -352,11 +353,11 @@ impl<W: HeadWriter> ResponseEncoder for HttpEncoder<'_, W> {
         Some(self.early_apart.remove(0))
     }
 
-    fn is_laborious(&self) -> bool {
+    fn needs_yield(&self) -> bool {
         self.encoder.is_some()
     }
 
-    fn took(&mut self, _time: Duration) {}
+    fn record_duration(&mut self, _time: Duration) {}
 
     fn has_begun(&self) -> bool {
         self.framed

@@ -1,5 +1,5 @@
-//! A pool that finds its size (`pm = auto`): the controller of the crate `sizing`, told of each request
-//! that comes and ends, and once a second of the time.
+//! A pool that finds its size (`pm = auto`): feeds the controller of the crate `sizing` with the
+//! arrival and the end of each request, and once a second with the time.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -12,40 +12,41 @@ use maitred_sizing::{Controller, Kinds, Limits, Load, Machine, Sizing};
 use crate::pool::Pool;
 use crate::pool::exchange::Exchange;
 use crate::pool::generation::Generation;
-use crate::pool::group::Inner;
+use crate::pool::generations::PoolQueues;
 use crate::pool::growth::Growth;
-use crate::pool::hanging;
-use crate::pool::hanging::{Hanging, running, waited};
-use crate::pool::kind::in_hand;
+use crate::pool::kind::assigned_kinds;
 use crate::pool::queue::{Queue, SeatId};
+use crate::pool::stuck_workers;
+use crate::pool::stuck_workers::{StuckWorkers, running, waited};
 
 /// Thousandths of a processor in one.
 const THOUSANDTHS: f64 = 1000.0;
 
-/// What hangs is counted so often in the time after which a request does,
+/// Counts of hanging scripts within the time after which a script hangs,
 const COUNTS: u32 = 4;
 
-/// and no sooner than this after the last count, which looks at every seat.
+/// and the shortest time between two counts, which visit every seat.
 const COUNTS_AFTER: Duration = Duration::from_millis(5);
 
-/// What such a pool has learned.
+/// The state of a pool that finds its size.
 #[derive(Debug)]
-pub struct Auto {
+pub struct AutoSize {
     controller: Controller,
     began: Instant,
     limits: Limits,
-    /// Workers whose script hangs, and when they are counted again.
+    /// Number of workers whose script hangs,
     parked: usize,
-    hanging: Hanging,
+    stuck: StuckWorkers,
     kinds: Kinds,
+    /// and when they are counted again.
     counts_at: Instant,
-    /// Something has come since the last look.
-    stirred: bool,
-    /// What was said of its size last.
-    said: Option<Sizing>,
+    /// A request has arrived since the last check.
+    dirty: bool,
+    /// The last size in the log.
+    logged: Option<Sizing>,
 }
 
-/// What is in a queue's hands.
+/// The load of a queue.
 pub fn load(queue: &Queue<Arc<Exchange>>) -> Load {
     Load {
         ready: queue.open_seats(),
@@ -55,10 +56,10 @@ pub fn load(queue: &Queue<Arc<Exchange>>) -> Load {
     }
 }
 
-impl Auto {
-    /// A pool of at least `floor` and at most `cap` workers, nothing being known of it. Until the supervisor
-    /// has said more, it may use what processors this process may use.
-    pub fn new(floor: usize, cap: usize) -> Auto {
+impl AutoSize {
+    /// A pool of at least `floor` and at most `cap` workers, without experience. Until the
+    /// supervisor sets its capacity, it may use the processors of this process.
+    pub fn new(floor: usize, cap: usize) -> AutoSize {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let limits = Limits { floor, cap };
         let machine = Machine {
@@ -66,21 +67,21 @@ impl Auto {
             memory: None,
         };
         let began = Instant::now();
-        Auto {
+        AutoSize {
             controller: Controller::new(limits, machine),
             began,
             limits,
             parked: 0,
-            hanging: Hanging::default(),
+            stuck: StuckWorkers::default(),
             kinds: Kinds::default(),
             counts_at: began,
-            stirred: false,
-            said: None,
+            dirty: false,
+            logged: None,
         }
     }
 
     /// The same pool after a reload.
-    pub fn after(self, before: Option<Auto>) -> Auto {
+    pub fn after(self, before: Option<AutoSize>) -> AutoSize {
         let Some(mut before) = before else {
             return self;
         };
@@ -90,12 +91,12 @@ impl Auto {
     }
 
     fn arrived(&mut self, load: Load) {
-        self.stirred = true;
+        self.dirty = true;
         let parked = self.parked;
         self.controller.arrived(Load { parked, ..load });
     }
 
-    /// How many workers there are to be, when `more` requests wait behind others.
+    /// The number of workers needed when `more` requests wait behind others.
     pub fn needs(&mut self, load: Load, more: usize) -> usize {
         if more > 0 {
             let (waiting, parked) = (load.waiting + more, self.parked);
@@ -108,7 +109,7 @@ impl Auto {
         self.controller.sizing().workers
     }
 
-    /// How it stands, for others to see.
+    /// Its size and the reasons, for the scoreboard.
     fn shown(&self) -> Size {
         let Sizing {
             workers,
@@ -133,38 +134,40 @@ impl Auto {
         }
     }
 
-    /// After how long a script hangs, as far as anybody can tell.
+    /// The waiting time after which a script hangs, as an estimate.
     fn parks_after(&self) -> Duration {
         Duration::try_from_secs_f64(self.controller.parks_after()).unwrap_or(Duration::MAX)
     }
 
-    /// Counts whose scripts hang, unless that was done a moment ago.
+    /// Counts hanging scripts, unless the last count is recent.
     fn see_parked(&mut self, queue: &Queue<Arc<Exchange>>, generations: &[Arc<Generation>]) {
         if Instant::now() >= self.counts_at {
             self.count_parked(queue, generations);
         }
     }
 
-    /// Of the seats' scripts those that have waited for so long that they hang.
+    /// Counts hanging scripts.
     fn count_parked(&mut self, queue: &Queue<Arc<Exchange>>, generations: &[Arc<Generation>]) {
         let after = self.parks_after();
         let soon = Instant::now();
         let again = (after / COUNTS).max(COUNTS_AFTER);
         self.counts_at = soon.checked_add(again).unwrap_or(soon);
-        let now = hanging::now();
+        let now = stuck_workers::now();
         let scripts = generations.iter().flat_map(|generation| {
-            let (number, link) = (generation.number, generation.link());
-            let seats = 0..link.seats();
-            seats.filter_map(move |seat| running((number, seat), link.seat_board(seat), now))
+            let (generation, link) = (generation.number, generation.link());
+            (0..link.seats()).filter_map(move |number| {
+                let seat = SeatId { generation, number };
+                running(seat, link.seat_board(number), now)
+            })
         });
-        self.parked = self.hanging.count(scripts, (after, now), waited);
+        self.parked = self.stuck.count(scripts, after, now, waited);
         if self.parked == 0 && self.kinds.is_empty() {
             return;
         }
-        let hanging = &self.hanging;
-        let hangs = |seat: SeatId| hanging.has((seat.generation, seat.number));
+        let stuck = &self.stuck;
         let believed = self.controller.believes_up_to();
-        self.kinds.look(believed, in_hand(queue, hangs));
+        let assigned = assigned_kinds(queue, |seat| stuck.has(seat));
+        self.kinds.look(believed, assigned);
     }
 
     /// Whether most requests of this kind hang.
@@ -172,33 +175,33 @@ impl Auto {
         self.kinds.hangs(kind)
     }
 
-    /// How many workers such requests may have together, if not all.
+    /// Limit of workers for all hanging requests together, if there is one.
     pub fn most_that_hang(&self) -> Option<usize> {
         self.controller.most_that_hang()
     }
 
-    /// How many more workers such requests may have.
-    pub fn left_to_who_hangs(&self) -> usize {
+    /// Number of further workers that hanging requests may have.
+    pub fn workers_left_for_stuck(&self) -> usize {
         let most = self.most_that_hang();
         most.map_or(usize::MAX, |most| self.kinds.left(most))
     }
 }
 
 impl Growth {
-    /// Most workers that are to serve now, where more than those are ready.
+    /// Limit of serving workers, where more than those are ready.
     pub(crate) fn serving(&self) -> usize {
         let auto = self.auto.as_ref().filter(|_| self.has_more_ready);
         auto.map_or(usize::MAX, |auto| auto.controller.sizing().workers)
     }
 
-    /// A worker has been let go, or was given back: the supervisor keeps no more than are left unless it is asked
-    /// again.
-    pub(crate) fn forget_told(&mut self, queue: &Queue<Arc<Exchange>>) {
-        self.told = self.told.min(queue.open_current());
+    /// A worker was retired or given back: the supervisor starts no other one without a new
+    /// request.
+    pub(crate) fn forget_requested(&mut self, queue: &Queue<Arc<Exchange>>) {
+        self.requested = self.requested.min(queue.open_current());
     }
 }
 
-impl Inner {
+impl PoolQueues {
     /// A request has got a worker.
     pub(crate) fn count_begin(&mut self, exchange: &Exchange) {
         if let Some(auto) = &mut self.growth.auto {
@@ -213,20 +216,20 @@ impl Inner {
         }
     }
 
-    /// The worker of a request has died, which those do first that hang.
+    /// The worker of a request has died: hanging ones are the first to be killed.
     pub(crate) fn count_death(&mut self, exchange: &Exchange) {
         if let Some(auto) = &mut self.growth.auto {
             auto.kinds.ended(exchange.kind, true);
         }
     }
 
-    /// A request has come. It is placed or waits, or it is the one that is `refused`.
-    pub(crate) fn count_arrival(&mut self, refused: usize) {
+    /// A request has arrived: it is in the queue or has a worker, or it is one of `rejected`.
+    pub(crate) fn count_arrival(&mut self, rejected: usize) {
         let Some(auto) = &mut self.growth.auto else {
             return;
         };
         let mut load = load(&self.queue);
-        load.waiting += refused;
+        load.waiting += rejected;
         if load.busy >= load.ready {
             auto.see_parked(&self.queue, &self.generations);
         }
@@ -235,35 +238,35 @@ impl Inner {
 }
 
 impl Pool {
-    /// What its processes may use now, by the word of the supervisor: thousandths of a processor, and
-    /// workers there is memory for.
-    pub fn see_room(&self, cores: u32, workers: Option<u32>) {
-        let mut inner = self.lock();
-        if let Some(auto) = &mut inner.growth.auto {
+    /// Sets the capacity that the supervisor grants: thousandths of a processor, and workers that
+    /// there is memory for.
+    pub fn set_capacity(&self, cores: u32, workers: Option<u32>) {
+        let mut state = self.lock();
+        if let Some(auto) = &mut state.growth.auto {
             auto.controller.see(Machine {
                 cores: (f64::from(cores) / THOUSANDTHS).max(1.0 / THOUSANDTHS),
                 memory: workers.map(|workers| workers as usize),
             });
         }
-        self.stirred.notify_one();
+        self.dirty.notify_one();
     }
 
-    /// For how long requests may wait until it is looked which of the others hang.
+    /// The time for which requests may wait before hanging scripts are counted.
     pub(crate) fn parks_after(&self) -> Duration {
-        let inner = self.lock();
-        let auto = inner.growth.auto.as_ref();
-        auto.map_or(Duration::MAX, Auto::parks_after)
+        let state = self.lock();
+        let auto = state.growth.auto.as_ref();
+        auto.map_or(Duration::MAX, AutoSize::parks_after)
     }
 
-    /// Requests have waited for so long. Nobody else need come for the pool to grow for them.
+    /// Grows the pool for requests that have waited for that time, without further arrivals.
     pub(crate) fn help_stalled(&self) {
-        let mut inner = self.lock();
-        let Inner {
+        let mut state = self.lock();
+        let PoolQueues {
             queue,
             generations,
             growth,
             ..
-        } = &mut *inner;
+        } = &mut *state;
         let (Some(auto), 1..) = (&mut growth.auto, queue.waiting()) else {
             return;
         };
@@ -273,21 +276,21 @@ impl Pool {
             parked,
             ..load(queue)
         });
-        self.stalls.notify_one();
-        self.ask_for_workers(&mut inner, 0);
+        self.stalled.notify_one();
+        self.ask_for_workers(&mut state, 0);
     }
 
-    /// A request has ended: what it has cost, if its worker has told. Where there are more workers than
-    /// there are to be and none is idle, the one that has just ended its request goes.
-    pub(crate) fn count_cost(&self, inner: &mut Inner, kind: u64, spent: Option<Spent>) {
-        let Some(auto) = &mut inner.growth.auto else {
+    /// A request has ended, at this cost, if its worker reports it. If there are more workers than
+    /// needed and none is idle, the worker of this request retires.
+    pub(crate) fn count_cost(&self, state: &mut PoolQueues, kind: u64, spent: Option<Spent>) {
+        let Some(auto) = &mut state.growth.auto else {
             return;
         };
         if spent.is_none() {
             auto.kinds.lost(kind);
         }
         if let Some(spent) = spent {
-            // A child's work is work that its request waits for a processor with.
+            // A request waits for the processor time of its child processes, too.
             let cpu = spent.cpu + spent.children;
             let ready = spent.core_wait;
             let known = cpu + ready.unwrap_or_default();
@@ -300,72 +303,71 @@ impl Pool {
             auto.controller.ended(&mut auto.kinds, kind, spent);
         }
         let workers = auto.controller.sizing().workers;
-        if inner.queue.open_seats() > workers
-            && inner.queue.waiting() > 0
-            && let Some((seat, incarnation)) = inner.queue.retire(0, 0)
+        if state.queue.open_seats() > workers
+            && state.queue.waiting() > 0
+            && let Some(worker) = state.queue.retire(0, 0)
         {
-            // Those that are ready beyond are not to be taken for some that serve.
-            if inner.growth.told > workers {
-                self.tell_wanted(inner, workers);
+            // The supervisor must not count workers that are ready as serving ones.
+            if state.growth.requested > workers {
+                self.request_workers(state, workers);
             }
-            self.retired(inner, seat, incarnation);
-            inner.growth.forget_told(&inner.queue);
+            self.report_retired(state, worker);
+            state.growth.forget_requested(&state.queue);
         }
     }
 
-    /// Shows how the number of workers was found, if it is.
-    pub(crate) fn show_size(&self, inner: &Inner) {
-        let size = inner.growth.auto.as_ref().map(Auto::shown);
-        self.tally
+    /// Shows the size and its reasons on the scoreboard.
+    pub(crate) fn show_size(&self, state: &PoolQueues) {
+        let size = state.growth.auto.as_ref().map(AutoSize::shown);
+        self.metrics
             .get()
-            .inspect(|tally| tally.page().show_size(size));
+            .inspect(|metrics| metrics.page().show_size(size));
     }
 
-    /// The look once a second. False when the pool rests.
-    pub(crate) fn tend_auto(&self, inner: &mut Inner) -> bool {
-        let now = load(&inner.queue);
-        let generations = inner.generations.clone();
-        let Some(auto) = &mut inner.growth.auto else {
+    /// The check once a second. False when the pool needs none.
+    pub(crate) fn tend_auto(&self, state: &mut PoolQueues) -> bool {
+        let now = load(&state.queue);
+        let Some(auto) = &mut state.growth.auto else {
             return false;
         };
-        auto.count_parked(&inner.queue, &generations);
+        auto.count_parked(&state.queue, &state.generations);
         auto.kinds.pass_second();
         let parked = auto.parked;
         auto.controller.see_kinds(&auto.kinds);
         auto.controller
             .look(auto.began.elapsed(), Load { parked, ..now });
         let sizing = auto.controller.sizing();
-        let stirred = std::mem::take(&mut auto.stirred);
+        let was_dirty = std::mem::take(&mut auto.dirty);
         let floor = auto.limits.floor;
-        self.say_size(auto, sizing);
-        self.show_size(inner);
-        if inner.growth.told > sizing.workers {
-            self.tell_wanted(inner, sizing.workers);
+        self.log_size(auto, sizing);
+        self.show_size(state);
+        if state.growth.requested > sizing.workers {
+            self.request_workers(state, sizing.workers);
         }
-        self.release(inner);
-        self.ask_for_workers(inner, 0);
-        // Where memory is short, those that only wait are the first to go.
-        if let Some(room) = sizing.terms.memory {
-            inner.queue.keep_ready_within(room);
-            self.turn_over(inner);
+        self.release(state);
+        self.ask_for_workers(state, 0);
+        // Where memory is short, pending workers retire first.
+        if let Some(most) = sizing.terms.memory {
+            state.queue.limit_pending(most);
+            self.apply_seat_changes(state);
         }
-        let beyond = inner.queue.open_seats().saturating_sub(sizing.workers);
+        let beyond = state.queue.open_seats().saturating_sub(sizing.workers);
         for _ in 0..beyond {
-            let Some((seat, incarnation)) = inner.queue.retire(0, 1) else {
+            let Some(worker) = state.queue.retire(0, 1) else {
                 break;
             };
-            self.retired(inner, seat, incarnation);
-            inner.growth.forget_told(&inner.queue);
+            self.report_retired(state, worker);
+            state.growth.forget_requested(&state.queue);
         }
-        stirred
-            || !inner.held_back.is_empty()
+        was_dirty
+            || !state.held_back.is_empty()
             || now.waiting > 0
             || now.busy > 0
-            || inner.queue.open_seats() > floor
+            || state.queue.open_seats() > floor
     }
 
-    fn say_size(&self, auto: &mut Auto, sizing: Sizing) {
-        let before = auto.said.replace(sizing);
+    fn log_size(&self, auto: &mut AutoSize, sizing: Sizing) {
+        let before = auto.logged.replace(sizing);
         let Some(before) = before.filter(|before| before.workers != sizing.workers) else {
             return;
         };

@@ -1,6 +1,6 @@
-//! A pool that grows and shrinks, as the front sees it. Growing is an event: the request that finds
-//! no idle worker asks for one. Shrinking is calm: while the pool has more than it rests with,
-//! somebody looks once a second and lets at most one worker go.
+//! A pool that grows and shrinks, as the front sees it. It grows on demand: a request that finds no
+//! idle worker requests one. It shrinks slowly: while the pool has more workers than it rests
+//! with, a task checks once a second and retires at most one.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -11,150 +11,139 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
 use crate::pool::Pool;
-use crate::pool::auto::{Auto, load};
-use crate::pool::group::Inner;
+use crate::pool::auto::{AutoSize, load};
+use crate::pool::generations::PoolQueues;
 
-/// How often a pool is looked at that has more workers than it rests with.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// Interval of checks while the pool has more workers than it rests with.
+const CHECK_EVERY: Duration = Duration::from_secs(1);
 
-/// The bounds of a pool's growth, and what the supervisor was told last.
-#[derive(Debug)]
+/// The bounds of a pool's growth, and the last request for workers. A static pool has none.
+#[derive(Debug, Default)]
 pub struct Growth {
-    /// None: the pool is static, or finds its size.
-    bounds: Option<Bounds>,
-    /// The pool finds its size.
-    pub(crate) auto: Option<Auto>,
-    /// It does, and workers are ready beyond those that serve.
+    /// `pm = dynamic` and `ondemand`.
+    bounds: Option<SpareBounds>,
+    /// `pm = auto`.
+    pub(crate) auto: Option<AutoSize>,
+    /// `pm = auto`, and workers are ready beyond the serving ones.
     pub(crate) has_more_ready: bool,
-    /// How many workers the supervisor was told the current generation needs.
-    pub(crate) told: usize,
+    /// Number of workers of the current generation that the supervisor was last asked for.
+    pub(crate) requested: usize,
 }
 
-/// What decides how many workers are needed and which may go.
+/// The limits of spare workers.
 #[derive(Debug, Clone, Copy)]
-struct Bounds {
+struct SpareBounds {
     /// Most workers.
     limit: usize,
-    /// Idle workers there are to be at least.
+    /// `min_spare_servers`.
     min_spare: usize,
-    /// Idle workers that are kept.
+    /// `max_spare_servers`.
     max_spare: usize,
-    /// Looks in a row that find a worker idle before it may go.
-    looks: u32,
+    /// Consecutive checks that find a worker idle before it retires.
+    idle_checks: u32,
 }
 
-impl Bounds {
-    /// How many workers are needed when `busy` run a script and `waiting` requests have none.
+impl SpareBounds {
+    /// Number of workers needed when `busy` run a script and `waiting` requests have none.
     fn needs(self, busy: usize, waiting: usize) -> usize {
         (busy + waiting + self.min_spare).min(self.limit)
     }
 }
 
-/// Whether to ask for workers: more are needed than there are, and than were asked for.
-fn asks(needs: usize, open: usize, told: usize) -> bool {
-    needs > open && needs > told
+/// Whether to request workers: more are needed than are open, and than were requested.
+fn is_short(needs: usize, open: usize, requested: usize) -> bool {
+    needs > open && needs > requested
 }
 
 impl Growth {
-    /// Not at all.
-    pub fn none() -> Growth {
-        Growth {
-            bounds: None,
-            auto: None,
-            has_more_ready: false,
-            told: 0,
-        }
-    }
-
-    /// How a pool with these settings grows, up to `limit` workers.
+    /// The growth of a pool with these settings, up to `limit` workers.
     pub fn of(pool: &Settings, limit: usize) -> Growth {
         let spare = |servers: Option<u32>| servers.unwrap_or(1) as usize;
         let bounds = match pool.pm {
             ProcessManager::Static | ProcessManager::Auto => None,
-            ProcessManager::Dynamic => Some(Bounds {
+            ProcessManager::Dynamic => Some(SpareBounds {
                 limit,
                 min_spare: spare(pool.min_spare_servers),
                 max_spare: spare(pool.max_spare_servers),
-                looks: 1,
+                idle_checks: 1,
             }),
             ProcessManager::Ondemand => {
                 let timeout = pool.process_idle_timeout;
                 let whole = timeout.as_secs() + u64::from(timeout.subsec_nanos() > 0);
-                Some(Bounds {
+                Some(SpareBounds {
                     limit,
                     min_spare: 0,
                     max_spare: 0,
-                    // Between the first and the last of n + 1 looks lie n seconds.
-                    looks: u32::try_from(whole + 1).unwrap_or(u32::MAX),
+                    // Between the first and the last of n + 1 checks are n seconds.
+                    idle_checks: u32::try_from(whole + 1).unwrap_or(u32::MAX),
                 })
             }
         };
         let is_auto = pool.pm == ProcessManager::Auto;
         Growth {
             bounds,
-            auto: is_auto.then(|| Auto::new(pool.fewest_found() as usize, limit)),
+            auto: is_auto.then(|| AutoSize::new(pool.fewest_found() as usize, limit)),
             has_more_ready: is_auto && pool.mode == Mode::Snapshot,
-            ..Growth::none()
+            ..Growth::default()
         }
     }
 
-    /// How a pool grows that has grown as `before` says: what it has learned stays.
+    /// The growth after a reload: what `before` has learned stays.
     pub fn after(mut self, before: Growth) -> Growth {
         self.auto = self.auto.map(|new| new.after(before.auto));
         self
     }
 }
 
-impl Inner {
-    /// The supervisor hears that a worker of this generation goes, and takes it that no more are needed than are
-    /// left then.
-    pub(crate) fn forget_told(&mut self, generation: Generation) {
+impl PoolQueues {
+    /// A worker of this generation retires: the supervisor then assumes that no more workers are
+    /// needed than are left.
+    pub(crate) fn forget_requested(&mut self, generation: Generation) {
         if generation == self.queue.current() {
-            self.growth.forget_told(&self.queue);
+            self.growth.forget_requested(&self.queue);
         }
     }
 
-    /// Some wait, and there is no worker at all: whatever the supervisor was told, it may go by less, since one
-    /// was given back or the news of one that left came after. It is told again.
-    fn forget_told_in_vain(&mut self) {
+    /// Repeats the request for workers while requests wait and there is no worker: the supervisor
+    /// may assume fewer, after a worker was given back or the report of a retired one came late.
+    fn forget_vain_request(&mut self) {
         if self.queue.open_seats() == 0 && self.queue.waiting() > 0 {
-            self.growth.told = 0;
+            self.growth.requested = 0;
         }
     }
 }
 
 impl Pool {
-    /// Asks for workers if more are needed than there are, `more` of them for requests that wait
-    /// behind others. What was asked for already is not asked for again. The caller holds the
-    /// queue, so that the supervisor is told in order.
+    /// Requests workers if more are needed than there are, `more` of them for requests that wait
+    /// behind others. A request is not repeated. The caller holds the lock, so that the supervisor
+    /// gets the requests in order.
     ///
-    /// What runs in a generation that leaves counts as needed in the current one, which is to take
-    /// over.
-    pub(crate) fn ask_for_workers(&self, inner: &mut Inner, more: usize) {
-        let Some(needs) = self.needs(inner, more) else {
+    /// Scripts in a retiring generation count as needed in the current one, which replaces it.
+    pub(crate) fn ask_for_workers(&self, state: &mut PoolQueues, more: usize) {
+        let Some(needs) = self.needs(state, more) else {
             return;
         };
-        if asks(needs, inner.queue.open_current(), inner.growth.told) {
-            self.tell_wanted(inner, needs);
+        if is_short(needs, state.queue.open_current(), state.growth.requested) {
+            self.request_workers(state, needs);
         }
-        // Once that is told: the next are to be made ready for those that serve from now on.
-        if inner.growth.has_more_ready && inner.queue.serve_at_most(needs) {
-            self.turn_over(inner);
+        // After the request, so that the supervisor prepares the next ones for the new size.
+        if state.growth.has_more_ready && state.queue.limit_serving(needs) {
+            self.apply_seat_changes(state);
         }
     }
 
-    /// How many workers are needed, unless the pool is static.
-    fn needs(&self, inner: &mut Inner, more: usize) -> Option<usize> {
-        if let Some(auto) = &mut inner.growth.auto {
-            let load = load(&inner.queue);
+    /// Number of workers needed, unless the pool is static.
+    fn needs(&self, state: &mut PoolQueues, more: usize) -> Option<usize> {
+        if let Some(auto) = &mut state.growth.auto {
+            let load = load(&state.queue);
             return Some(auto.needs(load, more));
         }
-        let bounds = inner.growth.bounds?;
-        Some(bounds.needs(inner.queue.busy(), inner.queue.waiting() + more))
+        let bounds = state.growth.bounds?;
+        Some(bounds.needs(state.queue.busy(), state.queue.waiting() + more))
     }
 
-    pub(crate) fn tell_wanted(&self, inner: &mut Inner, needs: usize) {
-        let generation = inner.queue.current();
+    pub(crate) fn request_workers(&self, state: &mut PoolQueues, needs: usize) {
+        let generation = state.queue.current();
         if generation == 0 {
             return;
         }
@@ -164,60 +153,59 @@ impl Pool {
             workers,
         };
         if self.supervisor.report(&wanted) {
-            inner.growth.told = needs;
+            state.growth.requested = needs;
         }
-        self.stirred.notify_one();
+        self.dirty.notify_one();
     }
 
-    /// Takes back what was asked for and is not needed any more, and lets workers go that have had
-    /// nothing to do. False when the pool rests.
+    /// Withdraws requests for workers that are no longer needed, and retires idle workers. False
+    /// when the pool rests.
     fn tend(self: &Arc<Pool>) -> bool {
-        let mut inner = self.lock();
-        self.say_again(&mut inner);
-        self.turn_over(&mut inner);
-        inner.forget_told_in_vain();
-        self.ask_for_workers(&mut inner, 0);
-        // Of two generations that both have idle workers the old one gives its own up.
-        for _ in 0..inner.queue.idle_current() {
-            let Some((seat, incarnation)) = inner.queue.retire_leaving() else {
+        let mut state = self.lock();
+        self.resend_reports(&mut state);
+        self.apply_seat_changes(&mut state);
+        state.forget_vain_request();
+        self.ask_for_workers(&mut state, 0);
+        // If two generations have idle workers, those of the old one retire.
+        for _ in 0..state.queue.idle_current() {
+            let Some(worker) = state.queue.close_retiring() else {
                 break;
             };
-            self.retired(&mut inner, seat, incarnation);
+            self.report_retired(&mut state, worker);
         }
-        inner.queue.look_at_idle();
-        let stirs = inner.queue.has_leaving() || !inner.unsaid.is_empty();
-        if inner.growth.auto.is_some() {
-            return self.tend_auto(&mut inner) || stirs;
+        state.queue.age_idle();
+        let is_unfinished = state.queue.has_retiring() || !state.unsent_reports.is_empty();
+        if state.growth.auto.is_some() {
+            return self.tend_auto(&mut state) || is_unfinished;
         }
-        let Some(bounds) = inner.growth.bounds else {
-            return stirs;
+        let Some(bounds) = state.growth.bounds else {
+            return is_unfinished;
         };
-        let needs = bounds.needs(inner.queue.busy(), inner.queue.waiting());
-        if inner.growth.told > needs {
-            self.tell_wanted(&mut inner, needs);
+        let needs = bounds.needs(state.queue.busy(), state.queue.waiting());
+        if state.growth.requested > needs {
+            self.request_workers(&mut state, needs);
         }
-        if let Some((seat, incarnation)) = inner.queue.retire(bounds.max_spare, bounds.looks) {
-            self.retired(&mut inner, seat, incarnation);
+        if let Some(worker) = state.queue.retire(bounds.max_spare, bounds.idle_checks) {
+            self.report_retired(&mut state, worker);
         }
-        stirs
-            || inner.queue.open_seats() > bounds.max_spare
-            || inner.queue.waiting() > 0
-            || inner.growth.told > needs
+        is_unfinished
+            || state.queue.open_seats() > bounds.max_spare
+            || state.queue.waiting() > 0
+            || state.growth.requested > needs
     }
 }
 
-/// Looks after a pool that shrinks, for as long as there is something to shrink and the pool
-/// exists.
+/// The maintenance task of a pool: shrinks it for as long as the pool exists.
 pub async fn tend(pool: Weak<Pool>) {
     let found = pool.upgrade();
-    let found = found.map(|pool| (pool.stirred.clone(), pool.stalls.clone()));
-    let Some((stirred, stalls)) = found else {
+    let found = found.map(|pool| (pool.dirty.clone(), pool.stalled.clone()));
+    let Some((dirty, stalled)) = found else {
         return;
     };
     loop {
-        stirred.notified().await;
+        dirty.notified().await;
         loop {
-            until_look(&pool, &stalls).await;
+            until_check(&pool, &stalled).await;
             let Some(pool) = pool.upgrade() else { return };
             if !pool.tend() {
                 break;
@@ -226,17 +214,16 @@ pub async fn tend(pool: Weak<Pool>) {
     }
 }
 
-/// The time from one look to the next. A pool that finds its size does not wait for that while requests
-/// wait for it.
-async fn until_look(pool: &Weak<Pool>, stalls: &Notify) {
-    let look = Instant::now() + LOOK_EVERY;
-    while timeout_at(look, stalls.notified()).await.is_ok() {
+/// Waits for the next check. With `pm = auto`, stalled requests get help before it.
+async fn until_check(pool: &Weak<Pool>, stalled: &Notify) {
+    let check = Instant::now() + CHECK_EVERY;
+    while timeout_at(check, stalled.notified()).await.is_ok() {
         let Some(after) = pool.upgrade().map(|pool| pool.parks_after()) else {
             return;
         };
-        let then = Instant::now() + after.min(LOOK_EVERY);
-        if then >= look {
-            return sleep_until(look).await;
+        let then = Instant::now() + after.min(CHECK_EVERY);
+        if then >= check {
+            return sleep_until(check).await;
         }
         sleep_until(then).await;
         if let Some(pool) = pool.upgrade() {
@@ -249,7 +236,7 @@ async fn until_look(pool: &Weak<Pool>, stalls: &Notify) {
 mod tests {
     use super::*;
     use crate::pool::queue::tests::come;
-    use crate::pool::queue::{Depth, Next, Place, Queue, SeatId, Submitted};
+    use crate::pool::queue::{Depth, Queue, SeatAction, SeatId, SlotRef, Submission, WorkerRef};
     use proptest::prelude::*;
 
     const SEATS: u32 = 6;
@@ -258,21 +245,21 @@ mod tests {
         when_busy: 1,
     };
 
-    fn ondemand(looks: u32) -> Bounds {
-        Bounds {
+    fn ondemand(idle_checks: u32) -> SpareBounds {
+        SpareBounds {
             limit: SEATS as usize,
             min_spare: 0,
             max_spare: 0,
-            looks,
+            idle_checks,
         }
     }
 
-    fn dynamic() -> Bounds {
-        Bounds {
+    fn dynamic() -> SpareBounds {
+        SpareBounds {
             limit: SEATS as usize,
             min_spare: 2,
             max_spare: 3,
-            looks: 1,
+            idle_checks: 1,
         }
     }
 
@@ -288,14 +275,14 @@ mod tests {
         queue.add(1, SEATS, 0);
         queue.replace(1, SEATS as usize, 100);
         for seat in 0..seats {
-            queue.arrive(at(seat), 1, Vec::new());
+            queue.arrive(at(seat).worker(1), Vec::new());
         }
         queue
     }
 
-    fn look(queue: &mut Queue<u32>, bounds: Bounds) -> Option<(SeatId, u32)> {
-        queue.look_at_idle();
-        queue.retire(bounds.max_spare, bounds.looks)
+    fn look(queue: &mut Queue<u32>, bounds: SpareBounds) -> Option<WorkerRef> {
+        queue.age_idle();
+        queue.retire(bounds.max_spare, bounds.idle_checks)
     }
 
     #[test]
@@ -305,7 +292,7 @@ mod tests {
             come(&mut queue, item, ONE);
         }
         for seat in [1, 0, 2] {
-            queue.free(Place {
+            queue.free(SlotRef {
                 seat: at(seat),
                 slot: 0,
                 incarnation: 1,
@@ -313,7 +300,7 @@ mod tests {
         }
         let bounds = ondemand(2);
         let gone: Vec<_> = (0..6).map(|_| look(&mut queue, bounds)).collect();
-        let went = |seat| Some((at(seat), 1));
+        let went = |seat| Some(at(seat).worker(1));
         let seats = [None, went(1), went(0), went(2), None, None];
         assert_eq!(gone, seats);
         assert_eq!(queue.open_seats(), 0);
@@ -324,13 +311,13 @@ mod tests {
         let mut queue = opened(1);
         let bounds = ondemand(2);
         assert_eq!(look(&mut queue, bounds), None);
-        let Submitted::Placed(place) = come(&mut queue, 1, ONE) else {
+        let Submission::Placed(place) = come(&mut queue, 1, ONE) else {
             panic!("a seat is idle")
         };
         assert_eq!(look(&mut queue, bounds), None);
         queue.free(place);
         assert_eq!(look(&mut queue, bounds), None);
-        assert_eq!(look(&mut queue, bounds), Some((at(0), 1)));
+        assert_eq!(look(&mut queue, bounds), Some(at(0).worker(1)));
     }
 
     #[test]
@@ -344,12 +331,12 @@ mod tests {
     #[test]
     fn what_was_asked_for_is_not_asked_for_again() {
         let (mut queue, bounds) = (opened(0), ondemand(2));
-        let (mut told, mut asked) = (0, Vec::new());
+        let (mut requested, mut asked) = (0, Vec::new());
         for item in 0..20 {
             come(&mut queue, item, ONE);
             let needs = bounds.needs(queue.busy(), queue.waiting());
-            if asks(needs, queue.open_seats(), told) {
-                told = needs;
+            if is_short(needs, queue.open_seats(), requested) {
+                requested = needs;
                 asked.push(needs);
             }
         }
@@ -357,7 +344,7 @@ mod tests {
     }
 
     #[derive(Debug, Clone)]
-    enum Step {
+    enum GrowthStep {
         Submit,
         Die { seat: u32 },
         Finish { nth: usize },
@@ -365,13 +352,13 @@ mod tests {
         Look,
     }
 
-    fn step() -> impl Strategy<Value = Step> {
+    fn step() -> impl Strategy<Value = GrowthStep> {
         prop_oneof![
-            3 => Just(Step::Submit),
-            1 => (0..SEATS).prop_map(|seat| Step::Die { seat }),
-            3 => any::<usize>().prop_map(|nth| Step::Finish { nth }),
-            2 => Just(Step::Open),
-            2 => Just(Step::Look),
+            3 => Just(GrowthStep::Submit),
+            1 => (0..SEATS).prop_map(|seat| GrowthStep::Die { seat }),
+            3 => any::<usize>().prop_map(|nth| GrowthStep::Finish { nth }),
+            2 => Just(GrowthStep::Open),
+            2 => Just(GrowthStep::Look),
         ]
     }
 
@@ -384,56 +371,56 @@ mod tests {
             let bounds = if spares { dynamic() } else { ondemand(2) };
             let mut queue = opened(0);
             let mut incarnations = [0; SEATS as usize];
-            let mut placed: Vec<Place> = Vec::new();
-            let (mut next_item, mut told) = (0, 0);
+            let mut placed: Vec<SlotRef> = Vec::new();
+            let (mut next_item, mut requested) = (0, 0);
             for step in steps {
                 match step {
-                    Step::Die { seat } => {
-                        queue.close(at(seat), incarnations[seat as usize]);
+                    GrowthStep::Die { seat } => {
+                        queue.close(at(seat).worker(incarnations[seat as usize]));
                         placed.retain(|place| place.seat != at(seat));
                     }
-                    Step::Submit => {
+                    GrowthStep::Submit => {
                         next_item += 1;
-                        if let Submitted::Placed(place) = come(&mut queue, next_item, ONE) {
+                        if let Submission::Placed(place) = come(&mut queue, next_item, ONE) {
                             placed.push(place);
                         }
                     }
-                    Step::Finish { nth } if !placed.is_empty() => {
+                    GrowthStep::Finish { nth } if !placed.is_empty() => {
                         let place = placed.swap_remove(nth % placed.len());
                         queue.free(place);
-                        if let Next::Run(_, place) = queue.next(place.seat, ONE) {
+                        if let SeatAction::Run(_, place) = queue.next(place.seat, ONE) {
                             placed.push(place);
                         }
                     }
-                    Step::Open => {
+                    GrowthStep::Open => {
                         let empty = (0..SEATS).find(|seat| queue.incarnation(at(*seat)) == 0);
                         let Some(seat) = empty else { continue };
                         incarnations[seat as usize] += 1;
-                        queue.arrive(at(seat), incarnations[seat as usize], Vec::new());
-                        if let Next::Run(_, place) = queue.next(at(seat), ONE) {
+                        queue.arrive(at(seat).worker(incarnations[seat as usize]), Vec::new());
+                        if let SeatAction::Run(_, place) = queue.next(at(seat), ONE) {
                             placed.push(place);
                         }
                     }
-                    Step::Look => {
-                        told = told.min(bounds.needs(queue.busy(), queue.waiting()));
+                    GrowthStep::Look => {
+                        requested = requested.min(bounds.needs(queue.busy(), queue.waiting()));
                         let idle = queue.open_seats() - queue.busy();
-                        if let Some((seat, _)) = look(&mut queue, bounds) {
+                        if let Some(WorkerRef { seat, .. }) = look(&mut queue, bounds) {
                             prop_assert!(idle > bounds.max_spare);
                             prop_assert!(placed.iter().all(|place| place.seat != seat));
                             prop_assert_eq!(queue.open_seats() - queue.busy(), idle - 1);
                         }
                     }
-                    Step::Finish { .. } => {}
+                    GrowthStep::Finish { .. } => {}
                 }
                 prop_assert_eq!(queue.busy(), placed.len());
                 let needs = bounds.needs(queue.busy(), queue.waiting());
-                if asks(needs, queue.open_seats(), told) {
-                    told = needs;
+                if is_short(needs, queue.open_seats(), requested) {
+                    requested = needs;
                 }
-                // The supervisor sees to it that as many come as it was told of.
-                let coming = told.max(queue.open_seats());
-                let all_served = coming >= queue.busy() + queue.waiting();
-                prop_assert!(all_served || coming == bounds.limit, "a request waits for nobody");
+                // The supervisor starts as many as were requested.
+                let prepared = requested.max(queue.open_seats());
+                let all_served = prepared >= queue.busy() + queue.waiting();
+                prop_assert!(all_served || prepared == bounds.limit, "a request waits in vain");
             }
         }
     }

@@ -1,5 +1,5 @@
-//! Of which kind a request is: those of one kind ask for the same, as far as anybody can tell before they
-//! do, and hang together when that does not answer any more.
+//! Kinds of requests: requests of one kind run similar code, as far as their targets show, and
+//! hang together when a service that they need does not respond.
 
 use std::collections::VecDeque;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -8,11 +8,11 @@ use std::time::Instant;
 
 use crate::pool::Pool;
 use crate::pool::exchange::Exchange;
-use crate::pool::group::Inner;
-use crate::pool::queue::{Lane, Queue, SeatId};
+use crate::pool::generations::PoolQueues;
+use crate::pool::queue::{Priority, Queue, SeatId};
 
-/// The kind of a request: the first part of its target's path, and the folder of the script that answers, since
-/// a pool may have several sites.
+/// The kind of a request: the first segment of its target's path, and the folder of its script,
+/// since a pool may have several sites.
 pub fn of(script: &str, target: &str) -> u64 {
     let folder = script.rsplit_once('/').map(|(folder, _)| folder);
     let path = target.split(['?', '#']).next().unwrap_or_default();
@@ -22,122 +22,123 @@ pub fn of(script: &str, target: &str) -> u64 {
     hasher.finish()
 }
 
-/// Of all requests that have a worker their kind, and whether they hang.
-pub(crate) fn in_hand<'q>(
+/// The kind of each request with a worker, and whether it hangs.
+pub(crate) fn assigned_kinds<'q>(
     queue: &'q Queue<Arc<Exchange>>,
-    hangs: impl Fn(SeatId) -> bool + 'q,
+    is_stuck: impl Fn(SeatId) -> bool + 'q,
 ) -> impl Iterator<Item = (u64, bool)> + 'q {
-    let in_hand = queue.in_hand();
-    // Who is behind another in a slot of the same seat has not begun.
-    in_hand.map(move |(seat, exchange)| (exchange.kind, hangs(seat) && exchange.has_begun()))
+    let assigned = queue.assigned_requests();
+    // A request behind another in a slot of the same seat has not begun.
+    assigned.map(move |(seat, exchange)| (exchange.kind, is_stuck(seat) && exchange.has_begun()))
 }
 
-impl Inner {
-    /// Whether a request is to get no worker now, since those that ask for the same hang and have all
-    /// workers that they may.
+impl PoolQueues {
+    /// Whether a request gets no worker now, because others of its kind hang and have all the
+    /// workers that hanging requests may have.
     pub(crate) fn holds_back(&self, exchange: &Exchange) -> bool {
-        self.is_held_back((exchange.lane, exchange.kind))
+        self.is_held_back(exchange.priority, exchange.kind)
     }
 
-    /// The same of one that is not made yet.
-    pub(crate) fn is_held_back(&self, (lane, kind): (Lane, u64)) -> bool {
+    /// [`PoolQueues::holds_back`] for a request of this priority and kind.
+    pub(crate) fn is_held_back(&self, priority: Priority, kind: u64) -> bool {
         let auto = self.growth.auto.as_ref();
-        let holds = auto.is_some_and(|auto| auto.hangs(kind) && auto.left_to_who_hangs() == 0);
-        holds && lane == Lane::Usual
+        let holds = auto.is_some_and(|auto| auto.hangs(kind) && auto.workers_left_for_stuck() == 0);
+        holds && priority == Priority::Normal
     }
 
-    /// Has it wait for them. False: as many wait as may, here and in the queue.
+    /// Holds a request back. False: the queue is full.
     pub(crate) fn hold_back(&mut self, exchange: Arc<Exchange>) -> bool {
-        let has_room = self.unplaced() < self.queue.waiting.most();
-        if has_room {
+        let has_capacity = self.unplaced() < self.queue.waiting.limit();
+        if has_capacity {
             self.held_back.push_back(exchange);
         }
-        has_room
+        has_capacity
     }
 
-    /// How many requests wait that count towards `request_queue_length` together.
+    /// Number of waiting requests that count towards `request_queue_length`.
     fn unplaced(&self) -> usize {
         self.queue.waiting.len() + self.held_back.len()
     }
 
-    /// The one that is held back and has to go, since a request has come to wait that is not: no such request is
-    /// refused for those.
+    /// The held-back request to drop for one that waits for any worker: the queue is full, and no
+    /// such request is rejected in favour of held-back ones.
     pub(crate) fn crowded_out(&mut self) -> Option<Arc<Exchange>> {
-        let is_crowded = self.unplaced() > self.queue.waiting.most();
+        let is_crowded = self.unplaced() > self.queue.waiting.limit();
         is_crowded.then(|| self.held_back.pop_back()).flatten()
     }
 
-    /// Has those at the head of the queue wait for others of their kind that may have no worker now: they came
-    /// before it was known.
+    /// Holds back requests at the head of the queue that arrived before their kind was found to
+    /// hang.
     pub(crate) fn hold_back_first(&mut self) {
-        let waiting = |inner: &Inner| {
-            let first = inner.queue.waiting.first();
-            first.is_some_and(|first| inner.holds_back(first))
+        let holds_first = |state: &PoolQueues| {
+            let first = state.queue.waiting.first();
+            first.is_some_and(|first| state.holds_back(first))
         };
-        while waiting(self) {
+        while holds_first(self) {
             let first = self.queue.waiting.withdraw();
             self.held_back.extend(first);
         }
     }
 
-    /// Has those wait for any worker again, at the head of the queue, whose kind hangs no longer, and of the
-    /// others as many as there are idle workers that they may have.
+    /// Returns held-back requests to the head of the queue: all whose kind no longer hangs, and of
+    /// the others as many as there are idle workers for them.
     pub(crate) fn release(&mut self) {
         if self.held_back.is_empty() {
             return;
         }
         let auto = self.growth.auto.as_ref();
         let auto = auto.filter(|_| self.queue.current() != 0);
-        let mut left = auto.map_or(usize::MAX, |auto| auto.left_to_who_hangs());
-        left = left.min(self.queue.idle_for_usual());
-        let goes = |exchange: &Arc<Exchange>| {
+        let mut left = auto.map_or(usize::MAX, |auto| auto.workers_left_for_stuck());
+        left = left.min(self.queue.idle_for_normal());
+        let is_released = |exchange: &Arc<Exchange>| {
             let hangs = auto.is_some_and(|auto| auto.hangs(exchange.kind));
-            let goes = !hangs || left > 0;
-            left -= usize::from(hangs && goes);
-            goes
+            let is_released = !hangs || left > 0;
+            left -= usize::from(hangs && is_released);
+            is_released
         };
         let held_back = std::mem::take(&mut self.held_back);
-        let (go, stay): (VecDeque<_>, VecDeque<_>) = held_back.into_iter().partition(goes);
+        let (released, stay): (VecDeque<_>, VecDeque<_>) =
+            held_back.into_iter().partition(is_released);
         self.held_back = stay;
         let now = Instant::now();
-        for exchange in go.into_iter().rev() {
-            self.queue.put_back(exchange, Lane::Usual, now);
+        for exchange in released.into_iter().rev() {
+            self.queue.put_back(exchange, Priority::Normal, now);
         }
     }
 
-    /// One of those is not wanted any more. False: it is none of them.
+    /// Drops a held-back request whose client has left. False: it is not held back.
     pub(crate) fn forget_held_back(&mut self, exchange: &Arc<Exchange>) -> bool {
-        let place = self.held_back.iter().position(|held| held == exchange);
-        place
-            .and_then(|place| self.held_back.remove(place))
+        let index = self.held_back.iter().position(|held| held == exchange);
+        index
+            .and_then(|index| self.held_back.remove(index))
             .is_some()
     }
 
-    /// How many requests wait.
+    /// Number of waiting requests.
     pub(crate) fn queued(&self) -> usize {
         self.queue.queued() + self.held_back.len()
     }
 }
 
 impl Pool {
-    /// Whether a request waits for others that ask for the same.
+    /// Whether a request is held back.
     pub fn has_held_back(&self, exchange: &Arc<Exchange>) -> bool {
         self.lock().held_back.contains(exchange)
     }
 
-    /// Gives those a worker that were held back and may have one.
-    pub(crate) fn release(&self, inner: &mut Inner) {
-        inner.release();
-        self.fill_idle(inner);
+    /// Assigns workers to held-back requests that may have one.
+    pub(crate) fn release(&self, state: &mut PoolQueues) {
+        state.release();
+        self.fill_idle(state);
     }
 
-    /// Gives every idle worker work that there is for it.
-    pub(crate) fn fill_idle(&self, inner: &mut Inner) {
-        while let Some(seat) = inner.queue.idle_for_waiting() {
-            if !self.fill(inner, seat) {
+    /// Assigns waiting requests to idle workers.
+    pub(crate) fn fill_idle(&self, state: &mut PoolQueues) {
+        while let Some(seat) = state.queue.idle_for_waiting() {
+            if !self.fill_seat(state, seat) {
                 return;
             }
-            if let Some(generation) = inner.generation(seat.generation) {
+            if let Some(generation) = state.generation(seat.generation) {
                 generation.link().wake(seat.number);
             }
         }

@@ -1,5 +1,5 @@
-//! Connections of web servers that the kernel holds and no thread has accepted. Usually there are none;
-//! when the front has all the connections it may have, this is where they wait.
+//! Connections of web servers in the kernel's listen backlog. Usually there are none; they wait
+//! there when the front has reached its limit of connections.
 
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -7,30 +7,30 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use maitred_os::sockets::waiting::waiting;
 use tokio::io::unix::AsyncFd;
 
-/// The sockets that doors listen on.
+/// The sockets of the FastCGI listeners.
 #[derive(Debug, Default)]
-pub struct Unaccepted(Mutex<Vec<Watched>>);
+pub struct ListenBacklog(Mutex<Vec<ListenSocket>>);
 
 #[derive(Debug)]
-struct Watched {
+struct ListenSocket {
     listen: String,
-    /// It is closed when no more clients are taken.
+    /// Closed when the listener is.
     socket: Weak<AsyncFd<OwnedFd>>,
 }
 
-impl Unaccepted {
-    /// A thread accepts from a socket of the door at `listen`.
+impl ListenBacklog {
+    /// Adds a thread's socket of the listener at `listen`.
     pub fn watch(&self, listen: &str, socket: &Arc<AsyncFd<OwnedFd>>) {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         all.retain(|one| one.socket.strong_count() > 0);
-        all.push(Watched {
+        all.push(ListenSocket {
             listen: listen.to_owned(),
             socket: Arc::downgrade(socket),
         });
     }
 
-    /// How many connections of the door at `listen` wait to be accepted. A socket that several threads
-    /// accept from counts once.
+    /// Number of connections that wait at the listener `listen`. A socket of several threads counts
+    /// once.
     pub fn at(&self, listen: &str) -> u32 {
         let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mut seen = Vec::new();
@@ -61,14 +61,14 @@ mod tests {
             let socket = OwnedFd::from(listener.try_clone().unwrap());
             Arc::new(readable(socket).unwrap())
         });
-        let unaccepted = Unaccepted::default();
+        let listen_backlog = ListenBacklog::default();
         for socket in &threads {
-            unaccepted.watch("door", socket);
+            listen_backlog.watch("listener", socket);
         }
         let _clients = [(); 3].map(|()| UnixStream::connect(&path).unwrap());
-        assert_eq!(unaccepted.at("door"), 3);
-        assert_eq!(unaccepted.at("another"), 0);
+        assert_eq!(listen_backlog.at("listener"), 3);
+        assert_eq!(listen_backlog.at("another"), 0);
         drop(threads);
-        assert_eq!(unaccepted.at("door"), 0);
+        assert_eq!(listen_backlog.at("listener"), 0);
     }
 }

@@ -2,30 +2,30 @@
 
 pub(crate) mod auto;
 pub(crate) mod exchange;
-pub(crate) mod figures;
 pub(crate) mod generation;
-pub(crate) mod group;
+pub(crate) mod generations;
 pub(crate) mod growth;
-pub(crate) mod hanging;
 pub(crate) mod kind;
 pub(crate) mod listen_backlog;
+pub(crate) mod load_shedding;
 pub(crate) mod metrics;
 pub(crate) mod overload;
 pub(crate) mod overrun;
-pub(crate) mod pools;
+pub(crate) mod pool_registry;
 pub(crate) mod queue;
-pub(crate) mod rings;
+pub(crate) mod rolling_replace;
 pub(crate) mod route_metrics;
+pub(crate) mod saturation_log;
 pub(crate) mod seats;
-pub(crate) mod slow;
+pub(crate) mod slow_scripts;
 pub(crate) mod status;
+pub(crate) mod status_counters;
+pub(crate) mod stuck_workers;
 pub(crate) mod thread_local;
-pub(crate) mod turned_away;
-pub(crate) mod turnover;
-pub(crate) mod waiting;
-pub(crate) mod watch;
+pub(crate) mod wait_list;
 pub(crate) mod wear;
-pub(crate) mod wishes;
+pub(crate) mod worker_calls;
+pub(crate) mod worker_events;
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -34,82 +34,70 @@ use std::time::{Duration, Instant};
 use arc_swap::{ArcSwap, Guard};
 use maitred_config::Pool as Settings;
 use maitred_control::{FromFront, Overrun, PhpInfo};
+use maitred_scoreboard::RequestOutcome;
 use maitred_seat::{AssignedSlot, PoolState, SLOTS_PER_SEAT};
 use tokio::sync::Notify;
 
-use crate::pool::exchange::{Claim, Exchange, SlotLease};
+use crate::pool::exchange::{Exchange, QueueRequest, SlotLease};
 use crate::pool::generation::Generation;
-use crate::pool::group::Inner;
-use crate::pool::listen_backlog::Unaccepted;
-use crate::pool::metrics::Tally;
-use crate::pool::queue::{Depth, Next, Place, SeatId, Submitted};
-use crate::pool::rings::News;
+use crate::pool::generations::PoolQueues;
+use crate::pool::listen_backlog::ListenBacklog;
+use crate::pool::metrics::PoolMetrics;
+use crate::pool::queue::{Depth, SeatAction, SeatId, SlotRef, Submission};
+use crate::pool::saturation_log::SaturationLog;
 use crate::pool::thread_local::Inbox;
-use crate::pool::watch::Watch;
-use crate::pool::wishes::{PoolWishes, Wishes};
+use crate::pool::worker_calls::{PoolCalls, WorkerCalls};
+use crate::pool::worker_events::UsefulEvents;
 use crate::runtime::clock;
 use crate::runtime::supervisor_channel::Supervisor;
 
-/// Scripts that take less than this on average, in microseconds, let the next request wait in the
-/// spare slots of a busy seat ("well under a millisecond").
+/// Average script time in microseconds below which requests wait in the spare slots of busy seats
+/// ("well under a millisecond").
 const SHORT_SCRIPT_MICROS: u32 = 500;
 
-/// What waking a sleeping worker is taken to cost, in microseconds, its own way back to work
-/// included: waiting less than this for a busy one is cheaper for everybody. Chosen by trial on
-/// whole requests (docs/decisions/0002-seat-link.md), not measured by itself.
+/// The cost of waking a sleeping worker, in microseconds, including its own way back to work:
+/// waiting less than this for a busy one is cheaper for all. Chosen by trial on whole requests
+/// (docs/decisions/0002-seat-link.md), not measured by itself.
 const WAKING_MICROS: u32 = 150;
 
-/// A worker that was woken and has not begun after this time has no processor, or does not run.
+/// A woken worker that has not begun after this time has no processor, or does not run.
 const WAKES_WITHIN: Duration = Duration::from_millis(100);
 
-/// Share of a new measurement in the average script time: one eighth, as in TCP's smoothed round
+/// Weight of a new measurement in the average script time: one eighth, as in TCP's smoothed round
 /// trip time (RFC 6298 §2).
 const AVERAGE_SHIFT: u32 = 3;
-
-/// Why a request is not taken, or not kept.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum NotTaken {
-    /// As many wait as may.
-    QueueFull,
-    /// Those who wait take longer than it may wait.
-    Hopeless,
-    /// Newer ones have passed it for too long.
-    Passed,
-    /// The pool has no workers and will not get any.
-    NoPool,
-}
 
 /// A pool.
 #[derive(Debug)]
 pub struct Pool {
-    /// Its name, which stays the same through all generations.
+    /// Its name, which all its generations share.
     pub name: Arc<str>,
-    /// The settings of the generation that gets its requests.
+    /// The settings of the current generation.
     settings: ArcSwap<Settings>,
-    inner: Mutex<Inner>,
+    state: Mutex<PoolQueues>,
     inboxes: Arc<[Inbox]>,
-    /// Exchanges of each front thread that wait or are lent.
-    interest: Arc<[AtomicU32]>,
-    /// What its workers have told each front thread.
-    news: Arc<[News]>,
+    /// Number of waiting or assigned exchanges of each front thread.
+    in_flight: Arc<[AtomicU32]>,
+    /// Number of useful events for each front thread.
+    useful_events: Arc<[UsefulEvents]>,
     average_micros: AtomicU32,
-    /// The request that came last was turned away.
-    is_turning_away: AtomicBool,
+    /// The last request was rejected.
+    is_rejecting: AtomicBool,
     supervisor: Arc<Supervisor>,
-    /// Somebody has to look whether it can shrink.
-    stirred: Arc<Notify>,
-    /// It finds its size, and a request waits.
-    stalls: Arc<Notify>,
-    /// What is said of its queue.
-    pub watch: Watch,
-    /// What has to be known of its PHP to answer in its stead.
+    /// Wakes the maintenance task ([`growth::tend`]).
+    dirty: Arc<Notify>,
+    /// Wakes it earlier: `pm = auto`, and a request waits.
+    stalled: Arc<Notify>,
+    /// What the log says about its queue.
+    pub saturation: SaturationLog,
+    /// What the front needs to know of its PHP to respond in its stead.
     pub manner: ArcSwap<PhpInfo>,
-    /// Where its requests are counted, since its first generation came.
-    tally: OnceLock<Arc<Tally>>,
-    /// What waits before its door, among others.
-    unaccepted: Arc<Unaccepted>,
-    /// Where the wishes of its scripts go.
-    wishes: PoolWishes,
+    /// Its metrics, since its first generation opened.
+    metrics: OnceLock<Arc<PoolMetrics>>,
+    /// Connections that wait at its FastCGI listener, among others.
+    listen_backlog: Arc<ListenBacklog>,
+    /// Calls of its workers.
+    worker_calls: PoolCalls,
 }
 
 impl Pool {
@@ -118,44 +106,45 @@ impl Pool {
         settings: Arc<Settings>,
         inboxes: Arc<[Inbox]>,
         supervisor: Arc<Supervisor>,
-        (unaccepted, wishes): (Arc<Unaccepted>, &Wishes),
+        listen_backlog: Arc<ListenBacklog>,
+        worker_calls: &WorkerCalls,
         is_fpm: bool,
     ) -> Pool {
         Pool {
             name: settings.name.as_str().into(),
             settings: ArcSwap::new(settings),
-            inner: Mutex::new(Inner::new()),
-            interest: inboxes.iter().map(|_| AtomicU32::new(0)).collect(),
-            news: inboxes.iter().map(|_| News::default()).collect(),
+            state: Mutex::default(),
+            in_flight: inboxes.iter().map(|_| AtomicU32::new(0)).collect(),
+            useful_events: inboxes.iter().map(|_| UsefulEvents::default()).collect(),
             inboxes,
             average_micros: AtomicU32::new(u32::MAX),
-            is_turning_away: AtomicBool::new(false),
+            is_rejecting: AtomicBool::new(false),
             supervisor,
-            stirred: Arc::default(),
-            stalls: Arc::default(),
-            watch: Watch::new(is_fpm),
+            dirty: Arc::default(),
+            stalled: Arc::default(),
+            saturation: SaturationLog::new(is_fpm),
             manner: ArcSwap::default(),
-            tally: OnceLock::new(),
-            unaccepted,
-            wishes: wishes.of_a_pool(),
+            metrics: OnceLock::new(),
+            listen_backlog,
+            worker_calls: worker_calls.of_a_pool(),
         }
     }
 
-    /// The settings of the generation that gets its requests.
+    /// The settings of the current generation.
     pub fn settings(&self) -> Guard<Arc<Settings>> {
         self.settings.load()
     }
 
-    /// Where its requests are counted; nothing before its first generation.
-    pub fn tally(&self) -> Option<&Arc<Tally>> {
-        self.tally.get()
+    /// Its metrics; none before its first generation.
+    pub fn metrics(&self) -> Option<&Arc<PoolMetrics>> {
+        self.metrics.get()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, PoolQueues> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How many requests a seat may hold, by how long the pool's scripts take.
+    /// Number of requests that a seat may have, by the average script time.
     fn depth(&self) -> Depth {
         let average = self.average_micros.load(Ordering::Relaxed).max(1);
         let before_waking = (WAKING_MICROS / average) as usize;
@@ -166,75 +155,71 @@ impl Pool {
         }
     }
 
-    /// Gives a request to an idle worker or lets it wait, as it claims. Call it on the thread that waits
-    /// for the answer.
+    /// Assigns a request to an idle worker or queues it. Call it on the thread that waits for the
+    /// response.
     ///
     /// # Errors
-    /// When it would wait in vain, or nobody is there to wait for.
+    /// The request is rejected.
     pub fn submit(
         self: &Arc<Pool>,
         thread: u32,
         request: Vec<u8>,
-        claim: Claim,
-    ) -> Result<Arc<Exchange>, NotTaken> {
-        let Claim { lane, within, .. } = claim;
-        let exchange = Exchange::new(self.clone(), thread, request, claim);
-        self.take_interest(&exchange);
-        let mut inner = self.lock();
-        let submitted = match inner.holds_back(&exchange) {
-            true => None,
-            false => Some(inner.queue.submit(exchange.clone(), lane, self.depth())),
-        };
-        let refused = match submitted {
-            None if inner.hold_back(exchange.clone()) => {
-                self.watch.waits(false);
-                self.show_figures(&mut inner);
-                return Ok(exchange);
+        queue_request: QueueRequest,
+    ) -> Result<Arc<Exchange>, RequestOutcome> {
+        let exchange = Exchange::new(self.clone(), thread, request, queue_request);
+        self.count_in_flight(&exchange);
+        match self.place(&exchange) {
+            Ok(()) => Ok(exchange),
+            Err(why) => {
+                self.uncount_in_flight(&exchange);
+                Err(why)
             }
-            None => NotTaken::QueueFull,
-            Some(Submitted::Placed(place)) => {
-                self.note_refusal(false);
-                let generation = inner.generation(place.seat.generation).cloned();
-                inner.count_begin(&exchange);
-                inner.count_arrival(0);
-                inner.count_accepted(&exchange);
-                if let Some(generation) = &generation {
-                    exchange.lend(generation.clone(), place);
-                }
-                let is_behind = inner.queue.is_shared(place.seat);
-                self.show_figures(&mut inner);
-                drop(inner);
-                if let Some(generation) = generation {
-                    generation.link().wake(place.seat.number);
-                }
-                thread_local::follow(exchange.clone(), is_behind);
-                return Ok(exchange);
-            }
-            Some(Submitted::Busy) => match self.join(&mut inner, &exchange, within) {
-                Ok(()) => return Ok(exchange),
-                Err(refused) => refused,
-            },
-            Some(Submitted::Nobody) => NotTaken::NoPool,
-        };
-        drop(inner);
-        self.lose_interest(&exchange);
-        Err(refused)
+        }
     }
 
-    /// The pool as its status page shows it, all generations together. A script may have spoilt
-    /// any of it. Connections that wait before the pool's door are counted among what waits: each
-    /// will be a request, and php-fpm knows no other queue.
+    fn place(&self, exchange: &Arc<Exchange>) -> Result<(), RequestOutcome> {
+        let mut state = self.lock();
+        if state.holds_back(exchange) {
+            if !state.hold_back(exchange.clone()) {
+                return Err(RequestOutcome::QueueFull);
+            }
+            self.saturation.waits(false);
+            self.show_counters(&mut state);
+            return Ok(());
+        }
+        let (item, priority) = (exchange.clone(), exchange.priority);
+        match state.queue.submit(item, priority, self.depth()) {
+            Submission::Busy => self.enqueue(&mut state, exchange),
+            Submission::NoWorkers => Err(RequestOutcome::NoPool),
+            Submission::Placed(at) => {
+                self.note_rejection(false);
+                let generation = state.generation(at.seat.generation).cloned();
+                state.count_begin(exchange);
+                state.count_arrival(0);
+                state.count_accepted(exchange);
+                if let Some(generation) = &generation {
+                    exchange.assign(generation.clone(), at);
+                }
+                let is_behind = state.queue.is_shared(at.seat);
+                self.show_counters(&mut state);
+                drop(state);
+                if let Some(generation) = generation {
+                    generation.link().wake(at.seat.number);
+                }
+                thread_local::follow(exchange.clone(), is_behind);
+                Ok(())
+            }
+        }
+    }
+
+    /// The pool for its status page, all generations together. A script may have tampered with any
+    /// of it. Connections that wait at the pool's FastCGI listener count as waiting: each becomes
+    /// a request, and php-fpm knows no other queue.
     pub fn snapshot(&self) -> PoolState {
         let (generations, newest, open) = {
-            let inner = self.lock();
-            let seats = inner.generations.iter().flat_map(|generation| {
-                let seats = 0..generation.link().seats();
-                seats.map(|number| (generation.number, number))
-            });
-            let seats = seats.map(|(generation, number)| SeatId { generation, number });
-            let open = seats.filter(|seat| inner.queue.incarnation(*seat) != 0);
-            let newest = inner.newest().cloned();
-            (inner.generations.clone(), newest, open.collect::<Vec<_>>())
+            let state = self.lock();
+            let open: Vec<SeatId> = state.queue.all_seats().map(|(seat, _)| seat).collect();
+            (state.generations.clone(), state.newest().cloned(), open)
         };
         let Some(newest) = newest else {
             return PoolState::default();
@@ -246,95 +231,96 @@ impl Pool {
         });
         let mut all = PoolState::take(newest.link().board(), boards, clock::since_1970());
         if let Some(door) = &self.settings().door {
-            let before = self.unaccepted.at(&door.listen.to_string());
+            let before = self.listen_backlog.at(&door.listen.to_string());
             all.queued = all.queued.saturating_add(before);
             all.max_queued = all.max_queued.max(all.queued);
         }
         all
     }
 
-    /// A page of the pool's own was asked for at its door, and counts as a request.
+    /// Counts a request for the status page or ping at the pool's FastCGI listener.
     pub fn count_page(&self) {
-        let mut inner = self.lock();
-        inner.figures.accepted = inner.figures.accepted.wrapping_add(1);
-        inner.show_figures();
+        let mut state = self.lock();
+        state.counters.accepted = state.counters.accepted.wrapping_add(1);
+        state.show_counters();
     }
 
-    fn show_figures(&self, inner: &mut Inner) {
-        inner.show_figures();
-        if let Some(tally) = self.tally.get() {
-            tally.show(inner.queued(), inner.queue.busy());
+    fn show_counters(&self, state: &mut PoolQueues) {
+        state.show_counters();
+        if let Some(metrics) = self.metrics.get() {
+            metrics.show(state.queued(), state.queue.busy());
         }
-        self.report_worn(inner);
-        self.ask_for_workers(inner, 0);
+        self.report_worn(state);
+        self.ask_for_workers(state, 0);
     }
 
-    fn take_interest(&self, exchange: &Exchange) {
-        if !exchange.followed.swap(true, Ordering::Relaxed) {
-            self.interest[exchange.thread as usize].fetch_add(1, Ordering::Relaxed);
-        }
-    }
-
-    /// However many ways an exchange ends in at once, it counts once.
-    fn lose_interest(&self, exchange: &Exchange) {
-        if exchange.followed.swap(false, Ordering::Relaxed) {
-            self.interest[exchange.thread as usize].fetch_sub(1, Ordering::Relaxed);
+    fn count_in_flight(&self, exchange: &Exchange) {
+        if !exchange.is_counted.swap(true, Ordering::Relaxed) {
+            self.in_flight[exchange.thread as usize].fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    /// Takes a request out of the queue that no worker has. False when one has it.
+    /// An exchange counts once, even if it ends in several ways at once.
+    fn uncount_in_flight(&self, exchange: &Exchange) {
+        if exchange.is_counted.swap(false, Ordering::Relaxed) {
+            self.in_flight[exchange.thread as usize].fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Removes a request without a worker from the queue. False when a worker has it.
     pub fn cancel(&self, exchange: &Arc<Exchange>) -> bool {
-        let mut inner = self.lock();
+        let mut state = self.lock();
         let cancelled =
-            inner.queue.cancel(exchange, Instant::now()) || inner.forget_held_back(exchange);
+            state.queue.cancel(exchange, Instant::now()) || state.forget_held_back(exchange);
         if cancelled {
-            self.show_figures(&mut inner);
-            self.lose_interest(exchange);
+            self.show_counters(&mut state);
+            self.uncount_in_flight(exchange);
         }
         cancelled
     }
 
-    /// A worker is through with what it was lent: the next request gets its place.
-    pub fn finished(self: &Arc<Pool>, loan: SlotLease, exchange: &Arc<Exchange>) {
-        let SlotLease { generation, lent } = loan;
-        self.measure(&generation, &lent);
-        let grown = generation.outgrown(lent.seat());
-        let place = place_of(&generation, &lent);
-        let spent = generation.link().spent(&lent);
-        let is_full = generation.link().finds_cache_full(&lent);
-        generation.link().release(lent);
-        self.lose_interest(exchange);
-        let mut inner = self.lock();
-        if grown {
-            inner.outgrown(place);
+    /// A worker has finished a request: the next one gets its slot.
+    pub fn finished(self: &Arc<Pool>, lease: SlotLease, exchange: &Arc<Exchange>) {
+        let at = lease.slot_ref();
+        let SlotLease { generation, slot } = lease;
+        self.measure(&generation, &slot);
+        let is_outgrown = generation.is_outgrown(slot.seat());
+        let spent = generation.link().spent(&slot);
+        let is_full = generation.link().finds_cache_full(&slot);
+        generation.link().release(slot);
+        self.uncount_in_flight(exchange);
+        let mut state = self.lock();
+        if is_outgrown {
+            state.outgrown(at.worker());
         }
         if is_full {
-            self.report_full_cache(&mut inner, &generation);
+            self.report_full_cache(&mut state, &generation);
         }
-        inner.queue.done(place);
-        self.count_cost(&mut inner, exchange.kind, spent);
-        self.settle(inner, place.seat);
+        state.queue.done(at);
+        self.count_cost(&mut state, exchange.kind, spent);
+        self.settle(state, at.seat);
     }
 
-    /// A request was taken back from its slot because nobody waits for it any more.
-    pub fn taken_back(self: &Arc<Pool>, loan: &SlotLease, exchange: &Arc<Exchange>) {
-        let place = place_of(&loan.generation, &loan.lent);
-        self.lose_interest(exchange);
-        let mut inner = self.lock();
-        inner.queue.free(place);
-        inner.count_lost(exchange);
-        self.settle(inner, place.seat);
+    /// A request was taken back from its slot because its client has left.
+    pub fn taken_back(self: &Arc<Pool>, lease: &SlotLease, exchange: &Arc<Exchange>) {
+        let at = lease.slot_ref();
+        self.uncount_in_flight(exchange);
+        let mut state = self.lock();
+        state.queue.free(at);
+        state.count_lost(exchange);
+        self.settle(state, at.seat);
     }
 
-    /// The worker's word on how long its script took, as an average; it decides nothing but how
-    /// this pool's own requests wait. While it waited for a processor, another worker would have had
-    /// none either.
-    fn measure(&self, generation: &Generation, lent: &AssignedSlot) {
+    /// Updates the average script time from the worker's own measurement, which only decides how
+    /// this pool's own requests wait. Time without a processor does not count: another worker
+    /// would have had none either.
+    fn measure(&self, generation: &Generation, slot: &AssignedSlot) {
         let link = generation.link();
-        let Some(took) = link.took(lent) else { return };
-        // It may also have waited for a processor before it began: the worker's own time has none of
-        // that.
-        let without_waits = link.spent(lent).and_then(|spent| {
+        let Some(took) = link.took(slot) else {
+            return;
+        };
+        // The worker may also have waited for a processor before it began, which `spent` excludes.
+        let without_waits = link.spent(slot).and_then(|spent| {
             let waited = spent.core_wait?;
             u32::try_from(spent.held.saturating_sub(waited).as_micros()).ok()
         });
@@ -348,100 +334,105 @@ impl Pool {
             .store(next.min(u32::MAX - 1), Ordering::Relaxed);
     }
 
-    /// Does what the queue says is next, first for seats that change hands and then for `seat`,
-    /// and wakes the worker it concerns once the queue is free for others.
-    fn settle(self: &Arc<Pool>, mut inner: MutexGuard<'_, Inner>, seat: SeatId) {
-        inner.release();
-        self.turn_over(&mut inner);
-        let placed = self.fill(&mut inner, seat);
-        self.fill_idle(&mut inner);
-        self.show_figures(&mut inner);
-        let generation = inner
+    /// Carries out the queue's decisions, first for seats whose worker changes and then for `seat`,
+    /// and wakes its worker once the queue is unlocked.
+    fn settle(self: &Arc<Pool>, mut state: MutexGuard<'_, PoolQueues>, seat: SeatId) {
+        state.release();
+        self.apply_seat_changes(&mut state);
+        let is_filled = self.fill_seat(&mut state, seat);
+        self.fill_idle(&mut state);
+        self.show_counters(&mut state);
+        let generation = state
             .generation(seat.generation)
-            .filter(|_| placed)
+            .filter(|_| is_filled)
             .cloned();
-        drop(inner);
+        drop(state);
         if let Some(generation) = generation {
             generation.link().wake(seat.number);
         }
     }
 
-    /// Gives a seat what it does next. True when its worker is to be woken.
-    fn fill(&self, inner: &mut Inner, seat: SeatId) -> bool {
-        let mut placed = false;
-        let now = (inner.queue.waiting() > 0).then(|| self.pass_time(inner));
+    /// Assigns requests to a seat with capacity. True when its worker is to be woken.
+    fn fill_seat(&self, state: &mut PoolQueues, seat: SeatId) -> bool {
+        let mut is_filled = false;
+        let now = (state.queue.waiting() > 0).then(|| self.pass_time(state));
         loop {
-            inner.hold_back_first();
-            match inner.queue.next(seat, self.depth()) {
-                Next::Run(exchange, place) => self.hand_over(inner, exchange, place),
-                Next::TakeBack { from, to } => {
-                    if !self.fetch(inner, from, to) {
+            state.hold_back_first();
+            match state.queue.next(seat, self.depth()) {
+                SeatAction::Run(exchange, at) => self.assign_to(state, exchange, at),
+                SeatAction::TakeBack { from, to } => {
+                    if !self.take_back_to(state, from, to) {
                         break;
                     }
                 }
-                Next::Rest => break,
+                SeatAction::Rest => break,
             }
-            placed = true;
+            is_filled = true;
         }
         if let Some(now) = now {
-            self.turn_away_passed(inner, now);
+            self.shed_overtaken(state, now);
         }
-        placed
+        is_filled
     }
 
-    fn hand_over(&self, inner: &mut Inner, exchange: Arc<Exchange>, place: Place) {
-        inner.count_begin(&exchange);
-        inner.count_accepted(&exchange);
-        if let Some(generation) = inner.generation(place.seat.generation) {
-            exchange.lend(generation.clone(), place);
+    fn assign_to(&self, state: &mut PoolQueues, exchange: Arc<Exchange>, at: SlotRef) {
+        state.count_begin(&exchange);
+        state.count_accepted(&exchange);
+        if let Some(generation) = state.generation(at.seat.generation) {
+            exchange.assign(generation.clone(), at);
         }
         self.inboxes[exchange.thread as usize].put(exchange);
     }
 
-    /// Fetches a request that waits behind another; which of them has begun, the slots say.
-    fn fetch(&self, inner: &mut Inner, candidates: Vec<(Arc<Exchange>, Place)>, to: Place) -> bool {
-        let Some(generation) = inner.generation(to.seat.generation).cloned() else {
+    /// Moves a request that waits behind another to `to`. Only the slots know which has begun.
+    fn take_back_to(
+        &self,
+        state: &mut PoolQueues,
+        candidates: Vec<(Arc<Exchange>, SlotRef)>,
+        to: SlotRef,
+    ) -> bool {
+        let Some(generation) = state.generation(to.seat.generation).cloned() else {
             return false;
         };
         for (exchange, from) in candidates {
             if exchange.take_back() {
-                let lane = exchange.lane;
-                inner.queue.moved(exchange.clone(), lane, (from, to));
-                exchange.lend(generation, to);
+                let priority = exchange.priority;
+                state.queue.moved(exchange.clone(), priority, from, to);
+                exchange.assign(generation, to);
                 return true;
             }
         }
         false
     }
 
-    /// A request has waited behind another for longer than the pool's scripts take: moves it to
-    /// an idle seat, or back into the queue if there is none. A request with nothing before it may just
-    /// have woken its worker: it wants another only if that takes long.
+    /// A request has waited in a slot for longer than the pool's scripts take: moves it to an idle
+    /// seat, or back into the queue if there is none. A request with nothing before it may just
+    /// have woken its worker: it needs another only if that takes long.
     pub fn rescue(&self, exchange: &Arc<Exchange>, waited: Duration) {
-        let mut inner = self.lock();
-        // What waits in the queue is asked for already.
-        let Some(from) = exchange.place() else { return };
+        let mut state = self.lock();
+        // For a request in the queue, workers have been requested already.
+        let Some(from) = exchange.slot_ref() else {
+            return;
+        };
         let is_late = waited > WAKES_WITHIN;
-        let Some(to) = inner.queue.idle_place(exchange.lane) else {
-            let is_behind = inner.queue.is_shared(from.seat);
+        let Some(to) = state.queue.idle_slot(exchange.priority) else {
+            let is_behind = state.queue.is_shared(from.seat);
             if is_behind || is_late {
-                self.ask_for_workers(&mut inner, 1);
+                self.ask_for_workers(&mut state, 1);
             }
             if is_behind {
-                self.come_back(&mut inner, exchange, from);
-            } else if let (true, Some(generation)) =
-                (is_late, inner.generation(from.seat.generation))
-            {
+                self.requeue(&mut state, exchange, from);
+            } else if is_late && let Some(generation) = state.generation(from.seat.generation) {
                 generation.link().wake_unconditionally(from.seat.number);
             }
             return;
         };
-        if self.fetch(&mut inner, vec![(exchange.clone(), from)], to) {
-            // The seat it was taken from may have become one that can go.
-            self.turn_over(&mut inner);
-            self.show_figures(&mut inner);
-            let generation = inner.generation(to.seat.generation).cloned();
-            drop(inner);
+        if self.take_back_to(&mut state, vec![(exchange.clone(), from)], to) {
+            // The former seat may be idle now, and due to close.
+            self.apply_seat_changes(&mut state);
+            self.show_counters(&mut state);
+            let generation = state.generation(to.seat.generation).cloned();
+            drop(state);
             match generation {
                 Some(generation) if is_late => {
                     generation.link().wake_unconditionally(to.seat.number);
@@ -452,81 +443,68 @@ impl Pool {
         }
     }
 
-    /// Fetches a request that waits behind a long script while no seat is idle: those that come later
-    /// would pass it there, at whichever seats get free. Where none of that seat's has begun, its worker
-    /// only waits for a processor.
-    fn come_back(&self, inner: &mut Inner, exchange: &Arc<Exchange>, from: Place) {
-        let is_behind_a_script = inner.queue.has(from.seat, |other| other.has_begun());
+    /// Returns a request to the queue that waits behind a long script while no seat is idle: later
+    /// ones would overtake it there. Where no request of that seat has begun, its worker only
+    /// waits for a processor.
+    fn requeue(&self, state: &mut PoolQueues, exchange: &Arc<Exchange>, from: SlotRef) {
+        let is_behind_a_script = state.queue.has(from.seat, |other| other.has_begun());
         if !is_behind_a_script || !exchange.take_back() {
             return;
         }
-        let (item, lane) = (exchange.clone(), exchange.lane);
-        inner.queue.come_back(item, lane, (from, Instant::now()));
-        inner.count_lost(exchange);
-        self.begins_to_wait(inner);
+        let (item, priority) = (exchange.clone(), exchange.priority);
+        state.queue.requeue(item, priority, from, Instant::now());
+        state.count_lost(exchange);
+        self.note_waiting(state);
     }
 
-    /// A worker keeps to no rules, in words: it is ended, and what all others of its generation
-    /// depend on is written again.
-    pub fn broken(&self, generation: &Generation, place: Place, how: &str) {
+    /// A worker has violated the seat protocol: it is killed, and what all workers of its
+    /// generation depend on is written again.
+    pub fn broken(&self, generation: &Generation, at: SlotRef, how: &str) {
         generation.link().restore();
-        let script = generation.script_in(place.seat.number);
-        self.supervisor.report(&FromFront::EndWorker {
-            generation: generation.number,
-            seat: place.seat.number,
-            incarnation: place.incarnation,
-            why: format!("it broke the rules of the seat link: {how} ({script})"),
-            overrun: None,
-            broke_rules: true,
-        });
+        let why = format!("it broke the rules of the seat link: {how}");
+        self.end_worker(generation, at, &why, None);
     }
 
-    /// The same of a worker of any generation that is still there.
-    pub fn broke_rules(&self, place: Place, how: &str) {
-        let generation = self.lock().generation(place.seat.generation).cloned();
+    /// [`Pool::broken`] for a worker of any generation that still exists.
+    pub fn broke_rules(&self, at: SlotRef, how: &str) {
+        let generation = self.lock().generation(at.seat.generation).cloned();
         if let Some(generation) = generation {
-            self.broken(&generation, place, how);
+            self.broken(&generation, at, how);
         }
     }
 
-    /// Whether nothing waits and nothing runs.
+    /// Whether no request waits or runs.
     pub fn is_quiet(&self) -> bool {
-        self.interest
+        self.in_flight
             .iter()
-            .all(|interest| interest.load(Ordering::Relaxed) == 0)
+            .all(|in_flight| in_flight.load(Ordering::Relaxed) == 0)
     }
 
-    /// Asks the supervisor to end a worker; `overrun`: for what it has run for too long.
-    pub fn end_worker(&self, loan: &SlotLease, why: &str, overrun: Option<Overrun>) {
-        let SlotLease { generation, lent } = loan;
+    /// Has the supervisor kill a worker, for the script that ran for too long or for a violation of
+    /// the protocol.
+    pub fn end_worker(
+        &self,
+        generation: &Generation,
+        at: SlotRef,
+        why: &str,
+        overrun: Option<Overrun>,
+    ) {
         self.supervisor.report(&FromFront::EndWorker {
             generation: generation.number,
-            seat: lent.seat(),
-            incarnation: lent.incarnation(),
-            why: format!("{why} ({})", generation.script_in(lent.seat())),
+            seat: at.seat.number,
+            incarnation: at.incarnation,
+            why: format!("{why} ({})", generation.script_in(at.seat.number)),
+            broke_rules: overrun.is_none(),
             overrun,
-            broke_rules: false,
         });
     }
 }
 
 impl Drop for Pool {
     fn drop(&mut self) {
-        // Whoever looks after it is to notice that it is gone.
-        self.stirred.notify_one();
-        self.watch.pool_is_gone();
-    }
-}
-
-/// Where a loan is.
-pub(crate) fn place_of(generation: &Generation, lent: &AssignedSlot) -> Place {
-    Place {
-        seat: SeatId {
-            generation: generation.number,
-            number: lent.seat(),
-        },
-        slot: lent.slot(),
-        incarnation: lent.incarnation(),
+        // Ends its maintenance and log tasks.
+        self.dirty.notify_one();
+        self.saturation.pool_is_gone();
     }
 }
 

@@ -1,4 +1,4 @@
-//! Scripts that run on although their client has left.
+//! Timeouts of scripts whose client has left.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 
 use crate::pool::exchange::Exchange;
 
-/// A script whose client has left still runs no longer than it may, and is told of if it is slow; so
-/// does what a script does after its answer where the pool asks for that, as with php-fpm.
+/// Enforces the timeouts of a script whose client has left, and, with
+/// `request_terminate_timeout_track_finished`, of one that continues after its response.
 pub fn watch_left(exchange: Arc<Exchange>) {
     let settings = exchange.pool.settings();
     let limit = |timeout: Duration| Some(timeout).filter(|timeout| !timeout.is_zero());
-    let slow = limit(settings.request_slowlog_timeout).filter(|_| !exchange.is_told_slow());
+    let slow = limit(settings.request_slowlog_timeout).filter(|_| !exchange.is_reported_slow());
     let terminate = limit(settings.request_terminate_timeout);
     let is_untracked = exchange.is_detached() && !settings.request_terminate_timeout_track_finished;
     if slow.or(terminate).is_none() || is_untracked || exchange.is_over() {
@@ -31,7 +31,7 @@ pub fn watch_left(exchange: Arc<Exchange>) {
     });
 }
 
-/// Waits for a script to end, or to have run for as long as `timeout`.
+/// Waits for a script to end, or to have run for `timeout`; true in the latter case.
 pub(crate) async fn outlives(exchange: &Arc<Exchange>, timeout: Duration) -> bool {
     let over = poll_fn(|cx| exchange.poll_over(cx));
     let began = exchange.began().unwrap_or_else(Instant::now);

@@ -1,5 +1,5 @@
-//! Requests in classes, by what their paths have in common: `/product/17` and `/product/18` are both
-//! `/product/*`. How long they took is counted for each, in tables that nobody can make long.
+//! Request times by route: `/product/17` and `/product/18` are both `/product/*`. The tables are
+//! bounded, whatever paths clients request.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -7,47 +7,47 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use maitred_scoreboard::Took;
+use maitred_scoreboard::RequestTimes;
 
-/// Most classes of a pool that are told apart.
+/// Most routes of a pool with statistics of their own.
 pub const MAX_CLASSES: usize = 32;
 
-/// The class of all others.
+/// The route of all others.
 pub const OTHERS: &str = "other";
 
-/// Segments of a path that a class tells; what is deeper is `/**`.
+/// Segments of a path in a route; deeper ones are `/**`.
 const MAX_DEPTH: usize = 3;
 
-/// Longest segment that is the name of something, in bytes.
+/// Longest segment that is a name, in bytes.
 const MAX_SEGMENT_BYTES: usize = 32;
 
 /// A segment with more dashes is a title.
 const MAX_DASHES: usize = 2;
 
-/// After how many classes that had to go all scores are halved, so that the past is forgotten.
+/// Evictions after which all scores are halved, so that old traffic loses its weight.
 const FORGETS_AFTER: u32 = 1024;
 
-/// The bounds of times that are counted, as powers of two in microseconds: 1 ms to 17 s.
+/// The bounds of the histogram, as powers of two in microseconds: 1 ms to 17 s.
 pub const POWERS: [u32; 8] = [10, 12, 14, 16, 18, 20, 22, 24];
 
 /// The parts of a request's time, by name.
 pub const PARTS: [&str; 5] = ["queue", "cpu", "core_wait", "blocked", "children_cpu"];
 
-/// What is counted of a class.
+/// The statistics of a route.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Figures {
+pub struct RouteStats {
     /// Requests.
     pub requests: u64,
-    /// Scripts whose time was below 2 to each of [`POWERS`], and not below the one before.
+    /// Scripts whose time was below 2 to each of [`POWERS`], and not below the previous one.
     pub below: [u64; POWERS.len()],
-    /// How long all scripts took.
+    /// Total script time.
     pub script: Duration,
-    /// What that was made of, in the order of [`PARTS`].
+    /// Its parts, in the order of [`PARTS`].
     pub parts: [Duration; PARTS.len()],
 }
 
-impl Figures {
-    fn count(&mut self, took: &Took, script: Duration) {
+impl RouteStats {
+    fn count(&mut self, took: &RequestTimes, script: Duration) {
         let micros = script.as_micros();
         self.requests += 1;
         self.script += script;
@@ -68,7 +68,7 @@ impl Figures {
         }
     }
 
-    fn add(&mut self, other: &Figures) {
+    fn add(&mut self, other: &RouteStats) {
         self.requests += other.requests;
         self.script += other.script;
         for (sum, more) in self.below.iter_mut().zip(other.below) {
@@ -80,43 +80,43 @@ impl Figures {
     }
 }
 
-/// A pool's classes, counted by each thread for itself, once somebody has asked for them.
+/// A pool's routes, counted by each thread for itself after the first [`RouteClasses::read`].
 #[derive(Debug)]
-pub struct Classes {
+pub struct RouteClasses {
     is_wanted: AtomicBool,
-    tables: Vec<Mutex<Table>>,
+    tables: Vec<Mutex<RouteTable>>,
 }
 
 #[derive(Debug, Default)]
-struct Table {
-    classes: HashMap<String, Class>,
-    others: Figures,
+struct RouteTable {
+    classes: HashMap<String, RouteClass>,
+    others: RouteStats,
     gone: u32,
 }
 
 #[derive(Debug, Default)]
-struct Class {
-    /// How often it was met of late.
+struct RouteClass {
+    /// Recent requests.
     score: u32,
-    figures: Figures,
+    stats: RouteStats,
 }
 
 thread_local! {
-    /// The class of a request, which is as a rule one that is known.
+    /// A buffer for the route of a request, which mostly exists already.
     static NAME: RefCell<String> = const { RefCell::new(String::new()) };
 }
 
-impl Classes {
-    /// None yet, for a front of `threads` threads.
-    pub fn new(threads: u32) -> Classes {
-        Classes {
+impl RouteClasses {
+    /// No routes, for a front of `threads` threads.
+    pub fn new(threads: u32) -> RouteClasses {
+        RouteClasses {
             is_wanted: AtomicBool::new(false),
             tables: (0..threads).map(|_| Mutex::default()).collect(),
         }
     }
 
-    /// Counts a request for `target` that a worker has run, on a thread of the front.
-    pub fn count(&self, thread: u32, target: &str, took: &Took) {
+    /// Counts a request for `target` that a worker has run. Call it on that thread.
+    pub fn count(&self, thread: u32, target: &str, took: &RequestTimes) {
         if !self.is_wanted.load(Ordering::Relaxed) {
             return;
         }
@@ -125,23 +125,23 @@ impl Classes {
         };
         NAME.with_borrow_mut(|name| {
             name_class(target, name);
-            lock(table).figures(name).count(took, script);
+            lock(table).stats(name).count(took, script);
         });
     }
 
-    /// What was counted, by class, the busiest first; from now on all is.
-    pub fn read(&self) -> Vec<(String, Figures)> {
+    /// The statistics by route, the busiest first. Counting starts with the first call.
+    pub fn read(&self) -> Vec<(String, RouteStats)> {
         self.is_wanted.store(true, Ordering::Relaxed);
-        let mut all: HashMap<String, Figures> = HashMap::new();
-        let mut others = Figures::default();
+        let mut all: HashMap<String, RouteStats> = HashMap::new();
+        let mut others = RouteStats::default();
         for table in &self.tables {
             let table = lock(table);
             others.add(&table.others);
             for (name, class) in &table.classes {
-                all.entry(name.clone()).or_default().add(&class.figures);
+                all.entry(name.clone()).or_default().add(&class.stats);
             }
         }
-        let mut all: Vec<(String, Figures)> = all.into_iter().collect();
+        let mut all: Vec<(String, RouteStats)> = all.into_iter().collect();
         all.sort_by(|a, b| b.1.requests.cmp(&a.1.requests).then(a.0.cmp(&b.0)));
         for (_, rest) in all.drain(MAX_CLASSES.min(all.len())..) {
             others.add(&rest);
@@ -153,24 +153,24 @@ impl Classes {
     }
 }
 
-fn lock(table: &Mutex<Table>) -> MutexGuard<'_, Table> {
+fn lock(table: &Mutex<RouteTable>) -> MutexGuard<'_, RouteTable> {
     table.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Table {
-    /// The figures of a class. A new one takes the place of the one that is met least: a flood of
-    /// made-up paths pushes out what nobody asks for, one after the other in the same place.
-    fn figures(&mut self, name: &str) -> &mut Figures {
+impl RouteTable {
+    /// The statistics of a route. A new one evicts the least frequent one: in a flood of made-up
+    /// paths these evict each other.
+    fn stats(&mut self, name: &str) -> &mut RouteStats {
         if !self.classes.contains_key(name) {
             if self.classes.len() == MAX_CLASSES {
                 self.make_room();
             }
-            self.classes.insert(name.to_owned(), Class::default());
+            self.classes.insert(name.to_owned(), RouteClass::default());
         }
         match self.classes.get_mut(name) {
             Some(class) => {
                 class.score = class.score.saturating_add(1);
-                &mut class.figures
+                &mut class.stats
             }
             None => &mut self.others,
         }
@@ -182,7 +182,7 @@ impl Table {
             return;
         };
         if let Some(class) = self.classes.remove(&name) {
-            self.others.add(&class.figures);
+            self.others.add(&class.stats);
         }
         self.gone += 1;
         if self.gone.is_multiple_of(FORGETS_AFTER) {
@@ -191,7 +191,7 @@ impl Table {
     }
 }
 
-/// Writes the class of a request's target: its path, without what only one page has.
+/// Writes the route of a request's target: its path without the parts of a single page.
 fn name_class(target: &str, name: &mut String) {
     name.clear();
     let path = target.split(['?', '#']).next().unwrap_or(target);
@@ -212,8 +212,8 @@ fn name_class(target: &str, name: &mut String) {
     }
 }
 
-/// Whether a segment names a part of an application, and not one of many things: no number, no title,
-/// no code. Versions of interfaces (`v2`) are names.
+/// Whether a segment names a part of an application rather than one of many items: no number, no
+/// title, no code. Versions of an API (`v2`) are names.
 fn is_name(segment: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._~-".contains(&byte);
     let is_version = segment.strip_prefix('v').is_some_and(|number| {
@@ -239,14 +239,14 @@ mod tests {
         name
     }
 
-    fn took(script: Duration) -> Took {
-        Took {
+    fn took(script: Duration) -> RequestTimes {
+        RequestTimes {
             waited: MILLISECOND,
             script: Some(script),
             cpu: Some(script / 2),
             core_wait: Some(Duration::ZERO),
             blocked: Some(script / 2),
-            ..Took::default()
+            ..RequestTimes::default()
         }
     }
 
@@ -275,25 +275,25 @@ mod tests {
 
     #[test]
     fn nothing_is_counted_before_somebody_has_asked() {
-        let classes = Classes::new(2);
+        let classes = RouteClasses::new(2);
         classes.count(0, "/cart", &took(MILLISECOND));
         assert!(classes.read().is_empty());
         classes.count(0, "/cart", &took(MILLISECOND));
         classes.count(1, "/cart?x", &took(5 * MILLISECOND));
-        classes.count(1, "/cart", &Took::default());
+        classes.count(1, "/cart", &RequestTimes::default());
         classes.count(9, "/cart", &took(MILLISECOND));
         let read = classes.read();
-        let (name, figures) = &read[0];
+        let (name, stats) = &read[0];
         assert_eq!((read.len(), name.as_str()), (1, "/cart"));
-        assert_eq!((figures.requests, figures.script), (2, 6 * MILLISECOND));
-        assert_eq!(figures.below[..3], [1, 0, 1]);
-        assert_eq!(figures.parts[0], 2 * MILLISECOND);
-        assert_eq!(figures.parts[1], 3 * MILLISECOND);
+        assert_eq!((stats.requests, stats.script), (2, 6 * MILLISECOND));
+        assert_eq!(stats.below[..3], [1, 0, 1]);
+        assert_eq!(stats.parts[0], 2 * MILLISECOND);
+        assert_eq!(stats.parts[1], 3 * MILLISECOND);
     }
 
     #[test]
     fn a_flood_of_paths_pushes_nothing_out_that_is_asked_for_and_no_request_is_lost() {
-        let classes = Classes::new(1);
+        let classes = RouteClasses::new(1);
         classes.read();
         let letters = |number: u32| {
             let letter = |digit: u32| char::from(b'a' + (number / 10_u32.pow(digit) % 10) as u8);
@@ -310,7 +310,7 @@ mod tests {
         assert_eq!((read[0].0.as_str(), read[0].1.requests), ("/cart", 2_000));
         let (name, _) = read.last().unwrap();
         assert_eq!(name, OTHERS);
-        let all: u64 = read.iter().map(|(_, figures)| figures.requests).sum();
+        let all: u64 = read.iter().map(|(_, stats)| stats.requests).sum();
         assert_eq!(all, 22_000);
     }
 }

@@ -1,4 +1,5 @@
-//! The seats of a pool's generations, as its queue keeps them: who sits where and has what.
+//! The seats of a pool's generations, as its queue tracks them: which worker sits where, and which
+//! requests it has.
 
 use maitred_control::{Generation, Incarnation};
 use maitred_seat::SLOTS_PER_SEAT;
@@ -6,7 +7,7 @@ use maitred_seat::SLOTS_PER_SEAT;
 use crate::pool::wear;
 
 /// A seat of one of a pool's generations.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct SeatId {
     /// Number of the generation.
     pub generation: Generation,
@@ -14,52 +15,78 @@ pub struct SeatId {
     pub number: u32,
 }
 
-/// Where a request is: a slot of a worker.
+impl SeatId {
+    /// The worker of this seat with this incarnation.
+    pub fn worker(self, incarnation: Incarnation) -> WorkerRef {
+        WorkerRef {
+            seat: self,
+            incarnation,
+        }
+    }
+}
+
+/// A worker of one of a pool's generations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Place {
+pub struct WorkerRef {
+    /// Its seat.
+    pub seat: SeatId,
+    /// Its incarnation: a later worker of the same seat has another one.
+    pub incarnation: Incarnation,
+}
+
+/// The position of a request: a slot of a worker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SlotRef {
     /// The seat.
     pub seat: SeatId,
     /// Slot within the seat.
     pub slot: usize,
-    /// The worker that sits there.
+    /// The incarnation of the worker.
     pub incarnation: Incarnation,
 }
 
-/// What a generation is to its pool.
+impl SlotRef {
+    /// The worker.
+    pub fn worker(&self) -> WorkerRef {
+        self.seat.worker(self.incarnation)
+    }
+}
+
+/// The state of a generation within its pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Standing {
-    /// It has been opened, and gets nothing yet.
-    Coming,
+pub enum GenerationPhase {
+    /// It is open and gets no requests yet.
+    Prepared,
     /// It gets the new requests.
     Current,
-    /// Another has taken its place, or nothing will.
-    Leaving,
+    /// Another one has replaced it, or the pool is being removed.
+    Retiring,
 }
 
 /// One seat.
 #[derive(Debug)]
 pub struct Seat<T> {
-    /// The worker that sits here; 0: nobody.
+    /// The incarnation of its worker; 0: the seat is empty.
     pub incarnation: Incarnation,
-    /// What it has.
+    /// The requests of its worker.
     pub slots: [Option<T>; SLOTS_PER_SEAT],
-    /// How many looks have seen it idle in a row.
-    pub rested: u32,
-    /// Requests this worker was given.
+    /// Number of consecutive checks that found it idle.
+    pub idle_checks: u32,
+    /// Requests assigned to this worker.
     pub given: u64,
-    /// After how many of them it counts as worn.
+    /// The number of assigned requests after which it counts as worn.
     pub wears_at: u64,
-    /// Requests it is through with.
+    /// Requests it has finished.
     pub done: u64,
-    /// After how many of them it ends by itself, and must get nothing more.
+    /// The number of finished requests after which it exits by itself.
     pub serves: u64,
     /// It is to be replaced.
     pub worn: bool,
-    /// Its replacement serves already: it gets nothing more.
+    /// Its replacement already serves: it gets no more requests.
     pub closing: bool,
-    /// What it runs is urgent.
+    /// It runs an urgent request.
     pub urgent: bool,
-    /// What it runs has turned out long: nothing is put behind it.
+    /// Its script runs longer than expected: no request is put behind it.
     pub long: bool,
 }
 
@@ -68,7 +95,7 @@ impl<T> Seat<T> {
         Seat {
             incarnation: 0,
             slots: [const { None }; SLOTS_PER_SEAT],
-            rested: 0,
+            idle_checks: 0,
             given: 0,
             wears_at: u64::MAX,
             done: 0,
@@ -80,13 +107,13 @@ impl<T> Seat<T> {
         }
     }
 
-    /// How many requests it holds.
+    /// Number of requests it has.
     pub fn taken(&self) -> usize {
         self.slots.iter().filter(|slot| slot.is_some()).count()
     }
 
-    /// Whether its worker will be there for another request.
-    pub fn serves_more(&self) -> bool {
+    /// Whether its worker can take another request before it exits by itself.
+    pub fn serves_another(&self) -> bool {
         self.done + self.taken() as u64 <= self.serves.saturating_sub(1)
     }
 
@@ -95,19 +122,19 @@ impl<T> Seat<T> {
         self.slots.iter().position(Option::is_none)
     }
 
-    /// What it has and where, the last slot first.
-    pub fn all(&self, seat: SeatId) -> Vec<(T, Place)>
+    /// Its requests and their slots, the last slot first.
+    pub fn all(&self, seat: SeatId) -> Vec<(T, SlotRef)>
     where
         T: Clone,
     {
-        let place = |slot| Place {
+        let slot_ref = |slot| SlotRef {
             seat,
             slot,
             incarnation: self.incarnation,
         };
         let slots = self.slots.iter().enumerate().rev();
         slots
-            .filter_map(|(slot, item)| Some((item.clone()?, place(slot))))
+            .filter_map(|(slot, item)| Some((item.clone()?, slot_ref(slot))))
             .collect()
     }
 }
@@ -115,26 +142,26 @@ impl<T> Seat<T> {
 /// The seats of one generation.
 #[derive(Debug)]
 pub struct GenerationSeats<T> {
-    /// Its number.
+    /// Number of the generation.
     pub generation: Generation,
-    /// What it is to the pool.
-    pub standing: Standing,
+    /// Its state within the pool.
+    pub phase: GenerationPhase,
     /// Its seats.
     pub seats: Vec<Seat<T>>,
-    /// How many of them have a worker.
+    /// Number of seats with a worker.
     pub open: usize,
-    /// Requests after which its workers leave; 0: never.
+    /// Requests after which its workers are replaced; 0: never.
     max_requests: u64,
-    /// Requests after which each of its workers ends by itself, exactly.
+    /// Requests after which each of its workers exits by itself, exactly.
     pub serves: u64,
 }
 
 impl<T> GenerationSeats<T> {
-    /// A generation in whose seats nobody sits.
+    /// A generation with empty seats.
     pub fn new(generation: Generation, seats: u32, max_requests: u64) -> GenerationSeats<T> {
         GenerationSeats {
             generation,
-            standing: Standing::Coming,
+            phase: GenerationPhase::Prepared,
             seats: (0..seats).map(|_| Seat::empty()).collect(),
             open: 0,
             max_requests,
@@ -142,23 +169,23 @@ impl<T> GenerationSeats<T> {
         }
     }
 
-    /// Gives a seat to a worker, with what it still has from before.
-    pub fn sit(&mut self, seat: u32, incarnation: Incarnation, left: Vec<(usize, T)>) {
+    /// Puts a worker into a seat, with its requests from an earlier front.
+    pub fn occupy(&mut self, seat: u32, incarnation: Incarnation, inherited: Vec<(usize, T)>) {
         let (max_requests, serves) = (self.max_requests, self.serves);
-        let Some(place) = self.seats.get_mut(seat as usize) else {
+        let Some(entry) = self.seats.get_mut(seat as usize) else {
             return;
         };
-        if place.incarnation == 0 {
+        if entry.incarnation == 0 {
             self.open += 1;
         }
-        *place = Seat {
+        *entry = Seat {
             incarnation,
             wears_at: wear::threshold(max_requests, seat, incarnation),
             serves,
             ..Seat::empty()
         };
-        for (slot, item) in left {
-            place.slots[slot] = Some(item);
+        for (slot, item) in inherited {
+            entry.slots[slot] = Some(item);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What a pool without workers asks the supervisor for.
+//! The requests of a pool for workers.
 
 use std::cell::RefCell;
 
@@ -8,11 +8,11 @@ use maitred_os::channel::{Channel, SupervisorEnd};
 
 use super::*;
 use crate::pool::growth::{Growth, tend};
-use crate::pool::queue::Lane;
+use crate::pool::queue::Priority;
 
-const CLAIM: Claim = Claim {
-    lane: Lane::Usual,
-    within: Duration::from_secs(30),
+const REQUEST: QueueRequest = QueueRequest {
+    priority: Priority::Normal,
+    max_wait: Duration::from_secs(30),
     kind: 0,
 };
 
@@ -21,7 +21,7 @@ const SEAT: SeatId = SeatId {
     number: 0,
 };
 
-/// A pool of up to four workers and at least none, in whose queue so many may wait, and the other end of its
+/// A pool of zero to four workers with a queue of `length` requests, and the other end of its
 /// channel.
 fn pool(pm: ProcessManager, length: usize) -> (Arc<Pool>, RefCell<SupervisorEnd>) {
     let (theirs, ours) = Channel::pair().unwrap();
@@ -31,24 +31,18 @@ fn pool(pm: ProcessManager, length: usize) -> (Arc<Pool>, RefCell<SupervisorEnd>
     let growth = Growth::of(&settings, 4);
     let inboxes: Arc<[Inbox]> = Arc::new([Inbox::default()]);
     let supervisor = Arc::new(Supervisor::new(ours));
-    let wishes = Wishes::default();
-    let others = (Arc::default(), &wishes);
-    let pool = Arc::new(Pool::new(
-        Arc::new(settings),
-        inboxes,
-        supervisor,
-        others,
-        false,
-    ));
-    let mut inner = pool.lock();
-    inner.queue.add(1, 4, 0);
-    inner.queue.replace(1, 4, length);
-    inner.growth = growth;
-    drop(inner);
+    let (settings, calls) = (Arc::new(settings), WorkerCalls::default());
+    let pool = Pool::new(settings, inboxes, supervisor, Arc::default(), &calls, false);
+    let pool = Arc::new(pool);
+    let mut state = pool.lock();
+    state.queue.add(1, 4, 0);
+    state.queue.replace(1, 4, length);
+    state.growth = growth;
+    drop(state);
     (pool, RefCell::new(theirs))
 }
 
-/// For how many workers the supervisor was asked, one time after the other.
+/// The numbers of workers that were requested, one after the other.
 fn asked(supervisor: &RefCell<SupervisorEnd>) -> Vec<u32> {
     let wanted = |report| match report {
         FromFront::Wanted { workers, .. } => Some(workers),
@@ -57,7 +51,7 @@ fn asked(supervisor: &RefCell<SupervisorEnd>) -> Vec<u32> {
     reports(supervisor).into_iter().filter_map(wanted).collect()
 }
 
-/// What the supervisor was told.
+/// The reports to the supervisor.
 fn reports(supervisor: &RefCell<SupervisorEnd>) -> Vec<FromFront> {
     let mut reports = Vec::new();
     while let Ok(Heard::Message(report, _)) = hear_report(&mut supervisor.borrow_mut()) {
@@ -66,20 +60,20 @@ fn reports(supervisor: &RefCell<SupervisorEnd>) -> Vec<FromFront> {
     reports
 }
 
-/// A worker comes, and has something to do.
+/// A worker arrives, and gets a request.
 fn one_comes_and_is_busy(pool: &Arc<Pool>) {
-    let mut inner = pool.lock();
-    inner.queue.arrive(SEAT, 1, Vec::new());
-    let busy = Exchange::new(pool.clone(), 0, Vec::new(), CLAIM);
-    let placed = inner.queue.submit(busy, CLAIM.lane, pool.depth());
-    assert!(matches!(placed, Submitted::Placed(_)));
+    let mut state = pool.lock();
+    state.queue.arrive(SEAT.worker(1), Vec::new());
+    let busy = Exchange::new(pool.clone(), 0, Vec::new(), REQUEST);
+    let placed = state.queue.submit(busy, REQUEST.priority, pool.depth());
+    assert!(matches!(placed, Submission::Placed(_)));
 }
 
-/// A pool that finds its size with one worker, which is busy, and a request that waits for a second one.
+/// A pool with `pm = auto` and one busy worker, and a request that waits for a second one.
 fn with_one_busy() -> (Arc<Pool>, RefCell<SupervisorEnd>, Arc<Exchange>) {
     let (pool, supervisor) = pool(ProcessManager::Auto, 100);
     one_comes_and_is_busy(&pool);
-    let waiting = pool.submit(0, Vec::new(), CLAIM).unwrap();
+    let waiting = pool.submit(0, Vec::new(), REQUEST).unwrap();
     assert_eq!(asked(&supervisor), [2]);
     (pool, supervisor, waiting)
 }
@@ -88,14 +82,14 @@ fn with_one_busy() -> (Arc<Pool>, RefCell<SupervisorEnd>, Arc<Exchange>) {
 fn where_nobody_may_wait_whoever_is_refused_asks_for_a_worker() {
     for pm in [ProcessManager::Auto, ProcessManager::Ondemand] {
         let (pool, supervisor) = pool(pm, 0);
-        let refused = pool.submit(0, Vec::new(), CLAIM).err();
-        assert_eq!(refused, Some(NotTaken::QueueFull));
+        let refused = pool.submit(0, Vec::new(), REQUEST).err();
+        assert_eq!(refused, Some(RequestOutcome::QueueFull));
         assert_eq!(asked(&supervisor), [1], "{pm:?}");
-        assert_eq!(pool.turns_away(CLAIM), refused);
+        assert_eq!(pool.would_reject(REQUEST), refused);
         let again = asked(&supervisor);
         assert!(again.is_empty(), "one is on its way: {again:?}");
         one_comes_and_is_busy(&pool);
-        assert_eq!(pool.turns_away(CLAIM), refused);
+        assert_eq!(pool.would_reject(REQUEST), refused);
         assert_eq!(asked(&supervisor), [2], "{pm:?}");
     }
 }
@@ -104,15 +98,15 @@ fn where_nobody_may_wait_whoever_is_refused_asks_for_a_worker() {
 async fn who_waits_while_there_is_no_worker_has_one_asked_for_though_that_was_done_before() {
     let (pool, supervisor) = pool(ProcessManager::Auto, 100);
     tokio::spawn(tend(Arc::downgrade(&pool)));
-    let first = pool.submit(0, Vec::new(), CLAIM).unwrap();
+    let first = pool.submit(0, Vec::new(), REQUEST).unwrap();
     assert_eq!(asked(&supervisor), [1]);
-    // The front has no descriptor for the worker that came, and the client does not wait any longer: the
-    // supervisor knows of nobody now who needs one.
-    pool.give_back(SEAT, 1);
+    // The front has no descriptor for the new worker, and the client leaves: the supervisor then
+    // knows of no request that needs one.
+    pool.give_back(SEAT.worker(1));
     assert!(pool.cancel(&first));
     tokio::time::sleep(Duration::from_secs(5)).await;
     asked(&supervisor);
-    let second = pool.submit(0, Vec::new(), CLAIM).unwrap();
+    let second = pool.submit(0, Vec::new(), REQUEST).unwrap();
     tokio::time::sleep(Duration::from_secs(2)).await;
     assert_eq!(asked(&supervisor).first(), Some(&1));
     assert!(pool.cancel(&second));
@@ -128,7 +122,7 @@ const OTHER_SEAT: SeatId = SeatId {
 async fn who_waits_beside_a_busy_worker_has_another_asked_for_when_one_was_given_back() {
     let (pool, supervisor, waiting) = with_one_busy();
     tokio::spawn(tend(Arc::downgrade(&pool)));
-    pool.give_back(OTHER_SEAT, 1);
+    pool.give_back(OTHER_SEAT.worker(1));
     tokio::time::sleep(Duration::from_secs(3)).await;
     assert_eq!(asked(&supervisor), [2]);
     assert!(pool.cancel(&waiting));
@@ -138,10 +132,11 @@ async fn who_waits_beside_a_busy_worker_has_another_asked_for_when_one_was_given
 async fn who_was_asked_for_before_a_late_word_of_one_that_goes_is_asked_for_again_after_it() {
     let (pool, supervisor, waiting) = with_one_busy();
     while pool.supervisor.report(&FromFront::Listening) {}
-    pool.give_back(OTHER_SEAT, 1);
+    pool.give_back(OTHER_SEAT.worker(1));
     reports(&supervisor);
-    // It takes reports again, and hears of a third that is needed before it hears of the one that goes.
-    let third = pool.submit(0, Vec::new(), CLAIM).unwrap();
+    // It accepts reports again, and gets the request for a third worker before the report of the
+    // retired one.
+    let third = pool.submit(0, Vec::new(), REQUEST).unwrap();
     assert_eq!(asked(&supervisor), [3]);
     tokio::spawn(tend(Arc::downgrade(&pool)));
     tokio::time::sleep(Duration::from_secs(3)).await;

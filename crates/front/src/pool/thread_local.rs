@@ -1,9 +1,9 @@
-//! The exchanges that a front thread follows, and the hooks that poll them when the thread is about to
-//! sleep, has woken, or has been busy for a while.
+//! The exchanges that a front thread polls, and the hooks that poll them when the thread is about
+//! to sleep, has woken, or has been busy for a while.
 //!
-//! A worker wakes a front thread only if the thread has announced that it sleeps. So the thread announces
-//! it and then polls once more before it sleeps; a thread that never sleeps polls at every hook of
-//! [`thread`].
+//! A worker wakes a front thread only if the thread has announced that it sleeps. So the thread
+//! announces it and then polls once more before it sleeps; a thread that never sleeps polls at
+//! every hook of [`thread`].
 
 use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,11 +18,11 @@ use crate::pool::exchange::Exchange;
 use crate::pool::generation::Generation;
 use crate::runtime::thread;
 
-/// How long a request may wait behind another before an idle worker is looked for. Requests are
-/// put behind others only where scripts take a fraction of this.
+/// Time that a request waits behind another before it is moved to an idle worker. Requests are put
+/// behind others only where scripts take a fraction of this.
 const RESCUE_AFTER: Duration = Duration::from_millis(2);
 
-/// Exchanges that another thread found a place for.
+/// Exchanges that another thread has assigned.
 #[derive(Debug, Default)]
 pub struct Inbox {
     any: AtomicBool,
@@ -30,8 +30,7 @@ pub struct Inbox {
 }
 
 impl Inbox {
-    /// Leaves an exchange for the thread it belongs to. That thread need not be woken: the worker
-    /// will do so.
+    /// Hands an exchange to its thread, which the worker will wake.
     pub fn put(&self, exchange: Arc<Exchange>) {
         self.exchanges
             .lock()
@@ -54,27 +53,27 @@ impl Inbox {
     }
 }
 
-struct Local {
+struct PoolThread {
     thread: u32,
     /// The generations of all pools.
     generations: RefCell<Vec<Arc<Generation>>>,
     inboxes: Arc<[Inbox]>,
     followed: RefCell<Vec<Arc<Exchange>>>,
     announced: RefCell<Vec<(usize, Asleep)>>,
-    /// Whether the rescuer is at work.
+    /// Whether the rescue task is active.
     rescuing: Cell<bool>,
     rescue: Arc<Notify>,
 }
 
 thread_local! {
-    static LOCAL: RefCell<Option<Local>> = const { RefCell::new(None) };
+    static POOL_THREAD: RefCell<Option<PoolThread>> = const { RefCell::new(None) };
 }
 
 /// Prepares this thread.
 pub fn set_up(thread: u32, inboxes: Arc<[Inbox]>) {
     thread::set_up(thread, was_busy);
-    LOCAL.with(|local| {
-        *local.borrow_mut() = Some(Local {
+    POOL_THREAD.with(|local| {
+        *local.borrow_mut() = Some(PoolThread {
             thread,
             generations: RefCell::default(),
             inboxes,
@@ -86,12 +85,12 @@ pub fn set_up(thread: u32, inboxes: Arc<[Inbox]>) {
     });
 }
 
-/// From now on this thread listens to a generation's workers.
+/// Polls a generation's workers on this thread.
 pub fn add(generation: Arc<Generation>) {
     with(|local| local.generations.borrow_mut().push(generation));
 }
 
-/// Nothing is left of a generation.
+/// Stops polling a generation.
 pub fn remove(number: Number) {
     with(|local| {
         let mut generations = local.generations.borrow_mut();
@@ -99,8 +98,7 @@ pub fn remove(number: Number) {
     });
 }
 
-/// Looks after an exchange from now on, until it is over; `is_behind`: it waits behind another for
-/// its worker.
+/// Polls an exchange until it has ended; `is_behind`: it waits behind another for its worker.
 pub fn follow(exchange: Arc<Exchange>, is_behind: bool) {
     with(|local| {
         local.followed.borrow_mut().push(exchange);
@@ -110,8 +108,8 @@ pub fn follow(exchange: Arc<Exchange>, is_behind: bool) {
     });
 }
 
-/// Has requests looked for that a worker does not begin although nothing is before them; once in a while, as
-/// long as the thread has connections.
+/// Checks, at the thread's tick, for requests that a worker has not begun although no other is
+/// before them.
 pub fn rescue_forgotten() {
     with(|local| {
         if local.rescue_waiting() {
@@ -120,8 +118,8 @@ pub fn rescue_forgotten() {
     });
 }
 
-/// Looks, while requests are with workers, for one that waits behind a script which turned out
-/// long. One task per thread.
+/// The rescue task, one per thread: while requests wait in slots, it moves those away that wait
+/// behind a long script.
 pub async fn rescue() {
     let mut notify = None;
     with(|local| notify = Some(local.rescue.clone()));
@@ -139,12 +137,12 @@ pub async fn rescue() {
     }
 }
 
-/// The thread is about to sleep: unless looking has woken one of its tasks, it does.
+/// The thread is about to sleep, unless a poll wakes one of its tasks.
 pub fn before_park() {
     with(|local| {
-        if !local.look() {
+        if !local.poll() {
             local.announce();
-            local.look();
+            local.poll();
         }
     });
 }
@@ -157,30 +155,29 @@ pub fn after_unpark() {
     });
 }
 
-/// A task of this thread has used as much time as many polls of others do: what workers have written
-/// meanwhile is taken.
+/// A task of this thread has used much time: takes what workers have written meanwhile.
 pub fn was_busy() {
-    with(Local::catch_up);
+    with(PoolThread::catch_up);
 }
 
-fn with(act: impl FnOnce(&Local)) {
-    LOCAL.with(|local| {
+fn with(act: impl FnOnce(&PoolThread)) {
+    POOL_THREAD.with(|local| {
         if let Some(local) = local.borrow().as_ref() {
             act(local);
         }
     });
 }
 
-impl Local {
+impl PoolThread {
     fn catch_up(&self) {
         thread::advance();
-        self.look();
+        self.poll();
     }
 
     /// Takes what workers have written. True when that woke a task of this thread, which then
     /// does not sleep.
-    fn look(&self) -> bool {
-        // Emptying a ring can place further exchanges, which are followed while we go.
+    fn poll(&self) -> bool {
+        // Draining a ring can assign further exchanges, which are added meanwhile.
         let mut list = std::mem::take(&mut *self.followed.borrow_mut());
         if self.inboxes[self.thread as usize].empty_into(&mut list) {
             self.start_rescuer();
@@ -203,7 +200,7 @@ impl Local {
         }
     }
 
-    /// False when no request waits behind another, and the rescuer may rest.
+    /// False when no request waits in a slot, and the rescue task may rest.
     fn rescue_waiting(&self) -> bool {
         let followed: Vec<_> = self.followed.borrow().clone();
         let now = std::time::Instant::now();
@@ -213,7 +210,7 @@ impl Local {
                 continue;
             };
             any = true;
-            if waited > exchange.within {
+            if waited > exchange.max_wait {
                 exchange.withdraw();
             } else if !waited.is_zero() {
                 exchange.pool.rescue(&exchange, waited);
@@ -225,14 +222,14 @@ impl Local {
     fn announce(&self) {
         let mut announced = self.announced.borrow_mut();
         for (index, generation) in self.generations.borrow().iter().enumerate() {
-            if generation.interests(self.thread) {
+            if generation.has_in_flight(self.thread) {
                 announced.push((index, generation.link().announce_sleep(self.thread)));
             }
         }
     }
 
     fn withdraw(&self) {
-        // The list is the one that was announced: no task has run in between.
+        // The list is unchanged since the announcement: no task has run in between.
         let generations = self.generations.borrow();
         for (index, asleep) in self.announced.borrow_mut().drain(..) {
             generations[index].link().awake(self.thread, asleep);

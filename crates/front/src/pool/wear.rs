@@ -1,11 +1,11 @@
-//! When a worker counts as worn: a little before it has served `max_requests`, so that another can
-//! be ready when it leaves.
+//! The number of requests after which a worker counts as worn: a little less than `max_requests`,
+//! so that its replacement is ready when it exits.
 
 use maitred_control::Incarnation;
 
-/// A replacement is asked for when this part of `max_requests` is left.
+/// A replacement is requested when this part of `max_requests` is left.
 const LEAD_PART: u64 = 20;
-/// Up to this part of `max_requests` earlier, by seat and incarnation: workers that were born
+/// Up to this part of `max_requests` earlier, by seat and incarnation: workers that started
 /// together must not all be replaced together.
 const JITTER_PART: u64 = 10;
 /// Below this limit there is no twentieth of it, and one request is left.
@@ -13,7 +13,7 @@ const SMALL_LIMIT: u64 = 20;
 /// Knuth's multiplier (TAOCP 3, 6.4): neighbouring numbers end up far from each other.
 const SCATTER: u64 = 2_654_435_761;
 
-/// After how many requests a worker is worn; never, if `max_requests` is 0.
+/// The number of requests after which a worker is worn; never, if `max_requests` is 0.
 pub fn threshold(max_requests: u64, seat: u32, incarnation: Incarnation) -> u64 {
     match max_requests {
         0 => u64::MAX,

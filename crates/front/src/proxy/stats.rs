@@ -13,7 +13,7 @@ use crate::proxy::error::Failure;
 
 /// How requests end: with an answer of this class (that of a WebSocket is `1xx`), or without one, or
 /// with half of one.
-const RESULTS: [&str; 10] = [
+pub const RESULTS: [&str; 10] = [
     "1xx",
     "2xx",
     "3xx",
@@ -21,13 +21,13 @@ const RESULTS: [&str; 10] = [
     "5xx",
     "unreachable",
     "timeout",
-    "broken",
-    "refused",
-    CLIENT_LEFT,
+    "invalid_response",
+    "body_rejected",
+    CLIENT_CLOSED,
 ];
 
 /// The result of a request whose client has gone.
-const CLIENT_LEFT: &str = "client_left";
+const CLIENT_CLOSED: &str = "client_closed";
 
 /// The figures of all servers.
 #[derive(Debug, Default)]
@@ -74,7 +74,7 @@ impl Figures {
         Begun {
             figures: self,
             since: Instant::now(),
-            result: CLIENT_LEFT,
+            result: CLIENT_CLOSED,
         }
     }
 
@@ -88,8 +88,8 @@ impl Figures {
         ProxyServer {
             server: server.to_owned(),
             requests: names.zip(counts).collect(),
-            seconds: Duration::from_micros(micros).as_secs_f64(),
-            active: self.active.load(Ordering::Relaxed),
+            request_seconds: Duration::from_micros(micros).as_secs_f64(),
+            active_requests: self.active.load(Ordering::Relaxed),
             connections: self.connections.load(Ordering::Relaxed),
         }
     }
@@ -116,11 +116,11 @@ impl Begun<'_> {
             Err(Failure::Intercepted(status)) => class(*status),
             Err(Failure::Unreachable(_)) => "unreachable",
             Err(Failure::NotAccepted | Failure::Silent | Failure::Deaf) => "timeout",
-            Err(Failure::Broken(_)) => "broken",
+            Err(Failure::Broken(_)) => "invalid_response",
             Err(Failure::NoBody(crate::http::body::NoBody::Gone) | Failure::ClientLeft) => {
-                CLIENT_LEFT
+                CLIENT_CLOSED
             }
-            Err(Failure::NoBody(_)) => "refused",
+            Err(Failure::NoBody(_)) => "body_rejected",
         };
     }
 }
@@ -172,7 +172,7 @@ mod tests {
             server.begin().ended(outcome, *status);
         }
         let given_up = server.begin();
-        assert_eq!(all.read()[0].active, 1);
+        assert_eq!(all.read()[0].active_requests, 1);
         drop(given_up);
         let read = all.read().remove(0);
         let counted = read.requests.iter().filter(|(_, count)| **count > 0);
@@ -183,12 +183,12 @@ mod tests {
             ("1xx", 1),
             ("2xx", 1),
             ("4xx", 1),
-            ("broken", 1),
-            ("client_left", 2),
+            ("client_closed", 2),
+            ("invalid_response", 1),
             ("timeout", 1),
         ];
         assert_eq!(counted, expected);
-        assert_eq!((read.active, read.connections), (0, 1));
+        assert_eq!((read.active_requests, read.connections), (0, 1));
     }
 
     #[test]

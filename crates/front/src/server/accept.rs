@@ -74,7 +74,7 @@ pub async fn accept(
     let shared = &acceptor.thread.shared;
     let door: Option<Arc<str>> = match &clients {
         Clients::Fastcgi { listen } => {
-            shared.pools.unaccepted.watch(listen, &listener);
+            shared.pools.listen_backlog.watch(listen, &listener);
             Some(listen.as_str().into())
         }
         _ => None,

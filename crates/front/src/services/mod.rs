@@ -22,7 +22,7 @@ use crate::net::client_addresses::{Address, Addresses};
 use crate::net::client_rate::Rates;
 use crate::net::handshake_limit::Handshakes;
 use crate::net::tls::Tls;
-use crate::pool::pools::Pools;
+use crate::pool::pool_registry::Pools;
 use crate::proxy::stats::AllFigures;
 use crate::runtime::heap::Heap;
 use crate::runtime::supervisor_channel::Supervisor;

@@ -14,7 +14,7 @@ use crate::logging::log_limit::UpstreamLogs;
 use crate::logging::pool_access_log::DoorLogs;
 use crate::logging::repeated::RepeatedErrors;
 use crate::net::client_rate::Rates;
-use crate::pool::pools::Pools;
+use crate::pool::pool_registry::Pools;
 use crate::proxy::stats::AllFigures;
 use crate::site::Site;
 use crate::site::fastcgi_listener::DoorSite;

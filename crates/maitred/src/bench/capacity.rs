@@ -1,4 +1,4 @@
-//! `--find-capacity`: the highest rate at which a server holds what it has to, and what it does
+//! `--find-capacity`: the highest rate at which a server meets its objective, and its behaviour
 //! beyond.
 
 use std::io::{self, Write};
@@ -14,35 +14,37 @@ use maitred_measure::slo::Slo;
 use maitred_text::humanize;
 use serde::Serialize;
 
+use super::bench_error::BenchError;
+use super::measured_run::{EXIT_MISSED, EXIT_PARTIAL, measure};
 use super::options::Run;
-use super::setup::{self, Refusal};
-use super::{EXIT_MISSED, EXIT_PARTIAL, measure};
-use crate::EXIT_SUCCESS;
+use super::setup;
+use crate::exit_code::EXIT_SUCCESS;
+use crate::report_file;
 
-/// How many times the steps' time the highest rate has to hold.
+/// Multiple of a step's time for which the highest rate has to hold.
 const LASTS: f64 = 4.0;
 
-/// How often it may turn out that a rate does not last.
+/// How many rates may fail that longer run.
 const MAX_SETBACKS: usize = 3;
 
-/// How often a rate is tried at which the generator, not the server, was late.
+/// Attempts at a rate at which the load generator, not the server, was late.
 const TRIES: usize = 3;
 
-/// How many times as long as a step may take where its percentiles need more requests.
+/// Multiple of a step's time that it may take if its percentiles need more requests.
 const LONGEST: f64 = 20.0;
 
-/// How much more than what its percentiles need a step sends.
+/// Factor on the number of requests that a step's percentiles need.
 const MORE_SAMPLES: f64 = 1.05;
 
-/// How far beyond capacity it is looked, as factors.
+/// Rates beyond capacity to try, as factors.
 const BEYOND: [f64; 2] = [1.2, 1.5];
 
-/// How long it takes at each rate until it counts, as a share of the step.
+/// Warm-up at each rate, as a share of the step.
 const WARM_UP: f64 = 0.1;
 
-/// What a rate has shown.
+/// The result at one rate.
 #[derive(Debug, Clone, Serialize)]
-struct Step {
+struct RateStep {
     rate: f64,
     seconds: f64,
     holds: bool,
@@ -55,13 +57,13 @@ struct Step {
     late_share: f64,
 }
 
-impl Step {
-    fn of(rate: f64, seconds: f64, report: &Report) -> Step {
+impl RateStep {
+    fn of(rate: f64, seconds: f64, report: &Report) -> RateStep {
         let requests = &report.requests;
-        // What waits for a connection is the server's slowness; a generator that is late is not.
+        // Waiting for a connection is the server's slowness; a late generator is not.
         let own = requests.late.saturating_sub(requests.late_for_connections);
         let generator_late = own as f64 > MAX_LATE_SHARE * requests.sent.max(1) as f64;
-        Step {
+        RateStep {
             rate,
             seconds,
             holds: !report.partial && report.valid && report.holds(),
@@ -76,32 +78,32 @@ impl Step {
     }
 }
 
-/// The outcome, as JSON has it.
+/// The result as JSON.
 #[derive(Debug, Serialize)]
-struct Found {
+struct CapacityReport {
     schema: &'static str,
     objective: String,
     capacity: Option<f64>,
     cliff: Option<f64>,
     shape: Option<&'static str>,
-    steps: Vec<Step>,
+    steps: Vec<RateStep>,
 }
 
-/// What tries rates.
-struct Prober<'a> {
+/// Tries rates.
+struct RateProber<'a> {
     plan: Arc<Plan>,
     slo: Slo,
     stop: &'a Arc<AtomicBool>,
     step: f64,
     quiet: bool,
-    steps: Vec<Step>,
+    steps: Vec<RateStep>,
 }
 
-/// Finds the capacity, and says it.
+/// Finds the capacity, and prints it.
 ///
 /// # Errors
 /// One sentence.
-pub fn find(run: &Run, objective: &str, stop: &Arc<AtomicBool>) -> Result<u8, Refusal> {
+pub fn find(run: &Run, objective: &str, stop: &Arc<AtomicBool>) -> Result<u8, BenchError> {
     let output = &run.output;
     let page = output.html.is_some() || output.csv.is_some();
     if page || output.slo.is_some() || output.watch.is_some() {
@@ -112,7 +114,7 @@ pub fn find(run: &Run, objective: &str, stop: &Arc<AtomicBool>) -> Result<u8, Re
                 .into(),
         );
     }
-    super::check_files(output)?;
+    output.check_files()?;
     let slo = Slo::read(objective)?;
     let plan = setup::plan(run)?;
     let Load::Open { profile, .. } = &plan.load else {
@@ -124,12 +126,12 @@ pub fn find(run: &Run, objective: &str, stop: &Arc<AtomicBool>) -> Result<u8, Re
     };
     let mut search = CapacitySearch::new(profile.peak());
     let step = humanize::parse_duration(&run.load.step)?;
-    let mut prober = Prober {
+    let mut prober = RateProber {
         plan: plan.clone(),
         slo,
         stop,
         step,
-        quiet: super::only_json(output),
+        quiet: output.is_json_only(),
         steps: Vec::new(),
     };
     prober.say(&heading(&plan, objective));
@@ -150,12 +152,12 @@ pub fn find(run: &Run, objective: &str, stop: &Arc<AtomicBool>) -> Result<u8, Re
     let found = prober.sum_up(objective, search.highest())?;
     let partial = stop.load(Ordering::Relaxed);
     let json = serde_json::to_string_pretty(&found).map_err(|why| why.to_string())?;
-    if super::only_json(output) {
+    if output.is_json_only() {
         let _ = writeln!(io::stdout(), "{json}");
     } else {
         let _ = writeln!(io::stdout(), "{}", conclusion(&found));
         if let Some(file) = &output.json {
-            super::write_file(file, &json)?;
+            report_file::write(file, &json).map_err(BenchError::Now)?;
         }
     }
     Ok(match found.capacity {
@@ -165,10 +167,10 @@ pub fn find(run: &Run, objective: &str, stop: &Arc<AtomicBool>) -> Result<u8, Re
     })
 }
 
-impl Prober<'_> {
-    /// Whether the objective holds at a rate. A run that is ended early holds nothing, and one whose
-    /// generator was late says nothing, so it is made again.
-    fn holds(&mut self, rate: f64, seconds: f64) -> Result<bool, Refusal> {
+impl RateProber<'_> {
+    /// Whether the objective holds at a rate. An interrupted run fails; a run whose generator was
+    /// late is repeated.
+    fn holds(&mut self, rate: f64, seconds: f64) -> Result<bool, BenchError> {
         let needed = self.slo.samples() * MORE_SAMPLES / rate;
         let seconds = seconds.max(needed.min(seconds * LONGEST));
         for _ in 0..TRIES {
@@ -176,7 +178,7 @@ impl Prober<'_> {
                 return Ok(false);
             }
             let report = self.measure(rate, seconds)?;
-            let step = Step::of(rate, seconds, &report);
+            let step = RateStep::of(rate, seconds, &report);
             self.say(&row(&step));
             let (holds, again) = (step.holds, step.generator_late);
             self.steps.push(step);
@@ -187,7 +189,7 @@ impl Prober<'_> {
         Ok(false)
     }
 
-    fn measure(&self, rate: f64, seconds: f64) -> Result<Report, Refusal> {
+    fn measure(&self, rate: f64, seconds: f64) -> Result<Report, BenchError> {
         let mut plan = Plan::clone(&self.plan);
         let warm_up = seconds * WARM_UP;
         let connections = match &plan.load {
@@ -207,11 +209,15 @@ impl Prober<'_> {
         measure(&Arc::new(plan), &self.slo, self.stop)
     }
 
-    /// Looks beyond the capacity, and puts everything together.
-    fn sum_up(&mut self, objective: &str, highest: Option<f64>) -> Result<Found, Refusal> {
+    /// Tries rates beyond the capacity, and summarises.
+    fn sum_up(
+        &mut self,
+        objective: &str,
+        highest: Option<f64>,
+    ) -> Result<CapacityReport, BenchError> {
         let mut shape = None;
         if let Some(highest) = highest {
-            let good = |step: &Step| step.goodput.unwrap_or(step.served_rate);
+            let good = |step: &RateStep| step.goodput.unwrap_or(step.served_rate);
             let held = self
                 .steps
                 .iter()
@@ -232,7 +238,7 @@ impl Prober<'_> {
             .filter(|step| !step.holds)
             .map(|step| step.rate);
         let above = failed.filter(|rate| highest.is_none_or(|highest| *rate > highest));
-        Ok(Found {
+        Ok(CapacityReport {
             schema: "maitred-bench-capacity/1",
             objective: objective.to_owned(),
             capacity: highest,
@@ -255,7 +261,8 @@ fn heading(plan: &Plan, objective: &str) -> String {
         .first()
         .map(|first| first.spec.url.to_string());
     format!(
-        "maitred bench {}: the highest rate with {objective}\n\n{:>12}{:>10}{:>12}{:>10}{:>10}{:>9}{:>8}",
+        "maitred bench {}: the highest rate with {objective}\n\n\
+         {:>12}{:>10}{:>12}{:>10}{:>10}{:>9}{:>8}",
         url.unwrap_or_default(),
         "RATE",
         "FOR",
@@ -267,7 +274,7 @@ fn heading(plan: &Plan, objective: &str) -> String {
     )
 }
 
-fn row(step: &Step) -> String {
+fn row(step: &RateStep) -> String {
     let latency = |found: Option<f64>| found.map_or("n/a".to_owned(), humanize::duration);
     format!(
         "{:>10}/s{:>10}{:>10}/s{:>10}{:>10}{:>7.2} %{:>6.1} %  {}",
@@ -279,19 +286,19 @@ fn row(step: &Step) -> String {
         step.error_share * 100.0,
         step.late_share * 100.0,
         match step {
-            Step {
+            RateStep {
                 generator_late: true,
                 ..
-            } => "says nothing: the generator was late",
-            Step { holds: true, .. } => "holds",
+            } => "invalid: the generator was late",
+            RateStep { holds: true, .. } => "holds",
             _ => "does not hold",
         },
     )
 }
 
-fn conclusion(found: &Found) -> String {
+fn conclusion(found: &CapacityReport) -> String {
     let Some(capacity) = found.capacity else {
-        return format!("\n{} holds at no rate that was tried", found.objective);
+        return format!("\n{} holds at none of the tried rates", found.objective);
     };
     let cliff = found.cliff.map_or(String::new(), |cliff| {
         format!("; at {}/s it does not", humanize::digits(cliff))

@@ -21,37 +21,38 @@ use maitred_text::humanize;
 use rustix::process::{Pid, Signal, kill_process_group};
 use serde::Serialize;
 
+use super::bench_error::BenchError;
+use super::measured_run::{EXIT_INVALID, EXIT_PARTIAL, measure};
 use super::options::{Compare, OutputOptions, Run};
-use super::setup::{self, Refusal};
-use super::{EXIT_INVALID, EXIT_PARTIAL, measure};
-use crate::EXIT_SUCCESS;
+use super::setup;
+use crate::exit_code::EXIT_SUCCESS;
 
-/// Fewest pairs that say anything.
+/// Fewest pairs that give a result.
 const MIN_PAIRS: usize = 5;
 
-/// When an interval is as narrow as this, more pairs would say nothing else.
+/// Width of an interval below which more pairs would change nothing.
 const NARROW: f64 = 0.03;
 
-/// The share of all processors that others may use in a run. One in which they use more is made again.
+/// The share of all CPUs that other processes may use during a run. A run with more is repeated.
 const OUTSIDE: f64 = 0.1;
 
-/// How often a run is made at most until others leave it alone.
+/// Most attempts at a run without such a disturbance.
 const MAX_TRIES: usize = 3;
 
-/// How long a server that was started may take until it listens.
+/// Timeout until a started server listens.
 const START: Duration = Duration::from_secs(60);
 
-/// How long one may take to end before it is killed.
+/// Timeout of a server's shutdown, after which it is killed.
 const END: Duration = Duration::from_secs(20);
 
-/// How often it is looked whether a server listens, or has ended.
+/// Polling interval for a server that starts or exits.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// A figure that is compared.
-type Figure = (&'static str, Direction, fn(&Report) -> Option<f64>);
+/// A compared value: its name, whether more is better, and how it is read.
+type ComparedValue = (&'static str, Direction, fn(&Report) -> Option<f64>);
 
-/// What is compared.
-const FIGURES: [Figure; 4] = [
+/// The compared values.
+const FIGURES: [ComparedValue; 4] = [
     ("served/s", Direction::HigherIsBetter, |report| {
         Some(report.requests.goodput.unwrap_or(report.requests.rate))
     }),
@@ -66,13 +67,13 @@ const FIGURES: [Figure; 4] = [
     }),
 ];
 
-/// One of the two.
-struct Side {
+/// One of the two servers.
+struct Candidate {
     run: Run,
     command: Option<String>,
 }
 
-/// What is said of one figure.
+/// The result for one value.
 #[derive(Debug, Serialize)]
 struct Row {
     figure: &'static str,
@@ -80,14 +81,14 @@ struct Row {
     low: Option<f64>,
     high: Option<f64>,
     smallest_detectable: Option<f64>,
-    /// How likely chance alone makes as many pairs agree.
+    /// Probability that chance alone makes as many pairs agree.
     sign_test: Option<f64>,
     verdict: String,
 }
 
-/// The outcome, as JSON has it.
+/// The result as JSON.
 #[derive(Debug, Serialize)]
-struct Outcome {
+struct ComparisonReport {
     schema: &'static str,
     a: String,
     b: String,
@@ -98,35 +99,35 @@ struct Outcome {
     disturbed: Disturbed,
 }
 
-/// What became of runs in which others used more than [`OUTSIDE`].
+/// Runs in which other processes used more than [`OUTSIDE`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 struct Disturbed {
-    /// They were made again, so many times.
+    /// How many were repeated.
     repeated: usize,
-    /// They are among those that were compared: so were all tries.
+    /// How many were compared all the same, after [`MAX_TRIES`] attempts.
     counted: usize,
-    /// Nobody could say what others use.
+    /// Runs for which the use by others is unknown.
     unknown: usize,
 }
 
-/// Compares, and says what there is to say.
+/// Compares, and prints the result.
 ///
 /// # Errors
 /// One sentence.
-pub fn compare(asked: &Compare, stop: &Arc<AtomicBool>) -> Result<u8, Refusal> {
+pub fn compare(asked: &Compare, stop: &Arc<AtomicBool>) -> Result<u8, BenchError> {
     if asked.pairs < MIN_PAIRS || asked.max_pairs < asked.pairs {
         return Err(format!("--pairs has to be {MIN_PAIRS} to --max-pairs").into());
     }
     if asked.load.find_capacity.is_some() {
         return Err(
-            "compare makes runs of one load: find each one's capacity by itself"
+            "compare runs one load: use --find-capacity for each server separately"
                 .to_owned()
                 .into(),
         );
     }
     let (a, b) = (side(asked, &asked.a)?, side(asked, &asked.b)?);
     let disturbed = Cell::default();
-    let contest = Contest {
+    let contest = Comparison {
         asked,
         stop,
         disturbed,
@@ -142,7 +143,7 @@ pub fn compare(asked: &Compare, stop: &Arc<AtomicBool>) -> Result<u8, Refusal> {
         .iter()
         .any(|row| row.verdict == "faster" || row.verdict == "slower");
     let stopped = || stop.load(Ordering::Relaxed);
-    let mut outcome = Outcome {
+    let mut outcome = ComparisonReport {
         schema: "maitred-bench-compare/1",
         a: asked.a.clone(),
         b: asked.b.clone(),
@@ -153,9 +154,7 @@ pub fn compare(asked: &Compare, stop: &Arc<AtomicBool>) -> Result<u8, Refusal> {
         disturbed: Disturbed::default(),
     };
     if !usable {
-        contest.say(
-            "\nA differs from itself: this machine is not quiet enough to compare anything on it",
-        );
+        contest.say("\nA differs from itself: this machine is too noisy for a comparison");
     } else if !stopped() {
         contest.say("\nB beside A");
         let pairs = contest.pairs(&a, &b, asked.max_pairs)?;
@@ -164,31 +163,33 @@ pub fn compare(asked: &Compare, stop: &Arc<AtomicBool>) -> Result<u8, Refusal> {
         contest.table(&outcome.b_beside_a);
     }
     outcome.disturbed = contest.disturbed.get();
-    contest.say_what_disturbed();
+    contest.report_disturbances();
     if asked.json {
         let json = serde_json::to_string_pretty(&outcome).map_err(|why| why.to_string())?;
         let _ = writeln!(io::stdout(), "{json}");
     }
-    Ok(match usable {
-        _ if stopped() => EXIT_PARTIAL,
-        true => EXIT_SUCCESS,
-        false => EXIT_INVALID,
+    Ok(if stopped() {
+        EXIT_PARTIAL
+    } else if usable {
+        EXIT_SUCCESS
+    } else {
+        EXIT_INVALID
     })
 }
 
-/// A URL, or a command and the URL that is asked of what it starts.
-fn side(asked: &Compare, text: &str) -> Result<Side, String> {
+/// A URL, or a command and the URL of the server that it starts.
+fn side(asked: &Compare, text: &str) -> Result<Candidate, String> {
     let is_url = Url::read(text, None).is_ok() && !text.contains(' ');
     let url = match (is_url, &asked.url) {
         (true, _) => text,
         (false, Some(url)) => url,
         (false, None) => {
             return Err(format!(
-                "'{text}' is a command: say with --url what it serves"
+                "'{text}' is a command: give the URL that it serves with --url"
             ));
         }
     };
-    Ok(Side {
+    Ok(Candidate {
         run: Run {
             urls: vec![url.to_owned()],
             load: asked.load.clone(),
@@ -200,15 +201,20 @@ fn side(asked: &Compare, text: &str) -> Result<Side, String> {
     })
 }
 
-struct Contest<'a> {
+struct Comparison<'a> {
     asked: &'a Compare,
     stop: &'a Arc<AtomicBool>,
     disturbed: Cell<Disturbed>,
 }
 
-impl Contest<'_> {
-    /// Pairs of reports, A's and B's, until they say enough or there are `most`.
-    fn pairs(&self, a: &Side, b: &Side, most: usize) -> Result<Vec<(Report, Report)>, Refusal> {
+impl Comparison<'_> {
+    /// Pairs of reports, A's and B's, until they are significant or there are `most`.
+    fn pairs(
+        &self,
+        a: &Candidate,
+        b: &Candidate,
+        most: usize,
+    ) -> Result<Vec<(Report, Report)>, BenchError> {
         let mut pairs: Vec<(Report, Report)> = Vec::new();
         while pairs.len() < most {
             let turned = b_first(pairs.len(), self.asked.load.seed);
@@ -229,7 +235,7 @@ impl Contest<'_> {
         Ok(pairs)
     }
 
-    /// Whether every figure is either narrow or surely different.
+    /// Whether every value either has a narrow interval or surely differs.
     fn is_clear(&self, pairs: &[(Report, Report)]) -> bool {
         let rows = rows(pairs, self.asked.load.seed);
         rows.iter().all(|row| {
@@ -238,8 +244,8 @@ impl Contest<'_> {
         })
     }
 
-    /// A run that others have left alone, or the last that was tried.
-    fn block(&self, side: &Side) -> Result<Report, Refusal> {
+    /// A run without disturbance by others, or the last attempt.
+    fn block(&self, side: &Candidate) -> Result<Report, BenchError> {
         let mut disturbed = self.disturbed.get();
         let mut tries = 1;
         let report = loop {
@@ -259,10 +265,10 @@ impl Contest<'_> {
         Ok(report)
     }
 
-    /// A run, and the share of all processors that others used meanwhile, where it is known.
-    fn run(&self, side: &Side) -> Result<(Report, Option<f64>), Refusal> {
+    /// A run, and the share of all CPUs that others used meanwhile, if known.
+    fn run(&self, side: &Candidate) -> Result<(Report, Option<f64>), BenchError> {
         let server = match &side.command {
-            Some(command) => Some(Started::start(command, side, self.stop)?),
+            Some(command) => Some(StartedServer::start(command, side, self.stop)?),
             None => None,
         };
         let plan = setup::plan(&side.run)?;
@@ -275,7 +281,7 @@ impl Contest<'_> {
         Ok((report?, outside))
     }
 
-    fn say_what_disturbed(&self) {
+    fn report_disturbances(&self) {
         let Disturbed {
             repeated,
             counted,
@@ -284,18 +290,19 @@ impl Contest<'_> {
         let percent = OUTSIDE * 100.0;
         if repeated > 0 {
             self.say(&format!(
-                "\nothers used more than {percent} % of the processors: {repeated} runs were made again"
+                "\nother processes used more than {percent} % of the CPUs: {repeated} runs were \
+                 repeated"
             ));
         }
         if counted > 0 {
             self.say(&format!(
-                "{counted} runs were disturbed {MAX_TRIES} times and count all the same; if it is \
-                 the servers' own databases that use the processors, name them with --with"
+                "{counted} runs were disturbed {MAX_TRIES} times and count all the same; if the \
+                 servers' own databases use the CPUs, name them with --with"
             ));
         }
         if unknown > 0 {
             self.say(
-                "\nwhat others use of the processors is not known: /proc does not say who listens here",
+                "\nCPU use by other processes is unknown: /proc does not show who listens here",
             );
         }
     }
@@ -348,51 +355,57 @@ fn rows(pairs: &[(Report, Report)], seed: u64) -> Vec<Row> {
     .collect()
 }
 
-/// Where a server listens.
-enum Door {
+/// The address on which a server listens.
+enum ListenAddress {
     Unix(PathBuf),
     Tcp(Url),
 }
 
-impl Door {
-    fn of(side: &Side) -> Result<Door, String> {
+impl ListenAddress {
+    fn of(side: &Candidate) -> Result<ListenAddress, String> {
         if let Some(path) = &side.run.request.unix {
-            return Ok(Door::Unix(path.clone()));
+            return Ok(ListenAddress::Unix(path.clone()));
         }
         let url = side.run.urls.first().map_or("", String::as_str);
-        Ok(Door::Tcp(Url::read(url, None)?))
+        Ok(ListenAddress::Tcp(Url::read(url, None)?))
     }
 
     fn is_open(&self) -> bool {
         match self {
-            Door::Unix(path) => UnixStream::connect(path).is_ok(),
-            Door::Tcp(place) => TcpStream::connect((place.host.as_str(), place.port)).is_ok(),
+            ListenAddress::Unix(path) => UnixStream::connect(path).is_ok(),
+            ListenAddress::Tcp(place) => {
+                TcpStream::connect((place.host.as_str(), place.port)).is_ok()
+            }
         }
     }
 }
 
-impl fmt::Display for Door {
+impl fmt::Display for ListenAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Door::Unix(path) => write!(f, "{}", path.display()),
-            Door::Tcp(place) => write!(f, "{place}"),
+            ListenAddress::Unix(path) => write!(f, "{}", path.display()),
+            ListenAddress::Tcp(place) => write!(f, "{place}"),
         }
     }
 }
 
-/// A server that was started by a command, with all its processes. It ends when this is dropped.
-struct Started {
+/// A server started by a command, with all its processes. Dropping it stops it.
+struct StartedServer {
     shell: Child,
-    door: Door,
+    door: ListenAddress,
 }
 
-impl Started {
+impl StartedServer {
     /// Starts it, and waits until it listens.
-    fn start(command: &str, side: &Side, stop: &Arc<AtomicBool>) -> Result<Started, Refusal> {
-        let now = |why: String| Refusal::Now(format!("'{command}': {why}"));
-        let door = Door::of(side)?;
+    fn start(
+        command: &str,
+        side: &Candidate,
+        stop: &Arc<AtomicBool>,
+    ) -> Result<StartedServer, BenchError> {
+        let now = |why: String| BenchError::Now(format!("'{command}': {why}"));
+        let door = ListenAddress::of(side)?;
         if door.is_open() {
-            return Err(now(format!("somebody else listens at {door} already")));
+            return Err(now(format!("another server listens on {door} already")));
         }
         let mut shell = Command::new("sh");
         shell
@@ -403,17 +416,17 @@ impl Started {
         maitred_os::spawn::unblock_signals(&mut shell);
         let shell = shell.spawn();
         let shell = shell.map_err(|why| now(format!("cannot be started: {why}")))?;
-        let mut started = Started { shell, door };
+        let mut started = StartedServer { shell, door };
         let deadline = Instant::now() + START;
         while !started.door.is_open() {
             if let Ok(Some(status)) = started.shell.try_wait() {
                 let door = &started.door;
                 return Err(now(format!(
-                    "ended before it listened at {door} ({status})"
+                    "exited before it listened on {door} ({status})"
                 )));
             }
             if Instant::now() > deadline || stop.load(Ordering::Relaxed) {
-                return Err(now(format!("nobody listens at {}", started.door)));
+                return Err(now(format!("no server listens on {}", started.door)));
             }
             std::thread::sleep(LOOK);
         }
@@ -421,7 +434,7 @@ impl Started {
     }
 }
 
-impl Drop for Started {
+impl Drop for StartedServer {
     fn drop(&mut self) {
         let group = i32::try_from(self.shell.id()).ok().and_then(Pid::from_raw);
         let tell = |signal: Signal| {
@@ -431,7 +444,7 @@ impl Drop for Started {
         };
         tell(Signal::TERM);
         let deadline = Instant::now() + END;
-        // The shell may end before what it has started.
+        // The shell may exit before the processes that it has started.
         while Instant::now() < deadline
             && (matches!(self.shell.try_wait(), Ok(None)) || self.door.is_open())
         {

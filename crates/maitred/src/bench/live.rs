@@ -1,5 +1,5 @@
-//! A run on the terminal while it goes on. The picture is drawn over the one before and taken away
-//! at the end; the terminal is in no mode that somebody would have to give back.
+//! Live progress of a run on the terminal. Each update overwrites the one before, and the last is
+//! erased; the terminal stays in its normal mode.
 
 use std::io::{self, IsTerminal, Write};
 
@@ -7,7 +7,7 @@ use crossterm::{cursor, queue, style, terminal};
 use maitred_measure::generate::Progress;
 use maitred_measure::live;
 
-/// What is drawn, if standard error is a terminal.
+/// The display, if standard error is a terminal.
 pub struct Live {
     url: String,
     drawn: u16,
@@ -15,7 +15,7 @@ pub struct Live {
 }
 
 impl Live {
-    /// Of a run that asks for this.
+    /// The display of a run against `url`.
     pub fn new(url: &str) -> Live {
         Live {
             url: url.to_owned(),
@@ -24,7 +24,7 @@ impl Live {
         }
     }
 
-    /// Draws how it is going. Where that fails, nothing more is drawn.
+    /// Draws the progress. After a failure it draws nothing more.
     pub fn show(&mut self, progress: &Progress<'_>) {
         if self.shown {
             self.shown = self.draw(&live::picture(progress, &self.url)).is_ok();

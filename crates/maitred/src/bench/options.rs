@@ -1,8 +1,11 @@
-//! What can be asked of `maitred bench`.
+//! The command line of `maitred bench`.
 
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+
+use super::bench_error::BenchError;
+use crate::report_file;
 
 /// Arguments of `maitred bench`.
 #[derive(Debug, Clone, Args)]
@@ -16,19 +19,19 @@ pub struct Bench {
     pub run: Run,
 }
 
-/// Other things than a run.
+/// Subcommands.
 #[derive(Debug, Clone, Subcommand)]
 pub enum BenchCommand {
-    /// Say whether B is faster than A: two URLs, or two commands that start a server
+    /// Test whether B is faster than A: two URLs, or two commands that start a server
     #[command(after_help = "Examples:\n  \
         maitred bench compare http://127.0.0.1:8080/ http://127.0.0.1:8081/ --users 50\n  \
         maitred bench compare --url http://127.0.0.1:8080/ --rate 200 'maitred serve old/' \
         'maitred serve new/'\n\n\
-        A against itself comes first: where it differs from itself, nothing can be said. Then pairs \
-        of runs in random order, until they say enough. Verdicts are: faster, slower, no difference \
-        larger than x %, undecided.\n\n\
-        Exit codes: 0 success, 1 failure, 2 wrong usage, 3 A differs from itself, 130 ended before \
-        its time.")]
+        A runs against itself first: if it differs from itself, the machine is too noisy. Then \
+        pairs of runs follow in random order, until the result is significant. Verdicts are: \
+        faster, slower, no difference larger than x %, undecided.\n\n\
+        Exit codes: 0 success, 1 failure, 2 wrong usage, 3 A differs from itself, 130 \
+        interrupted.")]
     Compare(Box<Compare>),
 }
 
@@ -39,7 +42,7 @@ pub struct Compare {
     pub a: String,
     /// The other one
     pub b: String,
-    /// What to ask for, where A and B are commands
+    /// The URL to request, where A and B are commands
     #[arg(long, value_name = "URL")]
     pub url: Option<String>,
     /// Fewest pairs of runs
@@ -48,11 +51,11 @@ pub struct Compare {
     /// Most pairs of runs
     #[arg(long, value_name = "N", default_value_t = 30)]
     pub max_pairs: usize,
-    /// A process that belongs to a server and that it has not started, such as php-fpm or a database;
-    /// may be given several times
+    /// A process that belongs to a server but is not its child, such as php-fpm or a database; may
+    /// be given several times
     #[arg(long, value_name = "PID")]
     pub with: Vec<i32>,
-    /// JSON for programs
+    /// Print JSON
     #[arg(long)]
     pub json: bool,
     #[command(flatten)]
@@ -66,7 +69,7 @@ pub struct Compare {
 /// Arguments of a run.
 #[derive(Debug, Clone, Args)]
 pub struct Run {
-    /// What to ask for: one URL or several
+    /// The URLs to request
     #[arg(value_name = "URL")]
     pub urls: Vec<String>,
     #[command(flatten)]
@@ -78,8 +81,8 @@ pub struct Run {
     #[command(flatten)]
     #[allow(missing_docs)]
     pub output: OutputOptions,
-    /// As another tool would do it, with its own arguments, and with its own lines beside the table:
-    /// ab, siege, wrk, locust, blitz or k6; must come last
+    /// Take the arguments of another tool, and print its report, too: ab, siege, wrk, locust, blitz
+    /// or k6; must come last
     #[arg(
         long = "as",
         value_name = "TOOL",
@@ -90,35 +93,36 @@ pub struct Run {
     pub preset: Vec<String>,
 }
 
-/// How many requests come, and when.
+/// The request rate.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Load")]
 pub struct LoadOptions {
-    /// Open loop: requests a second (200), a ramp (10..200), or steps (10@30s,200@1m) [default: 50]
+    /// Open loop: requests per second (200), a ramp (10..200), or steps (10@30s,200@1m) [default:
+    /// 50]
     #[arg(long, value_name = "RATE", conflicts_with = "users")]
     pub rate: Option<String>,
-    /// Upon the rate, so many a second for the first part of every so long
+    /// Bursts on top of --rate: this rate for TIME at the start of every EVERY
     #[arg(long, value_name = "RATE@TIME/EVERY", requires = "rate")]
     pub burst: Option<String>,
-    /// Requests come as people do, not evenly
+    /// Poisson arrivals instead of even ones
     #[arg(long)]
     pub poisson: bool,
-    /// Closed loop: so many users, each of whom waits for the answer before asking again
+    /// Closed loop: number of users, each waiting for the response before the next request
     #[arg(long, value_name = "N")]
     pub users: Option<usize>,
-    /// How long users think: 1s, 0.3s..1s, or ~1s for an exponential distribution [default: 0]
+    /// Think time of users: 1s, 0.3s..1s, or ~1s for an exponential distribution [default: 0]
     #[arg(long, value_name = "TIME", requires = "users")]
     pub think: Option<String>,
-    /// How long it takes until all users are there
+    /// Time over which the users start
     #[arg(long, value_name = "TIME", requires = "users")]
     pub ramp_up: Option<String>,
-    /// Closed loop: end after so many requests
+    /// Closed loop: stop after this many requests
     #[arg(long, value_name = "N", requires = "users")]
     pub requests: Option<u64>,
-    /// Send the GET and HEAD requests of an access log again, with its own spacing
+    /// Replay the GET and HEAD requests of an access log, with its timing
     #[arg(long, value_name = "LOG", conflicts_with_all = ["rate", "users"])]
     pub replay: Option<PathBuf>,
-    /// How much faster than it was the log is sent
+    /// How much faster than recorded to replay the log
     #[arg(
         long,
         value_name = "FACTOR",
@@ -126,10 +130,10 @@ pub struct LoadOptions {
         requires = "replay"
     )]
     pub speed: f64,
-    /// Find the highest rate at which this holds, such as 'p99<200ms'; --rate is the first one tried
+    /// Find the highest rate at which this holds, such as 'p99<200ms'; --rate is tried first
     #[arg(long, value_name = "CONDITIONS", conflicts_with_all = ["users", "replay", "duration"])]
     pub find_capacity: Option<String>,
-    /// How long each rate is tried by --find-capacity
+    /// How long --find-capacity tries each rate
     #[arg(
         long,
         value_name = "TIME",
@@ -140,75 +144,74 @@ pub struct LoadOptions {
     /// How long to measure [default: the steps' time, or 30s]
     #[arg(long, short = 't', value_name = "TIME")]
     pub duration: Option<String>,
-    /// What comes before that and is not counted [default: a tenth of the duration, at most 5s; none
-    /// for ramps, steps, --requests and --replay]
+    /// Warm-up before that, not counted [default: a tenth of the duration, at most 5s; none for
+    /// ramps, steps, --requests and --replay]
     #[arg(long, value_name = "TIME")]
     pub warm_up: Option<String>,
-    /// Open loop: most connections at once [default: 10000, or what the limit of open files allows]
+    /// Open loop: maximum connections [default: 10000, or the limit of open files]
     #[arg(long, short = 'c', value_name = "N", conflicts_with = "users")]
     pub connections: Option<usize>,
-    /// How long an answer may take
+    /// Timeout of a response
     #[arg(long, value_name = "TIME", default_value = "10s")]
     pub timeout: String,
-    /// From when on a request counts as sent late
+    /// Delay after which a request counts as sent late
     #[arg(long, value_name = "TIME", default_value = "5ms")]
     pub late_after: String,
-    /// The generator's threads [default: one for every two processors]
+    /// Threads of the load generator [default: one for every two CPUs]
     #[arg(long, value_name = "N")]
     pub threads: Option<usize>,
-    /// What chance begins with; the same seed makes the same choices
+    /// Random seed; the same seed makes the same choices
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
 }
 
-/// What is asked, and what is expected.
+/// The requests and the expected responses.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Requests")]
 pub struct RequestOptions {
-    /// A list of URLs, one a line, as siege has it; a number before a URL is its weight
+    /// A list of URLs, one per line, as for siege; a number before a URL is its weight
     #[arg(long, value_name = "FILE", short = 'f')]
     pub urls_file: Option<PathBuf>,
-    /// The requests that a browser has saved (HAR), to the host of the first of them, in their order
+    /// The requests of a browser's HAR file, in order, as far as they go to the first one's host
     #[arg(long, value_name = "FILE")]
     pub har: Option<PathBuf>,
-    /// One URL after the other instead of by chance
+    /// Request the URLs in turn instead of at random
     #[arg(long)]
     pub in_order: bool,
     /// The method [default: GET, or POST with --data]
     #[arg(long, short = 'X', value_name = "METHOD")]
     pub method: Option<String>,
-    /// A header field; may be given several times
+    /// A request header; may be given several times
     #[arg(long, short = 'H', value_name = "NAME: VALUE")]
     pub header: Vec<String>,
     /// The body: a text, or @FILE
     #[arg(long, short = 'd', value_name = "BODY")]
     pub data: Option<String>,
-    /// Each user keeps the cookies that the server sets
+    /// Each user stores the cookies that the server sets
     #[arg(long, requires = "users")]
     pub cookies: bool,
-    /// Statuses that are right [default: 200 to 299]
+    /// Expected statuses [default: 200 to 299]
     #[arg(long, value_name = "STATUS", value_delimiter = ',')]
     pub expect: Vec<u16>,
-    /// A text that every body has to hold
+    /// A text that every body must contain
     #[arg(long, value_name = "TEXT")]
     pub contains: Option<String>,
-    /// Follow redirects on the same server (to another one none is ever followed)
+    /// Follow redirects on the same server (never to another one)
     #[arg(long)]
     pub follow: bool,
     /// A new connection for every request
     #[arg(long)]
     pub no_keepalive: bool,
-    /// Speak HTTP/2: agreed upon with TLS (ALPN), and with http:// as to a server that is known to
-    /// speak it
+    /// Use HTTP/2: negotiated with TLS (ALPN), or with prior knowledge for http://
     #[arg(long, conflicts_with = "fastcgi")]
     pub http2: bool,
-    /// Requests at once on a connection of HTTP/2
+    /// Concurrent streams per HTTP/2 connection
     #[arg(long, value_name = "N", default_value_t = 1, requires = "http2")]
     pub streams: usize,
-    /// Connect to this Unix socket, whatever the URL's host is
+    /// Connect to this Unix socket instead of the URL's host
     #[arg(long, value_name = "PATH")]
     pub unix: Option<PathBuf>,
-    /// Speak FastCGI, as a web server does, for scripts below this document root
+    /// Use FastCGI, as a web server does, for scripts below this document root
     #[arg(long, value_name = "ROOT")]
     pub fastcgi: Option<String>,
     /// Trust certificates from this file instead of the system's
@@ -217,22 +220,22 @@ pub struct RequestOptions {
     /// Trust every certificate
     #[arg(long)]
     pub insecure: bool,
-    /// Needed where the server is on another machine
+    /// Required if the server is on another machine
     #[arg(long)]
     pub yes_i_own_it: bool,
 }
 
-/// What becomes of the figures.
+/// The report.
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Report")]
 pub struct OutputOptions {
-    /// What has to hold: p99<200ms,error<0.1%,rate>180
+    /// Conditions that must hold: p99<200ms,error<0.1%,rate>180
     #[arg(long, value_name = "CONDITIONS")]
     pub slo: Option<String>,
-    /// Watch the server, too: maitred (or an admin socket), a process id, or php-fpm's status page
+    /// Also watch the server: maitred (or an admin socket), a process id, or php-fpm's status page
     #[arg(long, value_name = "maitred|SOCKET|PID|URL")]
     pub watch: Option<String>,
-    /// JSON instead of a table, or with =FILE in a file beside it
+    /// Print JSON instead of a table, or with =FILE write it to a file as well
     #[arg(
         long,
         value_name = "FILE",
@@ -241,10 +244,27 @@ pub struct OutputOptions {
         default_missing_value = "-"
     )]
     pub json: Option<PathBuf>,
-    /// Second by second, as comma-separated values
+    /// Write a time series as CSV, a row per second
     #[arg(long, value_name = "FILE")]
     pub csv: Option<PathBuf>,
-    /// A page with charts, in one file
+    /// Write an HTML page with charts, in one file
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
+}
+
+impl OutputOptions {
+    /// Whether only JSON is printed.
+    pub fn is_json_only(&self) -> bool {
+        report_file::is_stdout(self.json.as_deref())
+    }
+
+    /// Checks that the files of the report can be written, before an hour is spent on it.
+    ///
+    /// # Errors
+    /// If one cannot.
+    pub fn check_files(&self) -> Result<(), BenchError> {
+        let json = self.json.iter().filter(|_| !self.is_json_only());
+        let mut files = json.chain(&self.csv).chain(&self.html);
+        files.try_for_each(|file| report_file::check(file).map_err(BenchError::Now))
+    }
 }

@@ -1,17 +1,17 @@
-//! Other tools' arguments, read as theirs: `--as siege -c50 -b -t1m -f urls.txt`.
+//! Arguments of other tools, parsed as they parse them: `--as siege -c50 -b -t1m -f urls.txt`.
 
 use maitred_measure::other_tools::Tool;
 
 use super::options::Run;
 
-/// An argument that was given, by the first of its names, and its value, if it takes one.
-type Given<'a> = (&'static str, &'a str);
+/// A given argument: the first of its names, and its value, if it takes one.
+type GivenArgument<'a> = (&'static str, &'a str);
 
-/// An argument that a tool takes: its names, and whether a value follows.
-type Known = (&'static [&'static str], bool);
+/// An argument of a tool: its names, and whether a value follows.
+type KnownArgument = (&'static [&'static str], bool);
 
-/// The arguments of each tool that mean something here, or nothing at all.
-fn known(tool: Tool) -> &'static [Known] {
+/// The arguments of each tool that are supported or ignored.
+fn known(tool: Tool) -> &'static [KnownArgument] {
     match tool {
         Tool::Ab => &[
             (&["-n"], true),
@@ -68,10 +68,10 @@ fn known(tool: Tool) -> &'static [Known] {
     }
 }
 
-/// What the tool would do, as a run of ours, which has `run`'s other flags.
+/// The run that the tool would do, with `run`'s other flags.
 ///
 /// # Errors
-/// One sentence about an argument that is not known or wrong.
+/// One sentence, for an unknown or wrong argument.
 pub fn apply(run: &Run) -> Result<(Tool, Run), String> {
     let (name, rest) = run.preset.split_first().ok_or("--as needs a tool's name")?;
     let tool = Tool::named(name).ok_or_else(|| {
@@ -115,7 +115,7 @@ pub fn apply(run: &Run) -> Result<(Tool, Run), String> {
     Ok((tool, run))
 }
 
-fn read(tool: Tool, words: &[String]) -> Result<(Vec<Given<'_>>, Vec<String>), String> {
+fn read(tool: Tool, words: &[String]) -> Result<(Vec<GivenArgument<'_>>, Vec<String>), String> {
     let (mut given, mut urls) = (Vec::new(), Vec::new());
     let mut words = words.iter();
     while let Some(word) = words.next() {
@@ -193,7 +193,7 @@ fn set(tool: Tool, run: &mut Run, argument: &str, value: &str) -> Result<(), Str
 }
 
 /// What depends on several arguments.
-fn finish(tool: Tool, run: &mut Run, given: &[Given<'_>]) -> Result<(), String> {
+fn finish(tool: Tool, run: &mut Run, given: &[GivenArgument<'_>]) -> Result<(), String> {
     let value = |name: &str| {
         given
             .iter()

@@ -1,4 +1,4 @@
-//! From what was asked to a plan.
+//! Turns the command line into a plan.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -17,48 +17,34 @@ use maitred_measure::url::Url;
 use maitred_measure::usage;
 use maitred_text::humanize;
 
+use super::bench_error::BenchError;
 use super::options::{LoadOptions, RequestOptions, Run};
 
-/// Requests a second where nothing is said.
+/// Default requests per second.
 const DEFAULT_RATE: &str = "50";
 
-/// Most connections of an open loop where nothing is said.
+/// Default maximum of connections of an open loop.
 const DEFAULT_CONNECTIONS: usize = 10_000;
 
-/// How long a run may take that ends by itself, in seconds.
+/// Timeout of a run that ends by itself, in seconds.
 const UNTIL_IT_ENDS: f64 = 7.0 * 86_400.0;
 
-/// The longest warm-up where nothing is said, in seconds.
+/// Longest default warm-up, in seconds.
 const MAX_DEFAULT_WARM_UP: f64 = 5.0;
 
-/// Most threads where nothing is said.
+/// Most threads by default.
 const MAX_DEFAULT_THREADS: usize = 8;
 
-/// Why there is no plan.
-#[derive(Debug)]
-pub enum Refusal {
-    /// What was asked is wrong.
-    Usage(String),
-    /// What was asked cannot be done here and now.
-    Now(String),
-}
-
-impl From<String> for Refusal {
-    fn from(why: String) -> Refusal {
-        Refusal::Usage(why)
-    }
-}
-
-/// Makes a plan, and looks whether its servers take connections.
+/// Makes a plan, and checks that its servers accept connections.
 ///
 /// # Errors
 /// One sentence.
-pub fn plan(run: &Run) -> Result<Arc<Plan>, Refusal> {
+pub fn plan(run: &Run) -> Result<Arc<Plan>, BenchError> {
     let options = &run.request;
     let specs = specs(run)?;
     let first = specs
         .first()
-        .ok_or_else(|| "name a URL to ask for, such as http://127.0.0.1:8080/".to_owned())?;
+        .ok_or_else(|| "name a URL to request, such as http://127.0.0.1:8080/".to_owned())?;
     let (load, seconds, warm_up) = load(&run.load, first)?;
     let threads = threads(&run.load, &load)?;
     let mut plan = Plan {
@@ -86,7 +72,7 @@ pub fn plan(run: &Run) -> Result<Arc<Plan>, Refusal> {
     Ok(Arc::new(plan))
 }
 
-/// How requests are encoded.
+/// The protocol of requests.
 fn protocol(options: &RequestOptions) -> Result<Protocol, String> {
     if let Some(root) = &options.fastcgi {
         return Ok(Protocol::Fastcgi { root: root.clone() });
@@ -106,7 +92,7 @@ fn protocol(options: &RequestOptions) -> Result<Protocol, String> {
     Ok(Protocol::Http2 { streams })
 }
 
-/// All requests that were asked for, in the order of the command line.
+/// All requests, in the order of the command line.
 fn specs(run: &Run) -> Result<Vec<RequestSpec>, String> {
     let options = &run.request;
     let places = run.urls.iter().map(|url| Url::read(url, None));
@@ -126,7 +112,7 @@ fn specs(run: &Run) -> Result<Vec<RequestSpec>, String> {
     let base = places.first().cloned();
     let mut specs: Vec<RequestSpec> = Vec::new();
     if let Some(list) = &options.urls_file {
-        // With a list, a URL of the command line is what its paths belong to.
+        // With a list, a URL of the command line is the base of its paths.
         specs.extend(request::read_list(list, base.as_ref())?);
     } else {
         specs.extend(places.into_iter().map(|place| RequestSpec {
@@ -153,7 +139,7 @@ fn checked_method(method: &str) -> Result<String, String> {
     Ok(method.to_owned())
 }
 
-/// The load, how many seconds are measured, and how many before that are not.
+/// The load, the measured seconds, and the seconds of warm-up before them.
 fn load(options: &LoadOptions, first: &RequestSpec) -> Result<(Load, f64, f64), String> {
     let read = |text: &Option<String>| text.as_deref().map(humanize::parse_duration).transpose();
     let (asked, warm_up) = (read(&options.duration)?, read(&options.warm_up)?);
@@ -245,7 +231,7 @@ fn think(text: &str) -> Result<Think, String> {
     }
 }
 
-/// How many connections there may be: no more than the limit of open files allows.
+/// The maximum of connections, within the limit of open files.
 fn connections(asked: Option<usize>) -> Result<usize, String> {
     let allowed = usize::try_from(usage::descriptors()).unwrap_or(usize::MAX);
     match asked {
@@ -258,8 +244,8 @@ fn connections(asked: Option<usize>) -> Result<usize, String> {
 fn within_descriptors(wanted: usize, allowed: usize) -> Result<(), String> {
     if wanted > allowed {
         return Err(format!(
-            "{wanted} connections need more open files than this process may have: its limit leaves \
-             {allowed}; raise it (ulimit -n), or ask for fewer"
+            "{wanted} connections need more open files than this process may have: its limit \
+             leaves {allowed}; raise it (ulimit -n), or use fewer"
         ));
     }
     Ok(())
@@ -306,7 +292,7 @@ fn add_requests(
     plan: &mut Plan,
     specs: Vec<RequestSpec>,
     options: &RequestOptions,
-) -> Result<(), Refusal> {
+) -> Result<(), BenchError> {
     let trust = TlsTrust {
         insecure: options.insecure,
         ca: options.ca.clone(),
@@ -340,7 +326,7 @@ fn find(
     options: &RequestOptions,
     trust: &TlsTrust,
     protocol: &Protocol,
-) -> Result<Endpoint, Refusal> {
+) -> Result<Endpoint, BenchError> {
     let protocols: &[&[u8]] = match protocol {
         Protocol::Http2 { .. } => &[HTTP2_PROTOCOL],
         Protocol::Http1 | Protocol::Fastcgi { .. } => &[b"http/1.1"],
@@ -348,10 +334,10 @@ fn find(
     let owned = options.yes_i_own_it;
     let found = endpoints::find(place, options.unix.as_deref(), trust, protocols, owned);
     found.map_err(|why| match why {
-        EndpointError::Failed(why) => Refusal::Now(why),
-        EndpointError::Remote(address) => Refusal::Usage(format!(
+        EndpointError::Failed(why) => BenchError::Now(why),
+        EndpointError::Remote(address) => BenchError::Usage(format!(
             "{address} is on another machine: a load test of a server that is not yours is an \
-             attack; if it is yours, say --yes-i-own-it"
+             attack; if it is yours, add --yes-i-own-it"
         )),
     })
 }

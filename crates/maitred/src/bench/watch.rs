@@ -1,4 +1,4 @@
-//! Watching the server while a run goes on, once a second, from a thread of its own.
+//! Samples the server during a run, once a second, on its own thread.
 
 use std::io::{Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
@@ -14,91 +14,92 @@ use maitred_measure::response::{Http1Reader, ReadOptions, ReadResponse};
 use maitred_measure::url::Url;
 use maitred_measure::watched::{ProcessTree, ServerSample, ServerSamples};
 
-use super::setup::Refusal;
+use super::bench_error::BenchError;
 use crate::client::Client;
 
-/// How often it is looked.
+/// Sampling interval.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// How often it is looked whether the run is over.
+/// Polling interval for the end of the run.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// How long a status page may take.
+/// Timeout of a status page.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// The longest status page in bytes.
 const MAX_PAGE_BYTES: usize = 1 << 20;
 
-/// Who says how the server is.
+/// The source of samples.
 #[derive(Debug)]
-enum Source {
+enum SampleSource {
     /// One of ours: its admin socket, or the default one.
     Admin(Option<PathBuf>),
     /// php-fpm's status page, or ours, in JSON.
     StatusPage(Url),
-    /// `/proc`, for this process and all that it has started.
+    /// `/proc`, for this process and its descendants.
     Process(i32),
 }
 
-/// Somebody who watches.
-pub struct Watch {
+/// A running watch.
+pub struct ServerWatch {
     over: Arc<AtomicBool>,
     thread: JoinHandle<ServerSamples>,
 }
 
-impl Watch {
-    /// Begins to watch what `--watch` says: `maitred`, an admin socket, the URL of a status page, or
-    /// a process id.
+impl ServerWatch {
+    /// Starts watching the argument of `--watch`: `maitred`, an admin socket, the URL of a status
+    /// page or a process id.
     ///
     /// # Errors
-    /// One sentence, when nothing can be seen there now.
-    pub fn start(what: &str) -> Result<Watch, Refusal> {
+    /// One sentence, if there is nothing to sample.
+    pub fn start(what: &str) -> Result<ServerWatch, BenchError> {
         let source = source(what)?;
-        let mut seer = Seer::new(source);
-        let first = seer.look().map_err(Refusal::Now)?;
+        let mut seer = Sampler::new(source);
+        let first = seer.look().map_err(BenchError::Now)?;
         let over = Arc::new(AtomicBool::new(false));
         let (told, what) = (over.clone(), what.to_owned());
         let thread = std::thread::Builder::new().spawn(move || seer.watch(what, first, &told));
-        let thread = thread.map_err(|why| Refusal::Now(format!("no thread can be had: {why}")))?;
-        Ok(Watch { over, thread })
+        let thread =
+            thread.map_err(|why| BenchError::Now(format!("cannot start a thread: {why}")))?;
+        Ok(ServerWatch { over, thread })
     }
 
-    /// Ends, and says what was seen.
+    /// Stops, and returns the samples.
     pub fn end(self) -> ServerSamples {
         self.over.store(true, Ordering::Relaxed);
         self.thread.join().unwrap_or_default()
     }
 }
 
-fn source(what: &str) -> Result<Source, String> {
+fn source(what: &str) -> Result<SampleSource, String> {
     if what == "maitred" {
-        return Ok(Source::Admin(None));
+        return Ok(SampleSource::Admin(None));
     }
     if let Ok(pid) = what.parse() {
-        return Ok(Source::Process(pid));
+        return Ok(SampleSource::Process(pid));
     }
     if !what.starts_with("http://") {
-        return Ok(Source::Admin(Some(what.into())));
+        return Ok(SampleSource::Admin(Some(what.into())));
     }
     let mut place = Url::read(what, None)?;
     if !place.path.contains('?') {
         place.path.push_str("?json");
     }
-    Ok(Source::StatusPage(place))
+    Ok(SampleSource::StatusPage(place))
 }
 
-struct Seer {
-    source: Source,
+struct Sampler {
+    source: SampleSource,
     began: Instant,
     client: Option<Client>,
-    /// The family's clock ticks at the first look, and how many there are in a second.
+    /// Clock ticks of the process tree at the first sample, and ticks per second.
     ticks: Option<u64>,
     ticks_per_second: f64,
 }
 
-impl Seer {
-    fn new(source: Source) -> Seer {
-        Seer {
+impl Sampler {
+    fn new(source: SampleSource) -> Sampler {
+        Sampler {
             source,
             began: Instant::now(),
             client: None,
@@ -122,7 +123,7 @@ impl Seer {
             }
         }
         if lost.is_none() {
-            // The last part of a second counts, too.
+            // The last partial second counts, too.
             samples.extend(self.look());
         }
         ServerSamples::of(source, samples, lost)
@@ -130,14 +131,14 @@ impl Seer {
 
     fn look(&mut self) -> Result<ServerSample, String> {
         let mut sample = match &self.source {
-            Source::Admin(path) => {
+            SampleSource::Admin(path) => {
                 let client = match self.client.take() {
                     Some(client) => client,
                     None => Client::connect(path.as_deref())?,
                 };
                 let client = self.client.insert(client);
                 let Answer::Status(status) = client.ask(&Request::Status { pool: None })? else {
-                    return Err("the server answers what was not asked".to_owned());
+                    return Err(crate::client::UNEXPECTED.to_owned());
                 };
                 let pid = i32::try_from(status.pid).unwrap_or(0);
                 let family = self.family(pid);
@@ -146,8 +147,8 @@ impl Seer {
                     ..of_status(&status)
                 }
             }
-            Source::StatusPage(place) => of_page(&fetch(place)?)?,
-            Source::Process(pid) => {
+            SampleSource::StatusPage(place) => of_page(&fetch(place)?)?,
+            SampleSource::Process(pid) => {
                 let pid = *pid;
                 self.family(pid)
                     .ok_or_else(|| format!("there is no process {pid}"))?
@@ -183,7 +184,7 @@ fn of_status(status: &ServerStatus) -> ServerSample {
     }
 }
 
-/// What php-fpm's status page says in JSON.
+/// Reads php-fpm's status page in JSON.
 fn of_page(page: &[u8]) -> Result<ServerSample, String> {
     let page: serde_json::Value = serde_json::from_slice(page)
         .map_err(|why| format!("the status page is no JSON ({why}); php-fpm's is at ?json"))?;
@@ -221,9 +222,12 @@ fn fetch(place: &Url) -> Result<Vec<u8>, String> {
     };
     let answer = answer.map_err(|why| format!("the status page {place}: {why}"))?;
     if answer.status != 200 {
-        return Err(format!("the status page {place} answers {}", answer.status));
+        return Err(format!(
+            "the status page {place} responds with {}",
+            answer.status
+        ));
     }
-    // A page of so few figures is one chunk, if it is chunked at all.
+    // A page this small is one chunk, if it is chunked at all.
     let object = object_in(&bytes).ok_or_else(|| format!("{place} is no status page in JSON"))?;
     Ok(object.to_vec())
 }
@@ -241,10 +245,13 @@ mod tests {
 
     #[test]
     fn what_is_to_be_watched_is_told_apart() {
-        assert!(matches!(source("maitred"), Ok(Source::Admin(None))));
-        assert!(matches!(source("/run/x.sock"), Ok(Source::Admin(Some(_)))));
-        assert!(matches!(source("4711"), Ok(Source::Process(4711))));
-        let Ok(Source::StatusPage(place)) = source("http://127.0.0.1/status") else {
+        assert!(matches!(source("maitred"), Ok(SampleSource::Admin(None))));
+        assert!(matches!(
+            source("/run/x.sock"),
+            Ok(SampleSource::Admin(Some(_)))
+        ));
+        assert!(matches!(source("4711"), Ok(SampleSource::Process(4711))));
+        let Ok(SampleSource::StatusPage(place)) = source("http://127.0.0.1/status") else {
             panic!("a page")
         };
         assert_eq!(place.path, "/status?json");

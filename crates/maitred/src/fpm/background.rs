@@ -1,5 +1,5 @@
-//! Going to the background: who started the server waits until it serves, and learns whether it
-//! does.
+//! Going to the background: the starting process waits until the server serves, and reports whether
+//! it does.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -9,46 +9,47 @@ use maitred_os::fork::{self, Half};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::pipe::{PipeFlags, pipe_with};
 
-/// How long the server is waited for: longer than it gives itself to start.
+/// How long to wait for the server: longer than its own start timeout.
 const START_WAIT: Duration = Duration::from_secs(70);
 
-/// The byte that says that the server serves.
+/// The byte with which the server reports that it serves.
 const SERVES: u8 = 1;
 
-/// Which process goes on, and with what.
+/// The process in which [`go`] returns.
 #[derive(Debug)]
-pub enum Side {
+pub enum ForkSide {
     /// The server.
-    Server(Waiting),
-    /// Who started it, and why the server does not serve, if it does not.
+    Server(StarterPipe),
+    /// The starting process; and why the server does not serve, if it does not.
     Starter(Result<(), String>),
 }
 
-/// Somebody who waits for the server to serve.
+/// The pipe to the starting process, which waits for the server.
 #[derive(Debug)]
-pub struct Waiting(File);
+pub struct StarterPipe(File);
 
-impl Waiting {
-    /// Tells that the server serves. That nobody waits any more is no error.
+impl StarterPipe {
+    /// Reports that the server serves. It is no error if the starting process has exited.
     pub fn tell(mut self) {
         let _ = self.0.write_all(&[SERVES]);
     }
 }
 
-/// Forks the server off. Returns in the starter when the server serves, has ended, or takes too long.
+/// Forks the server. Returns in the starting process when the server serves, has exited, or timed
+/// out.
 ///
 /// # Errors
-/// When there is no pipe or no process.
-pub fn go() -> io::Result<Side> {
+/// If there is no pipe or no process.
+pub fn go() -> io::Result<ForkSide> {
     let (reader, writer) = pipe_with(PipeFlags::CLOEXEC)?;
     match fork::into_background()? {
         Half::Background => {
             drop(reader);
-            Ok(Side::Server(Waiting(writer.into())))
+            Ok(ForkSide::Server(StarterPipe(writer.into())))
         }
         Half::Foreground => {
             drop(writer);
-            Ok(Side::Starter(wait(reader.into(), START_WAIT)))
+            Ok(ForkSide::Starter(wait(reader.into(), START_WAIT)))
         }
     }
 }

@@ -1,10 +1,10 @@
-//! php-fpm's command line, read as PHP reads it (`main/getopt.c`, `sapi/fpm/fpm/fpm_main.c`).
+//! php-fpm's command line, parsed as PHP parses it (`main/getopt.c`, `sapi/fpm/fpm/fpm_main.c`).
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 
-/// What is asked of PHP itself, before any configuration.
+/// Flags for PHP itself, before any configuration.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Php {
     /// `-c`: a php.ini, or the folder it is in.
@@ -15,33 +15,33 @@ pub struct Php {
     pub defines: Vec<(String, String)>,
 }
 
-/// What is asked of the server.
+/// Flags for the server.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Flags {
     /// `-c`, `-n`, `-d`.
     pub php: Php,
     /// `-y`: the configuration file.
     pub config: Option<PathBuf>,
-    /// `-p`: the folder that relative paths begin at.
+    /// `-p`: the base of relative paths.
     pub prefix: Option<PathBuf>,
-    /// `-g`: where the process id is written, unless the configuration says.
+    /// `-g`: the pid file, unless the configuration names one.
     pub pid: Option<PathBuf>,
-    /// `-t`: how many times the configuration is to be tested, and nothing else be done.
+    /// `-t`: test the configuration and exit; how often the flag was given.
     pub tests: u32,
     /// `-R`: pools may run as root.
     pub allow_root: bool,
-    /// `-D` or `-F`: whether to go to the background, whatever the configuration says.
+    /// `-D` or `-F`: whether to go to the background; overrides the configuration.
     pub daemonize: Option<bool>,
-    /// `-O`: log to standard error though it is no terminal.
+    /// `-O`: log to standard error even if it is no terminal.
     pub force_stderr: bool,
 }
 
-/// What a command line comes to.
+/// The command of a command line.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Asked {
-    /// The usage, because it was asked for or because the command line makes no sense.
+pub enum FpmCommand {
+    /// The usage, on request or because the command line is wrong.
     Usage {
-        /// It was asked for.
+        /// On request.
         wanted: bool,
     },
     /// `-v`.
@@ -75,8 +75,8 @@ const OPTIONS: [(u8, bool, &str); 17] = [
     (b'O', false, "force-stderr"),
 ];
 
-/// Reads a command line without the name of the program.
-pub fn read(arguments: &[OsString]) -> Asked {
+/// Parses a command line without the name of the program.
+pub fn read(arguments: &[OsString]) -> FpmCommand {
     let mut flags = Flags::default();
     let mut info = false;
     let mut options = Options {
@@ -86,7 +86,7 @@ pub fn read(arguments: &[OsString]) -> Asked {
     };
     while let Some(option) = options.next() {
         let Some((letter, value)) = option else {
-            return Asked::Usage { wanted: false };
+            return FpmCommand::Usage { wanted: false };
         };
         let path = || PathBuf::from(OsString::from_vec(value.to_vec()));
         match letter {
@@ -99,23 +99,23 @@ pub fn read(arguments: &[OsString]) -> Asked {
             // Extended opcodes: PHP has them where a debugger or a profiler is loaded.
             b'e' => {}
             b't' => flags.tests += 1,
-            b'm' => return Asked::Modules(flags.php),
+            b'm' => return FpmCommand::Modules(flags.php),
             b'i' => info = true,
             b'R' => flags.allow_root = true,
             b'D' => flags.daemonize = Some(true),
             b'F' => flags.daemonize = Some(false),
             b'O' => flags.force_stderr = true,
-            b'v' => return Asked::Version(flags.php),
-            _ => return Asked::Usage { wanted: true },
+            b'v' => return FpmCommand::Version(flags.php),
+            _ => return FpmCommand::Usage { wanted: true },
         }
     }
     if info {
-        return Asked::Info(flags.php);
+        return FpmCommand::Info(flags.php);
     }
-    match options.next == arguments.len() {
-        true => Asked::Serve(flags),
-        false => Asked::Usage { wanted: false },
+    if options.next < arguments.len() {
+        return FpmCommand::Usage { wanted: false };
     }
+    FpmCommand::Serve(flags)
 }
 
 /// A php.ini entry: `name=value`, or a name that is set to 1.
@@ -167,10 +167,8 @@ impl<'a> Options<'a> {
         let (letter, takes, _) = OPTIONS
             .iter()
             .find(|(_, _, long)| long.as_bytes() == name)?;
-        match takes {
-            true => Some((*letter, self.value(value)?)),
-            false => Some((*letter, b"")),
-        }
+        let value = if *takes { self.value(value)? } else { b"" };
+        Some((*letter, value))
     }
 
     fn short(&mut self, argument: &'a [u8]) -> Option<(u8, &'a [u8])> {
@@ -185,16 +183,14 @@ impl<'a> Options<'a> {
             self.letter += 1;
         }
         let (letter, _, _) = found?;
-        match takes {
-            true => Some((
-                *letter,
-                self.value(Some(rest).filter(|rest| !rest.is_empty()))?,
-            )),
-            false => Some((*letter, b"")),
+        if !takes {
+            return Some((*letter, b""));
         }
+        let value = self.value(Some(rest).filter(|rest| !rest.is_empty()))?;
+        Some((*letter, value))
     }
 
-    /// A value in the same argument, which may begin with an equals sign, or else the next argument.
+    /// A value in the same argument, after an optional equals sign, or else the next argument.
     fn value(&mut self, here: Option<&'a [u8]>) -> Option<&'a [u8]> {
         if let Some(value) = here {
             return Some(value.strip_prefix(b"=").unwrap_or(value));
@@ -209,19 +205,19 @@ impl<'a> Options<'a> {
 mod tests {
     use super::*;
 
-    fn asked(line: &str) -> Asked {
+    fn asked(line: &str) -> FpmCommand {
         let words: Vec<OsString> = line.split_whitespace().map(OsString::from).collect();
         read(&words)
     }
 
     fn flags(line: &str) -> Flags {
         match asked(line) {
-            Asked::Serve(flags) => flags,
+            FpmCommand::Serve(flags) => flags,
             other => panic!("{line}: {other:?}"),
         }
     }
 
-    const WRONG: Asked = Asked::Usage { wanted: false };
+    const WRONG: FpmCommand = FpmCommand::Usage { wanted: false };
 
     #[test]
     fn a_value_stands_after_its_letter_after_an_equals_sign_or_in_the_next_argument() {
@@ -273,19 +269,19 @@ mod tests {
 
     #[test]
     fn what_is_asked_first_is_answered_with_what_was_said_before() {
-        let Asked::Version(php) = asked("-n -v -Z") else {
+        let FpmCommand::Version(php) = asked("-n -v -Z") else {
             panic!("a version")
         };
         assert!(php.no_ini);
-        assert!(matches!(asked("-v -n"), Asked::Version(php) if !php.no_ini));
-        assert!(matches!(asked("-i -n"), Asked::Info(php) if php.no_ini));
-        assert!(matches!(asked("--modules"), Asked::Modules(_)));
+        assert!(matches!(asked("-v -n"), FpmCommand::Version(php) if !php.no_ini));
+        assert!(matches!(asked("-i -n"), FpmCommand::Info(php) if php.no_ini));
+        assert!(matches!(asked("--modules"), FpmCommand::Modules(_)));
     }
 
     #[test]
     fn help_is_no_mistake_and_everything_unknown_is() {
         for line in ["-h", "-?", "--help", "--usage", "-nh"] {
-            assert_eq!(asked(line), Asked::Usage { wanted: true }, "{line}");
+            assert_eq!(asked(line), FpmCommand::Usage { wanted: true }, "{line}");
         }
         for line in [
             "-Z",
@@ -299,7 +295,7 @@ mod tests {
         ] {
             let wrong = asked(line);
             let help = line.starts_with("--help");
-            assert_eq!(wrong, Asked::Usage { wanted: help }, "{line}");
+            assert_eq!(wrong, FpmCommand::Usage { wanted: help }, "{line}");
         }
         assert_eq!(flags("-t --").tests, 1);
         assert_eq!(asked("-t -- word"), WRONG);

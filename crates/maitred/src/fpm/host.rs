@@ -1,4 +1,4 @@
-//! What php-fpm does around its event loop: the pid file, the error log, and whoever waits for it.
+//! php-fpm's work around its event loop: the pid file, the error log, the waiting starter.
 
 use std::fs;
 use std::io::{self, Read as _};
@@ -10,36 +10,36 @@ use maitred_supervisor::Host;
 use rustix::fs::FileType;
 use tracing::{error, info};
 
-use super::background::Waiting;
-use super::system_error;
+use super::background::StarterPipe;
+use super::system_error::system_error;
 use crate::log;
 
 /// Mode of the pid file.
 const PID_MODE: u32 = 0o644;
 
-/// Longest that is read of a pid file, in bytes: more than any process id has digits.
+/// Bytes that are read of a pid file: more than any process id has digits.
 const PID_BYTES: u64 = 32;
 
 /// A server that was started as php-fpm.
 #[derive(Debug)]
-pub struct Fpm {
-    /// The file our process id is in.
+pub struct FpmHost {
+    /// The pid file.
     pid_file: Option<PathBuf>,
-    /// Who waits for the server to serve.
-    waiting: Option<Waiting>,
+    /// The starting process, if it waits for the server.
+    waiting: Option<StarterPipe>,
 }
 
-impl Fpm {
-    /// One for which `waiting` waits.
-    pub fn new(waiting: Option<Waiting>) -> Fpm {
-        Fpm {
+impl FpmHost {
+    /// A server that `waiting` waits for.
+    pub fn new(waiting: Option<StarterPipe>) -> FpmHost {
+        FpmHost {
             pid_file: None,
             waiting,
         }
     }
 }
 
-impl Host for Fpm {
+impl Host for FpmHost {
     fn set_up(&mut self, config: &Config) -> Result<(), String> {
         if let Some(path) = config.fpm.as_ref().and_then(|fpm| fpm.pid.as_ref()) {
             write_pid(path)?;
@@ -76,7 +76,7 @@ impl Host for Fpm {
     }
 }
 
-impl Fpm {
+impl FpmHost {
     /// Removes the pid file, unless another server has put its own there.
     fn remove_pid(&mut self) {
         if let Some(path) = self.pid_file.take()
@@ -88,7 +88,7 @@ impl Fpm {
     }
 }
 
-/// Whether a pid file is the one that this process has written.
+/// Whether a pid file is the one that this process wrote.
 fn holds_our_id(named: &Named) -> bool {
     let Ok(Some(place)) = named.look() else {
         return false;
@@ -97,8 +97,8 @@ fn holds_our_id(named: &Named) -> bool {
         && read_pid(&place.path()).is_ok_and(|pid| pid == std::process::id().to_string())
 }
 
-/// What a pid file holds, as far as it can be a number: who may write to its folder may have put
-/// there what is longer than memory.
+/// Reads a pid file, as far as it can be a number: a user who can write to its folder may have
+/// replaced it by a file larger than memory.
 fn read_pid(path: &Path) -> io::Result<String> {
     let mut text = String::new();
     let file = fs::File::open(path)?;
@@ -106,13 +106,13 @@ fn read_pid(path: &Path) -> io::Result<String> {
     Ok(text)
 }
 
-impl Drop for Fpm {
+impl Drop for FpmHost {
     fn drop(&mut self) {
         self.remove_pid();
     }
 }
 
-/// Writes our process id to a new file: one that lies there is removed, so that a link leads nowhere.
+/// Writes the process id to a new file. An existing one is removed, so no link is followed.
 fn write_pid(path: &Path) -> Result<(), String> {
     let made = guarded::replace(path, PID_MODE);
     let failed = |why: io::Error| {
@@ -143,7 +143,7 @@ mod tests {
         assert_eq!(fs::read_to_string(&path).unwrap(), pid);
         let mode = fs::metadata(&path).unwrap().permissions().mode();
         assert_eq!(mode & 0o7777 & !0o644, 0);
-        let mut fpm = Fpm::new(None);
+        let mut fpm = FpmHost::new(None);
         fpm.pid_file = Some(path.clone());
         drop(fpm);
         assert!(!path.exists());
@@ -154,7 +154,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("fpm.pid");
         fs::write(&path, "1").unwrap();
-        let mut fpm = Fpm::new(None);
+        let mut fpm = FpmHost::new(None);
         fpm.pid_file = Some(path.clone());
         drop(fpm);
         assert!(path.exists());
@@ -167,7 +167,7 @@ mod tests {
         let file = fs::File::create(&path).unwrap();
         file.set_len(1 << 40).unwrap();
         assert_eq!(read_pid(&path).unwrap().len(), 32);
-        let mut fpm = Fpm::new(None);
+        let mut fpm = FpmHost::new(None);
         fpm.pid_file = Some(path.clone());
         drop(fpm);
         assert!(path.exists());

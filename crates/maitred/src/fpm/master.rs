@@ -1,17 +1,17 @@
-//! Limits and priority of the supervisor, as php-fpm's configuration has them for its master.
+//! Limits and priority of the supervisor, from php-fpm's settings for its master.
 
 use maitred_config::CoreSize;
 use maitred_config::fpm::Fpm;
 use maitred_os::{limits, users};
 use tracing::info;
 
-use super::system_error;
+use super::system_error::system_error;
 
 /// Sets `rlimit_core`, and `rlimit_files` where it raises the limit.
 ///
-/// php-fpm lowers its own limit of open files, too, and every worker has it from there. Here workers
-/// get it (see `Settings`), and the front, which holds the connections of all pools, keeps what there
-/// is.
+/// php-fpm also lowers its own limit of open files, and its workers inherit it. Here workers get it
+/// directly (see `Settings`), and the front, which holds the connections of all pools, keeps the
+/// higher one.
 ///
 /// # Errors
 /// php-fpm's words for what the system refuses.
@@ -19,8 +19,8 @@ pub fn limit(fpm: &Fpm) -> Result<(), String> {
     let refused = |name: &str, setting: &str, value: &str, why: &std::io::Error| {
         let why = system_error(why);
         format!(
-            "failed to set {name} for this pool. Please check your system limits or decrease {name}. \
-             setrlimit({setting}, {value}){why}"
+            "failed to set {name} for this pool. Please check your system limits or decrease \
+             {name}. setrlimit({setting}, {value}){why}"
         )
     };
     if let Some(files) = fpm.rlimit_files

@@ -7,7 +7,8 @@ mod host;
 mod master;
 mod php;
 mod settings;
-mod usage;
+mod system_error;
+mod usage_text;
 
 use std::ffi::{OsStr, OsString};
 use std::io::Write;
@@ -21,41 +22,36 @@ use maitred_supervisor::{CAN_TAKE_OVER, Invocation, Source, TAKE_OVER, TRY_TAKE_
 use tracing::{debug, error, info};
 
 use crate::log;
-use background::{Side, Waiting};
-use flags::{Asked, Flags};
-use host::Fpm;
+use background::{ForkSide, StarterPipe};
+use flags::{Flags, FpmCommand};
+use host::FpmHost;
 use settings::Settings;
+use system_error::{EXIT_CONFIG, EXIT_OK, EXIT_SOFTWARE, EXIT_USAGE, system_error};
 
-/// The subcommand that asks for php-fpm under any name of the program.
+/// The subcommand for php-fpm under any name of the program.
 pub const SUBCOMMAND: &str = "fpm";
 
-/// What the program is called where it is php-fpm.
+/// The prefix of the program's name where it is php-fpm.
 const NAME: &str = "php-fpm";
-
-/// Exit codes, as php-fpm's `fpm.h` has them.
-const EXIT_OK: u8 = 0;
-const EXIT_USAGE: u8 = 64;
-const EXIT_SOFTWARE: u8 = 70;
-const EXIT_CONFIG: u8 = 78;
 
 /// How this program was started as php-fpm.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Started {
-    /// What it calls itself in its usage.
+pub struct FpmInvocation {
+    /// Its name in the usage text.
     name: OsString,
     /// The PHP version in its name, as `8.2`.
     version: Option<String>,
-    /// Arguments that stand before php-fpm's own.
+    /// Arguments before php-fpm's own.
     before: Vec<OsString>,
     /// Arguments as php-fpm has them.
     arguments: Vec<OsString>,
 }
 
 /// Whether this program is php-fpm, by the name it was started under or by its first argument.
-pub fn is_meant(arguments: &[OsString]) -> Option<Started> {
+pub fn is_meant(arguments: &[OsString]) -> Option<FpmInvocation> {
     let (name, rest) = arguments.split_first()?;
     if let Some(version) = named(Path::new(name).file_name()?) {
-        return Some(Started {
+        return Some(FpmInvocation {
             name: name.clone(),
             version,
             before: Vec::new(),
@@ -63,7 +59,7 @@ pub fn is_meant(arguments: &[OsString]) -> Option<Started> {
         });
     }
     let (first, rest) = rest.split_first()?;
-    (first == SUBCOMMAND).then(|| Started {
+    (first == SUBCOMMAND).then(|| FpmInvocation {
         name: OsString::from("/maitred fpm"),
         version: None,
         before: vec![first.clone()],
@@ -84,30 +80,30 @@ fn named(name: &OsStr) -> Option<Option<String>> {
     Some((is_number(major) && is_number(minor)).then(|| version.to_owned()))
 }
 
-/// Does what php-fpm does with this command line.
-pub fn run(mut started: Started) -> ExitCode {
+/// Runs this command line as php-fpm would.
+pub fn run(mut started: FpmInvocation) -> ExitCode {
     let order = take_over(&mut started.arguments);
     let code = match flags::read(&started.arguments) {
-        Asked::Usage { wanted } => {
-            let usage = usage::usage(&started.name);
-            // Nobody reading it changes nothing.
+        FpmCommand::Usage { wanted } => {
+            let usage = usage_text::usage(&started.name);
+            // A closed reader is no error.
             let _ = std::io::stdout().write_all(usage.as_bytes());
             if wanted { EXIT_OK } else { EXIT_USAGE }
         }
-        Asked::Version(php) => php::show("version", &php, started.version.as_deref()),
-        Asked::Modules(php) => php::show("modules", &php, started.version.as_deref()),
-        Asked::Info(php) => php::show("phpinfo", &php, started.version.as_deref()),
-        Asked::Serve(flags) => {
-            // A trial has nothing to say but why not.
-            let is_trial = matches!(order, Some(Order::Try(_)));
+        FpmCommand::Version(php) => php::show("version", &php, started.version.as_deref()),
+        FpmCommand::Modules(php) => php::show("modules", &php, started.version.as_deref()),
+        FpmCommand::Info(php) => php::show("phpinfo", &php, started.version.as_deref()),
+        FpmCommand::Serve(flags) => {
+            // A trial only reports errors.
+            let is_trial = matches!(order, Some(TakeOverOrder::Try(_)));
             log::fpm::begin(if is_trial {
                 Level::Error
             } else {
                 Level::Notice
             });
             match order {
-                Some(Order::Try(state)) => try_take_over(state, &started, flags),
-                Some(Order::TakeOver(state)) => go_on(&started, flags, state),
+                Some(TakeOverOrder::Try(state)) => try_take_over(state, &started, flags),
+                Some(TakeOverOrder::TakeOver(state)) => go_on(&started, flags, state),
                 None => serve(&started, flags),
             }
         }
@@ -115,29 +111,29 @@ pub fn run(mut started: Started) -> ExitCode {
     ExitCode::from(code)
 }
 
-/// What the program before us says when it starts us in its place.
+/// The order of the previous program, when it starts this one in its place.
 #[derive(Debug, PartialEq, Eq)]
-enum Order {
+enum TakeOverOrder {
     Try(RawFd),
     TakeOver(RawFd),
 }
 
-/// Takes the order out of the end of the command line, where it stands if there is one.
-fn take_over(arguments: &mut Vec<OsString>) -> Option<Order> {
+/// Removes the order from the end of the command line, if there is one.
+fn take_over(arguments: &mut Vec<OsString>) -> Option<TakeOverOrder> {
     let [.., name, descriptor] = arguments.as_slice() else {
         return None;
     };
     let descriptor: RawFd = descriptor.to_str()?.parse().ok()?;
     let order = match name.to_str()? {
-        TAKE_OVER => Order::TakeOver(descriptor),
-        TRY_TAKE_OVER => Order::Try(descriptor),
+        TAKE_OVER => TakeOverOrder::TakeOver(descriptor),
+        TRY_TAKE_OVER => TakeOverOrder::Try(descriptor),
         _ => return None,
     };
     arguments.truncate(arguments.len() - 2);
     Some(order)
 }
 
-fn try_take_over(state: RawFd, started: &Started, flags: Flags) -> u8 {
+fn try_take_over(state: RawFd, started: &FpmInvocation, flags: Flags) -> u8 {
     let settings = Settings::new(flags, started.version.clone());
     match maitred_supervisor::try_take_over(state, &source(settings)) {
         Ok(()) => u8::try_from(CAN_TAKE_OVER).unwrap_or(EXIT_SOFTWARE),
@@ -149,21 +145,21 @@ fn source(settings: Settings) -> Source {
     Source::new(move || settings.load_again())
 }
 
-/// Serves what the program before us in this process has left running. Its configuration is in what
-/// it left: what the files say by now is the next reload's.
-fn go_on(started: &Started, flags: Flags, state: RawFd) -> u8 {
+/// Takes over the server that the previous program in this process left running, with its
+/// configuration: newer files apply at the next reload.
+fn go_on(started: &FpmInvocation, flags: Flags, state: RawFd) -> u8 {
     let settings = Settings::new(flags, started.version.clone());
     run_server(
         started,
         settings,
         Some(state),
-        Fpm::new(None),
+        FpmHost::new(None),
         Level::Notice,
     )
 }
 
 /// Serves, or tests the configuration.
-fn serve(started: &Started, flags: Flags) -> u8 {
+fn serve(started: &FpmInvocation, flags: Flags) -> u8 {
     let end_of_test = (flags.tests > 0).then(|| end_of_test(&flags, started.version.as_deref()));
     let settings = Settings::new(flags, started.version.clone());
     let config = match settings.load() {
@@ -188,15 +184,15 @@ fn serve(started: &Started, flags: Flags) -> u8 {
         .as_ref()
         .map_or(Level::Notice, |fpm| fpm.log_level);
     match prepare(&config, &settings) {
-        Ok(Prepared::Server(waiting)) => {
-            run_server(started, settings, None, Fpm::new(waiting), level)
+        Ok(NextStep::Server(waiting)) => {
+            run_server(started, settings, None, FpmHost::new(waiting), level)
         }
-        Ok(Prepared::Done(code)) => code,
+        Ok(NextStep::Done(code)) => code,
         Err(why) => refuse(&why),
     }
 }
 
-/// How the message of a test that went well ends: until PHP 8.3 with an empty line (php-src pull request
+/// The end of the message of a successful test: an empty line until PHP 8.3 (php-src pull request
 /// 11074).
 fn end_of_test(flags: &Flags, version: Option<&str>) -> &'static str {
     let told = || php::ask_where(&flags.php, None).branch;
@@ -206,16 +202,16 @@ fn end_of_test(flags: &Flags, version: Option<&str>) -> &'static str {
     }
 }
 
-/// What is left to do.
-enum Prepared {
-    Server(Option<Waiting>),
+/// The next step.
+enum NextStep {
+    Server(Option<StarterPipe>),
     Done(u8),
 }
 
-/// Everything before the server's own setting up: the log, limits, going to the background.
-fn prepare(config: &Config, settings: &Settings) -> Result<Prepared, String> {
+/// Steps before the server's own setup: log, limits, going to the background.
+fn prepare(config: &Config, settings: &Settings) -> Result<NextStep, String> {
     let Some(fpm) = &config.fpm else {
-        return Ok(Prepared::Server(None));
+        return Ok(NextStep::Server(None));
     };
     master::limit(fpm)?;
     let mut waiting = None;
@@ -224,35 +220,35 @@ fn prepare(config: &Config, settings: &Settings) -> Result<Prepared, String> {
         match background::go()
             .map_err(|why| format!("failed to daemonize{}", system_error(&why)))?
         {
-            Side::Server(starter) => waiting = Some(starter),
-            Side::Starter(Ok(())) => return Ok(Prepared::Done(EXIT_OK)),
-            Side::Starter(Err(why)) => {
+            ForkSide::Server(starter) => waiting = Some(starter),
+            ForkSide::Starter(Ok(())) => return Ok(NextStep::Done(EXIT_OK)),
+            ForkSide::Starter(Err(why)) => {
                 error!(target: "fpm", "{why}");
-                return Ok(Prepared::Done(EXIT_SOFTWARE));
+                return Ok(NextStep::Done(EXIT_SOFTWARE));
             }
         }
     } else {
-        // Without a terminal to lose, and as its own group's leader, that fails and changes nothing.
+        // Fails, and changes nothing, for the leader of a process group.
         let _ = rustix::process::setsid();
     }
     master::prioritize(fpm)?;
     settings.warn_of_root(config);
-    settings.tell_front_user(config);
-    Ok(Prepared::Server(waiting))
+    settings.log_front_user(config);
+    Ok(NextStep::Server(waiting))
 }
 
 fn run_server(
-    started: &Started,
+    started: &FpmInvocation,
     settings: Settings,
     take_over: Option<RawFd>,
-    host: Fpm,
+    host: FpmHost,
     level: Level,
 ) -> u8 {
     let program = match program(&started.name, &started.before) {
         Ok(program) => program,
         Err(why) => {
             let why = system_error(&why);
-            return refuse(&format!("the file of this program cannot be found{why}"));
+            return refuse(&format!("cannot find the file of this program{why}"));
         }
     };
     let arguments = started.before.iter().chain(&started.arguments);
@@ -268,7 +264,7 @@ fn run_server(
         Ok(_) => EXIT_SOFTWARE,
         Err(why) => {
             let code = refuse(&why.to_string());
-            // After php-fpm's own lines, which people and programs look for one after the other.
+            // After php-fpm's own lines, which programs expect in sequence.
             if let Some(remedy) = why.remedy() {
                 error!(target: "fpm", "{remedy}");
             }
@@ -277,8 +273,8 @@ fn run_server(
     }
 }
 
-/// The file this program was started from. A bare name is looked for where the shell found it: an
-/// upgrade runs what lies at the same path then, and goes by its name as we did.
+/// The file of this program. A bare name is looked up in PATH, as by the shell: an upgrade runs the
+/// file that is at the same path then, under the same name.
 fn program(name: &OsStr, before: &[OsString]) -> std::io::Result<PathBuf> {
     if !before.is_empty() {
         return std::env::current_exe();
@@ -294,7 +290,7 @@ fn program(name: &OsStr, before: &[OsString]) -> std::io::Result<PathBuf> {
     }
 }
 
-/// Standard input and output lead nowhere from now on, as in php-fpm: what is said is logged.
+/// Redirects standard input and output to /dev/null, as php-fpm does: messages go to the log.
 fn detach_streams() -> std::io::Result<()> {
     let null = std::fs::File::options()
         .read(true)
@@ -305,7 +301,7 @@ fn detach_streams() -> std::io::Result<()> {
     Ok(())
 }
 
-/// Says why there is no server, in one line for each line of `why`, and that there is none.
+/// Logs why there is no server, one line for each line of `why`, and that there is none.
 fn refuse(why: &str) -> u8 {
     for line in why.lines() {
         error!(target: "fpm", "{line}");
@@ -314,21 +310,11 @@ fn refuse(why: &str) -> u8 {
     EXIT_CONFIG
 }
 
-/// What the system said, as php-fpm adds it to a message.
-fn system_error(why: &std::io::Error) -> String {
-    let Some(number) = why.raw_os_error() else {
-        return format!(": {why}");
-    };
-    let text = why.to_string();
-    let text = text.split(" (os error").next().unwrap_or_default();
-    format!(": {text} ({number})")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn started(line: &str) -> Option<Started> {
+    fn started(line: &str) -> Option<FpmInvocation> {
         let words: Vec<OsString> = line.split_whitespace().map(OsString::from).collect();
         is_meant(&words)
     }
@@ -358,10 +344,10 @@ mod tests {
     fn the_order_to_take_over_stands_at_the_end() {
         let words = |line: &str| -> Vec<OsString> { line.split(' ').map(OsString::from).collect() };
         let mut line = words("-y f --take-over 7");
-        assert_eq!(take_over(&mut line), Some(Order::TakeOver(7)));
+        assert_eq!(take_over(&mut line), Some(TakeOverOrder::TakeOver(7)));
         assert_eq!(line, words("-y f"));
         let mut line = words("--try-take-over 3");
-        assert_eq!(take_over(&mut line), Some(Order::Try(3)));
+        assert_eq!(take_over(&mut line), Some(TakeOverOrder::Try(3)));
         assert!(line.is_empty());
         assert_eq!(take_over(&mut words("-y --take-over")), None);
         assert_eq!(take_over(&mut words("--take-over 7 -F")), None);

@@ -1,5 +1,5 @@
-//! What only PHP knows: its version, its modules, `phpinfo()`, the entries of php.ini. Asked of the program
-//! that runs PHP.
+//! Queries to PHP itself: its version, its modules, `phpinfo()`, the entries of php.ini. The
+//! program that runs PHP replies.
 
 use std::cell::RefCell;
 use std::io::{self, Read, Write};
@@ -10,9 +10,9 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tracing::warn;
 
 use super::flags::Php;
-use super::{EXIT_OK, EXIT_SOFTWARE};
+use super::system_error::{EXIT_OK, EXIT_SOFTWARE};
 
-/// The role in which the PHP program answers.
+/// The role in which the PHP program replies.
 const ROLE: &str = "fpm-info";
 
 /// Shows `what` on standard output, as php-fpm does: `version`, `modules` or `phpinfo`.
@@ -24,7 +24,7 @@ pub fn show(what: &str, php: &Php, version: Option<&str>) -> u8 {
     });
     match done {
         Ok(status) if status.success() => EXIT_OK,
-        // It has said why.
+        // It has printed why.
         Ok(_) => EXIT_SOFTWARE,
         Err(why) => {
             let _ = writeln!(std::io::stderr(), "php-fpm: {why}");
@@ -33,41 +33,40 @@ pub fn show(what: &str, php: &Php, version: Option<&str>) -> u8 {
     }
 }
 
-/// What PHP says of where its server's configuration is.
+/// The location of php-fpm's configuration, from PHP.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Where {
+pub struct ConfigLocation {
     /// Its branch, as `8.2`.
     pub branch: Option<String>,
     /// `fpm.config` of php.ini.
     pub config: Option<String>,
 }
 
-/// Asks PHP where its server's configuration is. One that cannot be asked says nothing.
-pub fn ask_where(php: &Php, version: Option<&str>) -> Where {
-    let answer = command("where", php, version).and_then(|mut command| {
+/// Queries PHP for the location of php-fpm's configuration; empty if that fails.
+pub fn ask_where(php: &Php, version: Option<&str>) -> ConfigLocation {
+    let reply = command("where", php, version).and_then(|mut command| {
         let output = command.output().map_err(|why| why.to_string())?;
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     });
-    read_where(&answer.unwrap_or_default())
+    read_where(&reply.unwrap_or_default())
 }
 
 /// Two lines: the branch, and the file if one is named.
-fn read_where(answer: &str) -> Where {
-    let mut lines = answer.lines().map(|line| match line {
+fn read_where(reply: &str) -> ConfigLocation {
+    let mut lines = reply.lines().map(|line| match line {
         "" => None,
         line => Some(line.to_owned()),
     });
-    Where {
+    ConfigLocation {
         branch: lines.next().flatten(),
         config: lines.next().flatten(),
     }
 }
 
-/// How long PHP may take to start and to say what php.ini has.
-const ANSWERS_WITHIN: Duration = Duration::from_secs(10);
+/// Timeout for PHP to start and to reply.
+const REPLY_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The entries of php.ini, of which PHP is asked when somebody wants the first: few configurations
-/// name any.
+/// The entries of php.ini. PHP is started at the first query: few configurations refer to any.
 #[derive(Debug)]
 pub struct Entries<'a> {
     php: &'a Php,
@@ -109,8 +108,8 @@ impl<'a> Entries<'a> {
                 if let Some(why) = why {
                     warn!(
                         target: "fpm",
-                        "php.ini cannot be asked for ${{{name}}} and what follows, which are looked \
-                         for in the environment alone: {why}"
+                        "cannot read ${{{name}}} and later entries from php.ini; only the \
+                         environment is used for them: {why}"
                     );
                 }
                 *program = Some(Err(()));
@@ -122,7 +121,7 @@ impl<'a> Entries<'a> {
     fn start(&self) -> Result<Child, String> {
         let mut command = command("entries", self.php, self.version)?;
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
-        // What PHP has to say of its start is said by the pools.
+        // The pools log messages of PHP's start.
         command.stderr(Stdio::null());
         let program = command.get_program().to_string_lossy().into_owned();
         let started = command.spawn();
@@ -145,7 +144,7 @@ fn ask(child: &mut Child, name: &str) -> io::Result<Option<String>> {
     };
     writeln!(stdin, "{name}")?;
     let mut answer = Vec::new();
-    let within = Timespec::try_from(ANSWERS_WITHIN).map_err(io::Error::other)?;
+    let within = Timespec::try_from(REPLY_TIMEOUT).map_err(io::Error::other)?;
     while answer.last() != Some(&0) {
         let mut ready = [PollFd::new(stdout, PollFlags::IN)];
         if poll(&mut ready, Some(&within))? == 0 {
@@ -194,6 +193,6 @@ mod tests {
         assert_eq!(found.branch.as_deref(), Some("8.2"));
         assert_eq!(found.config.as_deref(), Some("/etc/fpm.conf"));
         assert_eq!(read_where("8.2\n\n").config, None);
-        assert_eq!(read_where(""), Where::default());
+        assert_eq!(read_where(""), ConfigLocation::default());
     }
 }

@@ -1,4 +1,4 @@
-//! The configuration: which file is meant, and what becomes of it here.
+//! php-fpm's configuration: finding the file, and adapting it for maitred.
 
 use std::cell::RefCell;
 use std::io::IsTerminal;
@@ -11,20 +11,20 @@ use tracing::{debug, error, info, warn};
 
 use super::flags::Flags;
 use super::php;
-use super::system_error;
+use super::system_error::system_error;
 use crate::log;
 
-/// Where `php-fpm.conf` lies where nobody says and PHP's own folder has none.
+/// Fallback paths of `php-fpm.conf`, if PHP's own folder has none.
 const FILES: [&str; 2] = ["/etc/php-fpm.conf", "/usr/local/etc/php-fpm.conf"];
 
 /// The php.ini entry that names the configuration file.
 const CONFIG_ENTRY: &str = "fpm.config";
 
-/// Whom the front runs as, the first that there is and that no pool has. It opens nothing but
-/// temporary files, so that it can be anybody: what it listens on and logs to, it is handed.
+/// Candidates for the front's user: the first that exists and that no pool has. The front opens
+/// only temporary files, so any user will do: its sockets and logs are passed to it.
 const FRONT_USERS: [&str; 5] = ["maitred", "nobody", "daemon", "www-data", "http"];
 
-/// What php-fpm's configuration is read with, now and at every reload.
+/// The settings with which php-fpm's configuration is read, now and at every reload.
 #[derive(Debug)]
 pub struct Settings {
     flags: Flags,
@@ -33,7 +33,7 @@ pub struct Settings {
     file: PathBuf,
     /// Standard error was a terminal at the start.
     is_terminal: bool,
-    /// What was read for the start, and not used yet.
+    /// The configuration read for the start, until it is used.
     read: RefCell<Option<Config>>,
 }
 
@@ -77,11 +77,11 @@ impl Settings {
         Ok(config)
     }
 
-    /// The configuration as it was read for the start, once. Then reads it for a server that runs, whose
-    /// log is open, and says what there is to say.
+    /// Returns the configuration read for the start, once. Then reads it again for the running
+    /// server, and logs its messages.
     ///
     /// # Errors
-    /// What php-fpm would log, one line each.
+    /// The lines that php-fpm would log.
     pub fn load_again(&self) -> Result<Config, String> {
         if let Some(config) = self.read.take() {
             return Ok(config);
@@ -121,15 +121,15 @@ impl Settings {
         }
     }
 
-    /// Whether the error log is written to: not in the foreground at a terminal, where somebody reads,
-    /// nor if `-O` says so (`fpm_stdio.c`).
+    /// Whether the error log is used: not in the foreground on a terminal, nor with `-O`
+    /// (`fpm_stdio.c`).
     fn uses_log(&self, config: &Config) -> bool {
         let daemonize = config.fpm.as_ref().is_some_and(|fpm| fpm.daemonize);
         daemonize || (!self.is_terminal && !self.flags.force_stderr)
     }
 
-    /// Opens the error log, which has to be possible even if it is not used. Lines go there and to
-    /// standard error until the server is set up.
+    /// Opens the error log, which must succeed even if it is not used. Until the server is set up,
+    /// lines go there and to standard error.
     fn open_log(&self, config: &Config) -> Result<(), String> {
         let LogTarget::File(path) = &config.error_log else {
             return Ok(());
@@ -145,7 +145,7 @@ impl Settings {
         Ok(())
     }
 
-    /// What a configuration of php-fpm comes to here.
+    /// Adapts a configuration of php-fpm for maitred.
     fn adapt(&self, mut config: Config) -> Config {
         if !self.uses_log(&config) {
             config.error_log = LogTarget::Stderr;
@@ -163,14 +163,14 @@ impl Settings {
         config
     }
 
-    /// Says whom the front runs as, which php-fpm's configuration has no word for.
-    pub fn tell_front_user(&self, config: &Config) {
+    /// Logs the front's user, for which php-fpm's configuration has no setting.
+    pub fn log_front_user(&self, config: &Config) {
         if users::is_root() {
             debug!("the front runs as {}", config.front_user);
         }
     }
 
-    /// Says which pools run as root, which php-fpm leaves to whoever allowed it.
+    /// Warns of pools that run as root. php-fpm does not.
     pub fn warn_of_root(&self, config: &Config) {
         if !self.flags.allow_root || !users::is_root() {
             return;
@@ -189,7 +189,7 @@ impl Settings {
     }
 }
 
-/// Whom the front runs as beside these pools: a script could send signals to a front of its user.
+/// The front's user beside these pools: a script could send signals to a front of its own user.
 fn front_user(pools: &[Pool]) -> Option<String> {
     let uid = |name: &str| Some(users::look_up(name, None).ok()?.uid);
     let pools = pools.iter().filter_map(|pool| pool.user.as_deref());
@@ -200,7 +200,7 @@ fn front_user(pools: &[Pool]) -> Option<String> {
     choose(there, &taken).map(str::to_owned)
 }
 
-/// The first of some users whose number is not among those that are taken, or else the first.
+/// The first of some users whose id is not taken, or else the first.
 fn choose<'a>(
     users: impl Iterator<Item = (&'a str, u32)> + Clone,
     taken: &[u32],

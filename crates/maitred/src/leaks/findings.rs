@@ -1,70 +1,70 @@
-//! What the looks at a worker come to.
+//! Evaluates the inspections of a worker.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// Longest example that is shown, in bytes.
+/// Longest example, in bytes.
 const EXAMPLE_BYTES: usize = 160;
 
-/// What is told of a worker between two requests.
+/// The state of a worker between two requests.
 #[derive(Debug, Clone, Deserialize)]
-pub struct Look {
-    /// It is the first of its worker: there is nothing to compare with.
+pub struct Inspection {
+    /// The first of its worker: there is no earlier one to compare with.
     pub first: bool,
-    /// What PHP's allocator has given out, in bytes.
+    /// Memory in use by PHP's allocator, in bytes.
     pub memory: u64,
-    /// Names, what they stood for, and what they stand for now.
+    /// Names, their old and their new values.
     pub changes: Vec<(String, Option<String>, Option<String>)>,
 }
 
-/// A request, and the look after it.
+/// A request, and the inspection after it.
 #[derive(Debug, Clone)]
-pub struct Step {
-    /// What was asked for.
+pub struct Visit {
+    /// The request target.
     pub target: String,
-    /// The status of its answer.
+    /// The response status.
     pub status: u16,
-    /// What was seen after it.
-    pub look: Look,
+    /// The inspection after it.
+    pub look: Inspection,
 }
 
-/// Something that requests change.
+/// State that requests change.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// What it is, such as `static Cart::$items`.
+    /// Its name, such as `static Cart::$items`.
     pub what: String,
-    /// It has more with each request that changes it.
+    /// It grows with each request that changes it.
     pub grows: bool,
-    /// After how many requests it was another.
+    /// Number of requests that changed it.
     pub requests: usize,
     /// One of the changes.
     pub example: String,
-    /// After what that was seen.
+    /// The request target after which that change was seen.
     pub after: String,
 }
 
 /// All that was found.
 #[derive(Debug, PartialEq, Serialize)]
 pub struct Findings {
-    /// Requests that were looked at; those of the first round warm the application up.
+    /// Inspected requests, without the first round, which warms the application up.
     pub requests: usize,
-    /// What they change, most often first.
+    /// The changes, the most frequent first.
     pub changes: Vec<Finding>,
-    /// Things that the first round has set, and nobody has changed since.
+    /// State that the first round set and no later request changed.
     pub settled: usize,
     /// Bytes by which memory grows with each request.
     pub growth: u64,
-    /// Requests that ended their worker.
+    /// Requests after which the worker exited.
     pub ended: Vec<String>,
-    /// Requests that were not answered with success.
+    /// Requests with an error response.
     pub failed: Vec<(String, u16)>,
 }
 
 impl Findings {
-    /// Of steps whose first `warm_up` are the first round.
-    pub fn of(steps: &[Step], warm_up: usize) -> Findings {
+    /// Evaluates steps, the first `warm_up` of which are the first round.
+    pub fn of(steps: &[Visit], warm_up: usize) -> Findings {
         let (first, rest) = steps.split_at(warm_up.min(steps.len()));
         let mut changes: BTreeMap<&str, Finding> = BTreeMap::new();
         let mut gains: BTreeMap<&str, i64> = BTreeMap::new();
@@ -112,12 +112,12 @@ impl Findings {
         }
     }
 
-    /// Whether the next request finds what the one before has found.
+    /// Whether no state leaks to the next request.
     pub fn is_clean(&self) -> bool {
         self.changes.is_empty() && self.ended.is_empty() && self.failed.is_empty()
     }
 
-    /// For people.
+    /// The report as text.
     pub fn text(&self) -> String {
         let mut lines = Vec::new();
         for one in &self.changes {
@@ -131,7 +131,7 @@ impl Findings {
             lines.push(format!("{target} ends its worker: exit, or a fatal error"));
         }
         for (target, status) in &self.failed {
-            lines.push(format!("{target} was answered with {status}"));
+            lines.push(format!("{target} got a {status} response"));
         }
         if self.growth > 0 {
             lines.push(format!(
@@ -140,14 +140,11 @@ impl Findings {
             ));
         }
         if lines.is_empty() {
-            lines.push(format!(
-                "nothing was seen that {} requests leave behind",
-                self.requests
-            ));
+            lines.push(format!("no leak was seen in {} requests", self.requests));
         }
         if self.settled > 0 {
             lines.push(format!(
-                "{} things were set by the first requests and stayed as they were",
+                "{} values were set by the first requests and never changed again",
                 self.settled
             ));
         }
@@ -155,7 +152,7 @@ impl Findings {
     }
 }
 
-/// What a value belongs to: `global $a` of `global $a->items[3]`.
+/// The variable that a value belongs to: `global $a` of `global $a->items[3]`.
 fn root_of(name: &str) -> &str {
     let ends = [name.find("->"), name.find('[')];
     let end = ends.into_iter().flatten().min().unwrap_or(name.len());
@@ -175,13 +172,13 @@ fn example(name: &str, old: Option<&str>, new: Option<&str>) -> String {
     text
 }
 
-/// What may be shown on a terminal of what others have written: no control characters.
+/// Text of others made safe for a terminal: without control characters.
 pub fn printable(text: &str) -> String {
     text.replace(|letter: char| letter.is_control(), "\u{fffd}")
 }
 
-/// By how much memory grows with each step, if it does with most: a cache that fills now and then is none.
-fn growth(steps: &[Step]) -> u64 {
+/// Memory growth per step, if it grows with most of them: a cache that sometimes fills is no leak.
+fn growth(steps: &[Visit]) -> u64 {
     let pairs = || steps.windows(2).filter(|pair| !pair[1].look.first);
     let grown = pairs().filter(|pair| pair[1].look.memory > pair[0].look.memory);
     if grown.count() * 2 <= pairs().count() {
@@ -207,13 +204,13 @@ fn unique<T: PartialEq>(all: impl Iterator<Item = T>) -> Vec<T> {
 mod tests {
     use super::*;
 
-    fn step(target: &str, memory: u64, changes: &[(&str, Option<&str>, Option<&str>)]) -> Step {
+    fn step(target: &str, memory: u64, changes: &[(&str, Option<&str>, Option<&str>)]) -> Visit {
         let owned = |text: &Option<&str>| text.map(str::to_owned);
         let changes = changes.iter();
-        Step {
+        Visit {
             target: target.to_owned(),
             status: 200,
-            look: Look {
+            look: Inspection {
                 first: false,
                 memory,
                 changes: changes
@@ -266,7 +263,7 @@ mod tests {
     fn what_has_more_with_each_request_grows() {
         let more = |number: usize| format!("static Kept::$seen[{number}]");
         let names = [more(1), more(2), more(3)];
-        let steps: Vec<Step> = names
+        let steps: Vec<Visit> = names
             .iter()
             .map(|name| step("/b", 100, &[(name, None, Some("string of 1"))]))
             .collect();
@@ -285,9 +282,6 @@ mod tests {
         let steps = [step("/", 100, &[]), step("/", 100, &[])];
         let found = Findings::of(&steps, 1);
         assert!(found.is_clean());
-        assert_eq!(
-            found.text(),
-            "nothing was seen that 1 requests leave behind"
-        );
+        assert_eq!(found.text(), "no leak was seen in 1 requests");
     }
 }

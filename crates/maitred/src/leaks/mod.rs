@@ -1,12 +1,11 @@
-//! `maitred leaks`: what requests to an application in worker mode leave behind for the next.
+//! `maitred leaks`: finds state that requests in worker mode leak to the next request.
 //!
-//! A server of its own is started with one worker of the pool, whose script is preceded by one that
-//! looks at the process between two requests (`look.php`).
+//! It starts a server with one worker of the pool. A script that is prepended to the worker's
+//! inspects the process between two requests (`look.php`).
 
 mod findings;
 mod server;
 
-use std::io::Write;
 use std::process::ExitCode;
 
 use maitred_config::{Config, Mode, Pool, Site};
@@ -14,20 +13,20 @@ use maitred_front::Hosts;
 use maitred_measure::url::Url;
 
 use crate::command::Leaks;
-use crate::{EXIT_SUCCESS, fail, refuse};
-use findings::{Findings, Step};
-use server::Watched;
+use crate::exit_code::{EXIT_SUCCESS, fail, print_line, refuse};
+use findings::{Findings, Visit};
+use server::WatchedServer;
 
-/// Something is left behind.
+/// State leaks.
 const EXIT_LEAKS: u8 = 3;
 
-/// Sends the requests, and says what they leave behind.
+/// Sends the requests, and prints the leaks.
 pub fn leaks(asked: &Leaks) -> ExitCode {
     let config = match maitred_config::load(&asked.config) {
         Ok(config) => config,
         Err(mistakes) => return refuse(&mistakes),
     };
-    let asks: Result<Vec<_>, _> = asked.urls.iter().map(|url| Asked::of(url)).collect();
+    let asks: Result<Vec<_>, _> = asked.urls.iter().map(|url| LeakRequest::of(url)).collect();
     let meant = asks.and_then(|asks| meant(&config, &asks).map(|(site, pool)| (asks, site, pool)));
     let (asks, site, pool) = match meant {
         Ok(meant) => meant,
@@ -38,35 +37,36 @@ pub fn leaks(asked: &Leaks) -> ExitCode {
         Err(why) => return fail(&why),
     };
     let found = Findings::of(&steps, asks.len());
-    let text = match asked.json {
-        true => serde_json::to_string(&found).unwrap_or_default(),
-        false => found.text(),
+    let text = if asked.json {
+        serde_json::to_string(&found).unwrap_or_default()
+    } else {
+        found.text()
     };
-    // That nobody reads it is no error.
-    let _ = writeln!(std::io::stdout(), "{text}");
-    ExitCode::from(match found.is_clean() {
-        true => EXIT_SUCCESS,
-        false => EXIT_LEAKS,
+    print_line(&text);
+    ExitCode::from(if found.is_clean() {
+        EXIT_SUCCESS
+    } else {
+        EXIT_LEAKS
     })
 }
 
-/// A request that is to be sent.
-struct Asked {
-    /// The host; none: that of the first site.
+/// A request to send.
+struct LeakRequest {
+    /// The host; `None`: that of the first site.
     host: Option<String>,
     target: String,
 }
 
-impl Asked {
-    fn of(url: &str) -> Result<Asked, String> {
+impl LeakRequest {
+    fn of(url: &str) -> Result<LeakRequest, String> {
         if url.starts_with('/') {
-            return Ok(Asked {
+            return Ok(LeakRequest {
                 host: None,
                 target: url.to_owned(),
             });
         }
         let place = Url::read(url, None)?;
-        Ok(Asked {
+        Ok(LeakRequest {
             host: Some(place.host),
             target: place.path,
         })
@@ -74,9 +74,9 @@ impl Asked {
 }
 
 /// The site of all these requests, and its pool in worker mode.
-fn meant<'a>(config: &'a Config, asks: &[Asked]) -> Result<(&'a Site, &'a Pool), String> {
+fn meant<'a>(config: &'a Config, asks: &[LeakRequest]) -> Result<(&'a Site, &'a Pool), String> {
     let hosts = Hosts::of(&config.sites);
-    let number = |ask: &Asked| match &ask.host {
+    let number = |ask: &LeakRequest| match &ask.host {
         Some(host) => hosts
             .site_for(host)
             .ok_or_else(|| format!("{host} is no host of the configuration")),
@@ -85,7 +85,7 @@ fn meant<'a>(config: &'a Config, asks: &[Asked]) -> Result<(&'a Site, &'a Pool),
     let numbers: Vec<usize> = asks.iter().map(number).collect::<Result<_, _>>()?;
     let first = numbers.first().copied().unwrap_or(0);
     if numbers.iter().any(|number| *number != first) {
-        return Err("the addresses are of several sites; name those of one".to_owned());
+        return Err("the URLs are of several sites; name those of one".to_owned());
     }
     let site = config.sites.get(first);
     let site = site.ok_or("there is no site in the configuration")?;
@@ -101,22 +101,27 @@ fn meant<'a>(config: &'a Config, asks: &[Asked]) -> Result<(&'a Site, &'a Pool),
     })?;
     if pool.confinement.chroot.is_some() {
         return Err(format!(
-            "pool `{}` has a chroot, where maitred leaks cannot look; try it without",
+            "pool `{}` has a chroot, which maitred leaks cannot inspect; try it without",
             pool.name
         ));
     }
     Ok((site, pool))
 }
 
-/// Sends all requests in turn, `rounds` times, and looks after each.
-fn watch(site: &Site, pool: &Pool, asks: &[Asked], rounds: u16) -> Result<Vec<Step>, String> {
-    let mut server = Watched::start(site, pool)?;
+/// Sends all requests in turn, `rounds` times, and inspects the worker after each.
+fn watch(
+    site: &Site,
+    pool: &Pool,
+    asks: &[LeakRequest],
+    rounds: u16,
+) -> Result<Vec<Visit>, String> {
+    let mut server = WatchedServer::start(site, pool)?;
     let mut steps = Vec::new();
     for _ in 0..rounds {
         for ask in asks {
             let host = ask.host.as_deref().unwrap_or("localhost");
             let status = server.get(host, &ask.target)?;
-            steps.push(Step {
+            steps.push(Visit {
                 target: ask.target.clone(),
                 status,
                 look: server.look()?,
@@ -133,13 +138,14 @@ mod tests {
 
     fn config(lines: &str) -> Config {
         let text = format!(
-            "[pools.www]\n{lines}\n[[sites]]\nhosts = [\"a.example\"]\nroot = \"/\"\npool = \"www\"\n"
+            "[pools.www]\n{lines}\n[[sites]]\nhosts = [\"a.example\"]\nroot = \"/\"\n\
+             pool = \"www\"\n"
         );
         maitred_config::parse(&text, Path::new("/maitred.toml")).unwrap()
     }
 
     fn refused(config: &Config, url: &str) -> String {
-        meant(config, &[Asked::of(url).unwrap()]).unwrap_err()
+        meant(config, &[LeakRequest::of(url).unwrap()]).unwrap_err()
     }
 
     #[test]
@@ -148,7 +154,7 @@ mod tests {
         assert!(refused(&classic, "/").contains("nothing is left behind"));
         assert!(refused(&classic, "http://b.example/").contains("no host"));
         let worker = config("mode = \"worker\"\nscript = \"/etc/passwd\"");
-        let asks = [Asked::of("http://a.example/x?y").unwrap()];
+        let asks = [LeakRequest::of("http://a.example/x?y").unwrap()];
         assert_eq!(asks[0].target, "/x?y");
         assert_eq!(meant(&worker, &asks).unwrap().1.name, "www");
     }

@@ -1,4 +1,4 @@
-//! A server for `maitred leaks`: one worker, which is looked at after each request.
+//! A server for `maitred leaks`, with one worker that is inspected after each request.
 
 use std::fmt::Write as _;
 use std::fs::{self, File, OpenOptions};
@@ -13,39 +13,39 @@ use maitred_config::{Pool, Site};
 use serde_json::json;
 use tempfile::TempDir;
 
-use super::findings::{Look, printable};
+use super::findings::{Inspection, printable};
 
-/// The script that looks.
+/// The inspecting script.
 const LOOK: &str = include_str!("look.php");
 
-/// Longest that a request, or what follows it, may take.
+/// Timeout of a request and of the inspection after it.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How often it is looked whether something is there.
+/// Polling interval.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// Longest line that is read of what the pool's scripts write, in bytes.
+/// Longest line that is read from the pool's scripts, in bytes.
 const LOOK_BYTES_MAX: usize = 64 << 20;
 
-/// What the server says when it serves.
+/// Part of the log line with which the server reports that it serves.
 const SERVES: &str = "on http://";
 
-/// The server, with a folder of its own; both go when it is dropped.
-pub struct Watched {
+/// The server and its folder; dropping it stops and removes both.
+pub struct WatchedServer {
     child: Child,
     folder: TempDir,
     address: SocketAddr,
     report: BufReader<File>,
-    /// What there is of the line that is being written.
+    /// The incomplete line that is being written.
     line: Vec<u8>,
 }
 
-impl Watched {
+impl WatchedServer {
     /// Starts it, and waits until the application has booted.
     ///
     /// # Errors
-    /// Why it does not serve, in one sentence and the server's own words.
-    pub fn start(site: &Site, pool: &Pool) -> Result<Watched, String> {
+    /// Why it does not serve: one sentence and the server's log.
+    pub fn start(site: &Site, pool: &Pool) -> Result<WatchedServer, String> {
         let cannot = |why: std::io::Error| format!("a server cannot be started for this: {why}");
         let folder = folder().map_err(cannot)?;
         let file = |name: &str| folder.path().join(name);
@@ -71,7 +71,7 @@ impl Watched {
             .spawn()
             .map_err(cannot)?;
         let report = BufReader::new(File::open(&report).map_err(cannot)?);
-        let mut watched = Watched {
+        let mut watched = WatchedServer {
             child,
             folder,
             address: SocketAddr::from(([127, 0, 0, 1], 0)),
@@ -79,28 +79,33 @@ impl Watched {
             line: Vec::new(),
         };
         let patience = PATIENCE + pool.boot_timeout;
-        watched.address = watched.when(patience, "it does not serve", Watched::address)?;
-        watched.when(patience, "the script does not boot", Watched::next_look)?;
+        watched.address = watched.when(patience, "it does not serve", WatchedServer::address)?;
+        watched.when(
+            patience,
+            "the script does not boot",
+            WatchedServer::next_look,
+        )?;
         Ok(watched)
     }
 
-    /// Sends a request; returns the status of its answer.
+    /// Sends a request; returns the response status.
     ///
     /// # Errors
     /// Why there is none.
     pub fn get(&mut self, host: &str, target: &str) -> Result<u16, String> {
         let answer = self.exchange(host, target);
-        let answer = answer.map_err(|why| format!("{target} was not answered: {why}"))?;
+        let answer = answer.map_err(|why| format!("no response to {target}: {why}"))?;
         let status = answer.split(|byte| *byte == b' ').nth(1);
         let status = status.and_then(|status| std::str::from_utf8(status).ok()?.parse().ok());
-        status.ok_or_else(|| format!("{target} was not answered over HTTP"))
+        status.ok_or_else(|| format!("the response to {target} is no HTTP"))
     }
 
     fn exchange(&self, host: &str, target: &str) -> std::io::Result<Vec<u8>> {
         let mut stream = TcpStream::connect_timeout(&self.address, PATIENCE)?;
         stream.set_read_timeout(Some(PATIENCE))?;
         let request = format!(
-            "GET {target} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: maitred-leaks\r\nConnection: close\r\n\r\n"
+            "GET {target} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: maitred-leaks\r\n\
+             Connection: close\r\n\r\n"
         );
         stream.write_all(request.as_bytes())?;
         let mut answer = Vec::new();
@@ -108,15 +113,15 @@ impl Watched {
         Ok(answer)
     }
 
-    /// What is seen after the last request.
+    /// The inspection after the last request.
     ///
     /// # Errors
-    /// When the worker does not ask for another one, nor does one that takes its place.
-    pub fn look(&mut self) -> Result<Look, String> {
+    /// If neither the worker nor its replacement gets ready for another one.
+    pub fn look(&mut self) -> Result<Inspection, String> {
         self.when(
             PATIENCE,
-            "the worker does not ask for another request",
-            Watched::next_look,
+            "the worker does not accept another request",
+            WatchedServer::next_look,
         )
     }
 
@@ -126,7 +131,7 @@ impl Watched {
         rest.split(' ').next()?.parse().ok()
     }
 
-    fn next_look(&mut self) -> Option<Look> {
+    fn next_look(&mut self) -> Option<Inspection> {
         read_line(&mut self.report, &mut self.line, LOOK_BYTES_MAX)?;
         let look = serde_json::from_slice(&self.line).ok();
         self.line.clear();
@@ -137,7 +142,7 @@ impl Watched {
         &mut self,
         patience: Duration,
         otherwise: &str,
-        mut there: impl FnMut(&mut Watched) -> Option<T>,
+        mut there: impl FnMut(&mut WatchedServer) -> Option<T>,
     ) -> Result<T, String> {
         let until = Instant::now() + patience;
         loop {
@@ -146,8 +151,8 @@ impl Watched {
             }
             if self.line.len() >= LOOK_BYTES_MAX {
                 return Err(format!(
-                    "{otherwise}: what a script has written to {} is no look, but a line of more than \
-                     {LOOK_BYTES_MAX} bytes",
+                    "{otherwise}: a script has written a line of more than {LOOK_BYTES_MAX} bytes \
+                     to {}",
                     self.folder.path().join("report").display()
                 ));
             }
@@ -157,7 +162,7 @@ impl Watched {
                 let log = self.log();
                 let lines: Vec<String> = log.lines().map(printable).collect();
                 return Err(format!(
-                    "{otherwise}; its server says:\n{}",
+                    "{otherwise}; the log of its server:\n{}",
                     lines.join("\n")
                 ));
             }
@@ -170,7 +175,7 @@ impl Watched {
     }
 }
 
-impl Drop for Watched {
+impl Drop for WatchedServer {
     fn drop(&mut self) {
         let pid = i32::try_from(self.child.id()).ok();
         if let Some(pid) = pid.and_then(rustix::process::Pid::from_raw) {
@@ -180,13 +185,13 @@ impl Drop for Watched {
     }
 }
 
-/// Files that nobody but their owner reads: the configuration holds the pool's secrets.
+/// Mode of files for the owner only: the configuration holds the pool's secrets.
 const OURS: u32 = 0o600;
 
-/// Files that the pool's user reads, whoever it is.
+/// Mode of files that the pool's user reads, too.
 const EVERYBODYS: u32 = 0o644;
 
-/// A folder that goes with this program. The pool's user opens files in it whose names it knows.
+/// A temporary folder. The pool's user can open files in it by name, but not list it.
 fn folder() -> std::io::Result<TempDir> {
     let folder = tempfile::Builder::new()
         .prefix("maitred-leaks-")
@@ -195,7 +200,7 @@ fn folder() -> std::io::Result<TempDir> {
     Ok(folder)
 }
 
-/// A new file, whatever the umask is.
+/// Creates a file with this mode, whatever the umask is.
 fn write(path: &Path, mode: u32, text: &str) -> std::io::Result<File> {
     let mut file = OpenOptions::new()
         .write(true)
@@ -207,7 +212,7 @@ fn write(path: &Path, mode: u32, text: &str) -> std::io::Result<File> {
     Ok(file)
 }
 
-/// Whom the server makes of the pool's workers; none: they stay who we are.
+/// The user of the pool's workers; `None`: that of this process.
 fn uid_of_pool(config: &Path) -> Result<Option<u32>, String> {
     let config = maitred_config::load(config)
         .map_err(|why| format!("a server cannot be started for this: {why}"))?;
@@ -217,14 +222,14 @@ fn uid_of_pool(config: &Path) -> Result<Option<u32>, String> {
     maitred_supervisor::user_of_pool(pool, &config).map_err(|why| why.to_string())
 }
 
-/// Reads on in a line; nothing while it has no end, and none is read on that has `most` bytes.
+/// Continues reading a line; `None` while it has no end. It stops at `most` bytes.
 fn read_line(from: &mut impl BufRead, line: &mut Vec<u8>, most: usize) -> Option<()> {
     let left = most.saturating_sub(line.len()) as u64;
     from.take(left).read_until(b'\n', line).ok()?;
     (line.last() == Some(&b'\n')).then_some(())
 }
 
-/// The looking script, which knows where to write, and what the pool itself has precede its scripts.
+/// The inspecting script: with the path of its report, and the pool's own `auto_prepend_file`.
 fn look_script(report: &Path, pool: &Pool) -> String {
     let quoted = |text: &str| format!("'{}'", text.replace('\\', "\\\\").replace('\'', "\\'"));
     let mut script = format!(
@@ -238,7 +243,7 @@ fn look_script(report: &Path, pool: &Pool) -> String {
     script
 }
 
-/// The site with one worker of the pool. Strings of JSON are such of TOML.
+/// A configuration of the site with one worker of the pool. JSON strings are valid TOML strings.
 fn configuration(site: &Site, pool: &Pool, look: &Path) -> String {
     let text = |path: &Path| json!(path.to_string_lossy()).to_string();
     let table = |entries: &mut dyn Iterator<Item = (&String, &String)>| {
@@ -246,8 +251,8 @@ fn configuration(site: &Site, pool: &Pool, look: &Path) -> String {
         format!("{{ {} }}", entries.collect::<Vec<_>>().join(", "))
     };
     let mut out = format!(
-        "listen = [\"127.0.0.1:0\"]\n[pools.{}]\nmode = \"worker\"\npm = \"static\"\nmax_children = 1\n\
-         boot_timeout = {}\nrequest_queue_timeout = \"60s\"\n",
+        "listen = [\"127.0.0.1:0\"]\n[pools.{}]\nmode = \"worker\"\npm = \"static\"\n\
+         max_children = 1\nboot_timeout = {}\nrequest_queue_timeout = \"60s\"\n",
         pool.name,
         pool.boot_timeout.as_secs()
     );
@@ -333,7 +338,8 @@ mod tests {
     #[test]
     fn the_server_has_one_worker_of_the_pool_with_all_that_its_php_is_told() {
         let text = "[pools.shop]\nmode = \"worker\"\nscript = \"/etc/passwd\"\nmax_children = 9\n\
-                    env = { A = \"b \\\"c\\\"\" }\nphp_value = { auto_prepend_file = \"/own.php\" }\n\
+                    env = { A = \"b \\\"c\\\"\" }\n\
+                    php_value = { auto_prepend_file = \"/own.php\" }\n\
                     php_admin_value = { memory_limit = \"64M\", open_basedir = \"/srv\" }\n\
                     [[sites]]\nroot = \"/\"\nfront_controller = \"\"\n";
         let config = maitred_config::parse(text, Path::new("/maitred.toml")).unwrap();

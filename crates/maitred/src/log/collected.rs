@@ -1,7 +1,7 @@
-//! The log of a server whose messages somebody collects (`error_log = "syslog"` or `"journald"`).
+//! The log of a server whose messages go to a collector (`error_log = "syslog"` or `"journald"`).
 //!
-//! Nobody is waited for. What there is no room for is lost, and the next message that is taken comes
-//! after how many were. What nobody is there for goes to standard error.
+//! Writing never waits. Messages that do not fit are dropped; their number is logged before the
+//! next one that fits. Without a collector, messages go to standard error.
 
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,20 +16,20 @@ use tracing_subscriber::fmt::time::SystemTime;
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields, MakeWriter, format};
 use tracing_subscriber::registry::LookupSpan;
 
-/// Whoever collects messages, if somebody does.
-static COLLECTED: RwLock<Option<Arc<Collected>>> = RwLock::new(None);
+/// The collector, if one is configured.
+static COLLECTED: RwLock<Option<Arc<CollectedLog>>> = RwLock::new(None);
 
 #[derive(Debug)]
-struct Collected {
+struct CollectedLog {
     collector: Collector,
-    /// Messages that there was no room for since one was taken.
+    /// Messages dropped since the last one that was sent.
     lost: AtomicU64,
 }
 
-/// Has messages go where `log` says, as far as that is a collector; otherwise to standard error.
+/// Sends messages to the collector that `log` names, or else to standard error.
 pub fn follow(log: &LogTarget) {
     let new = match log {
-        LogTarget::Collector(collector) => Some(Arc::new(Collected {
+        LogTarget::Collector(collector) => Some(Arc::new(CollectedLog {
             collector: maitred_front::way_to(collector),
             lost: AtomicU64::new(0),
         })),
@@ -38,20 +38,20 @@ pub fn follow(log: &LogTarget) {
     *COLLECTED.write().unwrap_or_else(PoisonError::into_inner) = new;
 }
 
-fn collected() -> Option<Arc<Collected>> {
+fn collected() -> Option<Arc<CollectedLog>> {
     let collected = COLLECTED.read();
     collected.unwrap_or_else(PoisonError::into_inner).clone()
 }
 
-impl Collected {
-    /// False when nobody is there.
+impl CollectedLog {
+    /// False if no collector listens.
     fn write(&self, severity: Severity, line: &[u8]) -> bool {
         let lost = self.lost.swap(0, Ordering::Relaxed);
-        let is_told = lost == 0 || {
-            let words = super::lost(lost);
-            self.send(Severity::Warning, words.as_bytes()).is_ok()
+        let is_sent = lost == 0 || {
+            let notice = super::lost(lost);
+            self.send(Severity::Warning, notice.as_bytes()).is_ok()
         };
-        if !is_told {
+        if !is_sent {
             self.lost.fetch_add(lost, Ordering::Relaxed);
         }
         match self.send(severity, line) {
@@ -75,24 +75,24 @@ fn is_full(why: &io::Error) -> bool {
     why.kind() == io::ErrorKind::WouldBlock || why.raw_os_error() == Some(no_buffers)
 }
 
-/// How an event becomes a line: a collector knows time and level for itself.
-pub struct Lines {
+/// The format of events: a collector adds time and level itself.
+pub struct EventFormat {
     usual: Format<Full, SystemTime>,
     bare: Format<Full, ()>,
 }
 
-impl Default for Lines {
-    fn default() -> Lines {
+impl Default for EventFormat {
+    fn default() -> EventFormat {
         let usual = format().with_target(false);
         let bare = format().with_target(false).with_level(false);
-        Lines {
+        EventFormat {
             usual,
             bare: bare.with_ansi(false).without_time(),
         }
     }
 }
 
-impl<S, N> FormatEvent<S, N> for Lines
+impl<S, N> FormatEvent<S, N> for EventFormat
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
     N: for<'a> FormatFields<'a> + 'static,
@@ -110,21 +110,21 @@ where
     }
 }
 
-/// Where lines go.
-pub struct Log;
+/// The destination of lines.
+pub struct LogWriter;
 
-/// Where one line goes.
-pub struct Line(Severity);
+/// The destination of one line.
+pub struct LineWriter(Severity);
 
-impl<'a> MakeWriter<'a> for Log {
-    type Writer = Line;
+impl<'a> MakeWriter<'a> for LogWriter {
+    type Writer = LineWriter;
 
-    fn make_writer(&'a self) -> Line {
-        Line(Severity::Info)
+    fn make_writer(&'a self) -> LineWriter {
+        LineWriter(Severity::Info)
     }
 
-    fn make_writer_for(&'a self, metadata: &Metadata<'_>) -> Line {
-        Line(match *metadata.level() {
+    fn make_writer_for(&'a self, metadata: &Metadata<'_>) -> LineWriter {
+        LineWriter(match *metadata.level() {
             tracing::Level::ERROR => Severity::Error,
             tracing::Level::WARN => Severity::Warning,
             tracing::Level::INFO => Severity::Info,
@@ -133,7 +133,7 @@ impl<'a> MakeWriter<'a> for Log {
     }
 }
 
-impl Write for Line {
+impl Write for LineWriter {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         let is_taken = collected().is_some_and(|collected| collected.write(self.0, line));
         if !is_taken {

@@ -1,7 +1,7 @@
-//! The log of a server that was started as php-fpm: its lines, its levels, its places.
+//! The log of a server that was started as php-fpm: its lines, its levels, its destinations.
 //!
-//! What php-fpm says too is said with the target [`SAYS`]; there, INFO is NOTICE. What only maitred
-//! says at INFO is for who looks for a fault, and therefore DEBUG.
+//! Events that php-fpm logs, too, have the target [`SAYS`], where INFO is NOTICE. INFO events that
+//! only maitred logs are for debugging, and therefore DEBUG.
 
 use std::fmt;
 use std::fs::File;
@@ -23,39 +23,40 @@ use tracing_subscriber::Layer;
 use tracing_subscriber::layer::{Context, SubscriberExt};
 use tracing_subscriber::util::SubscriberInitExt;
 
-use super::line::{self, Place, Said};
+use super::line::{self, SourceLocation, WorkerOutput};
 
-/// The target of what php-fpm says too.
+/// The target of events that php-fpm logs, too.
 const SAYS: &str = "fpm";
 
-/// The target of what needs somebody at once.
+/// The target of alerts.
 const ALERT: &str = "fpm::alert";
 
-/// The target of what a worker has printed. Fields: `who`, `text` (bytes) and, perhaps, `ending`.
+/// The target of worker output. Fields: `who`, `text` (bytes) and, perhaps, `ending`.
 const SAID: &str = "fpm::said";
 
-/// The target of what a worker has printed and is not decorated. Field: `text` (bytes).
+/// The target of undecorated worker output. Field: `text` (bytes).
 const BARE: &str = "fpm::bare";
 
-/// `log_limit` before a configuration was read (`ZLOG_DEFAULT_LIMIT`).
+/// `log_limit` before a configuration is read (`ZLOG_DEFAULT_LIMIT`).
 const DEFAULT_LIMIT: usize = 1024;
 
-/// What is logged now: a [`Level`], by [`number`].
+/// The current log level: a [`Level`], by [`number`].
 static LEVEL: AtomicU8 = AtomicU8::new(1);
 
-static STATE: Mutex<State> = Mutex::new(State {
+static STATE: Mutex<LogState> = Mutex::new(LogState {
     limit: DEFAULT_LIMIT,
     is_syslog: false,
     file: None,
 });
 
-/// Where lines go and how long they may be.
-struct State {
+/// The destination of lines and their maximum length.
+struct LogState {
     /// Longest line in bytes.
     limit: usize,
     /// The system's log instead of standard error.
     is_syslog: bool,
-    /// The error log, until it is standard error: before, who starts the server reads there.
+    /// The error log, until it becomes standard error: before that, standard error is the
+    /// terminal of the user who starts the server.
     file: Option<File>,
 }
 
@@ -69,20 +70,20 @@ fn number(level: Level) -> u8 {
     }
 }
 
-/// Logs as php-fpm from now on, for as long as this process lives.
+/// Logs as php-fpm for the rest of this process.
 pub fn begin(level: Level) {
     LEVEL.store(number(level), Ordering::Relaxed);
-    // Nobody has set another one: this is called in place of that.
-    let _ = tracing_subscriber::registry().with(Lines).try_init();
+    // No other subscriber is set: this is called instead.
+    let _ = tracing_subscriber::registry().with(FpmLines).try_init();
 }
 
-/// Changes how much is logged.
+/// Changes the log level.
 pub fn set_level(level: Level) {
     LEVEL.store(number(level), Ordering::Relaxed);
     tracing::callsite::rebuild_interest_cache();
 }
 
-/// Changes what is logged and where to, as `fpm` and `config` say. Standard error stays what it is.
+/// Changes level and destination of the log to those of `fpm` and `config`. Standard error stays.
 pub fn follow(config: &Config, fpm: &Fpm) {
     set_level(fpm.log_level);
     let is_syslog = config.error_log == LogTarget::Syslog;
@@ -95,7 +96,7 @@ pub fn follow(config: &Config, fpm: &Fpm) {
     }
 }
 
-/// Lines go to the error log, too, until [`launched`]: there and to standard error.
+/// Writes lines to the error log as well as to standard error, until [`launched`].
 pub fn write_also_to(file: File) {
     if let Ok(mut state) = STATE.lock() {
         state.file = Some(file);
@@ -120,7 +121,7 @@ pub fn launched() -> std::io::Result<()> {
     Ok(())
 }
 
-/// The level that php-fpm gives what we say.
+/// The php-fpm level of an event.
 fn level_of(metadata: &Metadata<'_>) -> Level {
     let level = *metadata.level();
     match metadata.target() {
@@ -133,7 +134,7 @@ fn level_of(metadata: &Metadata<'_>) -> Level {
 }
 
 fn is_logged(metadata: &Metadata<'_>) -> bool {
-    // What a worker prints has no level of its own.
+    // Worker output has no level.
     if metadata.target() == BARE {
         return true;
     }
@@ -142,13 +143,14 @@ fn is_logged(metadata: &Metadata<'_>) -> bool {
 }
 
 /// Turns events into lines.
-struct Lines;
+struct FpmLines;
 
-impl<S: Subscriber> Layer<S> for Lines {
+impl<S: Subscriber> Layer<S> for FpmLines {
     fn register_callsite(&self, metadata: &'static Metadata<'static>) -> Interest {
-        match is_logged(metadata) {
-            true => Interest::always(),
-            false => Interest::never(),
+        if is_logged(metadata) {
+            Interest::always()
+        } else {
+            Interest::never()
         }
     }
 
@@ -171,7 +173,7 @@ impl<S: Subscriber> Layer<S> for Lines {
         event.record(&mut message);
         let module = metadata.module_path().unwrap_or_else(|| metadata.target());
         let module = module.rsplit("::").next().unwrap_or_default();
-        let place = Place {
+        let place = SourceLocation {
             pid: std::process::id(),
             module,
             line: metadata.line().unwrap_or(0),
@@ -183,13 +185,20 @@ impl<S: Subscriber> Layer<S> for Lines {
     }
 }
 
-impl State {
-    fn write(&mut self, target: &str, level: Level, place: Option<Place<'_>>, said: &Message) {
-        let prefix = match self.is_syslog {
-            true => line::syslog_prefix(level, place),
-            false => line::prefix(level, SystemTime::now(), place),
+impl LogState {
+    fn write(
+        &mut self,
+        target: &str,
+        level: Level,
+        place: Option<SourceLocation<'_>>,
+        said: &Message,
+    ) {
+        let prefix = if self.is_syslog {
+            line::syslog_prefix(level, place)
+        } else {
+            line::prefix(level, SystemTime::now(), place)
         };
-        let who = Said {
+        let who = WorkerOutput {
             who: &said.who,
             text: &said.text,
             ending: &said.ending,
@@ -197,14 +206,14 @@ impl State {
         let lines = match target {
             SAID => line::said(&prefix, &who, self.limit),
             BARE => line::bare(&said.text, self.limit),
-            _ => vec![line::whole(&prefix, said.words().as_bytes(), self.limit)],
+            _ => vec![line::whole(&prefix, said.text().as_bytes(), self.limit)],
         };
         for line in lines {
             self.write_line(level, &line);
         }
     }
 
-    /// Nobody reading is no reason to end.
+    /// A closed reader is no error.
     fn write_line(&mut self, level: Level, line: &[u8]) {
         if self.is_syslog {
             let text = line.strip_suffix(b"\n").unwrap_or(line);
@@ -245,8 +254,8 @@ struct Message {
 }
 
 impl Message {
-    /// The message, and what else the event carries.
-    fn words(&self) -> String {
+    /// The message, and the event's other fields.
+    fn text(&self) -> String {
         [self.message.as_str(), self.others.as_str()].concat()
     }
 }
@@ -284,7 +293,7 @@ mod tests {
 
     /// What is written while `act` runs, without times. It is written to standard error, too.
     fn written(log: &mut File, act: impl FnOnce()) -> Vec<String> {
-        with_default(tracing_subscriber::registry().with(Lines), act);
+        with_default(tracing_subscriber::registry().with(FpmLines), act);
         let mut text = String::new();
         log.rewind().unwrap();
         log.read_to_string(&mut text).unwrap();
@@ -302,7 +311,8 @@ mod tests {
         error!(target: "fpm", "refused");
         error!(target: "fpm::alert", "help");
         let text = &b"from a script"[..];
-        warn!(target: "fpm::said", who = "[pool www] child 7 said into stderr: ", text, ending = "");
+        let who = "[pool www] child 7 said into stderr: ";
+        warn!(target: "fpm::said", who, text, ending = "");
         error!(target: "fpm::bare", text);
     }
 

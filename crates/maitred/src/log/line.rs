@@ -5,15 +5,15 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use maitred_config::fpm::Level;
 use maitred_os::clock::format_local;
 
-/// Longest line that is not cut though `log_limit` is lower, in bytes: php-fpm's own buffer.
+/// Longest line that is not cut even if `log_limit` is lower, in bytes: php-fpm's own buffer.
 const UNCUT_BYTES: usize = 2048;
 
-/// How a line ends that was cut.
+/// The end of a cut line.
 const CUT: &[u8] = b"...";
 
-/// Where in the program a message comes from; shown where everything is logged.
+/// The source location of a message; shown at the debug level.
 #[derive(Debug, Clone, Copy)]
-pub struct Place<'a> {
+pub struct SourceLocation<'a> {
     /// The process.
     pub pid: u32,
     /// The module.
@@ -22,26 +22,26 @@ pub struct Place<'a> {
     pub line: u32,
 }
 
-/// What stands before a message in a file: the time and the level, and the place if there is one.
-pub fn prefix(level: Level, now: SystemTime, place: Option<Place<'_>>) -> String {
+/// The prefix of a message in a file: time and level, and the source location if there is one.
+pub fn prefix(level: Level, now: SystemTime, place: Option<SourceLocation<'_>>) -> String {
     let since = now.duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
     let date = date(since);
     let level = level.name();
     match place {
         None => format!("[{date}] {level}: "),
-        Some(Place { pid, module, line }) => {
+        Some(SourceLocation { pid, module, line }) => {
             let micros = since.subsec_micros();
             format!("[{date}.{micros:06}] {level}: pid {pid}, {module}(), line {line}: ")
         }
     }
 }
 
-/// What stands before a message in the system's log, which knows the time and the process.
-pub fn syslog_prefix(level: Level, place: Option<Place<'_>>) -> String {
+/// The prefix of a message in syslog, which adds time and process.
+pub fn syslog_prefix(level: Level, place: Option<SourceLocation<'_>>) -> String {
     let level = level.name();
     match place {
         None => format!("[{level}] "),
-        Some(Place { module, line, .. }) => format!("[{level}] {module}(), line {line}: "),
+        Some(SourceLocation { module, line, .. }) => format!("[{level}] {module}(), line {line}: "),
     }
 }
 
@@ -51,8 +51,7 @@ fn date(since: Duration) -> String {
     String::from_utf8_lossy(&text).into_owned()
 }
 
-/// A message of the server's own: one line, cut if it is longer than `limit` and than what
-/// php-fpm does not cut.
+/// A message of the server: one line, cut if it is longer than both `limit` and php-fpm's buffer.
 pub fn whole(prefix: &str, text: &[u8], limit: usize) -> Vec<u8> {
     let mut line = [prefix.as_bytes(), text].concat();
     let longest = limit.max(UNCUT_BYTES);
@@ -64,19 +63,19 @@ pub fn whole(prefix: &str, text: &[u8], limit: usize) -> Vec<u8> {
     line
 }
 
-/// What a worker has printed.
+/// Output of a worker.
 #[derive(Debug, Clone, Copy)]
-pub struct Said<'a> {
-    /// Who has said it into what, with a colon and a blank at its end.
+pub struct WorkerOutput<'a> {
+    /// The worker and its stream, with a colon and a blank at the end.
     pub who: &'a str,
-    /// What.
+    /// The output.
     pub text: &'a [u8],
-    /// What follows the closing quote.
+    /// The text after the closing quote.
     pub ending: &'a str,
 }
 
-/// What a worker has printed, in quotes, in as many lines of at most `limit` bytes as it takes.
-pub fn said(prefix: &str, said: &Said<'_>, limit: usize) -> Vec<Vec<u8>> {
+/// Worker output in quotes, wrapped into lines of at most `limit` bytes.
+pub fn said(prefix: &str, said: &WorkerOutput<'_>, limit: usize) -> Vec<Vec<u8>> {
     if said.text.is_empty() && said.ending.is_empty() {
         return Vec::new();
     }
@@ -96,25 +95,26 @@ pub fn said(prefix: &str, said: &Said<'_>, limit: usize) -> Vec<Vec<u8>> {
     lines
 }
 
-/// What a worker has printed and nothing else, in as many lines as it takes.
+/// Undecorated worker output, wrapped into lines of at most `limit` bytes.
 pub fn bare(text: &[u8], limit: usize) -> Vec<Vec<u8>> {
-    match text.is_empty() {
-        true => Vec::new(),
-        false => wrapped("", text, "", limit),
+    if text.is_empty() {
+        return Vec::new();
     }
+    wrapped("", text, "", limit)
 }
 
-/// `text` between `before` and `after`, in lines of at most `limit` bytes with their ends. A line is
-/// broken as soon as it would be `limit` bytes long without its end.
+/// `text` between `before` and `after`, in lines of at most `limit` bytes with their ends. A line
+/// breaks as soon as it would be `limit` bytes long without its end.
 fn wrapped(before: &str, text: &[u8], after: &str, limit: usize) -> Vec<Vec<u8>> {
-    // A limit that leaves no room for the text would never come to an end.
+    // Without space for the text this loop would never end.
     let room = limit.saturating_sub(before.len() + after.len()).max(2);
     let mut lines = Vec::new();
     let mut rest = text;
     loop {
-        let here = match rest.len() >= room {
-            true => room - 1,
-            false => rest.len(),
+        let here = if rest.len() >= room {
+            room - 1
+        } else {
+            rest.len()
         };
         let (piece, more) = rest.split_at(here);
         lines.push([before.as_bytes(), piece, after.as_bytes(), b"\n"].concat());
@@ -141,7 +141,7 @@ mod tests {
         );
         assert!(line.contains("-Nov-2026 "), "{line}");
         assert_eq!(line.len(), "[21-Nov-2026 09:14:30] NOTICE: ".len());
-        let place = Place {
+        let place = SourceLocation {
             pid: 7,
             module: "reload",
             line: 12,
@@ -172,7 +172,7 @@ mod tests {
     fn what_a_worker_says_is_wrapped_so_that_no_line_is_longer_than_the_limit() {
         let who = "[pool unconfined] child 12345 said into stderr: ";
         let text = vec![b'a'; 2048];
-        let said = |text, ending, limit| said(PREFIX, &Said { who, text, ending }, limit);
+        let said = |text, ending, limit| said(PREFIX, &WorkerOutput { who, text, ending }, limit);
         let lines = said(&text, "", 1050);
         assert_eq!(lines.len(), 3);
         assert_eq!(lines[0].len(), 1050);

@@ -1,5 +1,4 @@
-//! The log: one line an event on standard error, or to whoever collects them, for the supervisor and
-//! the front alike.
+//! The log of supervisor and front: one line per event, on standard error or to a collector.
 
 pub mod collected;
 pub mod fpm;
@@ -13,10 +12,10 @@ use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
-/// How much is logged where nobody says.
+/// The default log level.
 const DEFAULT_LEVEL: &str = "info";
 
-/// What the variable says of the level before the level in processes of a server that was started as
+/// Prefix of the level in the environment variable, in processes of a server that was started as
 /// php-fpm.
 const FPM: &str = "fpm:";
 
@@ -25,8 +24,8 @@ pub fn as_fpm(level: maitred_config::fpm::Level) -> String {
     [FPM, level.name()].concat()
 }
 
-/// Sets the log up as a server says that was started as php-fpm and has started us, and says whether
-/// one has.
+/// Sets the log up if a server that was started as php-fpm has started this process. Returns
+/// whether one has.
 pub fn follow_fpm() -> bool {
     use maitred_config::fpm::Level;
     let said = std::env::var(LOG_VARIABLE).ok();
@@ -39,10 +38,10 @@ pub fn follow_fpm() -> bool {
     true
 }
 
-/// Sets the log up and returns the level: `asked`, or else what the environment says.
+/// Sets the log up and returns the level: `asked`, or else that of the environment.
 ///
 /// # Errors
-/// One sentence for a level that there is not.
+/// One sentence, for an unknown level.
 pub fn set_up(asked: Option<String>) -> Result<String, String> {
     let level = asked.or_else(|| {
         std::env::var(LOG_VARIABLE)
@@ -56,33 +55,34 @@ pub fn set_up(asked: Option<String>) -> Result<String, String> {
     tracing_subscriber::fmt()
         .with_max_level(filter)
         .with_ansi(std::io::stderr().is_terminal())
-        // It would tell standard error of the error, and panic: nobody reading is no reason to end.
+        // It would write the error to standard error, and panic if that is closed.
         .log_internal_errors(false)
-        .event_format(collected::Lines::default())
-        .with_writer(collected::Log)
+        .event_format(collected::EventFormat::default())
+        .with_writer(collected::LogWriter)
         .finish()
         .with(without_gossip(filter))
         .init();
     Ok(level)
 }
 
-/// What is logged of that: libraries that talk with clients warn of each mistake of a client's, which
-/// would let clients fill the log. What matters of it the front says.
+/// Silences libraries that warn of every protocol error of a client: clients could fill the log.
+/// The front logs what matters.
 fn without_gossip(filter: LevelFilter) -> Targets {
-    let gossip = match filter >= LevelFilter::DEBUG {
-        true => filter,
-        false => LevelFilter::OFF,
+    let gossip = if filter >= LevelFilter::DEBUG {
+        filter
+    } else {
+        LevelFilter::OFF
     };
     Targets::new()
         .with_default(filter)
         .with_target("h2", gossip)
 }
 
-/// What stands in the log where lines are missing.
+/// The notice in the log where lines are missing.
 fn lost(lines: u64) -> String {
     let lines = match lines {
         1 => "1 line".to_owned(),
         lines => format!("{lines} lines"),
     };
-    format!("{lines} of the log could not be written here: nobody took them")
+    format!("{lines} of the log were dropped here: no reader took them")
 }

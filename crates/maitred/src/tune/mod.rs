@@ -2,9 +2,8 @@
 
 pub mod options;
 
-use std::fs::OpenOptions;
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
@@ -29,55 +28,56 @@ use maitred_tune::target::{self, Reload, Target};
 use maitred_tune::workload::{Prober, Workload, WorkloadOptions, prepare};
 use maitred_tune::{html, text};
 
-use crate::client::Client;
+use crate::client::{Client, UNEXPECTED};
+use crate::command::DEFAULT_CONFIG;
 use crate::command::Reach;
-use crate::serve::DEFAULT_CONFIG;
-use crate::{EXIT_SUCCESS, complain, fail, refuse};
-use options::{OutputOptions, ServerOptions, Tune};
+use crate::exit_code::{EXIT_SUCCESS, complain, fail, refuse};
+use crate::report_file;
+use options::{Tune, TuneOutputOptions, TuneServerOptions};
 
-/// Nothing is proven, and nothing was changed.
+/// Nothing is proven, and nothing has changed.
 const EXIT_NOT_PROVEN: u8 = 3;
 
-/// It was ended before its time, as a shell says it of SIGINT.
+/// It was interrupted; the exit code of a shell for SIGINT.
 const EXIT_STOPPED: u8 = 130;
 
-/// How long it takes where nobody says so, and with `--quick`, in seconds.
+/// Default duration, and that of `--quick`, in seconds.
 const USUAL_SECONDS: f64 = 600.0;
 const QUICK_SECONDS: f64 = 120.0;
 
-/// The share of the time of `--quick` within which all pages have to be looked at.
+/// The share of the time of `--quick` within which all pages must have been fetched once.
 const LOOKING_AT_PAGES: f64 = 1.0 / 6.0;
 
-/// Within what it can be done, in seconds.
+/// Possible durations, in seconds.
 const SECONDS: std::ops::RangeInclusive<f64> = 5.0..=86_400.0;
 
-/// How long whoever is asked beforehand may take.
+/// Timeout of the checks before a run.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// How long the site may take until it is served with what was written.
+/// Timeout until the site is served with the new setting.
 const LIVE_CHECK: Duration = Duration::from_secs(10);
 
-/// What doctor's findings are about that are about no server.
+/// The subject of doctor's findings that are about no server.
 const MACHINE: &str = "the machine";
 
-/// Checks of doctor's that make figures doubtful if they fail: a group that is throttled, paging, want of memory,
-/// OPcache or a debugger.
+/// Checks of doctor whose failure makes results doubtful: a throttled control group, paging, low
+/// memory, OPcache or a debugger.
 const FALSIFIES: [&str; 4] = ["D5", "D6", "D7", "D15"];
 
-/// How far it is, for who is told to end it: it can be ended, it is being ended, it is done.
+/// The state for the signal handler: it can be interrupted, it is being interrupted, it is done.
 const GOING: u8 = 0;
 const ENDING: u8 = 1;
 const DONE: u8 = 2;
 
-/// Whether it is to end before its time.
+/// Interruption by a signal.
 #[derive(Clone, Default)]
-struct Stop {
+struct Interruption {
     told: Arc<AtomicBool>,
     state: Arc<AtomicU8>,
 }
 
-impl Stop {
-    /// Somebody wants it to end. Whether it will.
+impl Interruption {
+    /// A signal interrupts it. Returns whether it will stop early.
     fn tell(&self) -> bool {
         let ends = self.pass(ENDING) || self.state.load(Ordering::SeqCst) == ENDING;
         if ends {
@@ -86,7 +86,7 @@ impl Stop {
         ends
     }
 
-    /// All is done but for the report. Whether nobody has wanted it to end before.
+    /// Only the report is missing. Returns whether no signal has interrupted it before.
     fn done(&self) -> bool {
         self.pass(DONE)
     }
@@ -98,77 +98,77 @@ impl Stop {
 }
 
 /// Why there is no report.
-enum Refusal {
+enum TuneError {
     Usage(String),
     Now(String),
     Stopped,
 }
 
-impl From<String> for Refusal {
-    fn from(why: String) -> Refusal {
-        Refusal::Now(why)
+impl From<String> for TuneError {
+    fn from(why: String) -> TuneError {
+        TuneError::Now(why)
     }
 }
 
-impl From<Abort> for Refusal {
-    fn from(ended: Abort) -> Refusal {
+impl From<Abort> for TuneError {
+    fn from(ended: Abort) -> TuneError {
         match ended {
-            Abort::Stopped => Refusal::Stopped,
-            Abort::Failed(why) => Refusal::Now(why),
+            Abort::Stopped => TuneError::Stopped,
+            Abort::Failed(why) => TuneError::Now(why),
         }
     }
 }
 
-/// Carries out what was asked.
+/// Runs the command.
 pub fn tune(asked: &Tune) -> ExitCode {
     match carry_out(asked) {
         Ok(code) => ExitCode::from(code),
-        Err(Refusal::Usage(why)) => refuse(&why),
-        Err(Refusal::Now(why)) => fail(&why),
-        Err(Refusal::Stopped) => {
+        Err(TuneError::Usage(why)) => refuse(&why),
+        Err(TuneError::Now(why)) => fail(&why),
+        Err(TuneError::Stopped) => {
             let _ = writeln!(
                 io::stderr(),
-                "maitred: ended before its time; all is as it was"
+                "maitred: interrupted; all settings are restored"
             );
             ExitCode::from(EXIT_STOPPED)
         }
     }
 }
 
-/// What is said on the command line, as far as it has to be understood first.
-struct Said {
+/// The parsed arguments that need checks.
+struct ParsedArguments {
     seconds: f64,
     goal: Option<Goal>,
     servers: Vec<Server>,
 }
 
-/// Understands the command line, before anything is looked at.
-fn read(asked: &Tune) -> Result<Said, Refusal> {
+/// Parses the command line, before anything else.
+fn read(asked: &Tune) -> Result<ParsedArguments, TuneError> {
     let goal = asked.course.goal.as_deref().map(Goal::read);
     let servers = asked.output.servers.iter().map(|name| Server::read(name));
-    let said = Said {
-        seconds: seconds(asked).map_err(Refusal::Usage)?,
-        goal: goal.transpose().map_err(Refusal::Usage)?,
+    let said = ParsedArguments {
+        seconds: seconds(asked).map_err(TuneError::Usage)?,
+        goal: goal.transpose().map_err(TuneError::Usage)?,
         servers: servers
             .collect::<Result<Vec<_>, _>>()
-            .map_err(Refusal::Usage)?,
+            .map_err(TuneError::Usage)?,
     };
     let wanted = !asked.urls.is_empty()
         || asked.load.urls_file.is_some()
         || asked.load.har.is_some()
         || asked.course.undo;
     if !wanted {
-        let why = "name a page of the site that is to be tuned, such as http://127.0.0.1/";
-        return Err(Refusal::Usage(why.to_owned()));
+        let why = "name a page of the site to tune, such as http://127.0.0.1/";
+        return Err(TuneError::Usage(why.to_owned()));
     }
     check_files(&asked.output)?;
     Ok(said)
 }
 
-fn carry_out(asked: &Tune) -> Result<u8, Refusal> {
+fn carry_out(asked: &Tune) -> Result<u8, TuneError> {
     let began = Instant::now();
     let said = read(asked)?;
-    let stop = stop_on_signals().map_err(|why| format!("signals cannot be awaited: {why}"))?;
+    let stop = stop_on_signals().map_err(|why| format!("cannot wait for signals: {why}"))?;
     let (site, findings) = find(&asked.server)?;
     if asked.course.undo {
         let done = target::undo(&site, reload(&asked.server))?;
@@ -177,8 +177,9 @@ fn carry_out(asked: &Tune) -> Result<u8, Refusal> {
     }
     let doubts = warn(&site, findings);
     let wish = workload_of(asked);
-    let mut prober = Prober::new(&wish.headers, Arc::clone(&stop.told)).map_err(Refusal::Usage)?;
-    // Before the site is asked: it may not answer while another tune has it begin anew.
+    let mut prober =
+        Prober::new(&wish.headers, Arc::clone(&stop.told)).map_err(TuneError::Usage)?;
+    // Before the first request: another `maitred tune` may be reloading the site.
     let mut target = Target::of(&site, reload(&asked.server))?;
     let looks = Duration::from_secs_f64(said.seconds * LOOKING_AT_PAGES);
     prober.until(asked.course.quick.then_some(began + looks));
@@ -222,7 +223,7 @@ fn carry_out(asked: &Tune) -> Result<u8, Refusal> {
         return Err(ended_early(written, target.restore()));
     }
     target.release();
-    // What was done is done, and the exit code says so.
+    // The setting is written; a missing report does not change the exit code.
     for why in publish(&report, &asked.output) {
         complain(&why);
     }
@@ -233,26 +234,27 @@ fn carry_out(asked: &Tune) -> Result<u8, Refusal> {
     })
 }
 
-/// What is said where somebody ended it while a setting was written. Only the first that puts a setting back knows
-/// how that went: there is nothing left to put back for the second, even if the server has ended meanwhile.
-fn ended_early(written: Result<(), Refusal>, restored: Result<(), String>) -> Refusal {
+/// The error for a signal while a setting was written. Only the first attempt to restore it knows
+/// its outcome: the second finds nothing to restore, even if the server has exited meanwhile.
+fn ended_early(written: Result<(), TuneError>, restored: Result<(), String>) -> TuneError {
     match (written, restored) {
-        (Err(Refusal::Now(why)), Err(further)) if !why.contains(&further) => {
-            Refusal::Now(format!("{why}; {further}"))
+        (Err(TuneError::Now(why)), Err(further)) if !why.contains(&further) => {
+            TuneError::Now(format!("{why}; {further}"))
         }
         (Err(refusal), _) => refusal,
-        (Ok(()), Err(why)) => Refusal::Now(why),
-        (Ok(()), Ok(())) => Refusal::Stopped,
+        (Ok(()), Err(why)) => TuneError::Now(why),
+        (Ok(()), Ok(())) => TuneError::Stopped,
     }
 }
 
-/// Writes what is proven, or says what to paste. Whether a file was written that is in use now.
+/// Writes the proven setting, or prints what to paste. Returns whether a written file is in use
+/// now.
 fn write_down(
     asked: &Tune,
     target: &mut Target,
     course: &Course,
     report: &mut Report,
-) -> Result<bool, Refusal> {
+) -> Result<bool, TuneError> {
     let wanted = match &course.verdict {
         Some(Verdict::Gain) => true,
         Some(Verdict::NoGain(_)) => asked.course.write_unproven,
@@ -280,25 +282,25 @@ fn write_down(
     match target.write(choice.workers, &file) {
         Ok(()) => {
             report.written = Some(format!(
-                "written to {shown} and in use; maitred tune --undo takes it back"
+                "written to {shown} and in use; maitred tune --undo restores the old settings"
             ));
             Ok(true)
         }
         Err(why) => {
             report.written = Some(format!("not written: {why}"));
-            Err(Refusal::Now(why))
+            Err(TuneError::Now(why))
         }
     }
 }
 
-/// Looks whether the site is served with what was written. If it is not, all is as it was.
+/// Checks that the site is served with the new setting. If not, the old one is restored.
 fn serves(
     is_kept: bool,
     target: &mut Target,
     workload: &Workload,
     prober: &mut Prober,
     report: &mut Report,
-) -> Result<(), Refusal> {
+) -> Result<(), TuneError> {
     if !is_kept {
         return Ok(());
     }
@@ -306,12 +308,12 @@ fn serves(
         return Ok(());
     };
     let undone = match target.restore() {
-        Ok(()) => "its settings are as they were again".to_owned(),
+        Ok(()) => "its old settings are restored".to_owned(),
         Err(further) => further,
     };
-    let why = format!("with the new setting the site is not served: {why}; {undone}");
+    let why = format!("the site is not served with the new setting: {why}; {undone}");
     report.written = Some(format!("not written: {why}"));
-    Err(Refusal::Now(why))
+    Err(TuneError::Now(why))
 }
 
 fn seconds(asked: &Tune) -> Result<f64, String> {
@@ -320,14 +322,14 @@ fn seconds(asked: &Tune) -> Result<f64, String> {
         (Some(text), false) => humanize::parse_duration(text)?,
         (None, false) => USUAL_SECONDS,
     };
-    match SECONDS.contains(&seconds) {
-        true => Ok(seconds),
-        false => Err("--time has to be 5s to 24h".to_owned()),
+    if !SECONDS.contains(&seconds) {
+        return Err("--time has to be 5s to 24h".to_owned());
     }
+    Ok(seconds)
 }
 
-/// Looks at the machine, and finds the pool. With it comes what doctor finds.
-fn find(asked: &ServerOptions) -> Result<(Site, Vec<Finding>), Refusal> {
+/// Examines the machine, and finds the pool. Also returns doctor's findings.
+fn find(asked: &TuneServerOptions) -> Result<(Site, Vec<Finding>), TuneError> {
     let which = match (&asked.config, &asked.php_fpm) {
         (Some(_), _) => Scope::Maitred,
         (None, Some(_)) => Scope::PhpFpm,
@@ -347,7 +349,7 @@ fn find(asked: &ServerOptions) -> Result<(Site, Vec<Finding>), Refusal> {
     Ok((site, maitred_doctor::Report::of(&facts).findings))
 }
 
-/// Says what doctor finds wrong with a pool; what of it makes figures doubtful.
+/// Prints doctor's findings about a pool; returns those that make results doubtful.
 fn warn(site: &Site, findings: Vec<Finding>) -> Vec<String> {
     let of_it = [&site.service.name, &site.pool.name, MACHINE];
     let bad = findings
@@ -367,28 +369,28 @@ fn warn(site: &Site, findings: Vec<Finding>) -> Vec<String> {
     doubts
 }
 
-fn config(asked: &ServerOptions) -> PathBuf {
+fn config(asked: &TuneServerOptions) -> PathBuf {
     asked
         .config
         .clone()
         .unwrap_or_else(|| PathBuf::from(DEFAULT_CONFIG))
 }
 
-/// `maitred reload`, for a server of ours.
-fn reload(asked: &ServerOptions) -> Reload {
+/// `maitred reload`, for maitred.
+fn reload(asked: &TuneServerOptions) -> Reload {
     let reach = reach(asked);
     Box::new(move || {
         let pools = Vec::new();
         match Client::reach(&reach)?.ask_patiently(&Request::Reload { pools })? {
             Answer::Reloaded { what } => Ok(what),
             Answer::Failed { why } | Answer::Refused { why } => Err(why),
-            _ => Err("the server answers what was not asked".to_owned()),
+            _ => Err(UNEXPECTED.to_owned()),
         }
     })
 }
 
-/// Asks what PHP counts of its scripts' memory: php-fpm by its status page, a server of ours on its admin socket.
-fn counts_of(site: &Site, asked: &ServerOptions) -> Box<dyn FnMut() -> Counts> {
+/// Reads the memory of scripts: from php-fpm's status page, or from maitred's admin socket.
+fn counts_of(site: &Site, asked: &TuneServerOptions) -> Box<dyn FnMut() -> Counts> {
     let pool = site.pool.clone();
     if site.service.kind != PhpServer::Maitred {
         return Box::new(move || {
@@ -402,7 +404,7 @@ fn counts_of(site: &Site, asked: &ServerOptions) -> Box<dyn FnMut() -> Counts> {
             pool: Some(pool.section.clone()),
         };
         let Answer::Status(status) = Client::reach(&reach)?.ask(&request)? else {
-            return Err("the server answers what was not asked".to_owned());
+            return Err(UNEXPECTED.to_owned());
         };
         let told = status.pools.iter().find(|told| told.name == pool.section);
         let most = told.and_then(|told| Some((told.requests, told.peak_memory.p99_bytes?)));
@@ -415,7 +417,7 @@ fn counts_of(site: &Site, asked: &ServerOptions) -> Box<dyn FnMut() -> Counts> {
     })
 }
 
-fn reach(asked: &ServerOptions) -> Reach {
+fn reach(asked: &TuneServerOptions) -> Reach {
     Reach {
         admin_socket: asked.admin_socket.clone(),
         configuration: Some(config(asked)).filter(|_| asked.admin_socket.is_none()),
@@ -443,7 +445,7 @@ fn workload_of(asked: &Tune) -> WorkloadOptions {
     }
 }
 
-/// What is done now, and how long the rest takes, on standard error.
+/// Progress on standard error: the current step, and the remaining time.
 struct Progress {
     began: Instant,
 }
@@ -456,7 +458,7 @@ impl Progress {
         );
         let _ = writeln!(
             io::stderr(),
-            "{about}; Ctrl-C ends it and leaves everything as it was"
+            "{about}; Ctrl-C interrupts it and restores all settings"
         );
         Progress {
             began: Instant::now(),
@@ -471,60 +473,52 @@ impl Progress {
     }
 }
 
-/// Whether JSON is all that is printed.
-fn only_json(output: &OutputOptions) -> bool {
-    output.json.as_deref() == Some(Path::new("-"))
+/// Whether only JSON is printed.
+fn only_json(output: &TuneOutputOptions) -> bool {
+    report_file::is_stdout(output.json.as_deref())
 }
 
-/// Looks whether the files of the report can be written, before ten minutes are spent on it.
-fn check_files(output: &OutputOptions) -> Result<(), Refusal> {
+/// Checks that the files of the report can be written, before ten minutes are spent on it.
+fn check_files(output: &TuneOutputOptions) -> Result<(), TuneError> {
     let json = output.json.iter().filter(|_| !only_json(output));
-    for file in json.chain(&output.html) {
-        let opened = OpenOptions::new().create(true).append(true).open(file);
-        opened.map_err(|why| unwritable(file, &why))?;
-    }
-    Ok(())
+    let mut files = json.chain(&output.html);
+    Ok(files.try_for_each(|file| report_file::check(file))?)
 }
 
-fn unwritable(file: &Path, why: &io::Error) -> String {
-    format!("{} cannot be written: {why}", file.display())
-}
-
-/// Prints the report, and writes its files. Why those that could not be are not there.
-fn publish(report: &Report, output: &OutputOptions) -> Vec<String> {
-    let write =
-        |file: &Path, text: &str| std::fs::write(file, text).map_err(|why| unwritable(file, &why));
-    // That nobody reads what is printed is no error.
+/// Prints the report, and writes its files. Returns the errors.
+fn publish(report: &Report, output: &TuneOutputOptions) -> Vec<String> {
+    // A closed reader is no error.
     let json = if only_json(output) {
         let text = report.json();
         text.map(|text| drop(writeln!(io::stdout(), "{text}")))
     } else {
         let _ = writeln!(io::stdout(), "{}", text::lines(report).join("\n"));
         let file = output.json.as_deref();
-        file.map_or(Ok(()), |file| write(file, &report.json()?))
+        file.map_or(Ok(()), |file| report_file::write(file, &report.json()?))
     };
     let html = output.html.as_deref();
-    let html = html.map_or(Ok(()), |file| write(file, &html::page(report)));
+    let html = html.map_or(Ok(()), |file| report_file::write(file, &html::page(report)));
     [json, html].into_iter().filter_map(Result::err).collect()
 }
 
-/// From now on signals that would end us end the tuning instead, which then puts everything back.
-fn stop_on_signals() -> io::Result<Stop> {
+/// Installs the signal handling: a signal interrupts the tuning, which then restores all settings.
+fn stop_on_signals() -> io::Result<Interruption> {
     let signals = Awaited::take_over(&[
         Signal::SIGINT,
         Signal::SIGTERM,
         Signal::SIGHUP,
         Signal::SIGQUIT,
     ])?;
-    let stop = Stop::default();
+    let stop = Interruption::default();
     let told = stop.clone();
     std::thread::Builder::new().spawn(move || {
         while signals.wait().is_ok() {
-            let said = match told.tell() {
-                true => "maitred: putting everything back",
-                false => "maitred: it is done, and only the report is still to be written",
+            let notice = if told.tell() {
+                "maitred: restoring all settings"
+            } else {
+                "maitred: the setting is in use; only the report is missing"
             };
-            let _ = writeln!(io::stderr(), "{said}");
+            let _ = writeln!(io::stderr(), "{notice}");
         }
     })?;
     Ok(stop)
@@ -536,11 +530,11 @@ mod tests {
 
     #[test]
     fn who_is_told_that_all_is_put_back_is_told_the_truth() {
-        let stop = Stop::default();
+        let stop = Interruption::default();
         assert!(stop.tell() && stop.tell());
         assert!(stop.told.load(Ordering::SeqCst));
         assert!(!stop.done(), "what was written has to be taken back");
-        let stop = Stop::default();
+        let stop = Interruption::default();
         assert!(stop.done());
         assert!(!stop.tell(), "it stays");
         assert!(!stop.told.load(Ordering::SeqCst));
@@ -549,11 +543,11 @@ mod tests {
     #[test]
     fn who_ends_it_while_a_setting_is_written_is_told_what_is_not_as_it_was() {
         let said = |written: Result<(), &str>, restored: Result<(), &str>| {
-            let written = written.map_err(|why| Refusal::Now(why.to_owned()));
+            let written = written.map_err(|why| TuneError::Now(why.to_owned()));
             match ended_early(written, restored.map_err(str::to_owned)) {
-                Refusal::Now(why) => Some(why),
-                Refusal::Stopped => None,
-                Refusal::Usage(why) => panic!("{why}"),
+                TuneError::Now(why) => Some(why),
+                TuneError::Stopped => None,
+                TuneError::Usage(why) => panic!("{why}"),
             }
         };
         assert_eq!(said(Ok(()), Ok(())), None, "all is as it was");

@@ -1,4 +1,4 @@
-//! What can be asked of `maitred tune`.
+//! The command line of `maitred tune`.
 
 use std::path::PathBuf;
 
@@ -8,55 +8,55 @@ use maitred_config::MAX_CHILDREN_PER_POOL;
 /// Arguments of `maitred tune`.
 #[derive(Debug, Clone, Args)]
 pub struct Tune {
-    /// A page of the site, or several
+    /// Pages of the site
     #[arg(value_name = "URL")]
     pub urls: Vec<String>,
     #[command(flatten)]
     #[allow(missing_docs)]
-    pub load: LoadOptions,
+    pub load: TuneLoadOptions,
     #[command(flatten)]
     #[allow(missing_docs)]
-    pub server: ServerOptions,
+    pub server: TuneServerOptions,
     #[command(flatten)]
     #[allow(missing_docs)]
     pub course: CourseOptions,
     #[command(flatten)]
     #[allow(missing_docs)]
-    pub output: OutputOptions,
+    pub output: TuneOutputOptions,
 }
 
-/// What is asked for.
+/// The load.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Load")]
-pub struct LoadOptions {
-    /// Ask for the URLs of this list, as maitred bench has it; a number before a URL is its weight
+pub struct TuneLoadOptions {
+    /// Request the URLs of this list, as for maitred bench; a number before a URL is its weight
     #[arg(long, value_name = "FILE", conflicts_with_all = ["access_log", "crawl"])]
     pub urls_file: Option<PathBuf>,
-    /// Ask for what this access log has, as often as it has it; the URL says of which server it is
+    /// Request the URLs of this access log, as often as it has them, from the server of the URL
     #[arg(long, value_name = "LOG", conflicts_with = "crawl")]
     pub access_log: Option<PathBuf>,
-    /// Ask for the requests of this HAR file, as a browser saves it
+    /// Send the requests of a browser's HAR file
     #[arg(long, value_name = "FILE", conflicts_with_all = ["urls_file", "access_log", "crawl"])]
     pub har: Option<PathBuf>,
-    /// Ask for the pages that the URL links to, too
+    /// Also request the pages that the URL links to
     #[arg(long)]
     pub crawl: bool,
-    /// A field to send with each request, such as 'Cookie: session=1'
-    #[arg(long, value_name = "FIELD")]
+    /// A header to send with each request, such as 'Cookie: session=1'
+    #[arg(long, value_name = "HEADER")]
     pub header: Vec<String>,
-    /// Which statuses are right [default: 200 to 299]
+    /// Expected statuses [default: 200 to 299]
     #[arg(long, value_name = "STATUS", value_delimiter = ',')]
     pub expect: Vec<u16>,
-    /// A text that every right page holds
+    /// A text that every page must contain
     #[arg(long, value_name = "TEXT")]
     pub contains: Option<String>,
-    /// Have each user keep the cookies that are set
+    /// Each user stores the cookies that the server sets
     #[arg(long)]
     pub cookies: bool,
-    /// Also send requests of a list that may change something (POST and others)
+    /// Also send requests of a list that may change data (POST and others)
     #[arg(long)]
     pub allow_write: bool,
-    /// The URL leads to another machine that passes requests to this one, and both are yours
+    /// The URL is on another machine that proxies to this one, and both are yours
     #[arg(long)]
     pub yes_i_own_it: bool,
     /// Trust certificates from this file instead of the system's
@@ -67,10 +67,10 @@ pub struct LoadOptions {
     pub insecure: bool,
 }
 
-/// Which server.
+/// The server.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Server")]
-pub struct ServerOptions {
+pub struct TuneServerOptions {
     /// Tune the maitred of this configuration
     #[arg(long, value_name = "FILE", conflicts_with = "php_fpm")]
     pub config: Option<PathBuf>,
@@ -78,7 +78,7 @@ pub struct ServerOptions {
     #[arg(long, value_name = "FILE", num_args = 0..=1)]
     #[allow(clippy::option_option)]
     pub php_fpm: Option<Option<PathBuf>>,
-    /// Tune this pool, where there are several
+    /// Tune this pool, if there are several
     #[arg(long, value_name = "NAME")]
     pub pool: Option<String>,
     /// The server's admin socket [default: the `admin_socket` of its configuration]
@@ -86,59 +86,62 @@ pub struct ServerOptions {
     pub admin_socket: Option<PathBuf>,
 }
 
-/// How it is done.
+/// The course of tuning.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Course")]
 pub struct CourseOptions {
-    /// What has to hold, such as 'p99<200ms,error<0.1%' [default: four times what one request takes alone]
+    /// Conditions that must hold, such as 'p99<200ms,error<0.1%' [default: four times the latency
+    /// of one request alone]
     #[arg(long, value_name = "CONDITIONS")]
     pub goal: Option<String>,
-    /// Try no more workers than that, such as a database has connections for
+    /// Try no more workers than this, such as a database has connections for
     #[arg(
         long,
         value_name = "N",
         value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_CHILDREN_PER_POOL))
     )]
     pub most_workers: Option<u32>,
-    /// How long all of it may take, about [default: 10m]
+    /// Approximate total time [default: 10m]
     #[arg(long, value_name = "TIME", conflicts_with = "quick")]
     pub time: Option<String>,
-    /// Take two minutes; figures are indicative then
+    /// Take two minutes; results are only indicative then
     #[arg(long)]
     pub quick: bool,
-    /// Go on where others use more than a tenth of the processors, or the same setting differs from itself by
-    /// more than 5 %; the report says so
+    /// Continue although other processes use more than a tenth of the CPUs, or the same setting
+    /// differs from itself by more than 5 %; the report mentions it
     #[arg(long)]
     pub despite_noise: bool,
-    /// Write down what was chosen even if no gain is proven
+    /// Write the chosen setting even if no gain is proven
     #[arg(long, conflicts_with = "no_write")]
     pub write_unproven: bool,
-    /// Measure and say, but leave everything as it was in the end
+    /// Measure and report, but restore everything in the end
     #[arg(long)]
     pub no_write: bool,
-    /// Put back what was before the last setting that was written
+    /// Restore the settings from before the last one written
     #[arg(
         long,
-        conflicts_with_all = ["urls", "urls_file", "access_log", "har", "crawl", "goal", "time", "quick"]
+        conflicts_with_all = [
+            "urls", "urls_file", "access_log", "har", "crawl", "goal", "time", "quick",
+        ]
     )]
     pub undo: bool,
-    /// What chance begins with
+    /// Random seed
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
 }
 
-/// What is said.
+/// The report.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Output")]
-pub struct OutputOptions {
-    /// Also say all settings of a server that follow from what was measured: php-fpm, nginx, apache,
-    /// sysctl or maitred; may be given several times
+pub struct TuneOutputOptions {
+    /// Also print all settings of a server that follow from the measurement: php-fpm, nginx,
+    /// apache, sysctl or maitred; may be given several times
     #[arg(long = "for", value_name = "SERVER", value_delimiter = ',')]
     pub servers: Vec<String>,
-    /// The report as JSON, into a file, or `-` for standard output and nothing else there
+    /// Write the report as JSON to a file, or with `-` to standard output instead of the text
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
-    /// The report as one HTML file with charts
+    /// Write the report as one HTML file with charts
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
 }

@@ -1,47 +1,45 @@
-//! The page cache as lines for people.
+//! The page cache as text.
 
 use std::collections::BTreeMap;
 
 use maitred_control::admin::{CachedSite, PageCache, PageTier, ServerStatus};
-use maitred_text::humanize::{compact_bytes, compact_count, long_time, shorten};
 
-use super::cut;
+use maitred_text::humanize::{compact_bytes, compact_count, long_time};
+
+use super::aligned_table::{Table, limited};
+use super::cells::{cut, sum};
 
 /// Most sites that are shown: those with the most requests.
 const MAX_SITE_LINES: usize = 20;
 
-/// Most characters of a site's name.
-const SITE_COLUMNS: usize = 24;
+/// Columns of the sites.
+const SITES: &str = "CACHE -24 | REQUESTS 8 | RATE 6 | HITS 8 | STALE 6 | MISSED 6 | BYPASS 6 | \
+    STORED 8 | SAVED 8 | PHP 9";
 
-/// What is kept, and what that does for each site; nothing if no site has a cache.
+/// How full the cache is, and its effect on each site; empty if no site has a cache.
 pub fn page_cache(server: &ServerStatus) -> Vec<String> {
     let Some(cache) = &server.page_cache else {
         return Vec::new();
     };
     let mut lines = vec![String::new()];
-    lines.extend(kept(cache).iter().map(|line| cut(line)));
-    lines.push(String::new());
+    lines.extend(tiers(cache).iter().map(|line| cut(line)));
     let mut sites: Vec<&CachedSite> = cache.sites.iter().collect();
-    sites.sort_by_key(|site| std::cmp::Reverse(requests(site)));
-    let names = sites.iter().map(|site| site.site.chars().count());
-    let wide = names.max().unwrap_or(0).clamp(5, SITE_COLUMNS);
-    lines.push(format!(
-        "{:wide$} {:>8} {:>6} {:>8} {:>6} {:>6} {:>6} {:>8} {:>8} {:>9}",
-        "CACHE", "REQUESTS", "RATE", "HITS", "STALE", "MISSED", "BYPASS", "STORED", "SAVED", "PHP"
-    ));
-    for site in sites.iter().take(MAX_SITE_LINES) {
-        lines.push(cut(&row(site, wide)));
-        lines.extend(reasons("bypassed", &site.bypasses));
-        lines.extend(reasons("not stored", &site.not_stored));
-    }
-    match sites.len().saturating_sub(MAX_SITE_LINES) {
-        0 => {}
-        more => lines.push(format!("and {more} more")),
-    }
+    sites.sort_by_key(|site| std::cmp::Reverse(sum(&site.requests, |_| true)));
+    let table = Table::new(SITES, sites.iter().map(|site| &*site.site));
+    lines.extend(table.head());
+    let of_site = |site: &&CachedSite| {
+        let reasons = [
+            reasons("bypassed", &site.bypasses),
+            reasons("not stored", &site.not_stored),
+        ];
+        let lines = [Some(table.row(row(site)))].into_iter().chain(reasons);
+        lines.flatten().collect()
+    };
+    lines.extend(limited(&sites, MAX_SITE_LINES, of_site));
     lines
 }
 
-fn kept(cache: &PageCache) -> Vec<String> {
+fn tiers(cache: &PageCache) -> Vec<String> {
     let tier = |name: &str, tier: &PageTier| {
         let (have, limit) = (compact_bytes(tier.bytes), compact_bytes(tier.limit_bytes));
         let (pages, evicted) = (compact_count(tier.pages, 8), compact_count(tier.evicted, 8));
@@ -61,30 +59,22 @@ fn kept(cache: &PageCache) -> Vec<String> {
             compact_count(cache.filling, 5),
             compact_count(cache.waiting, 5),
         );
-        more(format!("{filling} being made, {waiting} wait"));
+        more(format!(
+            "{filling} being generated, {waiting} requests wait for one"
+        ));
     }
     lines
 }
 
-fn requests(site: &CachedSite) -> u64 {
-    site.requests
-        .values()
-        .fold(0, |sum, count| sum.saturating_add(*count))
-}
-
-fn row(site: &CachedSite, wide: usize) -> String {
-    let of = |names: &[&str]| {
-        let counts = names.iter().filter_map(|name| site.requests.get(*name));
-        counts.fold(0u64, |sum, count| sum.saturating_add(*count))
-    };
-    let all = requests(site);
+fn row(site: &CachedSite) -> [String; 10] {
+    let of = |names: &[&str]| sum(&site.requests, |name| names.contains(&name));
+    let all = sum(&site.requests, |_| true);
     let from_cache = of(&["hit", "updating", "stale", "revalidated"]);
     let share = 100.0 * from_cache as f64 / all.max(1) as f64;
-    let share = format!("{share:.1}%");
-    format!(
-        "{:wide$} {:>8} {share:>6} {:>8} {:>6} {:>6} {:>6} {:>8} {:>8} {:>9}",
-        shorten(&site.site, wide),
+    [
+        site.site.clone(),
         compact_count(all, 8),
+        format!("{share:.1}%"),
         compact_count(of(&["hit"]), 8),
         compact_count(of(&["updating", "stale", "revalidated"]), 6),
         compact_count(of(&["miss", "vary_miss", "expired"]), 6),
@@ -92,10 +82,10 @@ fn row(site: &CachedSite, wide: usize) -> String {
         compact_count(site.stored, 8),
         compact_bytes(site.saved_bytes),
         long_time(site.saved_script_seconds),
-    )
+    ]
 }
 
-/// Why, the most frequent first.
+/// The reasons, the most frequent first.
 fn reasons(about: &str, counts: &BTreeMap<String, u64>) -> Option<String> {
     let mut some: Vec<_> = counts.iter().filter(|(_, count)| **count > 0).collect();
     some.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
@@ -110,7 +100,7 @@ fn reasons(about: &str, counts: &BTreeMap<String, u64>) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::view::COLUMNS;
+    use crate::view::cells::COLUMNS;
 
     fn server(site: CachedSite) -> ServerStatus {
         let memory = PageTier {
@@ -154,8 +144,10 @@ mod tests {
              page cache: memory 1200 pages, 30 MB of 64 MB, 3 evicted\n            \
              disk 1200 pages, 30 MB of 64 MB, 3 evicted\n\
              \n\
-             CACHE        REQUESTS   RATE     HITS  STALE MISSED BYPASS   STORED    SAVED       PHP\n\
-             shop.example     1000  95.0%      900     50     40     10       30    25 MB  1 m 15 s\n  \
+             CACHE        REQUESTS   RATE     HITS  STALE MISSED BYPASS   STORED    SAVED       \
+             PHP\n\
+             shop.example     1000  95.0%      900     50     40     10       30    25 MB  1 m 15 \
+             s\n  \
              bypassed: 8 private-cookie, 2 method\n  \
              not stored: 10 set-cookie"
         );

@@ -1,11 +1,17 @@
-//! Copies of booted applications, as lines for people.
+//! Copies of booted applications, as text.
 
 use maitred_control::admin::{Copies, PoolStatus, ServerStatus};
-use maitred_text::humanize::{compact_count, shorten};
 
-use super::{NAME_COLUMNS, both, counts, cut};
+use maitred_text::humanize::compact_count;
 
-/// A table of the pools whose workers are copies; nothing if there is none.
+use super::aligned_table::Table;
+use super::cells::{counts, cut, p50_p99};
+
+/// Columns of the pools.
+const COPIES: &str = "COPIES -14 | GENERATION 10 | SPARE 5 | FORKS 8 | FORK TIME 11 | REWOUND 9 | \
+    EXITED 8 | PAGES 6";
+
+/// A table of the pools whose workers are copies; empty if there is none.
 pub fn copies(server: &ServerStatus) -> Vec<String> {
     let pools = server.pools.iter();
     let pools = pools.filter_map(|pool| Some((&*pool.name, pool.copies.as_ref()?)));
@@ -13,38 +19,28 @@ pub fn copies(server: &ServerStatus) -> Vec<String> {
     if pools.is_empty() {
         return Vec::new();
     }
-    let names = pools.iter().map(|(name, _)| name.chars().count());
-    let wide = names.max().unwrap_or(0).clamp(6, NAME_COLUMNS);
-    let (generation, spare, forks, time) = ("GENERATION", "SPARE", "FORKS", "FORK TIME");
-    let (back, ended, pages) = ("WENT BACK", "ENDED", "PAGES");
-    let mut lines = vec![
-        String::new(),
-        format!(
-            "{:wide$} {generation:>10} {spare:>5} {forks:>8} {time:>11} {back:>9} {ended:>8} {pages:>6}",
-            "COPIES"
-        ),
-    ];
-    let row = |(name, copies): &(&str, &Copies)| {
-        format!(
-            "{:wide$} {:>10} {:>5} {:>8} {:>11} {:>9} {:>8} {:>6}",
-            shorten(name, wide),
-            copies.generation,
+    let table = Table::new(COPIES, pools.iter().map(|(name, _)| *name));
+    let mut lines = Vec::from(table.head());
+    lines.extend(pools.iter().map(|(name, copies)| {
+        table.row([
+            (*name).to_owned(),
+            copies.generation.to_string(),
             compact_count(copies.spare, 5),
             compact_count(copies.fork_time.count, 8),
-            both(&copies.fork_time),
-            compact_count(copies.went_back, 9),
-            compact_count(copies.stayed.values().sum(), 8),
+            p50_p99(&copies.fork_time),
+            compact_count(copies.rewound, 9),
+            compact_count(copies.not_rewound.values().sum(), 8),
             pages_each(copies),
-        )
-    };
-    lines.extend(pools.iter().map(row));
+        ])
+    }));
     lines.push(String::new());
-    let legend = "FORK TIME p50/p99; ENDED instead of going back; PAGES of 4 kB or so that a copy has written to";
+    let legend = "FORK TIME p50/p99; EXITED instead of being rewound; \
+                  PAGES that a copy has written to";
     lines.push(legend.to_owned());
     lines
 }
 
-/// What is known of a pool's copies; nothing where workers are none.
+/// Details of a pool's copies; empty where workers are none.
 pub fn details(pool: &PoolStatus) -> Vec<String> {
     let Some(copies) = &pool.copies else {
         return Vec::new();
@@ -57,20 +53,20 @@ pub fn details(pool: &PoolStatus) -> Vec<String> {
             copies.spare,
             pages_each(copies)
         ),
-        format!("  forks         {}, {} each", forks.count, both(forks)),
+        format!("  forks         {}, {} each", forks.count, p50_p99(forks)),
     ];
-    let stayed: u64 = copies.stayed.values().sum();
-    if copies.went_back + stayed > 0 {
-        let (back, ended) = (copies.went_back, counts(&copies.stayed));
+    let not_rewound: u64 = copies.not_rewound.values().sum();
+    if copies.rewound + not_rewound > 0 {
+        let (back, ended) = (copies.rewound, counts(&copies.not_rewound));
         lines.push(format!(
-            "  went back     {back} times; ended instead: {ended}"
+            "  rewound       {back} times; exited instead: {ended}"
         ));
     }
     lines.iter().map(|line| cut(line)).collect()
 }
 
 fn pages_each(copies: &Copies) -> String {
-    match copies.pages {
+    match copies.private_pages {
         Some(pages) => compact_count(pages.round() as u64, 6),
         None => "-".to_owned(),
     }
@@ -79,7 +75,7 @@ fn pages_each(copies: &Copies) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::view::COLUMNS;
+    use crate::view::cells::COLUMNS;
     use maitred_control::admin::Quantiles;
 
     fn pool(copies: Option<Copies>) -> PoolStatus {
@@ -101,9 +97,9 @@ mod tests {
             generation: 3,
             spare: 10,
             fork_time: forks,
-            went_back: 1180,
-            stayed: [("forked".to_owned(), 4), ("memory".to_owned(), 0)].into(),
-            pages: Some(160.4),
+            rewound: 1180,
+            not_rewound: [("forked".to_owned(), 4), ("memory".to_owned(), 0)].into(),
+            private_pages: Some(160.4),
         }));
         let mut server = ServerStatus {
             pools: vec![pool(None)],
@@ -114,21 +110,21 @@ mod tests {
         let lines = copies(&server);
         assert_eq!(
             lines[1..3].join("\n"),
-            "COPIES GENERATION SPARE    FORKS   FORK TIME WENT BACK    ENDED  PAGES\n\
+            "COPIES GENERATION SPARE    FORKS   FORK TIME   REWOUND   EXITED  PAGES\n\
              shop            3    10     1200 900µs/2.1ms      1180        4    160"
         );
         let all = details(&server.pools[1]);
         assert_eq!(all[1], "  forks         1200, 900µs/2.1ms each");
         assert_eq!(
             all[2],
-            "  went back     1180 times; ended instead: 4 forked"
+            "  rewound       1180 times; exited instead: 4 forked"
         );
         server.pools[1].copies = Some(Copies {
             generation: u64::from(u32::MAX),
             spare: u64::MAX,
-            went_back: u64::MAX / 2,
-            stayed: [("x".repeat(90), u64::MAX / 4)].into(),
-            pages: Some(1e18),
+            rewound: u64::MAX / 2,
+            not_rewound: [("x".repeat(90), u64::MAX / 4)].into(),
+            private_pages: Some(1e18),
             ..Copies::default()
         });
         for line in [copies(&server), details(&server.pools[1])].concat() {

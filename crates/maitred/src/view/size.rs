@@ -1,10 +1,10 @@
-//! How a pool's number of workers was found, as lines for people.
+//! How a pool's number of workers was found, as text.
 
 use maitred_control::admin::{PoolStatus, Size};
 
-use super::cut;
+use super::cells::cut;
 
-/// What is known of it; nothing where the number is fixed.
+/// The number of workers and its terms; empty where the number is fixed.
 pub fn details(pool: &PoolStatus) -> Vec<String> {
     let Some(size) = &pool.size else {
         return Vec::new();
@@ -16,9 +16,7 @@ pub fn details(pool: &PoolStatus) -> Vec<String> {
     lines.extend(parts(size));
     if size.hanging > 0 {
         let hanging = size.hanging;
-        lines.push(format!(
-            "  hanging       {hanging} workers, which do not count"
-        ));
+        lines.push(format!("  hanging       {hanging} workers, not counted"));
     }
     lines
 }
@@ -29,11 +27,11 @@ pub fn advice(pool: &PoolStatus) -> Vec<String> {
     let lines = match (&pool.size, &pool.advice) {
         (Some(_), _) => vec![
             String::new(),
-            format!("{name}: pm = \"auto\" finds its size"),
+            format!("{name}: pm = \"auto\" sizes it already"),
         ],
         (None, None) => vec![
             String::new(),
-            format!("{name}: too few requests were measured (request_accounting) to advise"),
+            format!("{name}: too few measured requests (request_accounting) for advice"),
         ],
         (None, Some(size)) => {
             let (workers, binding) = (size.workers, &size.binding);
@@ -47,40 +45,37 @@ pub fn advice(pool: &PoolStatus) -> Vec<String> {
 }
 
 fn parts(size: &Size) -> Vec<String> {
-    let terms: Vec<String> = size.terms.iter().map(term).collect();
+    let terms = size.terms.iter().map(|(name, workers)| match workers {
+        Some(workers) => format!("{name} {workers}"),
+        None => format!("{name} -"),
+    });
+    let terms: Vec<String> = terms.collect();
     let mut lines = vec![
         format!("  terms         {}", terms.join(", ")),
         format!("  headroom      {}", headroom(size)),
     ];
-    lines.extend(processors(size).map(|line| format!("  processors    {line}")));
+    lines.extend(processors(size).map(|line| format!("  CPUs          {line}")));
     lines
 }
 
-fn term((name, workers): (&String, &Option<u64>)) -> String {
-    match workers {
-        Some(workers) => format!("{name} {workers}"),
-        None => format!("{name} -"),
-    }
-}
-
-/// What the terms that do not bind would allow.
+/// What the other terms would allow.
 fn headroom(size: &Size) -> String {
     let of = |name: &str| size.terms.get(name).copied().flatten();
     let memory = of("memory").map_or("memory is no limit".to_owned(), |workers| {
         format!("memory would allow {workers}")
     });
-    let cpu = of("cpu").map(|workers| format!("CPU is full at {workers}"));
-    let downstream = of("downstream").map(|workers| format!("more than {workers} do no more"));
+    let cpu = of("cpu").map(|workers| format!("CPU is saturated at {workers}"));
+    let downstream = of("downstream").map(|workers| format!("more than {workers} add nothing"));
     let all = [Some(memory), cpu, downstream];
     all.into_iter().flatten().collect::<Vec<_>>().join("; ")
 }
 
-/// What the processors can do, and what it would take to do twice as much.
+/// The throughput of the CPUs, and how many would double it.
 fn processors(size: &Size) -> Option<String> {
     let cpu = size.cpu_seconds.filter(|cpu| *cpu > 0.0)?;
     let capacity = size.cores / cpu;
     Some(format!(
-        "{:.1} do {capacity:.0} requests/s of {:.1} ms work; to serve {:.0} you need {:.1}",
+        "{:.1} serve {capacity:.0} requests/s of {:.1} ms CPU time; {:.0} would need {:.1}",
         size.cores,
         cpu * 1000.0,
         2.0 * capacity,
@@ -124,8 +119,8 @@ mod tests {
             [
                 "size            19 workers, by cpu",
                 "  terms         cpu 19, demand 25, downstream -, max_children 64, memory 41",
-                "  headroom      memory would allow 41; CPU is full at 19",
-                "  processors    3.2 do 150 requests/s of 21.3 ms work; to serve 300 you need 6.4",
+                "  headroom      memory would allow 41; CPU is saturated at 19",
+                "  CPUs          3.2 serve 150 requests/s of 21.3 ms CPU time; 300 would need 6.4",
             ]
         );
     }
@@ -136,12 +131,12 @@ mod tests {
             name: "www".to_owned(),
             ..PoolStatus::default()
         };
-        assert!(advice(&pool)[1].starts_with("www: too few requests"));
+        assert!(advice(&pool)[1].starts_with("www: too few measured requests"));
         pool.advice = Some(size());
         let lines = advice(&pool);
         assert!(lines[1].starts_with("www: pm = \"auto\" would have 19 workers now, by cpu"));
         pool.size = pool.advice.take();
-        assert_eq!(advice(&pool)[1], "www: pm = \"auto\" finds its size");
+        assert_eq!(advice(&pool)[1], "www: pm = \"auto\" sizes it already");
     }
 
     #[test]

@@ -1,48 +1,45 @@
-//! Where the time of requests goes, as lines for people.
+//! Where the time of requests goes, as text.
 
 use maitred_control::admin::{PoolStatus, Running, ServerStatus, Times};
-use maitred_text::humanize::{compact_bytes, long_time, shorten};
 
-use super::{NAME_COLUMNS, both, cut};
+use maitred_text::humanize::{compact_bytes, long_time};
 
-/// A table of the pools whose requests were measured lately; nothing if there is none.
+use super::aligned_table::Table;
+use super::cells::{cut, p50_p99};
+
+/// Columns of the pools.
+const PARTS: &str = "POOL -14 | CPU 11 | CORE WAIT 11 | BLOCKED 11";
+
+/// A table of the pools with recently measured requests; empty if there is none.
 pub fn split(server: &ServerStatus) -> Vec<String> {
     let is_measured = |pool: &&PoolStatus| pool.cpu_time.recent.count > 0;
     let pools: Vec<&PoolStatus> = server.pools.iter().filter(is_measured).collect();
     if pools.is_empty() {
         return Vec::new();
     }
-    let names = pools.iter().map(|pool| pool.name.chars().count());
-    let wide = names.max().unwrap_or(0).clamp(4, NAME_COLUMNS);
-    let (cpu, core, blocked) = ("CPU", "CORE WAIT", "BLOCKED");
-    let mut lines = vec![
-        String::new(),
-        format!("{:wide$} {cpu:>11} {core:>11} {blocked:>11}", "POOL"),
-    ];
-    let row = |pool: &&PoolStatus| {
-        format!(
-            "{:wide$} {:>11} {:>11} {:>11}",
-            shorten(&pool.name, wide),
-            both(&pool.cpu_time.recent),
-            both(&pool.core_wait_time.recent),
-            both(&pool.blocked_time.recent),
-        )
-    };
-    lines.extend(pools.iter().map(row));
+    let table = Table::new(PARTS, pools.iter().map(|pool| &*pool.name));
+    let mut lines = Vec::from(table.head());
+    lines.extend(pools.iter().map(|pool| {
+        table.row([
+            pool.name.clone(),
+            p50_p99(&pool.cpu_time.recent),
+            p50_p99(&pool.core_wait_time.recent),
+            p50_p99(&pool.blocked_time.recent),
+        ])
+    }));
     lines.push(String::new());
-    let legend = "of SCRIPT: on a processor, ready and without one, waiting for anything else";
-    lines.push(legend.to_owned());
+    lines.push("of SCRIPT: on a CPU, runnable without a CPU, blocked on anything else".to_owned());
     lines
 }
 
-/// Where the time of a pool's scripts went, for the lines below theirs; nothing if nothing is measured.
+/// The parts of script time, for the lines below it; empty if nothing is measured.
 pub fn parts(pool: &PoolStatus) -> Vec<String> {
     if pool.cpu_time.total.count == 0 {
         return Vec::new();
     }
     let part = |name: &str, times: &Times| match times.total.count {
-        0 => format!("  {name:13} not known: the kernel does not tell it (schedstat)"),
-        _ => format!("  {name:13} {}", both(&times.total)),
+        0 => format!("  {name:13} unknown: the kernel does not report it (schedstat)"),
+        _ => format!("  {name:13} {}", p50_p99(&times.total)),
     };
     vec![
         part("cpu", &pool.cpu_time),
@@ -51,24 +48,17 @@ pub fn parts(pool: &PoolStatus) -> Vec<String> {
     ]
 }
 
-/// What else was measured of a pool's scripts.
-pub fn details(pool: &PoolStatus) -> Vec<String> {
-    if pool.cpu_time.total.count == 0 {
-        return Vec::new();
-    }
-    let mut lines = vec![format!(
-        "children        {:.3} s of processor time since the start",
-        pool.children_cpu_seconds
-    )];
+/// What else is measured of a pool's scripts.
+pub fn details(pool: &PoolStatus) -> Option<String> {
     let peak = &pool.peak_memory;
-    if let (Some(p50), Some(p99)) = (peak.p50_bytes, peak.p99_bytes) {
-        let (p50, p99) = (compact_bytes(p50), compact_bytes(p99));
-        lines.push(format!("peak memory     {p50} p50, {p99} p99 of scripts"));
-    }
-    lines
+    let (p50, p99) = (
+        compact_bytes(peak.p50_bytes?),
+        compact_bytes(peak.p99_bytes?),
+    );
+    Some(format!("peak memory     {p50} p50, {p99} p99 of scripts"))
 }
 
-/// Where the time of a script went that still runs.
+/// The parts of a running script's time so far.
 pub fn so_far(script: &Running) -> Option<String> {
     let (cpu, waited) = (script.cpu_seconds?, script.core_wait_seconds?);
     let parts = [cpu, waited, script.blocked_seconds?].map(long_time);
@@ -102,7 +92,6 @@ mod tests {
             cpu_time: times(0.002, 0.01),
             core_wait_time: times(0.0, 0.001),
             blocked_time: times(0.01, 1.2),
-            children_cpu_seconds: 0.0625,
             peak_memory: PeakMemory {
                 p50_bytes: Some(2 << 20),
                 p99_bytes: Some(4 << 20),
@@ -122,7 +111,7 @@ mod tests {
             "POOL         CPU   CORE WAIT     BLOCKED",
             "www   2.0ms/10ms   0µs/1.0ms   10ms/1.2s",
             "",
-            "of SCRIPT: on a processor, ready and without one, waiting for anything else",
+            "of SCRIPT: on a CPU, runnable without a CPU, blocked on anything else",
         ];
         assert_eq!(split(&server), expected);
         server.pools.pop();
@@ -136,20 +125,16 @@ mod tests {
             blocked_time: Times::default(),
             ..pool()
         };
-        let lines = [parts(&unknown), details(&unknown)].concat();
+        let lines = parts(&unknown);
         assert_eq!(lines[0], "  cpu           2.0ms/10ms");
-        assert!(lines[1].contains("core wait     not known"), "{lines:?}");
-        assert!(lines[2].contains("blocked       not known"), "{lines:?}");
+        assert!(lines[1].contains("core wait     unknown"), "{lines:?}");
+        assert!(lines[2].contains("blocked       unknown"), "{lines:?}");
         assert_eq!(
-            lines[3],
-            "children        0.062 s of processor time since the start"
-        );
-        assert_eq!(
-            lines[4],
-            "peak memory     2.0 MB p50, 4.0 MB p99 of scripts"
+            details(&unknown).as_deref(),
+            Some("peak memory     2.0 MB p50, 4.0 MB p99 of scripts")
         );
         let nothing = PoolStatus::default();
-        assert!(parts(&nothing).is_empty() && details(&nothing).is_empty());
+        assert!(parts(&nothing).is_empty() && details(&nothing).is_none());
     }
 
     #[test]

@@ -32,13 +32,16 @@ pub(super) struct Means {
 
 /// The number there would be; nothing where too few requests were measured.
 pub(super) fn advice(reading: &Reading, means: &Means) -> Option<Size> {
-    let count = reading.cpu.count();
+    let count = reading.total.cpu.count();
     if count < ENOUGH {
         return None;
     }
     let each = |sum: std::time::Duration| sum.as_secs_f64() / count as f64;
-    let (cpu, blocked) = (each(reading.cpu.sum()), each(reading.blocked.sum()));
-    let rate = reading.recent_cpu.count() as f64 / RECENT_SECONDS;
+    let (cpu, blocked) = (
+        each(reading.total.cpu.sum()),
+        each(reading.total.blocked.sum()),
+    );
+    let rate = reading.recent.cpu.count() as f64 / RECENT_SECONDS;
     let terms = Terms {
         demand: offered(rate * (cpu + blocked)),
         cpu: knee(means.cores, cpu / (cpu + blocked).max(f64::MIN_POSITIVE)),
@@ -84,18 +87,18 @@ fn room(reading: &Reading, memory: &Memory, means: &Means) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use maitred_scoreboard::{Page, Took};
+    use maitred_scoreboard::{Page, RequestTimes};
     use std::time::Duration;
 
     const MB: f64 = 1024.0 * 1024.0;
 
     fn reading(requests: u32, cpu_ms: u64, blocked_ms: u64) -> Reading {
         let page = Page::create("www", 1).unwrap();
-        let took = Took {
+        let took = RequestTimes {
             cpu: Some(Duration::from_millis(cpu_ms)),
             core_wait: Some(Duration::ZERO),
             blocked: Some(Duration::from_millis(blocked_ms)),
-            ..Took::default()
+            ..RequestTimes::default()
         };
         for _ in 0..requests {
             page.thread(0).observe(&took, maitred_scoreboard::now());

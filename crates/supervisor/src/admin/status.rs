@@ -1,4 +1,4 @@
-//! What `maitred status` is told.
+//! The reply to `maitred status`.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -7,7 +7,9 @@ use maitred_control::admin::{
     Copies, MAX_RUNNING_SHOWN, PeakMemory, PoolStatus, Quantiles, Queue, Running, ServerStatus,
     Size, Times, Workers,
 };
-use maitred_scoreboard::{Cause, Outcome, Reading, STAYED_FOR};
+use maitred_scoreboard::{
+    Cause, Histogram, NOT_REWOUND, Reading, RequestHistograms, RequestOutcome,
+};
 use maitred_seat::{Boards, PoolState, WorkerState};
 
 use crate::pool::Seated;
@@ -135,16 +137,16 @@ impl Supervisor {
                 max: reading.max_queued,
                 limit: current.plan.pool.request_queue_length.into(),
             },
-            queue_wait: times(&reading.waits, &reading.recent_waits),
-            script_time: times(&reading.scripts, &reading.recent_scripts),
-            cpu_time: times(&reading.cpu, &reading.recent_cpu),
-            core_wait_time: times(&reading.core_waits, &reading.recent_core_waits),
-            blocked_time: times(&reading.blocked, &reading.recent_blocked),
-            children_cpu_seconds: reading.children.as_secs_f64(),
+            queue_wait: times(&reading, |times| &times.waits),
+            script_time: times(&reading, |times| &times.scripts),
+            cpu_time: times(&reading, |times| &times.cpu),
+            core_wait_time: times(&reading, |times| &times.core_waits),
+            blocked_time: times(&reading, |times| &times.blocked),
+            counters: reading.counters,
             peak_memory: peak_memory(&reading.peak_memory),
             requests: reading.outcomes.iter().sum(),
             outcomes: outcomes(&reading, |_| true),
-            refusals: outcomes(&reading, Outcome::is_refusal),
+            failed: outcomes(&reading, RequestOutcome::is_failure),
             memory: self.admin.measures.of(&self.pids(name)),
             opcache: None,
             size: reading.size.map(size),
@@ -231,7 +233,7 @@ pub(super) fn plain(text: &str) -> String {
 fn workers(reading: &Reading, limit: u32) -> Workers {
     // The two are counted by two processes, and may be some moments apart.
     let busy = reading.busy.min(reading.seated);
-    let ended = Cause::ALL
+    let exited = Cause::ALL
         .into_iter()
         .map(|cause| (cause.name().to_owned(), reading.ended[cause as usize]));
     Workers {
@@ -240,9 +242,7 @@ fn workers(reading: &Reading, limit: u32) -> Workers {
         starting: reading.coming,
         limit: limit.into(),
         max_busy: reading.max_busy,
-        limit_reached: reading.limit_reached,
-        spawned: reading.spawned,
-        ended: ended.collect(),
+        exited: exited.collect(),
     }
 }
 
@@ -264,42 +264,42 @@ fn size(size: maitred_scoreboard::Size) -> Size {
 
 fn copies(reading: &Reading) -> Option<Copies> {
     let copies = reading.copies.as_ref()?;
-    let stayed = STAYED_FOR.iter().zip(copies.stayed);
+    let not_rewound = NOT_REWOUND.iter().zip(copies.counters.not_rewound);
     Some(Copies {
         generation: copies.generation,
         spare: reading.seated.saturating_sub(reading.busy),
         fork_time: quantiles(&copies.forks),
-        went_back: copies.went_back,
-        stayed: stayed
+        rewound: copies.counters.rewound,
+        not_rewound: not_rewound
             .map(|(reason, count)| ((*reason).to_owned(), count))
             .collect(),
-        pages: copies.pages_each(),
+        private_pages: copies.pages_each(),
     })
 }
 
 fn outcomes(
     reading: &Reading,
-    which: impl Fn(Outcome) -> bool,
+    which: impl Fn(RequestOutcome) -> bool,
 ) -> std::collections::BTreeMap<String, u64> {
-    Outcome::ALL
+    RequestOutcome::ALL
         .into_iter()
         .filter(|outcome| which(*outcome))
         .map(|outcome| {
             let count = reading.outcomes[outcome as usize];
-            (outcome.name().to_owned(), count)
+            (outcome.metric_name().to_owned(), count)
         })
         .collect()
 }
 
-fn times(total: &maitred_scoreboard::Times, recent: &maitred_scoreboard::Times) -> Times {
+fn times(reading: &Reading, of: fn(&RequestHistograms) -> &Histogram) -> Times {
     Times {
-        total: quantiles(total),
-        recent: quantiles(recent),
+        total: quantiles(of(&reading.total)),
+        recent: quantiles(of(&reading.recent)),
     }
 }
 
 /// By a histogram of kilobytes.
-fn peak_memory(kilobytes: &maitred_scoreboard::Times) -> PeakMemory {
+fn peak_memory(kilobytes: &Histogram) -> PeakMemory {
     let bytes = |quantile| {
         let kilobytes = kilobytes.quantile(quantile)?.as_micros();
         u64::try_from(kilobytes * 1024).ok()
@@ -310,7 +310,7 @@ fn peak_memory(kilobytes: &maitred_scoreboard::Times) -> PeakMemory {
     }
 }
 
-fn quantiles(times: &maitred_scoreboard::Times) -> Quantiles {
+fn quantiles(times: &Histogram) -> Quantiles {
     let seconds = |quantile| times.quantile(quantile).map(|time| time.as_secs_f64());
     Quantiles {
         count: times.count(),

@@ -1,9 +1,8 @@
 use maitred_control::admin::{CachedSite, PageCache, PageTier, ProxyServer};
-use maitred_scoreboard::Copies;
+use maitred_scoreboard::{Copies, OpcacheStats};
 
 use super::*;
-use crate::http::request_memory::RequestMemory;
-use crate::net::client_addresses::Addresses;
+use crate::pool::route_metrics::RouteStats;
 
 fn pool(name: &str) -> Pool {
     let reading = Reading {
@@ -11,7 +10,7 @@ fn pool(name: &str) -> Pool {
         busy: 3,
         seated: 4,
         signals: vec![(11, 1)],
-        cache: (name == "b").then(|| (Cache::default(), maitred_scoreboard::now())),
+        cache: (name == "b").then(|| (OpcacheStats::default(), maitred_scoreboard::now())),
         copies: (name == "b").then(Copies::default),
         ..Reading::default()
     };
@@ -20,7 +19,7 @@ fn pool(name: &str) -> Pool {
         queue_limit: 1000,
         workers_limit: 8,
         reading,
-        classes: vec![("/cart/*".to_owned(), Figures::default())],
+        classes: vec![("/cart/*".to_owned(), RouteStats::default())],
     }
 }
 
@@ -28,8 +27,8 @@ fn figures() -> FrontFigures {
     let proxy = ProxyServer {
         server: "unix:/run/\"a\".sock".to_owned(),
         requests: [("2xx".to_owned(), 5)].into(),
-        seconds: 0.5,
-        active: 1,
+        request_seconds: 0.5,
+        active_requests: 1,
         connections: 2,
     };
     FrontFigures {
@@ -57,7 +56,11 @@ fn cache() -> PageCache {
 #[test]
 fn each_family_is_declared_once_before_its_samples_whatever_the_pools() {
     for form in [Format::Prometheus, Format::OpenMetrics] {
-        let clients = (&RequestMemory::default(), &Addresses::default());
+        let clients = Clients {
+            memory_bytes: 7,
+            rejected_requests: 0,
+            rejected_connections: 1,
+        };
         let text = all(&[pool("a"), pool("b")], &figures(), clients, form);
         let mut declared: Vec<&str> = Vec::new();
         for line in text.lines().filter(|line| *line != "# EOF") {
@@ -79,7 +82,7 @@ fn each_family_is_declared_once_before_its_samples_whatever_the_pools() {
         assert!(text.contains("opcache_restarts_total{pool=\"b\",reason=\"hash\"} 0\n"));
         assert!(!text.contains("opcache_scripts{pool=\"a\""), "not known");
         assert!(text.contains("copies_spare{pool=\"b\"} 1\n"));
-        assert!(text.contains("copies_ended_total{pool=\"b\",reason=\"forked\"} 0\n"));
+        assert!(text.contains("copies_not_rewound_total{pool=\"b\",reason=\"forked\"} 0\n"));
         for line in [
             "maitred_cache_requests_total{site=\"*.a.example\",result=\"hit\"} 3\n",
             "maitred_cache_saved_script_seconds_total{site=\"*.a.example\"} 1.5\n",

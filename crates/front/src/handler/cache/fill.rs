@@ -531,9 +531,9 @@ impl<'a> Fill<'a> {
             return Some(reply(client, request, kept, how, record).await);
         }
         let is_no_error = match failure {
-            Failure::ClientLeft | Failure::LeftQueue | Failure::FileNamed => true,
+            Failure::FileNamed => true,
             Failure::Intercepted(status) => !is_error(*status),
-            _ => false,
+            Failure::Ended { .. } => failure.is_client_gone(),
         };
         if is_no_error {
             return None;

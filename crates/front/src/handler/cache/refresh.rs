@@ -27,7 +27,7 @@ use crate::handler::script::{Caller, run_of};
 use crate::http::body::Body;
 use crate::http::client::Client;
 use crate::http::spool;
-use crate::pool::queue::Lane;
+use crate::pool::queue::Priority;
 use crate::runtime::thread::Paced;
 use crate::services::Thread;
 use crate::site::Site;
@@ -123,7 +123,7 @@ impl Errand {
             query: self.query.as_deref(),
             backend: &self.backend,
             // Nobody waits for it.
-            lane: Lane::Usual,
+            priority: Priority::Normal,
             max_body_size: 0,
             header_policy: rules::PLAIN,
             origin,
@@ -189,7 +189,7 @@ impl ResponseEncoder for Unsent<'_> {
 
     fn frame(&mut self, over: bool) -> Result<Vec<u8>, Failure> {
         match self.watch.ended_early().filter(|_| over) {
-            Some(why) => Err(Failure::Invalid(why)),
+            Some(why) => Err(Failure::invalid(why)),
             None => Ok(Vec::new()),
         }
     }
@@ -198,11 +198,11 @@ impl ResponseEncoder for Unsent<'_> {
         None
     }
 
-    fn is_laborious(&self) -> bool {
+    fn needs_yield(&self) -> bool {
         false
     }
 
-    fn took(&mut self, time: std::time::Duration) {
+    fn record_duration(&mut self, time: std::time::Duration) {
         self.watch.took(time);
     }
 

@@ -167,15 +167,15 @@ impl<W: HeadWriter> ResponseEncoder for Tee<'_, W> {
         self.form.head()
     }
 
-    fn is_laborious(&self) -> bool {
-        self.form.is_laborious()
+    fn needs_yield(&self) -> bool {
+        self.form.needs_yield()
     }
 
     fn has_begun(&self) -> bool {
         self.form.has_begun()
     }
 
-    fn took(&mut self, time: Duration) {
+    fn record_duration(&mut self, time: Duration) {
         self.watch.took(time);
     }
 

@@ -1,49 +1,55 @@
-//! Workers that are ended, or told of, for what they do with an exchange.
+//! Reports about the worker of an exchange: protocol violations, timeouts, slow scripts.
 
 use std::time::Duration;
 
 use maitred_seat::SlotProgress;
 
 use crate::pool::exchange::{Exchange, SlotLease};
-use crate::pool::slow;
+use crate::pool::slow_scripts;
 
 impl Exchange {
-    /// Its worker has broken the rules of the seat link, in words.
+    /// Its worker has violated the seat protocol; `how` is for the log.
     pub fn report_breach(&self, how: &str) {
-        let place = {
+        let slot = {
             let state = self.lock();
-            state.loan.as_ref().map(SlotLease::place).or(state.was_at)
+            state
+                .lease
+                .as_ref()
+                .map(SlotLease::slot_ref)
+                .or(state.was_at)
         };
-        if let Some(place) = place {
-            self.pool.broke_rules(place, how);
+        if let Some(slot) = slot {
+            self.pool.broke_rules(slot, how);
         }
     }
 
-    /// Has the worker ended that runs this for longer than `request_terminate_timeout`.
+    /// Has its worker killed: the script ran longer than `request_terminate_timeout`.
     pub fn end_overrun(&self) {
         let ran = self.began().map_or(Duration::ZERO, |began| began.elapsed());
-        if let Some(loan) = &self.lock().loan
-            && loan.link().progress(&loan.lent) == Ok(SlotProgress::Running)
+        if let Some(lease) = &self.lock().lease
+            && lease.link().progress(&lease.slot) == Ok(SlotProgress::Running)
         {
-            let overrun = slow::overrun(loan, ran);
+            let overrun = slow_scripts::overrun(lease, ran);
             let why = "its script ran longer than request_terminate_timeout";
-            self.pool.end_worker(loan, why, Some(overrun));
+            let (generation, at) = (&lease.generation, lease.slot_ref());
+            self.pool.end_worker(generation, at, why, Some(overrun));
         }
     }
 
-    /// Whether [`Exchange::report_slow`] has done its work.
-    pub fn is_told_slow(&self) -> bool {
-        self.lock().told_slow
+    /// Whether its script was reported as slow.
+    pub fn is_reported_slow(&self) -> bool {
+        self.lock().reported_slow
     }
 
-    /// Counts the script as slow and has its stack written to the slow log, once, if it runs.
+    /// Reports a running script as slow, once: it is counted, and the slow log gets its stack.
     pub fn report_slow(&self) {
         let Some(began) = self.began() else { return };
         let report = {
             let mut state = self.lock();
-            let loan = state.loan.as_ref().filter(|_| !state.told_slow);
-            let report = loan.and_then(|loan| slow::report(loan, began.elapsed(), &self.request));
-            state.told_slow |= report.is_some();
+            let lease = state.lease.as_ref().filter(|_| !state.reported_slow);
+            let report =
+                lease.and_then(|lease| slow_scripts::report(lease, began.elapsed(), &self.request));
+            state.reported_slow |= report.is_some();
             report
         };
         if let Some(report) = report {

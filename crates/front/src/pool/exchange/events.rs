@@ -1,54 +1,36 @@
-//! What happens to an exchange, as those who follow it are told.
+//! The events of an exchange.
 
-use crate::pool::NotTaken;
+use maitred_scoreboard::RequestOutcome;
 
-/// How an exchange ended.
+/// The state of an exchange whose worker died.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ended {
-    /// The worker is through with it.
-    Finished,
-    /// The worker died over it.
-    WorkerDied,
-    /// The worker broke the rules of the seat link.
-    Broken,
-    /// It was taken back before a worker began it.
-    TakenBack,
-    /// It waited in vain.
-    TurnedAway(NotTaken),
-    /// A foreign server said nothing for too long.
-    Silent,
-}
-
-/// What a dead worker has left of an exchange.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Left {
-    /// It had not begun: another worker may run it.
-    Unbegun,
-    /// It was in the middle of it.
-    Cut,
-    /// It was through with it, or nobody wants it.
+pub enum AfterDeath {
+    /// Its script had not begun: another worker may run it.
+    NotStarted,
+    /// Its script was running.
+    Interrupted,
+    /// It had finished, or its client has left.
     Over,
 }
 
-/// What happened to an exchange.
+/// An event for the task of an exchange.
 #[derive(Debug)]
-pub enum Event {
-    /// A worker was found for it, or another one: whatever was sent of the body is to be sent
-    /// again.
-    Lent,
-    /// More of the answer: FastCGI records, cut anywhere.
-    Answer(Vec<u8>),
-    /// There is room for more of the request.
+pub enum ExchangeEvent {
+    /// It was assigned to a worker, or to another one: the body has to be sent from its start.
+    Assigned,
+    /// More of the response: FastCGI records, split anywhere.
+    Response(Vec<u8>),
+    /// The ring has free space for more of the request.
     Room,
-    /// It is over; nothing more comes.
-    Ended(Ended),
+    /// It has ended: the last event.
+    Ended(Result<(), RequestOutcome>),
 }
 
-/// What looking after an exchange has shown.
+/// The result of [`Exchange::pump`](super::Exchange::pump).
 #[derive(Debug, Clone, Copy)]
-pub struct Pumped {
+pub struct PumpResult {
     /// The task that waits for it was woken.
     pub woke: bool,
-    /// There is nothing more to look after.
+    /// It has ended.
     pub is_over: bool,
 }

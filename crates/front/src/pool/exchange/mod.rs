@@ -1,36 +1,37 @@
-//! One request on its way through a pool: waiting, lent to a worker, answered.
+//! One request in a pool: it waits, is assigned to a worker, and gets a response.
 //!
 //! An exchange is shared by the task that serves the client, the pool's queue, and the front
-//! thread that empties answer rings ([`crate::pool::thread_local`]).
+//! thread that drains the response rings ([`crate::pool::thread_local`]).
 
 pub(crate) mod ends;
 pub(crate) mod events;
 
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
+use maitred_scoreboard::RequestOutcome;
 use maitred_seat::{AssignedSlot, FrontEnd, SlotProgress, Spent};
 use tokio::sync::oneshot;
 
+use crate::pool::Pool;
 use crate::pool::generation::Generation;
-use crate::pool::queue::{Lane, Place};
-use crate::pool::{NotTaken, Pool, place_of};
+use crate::pool::queue::{Priority, SeatId, SlotRef};
 
-pub use crate::pool::exchange::events::{Ended, Event, Left, Pumped};
+pub use crate::pool::exchange::events::{AfterDeath, ExchangeEvent, PumpResult};
 
-/// Bytes of one answer that are taken out of the ring ahead of the task that sends them on. What
-/// is more stays in the ring, and a worker with more than that to say waits.
-const ANSWER_AHEAD_BYTES: usize = 256 * 1024;
+/// Bytes of one response that are taken out of the ring ahead of the task that sends them on. The
+/// rest stays in the ring, and its worker waits.
+const READ_AHEAD_BYTES: usize = 256 * 1024;
 
-/// A slot that an exchange has in one of the pool's generations.
+/// The slot of an exchange in one of the pool's generations.
 #[derive(Debug)]
 pub struct SlotLease {
-    /// Whose worker has it.
+    /// The generation of its worker.
     pub generation: Arc<Generation>,
     /// The slot.
-    pub lent: AssignedSlot,
+    pub slot: AssignedSlot,
 }
 
 impl SlotLease {
@@ -38,91 +39,99 @@ impl SlotLease {
         self.generation.link()
     }
 
-    fn place(&self) -> Place {
-        place_of(&self.generation, &self.lent)
+    /// Its position.
+    pub fn slot_ref(&self) -> SlotRef {
+        SlotRef {
+            seat: SeatId {
+                generation: self.generation.number,
+                number: self.slot.seat(),
+            },
+            slot: self.slot.slot(),
+            incarnation: self.slot.incarnation(),
+        }
     }
 }
 
-/// What a request claims of its pool.
+/// What a request asks of its pool's queue.
 #[derive(Debug, Clone, Copy)]
-pub struct Claim {
-    /// Whom it waits before.
-    pub lane: Lane,
-    /// How long it may wait for a worker to begin it.
-    pub within: Duration,
-    /// Of which kind it is ([`crate::pool::kind::of`]).
+pub struct QueueRequest {
+    /// Its queue priority.
+    pub priority: Priority,
+    /// The longest time until a worker begins it.
+    pub max_wait: Duration,
+    /// Its kind ([`crate::pool::kind::of`]).
     pub kind: u64,
 }
 
-/// One request on its way.
+/// One request in a pool.
 #[derive(Debug)]
 pub struct Exchange {
     /// The pool it is for.
     pub pool: Arc<Pool>,
-    /// The front thread whose task waits for the answer.
+    /// The front thread whose task waits for the response.
     pub thread: u32,
-    /// Whom it waits before.
-    pub lane: Lane,
-    /// How long it may wait for a worker to begin it.
-    pub within: Duration,
-    /// What it asks for, as far as it matters when that hangs.
+    /// Its queue priority.
+    pub priority: Priority,
+    /// The longest time until a worker begins it.
+    pub max_wait: Duration,
+    /// Its kind ([`crate::pool::kind::of`]).
     pub kind: u64,
-    /// The request's first FastCGI records; all of its head, and its body if that is small.
+    /// The request's first FastCGI records: its head, and its body if that is small.
     request: Vec<u8>,
-    /// Whether it counts as something its thread waits for.
-    pub(crate) followed: AtomicBool,
-    /// Whether it counts among the accepted ones of its pool.
+    /// Whether it counts as in flight for its thread.
+    pub(crate) is_counted: AtomicBool,
+    /// Whether it counts among the accepted requests of its pool.
     pub(crate) accepted: AtomicBool,
-    state: Mutex<State>,
+    state: Mutex<ExchangeState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
-    loan: Option<SlotLease>,
-    /// Told the task that it was lent.
-    lent_told: bool,
-    was_lent: bool,
-    /// Bytes of the request that are in the ring or have been.
+struct ExchangeState {
+    lease: Option<SlotLease>,
+    /// The task knows that it was assigned.
+    assignment_sent: bool,
+    was_assigned: bool,
+    /// Bytes of the request that were written to the ring.
     sent: usize,
     wants_room: bool,
-    /// When it was first and last seen to wait behind another request.
+    /// The first and the last time at which it was found waiting in a slot.
     waits_since: Option<Instant>,
     waited_until: Option<Instant>,
-    /// When a worker was last given it.
-    lent_at: Option<Instant>,
-    answer: Vec<u8>,
-    ended: Option<Ended>,
-    /// Nobody waits for the answer any more.
+    /// When it was last assigned to a worker.
+    assigned_at: Option<Instant>,
+    response: Vec<u8>,
+    ended: Option<Result<(), RequestOutcome>>,
+    /// No client waits for the response any more.
     left: bool,
-    /// It had been answered completely by then.
+    /// The response was complete by then.
     detached: bool,
-    /// It was told that its script is slow.
-    told_slow: bool,
-    /// Where it was when it ended.
-    was_at: Option<Place>,
+    /// Its script was reported as slow.
+    reported_slow: bool,
+    /// Its slot when it ended.
+    was_at: Option<SlotRef>,
     script_micros: u32,
-    /// What it has cost, once it has ended.
+    /// Its cost, once it has ended.
     spent: Option<Spent>,
-    /// Who wants to know when it has ended, and what it has cost.
+    /// Receivers of its end and its cost.
     at_end: Vec<oneshot::Sender<Option<Spent>>>,
     waker: Option<Waker>,
 }
 
-impl State {
-    /// Takes it off a worker that had not begun. What was sent of the body lies in that slot, so
-    /// the task is told when there is another.
+impl ExchangeState {
+    /// Takes it from a worker that had not begun it. The sent part of the body is in that slot, so
+    /// the task starts again with the next one.
     fn take_off(&mut self) {
-        self.loan = None;
-        (self.was_lent, self.lent_told, self.wants_room) = (false, false, false);
+        self.lease = None;
+        (self.was_assigned, self.assignment_sent, self.wants_room) = (false, false, false);
     }
 
-    /// The slot that an exchange which is over still has; who wants to know of its end is told.
+    /// The slot that an ended exchange still has. Notifies the receivers of its end.
     fn take_over(&mut self) -> Option<SlotLease> {
-        self.ended?;
-        tell_end(self);
-        let loan = self.loan.take();
-        self.was_at = loan.as_ref().map(SlotLease::place).or(self.was_at);
-        loan
+        let _ = self.ended?;
+        notify_end(self);
+        let lease = self.lease.take();
+        self.was_at = lease.as_ref().map(SlotLease::slot_ref).or(self.was_at);
+        lease
     }
 }
 
@@ -133,61 +142,60 @@ impl PartialEq for Exchange {
 }
 
 impl Exchange {
-    /// An exchange that nobody has taken yet.
+    /// An exchange without a worker.
     pub fn new(
         pool: Arc<Pool>,
         thread: u32,
         request: Vec<u8>,
-        Claim { lane, within, kind }: Claim,
+        QueueRequest {
+            priority,
+            max_wait,
+            kind,
+        }: QueueRequest,
     ) -> Arc<Exchange> {
         Arc::new(Exchange {
             pool,
             thread,
-            lane,
-            within,
+            priority,
+            max_wait,
             kind,
             request,
-            followed: AtomicBool::new(false),
+            is_counted: AtomicBool::new(false),
             accepted: AtomicBool::new(false),
             state: Mutex::default(),
         })
     }
 
-    /// One that an earlier front began: it is waited for and its answer thrown away.
-    pub fn orphan(
+    /// An exchange that an earlier front began: its response is discarded.
+    pub fn inherited(
         pool: &Arc<Pool>,
         generation: &Arc<Generation>,
-        lent: AssignedSlot,
+        slot: AssignedSlot,
     ) -> Arc<Exchange> {
-        let generation = generation.clone();
-        let state = State {
-            loan: Some(SlotLease { generation, lent }),
-            left: true,
-            was_lent: true,
-            ..State::default()
-        };
-        Arc::new(Exchange {
-            pool: pool.clone(),
-            thread: 0,
-            lane: Lane::Usual,
-            within: Duration::MAX,
+        let queue_request = QueueRequest {
+            priority: Priority::Normal,
+            max_wait: Duration::MAX,
             kind: 0,
-            request: Vec::new(),
-            followed: AtomicBool::new(false),
-            accepted: AtomicBool::new(true),
-            state: Mutex::new(state),
-        })
+        };
+        let exchange = Exchange::new(pool.clone(), 0, Vec::new(), queue_request);
+        exchange.accepted.store(true, Ordering::Relaxed);
+        let mut state = exchange.lock();
+        let generation = generation.clone();
+        state.lease = Some(SlotLease { generation, slot });
+        (state.left, state.was_assigned) = (true, true);
+        drop(state);
+        exchange
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, ExchangeState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The queue found a place: writes the request there.
-    pub fn lend(&self, generation: Arc<Generation>, place: Place) {
+    /// Writes the request into the slot that the queue has chosen.
+    pub fn assign(&self, generation: Arc<Generation>, place: SlotRef) {
         let mut state = self.lock();
         let link = generation.link();
-        let (lent, sent) = link.offer(
+        let (slot, sent) = link.offer(
             place.seat.number,
             place.slot,
             place.incarnation,
@@ -195,160 +203,167 @@ impl Exchange {
             &self.request,
         );
         state.sent = sent;
-        state.was_lent = true;
-        state.lent_at = Some(lent.at());
+        state.was_assigned = true;
+        state.assigned_at = Some(slot.at());
         if state.left {
-            link.leave(&lent);
+            link.leave(&slot);
         }
-        state.loan = Some(SlotLease { generation, lent });
-        if !state.lent_told {
+        state.lease = Some(SlotLease { generation, slot });
+        if !state.assignment_sent {
             wake(&mut state);
         }
     }
 
-    /// The queue needs the request elsewhere. False when the worker has begun it.
+    /// Takes the request back for another slot. False when the worker has begun it.
     pub fn take_back(&self) -> bool {
         let mut state = self.lock();
         let taken = state
-            .loan
+            .lease
             .as_ref()
-            .is_some_and(|loan| loan.link().take_back(&loan.lent));
+            .is_some_and(|lease| lease.link().take_back(&lease.slot));
         if taken {
             state.take_off();
         }
         taken
     }
 
-    /// The worker it was lent to is dead.
-    pub fn worker_died(&self) -> Left {
+    /// Its worker is dead.
+    pub fn worker_died(&self) -> AfterDeath {
         let mut state = self.lock();
         let Some(SlotLease {
             generation,
-            mut lent,
-        }) = state.loan.take()
+            mut slot,
+        }) = state.lease.take()
         else {
             let waits = state.ended.is_none() && !state.left;
-            return if waits { Left::Unbegun } else { Left::Over };
+            return if waits {
+                AfterDeath::NotStarted
+            } else {
+                AfterDeath::Over
+            };
         };
         let link = generation.link();
-        if link.take_back(&lent) {
+        if link.take_back(&slot) {
             state.take_off();
             if !state.left {
-                return Left::Unbegun;
+                return AfterDeath::NotStarted;
             }
-            state.ended = Some(Ended::TakenBack);
-            return Left::Over;
+            state.ended = Some(Err(RequestOutcome::QueueTimeout));
+            return AfterDeath::Over;
         }
-        let done = link.progress(&lent) == Ok(SlotProgress::Done);
-        let drained = link.drain(&mut lent, usize::MAX, &mut state.answer);
-        // It may have answered before it died.
-        state.spent = link.spent(&lent);
-        link.release(lent);
+        let done = link.progress(&slot) == Ok(SlotProgress::Done);
+        let drained = link.drain(&mut slot, usize::MAX, &mut state.response);
+        // It may have responded before it died.
+        state.spent = link.spent(&slot);
+        link.release(slot);
         state.ended = Some(match (done, drained) {
-            (true, Ok(_)) => Ended::Finished,
-            (false, Ok(_)) => Ended::WorkerDied,
-            (_, Err(_)) => Ended::Broken,
+            (true, Ok(_)) => Ok(()),
+            (false, Ok(_)) => Err(RequestOutcome::WorkerDied),
+            (_, Err(_)) => Err(RequestOutcome::WorkerDied),
         });
         wake(&mut state);
-        if done { Left::Over } else { Left::Cut }
+        if done {
+            AfterDeath::Over
+        } else {
+            AfterDeath::Interrupted
+        }
     }
 
-    /// Looks whether the worker has written something, takes it, and wakes the task that waits for
-    /// it.
-    pub fn pump(self: &Arc<Exchange>) -> Pumped {
+    /// Takes what the worker has written, and wakes the task that waits for it.
+    pub fn pump(self: &Arc<Exchange>) -> PumpResult {
         let mut state = self.lock();
-        let news = self.take_answer(&mut state);
-        let pumped = Pumped {
-            woke: news && wake(&mut state),
+        let useful_events = self.take_response(&mut state);
+        let pumped = PumpResult {
+            woke: useful_events && wake(&mut state),
             is_over: state.ended.is_some(),
         };
-        let loan = state.take_over();
+        let lease = state.take_over();
         drop(state);
-        if let Some(loan) = loan {
-            self.pool.finished(loan, self);
+        if let Some(lease) = lease {
+            self.pool.finished(lease, self);
         }
         pumped
     }
 
-    /// Gives the slot of an exchange that is over back to the pool, tells who wants to know, and gives the
-    /// lock to the caller.
+    /// Returns the slot of an ended exchange to the pool, notifies the receivers of its end, and
+    /// returns the lock.
     fn give_back<'a>(
         self: &'a Arc<Exchange>,
-        mut state: MutexGuard<'a, State>,
-    ) -> MutexGuard<'a, State> {
-        let Some(loan) = state.take_over() else {
+        mut state: MutexGuard<'a, ExchangeState>,
+    ) -> MutexGuard<'a, ExchangeState> {
+        let Some(lease) = state.take_over() else {
             return state;
         };
         drop(state);
-        self.pool.finished(loan, self);
+        self.pool.finished(lease, self);
         self.lock()
     }
 
-    /// Whether there is nothing more to look after.
+    /// Whether it has ended.
     pub fn is_over(&self) -> bool {
         self.lock().ended.is_some()
     }
 
-    fn take_answer(&self, state: &mut State) -> bool {
-        let has_news = self.look_for_answer(state);
-        if has_news && let Some(news) = self.pool.news.get(self.thread as usize) {
-            news.came();
+    fn take_response(&self, state: &mut ExchangeState) -> bool {
+        let has_news = self.read_response(state);
+        if has_news && let Some(useful_events) = self.pool.useful_events.get(self.thread as usize) {
+            useful_events.add_one();
         }
         has_news
     }
 
-    fn look_for_answer(&self, state: &mut State) -> bool {
-        let State {
-            loan: Some(loan),
-            answer,
+    fn read_response(&self, state: &mut ExchangeState) -> bool {
+        let ExchangeState {
+            lease: Some(lease),
+            response,
             ..
         } = state
         else {
             return false;
         };
-        self.pool.wishes.look(&self.pool.name, loan);
-        let SlotLease { generation, lent } = loan;
+        self.pool.worker_calls.take_call(&self.pool.name, lease);
+        let SlotLease { generation, slot } = lease;
         let link = generation.link();
-        // The state first: what a finished worker has written is then all there.
-        let began = link.progress(lent);
+        // The state first: a finished worker has then written all of it.
+        let began = link.progress(slot);
         let ahead = if state.left {
             usize::MAX
         } else {
-            ANSWER_AHEAD_BYTES
+            READ_AHEAD_BYTES
         };
-        let drained = link.drain(lent, ahead.saturating_sub(answer.len()), answer);
+        let drained = link.drain(slot, ahead.saturating_sub(response.len()), response);
         if state.left {
-            answer.clear();
+            response.clear();
         }
         match (began, drained) {
             (Err(_), _) | (_, Err(_)) => {
-                let place = loan.place();
+                let place = lease.slot_ref();
                 self.pool
-                    .broken(&loan.generation, place, "its counters are wrong");
-                state.ended = Some(Ended::Broken);
+                    .broken(&lease.generation, place, "its counters are wrong");
+                state.ended = Some(Err(RequestOutcome::WorkerDied));
                 // The slot stays taken until the worker is dead.
-                state.loan = None;
+                state.lease = None;
                 true
             }
-            (Ok(SlotProgress::Done), Ok(_)) if !link.has_answer(lent) => {
-                let took = link.took(lent).filter(|took| *took < u32::MAX);
+            (Ok(SlotProgress::Done), Ok(_)) if !link.has_answer(slot) => {
+                let took = link.took(slot).filter(|took| *took < u32::MAX);
                 state.script_micros = took.unwrap_or(0);
-                state.spent = link.spent(lent);
-                state.ended = Some(Ended::Finished);
+                state.spent = link.spent(slot);
+                state.ended = Some(Ok(()));
                 true
             }
             (Ok(_), Ok(count)) => {
-                let room = state.wants_room && link.room(lent).is_ok_and(|room| room > 0);
+                let room = state.wants_room && link.room(slot).is_ok_and(|room| room > 0);
                 count > 0 || room
             }
         }
     }
 
-    /// How long no worker has begun it, as far as was looked; nothing when one has.
+    /// Time since it was first found waiting without a worker that has begun it; none when one has.
     pub fn waits_behind(&self, now: Instant) -> Option<Duration> {
         let mut state = self.lock();
-        let waits = match &state.loan {
-            Some(loan) => loan.link().progress(&loan.lent) == Ok(SlotProgress::NotStarted),
+        let waits = match &state.lease {
+            Some(lease) => lease.link().progress(&lease.slot) == Ok(SlotProgress::NotStarted),
             None => state.ended.is_none(),
         };
         if !waits {
@@ -362,84 +377,85 @@ impl Exchange {
     /// Whether a worker has begun it.
     pub fn has_begun(&self) -> bool {
         let state = self.lock();
-        let loan = state.loan.as_ref();
-        loan.is_some_and(|loan| loan.link().progress(&loan.lent) != Ok(SlotProgress::NotStarted))
+        let lease = state.lease.as_ref();
+        lease
+            .is_some_and(|lease| lease.link().progress(&lease.slot) != Ok(SlotProgress::NotStarted))
     }
 
-    /// When its script began at the earliest, if it runs: when it was lent, or when it was last
-    /// seen to wait behind another. Now, if it has not begun; nothing when it has ended.
+    /// The earliest time at which its script can have begun, if it runs: when it was assigned, or
+    /// last found waiting behind another. Now, if it has not begun; none when it has ended.
     pub fn began(&self) -> Option<Instant> {
         let state = self.lock();
         if state.ended.is_some() {
             return None;
         }
-        let loan = state.loan.as_ref();
-        let progress = loan.map(|loan| loan.link().progress(&loan.lent));
+        let lease = state.lease.as_ref();
+        let progress = lease.map(|lease| lease.link().progress(&lease.slot));
         if progress == Some(Ok(SlotProgress::Done)) {
-            // It is through; only its last words have not been taken.
+            // It has finished; only the rest of its response has not been taken.
             return None;
         }
         let running = progress.is_some_and(|progress| progress != Ok(SlotProgress::NotStarted));
-        let known = state.lent_at.max(state.waited_until).filter(|_| running);
+        let known = state
+            .assigned_at
+            .max(state.waited_until)
+            .filter(|_| running);
         Some(known.unwrap_or_else(Instant::now))
     }
 
-    /// When a worker was last given it.
-    pub fn lent_at(&self) -> Option<Instant> {
-        self.lock().lent_at
+    /// When it was last assigned to a worker.
+    pub fn assigned_at(&self) -> Option<Instant> {
+        self.lock().assigned_at
     }
 
-    /// Where it is, if a worker has it.
-    pub fn place(&self) -> Option<Place> {
+    /// Its slot, if a worker has it.
+    pub fn slot_ref(&self) -> Option<SlotRef> {
         let state = self.lock();
-        state.loan.as_ref().map(SlotLease::place)
+        state.lease.as_ref().map(SlotLease::slot_ref)
     }
 
-    /// What happens next. The task's side.
-    pub fn poll_event(self: &Arc<Exchange>, cx: &mut Context<'_>) -> Poll<Event> {
+    /// The next event, for the task.
+    pub fn poll_event(self: &Arc<Exchange>, cx: &mut Context<'_>) -> Poll<ExchangeEvent> {
         let mut state = self.lock();
-        self.take_answer(&mut state);
+        self.take_response(&mut state);
         let mut state = self.give_back(state);
-        if state.was_lent && !state.lent_told {
-            state.lent_told = true;
-            return Poll::Ready(Event::Lent);
+        if state.was_assigned && !state.assignment_sent {
+            state.assignment_sent = true;
+            return Poll::Ready(ExchangeEvent::Assigned);
         }
-        if !state.answer.is_empty() {
-            return Poll::Ready(Event::Answer(std::mem::take(&mut state.answer)));
+        if !state.response.is_empty() {
+            return Poll::Ready(ExchangeEvent::Response(std::mem::take(&mut state.response)));
         }
         if let Some(ended) = state.ended {
-            return Poll::Ready(Event::Ended(ended));
+            return Poll::Ready(ExchangeEvent::Ended(ended));
         }
-        if let (true, Some(loan)) = (state.wants_room, &state.loan)
-            && loan.link().room(&loan.lent).is_ok_and(|room| room > 0)
+        if let (true, Some(lease)) = (state.wants_room, &state.lease)
+            && lease.link().room(&lease.slot).is_ok_and(|room| room > 0)
         {
             state.wants_room = false;
-            return Poll::Ready(Event::Room);
+            return Poll::Ready(ExchangeEvent::Room);
         }
-        if !state
-            .waker
-            .as_ref()
-            .is_some_and(|waker| waker.will_wake(cx.waker()))
-        {
-            state.waker = Some(cx.waker().clone());
+        match &mut state.waker {
+            Some(waker) => waker.clone_from(cx.waker()),
+            waker => *waker = Some(cx.waker().clone()),
         }
         Poll::Pending
     }
 
-    /// Sends more of the request and returns how many bytes found room; asks to be told
-    /// ([`Event::Room`]) when that is not all of them.
+    /// Sends more of the request and returns the number of bytes written. Unless those are all,
+    /// an [`ExchangeEvent::Room`] follows.
     pub fn feed(&self, bytes: &[u8]) -> usize {
         let mut state = self.lock();
-        if !state.lent_told {
-            // The task is about to begin anew.
+        if !state.assignment_sent {
+            // The task is about to start again.
             return 0;
         }
         let mut fed = 0;
         if state.sent < self.request.len() {
             state.wants_room = true;
             let from = state.sent;
-            if let Some(SlotLease { generation, lent }) = &mut state.loan
-                && let Ok(count) = generation.link().feed(lent, &self.request[from..])
+            if let Some(SlotLease { generation, slot }) = &mut state.lease
+                && let Ok(count) = generation.link().feed(slot, &self.request[from..])
             {
                 state.sent += count;
             }
@@ -447,8 +463,8 @@ impl Exchange {
                 return 0;
             }
         }
-        if let Some(SlotLease { generation, lent }) = &mut state.loan
-            && let Ok(count) = generation.link().feed(lent, bytes)
+        if let Some(SlotLease { generation, slot }) = &mut state.lease
+            && let Ok(count) = generation.link().feed(slot, bytes)
         {
             fed = count;
         }
@@ -456,8 +472,8 @@ impl Exchange {
         fed
     }
 
-    /// The answer is complete although the script runs on (`fastcgi_finish_request`): it is left
-    /// to run, and what it still says is thrown away.
+    /// The response is complete although the script continues (`fastcgi_finish_request`): its
+    /// further output is discarded.
     pub fn detach(&self) {
         let mut state = self.lock();
         state.left = true;
@@ -465,47 +481,46 @@ impl Exchange {
         state.waker = None;
     }
 
-    /// Whether the script goes on, of a request whose answer is complete.
+    /// Whether the script continues after its complete response.
     pub fn goes_on(&self) -> bool {
         let state = self.lock();
-        let is_going_on = |loan: &SlotLease| loan.link().goes_on(&loan.lent);
-        state.ended.is_none() && state.loan.as_ref().is_some_and(is_going_on)
+        let is_going_on = |lease: &SlotLease| lease.link().goes_on(&lease.slot);
+        state.ended.is_none() && state.lease.as_ref().is_some_and(is_going_on)
     }
 
-    /// Tells what all of it has cost when it has ended; nothing if its worker did not say.
+    /// Its total cost when it has ended; none if its worker did not report it.
     pub fn at_end(&self) -> oneshot::Receiver<Option<Spent>> {
-        let (tells, hears) = oneshot::channel();
+        let (sender, receiver) = oneshot::channel();
         let mut state = self.lock();
-        state.at_end.push(tells);
+        state.at_end.push(sender);
         if state.ended.is_some() {
-            tell_end(&mut state);
+            notify_end(&mut state);
         }
-        hears
+        receiver
     }
 
-    /// Whether the answer was complete before the script was.
+    /// Whether the response was complete before the script ended.
     pub fn is_detached(&self) -> bool {
         self.lock().detached
     }
 
-    /// How long the worker says that the script took, in microseconds, once the exchange has ended; 0 if
-    /// it does not say, or it was more than fits (71 minutes).
+    /// The worker's measurement of the script time, in microseconds, once the exchange has ended; 0
+    /// if it is unknown, or does not fit (71 minutes).
     pub fn script_micros(&self) -> u32 {
         self.lock().script_micros
     }
 
-    /// What it has cost until its answer was complete, by the word of its worker, once the end of
-    /// the answer is there.
+    /// Its cost until the response was complete, as its worker reports it.
     pub fn spent(&self) -> Option<Spent> {
         let state = self.lock();
-        let of_loan = || {
-            let loan = state.loan.as_ref()?;
-            loan.link().spent(&loan.lent)
+        let of_lease = || {
+            let lease = state.lease.as_ref()?;
+            lease.link().spent(&lease.slot)
         };
-        state.spent.or_else(of_loan)
+        state.spent.or_else(of_lease)
     }
 
-    /// Nobody wants the answer any more.
+    /// No client waits for the response any more.
     pub fn leave(self: &Arc<Exchange>) {
         {
             let mut state = self.lock();
@@ -513,9 +528,9 @@ impl Exchange {
             state.waker = None;
         }
         if !self.withdraw()
-            && let Some(loan) = &self.lock().loan
+            && let Some(lease) = &self.lock().lease
         {
-            loan.link().leave(&loan.lent);
+            lease.link().leave(&lease.slot);
         }
     }
 
@@ -525,21 +540,21 @@ impl Exchange {
         if state.ended.is_some() {
             return false;
         }
-        let unbegun = |loan: &mut SlotLease| loan.link().take_back(&loan.lent);
-        let loan = match state.loan.take_if(unbegun) {
-            None if state.loan.is_some() => return false,
-            loan => loan,
+        let unbegun = |lease: &mut SlotLease| lease.link().take_back(&lease.slot);
+        let lease = match state.lease.take_if(unbegun) {
+            None if state.lease.is_some() => return false,
+            lease => lease,
         };
-        if loan.is_some() {
-            state.ended = Some(Ended::TakenBack);
+        if lease.is_some() {
+            state.ended = Some(Err(RequestOutcome::QueueTimeout));
             wake(&mut state);
         }
         drop(state);
-        match loan {
-            Some(loan) => self.pool.taken_back(&loan, self),
+        match lease {
+            Some(lease) => self.pool.taken_back(&lease, self),
             None if self.pool.cancel(self) => {
                 let mut state = self.lock();
-                state.ended = Some(Ended::TakenBack);
+                state.ended = Some(Err(RequestOutcome::QueueTimeout));
                 wake(&mut state);
             }
             None => return false,
@@ -547,17 +562,17 @@ impl Exchange {
         true
     }
 
-    /// It waits in vain, and has been taken out of the queue.
-    pub fn turn_away(&self, why: NotTaken) {
+    /// The queue has rejected it.
+    pub fn reject(&self, why: RequestOutcome) {
         let mut state = self.lock();
-        state.ended = Some(Ended::TurnedAway(why));
+        state.ended = Some(Err(why));
         wake(&mut state);
     }
 
-    /// Ready when it is over. For those who do not want the answer.
+    /// Ready when it has ended. For callers that do not want the response.
     pub fn poll_over(self: &Arc<Exchange>, cx: &mut Context<'_>) -> Poll<()> {
         let mut state = self.lock();
-        self.take_answer(&mut state);
+        self.take_response(&mut state);
         let mut state = self.give_back(state);
         if state.ended.is_some() {
             return Poll::Ready(());
@@ -567,22 +582,22 @@ impl Exchange {
     }
 }
 
-fn wake(state: &mut State) -> bool {
-    let has_told = state.ended.is_some() && tell_end(state);
+fn wake(state: &mut ExchangeState) -> bool {
+    let is_received = state.ended.is_some() && notify_end(state);
     match state.waker.take() {
         Some(waker) => {
             waker.wake();
             true
         }
-        None => has_told,
+        None => is_received,
     }
 }
 
-/// Tells who wants to know that it has ended. False when nobody does.
-fn tell_end(state: &mut State) -> bool {
-    let mut has_told = false;
-    for tells in state.at_end.drain(..) {
-        has_told |= tells.send(state.spent).is_ok();
+/// Notifies the receivers of its end. False when there are none.
+fn notify_end(state: &mut ExchangeState) -> bool {
+    let mut is_received = false;
+    for sender in state.at_end.drain(..) {
+        is_received |= sender.send(state.spent).is_ok();
     }
-    has_told
+    is_received
 }

@@ -1,193 +1,193 @@
-//! Whether a queue holds more than can be answered, and how fast it moves. Pure: moments in,
-//! decisions out; whoever asks reads the clock, and only while something waits.
+//! Detects an overloaded queue, and estimates its waiting time. Pure: times in, decisions out; the
+//! caller reads the clock, and only while a request waits.
 //!
-//! A queue that empties again and again absorbs bursts, and is served in order. One that never
-//! empties, and that some have to be turned away from, makes everybody wait for as long as the last
-//! one it answers can: whoever is answered has waited in vain for most of it. Where clients lose
-//! patience first, that is for as long as they have any: many leave the queue, and of those that get a
-//! worker many leave that. So from then on the newest request comes first ([`Overload::is_newest_first`]), and those that have been passed by for
-//! too long are told so ([`Overload::patience`]). That a queue stands is seen as controlled delay
-//! sees it (CoDel, RFC 8289 §3), with bounds for work that takes milliseconds: by the least time for
-//! which its first has waited within an interval.
+//! A queue that empties again and again absorbs bursts, and is served in order (FIFO). One that
+//! never empties, and from which some requests are rejected, delays every request by the longest
+//! wait that it accepts: most of that wait is in vain. Where clients give up first, the delay is
+//! their patience: many leave the queue, and many of those that get a worker leave that. So from
+//! then on the newest request is served first (LIFO, [`Overload::is_lifo`]), and requests that
+//! newer ones have overtaken for too long are shed ([`Workload::patience`]). A standing queue is
+//! detected as by controlled delay (CoDel, RFC 8289 §3), with bounds for work that takes
+//! milliseconds: by the minimum of its oldest request's wait within an interval.
 //!
-//! A queue that stands and that nobody is turned away from or leaves stays in order: its clients wait for their own answers
-//! before they ask again, so it does not grow. So does one of which nobody gets a worker, since all
-//! hang: whoever comes then is better told at once.
+//! A standing queue without rejections and departures stays in order: its clients wait for their
+//! responses before they send the next request, so it does not grow. So does a queue from which no
+//! request gets a worker because all hang: there a rejection on arrival is better.
 
 use std::time::{Duration, Instant};
 
-/// A wait that is never taken for a standing queue, however short scripts are.
-const LEAST_TARGET: Duration = Duration::from_millis(5);
+/// A wait that never counts as a standing queue, however short scripts are.
+const MIN_TARGET: Duration = Duration::from_millis(5);
 
-/// The shortest interval in which the queue has to have been short once.
-const LEAST_INTERVAL: Duration = Duration::from_millis(100);
+/// The shortest interval in which the queue has to be short once.
+const MIN_INTERVAL: Duration = Duration::from_millis(100);
 
-/// An interval by the target: long enough for several scripts to end.
+/// Length of an interval in targets: several scripts end within it.
 const INTERVAL_TARGETS: u32 = 10;
 
-/// Intervals in a row that have to be calm before requests are answered in order again.
+/// Consecutive calm intervals before requests are served in order again.
 const CALM_INTERVALS: u32 = 2;
 
-/// A queue loses too many if one leaves it for each so many that get a worker: a fifth of all.
-const SERVED_BY_LEFT: u32 = 4;
+/// The queue loses too many clients if one leaves for this many that get a worker: a fifth of all.
+const SERVED_PER_DEPARTURE: u32 = 4;
 
-/// How long a request may be passed by newer ones at least, if it may wait that long at all: a burst
-/// is over by then, and a person has not yet given up.
+/// The shortest time before an overtaken request is shed, if its timeout is not shorter: a burst is
+/// over by then, and a person has not yet given up.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// How fast a queue moves is taken over this time at least,
+/// The dequeue rate is measured over at least this time,
 const RATE_OVER: Duration = Duration::from_millis(250);
 
-/// and over so many requests.
+/// and this many requests.
 const RATE_OF: u32 = 16;
 
-/// What a queue is measured by.
+/// The work of a pool.
 #[derive(Debug, Clone, Copy)]
-pub struct Work {
-    /// How long a script takes, smoothed.
+pub struct Workload {
+    /// The average script time.
     pub script: Duration,
-    /// How many workers there are.
+    /// Number of workers.
     pub workers: usize,
 }
 
-impl Work {
-    /// A queue whose first never waits for less than this stands.
+impl Workload {
+    /// A queue whose oldest request never waits for less than this is a standing one.
     fn target(&self) -> Duration {
         let workers = u32::try_from(self.workers.max(1)).unwrap_or(u32::MAX);
         let between = self.script.saturating_mul(2) / workers;
-        between.max(self.script / 10).max(LEAST_TARGET)
+        between.max(self.script / 10).max(MIN_TARGET)
     }
 
-    /// How long a request is let be passed by newer ones that may wait for `timeout`.
+    /// The time after which an overtaken request is shed, if its timeout is `timeout`.
     pub fn patience(&self, timeout: Duration) -> Duration {
         PATIENCE.min(timeout).max(self.target().saturating_mul(2))
     }
 
     fn interval(&self) -> Duration {
         let several = self.target().saturating_mul(INTERVAL_TARGETS);
-        several.max(LEAST_INTERVAL)
+        several.max(MIN_INTERVAL)
     }
 }
 
-/// What is known of a queue's recent past.
+/// The recent past of a queue.
 #[derive(Debug, Default)]
 pub struct Overload {
-    newest_first: bool,
-    /// The interval that runs.
+    lifo: bool,
+    /// Start of the current interval.
     since: Option<Instant>,
-    /// The least time for which its first had waited, in this interval; none: nobody has looked.
-    least: Option<Duration>,
-    /// Somebody was turned away in this interval,
-    refused: bool,
-    /// so many clients left, and so many got a worker.
+    /// The minimum of the oldest request's wait in this interval; none: no check yet.
+    min_wait: Option<Duration>,
+    /// A request was rejected in this interval.
+    has_rejected: bool,
+    /// Clients that left in this interval, and requests that got a worker.
     left: u32,
     served: u32,
     calm: u32,
-    rate: Rate,
+    rate: DequeueRate,
 }
 
-/// What a look at the queue has changed.
+/// The result of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Turn {
-    /// Nothing.
-    Stays,
-    /// From now on the newest comes first.
-    NewestFirst,
-    /// From now on requests are answered in order.
-    InOrder,
+pub enum OrderChange {
+    /// The order stays.
+    Unchanged,
+    /// From now on the newest request is served first.
+    Lifo,
+    /// From now on requests are served in order.
+    Fifo,
 }
 
 impl Overload {
-    /// Whether the newest request comes first.
-    pub fn is_newest_first(&self) -> bool {
-        self.newest_first
+    /// Whether the newest request is served first.
+    pub fn is_lifo(&self) -> bool {
+        self.lifo
     }
 
-    /// Nothing waits.
-    pub fn is_empty_now(&mut self) {
-        self.least = Some(Duration::ZERO);
+    /// No request waits.
+    pub fn note_empty(&mut self) {
+        self.min_wait = Some(Duration::ZERO);
         self.rate.since = None;
     }
 
-    /// Somebody is turned away for want of time or room.
-    pub fn refuses(&mut self) {
-        self.refused = true;
+    /// A request is rejected for lack of time or space.
+    pub fn note_rejection(&mut self) {
+        self.has_rejected = true;
     }
 
-    /// A client that waited has left.
-    pub fn loses(&mut self) {
+    /// The client of a waiting request has left.
+    pub fn note_departure(&mut self) {
         self.left = self.left.saturating_add(1);
     }
 
     /// A request has left the queue for a worker.
-    pub fn serves(&mut self) {
+    pub fn note_dequeue(&mut self) {
         self.served = self.served.saturating_add(1);
         self.rate.count = self.rate.count.saturating_add(1);
     }
 
-    /// The longest-waiting request has waited for `oldest`.
-    pub fn look(&mut self, now: Instant, oldest: Duration, work: &Work) -> Turn {
-        self.rate.look(now);
+    /// Updates the detection; the oldest request has waited for `oldest`.
+    pub fn check(&mut self, now: Instant, oldest: Duration, workload: &Workload) -> OrderChange {
+        self.rate.check(now);
         let since = *self.since.get_or_insert(now);
-        let least = self.least.map_or(oldest, |least| least.min(oldest));
-        self.least = Some(least);
+        let min_wait = self.min_wait.map_or(oldest, |wait| wait.min(oldest));
+        self.min_wait = Some(min_wait);
         let lasted = now.saturating_duration_since(since);
-        let interval = work.interval();
+        let interval = workload.interval();
         if lasted < interval {
-            return Turn::Stays;
+            return OrderChange::Unchanged;
         }
         let fails_some = self.fails_some();
-        (self.refused, self.left, self.served) = (false, 0, 0);
-        (self.since, self.least) = (Some(now), None);
-        if !self.newest_first {
-            if least > work.target() && fails_some {
-                (self.newest_first, self.calm) = (true, 0);
-                return Turn::NewestFirst;
+        (self.has_rejected, self.left, self.served) = (false, 0, 0);
+        (self.since, self.min_wait) = (Some(now), None);
+        if !self.lifo {
+            if min_wait > workload.target() && fails_some {
+                (self.lifo, self.calm) = (true, 0);
+                return OrderChange::Lifo;
             }
-            return Turn::Stays;
+            return OrderChange::Unchanged;
         }
-        if least >= work.target() / 2 {
+        if min_wait >= workload.target() / 2 {
             self.calm = 0;
-            return Turn::Stays;
+            return OrderChange::Unchanged;
         }
-        // After a time in which nothing came there are several at once.
+        // After a time without checks there are several calm intervals at once.
         let calm = lasted.as_nanos() / interval.as_nanos().max(1);
         self.calm = self
             .calm
             .saturating_add(u32::try_from(calm).unwrap_or(u32::MAX));
         if self.calm < CALM_INTERVALS {
-            return Turn::Stays;
+            return OrderChange::Unchanged;
         }
-        self.newest_first = false;
-        Turn::InOrder
+        self.lifo = false;
+        OrderChange::Fifo
     }
 
-    /// Whether it moves in this interval, and some wait in vain.
+    /// Whether requests got workers in this interval, and others waited in vain.
     fn fails_some(&self) -> bool {
-        let loses_many = self.left.saturating_mul(SERVED_BY_LEFT) >= self.served;
-        self.served > 0 && (self.refused || loses_many)
+        let loses_many = self.left.saturating_mul(SERVED_PER_DEPARTURE) >= self.served;
+        self.served > 0 && (self.has_rejected || loses_many)
     }
 
-    /// How long `waiting` requests take to get a worker, as far as that can be known.
-    pub fn takes(&self, waiting: usize, now: Instant) -> Option<Duration> {
+    /// The time until `waiting` requests have a worker; none: unknown.
+    pub fn wait_estimate(&self, waiting: usize, now: Instant) -> Option<Duration> {
         let per_second = self.rate.per_second(now)?;
         Duration::try_from_secs_f64(waiting as f64 / per_second).ok()
     }
 }
 
-/// How many requests a second leave a queue in which there are always some.
+/// The rate at which requests leave a queue that is never empty.
 #[derive(Debug, Default)]
-struct Rate {
+struct DequeueRate {
     since: Option<Instant>,
     count: u32,
-    /// How many did in the stretch before, and how long that was.
+    /// Count and length of the previous period.
     before: Option<(u32, Duration)>,
 }
 
-impl Rate {
-    fn look(&mut self, now: Instant) {
+impl DequeueRate {
+    fn check(&mut self, now: Instant) {
         let Some(since) = self.since else {
-            // What was true of an earlier crowd need not be true of this one.
+            // The rate of an earlier queue need not be that of this one.
             (self.since, self.count, self.before) = (Some(now), 0, None);
             return;
         };
@@ -205,8 +205,8 @@ impl Rate {
         if lasted < RATE_OVER {
             return Some(before);
         }
-        // It may have come to a standstill. But where most scripts are short and a few long, it does
-        // whenever long ones have all workers: so both stretches count together.
+        // The queue may be stalled. But where most scripts are short and a few long, it stalls
+        // whenever long ones have all workers: so both periods count together.
         let of_both = count.saturating_add(self.count).saturating_add(1);
         Some(before.min(f64::from(of_both) / (took + lasted).as_secs_f64()))
     }

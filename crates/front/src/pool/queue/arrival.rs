@@ -1,101 +1,115 @@
-//! A request comes: the seat that has room for it, or whether it waits.
+//! The arrival of a request: the seat with capacity for it, or the wait list.
 
 use std::time::{Duration, Instant};
 
+use maitred_scoreboard::RequestOutcome;
 use maitred_seat::SLOTS_PER_SEAT;
 
-use crate::pool::queue::{Depth, Joined, Lane, Queue, SeatId, Submitted};
+use crate::pool::queue::{Depth, Priority, Queue, SeatId, Submission};
+use crate::pool::seats::Seat;
 
 impl<T: Clone + PartialEq> Queue<T> {
-    /// The seat that has room for a request of this lane which comes now, and whether it is idle.
-    fn seat_for(&self, lane: Lane, depth: Depth) -> Option<(SeatId, bool)> {
+    /// The seat with capacity for a request that arrives now, and whether it is idle.
+    fn seat_for(&self, priority: Priority, depth: Depth) -> Option<(SeatId, bool)> {
         let depth = self.unreserved(depth);
-        let idle = self.idle_seat().filter(|_| self.has_room(lane));
+        let idle = self.idle_seat().filter(|_| self.has_capacity(priority));
         let is_better = |idle: SeatId| idle.generation == self.current;
         let stays = self.warm.generation == self.current || !idle.is_some_and(is_better);
-        if stays && self.takes_more(self.warm, depth.before_waking) {
+        let takes_more = |entry| self.takes_more(self.warm, entry, depth.before_waking);
+        if stays && self.seat(self.warm).is_some_and(takes_more) {
             return Some((self.warm, false));
         }
         if let Some(seat) = idle {
             return Some((seat, true));
         }
         if depth.when_busy > 1 && self.waiting() == 0 {
-            return Some((self.roomy_seat(depth.when_busy)?, false));
+            return Some((self.busy_seat_with_capacity(depth.when_busy)?, false));
         }
         None
     }
 
-    /// There are no workers, and there will be none.
-    fn is_nobody_s(&self) -> bool {
-        self.open == 0 && self.current == 0
-    }
-
-    /// A request has come.
-    pub fn submit(&mut self, item: T, lane: Lane, depth: Depth) -> Submitted {
-        match self.seat_for(lane, depth) {
+    /// Assigns a request to a seat, if one has capacity.
+    pub fn submit(&mut self, item: T, priority: Priority, depth: Depth) -> Submission {
+        match self.seat_for(priority, depth) {
             Some((seat, is_idle)) => {
                 if is_idle {
-                    self.wake(seat);
+                    self.mark_busy(seat);
                 }
-                Submitted::Placed(self.put(seat, item, lane))
+                Submission::Placed(self.put(seat, item, priority))
             }
-            None if self.is_nobody_s() => Submitted::Nobody,
-            None => Submitted::Busy,
+            None if self.has_no_workers() => Submission::NoWorkers,
+            None => Submission::Busy,
         }
     }
 
-    /// What [`Queue::join`] would say to a request that comes now, if it is certain to be turned away:
-    /// whoever asks before need not make it.
-    pub fn turns_away(
+    /// Why [`Queue::enqueue`] would reject a request that arrives now, if that is certain: its
+    /// records need not be encoded then.
+    pub fn would_reject(
         &mut self,
-        (lane, depth): (Lane, Depth),
-        patience: (Instant, Duration),
+        priority: Priority,
+        depth: Depth,
+        now: Instant,
+        max_wait: Duration,
         script: Duration,
-    ) -> Option<Joined<T>> {
-        let is_busy = !self.is_nobody_s() && self.seat_for(lane, depth).is_none();
-        if lane == Lane::Urgent || !is_busy {
+    ) -> Option<RequestOutcome> {
+        let is_busy = !self.has_no_workers() && self.seat_for(priority, depth).is_none();
+        if priority == Priority::Urgent || !is_busy {
             return None;
         }
-        let work = self.work(script);
-        self.waiting.turns_away(patience, &work)
+        let workload = self.workload(script);
+        self.waiting.would_reject(now, max_wait, &workload)
     }
 
-    /// An urgent request that found no room waits, if there are not too many.
-    pub fn join_urgent(&mut self, item: T) -> Joined<T> {
-        if self.urgent.len() >= self.waiting.most() {
-            return Joined::Full;
+    /// Queues an urgent request that no seat has capacity for.
+    ///
+    /// # Errors
+    /// The queue is full.
+    pub fn enqueue_urgent(&mut self, item: T) -> Result<(), RequestOutcome> {
+        if self.urgent.len() >= self.waiting.limit() {
+            return Err(RequestOutcome::QueueFull);
         }
         self.urgent.push_back(item);
-        Joined::Waits
+        Ok(())
     }
 
-    /// A request that found no room ([`Submitted::Busy`]) waits from `now` on, for `within` at most,
-    /// unless that is in vain. Scripts take `script`.
-    pub fn join(&mut self, item: T, patience: (Instant, Duration), script: Duration) -> Joined<T> {
-        let work = self.work(script);
-        self.waiting.join(item, patience, &work)
+    /// Queues a request that no seat has capacity for ([`Submission::Busy`]), for at most
+    /// `max_wait` from `now` on. Scripts take `script`. May return an older request that is
+    /// dropped for it.
+    ///
+    /// # Errors
+    /// The request is rejected.
+    pub fn enqueue(
+        &mut self,
+        item: T,
+        now: Instant,
+        max_wait: Duration,
+        script: Duration,
+    ) -> Result<Option<T>, RequestOutcome> {
+        let workload = self.workload(script);
+        self.waiting.enqueue(item, now, max_wait, &workload)
     }
 
-    /// A busy seat that may hold another request, one of the current generation first.
-    fn roomy_seat(&self, depth: usize) -> Option<SeatId> {
-        let mut seats = self.houses.iter().rev().flat_map(|house| {
-            let numbers = (0u32..).take(house.seats.len());
-            numbers.map(|number| SeatId {
-                generation: house.generation,
-                number,
+    /// A busy seat that may have another request, one of the current generation first.
+    fn busy_seat_with_capacity(&self, depth: usize) -> Option<SeatId> {
+        let mut generations = self.generations.iter().rev();
+        generations.find_map(|seats| {
+            let mut all = (0u32..).zip(&seats.seats);
+            all.find_map(|(number, entry)| {
+                let seat = SeatId {
+                    generation: seats.generation,
+                    number,
+                };
+                self.takes_more(seat, entry, depth).then_some(seat)
             })
-        });
-        seats.find(|&seat| self.takes_more(seat, depth))
+        })
     }
 
-    /// Whether a busy seat may hold another request.
-    fn takes_more(&self, seat: SeatId, depth: usize) -> bool {
-        self.seat(seat).is_some_and(|place| {
-            place.incarnation != 0
-                && (1..depth.min(SLOTS_PER_SEAT)).contains(&place.taken())
-                && !place.long
-                && place.serves_more()
-                && !self.refuses(seat)
-        })
+    /// Whether a busy seat may have another request.
+    fn takes_more(&self, seat: SeatId, entry: &Seat<T>, depth: usize) -> bool {
+        entry.incarnation != 0
+            && (1..depth.min(SLOTS_PER_SEAT)).contains(&entry.taken())
+            && !entry.long
+            && entry.serves_another()
+            && !self.refuses(seat)
     }
 }

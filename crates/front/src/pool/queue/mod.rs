@@ -1,16 +1,16 @@
-//! Which request gets which seat: a pool's one queue, as a state machine without clock,
-//! descriptor or lock. Whoever drives it carries its answers out.
+//! Assigns requests to seats: a pool's one queue, as a state machine without clock, descriptor or
+//! lock. The caller carries out its decisions.
 //!
 //! A request goes to the most recently used idle seat, so that few workers stay warm and the rest
-//! may rest. While every seat is busy, requests wait (`waiting.rs`). If the pool's scripts
+//! may be stopped. While every seat is busy, requests wait (`wait_list.rs`). If the pool's scripts
 //! are short, requests also wait in the spare slots of busy seats, where a worker finds them
 //! without sleeping; if they are so short that waking another worker takes longer than waiting for
-//! this one, they do so even while others are idle ([`Depth`]). One that was put behind a script
-//! which turns out long is fetched from there by a seat with nothing to do ([`Next::TakeBack`]), or,
-//! while there is none, waits with the others again, before them ([`Queue::come_back`]).
+//! this one, they do so even while others are idle ([`Depth`]). If the script in front of such a
+//! request runs long, an idle seat takes the request over ([`SeatAction::TakeBack`]); without an
+//! idle seat it returns to the head of the queue ([`Queue::requeue`]).
 //!
-//! The seats are those of all the pool's generations, and the queue is one: nobody waits for a
-//! reload. How seats change hands is in `turnover.rs`.
+//! The seats are those of all the pool's generations, and the queue is one: no request waits for a
+//! reload. `rolling_replace.rs` replaces the workers of one generation by those of the next.
 
 pub(crate) mod arrival;
 
@@ -20,49 +20,49 @@ use std::time::{Duration, Instant};
 use maitred_control::{Generation, Incarnation, Wear};
 use maitred_seat::SLOTS_PER_SEAT;
 
-use crate::pool::overload::Work;
-use crate::pool::seats::{GenerationSeats, Seat, Standing};
-pub use crate::pool::seats::{Place, SeatId};
-use crate::pool::waiting::{Joined, Waiting};
+use crate::pool::overload::Workload;
+use crate::pool::seats::{GenerationPhase, GenerationSeats, Seat};
+pub use crate::pool::seats::{SeatId, SlotRef, WorkerRef};
+use crate::pool::wait_list::WaitList;
 
-/// What became of a request that was submitted.
+/// The result of submitting a request.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Submitted {
-    /// It goes here, now.
-    Placed(Place),
-    /// No worker has room for it: it is to wait ([`Queue::join`]).
+pub enum Submission {
+    /// It is assigned to this slot now.
+    Placed(SlotRef),
+    /// No worker has capacity: it has to wait ([`Queue::enqueue`]).
     Busy,
     /// The pool has no workers and will not get any.
-    Nobody,
+    NoWorkers,
 }
 
-/// What a seat does next.
+/// The next action for a seat.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Next<T> {
-    /// This request goes here.
-    Run(T, Place),
-    /// Try to take one of these requests back from where it waits behind another; if that
-    /// succeeds, call [`Queue::moved`] and run it at `to`.
+pub enum SeatAction<T> {
+    /// Assign this request to this slot.
+    Run(T, SlotRef),
+    /// Try to take one of these requests back from where it waits behind another; on success call
+    /// [`Queue::moved`] and run it at `to`.
     TakeBack {
-        /// Requests of one seat and where they are; all but one of them wait.
-        from: Vec<(T, Place)>,
-        /// Where it would run at once.
-        to: Place,
+        /// The requests of one seat and their slots; all but one of them wait.
+        from: Vec<(T, SlotRef)>,
+        /// The idle slot.
+        to: SlotRef,
     },
-    /// Nothing.
+    /// Nothing to do.
     Rest,
 }
 
-/// Who waits before whom.
+/// Queue priority.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Lane {
-    /// Gets a worker before all others, and some may be kept for it alone.
+pub enum Priority {
+    /// Before all others; `reserved_workers` are for these requests alone.
     Urgent,
     /// All others.
-    Usual,
+    Normal,
 }
 
-/// How many requests one seat may hold, the running one included.
+/// Number of requests one seat may have, including the one that runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Depth {
     /// While other seats are idle. 1: an idle seat always comes first.
@@ -74,74 +74,75 @@ pub struct Depth {
 /// A pool's queue and seats. `T` is a request.
 #[derive(Debug)]
 pub struct Queue<T> {
-    /// The generations, in the order they came.
-    pub(crate) houses: Vec<GenerationSeats<T>>,
+    /// The generations, in the order of their arrival.
+    pub(crate) generations: Vec<GenerationSeats<T>>,
     /// The generation that gets new requests; 0: none.
     pub(crate) current: Generation,
-    /// Seats with a worker and nothing to do, the most recently used last.
+    /// Idle seats with a worker, the most recently used last.
     pub(crate) idle: Vec<SeatId>,
-    /// Requests that no seat has.
-    pub waiting: Waiting<T>,
-    /// Of those the urgent ones, in order. They are not among the others.
+    /// Requests of normal priority without a slot.
+    pub waiting: WaitList<T>,
+    /// Urgent requests without a slot, in order of arrival.
     urgent: VecDeque<T>,
-    /// As many seats are kept for urgent requests.
+    /// Number of seats reserved for urgent requests.
     reserved: usize,
-    /// How many seats run one.
+    /// Number of seats that run an urgent request.
     urgent_seats: usize,
     /// Seats with a worker that may get requests, all generations together.
     pub(crate) open: usize,
-    /// Most of them.
+    /// Limit of open seats.
     pub(crate) max_open: usize,
-    /// And most for now: who comes beyond them waits for one of them to go.
+    /// Current cap on open seats; workers above it stay pending until a seat closes.
     pub(crate) serving: usize,
-    /// How many were open when the current generation took over, while seats of an older one are
-    /// left; then as many as there may be.
-    pub(crate) handed_over: usize,
-    /// Workers of the current generation that get nothing until there is room for them.
-    pub(crate) pending: VecDeque<(SeatId, Incarnation)>,
+    /// Number of open seats when the current generation took over, while seats of an older one
+    /// are left; then `usize::MAX`.
+    pub(crate) open_at_replace: usize,
+    /// Workers of the current generation that wait for a seat to close.
+    pub(crate) pending: VecDeque<WorkerRef>,
     /// Workers of a generation that is not used yet.
-    pub(crate) coming: Vec<(SeatId, Incarnation)>,
-    /// Workers that never got anything and are to end.
-    pub(crate) given_up: Vec<(SeatId, Incarnation)>,
-    /// How many open seats get nothing more because their replacement serves already.
+    pub(crate) prepared: Vec<WorkerRef>,
+    /// Workers that never got a request and are to exit.
+    pub(crate) unused: Vec<WorkerRef>,
+    /// Number of open seats that get no more requests because their replacement already serves.
     pub(crate) closing: usize,
-    /// As many seats stay open while nothing needs more, and no more than that; none: it is
-    /// another's to decide.
+    /// Number of idle seats that stay open; none: this queue does not decide it.
     pub(crate) keep: Option<usize>,
-    /// Workers that have become worn since somebody asked.
-    pub(crate) worn: Vec<(SeatId, Incarnation, Wear)>,
-    /// The seat that was given a request last.
+    /// Workers that have become worn since the last [`Queue::next_worn`].
+    pub(crate) worn: Vec<(WorkerRef, Wear)>,
+    /// The seat of the last assigned request.
     warm: SeatId,
     /// Requests that are in a slot of an open seat.
     pub(crate) held: usize,
 }
 
+impl<T: Clone + PartialEq> Default for Queue<T> {
+    fn default() -> Queue<T> {
+        Queue::new()
+    }
+}
+
 impl<T: Clone + PartialEq> Queue<T> {
-    /// A queue of a pool without a generation.
+    /// The queue of a pool without a generation.
     pub fn new() -> Queue<T> {
-        let nowhere = SeatId {
-            generation: 0,
-            number: 0,
-        };
         Queue {
-            houses: Vec::new(),
+            generations: Vec::new(),
             current: 0,
             idle: Vec::new(),
-            waiting: Waiting::new(),
+            waiting: WaitList::new(),
             urgent: VecDeque::new(),
             reserved: 0,
             urgent_seats: 0,
             open: 0,
             max_open: 0,
             serving: usize::MAX,
-            handed_over: usize::MAX,
+            open_at_replace: usize::MAX,
             pending: VecDeque::new(),
-            coming: Vec::new(),
-            given_up: Vec::new(),
+            prepared: Vec::new(),
+            unused: Vec::new(),
             closing: 0,
             keep: None,
             worn: Vec::new(),
-            warm: nowhere,
+            warm: SeatId::default(),
             held: 0,
         }
     }
@@ -151,124 +152,136 @@ impl<T: Clone + PartialEq> Queue<T> {
         self.current
     }
 
-    /// The requests that wait for workers of which there are none and will be none.
+    /// Removes all waiting requests if there is no worker and will be none.
     pub fn abandon(&mut self) -> Vec<T> {
-        if self.open > 0 || self.current != 0 {
+        if !self.has_no_workers() {
             return Vec::new();
         }
         self.urgent.drain(..).chain(self.waiting.drain()).collect()
     }
 
-    /// How many requests wait that are in no slot.
+    /// Whether there is no worker and will be none.
+    fn has_no_workers(&self) -> bool {
+        self.open == 0 && self.current == 0
+    }
+
+    /// Number of requests without a slot.
     pub fn waiting(&self) -> usize {
         self.waiting.len() + self.urgent.len()
     }
 
-    /// How many requests wait because every worker is busy, those in a slot behind another included: a
-    /// seat runs one. While a worker is idle, nobody waits there for longer than waking it would take.
+    /// Number of requests that wait because every worker is busy, including those in a slot behind
+    /// another: a seat runs one. While a worker is idle, a request in a slot waits no longer than
+    /// waking that worker would take.
     pub fn queued(&self) -> usize {
-        let behind = match self.idle.is_empty() {
-            true => self.held.saturating_sub(self.busy()),
-            false => 0,
+        let behind = if self.idle.is_empty() {
+            self.held.saturating_sub(self.busy())
+        } else {
+            0
         };
         self.waiting() + behind
     }
 
-    /// From now on so many seats are kept for urgent requests.
+    /// Reserves this many seats for urgent requests.
     pub fn reserve(&mut self, seats: usize) {
         self.reserved = seats;
     }
 
-    /// Whether a request that is not urgent may have another seat.
-    fn has_usual_room(&self) -> bool {
-        // At least one is everybody's.
+    /// Whether requests of normal priority may use another seat.
+    fn has_normal_capacity(&self) -> bool {
+        // At least one seat is open to all.
         let most = self.max_open.saturating_sub(self.reserved).max(1);
         self.reserved == 0 || self.busy().saturating_sub(self.urgent_seats) < most
     }
 
-    /// Whether a request of this lane may have another seat.
-    fn has_room(&self, lane: Lane) -> bool {
-        lane == Lane::Urgent || self.has_usual_room()
+    /// Whether a request of this priority may use another seat.
+    fn has_capacity(&self, priority: Priority) -> bool {
+        priority == Priority::Urgent || self.has_normal_capacity()
     }
 
-    /// How many requests a seat may hold if it could be as many as `depth`. Where seats are kept for
-    /// urgent requests, one: who is behind another waits for as long as that one hangs, and a usual
-    /// request behind an urgent one has its seat when that is over.
+    /// `depth`, or one request for each seat where seats are reserved for urgent requests: behind
+    /// another one a request waits for as long as that one hangs, and a normal request behind an
+    /// urgent one would keep its seat afterwards.
     fn unreserved(&self, depth: Depth) -> Depth {
-        match self.reserved {
-            0 => depth,
-            _ => Depth {
-                before_waking: 1,
-                when_busy: 1,
-            },
+        if self.reserved == 0 {
+            return depth;
+        }
+        Depth {
+            before_waking: 1,
+            when_busy: 1,
         }
     }
 
-    /// An idle seat that could run one of those who wait.
+    /// An idle seat that could run one of the waiting requests.
     pub fn idle_for_waiting(&self) -> Option<SeatId> {
-        let waits = !self.urgent.is_empty() || !self.waiting.is_empty() && self.has_usual_room();
+        let waits =
+            !self.urgent.is_empty() || !self.waiting.is_empty() && self.has_normal_capacity();
         self.idle_seat().filter(|_| waits)
     }
 
-    /// How many idle seats requests may have that are not urgent.
-    pub fn idle_for_usual(&self) -> usize {
-        match self.has_usual_room() {
-            true => self.idle.len(),
-            false => 0,
+    /// Number of idle seats that requests of normal priority may use.
+    pub fn idle_for_normal(&self) -> usize {
+        if self.has_normal_capacity() {
+            self.idle.len()
+        } else {
+            0
         }
     }
 
-    /// How many seats have a worker that may get requests.
+    /// Number of seats with a worker that may get requests.
     pub fn open_seats(&self) -> usize {
         self.open
     }
 
-    /// Most seats that are open at once, all generations together.
+    /// Limit of open seats, all generations together.
     pub fn max_open(&self) -> usize {
         self.max_open
     }
 
-    /// Counts for how many looks in a row each idle seat has been idle.
-    pub fn look_at_idle(&mut self) {
+    /// Counts one more check for each seat that is idle now.
+    pub fn age_idle(&mut self) {
         for seat in std::mem::take(&mut self.idle) {
-            if let Some(place) = self.seat_mut(seat) {
-                place.rested = place.rested.saturating_add(1);
+            if let Some(entry) = self.seat_mut(seat) {
+                entry.idle_checks = entry.idle_checks.saturating_add(1);
             }
             self.idle.push(seat);
         }
     }
 
-    /// Closes the seat that has been idle for longest, if more than `keep` are idle and it was so
-    /// at the last `looks` looks. Nothing is on its way there, and nothing will be.
-    pub fn retire(&mut self, keep: usize, looks: u32) -> Option<(SeatId, Incarnation)> {
+    /// Closes the seat that has been idle for longest, if more than `keep` are idle and the last
+    /// `idle_checks` checks found it idle. It has no request then.
+    pub fn retire(&mut self, keep: usize, idle_checks: u32) -> Option<WorkerRef> {
         let seat = *self.idle.first()?;
-        let place = self.seat(seat)?;
-        if self.idle.len() <= keep || place.rested < looks {
+        if self.idle.len() <= keep || self.seat(seat)?.idle_checks < idle_checks {
             return None;
         }
-        let incarnation = place.incarnation;
-        self.close(seat, incarnation);
-        Some((seat, incarnation))
+        Some(self.close_seat(seat))
+    }
+
+    /// Closes a seat without a request.
+    pub(crate) fn close_seat(&mut self, seat: SeatId) -> WorkerRef {
+        let worker = seat.worker(self.incarnation(seat));
+        self.close(worker);
+        worker
     }
 
     /// Whether a seat has more than one request.
     pub fn is_shared(&self, seat: SeatId) -> bool {
-        self.seat(seat).is_some_and(|place| place.taken() > 1)
+        self.seat(seat).is_some_and(|entry| entry.taken() > 1)
     }
 
-    /// Whether a seat has such a request.
-    pub fn has(&self, seat: SeatId, is_such: impl Fn(&T) -> bool) -> bool {
-        let place = self.seat(seat);
-        place.is_some_and(|place| place.slots.iter().flatten().any(is_such))
+    /// Whether a seat has a request with this property.
+    pub fn has(&self, seat: SeatId, matches: impl Fn(&T) -> bool) -> bool {
+        let entry = self.seat(seat);
+        entry.is_some_and(|entry| entry.slots.iter().flatten().any(matches))
     }
 
-    /// How many seats have something to do.
+    /// Number of busy seats.
     pub fn busy(&self) -> usize {
         self.open - self.idle.len()
     }
 
-    /// The seat that would be used next, if one is idle: one of the current generation, if there
-    /// is one.
+    /// The idle seat that is used next: one of the current generation, if there is one.
     pub fn idle_seat(&self) -> Option<SeatId> {
         let last = *self.idle.last()?;
         if last.generation == self.current {
@@ -279,220 +292,239 @@ impl<T: Clone + PartialEq> Queue<T> {
         Some(current.copied().unwrap_or(last))
     }
 
-    /// Before seats get what waits: what that tells of the queue at `now`.
+    /// Updates the overload detection. Call it before seats get waiting requests.
     pub fn pass_time(&mut self, now: Instant, script: Duration) {
-        let work = self.work(script);
-        self.waiting.pass(now, &work);
+        let workload = self.workload(script);
+        self.waiting.pass_time(now, &workload);
     }
 
-    /// The next request that newer ones have passed for too long.
-    pub fn next_passed(&mut self, now: Instant, script: Duration) -> Option<T> {
-        let work = self.work(script);
-        self.waiting.next_passed(now, &work)
+    /// The next request that newer ones have overtaken for too long.
+    pub fn next_to_shed(&mut self, now: Instant, script: Duration) -> Option<T> {
+        let workload = self.workload(script);
+        self.waiting.next_to_shed(now, &workload)
     }
 
-    fn work(&self, script: Duration) -> Work {
-        Work {
+    fn workload(&self, script: Duration) -> Workload {
+        Workload {
             script,
             workers: self.open,
         }
     }
 
-    pub(crate) fn house(&self, generation: Generation) -> Option<&GenerationSeats<T>> {
-        let mut houses = self.houses.iter().rev();
-        houses.find(|house| house.generation == generation)
+    pub(crate) fn generation_seats(&self, generation: Generation) -> Option<&GenerationSeats<T>> {
+        let mut all = self.generations.iter().rev();
+        all.find(|seats| seats.generation == generation)
     }
 
-    pub(crate) fn house_mut(&mut self, generation: Generation) -> Option<&mut GenerationSeats<T>> {
-        let mut houses = self.houses.iter_mut().rev();
-        houses.find(|house| house.generation == generation)
+    pub(crate) fn generation_seats_mut(
+        &mut self,
+        generation: Generation,
+    ) -> Option<&mut GenerationSeats<T>> {
+        let mut all = self.generations.iter_mut().rev();
+        all.find(|seats| seats.generation == generation)
     }
 
     pub(crate) fn seat(&self, seat: SeatId) -> Option<&Seat<T>> {
-        self.house(seat.generation)?.seats.get(seat.number as usize)
+        let generation = self.generation_seats(seat.generation)?;
+        generation.seats.get(seat.number as usize)
     }
 
     pub(crate) fn seat_mut(&mut self, seat: SeatId) -> Option<&mut Seat<T>> {
-        let house = self.house_mut(seat.generation)?;
-        house.seats.get_mut(seat.number as usize)
+        let generation = self.generation_seats_mut(seat.generation)?;
+        generation.seats.get_mut(seat.number as usize)
     }
 
-    /// Whether a generation's place has been taken, or nothing will.
-    pub(crate) fn is_leaving(&self, generation: Generation) -> bool {
-        self.house(generation)
-            .is_some_and(|house| house.standing == Standing::Leaving)
+    /// The seat of a worker, unless another worker has it now.
+    pub(crate) fn seat_of(&mut self, worker: WorkerRef) -> Option<&mut Seat<T>> {
+        let entry = self.seat_mut(worker.seat)?;
+        Some(entry).filter(|entry| entry.incarnation == worker.incarnation)
     }
 
-    fn wake(&mut self, seat: SeatId) {
+    /// Whether another generation has replaced this one, or the pool is being removed.
+    pub(crate) fn is_retiring(&self, generation: Generation) -> bool {
+        self.generation_seats(generation)
+            .is_some_and(|seats| seats.phase == GenerationPhase::Retiring)
+    }
+
+    fn mark_busy(&mut self, seat: SeatId) {
         match self.idle.last() {
             Some(last) if *last == seat => drop(self.idle.pop()),
             _ => self.idle.retain(|idle| *idle != seat),
         }
     }
 
-    /// The worker that sits in a seat and may get requests; 0: nobody.
+    /// The worker of a seat, if it may get requests; 0: none.
     pub fn incarnation(&self, seat: SeatId) -> Incarnation {
-        self.seat(seat).map_or(0, |place| place.incarnation)
+        self.seat(seat).map_or(0, |entry| entry.incarnation)
     }
 
-    /// The worker of a seat has gone: what it had, with the slots it had it in.
-    pub fn close(&mut self, seat: SeatId, incarnation: Incarnation) -> Vec<(Place, T)> {
-        let Some(house) = self.house_mut(seat.generation) else {
-            return Vec::new();
-        };
-        let Some(place) = house.seats.get_mut(seat.number as usize) else {
-            return Vec::new();
-        };
-        if place.incarnation != incarnation || incarnation == 0 {
+    /// Closes the seat of a worker that is gone. Returns the requests it had, with their slots.
+    pub fn close(&mut self, worker: WorkerRef) -> Vec<(SlotRef, T)> {
+        let WorkerRef { seat, incarnation } = worker;
+        if incarnation == 0 {
             return Vec::new();
         }
-        place.incarnation = 0;
-        house.open -= 1;
-        let was_closing = std::mem::take(&mut place.closing);
-        let was_urgent = std::mem::take(&mut place.urgent);
-        let slots = place.slots.iter_mut().enumerate();
-        let at = |slot| Place {
+        let Some(generation) = self.generation_seats_mut(seat.generation) else {
+            return Vec::new();
+        };
+        let Some(entry) = generation.seats.get_mut(seat.number as usize) else {
+            return Vec::new();
+        };
+        if entry.incarnation != incarnation {
+            return Vec::new();
+        }
+        entry.incarnation = 0;
+        generation.open -= 1;
+        let was_closing = std::mem::take(&mut entry.closing);
+        let was_urgent = std::mem::take(&mut entry.urgent);
+        let slots = entry.slots.iter_mut().enumerate();
+        let slot_ref = |slot| SlotRef {
             seat,
             slot,
             incarnation,
         };
         let had: Vec<_> = slots
-            .filter_map(|(slot, item)| Some((at(slot), item.take()?)))
+            .filter_map(|(slot, item)| Some((slot_ref(slot), item.take()?)))
             .collect();
         self.held -= had.len();
         self.open -= 1;
         self.closing -= usize::from(was_closing);
         self.urgent_seats -= usize::from(was_urgent);
         self.idle.retain(|idle| *idle != seat);
-        if !self.has_leaving() {
-            self.handed_over = usize::MAX;
+        if !self.has_retiring() {
+            self.open_at_replace = usize::MAX;
         }
         had
     }
 
-    /// A request that was with a worker which died before it began: it is the next to run.
-    pub fn put_back(&mut self, item: T, lane: Lane, now: Instant) {
-        match lane {
-            Lane::Urgent => self.urgent.push_front(item),
-            Lane::Usual => self.waiting.put_back(item, now),
+    /// Returns a request to the head of the queue: its worker died before it began.
+    pub fn put_back(&mut self, item: T, priority: Priority, now: Instant) {
+        match priority {
+            Priority::Urgent => self.urgent.push_front(item),
+            Priority::Normal => self.waiting.put_back(item, now),
         }
     }
 
-    /// A worker is through with a request. One that ends by itself after so many has left its seat.
-    pub fn done(&mut self, at: Place) {
-        if let Some(place) = self.seat_mut(at.seat)
-            && place.incarnation == at.incarnation
-        {
-            place.done += 1;
-            place.long = false;
+    /// A worker has finished a request. The seat of one that exits by itself now is closed.
+    pub fn done(&mut self, at: SlotRef) {
+        if let Some(entry) = self.seat_of(at.worker()) {
+            entry.done += 1;
+            entry.long = false;
         }
         self.free(at);
-        let is_used_up = |place: &Seat<T>| place.taken() == 0 && !place.serves_more();
-        if self.incarnation(at.seat) == at.incarnation && self.seat(at.seat).is_some_and(is_used_up)
-        {
-            self.close(at.seat, at.incarnation);
+        let is_used_up = |entry: &mut Seat<T>| entry.taken() == 0 && !entry.serves_another();
+        if self.seat_of(at.worker()).is_some_and(is_used_up) {
+            self.close(at.worker());
         }
     }
 
-    /// A slot is free again. Ask [`Queue::next_change`] what becomes of its seat, and
-    /// [`Queue::next`] what it does now.
-    pub fn free(&mut self, at: Place) {
-        let Some(place) = self.seat_mut(at.seat) else {
+    /// A slot is free again. [`Queue::next_seat_change`] and then [`Queue::next`] decide how the
+    /// seat is used.
+    pub fn free(&mut self, at: SlotRef) {
+        let Some(entry) = self.seat_of(at.worker()) else {
             return;
         };
-        if place.incarnation != at.incarnation || place.slots[at.slot].take().is_none() {
+        if entry.slots[at.slot].take().is_none() {
             return;
         }
-        if place.taken() == 0 {
-            place.rested = 0;
-            place.long = false;
-            let was_urgent = std::mem::take(&mut place.urgent);
+        if entry.taken() == 0 {
+            entry.idle_checks = 0;
+            entry.long = false;
+            let was_urgent = std::mem::take(&mut entry.urgent);
             self.urgent_seats -= usize::from(was_urgent);
             self.idle.push(at.seat);
         }
         self.held -= 1;
     }
 
-    /// What a seat that may have room does next. Call it until it says [`Next::Rest`].
-    pub fn next(&mut self, seat: SeatId, depth: Depth) -> Next<T> {
-        let Some(place) = self.seat(seat) else {
-            return Next::Rest;
+    /// The next action for a seat that may have capacity. Call it until it returns
+    /// [`SeatAction::Rest`].
+    pub fn next(&mut self, seat: SeatId, depth: Depth) -> SeatAction<T> {
+        let Some(entry) = self.seat(seat) else {
+            return SeatAction::Rest;
         };
         let depth = self.unreserved(depth);
-        let taken = place.taken();
-        let room = taken == 0 || !place.long && taken < depth.when_busy.min(SLOTS_PER_SEAT);
-        if place.incarnation == 0 || !room || !place.serves_more() || self.refuses(seat) {
-            return Next::Rest;
+        let taken = entry.taken();
+        let is_free = taken == 0 || !entry.long && taken < depth.when_busy.min(SLOTS_PER_SEAT);
+        if entry.incarnation == 0 || !is_free || !entry.serves_another() || self.refuses(seat) {
+            return SeatAction::Rest;
         }
         if let Some(item) = self.urgent.pop_front() {
-            self.wake(seat);
-            let place = self.put(seat, item.clone(), Lane::Urgent);
-            return Next::Run(item, place);
+            self.mark_busy(seat);
+            let at = self.put(seat, item.clone(), Priority::Urgent);
+            return SeatAction::Run(item, at);
         }
-        if taken == 0 && !self.has_usual_room() {
-            return Next::Rest;
+        if taken == 0 && !self.has_normal_capacity() {
+            return SeatAction::Rest;
         }
         if let Some(item) = self.waiting.take() {
-            self.wake(seat);
-            let place = self.put(seat, item.clone(), Lane::Usual);
-            return Next::Run(item, place);
+            self.mark_busy(seat);
+            let at = self.put(seat, item.clone(), Priority::Normal);
+            return SeatAction::Run(item, at);
         }
         if taken > 0 || depth.before_waking > 1 {
-            return Next::Rest;
+            return SeatAction::Rest;
         }
         self.find_second(seat)
     }
 
-    /// Requests of a seat that has more than one, for an idle seat to fetch one of. Which of
-    /// them runs is the worker's to say, so the caller tries, the latest first.
-    fn find_second(&self, seat: SeatId) -> Next<T> {
-        let seats = self.houses.iter().flat_map(|house| {
-            let seats = (0u32..).zip(&house.seats);
-            seats.map(|(number, place)| (house.generation, number, place))
-        });
-        let mut crowded = seats.filter(|(.., place)| place.incarnation != 0 && place.taken() > 1);
+    /// The requests of a seat with more than one, for an idle seat to take one over. The queue
+    /// does not know which of them runs, so the caller tries each, the latest first.
+    fn find_second(&self, idle: SeatId) -> SeatAction<T> {
+        let mut crowded = self.all_seats().filter(|(_, entry)| entry.taken() > 1);
         match crowded.next() {
-            None => Next::Rest,
-            Some((generation, number, place)) => Next::TakeBack {
-                from: place.all(SeatId { generation, number }),
-                to: self.first_slot(seat),
+            None => SeatAction::Rest,
+            Some((seat, entry)) => SeatAction::TakeBack {
+                from: entry.all(seat),
+                to: self.first_slot(idle),
             },
         }
     }
 
-    fn first_slot(&self, seat: SeatId) -> Place {
-        Place {
+    /// All seats with a worker, the oldest generation first.
+    pub(crate) fn all_seats(&self) -> impl Iterator<Item = (SeatId, &Seat<T>)> {
+        self.generations.iter().flat_map(|seats| {
+            let generation = seats.generation;
+            let all = (0u32..).zip(&seats.seats);
+            let open = all.filter(|(_, entry)| entry.incarnation != 0);
+            open.map(move |(number, entry)| (SeatId { generation, number }, entry))
+        })
+    }
+
+    fn first_slot(&self, seat: SeatId) -> SlotRef {
+        SlotRef {
             seat,
             slot: 0,
             incarnation: self.incarnation(seat),
         }
     }
 
-    /// A place at an idle seat, if there is one that is not kept for others.
-    pub fn idle_place(&self, lane: Lane) -> Option<Place> {
-        let idle = self.idle_seat().filter(|_| self.has_room(lane));
+    /// A slot of an idle seat that is not reserved for others.
+    pub fn idle_slot(&self, priority: Priority) -> Option<SlotRef> {
+        let idle = self.idle_seat().filter(|_| self.has_capacity(priority));
         idle.map(|seat| self.first_slot(seat))
     }
 
-    /// A request of this lane was taken back from `from` and runs at `to`, which was idle.
-    pub fn moved(&mut self, item: T, lane: Lane, (from, to): (Place, Place)) {
+    /// A request of this priority was taken back from `from` and runs at `to`, which was idle.
+    pub fn moved(&mut self, item: T, priority: Priority, from: SlotRef, to: SlotRef) {
         self.free(from);
-        self.wake(to.seat);
-        self.note_lane(to.seat, lane);
+        self.mark_busy(to.seat);
+        self.note_priority(to.seat, priority);
         self.hold(to.seat, to.slot, item);
     }
 
-    /// A request of this lane was taken back from `from`, where the script before it has turned out long,
-    /// and no seat is idle: it is the next to run, and until that script ends none gets behind it.
-    pub fn come_back(&mut self, item: T, lane: Lane, (from, now): (Place, Instant)) {
+    /// A request was taken back from `from`, where the script before it runs long, and no seat is
+    /// idle: it returns to the head of the queue, and until that script ends no request is put
+    /// behind it.
+    pub fn requeue(&mut self, item: T, priority: Priority, from: SlotRef, now: Instant) {
         self.free(from);
-        if let Some(place) = self.seat_mut(from.seat) {
-            place.long = place.incarnation == from.incarnation && place.taken() > 0;
+        if let Some(entry) = self.seat_mut(from.seat) {
+            entry.long = entry.incarnation == from.incarnation && entry.taken() > 0;
         }
-        self.put_back(item, lane, now);
+        self.put_back(item, priority, now);
     }
 
-    /// Forgets a request that waits. False when it does not wait (any more).
+    /// Removes a waiting request. False when it is not waiting (any more).
     pub fn cancel(&mut self, item: &T, now: Instant) -> bool {
         let urgent = self.urgent.iter().position(|urgent| urgent == item);
         match urgent {
@@ -501,41 +533,41 @@ impl<T: Clone + PartialEq> Queue<T> {
         }
     }
 
-    /// A seat gets a request of this lane. It counts as an urgent one's while it has had no others.
-    fn note_lane(&mut self, seat: SeatId, lane: Lane) {
-        let Some(place) = self.seat_mut(seat) else {
+    /// A seat gets a request of this priority. It counts as urgent while it has had no others.
+    fn note_priority(&mut self, seat: SeatId, priority: Priority) {
+        let Some(entry) = self.seat_mut(seat) else {
             return;
         };
-        let was_urgent = place.urgent;
-        place.urgent = lane == Lane::Urgent && (was_urgent || place.taken() == 0);
-        let is_urgent = place.urgent;
+        let was_urgent = entry.urgent;
+        entry.urgent = priority == Priority::Urgent && (was_urgent || entry.taken() == 0);
+        let is_urgent = entry.urgent;
         self.urgent_seats += usize::from(is_urgent);
         self.urgent_seats -= usize::from(was_urgent);
     }
 
-    fn put(&mut self, seat: SeatId, item: T, lane: Lane) -> Place {
+    fn put(&mut self, seat: SeatId, item: T, priority: Priority) -> SlotRef {
         self.warm = seat;
-        self.note_lane(seat, lane);
+        self.note_priority(seat, priority);
         let slot = self.seat(seat).and_then(Seat::free_slot).unwrap_or(0);
         let incarnation = self.hold(seat, slot, item);
-        Place {
+        SlotRef {
             seat,
             slot,
             incarnation,
         }
     }
 
-    /// Notes what a seat has got, and how much that is by now.
+    /// Puts a request into a slot, and marks the worker as worn when it has had enough of them.
     fn hold(&mut self, seat: SeatId, slot: usize, item: T) -> Incarnation {
-        let Some(place) = self.seat_mut(seat) else {
+        let Some(entry) = self.seat_mut(seat) else {
             return 0;
         };
-        let was_free = place.slots[slot].replace(item).is_none();
-        place.given += 1;
-        let (incarnation, is_worn) = (place.incarnation, place.given >= place.wears_at);
+        let was_free = entry.slots[slot].replace(item).is_none();
+        entry.given += 1;
+        let (incarnation, is_worn) = (entry.incarnation, entry.given >= entry.wears_at);
         self.held += usize::from(was_free);
         if is_worn {
-            self.wear_out(seat, incarnation, Wear::Requests);
+            self.wear_out(seat.worker(incarnation), Wear::Requests);
         }
         incarnation
     }

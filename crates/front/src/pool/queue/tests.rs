@@ -1,6 +1,7 @@
-//! The queue of one generation. `turnover.rs` has the tests of several.
+//! The queue of one generation. `rolling_replace.rs` has the tests of several.
 
 use super::*;
+use maitred_scoreboard::RequestOutcome;
 use proptest::prelude::*;
 
 const ONE: Depth = Depth {
@@ -19,17 +20,17 @@ const DEEP: Depth = Depth {
 /// A script's time.
 const SCRIPT: Duration = Duration::from_millis(1);
 
-/// A request comes, and waits if it has to ([`Submitted::Busy`]) and may.
-pub fn come(queue: &mut Queue<u32>, item: u32, depth: Depth) -> Submitted {
-    let submitted = queue.submit(item, Lane::Usual, depth);
-    if submitted == Submitted::Busy {
-        join(queue, item);
+/// A request arrives, and waits if it has to ([`Submission::Busy`]) and may.
+pub fn come(queue: &mut Queue<u32>, item: u32, depth: Depth) -> Submission {
+    let submitted = queue.submit(item, Priority::Normal, depth);
+    if submitted == Submission::Busy {
+        let _ = enqueue(queue, item);
     }
     submitted
 }
 
-pub fn join(queue: &mut Queue<u32>, item: u32) -> Joined<u32> {
-    queue.join(item, (Instant::now(), Duration::MAX), SCRIPT)
+pub fn enqueue(queue: &mut Queue<u32>, item: u32) -> Result<Option<u32>, RequestOutcome> {
+    queue.enqueue(item, Instant::now(), Duration::MAX, SCRIPT)
 }
 
 fn seat(number: u32) -> SeatId {
@@ -44,13 +45,13 @@ fn opened(seats: u32) -> Queue<u32> {
     queue.add(1, seats, 0);
     queue.replace(1, seats as usize, 3);
     for number in 0..seats {
-        queue.arrive(seat(number), 1, Vec::new());
+        queue.arrive(seat(number).worker(1), Vec::new());
     }
     queue
 }
 
-fn place(number: u32, slot: usize) -> Place {
-    Place {
+fn place(number: u32, slot: usize) -> SlotRef {
+    SlotRef {
         seat: seat(number),
         slot,
         incarnation: 1,
@@ -59,31 +60,41 @@ fn place(number: u32, slot: usize) -> Place {
 
 #[test]
 fn a_request_that_is_certain_to_be_turned_away_is_told_so_before_it_comes() {
-    let asks = |queue: &mut Queue<u32>, lane| {
-        let patience = (Instant::now(), Duration::MAX);
-        queue.turns_away((lane, ONE), patience, SCRIPT)
+    let asks = |queue: &mut Queue<u32>, priority| {
+        queue.would_reject(priority, ONE, Instant::now(), Duration::MAX, SCRIPT)
     };
     let mut queue = opened(2);
     for item in 0..5 {
-        assert_eq!(asks(&mut queue, Lane::Usual), None, "{item}");
+        assert_eq!(asks(&mut queue, Priority::Normal), None, "{item}");
         come(&mut queue, item, ONE);
     }
-    assert_eq!(asks(&mut queue, Lane::Usual), Some(Joined::Full));
-    assert_eq!(join(&mut queue, 5), Joined::Full);
-    assert_eq!(asks(&mut queue, Lane::Urgent), None, "those wait elsewhere");
+    assert_eq!(
+        asks(&mut queue, Priority::Normal),
+        Some(RequestOutcome::QueueFull)
+    );
+    assert_eq!(enqueue(&mut queue, 5), Err(RequestOutcome::QueueFull));
+    assert_eq!(
+        asks(&mut queue, Priority::Urgent),
+        None,
+        "those wait elsewhere"
+    );
     assert!(queue.cancel(&4, Instant::now()));
-    assert_eq!(asks(&mut queue, Lane::Usual), None, "there is room again");
-    // What is to be said where there are no workers is not that too many wait.
-    assert_eq!(asks(&mut Queue::new(), Lane::Usual), None);
+    assert_eq!(
+        asks(&mut queue, Priority::Normal),
+        None,
+        "there is room again"
+    );
+    // Without workers the cause of the rejection is another one.
+    assert_eq!(asks(&mut Queue::new(), Priority::Normal), None);
 }
 
 #[test]
 fn the_most_recently_used_seat_is_taken_first() {
     let mut queue = opened(3);
-    assert_eq!(come(&mut queue, 1, ONE), Submitted::Placed(place(2, 0)));
-    assert_eq!(come(&mut queue, 2, ONE), Submitted::Placed(place(1, 0)));
+    assert_eq!(come(&mut queue, 1, ONE), Submission::Placed(place(2, 0)));
+    assert_eq!(come(&mut queue, 2, ONE), Submission::Placed(place(1, 0)));
     queue.free(place(2, 0));
-    assert_eq!(come(&mut queue, 3, ONE), Submitted::Placed(place(2, 0)));
+    assert_eq!(come(&mut queue, 3, ONE), Submission::Placed(place(2, 0)));
 }
 
 #[test]
@@ -91,24 +102,24 @@ fn requests_wait_in_order_and_the_queue_has_an_end() {
     let mut queue = opened(1);
     come(&mut queue, 1, ONE);
     for item in 2..=4 {
-        assert_eq!(come(&mut queue, item, ONE), Submitted::Busy);
+        assert_eq!(come(&mut queue, item, ONE), Submission::Busy);
     }
-    assert_eq!(queue.submit(5, Lane::Usual, ONE), Submitted::Busy);
-    assert_eq!(join(&mut queue, 5), Joined::Full);
+    assert_eq!(queue.submit(5, Priority::Normal, ONE), Submission::Busy);
+    assert_eq!(enqueue(&mut queue, 5), Err(RequestOutcome::QueueFull));
     queue.free(place(0, 0));
-    assert_eq!(queue.next(seat(0), ONE), Next::Run(2, place(0, 0)));
-    assert_eq!(queue.next(seat(0), ONE), Next::Rest);
+    assert_eq!(queue.next(seat(0), ONE), SeatAction::Run(2, place(0, 0)));
+    assert_eq!(queue.next(seat(0), ONE), SeatAction::Rest);
 }
 
 #[test]
 fn short_scripts_use_the_second_slot_and_long_ones_do_not() {
     let mut queue = opened(1);
     come(&mut queue, 1, TWO);
-    assert_eq!(come(&mut queue, 2, ONE), Submitted::Busy);
+    assert_eq!(come(&mut queue, 2, ONE), Submission::Busy);
     let mut queue = opened(1);
     come(&mut queue, 1, TWO);
     assert_eq!(queue.queued(), 0);
-    assert_eq!(come(&mut queue, 2, TWO), Submitted::Placed(place(0, 1)));
+    assert_eq!(come(&mut queue, 2, TWO), Submission::Placed(place(0, 1)));
     assert_eq!(
         (queue.queued(), queue.waiting()),
         (1, 0),
@@ -122,12 +133,12 @@ fn very_short_scripts_fill_a_busy_seat_before_another_is_woken() {
     for slot in 0..3 {
         assert_eq!(
             come(&mut queue, slot as u32, DEEP),
-            Submitted::Placed(place(1, slot))
+            Submission::Placed(place(1, slot))
         );
     }
     assert_eq!(queue.queued(), 0, "a worker is idle");
-    assert_eq!(come(&mut queue, 3, DEEP), Submitted::Placed(place(0, 0)));
-    assert_eq!(queue.idle_place(Lane::Usual), None);
+    assert_eq!(come(&mut queue, 3, DEEP), Submission::Placed(place(0, 0)));
+    assert_eq!(queue.idle_slot(Priority::Normal), None);
 }
 
 #[test]
@@ -135,32 +146,32 @@ fn an_idle_seat_fetches_what_waits_behind_another() {
     let mut queue = opened(2);
     come(&mut queue, 1, TWO);
     come(&mut queue, 2, TWO);
-    assert_eq!(come(&mut queue, 3, TWO), Submitted::Placed(place(0, 1)));
+    assert_eq!(come(&mut queue, 3, TWO), Submission::Placed(place(0, 1)));
     queue.free(place(1, 0));
     let to = place(1, 0);
     let from = vec![(3, place(0, 1)), (2, place(0, 0))];
-    assert_eq!(queue.next(seat(1), TWO), Next::TakeBack { from, to });
-    queue.moved(3, Lane::Usual, (place(0, 1), to));
-    assert_eq!(come(&mut queue, 4, ONE), Submitted::Busy);
+    assert_eq!(queue.next(seat(1), TWO), SeatAction::TakeBack { from, to });
+    queue.moved(3, Priority::Normal, place(0, 1), to);
+    assert_eq!(come(&mut queue, 4, ONE), Submission::Busy);
 }
 
 #[test]
 fn what_waits_behind_a_long_script_while_no_seat_is_idle_is_the_next_to_run() {
     let mut queue = opened(2);
     for item in 1..=4 {
-        assert!(matches!(come(&mut queue, item, TWO), Submitted::Placed(_)));
+        assert!(matches!(come(&mut queue, item, TWO), Submission::Placed(_)));
     }
-    assert_eq!(come(&mut queue, 5, TWO), Submitted::Busy);
+    assert_eq!(come(&mut queue, 5, TWO), Submission::Busy);
     let (long, behind) = (seat(0), place(0, 1));
     assert_eq!(queue.seat(long).and_then(|seat| seat.slots[1]), Some(3));
-    queue.come_back(3, Lane::Usual, (behind, Instant::now()));
-    assert_eq!(queue.next(long, TWO), Next::Rest);
+    queue.requeue(3, Priority::Normal, behind, Instant::now());
+    assert_eq!(queue.next(long, TWO), SeatAction::Rest);
     queue.done(place(1, 0));
-    assert_eq!(queue.next(seat(1), TWO), Next::Run(3, place(1, 0)));
+    assert_eq!(queue.next(seat(1), TWO), SeatAction::Run(3, place(1, 0)));
     // The one that runs there has ended: it is as every other.
     queue.done(place(0, 0));
-    assert_eq!(queue.next(long, TWO), Next::Run(5, place(0, 0)));
-    assert_eq!(come(&mut queue, 6, TWO), Submitted::Placed(behind));
+    assert_eq!(queue.next(long, TWO), SeatAction::Run(5, place(0, 0)));
+    assert_eq!(come(&mut queue, 6, TWO), Submission::Placed(behind));
 }
 
 #[test]
@@ -168,74 +179,74 @@ fn a_seat_without_a_worker_gets_nothing_and_gives_back_what_it_had() {
     let mut queue = opened(1);
     come(&mut queue, 1, TWO);
     come(&mut queue, 2, TWO);
-    let left = queue.close(seat(0), 1);
+    let left = queue.close(seat(0).worker(1));
     assert_eq!(left, vec![(place(0, 0), 1), (place(0, 1), 2)]);
-    assert_eq!(come(&mut queue, 3, TWO), Submitted::Busy);
-    queue.put_back(2, Lane::Usual, Instant::now());
-    queue.arrive(seat(0), 2, Vec::new());
-    let reopened = Place {
+    assert_eq!(come(&mut queue, 3, TWO), Submission::Busy);
+    queue.put_back(2, Priority::Normal, Instant::now());
+    queue.arrive(seat(0).worker(2), Vec::new());
+    let reopened = SlotRef {
         seat: seat(0),
         slot: 0,
         incarnation: 2,
     };
-    assert_eq!(queue.next(seat(0), ONE), Next::Run(2, reopened));
+    assert_eq!(queue.next(seat(0), ONE), SeatAction::Run(2, reopened));
 }
 
 #[test]
 fn an_urgent_request_comes_before_all_who_wait_and_keeps_seats_for_its_like() {
     let mut queue = opened(3);
     queue.reserve(1);
-    let urgent = |queue: &mut Queue<u32>, item| queue.submit(item, Lane::Urgent, ONE);
+    let urgent = |queue: &mut Queue<u32>, item| queue.submit(item, Priority::Urgent, ONE);
     come(&mut queue, 1, ONE);
     come(&mut queue, 2, ONE);
     assert_eq!(
         come(&mut queue, 3, ONE),
-        Submitted::Busy,
+        Submission::Busy,
         "the third is kept"
     );
     assert_eq!(queue.idle_for_waiting(), None);
-    assert_eq!(queue.idle_place(Lane::Usual), None);
-    assert_eq!(queue.next(seat(0), ONE), Next::Rest);
-    assert_eq!(urgent(&mut queue, 10), Submitted::Placed(place(0, 0)));
-    assert_eq!(urgent(&mut queue, 11), Submitted::Busy);
-    assert_eq!(queue.join_urgent(11), Joined::Waits);
+    assert_eq!(queue.idle_slot(Priority::Normal), None);
+    assert_eq!(queue.next(seat(0), ONE), SeatAction::Rest);
+    assert_eq!(urgent(&mut queue, 10), Submission::Placed(place(0, 0)));
+    assert_eq!(urgent(&mut queue, 11), Submission::Busy);
+    assert_eq!(queue.enqueue_urgent(11), Ok(()));
     queue.free(place(2, 0));
-    assert_eq!(queue.next(seat(2), ONE), Next::Run(11, place(2, 0)));
+    assert_eq!(queue.next(seat(2), ONE), SeatAction::Run(11, place(2, 0)));
     // Two seats run urgent requests: the one that gets free next is everybody's.
     queue.free(place(1, 0));
     assert_eq!(queue.idle_for_waiting(), Some(seat(1)));
-    assert_eq!(queue.next(seat(1), ONE), Next::Run(3, place(1, 0)));
+    assert_eq!(queue.next(seat(1), ONE), SeatAction::Run(3, place(1, 0)));
     queue.free(place(0, 0));
     queue.free(place(2, 0));
-    assert_eq!(come(&mut queue, 4, ONE), Submitted::Placed(place(2, 0)));
-    assert_eq!(come(&mut queue, 5, ONE), Submitted::Busy);
+    assert_eq!(come(&mut queue, 4, ONE), Submission::Placed(place(2, 0)));
+    assert_eq!(come(&mut queue, 5, ONE), Submission::Busy);
 }
 
 #[test]
 fn urgent_requests_that_wait_can_leave_and_have_an_end_and_one_seat_is_always_everybodys() {
     let mut queue = opened(1);
     queue.reserve(1);
-    assert_eq!(come(&mut queue, 1, ONE), Submitted::Placed(place(0, 0)));
+    assert_eq!(come(&mut queue, 1, ONE), Submission::Placed(place(0, 0)));
     for item in 10..13 {
-        assert_eq!(queue.join_urgent(item), Joined::Waits);
+        assert_eq!(queue.enqueue_urgent(item), Ok(()));
     }
-    assert_eq!(queue.join_urgent(13), Joined::Full);
+    assert_eq!(queue.enqueue_urgent(13), Err(RequestOutcome::QueueFull));
     let now = Instant::now();
     assert!(queue.cancel(&11, now) && !queue.cancel(&11, now));
     assert_eq!(queue.waiting(), 2);
-    let left = queue.close(seat(0), 1);
+    let left = queue.close(seat(0).worker(1));
     assert_eq!(left.len(), 1);
-    queue.put_back(14, Lane::Urgent, Instant::now());
-    queue.arrive(seat(0), 2, Vec::new());
-    let second = Place {
+    queue.put_back(14, Priority::Urgent, Instant::now());
+    queue.arrive(seat(0).worker(2), Vec::new());
+    let second = SlotRef {
         incarnation: 2,
         ..place(0, 0)
     };
     for item in [14, 10, 12] {
-        assert_eq!(queue.next(seat(0), ONE), Next::Run(item, second));
+        assert_eq!(queue.next(seat(0), ONE), SeatAction::Run(item, second));
         queue.free(second);
     }
-    assert_eq!(queue.next(seat(0), ONE), Next::Rest);
+    assert_eq!(queue.next(seat(0), ONE), SeatAction::Rest);
 }
 
 #[test]
@@ -243,81 +254,92 @@ fn urgent_requests_get_the_seats_kept_for_them_however_short_scripts_are() {
     let mut queue = opened(3);
     queue.reserve(1);
     for item in 1..=2 {
-        assert!(matches!(come(&mut queue, item, DEEP), Submitted::Placed(at) if at.slot == 0));
+        assert!(matches!(come(&mut queue, item, DEEP), Submission::Placed(at) if at.slot == 0));
     }
-    assert_eq!(come(&mut queue, 3, DEEP), Submitted::Busy);
-    let urgent = queue.submit(10, Lane::Urgent, DEEP);
-    assert_eq!(urgent, Submitted::Placed(place(0, 0)));
-    assert_eq!(queue.next(seat(0), DEEP), Next::Rest, "nobody behind it");
-    assert_eq!(queue.submit(11, Lane::Urgent, DEEP), Submitted::Busy);
-    assert_eq!(queue.join_urgent(11), Joined::Waits);
+    assert_eq!(come(&mut queue, 3, DEEP), Submission::Busy);
+    let urgent = queue.submit(10, Priority::Urgent, DEEP);
+    assert_eq!(urgent, Submission::Placed(place(0, 0)));
+    assert_eq!(
+        queue.next(seat(0), DEEP),
+        SeatAction::Rest,
+        "no request behind it"
+    );
+    assert_eq!(queue.submit(11, Priority::Urgent, DEEP), Submission::Busy);
+    assert_eq!(queue.enqueue_urgent(11), Ok(()));
     queue.done(place(2, 0));
-    assert_eq!(queue.next(seat(2), DEEP), Next::Run(11, place(2, 0)));
-    assert_eq!(queue.next(seat(2), DEEP), Next::Rest);
+    assert_eq!(queue.next(seat(2), DEEP), SeatAction::Run(11, place(2, 0)));
+    assert_eq!(queue.next(seat(2), DEEP), SeatAction::Rest);
 }
 
 #[test]
 fn an_urgent_request_moves_to_a_seat_that_is_kept_and_what_it_leaves_is_everybodys() {
     let mut queue = opened(3);
-    // From before seats were kept: two usual requests, and an urgent one behind the second.
+    // From before the reservation: two normal requests, and an urgent one behind the second.
     come(&mut queue, 1, ONE);
     come(&mut queue, 2, DEEP);
-    assert_eq!(come(&mut queue, 3, ONE), Submitted::Placed(place(1, 0)));
-    let urgent = queue.submit(10, Lane::Urgent, DEEP);
-    assert_eq!(urgent, Submitted::Placed(place(1, 1)));
+    assert_eq!(come(&mut queue, 3, ONE), Submission::Placed(place(1, 0)));
+    let urgent = queue.submit(10, Priority::Urgent, DEEP);
+    assert_eq!(urgent, Submission::Placed(place(1, 1)));
     queue.reserve(1);
-    assert_eq!(queue.idle_place(Lane::Usual), None);
-    assert_eq!(queue.idle_place(Lane::Urgent), Some(place(0, 0)));
-    queue.moved(10, Lane::Urgent, (place(1, 1), place(0, 0)));
-    assert_eq!(come(&mut queue, 4, ONE), Submitted::Busy);
+    assert_eq!(queue.idle_slot(Priority::Normal), None);
+    assert_eq!(queue.idle_slot(Priority::Urgent), Some(place(0, 0)));
+    queue.moved(10, Priority::Urgent, place(1, 1), place(0, 0));
+    assert_eq!(come(&mut queue, 4, ONE), Submission::Busy);
     queue.done(place(0, 0));
-    assert_eq!(queue.next(seat(0), ONE), Next::Rest, "it is still kept");
+    assert_eq!(
+        queue.next(seat(0), ONE),
+        SeatAction::Rest,
+        "it is still kept"
+    );
     queue.done(place(1, 0));
-    assert_eq!(queue.next(seat(1), ONE), Next::Run(4, place(1, 0)));
+    assert_eq!(queue.next(seat(1), ONE), SeatAction::Run(4, place(1, 0)));
 }
 
 #[derive(Debug, Clone)]
-enum Step {
-    Submit { depth: Depth, lane: Lane },
+enum QueueStep {
+    Submit { depth: Depth, priority: Priority },
     Finish { nth: usize },
     Die { seat: u32 },
     Cancel { nth: usize },
     TurnOutLong { seat: u32 },
 }
 
-fn step() -> impl Strategy<Value = Step> {
+fn step() -> impl Strategy<Value = QueueStep> {
     let depth = prop_oneof![Just(ONE), Just(TWO), Just(DEEP)];
-    let lane = prop_oneof![2 => Just(Lane::Usual), 1 => Just(Lane::Urgent)];
+    let priority = prop_oneof![2 => Just(Priority::Normal), 1 => Just(Priority::Urgent)];
     prop_oneof![
-        4 => (depth, lane).prop_map(|(depth, lane)| Step::Submit { depth, lane }),
-        4 => any::<usize>().prop_map(|nth| Step::Finish { nth }),
-        1 => (0u32..3).prop_map(|seat| Step::Die { seat }),
-        1 => any::<usize>().prop_map(|nth| Step::Cancel { nth }),
-        1 => (0u32..3).prop_map(|seat| Step::TurnOutLong { seat }),
+        4 => (depth, priority).prop_map(|(depth, priority)| QueueStep::Submit { depth, priority }),
+        4 => any::<usize>().prop_map(|nth| QueueStep::Finish { nth }),
+        1 => (0u32..3).prop_map(|seat| QueueStep::Die { seat }),
+        1 => any::<usize>().prop_map(|nth| QueueStep::Cancel { nth }),
+        1 => (0u32..3).prop_map(|seat| QueueStep::TurnOutLong { seat }),
     ]
 }
 
 /// The driver's part, without clock or memory: whatever is placed has begun only if it is
 /// the older of its seat's two.
-struct World {
+struct QueueWorld {
     queue: Queue<u32>,
-    placed: Vec<(u32, Place)>,
+    placed: Vec<(u32, SlotRef)>,
     incarnations: Vec<u32>,
     waiting: Vec<u32>,
     /// Of each request, from the first, which is 1.
-    lanes: Vec<Lane>,
+    lanes: Vec<Priority>,
     /// What scripts were like when the last request came.
     depth: Depth,
 }
 
-impl World {
-    fn lane(&self, item: u32) -> Lane {
+impl QueueWorld {
+    fn priority(&self, item: u32) -> Priority {
         self.lanes[item as usize - 1]
     }
 
-    /// How many wait in this lane.
-    fn waiting(&self, lane: Lane) -> usize {
-        let waiting = self.waiting.iter().filter(|item| self.lane(**item) == lane);
+    /// How many wait in this priority.
+    fn waiting(&self, priority: Priority) -> usize {
+        let waiting = self
+            .waiting
+            .iter()
+            .filter(|item| self.priority(**item) == priority);
         waiting.count()
     }
 
@@ -326,7 +348,7 @@ impl World {
         let usual = self
             .placed
             .iter()
-            .filter(|(item, _)| self.lane(*item) == Lane::Usual);
+            .filter(|(item, _)| self.priority(*item) == Priority::Normal);
         let seats: std::collections::HashSet<_> = usual.map(|(_, at)| at.seat.number).collect();
         seats.len()
     }
@@ -334,20 +356,20 @@ impl World {
     fn settle(&mut self, seat: SeatId) {
         loop {
             match self.queue.next(seat, self.depth) {
-                Next::Run(item, place) => {
+                SeatAction::Run(item, place) => {
                     self.waiting.retain(|waiting| *waiting != item);
                     self.placed.push((item, place));
                 }
-                Next::TakeBack { from, to } => {
+                SeatAction::TakeBack { from, to } => {
                     let begun = self.placed.iter().find(|(_, at)| at.seat == from[0].1.seat);
                     let begun = begun.map(|(item, _)| *item);
                     let waits = from.into_iter().find(|(item, _)| Some(*item) != begun);
                     let (item, from) = waits.expect("a seat with two");
-                    self.queue.moved(item, self.lane(item), (from, to));
+                    self.queue.moved(item, self.priority(item), from, to);
                     self.placed.retain(|(other, _)| *other != item);
                     self.placed.push((item, to));
                 }
-                Next::Rest => return,
+                SeatAction::Rest => return,
             }
         }
     }
@@ -359,7 +381,7 @@ proptest! {
         steps in proptest::collection::vec(step(), 1..200),
         reserved in 0usize..4,
     ) {
-        let mut world = World {
+        let mut world = QueueWorld {
             queue: opened(3),
             placed: Vec::new(),
             incarnations: vec![1; 3],
@@ -372,61 +394,61 @@ proptest! {
         let mut next_item = 0;
         for step in steps {
             match step {
-                Step::Submit { depth, lane } => {
+                QueueStep::Submit { depth, priority } => {
                     next_item += 1;
-                    world.lanes.push(lane);
+                    world.lanes.push(priority);
                     world.depth = depth;
-                    let joined = match world.queue.submit(next_item, lane, depth) {
-                        Submitted::Placed(place) => {
+                    let joined = match world.queue.submit(next_item, priority, depth) {
+                        Submission::Placed(place) => {
                             world.placed.push((next_item, place));
                             None
                         }
-                        Submitted::Busy if lane == Lane::Urgent => {
-                            Some(world.queue.join_urgent(next_item))
+                        Submission::Busy if priority == Priority::Urgent => {
+                            Some(world.queue.enqueue_urgent(next_item).map(|()| None))
                         }
-                        Submitted::Busy => Some(join(&mut world.queue, next_item)),
-                        Submitted::Nobody => panic!("there is a generation"),
+                        Submission::Busy => Some(enqueue(&mut world.queue, next_item)),
+                        Submission::NoWorkers => panic!("there is a generation"),
                     };
                     match joined {
                         None => {}
-                        Some(Joined::Waits) => world.waiting.push(next_item),
+                        Some(Ok(None)) => world.waiting.push(next_item),
                         Some(refused) => {
-                            prop_assert_eq!(refused, Joined::Full);
-                            prop_assert!(world.waiting(lane) >= 3);
+                            prop_assert_eq!(refused, Err(RequestOutcome::QueueFull));
+                            prop_assert!(world.waiting(priority) >= 3);
                         }
                     }
                 }
-                Step::Finish { nth } if !world.placed.is_empty() => {
+                QueueStep::Finish { nth } if !world.placed.is_empty() => {
                     let (_, place) = world.placed.remove(nth % world.placed.len());
                     world.queue.done(place);
                     world.settle(place.seat);
                 }
-                Step::TurnOutLong { seat: number } if world.queue.idle_seat().is_none() => {
-                    let there = |(_, at): &&(u32, Place)| at.seat == seat(number);
+                QueueStep::TurnOutLong { seat: number } if world.queue.idle_seat().is_none() => {
+                    let there = |(_, at): &&(u32, SlotRef)| at.seat == seat(number);
                     let behind = world.placed.iter().filter(there).nth(1).copied();
                     if let Some((item, from)) = behind {
                         let now = Instant::now();
-                        world.queue.come_back(item, world.lane(item), (from, now));
+                        world.queue.requeue(item, world.priority(item), from, now);
                         world.placed.retain(|(other, _)| *other != item);
                         world.waiting.push(item);
-                        prop_assert_eq!(world.queue.next(from.seat, TWO), Next::Rest);
+                        prop_assert_eq!(world.queue.next(from.seat, TWO), SeatAction::Rest);
                     }
                 }
-                Step::Die { seat: number } => {
+                QueueStep::Die { seat: number } => {
                     let old = world.incarnations[number as usize];
-                    let left = world.queue.close(seat(number), old);
+                    let left = world.queue.close(seat(number).worker(old));
                     world.placed.retain(|(_, place)| place.seat != seat(number));
                     for (_, item) in left.iter().skip(1).rev() {
-                        world.queue.put_back(*item, world.lane(*item), Instant::now());
+                        world.queue.put_back(*item, world.priority(*item), Instant::now());
                         world.waiting.push(*item);
                     }
                     world.incarnations[number as usize] += 1;
-                    world.queue.arrive(seat(number), old + 1, Vec::new());
+                    world.queue.arrive(seat(number).worker(old + 1), Vec::new());
                     while let Some(idle) = world.queue.idle_for_waiting() {
                         world.settle(idle);
                     }
                 }
-                Step::Cancel { nth } if next_item > 0 => {
+                QueueStep::Cancel { nth } if next_item > 0 => {
                     let item = nth as u32 % next_item + 1;
                     if world.queue.cancel(&item, Instant::now()) {
                         world.waiting.retain(|waiting| *waiting != item);
@@ -451,11 +473,11 @@ proptest! {
             items.dedup();
             prop_assert_eq!(items.len(), world.placed.len());
             let idle = 3 - world.queue.busy();
-            prop_assert!(idle == 0 || world.waiting(Lane::Urgent) == 0, "an urgent one waits");
+            prop_assert!(idle == 0 || world.waiting(Priority::Urgent) == 0, "an urgent one waits");
             let usual = world.usual_seats();
             prop_assert!(usual <= usual_most, "{usual} seats have usual requests");
             let may_wait = idle == 0 || usual == usual_most;
-            prop_assert!(may_wait || world.waiting(Lane::Usual) == 0, "a usual one waits");
+            prop_assert!(may_wait || world.waiting(Priority::Normal) == 0, "a usual one waits");
             let is_alone = world.placed.iter().all(|(_, at)| at.slot == 0);
             prop_assert!(reserved == 0 || is_alone, "one is behind another");
         }
@@ -468,17 +490,17 @@ fn a_copy_gets_what_it_is_there_for_and_one_that_waits_takes_its_place() {
     queue.add(1, 2, 0);
     queue.serve_each(1, 1);
     queue.replace(1, 1, 3);
-    queue.arrive(seat(0), 1, Vec::new());
-    queue.arrive(seat(1), 1, Vec::new());
-    assert_eq!(come(&mut queue, 1, DEEP), Submitted::Placed(place(0, 0)));
-    assert_eq!(come(&mut queue, 2, DEEP), Submitted::Busy);
+    queue.arrive(seat(0).worker(1), Vec::new());
+    queue.arrive(seat(1).worker(1), Vec::new());
+    assert_eq!(come(&mut queue, 1, DEEP), Submission::Placed(place(0, 0)));
+    assert_eq!(come(&mut queue, 2, DEEP), Submission::Busy);
     // It was taken back before the worker had begun: that one is as good as it was.
     queue.free(place(0, 0));
-    assert_eq!(queue.next(seat(0), DEEP), Next::Run(2, place(0, 0)));
+    assert_eq!(queue.next(seat(0), DEEP), SeatAction::Run(2, place(0, 0)));
     queue.done(place(0, 0));
-    assert_eq!(queue.next(seat(0), DEEP), Next::Rest);
+    assert_eq!(queue.next(seat(0), DEEP), SeatAction::Rest);
     assert_eq!(queue.open_seats(), 0);
-    let change = crate::pool::turnover::Change::Open(seat(1));
-    assert_eq!(queue.next_change(), Some(change));
-    assert_eq!(come(&mut queue, 3, DEEP), Submitted::Placed(place(1, 0)));
+    let change = crate::pool::rolling_replace::SeatChange::Open(seat(1));
+    assert_eq!(queue.next_seat_change(), Some(change));
+    assert_eq!(come(&mut queue, 3, DEEP), Submission::Placed(place(1, 0)));
 }

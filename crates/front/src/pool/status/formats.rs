@@ -5,9 +5,9 @@ use std::fmt::Write;
 use maitred_seat::WorkerState;
 
 use crate::pool::status::Status;
-use crate::pool::status::fields::{Field, REQUEST_URI, Value, of_pool, of_worker};
+use crate::pool::status::fields::{REQUEST_URI, StatusField, StatusValue, of_pool, of_worker};
 
-/// What stands between the workers in text.
+/// Separates the workers in text.
 const STARS: &str = "\n************************\n";
 
 const HTML_START: &str = "<!DOCTYPE html PUBLIC \"-//W3C//DTD XHTML 1.0 Strict//EN\" \
@@ -17,7 +17,7 @@ const HTML_START: &str = "<!DOCTYPE html PUBLIC \"-//W3C//DTD XHTML 1.0 Strict//
 
 /// Lines for people.
 pub fn text(status: &Status, full: bool) -> String {
-    let lines = |fields: &[Field<'_>]| fields.iter().map(line).collect::<String>();
+    let lines = |fields: &[StatusField<'_>]| fields.iter().map(line).collect::<String>();
     let mut out = lines(&of_pool(status));
     if full {
         for process in &status.figures.processes {
@@ -28,8 +28,9 @@ pub fn text(status: &Status, full: bool) -> String {
     out
 }
 
-fn line((name, value): &Field<'_>) -> String {
-    // The one name that text spells in its own way.
+fn line(field: &StatusField<'_>) -> String {
+    let (name, value) = field;
+    // The only name with another spelling in text.
     let name = name.replace("uri", "URI") + ":";
     format!("{name:<22}{}\n", value.for_people())
 }
@@ -63,7 +64,7 @@ pub fn html(status: &Status, full: bool) -> String {
 
 /// An element for each field.
 pub fn xml(status: &Status, full: bool) -> String {
-    let element = |(name, value): &Field<'_>| {
+    let element = |(name, value): &StatusField<'_>| {
         let name = name.replace(' ', "-");
         format!("<{name}>{}</{name}>", escaped(&value.to_string()))
     };
@@ -98,10 +99,12 @@ pub fn json(status: &Status, full: bool) -> String {
     out
 }
 
-fn members(fields: &[Field<'_>]) -> String {
-    let member = |(name, value): &Field<'_>| match value {
-        Value::Text(text) if *name == REQUEST_URI => format!("\"{name}\":{}", as_by_php(text)),
-        Value::Text(text) => format!("\"{name}\":{}", serde_json::json!(text)),
+fn members(fields: &[StatusField<'_>]) -> String {
+    let member = |(name, value): &StatusField<'_>| match value {
+        StatusValue::Text(text) if *name == REQUEST_URI => {
+            format!("\"{name}\":{}", as_by_php(text))
+        }
+        StatusValue::Text(text) => format!("\"{name}\":{}", serde_json::json!(text)),
         number => format!("\"{name}\":{number}"),
     };
     fields.iter().map(member).collect::<Vec<_>>().join(",")
@@ -123,7 +126,7 @@ fn as_by_php(text: &str) -> String {
     out
 }
 
-/// Text as it may stand in an element of HTML or XML, or in a quoted attribute.
+/// Text escaped for an element of HTML or XML, or for a quoted attribute.
 fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {

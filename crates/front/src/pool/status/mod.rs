@@ -1,5 +1,5 @@
-//! A pool's status page and ping, in php-fpm's formats (`fpm_status.c`). The front answers them
-//! itself: they need no worker, and so never wait for one.
+//! A pool's status page and ping, in php-fpm's formats (`fpm_status.c`). The front generates them
+//! itself: they never wait for a worker.
 
 pub(crate) mod fields;
 pub(crate) mod formats;
@@ -11,7 +11,7 @@ use percent_encoding::percent_decode_str;
 
 use crate::pool::Pool;
 
-/// What keeps a page out of every cache; php-fpm's.
+/// The headers that prevent caching; php-fpm's.
 const NEVER_CACHED: [(&[u8], &[u8]); 2] = [
     (b"Expires", b"Thu, 01 Jan 1970 00:00:00 GMT"),
     (
@@ -20,26 +20,26 @@ const NEVER_CACHED: [(&[u8], &[u8]); 2] = [
     ),
 ];
 
-/// Where a script says nothing of its kind, which for php-fpm is so of a status page without body.
+/// PHP's default `Content-Type`, which php-fpm's status page has without a body.
 const DEFAULT_TYPE: &str = "text/html; charset=UTF-8";
 
-/// What stands for a query string that is not to be seen.
+/// Replaces a query string that the client may not see.
 const MASKED: &str = "***";
 
-/// What a status page shows.
+/// The content of a status page.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Status {
     /// The pool's name.
     pub pool: String,
     /// `pm`, as php-fpm spells it.
     pub process_manager: &'static str,
-    /// The figures; a worker may have written anything into them.
+    /// The counters, which a hostile worker may have overwritten.
     pub figures: PoolState,
 }
 
-/// The form of a status page.
+/// The format of a status page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Format {
+enum StatusFormat {
     Text,
     Html,
     Xml,
@@ -47,28 +47,28 @@ enum Format {
     OpenMetrics,
 }
 
-/// A page of the front's own.
+/// A page that the front generates.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Page {
+pub struct StatusPage {
     content_type: &'static str,
     body: String,
     is_ping: bool,
 }
 
-/// The page that a request asks for, if its path is one of the pool's two.
-pub fn page(pool: &Pool, head: &Head) -> Option<Page> {
+/// The page for a request, if its path is one of the pool's two.
+pub fn page(pool: &Pool, head: &Head) -> Option<StatusPage> {
     let query = head.query().unwrap_or_default();
-    page_at(pool, head.path().as_bytes(), || query, Part::None)
+    page_at(pool, head.path().as_bytes(), || query, SelfCount::Excluded)
 }
 
-/// Whether a request for a page is itself among what the page counts.
+/// Whether the page counts the request for itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Part {
-    /// It is not.
-    None,
-    /// It is, as with php-fpm, where a worker is taken to answer it: monitoring that expects one
-    /// active worker at least finds it.
-    OfPool,
+pub enum SelfCount {
+    /// It does not.
+    Excluded,
+    /// It does, as with php-fpm, where a worker generates the page: monitoring may expect at least
+    /// one active worker.
+    Included,
 }
 
 /// The page of a pool at `path`, if it is one of its two.
@@ -76,43 +76,43 @@ pub fn page_at<Q: AsRef<str>>(
     pool: &Pool,
     path: &[u8],
     query: impl FnOnce() -> Q,
-    part: Part,
-) -> Option<Page> {
+    self_count: SelfCount,
+) -> Option<StatusPage> {
     let settings = pool.settings();
     let is = |page: &Option<String>| page.as_deref().is_some_and(|page| page.as_bytes() == path);
     let is_ping = is(&settings.ping_path);
     if !is_ping && !is(&settings.status_path) {
         return None;
     }
-    if part == Part::OfPool {
+    if self_count == SelfCount::Included {
         pool.count_page();
     }
-    Some(match is_ping {
-        true => ping(pool),
-        false => of_pool(pool, query().as_ref(), part),
-    })
+    if is_ping {
+        return Some(ping(pool));
+    }
+    Some(of_pool(pool, query().as_ref(), self_count))
 }
 
-/// The answer to a ping of a pool.
-pub fn ping(pool: &Pool) -> Page {
-    Page {
-        content_type: Format::Text.content_type(),
+/// The response to a ping of a pool.
+pub fn ping(pool: &Pool) -> StatusPage {
+    StatusPage {
+        content_type: StatusFormat::Text.content_type(),
         body: pool.settings().ping_response.clone(),
         is_ping: true,
     }
 }
 
-/// The status page of a pool in the form that the query asks for.
-pub fn of_pool(pool: &Pool, query: &str, part: Part) -> Page {
+/// The status page of a pool, in the format of the query.
+pub fn of_pool(pool: &Pool, query: &str, self_count: SelfCount) -> StatusPage {
     let mut figures = pool.snapshot();
-    if part == Part::OfPool {
+    if self_count == SelfCount::Included {
         with_one_more(&mut figures);
     }
     with_figures(pool, query, figures)
 }
 
-/// The same as a client of the admin listener may see it, which shows all pools.
-pub fn for_admin(pool: &Pool, query: &str, view: View) -> Page {
+/// The status page as a client of the admin listener may see it.
+pub fn for_admin(pool: &Pool, query: &str, view: View) -> StatusPage {
     let mut figures = pool.snapshot();
     for process in &mut figures.processes {
         mask(process, view);
@@ -120,22 +120,22 @@ pub fn for_admin(pool: &Pool, query: &str, view: View) -> Page {
     with_figures(pool, query, figures)
 }
 
-fn with_figures(pool: &Pool, query: &str, figures: PoolState) -> Page {
+fn with_figures(pool: &Pool, query: &str, figures: PoolState) -> StatusPage {
     let settings = pool.settings();
     let status = Status {
         pool: settings.name.clone(),
         process_manager: settings.pm.name(),
         figures,
     };
-    let (format, full) = asked_for(query);
-    Page::of(&status, format, full)
+    let (format, full) = parse_query(query);
+    StatusPage::of(&status, format, full)
 }
 
-/// Takes out of a worker's row what is not to be seen. What is missing is a dash.
+/// Removes from a worker's row what the client may not see. The page shows a dash for it.
 fn mask(process: &mut WorkerState, view: View) {
     match view {
         View::Whole => {}
-        // That there was one is seen.
+        // The client sees that there was none.
         View::WithoutQueries if process.query.is_empty() => {}
         View::WithoutQueries => MASKED.clone_into(&mut process.query),
         View::WithoutRequests => {
@@ -151,8 +151,8 @@ fn mask(process: &mut WorkerState, view: View) {
     }
 }
 
-/// The figures as they would be if a worker were busy with the page: an idle one, or one that was
-/// started for it. Where all are busy, php-fpm would answer once one is not.
+/// Counts a worker that generates the page: an idle one, or one started for it. While all are busy,
+/// php-fpm would respond later.
 fn with_one_more(figures: &mut PoolState) {
     match figures.idle.checked_sub(1) {
         Some(idle) => (figures.idle, figures.active) = (idle, figures.active + 1),
@@ -161,9 +161,9 @@ fn with_one_more(figures: &mut PoolState) {
     figures.max_active = figures.max_active.max(figures.active);
 }
 
-/// The format, and whether each worker is shown. The order in which php-fpm looks for the keys
-/// decides, not theirs; a key needs no value, and counts only as a whole, as since PHP 8.4.
-fn asked_for(query: &str) -> (Format, bool) {
+/// The format of the query, and whether it shows each worker. php-fpm's order of the keys decides,
+/// not theirs; a key needs no value, and counts only as a whole, as since PHP 8.4.
+fn parse_query(query: &str) -> (StatusFormat, bool) {
     let has = |wanted: &str| {
         query.split('&').any(|pair| {
             let key = pair.split('=').next().unwrap_or_default();
@@ -171,73 +171,78 @@ fn asked_for(query: &str) -> (Format, bool) {
         })
     };
     let formats = [
-        ("html", Format::Html),
-        ("xml", Format::Xml),
-        ("json", Format::Json),
-        ("openmetrics", Format::OpenMetrics),
+        ("html", StatusFormat::Html),
+        ("xml", StatusFormat::Xml),
+        ("json", StatusFormat::Json),
+        ("openmetrics", StatusFormat::OpenMetrics),
     ];
     let format = formats.into_iter().find(|(key, _)| has(key));
     (
-        format.map_or(Format::Text, |(_, format)| format),
+        format.map_or(StatusFormat::Text, |(_, format)| format),
         has("full"),
     )
 }
 
-impl Format {
-    /// As PHP completes it with its default character set.
+impl StatusFormat {
+    /// The content type, completed with PHP's default character set.
     fn content_type(self) -> &'static str {
         match self {
-            Format::Text => "text/plain;charset=UTF-8",
-            Format::Html => "text/html;charset=UTF-8",
-            Format::Xml => "text/xml;charset=UTF-8",
-            Format::Json => "application/json",
-            Format::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
+            StatusFormat::Text => "text/plain;charset=UTF-8",
+            StatusFormat::Html => "text/html;charset=UTF-8",
+            StatusFormat::Xml => "text/xml;charset=UTF-8",
+            StatusFormat::Json => "application/json",
+            StatusFormat::OpenMetrics => {
+                "application/openmetrics-text; version=1.0.0; charset=utf-8"
+            }
         }
     }
 }
 
-impl Page {
-    /// A page with a body of its own kind.
-    pub fn new(content_type: &'static str, body: String) -> Page {
-        Page {
+impl StatusPage {
+    /// A page with a body of any content type.
+    pub fn new(content_type: &'static str, body: String) -> StatusPage {
+        StatusPage {
             content_type,
             body,
             is_ping: false,
         }
     }
 
-    fn of(status: &Status, format: Format, full: bool) -> Page {
+    fn of(status: &Status, format: StatusFormat, full: bool) -> StatusPage {
         let body = match format {
-            Format::Text => formats::text(status, full),
-            Format::Html => formats::html(status, full),
-            Format::Xml => formats::xml(status, full),
-            Format::Json => formats::json(status, full),
-            Format::OpenMetrics => openmetrics::openmetrics(status),
+            StatusFormat::Text => formats::text(status, full),
+            StatusFormat::Html => formats::html(status, full),
+            StatusFormat::Xml => formats::xml(status, full),
+            StatusFormat::Json => formats::json(status, full),
+            StatusFormat::OpenMetrics => openmetrics::openmetrics(status),
         };
-        Page::new(format.content_type(), body)
+        StatusPage::new(format.content_type(), body)
     }
 
-    /// Its head for a web server (RFC 3875 §6.3), without the empty line; in php-fpm's order, where
-    /// a ping's type comes first. `powered_by` is what PHP says of itself.
+    /// Its CGI headers (RFC 3875 §6.3), without the empty line; in php-fpm's order, where a ping's
+    /// type comes first. `powered_by` is the value of PHP's `X-Powered-By`.
     pub fn cgi_headers(&self, powered_by: Option<&str>, is_head: bool) -> String {
         let powered_by = powered_by.map(|php| format!("X-Powered-By: {php}\r\n"));
         let powered_by = powered_by.unwrap_or_default();
         let [(expires, never), (cache, control)] =
             NEVER_CACHED.map(|(name, value)| (name.escape_ascii(), value.escape_ascii()));
         let never_cached = format!("{expires}: {never}\r\n{cache}: {control}\r\n");
-        let content_type = match is_head && !self.is_ping {
-            true => DEFAULT_TYPE,
-            false => self.content_type,
+        let content_type = if is_head && !self.is_ping {
+            DEFAULT_TYPE
+        } else {
+            self.content_type
         };
         // PHP spells it so where it has added the character set.
-        let name = match content_type.starts_with("text/") {
-            true => "Content-type",
-            false => "Content-Type",
+        let name = if content_type.starts_with("text/") {
+            "Content-type"
+        } else {
+            "Content-Type"
         };
         let kind = format!("{name}: {content_type}\r\n");
-        match self.is_ping {
-            true => powered_by + &kind + &never_cached,
-            false => powered_by + &never_cached + &kind,
+        if self.is_ping {
+            powered_by + &kind + &never_cached
+        } else {
+            powered_by + &never_cached + &kind
         }
     }
 
@@ -246,7 +251,7 @@ impl Page {
         &self.body
     }
 
-    /// What a client over HTTP is told of it.
+    /// Its HTTP headers.
     pub fn headers(&self) -> [(&[u8], &[u8]); 3] {
         let [expires, control] = NEVER_CACHED;
         let kind = (&b"Content-Type"[..], self.content_type.as_bytes());
@@ -254,14 +259,14 @@ impl Page {
     }
 }
 
-/// What a client may read.
+/// The parts of a page that a client may see.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum View {
     /// Everything.
     Whole,
-    /// No query strings, which hold the secrets of clients.
+    /// No query strings, which may contain secrets.
     WithoutQueries,
-    /// Nothing of what requests ask for: they may be of several tenants.
+    /// Nothing about single requests, which may belong to several tenants.
     WithoutRequests,
 }
 

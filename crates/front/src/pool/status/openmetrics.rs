@@ -1,11 +1,11 @@
-//! The format for Prometheus: php-fpm's metrics, help texts included, so that what reads php-fpm's
-//! reads ours. It tells of the pool only, also with `full`.
+//! The format for Prometheus: php-fpm's metrics with their help texts, so that what reads php-fpm's
+//! reads ours. It is about the pool only, also with `full`.
 
 use std::fmt::Write;
 
 use crate::pool::status::Status;
 
-/// The one whose two comments php-fpm has the other way round.
+/// The metric whose two comments php-fpm has in reverse order.
 const TYPE_FIRST: &str = "listen_queue_length";
 
 struct Metric {

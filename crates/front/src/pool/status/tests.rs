@@ -112,19 +112,23 @@ fn what_clients_sent_is_escaped_in_json_as_by_php() {
 
 #[test]
 fn a_web_server_is_told_of_a_page_as_by_php_fpm() {
-    let headers = |format: Format, is_head| {
-        let page = Page::new(format.content_type(), String::new());
+    let headers = |format: StatusFormat, is_head| {
+        let page = StatusPage::new(format.content_type(), String::new());
         page.cgi_headers(None, is_head)
     };
     for (format, is_head, expected) in [
         (
-            Format::Text,
+            StatusFormat::Text,
             false,
             "Content-type: text/plain;charset=UTF-8\r\n",
         ),
-        (Format::Json, false, "Content-Type: application/json\r\n"),
         (
-            Format::Json,
+            StatusFormat::Json,
+            false,
+            "Content-Type: application/json\r\n",
+        ),
+        (
+            StatusFormat::Json,
             true,
             "Content-type: text/html; charset=UTF-8\r\n",
         ),
@@ -193,17 +197,17 @@ fn what_a_script_wrote_on_its_board_cannot_leave_its_field() {
 
 #[test]
 fn the_first_format_that_php_fpm_looks_for_is_the_one() {
-    assert_eq!(asked_for(""), (Format::Text, false));
-    assert_eq!(asked_for("full"), (Format::Text, true));
-    assert_eq!(asked_for("json=0&full="), (Format::Json, true));
-    assert_eq!(asked_for("json&xml"), (Format::Xml, false));
-    assert_eq!(asked_for("openmetrics&html"), (Format::Html, false));
-    assert_eq!(asked_for("%6Ason"), (Format::Json, false));
+    assert_eq!(parse_query(""), (StatusFormat::Text, false));
+    assert_eq!(parse_query("full"), (StatusFormat::Text, true));
+    assert_eq!(parse_query("json=0&full="), (StatusFormat::Json, true));
+    assert_eq!(parse_query("json&xml"), (StatusFormat::Xml, false));
+    assert_eq!(parse_query("openmetrics&html"), (StatusFormat::Html, false));
+    assert_eq!(parse_query("%6Ason"), (StatusFormat::Json, false));
 }
 
 #[test]
 fn a_key_counts_only_as_a_whole() {
     for query in ["j", "jsonp", "x=json", "JSON", "json[]"] {
-        assert_eq!(asked_for(query), (Format::Text, false), "{query}");
+        assert_eq!(parse_query(query), (StatusFormat::Text, false), "{query}");
     }
 }

@@ -78,7 +78,7 @@ impl ResponseEncoder for FastcgiEncoder<'_> {
             }
             AnswerEvent::Hints(_) => {}
             AnswerEvent::End { .. } if !self.has_said => {
-                return Err(Failure::Invalid("it ended without output".to_owned()));
+                return Err(Failure::invalid("it ended without output"));
             }
             AnswerEvent::End { app_status, .. } => {
                 if let Some(log) = &mut self.log {
@@ -102,11 +102,11 @@ impl ResponseEncoder for FastcgiEncoder<'_> {
         None
     }
 
-    fn is_laborious(&self) -> bool {
+    fn needs_yield(&self) -> bool {
         false
     }
 
-    fn took(&mut self, _time: Duration) {}
+    fn record_duration(&mut self, _time: Duration) {}
 
     fn has_begun(&self) -> bool {
         self.has_said

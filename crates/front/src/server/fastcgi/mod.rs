@@ -12,14 +12,13 @@ use std::sync::Arc;
 
 use maitred_fastcgi::{ProtocolError, ProtocolStatus, WANTS_REPORT, write_end};
 
-use crate::backend::attempt::{Tried, attempt, explain, turned_away};
-use crate::backend::error::Failure;
+use crate::backend::attempt::{Attempt, attempt, reject_early};
 use crate::backend::run::Run;
 use crate::http::body::{Body, NoBody};
 use crate::logging::pool_access_log::Entry;
 use crate::net::socket::Socket;
-use crate::pool::queue::Lane;
-use crate::pool::status::{self, Part};
+use crate::pool::queue::Priority;
+use crate::pool::status::{self, SelfCount};
 use crate::server::fastcgi::call::{FastcgiCall, Places};
 use crate::server::fastcgi::connection::{BegunRequest, NoRequest, WebServer};
 use crate::server::fastcgi::encoder::FastcgiEncoder;
@@ -191,8 +190,8 @@ async fn serve(
     let id = call.begun.request_id;
     let pool = site.pool();
     let part = match site.is_for_status {
-        true => Part::None,
-        false => Part::OfPool,
+        true => SelfCount::Excluded,
+        false => SelfCount::Included,
     };
     let manner = pool.manner.load();
     if let Some(path) = call.path(manner.by_path_info)
@@ -233,18 +232,19 @@ async fn run_script(
     let wants_report = site.log.is_some();
     let run = Run {
         backend: &site.backend,
-        asked: (&method, &target),
+        method: &method,
+        target: &target,
         body,
         script: &script,
         request_id: call.begun.request_id,
         id: "",
         spool_dir: &site.spool_dir,
-        lane: Lane::Usual,
+        priority: Priority::Normal,
         fields: call,
     };
     let mut form = FastcgiEncoder::new(call.begun.request_id, log);
     let before = server.sent();
-    let tried = match turned_away(thread.number, &run) {
+    let tried = match reject_early(thread.number, &run) {
         Some(tried) => tried,
         None => {
             let request = call.encode(body, if wants_report { WANTS_REPORT } else { 0 });
@@ -257,7 +257,7 @@ async fn run_script(
         "{}: {script}: {} bytes after {:.6} s ({method} {target})",
         run.backend,
         form.length(),
-        tried.begun.elapsed().as_secs_f64()
+        tried.progress.began.elapsed().as_secs_f64()
     );
     after
 }
@@ -266,7 +266,7 @@ async fn run_script(
 async fn conclude(
     server: &mut WebServer,
     call: &FastcgiCall,
-    tried: &Tried,
+    tried: &Attempt,
     form: &mut FastcgiEncoder<'_>,
     sent: u64,
 ) -> io::Result<AfterResponse> {
@@ -275,10 +275,10 @@ async fn conclude(
         Err(failure) => failure,
     };
     let id = call.begun.request_id;
-    let (status, why) = explain(failure);
+    let (status, why) = (failure.status(), failure.sentence());
     form.log_failure(status);
     let is_replaceable = form.can_be_replaced(sent);
-    if matches!(failure, Failure::ClientLeft | Failure::LeftQueue) {
+    if failure.is_client_gone() {
         return match is_replaceable {
             true => end_aborted(server, id).await,
             false => Err(io::ErrorKind::ConnectionAborted.into()),

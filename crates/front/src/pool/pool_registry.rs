@@ -7,76 +7,75 @@ use maitred_config::Pool as Settings;
 use maitred_control::Generation as Number;
 
 use crate::pool::generation::Generation;
-use crate::pool::listen_backlog::Unaccepted;
+use crate::pool::listen_backlog::ListenBacklog;
 use crate::pool::thread_local::Inbox;
-use crate::pool::wishes::Wishes;
-use crate::pool::{Pool, growth, watch};
+use crate::pool::worker_calls::WorkerCalls;
+use crate::pool::{Pool, growth, saturation_log};
 use crate::runtime::supervisor_channel::Supervisor;
 
-/// While another front has taken over, a pool keeps idle workers for the clients that remain: one for
-/// each of them, but no more than its limit divided by this. The rest is for the other front.
-const SHARE_OF_THE_LAST: usize = 2;
+/// After another front has taken over, a pool keeps one idle worker for each client that remains,
+/// but no more than its limit divided by this. The rest is for the other front.
+const LAST_SHARE: usize = 2;
 
 /// The pools.
 #[derive(Debug)]
 pub struct Pools {
-    known: Mutex<Known>,
+    index: Mutex<PoolIndex>,
     inboxes: Arc<[Inbox]>,
     supervisor: Arc<Supervisor>,
-    /// What waits before the doors.
-    pub unaccepted: Arc<Unaccepted>,
-    wishes: Wishes,
+    /// Connections that wait at the FastCGI listeners.
+    pub listen_backlog: Arc<ListenBacklog>,
+    worker_calls: WorkerCalls,
     is_fpm: bool,
 }
 
 #[derive(Debug, Default)]
-struct Known {
+struct PoolIndex {
     by_name: HashMap<String, Arc<Pool>>,
     by_generation: HashMap<Number, Arc<Pool>>,
 }
 
 impl Pools {
-    /// None. `is_fpm`: the server was started as php-fpm, and speaks as it does. What scripts
-    /// wish goes to `wishes`.
+    /// An empty registry. `is_fpm`: the server was started as php-fpm, and logs in its words.
     pub fn new(
         inboxes: Arc<[Inbox]>,
         supervisor: Arc<Supervisor>,
-        wishes: Wishes,
+        worker_calls: WorkerCalls,
         is_fpm: bool,
     ) -> Pools {
         Pools {
-            known: Mutex::default(),
+            index: Mutex::default(),
             inboxes,
             supervisor,
-            unaccepted: Arc::default(),
-            wishes,
+            listen_backlog: Arc::default(),
+            worker_calls,
             is_fpm,
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Known> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, PoolIndex> {
+        self.index.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The pool that a generation belongs to.
+    /// The pool of a generation.
     pub fn of(&self, generation: Number) -> Option<Arc<Pool>> {
         self.lock().by_generation.get(&generation).cloned()
     }
 
-    /// The pool of this name, without a generation if there was none of that name.
+    /// The pool of this name, which may be a new one without a generation.
     pub fn named(&self, settings: &Arc<Settings>) -> Arc<Pool> {
         self.lock().named(settings, self)
     }
 
-    /// A generation comes.
+    /// Adds a generation to its pool.
     pub fn add(&self, generation: Generation) -> Arc<Generation> {
-        let mut known = self.lock();
-        let pool = known.named(&generation.settings, self);
-        known.by_generation.insert(generation.number, pool.clone());
+        let mut index = self.lock();
+        let pool = index.named(&generation.settings, self);
+        index.by_generation.insert(generation.number, pool.clone());
         pool.add(generation)
     }
 
-    /// Nothing is left of a generation.
+    /// Removes a generation.
     pub fn forget(&self, generation: Number) {
         let pool = self.lock().by_generation.remove(&generation);
         if let Some(pool) = pool {
@@ -85,14 +84,13 @@ impl Pools {
         self.sweep();
     }
 
-    /// Forgets the pools that have no generation and that no site names.
+    /// Removes pools without a generation that no site uses.
     pub fn sweep(&self) {
         let is_used = |pool: &Arc<Pool>| Arc::strong_count(pool) > 1 || !pool.is_void();
         self.lock().by_name.retain(|_, pool| is_used(pool));
     }
 
-    /// All pools, by name. One that was removed is among them for as long as a request of it is in
-    /// hand.
+    /// All pools, by name, including removed ones with requests in flight.
     pub fn all(&self) -> Vec<Arc<Pool>> {
         self.sweep();
         let mut all: Vec<_> = self.lock().by_name.values().cloned().collect();
@@ -100,33 +98,33 @@ impl Pools {
         all
     }
 
-    /// Whether nothing waits and nothing runs in any pool.
+    /// Whether no request waits or runs in any pool.
     pub fn are_quiet(&self) -> bool {
         self.lock().by_name.values().all(|pool| pool.is_quiet())
     }
 
-    /// Gives up the workers that nothing needs, but for some of each pool for the clients of as
-    /// many connections.
+    /// Retires idle workers, but for some in each pool for the clients of this many connections.
     pub fn shrink(&self, connections: usize) {
         let all: Vec<_> = self.lock().by_name.values().cloned().collect();
         for pool in all {
-            pool.keep_only(connections.max(1), SHARE_OF_THE_LAST);
+            pool.keep_only(connections.max(1), LAST_SHARE);
         }
     }
 }
 
-impl Known {
+impl PoolIndex {
     fn named(&mut self, settings: &Arc<Settings>, pools: &Pools) -> Arc<Pool> {
         if let Some(pool) = self.by_name.get(&settings.name) {
             return pool.clone();
         }
         let (inboxes, supervisor) = (pools.inboxes.clone(), pools.supervisor.clone());
-        let unaccepted = pools.unaccepted.clone();
+        let listen_backlog = pools.listen_backlog.clone();
         let pool = Pool::new(
             settings.clone(),
             inboxes,
             supervisor,
-            (unaccepted, &pools.wishes),
+            listen_backlog,
+            &pools.worker_calls,
             pools.is_fpm,
         );
         let pool = Arc::new(pool);
@@ -136,8 +134,8 @@ impl Known {
     }
 }
 
-/// Looks after a pool that has just come.
+/// Starts the tasks of a new pool.
 pub fn look_after(pool: &Arc<Pool>) {
     tokio::spawn(growth::tend(Arc::downgrade(pool)));
-    tokio::spawn(watch::watch(Arc::downgrade(pool)));
+    tokio::spawn(saturation_log::watch(Arc::downgrade(pool)));
 }

@@ -7,15 +7,17 @@ use std::path::Path;
 pub fn usage(name: &OsStr) -> String {
     let path = Path::new(name);
     // php-fpm calls itself by its name only if that holds a folder.
-    let program = match path.components().count() > 1 {
-        true => path.file_name().unwrap_or(name).to_string_lossy(),
-        false => "php".into(),
+    let program = if path.components().count() > 1 {
+        path.file_name().unwrap_or(name).to_string_lossy()
+    } else {
+        "php".into()
     };
     format!("Usage: {program} {TEXT}")
 }
 
 const TEXT: &str = "\
-[-n] [-e] [-h] [-i] [-m] [-v] [-t] [-p <prefix>] [-g <pid>] [-c <file>] [-d foo[=bar]] [-y <file>] [-D] [-F [-O]]
+[-n] [-e] [-h] [-i] [-m] [-v] [-t] [-p <prefix>] [-g <pid>] [-c <file>] \
+[-d foo[=bar]] [-y <file>] [-D] [-F [-O]]
   -c <path>|<file> Look for php.ini file in this directory
   -n               No php.ini file will be used
   -d foo[=bar]     Define INI entry foo with value 'bar'

@@ -1,13 +1,14 @@
-//! Generations that take each other's place, with requests under way.
+//! Generations that replace each other, with requests in flight.
 
 use std::collections::{HashMap, HashSet};
 
+use maitred_control::Incarnation;
+use maitred_scoreboard::RequestOutcome;
 use proptest::prelude::*;
 
 use super::*;
-use crate::pool::queue::tests::join;
-use crate::pool::queue::{Depth, Lane, Next, Submitted};
-use crate::pool::waiting::Joined;
+use crate::pool::queue::tests::enqueue;
+use crate::pool::queue::{Depth, Priority, SeatAction, Submission};
 
 const ONE: Depth = Depth {
     before_waking: 1,
@@ -26,20 +27,20 @@ fn at(generation: Generation, number: u32) -> SeatId {
     SeatId { generation, number }
 }
 
-/// The queue, and what its driver knows.
-struct World {
+/// The queue, and the state of its driver.
+struct ReplaceWorld {
     queue: Queue<u32>,
-    placed: Vec<(u32, Place)>,
+    placed: Vec<(u32, SlotRef)>,
     retired: Vec<SeatId>,
-    /// The workers that live: those whom nobody has told to end, and who have not died.
+    /// The workers that neither were retired nor have died.
     alive: HashMap<SeatId, Incarnation>,
     waits: Vec<u32>,
     most_open: usize,
 }
 
-impl World {
-    fn new() -> World {
-        World {
+impl ReplaceWorld {
+    fn new() -> ReplaceWorld {
+        ReplaceWorld {
             queue: Queue::new(),
             placed: Vec::new(),
             retired: Vec::new(),
@@ -49,8 +50,8 @@ impl World {
         }
     }
 
-    fn with_generation(generation: Generation, seats: u32) -> World {
-        let mut world = World::new();
+    fn with_generation(generation: Generation, seats: u32) -> ReplaceWorld {
+        let mut world = ReplaceWorld::new();
         world.begin(generation, MAX_OPEN);
         for number in 0..seats {
             world.arrive(at(generation, number), 1);
@@ -69,20 +70,20 @@ impl World {
         let had = self.queue.vacate(seat);
         self.lost(seat, &had);
         self.settle();
-        self.queue.arrive(seat, incarnation, Vec::new());
-        self.fill(seat);
+        self.queue.arrive(seat.worker(incarnation), Vec::new());
+        self.fill_seat(seat);
         self.settle();
     }
 
-    fn submit(&mut self, item: u32, depth: Depth) -> Submitted {
-        let submitted = self.queue.submit(item, Lane::Usual, depth);
+    fn submit(&mut self, item: u32, depth: Depth) -> Submission {
+        let submitted = self.queue.submit(item, Priority::Normal, depth);
         match submitted {
-            Submitted::Placed(place) => self.placed.push((item, place)),
-            Submitted::Busy => match join(&mut self.queue, item) {
-                Joined::Waits => self.waits.push(item),
-                refused => assert_eq!(refused, Joined::Full),
+            Submission::Placed(place) => self.placed.push((item, place)),
+            Submission::Busy => match enqueue(&mut self.queue, item) {
+                Ok(None) => self.waits.push(item),
+                refused => assert_eq!(refused, Err(RequestOutcome::QueueFull)),
             },
-            Submitted::Nobody => {}
+            Submission::NoWorkers => {}
         }
         self.settle();
         submitted
@@ -92,7 +93,7 @@ impl World {
         let (_, place) = self.placed.remove(nth);
         self.queue.free(place);
         self.settle();
-        self.fill(place.seat);
+        self.fill_seat(place.seat);
         self.settle();
     }
 
@@ -100,35 +101,35 @@ impl World {
         let Some(incarnation) = self.alive.remove(&seat) else {
             return;
         };
-        if !self.queue.forget_pending(seat, incarnation) {
-            let had = self.queue.close(seat, incarnation);
+        if !self.queue.forget_pending(seat.worker(incarnation)) {
+            let had = self.queue.close(seat.worker(incarnation));
             self.lost(seat, &had);
         }
         self.settle();
     }
 
-    /// The one that ran is lost, what waited behind it goes back.
-    fn lost(&mut self, seat: SeatId, had: &[(Place, u32)]) {
+    /// The running request is lost, the ones behind it return to the queue.
+    fn lost(&mut self, seat: SeatId, had: &[(SlotRef, u32)]) {
         for (_, item) in had.iter().skip(1).rev() {
             self.queue
-                .put_back(*item, Lane::Usual, std::time::Instant::now());
+                .put_back(*item, Priority::Normal, std::time::Instant::now());
             self.waits.insert(0, *item);
         }
         self.placed.retain(|(_, place)| place.seat != seat);
     }
 
-    /// What the driver does after everything.
+    /// Carries out the queue's decisions.
     fn settle(&mut self) {
-        while let Some(change) = self.queue.next_change() {
+        while let Some(change) = self.queue.next_seat_change() {
             match change {
-                Change::Retire(seat, incarnation) => {
+                SeatChange::Retire(WorkerRef { seat, incarnation }) => {
                     assert_eq!(self.alive.remove(&seat), Some(incarnation));
                     assert!(self.placed.iter().all(|(_, place)| place.seat != seat));
                     self.retired.push(seat);
                 }
-                Change::Open(seat) => {
+                SeatChange::Open(seat) => {
                     assert!(self.queue.open_seats() <= self.queue.max_open());
-                    self.fill(seat);
+                    self.fill_seat(seat);
                 }
             }
         }
@@ -136,12 +137,12 @@ impl World {
             self.waits.retain(|waits| *waits != item);
         }
         while let (Some(idle), 1..) = (self.queue.idle_seat(), self.queue.waiting()) {
-            self.fill(idle);
+            self.fill_seat(idle);
         }
     }
 
-    fn fill(&mut self, seat: SeatId) {
-        while let Next::Run(item, place) = self.queue.next(seat, ONE) {
+    fn fill_seat(&mut self, seat: SeatId) {
+        while let SeatAction::Run(item, place) = self.queue.next(seat, ONE) {
             assert_eq!(self.waits.remove(0), item, "in the order they came");
             self.placed.push((item, place));
         }
@@ -162,11 +163,11 @@ impl World {
         assert!(!pending || queue.open_seats() >= queue.max_open());
         let leaves = queue.idle.iter().any(|seat| {
             let worn = queue.seat(*seat).is_some_and(|place| place.worn);
-            queue.is_leaving(seat.generation) || worn
+            queue.is_retiring(seat.generation) || worn
         });
         assert!(!pending || !leaves, "pending for ever");
         let mut idle = queue.idle.iter();
-        assert!(!queue.is_crowded() || !idle.any(|seat| queue.is_leaving(seat.generation)));
+        assert!(!queue.is_crowded() || !idle.any(|seat| queue.is_retiring(seat.generation)));
         let mut items: Vec<_> = self.placed.iter().map(|(item, _)| *item).collect();
         items.extend(&self.waits);
         let count = items.len();
@@ -178,7 +179,7 @@ impl World {
 
 #[test]
 fn seats_move_over_one_by_one_and_never_are_there_more_than_may_be() {
-    let mut world = World::with_generation(1, 3);
+    let mut world = ReplaceWorld::with_generation(1, 3);
     world.submit(1, ONE);
     world.submit(2, ONE);
     world.begin(2, MAX_OPEN);
@@ -195,7 +196,7 @@ fn seats_move_over_one_by_one_and_never_are_there_more_than_may_be() {
 
 #[test]
 fn a_new_worker_takes_the_place_of_an_old_one_though_more_might_be_open() {
-    let mut world = World::with_generation(1, 2);
+    let mut world = ReplaceWorld::with_generation(1, 2);
     world.submit(1, ONE);
     world.submit(2, ONE);
     world.begin(2, MAX_OPEN);
@@ -218,23 +219,23 @@ fn a_new_worker_takes_the_place_of_an_old_one_though_more_might_be_open() {
 
 #[test]
 fn while_the_new_generation_has_no_worker_the_old_one_serves() {
-    let mut world = World::with_generation(1, 1);
+    let mut world = ReplaceWorld::with_generation(1, 1);
     world.begin(2, MAX_OPEN);
-    assert!(matches!(world.submit(1, ONE), Submitted::Placed(place) if place.seat == at(1, 0)));
-    assert_eq!(world.submit(2, ONE), Submitted::Busy);
+    assert!(matches!(world.submit(1, ONE), Submission::Placed(place) if place.seat == at(1, 0)));
+    assert_eq!(world.submit(2, ONE), Submission::Busy);
     world.finish(0);
     assert_eq!(
         world.placed[0].1.seat,
         at(1, 0),
-        "nobody waits for a reload"
+        "no request waits for a reload"
     );
     world.arrive(at(2, 0), 1);
-    assert!(matches!(world.submit(3, ONE), Submitted::Placed(place) if place.seat == at(2, 0)));
+    assert!(matches!(world.submit(3, ONE), Submission::Placed(place) if place.seat == at(2, 0)));
 }
 
 #[test]
 fn a_waiting_request_goes_to_the_worker_that_takes_the_place() {
-    let mut world = World::with_generation(1, 3);
+    let mut world = ReplaceWorld::with_generation(1, 3);
     for item in 1..=4 {
         world.submit(item, ONE);
     }
@@ -244,7 +245,7 @@ fn a_waiting_request_goes_to_the_worker_that_takes_the_place() {
     assert_eq!(world.retired.len(), 1);
     assert!(world.placed.contains(&(
         4,
-        Place {
+        SlotRef {
             seat: at(2, 0),
             slot: 0,
             incarnation: 1
@@ -254,18 +255,18 @@ fn a_waiting_request_goes_to_the_worker_that_takes_the_place() {
 
 #[test]
 fn who_is_to_go_takes_nothing_into_spare_slots_while_somebody_waits_for_its_place() {
-    let mut world = World::with_generation(1, 3);
+    let mut world = ReplaceWorld::with_generation(1, 3);
     for item in 1..=3 {
         world.submit(item, ONE);
     }
     world.begin(2, MAX_OPEN);
     world.arrive(at(2, 0), 1);
-    assert_eq!(world.submit(4, TWO), Submitted::Busy);
+    assert_eq!(world.submit(4, TWO), Submission::Busy);
 }
 
 #[test]
 fn a_generation_that_was_never_used_and_is_replaced_gives_its_workers_up() {
-    let mut world = World::with_generation(1, 3);
+    let mut world = ReplaceWorld::with_generation(1, 3);
     for item in 1..=3 {
         world.submit(item, ONE);
     }
@@ -279,7 +280,7 @@ fn a_generation_that_was_never_used_and_is_replaced_gives_its_workers_up() {
 
 #[test]
 fn fewer_children_hold_for_the_old_generation_too() {
-    let mut world = World::with_generation(1, 3);
+    let mut world = ReplaceWorld::with_generation(1, 3);
     world.submit(1, ONE);
     world.begin(2, 1);
     assert_eq!(world.queue.open_seats(), 1, "the idle ones went at once");
@@ -291,7 +292,7 @@ fn fewer_children_hold_for_the_old_generation_too() {
 
 #[test]
 fn a_successor_takes_the_place_of_one_that_died_before_it_got_anything() {
-    let mut world = World::with_generation(1, 3);
+    let mut world = ReplaceWorld::with_generation(1, 3);
     for item in 0..3 {
         world.submit(item, ONE);
     }
@@ -309,12 +310,15 @@ fn a_successor_takes_the_place_of_one_that_died_before_it_got_anything() {
 
 #[test]
 fn a_worn_worker_serves_until_its_replacement_is_ready() {
-    let mut world = World::new();
+    let mut world = ReplaceWorld::new();
     world.queue.add(1, SEATS, 2);
     world.queue.replace(1, 1, LIMIT);
     world.arrive(at(1, 0), 1);
     world.submit(1, ONE);
-    assert_eq!(world.queue.next_worn(), Some((at(1, 0), 1, Wear::Requests)));
+    assert_eq!(
+        world.queue.next_worn(),
+        Some((at(1, 0).worker(1), Wear::Requests))
+    );
     world.finish(0);
     world.submit(2, ONE);
     assert_eq!(world.queue.next_worn(), None, "it is said once");
@@ -322,14 +326,14 @@ fn a_worn_worker_serves_until_its_replacement_is_ready() {
     assert!(world.retired.is_empty());
     world.finish(0);
     assert_eq!(world.retired, [at(1, 0)]);
-    assert!(matches!(world.submit(3, ONE), Submitted::Placed(place) if place.seat == at(1, 1)));
+    assert!(matches!(world.submit(3, ONE), Submission::Placed(place) if place.seat == at(1, 1)));
 }
 
 #[test]
 fn where_there_is_room_a_worn_worker_goes_when_its_replacement_comes() {
-    let mut world = World::with_generation(1, 1);
+    let mut world = ReplaceWorld::with_generation(1, 1);
     world.submit(1, ONE);
-    world.queue.wear_out(at(1, 0), 1, Wear::Memory);
+    world.queue.wear_out(at(1, 0).worker(1), Wear::Memory);
     world.arrive(at(1, 1), 1);
     assert_eq!(world.queue.open_seats(), 2);
     world.finish(0);
@@ -339,8 +343,8 @@ fn where_there_is_room_a_worn_worker_goes_when_its_replacement_comes() {
 
 #[test]
 fn who_comes_beyond_those_that_are_to_serve_takes_the_place_of_one_that_has_or_of_nobody() {
-    let mut world = World::new();
-    assert!(!world.queue.serve_at_most(1));
+    let mut world = ReplaceWorld::new();
+    assert!(!world.queue.limit_serving(1));
     world.queue.add(1, SEATS, 0);
     world.queue.serve_each(1, 1);
     world.queue.replace(1, MAX_OPEN, LIMIT);
@@ -361,15 +365,15 @@ fn who_comes_beyond_those_that_are_to_serve_takes_the_place_of_one_that_has_or_o
     world.submit(2, ONE);
     world.submit(3, ONE);
     assert_eq!((world.placed.len(), world.queue.waiting()), (1, 1));
-    assert!(world.queue.serve_at_most(2));
+    assert!(world.queue.limit_serving(2));
     world.settle();
     assert_eq!((world.placed.len(), world.queue.waiting()), (2, 0));
 }
 
 #[test]
 fn where_there_is_room_for_fewer_those_that_get_nothing_so_far_go_before_those_that_serve() {
-    let mut world = World::new();
-    world.queue.serve_at_most(2);
+    let mut world = ReplaceWorld::new();
+    world.queue.limit_serving(2);
     world.queue.add(1, SEATS, 0);
     world.queue.serve_each(1, 1);
     world.queue.replace(1, MAX_OPEN, LIMIT);
@@ -377,7 +381,7 @@ fn where_there_is_room_for_fewer_those_that_get_nothing_so_far_go_before_those_t
         world.arrive(at(1, number), 1);
     }
     for (room, gone) in [(5, 0), (4, 0), (3, 1), (2, 2), (1, 2), (0, 2)] {
-        world.queue.keep_ready_within(room);
+        world.queue.limit_pending(room);
         world.settle();
         assert_eq!(world.retired.len(), gone, "with room for {room}");
         assert_eq!(world.queue.open_seats(), 2);
@@ -391,19 +395,19 @@ fn where_there_is_room_for_fewer_those_that_get_nothing_so_far_go_before_those_t
 
 #[test]
 fn who_is_to_take_the_place_of_another_stays_however_little_room_there_is() {
-    let mut worn = World::with_generation(1, 3);
+    let mut worn = ReplaceWorld::with_generation(1, 3);
     worn.submit(1, ONE);
     let (_, busy) = worn.placed[0];
-    worn.queue.wear_out(busy.seat, 1, Wear::Requests);
+    worn.queue.wear_out(busy.seat.worker(1), Wear::Requests);
     worn.arrive(at(1, 3), 1);
-    let mut old = World::with_generation(1, 3);
+    let mut old = ReplaceWorld::with_generation(1, 3);
     (1..=3).for_each(|item| {
         old.submit(item, ONE);
     });
     old.begin(2, MAX_OPEN);
     old.arrive(at(2, 0), 1);
     for mut world in [worn, old] {
-        world.queue.keep_ready_within(1);
+        world.queue.limit_pending(1);
         world.settle();
         assert!(world.retired.is_empty(), "{:?}", world.retired);
         world.finish(0);
@@ -414,7 +418,7 @@ fn who_is_to_take_the_place_of_another_stays_however_little_room_there_is() {
 
 #[test]
 fn a_closed_pool_serves_what_waits_and_then_nobody() {
-    let mut world = World::with_generation(1, 2);
+    let mut world = ReplaceWorld::with_generation(1, 2);
     for item in 1..=3 {
         world.submit(item, ONE);
     }
@@ -426,20 +430,20 @@ fn a_closed_pool_serves_what_waits_and_then_nobody() {
     world.finish(0);
     world.finish(0);
     assert_eq!(world.retired.len(), 2);
-    assert_eq!(world.submit(4, ONE), Submitted::Nobody);
+    assert_eq!(world.submit(4, ONE), Submission::NoWorkers);
 }
 
 #[test]
 fn what_waits_for_a_pool_that_is_no_more_is_told_so() {
-    let mut world = World::with_generation(1, 0);
-    assert_eq!(world.submit(1, ONE), Submitted::Busy);
+    let mut world = ReplaceWorld::with_generation(1, 0);
+    assert_eq!(world.submit(1, ONE), Submission::Busy);
     world.queue.leave(1);
     assert_eq!(world.queue.abandon(), [1]);
 }
 
 #[test]
 fn at_the_end_one_worker_stays_for_the_last_clients() {
-    let mut world = World::with_generation(1, 3);
+    let mut world = ReplaceWorld::with_generation(1, 3);
     world.submit(1, ONE);
     world.queue.keep_only(1);
     world.settle();
@@ -453,7 +457,7 @@ fn at_the_end_one_worker_stays_for_the_last_clients() {
 }
 
 #[derive(Debug, Clone)]
-enum Step {
+enum ReplaceStep {
     Submit { two: bool },
     Finish { nth: usize },
     Die { generation: Generation, number: u32 },
@@ -466,62 +470,65 @@ enum Step {
     Look,
 }
 
-fn step() -> impl Strategy<Value = Step> {
+fn step() -> impl Strategy<Value = ReplaceStep> {
     let number = 0..SEATS;
     prop_oneof![
-        8 => any::<bool>().prop_map(|two| Step::Submit { two }),
-        8 => any::<usize>().prop_map(|nth| Step::Finish { nth }),
+        8 => any::<bool>().prop_map(|two| ReplaceStep::Submit { two }),
+        8 => any::<usize>().prop_map(|nth| ReplaceStep::Finish { nth }),
         2 => (1..8u32, number.clone())
-            .prop_map(|(generation, number)| Step::Die { generation, number }),
-        8 => (0..2u32, number.clone()).prop_map(|(back, number)| Step::Arrive { back, number }),
-        1 => Just(Step::Add),
-        1 => (1..=MAX_OPEN).prop_map(|max_open| Step::Replace { max_open }),
-        1 => number.prop_map(|number| Step::Wear { number }),
-        1 => Just(Step::Leave),
-        1 => Just(Step::Forget),
-        2 => Just(Step::Look),
+            .prop_map(|(generation, number)| ReplaceStep::Die { generation, number }),
+        8 => (0..2u32, number.clone())
+            .prop_map(|(back, number)| ReplaceStep::Arrive { back, number }),
+        1 => Just(ReplaceStep::Add),
+        1 => (1..=MAX_OPEN).prop_map(|max_open| ReplaceStep::Replace { max_open }),
+        1 => number.prop_map(|number| ReplaceStep::Wear { number }),
+        1 => Just(ReplaceStep::Leave),
+        1 => Just(ReplaceStep::Forget),
+        2 => Just(ReplaceStep::Look),
     ]
 }
 
-impl World {
-    fn step(&mut self, step: &Step, newest: &mut Generation, item: &mut u32) {
+impl ReplaceWorld {
+    fn step(&mut self, step: &ReplaceStep, newest: &mut Generation, item: &mut u32) {
         match *step {
-            Step::Submit { two } => {
+            ReplaceStep::Submit { two } => {
                 *item += 1;
                 self.submit(*item, if two { TWO } else { ONE });
             }
-            Step::Finish { nth } if !self.placed.is_empty() => self.finish(nth % self.placed.len()),
-            Step::Finish { .. } => {}
-            Step::Die { generation, number } => self.die(at(generation, number)),
-            Step::Arrive { back, number } => {
+            ReplaceStep::Finish { nth } if !self.placed.is_empty() => {
+                self.finish(nth % self.placed.len())
+            }
+            ReplaceStep::Finish { .. } => {}
+            ReplaceStep::Die { generation, number } => self.die(at(generation, number)),
+            ReplaceStep::Arrive { back, number } => {
                 let seat = at(newest.saturating_sub(back), number);
-                let is_there = self.queue.house(seat.generation).is_some();
+                let is_there = self.queue.generation_seats(seat.generation).is_some();
                 // A death may be told of later than the successor.
                 let successor = self.alive.get(&seat).map_or(0, |last| last + 1);
                 if is_there {
                     self.arrive(seat, successor.max(*item + 1));
                 }
             }
-            Step::Add => {
+            ReplaceStep::Add => {
                 *newest += 1;
                 self.queue.add(*newest, SEATS, 3);
             }
-            Step::Replace { max_open } => {
+            ReplaceStep::Replace { max_open } => {
                 self.most_open = self.queue.open_seats();
                 self.queue.replace(*newest, max_open, LIMIT);
                 self.settle();
             }
-            Step::Wear { number } => {
+            ReplaceStep::Wear { number } => {
                 let seat = at(self.queue.current(), number);
                 let incarnation = self.queue.incarnation(seat);
-                self.queue.wear_out(seat, incarnation, Wear::Memory);
+                self.queue.wear_out(seat.worker(incarnation), Wear::Memory);
                 self.settle();
             }
-            Step::Leave => {
+            ReplaceStep::Leave => {
                 self.queue.leave(self.queue.current());
                 self.settle();
             }
-            Step::Forget => {
+            ReplaceStep::Forget => {
                 let gone = newest.saturating_sub(2);
                 for number in 0..SEATS {
                     self.die(at(gone, number));
@@ -529,10 +536,10 @@ impl World {
                 assert!(self.queue.remove(gone).is_empty());
                 self.settle();
             }
-            Step::Look => {
-                self.queue.look_at_idle();
-                if let Some((seat, _)) = self.queue.retire_leaving() {
-                    assert!(self.queue.is_leaving(seat.generation));
+            ReplaceStep::Look => {
+                self.queue.age_idle();
+                if let Some(WorkerRef { seat, .. }) = self.queue.close_retiring() {
+                    assert!(self.queue.is_retiring(seat.generation));
                     self.alive.remove(&seat);
                 }
             }
@@ -545,7 +552,7 @@ proptest! {
     fn no_reload_opens_too_many_seats_or_loses_a_request(
         steps in proptest::collection::vec(step(), 1..200),
     ) {
-        let mut world = World::with_generation(1, 2);
+        let mut world = ReplaceWorld::with_generation(1, 2);
         let (mut newest, mut item) = (1, 0);
         for step in steps {
             world.step(&step, &mut newest, &mut item);

@@ -1,33 +1,33 @@
-//! What a pool says of waiting, refusals and its limit, and how often.
+//! The lines about waiting, rejections and the limit of workers, and their number.
 
 use super::*;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-fn seen(pm: ProcessManager) -> Seen {
+fn seen(pm: ProcessManager) -> SaturationState {
     let config = maitred_config::Config::for_directory("/".as_ref(), Vec::new(), Some(4));
     let pool = maitred_config::Pool {
         pm,
         ..config.unwrap().pools[0].clone()
     };
-    let mut seen = Seen::new(false);
-    seen.learn(&pool, 4);
+    let mut seen = SaturationState::new(false);
+    seen.configure(&pool, 4);
     seen
 }
 
-fn look(seen: &mut Seen, sample: &Sample, second: u32) -> Vec<String> {
+fn look(seen: &mut SaturationState, sample: &QueueSample, second: u32) -> Vec<String> {
     let running = || "4 × /srv/slow.php".to_owned();
-    seen.look(sample.clone(), running, SECOND * second)
+    seen.check(sample.clone(), running, SECOND * second)
 }
 
 #[test]
 fn a_limit_is_said_when_it_is_reached_and_its_end_tells_how_many_waited() {
     let mut seen = seen(ProcessManager::Dynamic);
-    let mut sample = Sample {
+    let mut sample = QueueSample {
         waiting: 5,
         met_limit: 5,
         longest: SECOND,
-        ..Sample::default()
+        ..QueueSample::default()
     };
     let lines = look(&mut seen, &sample, 1);
     assert!(
@@ -42,8 +42,8 @@ fn a_limit_is_said_when_it_is_reached_and_its_end_tells_how_many_waited() {
     assert_eq!(
         look(&mut seen, &sample, 12),
         [
-            "max_children = 4 was reached for 1.0 s: 20 requests had to wait; at most 9 were seen \
-          waiting at once, the longest for 1.0 s"
+            "max_children = 4 was reached for 1.0 s: 20 requests waited; at most 9 waited at \
+             once, the longest for 1.0 s"
         ]
     );
     assert!(seen.is_quiet());
@@ -58,9 +58,9 @@ fn as_php_fpm_a_limit_is_said_once_in_its_words_each_time_it_is_reached() {
         let mut seen = seen(pm);
         seen.is_fpm = true;
         let expected = format!("server reached {setting} setting (4), consider raising it");
-        let mut sample = Sample {
+        let mut sample = QueueSample {
             waiting: 1,
-            ..Sample::default()
+            ..QueueSample::default()
         };
         sample.met_limit = 1;
         assert_eq!(look(&mut seen, &sample, 1), [expected.as_str()]);
@@ -78,35 +78,35 @@ fn as_php_fpm_a_limit_is_said_once_in_its_words_each_time_it_is_reached() {
 #[test]
 fn a_static_pool_is_always_at_its_limit_and_says_so_only_if_its_queue_stands() {
     let mut seen = seen(ProcessManager::Static);
-    let mut sample = Sample {
+    let mut sample = QueueSample {
         waiting: 5,
         met_limit: 5,
         busy: 4,
-        ..Sample::default()
+        ..QueueSample::default()
     };
     assert!(look(&mut seen, &sample, 1).is_empty());
-    sample.longest = STANDING;
+    sample.longest = STALLED;
     assert_eq!(
         look(&mut seen, &sample, 3),
         [
-            "the queue stands: 5 requests wait, the longest for 2.0 s; 4 of 4 workers are busy: \
-          4 × /srv/slow.php"
+            "the queue is stalled: 5 requests wait, the longest for 2.0 s; 4 of 4 workers are \
+             busy: 4 × /srv/slow.php"
         ]
     );
     (sample.waiting, sample.longest) = (0, Duration::ZERO);
     assert_eq!(
         look(&mut seen, &sample, 13),
-        ["the queue stood for 2.0 s; at most 5 were seen waiting at once, the longest for 2.0 s"]
+        ["the queue was stalled for 2.0 s; at most 5 waited at once, the longest for 2.0 s"]
     );
 }
 
 #[test]
 fn a_pool_that_finds_its_size_is_not_said_to_have_as_many_workers_as_it_may_have() {
-    let sample = Sample {
+    let sample = QueueSample {
         waiting: 5,
-        longest: STANDING,
+        longest: STALLED,
         busy: 2,
-        ..Sample::default()
+        ..QueueSample::default()
     };
     let said = look(&mut seen(ProcessManager::Auto), &sample, 3);
     assert_eq!(said.len(), 1, "{said:?}");
@@ -114,28 +114,39 @@ fn a_pool_that_finds_its_size_is_not_said_to_have_as_many_workers_as_it_may_have
     assert!(said[0].contains(words), "{said:?}");
 }
 
+fn counts(by_cause: &[(RequestOutcome, u64)]) -> [u64; OUTCOMES] {
+    let mut counts = [0; OUTCOMES];
+    for (cause, count) in by_cause {
+        counts[*cause as usize] = *count;
+    }
+    counts
+}
+
 #[test]
 fn a_thousand_refusals_are_two_lines() {
     let mut seen = seen(ProcessManager::Static);
     let mut lines = Vec::new();
     for second in 1..=50 {
-        let sample = Sample {
-            refused: [15, 5, 0, 0, 0, 0].map(|count| u64::from(second) * count),
-            first_refused: Some(format!("/srv/a.php: 503 for {second}")),
-            ..Sample::default()
+        let sample = QueueSample {
+            rejected: counts(&[
+                (RequestOutcome::QueueFull, 15 * u64::from(second)),
+                (RequestOutcome::QueueTimeout, 5 * u64::from(second)),
+            ]),
+            first_rejected: Some(format!("/srv/a.php: 503 for {second}")),
+            ..QueueSample::default()
         };
         lines.extend(look(&mut seen, &sample, second));
     }
     assert_eq!(
         lines,
-        ["/srv/a.php: 503 for 1; further refusals are counted"]
+        ["/srv/a.php: 503 for 1; further rejections are counted"]
     );
     let sample = seen.last.clone();
     assert_eq!(
         look(&mut seen, &sample, 60),
         [
-            "503 was the answer to 1000 requests in 49.0 s: 750 found a queue of \
-          request_queue_length = 1000, 250 waited for request_queue_timeout = 10 s in vain"
+            "503 was the status of 1000 requests in 49.0 s: 750 queue_full, 250 queue_timeout \
+             (request_queue_length = 1000, request_queue_timeout = 10 s)"
         ]
     );
 }
@@ -145,40 +156,37 @@ fn a_queue_that_answers_the_newest_first_is_two_lines() {
     let mut seen = seen(ProcessManager::Static);
     let mut lines = Vec::new();
     for second in 1..=20 {
-        let sample = Sample {
-            turns: 1 + u64::from(second > 10),
-            is_newest_first: second != 10,
+        let sample = QueueSample {
+            lifo_starts: 1 + u64::from(second > 10),
+            is_lifo: second != 10,
             waiting: 30,
-            ..Sample::default()
+            ..QueueSample::default()
         };
         lines.extend(look(&mut seen, &sample, second));
     }
     assert_eq!(lines.len(), 1, "{lines:?}");
-    assert!(lines[0].starts_with("more requests come than can be answered"));
-    let calm = Sample {
-        turns: 2,
-        ..Sample::default()
+    assert!(lines[0].starts_with("overload: the newest requests are served first"));
+    let calm = QueueSample {
+        lifo_starts: 2,
+        ..QueueSample::default()
     };
     assert_eq!(
         look(&mut seen, &calm, 31),
-        [
-            "newest first was the order of the queue for 19.0 s, because more requests came than \
-          could be answered"
-        ]
+        ["overload: the newest requests were served first for 19.0 s"]
     );
 }
 
 #[test]
 fn requests_that_wait_for_others_which_hang_are_two_lines() {
     let mut seen = seen(ProcessManager::Auto);
-    let mut sample = Sample {
+    let mut sample = QueueSample {
         held_back: 5,
         may_hang: 3,
-        ..Sample::default()
+        ..QueueSample::default()
     };
     let lines = look(&mut seen, &sample, 1);
     assert_eq!(lines.len(), 1, "{lines:?}");
-    assert!(lines[0].starts_with("requests hang, and 5 that ask for the same wait"));
+    assert!(lines[0].starts_with("requests hang, and 5 of the same kind are held back"));
     assert!(lines[0].contains("may have 3 workers"));
     sample.held_back = 9;
     assert!(look(&mut seen, &sample, 2).is_empty());
@@ -188,16 +196,9 @@ fn requests_that_wait_for_others_which_hang_are_two_lines() {
     let lines = look(&mut seen, &sample, 12);
     assert_eq!(
         lines,
-        ["waiting for others that hang was the lot of at most 9 requests at once for 1.0 s"]
+        ["requests of hanging kinds were held back for 1.0 s, at most 9 at once"]
     );
     assert!(seen.is_quiet());
-}
-
-#[test]
-fn the_list_of_causes_is_in_the_order_of_their_numbers() {
-    for (number, cause) in ALL_CAUSES.into_iter().enumerate() {
-        assert_eq!(cause as usize, number);
-    }
 }
 
 #[test]

@@ -1,30 +1,30 @@
-//! What a pool has counted since it was opened. Its scripts read it from the boards of their
-//! generations, and a hostile one may write there; so it is counted here and only shown there.
+//! The counters of php-fpm's status page. Scripts read them from the boards of their generations,
+//! and a hostile one may write there; so they are counted here and only copied there.
 
 use std::sync::atomic::Ordering::Relaxed;
 
 use maitred_seat::board::PoolBoard;
 
-/// The figures of a pool.
+/// The status counters of a pool.
 #[derive(Debug, Default)]
-pub struct Figures {
-    /// Requests that were handed to a worker.
+pub struct StatusCounters {
+    /// Requests that were assigned to a worker.
     pub accepted: u64,
     /// Times a request found every worker busy.
     pub limit_reached: u32,
     /// Scripts that ran for longer than `request_slowlog_timeout`.
     pub slow: u64,
-    /// Limit of waiting requests.
+    /// `request_queue_length`.
     pub queue_limit: u32,
     max_queued: u32,
     max_active: u32,
-    /// In seconds since 1970; 0: it has not been opened.
+    /// In seconds since 1970; 0: not opened.
     opened_at: u64,
 }
 
-impl Figures {
-    /// The pool is opened, unless it was before. What an earlier front has counted is on the board
-    /// of the generation that it used.
+impl StatusCounters {
+    /// Opens the pool, unless it is open. The counts of an earlier front are on the board of the
+    /// generation that it used.
     pub fn open(&mut self, board: &PoolBoard, now: u64) {
         if self.opened_at != 0 {
             return;
@@ -40,13 +40,13 @@ impl Figures {
         };
     }
 
-    /// So many requests wait, and so many workers are busy.
+    /// Updates the maxima: waiting requests and busy workers.
     pub fn see(&mut self, queued: u32, active: u32) {
         self.max_queued = self.max_queued.max(queued);
         self.max_active = self.max_active.max(active);
     }
 
-    /// Writes all of it to a generation's board.
+    /// Writes the counters to a generation's board.
     pub fn show(&self, board: &PoolBoard, queued: u32, active: u32) {
         board.accepted.store(self.accepted, Relaxed);
         board.queued.store(queued, Relaxed);
@@ -72,16 +72,16 @@ mod tests {
         let file = create("figures", 1, 1).unwrap();
         let link = FrontEnd::take_over(&file, 1, 1).unwrap();
         let board = link.board();
-        let mut figures = Figures::default();
-        figures.open(board, 1000);
-        (figures.accepted, figures.queue_limit) = (3, 100);
-        figures.see(5, 2);
-        figures.see(1, 1);
+        let mut counters = StatusCounters::default();
+        counters.open(board, 1000);
+        (counters.accepted, counters.queue_limit) = (3, 100);
+        counters.see(5, 2);
+        counters.see(1, 1);
         board.accepted.store(u64::MAX, Relaxed);
         board.max_queued.store(u32::MAX, Relaxed);
         board.opened_at.store(7, Relaxed);
-        figures.open(board, 2000);
-        figures.show(board, 1, 1);
+        counters.open(board, 2000);
+        counters.show(board, 1, 1);
         let shown = [
             board.max_queued.load(Relaxed),
             board.max_active.load(Relaxed),
@@ -90,7 +90,7 @@ mod tests {
         let shown = [board.accepted.load(Relaxed), board.opened_at.load(Relaxed)];
         assert_eq!(shown, [3, 1000]);
         // The front after this one goes on from there.
-        let mut next = Figures::default();
+        let mut next = StatusCounters::default();
         next.open(board, 3000);
         assert_eq!((next.accepted, next.opened_at), (3, 1000));
     }

@@ -1,44 +1,44 @@
-//! The order of those who wait, by itself and as workers in virtual time see it.
+//! The order of waiting requests, alone and with workers in virtual time.
 
 use super::*;
 use proptest::prelude::*;
 
 const MS: Duration = Duration::from_millis(1);
 const FOREVER: Duration = Duration::MAX;
-const WORK: Work = Work {
+const WORK: Workload = Workload {
     script: Duration::from_millis(5),
     workers: 2,
 };
 
-fn waiting(limit: usize, timeout: Duration) -> Waiting<u32> {
-    let mut waiting = Waiting::new();
-    waiting.limit(limit);
-    waiting.limit_time(timeout);
+fn waiting(limit: usize, timeout: Duration) -> WaitList<u32> {
+    let mut waiting = WaitList::new();
+    waiting.set_limit(limit);
+    waiting.set_timeout(timeout);
     waiting
 }
 
-/// A pool in virtual time, asked for more than it can do.
-struct World {
-    waiting: Waiting<u32>,
+/// An overloaded pool in virtual time.
+struct WaitWorld {
+    waiting: WaitList<u32>,
     began: Instant,
     now: Instant,
     /// When each worker is free again.
     free: Vec<Instant>,
     came: Vec<Instant>,
-    /// How long each that was answered had waited, and which it was.
+    /// The wait of each request that got a worker, and the request.
     served: Vec<(Duration, u32)>,
-    refused: Vec<(Joined<u32>, Duration)>,
+    refused: Vec<(RequestOutcome, Duration)>,
     busy: Duration,
-    /// Clients leave who have waited for so long.
+    /// Clients leave after this time.
     patience: Duration,
-    /// Those before this one have.
+    /// The clients before this one have left.
     gone: u32,
 }
 
-impl World {
-    fn new(limit: usize, timeout: Duration) -> World {
+impl WaitWorld {
+    fn new(limit: usize, timeout: Duration) -> WaitWorld {
         let now = Instant::now();
-        World {
+        WaitWorld {
             waiting: waiting(limit, timeout),
             began: now,
             now,
@@ -56,8 +56,8 @@ impl World {
         self.now - self.came[item as usize]
     }
 
-    /// Requests come every `pause`, for `time`; each may wait for `within`.
-    fn run(&mut self, time: Duration, pause: Duration, within: Duration) {
+    /// Requests arrive every `pause`, for `time`; each may wait for `max_wait`.
+    fn run(&mut self, time: Duration, pause: Duration, max_wait: Duration) {
         let end = self.now + time;
         let mut next = self.now;
         while self.now < end {
@@ -77,23 +77,24 @@ impl World {
                 *worker = self.now + WORK.script;
                 self.busy += WORK.script;
                 self.served.push((Duration::ZERO, item));
-                // Before it got free, the worker had asked for more.
+                // A worker asks for waiting requests before it is idle.
                 assert_eq!(self.waiting.take(), None);
                 continue;
             }
-            let told = self.waiting.turns_away((self.now, within), &WORK);
-            let joined = self.waiting.join(item, (self.now, within), &WORK);
-            match told {
-                Some(told) => assert_eq!(told, joined, "whoever asks before is told the same"),
-                None => assert_eq!(joined.in_vain(), None, "and is told if it is in vain"),
-            }
+            let told = self.waiting.would_reject(self.now, max_wait, &WORK);
+            let joined = self.waiting.enqueue(item, self.now, max_wait, &WORK);
+            assert_eq!(
+                told,
+                joined.err(),
+                "a caller that asks before gets the same result"
+            );
             match joined {
-                Joined::Waits => {}
-                Joined::Replaces(oldest) => {
+                Ok(None) => {}
+                Ok(Some(oldest)) => {
                     let waited = self.waited(oldest);
-                    self.refused.push((joined, waited));
+                    self.refused.push((RequestOutcome::QueueFull, waited));
                 }
-                _ => self.refused.push((joined, Duration::ZERO)),
+                Err(why) => self.refused.push((why, Duration::ZERO)),
             }
         }
     }
@@ -109,7 +110,7 @@ impl World {
     }
 
     fn serve(&mut self) {
-        self.waiting.pass(self.now, &WORK);
+        self.waiting.pass_time(self.now, &WORK);
         let Some(item) = self.waiting.take() else {
             return;
         };
@@ -118,9 +119,9 @@ impl World {
         let worker = self.free.iter_mut().find(|free| **free <= now);
         *worker.expect("a free worker") = now + WORK.script;
         self.busy += WORK.script;
-        while let Some(passed) = self.waiting.next_passed(self.now, &WORK) {
+        while let Some(passed) = self.waiting.next_to_shed(self.now, &WORK) {
             let waited = self.waited(passed);
-            self.refused.push((Joined::Waits, waited));
+            self.refused.push((RequestOutcome::Shed, waited));
         }
     }
 
@@ -140,13 +141,13 @@ impl World {
 fn three_and_ten_times_too_much_keep_all_workers_busy_and_those_answered_hardly_wait() {
     for times in [3, 10] {
         for (limit, timeout) in [(1000, 10_000 * MS), (1000, 500 * MS), (50, 10_000 * MS)] {
-            let mut world = World::new(limit, timeout);
+            let mut world = WaitWorld::new(limit, timeout);
             let pause = WORK.script / WORK.workers as u32 / times;
             world.run(5000 * MS, pause, timeout);
             let begun = world.served.len();
             world.run(10_000 * MS, pause, timeout);
             assert!(world.share_busy() > 0.99, "{}", world.share_busy());
-            assert!(world.waiting.is_newest_first());
+            assert!(world.waiting.is_lifo());
             let most = world.waited_most(begun);
             assert!(
                 most <= 10 * MS,
@@ -159,13 +160,13 @@ fn three_and_ten_times_too_much_keep_all_workers_busy_and_those_answered_hardly_
     }
 }
 
-/// The longest that somebody is let be passed by others, with the last step of the clock.
+/// The longest wait of an overtaken request, with the last step of the clock.
 const PATIENT: Duration = Duration::from_millis(1010);
 
 #[test]
 fn clients_that_leave_sooner_than_any_is_refused_are_answered_before_they_do() {
     for times in [2, 3, 10] {
-        let mut world = World::new(1000, 10_000 * MS);
+        let mut world = WaitWorld::new(1000, 10_000 * MS);
         world.patience = 200 * MS;
         let pause = WORK.script / WORK.workers as u32 / times;
         world.run(1000 * MS, pause, 10_000 * MS);
@@ -183,46 +184,46 @@ fn clients_that_leave_at_once_do_not_turn_a_queue_of_patient_ones_round() {
     let mut now = Instant::now();
     for item in 0..500 {
         now += 5 * MS;
-        let patient = (now, 10_000 * MS);
-        assert_eq!(line.join(2 * item, patient, &WORK), Joined::Waits);
-        assert_eq!(line.join(2 * item + 1, patient, &WORK), Joined::Waits);
+        for item in [2 * item, 2 * item + 1] {
+            assert_eq!(line.enqueue(item, now, 10_000 * MS, &WORK), Ok(None));
+        }
         assert!(line.cancel(&(2 * item + 1), now + MS));
         if item >= 100 {
-            line.pass(now, &WORK);
+            line.pass_time(now, &WORK);
             assert_eq!(line.take(), Some(2 * (item - 100)), "in order");
         }
     }
-    assert!(!line.is_newest_first());
+    assert!(!line.is_lifo());
 }
 
 #[test]
 fn requests_that_come_back_from_behind_long_scripts_hide_no_crowd() {
-    let mut world = World::new(1000, 10_000 * MS);
+    let mut world = WaitWorld::new(1000, 10_000 * MS);
     for _ in 0..100 {
         world.run(50 * MS, WORK.script / 6, FOREVER);
         let item = world.waiting.take().expect("some wait");
         world.waiting.put_back(item, world.now);
     }
-    assert!(world.waiting.is_newest_first());
+    assert!(world.waiting.is_lifo());
 }
 
 #[test]
 fn order_comes_back_when_the_crowd_has_gone() {
-    let mut world = World::new(1000, 10_000 * MS);
+    let mut world = WaitWorld::new(1000, 10_000 * MS);
     world.run(3000 * MS, WORK.script / 6, FOREVER);
-    assert!(world.waiting.is_newest_first());
+    assert!(world.waiting.is_lifo());
     world.run(5000 * MS, WORK.script, FOREVER);
     assert!(world.waiting.is_empty());
     let refused = world.refused.len();
     world.run(MS, MS / 20, FOREVER);
-    assert!(!world.waiting.is_newest_first());
+    assert!(!world.waiting.is_lifo());
     world.run(5000 * MS, WORK.script, FOREVER);
     assert_eq!(world.refused.len(), refused);
 }
 
 #[test]
 fn a_burst_within_bounds_is_answered_in_full_and_in_order() {
-    let mut world = World::new(1000, 10_000 * MS);
+    let mut world = WaitWorld::new(1000, 10_000 * MS);
     world.run(MS, MS / 500, FOREVER);
     world.run(5000 * MS, 100 * MS, FOREVER);
     assert!(world.refused.is_empty());
@@ -232,51 +233,61 @@ fn a_burst_within_bounds_is_answered_in_full_and_in_order() {
 
 #[test]
 fn who_would_wait_for_too_long_is_refused_at_once_when_the_pace_is_known() {
-    let mut world = World::new(1000, 500 * MS);
+    let mut world = WaitWorld::new(1000, 500 * MS);
     // 500 come at once, of which 200 can be answered in time; the rest of the time half as many.
     world.run(MS, MS / 500, 500 * MS);
     world.run(400 * MS, WORK.script, 500 * MS);
-    let hopeless = world.refused.iter();
-    let hopeless = hopeless.filter(|(why, _)| *why == Joined::Hopeless).count();
-    assert!(hopeless > 5, "{hopeless} of {}", world.came.len());
+    let rejected = world.refused.iter();
+    let rejected = rejected.filter(|(why, _)| *why == RequestOutcome::WaitTooLong);
+    let count = rejected.count();
+    assert!(count > 5, "{count} of {}", world.came.len());
     // Who is more patient, or comes when there are fewer, waits.
-    let joined = world.waiting.join(u32::MAX, (world.now, FOREVER), &WORK);
-    assert_eq!(joined, Joined::Waits);
+    let joined = world.waiting.enqueue(u32::MAX, world.now, FOREVER, &WORK);
+    assert_eq!(joined, Ok(None));
 }
 
 #[test]
 fn in_order_the_newest_is_refused_and_otherwise_the_oldest() {
     let now = Instant::now();
     let mut line = waiting(2, FOREVER);
-    let join = |line: &mut Waiting<u32>, item, at| line.join(item, (now + at, FOREVER), &WORK);
-    assert_eq!(join(&mut line, 0, MS), Joined::Waits);
-    assert_eq!(join(&mut line, 1, MS), Joined::Waits);
+    let enqueue = |line: &mut WaitList<u32>, item, at| line.enqueue(item, now + at, FOREVER, &WORK);
+    assert_eq!(enqueue(&mut line, 0, MS), Ok(None));
+    assert_eq!(enqueue(&mut line, 1, MS), Ok(None));
     assert_eq!(line.take(), Some(0));
-    assert_eq!(join(&mut line, 2, 2 * MS), Joined::Waits);
-    assert_eq!(join(&mut line, 3, 3 * MS), Joined::Full);
+    assert_eq!(enqueue(&mut line, 2, 2 * MS), Ok(None));
+    assert_eq!(
+        enqueue(&mut line, 3, 3 * MS),
+        Err(RequestOutcome::QueueFull)
+    );
     // It was empty at first, and has stood for the whole of the next interval.
-    assert_eq!(join(&mut line, 3, 110 * MS), Joined::Full);
+    assert_eq!(
+        enqueue(&mut line, 3, 110 * MS),
+        Err(RequestOutcome::QueueFull)
+    );
     assert_eq!(line.take(), Some(1));
-    assert_eq!(join(&mut line, 3, 120 * MS), Joined::Waits);
-    assert_eq!(join(&mut line, 4, 130 * MS), Joined::Full);
-    assert_eq!(join(&mut line, 4, 220 * MS), Joined::Replaces(2));
-    assert_eq!(join(&mut line, 5, 230 * MS), Joined::Replaces(3));
-    assert_eq!(line.turns(), 1);
+    assert_eq!(enqueue(&mut line, 3, 120 * MS), Ok(None));
+    assert_eq!(
+        enqueue(&mut line, 4, 130 * MS),
+        Err(RequestOutcome::QueueFull)
+    );
+    assert_eq!(enqueue(&mut line, 4, 220 * MS), Ok(Some(2)));
+    assert_eq!(enqueue(&mut line, 5, 230 * MS), Ok(Some(3)));
+    assert_eq!(line.lifo_starts(), 1);
     assert_eq!(line.take(), Some(5));
     line.put_back(5, now + 230 * MS);
     assert_eq!(
         (line.take(), line.take(), line.take()),
         (Some(5), Some(4), None)
     );
-    assert_eq!(line.take_turned(), 10 * MS);
+    assert_eq!(line.take_lifo_time(), 10 * MS);
 }
 
 #[test]
 fn nobody_waits_where_nobody_may() {
     let mut line = waiting(0, FOREVER);
     for at in 0..50 {
-        let joined = line.join(at, (Instant::now() + 50 * at * MS, FOREVER), &WORK);
-        assert_eq!(joined, Joined::Full);
+        let joined = line.enqueue(at, Instant::now() + 50 * at * MS, FOREVER, &WORK);
+        assert_eq!(joined, Err(RequestOutcome::QueueFull));
     }
 }
 
@@ -293,19 +304,19 @@ proptest! {
             match step {
                 0..3 => {
                     next += 1;
-                    match line.join(next, (now, 300 * MS), &WORK) {
-                        Joined::Waits => present.push(next),
-                        Joined::Replaces(oldest) => {
+                    match line.enqueue(next, now, 300 * MS, &WORK) {
+                        Ok(None) => present.push(next),
+                        Ok(Some(oldest)) => {
                             present.push(next);
                             gone.push(oldest);
                         }
-                        Joined::Full | Joined::Hopeless => {}
+                        Err(_) => {}
                     }
                 }
                 3 => {
-                    line.pass(now, &WORK);
+                    line.pass_time(now, &WORK);
                     gone.extend(line.take());
-                    while let Some(passed) = line.next_passed(now, &WORK) {
+                    while let Some(passed) = line.next_to_shed(now, &WORK) {
                         gone.push(passed);
                     }
                 }

@@ -1,4 +1,4 @@
-//! Scripts that outlive `request_slowlog_timeout`, as the supervisor is told of them.
+//! Reports of scripts that outlive `request_slowlog_timeout`.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -10,42 +10,41 @@ use maitred_seat::SlotProgress;
 use crate::pool::Pool;
 use crate::pool::exchange::SlotLease;
 
-/// Most bytes of a request's id that are told; a web server in front can give it any.
+/// Most bytes of a request's id in a report; a web server in front may set any id.
 const MAX_ID_BYTES: usize = 64;
 
-/// What there is to be said of a script that is slow, by the word of its worker. Nothing when it
-/// does not run any more.
-pub fn report(loan: &SlotLease, ran: Duration, request: &[u8]) -> Option<FromFront> {
-    let (link, seat) = (loan.generation.link(), loan.lent.seat());
+/// The report of a slow script, from its worker's board; none when it has ended.
+pub fn report(lease: &SlotLease, ran: Duration, request: &[u8]) -> Option<FromFront> {
+    let (link, seat) = (lease.generation.link(), lease.slot.seat());
     let board = link.seat_board(seat);
     let report = FromFront::SlowScript {
-        generation: loan.generation.number,
+        generation: lease.generation.number,
         seat,
-        incarnation: loan.lent.incarnation(),
+        incarnation: lease.slot.incarnation(),
         request: board.requests.load(Ordering::Relaxed),
-        overrun: overrun(loan, ran),
+        overrun: overrun(lease, ran),
         id: request_id(request),
     };
-    // What the worker shows is about this request only if the request still runs afterwards.
-    (link.progress(&loan.lent) == Ok(SlotProgress::Running)).then_some(report)
+    // The board is about this request only if the request still runs afterwards.
+    (link.progress(&lease.slot) == Ok(SlotProgress::Running)).then_some(report)
 }
 
-/// What its worker says of a script that has `ran` for so long.
-pub fn overrun(loan: &SlotLease, ran: Duration) -> Overrun {
-    let seat = loan.lent.seat();
-    let board = loan.generation.link().seat_board(seat);
+/// A script that has `ran` for this long, from its worker's board.
+pub fn overrun(lease: &SlotLease, ran: Duration) -> Overrun {
+    let seat = lease.slot.seat();
+    let board = lease.generation.link().seat_board(seat);
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).replace(char::is_control, "?");
     let (method, uri) = (text(&board.method.get()), text(&board.uri.get()));
     Overrun {
         ran,
-        script: loan.generation.script_in(seat),
+        script: lease.generation.script_in(seat),
         target: format!("{method} {uri}"),
         query: text(&board.query.get()),
     }
 }
 
-/// The id that its script finds in `REQUEST_ID`, out of a request's first records; empty if there is
-/// none. It is looked for here, and not carried along by the requests that are not slow.
+/// The `REQUEST_ID` parameter in a request's first records; empty if there is none. It is decoded
+/// here, so that fast requests need not carry it.
 fn request_id(mut request: &[u8]) -> String {
     let mut reader = RequestReader::new(FOREIGN_MAX_PARAMS_BYTES);
     while let Ok(Some(event)) = reader.next(&mut request) {
@@ -62,12 +61,12 @@ fn request_id(mut request: &[u8]) -> String {
 }
 
 impl Pool {
-    /// Counts a slow script and tells the supervisor of it.
+    /// Counts a slow script and reports it to the supervisor.
     pub fn report_slow(&self, report: &FromFront) {
-        let mut inner = self.lock();
-        inner.figures.slow = inner.figures.slow.wrapping_add(1);
-        inner.show_figures();
-        drop(inner);
+        let mut state = self.lock();
+        state.counters.slow = state.counters.slow.wrapping_add(1);
+        state.show_counters();
+        drop(state);
         self.supervisor.report(report);
     }
 }

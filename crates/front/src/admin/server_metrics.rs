@@ -1,0 +1,168 @@
+//! Metrics of the page cache, of proxied servers and of clients.
+
+use std::collections::BTreeMap;
+
+use maitred_control::admin::{CachedSite, PageCache, PageTier, ProxyServer};
+
+use crate::admin::exposition::{MetricFamily, Samples};
+use crate::cache::figures::RESULTS as CACHE_RESULTS;
+use crate::proxy::stats::RESULTS as PROXY_RESULTS;
+
+/// Each site with a page cache.
+pub const CACHED_SITE: &[MetricFamily<CachedSite>] = &[
+    MetricFamily::counter_by(
+        "maitred_cache_requests_total",
+        "Requests for scripts at sites with a page cache, by result.",
+        ("result", &CACHE_RESULTS),
+        |site, out| counts(out, "result", &site.requests),
+    ),
+    MetricFamily::counter_by(
+        "maitred_cache_bypasses_total",
+        "Requests that bypassed the page cache, by reason.",
+        ("reason", &[]),
+        |site, out| some(out, "reason", &site.bypasses),
+    ),
+    MetricFamily::counter_by(
+        "maitred_cache_not_stored_total",
+        "Responses of scripts that were not stored, by reason.",
+        ("reason", &[]),
+        |site, out| some(out, "reason", &site.not_stored),
+    ),
+    MetricFamily::counter(
+        "maitred_cache_stored_total",
+        "Responses of scripts that were stored.",
+        |site, out| out.value(site.stored),
+    ),
+    MetricFamily::counter(
+        "maitred_cache_purges_total",
+        "Purges of pages, prefixes, hosts, tags and sites.",
+        |site, out| out.value(site.purges),
+    ),
+    MetricFamily::counter(
+        "maitred_cache_saved_bytes_total",
+        "Bytes of response bodies that were sent without running a script.",
+        |site, out| out.value(site.saved_bytes),
+    ),
+    MetricFamily::counter(
+        "maitred_cache_saved_script_seconds_total",
+        "Script time that cached pages saved.",
+        |site, out| out.value(site.saved_script_seconds),
+    ),
+];
+
+/// Each tier of the page cache.
+pub const CACHE_TIER: &[MetricFamily<PageTier>] = &[
+    MetricFamily::gauge("maitred_cache_pages", "Cached pages.", |tier, out| {
+        out.value(tier.pages);
+    }),
+    MetricFamily::gauge(
+        "maitred_cache_bytes",
+        "Bytes of cached pages.",
+        |tier, out| {
+            out.value(tier.bytes);
+        },
+    ),
+    MetricFamily::gauge(
+        "maitred_cache_limit_bytes",
+        "Bytes that cached pages may take (cache_memory, cache_max_size).",
+        |tier, out| out.value(tier.limit_bytes),
+    ),
+    MetricFamily::counter(
+        "maitred_cache_evictions_total",
+        "Pages that were evicted for others.",
+        |tier, out| out.value(tier.evicted),
+    ),
+];
+
+/// The page cache.
+pub const CACHE: &[MetricFamily<PageCache>] = &[
+    MetricFamily::gauge(
+        "maitred_cache_filling",
+        "Pages that are being generated, each for all requests that wait for it.",
+        |cache, out| out.value(cache.filling),
+    ),
+    MetricFamily::gauge(
+        "maitred_cache_waiting",
+        "Requests that wait for a page that is being generated.",
+        |cache, out| out.value(cache.waiting),
+    ),
+    MetricFamily::gauge(
+        "maitred_cache_active_purges",
+        "Purges that still apply to cached pages.",
+        |cache, out| out.value(cache.active_purges),
+    ),
+    MetricFamily::counter(
+        "maitred_cache_corrupt_files_total",
+        "Corrupt files of cached pages.",
+        |cache, out| out.value(cache.corrupt_files),
+    ),
+    MetricFamily::counter(
+        "maitred_cache_write_errors_total",
+        "Pages that could not be written to the disk.",
+        |cache, out| out.value(cache.write_errors),
+    ),
+];
+
+/// Each proxied HTTP server.
+pub const PROXY: &[MetricFamily<ProxyServer>] = &[
+    MetricFamily::counter_by(
+        "maitred_proxy_requests_total",
+        "Requests to proxied HTTP servers, by result; 1xx are WebSockets.",
+        ("result", &PROXY_RESULTS),
+        |server, out| counts(out, "result", &server.requests),
+    ),
+    MetricFamily::counter(
+        "maitred_proxy_request_seconds_total",
+        "Time that these requests took, without WebSockets.",
+        |server, out| out.value(server.request_seconds),
+    ),
+    MetricFamily::gauge(
+        "maitred_proxy_active_requests",
+        "Requests in flight, with WebSockets.",
+        |server, out| out.value(server.active_requests),
+    ),
+    MetricFamily::counter(
+        "maitred_proxy_connections_total",
+        "Connections that were opened to the server.",
+        |server, out| out.value(server.connections),
+    ),
+];
+
+/// Resources that clients use.
+pub struct Clients {
+    pub memory_bytes: usize,
+    pub rejected_requests: u64,
+    pub rejected_connections: u64,
+}
+
+/// The clients, all together.
+pub const CLIENTS: &[MetricFamily<Clients>] = &[
+    MetricFamily::gauge(
+        "maitred_request_memory_bytes",
+        "Memory of requests in flight beyond the fixed buffers of connections.",
+        |clients, out| out.value(clients.memory_bytes),
+    ),
+    MetricFamily::counter(
+        "maitred_rejected_requests_total",
+        "Requests that were rejected because requests in flight hold too much memory.",
+        |clients, out| out.value(clients.rejected_requests),
+    ),
+    MetricFamily::counter(
+        "maitred_rejected_connections_total",
+        "Connections that were closed because their client's address has too many.",
+        |clients, out| out.value(clients.rejected_connections),
+    ),
+];
+
+fn counts(out: &mut Samples<'_>, label: &str, counts: &BTreeMap<String, u64>) {
+    out.all(
+        label,
+        counts.iter().map(|(name, count)| (name.as_str(), *count)),
+    );
+}
+
+/// Reasons are many, and most never occur.
+fn some(out: &mut Samples<'_>, label: &str, counts: &BTreeMap<String, u64>) {
+    let some = counts.iter().filter(|(_, count)| **count > 0);
+    out.all(label, some.map(|(name, count)| (name.as_str(), *count)));
+}
