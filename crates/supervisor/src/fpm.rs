@@ -4,6 +4,8 @@
 //! Whatever else the supervisor does is as always: only what php-fpm's users send and read is
 //! different.
 
+pub mod emergency;
+pub mod fpm_words;
 mod leaving;
 mod shares;
 
@@ -20,15 +22,15 @@ use maitred_os::signals::Signal;
 use maitred_scoreboard::Cause;
 use tracing::{debug, error, info, warn};
 
-use crate::fpm_words as words;
+use crate::fpm::fpm_words as words;
 use crate::limits::{DRAIN, FIRST_FILL, TROUBLE_CALM};
 use crate::listen;
+use crate::logging::words::one_line;
 use crate::plan::Plan;
-use crate::pool::{self, Action, Pool};
+use crate::processes::pool::{self, Action, Pool};
+use crate::processes::running::RunningPool;
 use crate::reload::Anew;
 use crate::run::Supervisor;
-use crate::running::RunningPool;
-use crate::words::one_line;
 use maitred_control::episode::LogThrottle;
 
 /// Workers that a pool gets at once are worth a line from this many on: the rate at which php-fpm
@@ -176,11 +178,11 @@ impl Supervisor {
         match signal {
             Signal::SIGTERM | Signal::SIGINT => {
                 say(Level::Notice, words::TERMINATING);
-                self.phase_event(crate::phase::Event::Terminate);
+                self.phase_event(crate::run::phase::Event::Terminate);
             }
             Signal::SIGQUIT => {
                 say(Level::Notice, words::FINISHING);
-                self.phase_event(crate::phase::Event::Finish);
+                self.phase_event(crate::run::phase::Event::Finish);
             }
             Signal::SIGUSR1 => self.reopen_logs(),
             Signal::SIGUSR2 | Signal::SIGHUP => {
@@ -302,7 +304,7 @@ impl Supervisor {
 
     /// The last line of all.
     pub(crate) fn say_goodbye(&self) {
-        if self.is_fpm() && self.phase.exit_code() == Some(crate::phase::EXIT_STOPPED) {
+        if self.is_fpm() && self.phase.exit_code() == Some(crate::run::phase::EXIT_STOPPED) {
             say(Level::Notice, words::BYE);
         }
     }
@@ -463,7 +465,7 @@ impl Supervisor {
         let all_failed = !self.pools.is_empty() && self.pools.iter().all(fails);
         match all_failed {
             true => self.fail("no pool can be started"),
-            false => self.phase_event(crate::phase::Event::PoolsFull),
+            false => self.phase_event(crate::run::phase::Event::PoolsFull),
         }
     }
 }

@@ -5,67 +5,23 @@
 //! [`pool`] (zygote and seats), [`life`] (a process that must always be there) and [`backoff`]:
 //! pure functions of state, event and time.
 
-mod acme;
 mod admin;
-mod adopt;
-mod apply;
-mod backoff;
-mod breaches;
-mod cache;
-mod certificates;
-mod changes;
-mod confinement;
-mod cookies;
-mod copies;
-mod door_logs;
-mod emergency;
+mod capacity;
 mod error;
 mod fpm;
-mod fpm_words;
-mod front;
-mod front_figures;
-mod groups;
-mod growth;
-mod handover;
-mod identity;
-mod life;
+mod fronts;
 mod limits;
 mod listen;
-mod logs;
-mod obituary;
-mod outgrown;
-mod output;
+mod logging;
 mod peer;
-mod phase;
 mod plan;
-mod pool;
-mod process_max;
-mod programs;
-mod purges;
-mod reason;
+mod processes;
 mod reload;
-mod renewal;
-mod room;
 mod run;
-mod running;
-mod scores;
-mod slow;
-mod slowlog;
-mod so_far;
-mod source;
-mod spare;
-mod speech;
+mod system;
 mod systemd;
-mod traces;
-mod troubles;
-mod trust;
+mod tls;
 mod upgrade;
-mod upload_folders;
-mod voice;
-mod wait;
-mod warm;
-mod watch;
-mod words;
 
 use std::ffi::OsStr;
 use std::os::fd::RawFd;
@@ -74,17 +30,17 @@ use std::path::Path;
 use maitred_config::{Config, Pool};
 use maitred_os::{fork, signals, sockets, spawn, title};
 
-pub use acme::ACME_ROLE;
 pub use error::Error;
-pub use logs::open_as_fpm;
-pub use source::{Host, Invocation, Source};
+pub use logging::logs::open_as_fpm;
+pub use plan::source::{Host, Invocation, Source};
+pub use tls::acme::ACME_ROLE;
 pub use upgrade::{CAN_TAKE_OVER, TAKE_OVER, TRY_TAKE_OVER};
 
-use certificates::Certificates;
-use handover::HandedOver;
 use plan::Plan;
-use programs::Programs;
 use run::{SIGNALS, Supervisor};
+use system::programs::Programs;
+use tls::certificates::Certificates;
+use upgrade::handover::HandedOver;
 
 /// The argument that makes our program the front.
 pub const FRONT_ROLE: &str = "front";
@@ -100,7 +56,7 @@ const TITLE: &str = "maitred: supervisor";
 /// # Errors
 /// One sentence, for a user that does not exist, is root, or cannot be had.
 pub fn user_of_pool(pool: &Pool, config: &Config) -> Result<Option<u32>, Error> {
-    let identity = identity::of_pool(pool, config)?;
+    let identity = system::identity::of_pool(pool, config)?;
     Ok(identity.map(|identity| identity.uid))
 }
 
@@ -143,7 +99,7 @@ pub fn serve(source: Source, invocation: Invocation, log_level: &str) -> Result<
     show_title(&config);
     let (plan, pools) = Plan::make(config, source, invocation, log_level, inherited)?;
     let admin = admin::Admin::open(&plan.config)?;
-    let mut scores = scores::Scores::new(plan.threads);
+    let mut scores = processes::scores::Scores::new(plan.threads);
     scores.add_all(pools.iter().map(|pool| pool.settings.pool.as_str()))?;
     let mut supervisor = Supervisor::new(plan, pools, signals, admin, scores);
     let host = &mut supervisor.plan.invocation.host;
@@ -167,7 +123,7 @@ fn take_over(
     let state = HandedOver::read(&state).map_err(Error::Configuration)?;
     let config = state.config.clone();
     show_title(&config);
-    identity::distrust_groups(&config);
+    system::identity::distrust_groups(&config);
     // A version that is not there any more is told when it is needed: what runs goes on.
     let (programs, _) = Programs::find(&config);
     let since = (state.elapsed, state.last_generation);
@@ -176,7 +132,7 @@ fn take_over(
     let inherited = state.inherit().map_err(Error::system(what))?;
     let mut plan = Plan {
         terminal: match &config.fpm {
-            Some(_) => words::Terminal::silent(),
+            Some(_) => logging::words::Terminal::silent(),
             None => inherited.terminal,
         },
         access_log: inherited.access_log.or_else(|| opened_anew(&config)),
@@ -195,7 +151,7 @@ fn take_over(
     }
     plan.follow_configuration();
     let fronts = (inherited.front, inherited.old_fronts);
-    let mut scores = scores::Scores::inherited(plan.threads, inherited.scoreboards);
+    let mut scores = processes::scores::Scores::inherited(plan.threads, inherited.scoreboards);
     let pools = inherited.pools.iter();
     scores.add_all(pools.map(|pool| pool.plan.settings.pool.as_str()))?;
     let outside = (admin::Admin::reopen(&plan.config), scores);
@@ -214,7 +170,7 @@ fn take_over(
 /// The access log, which a program of another version may not have left. That it cannot be had is
 /// no reason to end what runs.
 fn opened_anew(config: &Config) -> Option<std::fs::File> {
-    logs::open_access_log(config).unwrap_or_else(|why| {
+    logging::logs::open_access_log(config).unwrap_or_else(|why| {
         tracing::error!("{why}");
         None
     })
@@ -238,7 +194,7 @@ pub fn try_take_over(state: RawFd, source: &Source) -> Result<(), Error> {
     let state = spawn::inherited_fd(state).map_err(Error::system(what))?;
     let state = HandedOver::read(&state).map_err(Error::Configuration)?;
     // Whatever could end the server once it is ours, and with it all that runs.
-    identity::of_front(&state.config)?;
+    system::identity::of_front(&state.config)?;
     source.load().map(drop).map_err(Error::Mistakes)
 }
 
@@ -254,35 +210,35 @@ pub fn check(config: &Config, file: &Path) -> Vec<Error> {
 /// What of a configuration this machine does not give, though the server would run: one sentence
 /// each.
 pub fn warnings(config: &Config) -> Vec<String> {
-    let own = confinement::warnings(config);
-    let own = own.chain(identity::shared_with_front(config));
-    let own = own.chain(identity::admin_is_open(config));
+    let own = system::confinement::warnings(config);
+    let own = own.chain(system::identity::shared_with_front(config));
+    let own = own.chain(system::identity::admin_is_open(config));
     // What is wrong with them is a mistake, and told as one.
     let certificates = Certificates::of(config, None).ok().flatten();
     let complaints = certificates.map(|certificates| certificates.complaints());
-    own.chain(groups::obstacle(config))
+    own.chain(system::groups::obstacle(config))
         .chain(complaints.into_iter().flatten())
-        .chain(logs::warnings(config))
+        .chain(logging::logs::warnings(config))
         .collect()
 }
 
 /// The sites, by their number, whose document root the front could not look into: one sentence each.
 /// For a process with one thread.
 pub fn closed_roots(config: &Config) -> Vec<(usize, String)> {
-    identity::closed_roots(config)
+    system::identity::closed_roots(config)
 }
 
 /// The sites, by their number, with folders that people upload to and in which PHP would run: one
 /// sentence each. For a process with one thread.
 pub fn upload_folders(config: &Config) -> Vec<(usize, String)> {
-    upload_folders::warnings(config)
+    system::upload_folders::warnings(config)
 }
 
 /// What is kept of the hosts whose certificates are got by ACME: one sentence each.
 pub fn issued_hosts(config: &Config) -> Vec<String> {
     let certificates = Certificates::of(config, None).ok().flatten();
     let hosts = certificates.iter().flat_map(Certificates::wanted);
-    hosts.map(acme::wanted::in_words).collect()
+    hosts.map(tls::acme::wanted::in_words).collect()
 }
 
 /// The program that runs PHP of this version, as `8.2`, or else the one that is there.
@@ -295,12 +251,12 @@ pub fn php_program(version: Option<&str>) -> Result<std::path::PathBuf, Error> {
 
 /// All that is wrong, said with where it is written in `file`, and the programs that were found meanwhile.
 fn examine(config: &Config, file: Option<&Path>) -> (Vec<Error>, Programs) {
-    identity::distrust_groups(config);
+    system::identity::distrust_groups(config);
     let (programs, lacking) = Programs::find(config);
-    let mut mistakes = identity::mistakes(config);
-    mistakes.extend(confinement::mistakes(config));
+    let mut mistakes = system::identity::mistakes(config);
+    mistakes.extend(system::confinement::mistakes(config));
     mistakes.extend(lacking);
-    mistakes.extend(words::log_mistakes(config));
+    mistakes.extend(logging::words::log_mistakes(config));
     mistakes.extend(listen::mistakes(config));
     mistakes.extend(config.admin_socket.as_deref().and_then(admin::mistake));
     if let Some(file) = file {

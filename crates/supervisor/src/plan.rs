@@ -1,5 +1,7 @@
 //! What a configuration comes to on this machine, with everything the processes share made.
 
+pub mod source;
+
 use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
@@ -12,19 +14,20 @@ use maitred_os::users::{self, Identity};
 use rustix::event::{EventfdFlags, eventfd};
 use tracing::warn;
 
-use crate::certificates::Certificates;
-use crate::door_logs::DoorLogs;
+use crate::LOG_VARIABLE;
 use crate::error::Error;
-use crate::groups::Groups;
-use crate::growth::Growth;
 use crate::listen::{self, Inherited, Listener};
-use crate::logs;
-use crate::pool::SPARE_SEATS;
-use crate::programs::Programs;
-use crate::source::{Invocation, Source};
-use crate::voice::Voice;
-use crate::words::Terminal;
-use crate::{LOG_VARIABLE, confinement, identity};
+use crate::logging::door_logs::DoorLogs;
+use crate::logging::logs;
+use crate::logging::voice::Voice;
+use crate::logging::words::Terminal;
+use crate::plan::source::{Invocation, Source};
+use crate::processes::growth::Growth;
+use crate::processes::pool::SPARE_SEATS;
+use crate::system::groups::Groups;
+use crate::system::programs::Programs;
+use crate::system::{confinement, identity};
+use crate::tls::certificates::Certificates;
 
 /// What our own environment hands on to our processes. Scripts get what their pool's `env` says.
 const HANDED_ON: [&str; 5] = ["PATH", "TZ", "LANG", "TMPDIR", "RUST_BACKTRACE"];

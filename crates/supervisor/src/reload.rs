@@ -11,9 +11,12 @@
 //! worker is ready, the front is told, and from then on every worker of it takes the place of one
 //! of the generation before ([`Supervisor::share_out`]).
 
+pub mod changes;
 mod outcome;
 mod outdated;
+pub mod renewal;
 mod shares;
+pub mod watch;
 
 use std::collections::{BTreeSet, VecDeque};
 use std::fs::File;
@@ -26,17 +29,17 @@ use maitred_os::signals::Signal;
 use std::os::fd::AsFd;
 use tracing::{error, info, warn};
 
-use crate::certificates::Certificates;
-use crate::changes::{self, Changes, Running};
-use crate::cookies;
-use crate::door_logs::DoorLogs;
 use crate::fpm;
+use crate::fronts::cookies;
 use crate::limits::{CONSENT, MOVE_OVER, Moment, TRIAL};
 use crate::listen::{self, Listener, Opened};
+use crate::logging::door_logs::DoorLogs;
 use crate::plan::PoolPlan;
-use crate::pool;
+use crate::processes::pool;
+use crate::processes::running::RunningPool;
+use crate::reload::changes::{Changes, Running};
 use crate::run::Supervisor;
-use crate::running::RunningPool;
+use crate::tls::certificates::Certificates;
 
 /// Most outcomes kept for those who ask what became of their reload.
 const MAX_OUTCOMES: usize = 64;

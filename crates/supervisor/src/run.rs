@@ -1,7 +1,12 @@
 //! All of the control flow: wait for something to happen, decide what it means, apply it.
 //!
-//! The decisions are in [`crate::phase`] and [`crate::pool`], which know no clock and no process;
+//! The decisions are in [`crate::run::phase`] and [`crate::processes::pool`], which know no clock and no process;
 //! carrying them out is in `apply.rs`. This file is what happens in between, and in which order.
+
+pub mod apply;
+pub mod front;
+pub mod phase;
+pub mod wait;
 
 use std::time::{Duration, Instant};
 
@@ -10,31 +15,31 @@ use maitred_os::fork::{self, Ended};
 use maitred_os::signals::{Signal, SignalEvents};
 use tracing::{debug, error, info, warn};
 
-use crate::acme::Acme;
 use crate::admin::Admin;
-use crate::adopt;
-use crate::cookies::CookieNames;
-use crate::emergency::Emergency;
+use crate::capacity::room::Room;
+use crate::fpm::emergency::Emergency;
 use crate::fpm::{self, FpmLogState};
-use crate::front_figures::FiguresLook;
+use crate::fronts::cookies::CookieNames;
+use crate::fronts::front_figures::FiguresLook;
+use crate::fronts::purges::Purges;
 use crate::limits::{MESSAGES_PER_TURN, Moment, REAPED_PER_TURN, SIGNALS_PER_TURN, ZYGOTE_LINGER};
-use crate::obituary::ExitReports;
-use crate::phase::{self, Phase};
+use crate::logging::obituary::ExitReports;
+use crate::logging::words::{one_line, version_in};
 use crate::plan::{Plan, PoolPlan};
-use crate::pool::{self, Reason};
-use crate::purges::Purges;
+use crate::processes::adopt;
+use crate::processes::pool::{self, Reason};
+use crate::processes::running::{Front, OldFront, RunningPool};
+use crate::processes::scores::Scores;
+use crate::processes::slow::About;
+use crate::processes::traces::{TRACES_MAX, Traces};
 use crate::reload::Reloads;
-use crate::renewal::Renewals;
-use crate::room::Room;
-use crate::running::{Front, OldFront, RunningPool};
-use crate::scores::Scores;
-use crate::slow::About;
+use crate::reload::renewal::Renewals;
+use crate::reload::watch::Watches;
+use crate::run::phase::Phase;
+use crate::run::wait::Ready;
 use crate::systemd::Systemd;
-use crate::traces::{TRACES_MAX, Traces};
+use crate::tls::acme::Acme;
 use crate::upgrade::Upgrade;
-use crate::wait::Ready;
-use crate::watch::Watches;
-use crate::words::{one_line, version_in};
 
 /// What the supervisor is told by signals. They are taken over before anything is started.
 pub const SIGNALS: [Signal; 7] = [

@@ -15,6 +15,8 @@
 //! Before and after the `exec` the same processes serve: the old front, zygotes and workers notice
 //! nothing. Both fronts accept from the same sockets until the old one is told to hand over.
 
+pub mod handover;
+
 use std::ffi::OsString;
 use std::os::fd::{AsFd, AsRawFd};
 
@@ -25,15 +27,15 @@ use maitred_os::signals::{self, Signal};
 use maitred_os::spawn::{self, Program};
 use tracing::{error, info, warn};
 
-use crate::handover::HandedOver;
 use crate::limits::{DRAIN, Moment, STILL, TRIAL, UPGRADE_TRY};
 use crate::peer::Peer;
 use crate::plan::PoolPlan;
-use crate::pool;
+use crate::processes::pool;
+use crate::processes::running::{Front, OldFront, RunningPool};
 use crate::reload::Anew;
 use crate::roomy_name;
 use crate::run::Supervisor;
-use crate::running::{Front, OldFront, RunningPool};
+use crate::upgrade::handover::HandedOver;
 
 /// The argument after which the new program finds the descriptor of what it takes over.
 pub const TAKE_OVER: &str = "--take-over";

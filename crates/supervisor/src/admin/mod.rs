@@ -15,9 +15,9 @@ use tracing::{info, warn};
 
 use crate::error::Error;
 use crate::limits::Moment;
-use crate::phase;
 use crate::reload::Anew;
 use crate::run::Supervisor;
+use crate::run::phase;
 
 use door::Door;
 use guest::AdminConnection;

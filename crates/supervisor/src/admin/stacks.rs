@@ -8,9 +8,9 @@ use maitred_control::stack::Stack;
 use maitred_control::{Generation, Incarnation, Seat, ToZygote};
 
 use crate::limits::Moment;
+use crate::logging::slowlog::calls;
+use crate::processes::slow::About;
 use crate::run::Supervisor;
-use crate::slow::About;
-use crate::slowlog::calls;
 
 use super::guest::AdminConnection;
 use super::status::plain;

@@ -10,11 +10,11 @@ use maitred_control::admin::{
 use maitred_scoreboard::{Cause, Outcome, Reading, STAYED_FOR};
 use maitred_seat::{Boards, Process, Snapshot};
 
-use crate::pool::Seated;
-use crate::room::there_is_now;
+use crate::capacity::room::there_is_now;
+use crate::logging::so_far::SoFar;
+use crate::processes::pool::Seated;
+use crate::processes::running::RunningPool;
 use crate::run::Supervisor;
-use crate::running::RunningPool;
-use crate::so_far::SoFar;
 
 use super::advice::{Means, advice};
 use super::stacks::{Draft, Runner};

@@ -8,7 +8,7 @@ use maitred_seat::Boards;
 use maitred_seat::board::SeatBoard;
 
 use crate::limits::Moment;
-use crate::pool;
+use crate::processes::pool;
 use crate::run::Supervisor;
 
 /// Whether a worker has run the same script for so long by `now`, as far as its board says.

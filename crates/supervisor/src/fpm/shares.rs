@@ -5,10 +5,10 @@ use std::collections::HashMap;
 use maitred_config::fpm::Level;
 
 use super::say;
-use crate::fpm_words as words;
-use crate::process_max::{self, Need};
+use crate::capacity::process_max::{self, Need};
+use crate::fpm::fpm_words as words;
+use crate::processes::running::RunningPool;
 use crate::run::Supervisor;
-use crate::running::RunningPool;
 
 /// A pool, all its generations together.
 #[derive(Debug)]

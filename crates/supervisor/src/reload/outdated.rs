@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use crate::changes::Changes;
-use crate::door_logs::DoorLogs;
 use crate::listen::Opened;
+use crate::logging::door_logs::DoorLogs;
+use crate::reload::changes::Changes;
 use crate::run::Supervisor;
 
 use super::Reload;

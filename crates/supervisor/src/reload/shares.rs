@@ -1,6 +1,6 @@
 //! How many workers each generation of a pool may have.
 
-use crate::pool;
+use crate::processes::pool;
 use crate::run::Supervisor;
 
 impl Supervisor {

@@ -1,0 +1,577 @@
+//! What pools with `pm = auto` may use: processors, and memory for workers. The files are read here; what
+//! follows from them is decided by the crate `sizing` ([`Rooms`]).
+//!
+//! They are read once a second while such a pool grows or shrinks or memory is nearly full, more often
+//! until it is known what workers take, and otherwise now and then: seldom where there is plenty of memory.
+//! However many pools and workers there are, a look costs about the same ([`BUDGET`]), and less where
+//! there is plenty.
+
+mod measure;
+mod told;
+mod words;
+
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use maitred_config::ProcessManager;
+use maitred_control::ToFront;
+use maitred_scoreboard::Page;
+use maitred_sizing::memory::Level;
+use maitred_sizing::rooms::{Budget, Rooms};
+use maitred_sizing::sources::{self, Counters, Files, Memory};
+use tracing::{info, warn};
+
+use self::measure::Counted;
+use self::told::{Tells, Told, with_told};
+use self::words::{Line, Words};
+use crate::limits::Moment;
+use crate::processes::running::RunningPool;
+use crate::run::Supervisor;
+
+/// How often it is looked while a pool grows or shrinks, and until it is known what workers take.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+const LOOK_SOON: Duration = Duration::from_millis(100);
+
+/// Workers that are measured at a look: whose pages the kernel has to walk through, and others.
+const BUDGET: Budget = Budget {
+    exactly: 16,
+    roughly: 128,
+};
+
+/// The same where there is plenty of memory: to count the pages of one takes 60 to 360 µs.
+const CALM_BUDGET: Budget = Budget {
+    exactly: 4,
+    roughly: 32,
+};
+
+/// How often while some pool has more than one worker, and while none has.
+const STEADY_LOOK_EVERY: Duration = Duration::from_secs(2);
+const CALM_LOOK_EVERY: Duration = Duration::from_secs(30);
+
+/// How long a pool counts as growing or shrinking after its last worker came or went.
+const STIRRED_FOR: Duration = Duration::from_secs(10);
+
+/// From which part of the limit on memory counts as nearly full.
+const NEARLY_FULL: f64 = 0.75;
+
+const MEGABYTE: f64 = 1024.0 * 1024.0;
+
+/// What there is for all pools that find their size.
+#[derive(Debug, Default)]
+pub(crate) struct Room {
+    due: Option<Moment>,
+    stirred: Moment,
+    counters: Counters,
+    /// Thousandths of a processor.
+    cores: u32,
+    memory: Option<Memory>,
+    /// What pools have to themselves whose control groups have a limit.
+    apart: BTreeMap<String, Memory>,
+    rooms: Rooms,
+    counted: Counted,
+    /// At which pool the next look begins.
+    next: usize,
+    /// By pool, what the front of this number was told last: of which generation, and what.
+    told: BTreeMap<String, (u32, u32, u32, Option<u32>)>,
+    words: Words,
+    /// That memory cannot be read was said.
+    said: bool,
+}
+
+/// A pool that finds its size, with its workers' processes and the requests that they have answered.
+struct Seen<'a> {
+    name: String,
+    workers: Vec<i32>,
+    /// That were ordered, and have not come yet.
+    coming: usize,
+    requests: u64,
+    /// Whose workers tell how much they have served, and of the programs that their scripts have run.
+    told_by: Vec<&'a dyn Tells>,
+    /// The folder of its control group, if that may limit its memory.
+    group: Option<PathBuf>,
+}
+
+/// With all workers of a pool as one pool's: while another generation of it is on trial, both have some, and what
+/// is known of a pool is known by its name.
+fn joined<'a>(generations: impl Iterator<Item = Seen<'a>>) -> Vec<Seen<'a>> {
+    let (mut all, mut places) = (Vec::<Seen>::new(), HashMap::new());
+    for seen in generations {
+        match places.entry(seen.name.clone()) {
+            Entry::Vacant(place) => {
+                place.insert(all.len());
+                all.push(seen);
+            }
+            Entry::Occupied(place) => {
+                let pool = &mut all[*place.get()];
+                pool.workers.extend(seen.workers);
+                pool.coming += seen.coming;
+                pool.told_by.extend(seen.told_by);
+            }
+        }
+    }
+    all
+}
+
+/// The files of this machine.
+struct Machine;
+
+impl Files for Machine {
+    fn read(&self, path: &str) -> Option<String> {
+        std::fs::read_to_string(path).ok()
+    }
+}
+
+/// Processors and memory there are now for a pool whose memory may be limited by the group in this folder,
+/// read anew.
+pub(crate) fn there_is_now(group: Option<&Path>) -> (f64, Option<Memory>) {
+    let allowed = std::thread::available_parallelism().map_or(1, usize::from);
+    let cores = sources::cores(&Machine, allowed).count;
+    let apart = group.and_then(|folder| sources::memory_of_group(&Machine, folder.to_str()?));
+    let memory = Memory::tightest(sources::memory(&Machine).into_iter().chain(apart));
+    (cores, memory)
+}
+
+impl Room {
+    /// Looks at the machine; `pools` are the pools that find their size.
+    fn look(&mut self, now: Moment, files: &dyn Files, pools: &[Seen]) {
+        self.measure(files, pools);
+        let counters = Counters::read(files);
+        let signs = counters.signs(&self.counters, files);
+        self.counters = counters;
+        let allowed = std::thread::available_parallelism().map_or(1, usize::from);
+        self.cores = (sources::cores(files, allowed).count * 1000.0) as u32;
+        self.memory = sources::memory(files);
+        let names: HashSet<&str> = pools.iter().map(|pool| pool.name.as_str()).collect();
+        self.told.retain(|name, _| names.contains(name.as_str()));
+        self.rooms.look(now, self.memory, &signs, &names);
+        let apart = pools.iter().filter_map(|pool| {
+            let folder = pool.group.as_ref()?.to_str()?;
+            let memory = sources::memory_of_group(files, folder)?;
+            Some((pool.name.clone(), memory))
+        });
+        self.apart = apart.collect();
+        self.rooms.look_apart(now, &self.apart);
+    }
+
+    /// Measures some of the workers of each pool, as far as the budget goes; the next look goes on from
+    /// there.
+    fn measure(&mut self, files: &dyn Files, pools: &[Seen]) {
+        let mut left = match self.rooms.are_far_from_the_limit() {
+            true => CALM_BUDGET,
+            false => BUDGET,
+        };
+        let (seen, first) = (pools.len(), self.next);
+        for turn in 0..seen {
+            let pool = &pools[(first + turn) % seen];
+            let workers = (pool.workers.as_slice(), pool.requests);
+            let all_due = self.rooms.due(&pool.name, workers, &mut left);
+            self.rooms.are_coming(&pool.name, pool.coming);
+            // Nobody has had more than there is, whatever a worker says.
+            let limit = self.memory.map_or(0.0, |memory| memory.limit);
+            // A young one is asked even so; those are not young for long.
+            let asks =
+                all_due.iter().any(|due| due.exactly) || self.rooms.may_have_young(&pool.name);
+            let tells = pool.told_by.iter().filter(|_| asks);
+            let told: HashMap<i32, Told> = tells.flat_map(|pool| pool.told_by_workers()).collect();
+            for due in all_due {
+                let told = told.get(&due.worker).copied();
+                if let Some(has) = self.counted.measure(files, due) {
+                    let has = with_told(has, told, limit);
+                    self.rooms.measured(&pool.name, due, has);
+                }
+            }
+            if left.exactly > 0 && left.roughly > 0 {
+                self.next = (first + turn + 1) % seen;
+            }
+        }
+        // One that takes all of the budget leaves the next look to others.
+        if seen > 0 && self.next == first {
+            self.next = (first + 1) % seen;
+        }
+        let present = pools.iter().flat_map(|pool| pool.workers.iter().copied());
+        self.counted.keep(&present.collect());
+    }
+
+    fn workers(&self, pool: &str, workers: u32) -> u32 {
+        let room = self.rooms.workers(pool, workers as usize);
+        u32::try_from(room).unwrap_or(u32::MAX)
+    }
+
+    /// How hard memory was pressed at the last look.
+    pub(crate) fn level(&self) -> Level {
+        self.words.level()
+    }
+
+    /// How long until the next look; `most` is the number of workers of the largest pool.
+    fn wait(&self, now: Moment, most: u32) -> Duration {
+        let is_stirred = now < self.stirred + STIRRED_FOR;
+        let is_full = |memory: &Memory| memory.used >= NEARLY_FULL * memory.limit;
+        let mut memories = self.memory.iter().chain(self.apart.values());
+        let is_pressed = self.rooms.level() > Level::Calm || memories.any(is_full);
+        let is_stirred = is_stirred && !self.rooms.are_far_from_the_limit();
+        match (is_stirred, is_stirred || is_pressed, most) {
+            (true, _, _) if !self.rooms.are_known() => LOOK_SOON,
+            (_, true, _) => LOOK_EVERY,
+            (_, false, 0..=1) => CALM_LOOK_EVERY,
+            (_, false, _) => STEADY_LOOK_EVERY,
+        }
+    }
+
+    fn say(&mut self, now: Moment) {
+        if !self.rooms.is_readable() && !std::mem::replace(&mut self.said, true) {
+            warn!(
+                "neither /proc/meminfo nor a control group tells how much memory there is; pools \
+                 with pm = \"auto\" get no more workers than they have, set max_children and \
+                 pm = \"dynamic\" instead"
+            );
+        }
+        let used = self.memory.map_or(0.0, |memory| memory.used / memory.limit);
+        let used = (used * 100.0).round();
+        let lines = self.words.look(now, self.rooms.level(), used);
+        lines.into_iter().for_each(Line::log);
+    }
+}
+
+impl Supervisor {
+    /// When what there is has to be looked at again.
+    pub(crate) fn room_deadline(&self) -> Option<Moment> {
+        let any = self.phase.wants_workers() && self.pools.iter().any(|pool| pool.finds_its_size());
+        any.then(|| self.room.due.unwrap_or(Moment::ZERO))
+    }
+
+    /// Looks at what there is, if it is time to, and tells the front.
+    pub(crate) fn keep_room(&mut self) {
+        let now = self.now();
+        if self.room_deadline().is_none_or(|due| due > now) {
+            return;
+        }
+        let pools = self.pools.iter().filter(|pool| pool.finds_its_size());
+        let pools = pools.map(|pool| {
+            let name = pool.plan.settings.pool.clone();
+            let page = self.scores.page(&name);
+            Seen {
+                workers: pool.workers.keys().copied().collect(),
+                coming: (pool.pool.workers() as usize).saturating_sub(pool.workers.len()),
+                requests: page.map_or(0, Page::answered),
+                told_by: vec![pool],
+                group: self.plan.memory_group(&name),
+                name,
+            }
+        });
+        let pools = joined(pools);
+        self.room.look(now, &Machine, &pools);
+        self.room.say(now);
+        let most = pools.iter().map(|pool| pool.workers.len()).max();
+        let most = u32::try_from(most.unwrap_or(0)).unwrap_or(u32::MAX);
+        for index in 0..self.pools.len() {
+            if self.give_room(index) && self.pools[index].pool.lacks_room() {
+                self.room.stirred = now;
+            }
+            self.tell_room(index);
+        }
+        self.replace_outgrown(now);
+        self.room.due = Some(now + self.room.wait(now, most));
+    }
+
+    /// Where memory is nearly full, has the worker that has grown most leave its place to a new one.
+    fn replace_outgrown(&mut self, now: Moment) {
+        let Some((pool, grown)) = self.room.rooms.outgrown() else {
+            return;
+        };
+        let (pool, pid) = (pool.to_owned(), grown.worker);
+        let line = self.front.line;
+        let found = self.pools.iter_mut().find_map(|running| {
+            let is_current = running.is_current() && running.line == line;
+            if !is_current || running.plan.settings.pool != pool {
+                return None;
+            }
+            let worker = running.pool.seated().find(|worker| worker.pid == pid)?;
+            Some((running, worker))
+        });
+        if let (Some((running, worker)), Some(peer)) = (found, &mut self.front.peer) {
+            if running.troubles.grown_replaced(now) {
+                info!(
+                    "pool {pool}: worker {pid} has grown from {:.0} to {:.0} MB, and memory is nearly \
+                     full: another takes its place",
+                    grown.began_with / MEGABYTE,
+                    grown.has / MEGABYTE
+                );
+            }
+            let order = ToFront::Outgrown {
+                generation: running.generation,
+                seat: worker.seat,
+                incarnation: worker.incarnation,
+            };
+            peer.say(order, &[]);
+            self.room.rooms.replaces(&pool, pid);
+        }
+    }
+
+    /// Has a pool that finds its size keep to what there is now. True if it is such a pool.
+    pub(crate) fn give_room(&mut self, index: usize) -> bool {
+        let running = &mut self.pools[index];
+        if !running.finds_its_size() {
+            return false;
+        }
+        let name = &running.plan.settings.pool;
+        let room = self.room.workers(name, running.pool.workers());
+        running.pool.give_room(room);
+        true
+    }
+
+    /// A pool that finds its size had `before` workers: those that have come are paid for.
+    pub(crate) fn pay_for_workers(&mut self, index: usize, before: u32) {
+        let running = &self.pools[index];
+        let now = running.pool.workers();
+        if now == before {
+            return;
+        }
+        let name = &running.plan.settings.pool;
+        let more = now.saturating_sub(before) as usize;
+        self.room.rooms.promise(name, more);
+        self.room.stirred = self.now();
+        let soon = match self.room.rooms.are_far_from_the_limit() {
+            true => STEADY_LOOK_EVERY,
+            false => LOOK_SOON,
+        };
+        let soon = self.room.stirred + soon;
+        self.room.due = self.room.due.map(|due| due.min(soon));
+    }
+
+    fn tell_room(&mut self, index: usize) {
+        let running = &self.pools[index];
+        if !running.is_current() || running.line != self.front.line || !running.finds_its_size() {
+            return;
+        }
+        let name = &running.plan.settings.pool;
+        let room = self.room.workers(name, running.pool.workers());
+        let workers = (room < running.plan.max_children()).then_some(room);
+        let (generation, cores) = (running.generation, self.room.cores);
+        let told = (self.front.epoch, generation, cores, workers);
+        let Some(peer) = &mut self.front.peer else {
+            return;
+        };
+        if self.room.told.insert(name.clone(), told) != Some(told) {
+            let order = ToFront::Room {
+                generation,
+                cores,
+                workers,
+            };
+            peer.say(order, &[]);
+        }
+    }
+}
+
+impl RunningPool {
+    /// Whether its number of workers is found.
+    pub(crate) fn finds_its_size(&self) -> bool {
+        self.plan.pool.pm == ProcessManager::Auto && !self.pool.is_leaving()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Files of a machine with so much memory, in megabytes.
+    struct Small {
+        total: u64,
+        available: u64,
+    }
+
+    impl Files for Small {
+        fn read(&self, path: &str) -> Option<String> {
+            let (total, available) = (self.total * 1024, self.available * 1024);
+            let text = format!("MemTotal: {total} kB\nMemAvailable: {available} kB\n");
+            (path == "/proc/meminfo").then_some(text)
+        }
+    }
+
+    const NOW: Moment = Moment::ZERO;
+
+    fn pool(name: &str, workers: Vec<i32>) -> Seen<'static> {
+        Seen {
+            name: name.to_owned(),
+            workers,
+            coming: 0,
+            requests: 0,
+            told_by: Vec::new(),
+            group: None,
+        }
+    }
+
+    fn looked(total: u64, available: u64) -> Room {
+        let mut room = Room::default();
+        let files = Small { total, available };
+        room.look(NOW, &files, &[pool("www", Vec::new())]);
+        room
+    }
+
+    #[test]
+    fn a_pool_gets_the_workers_there_is_memory_for() {
+        // 1600 MB are free beside a tenth of 4000, and a worker takes 128 until it was measured.
+        assert_eq!(looked(4000, 2000).workers("www", 3), 12);
+        assert_eq!(looked(0, 0).workers("www", 3), 3, "nothing can be read");
+    }
+
+    /// A large machine with a pool's group that has 2000 MB, of which so many are in use.
+    struct Apart(u64);
+
+    impl Files for Apart {
+        fn read(&self, path: &str) -> Option<String> {
+            let megabytes = match path {
+                "/group/memory.max" => 2000,
+                "/group/memory.current" => self.0,
+                "/group/memory.high" => return Some("max\n".to_owned()),
+                _ => {
+                    let (total, available) = (16_000, 14_000);
+                    return Small { total, available }.read(path);
+                }
+            };
+            Some(format!("{}\n", megabytes << 20))
+        }
+    }
+
+    #[test]
+    fn a_pool_gets_no_more_workers_than_its_own_group_has_memory_for() {
+        let mut room = Room::default();
+        let mut limited = pool("www", Vec::new());
+        limited.group = Some("/group".into());
+        let pools = [limited, pool("other", Vec::new())];
+        room.look(NOW, &Apart(520), &pools);
+        assert_eq!(room.workers("www", 3), 10, "1280 MB of 2000 are free");
+        assert_eq!(room.workers("other", 3), 96, "12,400 MB of 16,000 are");
+        let later = NOW + 2 * STIRRED_FOR;
+        assert_eq!(room.wait(later, 2), STEADY_LOOK_EVERY);
+        room.look(later, &Apart(1950), &pools);
+        assert_eq!(room.workers("www", 10), 8);
+        assert_eq!(room.wait(later, 2), LOOK_EVERY, "its own is nearly full");
+    }
+
+    #[test]
+    fn it_is_looked_more_often_where_something_changes_or_memory_is_nearly_full() {
+        let mut room = looked(4000, 3000);
+        let later = NOW + 2 * STIRRED_FOR;
+        assert_eq!(room.wait(NOW, 2), STEADY_LOOK_EVERY, "there is plenty");
+        assert_eq!(looked(4000, 1900).wait(NOW, 1), LOOK_SOON);
+        assert_eq!(room.wait(later, 1), CALM_LOOK_EVERY);
+        assert_eq!(room.wait(later, 2), STEADY_LOOK_EVERY);
+        room = looked(4000, 900);
+        assert_eq!(room.wait(later, 1), LOOK_EVERY);
+    }
+
+    /// Notes whose pages were looked at.
+    struct Noted(std::cell::RefCell<HashSet<String>>);
+
+    impl Files for Noted {
+        fn read(&self, path: &str) -> Option<String> {
+            self.0.borrow_mut().insert(path.to_owned());
+            None
+        }
+    }
+
+    #[test]
+    fn however_many_workers_there_are_a_look_measures_no_more_and_the_next_goes_on() {
+        let ours = std::process::id() as i32;
+        let many = |number: i32| pool(&format!("p{number:03}"), vec![ours, -number]);
+        let pools: Vec<Seen> = (1..=100).map(many).collect();
+        let (mut room, mut seen) = (Room::default(), HashSet::new());
+        for _ in 0..50 {
+            let read = read_by(&mut room, &pools);
+            assert!(read <= most_read(BUDGET), "{read}");
+            seen.insert(room.next);
+        }
+        assert!(seen.len() > 5, "{seen:?}");
+        let read = read_by(&mut looked(16_000, 14_000), &pools);
+        assert!(read <= most_read(CALM_BUDGET), "{read}");
+        assert!(read > 0);
+    }
+
+    #[test]
+    fn a_pool_that_takes_the_whole_budget_leaves_the_next_look_to_others() {
+        let ours = std::process::id() as i32;
+        // Of those nothing is ever known, so that they are always new.
+        let cold = pool("cold", (-8..0).collect());
+        let pools = [cold, pool("other", vec![ours])];
+        let mut room = looked(16_000, 14_000);
+        let files = Noted(std::cell::RefCell::default());
+        (0..pools.len()).for_each(|_| room.measure(&files, &pools));
+        let read = files.0.into_inner();
+        assert!(read.contains(&format!("/proc/{ours}/statm")), "{read:?}");
+    }
+
+    /// Of which each worker has served three requests, and how often somebody has asked.
+    struct Young(std::cell::Cell<u32>);
+
+    impl Tells for Young {
+        fn told_by_workers(&self) -> HashMap<i32, Told> {
+            self.0.set(self.0.get() + 1);
+            let (program, requests) = (0, 3);
+            HashMap::from([(std::process::id() as i32, Told { program, requests })])
+        }
+    }
+
+    #[test]
+    fn a_worker_that_may_be_young_is_asked_until_it_is_known_what_it_keeps_though_others_are_counted()
+     {
+        let young = Young(std::cell::Cell::new(0));
+        let mut ours = pool("www", vec![std::process::id() as i32]);
+        ours.told_by = vec![&young];
+        // Of the others nothing is ever known, and each takes what may be counted when it is the first.
+        let cold = |name| pool(name, (-8..0).collect());
+        let pools = [ours, cold("one"), cold("two"), cold("three")];
+        let mut room = looked(16_000, 14_000);
+        let mut asked = || {
+            room.measure(&Machine, &pools);
+            young.0.take()
+        };
+        let asked: Vec<u32> = (0..8).map(|_| asked()).collect();
+        assert_eq!(asked, [1, 1, 0, 0, 1, 0, 0, 0]);
+    }
+
+    #[test]
+    fn what_is_known_of_a_pool_stays_while_another_generation_of_it_is_on_trial() {
+        let ours = std::process::id() as i32;
+        let mut other = std::process::Command::new("sleep")
+            .arg("60")
+            .spawn()
+            .unwrap();
+        let pid = other.id() as i32;
+        let current = || pool("www", vec![ours]);
+        let mut room = looked(16_000, 14_000);
+        room.look(NOW, &Machine, &joined([current()].into_iter()));
+        let on_trial = || {
+            let mut pool = pool("www", vec![pid]);
+            pool.coming = 2;
+            pool
+        };
+        for _ in 0..2 {
+            let both = joined([current(), pool("other", Vec::new()), on_trial()].into_iter());
+            let all: Vec<(&str, usize)> =
+                both.iter().map(|pool| (&*pool.name, pool.coming)).collect();
+            assert_eq!(all, [("www", 2), ("other", 0)]);
+            room.look(NOW, &Machine, &both);
+        }
+        let mut budget = Budget {
+            exactly: 0,
+            roughly: 2,
+        };
+        let measured = room.rooms.due("www", (&[ours, pid], 0), &mut budget);
+        assert_eq!(measured.len(), 2, "{measured:?}");
+        other.kill().unwrap();
+        other.wait().unwrap();
+    }
+
+    /// Files that are read to measure workers once.
+    fn read_by(room: &mut Room, pools: &[Seen]) -> usize {
+        let files = Noted(std::cell::RefCell::default());
+        room.measure(&files, pools);
+        files.0.into_inner().len()
+    }
+
+    fn most_read(budget: Budget) -> usize {
+        3 * (budget.exactly + budget.roughly)
+    }
+}

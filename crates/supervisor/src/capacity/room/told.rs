@@ -1,0 +1,93 @@
+//! What workers tell of themselves, on the boards of their seats.
+
+use std::collections::HashMap;
+use std::sync::atomic::Ordering::Relaxed;
+
+use maitred_seat::Boards;
+use maitred_sizing::rooms::Has;
+
+use crate::processes::pool::Seated;
+use crate::processes::running::RunningPool;
+
+/// What a worker tells of itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Told {
+    /// What the largest program had that it has run, in bytes.
+    pub(super) program: u64,
+    /// Requests that it has begun.
+    pub(super) requests: u64,
+}
+
+/// Somebody who can be asked what workers tell.
+pub(super) trait Tells {
+    /// What each tells, by process id.
+    fn told_by_workers(&self) -> HashMap<i32, Told>;
+}
+
+impl Tells for RunningPool {
+    fn told_by_workers(&self) -> HashMap<i32, Told> {
+        // Mapped for the moment only.
+        let boards = Boards::map(&self.plan.memory).ok();
+        boards.map_or_else(HashMap::new, |boards| told_by(&boards, self.pool.seated()))
+    }
+}
+
+/// With what the worker has told, if it has; there is no more memory than `limit`.
+pub(super) fn with_told(has: Has, told: Option<Told>, limit: f64) -> Has {
+    let program = told.map_or(0.0, |told| told.program as f64).min(limit);
+    Has {
+        most: has.most.map(|most| most + program),
+        served: told.map(|told| told.requests),
+        ..has
+    }
+}
+
+/// What workers tell, by their process ids.
+fn told_by(boards: &Boards, seated: impl Iterator<Item = Seated>) -> HashMap<i32, Told> {
+    let told = seated.filter_map(|worker| {
+        let board = boards.seat(worker.seat)?;
+        let told = Told {
+            program: board.program_most.load(Relaxed),
+            requests: board.requests.load(Relaxed),
+        };
+        Some((worker.pid, told))
+    });
+    told.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_worker_tells_of_its_requests_and_the_largest_program_it_has_run_counts_with_what_it_has()
+     {
+        let memory = maitred_seat::create("www", 2, 1).unwrap();
+        let boards = Boards::map(&memory).unwrap();
+        boards.seat(1).unwrap().program_most.store(4000, Relaxed);
+        boards.seat(1).unwrap().requests.store(7, Relaxed);
+        let seated = [(0, 10), (1, 11), (2, 12)].map(|(seat, pid)| Seated {
+            seat,
+            incarnation: 1,
+            pid,
+        });
+        let told = told_by(&boards, seated.into_iter());
+        let all = [(10, 0, 0), (11, 4000, 7)];
+        let all = all.map(|(pid, program, requests)| (pid, Told { program, requests }));
+        assert_eq!(told, HashMap::from(all));
+        let has = |most, served| Has {
+            own: 1.0,
+            most,
+            served,
+        };
+        let with = |most| with_told(has(most, None), told.get(&11).copied(), 3000.0);
+        assert_eq!(
+            with(Some(2.0)),
+            has(Some(3002.0), Some(7)),
+            "and no more than there is"
+        );
+        assert_eq!(with(None), has(None, Some(7)), "nobody tells");
+        let unknown = with_told(has(None, None), None, 3000.0);
+        assert_eq!(unknown, has(None, None));
+    }
+}

@@ -1,0 +1,102 @@
+//! Pools with `pm = "ondemand"`, or with `pm = "auto"` and `min_spare_servers = 0`, whose PHP stays started while
+//! they have no worker: those that were asked last, since they are the likeliest to be asked next. php-fpm
+//! holds a PHP that has started in any case, one for all pools.
+
+use std::cmp::Reverse;
+
+use maitred_sizing::memory::Level;
+
+use crate::limits::Moment;
+use crate::processes::pool;
+use crate::run::Supervisor;
+
+impl Supervisor {
+    /// Has zygotes kept, and others rest.
+    pub(crate) fn keep_spare_zygotes(&mut self) {
+        if self.phase.is_start() || !self.phase.wants_workers() {
+            return;
+        }
+        let may_rest = |pool: &crate::processes::running::RunningPool| {
+            pool.is_current() && pool.pool.may_rest()
+        };
+        let resting = self.pools.iter().enumerate();
+        let resting = resting.filter(|(_, pool)| may_rest(pool));
+        let resting: Vec<Resting> = resting
+            .map(|(index, pool)| Resting {
+                index,
+                asked_at: pool.pool.asked_at(),
+                has_failed: pool.pool.has_failed(),
+            })
+            .collect();
+        // Where no pool finds its size nobody looks.
+        let level = self
+            .room_deadline()
+            .map_or(Level::Calm, |_| self.room.level());
+        let most = most_kept(self.plan.config.spare_zygotes as usize, level);
+        let kept = kept(&resting, most);
+        for Resting { index, .. } in resting {
+            if self.pools[index].pool.keep_zygote(kept.contains(&index)) {
+                self.pool_event(index, pool::Event::Tick);
+            }
+        }
+    }
+}
+
+/// A pool whose PHP may rest.
+#[derive(Debug, Clone, Copy)]
+struct Resting {
+    index: usize,
+    asked_at: Option<Moment>,
+    /// Its PHP does not start, and keeping it would keep nothing.
+    has_failed: bool,
+}
+
+/// How many may be kept of `configured`: where workers have to go since memory is short, nobody's PHP stays
+/// for nobody.
+fn most_kept(configured: usize, level: Level) -> usize {
+    match level {
+        Level::Calm | Level::Careful => configured,
+        Level::Short | Level::Out => 0,
+    }
+}
+
+/// Which of these pools are kept ready: `most` of them. Of those that nobody has asked, the first.
+fn kept(resting: &[Resting], most: usize) -> Vec<usize> {
+    let mut all: Vec<&Resting> = resting.iter().filter(|pool| !pool.has_failed).collect();
+    all.sort_by_key(|pool| (Reverse(pool.asked_at), pool.index));
+    all.truncate(most);
+    all.into_iter().map(|pool| pool.index).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn those_are_kept_that_were_asked_last_and_before_anybody_asks_the_first() {
+        let pool = |index, asked_at: Option<u64>| Resting {
+            index,
+            asked_at: asked_at.map(Moment::from_secs),
+            has_failed: false,
+        };
+        let mut pools = [
+            pool(0, None),
+            pool(1, Some(5)),
+            pool(3, None),
+            pool(4, Some(9)),
+        ];
+        assert!(kept(&pools, 0).is_empty());
+        assert_eq!(kept(&pools, 1), [4]);
+        assert_eq!(kept(&pools, 3), [4, 1, 0]);
+        assert_eq!(kept(&pools, 9), [4, 1, 0, 3]);
+        // One whose PHP does not start takes nobody's place.
+        pools[3].has_failed = true;
+        assert_eq!(kept(&pools, 2), [1, 0]);
+    }
+
+    #[test]
+    fn where_memory_is_short_none_is_kept() {
+        let levels = [Level::Calm, Level::Careful, Level::Short, Level::Out];
+        assert_eq!(levels.map(|level| most_kept(2, level)), [2, 2, 0, 0]);
+    }
+}

@@ -1,0 +1,262 @@
+//! The access logs of pools' doors (`access.log`) and of sites: opened here, and again on SIGUSR1, and
+//! sent to the front, which writes them.
+//!
+//! What standard error was when the server was started can be had only then, for it becomes the error
+//! log: it is kept where somebody may want it after a reload, which is in the foreground alone. Who
+//! has sent a server to the background does not wait for it to close standard error.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::os::fd::{AsFd, AsRawFd, RawFd};
+use std::path::{Path, PathBuf};
+
+use maitred_config::{Config, Pool, SiteLog};
+use maitred_control::ToFront;
+use maitred_os::stderr;
+use tracing::{error, info};
+
+use crate::error::Error;
+use crate::logging::logs;
+use crate::peer::Peer;
+use crate::run::Supervisor;
+use crate::system::identity;
+
+/// Names of standard error, which may be nothing to open, such as a socket.
+const STANDARD_ERROR: [&str; 3] = [KEPT, "/dev/fd/2", "/proc/self/fd/2"];
+
+/// The name by which standard error is kept.
+const KEPT: &str = "/dev/stderr";
+
+/// The files, by their paths: pools may share one.
+#[derive(Debug, Default)]
+pub struct DoorLogs(BTreeMap<PathBuf, File>);
+
+impl DoorLogs {
+    /// Those of the configuration that the server is started with.
+    ///
+    /// # Errors
+    /// As [`DoorLogs::open`].
+    pub fn at_start(config: &Config) -> Result<DoorLogs, Error> {
+        let mut logs = DoorLogs::default();
+        if keeps_standard_error(config) {
+            let kept = stderr::another();
+            let kept = kept.map_err(Error::system("standard error could not be kept"))?;
+            logs.0.insert(KEPT.into(), kept.into());
+        }
+        let opened = DoorLogs::open(config, &logs)?;
+        logs.0.extend(opened.0);
+        Ok(logs)
+    }
+
+    /// Opens those of a configuration, as far as they are not among `known`.
+    ///
+    /// # Errors
+    /// What php-fpm says of one that cannot be opened (`fpm_log_open`).
+    pub fn open(config: &Config, known: &DoorLogs) -> Result<DoorLogs, Error> {
+        let mut opened = DoorLogs::default();
+        for pool in &config.pools {
+            let Some(settings) = &pool.door_log else {
+                continue;
+            };
+            let path = &settings.path;
+            if known.0.contains_key(path) || opened.0.contains_key(path) {
+                continue;
+            }
+            let file = open_of(pool, path, config, known)?;
+            opened.0.insert(path.clone(), file);
+        }
+        for path in of_sites(config) {
+            if known.0.contains_key(path) || opened.0.contains_key(path) {
+                continue;
+            }
+            opened.0.insert(path.clone(), open_of_site(path)?);
+        }
+        Ok(opened)
+    }
+
+    /// Those that the program before this one had open.
+    pub fn inherited(files: impl IntoIterator<Item = (PathBuf, File)>) -> DoorLogs {
+        DoorLogs(files.into_iter().collect())
+    }
+
+    /// Each with the number of its descriptor.
+    pub fn descriptors(&self) -> Vec<(PathBuf, RawFd)> {
+        let all = self.0.iter();
+        all.map(|(path, file)| (path.clone(), file.as_raw_fd()))
+            .collect()
+    }
+
+    /// Adds what was opened for a configuration, and forgets what it does not use.
+    pub fn use_for(&mut self, config: &Config, opened: DoorLogs) {
+        self.0.extend(opened.0);
+        let used = |path: &PathBuf| {
+            let mut logs = config
+                .pools
+                .iter()
+                .filter_map(|pool| pool.door_log.as_ref());
+            logs.any(|log| log.path == *path) || of_sites(config).any(|log| log == path)
+        };
+        let is_kept = |path: &Path| keeps_standard_error(config) && path == Path::new(KEPT);
+        self.0.retain(|path, _| is_kept(path) || used(path));
+    }
+
+    /// Tells a front of all of them.
+    pub fn tell(&self, front: &mut Peer<ToFront>) {
+        for (path, file) in &self.0 {
+            let path = path.clone();
+            front.say(ToFront::DoorLog { path }, &[file.as_fd()]);
+        }
+    }
+}
+
+/// The files that sites log to; those of several are there several times.
+fn of_sites(config: &Config) -> impl Iterator<Item = &PathBuf> {
+    config
+        .sites
+        .iter()
+        .filter_map(|site| match &site.access_log {
+            SiteLog::File(path) => Some(path),
+            SiteLog::Server | SiteLog::Off => None,
+        })
+}
+
+fn open_of_site(path: &Path) -> Result<File, Error> {
+    logs::open(path).map_err(|why| {
+        let path = path.display();
+        Error::Configuration(format!(
+            "the access log {path} of a site cannot be opened: {why}; correct access_log or the \
+             rights of its folder"
+        ))
+    })
+}
+
+fn open_of(pool: &Pool, path: &Path, config: &Config, known: &DoorLogs) -> Result<File, Error> {
+    let kept = known.0.get(Path::new(KEPT));
+    let opened = match (is_standard_error(path), kept) {
+        (true, Some(kept)) => kept.try_clone(),
+        (true, None) => stderr::another().map(File::from),
+        (false, _) => {
+            let identity = identity::of_pool(pool, config)?;
+            logs::open_of_door(path, identity.as_ref())
+        }
+    };
+    opened.map_err(|why| {
+        let path = path.display();
+        Error::Configuration(format!(
+            "[pool {}] failed to open access log ({path}): {why}",
+            pool.name
+        ))
+    })
+}
+
+fn keeps_standard_error(config: &Config) -> bool {
+    config.fpm.as_ref().is_some_and(|fpm| !fpm.daemonize)
+}
+
+fn is_standard_error(path: &Path) -> bool {
+    STANDARD_ERROR.iter().any(|name| path == Path::new(name))
+}
+
+impl Supervisor {
+    /// Opens all of them anew: the files were moved away. False when one cannot be had; its lines still go
+    /// where they went.
+    pub(crate) fn reopen_door_logs(&mut self) -> bool {
+        let config = &self.plan.config;
+        let mut is_well = true;
+        let mut again = DoorLogs::default();
+        for pool in &config.pools {
+            let path = pool.door_log.as_ref().map(|log| &log.path);
+            let is_done = |path: &PathBuf| again.0.contains_key(path) || is_standard_error(path);
+            let Some(path) = path.filter(|path| !is_done(path)) else {
+                continue;
+            };
+            match open_of(pool, path, config, &self.plan.door_logs) {
+                Ok(file) => {
+                    again.0.insert(path.clone(), file);
+                }
+                Err(why) => {
+                    error!(target: "fpm", "{why}");
+                    is_well = false;
+                }
+            }
+        }
+        for path in of_sites(config) {
+            if again.0.contains_key(path) {
+                continue;
+            }
+            match logs::open(path) {
+                Ok(file) => {
+                    info!("the access log {} was opened again", path.display());
+                    again.0.insert(path.clone(), file);
+                }
+                Err(why) => {
+                    error!("{}", logs::stays("access", &path.display(), &why));
+                    is_well = false;
+                }
+            }
+        }
+        for (path, file) in &again.0 {
+            let order = ToFront::DoorLog { path: path.clone() };
+            self.tell_fronts(order, file);
+        }
+        self.plan.door_logs.0.extend(again.0);
+        is_well
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use maitred_config::DoorLog;
+
+    fn config(folder: &Path, names: &[&str]) -> Config {
+        let pool = |name: &&str| Pool {
+            door_log: Some(DoorLog {
+                path: folder.join(name),
+                format: "%s".to_owned(),
+                suppress_path: Vec::new(),
+            }),
+            ..Pool::named(name)
+        };
+        Config {
+            pools: names.iter().map(pool).collect(),
+            ..Config::default()
+        }
+    }
+
+    #[test]
+    fn a_file_is_opened_once_and_kept_as_long_as_a_pool_uses_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let both = config(folder.path(), &["a.log", "b.log", "a.log"]);
+        let mut logs = DoorLogs::open(&both, &DoorLogs::default()).unwrap();
+        assert_eq!(logs.descriptors().len(), 2);
+        let one = config(folder.path(), &["b.log", "c.log"]);
+        let opened = DoorLogs::open(&one, &logs).unwrap();
+        assert_eq!(opened.descriptors().len(), 1);
+        logs.use_for(&one, opened);
+        let paths: Vec<PathBuf> = logs.0.keys().cloned().collect();
+        assert_eq!(
+            paths,
+            [folder.path().join("b.log"), folder.path().join("c.log")]
+        );
+    }
+
+    #[test]
+    fn a_log_that_cannot_be_had_is_told_in_php_fpms_words() {
+        let folder = tempfile::tempdir().unwrap();
+        let missing = config(&folder.path().join("missing"), &["a.log"]);
+        let why = DoorLogs::open(&missing, &DoorLogs::default()).unwrap_err();
+        let why = why.to_string();
+        assert!(
+            why.contains("[pool a.log] failed to open access log ("),
+            "{why}"
+        );
+    }
+
+    #[test]
+    fn standard_error_needs_not_be_opened() {
+        let stderr = config(Path::new("/dev"), &["stderr"]);
+        let logs = DoorLogs::open(&stderr, &DoorLogs::default()).unwrap();
+        assert_eq!(logs.descriptors().len(), 1);
+    }
+}

@@ -1,0 +1,273 @@
+//! The log files: opened here, as root if the server is, and opened again on SIGUSR1, when
+//! somebody has renamed them. The front has given its privileges up and is sent what it writes to.
+
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io;
+use std::os::fd::AsFd;
+use std::path::Path;
+
+use maitred_config::{Config, LogTarget, SiteLog};
+use maitred_control::ToFront;
+use maitred_os::guarded;
+use maitred_os::users::{self, Identity};
+use rustix::io::Errno;
+use tracing::{error, info};
+
+use crate::error::Error;
+use crate::run::Supervisor;
+use crate::system::trust;
+use crate::upgrade::Upgrade;
+
+/// Mode of a log file that we make: tenants have no business in it, and addresses carry secrets.
+pub const LOG_MODE: u32 = 0o640;
+
+/// Mode of a log file that php-fpm makes.
+const FPM_LOG_MODE: u32 = 0o600;
+
+/// Opens a log for appending, and makes it if it is not there. Neither this nor a write to it ever
+/// waits: a FIFO without a reader is refused, and one that is full takes no more. Where others than
+/// root may write, root opens only a regular file with one name ([`guarded::append`]).
+///
+/// # Errors
+/// What `open(2)` says, in words for the person who named the file.
+pub fn open(path: &Path) -> io::Result<File> {
+    open_with(path, LOG_MODE)
+}
+
+/// Opens a log of a server that was started as php-fpm, as [`open`], and makes it as php-fpm
+/// does: for its owner alone.
+///
+/// # Errors
+/// What `open(2)` says, in words for the person who named the file.
+pub fn open_as_fpm(path: &Path) -> io::Result<File> {
+    open_with(path, FPM_LOG_MODE)
+}
+
+fn open_with(path: &Path, mode: u32) -> io::Result<File> {
+    in_words(guarded::append(path, mode))
+}
+
+fn in_words(opened: io::Result<File>) -> io::Result<File> {
+    opened.map_err(|why| match Errno::from_io_error(&why) {
+        Some(Errno::NXIO) => io::Error::other("it is a FIFO, and nobody reads from it"),
+        _ => why,
+    })
+}
+
+/// Opens a log of a pool that runs as `identity`. Where others than root can put links, a name may
+/// lead anywhere: the log is opened with the rights of the pool's user there.
+///
+/// # Errors
+/// As [`open`].
+pub fn open_of_pool(path: &Path, identity: Option<&Identity>) -> io::Result<File> {
+    with_rights_for(path, identity, LOG_MODE)
+}
+
+/// Opens the access log of a pool's door, as [`open_of_pool`], and makes it as php-fpm does: for its
+/// owner alone.
+///
+/// # Errors
+/// As [`open`].
+pub fn open_of_door(path: &Path, identity: Option<&Identity>) -> io::Result<File> {
+    with_rights_for(path, identity, FPM_LOG_MODE)
+}
+
+fn with_rights_for(path: &Path, identity: Option<&Identity>, mode: u32) -> io::Result<File> {
+    match identity {
+        Some(identity) if users::is_root() && !trust::leads_where_root_says(path, identity) => {
+            let open = || in_words(guarded::append_as_it_is(path, mode));
+            users::with_rights_of(identity, open)?
+        }
+        _ => open_with(path, mode),
+    }
+}
+
+/// Opens the access log, if there is one that is a file.
+///
+/// # Errors
+/// When the file cannot be opened.
+pub fn open_access_log(config: &Config) -> Result<Option<File>, Error> {
+    let Some(LogTarget::File(path)) = &config.access_log else {
+        return Ok(None);
+    };
+    open(path).map(Some).map_err(|why| {
+        Error::Configuration(format!(
+            "the access log {} cannot be opened: {why}; correct access_log or the rights of its \
+             folder",
+            path.display()
+        ))
+    })
+}
+
+/// Logs that others than root can change, since they may write to a folder on the way: one sentence
+/// each.
+pub fn warnings(config: &Config) -> Vec<String> {
+    let file = |target: &LogTarget| match target {
+        LogTarget::File(path) => Some(path.clone()),
+        LogTarget::Stderr | LogTarget::Syslog | LogTarget::Collector(_) => None,
+    };
+    let of_sites = config
+        .sites
+        .iter()
+        .filter_map(|site| match &site.access_log {
+            SiteLog::File(path) => Some(("access_log", path.clone())),
+            SiteLog::Server | SiteLog::Off => None,
+        });
+    let own = [
+        ("error_log", file(&config.error_log)),
+        ("access_log", config.access_log.as_ref().and_then(file)),
+    ];
+    let own = own
+        .into_iter()
+        .filter_map(|(setting, path)| Some((setting, path?)));
+    let all: BTreeSet<_> = own.chain(of_sites).collect();
+    let said = all.iter().filter_map(|(setting, path)| {
+        let why = guarded::warning_of(path)?;
+        Some(format!("{setting}: {why}"))
+    });
+    said.filter(|_| users::is_root()).collect()
+}
+
+impl Supervisor {
+    /// Opens every log file again. One that cannot be opened goes on as it is.
+    pub(crate) fn reopen_logs(&mut self) {
+        if self.is_fpm() {
+            return self.reopen_logs_as_fpm();
+        }
+        self.reopen_error_log();
+        self.reopen_access_log();
+        self.reopen_door_logs();
+        self.reopen_slowlogs();
+    }
+
+    /// Opens the log files of a configuration to come, as far as they are others than now: the
+    /// access log, if it is a file. The error log is only tried.
+    ///
+    /// # Errors
+    /// One sentence, when one cannot be opened.
+    pub(crate) fn logs_of(&self, config: &Config) -> Result<Option<File>, String> {
+        if let LogTarget::File(path) = &config.error_log {
+            let tried = match config.fpm {
+                Some(_) => open_as_fpm(path),
+                None => open(path),
+            };
+            tried.map_err(|why| {
+                format!("the error log {} cannot be opened: {why}", path.display())
+            })?;
+        }
+        let same = config.access_log == self.plan.config.access_log;
+        let copy = |file: &File| file.try_clone().map_err(|why| why.to_string());
+        match (&self.plan.access_log, same) {
+            (Some(file), true) => copy(file).map(Some),
+            _ => open_access_log(config).map_err(|why| why.to_string()),
+        }
+    }
+
+    /// Opens the error log again. False when it cannot be had; lines still go where they went.
+    pub(crate) fn reopen_error_log(&mut self) -> bool {
+        let LogTarget::File(path) = &self.plan.config.error_log else {
+            return true;
+        };
+        let name = path.display();
+        let opened = match self.plan.config.fpm {
+            Some(_) => open_as_fpm(path),
+            None => open(path),
+        };
+        let reopened = opened.and_then(|file| {
+            rustix::stdio::dup2_stderr(&file)?;
+            Ok(file)
+        });
+        match reopened {
+            Ok(file) => {
+                info!("the error log {name} was opened again");
+                self.tell_fronts(ToFront::ErrorLog, &file);
+                true
+            }
+            Err(why) => {
+                error!("{}", stays("error", &name, &why));
+                false
+            }
+        }
+    }
+
+    /// Opens the access log again. False when it cannot be had; lines still go where they went.
+    pub(crate) fn reopen_access_log(&mut self) -> bool {
+        let Some(LogTarget::File(path)) = &self.plan.config.access_log else {
+            return true;
+        };
+        let name = path.display();
+        match open(path) {
+            Ok(file) => {
+                info!("the access log {name} was opened again");
+                self.tell_fronts(ToFront::AccessLog, &file);
+                self.plan.access_log = Some(file);
+                true
+            }
+            Err(why) => {
+                error!("{}", stays("access", &name, &why));
+                false
+            }
+        }
+    }
+
+    /// Gives an order to every front, with a file.
+    pub(crate) fn tell_fronts(&mut self, order: ToFront, file: &File) {
+        for old in &mut self.old_fronts {
+            old.peer.say(order.clone(), &[file.as_fd()]);
+        }
+        if let Some(Upgrade::Opening { old, .. }) = &mut self.upgrade
+            && let Some(peer) = &mut old.peer
+        {
+            peer.say(order.clone(), &[file.as_fd()]);
+        }
+        if let Some(front) = &mut self.front.peer {
+            front.say(order, &[file.as_fd()]);
+        }
+    }
+}
+
+/// The sentence for a log that could not be opened again.
+pub fn stays(which: &str, name: &impl std::fmt::Display, why: &io::Error) -> String {
+    format!(
+        "the {which} log {name} cannot be opened again: {why}; lines still go to the file that was \
+         opened before; mend it and send SIGUSR1 once more"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::fs::OFlags;
+    use std::io::Write;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn a_log_is_nothing_for_everybody_to_read_and_is_appended_to() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("access.log");
+        open(&path).unwrap().write_all(b"one\n").unwrap();
+        open(&path).unwrap().write_all(b"two\n").unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), b"one\ntwo\n");
+        let mode = std::fs::metadata(path).unwrap().permissions().mode();
+        assert_eq!(mode & 0o137, 0);
+    }
+
+    #[test]
+    fn a_fifo_that_nobody_reads_is_refused_at_once_and_one_that_is_full_waits_for_nobody() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("fifo");
+        let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+        let kind = rustix::fs::FileType::Fifo;
+        rustix::fs::mknodat(rustix::fs::CWD, &path, kind, mode, 0).unwrap();
+        let refused = open(&path).unwrap_err().to_string();
+        assert!(refused.contains("nobody reads"), "{refused}");
+        let flags = OFlags::NONBLOCK | OFlags::RDONLY;
+        let _reader = rustix::fs::open(&path, flags, rustix::fs::Mode::empty()).unwrap();
+        let mut log = open(&path).unwrap();
+        let full = std::iter::repeat_with(|| log.write_all(&[b'x'; 4096]))
+            .find_map(Result::err)
+            .unwrap();
+        assert_eq!(full.kind(), io::ErrorKind::WouldBlock);
+    }
+}

@@ -1,0 +1,600 @@
+//! One pool: its zygote's life, and who sits in its seats.
+//!
+//! ```text
+//!            zygote up             announced            is our child
+//!   Empty ───────────────▶ Ordered ───────────▶ Announced ───────────▶ Taken
+//!     ▲                       │ fork failed, too    │ died, too late     │ died
+//!     │                       │ late, zygote gone   │ zygote gone        │
+//!     ╰───────────────────────┴─────────────────────┴────────────────────╯
+//! ```
+//!
+//! How many seats are to be taken, [`Growth`] says; the front says which worker has had nothing to
+//! do for long, and that one is asked to leave. A worker that is worn stays until another is
+//! ready: for that there are [`SPARE_SEATS`] more seats than workers. Every order carries an
+//! incarnation of its own, so that whatever comes late is known for late.
+//!
+//! A `Pool` is one generation of a pool. On trial it has a zygote that shows whether PHP starts, and
+//! no worker; leaving, it fills no seat any more and is gone when the last one is empty.
+
+mod boot;
+mod ends;
+mod handed;
+mod place;
+mod queries;
+mod waits;
+mod zygote;
+
+use std::time::Duration;
+
+use maitred_control::{Incarnation, Seat, exit};
+use maitred_os::fork::HowEnded;
+
+use crate::limits::{EARLY_DEATH, KILLED, LEAVE, LOOK_AGAIN, Moment, WORKER_SPAWN, ZYGOTE_START};
+use crate::processes::backoff::Backoff;
+use crate::processes::growth::Growth;
+use crate::processes::life::Life;
+pub use crate::processes::reason::Reason;
+pub use handed::Mark;
+pub use place::Boot;
+use place::{Place, State};
+
+/// Seats of a pool beyond `max_children`: for workers that are ready and serve nobody before
+/// another has left.
+pub const SPARE_SEATS: u32 = 2;
+
+/// What happened to a pool.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Event {
+    /// Nothing but that time went by.
+    Tick,
+    /// The zygote says that PHP runs.
+    ZygoteStarted,
+    /// The zygote cannot do its work, or broke the rules.
+    ZygoteFailed(Reason),
+    /// The zygote has ended, and nobody is left who could speak for it.
+    ZygoteEnded,
+    /// The zygote says that it forked a worker.
+    Announced {
+        seat: Seat,
+        incarnation: Incarnation,
+        pid: i32,
+    },
+    /// An announced process has been seen to be our child, of the pool's user.
+    Adopted { pid: i32 },
+    /// A worker says that its script has booted.
+    Booted {
+        seat: Seat,
+        incarnation: Incarnation,
+    },
+    /// The zygote says that it could not fork.
+    ForkFailed {
+        seat: Seat,
+        incarnation: Incarnation,
+    },
+    /// A child of ours with this pid has ended.
+    Ended { pid: i32, how: HowEnded },
+    /// The front asks for the end of a worker.
+    EndWorker {
+        seat: Seat,
+        incarnation: Incarnation,
+    },
+    /// The same as php-fpm does it: the worker is asked to end before it is killed.
+    TerminateWorker {
+        seat: Seat,
+        incarnation: Incarnation,
+    },
+    /// The front says how many workers are needed; 0 also for a front that has gone.
+    Wanted { workers: u32 },
+    /// The front says that a worker has served, or grown, as much as it may.
+    Worn {
+        seat: Seat,
+        incarnation: Incarnation,
+    },
+    /// Other generations of the pool leave this one as many workers.
+    Allowed { workers: u32 },
+    /// The zygote has shown what it had to: workers may be ordered.
+    Passed,
+    /// Another generation takes over, or none: no seat is filled any more.
+    Leave,
+    /// The front gives a worker nothing more to do.
+    Retired {
+        seat: Seat,
+        incarnation: Incarnation,
+    },
+}
+
+/// What is to be done for a pool.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Action {
+    /// Start a zygote.
+    StartZygote,
+    /// Kill the zygote.
+    KillZygote(Reason),
+    /// Ask the zygote to leave: nobody needs it.
+    DismissZygote,
+    /// Order the zygote to fill a seat.
+    Fill {
+        seat: Seat,
+        incarnation: Incarnation,
+    },
+    /// See whether this process has become our child.
+    Look { pid: i32 },
+    /// Tell the front of the worker in this seat.
+    Open {
+        seat: Seat,
+        incarnation: Incarnation,
+        pid: i32,
+    },
+    /// Kill this worker.
+    KillWorker { pid: i32 },
+    /// Ask this worker, which has nothing to do, to leave.
+    DismissWorker { pid: i32 },
+    /// End this worker whatever it does, as SIGTERM does.
+    TerminateWorker { pid: i32 },
+    /// Say in the log that a killed worker does not end, and keeps its seat.
+    ReportStuck { seat: Seat, pid: i32 },
+    /// Say in the log that a worker failed.
+    Report {
+        seat: Seat,
+        incarnation: Incarnation,
+        pid: i32,
+        how: HowEnded,
+        /// How far it had come.
+        boot: Boot,
+        retry: Duration,
+    },
+}
+
+/// A worker that sits in a seat.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Seated {
+    /// Its seat.
+    pub seat: Seat,
+    /// Which worker of that seat it is.
+    pub incarnation: Incarnation,
+    /// Its process id.
+    pub pid: i32,
+}
+
+/// One pool.
+#[derive(Debug)]
+pub struct Pool {
+    zygote: Life,
+    places: Vec<Place>,
+    backoff: Backoff,
+    growth: Growth,
+    /// Longest that the script of a worker may take to boot; nothing: workers have none.
+    boots_within: Option<Duration>,
+    /// The last worker that was to boot has not.
+    boots_in_vain: bool,
+    /// PHP has yet to show that it starts.
+    trial: bool,
+    /// No seat is filled any more.
+    leaving: bool,
+    /// Since when the zygote has had no workers and nobody has asked for one.
+    unneeded_since: Option<Moment>,
+    /// When workers were last asked for, or the last one went.
+    asked_at: Option<Moment>,
+    /// The zygote is to be there although nobody asks for workers.
+    keeps_zygote: bool,
+    /// The last zygote did not start.
+    has_failed: bool,
+}
+
+impl Pool {
+    /// A pool of `seats` empty seats and no zygote, as many of which are filled as `growth` says.
+    pub fn new(seats: u32, growth: Growth) -> Pool {
+        Pool {
+            zygote: Life::new(ZYGOTE_START),
+            places: (0..seats).map(|_| Place::empty()).collect(),
+            backoff: Backoff::default(),
+            growth,
+            boots_within: None,
+            boots_in_vain: false,
+            trial: false,
+            leaving: false,
+            unneeded_since: None,
+            asked_at: None,
+            keeps_zygote: false,
+            has_failed: false,
+        }
+    }
+
+    /// Such a pool, whose zygote has yet to show that PHP starts.
+    pub fn on_trial(seats: u32, growth: Growth) -> Pool {
+        Pool {
+            trial: true,
+            ..Pool::new(seats, growth)
+        }
+    }
+
+    /// Takes note of what happened and says what to do.
+    pub fn on(&mut self, event: Event, now: Moment) -> Vec<Action> {
+        let mut actions = Vec::new();
+        match event {
+            Event::Tick => {}
+            Event::ZygoteStarted => {
+                self.has_failed = false;
+                if self.zygote.ready(now).is_err() {
+                    self.drop_zygote(Reason::BrokeRules, &mut actions);
+                }
+            }
+            Event::ZygoteFailed(reason) => self.drop_zygote(reason, &mut actions),
+            Event::ZygoteEnded => self.zygote_ended(now),
+            Event::Announced {
+                seat,
+                incarnation,
+                pid,
+            } => {
+                self.announce(seat, incarnation, pid, now, &mut actions);
+            }
+            Event::Adopted { pid } => self.adopted(pid, now, &mut actions),
+            Event::Booted { seat, incarnation } => self.booted((seat, incarnation), &mut actions),
+            Event::ForkFailed { seat, incarnation } => {
+                self.fork_failed(seat, incarnation, now, &mut actions);
+            }
+            Event::Ended { pid, how } => self.ended(pid, how, now, &mut actions),
+            Event::EndWorker { seat, incarnation } => {
+                self.sentence((seat, incarnation), false, now, &mut actions);
+            }
+            Event::TerminateWorker { seat, incarnation } => {
+                self.sentence((seat, incarnation), true, now, &mut actions);
+            }
+            Event::Wanted { workers } => self.want(workers, now),
+            Event::Worn { seat, incarnation } => self.wear(seat, incarnation),
+            Event::Allowed { workers } => self.growth.allow(workers),
+            Event::Passed => self.trial = false,
+            Event::Leave => self.leave(now, &mut actions),
+            Event::Retired { seat, incarnation } => {
+                self.retire(seat, incarnation, now, &mut actions);
+            }
+        }
+        self.due(now, &mut actions);
+        actions
+    }
+
+    /// When something is due without anything happening before.
+    pub fn deadline(&self) -> Option<Moment> {
+        let places = self.places.iter().filter_map(|place| match place.state {
+            State::Empty { .. } => None,
+            State::Ordered { deadline } => Some(deadline),
+            State::Announced {
+                look_at, deadline, ..
+            } => Some(look_at.min(deadline)),
+            State::Taken {
+                kill_at,
+                gone_by,
+                boot,
+                ..
+            } => kill_at.or(gone_by).or(boot.deadline()),
+        });
+        let zygote = self.zygote.deadline().filter(|_| self.heeds_zygote());
+        let rest = self.unneeded_since.zip(self.zygote_rest());
+        places
+            .chain(zygote)
+            .chain(rest.map(|(since, rest)| since + rest))
+            .chain(self.order_deadline())
+            .min()
+    }
+
+    /// Whether there are as many workers as there are to be.
+    pub fn is_full(&self) -> bool {
+        self.seated().count() >= self.growth.wants().min(self.growth.allowed())
+    }
+
+    /// How many workers there are too few, those not counted that are on their way.
+    fn lacks(&self) -> usize {
+        if self.leaving {
+            return 0;
+        }
+        let workers = self.places.iter().filter(|place| place.has_worker());
+        let worn = self.places.iter().filter(|place| place.is_worn());
+        let replaced = worn.count().max(self.growth.ahead());
+        let replaced = replaced.min(SPARE_SEATS as usize);
+        let wants = (self.growth.wants() + replaced).min(self.growth.allowed());
+        wants.saturating_sub(workers.count())
+    }
+
+    /// Whether workers can be ordered.
+    fn orders(&self) -> bool {
+        self.zygote.is_up() && !self.trial
+    }
+
+    /// There is memory for so many workers: as long as that is so, no more are ordered.
+    pub fn give_room(&mut self, workers: u32) {
+        self.growth.give_room(workers);
+    }
+
+    /// Whether there would be more workers if there were memory for them.
+    pub fn lacks_room(&self) -> bool {
+        self.growth.lacks_room()
+    }
+
+    /// How many workers there are, those that are on their way or about to leave included.
+    pub fn workers(&self) -> u32 {
+        let taken = self.places.iter().filter(|place| !place.is_empty());
+        u32::try_from(taken.count()).unwrap_or(u32::MAX)
+    }
+
+    /// Whether no seat is taken, or about to be.
+    fn is_empty(&self) -> bool {
+        self.places.iter().all(Place::is_empty)
+    }
+
+    /// Whether it is leaving and nothing of it is left.
+    pub fn is_gone(&self) -> bool {
+        self.leaving && self.is_empty() && self.zygote.is_absent()
+    }
+
+    /// Whether another generation takes over, or none.
+    pub fn is_leaving(&self) -> bool {
+        self.leaving
+    }
+
+    /// Whether PHP has yet to show that it starts.
+    pub fn is_on_trial(&self) -> bool {
+        self.trial
+    }
+
+    /// Whether it wants no workers now.
+    pub fn wants_none(&self) -> bool {
+        self.growth.wants() == 0
+    }
+
+    fn announce(
+        &mut self,
+        seat: Seat,
+        incarnation: Incarnation,
+        pid: i32,
+        now: Moment,
+        actions: &mut Vec<Action>,
+    ) {
+        let known = self.knows(pid);
+        match self.place(seat) {
+            Some(Place {
+                incarnation: ordered,
+                state,
+            }) if *ordered == incarnation && !known && pid > 1 => {
+                if let State::Ordered { deadline } = *state {
+                    *state = State::Announced {
+                        pid,
+                        since: now,
+                        look_at: now,
+                        deadline,
+                        booted: false,
+                    };
+                } else {
+                    self.drop_zygote(Reason::BrokeRules, actions);
+                }
+            }
+            Some(_) | None => self.drop_zygote(Reason::BrokeRules, actions),
+        }
+    }
+
+    fn adopted(&mut self, pid: i32, now: Moment, actions: &mut Vec<Action>) {
+        for (seat, place) in (0..).zip(&mut self.places) {
+            if let State::Announced {
+                pid: announced,
+                booted,
+                ..
+            } = place.state
+                && announced == pid
+            {
+                let within = self.boots_within.filter(|_| !booted);
+                let boot = Boot::begin(within, now);
+                place.state = State::Taken {
+                    pid,
+                    born: now,
+                    boot,
+                    sentenced: self.leaving,
+                    worn: false,
+                    kill_at: self.leaving.then_some(now + LEAVE),
+                    gone_by: None,
+                };
+                if self.leaving {
+                    actions.push(Action::DismissWorker { pid });
+                    continue;
+                }
+                if boot != Boot::Done {
+                    continue;
+                }
+                actions.push(Action::Open {
+                    seat,
+                    incarnation: place.incarnation,
+                    pid,
+                });
+            }
+        }
+    }
+
+    fn fork_failed(
+        &mut self,
+        seat: Seat,
+        incarnation: Incarnation,
+        now: Moment,
+        actions: &mut Vec<Action>,
+    ) {
+        let ordered = self.place(seat).is_some_and(|place| {
+            place.incarnation == incarnation && matches!(place.state, State::Ordered { .. })
+        });
+        if !ordered {
+            return self.drop_zygote(Reason::BrokeRules, actions);
+        }
+        let not_before = self.backoff.failed(now);
+        if let Some(place) = self.place(seat) {
+            place.state = State::Empty { not_before };
+        }
+    }
+
+    fn ended(&mut self, pid: i32, how: HowEnded, now: Moment, actions: &mut Vec<Action>) {
+        let found = self
+            .places
+            .iter()
+            .position(|place| place.state.pid() == Some(pid));
+        let Some(index) = found else { return };
+        let (born, sentenced, boot) = match self.places[index].state {
+            State::Taken {
+                born,
+                sentenced,
+                boot,
+                ..
+            } => (born, sentenced, boot),
+            State::Announced { .. } | State::Empty { .. } | State::Ordered { .. } => {
+                (now, false, Boot::begin(self.boots_within, now))
+            }
+        };
+        let failed = !sentenced
+            && match how {
+                HowEnded::Exited(code) => exit::is_failure(code),
+                HowEnded::Signaled(_) => true,
+            };
+        // However long it took: a script that has not booted has not lived.
+        let early = failed && (boot != Boot::Done || now < born + EARLY_DEATH);
+        self.boots_in_vain |= failed && boot != Boot::Done;
+        if !early || self.somebody_lives(now) {
+            self.backoff.succeeded();
+        }
+        let not_before = if early { self.backoff.failed(now) } else { now };
+        let place = &mut self.places[index];
+        place.state = State::Empty { not_before };
+        let incarnation = place.incarnation;
+        self.asked_at = self.asked_at.max(self.is_empty().then_some(now));
+        if failed {
+            let retry = not_before - now;
+            let seat = Seat::try_from(index).unwrap_or(Seat::MAX);
+            actions.push(Action::Report {
+                seat,
+                incarnation,
+                pid,
+                how,
+                boot,
+                retry,
+            });
+        }
+    }
+
+    /// Whether a worker that came after the last failure has outlived the age of early deaths.
+    /// Older ones prove nothing: a script that crashes meets the newest worker first.
+    fn somebody_lives(&self, now: Moment) -> bool {
+        let Some(failed_at) = self.backoff.failed_at() else {
+            return true;
+        };
+        self.places.iter().any(|place| match place.state {
+            State::Taken { born, boot, .. } => {
+                boot == Boot::Done && born > failed_at && now >= born + EARLY_DEATH
+            }
+            State::Empty { .. } | State::Ordered { .. } | State::Announced { .. } => false,
+        })
+    }
+
+    /// No seat is filled any more. Who sits in one stays until the front lets it go; a zygote that
+    /// is still starting is of no use.
+    fn leave(&mut self, now: Moment, actions: &mut Vec<Action>) {
+        self.leaving = true;
+        self.end_boots(now, actions);
+        self.trial = false;
+        if !self.zygote.is_up() && !self.zygote.is_leaving() {
+            self.drop_zygote(Reason::NotNeeded, actions);
+        }
+    }
+
+    fn wear(&mut self, seat: Seat, incarnation: Incarnation) {
+        let Some(place) = self.place(seat) else {
+            return;
+        };
+        if let State::Taken { worn, .. } = &mut place.state
+            && place.incarnation == incarnation
+        {
+            *worn = true;
+        }
+    }
+
+    fn due(&mut self, now: Moment, actions: &mut Vec<Action>) {
+        self.zygote_due(now, actions);
+        if self.orders() {
+            self.order(now, actions);
+        }
+        let mut stuck = false;
+        for (seat, place) in (0..).zip(&mut self.places) {
+            match &mut place.state {
+                State::Ordered { deadline } | State::Announced { deadline, .. }
+                    if *deadline <= now =>
+                {
+                    stuck = true;
+                    place.state = State::Empty { not_before: now };
+                }
+                State::Announced {
+                    pid,
+                    since,
+                    look_at,
+                    ..
+                } if *look_at <= now => {
+                    *look_at = now + ((now - *since) / 2).max(LOOK_AGAIN);
+                    actions.push(Action::Look { pid: *pid });
+                }
+                State::Taken {
+                    pid,
+                    kill_at,
+                    gone_by,
+                    ..
+                } if kill_at.is_some_and(|at| at <= now) => {
+                    *kill_at = None;
+                    *gone_by = Some(now + KILLED);
+                    actions.push(Action::KillWorker { pid: *pid });
+                }
+                State::Taken { pid, gone_by, .. } if gone_by.is_some_and(|by| by <= now) => {
+                    *gone_by = None;
+                    actions.push(Action::ReportStuck { seat, pid: *pid });
+                }
+                State::Taken {
+                    pid, boot, gone_by, ..
+                } if boot.deadline().is_some_and(|by| by <= now) => {
+                    *boot = Boot::Late;
+                    *gone_by = Some(now + KILLED);
+                    actions.push(Action::KillWorker { pid: *pid });
+                }
+                State::Empty { .. }
+                | State::Ordered { .. }
+                | State::Announced { .. }
+                | State::Taken { .. } => {}
+            }
+        }
+        if stuck {
+            self.drop_zygote(Reason::SlowFork, actions);
+        }
+    }
+
+    /// Orders the workers that lack. One whose seat has to wait after a failure is not ordered
+    /// for another seat instead.
+    fn order(&mut self, now: Moment, actions: &mut Vec<Action>) {
+        let mut lacks = self.lacks().saturating_sub(self.waiting(now));
+        for (seat, place) in (0..).zip(&mut self.places) {
+            if lacks == 0 || self.growth.next_order() > now {
+                return;
+            }
+            if matches!(place.state, State::Empty { not_before } if not_before <= now) {
+                lacks -= 1;
+                place.incarnation = maitred_seat::next_incarnation(place.incarnation);
+                place.state = State::Ordered {
+                    deadline: now + WORKER_SPAWN,
+                };
+                self.growth.ordered(now);
+                actions.push(Action::Fill {
+                    seat,
+                    incarnation: place.incarnation,
+                });
+            }
+        }
+    }
+
+    fn place(&mut self, seat: Seat) -> Option<&mut Place> {
+        self.places.get_mut(usize::try_from(seat).ok()?)
+    }
+}
+
+#[cfg(test)]
+mod boot_tests;
+#[cfg(test)]
+mod copies_tests;
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,101 @@
+//! What one program tells the next of a pool, when it is upgraded.
+
+use maitred_control::Incarnation;
+
+use super::place::{Boot, State};
+use super::{Pool, Seated};
+use crate::limits::{LEAVE, Moment, ZYGOTE_START};
+use crate::processes::life::Life;
+
+/// What was said of a worker that sits in a seat.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mark {
+    /// Nothing: it stays.
+    None,
+    /// It stays until another is ready.
+    Worn,
+    /// It was asked to leave.
+    Sentenced,
+    /// Its script has yet to boot.
+    Boots,
+}
+
+impl Pool {
+    /// Every worker that is known to be our child, and what was said of it.
+    pub fn all_seated(&self) -> impl Iterator<Item = (Seated, Mark)> {
+        (0..)
+            .zip(&self.places)
+            .filter_map(|(seat, place)| match place.state {
+                State::Taken {
+                    pid,
+                    worn,
+                    sentenced,
+                    boot,
+                    ..
+                } => {
+                    let mark = match (sentenced, worn) {
+                        (true, _) => Mark::Sentenced,
+                        (false, _) if boot != Boot::Done => Mark::Boots,
+                        (false, true) => Mark::Worn,
+                        (false, false) => Mark::None,
+                    };
+                    let incarnation = place.incarnation;
+                    let who = Seated {
+                        seat,
+                        incarnation,
+                        pid,
+                    };
+                    Some((who, mark))
+                }
+                State::Empty { .. } | State::Ordered { .. } | State::Announced { .. } => None,
+            })
+    }
+
+    /// By seat: which worker was ordered last.
+    pub fn incarnations(&self) -> Vec<Incarnation> {
+        self.places.iter().map(|place| place.incarnation).collect()
+    }
+
+    /// Goes on counting where [`Pool::incarnations`] ended.
+    pub fn remember(&mut self, incarnations: &[Incarnation]) {
+        for (place, incarnation) in self.places.iter_mut().zip(incarnations) {
+            place.incarnation = *incarnation;
+        }
+    }
+
+    /// Makes this the pool that the program before us had: who sits in its seats, whether its
+    /// zygote is up, and whether it is leaving.
+    pub fn take_over(
+        &mut self,
+        seated: &[(Seated, Mark)],
+        zygote: bool,
+        leaving: bool,
+        now: Moment,
+    ) {
+        let within = self.boots_within;
+        for &(who, mark) in seated {
+            let Some(place) = self.place(who.seat) else {
+                continue;
+            };
+            place.incarnation = who.incarnation;
+            place.state = State::Taken {
+                pid: who.pid,
+                born: now,
+                boot: match mark {
+                    Mark::Boots => Boot::begin(within, now),
+                    Mark::None | Mark::Worn | Mark::Sentenced => Boot::Done,
+                },
+                sentenced: mark == Mark::Sentenced,
+                worn: mark == Mark::Worn,
+                kill_at: (mark == Mark::Sentenced).then_some(now + LEAVE),
+                gone_by: None,
+            };
+        }
+        if zygote {
+            self.zygote = Life::of_running(ZYGOTE_START, now);
+        }
+        self.growth
+            .want(u32::try_from(seated.len()).unwrap_or(u32::MAX));
+        self.leaving = leaving;
+    }
+}

@@ -1,0 +1,119 @@
+//! A pool's zygote: when it has to be there, and when it may rest.
+
+use super::place::State;
+use super::{Action, Pool, Reason};
+use crate::limits::Moment;
+use crate::processes::life::Step;
+
+impl Pool {
+    /// Whether the zygote is ready for orders.
+    pub fn zygote_is_up(&self) -> bool {
+        self.zygote.is_up()
+    }
+
+    /// Whether the zygote was asked to leave.
+    pub fn zygote_leaves(&self) -> bool {
+        self.zygote.is_leaving()
+    }
+
+    /// Whether the zygote is there, or has to be.
+    pub(super) fn heeds_zygote(&self) -> bool {
+        if !self.zygote.is_absent() {
+            return true;
+        }
+        !self.leaving && (self.trial || self.zygote_rest().is_none() || self.lacks() > 0)
+    }
+
+    /// Whether the zygote may rest, unless it is kept.
+    pub fn may_rest(&self) -> bool {
+        !self.leaving && !self.trial && self.growth.zygote_rest().is_some()
+    }
+
+    /// So many workers are asked for.
+    pub(super) fn want(&mut self, workers: u32, now: Moment) {
+        self.asked_at = self.asked_at.max((workers > 0).then_some(now));
+        self.growth.want(workers);
+    }
+
+    /// When workers were last asked for, or the last one went: until then they had something to do, or
+    /// were kept in case they would. Nothing before anybody asks.
+    pub fn asked_at(&self) -> Option<Moment> {
+        self.asked_at
+    }
+
+    /// Workers were asked for at this time, of the generation before this one.
+    pub fn was_asked_at(&mut self, at: Option<Moment>) {
+        self.asked_at = self.asked_at.max(at);
+    }
+
+    /// Whether the last zygote did not start.
+    pub fn has_failed(&self) -> bool {
+        self.has_failed
+    }
+
+    /// Whether the zygote is to be there although nobody asks for workers. True if that is news.
+    pub fn keep_zygote(&mut self, keeps: bool) -> bool {
+        std::mem::replace(&mut self.keeps_zygote, keeps) != keeps
+    }
+
+    /// Orders that were not carried out are void. So are announcements: whoever could become our
+    /// child has done so, or never will.
+    pub(super) fn zygote_ended(&mut self, now: Moment) {
+        self.has_failed |= !self.zygote.is_up() && !self.zygote.is_leaving();
+        self.zygote.ended(now);
+        for place in &mut self.places {
+            if matches!(place.state, State::Ordered { .. } | State::Announced { .. }) {
+                place.state = State::Empty { not_before: now };
+            }
+        }
+    }
+
+    pub(super) fn drop_zygote(&mut self, reason: Reason, actions: &mut Vec<Action>) {
+        if self.zygote.give_up().is_some() {
+            actions.push(Action::KillZygote(reason));
+        }
+    }
+
+    pub(super) fn zygote_due(&mut self, now: Moment, actions: &mut Vec<Action>) {
+        if !self.heeds_zygote() {
+            self.unneeded_since = None;
+            return;
+        }
+        let slow = match self.zygote.is_leaving() {
+            true => Reason::SlowEnd,
+            false => Reason::SlowStart,
+        };
+        match self.zygote.due(now) {
+            Some(Step::Start) => actions.push(Action::StartZygote),
+            Some(Step::Kill) => actions.push(Action::KillZygote(slow)),
+            None => {}
+        }
+        self.rest_zygote(now, actions);
+    }
+
+    /// Lets a zygote go that has no workers, and is not asked for any, for as long as it may rest.
+    fn rest_zygote(&mut self, now: Moment, actions: &mut Vec<Action>) {
+        let Some(rest) = self.zygote_rest() else {
+            return;
+        };
+        let asked = !self.leaving && (self.trial || self.growth.wants() > 0);
+        let needed = asked || !self.is_empty();
+        if needed || !self.zygote.is_up() {
+            self.unneeded_since = None;
+        } else if now >= *self.unneeded_since.get_or_insert(now) + rest {
+            self.unneeded_since = None;
+            self.zygote.dismiss(now);
+            actions.push(Action::DismissZygote);
+        }
+    }
+
+    /// How long the zygote stays when it has nothing to do; nothing: for ever. One that did not start is
+    /// not started again before somebody asks for workers.
+    pub(super) fn zygote_rest(&self) -> Option<Moment> {
+        match self.leaving {
+            true => Some(Moment::ZERO),
+            false if self.keeps_zygote && !self.has_failed => None,
+            false => self.growth.zygote_rest(),
+        }
+    }
+}

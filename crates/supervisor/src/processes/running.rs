@@ -1,0 +1,208 @@
+//! What the supervisor has running: the generations of pools, their zygotes, and the fronts. What is done
+//! with them is in `run.rs`.
+
+use std::collections::HashMap;
+use std::os::fd::OwnedFd;
+
+use maitred_control::{Generation, PhpInfo, ToFront, ToZygote};
+use maitred_scoreboard::CopiesTold;
+
+use crate::limits::{FRONT_START, Moment};
+use crate::logging::output::Outputs;
+use crate::logging::troubles::Troubles;
+use crate::peer::Peer;
+use crate::plan::PoolPlan;
+use crate::processes::breaches::Breaches;
+use crate::processes::cache::CacheLook;
+use crate::processes::life::Life;
+use crate::processes::outgrown::Outgrown;
+use crate::processes::pool::Pool;
+use crate::processes::slow::Slow;
+use crate::processes::warm::Warming;
+
+/// A generation of a pool: what is decided about it, and the processes it has.
+#[derive(Debug)]
+pub(crate) struct RunningPool {
+    pub(crate) generation: Generation,
+    /// Which line of fronts uses it.
+    pub(crate) line: u32,
+    /// The front knows it.
+    pub(crate) introduced: bool,
+    /// It is leaving, and its pool with it.
+    pub(crate) closed: bool,
+    /// How many workers it was told the other generations of its pool leave it.
+    pub(crate) allowed: u32,
+    /// How many workers its pool had when it took over.
+    pub(crate) replaces: u32,
+    /// Why its zygote did not start, if that was said.
+    pub(crate) complaint: Option<String>,
+    /// It could not be started: a server that begins as php-fpm begins without it.
+    pub(crate) failed: bool,
+    /// Workers that died so that php-fpm says who takes their place.
+    pub(crate) to_be_replaced: u32,
+    /// When its workers get no more time, if it leaves and their time is limited.
+    pub(crate) leave_by: Option<Moment>,
+    /// Its OPcache is being warmed.
+    pub(crate) warming: Option<Warming>,
+    pub(crate) plan: PoolPlan,
+    pub(crate) pool: Pool,
+    pub(crate) zygote: Option<Zygote>,
+    /// The PHP it runs, once a zygote has said so.
+    pub(crate) php: Option<String>,
+    /// What has to be known of that PHP to answer in its stead.
+    pub(crate) manner: PhpInfo,
+    /// Descriptors of the processes that sit in its seats.
+    pub(crate) workers: HashMap<i32, OwnedFd>,
+    /// What its workers print, if that is caught for each of them.
+    pub(crate) outputs: Outputs,
+    pub(crate) slow: Slow,
+    /// What goes wrong with its processes.
+    pub(crate) troubles: Troubles,
+    /// Its workers as the pool's scoreboard shows them: those in seats, those on their way.
+    pub(crate) shown: (u64, u64),
+    /// What its copies have counted, as far as the scoreboard shows it.
+    pub(crate) told: CopiesTold,
+    /// Its OPcache, if that is full.
+    pub(crate) outgrown: Outgrown,
+    /// What its workers have done to the memory they share.
+    pub(crate) breaches: Breaches,
+}
+
+impl RunningPool {
+    /// A generation without processes, which is used from the start.
+    pub(crate) fn new(generation: Generation, line: u32, plan: PoolPlan) -> RunningPool {
+        RunningPool {
+            generation,
+            line,
+            introduced: true,
+            closed: false,
+            allowed: u32::MAX,
+            replaces: 0,
+            complaint: None,
+            failed: false,
+            to_be_replaced: 0,
+            leave_by: None,
+            warming: None,
+            pool: Pool::new(plan.settings.seats, plan.growth()).booting(plan.boots_within()),
+            slow: Slow::new(&plan.pool, plan.settings.identity.as_ref()),
+            plan,
+            zygote: None,
+            php: None,
+            manner: PhpInfo::default(),
+            workers: HashMap::new(),
+            outputs: Outputs::new(),
+            troubles: Troubles::default(),
+            shown: (0, 0),
+            told: CopiesTold::default(),
+            outgrown: Outgrown::default(),
+            breaches: Breaches::default(),
+        }
+    }
+
+    /// A generation without processes, which is used once it has shown that it works.
+    /// It begins with as many workers as the generation before it has, as far as it may.
+    pub(crate) fn on_trial(
+        generation: Generation,
+        line: u32,
+        plan: PoolPlan,
+        workers: u32,
+    ) -> RunningPool {
+        let pool = Pool::on_trial(plan.settings.seats, plan.growth());
+        let mut pool = pool.booting(plan.boots_within());
+        pool.expect(workers);
+        RunningPool {
+            introduced: false,
+            pool,
+            ..RunningPool::new(generation, line, plan)
+        }
+    }
+
+    /// A generation without processes that needs none: the first request starts its PHP.
+    pub(crate) fn at_rest(generation: Generation, line: u32, plan: PoolPlan) -> RunningPool {
+        RunningPool {
+            introduced: false,
+            ..RunningPool::new(generation, line, plan)
+        }
+    }
+
+    /// Whether its zygote boots an application, which may fail for reasons of its own.
+    pub(crate) fn boots(&self) -> bool {
+        self.plan.settings.snapshot.is_some()
+    }
+
+    /// Whether nobody is being forked for it.
+    pub(crate) fn is_still(&self) -> bool {
+        let reaped = |zygote: &Zygote| zygote.reaped.is_some() || zygote.peer.is_behind();
+        self.pool.is_still() && !self.zygote.as_ref().is_some_and(reaped)
+    }
+
+    /// Whether it is the one that its pool's requests go to.
+    pub(crate) fn is_current(&self) -> bool {
+        self.introduced && !self.pool.is_leaving()
+    }
+}
+
+/// A pool's zygote.
+#[derive(Debug)]
+pub(crate) struct Zygote {
+    pub(crate) peer: Peer<ToZygote>,
+    /// When it was reaped. Its last intermediate process may still speak for it.
+    pub(crate) reaped: Option<Moment>,
+    pub(crate) cache: CacheLook,
+}
+
+impl Zygote {
+    /// A process that is talked with.
+    pub(crate) fn new(peer: Peer<ToZygote>) -> Zygote {
+        Zygote {
+            peer,
+            reaped: None,
+            cache: CacheLook::default(),
+        }
+    }
+}
+
+/// The front that accepts clients.
+#[derive(Debug)]
+pub(crate) struct Front {
+    pub(crate) life: Life,
+    /// A front and those that are started after its death are one line; each upgrade begins
+    /// another. Every generation of a pool belongs to one.
+    pub(crate) line: u32,
+    pub(crate) epoch: u32,
+    pub(crate) peer: Option<Peer<ToFront>>,
+    pub(crate) drained: bool,
+}
+
+/// A front that has handed over to another and finishes what it has.
+#[derive(Debug)]
+pub(crate) struct OldFront {
+    pub(crate) line: u32,
+    pub(crate) epoch: u32,
+    pub(crate) peer: Peer<ToFront>,
+    /// When it is ended whatever it still has.
+    pub(crate) until: Moment,
+    pub(crate) drained: bool,
+}
+
+impl Front {
+    /// A front that has not been started; those before it had numbers up to `epoch`.
+    pub(crate) fn new(line: u32, epoch: u32) -> Front {
+        Front {
+            life: Life::new(FRONT_START),
+            line,
+            epoch,
+            peer: None,
+            drained: false,
+        }
+    }
+
+    /// One that accepts clients already.
+    pub(crate) fn running(line: u32, epoch: u32, peer: Peer<ToFront>, now: Moment) -> Front {
+        Front {
+            life: Life::of_running(FRONT_START, now),
+            peer: Some(peer),
+            ..Front::new(line, epoch)
+        }
+    }
+}

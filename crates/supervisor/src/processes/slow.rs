@@ -1,0 +1,270 @@
+//! Scripts that run for longer than `request_slowlog_timeout`: their stacks go to the slow log, and
+//! that there are any is said once, when it begins and when it is over.
+
+use maitred_config::Pool;
+use maitred_control::stack::Stack;
+use maitred_control::{Incarnation, Overrun, Seat, ToZygote};
+use maitred_os::clock::local_time;
+use maitred_os::users::Identity;
+use maitred_seat::Boards;
+use tracing::warn;
+
+use crate::admin::Place;
+use crate::limits::{Moment, SLOW_EPISODE};
+use crate::logging::slowlog::{Slowlog, Subject, entry};
+use crate::logging::so_far::SoFar;
+use crate::logging::words::one_line;
+use crate::run::Supervisor;
+
+/// What a stack is wanted for.
+#[derive(Debug)]
+pub enum About {
+    /// For an entry of the slow log.
+    SlowScript(Subject),
+    /// For a command that shows what runs.
+    Shown(Place),
+}
+
+/// A script that is slow, as the front reports it.
+#[derive(Debug)]
+pub struct SlowScript {
+    /// Its seat.
+    pub seat: Seat,
+    /// Which worker of that seat.
+    pub incarnation: Incarnation,
+    /// Which request of that worker.
+    pub request: u64,
+    /// What has run for how long.
+    pub overrun: Overrun,
+    /// The request's id in the logs; empty if it has none.
+    pub id: String,
+}
+
+/// A pool's slow scripts.
+#[derive(Debug)]
+pub struct Slow {
+    log: Option<Slowlog>,
+    episode: Option<LogThrottle>,
+}
+
+/// A time in which scripts are slow: it ends when none was for [`SLOW_EPISODE`].
+#[derive(Debug, PartialEq, Eq)]
+struct LogThrottle {
+    began: Moment,
+    last: Moment,
+    scripts: u64,
+}
+
+impl Slow {
+    /// No script is slow yet. The slow log is opened, if the pool has one and uses it.
+    pub fn new(pool: &Pool, identity: Option<&Identity>) -> Slow {
+        let is_used = !pool.request_slowlog_timeout.is_zero();
+        let target = pool.slowlog.clone().filter(|_| is_used);
+        let log = target.map(|target| {
+            let (log, problem) = Slowlog::new(target, identity.cloned());
+            if let Some(problem) = problem {
+                warn!("pool {}: {problem}", pool.name);
+            }
+            log
+        });
+        Slow { log, episode: None }
+    }
+
+    /// The slow log, if there is one.
+    pub fn log(&mut self) -> Option<&mut Slowlog> {
+        self.log.as_mut()
+    }
+
+    /// Counts a slow script. True when it is the first of an episode.
+    fn count(&mut self, now: Moment) -> bool {
+        let is_first = self.episode.is_none();
+        let episode = self.episode.get_or_insert(LogThrottle {
+            began: now,
+            last: now,
+            scripts: 0,
+        });
+        episode.last = now;
+        episode.scripts += 1;
+        is_first
+    }
+
+    /// When the episode is over, unless another script is slow.
+    pub fn deadline(&self) -> Option<Moment> {
+        self.episode
+            .as_ref()
+            .map(|episode| episode.last + SLOW_EPISODE)
+    }
+
+    /// The end of an episode, as the end of a sentence. One of a single script has been told.
+    fn over(&mut self, now: Moment) -> Option<String> {
+        let episode = self
+            .episode
+            .take_if(|episode| now >= episode.last + SLOW_EPISODE)?;
+        let (scripts, length) = (episode.scripts, episode.last - episode.began);
+        (scripts > 1).then(|| {
+            format!(
+                "{scripts} scripts were slow within {:.1} s, and none in the {} s since",
+                length.as_secs_f64(),
+                SLOW_EPISODE.as_secs()
+            )
+        })
+    }
+}
+
+impl Supervisor {
+    /// Asks for the stack of a script that is slow.
+    pub(crate) fn slow_script(&mut self, index: usize, slow: SlowScript) {
+        let seated = self.pools[index].pool.seated();
+        let mut same =
+            seated.filter(|one| one.seat == slow.seat && one.incarnation == slow.incarnation);
+        // Whose worker has gone has no stack any more, and its death is told.
+        let Some(pid) = same.next().map(|seated| seated.pid) else {
+            return;
+        };
+        drop(same);
+        self.tell_slow(index, pid, &slow);
+        let now = self.now();
+        // php-fpm's slow log has no such lines.
+        let (id, so_far) = match self.is_fpm() {
+            true => (String::new(), None),
+            false => (one_line(&slow.id), self.so_far(index, pid, &slow)),
+        };
+        let running = &mut self.pools[index];
+        let subject = Subject {
+            id,
+            pool: running.plan.settings.pool.clone(),
+            pid,
+            script: one_line(&slow.overrun.script),
+            so_far,
+        };
+        let about = About::SlowScript(subject);
+        let Some(zygote) = &mut running.zygote else {
+            return self.use_stack(index, about, Err("the pool's zygote does not run"));
+        };
+        match self.traces.ask(running.generation, about, now) {
+            Ok(trace) => {
+                let order = ToZygote::Trace {
+                    trace,
+                    seat: slow.seat,
+                    incarnation: slow.incarnation,
+                    request: slow.request,
+                    depth: running.plan.pool.request_slowlog_trace_depth,
+                };
+                zygote.peer.say(order, &[]);
+            }
+            Err(about) => self.use_stack(index, about, Err("too many scripts are slow at once")),
+        }
+    }
+
+    fn so_far(&self, index: usize, pid: i32, slow: &SlowScript) -> Option<SoFar> {
+        // Mapped for the moment only: a pool's memory is large, and scripts are rarely slow.
+        let boards = Boards::map(&self.pools[index].plan.memory).ok()?;
+        SoFar::of(pid, boards.seat(slow.seat)?, slow.overrun.ran)
+    }
+
+    fn tell_slow(&mut self, index: usize, pid: i32, slow: &SlowScript) {
+        if self.is_fpm() {
+            return self.tell_slow_as_fpm(index, pid, &slow.overrun);
+        }
+        let now = self.now();
+        if !self.pools[index].slow.count(now) {
+            return;
+        }
+        let log = self.pools[index].slow.log();
+        let log = log.map_or_else(String::new, |log| {
+            format!("; the stacks of such scripts are in {}", log.target())
+        });
+        let timeout = self.pools[index].plan.pool.request_slowlog_timeout;
+        warn!(
+            "pool {} seat {}: worker {pid} has run {} ({}) for {:.1} s, and \
+             request_slowlog_timeout is {} s{log}",
+            self.name(index),
+            slow.seat,
+            one_line(&slow.overrun.script),
+            one_line(&slow.overrun.target),
+            slow.overrun.ran.as_secs_f64(),
+            timeout.as_secs_f64(),
+        );
+    }
+
+    /// A zygote tells a stack, or why there is none.
+    pub(crate) fn traced(&mut self, index: usize, trace: u64, stack: &Result<Stack, String>) {
+        let generation = self.pools[index].generation;
+        // Nobody waits for it any more when it comes late.
+        if let Some(about) = self.traces.answered(generation, trace) {
+            let stack = stack.as_ref().map_err(String::as_str);
+            self.use_stack(index, about, stack);
+        }
+    }
+
+    /// Gives up stacks that do not come, and ends episodes.
+    pub(crate) fn tend_slow(&mut self) {
+        let now = self.now();
+        for (generation, about) in self.traces.overdue(now) {
+            if let Some(index) = self.index_of(generation) {
+                self.use_stack(index, about, Err("the pool's zygote did not answer"));
+            }
+        }
+        for index in 0..self.pools.len() {
+            if let Some(figures) = self.pools[index].slow.over(now) {
+                warn!("pool {}: {figures}", self.name(index));
+            }
+        }
+    }
+
+    /// Opens all slow logs anew: their files were moved away.
+    pub(crate) fn reopen_slowlogs(&mut self) {
+        for running in &mut self.pools {
+            let problem = running.slow.log().and_then(Slowlog::reopen);
+            if let Some(problem) = problem {
+                warn!("pool {}: {problem}", running.plan.settings.pool);
+            }
+        }
+    }
+
+    fn use_stack(&mut self, index: usize, about: About, stack: Result<&Stack, &str>) {
+        let subject = match about {
+            About::SlowScript(subject) => subject,
+            About::Shown(place) => return self.admin.stack_came(place, stack.ok()),
+        };
+        let running = &mut self.pools[index];
+        let depth = running.plan.pool.request_slowlog_trace_depth as usize;
+        let Some(log) = running.slow.log() else {
+            return;
+        };
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        let now = now.map_or(0, |passed| passed.as_secs());
+        let now = i64::try_from(now).ok().and_then(local_time);
+        if let Some(problem) = log.append(&entry(&subject, now, stack, depth)) {
+            warn!("pool {}: {problem}", subject.pool);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn an_episode_begins_once_and_ends_with_its_figures() {
+        let at = Duration::from_secs;
+        let mut slow = Slow {
+            log: None,
+            episode: None,
+        };
+        assert!(slow.count(at(100)));
+        assert_eq!(slow.deadline(), Some(at(100) + SLOW_EPISODE));
+        assert_eq!(slow.over(at(100) + SLOW_EPISODE), None, "one was told");
+        assert!(slow.count(at(200)) && !slow.count(at(210)) && !slow.count(at(230)));
+        assert_eq!(slow.over(at(231)), None);
+        let end = slow.over(at(230) + SLOW_EPISODE).expect("figures");
+        assert_eq!(
+            end,
+            "3 scripts were slow within 30.0 s, and none in the 60 s since"
+        );
+        assert_eq!(slow.deadline(), None);
+        assert!(slow.count(at(1000)));
+    }
+}

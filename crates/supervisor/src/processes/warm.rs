@@ -1,0 +1,112 @@
+//! The OPcache of a generation on trial is filled with the scripts that the one before holds, so that
+//! its first requests find it warm. Best effort, with a bound: a generation that could not be warmed
+//! has passed its trial all the same.
+
+use std::os::fd::{AsFd, OwnedFd};
+
+use maitred_control::{Generation, ToZygote};
+use maitred_os::shared;
+use tracing::{debug, info};
+
+use crate::limits::{LIST_SCRIPTS, Moment, WARM};
+use crate::processes::pool;
+use crate::run::Supervisor;
+
+/// What a generation on trial waits for.
+#[derive(Debug)]
+pub enum Warming {
+    /// The zygote of `by` writes its scripts to `file`.
+    Listing {
+        by: Generation,
+        file: OwnedFd,
+        until: Moment,
+    },
+    /// Its own zygote compiles them.
+    Filling { until: Moment },
+}
+
+impl Warming {
+    /// When it is not waited for any longer.
+    pub fn until(&self) -> Moment {
+        match self {
+            Warming::Listing { until, .. } | Warming::Filling { until } => *until,
+        }
+    }
+}
+
+impl Supervisor {
+    /// PHP runs in a generation on trial: warms it, if there is anything to warm it with.
+    pub(crate) fn begin_warming(&mut self, index: usize) {
+        let Some(old) = self.warm_with(index) else {
+            return self.pool_event(index, pool::Event::Passed);
+        };
+        let until = self.now() + LIST_SCRIPTS;
+        let by = self.pools[old].generation;
+        let file = match shared::file_with("maitred-scripts", b"") {
+            Ok(file) => file,
+            Err(why) => {
+                debug!("pool {}: OPcache is not warmed: {why}", self.name(index));
+                return self.pool_event(index, pool::Event::Passed);
+            }
+        };
+        if let Some(zygote) = &mut self.pools[old].zygote {
+            zygote.peer.say(ToZygote::ListScripts, &[file.as_fd()]);
+        }
+        self.pools[index].warming = Some(Warming::Listing { by, file, until });
+    }
+
+    /// The generation whose scripts are of use: of the same pool and the same user.
+    fn warm_with(&self, index: usize) -> Option<usize> {
+        let new = &self.pools[index].plan.settings;
+        self.pools.iter().position(|old| {
+            let settings = &old.plan.settings;
+            old.is_current()
+                && settings.pool == new.pool
+                && settings.identity == new.identity
+                && old.pool.zygote_is_up()
+                && old.zygote.is_some()
+        })
+    }
+
+    /// A zygote has listed its scripts: whoever waits for them gets them.
+    pub(crate) fn scripts_listed(&mut self, index: usize, count: u32) {
+        let lister = self.pools[index].generation;
+        let until = self.now() + WARM;
+        for running in &mut self.pools {
+            let waits = |warming: &mut Warming| matches!(warming, Warming::Listing { by, .. } if *by == lister);
+            let Some(Warming::Listing { file, .. }) = running.warming.take_if(waits) else {
+                continue;
+            };
+            if let Some(zygote) = &mut running.zygote {
+                debug!(
+                    "pool {}: {count} scripts to warm",
+                    running.plan.settings.pool
+                );
+                zygote.peer.say(ToZygote::Warm, &[file.as_fd()]);
+                running.warming = Some(Warming::Filling { until });
+            }
+        }
+    }
+
+    /// A zygote has filled its OPcache.
+    pub(crate) fn warmed(&mut self, index: usize, compiled: u32) {
+        if self.pools[index].warming.take().is_some() {
+            info!(
+                "pool {}: OPcache warmed with {compiled} scripts",
+                self.name(index)
+            );
+            self.pool_event(index, pool::Event::Passed);
+        }
+    }
+
+    /// Lets the generations pass that were being warmed for long enough.
+    pub(crate) fn end_warming(&mut self) {
+        let now = self.now();
+        for index in 0..self.pools.len() {
+            let late = |warming: &mut Warming| warming.until() <= now;
+            if self.pools[index].warming.take_if(late).is_some() {
+                self.pool_event(index, pool::Event::Passed);
+            }
+        }
+    }
+}

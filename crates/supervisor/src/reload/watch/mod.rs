@@ -1,0 +1,225 @@
+//! `watch`: applications that are booted once, and booted anew when somebody saves one of their files.
+//! The generation before serves until the new one is ready, or for good if that one does not boot.
+
+mod changes;
+mod folders;
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use maitred_config::Mode;
+use maitred_control::Generation;
+use tracing::{error, info, warn};
+
+use crate::limits::Moment;
+use crate::logging::words::one_line;
+use crate::processes::running::RunningPool;
+use crate::reload::renewal::Heard;
+use crate::run::Supervisor;
+use changes::Changes;
+use folders::Folders;
+
+/// Most folders of an application that are watched.
+const FOLDERS_MAX: usize = 4096;
+
+/// How often it is seen whether an application whose folder has gone is there again.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+
+/// The applications that are watched, by the names of their pools.
+#[derive(Debug, Default)]
+pub(crate) struct Watches(BTreeMap<String, Watch>);
+
+#[derive(Debug)]
+struct Watch {
+    script: PathBuf,
+    /// The generation of the pool that has begun it, or that has been booted since.
+    generation: Generation,
+    /// Nothing if that is not possible, which was said.
+    folders: Option<Folders>,
+    changes: Changes,
+    /// The folder has gone: when to see whether it is there again.
+    look_at: Option<Moment>,
+}
+
+impl Watches {
+    /// Where there is something to hear.
+    pub(crate) fn listening(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        let folders = self.0.values().filter_map(|watch| watch.folders.as_ref());
+        folders.map(Folders::as_fd)
+    }
+}
+
+impl RunningPool {
+    /// The script of an application that is to be watched.
+    fn watched(&self) -> Option<&PathBuf> {
+        let pool = &self.plan.pool;
+        let is_watched = pool.watch && pool.mode != Mode::Classic && self.is_current();
+        pool.script.as_ref().filter(|_| is_watched)
+    }
+}
+
+impl Supervisor {
+    /// When files that were saved are to be acted upon.
+    pub(crate) fn watch_deadline(&self) -> Option<Moment> {
+        let watches = self.watches.0.values();
+        let deadlines = watches.flat_map(|watch| [watch.changes.deadline(), watch.look_at]);
+        deadlines.flatten().min()
+    }
+
+    /// Hears which files have been saved.
+    pub(crate) fn hear_watches(&mut self) {
+        let now = self.now();
+        for watch in self.watches.0.values_mut() {
+            let saved = watch.folders.as_mut().map(Folders::take_saved);
+            for file in saved.into_iter().flatten() {
+                watch.changes.note(file, now);
+            }
+        }
+    }
+
+    /// Watches what is to be watched now, and has booted anew what was saved.
+    pub(crate) fn keep_watches(&mut self) {
+        let watched = self.pools.iter().filter_map(RunningPool::watched);
+        if self.watches.0.is_empty() && watched.count() == 0 {
+            return;
+        }
+        let pools = self.pools.iter();
+        let wanted = pools.filter_map(|pool| {
+            let script = pool.watched()?.clone();
+            let name = pool.plan.settings.pool.clone();
+            Some((name, (script, pool.generation)))
+        });
+        let wanted: BTreeMap<String, (PathBuf, Generation)> = wanted.collect();
+        let watches = &mut self.watches.0;
+        watches.retain(|pool, watch| {
+            let wanted = wanted.get(pool);
+            wanted.is_some_and(|(script, generation)| watch.goes_on(script, *generation))
+        });
+        for (pool, (script, generation)) in wanted {
+            if let Entry::Vacant(new) = watches.entry(pool) {
+                let watch = Watch::begin(new.key(), script, generation);
+                new.insert(watch);
+            }
+        }
+        let now = self.started.elapsed();
+        for (pool, watch) in &mut self.watches.0 {
+            watch.look_for_root(pool, now);
+            let lack = watch.folders.as_mut().and_then(Folders::take_lack);
+            if let Some(lack) = lack.as_deref().map(one_line) {
+                warn!(
+                    "pool {pool}: {lack}, and files in some folders may be saved without being seen \
+                     (watch); use `maitred reload {pool}` for those"
+                );
+            }
+            if let Some((file, at)) = watch.changes.take_due(now) {
+                let heard = self.renewals.want_saved(pool, at);
+                tell_saved(pool, &file, heard);
+            }
+        }
+    }
+}
+
+/// A file that was saved, on one line whatever its name is.
+fn in_words(file: &Path) -> String {
+    match file.as_os_str().is_empty() {
+        true => "more than the kernel has kept".to_owned(),
+        false => one_line(&file.to_string_lossy()),
+    }
+}
+
+/// Says why a pool is booted anew.
+fn tell_saved(pool: &str, file: &Path, heard: Heard) {
+    let file = in_words(file);
+    match heard {
+        Heard::News => info!("pool {pool}: {file} was saved"),
+        Heard::Echo(rest) => warn!(
+            "pool {pool}: {file} was saved, and so was a file during the boot before, or less than a \
+             second after it; if the application writes it itself, let it do so in a folder named var, \
+             cache or storage; the next boot waits for {} s, and more each time (watch); `maitred reload \
+             {pool}` boots at once",
+            rest.as_secs()
+        ),
+        Heard::Known => {}
+    }
+}
+
+impl Watch {
+    fn begin(pool: &str, script: PathBuf, generation: Generation) -> Watch {
+        let root = folders::of_application(&script);
+        let folders = match Folders::below(&root, FOLDERS_MAX) {
+            Ok(folders) => {
+                let count = folders.count();
+                let root = one_line(&root.to_string_lossy());
+                info!("pool {pool}: {count} folders from {root} on are watched (watch = true)");
+                Some(folders)
+            }
+            Err(why) => {
+                error!(
+                    "pool {pool}: its files cannot be watched: {why}; raise \
+                     fs.inotify.max_user_instances, or use `maitred reload {pool}`"
+                );
+                None
+            }
+        };
+        Watch {
+            script,
+            generation,
+            folders,
+            changes: Changes::default(),
+            look_at: None,
+        }
+    }
+
+    /// Whether this is what is to be watched for this script and generation of the pool. Another
+    /// generation may have booted another release, if the path has a symbolic link.
+    fn goes_on(&mut self, script: &Path, generation: Generation) -> bool {
+        if self.script != script {
+            return false;
+        }
+        if std::mem::replace(&mut self.generation, generation) == generation {
+            return true;
+        }
+        let root = self.folders.as_ref().map(Folders::root);
+        root.is_none_or(|root| root == folders::of_application(script))
+    }
+
+    /// Begins anew once a folder that has gone is there again: nobody has seen what was saved meanwhile.
+    fn look_for_root(&mut self, pool: &str, now: Moment) {
+        if !self.folders.as_ref().is_some_and(Folders::are_gone) {
+            return;
+        }
+        match self.look_at {
+            None => {
+                let root = self.folders.as_ref().map(Folders::root);
+                let root = in_words(root.unwrap_or(&self.script));
+                warn!("pool {pool}: {root} has gone, and is watched again once it is back (watch)");
+            }
+            Some(at) if at > now => return,
+            Some(_) if self.script.is_file() => {
+                *self = Watch::begin(pool, self.script.clone(), self.generation);
+                self.changes.note(self.script.clone(), now);
+                return;
+            }
+            Some(_) => {}
+        }
+        self.look_at = Some(now + LOOK_AGAIN);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_name_of_a_file_adds_no_line_to_the_log_and_one_that_nobody_knows_is_said_to_be_so() {
+        let forged = Path::new("/srv/a\n2026-11-22T20:00:00Z ERROR forged.php");
+        assert_eq!(
+            in_words(forged),
+            "/srv/a 2026-11-22T20:00:00Z ERROR forged.php"
+        );
+        assert_eq!(in_words(Path::new("")), "more than the kernel has kept");
+    }
+}

@@ -1,0 +1,493 @@
+//! Carrying out what was decided: starting, telling, ending.
+
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::Path;
+use std::time::Duration;
+
+use maitred_config::Address;
+use maitred_control::{Clients, Generation, Incarnation, PhpInfo, Seat, ToFront, ToZygote};
+use maitred_os::fork::HowEnded;
+use maitred_os::signals::{self, Signal};
+use maitred_os::spawn::Program;
+use maitred_scoreboard::Cause;
+use tracing::{debug, error, warn};
+
+use crate::fpm;
+use crate::limits::FIRST_FILL;
+use crate::logging::obituary::Who;
+use crate::logging::words::{one_line, some_workers};
+use crate::peer::Peer;
+use crate::processes::adopt::{self, Seen};
+use crate::processes::pool::{self, Action, Boot, Reason};
+use crate::processes::running::Zygote;
+use crate::roomy_name;
+use crate::run::Supervisor;
+use crate::run::phase;
+use crate::system::identity;
+use crate::system::programs::is_version;
+
+/// The argument that makes the PHP program a zygote.
+const ZYGOTE_ROLE: &str = "zygote";
+
+/// Document roots named in the line that says what is served.
+const ROOTS_SHOWN: usize = 8;
+
+impl Supervisor {
+    /// Tells a pool what happened, and does what it says.
+    pub(crate) fn pool_event(&mut self, index: usize, event: pool::Event) {
+        let now = self.now();
+        let (is_auto, before) = (self.give_room(index), self.pools[index].pool.workers());
+        let actions = self.pools[index].pool.on(event, now);
+        if is_auto {
+            self.pay_for_workers(index, before);
+        }
+        self.tell_growth(index, &actions);
+        for action in actions {
+            self.apply(index, action);
+        }
+        let running = &mut self.pools[index];
+        let (seated, coming) = (running.pool.seated().count(), running.pool.coming());
+        let name = &running.plan.settings.pool;
+        self.scores
+            .show_workers(name, &mut running.shown, seated, coming);
+    }
+
+    /// Tells the whole server what happened, and does what it says.
+    pub(crate) fn phase_event(&mut self, event: phase::Event) {
+        match self.phase.on(event, self.now()) {
+            None => {}
+            Some(phase::Action::Announce) => {
+                if let Some(shared) = identity::shared_with_front(&self.plan.config) {
+                    warn!("{shared}");
+                }
+                self.announce();
+                self.plan.invocation.host.serves();
+            }
+            Some(phase::Action::ReportSlowStart) => {
+                let limit = FIRST_FILL.as_secs();
+                self.say_failure(&format!(
+                    "not every pool was full of workers after {limit} s"
+                ));
+                self.signal_everybody(Signal::SIGKILL);
+            }
+            Some(phase::Action::Drain) => {
+                self.systemd.stops();
+                self.close_listeners();
+                self.give_up_reload("the server was asked to stop before the reload was done");
+                let lines: Vec<u32> = self.fronts().map(|(line, _)| line).collect();
+                for &line in &lines {
+                    if let Some(peer) = self.peer_of_line(line) {
+                        peer.say(ToFront::Drain, &[]);
+                    }
+                }
+                self.see_whether_drained();
+            }
+            Some(phase::Action::CutOff) => {
+                let limit = fpm::patience(&self.plan.config).as_secs_f64();
+                warn!(
+                    "requests still run after process_control_timeout = {limit} s; they are ended"
+                );
+                self.signal_everybody(Signal::SIGTERM);
+            }
+            Some(phase::Action::Terminate) => {
+                self.systemd.stops();
+                self.close_listeners();
+                self.give_up_reload("the server was asked to stop before the reload was done");
+                self.signal_everybody(Signal::SIGTERM);
+            }
+            Some(phase::Action::AskAllToLeave) => {
+                self.systemd.stops();
+                self.signal_everybody(Signal::SIGTERM);
+            }
+            Some(phase::Action::KillAll) => {
+                self.systemd.stops();
+                self.signal_everybody(Signal::SIGKILL);
+            }
+        }
+    }
+
+    /// Does one thing for a pool. While the server ends, nothing is begun any more.
+    pub(crate) fn apply(&mut self, index: usize, action: Action) {
+        if !self.phase.wants_workers() {
+            return;
+        }
+        match action {
+            Action::StartZygote => self.start_zygote(index),
+            Action::KillZygote(reason) => self.kill_zygote(index, reason),
+            Action::DismissZygote => {
+                if let Some(zygote) = &self.pools[index].zygote {
+                    zygote.peer.signal(Signal::SIGTERM);
+                }
+            }
+            Action::Fill { seat, incarnation } => self.fill(index, (seat, incarnation)),
+            Action::Look { pid } => self.look(index, pid),
+            Action::Open {
+                seat,
+                incarnation,
+                pid,
+            } => self.open_seat(index, (seat, incarnation), pid),
+            Action::KillWorker { pid } => {
+                self.send_away(index, pid, Cause::Terminated, Signal::SIGKILL);
+            }
+            Action::TerminateWorker { pid } => {
+                self.send_away(index, pid, Cause::Terminated, Signal::SIGTERM);
+            }
+            Action::DismissWorker { pid } => {
+                let cause = match self.pools[index].pool.is_leaving() {
+                    true => Cause::Reload,
+                    false => Cause::Idle,
+                };
+                self.send_away(index, pid, cause, Signal::SIGTERM);
+            }
+            Action::ReportStuck { seat, pid } => error!(
+                "pool {} seat {seat}: worker {pid} does not end, though it was killed; it hangs in \
+                 the kernel (a dead network disk?) or is being traced, and keeps its seat until it has gone",
+                self.name(index)
+            ),
+            Action::Report {
+                seat,
+                incarnation,
+                pid,
+                how,
+                boot,
+                retry,
+            } => {
+                let who = self.who(index, seat, incarnation);
+                self.report_death(index, who, pid, (how, boot), retry);
+            }
+        }
+    }
+
+    /// Has the front give requests to a worker that is there.
+    fn open_seat(&mut self, index: usize, (seat, incarnation): (Seat, Incarnation), pid: i32) {
+        let line = self.pools[index].line;
+        if !self.pools[index].introduced && line == self.front.line {
+            self.introduce_generation(index);
+        }
+        self.tell_start(index, pid);
+        self.show_whose_copies(index);
+        let generation = self.pools[index].generation;
+        self.scores.spawned(&self.pools[index].plan.settings.pool);
+        let pidfd = self.pools[index].workers.get(&pid);
+        let pidfd = pidfd.and_then(|pidfd| pidfd.try_clone().ok());
+        let known = self.pools[index].introduced;
+        let peer = self.peer_of_line(line).filter(|_| known);
+        if let (Some(pidfd), Some(peer)) = (pidfd, peer) {
+            let order = ToFront::OpenSeat {
+                generation,
+                seat,
+                incarnation,
+                pid,
+            };
+            peer.say(order, &[pidfd.as_fd()]);
+        }
+    }
+
+    /// Ends a worker with a signal, for a cause that is counted.
+    fn send_away(&mut self, index: usize, pid: i32, cause: Cause, signal: Signal) {
+        self.scores.leaves(pid, cause);
+        if let Some(pidfd) = self.pools[index].workers.get(&pid) {
+            // A failure means that it has gone.
+            let _ = signals::send_to(pidfd.as_fd(), signal);
+        }
+    }
+
+    fn report_death(
+        &mut self,
+        index: usize,
+        who: Who,
+        pid: i32,
+        (how, boot): (HowEnded, Boot),
+        retry: Duration,
+    ) {
+        let how = match boot {
+            Boot::Done => how.to_string(),
+            Boot::Until(_) => format!("{how} before its script had booted"),
+            Boot::Late => {
+                let limit = self.pools[index].plan.pool.boot_timeout.as_secs_f64();
+                format!("was ended, for its script has not booted in {limit} s")
+            }
+        };
+        self.obituaries.died(who, pid, how, retry, self.now());
+        if boot != Boot::Done {
+            self.trial_failed(index, "its script does not boot");
+        }
+    }
+
+    /// Looks whether an announced process has become our child.
+    pub(crate) fn look(&mut self, index: usize, pid: i32) {
+        match adopt::see(pid, self.pools[index].plan.uid) {
+            Seen::Ours(pidfd) => {
+                self.pools[index].workers.insert(pid, pidfd);
+                self.pool_event(index, pool::Event::Adopted { pid });
+            }
+            Seen::NotYet => {}
+            Seen::Stranger => {
+                self.pool_event(index, pool::Event::ZygoteFailed(Reason::BrokeRules));
+            }
+        }
+    }
+
+    fn start_zygote(&mut self, index: usize) {
+        let (plan, groups) = (&self.pools[index].plan, self.plan.groups.as_ref());
+        let name = roomy_name(&format!("maitred-php: zygote pool {}", plan.settings.pool));
+        let started = Peer::start(&Program {
+            path: &plan.program,
+            name: &name,
+            arguments: &[OsStr::new(ZYGOTE_ROLE)],
+            environment: &self.plan.environment,
+            inherit: &[],
+            output: Some(plan.voice.writer()),
+            group: groups.and_then(|groups| groups.entrance(&plan.settings.pool)),
+        });
+        match started {
+            Ok(mut peer) => {
+                peer.allow(plan.descriptors_of_zygote());
+                let order = ToZygote::Configure(Box::new(plan.settings.clone()));
+                peer.say(order, &plan.shared());
+                self.pools[index].zygote = Some(Zygote::new(peer));
+            }
+            Err(why) => {
+                let program = plan.program.display();
+                let sentence = format!("{program} could not be started: {why}");
+                self.pool_fails(index, sentence);
+                self.trial_failed(index, "its zygote could not be started");
+                self.pool_event(index, pool::Event::ZygoteEnded);
+            }
+        }
+    }
+
+    fn kill_zygote(&mut self, index: usize, reason: Reason) {
+        if let Some(zygote) = &self.pools[index].zygote {
+            zygote.peer.signal(Signal::SIGKILL);
+        }
+        if !matches!(reason, Reason::StartFailed | Reason::NotNeeded) {
+            let pool = self.name(index);
+            let sentence = format!("the zygote of pool `{pool}` is killed: {reason}");
+            self.pool_fails(index, sentence);
+        }
+        self.trial_failed(index, &reason.to_string());
+    }
+
+    /// A zygote says that PHP runs. Is it a PHP that is wanted?
+    pub(crate) fn zygote_started(&mut self, index: usize, php: &str, fixed: bool, manner: PhpInfo) {
+        let (pool, php) = (self.name(index).to_owned(), one_line(php));
+        let wanted = self.pools[index].plan.php.as_ref();
+        if let Some(wanted) = wanted.filter(|wanted| !is_version(&php, wanted)) {
+            let sentence = format!(
+                "pool `{pool}` asks for PHP {wanted}, and {} runs PHP {php}; correct `php`, or \
+                 build maitred against the other version",
+                self.pools[index].plan.program.display()
+            );
+            self.pool_fails(index, sentence);
+            return self.pool_event(index, pool::Event::ZygoteFailed(Reason::StartFailed));
+        }
+        let known = self.pools[index].php.as_ref() == Some(&php);
+        if !fixed {
+            let lacks = format!(
+                "pool `{pool}` runs PHP {php}, which lacks the security fixes of October 2026; \
+                 update it to 8.2.35, 8.3.36, 8.4.27, 8.5.12 or newer"
+            );
+            if self.plan.config.require_fixed_php {
+                self.pool_fails(index, format!("{lacks}, or set require_fixed_php = false"));
+                return self.pool_event(index, pool::Event::ZygoteFailed(Reason::StartFailed));
+            }
+            if !known {
+                warn!("{lacks}");
+            }
+        }
+        self.pools[index].manner = manner;
+        self.pools[index].php = Some(php);
+        self.tell_manner(index);
+        self.pools[index].failed = false;
+        self.pool_event(index, pool::Event::ZygoteStarted);
+        if self.pools[index].pool.is_on_trial() {
+            self.begin_warming(index);
+        }
+    }
+
+    /// Says what failed for a pool, and keeps it for whoever waits for its trial.
+    pub(crate) fn pool_fails(&mut self, index: usize, sentence: String) {
+        self.zygote_failed(index, &sentence);
+        self.pools[index].complaint = Some(sentence);
+    }
+
+    pub(crate) fn zygote_reaped(&mut self, index: usize, how: HowEnded) {
+        if self.pools[index].pool.zygote_leaves() {
+            // It was asked to: nobody needs it now.
+            return;
+        }
+        if self.phase.wants_workers() {
+            let pool = self.name(index);
+            let rest = match self.pools[index].introduced {
+                true => "; its workers go on serving",
+                false => "",
+            };
+            let sentence = format!("the zygote of pool `{pool}` {how}{rest}");
+            self.zygote_failed(index, &sentence);
+        }
+        self.trial_failed(index, &format!("its zygote {how}"));
+    }
+
+    /// Says what failed about a zygote; once the server serves, no more often than it has to.
+    pub(crate) fn zygote_failed(&mut self, index: usize, sentence: &str) {
+        let now = self.now();
+        if self.phase.is_start() && (self.is_fpm() || self.pools[index].boots()) {
+            // The other pools have done nothing wrong, and php-fpm starts them. What an application
+            // lacks at its boot, such as its database, may come.
+            self.pools[index].failed = true;
+            error!("{sentence}");
+        } else if self.phase.is_start() || self.pools[index].troubles.zygote_failed(now) {
+            self.fail(sentence);
+        } else {
+            debug!("{sentence}");
+        }
+    }
+
+    /// Says what failed. Before the server serves, that is its end.
+    pub(crate) fn fail(&mut self, sentence: &str) {
+        if self.phase.is_start() {
+            self.say_failure(sentence);
+        } else {
+            error!("{sentence}");
+        }
+        self.phase_event(phase::Event::StartFailed);
+    }
+
+    fn say_failure(&self, sentence: &str) {
+        error!("{sentence}");
+        if self.plan.terminal.is_aside() && !self.is_fpm() {
+            self.plan.terminal.tell(sentence);
+        }
+    }
+
+    fn announce(&mut self) {
+        if self.is_fpm() {
+            return self.say_ready();
+        }
+        let roots: BTreeSet<&Path> = self
+            .plan
+            .config
+            .sites
+            .iter()
+            .map(|site| site.root.as_path())
+            .collect();
+        let mut shown: Vec<String> = roots
+            .iter()
+            .take(ROOTS_SHOWN)
+            .map(|root| root.display().to_string())
+            .collect();
+        if let more @ 1.. = roots.len() - shown.len() {
+            shown.push(format!("{more} more"));
+        }
+        let (auto, others): (Vec<_>, Vec<_>) =
+            self.pools.iter().partition(|pool| pool.finds_its_size());
+        let workers = others.iter().map(|pool| pool.pool.seated().count()).sum();
+        let most = auto.iter().map(|pool| pool.plan.max_children() as usize);
+        let versions: BTreeSet<&String> = self
+            .pools
+            .iter()
+            .filter_map(|pool| pool.php.as_ref())
+            .collect();
+        let mut facts = some_workers(workers, most.sum());
+        for version in versions {
+            facts.push_str(&format!(", PHP {version}"));
+        }
+        for listener in &self.plan.listeners {
+            let (roots, address) = (shown.join(", "), &listener.address);
+            self.plan.terminal.tell(&match listener.clients {
+                Clients::Admin => match address {
+                    Address::Tcp(address) => format!("metrics and status on http://{address}"),
+                    Address::Unix(path) => format!("metrics and status on {}", path.display()),
+                },
+                Clients::Http => format!("serving {roots} on http://{address} ({facts})"),
+                Clients::Https => format!("serving {roots} on https://{address} ({facts})"),
+                Clients::Fastcgi { .. } => format!("FastCGI on {address} ({facts})"),
+            });
+        }
+        if let Some(open) = identity::admin_is_open(&self.plan.config) {
+            warn!("{open}");
+        }
+    }
+
+    /// Sends a signal to every child there is: our processes, and what scripts left behind and we
+    /// were given as the subreaper.
+    pub(crate) fn signal_everybody(&self, signal: Signal) {
+        let front = self.fronts().map(|(_, peer)| peer.pid());
+        let alive = |zygote: &&Zygote| zygote.reaped.is_none();
+        let zygotes = self.pools.iter().filter_map(|pool| pool.zygote.as_ref());
+        let zygotes = zygotes.filter(alive).map(|zygote| zygote.peer.pid());
+        let workers = self
+            .pools
+            .iter()
+            .flat_map(|pool| pool.workers.keys().copied());
+        let known = front.chain(zygotes).chain(workers);
+        let everybody: BTreeSet<i32> = adopt::children().into_iter().chain(known).collect();
+        for pid in everybody {
+            // They are children that nobody but us reaps, so no pid changes hands; who is not
+            // there any more needs no signal.
+            if let Ok(pidfd) = signals::pidfd(pid) {
+                let _ = signals::send_to(pidfd.as_fd(), signal);
+            }
+        }
+    }
+
+    pub(crate) fn name(&self, index: usize) -> &str {
+        &self.pools[index].plan.settings.pool
+    }
+
+    pub(crate) fn index_of(&self, generation: Generation) -> Option<usize> {
+        let mut pools = self.pools.iter();
+        pools.position(|pool| pool.generation == generation)
+    }
+
+    /// Names a worker in a report.
+    pub(crate) fn who(&self, index: usize, seat: Seat, incarnation: Incarnation) -> Who {
+        Who {
+            pool: self.name(index).to_owned(),
+            generation: self.pools[index].generation,
+            seat,
+            incarnation,
+        }
+    }
+
+    /// Whether `pid` is a process of ours that pool `index` has no claim to.
+    pub(crate) fn is_known_elsewhere(&self, index: usize, pid: i32) -> bool {
+        let front = self.fronts().any(|(_, peer)| peer.pid() == pid);
+        let zygotes = self.pools.iter().filter_map(|pool| pool.zygote.as_ref());
+        let mut others = self
+            .pools
+            .iter()
+            .enumerate()
+            .filter(|(other, _)| *other != index);
+        front
+            || zygotes.into_iter().any(|zygote| zygote.peer.pid() == pid)
+            || others.any(|(_, pool)| pool.pool.knows(pid))
+    }
+}
+
+impl crate::plan::PoolPlan {
+    /// What the front and the zygote of a pool share: its memory, then its events.
+    pub(crate) fn shared(&self) -> Vec<BorrowedFd<'_>> {
+        std::iter::once(&self.memory)
+            .chain(&self.events)
+            .map(AsFd::as_fd)
+            .collect()
+    }
+
+    /// Most descriptors that a zygote is sent at once: what its workers print goes into two pipes
+    /// each.
+    pub(crate) fn descriptors_of_zygote(&self) -> usize {
+        let seats = usize::try_from(self.settings.seats).unwrap_or(usize::MAX);
+        seats.saturating_mul(2)
+    }
+
+    /// How many descriptors a front is sent of this pool: what the two share, the settings, the
+    /// scoreboard, and who sits in the seats.
+    pub(crate) fn descriptors_of_front(&self) -> usize {
+        let seats = usize::try_from(self.settings.seats).unwrap_or(usize::MAX);
+        seats.saturating_add(self.events.len() + 3)
+    }
+}

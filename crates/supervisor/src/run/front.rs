@@ -1,0 +1,529 @@
+//! The front as the supervisor sees it: starting it, and telling it all it has to know.
+
+use std::ffi::OsStr;
+use std::os::fd::AsFd;
+use std::path::Path;
+
+use maitred_control::{FromFront, Generation, Incarnation, Overrun, Seat, ToFront};
+use maitred_os::fork::HowEnded;
+use maitred_os::shared;
+use maitred_os::signals::Signal;
+use maitred_os::spawn::Program;
+use maitred_scoreboard::Page;
+use tracing::{error, info, warn};
+
+use crate::limits::FRONT_START;
+use crate::logging::words::one_line;
+use crate::peer::Peer;
+use crate::processes::breaches::{BREACHES_MAX, BREACHES_WITHIN};
+use crate::processes::life::Step;
+use crate::processes::pool;
+use crate::processes::running::RunningPool;
+use crate::processes::slow::SlowScript;
+use crate::run::Supervisor;
+use crate::run::phase;
+use crate::upgrade::Upgrade;
+use crate::{FRONT_ROLE, roomy_name};
+
+/// The program that runs, whatever has become of its file since.
+pub(crate) const THIS_PROGRAM: &str = "/proc/self/exe";
+
+impl Supervisor {
+    /// Sees to it that there is a front, as long as there has to be one.
+    pub(crate) fn keep_front(&mut self) {
+        if !self.phase.wants_front() {
+            return;
+        }
+        match self.front.life.due(self.now()) {
+            Some(Step::Start) => self.start_front(),
+            Some(Step::Kill) => self.kill_front(&format!(
+                "it accepted no clients within {} s",
+                FRONT_START.as_secs()
+            )),
+            None => {}
+        }
+    }
+
+    fn start_front(&mut self) {
+        self.front.epoch += 1;
+        self.scores.clear_front(self.front.epoch);
+        let configuration = serde_json::to_vec(&self.plan.config).map_err(std::io::Error::from);
+        let configuration =
+            configuration.and_then(|json| shared::file_with("maitred-configuration", &json));
+        let started = configuration.and_then(|file| {
+            let peer = Peer::start(&Program {
+                path: Path::new(THIS_PROGRAM),
+                name: &roomy_name("maitred: front"),
+                arguments: &[OsStr::new(FRONT_ROLE)],
+                environment: &self.plan.environment,
+                inherit: &[],
+                output: None,
+                group: None,
+            })?;
+            Ok((peer, file))
+        });
+        match started {
+            Ok((mut peer, file)) => {
+                let order = ToFront::Configure {
+                    epoch: self.front.epoch,
+                    threads: self.plan.threads,
+                    identity: self.plan.front_identity.clone(),
+                };
+                peer.say(order, &[file.as_fd()]);
+                for purge in self.purges_for_new_front() {
+                    peer.say(purge, &[]);
+                }
+                for cookies in self.cookies_for_new_front() {
+                    peer.say(cookies, &[]);
+                }
+                self.introduce(&mut peer);
+                self.front.peer = Some(peer);
+            }
+            Err(why) => {
+                self.fail(&format!("the front could not be started: {why}"));
+                self.front.life.ended(self.now());
+            }
+        }
+    }
+
+    /// Clients that come now are refused by the kernel at once, and can go elsewhere.
+    pub(crate) fn close_listeners(&mut self) {
+        for listener in &mut self.plan.listeners {
+            listener.close();
+        }
+    }
+
+    /// Tells a new front all there is to know: where to listen, the pools, who sits where.
+    fn introduce(&self, peer: &mut Peer<ToFront>) {
+        peer.allow(self.descriptors_of_front());
+        if let Some(certificates) = &self.plan.certificates {
+            certificates.tell(peer);
+        }
+        if let Some(proofs) = self.acme.proofs() {
+            peer.say(proofs, &[]);
+        }
+        for listener in &self.plan.listeners {
+            listener.tell(peer);
+        }
+        if let Some(log) = &self.plan.access_log {
+            peer.say(ToFront::AccessLog, &[log.as_fd()]);
+        }
+        self.plan.door_logs.tell(peer);
+        let ours = |pool: &&RunningPool| pool.introduced && pool.line == self.front.line;
+        for running in self.pools.iter().filter(ours) {
+            let scoreboard = self.scores.page(&running.plan.settings.pool);
+            running.tell_opened(peer, scoreboard, &self.pools);
+            running.tell_seats(peer);
+            let generation = running.generation;
+            if running.closed {
+                peer.say(ToFront::ClosePool { generation }, &[]);
+            }
+        }
+        peer.say(ToFront::Begin, &[]);
+    }
+
+    /// Lets as many descriptors wait for the front as it may be sent at once, and some `more`.
+    pub(crate) fn allow_front(&mut self, more: usize) {
+        let descriptors = self.descriptors_of_front().saturating_add(more);
+        if let Some(peer) = &mut self.front.peer {
+            peer.allow(descriptors);
+        }
+    }
+
+    /// How many descriptors a front gets that is told all there is to know.
+    fn descriptors_of_front(&self) -> usize {
+        let sockets = self.plan.listeners.iter().map(|one| one.sockets.len());
+        let pools = self.pools.iter();
+        let pools = pools.map(|running| running.plan.descriptors_of_front());
+        sockets.chain(pools).fold(0, usize::saturating_add)
+    }
+
+    fn kill_front(&mut self, why: &str) {
+        if let Some(peer) = &self.front.peer {
+            peer.signal(Signal::SIGKILL);
+        }
+        self.fail(&format!("the front is killed: {why}"));
+    }
+
+    /// Acts on what the front says.
+    pub(crate) fn front_said(&mut self, line: u32, report: FromFront) {
+        match report {
+            FromFront::Listening if line == self.front.line => self.front_listens(),
+            FromFront::Listening => {}
+            report @ (FromFront::EndWorker { .. }
+            | FromFront::ScriptDied { .. }
+            | FromFront::Wanted { .. }
+            | FromFront::SeatRetired { .. }
+            | FromFront::SeatWorn { .. }
+            | FromFront::NotOpened { .. }
+            | FromFront::SlowScript { .. }) => self.said_of_a_pool(report),
+            FromFront::CacheFull { generation } => self.cache_said_full(generation),
+            FromFront::Reconfigured { refused } => {
+                self.reconfigured(refused.map(|why| one_line(&why)));
+            }
+            FromFront::Settled { mark } if line == self.front.line => self.settled(mark),
+            FromFront::Settled { .. } => {}
+            FromFront::ProofsTaken { mark } => self.proofs_taken(mark),
+            FromFront::Figures => self.figures_told(line),
+            FromFront::Purged { mark, outcome } => self.purged(line, mark, outcome),
+            FromFront::Purging { dropped, mark } => self.purging(line, dropped, mark),
+            report @ FromFront::CookieNames { .. } => self.cookies_learned(line, report),
+            FromFront::MemoryAsked => {
+                self.look_at_caches();
+                self.measure();
+            }
+            FromFront::Drained => self.front_drained(line),
+        }
+    }
+
+    /// Acts on what the front says of a generation, unless that has gone.
+    fn said_of_a_pool(&mut self, report: FromFront) {
+        let generation = generation_of(&report);
+        let Some(index) = generation.and_then(|generation| self.index_of(generation)) else {
+            return;
+        };
+        match report {
+            FromFront::EndWorker {
+                seat,
+                incarnation,
+                why,
+                overrun,
+                broke_rules,
+                ..
+            } => match broke_rules {
+                true => self.end_breaker(index, (seat, incarnation), &why),
+                false => self.end_worker(index, (seat, incarnation), &why, overrun.as_ref()),
+            },
+            FromFront::ScriptDied {
+                seat,
+                incarnation,
+                script,
+                ..
+            } => {
+                let who = self.who(index, seat, incarnation);
+                let (now, script) = (self.now(), one_line(&script));
+                self.obituaries.ran(who, script, now);
+            }
+            FromFront::Wanted { workers, .. } => {
+                self.pool_event(index, pool::Event::Wanted { workers });
+            }
+            FromFront::SeatRetired {
+                seat, incarnation, ..
+            } => self.pool_event(index, pool::Event::Retired { seat, incarnation }),
+            FromFront::SeatWorn {
+                seat,
+                incarnation,
+                why,
+                ..
+            } => {
+                self.note_wear(index, seat, incarnation, why);
+                self.pools[index].to_be_replaced += 1;
+                self.pool_event(index, pool::Event::Worn { seat, incarnation });
+            }
+            FromFront::SlowScript {
+                seat,
+                incarnation,
+                request,
+                overrun,
+                id,
+                ..
+            } => {
+                let slow = SlowScript {
+                    id,
+                    seat,
+                    incarnation,
+                    request,
+                    overrun,
+                };
+                self.slow_script(index, slow);
+            }
+            FromFront::NotOpened { .. } => self.introduce_again(index),
+            _ => {}
+        }
+    }
+
+    /// The front wants a worker ended.
+    fn end_worker(
+        &mut self,
+        index: usize,
+        (seat, incarnation): (Seat, Incarnation),
+        why: &str,
+        overrun: Option<&Overrun>,
+    ) {
+        if self.is_fpm() {
+            return self.terminate_worker(index, (seat, incarnation), why, overrun);
+        }
+        let (pool, why) = (self.name(index), one_line(why));
+        warn!("pool {pool} seat {seat}: its worker is ended: {why}");
+        self.pool_event(index, pool::Event::EndWorker { seat, incarnation });
+    }
+
+    /// A worker has broken the rules of the seat link: it is asked nothing any more. Where there
+    /// are many, its pool is started again.
+    fn end_breaker(&mut self, index: usize, worker: (Seat, Incarnation), why: &str) {
+        let ((seat, incarnation), now) = (worker, self.now());
+        let pool = self.name(index).to_owned();
+        if self.pools[index].breaches.note(worker, now) && self.pools[index].is_current() {
+            warn!(
+                "pool `{pool}`: {BREACHES_MAX} workers have broken the rules of the seat link within \
+                 {} s; something that its scripts run writes to the memory of all of them, so the \
+                 pool is started again, with other memory",
+                BREACHES_WITHIN.as_secs()
+            );
+            self.renewals.want_fresh(&pool);
+        }
+        if !self.pools[index].pool.serves(seat, incarnation) {
+            return;
+        }
+        warn!(
+            "pool {pool} seat {seat}: its worker is ended: {}",
+            one_line(why)
+        );
+        if self.is_fpm() {
+            self.pools[index].to_be_replaced += 1;
+        }
+        self.pool_event(index, pool::Event::EndWorker { seat, incarnation });
+    }
+
+    /// A front has no request left.
+    fn front_drained(&mut self, line: u32) {
+        if line == self.front.line {
+            self.front.drained = true;
+        }
+        if let Some(Upgrade::Opening { old, .. }) = &mut self.upgrade
+            && old.line == line
+        {
+            old.drained = true;
+        }
+        let mut old = self.old_fronts.iter_mut();
+        if let Some(old) = old.find(|old| old.line == line) {
+            old.drained = true;
+        }
+        self.see_whether_drained();
+    }
+
+    /// Tells the front of a generation that it could not open when it was told before, and who has
+    /// taken its place since.
+    fn introduce_again(&mut self, index: usize) {
+        let running = &self.pools[index];
+        let Some(peer) = self
+            .front
+            .peer
+            .as_mut()
+            .filter(|_| running.line == self.front.line)
+        else {
+            return;
+        };
+        let name = &running.plan.settings.pool;
+        running.tell_opened(peer, self.scores.page(name), &self.pools);
+        let later = self.pools.iter().filter(|other| {
+            let is_later = other.generation > running.generation && other.introduced;
+            is_later && !other.closed && other.plan.settings.pool == *name
+        });
+        for new in later.map(|later| later.generation) {
+            peer.say(ToFront::Replace { new }, &[]);
+        }
+        running.tell_seats(peer);
+        if running.closed {
+            let generation = running.generation;
+            peer.say(ToFront::ClosePool { generation }, &[]);
+        }
+    }
+
+    /// Every front there is, with its line.
+    pub(crate) fn fronts(&self) -> impl Iterator<Item = (u32, &Peer<ToFront>)> {
+        let replaced = match &self.upgrade {
+            Some(Upgrade::Opening { old, .. }) => Some(old),
+            _ => None,
+        };
+        let whole = [Some(&self.front), replaced].into_iter().flatten();
+        let whole = whole.filter_map(|front| Some((front.line, front.peer.as_ref()?)));
+        whole.chain(self.old_fronts.iter().map(|old| (old.line, &old.peer)))
+    }
+
+    /// The front of a line, if it is there.
+    pub(crate) fn peer_of_line(&mut self, line: u32) -> Option<&mut Peer<ToFront>> {
+        if self.front.line == line {
+            return self.front.peer.as_mut();
+        }
+        if let Some(Upgrade::Opening { old, .. }) = &mut self.upgrade
+            && old.line == line
+        {
+            return old.peer.as_mut();
+        }
+        let mut old = self.old_fronts.iter_mut();
+        Some(&mut old.find(|old| old.line == line)?.peer)
+    }
+
+    /// Tells the server when no front has anything in hand any more.
+    pub(crate) fn see_whether_drained(&mut self) {
+        let current = self.front.drained || self.front.peer.is_none();
+        let replaced = matches!(&self.upgrade, Some(Upgrade::Opening { old, .. }) if old.peer.is_some() && !old.drained);
+        if current && !replaced && self.old_fronts.iter().all(|old| old.drained) {
+            self.phase_event(phase::Event::Drained);
+        }
+    }
+
+    pub(crate) fn front_listens(&mut self) {
+        if self.front.life.ready(self.now()).is_err() {
+            self.front.life.give_up();
+            return self.kill_front("it said twice that it listens");
+        }
+        if matches!(self.upgrade, Some(Upgrade::Opening { .. })) {
+            return self.front_has_taken_over();
+        }
+        if !self.phase.is_start() {
+            info!("front {} accepts clients", self.front.epoch);
+        }
+        self.phase_event(phase::Event::Listening);
+    }
+
+    /// A front has ended. What the one of an earlier line left needs nobody any more.
+    pub(crate) fn front_ended(&mut self, line: u32, how: HowEnded) {
+        if line == self.front.line {
+            return self.current_front_ended(how);
+        }
+        let now = self.now();
+        if let Some(Upgrade::Opening { old, .. }) = &mut self.upgrade
+            && old.line == line
+        {
+            old.peer = None;
+            old.life.ended(now);
+            self.scores.clear_front(old.epoch);
+            error!("the front {how}; the one that was to take over is being started");
+            return self.front_purges_no_more(line);
+        }
+        if let Some(index) = self.old_fronts.iter().position(|old| old.line == line) {
+            let old = self.old_fronts.remove(index);
+            self.scores.clear_front(old.epoch);
+            if !old.drained {
+                error!("front {} {how}; what it had in hand is lost", old.epoch);
+            }
+        }
+        self.dismiss_workers_of(line);
+        self.front_purges_no_more(line);
+        self.see_whether_drained();
+    }
+
+    fn current_front_ended(&mut self, how: HowEnded) {
+        self.front.peer = None;
+        self.front.life.ended(self.now());
+        self.front_answers_no_more();
+        self.front_purges_no_more(self.front.line);
+        self.scores.clear_front(self.front.epoch);
+        if self.phase.wants_front() {
+            self.fail(&format!("the front {how}"));
+        }
+        for index in 0..self.pools.len() {
+            if self.pools[index].line == self.front.line {
+                self.pool_event(index, pool::Event::Wanted { workers: 0 });
+            }
+        }
+        self.see_whether_drained();
+    }
+}
+
+impl Supervisor {
+    /// Tells the front what PHP a generation runs, if it knows of it.
+    pub(crate) fn tell_manner(&mut self, index: usize) {
+        let line = self.front.line;
+        // Those whose PHP was never started hear of it, too.
+        let concerned = |at: usize, pool: &RunningPool| {
+            let is_asleep = pool.php.is_none() && pool.trusts_manner_of(&self.pools[index]);
+            (at == index || is_asleep) && pool.introduced && pool.line == line
+        };
+        let pools = self.pools.iter().enumerate();
+        let pools = pools.filter(|(at, pool)| concerned(*at, pool));
+        let orders: Vec<ToFront> = pools.map(|(_, pool)| pool.manner(&self.pools)).collect();
+        if let Some(peer) = &mut self.front.peer {
+            for order in orders {
+                peer.say(order, &[]);
+            }
+        }
+    }
+}
+
+impl RunningPool {
+    /// What answers say of this generation's PHP, and how it reads paths. As long as it was never
+    /// started (`pm = ondemand`), it is what another of `all` says that runs the same program as
+    /// the same user: no user says anything in the name of another.
+    fn manner(&self, all: &[RunningPool]) -> ToFront {
+        let is_alike = |other: &&RunningPool| {
+            self.php.is_none() && other.php.is_some() && self.trusts_manner_of(other)
+        };
+        let alike = all.iter().find(is_alike);
+        let manner = alike.map_or(&self.manner, |alike| &alike.manner);
+        ToFront::PhpInfo {
+            generation: self.generation,
+            manner: manner.clone(),
+        }
+    }
+
+    fn trusts_manner_of(&self, other: &RunningPool) -> bool {
+        let user = |pool: &RunningPool| {
+            let identity = pool.plan.settings.identity.as_ref();
+            identity.map(|identity| (identity.uid, identity.gid))
+        };
+        self.plan.program == other.plan.program && user(self) == user(other)
+    }
+
+    /// Tells a front of this generation, to be used from now on.
+    pub(crate) fn tell_opened(
+        &self,
+        peer: &mut Peer<ToFront>,
+        scoreboard: Option<&Page>,
+        all: &[RunningPool],
+    ) {
+        let generation = self.generation;
+        let settings = serde_json::to_vec(&self.plan.pool).map_err(std::io::Error::from);
+        let settings = settings.and_then(|json| shared::file_with("maitred-pool", &json));
+        match settings {
+            Ok(settings) => {
+                let mut fds = vec![settings.as_fd()];
+                fds.extend(self.plan.shared());
+                fds.extend(scoreboard.map(AsFd::as_fd));
+                peer.say(ToFront::OpenPool { generation }, &fds);
+                peer.say(ToFront::Replace { new: generation }, &[]);
+                peer.say(self.manner(all), &[]);
+            }
+            Err(why) => {
+                let pool = &self.plan.settings.pool;
+                error!("the front cannot be told of pool `{pool}`: {why}");
+            }
+        }
+    }
+
+    /// Tells a front who sits in the seats of this generation.
+    fn tell_seats(&self, peer: &mut Peer<ToFront>) {
+        for pool::Seated {
+            seat,
+            incarnation,
+            pid,
+        } in self.pool.seated()
+        {
+            if let Some(pidfd) = self.workers.get(&pid) {
+                let order = ToFront::OpenSeat {
+                    generation: self.generation,
+                    seat,
+                    incarnation,
+                    pid,
+                };
+                peer.say(order, &[pidfd.as_fd()]);
+            }
+        }
+    }
+}
+
+/// Which generation the front says something of, if it is one.
+fn generation_of(report: &FromFront) -> Option<Generation> {
+    match report {
+        FromFront::EndWorker { generation, .. }
+        | FromFront::ScriptDied { generation, .. }
+        | FromFront::Wanted { generation, .. }
+        | FromFront::SeatRetired { generation, .. }
+        | FromFront::SeatWorn { generation, .. }
+        | FromFront::NotOpened { generation }
+        | FromFront::SlowScript { generation, .. } => Some(*generation),
+        _ => None,
+    }
+}

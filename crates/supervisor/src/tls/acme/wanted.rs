@@ -1,0 +1,99 @@
+//! Which hosts get their certificates by ACME, and what is kept of them.
+
+use maitred_config::{Acme, Config, Host};
+use maitred_tls::{Material, Server, examine};
+
+use crate::error::Error;
+use crate::tls::acme::schedule::{Wanted, renewal_of};
+use crate::tls::acme::store::Store;
+
+/// The hosts of a configuration that get their certificates by ACME.
+#[derive(Debug, Default)]
+pub struct Found {
+    /// Those hosts.
+    pub wanted: Vec<Wanted>,
+    /// What is to be said of others, and of files that cannot be used: one sentence each.
+    pub notes: Vec<String>,
+}
+
+/// Adds to the certificates of files, which `server` was made of, those that are kept.
+///
+/// # Errors
+/// Sites whose hosts no certificate can be got for.
+pub fn add_kept(
+    config: &Config,
+    acme: &Acme,
+    server: &Server,
+    material: &mut Material,
+) -> Result<Found, Error> {
+    refuse_wildcards(config, server)?;
+    let mut found = Found::default();
+    for (host, why) in acme.left_out(config) {
+        if !server.covers(host) {
+            let sentence = format!("no certificate is asked for {host}: it {why}");
+            found.notes.push(sentence);
+        }
+    }
+    let store = Store::of(acme);
+    for name in acme.names(config) {
+        if server.covers(name) {
+            continue;
+        }
+        let mut valid = None;
+        match store.load(name).and_then(|pair| {
+            let examined = pair.map(|pair| Ok((examine(&pair, name)?, pair)));
+            examined.transpose()
+        }) {
+            Ok(Some((validity, pair))) => {
+                valid = Some(validity);
+                material.certificates.push(pair);
+            }
+            Ok(None) => material.awaited.push(name.to_owned()),
+            Err(fault) => {
+                material.awaited.push(name.to_owned());
+                let sentence = format!("{fault}; a new certificate is asked for");
+                found.notes.push(sentence);
+            }
+        }
+        found.wanted.push(Wanted {
+            name: name.to_owned(),
+            valid,
+        });
+    }
+    if material.certificates.is_empty() && found.wanted.is_empty() {
+        let sentence = "`acme` has no host to get a certificate for: no site names one that it can \
+                        be asked for; add `hosts` to a site";
+        let notes = found.notes.iter().map(|note| format!("; {note}"));
+        let notes: String = notes.collect();
+        return Err(Error::Configuration(format!("{sentence}{notes}")));
+    }
+    Ok(found)
+}
+
+/// How it is with a host, for people.
+pub fn in_words(host: &Wanted) -> String {
+    let name = &host.name;
+    match &host.valid {
+        None => format!("{name}: no certificate is kept; one is asked for by the running server"),
+        Some(valid) => {
+            let expires = httpdate::fmt_http_date(valid.until);
+            let renewed = httpdate::fmt_http_date(renewal_of(name, valid));
+            format!("{name}: its certificate expires {expires} and is renewed {renewed}")
+        }
+    }
+}
+
+/// Refuses names with `*.` that have no certificate: that they are ours only DNS could show.
+fn refuse_wildcards(config: &Config, server: &Server) -> Result<(), Error> {
+    let hosts = config.sites.iter().flat_map(|site| &site.hosts);
+    let mut open =
+        hosts.filter(|host| matches!(host, Host::Below(_)) && !server.covers(&host.to_string()));
+    match open.next() {
+        None => Ok(()),
+        Some(host) => Err(Error::Configuration(format!(
+            "a site has the host `{host}`, for which `acme` can get no certificate: authorities want \
+             it shown by DNS, which maitred does not do; name the hosts one by one, or add a \
+             certificate for `{host}` to `certificates`"
+        ))),
+    }
+}

@@ -1,0 +1,391 @@
+//! The certificates and keys of TLS: read with the supervisor's rights, checked, handed to the front,
+//! and read again when their files have changed.
+
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use maitred_config::{ClientCertificates, Config, Tls};
+use maitred_control::ToFront;
+use maitred_os::shared;
+use maitred_os::walk::{self, Rule};
+use maitred_tls::{Clients, Fault, Material, Pair, PemFile, Secret, Server, Validity};
+use tracing::{error, info, warn};
+
+use crate::error::Error;
+use crate::limits::Moment;
+use crate::peer::Peer;
+use crate::run::Supervisor;
+use crate::tls::acme::schedule::Wanted;
+use crate::tls::acme::wanted::{self, Found};
+
+/// Largest file that is read, in bytes: all roots that browsers know are a fifth of it.
+const MAX_FILE_BYTES: u64 = 1 << 20;
+
+/// How often the files are looked at.
+pub const LOOK_EVERY: Duration = Duration::from_secs(60);
+
+/// How long files have to be as they are before they are read: whoever renews them writes several.
+const SETTLES: Duration = Duration::from_secs(2);
+
+/// What shows that a file is another one, or has been written to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Stamp(u64, u64, i64, i64, u64);
+
+type Stamps = Vec<Option<Stamp>>;
+
+/// What handshakes are held with, and the files it is from.
+#[derive(Debug)]
+pub struct Certificates {
+    material: Material,
+    server: Server,
+    /// Hosts whose certificates are got by ACME.
+    found: Found,
+    /// How the files were found last; nothing: the program before this one has read them.
+    stamps: Option<Stamps>,
+    /// How the files were found last, if they have changed and may change further.
+    changing: Option<Stamps>,
+    next_look: Moment,
+    /// Files of certificates that were complained about.
+    told: BTreeSet<String>,
+    /// What the program that takes over is left.
+    left: Option<OwnedFd>,
+}
+
+impl Certificates {
+    /// Reads and checks what a configuration names; nothing if it has no TLS. Tickets go on being
+    /// opened that were given with what was there `before`.
+    ///
+    /// # Errors
+    /// The first thing that is wrong, with its file and line.
+    pub fn of(
+        config: &Config,
+        before: Option<&Certificates>,
+    ) -> Result<Option<Certificates>, Error> {
+        let Some(tls) = &config.tls else {
+            return Ok(None);
+        };
+        let mut secret = match before {
+            Some(before) => before.material.tickets.clone(),
+            None => Secret::new(SystemTime::now()).map_err(Error::Configuration)?,
+        };
+        secret.move_on(SystemTime::now());
+        let stamps = stamps(tls);
+        let (material, server, found) = read(config, tls, secret)?;
+        Ok(Some(Certificates {
+            material,
+            server,
+            found,
+            stamps: Some(stamps),
+            changing: None,
+            next_look: before.map_or(Moment::ZERO, |before| before.next_look),
+            told: BTreeSet::new(),
+            left: None,
+        }))
+    }
+
+    /// Takes over what the program before this one has left in `file`. Whether the files have
+    /// changed meanwhile shows at the next look.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn inherited(file: OwnedFd) -> io::Result<Certificates> {
+        let mut bytes = Vec::new();
+        File::from(file).read_to_end(&mut bytes)?;
+        // What a parser says of it could repeat some of it.
+        let parsed: Result<Material, _> = serde_json::from_slice(&bytes);
+        let mut material = parsed.map_err(|_| io::Error::from(io::ErrorKind::InvalidData))?;
+        material.tickets.move_on(SystemTime::now());
+        let server = Server::new(&material, &[]).map_err(io::Error::other)?;
+        Ok(Certificates {
+            material,
+            server,
+            found: Found::default(),
+            stamps: None,
+            changing: None,
+            next_look: Moment::ZERO,
+            told: BTreeSet::new(),
+            left: None,
+        })
+    }
+
+    /// Tells a front what to hold handshakes with.
+    pub fn tell(&self, front: &mut Peer<ToFront>) {
+        match self.written() {
+            Ok(file) => front.say(ToFront::Certificates, &[file.as_fd()]),
+            Err(why) => error!("the front cannot be told of its certificates: {why}"),
+        }
+    }
+
+    fn written(&self) -> io::Result<OwnedFd> {
+        let json = serde_json::to_vec(&self.material)?;
+        shared::file_with("maitred-certificates", &json)
+    }
+
+    /// Writes down what the program that takes over needs.
+    pub fn leave(&mut self) {
+        self.left = match self.written() {
+            Ok(file) => Some(file),
+            Err(why) => {
+                error!("the next program has to read its certificates anew: {why}");
+                None
+            }
+        };
+    }
+
+    /// Where it is written down.
+    pub fn left(&self) -> Option<RawFd> {
+        self.left.as_ref().map(AsRawFd::as_raw_fd)
+    }
+
+    /// When the files are looked at next.
+    pub fn deadline(&self) -> Moment {
+        self.next_look
+    }
+
+    /// The hosts whose certificates are got by ACME.
+    pub fn wanted(&self) -> &[Wanted] {
+        &self.found.wanted
+    }
+
+    /// Uses what was issued for a host, in place of what it had. False when it is not wanted any
+    /// more.
+    ///
+    /// # Errors
+    /// When it cannot be used after all; all is as it was, then.
+    pub fn take_issued(&mut self, name: &str, pair: Pair, valid: Validity) -> Result<bool, Fault> {
+        let mut wanted = self.found.wanted.iter_mut();
+        let Some(wanted) = wanted.find(|wanted| wanted.name == name) else {
+            return Ok(false);
+        };
+        let mut material = self.material.clone();
+        material.awaited.retain(|awaited| awaited != name);
+        let pairs = &mut material.certificates;
+        match pairs.iter_mut().find(|old| old.cert.path == pair.cert.path) {
+            Some(old) => *old = pair,
+            None => pairs.push(pair),
+        }
+        self.server = Server::new(&material, &[])?;
+        (self.material, wanted.valid) = (material, Some(valid));
+        self.told.clear();
+        Ok(true)
+    }
+
+    /// Looks at the files. True when there are others to be used from now on.
+    fn look(&mut self, config: &Config, tls: &Tls, now: Moment) -> bool {
+        self.material.tickets.move_on(SystemTime::now());
+        self.next_look = now + LOOK_EVERY;
+        let found = stamps(tls);
+        if self.stamps.as_ref() == Some(&found) {
+            self.changing = None;
+            return false;
+        }
+        if self.changing.as_ref() != Some(&found) {
+            self.changing = Some(found);
+            self.next_look = now + SETTLES;
+            return false;
+        }
+        self.changing = None;
+        self.stamps = Some(found);
+        match read(config, tls, self.material.tickets.clone()) {
+            Ok((material, _, found)) if material == self.material => {
+                self.found = found;
+                false
+            }
+            Ok((material, server, found)) => {
+                (self.material, self.server, self.found) = (material, server, found);
+                self.told.clear();
+                true
+            }
+            Err(why) => {
+                error!("{why}; the certificates that were read before are used further");
+                false
+            }
+        }
+    }
+
+    /// Says which certificates clients complain about, once for each.
+    pub fn complain(&mut self) {
+        for (file, complaint) in self.server.complaints(SystemTime::now()) {
+            if self.told.insert(file) {
+                warn!("{complaint}");
+            }
+        }
+        for note in std::mem::take(&mut self.found.notes) {
+            warn!("{note}");
+        }
+    }
+
+    /// What clients will complain about.
+    pub fn complaints(&self) -> Vec<String> {
+        let complaints = self.server.complaints(SystemTime::now()).into_iter();
+        let complaints = complaints.map(|(_, complaint)| complaint);
+        complaints.chain(self.found.notes.iter().cloned()).collect()
+    }
+}
+
+impl Supervisor {
+    /// Looks at the files of certificates when it is time to, and has others used if there are.
+    pub(crate) fn keep_certificates(&mut self) {
+        let now = self.now();
+        let Some(certificates) = &mut self.plan.certificates else {
+            return;
+        };
+        let Some(tls) = &self.plan.config.tls else {
+            return;
+        };
+        if certificates.deadline() > now || !self.phase.wants_front() {
+            return;
+        }
+        let is_new = certificates.look(&self.plan.config, tls, now);
+        certificates.complain();
+        self.acme.changed(false);
+        if is_new {
+            info!("the files of certificates have changed; they are used from now on");
+            if let Some(peer) = &mut self.front.peer {
+                certificates.tell(peer);
+            }
+        }
+    }
+
+    /// When the files are looked at next, if there are any.
+    pub(crate) fn certificates_deadline(&self) -> Option<Moment> {
+        let certificates = self.plan.certificates.as_ref();
+        certificates
+            .filter(|_| self.phase.wants_front())
+            .map(Certificates::deadline)
+    }
+
+    /// Uses what a reload has read.
+    pub(crate) fn use_certificates(&mut self, certificates: Option<Certificates>) {
+        let before = self.plan.certificates.take();
+        let material = before.map(|before| before.material);
+        self.plan.certificates = certificates;
+        self.acme.changed(true);
+        let (Some(new), Some(peer)) = (&mut self.plan.certificates, &mut self.front.peer) else {
+            return;
+        };
+        new.complain();
+        if material.as_ref() != Some(&new.material) {
+            new.tell(peer);
+        }
+    }
+}
+
+fn refused(fault: Fault) -> Error {
+    Error::Configuration(fault.to_string())
+}
+
+/// The files that are looked at.
+fn files(tls: &Tls) -> impl Iterator<Item = &PathBuf> {
+    let certificates = tls.certificates.iter();
+    let files = certificates.flat_map(|files| [&files.cert, &files.key]);
+    files.chain(&tls.client_ca)
+}
+
+fn stamps(tls: &Tls) -> Stamps {
+    let stamp = |path: &PathBuf| {
+        let found = fs::metadata(path).ok()?;
+        Some(Stamp(
+            found.dev(),
+            found.ino(),
+            found.mtime(),
+            found.mtime_nsec(),
+            found.size(),
+        ))
+    };
+    files(tls).map(stamp).collect()
+}
+
+fn read(config: &Config, tls: &Tls, tickets: Secret) -> Result<(Material, Server, Found), Error> {
+    let (mut material, mut server) = read_files(tls, tickets).map_err(refused)?;
+    let mut found = Found::default();
+    if let Some(acme) = &tls.acme {
+        let of_files = material.certificates.len();
+        found = wanted::add_kept(config, acme, &server, &mut material)?;
+        if material.certificates.len() > of_files {
+            server = Server::new(&material, &[]).map_err(refused)?;
+        }
+    }
+    Ok((material, server, found))
+}
+
+fn read_files(tls: &Tls, tickets: Secret) -> Result<(Material, Server), Fault> {
+    let mut certificates = Vec::new();
+    for files in &tls.certificates {
+        certificates.push(Pair {
+            cert: read_file(&files.cert)?,
+            key: read_file(&files.key)?,
+        });
+    }
+    let ca = tls
+        .client_ca
+        .as_deref()
+        .filter(|_| tls.client_certificates != ClientCertificates::Off);
+    let clients = ca.map(|ca| {
+        Ok(Clients {
+            ca: read_file(ca)?,
+            required: tls.client_certificates == ClientCertificates::Required,
+        })
+    });
+    let material = Material {
+        certificates,
+        awaited: Vec::new(),
+        min_version: tls.min_version,
+        hsts: tls.hsts,
+        hsts_include_subdomains: tls.hsts_include_subdomains,
+        hsts_preload: tls.hsts_preload,
+        clients: clients.transpose()?,
+        tickets,
+    };
+    let server = Server::new(&material, &[])?;
+    Ok((material, server))
+}
+
+/// Reads a file of a bounded size.
+///
+/// # Errors
+/// Why it cannot be read.
+pub fn read_file(path: &Path) -> Result<PemFile, Fault> {
+    let mut bytes = Vec::new();
+    // A certificate may lie in a tenant's folder: a link there leads to no key of another's.
+    let opened = walk::open_to_read(path, Rule::of_reader());
+    let read = opened.and_then(|file| file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes));
+    if let Err(why) = read {
+        let sentence = format!("it cannot be read: {why}; correct the path or its rights");
+        return Err(Fault::of(path, sentence));
+    }
+    if bytes.len() as u64 > MAX_FILE_BYTES {
+        let sentence = format!("it has more than {MAX_FILE_BYTES} bytes; expected a PEM file");
+        return Err(Fault::of(path, sentence));
+    }
+    Ok(PemFile::new(path.to_path_buf(), &bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_in_place_of_a_certificate_is_told() {
+        let folder = tempfile::tempdir().unwrap();
+        let fault = read_file(folder.path()).unwrap_err().to_string();
+        assert!(
+            fault.contains("it cannot be read: Is a directory"),
+            "{fault}"
+        );
+    }
+
+    #[test]
+    fn a_file_without_an_end_is_not_read_to_it() {
+        let fault = read_file(Path::new("/dev/zero")).unwrap_err().to_string();
+        assert_eq!(
+            fault,
+            "/dev/zero: it has more than 1048576 bytes; expected a PEM file"
+        );
+    }
+}

@@ -1,0 +1,463 @@
+//! What one program hands to the next when it is upgraded: the processes, sockets and memory that it
+//! leaves running, written as JSON with the numbers of its descriptors, which stay open across the
+//! `exec`. A later version must be able to read what an earlier one wrote: add fields with a default,
+//! and raise [`FORMAT`] only for what an older program cannot leave out.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use maitred_config::{Address, Config, Pool};
+use maitred_control::{Clients, Generation, Incarnation, PhpInfo, Seat, ZygoteSettings};
+use maitred_os::channel::{SupervisorEnd, Taken};
+use maitred_os::spawn;
+use serde::{Deserialize, Serialize};
+
+use crate::fronts::cookies::CookieNames;
+use crate::listen::{FileState, Listener, OwnFile};
+use crate::logging::door_logs::DoorLogs;
+use crate::logging::output::Output;
+use crate::logging::voice::Voice;
+use crate::logging::words::Terminal;
+use crate::peer::Peer;
+use crate::plan::PoolPlan;
+use crate::processes::pool;
+use crate::processes::running::{Front, OldFront, RunningPool, Zygote};
+use crate::run::Supervisor;
+use crate::systemd::Told;
+use crate::tls::certificates::Certificates;
+
+/// The form of what is handed over.
+const FORMAT: u32 = 2;
+
+/// Largest state that is read, in bytes.
+const MAX_STATE_BYTES: u64 = 256 << 20;
+
+/// Everything one supervisor leaves to the next.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct HandedOver {
+    format: u32,
+    /// Time since the first start of the server.
+    pub elapsed: Duration,
+    /// The configuration in use.
+    pub config: Config,
+    pub last_generation: Generation,
+    /// A reload was asked for during the upgrade.
+    #[serde(default)]
+    pub reload_later: bool,
+    #[serde(default)]
+    pub cookies: CookieNames,
+    #[serde(default)]
+    pub systemd: Told,
+    fronts: Vec<FrontState>,
+    listeners: Vec<ListenerState>,
+    terminal: Option<RawFd>,
+    #[serde(default)]
+    access_log: Option<RawFd>,
+    /// A file with certificates and keys.
+    #[serde(default)]
+    certificates: Option<RawFd>,
+    /// By their paths.
+    #[serde(default)]
+    door_logs: Vec<(PathBuf, RawFd)>,
+    pools: Vec<PoolState>,
+    /// By the name of the pool.
+    #[serde(default)]
+    scoreboards: Vec<(String, RawFd)>,
+}
+
+/// A process that is talked with.
+#[derive(Debug, Serialize, Deserialize)]
+struct PeerState {
+    pid: i32,
+    orders: RawFd,
+    reports: RawFd,
+    /// The beginnings of a frame and of a report that have been taken.
+    taken: (Vec<u8>, Vec<u8>),
+}
+
+impl PeerState {
+    fn descriptors(&self) -> [RawFd; 2] {
+        [self.orders, self.reports]
+    }
+}
+
+/// A front; the first is the one that accepts clients, the others are leaving.
+#[derive(Debug, Serialize, Deserialize)]
+struct FrontState {
+    line: u32,
+    epoch: u32,
+    peer: PeerState,
+    until: Option<Duration>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct ListenerState {
+    asked: Address,
+    address: Address,
+    clients: Clients,
+    sockets: Vec<RawFd>,
+    #[serde(default)]
+    file: Option<FileState>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct PoolState {
+    generation: Generation,
+    line: u32,
+    introduced: bool,
+    closed: bool,
+    leaving: bool,
+    settings: ZygoteSettings,
+    configured: Pool,
+    pool: Pool,
+    program: PathBuf,
+    uid: u32,
+    memory: RawFd,
+    events: Vec<RawFd>,
+    voice: (RawFd, RawFd),
+    php: Option<String>,
+    #[serde(default)]
+    manner: PhpInfo,
+    zygote: Option<PeerState>,
+    workers: Vec<WorkerState>,
+    /// By seat: which worker was ordered last.
+    incarnations: Vec<Incarnation>,
+    /// When workers were last asked for.
+    #[serde(default)]
+    asked_at: Option<Duration>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct WorkerState {
+    seat: Seat,
+    incarnation: Incarnation,
+    pid: i32,
+    worn: bool,
+    /// It was asked to leave.
+    #[serde(default)]
+    sentenced: bool,
+    /// Its script has yet to boot.
+    #[serde(default)]
+    boots: bool,
+    pidfd: RawFd,
+    /// Where its standard output and error are read, if they are.
+    #[serde(default)]
+    output: Option<(Option<RawFd>, Option<RawFd>)>,
+}
+
+/// What a supervisor has of the one before it.
+#[derive(Debug)]
+pub struct Inherited {
+    pub listeners: Vec<Listener>,
+    pub terminal: Terminal,
+    /// The access log, if it is a file.
+    pub access_log: Option<File>,
+    /// The certificates and keys of TLS.
+    pub certificates: Option<Certificates>,
+    /// The access logs of doors.
+    pub door_logs: DoorLogs,
+    pub front: Front,
+    pub old_fronts: Vec<OldFront>,
+    pub pools: Vec<RunningPool>,
+    /// By the name of the pool.
+    pub scoreboards: Vec<(String, OwnedFd)>,
+}
+
+impl Supervisor {
+    /// Writes down what is there. The descriptors are only numbers until [`keep_open`] has been told
+    /// of them.
+    pub(crate) fn hand_over(&self) -> HandedOver {
+        let current = self.front.peer.as_ref().map(|peer| FrontState {
+            line: self.front.line,
+            epoch: self.front.epoch,
+            peer: peer_state(peer),
+            until: None,
+        });
+        let old = self.old_fronts.iter().map(|old| FrontState {
+            line: old.line,
+            epoch: old.epoch,
+            peer: peer_state(&old.peer),
+            until: Some(old.until),
+        });
+        HandedOver {
+            format: FORMAT,
+            elapsed: self.now(),
+            config: self.plan.config.clone(),
+            last_generation: self.last_generation,
+            reload_later: self.reload_later,
+            cookies: self.cookies.clone(),
+            systemd: self.systemd.told(),
+            fronts: current.into_iter().chain(old).collect(),
+            listeners: self.plan.listeners.iter().map(listener_state).collect(),
+            terminal: self.plan.terminal.descriptor().map(|fd| fd.as_raw_fd()),
+            access_log: self.plan.access_log.as_ref().map(AsRawFd::as_raw_fd),
+            certificates: self.plan.certificates.as_ref().and_then(Certificates::left),
+            door_logs: self.plan.door_logs.descriptors(),
+            pools: self.pools.iter().map(pool_state).collect(),
+            scoreboards: self.scores.descriptors(),
+        }
+    }
+}
+
+impl HandedOver {
+    /// Reads what the program before us left in `file`.
+    ///
+    /// # Errors
+    /// One sentence, when it cannot be read or is of a form that this version does not know.
+    pub fn read(file: &OwnedFd) -> Result<HandedOver, String> {
+        use std::io::Read;
+        let bad =
+            |why: String| format!("what the program before this one left cannot be read: {why}");
+        let copy = file.try_clone().map_err(|why| bad(why.to_string()))?;
+        let mut text = Vec::new();
+        std::fs::File::from(copy)
+            .take(MAX_STATE_BYTES)
+            .read_to_end(&mut text)
+            .map_err(|why| bad(why.to_string()))?;
+        let state: HandedOver =
+            serde_json::from_slice(&text).map_err(|why| bad(why.to_string()))?;
+        if state.format != FORMAT {
+            return Err(bad(format!(
+                "it has form {}, and this version knows form {FORMAT}; restart the server instead",
+                state.format
+            )));
+        }
+        Ok(state)
+    }
+
+    /// All descriptors that are named in it.
+    fn descriptors(&self) -> Vec<RawFd> {
+        let mut all: Vec<RawFd> = self.terminal.into_iter().collect();
+        all.extend(self.access_log);
+        all.extend(self.certificates);
+        all.extend(self.door_logs.iter().map(|(_, fd)| *fd));
+        all.extend(self.fronts.iter().flat_map(|one| one.peer.descriptors()));
+        all.extend(self.scoreboards.iter().map(|(_, fd)| *fd));
+        for listener in &self.listeners {
+            all.extend(&listener.sockets);
+        }
+        for pool in &self.pools {
+            all.extend([pool.memory, pool.voice.0, pool.voice.1]);
+            all.extend(&pool.events);
+            all.extend(pool.zygote.iter().flat_map(PeerState::descriptors));
+            for worker in &pool.workers {
+                let (stdout, stderr) = worker.output.unwrap_or_default();
+                all.extend([Some(worker.pidfd), stdout, stderr].into_iter().flatten());
+            }
+        }
+        all
+    }
+
+    /// Lets the descriptors live through the `exec` to come, or not after all.
+    ///
+    /// # Errors
+    /// What the system says about one of them.
+    pub fn keep_open(&self, keep: bool) -> io::Result<()> {
+        for fd in self.descriptors() {
+            spawn::keep_across_exec(fd, keep)?;
+        }
+        Ok(())
+    }
+
+    /// Takes everything over.
+    ///
+    /// # Errors
+    /// When a descriptor is not there.
+    pub fn inherit(self) -> io::Result<Inherited> {
+        let mut front = Front::new(0, 0);
+        let mut old_fronts = Vec::new();
+        for state in self.fronts {
+            let FrontState { line, epoch, .. } = state;
+            let peer = state.peer.inherit()?;
+            match state.until {
+                None => front = Front::running(line, epoch, peer, self.elapsed),
+                Some(until) => old_fronts.push(OldFront {
+                    line,
+                    epoch,
+                    peer,
+                    until,
+                    drained: false,
+                }),
+            }
+        }
+        let pools = self.pools.into_iter();
+        let pools: io::Result<Vec<RunningPool>> =
+            pools.map(|pool| pool.inherit(self.elapsed)).collect();
+        let listeners = self.listeners.into_iter().map(ListenerState::inherit);
+        let access_log = self.access_log.map(spawn::inherited_fd).transpose()?;
+        let certificates = self.certificates.map(spawn::inherited_fd).transpose()?;
+        let door_logs = self.door_logs.into_iter();
+        let door_logs = door_logs.map(|(path, fd)| Ok((path, spawn::inherited_fd(fd)?.into())));
+        let door_logs = door_logs.collect::<io::Result<Vec<_>>>()?;
+        let scoreboards = self.scoreboards.into_iter();
+        let scoreboards = scoreboards.map(|(pool, fd)| Ok((pool, spawn::inherited_fd(fd)?)));
+        Ok(Inherited {
+            listeners: listeners.collect::<io::Result<_>>()?,
+            terminal: Terminal::over(self.terminal.map(spawn::inherited_fd).transpose()?),
+            access_log: access_log.map(File::from),
+            certificates: certificates.and_then(|file| Certificates::inherited(file).ok()),
+            door_logs: DoorLogs::inherited(door_logs),
+            front,
+            old_fronts,
+            pools: pools?,
+            scoreboards: scoreboards.collect::<io::Result<_>>()?,
+        })
+    }
+}
+
+fn peer_state<Out: Serialize>(peer: &Peer<Out>) -> PeerState {
+    let (orders, reports, taken) = peer.channel();
+    PeerState {
+        pid: peer.pid(),
+        orders,
+        reports,
+        taken: (taken.frame.clone(), taken.report.clone()),
+    }
+}
+
+fn listener_state(listener: &Listener) -> ListenerState {
+    ListenerState {
+        asked: listener.asked.clone(),
+        address: listener.address.clone(),
+        clients: listener.clients.clone(),
+        sockets: listener.sockets.iter().map(AsRawFd::as_raw_fd).collect(),
+        file: listener.file.as_ref().map(OwnFile::state),
+    }
+}
+
+fn pool_state(running: &RunningPool) -> PoolState {
+    let plan = &running.plan;
+    let workers = running.pool.all_seated().filter_map(|(seated, mark)| {
+        let pool::Seated {
+            seat,
+            incarnation,
+            pid,
+        } = seated;
+        let pidfd = running.workers.get(&pid)?.as_raw_fd();
+        Some(WorkerState {
+            seat,
+            incarnation,
+            pid,
+            worn: mark == pool::Mark::Worn,
+            sentenced: mark == pool::Mark::Sentenced,
+            boots: mark == pool::Mark::Boots,
+            pidfd,
+            output: running
+                .outputs
+                .get(&(seat, incarnation))
+                .and_then(Output::descriptors),
+        })
+    });
+    let zygote = running
+        .zygote
+        .as_ref()
+        .filter(|zygote| zygote.reaped.is_none());
+    PoolState {
+        generation: running.generation,
+        line: running.line,
+        introduced: running.introduced,
+        closed: running.closed,
+        leaving: running.pool.is_leaving(),
+        settings: plan.settings.clone(),
+        configured: plan.configured.clone(),
+        pool: plan.pool.clone(),
+        program: plan.program.clone(),
+        uid: plan.uid,
+        memory: plan.memory.as_raw_fd(),
+        events: plan.events.iter().map(AsRawFd::as_raw_fd).collect(),
+        voice: plan.voice.descriptors(),
+        php: running.php.clone(),
+        manner: running.manner.clone(),
+        zygote: zygote.map(|zygote| peer_state(&zygote.peer)),
+        workers: workers.collect(),
+        incarnations: running.pool.incarnations(),
+        asked_at: running.pool.asked_at(),
+    }
+}
+
+impl PeerState {
+    fn inherit<Out: Serialize>(self) -> io::Result<Peer<Out>> {
+        let (frame, report) = self.taken;
+        let orders = spawn::inherited_fd(self.orders)?;
+        let reports = spawn::inherited_fd(self.reports)?;
+        let channel = SupervisorEnd::over(orders, reports, Taken { frame, report });
+        Peer::over(self.pid, channel)
+    }
+}
+
+impl ListenerState {
+    fn inherit(self) -> io::Result<Listener> {
+        let sockets = self.sockets.into_iter().map(spawn::inherited_fd);
+        Ok(Listener {
+            asked: self.asked,
+            address: self.address,
+            clients: self.clients,
+            sockets: sockets.collect::<io::Result<_>>()?,
+            file: self.file.map(OwnFile::over),
+        })
+    }
+}
+
+impl PoolState {
+    fn inherit(self, now: Duration) -> io::Result<RunningPool> {
+        let events = self.events.into_iter().map(spawn::inherited_fd);
+        let plan = PoolPlan {
+            php: self.configured.php.clone(),
+            configured: self.configured,
+            pool: self.pool,
+            program: self.program,
+            uid: self.uid,
+            memory: spawn::inherited_fd(self.memory)?,
+            events: events.collect::<io::Result<_>>()?,
+            voice: Voice::over(
+                spawn::inherited_fd(self.voice.0)?,
+                spawn::inherited_fd(self.voice.1)?,
+            ),
+            settings: self.settings,
+        };
+        let mut running = RunningPool::new(self.generation, self.line, plan);
+        running.manner = self.manner;
+        let mut seated = Vec::new();
+        for worker in self.workers {
+            let pidfd = spawn::inherited_fd(worker.pidfd)?;
+            running.workers.insert(worker.pid, pidfd);
+            if let Some((stdout, stderr)) = worker.output {
+                let stdout = stdout.map(spawn::inherited_fd).transpose()?;
+                let stderr = stderr.map(spawn::inherited_fd).transpose()?;
+                let output = Output::over(Some(worker.pid), (stdout, stderr));
+                running
+                    .outputs
+                    .insert((worker.seat, worker.incarnation), output);
+            }
+            let who = pool::Seated {
+                seat: worker.seat,
+                incarnation: worker.incarnation,
+                pid: worker.pid,
+            };
+            let mark = match (worker.sentenced, worker.worn) {
+                (true, _) => pool::Mark::Sentenced,
+                (false, _) if worker.boots => pool::Mark::Boots,
+                (false, true) => pool::Mark::Worn,
+                (false, false) => pool::Mark::None,
+            };
+            seated.push((who, mark));
+        }
+        let zygote = self.zygote.map(PeerState::inherit).transpose()?;
+        let up = zygote.is_some();
+        running.pool.remember(&self.incarnations);
+        running.pool.take_over(&seated, up, self.leaving, now);
+        running.pool.was_asked_at(self.asked_at);
+        running.zygote = zygote.map(|mut peer: Peer<_>| {
+            peer.allow(running.plan.descriptors_of_zygote());
+            Zygote::new(peer)
+        });
+        running.introduced = self.introduced;
+        running.closed = self.closed;
+        running.php = self.php;
+        running.told = running.told_by_copies();
+        Ok(running)
+    }
+}
