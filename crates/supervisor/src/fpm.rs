@@ -4,10 +4,10 @@
 //! Whatever else the supervisor does is as always: only what php-fpm's users send and read is
 //! different.
 
-pub mod emergency;
+pub mod emergency_restart;
 pub mod fpm_words;
-mod leaving;
-mod shares;
+mod process_control_timeout;
+mod process_max_shares;
 
 use std::collections::HashMap;
 use std::os::unix::fs::MetadataExt;
@@ -25,10 +25,10 @@ use tracing::{debug, error, info, warn};
 use crate::fpm::fpm_words as words;
 use crate::limits::{DRAIN, FIRST_FILL, TROUBLE_CALM};
 use crate::listen;
-use crate::logging::words::one_line;
+use crate::logging::text::one_line;
 use crate::plan::Plan;
-use crate::processes::pool::{self, Action, Pool};
-use crate::processes::running::RunningPool;
+use crate::processes::generation::{self, Action, Pool};
+use crate::processes::running_pool::RunningPool;
 use crate::reload::Anew;
 use crate::run::Supervisor;
 use maitred_control::episode::LogThrottle;
@@ -357,7 +357,7 @@ impl Supervisor {
         let is_start = self.phase.is_start();
         let mut seated = running.pool.all_seated();
         let was_counted = how == HowEnded::Signaled(Signal::SIGTERM as i32)
-            && seated.any(|(one, mark)| one.pid == pid && mark == pool::Mark::Sentenced);
+            && seated.any(|(one, mark)| one.pid == pid && mark == generation::Mark::Sentenced);
         drop(seated);
         let running = &mut self.pools[index];
         running.to_be_replaced += u32::from(telling.is_replaced && !was_counted);
@@ -377,7 +377,7 @@ impl Supervisor {
         // One that had to be killed is a death as any other, and is replaced.
         if cause == Some(Cause::Idle) && signal != SIGTERM {
             let workers = self.pools[index].pool.wants() + 1;
-            self.pool_event(index, pool::Event::Wanted { workers });
+            self.pool_event(index, generation::Event::Wanted { workers });
         }
         let now = self.now();
         if self.phase.is_serving() && self.emergency.ended_by(signal, rule, now) {
@@ -403,7 +403,7 @@ impl Supervisor {
         overrun: Option<&Overrun>,
     ) {
         let mut seated = self.pools[index].pool.seated();
-        let same = |one: &pool::Seated| (one.seat, one.incarnation) == (seat, incarnation);
+        let same = |one: &generation::Seated| (one.seat, one.incarnation) == (seat, incarnation);
         let Some(pid) = seated.find(same).map(|one| one.pid) else {
             return;
         };
@@ -419,7 +419,10 @@ impl Supervisor {
         }
         // Another may be there before this one is dead.
         self.pools[index].to_be_replaced += 1;
-        self.pool_event(index, pool::Event::TerminateWorker { seat, incarnation });
+        self.pool_event(
+            index,
+            generation::Event::TerminateWorker { seat, incarnation },
+        );
     }
 
     /// A pool has decided what to do: does it get many workers at once?

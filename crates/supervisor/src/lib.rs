@@ -31,8 +31,8 @@ use maitred_config::{Config, Pool};
 use maitred_os::{fork, signals, sockets, spawn, title};
 
 pub use error::Error;
-pub use logging::logs::open_as_fpm;
-pub use plan::source::{Host, Invocation, Source};
+pub use logging::log_files::open_as_fpm;
+pub use plan::config_source::{Host, Invocation, Source};
 pub use tls::acme::ACME_ROLE;
 pub use upgrade::{CAN_TAKE_OVER, TAKE_OVER, TRY_TAKE_OVER};
 
@@ -99,7 +99,7 @@ pub fn serve(source: Source, invocation: Invocation, log_level: &str) -> Result<
     show_title(&config);
     let (plan, pools) = Plan::make(config, source, invocation, log_level, inherited)?;
     let admin = admin::Admin::open(&plan.config)?;
-    let mut scores = processes::scores::Scores::new(plan.threads);
+    let mut scores = processes::scoreboards::Scores::new(plan.threads);
     scores.add_all(pools.iter().map(|pool| pool.settings.pool.as_str()))?;
     let mut supervisor = Supervisor::new(plan, pools, signals, admin, scores);
     let host = &mut supervisor.plan.invocation.host;
@@ -132,7 +132,7 @@ fn take_over(
     let inherited = state.inherit().map_err(Error::system(what))?;
     let mut plan = Plan {
         terminal: match &config.fpm {
-            Some(_) => logging::words::Terminal::silent(),
+            Some(_) => logging::text::Terminal::silent(),
             None => inherited.terminal,
         },
         access_log: inherited.access_log.or_else(|| opened_anew(&config)),
@@ -151,7 +151,7 @@ fn take_over(
     }
     plan.follow_configuration();
     let fronts = (inherited.front, inherited.old_fronts);
-    let mut scores = processes::scores::Scores::inherited(plan.threads, inherited.scoreboards);
+    let mut scores = processes::scoreboards::Scores::inherited(plan.threads, inherited.scoreboards);
     let pools = inherited.pools.iter();
     scores.add_all(pools.map(|pool| pool.plan.settings.pool.as_str()))?;
     let outside = (admin::Admin::reopen(&plan.config), scores);
@@ -170,7 +170,7 @@ fn take_over(
 /// The access log, which a program of another version may not have left. That it cannot be had is
 /// no reason to end what runs.
 fn opened_anew(config: &Config) -> Option<std::fs::File> {
-    logging::logs::open_access_log(config).unwrap_or_else(|why| {
+    logging::log_files::open_access_log(config).unwrap_or_else(|why| {
         tracing::error!("{why}");
         None
     })
@@ -216,9 +216,9 @@ pub fn warnings(config: &Config) -> Vec<String> {
     // What is wrong with them is a mistake, and told as one.
     let certificates = Certificates::of(config, None).ok().flatten();
     let complaints = certificates.map(|certificates| certificates.complaints());
-    own.chain(system::groups::obstacle(config))
+    own.chain(system::cgroups::obstacle(config))
         .chain(complaints.into_iter().flatten())
-        .chain(logging::logs::warnings(config))
+        .chain(logging::log_files::warnings(config))
         .collect()
 }
 
@@ -238,7 +238,7 @@ pub fn upload_folders(config: &Config) -> Vec<(usize, String)> {
 pub fn issued_hosts(config: &Config) -> Vec<String> {
     let certificates = Certificates::of(config, None).ok().flatten();
     let hosts = certificates.iter().flat_map(Certificates::wanted);
-    hosts.map(tls::acme::wanted::in_words).collect()
+    hosts.map(tls::acme::hosts::in_words).collect()
 }
 
 /// The program that runs PHP of this version, as `8.2`, or else the one that is there.
@@ -256,7 +256,7 @@ fn examine(config: &Config, file: Option<&Path>) -> (Vec<Error>, Programs) {
     let mut mistakes = system::identity::mistakes(config);
     mistakes.extend(system::confinement::mistakes(config));
     mistakes.extend(lacking);
-    mistakes.extend(logging::words::log_mistakes(config));
+    mistakes.extend(logging::text::log_mistakes(config));
     mistakes.extend(listen::mistakes(config));
     mistakes.extend(config.admin_socket.as_deref().and_then(admin::mistake));
     if let Some(file) = file {

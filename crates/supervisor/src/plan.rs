@@ -1,6 +1,6 @@
 //! What a configuration comes to on this machine, with everything the processes share made.
 
-pub mod source;
+pub mod config_source;
 
 use std::fs::File;
 use std::os::fd::OwnedFd;
@@ -17,14 +17,14 @@ use tracing::warn;
 use crate::LOG_VARIABLE;
 use crate::error::Error;
 use crate::listen::{self, Inherited, Listener};
-use crate::logging::door_logs::DoorLogs;
-use crate::logging::logs;
-use crate::logging::voice::Voice;
-use crate::logging::words::Terminal;
-use crate::plan::source::{Invocation, Source};
+use crate::logging::log_files;
+use crate::logging::pool_access_logs::DoorLogs;
+use crate::logging::pool_output::Voice;
+use crate::logging::text::Terminal;
+use crate::plan::config_source::{Invocation, Source};
+use crate::processes::generation::SPARE_SEATS;
 use crate::processes::growth::Growth;
-use crate::processes::pool::SPARE_SEATS;
-use crate::system::groups::Groups;
+use crate::system::cgroups::Groups;
 use crate::system::programs::Programs;
 use crate::system::{confinement, identity};
 use crate::tls::certificates::Certificates;
@@ -115,7 +115,7 @@ impl Plan {
                 Some(_) => Terminal::silent(),
                 None => Terminal::redirect(&config.error_log)?,
             },
-            access_log: logs::open_access_log(&config)?,
+            access_log: log_files::open_access_log(&config)?,
             door_logs: DoorLogs::at_start(&config)?,
             certificates,
             ..Plan::over(config, source, invocation, log_level, (listeners, programs))?

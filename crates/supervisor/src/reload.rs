@@ -11,12 +11,12 @@
 //! worker is ready, the front is told, and from then on every worker of it takes the place of one
 //! of the generation before ([`Supervisor::share_out`]).
 
-pub mod changes;
 mod outcome;
-mod outdated;
-pub mod renewal;
-mod shares;
+pub mod pool_changes;
+mod restart;
+pub mod restart_requests;
 pub mod watch;
+mod worker_limits;
 
 use std::collections::{BTreeSet, VecDeque};
 use std::fs::File;
@@ -33,11 +33,11 @@ use crate::fpm;
 use crate::fronts::cookies;
 use crate::limits::{CONSENT, MOVE_OVER, Moment, TRIAL};
 use crate::listen::{self, Listener, Opened};
-use crate::logging::door_logs::DoorLogs;
+use crate::logging::pool_access_logs::DoorLogs;
 use crate::plan::PoolPlan;
-use crate::processes::pool;
-use crate::processes::running::RunningPool;
-use crate::reload::changes::{Changes, Running};
+use crate::processes::generation;
+use crate::processes::running_pool::RunningPool;
+use crate::reload::pool_changes::{Changes, Running};
 use crate::run::Supervisor;
 use crate::tls::certificates::Certificates;
 
@@ -150,7 +150,7 @@ impl Supervisor {
         if let Some(first) = mistakes.next() {
             return Err(mistakes.fold(first, |all, why| format!("{all}\n{why}")));
         }
-        let stays = changes::keep_what_needs_a_restart(&self.plan.config, &mut config);
+        let stays = pool_changes::keep_what_needs_a_restart(&self.plan.config, &mut config);
         if !stays.is_empty() {
             warn!("{}", outcome::needs_restart(&stays));
         }
@@ -171,7 +171,7 @@ impl Supervisor {
                 .filter(|name| configured.contains(&name.as_str()))
                 .cloned(),
         );
-        let changes = changes::compare(&self.compared(&config), &configured, &asked)?;
+        let changes = pool_changes::compare(&self.compared(&config), &configured, &asked)?;
         let opened = listen::open_others(&config, &self.plan.listeners, self.plan.threads)
             .map_err(|why| why.to_string())?;
         self.give_up_reload("a later reload has taken over what this one had not done yet");
@@ -224,7 +224,7 @@ impl Supervisor {
         };
         for index in 0..self.pools.len() {
             if !self.pools[index].introduced {
-                self.pool_event(index, pool::Event::Leave);
+                self.pool_event(index, generation::Event::Leave);
             }
         }
         match self.is_fpm() {
@@ -416,7 +416,7 @@ impl Supervisor {
             peer.say(ToFront::ClosePool { generation }, &[]);
         }
         self.pools[index].closed = true;
-        self.pool_event(index, pool::Event::Leave);
+        self.pool_event(index, generation::Event::Leave);
     }
 
     /// Listens where it was not listened before, and no more where it is not to be. An address whose
@@ -454,7 +454,7 @@ impl Supervisor {
         let reload = self.reloads.now.as_ref();
         let is_outgrown = reload.is_some_and(|reload| reload.outgrown.contains(&name));
         self.larger_cache_failed(&name, is_outgrown && line == self.front.line);
-        self.pool_event(index, pool::Event::Leave);
+        self.pool_event(index, generation::Event::Leave);
         if line != self.front.line {
             self.upgrade_failed(format!("pool {name}: {why}"));
         } else if let Some(reload) = &mut self.reloads.now {
@@ -475,7 +475,7 @@ impl Supervisor {
         for other in 0..self.pools.len() {
             let pool = &self.pools[other];
             if pool.is_current() && pool.generation < generation && self.name(other) == name {
-                self.pool_event(other, pool::Event::Leave);
+                self.pool_event(other, generation::Event::Leave);
             }
         }
         if let Some(reload) = &mut self.reloads.now

@@ -1,6 +1,6 @@
 //! All of the control flow: wait for something to happen, decide what it means, apply it.
 //!
-//! The decisions are in [`crate::run::phase`] and [`crate::processes::pool`], which know no clock and no process;
+//! The decisions are in [`crate::run::phase`] and [`crate::processes::generation`], which know no clock and no process;
 //! carrying them out is in `apply.rs`. This file is what happens in between, and in which order.
 
 pub mod apply;
@@ -16,24 +16,24 @@ use maitred_os::signals::{Signal, SignalEvents};
 use tracing::{debug, error, info, warn};
 
 use crate::admin::Admin;
-use crate::capacity::room::Room;
-use crate::fpm::emergency::Emergency;
+use crate::capacity::auto::Room;
+use crate::fpm::emergency_restart::Emergency;
 use crate::fpm::{self, FpmLogState};
 use crate::fronts::cookies::CookieNames;
-use crate::fronts::front_figures::FiguresLook;
+use crate::fronts::front_stats::FiguresLook;
 use crate::fronts::purges::Purges;
 use crate::limits::{MESSAGES_PER_TURN, Moment, REAPED_PER_TURN, SIGNALS_PER_TURN, ZYGOTE_LINGER};
-use crate::logging::obituary::ExitReports;
-use crate::logging::words::{one_line, version_in};
+use crate::logging::exit_reports::ExitReports;
+use crate::logging::text::{one_line, version_in};
 use crate::plan::{Plan, PoolPlan};
 use crate::processes::adopt;
-use crate::processes::pool::{self, Reason};
-use crate::processes::running::{Front, OldFront, RunningPool};
-use crate::processes::scores::Scores;
-use crate::processes::slow::About;
+use crate::processes::generation::{self, Reason};
+use crate::processes::running_pool::{Front, OldFront, RunningPool};
+use crate::processes::scoreboards::Scores;
+use crate::processes::slow_scripts::About;
 use crate::processes::traces::{TRACES_MAX, Traces};
 use crate::reload::Reloads;
-use crate::reload::renewal::Renewals;
+use crate::reload::restart_requests::Renewals;
 use crate::reload::watch::Watches;
 use crate::run::phase::Phase;
 use crate::run::wait::Ready;
@@ -318,7 +318,7 @@ impl Supervisor {
                 let (pool, why) = (self.name(index), one_line(&why));
                 let sentence = format!("PHP could not start for pool `{pool}`: {why}");
                 self.pool_fails(index, sentence);
-                self.pool_event(index, pool::Event::ZygoteFailed(Reason::StartFailed));
+                self.pool_event(index, generation::Event::ZygoteFailed(Reason::StartFailed));
             }
             FromZygote::SeatFilled {
                 seat,
@@ -330,8 +330,8 @@ impl Supervisor {
                 let taken = self.is_known_elsewhere(index, pid);
                 self.output_is_of(index, (seat, incarnation), pid);
                 let event = match taken {
-                    true => pool::Event::ZygoteFailed(Reason::BrokeRules),
-                    false => pool::Event::Announced {
+                    true => generation::Event::ZygoteFailed(Reason::BrokeRules),
+                    false => generation::Event::Announced {
                         seat,
                         incarnation,
                         pid,
@@ -340,7 +340,7 @@ impl Supervisor {
                 self.pool_event(index, event);
             }
             FromZygote::Booted { seat, incarnation } => {
-                self.pool_event(index, pool::Event::Booted { seat, incarnation });
+                self.pool_event(index, generation::Event::Booted { seat, incarnation });
             }
             FromZygote::Traced { trace, stack } => self.traced(index, trace, &stack),
             FromZygote::ForkFailed {
@@ -364,7 +364,7 @@ impl Supervisor {
         }
         self.scores.fork_failed(self.name(index));
         self.pools[index].outputs.remove(&(seat, incarnation));
-        self.pool_event(index, pool::Event::ForkFailed { seat, incarnation });
+        self.pool_event(index, generation::Event::ForkFailed { seat, incarnation });
     }
 
     fn hear_front(&mut self, ready: &Ready) {
@@ -412,7 +412,7 @@ impl Supervisor {
                 let stopping = !self.phase.wants_workers();
                 let pool = &self.pools[index].plan.settings.pool;
                 let cause = self.scores.ended(pool, pid, how, stopping);
-                self.pool_event(index, pool::Event::Ended { pid, how });
+                self.pool_event(index, generation::Event::Ended { pid, how });
                 self.see_whether_outdated(index, how);
                 return self.after_end(index, cause, how);
             }
@@ -438,7 +438,7 @@ impl Supervisor {
                 // Nobody will fork those any more.
                 let outputs = &mut self.pools[index].outputs;
                 outputs.retain(|_, output| output.is_known());
-                self.pool_event(index, pool::Event::ZygoteEnded);
+                self.pool_event(index, generation::Event::ZygoteEnded);
             }
         }
     }
@@ -447,7 +447,7 @@ impl Supervisor {
     fn keep_time(&mut self) {
         if self.phase.wants_workers() {
             for index in 0..self.pools.len() {
-                self.pool_event(index, pool::Event::Tick);
+                self.pool_event(index, generation::Event::Tick);
             }
         }
         if self.phase.is_start() {

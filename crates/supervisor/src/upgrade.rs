@@ -30,8 +30,8 @@ use tracing::{error, info, warn};
 use crate::limits::{DRAIN, Moment, STILL, TRIAL, UPGRADE_TRY};
 use crate::peer::Peer;
 use crate::plan::PoolPlan;
-use crate::processes::pool;
-use crate::processes::running::{Front, OldFront, RunningPool};
+use crate::processes::generation;
+use crate::processes::running_pool::{Front, OldFront, RunningPool};
 use crate::reload::Anew;
 use crate::roomy_name;
 use crate::run::Supervisor;
@@ -381,7 +381,7 @@ impl Supervisor {
         };
         for index in 0..self.pools.len() {
             if self.pools[index].line != self.front.line {
-                self.pool_event(index, pool::Event::Leave);
+                self.pool_event(index, generation::Event::Leave);
             }
         }
         if let Some(mut peer) = old.peer.take() {
@@ -413,7 +413,7 @@ impl Supervisor {
         };
         for index in 0..self.pools.len() {
             if self.pools[index].line == new {
-                self.pool_event(index, pool::Event::Leave);
+                self.pool_event(index, generation::Event::Leave);
             }
         }
         self.dismiss_workers_of(new);
@@ -436,11 +436,11 @@ impl Supervisor {
 
     fn dismiss_workers(&mut self, index: usize) {
         let seated: Vec<_> = self.pools[index].pool.seated().collect();
-        for pool::Seated {
+        for generation::Seated {
             seat, incarnation, ..
         } in seated
         {
-            self.pool_event(index, pool::Event::Retired { seat, incarnation });
+            self.pool_event(index, generation::Event::Retired { seat, incarnation });
         }
     }
 

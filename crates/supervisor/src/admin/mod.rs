@@ -2,11 +2,11 @@
 //! part of the supervisor's one loop, so nobody here is ever waited for.
 
 mod advice;
-mod door;
-mod guest;
+mod connection;
 mod memory;
-mod stacks;
+mod socket;
 mod status;
+mod status_draft;
 
 use maitred_config::Config;
 use maitred_control::admin::{Answer, Request};
@@ -19,13 +19,13 @@ use crate::reload::Anew;
 use crate::run::Supervisor;
 use crate::run::phase;
 
-use door::Door;
-use guest::AdminConnection;
+use connection::AdminConnection;
 use memory::Measures;
 pub(crate) use memory::private_bytes;
+use socket::Door;
 
-pub use door::{lock_folder, mistake};
-pub use stacks::Place;
+pub use socket::{lock_folder, mistake};
+pub use status_draft::Place;
 
 /// Most commands that are connected at once.
 const MAX_GUESTS: usize = 16;

@@ -10,14 +10,14 @@ use maitred_control::admin::{
 use maitred_scoreboard::{Cause, Outcome, Reading, STAYED_FOR};
 use maitred_seat::{Boards, Process, Snapshot};
 
-use crate::capacity::room::there_is_now;
-use crate::logging::so_far::SoFar;
-use crate::processes::pool::Seated;
-use crate::processes::running::RunningPool;
+use crate::capacity::auto::there_is_now;
+use crate::logging::running_time::SoFar;
+use crate::processes::generation::Seated;
+use crate::processes::running_pool::RunningPool;
 use crate::run::Supervisor;
 
 use super::advice::{Means, advice};
-use super::stacks::{Draft, Runner};
+use super::status_draft::{Draft, Runner};
 
 impl Supervisor {
     /// The state of the server, of all its pools or only of `pool`, for which stacks of scripts

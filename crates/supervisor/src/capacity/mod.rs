@@ -1,5 +1,5 @@
 //! How many workers each pool may have: processors, memory, `process.max`.
 
+pub mod auto;
 pub mod process_max;
-pub mod room;
-pub mod spare;
+pub mod spare_zygotes;

@@ -2,7 +2,7 @@
 //! finding out who is in the way. How php-fpm does it is in its `fpm_sockets.c` and `fpm_unix.c`.
 
 mod inherited;
-mod refusal;
+mod open_error;
 mod tcp;
 mod unix;
 
@@ -23,7 +23,7 @@ pub use inherited::Inherited;
 pub use unix::{FileState, OwnFile};
 
 use inherited::Origin;
-use refusal::Refusal;
+use open_error::Refusal;
 
 /// An address and its sockets, one for each thread of the front.
 #[derive(Debug)]

@@ -1,12 +1,12 @@
 //! Log files, and what is written to them.
 
-pub mod door_logs;
-pub mod logs;
-pub mod obituary;
-pub mod output;
+pub mod exit_reports;
+pub mod line_framing;
+pub mod log_files;
+pub mod pool_access_logs;
+pub mod pool_output;
+pub mod repeated_errors;
+pub mod running_time;
 pub mod slowlog;
-pub mod so_far;
-pub mod speech;
-pub mod troubles;
-pub mod voice;
-pub mod words;
+pub mod text;
+pub mod worker_output;

@@ -10,8 +10,8 @@ use maitred_os::clock::LocalTime;
 use maitred_os::stderr;
 use maitred_os::users::Identity;
 
-use crate::logging::logs;
-use crate::logging::so_far::SoFar;
+use crate::logging::log_files;
+use crate::logging::running_time::SoFar;
 
 const MONTHS: [&str; 12] = [
     "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
@@ -100,7 +100,7 @@ impl Slowlog {
 
     fn open(&mut self) -> io::Result<()> {
         if let (LogTarget::File(path), None) = (&self.target, &self.file) {
-            self.file = Some(logs::open_of_pool(path, self.identity.as_ref())?);
+            self.file = Some(log_files::open_of_pool(path, self.identity.as_ref())?);
         }
         Ok(())
     }

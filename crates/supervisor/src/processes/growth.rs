@@ -7,7 +7,7 @@ use std::time::Duration;
 use maitred_config::{Mode, Pool, ProcessManager};
 
 use crate::limits::Moment;
-use crate::processes::pool::SPARE_SEATS;
+use crate::processes::generation::SPARE_SEATS;
 
 /// The time that `max_spawn_rate` is about.
 const RATE_PERIOD: Duration = Duration::from_secs(1);

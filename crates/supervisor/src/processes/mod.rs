@@ -2,16 +2,16 @@
 
 pub mod adopt;
 pub mod backoff;
-pub mod breaches;
-pub mod cache;
-pub mod copies;
+pub mod copy_counters;
+pub mod generation;
 pub mod growth;
+pub mod kill_reason;
 pub mod life;
-pub mod outgrown;
-pub mod pool;
-pub mod reason;
-pub mod running;
-pub mod scores;
-pub mod slow;
+pub mod opcache_size;
+pub mod opcache_stats;
+pub mod opcache_warming;
+pub mod protocol_errors;
+pub mod running_pool;
+pub mod scoreboards;
+pub mod slow_scripts;
 pub mod traces;
-pub mod warm;

@@ -16,12 +16,12 @@ use tracing::{debug, error, warn};
 
 use crate::fpm;
 use crate::limits::FIRST_FILL;
-use crate::logging::obituary::Who;
-use crate::logging::words::{one_line, some_workers};
+use crate::logging::exit_reports::Who;
+use crate::logging::text::{one_line, some_workers};
 use crate::peer::Peer;
 use crate::processes::adopt::{self, Seen};
-use crate::processes::pool::{self, Action, Boot, Reason};
-use crate::processes::running::Zygote;
+use crate::processes::generation::{self, Action, Boot, Reason};
+use crate::processes::running_pool::Zygote;
 use crate::roomy_name;
 use crate::run::Supervisor;
 use crate::run::phase;
@@ -36,7 +36,7 @@ const ROOTS_SHOWN: usize = 8;
 
 impl Supervisor {
     /// Tells a pool what happened, and does what it says.
-    pub(crate) fn pool_event(&mut self, index: usize, event: pool::Event) {
+    pub(crate) fn pool_event(&mut self, index: usize, event: generation::Event) {
         let now = self.now();
         let (is_auto, before) = (self.give_room(index), self.pools[index].pool.workers());
         let actions = self.pools[index].pool.on(event, now);
@@ -221,11 +221,11 @@ impl Supervisor {
         match adopt::see(pid, self.pools[index].plan.uid) {
             Seen::Ours(pidfd) => {
                 self.pools[index].workers.insert(pid, pidfd);
-                self.pool_event(index, pool::Event::Adopted { pid });
+                self.pool_event(index, generation::Event::Adopted { pid });
             }
             Seen::NotYet => {}
             Seen::Stranger => {
-                self.pool_event(index, pool::Event::ZygoteFailed(Reason::BrokeRules));
+                self.pool_event(index, generation::Event::ZygoteFailed(Reason::BrokeRules));
             }
         }
     }
@@ -254,7 +254,7 @@ impl Supervisor {
                 let sentence = format!("{program} could not be started: {why}");
                 self.pool_fails(index, sentence);
                 self.trial_failed(index, "its zygote could not be started");
-                self.pool_event(index, pool::Event::ZygoteEnded);
+                self.pool_event(index, generation::Event::ZygoteEnded);
             }
         }
     }
@@ -282,7 +282,7 @@ impl Supervisor {
                 self.pools[index].plan.program.display()
             );
             self.pool_fails(index, sentence);
-            return self.pool_event(index, pool::Event::ZygoteFailed(Reason::StartFailed));
+            return self.pool_event(index, generation::Event::ZygoteFailed(Reason::StartFailed));
         }
         let known = self.pools[index].php.as_ref() == Some(&php);
         if !fixed {
@@ -292,7 +292,8 @@ impl Supervisor {
             );
             if self.plan.config.require_fixed_php {
                 self.pool_fails(index, format!("{lacks}, or set require_fixed_php = false"));
-                return self.pool_event(index, pool::Event::ZygoteFailed(Reason::StartFailed));
+                return self
+                    .pool_event(index, generation::Event::ZygoteFailed(Reason::StartFailed));
             }
             if !known {
                 warn!("{lacks}");
@@ -302,7 +303,7 @@ impl Supervisor {
         self.pools[index].php = Some(php);
         self.tell_manner(index);
         self.pools[index].failed = false;
-        self.pool_event(index, pool::Event::ZygoteStarted);
+        self.pool_event(index, generation::Event::ZygoteStarted);
         if self.pools[index].pool.is_on_trial() {
             self.begin_warming(index);
         }

@@ -13,13 +13,13 @@ use maitred_scoreboard::Page;
 use tracing::{error, info, warn};
 
 use crate::limits::FRONT_START;
-use crate::logging::words::one_line;
+use crate::logging::text::one_line;
 use crate::peer::Peer;
-use crate::processes::breaches::{BREACHES_MAX, BREACHES_WITHIN};
+use crate::processes::generation;
 use crate::processes::life::Step;
-use crate::processes::pool;
-use crate::processes::running::RunningPool;
-use crate::processes::slow::SlowScript;
+use crate::processes::protocol_errors::{BREACHES_MAX, BREACHES_WITHIN};
+use crate::processes::running_pool::RunningPool;
+use crate::processes::slow_scripts::SlowScript;
 use crate::run::Supervisor;
 use crate::run::phase;
 use crate::upgrade::Upgrade;
@@ -205,11 +205,11 @@ impl Supervisor {
                 self.obituaries.ran(who, script, now);
             }
             FromFront::Wanted { workers, .. } => {
-                self.pool_event(index, pool::Event::Wanted { workers });
+                self.pool_event(index, generation::Event::Wanted { workers });
             }
             FromFront::SeatRetired {
                 seat, incarnation, ..
-            } => self.pool_event(index, pool::Event::Retired { seat, incarnation }),
+            } => self.pool_event(index, generation::Event::Retired { seat, incarnation }),
             FromFront::SeatWorn {
                 seat,
                 incarnation,
@@ -218,7 +218,7 @@ impl Supervisor {
             } => {
                 self.note_wear(index, seat, incarnation, why);
                 self.pools[index].to_be_replaced += 1;
-                self.pool_event(index, pool::Event::Worn { seat, incarnation });
+                self.pool_event(index, generation::Event::Worn { seat, incarnation });
             }
             FromFront::SlowScript {
                 seat,
@@ -255,7 +255,7 @@ impl Supervisor {
         }
         let (pool, why) = (self.name(index), one_line(why));
         warn!("pool {pool} seat {seat}: its worker is ended: {why}");
-        self.pool_event(index, pool::Event::EndWorker { seat, incarnation });
+        self.pool_event(index, generation::Event::EndWorker { seat, incarnation });
     }
 
     /// A worker has broken the rules of the seat link: it is asked nothing any more. Where there
@@ -282,7 +282,7 @@ impl Supervisor {
         if self.is_fpm() {
             self.pools[index].to_be_replaced += 1;
         }
-        self.pool_event(index, pool::Event::EndWorker { seat, incarnation });
+        self.pool_event(index, generation::Event::EndWorker { seat, incarnation });
     }
 
     /// A front has no request left.
@@ -416,7 +416,7 @@ impl Supervisor {
         }
         for index in 0..self.pools.len() {
             if self.pools[index].line == self.front.line {
-                self.pool_event(index, pool::Event::Wanted { workers: 0 });
+                self.pool_event(index, generation::Event::Wanted { workers: 0 });
             }
         }
         self.see_whether_drained();
@@ -495,7 +495,7 @@ impl RunningPool {
 
     /// Tells a front who sits in the seats of this generation.
     fn tell_seats(&self, peer: &mut Peer<ToFront>) {
-        for pool::Seated {
+        for generation::Seated {
             seat,
             incarnation,
             pid,

@@ -9,11 +9,11 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tracing::error;
 
 use crate::limits::{Moment, ZYGOTE_LINGER};
-use crate::logging::output::Key;
-use crate::logging::speech::Source;
+use crate::logging::line_framing::Source;
+use crate::logging::worker_output::Key;
 use crate::peer::Peer;
-use crate::processes::running::RunningPool;
-use crate::processes::warm::Warming;
+use crate::processes::opcache_warming::Warming;
+use crate::processes::running_pool::RunningPool;
 use crate::run::Supervisor;
 
 /// How long to sleep after the system refused to let us wait, so as not to spin.

@@ -8,7 +8,7 @@ use maitred_os::users::{self, Identity};
 use maitred_os::walk;
 
 use crate::error::Error;
-use crate::system::trust;
+use crate::system::path_trust;
 
 /// Who PHP runs as where nobody says so and the document root is root's.
 const DEFAULT_USER: &str = "www-data";
@@ -168,7 +168,7 @@ pub fn of_pool(pool: &Pool, config: &Config) -> Result<Option<Identity>, Error> 
 /// The owner of the pool's document root, unless somebody else leads there, who need not be in the user database (in a container,
 /// say), unless a group has to be looked up as well.
 fn of_root(pool: &Pool, config: &Config) -> Result<Identity, Error> {
-    let owner = root_of(pool, config).and_then(|root| trust::owner_of(root).ok());
+    let owner = root_of(pool, config).and_then(|root| path_trust::owner_of(root).ok());
     match owner.filter(|owner| owner.uid != 0) {
         Some(owner) if pool.group.is_none() => Ok(owner),
         Some(owner) => look_up(pool, &owner.name),

@@ -1,8 +1,8 @@
 //! What the machine has: users, programs, control groups.
 
+pub mod cgroups;
 pub mod confinement;
-pub mod groups;
 pub mod identity;
+pub mod path_trust;
 pub mod programs;
-pub mod trust;
 pub mod upload_folders;

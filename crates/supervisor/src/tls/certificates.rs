@@ -20,8 +20,8 @@ use crate::error::Error;
 use crate::limits::Moment;
 use crate::peer::Peer;
 use crate::run::Supervisor;
+use crate::tls::acme::hosts::{self, Found};
 use crate::tls::acme::schedule::Wanted;
-use crate::tls::acme::wanted::{self, Found};
 
 /// Largest file that is read, in bytes: all roots that browsers know are a fifth of it.
 const MAX_FILE_BYTES: u64 = 1 << 20;
@@ -306,7 +306,7 @@ fn read(config: &Config, tls: &Tls, tickets: Secret) -> Result<(Material, Server
     let mut found = Found::default();
     if let Some(acme) = &tls.acme {
         let of_files = material.certificates.len();
-        found = wanted::add_kept(config, acme, &server, &mut material)?;
+        found = hosts::add_kept(config, acme, &server, &mut material)?;
         if material.certificates.len() > of_files {
             server = Server::new(&material, &[]).map_err(refused)?;
         }

@@ -17,14 +17,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::fronts::cookies::CookieNames;
 use crate::listen::{FileState, Listener, OwnFile};
-use crate::logging::door_logs::DoorLogs;
-use crate::logging::output::Output;
-use crate::logging::voice::Voice;
-use crate::logging::words::Terminal;
+use crate::logging::pool_access_logs::DoorLogs;
+use crate::logging::pool_output::Voice;
+use crate::logging::text::Terminal;
+use crate::logging::worker_output::Output;
 use crate::peer::Peer;
 use crate::plan::PoolPlan;
-use crate::processes::pool;
-use crate::processes::running::{Front, OldFront, RunningPool, Zygote};
+use crate::processes::generation;
+use crate::processes::running_pool::{Front, OldFront, RunningPool, Zygote};
 use crate::run::Supervisor;
 use crate::systemd::Told;
 use crate::tls::certificates::Certificates;
@@ -331,7 +331,7 @@ fn listener_state(listener: &Listener) -> ListenerState {
 fn pool_state(running: &RunningPool) -> PoolState {
     let plan = &running.plan;
     let workers = running.pool.all_seated().filter_map(|(seated, mark)| {
-        let pool::Seated {
+        let generation::Seated {
             seat,
             incarnation,
             pid,
@@ -341,9 +341,9 @@ fn pool_state(running: &RunningPool) -> PoolState {
             seat,
             incarnation,
             pid,
-            worn: mark == pool::Mark::Worn,
-            sentenced: mark == pool::Mark::Sentenced,
-            boots: mark == pool::Mark::Boots,
+            worn: mark == generation::Mark::Worn,
+            sentenced: mark == generation::Mark::Sentenced,
+            boots: mark == generation::Mark::Boots,
             pidfd,
             output: running
                 .outputs
@@ -432,16 +432,16 @@ impl PoolState {
                     .outputs
                     .insert((worker.seat, worker.incarnation), output);
             }
-            let who = pool::Seated {
+            let who = generation::Seated {
                 seat: worker.seat,
                 incarnation: worker.incarnation,
                 pid: worker.pid,
             };
             let mark = match (worker.sentenced, worker.worn) {
-                (true, _) => pool::Mark::Sentenced,
-                (false, _) if worker.boots => pool::Mark::Boots,
-                (false, true) => pool::Mark::Worn,
-                (false, false) => pool::Mark::None,
+                (true, _) => generation::Mark::Sentenced,
+                (false, _) if worker.boots => generation::Mark::Boots,
+                (false, true) => generation::Mark::Worn,
+                (false, false) => generation::Mark::None,
             };
             seated.push((who, mark));
         }

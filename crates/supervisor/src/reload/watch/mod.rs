@@ -1,7 +1,7 @@
 //! `watch`: applications that are booted once, and booted anew when somebody saves one of their files.
 //! The generation before serves until the new one is ready, or for good if that one does not boot.
 
-mod changes;
+mod debounce;
 mod folders;
 
 use std::collections::BTreeMap;
@@ -15,11 +15,11 @@ use maitred_control::Generation;
 use tracing::{error, info, warn};
 
 use crate::limits::Moment;
-use crate::logging::words::one_line;
-use crate::processes::running::RunningPool;
-use crate::reload::renewal::Heard;
+use crate::logging::text::one_line;
+use crate::processes::running_pool::RunningPool;
+use crate::reload::restart_requests::Heard;
 use crate::run::Supervisor;
-use changes::Changes;
+use debounce::Changes;
 use folders::Folders;
 
 /// Most folders of an application that are watched.

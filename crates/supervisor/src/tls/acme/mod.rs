@@ -2,9 +2,9 @@
 //! (`store.rs`), makes the keys, and has a process of its own talk with the authority, one order at
 //! a time. That process has no rights and learns no key; fronts show what the authority looks for.
 
+pub mod hosts;
 pub mod schedule;
 pub mod store;
-pub mod wanted;
 
 use std::ffi::OsStr;
 use std::os::fd::AsFd;
@@ -25,7 +25,7 @@ use maitred_tls::{Pair, PemFile, Validity, examine};
 use tracing::{debug, error, info, warn};
 
 use crate::limits::{ACME_MESSAGES_PER_TURN, Moment};
-use crate::logging::words::one_line;
+use crate::logging::text::one_line;
 use crate::peer::Peer;
 use crate::roomy_name;
 use crate::run::Supervisor;

@@ -1,7 +1,7 @@
 //! Which workers of a pool have to wait, after a failure or because of `max_spawn_rate`.
 
 use super::Pool;
-use super::place::{Place, State};
+use super::seat_state::{Place, State};
 use crate::limits::Moment;
 
 impl Pool {

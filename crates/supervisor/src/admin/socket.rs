@@ -17,7 +17,7 @@ use rustix::event::{PollFd, PollFlags};
 use rustix::fs::{FileType, FlockOperation, flock};
 use tracing::{info, warn};
 
-use super::guest::AdminConnection;
+use super::connection::AdminConnection;
 use crate::error::Error;
 use crate::limits::Moment;
 

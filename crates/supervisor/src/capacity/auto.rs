@@ -6,9 +6,9 @@
 //! However many pools and workers there are, a look costs about the same ([`BUDGET`]), and less where
 //! there is plenty.
 
-mod measure;
-mod told;
-mod words;
+mod memory_log;
+mod worker_counters;
+mod worker_memory;
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -23,11 +23,11 @@ use maitred_sizing::rooms::{Budget, Rooms};
 use maitred_sizing::sources::{self, Counters, Files, Memory};
 use tracing::{info, warn};
 
-use self::measure::Counted;
-use self::told::{Tells, Told, with_told};
-use self::words::{Line, Words};
+use self::memory_log::{Line, Words};
+use self::worker_counters::{Tells, Told, with_told};
+use self::worker_memory::Counted;
 use crate::limits::Moment;
-use crate::processes::running::RunningPool;
+use crate::processes::running_pool::RunningPool;
 use crate::run::Supervisor;
 
 /// How often it is looked while a pool grows or shrinks, and until it is known what workers take.

@@ -17,11 +17,11 @@
 //! no worker; leaving, it fills no seat any more and is gone when the last one is empty.
 
 mod boot;
-mod ends;
-mod handed;
-mod place;
+mod inherited;
 mod queries;
-mod waits;
+mod retire;
+mod seat_state;
+mod spawn_delay;
 mod zygote;
 
 use std::time::Duration;
@@ -32,11 +32,11 @@ use maitred_os::fork::HowEnded;
 use crate::limits::{EARLY_DEATH, KILLED, LEAVE, LOOK_AGAIN, Moment, WORKER_SPAWN, ZYGOTE_START};
 use crate::processes::backoff::Backoff;
 use crate::processes::growth::Growth;
+pub use crate::processes::kill_reason::Reason;
 use crate::processes::life::Life;
-pub use crate::processes::reason::Reason;
-pub use handed::Mark;
-pub use place::Boot;
-use place::{Place, State};
+pub use inherited::Mark;
+pub use seat_state::Boot;
+use seat_state::{Place, State};
 
 /// Seats of a pool beyond `max_children`: for workers that are ready and serve nobody before
 /// another has left.

@@ -16,7 +16,7 @@ use maitred_os::stderr;
 use tracing::{error, info};
 
 use crate::error::Error;
-use crate::logging::logs;
+use crate::logging::log_files;
 use crate::peer::Peer;
 use crate::run::Supervisor;
 use crate::system::identity;
@@ -121,7 +121,7 @@ fn of_sites(config: &Config) -> impl Iterator<Item = &PathBuf> {
 }
 
 fn open_of_site(path: &Path) -> Result<File, Error> {
-    logs::open(path).map_err(|why| {
+    log_files::open(path).map_err(|why| {
         let path = path.display();
         Error::Configuration(format!(
             "the access log {path} of a site cannot be opened: {why}; correct access_log or the \
@@ -137,7 +137,7 @@ fn open_of(pool: &Pool, path: &Path, config: &Config, known: &DoorLogs) -> Resul
         (true, None) => stderr::another().map(File::from),
         (false, _) => {
             let identity = identity::of_pool(pool, config)?;
-            logs::open_of_door(path, identity.as_ref())
+            log_files::open_of_door(path, identity.as_ref())
         }
     };
     opened.map_err(|why| {
@@ -184,13 +184,13 @@ impl Supervisor {
             if again.0.contains_key(path) {
                 continue;
             }
-            match logs::open(path) {
+            match log_files::open(path) {
                 Ok(file) => {
                     info!("the access log {} was opened again", path.display());
                     again.0.insert(path.clone(), file);
                 }
                 Err(why) => {
-                    error!("{}", logs::stays("access", &path.display(), &why));
+                    error!("{}", log_files::stays("access", &path.display(), &why));
                     is_well = false;
                 }
             }

@@ -7,7 +7,7 @@ use maitred_control::{CacheFigures, ToZygote};
 use maitred_scoreboard::Cache;
 
 use crate::limits::Moment;
-use crate::processes::running::RunningPool;
+use crate::processes::running_pool::RunningPool;
 use crate::run::Supervisor;
 
 /// How long figures are good: to look at OPcache takes a process and a request to PHP.

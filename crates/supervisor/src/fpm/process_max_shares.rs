@@ -7,7 +7,7 @@ use maitred_config::fpm::Level;
 use super::say;
 use crate::capacity::process_max::{self, Need};
 use crate::fpm::fpm_words as words;
-use crate::processes::running::RunningPool;
+use crate::processes::running_pool::RunningPool;
 use crate::run::Supervisor;
 
 /// A pool, all its generations together.

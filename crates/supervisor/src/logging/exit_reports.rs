@@ -9,7 +9,7 @@ use maitred_control::episode::{Account, LogThrottle, News};
 use maitred_control::{Generation, Incarnation, Seat};
 
 use crate::limits::{Moment, SCRIPT_NAMED, TROUBLE_CALM};
-use crate::logging::troubles::seconds;
+use crate::logging::repeated_errors::seconds;
 
 /// Deaths of an episode that get a line of their own.
 const TOLD_ONE_BY_ONE: u64 = 3;

@@ -9,7 +9,7 @@ use maitred_os::shared;
 use tracing::{debug, info};
 
 use crate::limits::{LIST_SCRIPTS, Moment, WARM};
-use crate::processes::pool;
+use crate::processes::generation;
 use crate::run::Supervisor;
 
 /// What a generation on trial waits for.
@@ -38,7 +38,7 @@ impl Supervisor {
     /// PHP runs in a generation on trial: warms it, if there is anything to warm it with.
     pub(crate) fn begin_warming(&mut self, index: usize) {
         let Some(old) = self.warm_with(index) else {
-            return self.pool_event(index, pool::Event::Passed);
+            return self.pool_event(index, generation::Event::Passed);
         };
         let until = self.now() + LIST_SCRIPTS;
         let by = self.pools[old].generation;
@@ -46,7 +46,7 @@ impl Supervisor {
             Ok(file) => file,
             Err(why) => {
                 debug!("pool {}: OPcache is not warmed: {why}", self.name(index));
-                return self.pool_event(index, pool::Event::Passed);
+                return self.pool_event(index, generation::Event::Passed);
             }
         };
         if let Some(zygote) = &mut self.pools[old].zygote {
@@ -95,7 +95,7 @@ impl Supervisor {
                 "pool {}: OPcache warmed with {compiled} scripts",
                 self.name(index)
             );
-            self.pool_event(index, pool::Event::Passed);
+            self.pool_event(index, generation::Event::Passed);
         }
     }
 
@@ -105,7 +105,7 @@ impl Supervisor {
         for index in 0..self.pools.len() {
             let late = |warming: &mut Warming| warming.until() <= now;
             if self.pools[index].warming.take_if(late).is_some() {
-                self.pool_event(index, pool::Event::Passed);
+                self.pool_event(index, generation::Event::Passed);
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use maitred_control::{Incarnation, Seat};
 
-use super::place::{Boot, Place, State};
+use super::seat_state::{Boot, Place, State};
 use super::{Pool, Seated};
 use crate::limits::Moment;
 

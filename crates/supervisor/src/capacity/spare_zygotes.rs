@@ -7,7 +7,7 @@ use std::cmp::Reverse;
 use maitred_sizing::memory::Level;
 
 use crate::limits::Moment;
-use crate::processes::pool;
+use crate::processes::generation;
 use crate::run::Supervisor;
 
 impl Supervisor {
@@ -16,7 +16,7 @@ impl Supervisor {
         if self.phase.is_start() || !self.phase.wants_workers() {
             return;
         }
-        let may_rest = |pool: &crate::processes::running::RunningPool| {
+        let may_rest = |pool: &crate::processes::running_pool::RunningPool| {
             pool.is_current() && pool.pool.may_rest()
         };
         let resting = self.pools.iter().enumerate();
@@ -36,7 +36,7 @@ impl Supervisor {
         let kept = kept(&resting, most);
         for Resting { index, .. } in resting {
             if self.pools[index].pool.keep_zygote(kept.contains(&index)) {
-                self.pool_event(index, pool::Event::Tick);
+                self.pool_event(index, generation::Event::Tick);
             }
         }
     }

@@ -16,7 +16,7 @@ use tracing::{error, info};
 
 use crate::error::Error;
 use crate::run::Supervisor;
-use crate::system::trust;
+use crate::system::path_trust;
 use crate::upgrade::Upgrade;
 
 /// Mode of a log file that we make: tenants have no business in it, and addresses carry secrets.
@@ -75,7 +75,9 @@ pub fn open_of_door(path: &Path, identity: Option<&Identity>) -> io::Result<File
 
 fn with_rights_for(path: &Path, identity: Option<&Identity>, mode: u32) -> io::Result<File> {
     match identity {
-        Some(identity) if users::is_root() && !trust::leads_where_root_says(path, identity) => {
+        Some(identity)
+            if users::is_root() && !path_trust::leads_where_root_says(path, identity) =>
+        {
             let open = || in_words(guarded::append_as_it_is(path, mode));
             users::with_rights_of(identity, open)?
         }

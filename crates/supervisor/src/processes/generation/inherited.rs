@@ -2,7 +2,7 @@
 
 use maitred_control::Incarnation;
 
-use super::place::{Boot, State};
+use super::seat_state::{Boot, State};
 use super::{Pool, Seated};
 use crate::limits::{LEAVE, Moment, ZYGOTE_START};
 use crate::processes::life::Life;

@@ -2,7 +2,7 @@
 
 use maitred_control::{Incarnation, Seat};
 
-use super::place::State;
+use super::seat_state::State;
 use super::{Action, Pool};
 use crate::limits::{KILLED, LEAVE, Moment};
 

@@ -6,7 +6,7 @@ use maitred_sizing::memory::Level;
 use tracing::{info, warn};
 
 use crate::limits::{MEMORY_CALM, Moment};
-use crate::logging::troubles::seconds;
+use crate::logging::repeated_errors::seconds;
 
 /// What was said.
 #[derive(Debug)]

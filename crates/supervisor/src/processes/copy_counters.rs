@@ -8,7 +8,7 @@ use maitred_scoreboard::CopiesTold;
 use maitred_seat::Boards;
 
 use crate::limits::WORKER_SPAWN;
-use crate::processes::running::RunningPool;
+use crate::processes::running_pool::RunningPool;
 use crate::run::Supervisor;
 
 /// Most that is believed of a counter between two looks: it is the word of processes that run scripts.

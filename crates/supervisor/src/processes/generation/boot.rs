@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use maitred_control::{Incarnation, Seat};
 
-use super::place::{Boot, State};
+use super::seat_state::{Boot, State};
 use super::{Action, Pool};
 use crate::limits::{LEAVE, Moment};
 

@@ -10,7 +10,7 @@ use rustix::event::{PollFd, PollFlags};
 use crate::limits::Moment;
 use crate::reload::Ticket;
 
-use super::stacks::Draft;
+use super::status_draft::Draft;
 
 /// How long a command may say nothing, or read nothing of its answer, before it is sent away.
 const PATIENCE: Duration = Duration::from_secs(10);

@@ -8,17 +8,17 @@ use maitred_control::{Generation, PhpInfo, ToFront, ToZygote};
 use maitred_scoreboard::CopiesTold;
 
 use crate::limits::{FRONT_START, Moment};
-use crate::logging::output::Outputs;
-use crate::logging::troubles::Troubles;
+use crate::logging::repeated_errors::Troubles;
+use crate::logging::worker_output::Outputs;
 use crate::peer::Peer;
 use crate::plan::PoolPlan;
-use crate::processes::breaches::Breaches;
-use crate::processes::cache::CacheLook;
+use crate::processes::generation::Pool;
 use crate::processes::life::Life;
-use crate::processes::outgrown::Outgrown;
-use crate::processes::pool::Pool;
-use crate::processes::slow::Slow;
-use crate::processes::warm::Warming;
+use crate::processes::opcache_size::Outgrown;
+use crate::processes::opcache_stats::CacheLook;
+use crate::processes::opcache_warming::Warming;
+use crate::processes::protocol_errors::Breaches;
+use crate::processes::slow_scripts::Slow;
 
 /// A generation of a pool: what is decided about it, and the processes it has.
 #[derive(Debug)]

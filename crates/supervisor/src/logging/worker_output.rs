@@ -1,5 +1,5 @@
 //! What workers print when the server runs as php-fpm: two pipes for each worker of a pool with
-//! `catch_workers_output`, read here, made into messages ([`crate::logging::speech`]) and handed to the log,
+//! `catch_workers_output`, read here, made into messages ([`crate::logging::line_framing`]) and handed to the log,
 //! which writes `fpm::said` as php-fpm writes it and `fpm::bare` as it is; otherwise it is lost.
 //!
 //! A worker that prints faster than is read waits, as with php-fpm, so that nothing is lost. It
@@ -16,7 +16,7 @@ use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
 use tracing::{error, warn};
 
-use crate::logging::speech::{Source, Speech};
+use crate::logging::line_framing::{Source, Speech};
 use crate::run::Supervisor;
 use crate::run::wait::Ready;
 

@@ -1,6 +1,6 @@
 //! A pool's zygote: when it has to be there, and when it may rest.
 
-use super::place::State;
+use super::seat_state::State;
 use super::{Action, Pool, Reason};
 use crate::limits::Moment;
 use crate::processes::life::Step;

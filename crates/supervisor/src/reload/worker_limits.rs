@@ -1,6 +1,6 @@
 //! How many workers each generation of a pool may have.
 
-use crate::processes::pool;
+use crate::processes::generation;
 use crate::run::Supervisor;
 
 impl Supervisor {
@@ -45,7 +45,7 @@ impl Supervisor {
             };
             if self.pools[index].allowed != workers {
                 self.pools[index].allowed = workers;
-                self.pool_event(index, pool::Event::Allowed { workers });
+                self.pool_event(index, generation::Event::Allowed { workers });
             }
         }
     }

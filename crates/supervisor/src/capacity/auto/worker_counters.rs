@@ -6,8 +6,8 @@ use std::sync::atomic::Ordering::Relaxed;
 use maitred_seat::Boards;
 use maitred_sizing::rooms::Has;
 
-use crate::processes::pool::Seated;
-use crate::processes::running::RunningPool;
+use crate::processes::generation::Seated;
+use crate::processes::running_pool::RunningPool;
 
 /// What a worker tells of itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

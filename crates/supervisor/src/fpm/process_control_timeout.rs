@@ -8,7 +8,7 @@ use maitred_seat::Boards;
 use maitred_seat::board::SeatBoard;
 
 use crate::limits::Moment;
-use crate::processes::pool;
+use crate::processes::generation;
 use crate::run::Supervisor;
 
 /// Whether a worker has run the same script for so long by `now`, as far as its board says.
@@ -41,13 +41,16 @@ impl Supervisor {
             let boards = Boards::map(&running.plan.memory);
             let clock = Duration::from_nanos(monotonic_nanos());
             let seated: Vec<_> = running.pool.seated().collect();
-            for pool::Seated {
+            for generation::Seated {
                 seat, incarnation, ..
             } in seated
             {
                 let board = boards.as_ref().ok().and_then(|boards| boards.seat(seat));
                 if board.is_none_or(|board| has_run_for(board, since, clock)) {
-                    self.pool_event(index, pool::Event::TerminateWorker { seat, incarnation });
+                    self.pool_event(
+                        index,
+                        generation::Event::TerminateWorker { seat, incarnation },
+                    );
                 }
             }
         }

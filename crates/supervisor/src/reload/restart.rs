@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use crate::listen::Opened;
-use crate::logging::door_logs::DoorLogs;
-use crate::reload::changes::Changes;
+use crate::logging::pool_access_logs::DoorLogs;
+use crate::reload::pool_changes::Changes;
 use crate::run::Supervisor;
 
 use super::Reload;

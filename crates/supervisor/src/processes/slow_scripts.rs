@@ -11,9 +11,9 @@ use tracing::warn;
 
 use crate::admin::Place;
 use crate::limits::{Moment, SLOW_EPISODE};
+use crate::logging::running_time::SoFar;
 use crate::logging::slowlog::{Slowlog, Subject, entry};
-use crate::logging::so_far::SoFar;
-use crate::logging::words::one_line;
+use crate::logging::text::one_line;
 use crate::run::Supervisor;
 
 /// What a stack is wanted for.

@@ -8,7 +8,7 @@ use std::path::Path;
 use maitred_config::{Config, LogTarget, Section, SiteLog};
 
 use crate::error::Error;
-use crate::logging::logs;
+use crate::logging::log_files;
 
 /// Longest text of another process that is repeated in a message, in characters.
 const MAX_QUOTED_CHARS: usize = 500;
@@ -77,7 +77,7 @@ impl Terminal {
             // The program around the supervisor sees to that.
             LogTarget::Collector(_) => return Ok(Terminal::over(Some(aside()?))),
         };
-        let file = logs::open(path).map_err(|why| {
+        let file = log_files::open(path).map_err(|why| {
             Error::Configuration(format!(
                 "the log {} cannot be opened: {why}; correct error_log or the rights of its folder",
                 path.display()

@@ -9,10 +9,10 @@ use maitred_control::{Generation, Incarnation, Seat, ToZygote};
 
 use crate::limits::Moment;
 use crate::logging::slowlog::calls;
-use crate::processes::slow::About;
+use crate::processes::slow_scripts::About;
 use crate::run::Supervisor;
 
-use super::guest::AdminConnection;
+use super::connection::AdminConnection;
 use super::status::plain;
 
 /// Longest that an answer waits for zygotes. One that has nothing else to do tells a stack in well

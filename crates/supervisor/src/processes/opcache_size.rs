@@ -6,8 +6,8 @@ use maitred_config::{Config, Pool};
 use maitred_control::{CacheFigures, CacheSize, Generation, ToZygote};
 use tracing::{info, warn};
 
-use crate::capacity::room::there_is_now;
-use crate::processes::running::RunningPool;
+use crate::capacity::auto::there_is_now;
+use crate::processes::running_pool::RunningPool;
 use crate::run::Supervisor;
 
 const MB: u64 = 1 << 20;
