@@ -6,7 +6,7 @@ use std::time::Duration;
 use maitred_os::users::Identity;
 use serde::{Deserialize, Serialize};
 
-use crate::{Generation, Incarnation, PhpInfo, Seat, acme, purge};
+use crate::{Generation, PhpInfo, WorkerId, acme, purge};
 
 /// Orders from the supervisor to the front.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -73,10 +73,8 @@ pub enum ToFront {
     Outgrown {
         /// Its generation.
         generation: Generation,
-        /// Its seat.
-        seat: Seat,
-        /// Which worker of that seat it is.
-        incarnation: Incarnation,
+        /// The worker.
+        worker: WorkerId,
     },
     /// Nothing is left of a generation.
     ForgetPool {
@@ -136,10 +134,8 @@ pub enum ToFront {
     OpenSeat {
         /// Its generation of the pool.
         generation: Generation,
-        /// Its seat.
-        seat: Seat,
-        /// Which worker of that seat.
-        incarnation: Incarnation,
+        /// The worker.
+        worker: WorkerId,
         /// Its process id, for messages.
         pid: i32,
     },
@@ -182,10 +178,8 @@ pub enum FromFront {
     EndWorker {
         /// Its generation of the pool.
         generation: Generation,
-        /// Its seat.
-        seat: Seat,
-        /// Which worker of that seat; another one there now is left alone.
-        incarnation: Incarnation,
+        /// The worker.
+        worker: WorkerId,
         /// Why, for the log.
         why: String,
         /// What it ran for too long, if that is why.
@@ -198,10 +192,8 @@ pub enum FromFront {
     ScriptDied {
         /// Its generation of the pool.
         generation: Generation,
-        /// Its seat.
-        seat: Seat,
-        /// Which worker of that seat.
-        incarnation: Incarnation,
+        /// The worker.
+        worker: WorkerId,
         /// The script it ran.
         script: String,
     },
@@ -217,20 +209,16 @@ pub enum FromFront {
     SeatRetired {
         /// Its generation of the pool.
         generation: Generation,
-        /// Its seat.
-        seat: Seat,
-        /// Which worker of that seat; another one there now is left alone.
-        incarnation: Incarnation,
+        /// The worker.
+        worker: WorkerId,
     },
     /// A worker has served about as much as it may, or has grown as large as it may: another is to
     /// take its place. It goes on serving until then, as far as it may.
     SeatWorn {
         /// Its generation of the pool.
         generation: Generation,
-        /// Its seat.
-        seat: Seat,
-        /// Which worker of that seat.
-        incarnation: Incarnation,
+        /// The worker.
+        worker: WorkerId,
         /// Why.
         why: Wear,
     },
@@ -249,10 +237,8 @@ pub enum FromFront {
     SlowScript {
         /// Its generation of the pool.
         generation: Generation,
-        /// Its seat.
-        seat: Seat,
-        /// Which worker of that seat.
-        incarnation: Incarnation,
+        /// The worker.
+        worker: WorkerId,
         /// Which request of that worker, from 1; it may serve another by now.
         request: u64,
         /// What has run for how long.

@@ -20,7 +20,8 @@ use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 
 use maitred_os::channel::{Channel, Received, Reports, SupervisorEnd};
-use serde::{Serialize, de::DeserializeOwned};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 
 pub use front::{Clients, FromFront, Overrun, ToFront, Wear};
 pub use zygote::{
@@ -34,6 +35,15 @@ pub type Seat = u32;
 /// Which of the workers that have sat in a seat over time, from 1. An offer names it, so that a
 /// new worker never takes what was meant for its predecessor.
 pub type Incarnation = u32;
+
+/// A worker within its generation of a pool.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct WorkerId {
+    /// Its seat.
+    pub seat: Seat,
+    /// Its incarnation: a later worker of the same seat has another one.
+    pub incarnation: Incarnation,
+}
 
 /// A pool from one reload to the next: its seat link, its zygote and its workers. Every generation of
 /// every pool has a number of its own, from 1, that is never used again while the server runs.
@@ -113,8 +123,10 @@ mod tests {
     fn a_message_is_heard_as_it_was_said() {
         let (mut ours, theirs) = Channel::pair().unwrap();
         let said = FromZygote::SeatFilled {
-            seat: 3,
-            incarnation: 7,
+            worker: WorkerId {
+                seat: 3,
+                incarnation: 7,
+            },
             pid: 4711,
             took: Duration::from_micros(900),
         };

@@ -6,7 +6,7 @@ use std::time::Duration;
 use maitred_os::users::Identity;
 use serde::{Deserialize, Serialize};
 
-use crate::{Incarnation, Seat, stack};
+use crate::{WorkerId, stack};
 
 /// Orders from the supervisor to a zygote.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -17,10 +17,8 @@ pub enum ToZygote {
     /// Fork a worker into a seat. Descriptors, if it is not to print where the zygote prints: what
     /// will be its standard output, then its standard error.
     FillSeat {
-        /// The seat.
-        seat: Seat,
-        /// Which worker of that seat it will be.
-        incarnation: Incarnation,
+        /// The worker.
+        worker: WorkerId,
     },
     /// Write down which scripts OPcache holds, most used first; answered by
     /// [`FromZygote::ScriptsListed`], after a second at most. Descriptor: an anonymous file, whose
@@ -37,10 +35,8 @@ pub enum ToZygote {
     Trace {
         /// Number of this order, for the report.
         trace: u64,
-        /// The worker's seat.
-        seat: Seat,
-        /// Which worker of that seat.
-        incarnation: Incarnation,
+        /// The worker.
+        worker: WorkerId,
         /// Which request of that worker, from 1.
         request: u64,
         /// Frames that are wanted, at most [`stack::STACK_DEPTH_MAX`].
@@ -78,10 +74,8 @@ pub enum FromZygote {
     },
     /// A worker was forked. Its parent is the supervisor.
     SeatFilled {
-        /// The seat.
-        seat: Seat,
-        /// Which worker of that seat it is.
-        incarnation: Incarnation,
+        /// The worker.
+        worker: WorkerId,
         /// Its process id.
         pid: i32,
         /// How long the fork took.
@@ -90,10 +84,8 @@ pub enum FromZygote {
     },
     /// A worker that was forked says itself that its script has booted, and waits for requests.
     Booted {
-        /// Its seat.
-        seat: Seat,
-        /// Which worker of that seat it is.
-        incarnation: Incarnation,
+        /// The worker.
+        worker: WorkerId,
     },
     /// What a [`ToZygote::Trace`] came to.
     Traced {
@@ -104,10 +96,8 @@ pub enum FromZygote {
     },
     /// No worker could be forked.
     ForkFailed {
-        /// The seat that stays empty.
-        seat: Seat,
-        /// Which worker of that seat it would have been.
-        incarnation: Incarnation,
+        /// The worker.
+        worker: WorkerId,
         /// One sentence.
         why: String,
     },

@@ -10,7 +10,9 @@ use std::time::Duration;
 
 use maitred_config::Config;
 use maitred_control::admin::FrontFigures;
-use maitred_control::{Clients, FromFront, Generation as Number, Heard, ToFront, acme, purge};
+use maitred_control::{
+    Clients, FromFront, Generation as Number, Heard, ToFront, WorkerId, acme, purge,
+};
 use maitred_sandbox::Readable;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
@@ -255,8 +257,11 @@ impl CommandReceiver {
             } => self.with_pool(generation, |pool| pool.see_room(cores, workers)),
             ToFront::Outgrown {
                 generation,
-                seat: number,
-                incarnation,
+                worker:
+                    WorkerId {
+                        seat: number,
+                        incarnation,
+                    },
             } => {
                 let seat = SeatId { generation, number };
                 self.with_pool(generation, |pool| pool.outgrown(seat, incarnation));
@@ -267,8 +272,11 @@ impl CommandReceiver {
             }
             ToFront::OpenSeat {
                 generation,
-                seat: number,
-                incarnation,
+                worker:
+                    WorkerId {
+                        seat: number,
+                        incarnation,
+                    },
                 pid,
             } => {
                 let (seat, pidfd) = (SeatId { generation, number }, fds.pop());

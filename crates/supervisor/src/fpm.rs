@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use maitred_config::fpm::{Fpm, Level};
 use maitred_config::{Config, ProcessManager};
-use maitred_control::{Incarnation, Overrun, Seat, exit};
+use maitred_control::{Overrun, WorkerId, exit};
 use maitred_os::fork::{Ended, HowEnded};
 use maitred_os::signals::Signal;
 use maitred_scoreboard::Cause;
@@ -398,16 +398,13 @@ impl Supervisor {
     pub(crate) fn terminate_worker(
         &mut self,
         index: usize,
-        (seat, incarnation): (Seat, Incarnation),
+        worker: WorkerId,
         why: &str,
         overrun: Option<&Overrun>,
     ) {
-        let mut seated = self.pools[index].pool.seated();
-        let same = |one: &generation::Seated| (one.seat, one.incarnation) == (seat, incarnation);
-        let Some(pid) = seated.find(same).map(|one| one.pid) else {
+        let Some(pid) = self.pools[index].pool.pid_of(worker) else {
             return;
         };
-        drop(seated);
         let pool = self.name(index);
         match overrun {
             Some(overrun) => {
@@ -419,10 +416,7 @@ impl Supervisor {
         }
         // Another may be there before this one is dead.
         self.pools[index].to_be_replaced += 1;
-        self.pool_event(
-            index,
-            generation::Event::TerminateWorker { seat, incarnation },
-        );
+        self.pool_event(index, generation::Event::TerminateWorker { worker });
     }
 
     /// A pool has decided what to do: does it get many workers at once?

@@ -10,7 +10,7 @@ pub mod wait;
 
 use std::time::{Duration, Instant};
 
-use maitred_control::{FromFront, FromZygote, Generation, Incarnation, PhpInfo, Seat};
+use maitred_control::{FromFront, FromZygote, Generation, PhpInfo, WorkerId};
 use maitred_os::fork::{self, Ended};
 use maitred_os::signals::{Signal, SignalEvents};
 use tracing::{debug, error, info, warn};
@@ -320,51 +320,43 @@ impl Supervisor {
                 self.pool_fails(index, sentence);
                 self.pool_event(index, generation::Event::ZygoteFailed(Reason::StartFailed));
             }
-            FromZygote::SeatFilled {
-                seat,
-                incarnation,
-                pid,
-                took,
-            } => {
+            FromZygote::SeatFilled { worker, pid, took } => {
                 self.copy_forked(index, took);
                 let taken = self.is_known_elsewhere(index, pid);
-                self.output_is_of(index, (seat, incarnation), pid);
+                self.output_is_of(index, worker, pid);
                 let event = match taken {
                     true => generation::Event::ZygoteFailed(Reason::BrokeRules),
-                    false => generation::Event::Announced {
-                        seat,
-                        incarnation,
-                        pid,
-                    },
+                    false => generation::Event::Announced { worker, pid },
                 };
                 self.pool_event(index, event);
             }
-            FromZygote::Booted { seat, incarnation } => {
-                self.pool_event(index, generation::Event::Booted { seat, incarnation });
+            FromZygote::Booted { worker } => {
+                self.pool_event(index, generation::Event::Booted { worker });
             }
             FromZygote::Traced { trace, stack } => self.traced(index, trace, &stack),
-            FromZygote::ForkFailed {
-                seat,
-                incarnation,
-                why,
-            } => self.fork_failed(index, (seat, incarnation), &one_line(&why)),
+            FromZygote::ForkFailed { worker, why } => {
+                self.fork_failed(index, worker, &one_line(&why))
+            }
             FromZygote::CacheFigures { figures } => self.cache_told(index, figures),
             FromZygote::ScriptsListed { count } => self.scripts_listed(index, count),
             FromZygote::Warmed { compiled } => self.warmed(index, compiled),
         }
     }
 
-    fn fork_failed(&mut self, index: usize, (seat, incarnation): (Seat, Incarnation), why: &str) {
+    fn fork_failed(&mut self, index: usize, worker: WorkerId, why: &str) {
         let pool = self.name(index);
-        let sentence = format!("pool {pool} seat {seat}: no worker could be made: {why}");
+        let sentence = format!(
+            "pool {pool} seat {}: no worker could be made: {why}",
+            worker.seat
+        );
         let now = self.now();
         match self.pools[index].troubles.fork_failed(now) {
             true => warn!("{sentence}; it is tried again"),
             false => debug!("{sentence}"),
         }
         self.scores.fork_failed(self.name(index));
-        self.pools[index].outputs.remove(&(seat, incarnation));
-        self.pool_event(index, generation::Event::ForkFailed { seat, incarnation });
+        self.pools[index].outputs.remove(&worker);
+        self.pool_event(index, generation::Event::ForkFailed { worker });
     }
 
     fn hear_front(&mut self, ready: &Ready) {

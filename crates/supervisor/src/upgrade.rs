@@ -436,11 +436,8 @@ impl Supervisor {
 
     fn dismiss_workers(&mut self, index: usize) {
         let seated: Vec<_> = self.pools[index].pool.seated().collect();
-        for generation::Seated {
-            seat, incarnation, ..
-        } in seated
-        {
-            self.pool_event(index, generation::Event::Retired { seat, incarnation });
+        for generation::Seated { worker, .. } in seated {
+            self.pool_event(index, generation::Event::Retired { worker });
         }
     }
 

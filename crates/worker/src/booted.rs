@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use maitred_control::{FromZygote, ZygoteSettings, exit, say_waiting};
+use maitred_control::{FromZygote, WorkerId, ZygoteSettings, exit, say_waiting};
 use maitred_os::channel::Reports;
 use maitred_os::fork::{OwnProc, exit_now, is_forked_child};
 use maitred_os::{cpu, leave, users};
@@ -103,7 +103,12 @@ impl AtWork<'_> {
         };
         let (seat, incarnation) = self.place;
         // A supervisor that has gone takes us with it.
-        let _ = say_waiting(&boot.reports, &FromZygote::Booted { seat, incarnation });
+        let _ = say_waiting(
+            &boot.reports,
+            &FromZygote::Booted {
+                worker: WorkerId { seat, incarnation },
+            },
+        );
         drop(boot);
         settle(self.settings);
     }

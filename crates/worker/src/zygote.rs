@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use maitred_control::{
-    CacheSize, FromZygote, Heard, ToZygote, ZygoteSettings, exit, hear, say_waiting,
+    CacheSize, FromZygote, Heard, ToZygote, WorkerId, ZygoteSettings, exit, hear, say_waiting,
 };
 use maitred_os::channel::{Channel, Reports};
 use maitred_os::errand::{Errand, fork_errand};
@@ -328,7 +328,12 @@ impl Zygote {
             let order = hear(&self.control, true);
             self.sight.look();
             match order {
-                Ok(Heard::Message(ToZygote::FillSeat { seat, incarnation }, output)) => {
+                Ok(Heard::Message(
+                    ToZygote::FillSeat {
+                        worker: WorkerId { seat, incarnation },
+                    },
+                    output,
+                )) => {
                     if self.fill(seat, incarnation) {
                         return Came::Worker(Placed {
                             seat,
@@ -359,8 +364,7 @@ impl Zygote {
                 Ok(Heard::Message(
                     ToZygote::Trace {
                         trace,
-                        seat,
-                        incarnation,
+                        worker: WorkerId { seat, incarnation },
                         request,
                         depth,
                     },
@@ -417,8 +421,7 @@ impl Zygote {
             Err(error) => {
                 let why = error.to_string();
                 self.say(&FromZygote::ForkFailed {
-                    seat,
-                    incarnation,
+                    worker: WorkerId { seat, incarnation },
                     why,
                 });
                 false
@@ -476,8 +479,7 @@ fn fork_worker(
     let begun = Instant::now();
     fork::fork_orphan(proc, |pid| {
         let filled = FromZygote::SeatFilled {
-            seat,
-            incarnation,
+            worker: WorkerId { seat, incarnation },
             pid,
             took: begun.elapsed(),
         };

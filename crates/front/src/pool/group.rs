@@ -7,7 +7,7 @@ use std::sync::{Arc, MutexGuard};
 use std::time::{Duration, Instant};
 
 use maitred_config::Mode;
-use maitred_control::{FromFront, Generation as Number, Incarnation, Wear};
+use maitred_control::{FromFront, Generation as Number, Incarnation, Wear, WorkerId};
 
 use super::exchange::{Exchange, Left};
 use super::figures::Figures;
@@ -288,8 +288,10 @@ impl Pool {
         };
         self.supervisor.report(&FromFront::ScriptDied {
             generation,
-            seat: number,
-            incarnation: place.incarnation,
+            worker: WorkerId {
+                seat: number,
+                incarnation: place.incarnation,
+            },
             script: script.script_in(number),
         });
     }
@@ -331,8 +333,10 @@ impl Pool {
     pub(super) fn retired(&self, inner: &mut Inner, seat: SeatId, incarnation: Incarnation) {
         let report = FromFront::SeatRetired {
             generation: seat.generation,
-            seat: seat.number,
-            incarnation,
+            worker: WorkerId {
+                seat: seat.number,
+                incarnation,
+            },
         };
         self.say(inner, report);
     }
@@ -348,8 +352,10 @@ impl Pool {
         while let Some((seat, incarnation, why)) = inner.queue.next_worn() {
             let report = FromFront::SeatWorn {
                 generation: seat.generation,
-                seat: seat.number,
-                incarnation,
+                worker: WorkerId {
+                    seat: seat.number,
+                    incarnation,
+                },
                 why,
             };
             self.say(inner, report);

@@ -27,7 +27,7 @@ use std::time::{Duration, Instant};
 
 use arc_swap::{ArcSwap, Guard};
 use maitred_config::Pool as Settings;
-use maitred_control::{FromFront, Overrun, PhpInfo};
+use maitred_control::{FromFront, Overrun, PhpInfo, WorkerId};
 use maitred_seat::{Lent, SLOTS_PER_SEAT, Snapshot};
 use tokio::sync::Notify;
 
@@ -467,8 +467,10 @@ impl Pool {
         let script = generation.script_in(place.seat.number);
         self.supervisor.report(&FromFront::EndWorker {
             generation: generation.number,
-            seat: place.seat.number,
-            incarnation: place.incarnation,
+            worker: WorkerId {
+                seat: place.seat.number,
+                incarnation: place.incarnation,
+            },
             why: format!("it broke the rules of the seat link: {how} ({script})"),
             overrun: None,
             broke_rules: true,
@@ -495,8 +497,10 @@ impl Pool {
         let SlotLease { generation, lent } = loan;
         self.supervisor.report(&FromFront::EndWorker {
             generation: generation.number,
-            seat: lent.seat(),
-            incarnation: lent.incarnation(),
+            worker: WorkerId {
+                seat: lent.seat(),
+                incarnation: lent.incarnation(),
+            },
             why: format!("{why} ({})", generation.script_in(lent.seat())),
             overrun,
             broke_rules: false,

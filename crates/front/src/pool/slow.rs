@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use maitred_control::{FromFront, Overrun};
+use maitred_control::{FromFront, Overrun, WorkerId};
 use maitred_fastcgi::{FOREIGN_MAX_PARAMS_BYTES, RequestEvent, RequestReader, params};
 use maitred_seat::Began;
 
@@ -20,8 +20,10 @@ pub fn report(loan: &SlotLease, ran: Duration, request: &[u8]) -> Option<FromFro
     let board = link.seat_board(seat);
     let report = FromFront::SlowScript {
         generation: loan.generation.number,
-        seat,
-        incarnation: loan.lent.incarnation(),
+        worker: WorkerId {
+            seat,
+            incarnation: loan.lent.incarnation(),
+        },
         request: board.requests.load(Ordering::Relaxed),
         overrun: overrun(loan, ran),
         id: request_id(request),

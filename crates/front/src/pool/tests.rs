@@ -150,7 +150,10 @@ async fn who_was_asked_for_before_a_late_word_of_one_that_goes_is_asked_for_agai
     let is_asked_again = matches!(
         told,
         [
-            FromFront::SeatRetired { seat: 1, .. },
+            FromFront::SeatRetired {
+                worker: maitred_control::WorkerId { seat: 1, .. },
+                ..
+            },
             FromFront::Wanted { workers: 3, .. }
         ]
     );

@@ -189,13 +189,12 @@ fn running_in(pool: &RunningPool) -> Vec<(Running, Runner)> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     let now = now.unwrap_or_default();
     let running = pool.pool.seated().filter_map(|seated| {
-        let board = boards.seat(seated.seat)?;
+        let board = boards.seat(seated.worker.seat)?;
         let snapshot = Snapshot::take(boards.pool(), std::iter::once(board), now);
         let process = snapshot.processes.into_iter().next()?;
         let runner = Runner {
             generation: pool.generation,
-            seat: seated.seat,
-            incarnation: seated.incarnation,
+            worker: seated.worker,
             request: process.requests,
         };
         let so_far = || SoFar::of(seated.pid, board, Duration::from_micros(process.duration));
@@ -211,7 +210,7 @@ fn shown(seated: Seated, process: Process, so_far: Option<SoFar>) -> Running {
     let seconds = |part: fn(&SoFar) -> Duration| so_far.as_ref().map(part).map(|d| d.as_secs_f64());
     Running {
         pid: seated.pid,
-        seat: seated.seat,
+        seat: seated.worker.seat,
         seconds: process.duration as f64 / 1e6,
         method: plain(&process.method),
         uri: plain(&process.uri),

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use maitred_control::admin::{Answer, MAX_STACKS_SHOWN, Running, ServerStatus};
 use maitred_control::stack::Stack;
-use maitred_control::{Generation, Incarnation, Seat, ToZygote};
+use maitred_control::{Generation, ToZygote, WorkerId};
 
 use crate::limits::Moment;
 use crate::logging::slowlog::calls;
@@ -34,10 +34,8 @@ const UNANSWERED_MAX: usize = 2 * MAX_STACKS_SHOWN;
 pub struct Runner {
     /// The generation of its pool.
     pub generation: Generation,
-    /// Its seat.
-    pub seat: Seat,
-    /// Which worker of that seat.
-    pub incarnation: Incarnation,
+    /// The worker.
+    pub worker: WorkerId,
     /// Which request of that worker.
     pub request: u64,
 }
@@ -149,8 +147,7 @@ impl Supervisor {
         };
         let order = ToZygote::Trace {
             trace,
-            seat: runner.seat,
-            incarnation: runner.incarnation,
+            worker: runner.worker,
             request: runner.request,
             depth: CALLS_SHOWN,
         };

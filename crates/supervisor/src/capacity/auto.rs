@@ -301,8 +301,7 @@ impl Supervisor {
             }
             let order = ToFront::Outgrown {
                 generation: running.generation,
-                seat: worker.seat,
-                incarnation: worker.incarnation,
+                worker: worker.worker,
             };
             peer.say(order, &[]);
             self.room.rooms.replaces(&pool, pid);

@@ -41,16 +41,13 @@ impl Supervisor {
             let boards = Boards::map(&running.plan.memory);
             let clock = Duration::from_nanos(monotonic_nanos());
             let seated: Vec<_> = running.pool.seated().collect();
-            for generation::Seated {
-                seat, incarnation, ..
-            } in seated
-            {
-                let board = boards.as_ref().ok().and_then(|boards| boards.seat(seat));
+            for generation::Seated { worker, .. } in seated {
+                let board = boards
+                    .as_ref()
+                    .ok()
+                    .and_then(|boards| boards.seat(worker.seat));
                 if board.is_none_or(|board| has_run_for(board, since, clock)) {
-                    self.pool_event(
-                        index,
-                        generation::Event::TerminateWorker { seat, incarnation },
-                    );
+                    self.pool_event(index, generation::Event::TerminateWorker { worker });
                 }
             }
         }

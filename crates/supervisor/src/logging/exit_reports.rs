@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use maitred_control::episode::{Account, LogThrottle, News};
-use maitred_control::{Generation, Incarnation, Seat};
+use maitred_control::{Generation, WorkerId};
 
 use crate::limits::{Moment, SCRIPT_NAMED, TROUBLE_CALM};
 use crate::logging::repeated_errors::seconds;
@@ -30,10 +30,8 @@ pub struct Who {
     pub pool: String,
     /// Its generation of the pool.
     pub generation: Generation,
-    /// Its seat.
-    pub seat: Seat,
-    /// Which worker of that seat.
-    pub incarnation: Incarnation,
+    /// The worker.
+    pub worker: WorkerId,
 }
 
 /// Deaths and scripts that wait for each other.
@@ -163,7 +161,7 @@ fn summary(pool: &str, news: &News<Deaths>) -> Option<String> {
 
 impl Death {
     fn line(&self, script: Option<&str>) -> String {
-        let Who { pool, seat, .. } = &self.who;
+        let (pool, seat) = (&self.who.pool, self.who.worker.seat);
         let mut line = format!("pool {pool} seat {seat}: worker {} {}", self.pid, self.how);
         if let Some(script) = script {
             line.push_str(&format!(" while it ran {script}"));
@@ -186,12 +184,14 @@ mod tests {
 
     const NOW: Moment = Duration::from_secs(1);
 
-    fn who(incarnation: Incarnation) -> Who {
+    fn who(incarnation: u32) -> Who {
         Who {
             pool: "www".to_owned(),
             generation: 1,
-            seat: 3,
-            incarnation,
+            worker: WorkerId {
+                seat: 3,
+                incarnation,
+            },
         }
     }
 

@@ -10,7 +10,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 use maitred_config::fpm::Level;
-use maitred_control::{Incarnation, Seat, ToZygote};
+use maitred_control::{ToZygote, WorkerId};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
@@ -31,7 +31,7 @@ const LAST_WORDS_BYTES: usize = 64 * 1024;
 const CLOSED: &str = ", pipe is closed";
 
 /// Which worker.
-pub(crate) type Key = (Seat, Incarnation);
+pub(crate) type Key = WorkerId;
 
 /// The workers of a generation whose output is caught.
 pub(crate) type Outputs = BTreeMap<Key, Output>;
@@ -144,14 +144,13 @@ impl Output {
 
 impl Supervisor {
     /// Orders a worker for a seat, with pipes for what it will print or nowhere for it to go.
-    pub(crate) fn fill(&mut self, index: usize, key: Key) {
-        let (seat, incarnation) = key;
-        let ends = self.ends_for(index, key);
+    pub(crate) fn fill(&mut self, index: usize, worker: WorkerId) {
+        let ends = self.ends_for(index, worker);
         let running = &mut self.pools[index];
         let Some(zygote) = &mut running.zygote else {
             return;
         };
-        let order = ToZygote::FillSeat { seat, incarnation };
+        let order = ToZygote::FillSeat { worker };
         match &ends {
             Some((stdout, stderr)) => zygote.peer.say(order, &[stdout.as_fd(), stderr.as_fd()]),
             None => zygote.peer.say(order, &[]),

@@ -26,7 +26,7 @@ mod zygote;
 
 use std::time::Duration;
 
-use maitred_control::{Incarnation, Seat, exit};
+use maitred_control::{Seat, WorkerId, exit};
 use maitred_os::fork::HowEnded;
 
 use crate::limits::{EARLY_DEATH, KILLED, LEAVE, LOOK_AGAIN, Moment, WORKER_SPAWN, ZYGOTE_START};
@@ -54,42 +54,23 @@ pub enum Event {
     /// The zygote has ended, and nobody is left who could speak for it.
     ZygoteEnded,
     /// The zygote says that it forked a worker.
-    Announced {
-        seat: Seat,
-        incarnation: Incarnation,
-        pid: i32,
-    },
+    Announced { worker: WorkerId, pid: i32 },
     /// An announced process has been seen to be our child, of the pool's user.
     Adopted { pid: i32 },
     /// A worker says that its script has booted.
-    Booted {
-        seat: Seat,
-        incarnation: Incarnation,
-    },
+    Booted { worker: WorkerId },
     /// The zygote says that it could not fork.
-    ForkFailed {
-        seat: Seat,
-        incarnation: Incarnation,
-    },
+    ForkFailed { worker: WorkerId },
     /// A child of ours with this pid has ended.
     Ended { pid: i32, how: HowEnded },
     /// The front asks for the end of a worker.
-    EndWorker {
-        seat: Seat,
-        incarnation: Incarnation,
-    },
+    EndWorker { worker: WorkerId },
     /// The same as php-fpm does it: the worker is asked to end before it is killed.
-    TerminateWorker {
-        seat: Seat,
-        incarnation: Incarnation,
-    },
+    TerminateWorker { worker: WorkerId },
     /// The front says how many workers are needed; 0 also for a front that has gone.
     Wanted { workers: u32 },
     /// The front says that a worker has served, or grown, as much as it may.
-    Worn {
-        seat: Seat,
-        incarnation: Incarnation,
-    },
+    Worn { worker: WorkerId },
     /// Other generations of the pool leave this one as many workers.
     Allowed { workers: u32 },
     /// The zygote has shown what it had to: workers may be ordered.
@@ -97,10 +78,7 @@ pub enum Event {
     /// Another generation takes over, or none: no seat is filled any more.
     Leave,
     /// The front gives a worker nothing more to do.
-    Retired {
-        seat: Seat,
-        incarnation: Incarnation,
-    },
+    Retired { worker: WorkerId },
 }
 
 /// What is to be done for a pool.
@@ -113,18 +91,11 @@ pub enum Action {
     /// Ask the zygote to leave: nobody needs it.
     DismissZygote,
     /// Order the zygote to fill a seat.
-    Fill {
-        seat: Seat,
-        incarnation: Incarnation,
-    },
+    Fill { worker: WorkerId },
     /// See whether this process has become our child.
     Look { pid: i32 },
     /// Tell the front of the worker in this seat.
-    Open {
-        seat: Seat,
-        incarnation: Incarnation,
-        pid: i32,
-    },
+    Open { worker: WorkerId, pid: i32 },
     /// Kill this worker.
     KillWorker { pid: i32 },
     /// Ask this worker, which has nothing to do, to leave.
@@ -135,8 +106,7 @@ pub enum Action {
     ReportStuck { seat: Seat, pid: i32 },
     /// Say in the log that a worker failed.
     Report {
-        seat: Seat,
-        incarnation: Incarnation,
+        worker: WorkerId,
         pid: i32,
         how: HowEnded,
         /// How far it had come.
@@ -148,10 +118,8 @@ pub enum Action {
 /// A worker that sits in a seat.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Seated {
-    /// Its seat.
-    pub seat: Seat,
-    /// Which worker of that seat it is.
-    pub incarnation: Incarnation,
+    /// Its seat and incarnation.
+    pub worker: WorkerId,
     /// Its process id.
     pub pid: i32,
 }
@@ -221,33 +189,19 @@ impl Pool {
             }
             Event::ZygoteFailed(reason) => self.drop_zygote(reason, &mut actions),
             Event::ZygoteEnded => self.zygote_ended(now),
-            Event::Announced {
-                seat,
-                incarnation,
-                pid,
-            } => {
-                self.announce(seat, incarnation, pid, now, &mut actions);
-            }
+            Event::Announced { worker, pid } => self.announce(worker, pid, now, &mut actions),
             Event::Adopted { pid } => self.adopted(pid, now, &mut actions),
-            Event::Booted { seat, incarnation } => self.booted((seat, incarnation), &mut actions),
-            Event::ForkFailed { seat, incarnation } => {
-                self.fork_failed(seat, incarnation, now, &mut actions);
-            }
+            Event::Booted { worker } => self.booted(worker, &mut actions),
+            Event::ForkFailed { worker } => self.fork_failed(worker, now, &mut actions),
             Event::Ended { pid, how } => self.ended(pid, how, now, &mut actions),
-            Event::EndWorker { seat, incarnation } => {
-                self.sentence((seat, incarnation), false, now, &mut actions);
-            }
-            Event::TerminateWorker { seat, incarnation } => {
-                self.sentence((seat, incarnation), true, now, &mut actions);
-            }
+            Event::EndWorker { worker } => self.kill_worker(worker, now, &mut actions),
+            Event::TerminateWorker { worker } => self.terminate_worker(worker, now, &mut actions),
             Event::Wanted { workers } => self.want(workers, now),
-            Event::Worn { seat, incarnation } => self.wear(seat, incarnation),
+            Event::Worn { worker } => self.wear(worker),
             Event::Allowed { workers } => self.growth.allow(workers),
             Event::Passed => self.trial = false,
             Event::Leave => self.leave(now, &mut actions),
-            Event::Retired { seat, incarnation } => {
-                self.retire(seat, incarnation, now, &mut actions);
-            }
+            Event::Retired { worker } => self.retire(worker, now, &mut actions),
         }
         self.due(now, &mut actions);
         actions
@@ -341,31 +295,17 @@ impl Pool {
         self.growth.wants() == 0
     }
 
-    fn announce(
-        &mut self,
-        seat: Seat,
-        incarnation: Incarnation,
-        pid: i32,
-        now: Moment,
-        actions: &mut Vec<Action>,
-    ) {
-        let known = self.knows(pid);
-        match self.place(seat) {
-            Some(Place {
-                incarnation: ordered,
-                state,
-            }) if *ordered == incarnation && !known && pid > 1 => {
-                if let State::Ordered { deadline } = *state {
-                    *state = State::Announced {
-                        pid,
-                        since: now,
-                        look_at: now,
-                        deadline,
-                        booted: false,
-                    };
-                } else {
-                    self.drop_zygote(Reason::BrokeRules, actions);
-                }
+    fn announce(&mut self, worker: WorkerId, pid: i32, now: Moment, actions: &mut Vec<Action>) {
+        let is_possible = pid > 1 && !self.knows(pid);
+        match self.state_of(worker) {
+            Some(state) if is_possible && let State::Ordered { deadline } = *state => {
+                *state = State::Announced {
+                    pid,
+                    since: now,
+                    look_at: now,
+                    deadline,
+                    booted: false,
+                };
             }
             Some(_) | None => self.drop_zygote(Reason::BrokeRules, actions),
         }
@@ -399,30 +339,20 @@ impl Pool {
                     continue;
                 }
                 actions.push(Action::Open {
-                    seat,
-                    incarnation: place.incarnation,
+                    worker: place.worker(seat),
                     pid,
                 });
             }
         }
     }
 
-    fn fork_failed(
-        &mut self,
-        seat: Seat,
-        incarnation: Incarnation,
-        now: Moment,
-        actions: &mut Vec<Action>,
-    ) {
-        let ordered = self.place(seat).is_some_and(|place| {
-            place.incarnation == incarnation && matches!(place.state, State::Ordered { .. })
-        });
-        if !ordered {
+    fn fork_failed(&mut self, worker: WorkerId, now: Moment, actions: &mut Vec<Action>) {
+        if !matches!(self.state_of(worker), Some(State::Ordered { .. })) {
             return self.drop_zygote(Reason::BrokeRules, actions);
         }
         let not_before = self.backoff.failed(now);
-        if let Some(place) = self.place(seat) {
-            place.state = State::Empty { not_before };
+        if let Some(state) = self.state_of(worker) {
+            *state = State::Empty { not_before };
         }
     }
 
@@ -457,14 +387,13 @@ impl Pool {
         let not_before = if early { self.backoff.failed(now) } else { now };
         let place = &mut self.places[index];
         place.state = State::Empty { not_before };
-        let incarnation = place.incarnation;
+        let seat = Seat::try_from(index).unwrap_or(Seat::MAX);
+        let worker = place.worker(seat);
         self.asked_at = self.asked_at.max(self.is_empty().then_some(now));
         if failed {
             let retry = not_before - now;
-            let seat = Seat::try_from(index).unwrap_or(Seat::MAX);
             actions.push(Action::Report {
-                seat,
-                incarnation,
+                worker,
                 pid,
                 how,
                 boot,
@@ -498,13 +427,8 @@ impl Pool {
         }
     }
 
-    fn wear(&mut self, seat: Seat, incarnation: Incarnation) {
-        let Some(place) = self.place(seat) else {
-            return;
-        };
-        if let State::Taken { worn, .. } = &mut place.state
-            && place.incarnation == incarnation
-        {
+    fn wear(&mut self, worker: WorkerId) {
+        if let Some(State::Taken { worn, .. }) = self.state_of(worker) {
             *worn = true;
         }
     }
@@ -580,8 +504,7 @@ impl Pool {
                 };
                 self.growth.ordered(now);
                 actions.push(Action::Fill {
-                    seat,
-                    incarnation: place.incarnation,
+                    worker: place.worker(seat),
                 });
             }
         }
@@ -589,6 +512,12 @@ impl Pool {
 
     fn place(&mut self, seat: Seat) -> Option<&mut Place> {
         self.places.get_mut(usize::try_from(seat).ok()?)
+    }
+
+    /// The state of the seat of a worker, if no other was ordered for it since.
+    fn state_of(&mut self, worker: WorkerId) -> Option<&mut State> {
+        let place = self.place(worker.seat)?;
+        (place.incarnation == worker.incarnation).then_some(&mut place.state)
     }
 }
 

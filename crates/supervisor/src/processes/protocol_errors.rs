@@ -6,7 +6,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use maitred_control::{Incarnation, Seat};
+use maitred_control::WorkerId;
 
 use crate::limits::Moment;
 
@@ -19,11 +19,11 @@ pub(crate) const BREACHES_WITHIN: Duration = Duration::from_secs(60);
 
 /// The breaches of a generation that count.
 #[derive(Debug, Default)]
-pub(crate) struct Breaches(VecDeque<(Moment, (Seat, Incarnation))>);
+pub(crate) struct Breaches(VecDeque<(Moment, WorkerId)>);
 
 impl Breaches {
     /// A worker has broken the rules. True if the generation is to be replaced.
-    pub(crate) fn note(&mut self, worker: (Seat, Incarnation), now: Moment) -> bool {
+    pub(crate) fn note(&mut self, worker: WorkerId, now: Moment) -> bool {
         self.0.retain(|(at, _)| now < *at + BREACHES_WITHIN);
         // All of its requests may say so.
         if self.0.iter().any(|(_, known)| *known == worker) {
@@ -44,20 +44,21 @@ mod tests {
 
     #[test]
     fn a_generation_is_replaced_for_many_breaches_in_a_short_time_and_not_for_one_worker() {
+        let worker = |seat, incarnation| WorkerId { seat, incarnation };
         let mut breaches = Breaches::default();
         let second = Duration::from_secs(1);
         for _ in 0..10 {
-            assert!(!breaches.note((0, 1), second));
+            assert!(!breaches.note(worker(0, 1), second));
         }
-        assert!(!breaches.note((1, 1), second));
-        assert!(breaches.note((0, 2), second));
+        assert!(!breaches.note(worker(1, 1), second));
+        assert!(breaches.note(worker(0, 2), second));
         assert!(
-            !breaches.note((0, 3), second),
+            !breaches.note(worker(0, 3), second),
             "they are counted from nothing"
         );
         let mut rare = Breaches::default();
         for number in 1..10 {
-            assert!(!rare.note((0, number), BREACHES_WITHIN * number));
+            assert!(!rare.note(worker(0, number), BREACHES_WITHIN * number));
         }
     }
 }

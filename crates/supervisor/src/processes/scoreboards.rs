@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 
-use maitred_control::{Incarnation, Seat, Wear, exit};
+use maitred_control::{Wear, WorkerId, exit};
 use maitred_os::fork::HowEnded;
 use maitred_scoreboard::{Cause, Page};
 
@@ -151,22 +151,14 @@ impl Scores {
 
 impl crate::run::Supervisor {
     /// The front says that a worker has served, or grown, as much as it may.
-    pub(crate) fn note_wear(
-        &mut self,
-        index: usize,
-        seat: Seat,
-        incarnation: Incarnation,
-        why: Wear,
-    ) {
+    pub(crate) fn note_wear(&mut self, index: usize, worker: WorkerId, why: Wear) {
         let cause = match why {
             Wear::Requests => Cause::MaxRequests,
             Wear::Memory => Cause::MaxPrivateMemory,
             Wear::Grown => Cause::Grown,
         };
-        let mut seated = self.pools[index].pool.seated();
-        let worn = seated.find(|one| one.seat == seat && one.incarnation == incarnation);
-        if let Some(worn) = worn {
-            self.scores.leaves(worn.pid, cause);
+        if let Some(pid) = self.pools[index].pool.pid_of(worker) {
+            self.scores.leaves(pid, cause);
         }
     }
 }

@@ -3,7 +3,7 @@
 
 use maitred_config::Pool;
 use maitred_control::stack::Stack;
-use maitred_control::{Incarnation, Overrun, Seat, ToZygote};
+use maitred_control::{Overrun, ToZygote, WorkerId};
 use maitred_os::clock::local_time;
 use maitred_os::users::Identity;
 use maitred_seat::Boards;
@@ -28,10 +28,8 @@ pub enum About {
 /// A script that is slow, as the front reports it.
 #[derive(Debug)]
 pub struct SlowScript {
-    /// Its seat.
-    pub seat: Seat,
-    /// Which worker of that seat.
-    pub incarnation: Incarnation,
+    /// The worker.
+    pub worker: WorkerId,
     /// Which request of that worker.
     pub request: u64,
     /// What has run for how long.
@@ -114,14 +112,10 @@ impl Slow {
 impl Supervisor {
     /// Asks for the stack of a script that is slow.
     pub(crate) fn slow_script(&mut self, index: usize, slow: SlowScript) {
-        let seated = self.pools[index].pool.seated();
-        let mut same =
-            seated.filter(|one| one.seat == slow.seat && one.incarnation == slow.incarnation);
-        // Whose worker has gone has no stack any more, and its death is told.
-        let Some(pid) = same.next().map(|seated| seated.pid) else {
+        // The stack of a worker that has ended is gone, and its end is logged.
+        let Some(pid) = self.pools[index].pool.pid_of(slow.worker) else {
             return;
         };
-        drop(same);
         self.tell_slow(index, pid, &slow);
         let now = self.now();
         // php-fpm's slow log has no such lines.
@@ -145,8 +139,7 @@ impl Supervisor {
             Ok(trace) => {
                 let order = ToZygote::Trace {
                     trace,
-                    seat: slow.seat,
-                    incarnation: slow.incarnation,
+                    worker: slow.worker,
                     request: slow.request,
                     depth: running.plan.pool.request_slowlog_trace_depth,
                 };
@@ -159,7 +152,7 @@ impl Supervisor {
     fn so_far(&self, index: usize, pid: i32, slow: &SlowScript) -> Option<SoFar> {
         // Mapped for the moment only: a pool's memory is large, and scripts are rarely slow.
         let boards = Boards::map(&self.pools[index].plan.memory).ok()?;
-        SoFar::of(pid, boards.seat(slow.seat)?, slow.overrun.ran)
+        SoFar::of(pid, boards.seat(slow.worker.seat)?, slow.overrun.ran)
     }
 
     fn tell_slow(&mut self, index: usize, pid: i32, slow: &SlowScript) {
@@ -179,7 +172,7 @@ impl Supervisor {
             "pool {} seat {}: worker {pid} has run {} ({}) for {:.1} s, and \
              request_slowlog_timeout is {} s{log}",
             self.name(index),
-            slow.seat,
+            slow.worker.seat,
             one_line(&slow.overrun.script),
             one_line(&slow.overrun.target),
             slow.overrun.ran.as_secs_f64(),

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use maitred_config::Address;
-use maitred_control::{Clients, Generation, Incarnation, PhpInfo, Seat, ToFront, ToZygote};
+use maitred_control::{Clients, Generation, PhpInfo, ToFront, ToZygote, WorkerId};
 use maitred_os::fork::HowEnded;
 use maitred_os::signals::{self, Signal};
 use maitred_os::spawn::Program;
@@ -121,13 +121,9 @@ impl Supervisor {
                     zygote.peer.signal(Signal::SIGTERM);
                 }
             }
-            Action::Fill { seat, incarnation } => self.fill(index, (seat, incarnation)),
+            Action::Fill { worker } => self.fill(index, worker),
             Action::Look { pid } => self.look(index, pid),
-            Action::Open {
-                seat,
-                incarnation,
-                pid,
-            } => self.open_seat(index, (seat, incarnation), pid),
+            Action::Open { worker, pid } => self.open_seat(index, worker, pid),
             Action::KillWorker { pid } => {
                 self.send_away(index, pid, Cause::Terminated, Signal::SIGKILL);
             }
@@ -147,21 +143,20 @@ impl Supervisor {
                 self.name(index)
             ),
             Action::Report {
-                seat,
-                incarnation,
+                worker,
                 pid,
                 how,
                 boot,
                 retry,
             } => {
-                let who = self.who(index, seat, incarnation);
+                let who = self.who(index, worker);
                 self.report_death(index, who, pid, (how, boot), retry);
             }
         }
     }
 
     /// Has the front give requests to a worker that is there.
-    fn open_seat(&mut self, index: usize, (seat, incarnation): (Seat, Incarnation), pid: i32) {
+    fn open_seat(&mut self, index: usize, worker: WorkerId, pid: i32) {
         let line = self.pools[index].line;
         if !self.pools[index].introduced && line == self.front.line {
             self.introduce_generation(index);
@@ -177,8 +172,7 @@ impl Supervisor {
         if let (Some(pidfd), Some(peer)) = (pidfd, peer) {
             let order = ToFront::OpenSeat {
                 generation,
-                seat,
-                incarnation,
+                worker,
                 pid,
             };
             peer.say(order, &[pidfd.as_fd()]);
@@ -445,12 +439,11 @@ impl Supervisor {
     }
 
     /// Names a worker in a report.
-    pub(crate) fn who(&self, index: usize, seat: Seat, incarnation: Incarnation) -> Who {
+    pub(crate) fn who(&self, index: usize, worker: WorkerId) -> Who {
         Who {
             pool: self.name(index).to_owned(),
             generation: self.pools[index].generation,
-            seat,
-            incarnation,
+            worker,
         }
     }
 

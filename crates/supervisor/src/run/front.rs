@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::os::fd::AsFd;
 use std::path::Path;
 
-use maitred_control::{FromFront, Generation, Incarnation, Overrun, Seat, ToFront};
+use maitred_control::{FromFront, Generation, Overrun, ToFront, WorkerId};
 use maitred_os::fork::HowEnded;
 use maitred_os::shared;
 use maitred_os::signals::Signal;
@@ -184,45 +184,33 @@ impl Supervisor {
         };
         match report {
             FromFront::EndWorker {
-                seat,
-                incarnation,
+                worker,
                 why,
                 overrun,
                 broke_rules,
                 ..
             } => match broke_rules {
-                true => self.end_breaker(index, (seat, incarnation), &why),
-                false => self.end_worker(index, (seat, incarnation), &why, overrun.as_ref()),
+                true => self.end_breaker(index, worker, &why),
+                false => self.end_worker(index, worker, &why, overrun.as_ref()),
             },
-            FromFront::ScriptDied {
-                seat,
-                incarnation,
-                script,
-                ..
-            } => {
-                let who = self.who(index, seat, incarnation);
+            FromFront::ScriptDied { worker, script, .. } => {
+                let who = self.who(index, worker);
                 let (now, script) = (self.now(), one_line(&script));
                 self.obituaries.ran(who, script, now);
             }
             FromFront::Wanted { workers, .. } => {
                 self.pool_event(index, generation::Event::Wanted { workers });
             }
-            FromFront::SeatRetired {
-                seat, incarnation, ..
-            } => self.pool_event(index, generation::Event::Retired { seat, incarnation }),
-            FromFront::SeatWorn {
-                seat,
-                incarnation,
-                why,
-                ..
-            } => {
-                self.note_wear(index, seat, incarnation, why);
+            FromFront::SeatRetired { worker, .. } => {
+                self.pool_event(index, generation::Event::Retired { worker })
+            }
+            FromFront::SeatWorn { worker, why, .. } => {
+                self.note_wear(index, worker, why);
                 self.pools[index].to_be_replaced += 1;
-                self.pool_event(index, generation::Event::Worn { seat, incarnation });
+                self.pool_event(index, generation::Event::Worn { worker });
             }
             FromFront::SlowScript {
-                seat,
-                incarnation,
+                worker,
                 request,
                 overrun,
                 id,
@@ -230,8 +218,7 @@ impl Supervisor {
             } => {
                 let slow = SlowScript {
                     id,
-                    seat,
-                    incarnation,
+                    worker,
                     request,
                     overrun,
                 };
@@ -243,25 +230,22 @@ impl Supervisor {
     }
 
     /// The front wants a worker ended.
-    fn end_worker(
-        &mut self,
-        index: usize,
-        (seat, incarnation): (Seat, Incarnation),
-        why: &str,
-        overrun: Option<&Overrun>,
-    ) {
+    fn end_worker(&mut self, index: usize, worker: WorkerId, why: &str, overrun: Option<&Overrun>) {
         if self.is_fpm() {
-            return self.terminate_worker(index, (seat, incarnation), why, overrun);
+            return self.terminate_worker(index, worker, why, overrun);
         }
         let (pool, why) = (self.name(index), one_line(why));
-        warn!("pool {pool} seat {seat}: its worker is ended: {why}");
-        self.pool_event(index, generation::Event::EndWorker { seat, incarnation });
+        warn!(
+            "pool {pool} seat {}: its worker is ended: {why}",
+            worker.seat
+        );
+        self.pool_event(index, generation::Event::EndWorker { worker });
     }
 
     /// A worker has broken the rules of the seat link: it is asked nothing any more. Where there
     /// are many, its pool is started again.
-    fn end_breaker(&mut self, index: usize, worker: (Seat, Incarnation), why: &str) {
-        let ((seat, incarnation), now) = (worker, self.now());
+    fn end_breaker(&mut self, index: usize, worker: WorkerId, why: &str) {
+        let (worker, now) = (worker, self.now());
         let pool = self.name(index).to_owned();
         if self.pools[index].breaches.note(worker, now) && self.pools[index].is_current() {
             warn!(
@@ -272,17 +256,18 @@ impl Supervisor {
             );
             self.renewals.want_fresh(&pool);
         }
-        if !self.pools[index].pool.serves(seat, incarnation) {
+        if !self.pools[index].pool.serves(worker) {
             return;
         }
         warn!(
-            "pool {pool} seat {seat}: its worker is ended: {}",
+            "pool {pool} seat {}: its worker is ended: {}",
+            worker.seat,
             one_line(why)
         );
         if self.is_fpm() {
             self.pools[index].to_be_replaced += 1;
         }
-        self.pool_event(index, generation::Event::EndWorker { seat, incarnation });
+        self.pool_event(index, generation::Event::EndWorker { worker });
     }
 
     /// A front has no request left.
@@ -495,17 +480,11 @@ impl RunningPool {
 
     /// Tells a front who sits in the seats of this generation.
     fn tell_seats(&self, peer: &mut Peer<ToFront>) {
-        for generation::Seated {
-            seat,
-            incarnation,
-            pid,
-        } in self.pool.seated()
-        {
+        for generation::Seated { worker, pid } in self.pool.seated() {
             if let Some(pidfd) = self.workers.get(&pid) {
                 let order = ToFront::OpenSeat {
                     generation: self.generation,
-                    seat,
-                    incarnation,
+                    worker,
                     pid,
                 };
                 peer.say(order, &[pidfd.as_fd()]);

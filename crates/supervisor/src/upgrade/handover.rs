@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use maitred_config::{Address, Config, Pool};
-use maitred_control::{Clients, Generation, Incarnation, PhpInfo, Seat, ZygoteSettings};
+use maitred_control::{Clients, Generation, Incarnation, PhpInfo, WorkerId, ZygoteSettings};
 use maitred_os::channel::{SupervisorEnd, Taken};
 use maitred_os::spawn;
 use serde::{Deserialize, Serialize};
@@ -132,8 +132,8 @@ struct PoolState {
 
 #[derive(Debug, Serialize, Deserialize)]
 struct WorkerState {
-    seat: Seat,
-    incarnation: Incarnation,
+    #[serde(flatten)]
+    worker: WorkerId,
     pid: i32,
     worn: bool,
     /// It was asked to leave.
@@ -331,24 +331,16 @@ fn listener_state(listener: &Listener) -> ListenerState {
 fn pool_state(running: &RunningPool) -> PoolState {
     let plan = &running.plan;
     let workers = running.pool.all_seated().filter_map(|(seated, mark)| {
-        let generation::Seated {
-            seat,
-            incarnation,
-            pid,
-        } = seated;
+        let generation::Seated { worker, pid } = seated;
         let pidfd = running.workers.get(&pid)?.as_raw_fd();
         Some(WorkerState {
-            seat,
-            incarnation,
+            worker,
             pid,
             worn: mark == generation::Mark::Worn,
             sentenced: mark == generation::Mark::Sentenced,
             boots: mark == generation::Mark::Boots,
             pidfd,
-            output: running
-                .outputs
-                .get(&(seat, incarnation))
-                .and_then(Output::descriptors),
+            output: running.outputs.get(&worker).and_then(Output::descriptors),
         })
     });
     let zygote = running
@@ -428,13 +420,10 @@ impl PoolState {
                 let stdout = stdout.map(spawn::inherited_fd).transpose()?;
                 let stderr = stderr.map(spawn::inherited_fd).transpose()?;
                 let output = Output::over(Some(worker.pid), (stdout, stderr));
-                running
-                    .outputs
-                    .insert((worker.seat, worker.incarnation), output);
+                running.outputs.insert(worker.worker, output);
             }
             let who = generation::Seated {
-                seat: worker.seat,
-                incarnation: worker.incarnation,
+                worker: worker.worker,
                 pid: worker.pid,
             };
             let mark = match (worker.sentenced, worker.worn) {

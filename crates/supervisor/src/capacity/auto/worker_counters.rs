@@ -45,7 +45,7 @@ pub(super) fn with_told(has: Has, told: Option<Told>, limit: f64) -> Has {
 /// What workers tell, by their process ids.
 fn told_by(boards: &Boards, seated: impl Iterator<Item = Seated>) -> HashMap<i32, Told> {
     let told = seated.filter_map(|worker| {
-        let board = boards.seat(worker.seat)?;
+        let board = boards.seat(worker.worker.seat)?;
         let told = Told {
             program: board.program_most.load(Relaxed),
             requests: board.requests.load(Relaxed),
@@ -57,6 +57,8 @@ fn told_by(boards: &Boards, seated: impl Iterator<Item = Seated>) -> HashMap<i32
 
 #[cfg(test)]
 mod tests {
+    use maitred_control::WorkerId;
+
     use super::*;
 
     #[test]
@@ -67,8 +69,10 @@ mod tests {
         boards.seat(1).unwrap().program_most.store(4000, Relaxed);
         boards.seat(1).unwrap().requests.store(7, Relaxed);
         let seated = [(0, 10), (1, 11), (2, 12)].map(|(seat, pid)| Seated {
-            seat,
-            incarnation: 1,
+            worker: WorkerId {
+                seat,
+                incarnation: 1,
+            },
             pid,
         });
         let told = told_by(&boards, seated.into_iter());

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use maitred_control::{Incarnation, Seat};
+use maitred_control::WorkerId;
 
 use super::seat_state::{Boot, State};
 use super::{Action, Pool};
@@ -30,34 +30,22 @@ impl Pool {
     }
 
     /// What comes too late, for a worker that has been killed meanwhile, is passed over.
-    pub(super) fn booted(
-        &mut self,
-        (seat, incarnation): (Seat, Incarnation),
-        actions: &mut Vec<Action>,
-    ) {
-        let Some(place) = self.place(seat) else {
-            return;
-        };
-        if place.incarnation != incarnation {
-            return;
-        }
-        match &mut place.state {
+    pub(super) fn booted(&mut self, worker: WorkerId, actions: &mut Vec<Action>) {
+        match self.state_of(worker) {
             // It was faster than we have looked whether it is our child.
-            State::Announced { booted, .. } => *booted = true,
-            State::Taken {
+            Some(State::Announced { booted, .. }) => *booted = true,
+            Some(State::Taken {
                 pid,
                 boot: boot @ Boot::Until(_),
                 sentenced: false,
                 ..
-            } => {
+            }) => {
                 *boot = Boot::Done;
-                actions.push(Action::Open {
-                    seat,
-                    incarnation,
-                    pid: *pid,
-                });
+                actions.push(Action::Open { worker, pid: *pid });
             }
-            State::Empty { .. } | State::Ordered { .. } | State::Taken { .. } => return,
+            Some(State::Empty { .. } | State::Ordered { .. } | State::Taken { .. }) | None => {
+                return;
+            }
         }
         self.boots_in_vain = false;
     }

@@ -3,6 +3,7 @@
 use super::*;
 use crate::limits::{BACKOFF_FIRST, LEAVE};
 use maitred_config::ProcessManager;
+use maitred_control::Incarnation;
 
 const LIMIT: Duration = Duration::from_secs(5);
 const SEAT: Seat = 0;
@@ -22,7 +23,7 @@ fn booting() -> (Pool, Incarnation) {
 
 fn ordered(actions: &[Action]) -> Incarnation {
     let order = actions.iter().find_map(|action| match action {
-        Action::Fill { incarnation, .. } => Some(*incarnation),
+        Action::Fill { worker } => Some(worker.incarnation),
         _ => None,
     });
     order.expect("a worker is ordered")
@@ -31,8 +32,7 @@ fn ordered(actions: &[Action]) -> Incarnation {
 fn adopt(pool: &mut Pool, incarnation: Incarnation, pid: i32, now: Moment) {
     let seat = SEAT;
     let announced = Event::Announced {
-        seat,
-        incarnation,
+        worker: WorkerId { seat, incarnation },
         pid,
     };
     pool.on(announced, now);
@@ -63,16 +63,28 @@ fn requests_go_to_a_worker_when_its_script_has_booted() {
     let stale = incarnation + 1;
     let stale = pool.on(
         Event::Booted {
-            seat,
-            incarnation: stale,
+            worker: WorkerId {
+                seat,
+                incarnation: stale,
+            },
         },
         Moment::ZERO,
     );
     assert!(stale.is_empty(), "{stale:?}");
-    let booted = pool.on(Event::Booted { seat, incarnation }, Moment::ZERO);
+    let booted = pool.on(
+        Event::Booted {
+            worker: WorkerId { seat, incarnation },
+        },
+        Moment::ZERO,
+    );
     assert!(booted.iter().any(is_open), "{booted:?}");
     assert!(pool.is_full());
-    let again = pool.on(Event::Booted { seat, incarnation }, Moment::ZERO);
+    let again = pool.on(
+        Event::Booted {
+            worker: WorkerId { seat, incarnation },
+        },
+        Moment::ZERO,
+    );
     assert!(again.is_empty(), "{again:?}");
 }
 
@@ -83,12 +95,16 @@ fn a_script_that_boots_before_its_worker_is_seen_to_be_ours_is_not_overheard() {
     let incarnation = ordered(&pool.on(Event::Tick, retry));
     let (seat, pid) = (SEAT, PID + 1);
     let announced = Event::Announced {
-        seat,
-        incarnation,
+        worker: WorkerId { seat, incarnation },
         pid,
     };
     pool.on(announced, retry);
-    pool.on(Event::Booted { seat, incarnation }, retry);
+    pool.on(
+        Event::Booted {
+            worker: WorkerId { seat, incarnation },
+        },
+        retry,
+    );
     let adopted = pool.on(Event::Adopted { pid }, retry);
     assert!(adopted.iter().any(is_open), "{adopted:?}");
 }
@@ -144,6 +160,11 @@ fn a_boot_goes_on_through_an_upgrade() {
     let (mut after, _) = booting();
     after.take_over(&handed_over, true, false, Moment::ZERO);
     let seat = SEAT;
-    let booted = after.on(Event::Booted { seat, incarnation }, Moment::ZERO);
+    let booted = after.on(
+        Event::Booted {
+            worker: WorkerId { seat, incarnation },
+        },
+        Moment::ZERO,
+    );
     assert!(booted.iter().any(is_open), "{booted:?}");
 }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use maitred_config::{Config, Mode, ProcessManager};
+use maitred_control::Incarnation;
 
 use super::*;
 
@@ -22,7 +23,9 @@ fn pool(pm: ProcessManager, limit: u32) -> Pool {
 
 fn fills(actions: &[Action]) -> Vec<(Seat, Incarnation)> {
     let fills = actions.iter().filter_map(|action| match action {
-        Action::Fill { seat, incarnation } => Some((*seat, *incarnation)),
+        Action::Fill {
+            worker: WorkerId { seat, incarnation },
+        } => Some((*seat, *incarnation)),
         _ => None,
     });
     fills.collect()
@@ -35,14 +38,18 @@ fn a_copy_in_its_zygotes_last_words_keeps_its_seat_and_the_others_are_ordered_ag
     assert_eq!(fills(&ordered), [(0, 1), (1, 1), (2, 1)]);
     let now = 10 * SECOND;
     let announced = Event::Announced {
-        seat: 0,
-        incarnation: 1,
+        worker: WorkerId {
+            seat: 0,
+            incarnation: 1,
+        },
         pid: 10,
     };
     assert_eq!(pool.on(announced, now), [Action::Look { pid: 10 }]);
     let opened = Action::Open {
-        seat: 0,
-        incarnation: 1,
+        worker: WorkerId {
+            seat: 0,
+            incarnation: 1,
+        },
         pid: 10,
     };
     assert_eq!(pool.on(Event::Adopted { pid: 10 }, now), [opened]);
@@ -72,8 +79,7 @@ fn a_pool_that_finds_its_size_has_copies_ready_beyond_those_that_serve_at_rest_t
     for (seat, pid) in [(0, 10), (1, 11), (2, 12)] {
         let incarnation = 1;
         let announced = Event::Announced {
-            seat,
-            incarnation,
+            worker: WorkerId { seat, incarnation },
             pid,
         };
         pool.on(announced, SECOND);
@@ -104,8 +110,7 @@ fn copies_that_have_served_are_ordered_again_without_one_waiting_for_another() {
     for (seat, incarnation) in ordered {
         let pid = 10 + i32::try_from(seat).unwrap();
         let announced = Event::Announced {
-            seat,
-            incarnation,
+            worker: WorkerId { seat, incarnation },
             pid,
         };
         pool.on(announced, SECOND);

@@ -39,10 +39,8 @@ impl Pool {
                         (false, true) => Mark::Worn,
                         (false, false) => Mark::None,
                     };
-                    let incarnation = place.incarnation;
                     let who = Seated {
-                        seat,
-                        incarnation,
+                        worker: place.worker(seat),
                         pid,
                     };
                     Some((who, mark))
@@ -74,10 +72,10 @@ impl Pool {
     ) {
         let within = self.boots_within;
         for &(who, mark) in seated {
-            let Some(place) = self.place(who.seat) else {
+            let Some(place) = self.place(who.worker.seat) else {
                 continue;
             };
-            place.incarnation = who.incarnation;
+            place.incarnation = who.worker.incarnation;
             place.state = State::Taken {
                 pid: who.pid,
                 born: now,

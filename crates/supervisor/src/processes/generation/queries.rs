@@ -1,6 +1,6 @@
 //! What others ask about a pool's workers.
 
-use maitred_control::{Incarnation, Seat};
+use maitred_control::WorkerId;
 
 use super::seat_state::{Boot, Place, State};
 use super::{Pool, Seated};
@@ -18,8 +18,7 @@ impl Pool {
                     boot: Boot::Done,
                     ..
                 } => Some(Seated {
-                    seat,
-                    incarnation: place.incarnation,
+                    worker: place.worker(seat),
                     pid,
                 }),
                 State::Empty { .. }
@@ -30,9 +29,14 @@ impl Pool {
     }
 
     /// Whether this worker is one of [`Pool::seated`].
-    pub fn serves(&self, seat: Seat, incarnation: Incarnation) -> bool {
+    pub fn serves(&self, worker: WorkerId) -> bool {
+        self.pid_of(worker).is_some()
+    }
+
+    /// The process id of this worker, if it is one of [`Pool::seated`].
+    pub fn pid_of(&self, worker: WorkerId) -> Option<i32> {
         let mut seated = self.seated();
-        seated.any(|one| (one.seat, one.incarnation) == (seat, incarnation))
+        Some(seated.find(|one| one.worker == worker)?.pid)
     }
 
     /// When the worker with this pid became our child.

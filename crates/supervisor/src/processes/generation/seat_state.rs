@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use maitred_control::Incarnation;
+use maitred_control::{Incarnation, Seat, WorkerId};
 
 use crate::limits::Moment;
 
@@ -82,6 +82,14 @@ impl Place {
         Place {
             incarnation: 0,
             state: State::Empty { not_before },
+        }
+    }
+
+    /// The worker that was ordered last for this seat, whose number is `seat`.
+    pub(super) fn worker(&self, seat: Seat) -> WorkerId {
+        WorkerId {
+            seat,
+            incarnation: self.incarnation,
         }
     }
 

@@ -50,7 +50,7 @@ proptest! {
         world.tell(Event::Wanted { workers: 0 });
         world.settle();
         for (seat, incarnation) in world.last.clone() {
-            world.tell(Event::Retired { seat, incarnation });
+            world.tell(Event::Retired { worker: WorkerId { seat, incarnation } });
         }
         world.settle();
         let fewest = match pm {
@@ -125,8 +125,10 @@ fn a_dynamic_pool_starts_with_its_start_servers_and_falls_to_no_less_than_its_fe
     world.tell(Event::Wanted { workers: 0 });
     for seat in 0..2 {
         world.tell(Event::Retired {
-            seat,
-            incarnation: 1,
+            worker: WorkerId {
+                seat,
+                incarnation: 1,
+            },
         });
     }
     world.settle();
@@ -177,7 +179,9 @@ fn a_worker_that_does_not_leave_is_killed() {
     let (seat, pid) = stubborn.map(|(seat, pid)| (*seat, *pid)).unwrap();
     world.tell(Event::Wanted { workers: 1 });
     let incarnation = world.last[&seat];
-    world.tell(Event::Retired { seat, incarnation });
+    world.tell(Event::Retired {
+        worker: WorkerId { seat, incarnation },
+    });
     assert!(world.workers.contains_key(&pid));
     assert_eq!(world.pool.deadline(), Some(world.now + LEAVE));
     world.now += LEAVE;
@@ -243,7 +247,12 @@ fn a_worker_that_not_even_a_kill_ends_keeps_its_seat_and_is_told_of_once() {
     let (seat, incarnation) = (0, world.last[&0]);
     let pid = world.seated[&seat];
     let now = world.now;
-    let killed = world.pool.on(Event::EndWorker { seat, incarnation }, now);
+    let killed = world.pool.on(
+        Event::EndWorker {
+            worker: WorkerId { seat, incarnation },
+        },
+        now,
+    );
     assert_eq!(killed[0], Action::KillWorker { pid });
     assert_eq!(world.pool.deadline(), Some(now + KILLED));
     let late = world.pool.on(Event::Tick, now + KILLED);
@@ -257,7 +266,9 @@ fn a_worker_that_not_even_a_kill_ends_keeps_its_seat_and_is_told_of_once() {
 fn a_worker_that_was_sentenced_is_replaced_at_once() {
     let mut world = full_pool();
     let (seat, incarnation) = (3, world.last[&3]);
-    world.tell(Event::EndWorker { seat, incarnation });
+    world.tell(Event::EndWorker {
+        worker: WorkerId { seat, incarnation },
+    });
     assert_eq!(world.orders, [(SEATS, 1)], "before it is dead");
 }
 
@@ -269,7 +280,9 @@ fn the_front_cannot_end_the_successor_of_the_worker_it_means() {
     world.worker_dies(pid, false);
     world.recover();
     let successor = world.seated[&seat];
-    world.tell(Event::EndWorker { seat, incarnation });
+    world.tell(Event::EndWorker {
+        worker: WorkerId { seat, incarnation },
+    });
     assert_eq!(world.seated[&seat], successor);
 }
 
@@ -310,8 +323,7 @@ fn a_zygote_that_names_a_process_we_never_get_is_replaced() {
     world.step(1, 0, 0);
     let (seat, incarnation) = world.orders[0];
     world.tell(Event::Announced {
-        seat,
-        incarnation,
+        worker: WorkerId { seat, incarnation },
         pid: 4000,
     });
     world.now += WORKER_SPAWN;
@@ -327,8 +339,7 @@ fn one_process_cannot_be_announced_for_two_seats() {
     world.worker_dies(other, false);
     let (seat, incarnation) = world.orders[0];
     world.tell(Event::Announced {
-        seat,
-        incarnation,
+        worker: WorkerId { seat, incarnation },
         pid,
     });
     assert_eq!(world.zygote, Zygote::Killed);
@@ -348,16 +359,20 @@ fn a_worn_worker_stays_until_another_is_ready_and_only_as_many_come_early_as_the
     let mut world = full_pool();
     for seat in 0..SEATS {
         world.tell(Event::Worn {
-            seat,
-            incarnation: 1,
+            worker: WorkerId {
+                seat,
+                incarnation: 1,
+            },
         });
     }
     assert_eq!(world.orders.len(), SPARE_SEATS as usize);
     world.settle();
     assert_eq!(world.seated.len(), (SEATS + SPARE_SEATS) as usize);
     world.tell(Event::Retired {
-        seat: 1,
-        incarnation: 1,
+        worker: WorkerId {
+            seat: 1,
+            incarnation: 1,
+        },
     });
     world.now += LEAVE;
     world.tell(Event::Tick);
@@ -393,7 +408,9 @@ fn a_leaving_generation_fills_no_seat_and_is_gone_when_the_last_is_empty() {
     world.worker_dies(pid, true);
     assert!(world.orders.is_empty() && !world.pool.is_gone());
     for (seat, incarnation) in world.last.clone() {
-        world.tell(Event::Retired { seat, incarnation });
+        world.tell(Event::Retired {
+            worker: WorkerId { seat, incarnation },
+        });
     }
     world.now += LEAVE;
     world.tell(Event::Tick);
@@ -421,8 +438,10 @@ fn a_generation_that_leaves_while_php_starts_or_a_worker_is_on_its_way_takes_the
 #[test]
 fn a_worker_that_was_asked_to_leave_before_an_upgrade_leaves_after_it() {
     let who = |seat, pid| Seated {
-        seat,
-        incarnation: 1,
+        worker: WorkerId {
+            seat,
+            incarnation: 1,
+        },
         pid,
     };
     let mut before = Pool::new(SEATS + SPARE_SEATS, growth(ProcessManager::Static));

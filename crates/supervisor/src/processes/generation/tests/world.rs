@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use maitred_config::{Config, ProcessManager};
+use maitred_control::Incarnation;
 
 use super::super::*;
 use crate::limits::BACKOFF_LONGEST;
@@ -93,7 +94,9 @@ impl World {
                 assert!(!matches!(self.zygote, Zygote::None | Zygote::Killed));
                 self.zygote = Zygote::Killed;
             }
-            Action::Fill { seat, incarnation } => {
+            Action::Fill {
+                worker: WorkerId { seat, incarnation },
+            } => {
                 assert_eq!(self.zygote, Zygote::Up, "an order to nobody");
                 assert!(
                     !self.seated.contains_key(&seat),
@@ -121,8 +124,7 @@ impl World {
                 assert!(self.workers.contains_key(&pid), "nobody to end");
             }
             Action::Open {
-                seat,
-                incarnation,
+                worker: WorkerId { seat, incarnation },
                 pid,
             } => {
                 assert_eq!(self.workers.get(&pid), Some(&(seat, incarnation)));
@@ -160,8 +162,7 @@ impl World {
         self.workers.insert(pid, (seat, incarnation));
         self.announced.push(pid);
         self.tell(Event::Announced {
-            seat,
-            incarnation,
+            worker: WorkerId { seat, incarnation },
             pid,
         });
     }
@@ -219,7 +220,9 @@ impl World {
             10..=12 => self.intermediates_leave(),
             13 if self.zygote == Zygote::Up && !self.orders.is_empty() => {
                 let (seat, incarnation) = self.orders.swap_remove(pick % self.orders.len());
-                self.tell(Event::ForkFailed { seat, incarnation });
+                self.tell(Event::ForkFailed {
+                    worker: WorkerId { seat, incarnation },
+                });
             }
             14 | 15 => {
                 if let Some(pid) = self.any_worker(pick) {
@@ -228,14 +231,15 @@ impl World {
             }
             16 => {
                 let incarnation = self.last.get(&seat).copied().unwrap_or(0);
-                self.tell(Event::EndWorker { seat, incarnation });
+                self.tell(Event::EndWorker {
+                    worker: WorkerId { seat, incarnation },
+                });
             }
             17 if self.zygote == Zygote::Up => {
                 let pid = self.any_worker(pick).unwrap_or(1);
                 let incarnation = self.last.get(&seat).copied().unwrap_or(9);
                 self.tell(Event::Announced {
-                    seat,
-                    incarnation,
+                    worker: WorkerId { seat, incarnation },
                     pid,
                 });
                 self.orders.retain(|order| order.0 != seat);
@@ -247,11 +251,15 @@ impl World {
             }
             21 | 22 => {
                 let incarnation = self.last.get(&seat).copied().unwrap_or(0);
-                self.tell(Event::Retired { seat, incarnation });
+                self.tell(Event::Retired {
+                    worker: WorkerId { seat, incarnation },
+                });
             }
             23 | 24 => {
                 let incarnation = self.last.get(&seat).copied().unwrap_or(0);
-                self.tell(Event::Worn { seat, incarnation });
+                self.tell(Event::Worn {
+                    worker: WorkerId { seat, incarnation },
+                });
             }
             25 => {
                 self.allowed = u32::try_from(pick).unwrap() % (SEATS + 3);
