@@ -62,12 +62,12 @@ pub enum Error {
 
 impl Error {
     /// Wraps what the system said while we were `doing` something.
-    pub(crate) fn system(doing: &'static str) -> impl FnOnce(io::Error) -> Error {
+    pub fn system(doing: &'static str) -> impl FnOnce(io::Error) -> Error {
         move |source| Error::System { doing, source }
     }
 
     /// Says where in the file at `path`, which the configuration was read from, the setting is written.
-    pub(crate) fn located(self, path: &Path) -> Error {
+    pub fn located(self, path: &Path) -> Error {
         let Error::Setting {
             section,
             setting,

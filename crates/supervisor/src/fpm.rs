@@ -28,6 +28,7 @@ use crate::listen;
 use crate::logging::text::one_line;
 use crate::plan::Plan;
 use crate::processes::generation::{self, Action, Pool};
+use crate::processes::pools::PoolId;
 use crate::processes::running_pool::RunningPool;
 use crate::reload::Anew;
 use crate::run::Supervisor;
@@ -164,17 +165,17 @@ fn request_of(overrun: &Overrun) -> String {
 
 impl Supervisor {
     /// What php-fpm's configuration says beside, if the server was started as php-fpm.
-    pub(crate) fn fpm(&self) -> Option<&Fpm> {
+    pub fn fpm(&self) -> Option<&Fpm> {
         self.plan.config.fpm.as_ref()
     }
 
     /// Whether the server was started as php-fpm.
-    pub(crate) fn is_fpm(&self) -> bool {
+    pub fn is_fpm(&self) -> bool {
         self.fpm().is_some()
     }
 
     /// Obeys a signal as php-fpm's master does. SIGHUP is Debian's second name for SIGUSR2.
-    pub(crate) fn obey_as_fpm(&mut self, signal: Signal) {
+    pub fn obey_as_fpm(&mut self, signal: Signal) {
         match signal {
             Signal::SIGTERM | Signal::SIGINT => {
                 say(Level::Notice, words::TERMINATING);
@@ -195,7 +196,7 @@ impl Supervisor {
     }
 
     /// Opens every log file again and says so as php-fpm does.
-    pub(crate) fn reopen_logs_as_fpm(&mut self) {
+    pub fn reopen_logs_as_fpm(&mut self) {
         match self.reopen_error_log() {
             true => say(Level::Notice, words::ERROR_LOG_OPENED),
             false => say(Level::Error, words::ERROR_LOG_LOST),
@@ -212,7 +213,7 @@ impl Supervisor {
 
     /// Begins every pool anew that was asked to, as soon as nothing else is going on. What was asked
     /// for meanwhile is one further reload, since the configuration may be another by now.
-    pub(crate) fn begin_anew_when_possible(&mut self) {
+    pub fn begin_anew_when_possible(&mut self) {
         let is_free = self.upgrade.is_none() && !self.reloads.is_going_on();
         if !self.reload_later || !is_free || !self.phase.is_serving() {
             return;
@@ -257,24 +258,24 @@ impl Supervisor {
 
     /// What lies at our program's path was tried and did not come to serve: it is tried again at the
     /// next reload.
-    pub(crate) fn forget_program(&mut self) {
+    pub fn forget_program(&mut self) {
         self.tidings.program = None;
     }
 
     /// The server serves. That it runs was said by its host, before its pools were started.
-    pub(crate) fn say_ready(&mut self) {
+    pub fn say_ready(&mut self) {
         say(Level::Notice, words::READY);
         self.tell_systemd();
-        for index in 0..self.pools.len() {
-            let seated: Vec<i32> = self.pools[index].pool.seated().map(|one| one.pid).collect();
+        for id in self.pools.ids() {
+            let seated: Vec<i32> = self.pools[id].pool.seated().map(|one| one.pid).collect();
             for pid in seated {
-                self.speak_for(index, pid);
+                self.speak_for(id, pid);
             }
         }
     }
 
     /// The server serves with all that a reload has brought.
-    pub(crate) fn say_ready_again(&self) {
+    pub fn say_ready_again(&self) {
         if self.is_fpm() {
             say(Level::Notice, &words::running(std::process::id()));
             say(Level::Notice, words::READY);
@@ -283,34 +284,34 @@ impl Supervisor {
 
     /// Says in a worker's place what php-fpm's workers say of the configuration when they start,
     /// where what they say is heard.
-    fn speak_for(&mut self, index: usize, pid: i32) {
+    fn speak_for(&mut self, id: PoolId, pid: i32) {
         let said = self.fpm().map(|fpm| &fpm.said_when_ready);
-        let Some(said) = said.and_then(|said| said.get(self.name(index))) else {
+        let Some(said) = said.and_then(|said| said.get(self.name(id))) else {
             return;
         };
         let lines = said.iter();
         let lines: String = lines
             .map(|(level, text)| format!("{}: {text}\n", level.name()))
             .collect();
-        self.say_for_worker(index, pid, &lines);
+        self.say_for_worker(id, pid, &lines);
     }
 
     /// A reload keeps every listening socket, first of all.
-    pub(crate) fn say_inherited(&self) {
+    pub fn say_inherited(&self) {
         if self.is_fpm() {
             listen::announce(&self.plan.listeners);
         }
     }
 
     /// The last line of all.
-    pub(crate) fn say_goodbye(&self) {
+    pub fn say_goodbye(&self) {
         if self.is_fpm() && self.phase.exit_code() == Some(crate::run::phase::EXIT_STOPPED) {
             say(Level::Notice, words::BYE);
         }
     }
 
     /// Says what a worker died of, with what it ran. php-fpm says less, and said it already.
-    pub(crate) fn tell_obituary(&self, line: &str) {
+    pub fn tell_obituary(&self, line: &str) {
         match self.is_fpm() {
             true => info!("{line}"),
             false => error!("{line}"),
@@ -318,24 +319,24 @@ impl Supervisor {
     }
 
     /// A worker has begun to serve.
-    pub(crate) fn tell_start(&mut self, index: usize, pid: i32) {
+    pub fn tell_start(&mut self, id: PoolId, pid: i32) {
         if !self.is_fpm() {
             return;
         }
-        let owed = &mut self.pools[index].to_be_replaced;
+        let owed = &mut self.pools[id].to_be_replaced;
         let level = match *owed {
             0 => Level::Debug,
             _ => Level::Notice,
         };
         *owed = owed.saturating_sub(1);
-        say(level, &words::started(self.name(index), pid));
+        say(level, &words::started(self.name(id), pid));
         if self.phase.is_serving() {
-            self.speak_for(index, pid);
+            self.speak_for(id, pid);
         }
     }
 
     /// A worker has ended, and nothing of that has been noted yet.
-    pub(crate) fn tell_end(&mut self, index: usize, ended: Ended) {
+    pub fn tell_end(&mut self, id: PoolId, ended: Ended) {
         if !self.is_fpm() {
             return;
         }
@@ -344,11 +345,11 @@ impl Supervisor {
             how,
             core_dumped,
         } = ended;
-        let (now, running) = (self.now(), &self.pools[index]);
+        let (now, running) = (self.now(), &self.pools[id]);
         let quiet = running.pool.is_leaving() || !self.phase.wants_workers();
         let telling = telling(self.scores.cause(pid), how, quiet);
         let age = now.saturating_sub(running.pool.born(pid).unwrap_or(now));
-        let pool = self.name(index);
+        let pool = self.name(id);
         let line = match telling.how {
             Some(how) => words::exited(pool, pid, how, core_dumped, age),
             None => words::managed_away(pool, pid, age),
@@ -359,13 +360,13 @@ impl Supervisor {
         let was_counted = how == HowEnded::Signaled(Signal::SIGTERM as i32)
             && seated.any(|(one, mark)| one.pid == pid && mark == generation::Mark::Sentenced);
         drop(seated);
-        let running = &mut self.pools[index];
+        let running = &mut self.pools[id];
         running.to_be_replaced += u32::from(telling.is_replaced && !was_counted);
         running.failed |= is_start && telling.level >= Level::Warning;
     }
 
     /// A worker has ended, and its seat is empty. What php-fpm does then and we do not.
-    pub(crate) fn after_end(&mut self, index: usize, cause: Option<Cause>, how: HowEnded) {
+    pub fn after_end(&mut self, id: PoolId, cause: Option<Cause>, how: HowEnded) {
         let Some(fpm) = self.fpm() else { return };
         let rule = (
             fpm.emergency_restart_threshold,
@@ -376,8 +377,8 @@ impl Supervisor {
         };
         // One that had to be killed is a death as any other, and is replaced.
         if cause == Some(Cause::Idle) && signal != SIGTERM {
-            let workers = self.pools[index].pool.wants() + 1;
-            self.pool_event(index, generation::Event::Wanted { workers });
+            let workers = self.pools[id].pool.wants() + 1;
+            self.pool_event(id, generation::Event::Wanted { workers });
         }
         let now = self.now();
         if self.phase.is_serving() && self.emergency.ended_by(signal, rule, now) {
@@ -387,25 +388,25 @@ impl Supervisor {
     }
 
     /// A script is slow, as each is told that has a stack in the slow log.
-    pub(crate) fn tell_slow_as_fpm(&self, index: usize, pid: i32, overrun: &Overrun) {
+    pub fn tell_slow_as_fpm(&self, id: PoolId, pid: i32, overrun: &Overrun) {
         let (script, request) = (one_line(&overrun.script), request_of(overrun));
-        let pool = self.name(index);
+        let pool = self.name(id);
         let line = words::slow(pool, pid, &script, &request, overrun.ran);
         say(Level::Warning, &line);
     }
 
     /// The front wants a worker ended: because of `overrun`, or else because of `why`.
-    pub(crate) fn terminate_worker(
+    pub fn terminate_worker(
         &mut self,
-        index: usize,
+        id: PoolId,
         worker: WorkerId,
         why: &str,
         overrun: Option<&Overrun>,
     ) {
-        let Some(pid) = self.pools[index].pool.pid_of(worker) else {
+        let Some(pid) = self.pools[id].pool.pid_of(worker) else {
             return;
         };
-        let pool = self.name(index);
+        let pool = self.name(id);
         match overrun {
             Some(overrun) => {
                 let (script, request) = (one_line(&overrun.script), request_of(overrun));
@@ -415,13 +416,13 @@ impl Supervisor {
             None => warn!("[pool {pool}] child {pid} is ended: {}", one_line(why)),
         }
         // Another may be there before this one is dead.
-        self.pools[index].to_be_replaced += 1;
-        self.pool_event(index, generation::Event::TerminateWorker { worker });
+        self.pools[id].to_be_replaced += 1;
+        self.pool_event(id, generation::Event::TerminateWorker { worker });
     }
 
     /// A pool has decided what to do: does it get many workers at once?
-    pub(crate) fn tell_growth(&mut self, index: usize, actions: &[Action]) {
-        let running = &self.pools[index];
+    pub fn tell_growth(&mut self, id: PoolId, actions: &[Action]) {
+        let running = &self.pools[id];
         let is_dynamic = running.plan.pool.pm == ProcessManager::Dynamic;
         if !self.is_fpm() || !is_dynamic || !running.is_current() || !self.phase.is_serving() {
             return;
@@ -450,7 +451,7 @@ impl Supervisor {
 
     /// Whether every pool has the workers it starts with. One that cannot start keeps no other
     /// waiting, unless none can.
-    pub(crate) fn see_whether_full(&mut self) {
+    pub fn see_whether_full(&mut self) {
         // A script that takes long to boot, or does not, keeps no other pool from serving.
         let late = self.now() >= FIRST_FILL;
         let boots = |pool: &Pool| pool.boots_in_vain() || late && pool.is_seated();

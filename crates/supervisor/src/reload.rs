@@ -34,8 +34,9 @@ use crate::fronts::cookies;
 use crate::limits::{CONSENT, MOVE_OVER, Moment, TRIAL};
 use crate::listen::{self, Listener, Opened};
 use crate::logging::pool_access_logs::DoorLogs;
-use crate::plan::PoolPlan;
 use crate::processes::generation;
+use crate::processes::plan::PoolPlan;
+use crate::processes::pools::PoolId;
 use crate::processes::running_pool::RunningPool;
 use crate::reload::pool_changes::{Changes, Running};
 use crate::run::Supervisor;
@@ -137,7 +138,7 @@ impl Supervisor {
     ///
     /// # Errors
     /// One sentence or more; nothing has been changed then.
-    pub(crate) fn reload(&mut self, anew: &Anew) -> Result<Ticket, String> {
+    pub fn reload(&mut self, anew: &Anew) -> Result<Ticket, String> {
         if !self.phase.is_serving() {
             return Err("the server is starting or ending, and cannot be reloaded now".to_owned());
         }
@@ -218,13 +219,13 @@ impl Supervisor {
 
     /// A reload that is going on is given up, and why: a later one does what this one has not done
     /// yet, or the server stops.
-    pub(crate) fn give_up_reload(&mut self, why: &str) {
+    pub fn give_up_reload(&mut self, why: &str) {
         let Some(reload) = self.reloads.now.take() else {
             return;
         };
-        for index in 0..self.pools.len() {
-            if !self.pools[index].introduced {
-                self.pool_event(index, generation::Event::Leave);
+        for id in self.pools.ids() {
+            if !self.pools[id].introduced {
+                self.pool_event(id, generation::Event::Leave);
             }
         }
         match self.is_fpm() {
@@ -250,8 +251,8 @@ impl Supervisor {
                 Ok(plan) => {
                     let generation = self.next_generation();
                     let running = RunningPool::new(generation, self.front.line, plan);
-                    self.pools.push(running);
-                    self.introduce_generation(self.pools.len() - 1);
+                    let id = self.pools.push(running);
+                    self.introduce_generation(id);
                     reload.replaced.push(name);
                 }
                 Err(why) => reload.kept.push((name, why)),
@@ -272,15 +273,14 @@ impl Supervisor {
     }
 
     /// How many workers the pool of this name has.
-    pub(crate) fn workers_of(&self, name: &str) -> u32 {
+    pub fn workers_of(&self, name: &str) -> u32 {
         let in_use = self.pools.iter().filter(|pool| pool.is_current());
         let named = in_use.filter(|pool| pool.plan.settings.pool == name);
         named.map(|pool| pool.pool.workers()).sum()
     }
 
-    pub(crate) fn next_generation(&mut self) -> Generation {
-        self.last_generation += 1;
-        self.last_generation
+    pub fn next_generation(&mut self) -> Generation {
+        self.pools.next_generation()
     }
 
     /// Sends the front the configuration to come. One that is being started gets it later, and
@@ -310,7 +310,7 @@ impl Supervisor {
     }
 
     /// The front has said whether it takes a configuration. Only what it says of the last counts.
-    pub(crate) fn reconfigured(&mut self, refused: Option<String>) {
+    pub fn reconfigured(&mut self, refused: Option<String>) {
         self.reloads.unanswered = self.reloads.unanswered.saturating_sub(1);
         if self.reloads.unanswered == 0 {
             self.configuration_taken(refused);
@@ -319,7 +319,7 @@ impl Supervisor {
 
     /// The front has ended, and with it its answers. A configuration that it was just sent may be
     /// what ended it.
-    pub(crate) fn front_answers_no_more(&mut self) {
+    pub fn front_answers_no_more(&mut self) {
         if let Some(reload) = &mut self.reloads.now {
             reload.asked = None;
         }
@@ -350,8 +350,8 @@ impl Supervisor {
             return;
         };
         if let Some(why) = refused {
-            for index in self.named(&reload.changes.added) {
-                self.close_pool(index);
+            for id in self.named(&reload.changes.added) {
+                self.close_pool(id);
             }
             let why = format!("the reload is refused, all is as before: {why}");
             return self.finish_reload(reload.ticket, Err(why));
@@ -372,8 +372,8 @@ impl Supervisor {
         self.say_inherited();
         self.use_certificates(reload.certificates.take());
         self.move_listeners(std::mem::take(&mut reload.opened));
-        for index in self.named(&reload.changes.removed) {
-            self.close_pool(index);
+        for id in self.named(&reload.changes.removed) {
+            self.close_pool(id);
         }
         reload.accepted = true;
         reload.since = self.now();
@@ -403,20 +403,21 @@ impl Supervisor {
     }
 
     /// Where the pools of these names are that are in use.
-    fn named(&self, names: &BTreeSet<String>) -> Vec<usize> {
-        let pools = self.pools.iter().enumerate();
-        let named =
-            pools.filter(|(_, pool)| pool.is_current() && names.contains(&pool.plan.settings.pool));
-        named.map(|(index, _)| index).collect()
+    fn named(&self, names: &BTreeSet<String>) -> Vec<PoolId> {
+        let named = self
+            .pools
+            .current()
+            .filter(|pool| names.contains(pool.name()));
+        named.map(RunningPool::id).collect()
     }
 
-    fn close_pool(&mut self, index: usize) {
-        let generation = self.pools[index].generation;
-        if let Some(peer) = self.peer_of_line(self.pools[index].line) {
+    fn close_pool(&mut self, id: PoolId) {
+        let generation = self.pools[id].generation;
+        if let Some(peer) = self.peer_of_line(self.pools[id].line) {
             peer.say(ToFront::ClosePool { generation }, &[]);
         }
-        self.pools[index].closed = true;
-        self.pool_event(index, generation::Event::Leave);
+        self.pools[id].closed = true;
+        self.pool_event(id, generation::Event::Leave);
     }
 
     /// Listens where it was not listened before, and no more where it is not to be. An address whose
@@ -444,8 +445,8 @@ impl Supervisor {
     }
 
     /// A generation that nobody uses yet has failed: the one before goes on.
-    pub(crate) fn trial_failed(&mut self, index: usize, why: &str) {
-        let running = &mut self.pools[index];
+    pub fn trial_failed(&mut self, id: PoolId, why: &str) {
+        let running = &mut self.pools[id];
         if running.introduced || running.pool.is_leaving() {
             return;
         }
@@ -454,7 +455,7 @@ impl Supervisor {
         let reload = self.reloads.now.as_ref();
         let is_outgrown = reload.is_some_and(|reload| reload.outgrown.contains(&name));
         self.larger_cache_failed(&name, is_outgrown && line == self.front.line);
-        self.pool_event(index, generation::Event::Leave);
+        self.pool_event(id, generation::Event::Leave);
         if line != self.front.line {
             self.upgrade_failed(format!("pool {name}: {why}"));
         } else if let Some(reload) = &mut self.reloads.now {
@@ -464,15 +465,15 @@ impl Supervisor {
 
     /// A generation has shown that it works, or has nothing to show it with: it is used from now
     /// on, and those before it are leaving.
-    pub(crate) fn introduce_generation(&mut self, index: usize) {
-        let generation = self.pools[index].generation;
-        let name = self.name(index).to_owned();
-        self.take_place(index);
+    pub fn introduce_generation(&mut self, id: PoolId) {
+        let generation = self.pools[id].generation;
+        let name = self.name(id).to_owned();
+        self.take_place(id);
         self.allow_front(0);
         if let Some(peer) = &mut self.front.peer {
-            self.pools[index].tell_opened(peer, self.scores.page(&name), &self.pools);
+            self.pools[id].tell_opened(peer, self.scores.page(&name), &self.pools);
         }
-        for other in 0..self.pools.len() {
+        for other in self.pools.ids() {
             let pool = &self.pools[other];
             if pool.is_current() && pool.generation < generation && self.name(other) == name {
                 self.pool_event(other, generation::Event::Leave);
@@ -486,21 +487,21 @@ impl Supervisor {
     }
 
     /// What has to be done for a reload because time went by or something has happened.
-    pub(crate) fn keep_reload(&mut self) {
+    pub fn keep_reload(&mut self) {
         self.end_warming();
         self.end_silence();
         let trial = |reload: &Reload| reload.accepted && reload.since + TRIAL <= self.now();
         let late = self.reloads.now.as_ref().is_some_and(trial);
-        for index in 0..self.pools.len() {
-            let running = &self.pools[index];
+        for id in self.pools.ids() {
+            let running = &self.pools[id];
             if !self.is_undecided(running) {
                 continue;
             }
             if late {
                 let why = format!("no worker was ready within {} s", TRIAL.as_secs());
-                self.trial_failed(index, &why);
+                self.trial_failed(id, &why);
             } else if !running.pool.is_on_trial() && running.pool.wants_none() {
-                self.introduce_generation(index);
+                self.introduce_generation(id);
             }
         }
         self.share_out();
@@ -563,7 +564,7 @@ impl Supervisor {
     }
 
     /// The front has followed all orders that came before this one.
-    pub(crate) fn settled(&mut self, mark: u64) {
+    pub fn settled(&mut self, mark: u64) {
         let now = (mark, self.leaving_workers());
         let over = |reload: &mut Reload| reload.asked == Some(now);
         if let Some(reload) = self.reloads.now.take_if(over) {
@@ -581,18 +582,18 @@ impl Supervisor {
     }
 
     fn forget_gone(&mut self) {
-        for index in (0..self.pools.len()).rev() {
-            if !self.pools[index].pool.is_gone() || self.pools[index].zygote.is_some() {
+        for id in self.pools.ids().into_iter().rev() {
+            if !self.pools[id].pool.is_gone() || self.pools[id].zygote.is_some() {
                 continue;
             }
-            self.show_copies(index);
-            let mut gone = self.pools.remove(index);
+            self.show_copies(id);
+            let mut gone = self.pools.remove(id);
             let words = gone.plan.voice.last_words(self.started.elapsed());
             for line in words {
                 warn!("pool {}: {line}", gone.plan.settings.pool);
             }
             let name = gone.plan.settings.pool.as_str();
-            if !(0..self.pools.len()).any(|other| self.name(other) == name) {
+            if self.pools.named(name).next().is_none() {
                 self.scores.forget(name);
             }
             let generation = gone.generation;

@@ -25,9 +25,11 @@ use crate::fronts::purges::Purges;
 use crate::limits::{MESSAGES_PER_TURN, Moment, REAPED_PER_TURN, SIGNALS_PER_TURN, ZYGOTE_LINGER};
 use crate::logging::exit_reports::ExitReports;
 use crate::logging::text::{one_line, version_in};
-use crate::plan::{Plan, PoolPlan};
+use crate::plan::Plan;
 use crate::processes::adopt;
 use crate::processes::generation::{self, Reason};
+use crate::processes::plan::PoolPlan;
+use crate::processes::pools::{PoolId, Pools};
 use crate::processes::running_pool::{Front, OldFront, RunningPool};
 use crate::processes::scoreboards::Scores;
 use crate::processes::slow_scripts::About;
@@ -55,39 +57,37 @@ pub const SIGNALS: [Signal; 7] = [
 /// The supervisor and everything it owns.
 #[derive(Debug)]
 pub struct Supervisor {
-    pub(crate) started: Instant,
-    pub(crate) signals: SignalEvents,
+    pub started: Instant,
+    pub signals: SignalEvents,
     /// Ended children may be left to reap without a further SIGCHLD.
-    pub(crate) reaps_on: bool,
-    pub(crate) plan: Plan,
-    pub(crate) phase: Phase,
-    /// By the number of their generation, ascending.
-    pub(crate) pools: Vec<RunningPool>,
-    pub(crate) last_generation: Generation,
-    pub(crate) reloads: Reloads,
-    pub(crate) renewals: Renewals,
-    pub(crate) watches: Watches,
-    pub(crate) front: Front,
-    pub(crate) old_fronts: Vec<OldFront>,
-    pub(crate) upgrade: Option<Upgrade>,
+    pub reaps_on: bool,
+    pub plan: Plan,
+    pub phase: Phase,
+    pub pools: Pools,
+    pub reloads: Reloads,
+    pub renewals: Renewals,
+    pub watches: Watches,
+    pub front: Front,
+    pub old_fronts: Vec<OldFront>,
+    pub upgrade: Option<Upgrade>,
     /// A reload was asked for when none could begin.
-    pub(crate) reload_later: bool,
+    pub reload_later: bool,
     /// Cookies that sites have set.
-    pub(crate) cookies: CookieNames,
+    pub cookies: CookieNames,
     /// SIGUSR2 came during a reload.
-    pub(crate) upgrade_later: bool,
-    pub(crate) obituaries: ExitReports,
+    pub upgrade_later: bool,
+    pub obituaries: ExitReports,
     /// What only a server that was started as php-fpm keeps in mind.
-    pub(crate) tidings: FpmLogState,
-    pub(crate) emergency: Emergency,
-    pub(crate) traces: Traces<About>,
-    pub(crate) acme: Acme,
-    pub(crate) front_figures: FiguresLook,
-    pub(crate) admin: Admin,
-    pub(crate) purges: Purges,
-    pub(crate) scores: Scores,
-    pub(crate) room: Room,
-    pub(crate) systemd: Systemd,
+    pub tidings: FpmLogState,
+    pub emergency: Emergency,
+    pub traces: Traces<About>,
+    pub acme: Acme,
+    pub front_figures: FiguresLook,
+    pub admin: Admin,
+    pub purges: Purges,
+    pub scores: Scores,
+    pub room: Room,
+    pub systemd: Systemd,
 }
 
 impl Supervisor {
@@ -99,19 +99,15 @@ impl Supervisor {
         admin: Admin,
         scores: Scores,
     ) -> Supervisor {
-        let count = pools.len();
-        let pools = (1..).zip(pools);
-        let running = |(generation, plan)| RunningPool::new(generation, 1, plan);
         Supervisor {
             started: Instant::now(),
             signals,
             reaps_on: false,
             phase: Phase::new(Moment::ZERO, fpm::patience(&plan.config)),
-            last_generation: u32::try_from(count).unwrap_or(u32::MAX),
             reloads: Reloads::default(),
             renewals: Renewals::default(),
             watches: Watches::default(),
-            pools: pools.map(running).collect(),
+            pools: Pools::new(pools),
             front: Front::new(1, 0),
             old_fronts: Vec::new(),
             upgrade: None,
@@ -149,8 +145,7 @@ impl Supervisor {
             phase: Phase::serving(fpm::patience(&plan.config)),
             front,
             old_fronts,
-            last_generation,
-            pools,
+            pools: Pools::inherited(pools, last_generation),
             // The program before us may have been told of some and not have come to them.
             reaps_on: true,
             ..Supervisor::new(plan, Vec::new(), signals, admin, scores)
@@ -189,38 +184,35 @@ impl Supervisor {
             error!("processes {left:?} do not end, though they were killed; they are left behind");
         }
         self.end_outputs();
-        for index in 0..self.pools.len() {
-            let words = self.pools[index]
-                .plan
-                .voice
-                .last_words(self.started.elapsed());
-            self.repeat(index, words);
+        for id in self.pools.ids() {
+            let words = self.pools[id].plan.voice.last_words(self.started.elapsed());
+            self.repeat(id, words);
         }
         self.say_goodbye();
         self.phase.exit_code().unwrap_or(phase::EXIT_FAILED)
     }
 
     fn hear_voices(&mut self, ready: &Ready) {
-        for index in 0..self.pools.len() {
+        for id in self.pools.ids() {
             let now = self.started.elapsed();
-            let voice = &mut self.pools[index].plan.voice;
+            let voice = &mut self.pools[id].plan.voice;
             let mut lines = Vec::new();
-            if ready.voices.get(index).copied().unwrap_or(false) {
+            if ready.voices.contains(&id) {
                 lines = voice.lines(now);
             }
             lines.extend(voice.dropped(now));
-            self.repeat(index, lines);
+            self.repeat(id, lines);
         }
     }
 
     /// Logs what a pool's processes have printed.
-    fn repeat(&self, index: usize, lines: Vec<String>) {
+    fn repeat(&self, id: PoolId, lines: Vec<String>) {
         for line in lines {
-            warn!("pool {}: {line}", self.name(index));
+            warn!("pool {}: {line}", self.name(id));
         }
     }
 
-    pub(crate) fn now(&self) -> Moment {
+    pub fn now(&self) -> Moment {
         self.started.elapsed()
     }
 
@@ -275,9 +267,9 @@ impl Supervisor {
     }
 
     fn hear_zygotes(&mut self, ready: &Ready, all: bool) {
-        for index in 0..self.pools.len() {
-            if all || ready.zygotes.get(index).copied().unwrap_or(false) {
-                self.hear_zygote(index);
+        for id in self.pools.ids() {
+            if all || ready.zygotes.contains(&id) {
+                self.hear_zygote(id);
             }
         }
     }
@@ -285,21 +277,21 @@ impl Supervisor {
     /// Hears all that a zygote which keeps to the rules can have said: two reports for each seat, one
     /// for each stack, one of its start and one of its OPcache. No announcement stays behind the death
     /// it has to come before.
-    fn hear_zygote(&mut self, index: usize) {
-        let reports = self.pools[index].plan.settings.seats as usize * 2 + TRACES_MAX + 2;
+    fn hear_zygote(&mut self, id: PoolId) {
+        let reports = self.pools[id].plan.settings.seats as usize * 2 + TRACES_MAX + 2;
         for _ in 0..reports {
-            let Some(zygote) = &mut self.pools[index].zygote else {
+            let Some(zygote) = &mut self.pools[id].zygote else {
                 return;
             };
             zygote.peer.flush();
             let Some(report) = zygote.peer.hear::<FromZygote>() else {
                 return;
             };
-            self.zygote_said(index, report);
+            self.zygote_said(id, report);
         }
     }
 
-    fn zygote_said(&mut self, index: usize, report: FromZygote) {
+    fn zygote_said(&mut self, id: PoolId, report: FromZygote) {
         match report {
             FromZygote::Started {
                 php,
@@ -312,51 +304,49 @@ impl Supervisor {
                     powered_by: exposed.then(|| format!("PHP/{php}")),
                     by_path_info,
                 };
-                self.zygote_started(index, &php, fixed, manner);
+                self.zygote_started(id, &php, fixed, manner);
             }
             FromZygote::StartFailed { why } => {
-                let (pool, why) = (self.name(index), one_line(&why));
+                let (pool, why) = (self.name(id), one_line(&why));
                 let sentence = format!("PHP could not start for pool `{pool}`: {why}");
-                self.pool_fails(index, sentence);
-                self.pool_event(index, generation::Event::ZygoteFailed(Reason::StartFailed));
+                self.pool_fails(id, sentence);
+                self.pool_event(id, generation::Event::ZygoteFailed(Reason::StartFailed));
             }
             FromZygote::SeatFilled { worker, pid, took } => {
-                self.copy_forked(index, took);
-                let taken = self.is_known_elsewhere(index, pid);
-                self.output_is_of(index, worker, pid);
+                self.copy_forked(id, took);
+                let taken = self.is_known_elsewhere(id, pid);
+                self.output_is_of(id, worker, pid);
                 let event = match taken {
                     true => generation::Event::ZygoteFailed(Reason::BrokeRules),
                     false => generation::Event::Announced { worker, pid },
                 };
-                self.pool_event(index, event);
+                self.pool_event(id, event);
             }
             FromZygote::Booted { worker } => {
-                self.pool_event(index, generation::Event::Booted { worker });
+                self.pool_event(id, generation::Event::Booted { worker });
             }
-            FromZygote::Traced { trace, stack } => self.traced(index, trace, &stack),
-            FromZygote::ForkFailed { worker, why } => {
-                self.fork_failed(index, worker, &one_line(&why))
-            }
-            FromZygote::CacheFigures { figures } => self.cache_told(index, figures),
-            FromZygote::ScriptsListed { count } => self.scripts_listed(index, count),
-            FromZygote::Warmed { compiled } => self.warmed(index, compiled),
+            FromZygote::Traced { trace, stack } => self.traced(id, trace, &stack),
+            FromZygote::ForkFailed { worker, why } => self.fork_failed(id, worker, &one_line(&why)),
+            FromZygote::CacheFigures { figures } => self.cache_told(id, figures),
+            FromZygote::ScriptsListed { count } => self.scripts_listed(id, count),
+            FromZygote::Warmed { compiled } => self.warmed(id, compiled),
         }
     }
 
-    fn fork_failed(&mut self, index: usize, worker: WorkerId, why: &str) {
-        let pool = self.name(index);
+    fn fork_failed(&mut self, id: PoolId, worker: WorkerId, why: &str) {
+        let pool = self.name(id);
         let sentence = format!(
             "pool {pool} seat {}: no worker could be made: {why}",
             worker.seat
         );
         let now = self.now();
-        match self.pools[index].troubles.fork_failed(now) {
+        match self.pools[id].troubles.fork_failed(now) {
             true => warn!("{sentence}; it is tried again"),
             false => debug!("{sentence}"),
         }
-        self.scores.fork_failed(self.name(index));
-        self.pools[index].outputs.remove(&worker);
-        self.pool_event(index, generation::Event::ForkFailed { worker });
+        self.scores.fork_failed(self.name(id));
+        self.pools[id].outputs.remove(&worker);
+        self.pool_event(id, generation::Event::ForkFailed { worker });
     }
 
     fn hear_front(&mut self, ready: &Ready) {
@@ -387,26 +377,26 @@ impl Supervisor {
             return;
         }
         let now = self.now();
-        for index in 0..self.pools.len() {
-            let running = &mut self.pools[index];
+        for id in self.pools.ids() {
+            let running = &mut self.pools[id];
             let zygote = running
                 .zygote
                 .as_mut()
                 .filter(|zygote| zygote.peer.pid() == pid);
             if let Some(zygote) = zygote {
                 zygote.reaped = Some(now);
-                return self.zygote_reaped(index, how);
+                return self.zygote_reaped(id, how);
             }
             if running.pool.knows(pid) {
                 running.workers.remove(&pid);
-                self.end_output(index, pid);
-                self.tell_end(index, ended);
+                self.end_output(id, pid);
+                self.tell_end(id, ended);
                 let stopping = !self.phase.wants_workers();
-                let pool = &self.pools[index].plan.settings.pool;
+                let pool = &self.pools[id].plan.settings.pool;
                 let cause = self.scores.ended(pool, pid, how, stopping);
-                self.pool_event(index, generation::Event::Ended { pid, how });
-                self.see_whether_outdated(index, how);
-                return self.after_end(index, cause, how);
+                self.pool_event(id, generation::Event::Ended { pid, how });
+                self.see_whether_outdated(id, how);
+                return self.after_end(id, cause, how);
             }
         }
     }
@@ -415,22 +405,22 @@ impl Supervisor {
     /// channel is closed, or has been open for too long. What its last intermediate process
     /// announced has been heard by then, and the worker has become our child.
     fn end_zygotes(&mut self) {
-        for index in 0..self.pools.len() {
+        for id in self.pools.ids() {
             let now = self.now();
-            let over = self.pools[index].zygote.as_ref().is_some_and(|zygote| {
+            let over = self.pools[id].zygote.as_ref().is_some_and(|zygote| {
                 zygote
                     .reaped
                     .is_some_and(|reaped| zygote.peer.is_closed() || now >= reaped + ZYGOTE_LINGER)
             });
             if over {
-                for pid in self.pools[index].pool.announced() {
-                    self.look(index, pid);
+                for pid in self.pools[id].pool.announced() {
+                    self.look(id, pid);
                 }
-                self.pools[index].zygote = None;
+                self.pools[id].zygote = None;
                 // Nobody will fork those any more.
-                let outputs = &mut self.pools[index].outputs;
+                let outputs = &mut self.pools[id].outputs;
                 outputs.retain(|_, output| output.is_known());
-                self.pool_event(index, generation::Event::ZygoteEnded);
+                self.pool_event(id, generation::Event::ZygoteEnded);
             }
         }
     }
@@ -438,8 +428,8 @@ impl Supervisor {
     /// Does what is due because time went by.
     fn keep_time(&mut self) {
         if self.phase.wants_workers() {
-            for index in 0..self.pools.len() {
-                self.pool_event(index, generation::Event::Tick);
+            for id in self.pools.ids() {
+                self.pool_event(id, generation::Event::Tick);
             }
         }
         if self.phase.is_start() {

@@ -208,7 +208,7 @@ impl Systemd {
 
 impl Supervisor {
     /// Tells systemd what has changed, and how the server is if that is due.
-    pub(crate) fn tell_systemd(&mut self) {
+    pub fn tell_systemd(&mut self) {
         if !self.phase.is_serving() {
             return;
         }

@@ -29,8 +29,9 @@ use tracing::{error, info, warn};
 
 use crate::limits::{DRAIN, Moment, STILL, TRIAL, UPGRADE_TRY};
 use crate::peer::Peer;
-use crate::plan::PoolPlan;
 use crate::processes::generation;
+use crate::processes::plan::PoolPlan;
+use crate::processes::pools::PoolId;
 use crate::processes::running_pool::{Front, OldFront, RunningPool};
 use crate::reload::Anew;
 use crate::roomy_name;
@@ -66,7 +67,7 @@ pub enum Upgrade {
 
 impl Supervisor {
     /// Reloads as soon as no upgrade is going on.
-    pub(crate) fn reload_when_possible(&mut self) {
+    pub fn reload_when_possible(&mut self) {
         self.reload_later = self.upgrade.is_some();
         if self.reload_later {
             return info!("the reload begins when the upgrade is over");
@@ -79,7 +80,7 @@ impl Supervisor {
     }
 
     /// Begins what had to wait for a reload or an upgrade to be over.
-    pub(crate) fn do_what_waited(&mut self) {
+    pub fn do_what_waited(&mut self) {
         if self.is_fpm() {
             return self.begin_anew_when_possible();
         }
@@ -95,7 +96,7 @@ impl Supervisor {
     }
 
     /// Begins an upgrade, as soon as no reload is going on.
-    pub(crate) fn upgrade(&mut self) {
+    pub fn upgrade(&mut self) {
         self.upgrade_later = self.reloads.is_going_on();
         if self.upgrade_later {
             return info!("the upgrade begins when the reload is over");
@@ -154,7 +155,7 @@ impl Supervisor {
     }
 
     /// A child has ended: was it the new program on its trial?
-    pub(crate) fn tried(&mut self, ended: i32, how: HowEnded) -> bool {
+    pub fn tried(&mut self, ended: i32, how: HowEnded) -> bool {
         match self.upgrade {
             Some(Upgrade::Trying { pid, .. }) if pid == ended => {}
             _ => return false,
@@ -170,7 +171,7 @@ impl Supervisor {
     }
 
     /// Whether no worker may be ordered for a moment.
-    pub(crate) fn holds_still(&self) -> bool {
+    pub fn holds_still(&self) -> bool {
         matches!(self.upgrade, Some(Upgrade::Waiting { .. }))
     }
 
@@ -183,7 +184,7 @@ impl Supervisor {
     }
 
     /// What has to be done for an upgrade because time went by or something has happened.
-    pub(crate) fn keep_upgrade(&mut self) {
+    pub fn keep_upgrade(&mut self) {
         let now = self.now();
         if !self.phase.is_serving() {
             self.give_up_upgrade();
@@ -245,7 +246,7 @@ impl Supervisor {
     }
 
     /// When an upgrade has taken too long, or an old front.
-    pub(crate) fn upgrade_deadline(&self) -> Option<Moment> {
+    pub fn upgrade_deadline(&self) -> Option<Moment> {
         let upgrade = self.upgrade.as_ref().map(|upgrade| match upgrade {
             Upgrade::Trying { until, .. }
             | Upgrade::Waiting { until }
@@ -265,8 +266,8 @@ impl Supervisor {
         if let Some(certificates) = &mut self.plan.certificates {
             certificates.leave();
         }
-        for index in 0..self.pools.len() {
-            self.show_copies(index);
+        for id in self.pools.ids() {
+            self.show_copies(id);
         }
         let state = self.hand_over();
         let why = match self.state_file(&state) {
@@ -298,7 +299,7 @@ impl Supervisor {
     }
 
     /// We are the new program: gives every pool a generation of its own PHP program.
-    pub(crate) fn begin_trials(&mut self) {
+    pub fn begin_trials(&mut self) {
         let until = self.now() + TRIAL;
         self.upgrade = Some(Upgrade::OnTrial {
             until,
@@ -329,7 +330,7 @@ impl Supervisor {
     }
 
     /// Whether the pool of this name has neither workers nor a zygote.
-    pub(crate) fn rests(&self, name: &str) -> bool {
+    pub fn rests(&self, name: &str) -> bool {
         let mut in_use = self.pools.iter().filter(|pool| pool.is_current());
         in_use.any(|pool| {
             pool.plan.settings.pool == name && pool.zygote.is_none() && pool.pool.workers() == 0
@@ -337,7 +338,7 @@ impl Supervisor {
     }
 
     /// A generation of the new program has failed.
-    pub(crate) fn upgrade_failed(&mut self, why: String) {
+    pub fn upgrade_failed(&mut self, why: String) {
         if let Some(Upgrade::OnTrial { failed, .. }) = &mut self.upgrade {
             failed.get_or_insert(why);
         }
@@ -360,9 +361,9 @@ impl Supervisor {
             }
             return;
         }
-        for index in 0..self.pools.len() {
-            if is_new(&&self.pools[index]) {
-                self.take_place(index);
+        for id in self.pools.ids() {
+            if is_new(&&self.pools[id]) {
+                self.take_place(id);
             }
         }
         let new = Front::new(line, self.front.epoch);
@@ -372,16 +373,16 @@ impl Supervisor {
     }
 
     /// The new front accepts clients: the old one finishes what it has, and gives its workers up.
-    pub(crate) fn front_has_taken_over(&mut self) {
+    pub fn front_has_taken_over(&mut self) {
         let Some(Upgrade::Opening { .. }) = &self.upgrade else {
             return;
         };
         let Some(Upgrade::Opening { mut old, .. }) = self.upgrade.take() else {
             return;
         };
-        for index in 0..self.pools.len() {
-            if self.pools[index].line != self.front.line {
-                self.pool_event(index, generation::Event::Leave);
+        for id in self.pools.ids() {
+            if self.pools[id].line != self.front.line {
+                self.pool_event(id, generation::Event::Leave);
             }
         }
         if let Some(mut peer) = old.peer.take() {
@@ -411,9 +412,9 @@ impl Supervisor {
             }
             _ => self.front.line + 1,
         };
-        for index in 0..self.pools.len() {
-            if self.pools[index].line == new {
-                self.pool_event(index, generation::Event::Leave);
+        for id in self.pools.ids() {
+            if self.pools[id].line == new {
+                self.pool_event(id, generation::Event::Leave);
             }
         }
         self.dismiss_workers_of(new);
@@ -426,18 +427,18 @@ impl Supervisor {
     }
 
     /// Lets the workers go that no front uses any more.
-    pub(crate) fn dismiss_workers_of(&mut self, line: u32) {
-        for index in 0..self.pools.len() {
-            if self.pools[index].line == line {
-                self.dismiss_workers(index);
+    pub fn dismiss_workers_of(&mut self, line: u32) {
+        for id in self.pools.ids() {
+            if self.pools[id].line == line {
+                self.dismiss_workers(id);
             }
         }
     }
 
-    fn dismiss_workers(&mut self, index: usize) {
-        let seated: Vec<_> = self.pools[index].pool.seated().collect();
+    fn dismiss_workers(&mut self, id: PoolId) {
+        let seated: Vec<_> = self.pools[id].pool.seated().collect();
         for generation::Seated { worker, .. } in seated {
-            self.pool_event(index, generation::Event::Retired { worker });
+            self.pool_event(id, generation::Event::Retired { worker });
         }
     }
 

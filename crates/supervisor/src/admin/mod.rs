@@ -21,7 +21,7 @@ use crate::run::phase;
 
 use connection::AdminConnection;
 use memory::Measures;
-pub(crate) use memory::private_bytes;
+pub use memory::private_bytes;
 use socket::Door;
 
 pub use socket::{lock_folder, mistake};
@@ -105,7 +105,7 @@ impl Admin {
 impl Supervisor {
     /// Lets commands in, answers them, and sends those away that say nothing for too long.
     /// Nothing of that without a reason: `spoke` is one, that something is due another.
-    pub(crate) fn serve_admin(&mut self, spoke: bool) {
+    pub fn serve_admin(&mut self, spoke: bool) {
         let now = self.now();
         let due = self.admin.deadline().is_some_and(|due| due <= now);
         if !spoke && !due && !self.admin.owes_answers() {

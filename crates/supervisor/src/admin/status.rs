@@ -63,9 +63,9 @@ impl Supervisor {
     }
 
     /// Measures the memory of all pools' processes, and shows it on their scoreboards.
-    pub(crate) fn measure(&mut self) {
-        for index in 0..self.pools.len() {
-            self.show_copies(index);
+    pub fn measure(&mut self) {
+        for id in self.pools.ids() {
+            self.show_copies(id);
         }
         let now = self.now();
         let all: Vec<i32> = self

@@ -96,7 +96,7 @@ impl Draft {
 
 impl super::Admin {
     /// The stack for an answer has come, or there is none. The answer may have gone out already.
-    pub(crate) fn stack_came(&mut self, place: Place, stack: Option<&Stack>) {
+    pub fn stack_came(&mut self, place: Place, stack: Option<&Stack>) {
         let drafts = self.guests.iter_mut().flat_map(AdminConnection::draft);
         for draft in drafts.filter(|draft| draft.number == place.draft) {
             draft.take(place, stack);
@@ -130,13 +130,13 @@ impl Supervisor {
 
     /// Whether a zygote was asked.
     fn ask_stack(&mut self, runner: Runner, place: Place) -> bool {
-        let Some(index) = self.index_of(runner.generation) else {
+        let Some(id) = self.pools.find(runner.generation) else {
             return false;
         };
         let now = self.now();
         let is_shown = |about: &About| matches!(about, About::Shown(_));
         let unanswered = self.traces.unanswered(runner.generation, is_shown);
-        let running = &mut self.pools[index];
+        let running = &mut self.pools[id];
         let is_up = running.pool.zygote_is_up() && unanswered < UNANSWERED_MAX;
         let Some(zygote) = running.zygote.as_mut().filter(|_| is_up) else {
             return false;

@@ -27,6 +27,7 @@ use self::memory_log::{Line, Words};
 use self::worker_counters::{Tells, Told, with_told};
 use self::worker_memory::Counted;
 use crate::limits::Moment;
+use crate::processes::pools::PoolId;
 use crate::processes::running_pool::RunningPool;
 use crate::run::Supervisor;
 
@@ -60,7 +61,7 @@ const MEGABYTE: f64 = 1024.0 * 1024.0;
 
 /// What there is for all pools that find their size.
 #[derive(Debug, Default)]
-pub(crate) struct Room {
+pub struct Room {
     due: Option<Moment>,
     stirred: Moment,
     counters: Counters,
@@ -125,7 +126,7 @@ impl Files for Machine {
 
 /// Processors and memory there are now for a pool whose memory may be limited by the group in this folder,
 /// read anew.
-pub(crate) fn there_is_now(group: Option<&Path>) -> (f64, Option<Memory>) {
+pub fn there_is_now(group: Option<&Path>) -> (f64, Option<Memory>) {
     let allowed = std::thread::available_parallelism().map_or(1, usize::from);
     let cores = sources::cores(&Machine, allowed).count;
     let apart = group.and_then(|folder| sources::memory_of_group(&Machine, folder.to_str()?));
@@ -200,7 +201,7 @@ impl Room {
     }
 
     /// How hard memory was pressed at the last look.
-    pub(crate) fn level(&self) -> Level {
+    pub fn level(&self) -> Level {
         self.words.level()
     }
 
@@ -236,13 +237,13 @@ impl Room {
 
 impl Supervisor {
     /// When what there is has to be looked at again.
-    pub(crate) fn room_deadline(&self) -> Option<Moment> {
+    pub fn room_deadline(&self) -> Option<Moment> {
         let any = self.phase.wants_workers() && self.pools.iter().any(|pool| pool.finds_its_size());
         any.then(|| self.room.due.unwrap_or(Moment::ZERO))
     }
 
     /// Looks at what there is, if it is time to, and tells the front.
-    pub(crate) fn keep_room(&mut self) {
+    pub fn keep_room(&mut self) {
         let now = self.now();
         if self.room_deadline().is_none_or(|due| due > now) {
             return;
@@ -265,11 +266,11 @@ impl Supervisor {
         self.room.say(now);
         let most = pools.iter().map(|pool| pool.workers.len()).max();
         let most = u32::try_from(most.unwrap_or(0)).unwrap_or(u32::MAX);
-        for index in 0..self.pools.len() {
-            if self.give_room(index) && self.pools[index].pool.lacks_room() {
+        for id in self.pools.ids() {
+            if self.give_room(id) && self.pools[id].pool.lacks_room() {
                 self.room.stirred = now;
             }
-            self.tell_room(index);
+            self.tell_room(id);
         }
         self.replace_outgrown(now);
         self.room.due = Some(now + self.room.wait(now, most));
@@ -309,8 +310,8 @@ impl Supervisor {
     }
 
     /// Has a pool that finds its size keep to what there is now. True if it is such a pool.
-    pub(crate) fn give_room(&mut self, index: usize) -> bool {
-        let running = &mut self.pools[index];
+    pub fn give_room(&mut self, id: PoolId) -> bool {
+        let running = &mut self.pools[id];
         if !running.finds_its_size() {
             return false;
         }
@@ -321,8 +322,8 @@ impl Supervisor {
     }
 
     /// A pool that finds its size had `before` workers: those that have come are paid for.
-    pub(crate) fn pay_for_workers(&mut self, index: usize, before: u32) {
-        let running = &self.pools[index];
+    pub fn pay_for_workers(&mut self, id: PoolId, before: u32) {
+        let running = &self.pools[id];
         let now = running.pool.workers();
         if now == before {
             return;
@@ -339,8 +340,8 @@ impl Supervisor {
         self.room.due = self.room.due.map(|due| due.min(soon));
     }
 
-    fn tell_room(&mut self, index: usize) {
-        let running = &self.pools[index];
+    fn tell_room(&mut self, id: PoolId) {
+        let running = &self.pools[id];
         if !running.is_current() || running.line != self.front.line || !running.finds_its_size() {
             return;
         }
@@ -365,7 +366,7 @@ impl Supervisor {
 
 impl RunningPool {
     /// Whether its number of workers is found.
-    pub(crate) fn finds_its_size(&self) -> bool {
+    pub fn finds_its_size(&self) -> bool {
         self.plan.pool.pm == ProcessManager::Auto && !self.pool.is_leaving()
     }
 }

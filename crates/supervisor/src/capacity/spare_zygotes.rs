@@ -8,22 +8,22 @@ use maitred_sizing::memory::Level;
 
 use crate::limits::Moment;
 use crate::processes::generation;
+use crate::processes::pools::PoolId;
 use crate::run::Supervisor;
 
 impl Supervisor {
     /// Has zygotes kept, and others rest.
-    pub(crate) fn keep_spare_zygotes(&mut self) {
+    pub fn keep_spare_zygotes(&mut self) {
         if self.phase.is_start() || !self.phase.wants_workers() {
             return;
         }
         let may_rest = |pool: &crate::processes::running_pool::RunningPool| {
             pool.is_current() && pool.pool.may_rest()
         };
-        let resting = self.pools.iter().enumerate();
-        let resting = resting.filter(|(_, pool)| may_rest(pool));
+        let resting = self.pools.iter().filter(|pool| may_rest(pool));
         let resting: Vec<Resting> = resting
-            .map(|(index, pool)| Resting {
-                index,
+            .map(|pool| Resting {
+                id: pool.id(),
                 asked_at: pool.pool.asked_at(),
                 has_failed: pool.pool.has_failed(),
             })
@@ -34,9 +34,9 @@ impl Supervisor {
             .map_or(Level::Calm, |_| self.room.level());
         let most = most_kept(self.plan.config.spare_zygotes as usize, level);
         let kept = kept(&resting, most);
-        for Resting { index, .. } in resting {
-            if self.pools[index].pool.keep_zygote(kept.contains(&index)) {
-                self.pool_event(index, generation::Event::Tick);
+        for Resting { id, .. } in resting {
+            if self.pools[id].pool.keep_zygote(kept.contains(&id)) {
+                self.pool_event(id, generation::Event::Tick);
             }
         }
     }
@@ -45,7 +45,7 @@ impl Supervisor {
 /// A pool whose PHP may rest.
 #[derive(Debug, Clone, Copy)]
 struct Resting {
-    index: usize,
+    id: PoolId,
     asked_at: Option<Moment>,
     /// Its PHP does not start, and keeping it would keep nothing.
     has_failed: bool,
@@ -61,11 +61,11 @@ fn most_kept(configured: usize, level: Level) -> usize {
 }
 
 /// Which of these pools are kept ready: `most` of them. Of those that nobody has asked, the first.
-fn kept(resting: &[Resting], most: usize) -> Vec<usize> {
+fn kept(resting: &[Resting], most: usize) -> Vec<PoolId> {
     let mut all: Vec<&Resting> = resting.iter().filter(|pool| !pool.has_failed).collect();
-    all.sort_by_key(|pool| (Reverse(pool.asked_at), pool.index));
+    all.sort_by_key(|pool| (Reverse(pool.asked_at), pool.id));
     all.truncate(most);
-    all.into_iter().map(|pool| pool.index).collect()
+    all.into_iter().map(|pool| pool.id).collect()
 }
 
 #[cfg(test)]
@@ -74,8 +74,8 @@ mod tests {
 
     #[test]
     fn those_are_kept_that_were_asked_last_and_before_anybody_asks_the_first() {
-        let pool = |index, asked_at: Option<u64>| Resting {
-            index,
+        let pool = |number, asked_at: Option<u64>| Resting {
+            id: PoolId::of(number),
             asked_at: asked_at.map(Moment::from_secs),
             has_failed: false,
         };
@@ -86,12 +86,12 @@ mod tests {
             pool(4, Some(9)),
         ];
         assert!(kept(&pools, 0).is_empty());
-        assert_eq!(kept(&pools, 1), [4]);
-        assert_eq!(kept(&pools, 3), [4, 1, 0]);
-        assert_eq!(kept(&pools, 9), [4, 1, 0, 3]);
+        assert_eq!(kept(&pools, 1), [4].map(PoolId::of));
+        assert_eq!(kept(&pools, 3), [4, 1, 0].map(PoolId::of));
+        assert_eq!(kept(&pools, 9), [4, 1, 0, 3].map(PoolId::of));
         // One whose PHP does not start takes nobody's place.
         pools[3].has_failed = true;
-        assert_eq!(kept(&pools, 2), [1, 0]);
+        assert_eq!(kept(&pools, 2), [1, 0].map(PoolId::of));
     }
 
     #[test]

@@ -21,14 +21,14 @@ impl Supervisor {
     /// The scripts that run when their generation is replaced may have `process_control_timeout`, if
     /// it is set; then their workers are ended, as php-fpm ends them. What began later is no old
     /// request: php-fpm would have given it to a new worker.
-    pub(crate) fn hurry_leaving(&mut self) {
+    pub fn hurry_leaving(&mut self) {
         let limit = self.plan.config.process_control_timeout;
         if !self.is_fpm() || limit.is_zero() {
             return;
         }
         let now = self.now();
-        for index in 0..self.pools.len() {
-            let running = &mut self.pools[index];
+        for id in self.pools.ids() {
+            let running = &mut self.pools[id];
             if !running.pool.is_leaving() {
                 continue;
             }
@@ -47,14 +47,14 @@ impl Supervisor {
                     .ok()
                     .and_then(|boards| boards.seat(worker.seat));
                 if board.is_none_or(|board| has_run_for(board, since, clock)) {
-                    self.pool_event(index, generation::Event::TerminateWorker { worker });
+                    self.pool_event(id, generation::Event::TerminateWorker { worker });
                 }
             }
         }
     }
 
     /// When workers of a generation that leaves get no more time.
-    pub(crate) fn leaving_deadline(&self) -> Option<Moment> {
+    pub fn leaving_deadline(&self) -> Option<Moment> {
         let leaving = self.pools.iter().filter_map(|pool| pool.leave_by);
         leaving.filter(|by| *by != Moment::MAX).min()
     }

@@ -55,7 +55,7 @@ impl<'a> Whole<'a> {
 impl Supervisor {
     /// How many workers each pool may have because of `process.max`, by its name; nothing: it is
     /// not limited.
-    pub(crate) fn share_process_max(&mut self) -> HashMap<String, u32> {
+    pub fn share_process_max(&mut self) -> HashMap<String, u32> {
         let most = self.fpm().map_or(0, |fpm| fpm.process_max);
         if most == 0 {
             return HashMap::new();

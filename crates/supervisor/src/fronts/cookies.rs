@@ -23,14 +23,14 @@ const NAMES_PER_MESSAGE: usize = 64;
 
 /// What a site has set.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Names {
+pub struct Names {
     names: BTreeSet<String>,
     /// There are more than are remembered, so that every cookie counts.
     are_too_many: bool,
 }
 
 /// By the name of the site.
-pub(crate) type CookieNames = BTreeMap<String, Names>;
+pub type CookieNames = BTreeMap<String, Names>;
 
 /// Adds what a front has said; without names, that there are too many. False if that is not to be
 /// believed.
@@ -69,7 +69,7 @@ fn guarded<'c>(config: &'c Config, name: &str) -> Option<&'c Site> {
 
 /// What is left of the names when a site's settings change: those that still count, and none where none
 /// do. Whether there are too many is then found out again.
-pub(crate) fn follow(all: &mut CookieNames, before: &Config, after: &Config) {
+pub fn follow(all: &mut CookieNames, before: &Config, after: &Config) {
     all.retain(|name, names| {
         let cache = |config| guarded(config, name).and_then(|site| site.cache.as_ref());
         let Some(now) = cache(after) else {
@@ -87,7 +87,7 @@ pub(crate) fn follow(all: &mut CookieNames, before: &Config, after: &Config) {
 
 impl Supervisor {
     /// A front has seen cookies being set: the others are told as well.
-    pub(crate) fn cookies_learned(&mut self, line: u32, report: FromFront) {
+    pub fn cookies_learned(&mut self, line: u32, report: FromFront) {
         let FromFront::CookieNames { site, names } = report else {
             return;
         };
@@ -105,7 +105,7 @@ impl Supervisor {
     }
 
     /// What a front that is being started has to know of them.
-    pub(crate) fn cookies_for_new_front(&self) -> Vec<ToFront> {
+    pub fn cookies_for_new_front(&self) -> Vec<ToFront> {
         let mut orders = Vec::new();
         for (site, names) in &self.cookies {
             let order = |names| ToFront::CookieNames {

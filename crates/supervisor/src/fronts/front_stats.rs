@@ -24,7 +24,7 @@ pub struct FiguresLook {
 
 impl Supervisor {
     /// Has the front tell how page cache and servers behind are doing, if a site has either.
-    pub(crate) fn look_at_front(&mut self) {
+    pub fn look_at_front(&mut self) {
         if self.figures_come() {
             return;
         }
@@ -50,7 +50,7 @@ impl Supervisor {
     }
 
     /// A front has answered.
-    pub(crate) fn figures_told(&mut self, line: u32) {
+    pub fn figures_told(&mut self, line: u32) {
         if line != self.front.line {
             return;
         }
@@ -63,13 +63,13 @@ impl Supervisor {
     }
 
     /// Whether the front is about to tell.
-    pub(crate) fn figures_come(&self) -> bool {
+    pub fn figures_come(&self) -> bool {
         let asked = self.front_figures.asked.as_ref();
         asked.is_some_and(|(epoch, _)| *epoch == self.front.epoch)
     }
 
     /// What is known of that.
-    pub(crate) fn front_figures(&self) -> FrontFigures {
+    pub fn front_figures(&self) -> FrontFigures {
         self.front_figures.told.clone()
     }
 }

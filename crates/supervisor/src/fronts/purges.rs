@@ -135,7 +135,7 @@ impl Supervisor {
     ///
     /// # Errors
     /// When too much is on its way already.
-    pub(crate) fn purge(&mut self, asked: Asked) -> Result<u64, String> {
+    pub fn purge(&mut self, asked: Asked) -> Result<u64, String> {
         if self.purges.pending.len() >= MAX_PENDING {
             return Err("too many purges are on their way; try again in a moment".to_owned());
         }
@@ -143,20 +143,20 @@ impl Supervisor {
     }
 
     /// A front has dropped pages: the others drop them, too.
-    pub(crate) fn purging(&mut self, line: u32, dropped: Vec<Dropped>, mark: u64) {
+    pub fn purging(&mut self, line: u32, dropped: Vec<Dropped>, mark: u64) {
         let order = Order::Dropped(dropped);
         self.order_purge(order, Asker::Front(line, mark), |other| other != line);
         self.end_purges();
     }
 
     /// Before there is a second front, the one there is tells of what it drops.
-    pub(crate) fn prepare_company(&mut self) {
+    pub fn prepare_company(&mut self) {
         self.order_purge(Order::Company(true), Asker::Upgrade, |_| true);
         self.end_purges();
     }
 
     /// A front that is alone need tell nobody any more.
-    pub(crate) fn see_whether_alone(&mut self) {
+    pub fn see_whether_alone(&mut self) {
         if self.upgrade.is_some() || self.fronts().count() != 1 {
             return;
         }
@@ -179,7 +179,7 @@ impl Supervisor {
 
     /// What a front that is being started has to know: whether there are others, and what is on its
     /// way to them. It may have read what was purged before that was written.
-    pub(crate) fn purges_for_new_front(&mut self) -> Vec<ToFront> {
+    pub fn purges_for_new_front(&mut self) -> Vec<ToFront> {
         let line = self.front.line;
         let has_company = self.fronts().any(|(other, _)| other != line);
         let mut orders = Vec::new();
@@ -199,7 +199,7 @@ impl Supervisor {
     }
 
     /// A front has carried a purge out.
-    pub(crate) fn purged(&mut self, line: u32, mark: u64, outcome: Result<Vec<String>, String>) {
+    pub fn purged(&mut self, line: u32, mark: u64, outcome: Result<Vec<String>, String>) {
         let mut pending = self.purges.pending.iter_mut();
         if let Some(pending) = pending.find(|pending| pending.mark == mark) {
             pending.done_by(line, outcome);
@@ -209,7 +209,7 @@ impl Supervisor {
 
     /// A front is no more, and what it kept in memory neither. What it kept in files the next one of
     /// its line will have, which is told of what this one may not have come to.
-    pub(crate) fn front_purges_no_more(&mut self, line: u32) {
+    pub fn front_purges_no_more(&mut self, line: u32) {
         let another_comes = line == self.front.line;
         for pending in &mut self.purges.pending {
             pending.lost(line, another_comes);
@@ -219,7 +219,7 @@ impl Supervisor {
     }
 
     /// Tells whoever waits for purges that are over.
-    pub(crate) fn end_purges(&mut self) {
+    pub fn end_purges(&mut self) {
         let now = self.now();
         let pending = std::mem::take(&mut self.purges.pending);
         let (over, pending) = pending.into_iter().partition(|one| one.is_over(now));

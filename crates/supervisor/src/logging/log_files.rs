@@ -133,7 +133,7 @@ pub fn warnings(config: &Config) -> Vec<String> {
 
 impl Supervisor {
     /// Opens every log file again. One that cannot be opened goes on as it is.
-    pub(crate) fn reopen_logs(&mut self) {
+    pub fn reopen_logs(&mut self) {
         if self.is_fpm() {
             return self.reopen_logs_as_fpm();
         }
@@ -148,7 +148,7 @@ impl Supervisor {
     ///
     /// # Errors
     /// One sentence, when one cannot be opened.
-    pub(crate) fn logs_of(&self, config: &Config) -> Result<Option<File>, String> {
+    pub fn logs_of(&self, config: &Config) -> Result<Option<File>, String> {
         if let LogTarget::File(path) = &config.error_log {
             let tried = match config.fpm {
                 Some(_) => open_as_fpm(path),
@@ -167,7 +167,7 @@ impl Supervisor {
     }
 
     /// Opens the error log again. False when it cannot be had; lines still go where they went.
-    pub(crate) fn reopen_error_log(&mut self) -> bool {
+    pub fn reopen_error_log(&mut self) -> bool {
         let LogTarget::File(path) = &self.plan.config.error_log else {
             return true;
         };
@@ -194,7 +194,7 @@ impl Supervisor {
     }
 
     /// Opens the access log again. False when it cannot be had; lines still go where they went.
-    pub(crate) fn reopen_access_log(&mut self) -> bool {
+    pub fn reopen_access_log(&mut self) -> bool {
         let Some(LogTarget::File(path)) = &self.plan.config.access_log else {
             return true;
         };
@@ -214,7 +214,7 @@ impl Supervisor {
     }
 
     /// Gives an order to every front, with a file.
-    pub(crate) fn tell_fronts(&mut self, order: ToFront, file: &File) {
+    pub fn tell_fronts(&mut self, order: ToFront, file: &File) {
         for old in &mut self.old_fronts {
             old.peer.say(order.clone(), &[file.as_fd()]);
         }

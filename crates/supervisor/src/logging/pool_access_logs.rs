@@ -160,7 +160,7 @@ fn is_standard_error(path: &Path) -> bool {
 impl Supervisor {
     /// Opens all of them anew: the files were moved away. False when one cannot be had; its lines still go
     /// where they went.
-    pub(crate) fn reopen_door_logs(&mut self) -> bool {
+    pub fn reopen_door_logs(&mut self) -> bool {
         let config = &self.plan.config;
         let mut is_well = true;
         let mut again = DoorLogs::default();

@@ -155,7 +155,7 @@ pub fn seconds(time: Duration) -> String {
 
 impl Supervisor {
     /// Says what has become of what was said before, or goes wrong now.
-    pub(crate) fn tell_troubles(&mut self) {
+    pub fn tell_troubles(&mut self) {
         let now = self.now();
         for line in self.obituaries.due(now) {
             self.tell_obituary(&line);

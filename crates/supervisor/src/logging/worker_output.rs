@@ -17,6 +17,7 @@ use rustix::pipe::{PipeFlags, pipe_with};
 use tracing::{error, warn};
 
 use crate::logging::line_framing::{Source, Speech};
+use crate::processes::pools::PoolId;
 use crate::run::Supervisor;
 use crate::run::wait::Ready;
 
@@ -31,14 +32,14 @@ const LAST_WORDS_BYTES: usize = 64 * 1024;
 const CLOSED: &str = ", pipe is closed";
 
 /// Which worker.
-pub(crate) type Key = WorkerId;
+pub type Key = WorkerId;
 
 /// The workers of a generation whose output is caught.
-pub(crate) type Outputs = BTreeMap<Key, Output>;
+pub type Outputs = BTreeMap<Key, Output>;
 
 /// The pipes of a worker.
 #[derive(Debug)]
-pub(crate) struct Output {
+pub struct Output {
     /// The worker, once it has been announced.
     pid: Option<i32>,
     stdout: Option<OwnedFd>,
@@ -63,10 +64,7 @@ impl Output {
     }
 
     /// Pipes that are there already.
-    pub(crate) fn over(
-        pid: Option<i32>,
-        (stdout, stderr): (Option<OwnedFd>, Option<OwnedFd>),
-    ) -> Output {
+    pub fn over(pid: Option<i32>, (stdout, stderr): (Option<OwnedFd>, Option<OwnedFd>)) -> Output {
         Output {
             pid,
             stdout,
@@ -76,19 +74,19 @@ impl Output {
     }
 
     /// Whether its worker has been announced.
-    pub(crate) fn is_known(&self) -> bool {
+    pub fn is_known(&self) -> bool {
         self.pid.is_some()
     }
 
     /// The numbers of its descriptors, if its worker is known.
-    pub(crate) fn descriptors(&self) -> Option<(Option<RawFd>, Option<RawFd>)> {
+    pub fn descriptors(&self) -> Option<(Option<RawFd>, Option<RawFd>)> {
         self.pid?;
         let number = |pipe: &Option<OwnedFd>| pipe.as_ref().map(AsRawFd::as_raw_fd);
         Some((number(&self.stdout), number(&self.stderr)))
     }
 
     /// What to wait on: nothing as long as nobody knows whose words they are.
-    pub(crate) fn listening(&self) -> impl Iterator<Item = (Source, BorrowedFd<'_>)> {
+    pub fn listening(&self) -> impl Iterator<Item = (Source, BorrowedFd<'_>)> {
         let known = self.pid.is_some();
         let pipes = [
             (Source::Stdout, &self.stdout),
@@ -144,9 +142,9 @@ impl Output {
 
 impl Supervisor {
     /// Orders a worker for a seat, with pipes for what it will print or nowhere for it to go.
-    pub(crate) fn fill(&mut self, index: usize, worker: WorkerId) {
-        let ends = self.ends_for(index, worker);
-        let running = &mut self.pools[index];
+    pub fn fill(&mut self, id: PoolId, worker: WorkerId) {
+        let ends = self.ends_for(id, worker);
+        let running = &mut self.pools[id];
         let Some(zygote) = &mut running.zygote else {
             return;
         };
@@ -157,8 +155,8 @@ impl Supervisor {
         }
     }
 
-    fn ends_for(&mut self, index: usize, key: Key) -> Option<Ends> {
-        let plan = &self.pools[index].plan;
+    fn ends_for(&mut self, id: PoolId, key: Key) -> Option<Ends> {
+        let plan = &self.pools[id].plan;
         if !plan.settings.fpm {
             return None;
         }
@@ -168,7 +166,7 @@ impl Supervisor {
         }
         match Output::new() {
             Ok((output, ends)) => {
-                self.pools[index].outputs.insert(key, output);
+                self.pools[id].outputs.insert(key, output);
                 Some(ends)
             }
             Err(why) => {
@@ -184,71 +182,71 @@ impl Supervisor {
     }
 
     /// A worker has been announced: its words are its own from now on.
-    pub(crate) fn output_is_of(&mut self, index: usize, key: Key, pid: i32) {
-        if let Some(output) = self.pools[index].outputs.get_mut(&key) {
+    pub fn output_is_of(&mut self, id: PoolId, key: Key, pid: i32) {
+        if let Some(output) = self.pools[id].outputs.get_mut(&key) {
             output.pid = Some(pid);
         }
     }
 
     /// Logs what workers have printed.
-    pub(crate) fn hear_outputs(&mut self, ready: &Ready) {
-        for &(index, key, source) in &ready.outputs {
-            if let Some(output) = self.pools[index].outputs.get_mut(&key) {
+    pub fn hear_outputs(&mut self, ready: &Ready) {
+        for &(id, key, source) in &ready.outputs {
+            if let Some(output) = self.pools[id].outputs.get_mut(&key) {
                 output.hear(source);
-                self.log_output(index, key);
+                self.log_output(id, key);
             }
         }
     }
 
     /// A worker has gone: logs its last words.
-    pub(crate) fn end_output(&mut self, index: usize, pid: i32) {
-        let mut outputs = self.pools[index].outputs.iter_mut();
+    pub fn end_output(&mut self, id: PoolId, pid: i32) {
+        let mut outputs = self.pools[id].outputs.iter_mut();
         let output = outputs.find(|(_, output)| output.pid == Some(pid));
         if let Some((&key, output)) = output {
             output.hear_last_words();
-            self.log_output(index, key);
-            self.pools[index].outputs.remove(&key);
+            self.log_output(id, key);
+            self.pools[id].outputs.remove(&key);
         }
     }
 
     /// Logs what is left of everybody's words: the server ends.
-    pub(crate) fn end_outputs(&mut self) {
-        for index in 0..self.pools.len() {
-            let outputs = &self.pools[index].outputs;
+    pub fn end_outputs(&mut self) {
+        for id in self.pools.ids() {
+            let outputs = &self.pools[id].outputs;
             let pids: Vec<i32> = outputs.values().filter_map(|output| output.pid).collect();
             for pid in pids {
-                self.end_output(index, pid);
+                self.end_output(id, pid);
             }
         }
     }
 
     /// Logs `lines` as if a worker had written them to its standard error, if that is caught.
-    pub(crate) fn say_for_worker(&mut self, index: usize, pid: i32, lines: &str) {
-        let mut outputs = self.pools[index].outputs.iter_mut();
+    pub fn say_for_worker(&mut self, id: PoolId, pid: i32, lines: &str) {
+        let mut outputs = self.pools[id].outputs.iter_mut();
         let Some((key, output)) = outputs.find(|(_, output)| output.pid == Some(pid)) else {
             return;
         };
         let key = *key;
         output.speech.say(Source::Stderr, lines.as_bytes());
-        self.log_output(index, key);
+        self.log_output(id, key);
     }
 
     /// Logs what has been said so far: the next program begins without it.
-    pub(crate) fn flush_outputs(&mut self) {
-        for index in 0..self.pools.len() {
-            let keys: Vec<Key> = self.pools[index].outputs.keys().copied().collect();
+    pub fn flush_outputs(&mut self) {
+        for id in self.pools.ids() {
+            let keys: Vec<Key> = self.pools[id].outputs.keys().copied().collect();
             for key in keys {
-                if let Some(output) = self.pools[index].outputs.get_mut(&key) {
+                if let Some(output) = self.pools[id].outputs.get_mut(&key) {
                     output.speech.flush();
                 }
-                self.log_output(index, key);
+                self.log_output(id, key);
             }
         }
     }
 
-    fn log_output(&mut self, index: usize, key: Key) {
+    fn log_output(&mut self, id: PoolId, key: Key) {
         let level = self.plan.config.fpm.as_ref().map(|fpm| fpm.log_level);
-        let running = &mut self.pools[index];
+        let running = &mut self.pools[id];
         let is_decorated = running.plan.pool.decorate_workers_output;
         // As php-fpm: what is no warning for anybody any more is shown for what it is.
         let is_decorated = is_decorated && level.is_none_or(|level| level <= Level::Warning);

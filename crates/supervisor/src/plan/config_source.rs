@@ -71,7 +71,7 @@ impl Source {
     }
 
     /// The one file it is read from, if it is one of `maitred.toml`'s form.
-    pub(crate) fn file(&self) -> Option<&Path> {
+    pub fn file(&self) -> Option<&Path> {
         self.file.as_deref()
     }
 

@@ -8,6 +8,7 @@ use maitred_scoreboard::CopiesTold;
 use maitred_seat::Boards;
 
 use crate::limits::WORKER_SPAWN;
+use crate::processes::pools::PoolId;
 use crate::processes::running_pool::RunningPool;
 use crate::run::Supervisor;
 
@@ -16,7 +17,7 @@ const BELIEVED: u64 = 1 << 32;
 
 impl RunningPool {
     /// What its copies have counted so far, all together.
-    pub(crate) fn told_by_copies(&self) -> CopiesTold {
+    pub fn told_by_copies(&self) -> CopiesTold {
         let mut all = CopiesTold::default();
         // Mapped for the moment only: a pool's memory is large, and this is rarely asked for.
         let Ok(boards) = Boards::map(&self.plan.memory) else {
@@ -40,18 +41,18 @@ impl RunningPool {
 
 impl Supervisor {
     /// A copy was forked in this time, as its zygote says.
-    pub(crate) fn copy_forked(&self, index: usize, took: Duration) {
-        if let Some(page) = self.scores.page(self.name(index))
-            && self.pools[index].boots()
+    pub fn copy_forked(&self, id: PoolId, took: Duration) {
+        if let Some(page) = self.scores.page(self.name(id))
+            && self.pools[id].boots()
         {
             page.workers().forked(took.min(WORKER_SPAWN));
         }
     }
 
     /// Copies of this generation serve, or workers that are no copies.
-    pub(crate) fn show_whose_copies(&self, index: usize) {
-        if let Some(page) = self.scores.page(self.name(index)) {
-            let running = &self.pools[index];
+    pub fn show_whose_copies(&self, id: PoolId) {
+        if let Some(page) = self.scores.page(self.name(id)) {
+            let running = &self.pools[id];
             page.workers().copies_of(match running.boots() {
                 true => running.generation,
                 false => 0,
@@ -60,12 +61,12 @@ impl Supervisor {
     }
 
     /// Shows what the copies of a generation have counted since this was done last.
-    pub(crate) fn show_copies(&mut self, index: usize) {
-        if !self.pools[index].boots() {
+    pub fn show_copies(&mut self, id: PoolId) {
+        if !self.pools[id].boots() {
             return;
         }
-        let now = self.pools[index].told_by_copies();
-        let before = std::mem::replace(&mut self.pools[index].told, now);
+        let now = self.pools[id].told_by_copies();
+        let before = std::mem::replace(&mut self.pools[id].told, now);
         let more = |now: u64, before: u64| now.saturating_sub(before).min(BELIEVED);
         let more = CopiesTold {
             went_back: more(now.went_back, before.went_back),
@@ -73,7 +74,7 @@ impl Supervisor {
             pages: more(now.pages, before.pages),
             measured: more(now.measured, before.measured),
         };
-        if let Some(page) = self.scores.page(self.name(index)) {
+        if let Some(page) = self.scores.page(self.name(id)) {
             page.workers().copies_told(more);
         }
     }

@@ -10,6 +10,8 @@ pub mod life;
 pub mod opcache_size;
 pub mod opcache_stats;
 pub mod opcache_warming;
+pub mod plan;
+pub mod pools;
 pub mod protocol_errors;
 pub mod running_pool;
 pub mod scoreboards;

@@ -7,6 +7,7 @@ use maitred_control::{CacheFigures, CacheSize, Generation, ToZygote};
 use tracing::{info, warn};
 
 use crate::capacity::auto::there_is_now;
+use crate::processes::pools::PoolId;
 use crate::processes::running_pool::RunningPool;
 use crate::run::Supervisor;
 
@@ -27,7 +28,7 @@ const MEMORY_MB_MAX: u64 = 1 << 24;
 
 /// What is known of a generation whose OPcache is full.
 #[derive(Debug, Default)]
-pub(crate) struct Outgrown {
+pub struct Outgrown {
     /// How large that of the next generation is to be.
     next: Option<CacheSize>,
     /// It was said that it stays as it is. It is looked at again all the same: a limit may have been raised
@@ -140,18 +141,18 @@ fn in_words(figures: &CacheFigures) -> String {
 
 impl RunningPool {
     /// Whether its workers run a script that is booted once.
-    pub(crate) fn is_booted(&self) -> bool {
+    pub fn is_booted(&self) -> bool {
         self.boots() || self.plan.settings.worker_script.is_some()
     }
 }
 
 impl Supervisor {
     /// Workers say that the OPcache of their generation is full. Its zygote is asked: it has the figures.
-    pub(crate) fn cache_said_full(&mut self, generation: Generation) {
-        let Some(index) = self.index_of(generation) else {
+    pub fn cache_said_full(&mut self, generation: Generation) {
+        let Some(id) = self.pools.find(generation) else {
             return;
         };
-        let running = &mut self.pools[index];
+        let running = &mut self.pools[id];
         if running.outgrown.is_settled() || !running.is_current() || !running.is_booted() {
             return;
         }
@@ -164,15 +165,15 @@ impl Supervisor {
     }
 
     /// A zygote was asked because its OPcache is said to be full, and this is how it is doing.
-    pub(crate) fn judge_fullness(&mut self, index: usize, figures: &CacheFigures) {
-        let running = &self.pools[index];
+    pub fn judge_fullness(&mut self, id: PoolId, figures: &CacheFigures) {
+        let running = &self.pools[id];
         if !figures.is_full && !figures.strings_are_full || !running.is_current() {
             return;
         }
         let pool = running.plan.settings.pool.clone();
         let most = self.most_cache_bytes(&running.plan.pool);
         let (what, next) = (in_words(figures), larger(figures, most));
-        let outgrown = &mut self.pools[index].outgrown;
+        let outgrown = &mut self.pools[id].outgrown;
         match next {
             Some(size) => {
                 outgrown.next = Some(size);
@@ -215,7 +216,7 @@ impl Supervisor {
 
     /// How large the OPcache of the next generation of `pool` has to be: as one before it needed, unless its
     /// settings are others since.
-    pub(crate) fn cache_size_of(&self, pool: &Pool, config: &Config) -> Option<CacheSize> {
+    pub fn cache_size_of(&self, pool: &Pool, config: &Config) -> Option<CacheSize> {
         let mut in_use = self.pools.iter().filter(|running| running.is_current());
         let running = in_use.rfind(|running| running.plan.settings.pool == pool.name)?;
         let size = running.outgrown.next.or(running.plan.settings.cache_size);
@@ -223,14 +224,14 @@ impl Supervisor {
     }
 
     /// Whether the pool of this name waits for a larger OPcache: a reload may have brought it since.
-    pub(crate) fn is_outgrown(&self, pool: &str) -> bool {
+    pub fn is_outgrown(&self, pool: &str) -> bool {
         let mut in_use = self.pools.iter().filter(|running| running.is_current());
         in_use.any(|running| running.plan.settings.pool == pool && running.outgrown.next.is_some())
     }
 
     /// What was to take this pool's place has failed, or could not even be tried; `for_it_alone`: it came for
     /// a larger OPcache and nothing else.
-    pub(crate) fn larger_cache_failed(&mut self, pool: &str, for_it_alone: bool) {
+    pub fn larger_cache_failed(&mut self, pool: &str, for_it_alone: bool) {
         let mut in_use = self.pools.iter_mut().filter(|running| running.is_current());
         let before = in_use.rfind(|running| running.plan.settings.pool == pool);
         if before.is_some_and(|before| before.outgrown.failed(for_it_alone)) {

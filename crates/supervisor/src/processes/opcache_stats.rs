@@ -7,6 +7,7 @@ use maitred_control::{CacheFigures, ToZygote};
 use maitred_scoreboard::Cache;
 
 use crate::limits::Moment;
+use crate::processes::pools::PoolId;
 use crate::processes::running_pool::RunningPool;
 use crate::run::Supervisor;
 
@@ -34,7 +35,7 @@ impl CacheLook {
     }
 
     /// Its workers say that it is full. Whether it is to be asked now.
-    pub(crate) fn ask_whether_full(&mut self) -> bool {
+    pub fn ask_whether_full(&mut self) -> bool {
         self.judges = true;
         !std::mem::replace(&mut self.asked, true)
     }
@@ -51,7 +52,7 @@ impl CacheLook {
 
 impl Supervisor {
     /// Has the zygotes tell how their OPcaches are doing, as far as that is not known.
-    pub(crate) fn look_at_caches(&mut self) {
+    pub fn look_at_caches(&mut self) {
         let now = self.now();
         for running in self.pools.iter_mut().filter(|pool| pool.is_current()) {
             let is_up = running.pool.zygote_is_up();
@@ -71,9 +72,9 @@ impl Supervisor {
     }
 
     /// A zygote tells how its OPcache is doing.
-    pub(crate) fn cache_told(&mut self, index: usize, figures: Option<CacheFigures>) {
+    pub fn cache_told(&mut self, id: PoolId, figures: Option<CacheFigures>) {
         let now = self.now();
-        let running = &mut self.pools[index];
+        let running = &mut self.pools[id];
         let look = running.zygote.as_mut().map(|zygote| &mut zygote.cache);
         let Some(look) = look.filter(|look| look.asked) else {
             return;
@@ -84,21 +85,21 @@ impl Supervisor {
             return;
         }
         if let Some(figures) = figures.filter(|_| judges) {
-            self.judge_fullness(index, &figures);
+            self.judge_fullness(id, &figures);
         }
-        let running = &self.pools[index];
+        let running = &self.pools[id];
         if let Some(page) = self.scores.page(&running.plan.settings.pool) {
             page.workers().show_cache(figures.map(shown));
         }
     }
 
     /// Whether a zygote of the pool `name` is about to tell.
-    pub(crate) fn cache_comes(&self, name: &str) -> bool {
+    pub fn cache_comes(&self, name: &str) -> bool {
         self.cache_look(name).is_some_and(|look| look.asked)
     }
 
     /// The OPcache of the pool `name`, if it is known.
-    pub(crate) fn opcache(&self, name: &str) -> Option<Opcache> {
+    pub fn opcache(&self, name: &str) -> Option<Opcache> {
         let (at, figures) = self.cache_look(name)?.told?;
         Some(Opcache {
             age_seconds: self.now().saturating_sub(at).as_secs_f64(),

@@ -10,6 +10,8 @@ use tracing::{debug, info};
 
 use crate::limits::{LIST_SCRIPTS, Moment, WARM};
 use crate::processes::generation;
+use crate::processes::pools::PoolId;
+use crate::processes::running_pool::RunningPool;
 use crate::run::Supervisor;
 
 /// What a generation on trial waits for.
@@ -36,41 +38,43 @@ impl Warming {
 
 impl Supervisor {
     /// PHP runs in a generation on trial: warms it, if there is anything to warm it with.
-    pub(crate) fn begin_warming(&mut self, index: usize) {
-        let Some(old) = self.warm_with(index) else {
-            return self.pool_event(index, generation::Event::Passed);
+    pub fn begin_warming(&mut self, id: PoolId) {
+        let Some(old) = self.warm_with(id) else {
+            return self.pool_event(id, generation::Event::Passed);
         };
         let until = self.now() + LIST_SCRIPTS;
         let by = self.pools[old].generation;
         let file = match shared::file_with("maitred-scripts", b"") {
             Ok(file) => file,
             Err(why) => {
-                debug!("pool {}: OPcache is not warmed: {why}", self.name(index));
-                return self.pool_event(index, generation::Event::Passed);
+                debug!("pool {}: OPcache is not warmed: {why}", self.name(id));
+                return self.pool_event(id, generation::Event::Passed);
             }
         };
         if let Some(zygote) = &mut self.pools[old].zygote {
             zygote.peer.say(ToZygote::ListScripts, &[file.as_fd()]);
         }
-        self.pools[index].warming = Some(Warming::Listing { by, file, until });
+        self.pools[id].warming = Some(Warming::Listing { by, file, until });
     }
 
     /// The generation whose scripts are of use: of the same pool and the same user.
-    fn warm_with(&self, index: usize) -> Option<usize> {
-        let new = &self.pools[index].plan.settings;
-        self.pools.iter().position(|old| {
+    fn warm_with(&self, id: PoolId) -> Option<PoolId> {
+        let new = &self.pools[id].plan.settings;
+        let mut all = self.pools.iter();
+        let old = all.find(|old| {
             let settings = &old.plan.settings;
             old.is_current()
                 && settings.pool == new.pool
                 && settings.identity == new.identity
                 && old.pool.zygote_is_up()
                 && old.zygote.is_some()
-        })
+        });
+        old.map(RunningPool::id)
     }
 
     /// A zygote has listed its scripts: whoever waits for them gets them.
-    pub(crate) fn scripts_listed(&mut self, index: usize, count: u32) {
-        let lister = self.pools[index].generation;
+    pub fn scripts_listed(&mut self, id: PoolId, count: u32) {
+        let lister = self.pools[id].generation;
         let until = self.now() + WARM;
         for running in &mut self.pools {
             let waits = |warming: &mut Warming| matches!(warming, Warming::Listing { by, .. } if *by == lister);
@@ -89,23 +93,23 @@ impl Supervisor {
     }
 
     /// A zygote has filled its OPcache.
-    pub(crate) fn warmed(&mut self, index: usize, compiled: u32) {
-        if self.pools[index].warming.take().is_some() {
+    pub fn warmed(&mut self, id: PoolId, compiled: u32) {
+        if self.pools[id].warming.take().is_some() {
             info!(
                 "pool {}: OPcache warmed with {compiled} scripts",
-                self.name(index)
+                self.name(id)
             );
-            self.pool_event(index, generation::Event::Passed);
+            self.pool_event(id, generation::Event::Passed);
         }
     }
 
     /// Lets the generations pass that were being warmed for long enough.
-    pub(crate) fn end_warming(&mut self) {
+    pub fn end_warming(&mut self) {
         let now = self.now();
-        for index in 0..self.pools.len() {
+        for id in self.pools.ids() {
             let late = |warming: &mut Warming| warming.until() <= now;
-            if self.pools[index].warming.take_if(late).is_some() {
-                self.pool_event(index, generation::Event::Passed);
+            if self.pools[id].warming.take_if(late).is_some() {
+                self.pool_event(id, generation::Event::Passed);
             }
         }
     }

@@ -12,18 +12,18 @@ use crate::limits::Moment;
 
 /// So many workers of a generation that break the rules within [`BREACHES_WITHIN`] have it
 /// replaced. How often that may happen is up to the renewals.
-pub(crate) const BREACHES_MAX: usize = 3;
+pub const BREACHES_MAX: usize = 3;
 
 /// How long a breach counts.
-pub(crate) const BREACHES_WITHIN: Duration = Duration::from_secs(60);
+pub const BREACHES_WITHIN: Duration = Duration::from_secs(60);
 
 /// The breaches of a generation that count.
 #[derive(Debug, Default)]
-pub(crate) struct Breaches(VecDeque<(Moment, WorkerId)>);
+pub struct Breaches(VecDeque<(Moment, WorkerId)>);
 
 impl Breaches {
     /// A worker has broken the rules. True if the generation is to be replaced.
-    pub(crate) fn note(&mut self, worker: WorkerId, now: Moment) -> bool {
+    pub fn note(&mut self, worker: WorkerId, now: Moment) -> bool {
         self.0.retain(|(at, _)| now < *at + BREACHES_WITHIN);
         // All of its requests may say so.
         if self.0.iter().any(|(_, known)| *known == worker) {

@@ -11,66 +11,66 @@ use crate::limits::{FRONT_START, Moment};
 use crate::logging::repeated_errors::Troubles;
 use crate::logging::worker_output::Outputs;
 use crate::peer::Peer;
-use crate::plan::PoolPlan;
 use crate::processes::generation::Pool;
 use crate::processes::life::Life;
 use crate::processes::opcache_size::Outgrown;
 use crate::processes::opcache_stats::CacheLook;
 use crate::processes::opcache_warming::Warming;
+use crate::processes::plan::PoolPlan;
 use crate::processes::protocol_errors::Breaches;
 use crate::processes::slow_scripts::Slow;
 
 /// A generation of a pool: what is decided about it, and the processes it has.
 #[derive(Debug)]
-pub(crate) struct RunningPool {
-    pub(crate) generation: Generation,
+pub struct RunningPool {
+    pub generation: Generation,
     /// Which line of fronts uses it.
-    pub(crate) line: u32,
+    pub line: u32,
     /// The front knows it.
-    pub(crate) introduced: bool,
+    pub introduced: bool,
     /// It is leaving, and its pool with it.
-    pub(crate) closed: bool,
+    pub closed: bool,
     /// How many workers it was told the other generations of its pool leave it.
-    pub(crate) allowed: u32,
+    pub allowed: u32,
     /// How many workers its pool had when it took over.
-    pub(crate) replaces: u32,
+    pub replaces: u32,
     /// Why its zygote did not start, if that was said.
-    pub(crate) complaint: Option<String>,
+    pub complaint: Option<String>,
     /// It could not be started: a server that begins as php-fpm begins without it.
-    pub(crate) failed: bool,
+    pub failed: bool,
     /// Workers that died so that php-fpm says who takes their place.
-    pub(crate) to_be_replaced: u32,
+    pub to_be_replaced: u32,
     /// When its workers get no more time, if it leaves and their time is limited.
-    pub(crate) leave_by: Option<Moment>,
+    pub leave_by: Option<Moment>,
     /// Its OPcache is being warmed.
-    pub(crate) warming: Option<Warming>,
-    pub(crate) plan: PoolPlan,
-    pub(crate) pool: Pool,
-    pub(crate) zygote: Option<Zygote>,
+    pub warming: Option<Warming>,
+    pub plan: PoolPlan,
+    pub pool: Pool,
+    pub zygote: Option<Zygote>,
     /// The PHP it runs, once a zygote has said so.
-    pub(crate) php: Option<String>,
+    pub php: Option<String>,
     /// What has to be known of that PHP to answer in its stead.
-    pub(crate) manner: PhpInfo,
+    pub manner: PhpInfo,
     /// Descriptors of the processes that sit in its seats.
-    pub(crate) workers: HashMap<i32, OwnedFd>,
+    pub workers: HashMap<i32, OwnedFd>,
     /// What its workers print, if that is caught for each of them.
-    pub(crate) outputs: Outputs,
-    pub(crate) slow: Slow,
+    pub outputs: Outputs,
+    pub slow: Slow,
     /// What goes wrong with its processes.
-    pub(crate) troubles: Troubles,
+    pub troubles: Troubles,
     /// Its workers as the pool's scoreboard shows them: those in seats, those on their way.
-    pub(crate) shown: (u64, u64),
+    pub shown: (u64, u64),
     /// What its copies have counted, as far as the scoreboard shows it.
-    pub(crate) told: CopiesTold,
+    pub told: CopiesTold,
     /// Its OPcache, if that is full.
-    pub(crate) outgrown: Outgrown,
+    pub outgrown: Outgrown,
     /// What its workers have done to the memory they share.
-    pub(crate) breaches: Breaches,
+    pub breaches: Breaches,
 }
 
 impl RunningPool {
     /// A generation without processes, which is used from the start.
-    pub(crate) fn new(generation: Generation, line: u32, plan: PoolPlan) -> RunningPool {
+    pub fn new(generation: Generation, line: u32, plan: PoolPlan) -> RunningPool {
         RunningPool {
             generation,
             line,
@@ -101,7 +101,7 @@ impl RunningPool {
 
     /// A generation without processes, which is used once it has shown that it works.
     /// It begins with as many workers as the generation before it has, as far as it may.
-    pub(crate) fn on_trial(
+    pub fn on_trial(
         generation: Generation,
         line: u32,
         plan: PoolPlan,
@@ -118,7 +118,7 @@ impl RunningPool {
     }
 
     /// A generation without processes that needs none: the first request starts its PHP.
-    pub(crate) fn at_rest(generation: Generation, line: u32, plan: PoolPlan) -> RunningPool {
+    pub fn at_rest(generation: Generation, line: u32, plan: PoolPlan) -> RunningPool {
         RunningPool {
             introduced: false,
             ..RunningPool::new(generation, line, plan)
@@ -126,34 +126,34 @@ impl RunningPool {
     }
 
     /// Whether its zygote boots an application, which may fail for reasons of its own.
-    pub(crate) fn boots(&self) -> bool {
+    pub fn boots(&self) -> bool {
         self.plan.settings.snapshot.is_some()
     }
 
     /// Whether nobody is being forked for it.
-    pub(crate) fn is_still(&self) -> bool {
+    pub fn is_still(&self) -> bool {
         let reaped = |zygote: &Zygote| zygote.reaped.is_some() || zygote.peer.is_behind();
         self.pool.is_still() && !self.zygote.as_ref().is_some_and(reaped)
     }
 
     /// Whether it is the one that its pool's requests go to.
-    pub(crate) fn is_current(&self) -> bool {
+    pub fn is_current(&self) -> bool {
         self.introduced && !self.pool.is_leaving()
     }
 }
 
 /// A pool's zygote.
 #[derive(Debug)]
-pub(crate) struct Zygote {
-    pub(crate) peer: Peer<ToZygote>,
+pub struct Zygote {
+    pub peer: Peer<ToZygote>,
     /// When it was reaped. Its last intermediate process may still speak for it.
-    pub(crate) reaped: Option<Moment>,
-    pub(crate) cache: CacheLook,
+    pub reaped: Option<Moment>,
+    pub cache: CacheLook,
 }
 
 impl Zygote {
     /// A process that is talked with.
-    pub(crate) fn new(peer: Peer<ToZygote>) -> Zygote {
+    pub fn new(peer: Peer<ToZygote>) -> Zygote {
         Zygote {
             peer,
             reaped: None,
@@ -164,30 +164,30 @@ impl Zygote {
 
 /// The front that accepts clients.
 #[derive(Debug)]
-pub(crate) struct Front {
-    pub(crate) life: Life,
+pub struct Front {
+    pub life: Life,
     /// A front and those that are started after its death are one line; each upgrade begins
     /// another. Every generation of a pool belongs to one.
-    pub(crate) line: u32,
-    pub(crate) epoch: u32,
-    pub(crate) peer: Option<Peer<ToFront>>,
-    pub(crate) drained: bool,
+    pub line: u32,
+    pub epoch: u32,
+    pub peer: Option<Peer<ToFront>>,
+    pub drained: bool,
 }
 
 /// A front that has handed over to another and finishes what it has.
 #[derive(Debug)]
-pub(crate) struct OldFront {
-    pub(crate) line: u32,
-    pub(crate) epoch: u32,
-    pub(crate) peer: Peer<ToFront>,
+pub struct OldFront {
+    pub line: u32,
+    pub epoch: u32,
+    pub peer: Peer<ToFront>,
     /// When it is ended whatever it still has.
-    pub(crate) until: Moment,
-    pub(crate) drained: bool,
+    pub until: Moment,
+    pub drained: bool,
 }
 
 impl Front {
     /// A front that has not been started; those before it had numbers up to `epoch`.
-    pub(crate) fn new(line: u32, epoch: u32) -> Front {
+    pub fn new(line: u32, epoch: u32) -> Front {
         Front {
             life: Life::new(FRONT_START),
             line,
@@ -198,7 +198,7 @@ impl Front {
     }
 
     /// One that accepts clients already.
-    pub(crate) fn running(line: u32, epoch: u32, peer: Peer<ToFront>, now: Moment) -> Front {
+    pub fn running(line: u32, epoch: u32, peer: Peer<ToFront>, now: Moment) -> Front {
         Front {
             life: Life::of_running(FRONT_START, now),
             peer: Some(peer),

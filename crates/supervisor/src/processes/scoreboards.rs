@@ -10,6 +10,7 @@ use maitred_os::fork::HowEnded;
 use maitred_scoreboard::{Cause, Page};
 
 use crate::error::Error;
+use crate::processes::pools::PoolId;
 
 /// The signals that we send (signal(7)).
 const SIGKILL: i32 = 9;
@@ -151,13 +152,13 @@ impl Scores {
 
 impl crate::run::Supervisor {
     /// The front says that a worker has served, or grown, as much as it may.
-    pub(crate) fn note_wear(&mut self, index: usize, worker: WorkerId, why: Wear) {
+    pub fn note_wear(&mut self, id: PoolId, worker: WorkerId, why: Wear) {
         let cause = match why {
             Wear::Requests => Cause::MaxRequests,
             Wear::Memory => Cause::MaxPrivateMemory,
             Wear::Grown => Cause::Grown,
         };
-        if let Some(pid) = self.pools[index].pool.pid_of(worker) {
+        if let Some(pid) = self.pools[id].pool.pid_of(worker) {
             self.scores.leaves(pid, cause);
         }
     }

@@ -14,6 +14,7 @@ use crate::limits::{Moment, SLOW_EPISODE};
 use crate::logging::running_time::SoFar;
 use crate::logging::slowlog::{Slowlog, Subject, entry};
 use crate::logging::text::one_line;
+use crate::processes::pools::PoolId;
 use crate::run::Supervisor;
 
 /// What a stack is wanted for.
@@ -111,21 +112,21 @@ impl Slow {
 
 impl Supervisor {
     /// Asks for the stack of a script that is slow.
-    pub(crate) fn slow_script(&mut self, index: usize, slow: SlowScript) {
+    pub fn slow_script(&mut self, id: PoolId, slow: SlowScript) {
         // The stack of a worker that has ended is gone, and its end is logged.
-        let Some(pid) = self.pools[index].pool.pid_of(slow.worker) else {
+        let Some(pid) = self.pools[id].pool.pid_of(slow.worker) else {
             return;
         };
-        self.tell_slow(index, pid, &slow);
+        self.tell_slow(id, pid, &slow);
         let now = self.now();
         // php-fpm's slow log has no such lines.
-        let (id, so_far) = match self.is_fpm() {
+        let (request_id, so_far) = match self.is_fpm() {
             true => (String::new(), None),
-            false => (one_line(&slow.id), self.so_far(index, pid, &slow)),
+            false => (one_line(&slow.id), self.so_far(id, pid, &slow)),
         };
-        let running = &mut self.pools[index];
+        let running = &mut self.pools[id];
         let subject = Subject {
-            id,
+            id: request_id,
             pool: running.plan.settings.pool.clone(),
             pid,
             script: one_line(&slow.overrun.script),
@@ -133,7 +134,7 @@ impl Supervisor {
         };
         let about = About::SlowScript(subject);
         let Some(zygote) = &mut running.zygote else {
-            return self.use_stack(index, about, Err("the pool's zygote does not run"));
+            return self.use_stack(id, about, Err("the pool's zygote does not run"));
         };
         match self.traces.ask(running.generation, about, now) {
             Ok(trace) => {
@@ -145,33 +146,33 @@ impl Supervisor {
                 };
                 zygote.peer.say(order, &[]);
             }
-            Err(about) => self.use_stack(index, about, Err("too many scripts are slow at once")),
+            Err(about) => self.use_stack(id, about, Err("too many scripts are slow at once")),
         }
     }
 
-    fn so_far(&self, index: usize, pid: i32, slow: &SlowScript) -> Option<SoFar> {
+    fn so_far(&self, id: PoolId, pid: i32, slow: &SlowScript) -> Option<SoFar> {
         // Mapped for the moment only: a pool's memory is large, and scripts are rarely slow.
-        let boards = Boards::map(&self.pools[index].plan.memory).ok()?;
+        let boards = Boards::map(&self.pools[id].plan.memory).ok()?;
         SoFar::of(pid, boards.seat(slow.worker.seat)?, slow.overrun.ran)
     }
 
-    fn tell_slow(&mut self, index: usize, pid: i32, slow: &SlowScript) {
+    fn tell_slow(&mut self, id: PoolId, pid: i32, slow: &SlowScript) {
         if self.is_fpm() {
-            return self.tell_slow_as_fpm(index, pid, &slow.overrun);
+            return self.tell_slow_as_fpm(id, pid, &slow.overrun);
         }
         let now = self.now();
-        if !self.pools[index].slow.count(now) {
+        if !self.pools[id].slow.count(now) {
             return;
         }
-        let log = self.pools[index].slow.log();
+        let log = self.pools[id].slow.log();
         let log = log.map_or_else(String::new, |log| {
             format!("; the stacks of such scripts are in {}", log.target())
         });
-        let timeout = self.pools[index].plan.pool.request_slowlog_timeout;
+        let timeout = self.pools[id].plan.pool.request_slowlog_timeout;
         warn!(
             "pool {} seat {}: worker {pid} has run {} ({}) for {:.1} s, and \
              request_slowlog_timeout is {} s{log}",
-            self.name(index),
+            self.name(id),
             slow.worker.seat,
             one_line(&slow.overrun.script),
             one_line(&slow.overrun.target),
@@ -181,32 +182,32 @@ impl Supervisor {
     }
 
     /// A zygote tells a stack, or why there is none.
-    pub(crate) fn traced(&mut self, index: usize, trace: u64, stack: &Result<Stack, String>) {
-        let generation = self.pools[index].generation;
+    pub fn traced(&mut self, id: PoolId, trace: u64, stack: &Result<Stack, String>) {
+        let generation = self.pools[id].generation;
         // Nobody waits for it any more when it comes late.
         if let Some(about) = self.traces.answered(generation, trace) {
             let stack = stack.as_ref().map_err(String::as_str);
-            self.use_stack(index, about, stack);
+            self.use_stack(id, about, stack);
         }
     }
 
     /// Gives up stacks that do not come, and ends episodes.
-    pub(crate) fn tend_slow(&mut self) {
+    pub fn tend_slow(&mut self) {
         let now = self.now();
         for (generation, about) in self.traces.overdue(now) {
-            if let Some(index) = self.index_of(generation) {
-                self.use_stack(index, about, Err("the pool's zygote did not answer"));
+            if let Some(id) = self.pools.find(generation) {
+                self.use_stack(id, about, Err("the pool's zygote did not answer"));
             }
         }
-        for index in 0..self.pools.len() {
-            if let Some(figures) = self.pools[index].slow.over(now) {
-                warn!("pool {}: {figures}", self.name(index));
+        for id in self.pools.ids() {
+            if let Some(figures) = self.pools[id].slow.over(now) {
+                warn!("pool {}: {figures}", self.name(id));
             }
         }
     }
 
     /// Opens all slow logs anew: their files were moved away.
-    pub(crate) fn reopen_slowlogs(&mut self) {
+    pub fn reopen_slowlogs(&mut self) {
         for running in &mut self.pools {
             let problem = running.slow.log().and_then(Slowlog::reopen);
             if let Some(problem) = problem {
@@ -215,12 +216,12 @@ impl Supervisor {
         }
     }
 
-    fn use_stack(&mut self, index: usize, about: About, stack: Result<&Stack, &str>) {
+    fn use_stack(&mut self, id: PoolId, about: About, stack: Result<&Stack, &str>) {
         let subject = match about {
             About::SlowScript(subject) => subject,
             About::Shown(place) => return self.admin.stack_came(place, stack.ok()),
         };
-        let running = &mut self.pools[index];
+        let running = &mut self.pools[id];
         let depth = running.plan.pool.request_slowlog_trace_depth as usize;
         let Some(log) = running.slow.log() else {
             return;

@@ -15,7 +15,7 @@ impl Supervisor {
     /// it is complete, and a script does not.
     ///
     /// To be called while no reload and no upgrade is going on.
-    pub(crate) fn renew(&mut self, pools: BTreeSet<String>, outgrown: BTreeSet<String>) {
+    pub fn renew(&mut self, pools: BTreeSet<String>, outgrown: BTreeSet<String>) {
         self.reloads.last += 1;
         let mut reload = Reload {
             ticket: self.reloads.last,

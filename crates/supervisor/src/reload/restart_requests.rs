@@ -10,6 +10,7 @@ use maitred_os::fork::HowEnded;
 use tracing::info;
 
 use crate::limits::Moment;
+use crate::processes::pools::PoolId;
 use crate::run::Supervisor;
 
 /// Least time between two renewals of a pool: who updates an application says so for each of its
@@ -52,7 +53,7 @@ struct Renewal {
 
 /// What is to be said of a file that was saved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Heard {
+pub enum Heard {
     /// That it is the reason of the renewal to come.
     News,
     /// The same, and that such files may come from the boots themselves; the next one waits so long.
@@ -135,13 +136,13 @@ impl Renewals {
 
     /// The OPcache of this pool has to be larger. Those who fill one after the other wait as scripts do that
     /// ask.
-    pub(crate) fn want_larger(&mut self, pool: &str) {
+    pub fn want_larger(&mut self, pool: &str) {
         self.of(pool).outgrown = true;
     }
 
     /// The memory of this pool is spoilt. Where that happens again and again, it waits as scripts
     /// do that ask.
-    pub(crate) fn want_fresh(&mut self, pool: &str) {
+    pub fn want_fresh(&mut self, pool: &str) {
         self.of(pool).spoilt = true;
     }
 
@@ -157,7 +158,7 @@ impl Renewals {
 
     /// Somebody has saved a file of this pool's at this time, and is not let wait as scripts are that
     /// ask for it; but for files that the boots may have written.
-    pub(crate) fn want_saved(&mut self, pool: &str, at: Moment) -> Heard {
+    pub fn want_saved(&mut self, pool: &str, at: Moment) -> Heard {
         self.of(pool).note_saved(at)
     }
 
@@ -192,23 +193,23 @@ impl Renewals {
 
 impl Supervisor {
     /// A worker of this generation has ended; it may have said that its scripts are outdated.
-    pub(crate) fn see_whether_outdated(&mut self, index: usize, how: HowEnded) {
-        if how == HowEnded::Exited(exit::RENEW) && self.pools[index].boots() {
-            let pool = self.name(index).to_owned();
+    pub fn see_whether_outdated(&mut self, id: PoolId, how: HowEnded) {
+        if how == HowEnded::Exited(exit::RENEW) && self.pools[id].boots() {
+            let pool = self.name(id).to_owned();
             self.renewals.want(&pool);
         }
     }
 
     /// When something is to be booted anew; nothing while something else comes first, whose end is
     /// an event of its own.
-    pub(crate) fn renewal_deadline(&self) -> Option<Moment> {
+    pub fn renewal_deadline(&self) -> Option<Moment> {
         let is_free = self.phase.is_serving() && self.upgrade.is_none();
         let is_free = is_free && !self.reloads.is_going_on();
         self.renewals.deadline().filter(|_| is_free)
     }
 
     /// Boots anew what is to be, as it is configured now.
-    pub(crate) fn renew_outdated(&mut self) {
+    pub fn renew_outdated(&mut self) {
         if !self.reloads.is_going_on() && !self.renewals.0.is_empty() {
             self.renewals.are_over(self.started.elapsed());
         }

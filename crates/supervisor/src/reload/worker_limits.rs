@@ -1,13 +1,14 @@
 //! How many workers each generation of a pool may have.
 
 use crate::processes::generation;
+use crate::processes::pools::PoolId;
 use crate::run::Supervisor;
 
 impl Supervisor {
     /// A generation is the one that its pool's requests go to from now on. The worker that a pool
     /// has beside while it moves is not one more to replace.
-    pub(crate) fn take_place(&mut self, index: usize) {
-        let (name, own) = (self.name(index), self.pools[index].generation);
+    pub fn take_place(&mut self, id: PoolId) {
+        let (name, own) = (self.name(id), self.pools[id].generation);
         let named = self.pools.iter().filter(|one| {
             one.plan.settings.pool == name && one.generation < own && one.pool.workers() > 0
         });
@@ -16,9 +17,9 @@ impl Supervisor {
         let before = self.pools.iter();
         let before = before.filter(|one| one.generation < own && one.plan.settings.pool == name);
         let asked_at = before.map(|one| one.pool.asked_at()).max().flatten();
-        self.pools[index].pool.was_asked_at(asked_at);
-        self.pools[index].replaces = workers.saturating_sub(u32::from(moves));
-        self.pools[index].introduced = true;
+        self.pools[id].pool.was_asked_at(asked_at);
+        self.pools[id].replaces = workers.saturating_sub(u32::from(moves));
+        self.pools[id].introduced = true;
     }
 
     /// Tells every generation how many workers the others of its pool leave it: together they have
@@ -26,26 +27,25 @@ impl Supervisor {
     /// generation is on trial.
     pub(super) fn share_out(&mut self) {
         let most = self.share_process_max();
-        for index in 0..self.pools.len() {
-            if self.pools[index].pool.is_leaving() {
+        for id in self.pools.ids() {
+            if self.pools[id].pool.is_leaving() {
                 continue;
             }
-            let name = self.name(index);
-            let others = self.pools.iter().enumerate();
-            let others = others.filter(|(other, _)| *other != index && self.name(*other) == name);
-            let taken: u32 = others.map(|(_, pool)| pool.pool.workers()).sum();
-            let seats = self.pools[index].plan.settings.seats;
+            let name = self.name(id);
+            let others = self.pools.named(name).filter(|other| other.id() != id);
+            let taken: u32 = others.map(|pool| pool.pool.workers()).sum();
+            let seats = self.pools[id].plan.settings.seats;
             let workers = match self.holds_still() {
                 true => 0,
                 // One that is on trial has to show a worker, and the others may all be busy for long.
                 false => seats
                     .min(most.get(name).copied().unwrap_or(u32::MAX))
                     .saturating_sub(taken)
-                    .max(u32::from(!self.pools[index].introduced)),
+                    .max(u32::from(!self.pools[id].introduced)),
             };
-            if self.pools[index].allowed != workers {
-                self.pools[index].allowed = workers;
-                self.pool_event(index, generation::Event::Allowed { workers });
+            if self.pools[id].allowed != workers {
+                self.pools[id].allowed = workers;
+                self.pool_event(id, generation::Event::Allowed { workers });
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::AsFd;
 use std::path::Path;
 use std::time::Duration;
 
@@ -21,6 +21,7 @@ use crate::logging::text::{one_line, some_workers};
 use crate::peer::Peer;
 use crate::processes::adopt::{self, Seen};
 use crate::processes::generation::{self, Action, Boot, Reason};
+use crate::processes::pools::PoolId;
 use crate::processes::running_pool::Zygote;
 use crate::roomy_name;
 use crate::run::Supervisor;
@@ -36,18 +37,18 @@ const ROOTS_SHOWN: usize = 8;
 
 impl Supervisor {
     /// Tells a pool what happened, and does what it says.
-    pub(crate) fn pool_event(&mut self, index: usize, event: generation::Event) {
+    pub fn pool_event(&mut self, id: PoolId, event: generation::Event) {
         let now = self.now();
-        let (is_auto, before) = (self.give_room(index), self.pools[index].pool.workers());
-        let actions = self.pools[index].pool.on(event, now);
+        let (is_auto, before) = (self.give_room(id), self.pools[id].pool.workers());
+        let actions = self.pools[id].pool.on(event, now);
         if is_auto {
-            self.pay_for_workers(index, before);
+            self.pay_for_workers(id, before);
         }
-        self.tell_growth(index, &actions);
+        self.tell_growth(id, &actions);
         for action in actions {
-            self.apply(index, action);
+            self.apply(id, action);
         }
-        let running = &mut self.pools[index];
+        let running = &mut self.pools[id];
         let (seated, coming) = (running.pool.seated().count(), running.pool.coming());
         let name = &running.plan.settings.pool;
         self.scores
@@ -55,7 +56,7 @@ impl Supervisor {
     }
 
     /// Tells the whole server what happened, and does what it says.
-    pub(crate) fn phase_event(&mut self, event: phase::Event) {
+    pub fn phase_event(&mut self, event: phase::Event) {
         match self.phase.on(event, self.now()) {
             None => {}
             Some(phase::Action::Announce) => {
@@ -109,38 +110,38 @@ impl Supervisor {
     }
 
     /// Does one thing for a pool. While the server ends, nothing is begun any more.
-    pub(crate) fn apply(&mut self, index: usize, action: Action) {
+    pub fn apply(&mut self, id: PoolId, action: Action) {
         if !self.phase.wants_workers() {
             return;
         }
         match action {
-            Action::StartZygote => self.start_zygote(index),
-            Action::KillZygote(reason) => self.kill_zygote(index, reason),
+            Action::StartZygote => self.start_zygote(id),
+            Action::KillZygote(reason) => self.kill_zygote(id, reason),
             Action::DismissZygote => {
-                if let Some(zygote) = &self.pools[index].zygote {
+                if let Some(zygote) = &self.pools[id].zygote {
                     zygote.peer.signal(Signal::SIGTERM);
                 }
             }
-            Action::Fill { worker } => self.fill(index, worker),
-            Action::Look { pid } => self.look(index, pid),
-            Action::Open { worker, pid } => self.open_seat(index, worker, pid),
+            Action::Fill { worker } => self.fill(id, worker),
+            Action::Look { pid } => self.look(id, pid),
+            Action::Open { worker, pid } => self.open_seat(id, worker, pid),
             Action::KillWorker { pid } => {
-                self.send_away(index, pid, Cause::Terminated, Signal::SIGKILL);
+                self.send_away(id, pid, Cause::Terminated, Signal::SIGKILL);
             }
             Action::TerminateWorker { pid } => {
-                self.send_away(index, pid, Cause::Terminated, Signal::SIGTERM);
+                self.send_away(id, pid, Cause::Terminated, Signal::SIGTERM);
             }
             Action::DismissWorker { pid } => {
-                let cause = match self.pools[index].pool.is_leaving() {
+                let cause = match self.pools[id].pool.is_leaving() {
                     true => Cause::Reload,
                     false => Cause::Idle,
                 };
-                self.send_away(index, pid, cause, Signal::SIGTERM);
+                self.send_away(id, pid, cause, Signal::SIGTERM);
             }
             Action::ReportStuck { seat, pid } => error!(
                 "pool {} seat {seat}: worker {pid} does not end, though it was killed; it hangs in \
                  the kernel (a dead network disk?) or is being traced, and keeps its seat until it has gone",
-                self.name(index)
+                self.name(id)
             ),
             Action::Report {
                 worker,
@@ -149,25 +150,25 @@ impl Supervisor {
                 boot,
                 retry,
             } => {
-                let who = self.who(index, worker);
-                self.report_death(index, who, pid, (how, boot), retry);
+                let who = self.who(id, worker);
+                self.report_death(id, who, pid, (how, boot), retry);
             }
         }
     }
 
     /// Has the front give requests to a worker that is there.
-    fn open_seat(&mut self, index: usize, worker: WorkerId, pid: i32) {
-        let line = self.pools[index].line;
-        if !self.pools[index].introduced && line == self.front.line {
-            self.introduce_generation(index);
+    fn open_seat(&mut self, id: PoolId, worker: WorkerId, pid: i32) {
+        let line = self.pools[id].line;
+        if !self.pools[id].introduced && line == self.front.line {
+            self.introduce_generation(id);
         }
-        self.tell_start(index, pid);
-        self.show_whose_copies(index);
-        let generation = self.pools[index].generation;
-        self.scores.spawned(&self.pools[index].plan.settings.pool);
-        let pidfd = self.pools[index].workers.get(&pid);
+        self.tell_start(id, pid);
+        self.show_whose_copies(id);
+        let generation = self.pools[id].generation;
+        self.scores.spawned(&self.pools[id].plan.settings.pool);
+        let pidfd = self.pools[id].workers.get(&pid);
         let pidfd = pidfd.and_then(|pidfd| pidfd.try_clone().ok());
-        let known = self.pools[index].introduced;
+        let known = self.pools[id].introduced;
         let peer = self.peer_of_line(line).filter(|_| known);
         if let (Some(pidfd), Some(peer)) = (pidfd, peer) {
             let order = ToFront::OpenSeat {
@@ -180,9 +181,9 @@ impl Supervisor {
     }
 
     /// Ends a worker with a signal, for a cause that is counted.
-    fn send_away(&mut self, index: usize, pid: i32, cause: Cause, signal: Signal) {
+    fn send_away(&mut self, id: PoolId, pid: i32, cause: Cause, signal: Signal) {
         self.scores.leaves(pid, cause);
-        if let Some(pidfd) = self.pools[index].workers.get(&pid) {
+        if let Some(pidfd) = self.pools[id].workers.get(&pid) {
             // A failure means that it has gone.
             let _ = signals::send_to(pidfd.as_fd(), signal);
         }
@@ -190,7 +191,7 @@ impl Supervisor {
 
     fn report_death(
         &mut self,
-        index: usize,
+        id: PoolId,
         who: Who,
         pid: i32,
         (how, boot): (HowEnded, Boot),
@@ -200,32 +201,32 @@ impl Supervisor {
             Boot::Done => how.to_string(),
             Boot::Until(_) => format!("{how} before its script had booted"),
             Boot::Late => {
-                let limit = self.pools[index].plan.pool.boot_timeout.as_secs_f64();
+                let limit = self.pools[id].plan.pool.boot_timeout.as_secs_f64();
                 format!("was ended, for its script has not booted in {limit} s")
             }
         };
         self.obituaries.died(who, pid, how, retry, self.now());
         if boot != Boot::Done {
-            self.trial_failed(index, "its script does not boot");
+            self.trial_failed(id, "its script does not boot");
         }
     }
 
     /// Looks whether an announced process has become our child.
-    pub(crate) fn look(&mut self, index: usize, pid: i32) {
-        match adopt::see(pid, self.pools[index].plan.uid) {
+    pub fn look(&mut self, id: PoolId, pid: i32) {
+        match adopt::see(pid, self.pools[id].plan.uid) {
             Seen::Ours(pidfd) => {
-                self.pools[index].workers.insert(pid, pidfd);
-                self.pool_event(index, generation::Event::Adopted { pid });
+                self.pools[id].workers.insert(pid, pidfd);
+                self.pool_event(id, generation::Event::Adopted { pid });
             }
             Seen::NotYet => {}
             Seen::Stranger => {
-                self.pool_event(index, generation::Event::ZygoteFailed(Reason::BrokeRules));
+                self.pool_event(id, generation::Event::ZygoteFailed(Reason::BrokeRules));
             }
         }
     }
 
-    fn start_zygote(&mut self, index: usize) {
-        let (plan, groups) = (&self.pools[index].plan, self.plan.groups.as_ref());
+    fn start_zygote(&mut self, id: PoolId) {
+        let (plan, groups) = (&self.pools[id].plan, self.plan.groups.as_ref());
         let name = roomy_name(&format!("maitred-php: zygote pool {}", plan.settings.pool));
         let started = Peer::start(&Program {
             path: &plan.program,
@@ -241,100 +242,99 @@ impl Supervisor {
                 peer.allow(plan.descriptors_of_zygote());
                 let order = ToZygote::Configure(Box::new(plan.settings.clone()));
                 peer.say(order, &plan.shared());
-                self.pools[index].zygote = Some(Zygote::new(peer));
+                self.pools[id].zygote = Some(Zygote::new(peer));
             }
             Err(why) => {
                 let program = plan.program.display();
                 let sentence = format!("{program} could not be started: {why}");
-                self.pool_fails(index, sentence);
-                self.trial_failed(index, "its zygote could not be started");
-                self.pool_event(index, generation::Event::ZygoteEnded);
+                self.pool_fails(id, sentence);
+                self.trial_failed(id, "its zygote could not be started");
+                self.pool_event(id, generation::Event::ZygoteEnded);
             }
         }
     }
 
-    fn kill_zygote(&mut self, index: usize, reason: Reason) {
-        if let Some(zygote) = &self.pools[index].zygote {
+    fn kill_zygote(&mut self, id: PoolId, reason: Reason) {
+        if let Some(zygote) = &self.pools[id].zygote {
             zygote.peer.signal(Signal::SIGKILL);
         }
         if !matches!(reason, Reason::StartFailed | Reason::NotNeeded) {
-            let pool = self.name(index);
+            let pool = self.name(id);
             let sentence = format!("the zygote of pool `{pool}` is killed: {reason}");
-            self.pool_fails(index, sentence);
+            self.pool_fails(id, sentence);
         }
-        self.trial_failed(index, &reason.to_string());
+        self.trial_failed(id, &reason.to_string());
     }
 
     /// A zygote says that PHP runs. Is it a PHP that is wanted?
-    pub(crate) fn zygote_started(&mut self, index: usize, php: &str, fixed: bool, manner: PhpInfo) {
-        let (pool, php) = (self.name(index).to_owned(), one_line(php));
-        let wanted = self.pools[index].plan.php.as_ref();
+    pub fn zygote_started(&mut self, id: PoolId, php: &str, fixed: bool, manner: PhpInfo) {
+        let (pool, php) = (self.name(id).to_owned(), one_line(php));
+        let wanted = self.pools[id].plan.php.as_ref();
         if let Some(wanted) = wanted.filter(|wanted| !is_version(&php, wanted)) {
             let sentence = format!(
                 "pool `{pool}` asks for PHP {wanted}, and {} runs PHP {php}; correct `php`, or \
                  build maitred against the other version",
-                self.pools[index].plan.program.display()
+                self.pools[id].plan.program.display()
             );
-            self.pool_fails(index, sentence);
-            return self.pool_event(index, generation::Event::ZygoteFailed(Reason::StartFailed));
+            self.pool_fails(id, sentence);
+            return self.pool_event(id, generation::Event::ZygoteFailed(Reason::StartFailed));
         }
-        let known = self.pools[index].php.as_ref() == Some(&php);
+        let known = self.pools[id].php.as_ref() == Some(&php);
         if !fixed {
             let lacks = format!(
                 "pool `{pool}` runs PHP {php}, which lacks the security fixes of October 2026; \
                  update it to 8.2.35, 8.3.36, 8.4.27, 8.5.12 or newer"
             );
             if self.plan.config.require_fixed_php {
-                self.pool_fails(index, format!("{lacks}, or set require_fixed_php = false"));
-                return self
-                    .pool_event(index, generation::Event::ZygoteFailed(Reason::StartFailed));
+                self.pool_fails(id, format!("{lacks}, or set require_fixed_php = false"));
+                return self.pool_event(id, generation::Event::ZygoteFailed(Reason::StartFailed));
             }
             if !known {
                 warn!("{lacks}");
             }
         }
-        self.pools[index].manner = manner;
-        self.pools[index].php = Some(php);
-        self.tell_manner(index);
-        self.pools[index].failed = false;
-        self.pool_event(index, generation::Event::ZygoteStarted);
-        if self.pools[index].pool.is_on_trial() {
-            self.begin_warming(index);
+        self.pools[id].manner = manner;
+        self.pools[id].php = Some(php);
+        self.tell_manner(id);
+        self.pools[id].failed = false;
+        self.pool_event(id, generation::Event::ZygoteStarted);
+        if self.pools[id].pool.is_on_trial() {
+            self.begin_warming(id);
         }
     }
 
     /// Says what failed for a pool, and keeps it for whoever waits for its trial.
-    pub(crate) fn pool_fails(&mut self, index: usize, sentence: String) {
-        self.zygote_failed(index, &sentence);
-        self.pools[index].complaint = Some(sentence);
+    pub fn pool_fails(&mut self, id: PoolId, sentence: String) {
+        self.zygote_failed(id, &sentence);
+        self.pools[id].complaint = Some(sentence);
     }
 
-    pub(crate) fn zygote_reaped(&mut self, index: usize, how: HowEnded) {
-        if self.pools[index].pool.zygote_leaves() {
+    pub fn zygote_reaped(&mut self, id: PoolId, how: HowEnded) {
+        if self.pools[id].pool.zygote_leaves() {
             // It was asked to: nobody needs it now.
             return;
         }
         if self.phase.wants_workers() {
-            let pool = self.name(index);
-            let rest = match self.pools[index].introduced {
+            let pool = self.name(id);
+            let rest = match self.pools[id].introduced {
                 true => "; its workers go on serving",
                 false => "",
             };
             let sentence = format!("the zygote of pool `{pool}` {how}{rest}");
-            self.zygote_failed(index, &sentence);
+            self.zygote_failed(id, &sentence);
         }
-        self.trial_failed(index, &format!("its zygote {how}"));
+        self.trial_failed(id, &format!("its zygote {how}"));
     }
 
     /// Says what failed about a zygote; once the server serves, no more often than it has to.
-    pub(crate) fn zygote_failed(&mut self, index: usize, sentence: &str) {
+    pub fn zygote_failed(&mut self, id: PoolId, sentence: &str) {
         let now = self.now();
-        if self.phase.is_start() && (self.is_fpm() || self.pools[index].boots()) {
+        if self.phase.is_start() && (self.is_fpm() || self.pools[id].boots()) {
             // The other pools have done nothing wrong, and php-fpm starts them. What an application
             // lacks at its boot, such as its database, may come.
-            self.pools[index].failed = true;
+            self.pools[id].failed = true;
             error!("{sentence}");
-        } else if self.phase.is_start() || self.pools[index].troubles.zygote_failed(now) {
+        } else if self.phase.is_start() || self.pools[id].troubles.zygote_failed(now) {
             self.fail(sentence);
         } else {
             debug!("{sentence}");
@@ -342,7 +342,7 @@ impl Supervisor {
     }
 
     /// Says what failed. Before the server serves, that is its end.
-    pub(crate) fn fail(&mut self, sentence: &str) {
+    pub fn fail(&mut self, sentence: &str) {
         if self.phase.is_start() {
             self.say_failure(sentence);
         } else {
@@ -409,7 +409,7 @@ impl Supervisor {
 
     /// Sends a signal to every child there is: our processes, and what scripts left behind and we
     /// were given as the subreaper.
-    pub(crate) fn signal_everybody(&self, signal: Signal) {
+    pub fn signal_everybody(&self, signal: Signal) {
         let front = self.fronts().map(|(_, peer)| peer.pid());
         let alive = |zygote: &&Zygote| zygote.reaped.is_none();
         let zygotes = self.pools.iter().filter_map(|pool| pool.zygote.as_ref());
@@ -429,59 +429,26 @@ impl Supervisor {
         }
     }
 
-    pub(crate) fn name(&self, index: usize) -> &str {
-        &self.pools[index].plan.settings.pool
-    }
-
-    pub(crate) fn index_of(&self, generation: Generation) -> Option<usize> {
-        let mut pools = self.pools.iter();
-        pools.position(|pool| pool.generation == generation)
+    pub fn name(&self, id: PoolId) -> &str {
+        &self.pools[id].plan.settings.pool
     }
 
     /// Names a worker in a report.
-    pub(crate) fn who(&self, index: usize, worker: WorkerId) -> Who {
+    pub fn who(&self, id: PoolId, worker: WorkerId) -> Who {
         Who {
-            pool: self.name(index).to_owned(),
-            generation: self.pools[index].generation,
+            pool: self.name(id).to_owned(),
+            generation: self.pools[id].generation,
             worker,
         }
     }
 
-    /// Whether `pid` is a process of ours that pool `index` has no claim to.
-    pub(crate) fn is_known_elsewhere(&self, index: usize, pid: i32) -> bool {
+    /// Whether `pid` is a process of ours that pool `id` has no claim to.
+    pub fn is_known_elsewhere(&self, id: PoolId, pid: i32) -> bool {
         let front = self.fronts().any(|(_, peer)| peer.pid() == pid);
         let zygotes = self.pools.iter().filter_map(|pool| pool.zygote.as_ref());
-        let mut others = self
-            .pools
-            .iter()
-            .enumerate()
-            .filter(|(other, _)| *other != index);
+        let mut others = self.pools.iter().filter(|other| other.id() != id);
         front
             || zygotes.into_iter().any(|zygote| zygote.peer.pid() == pid)
-            || others.any(|(_, pool)| pool.pool.knows(pid))
-    }
-}
-
-impl crate::plan::PoolPlan {
-    /// What the front and the zygote of a pool share: its memory, then its events.
-    pub(crate) fn shared(&self) -> Vec<BorrowedFd<'_>> {
-        std::iter::once(&self.memory)
-            .chain(&self.events)
-            .map(AsFd::as_fd)
-            .collect()
-    }
-
-    /// Most descriptors that a zygote is sent at once: what its workers print goes into two pipes
-    /// each.
-    pub(crate) fn descriptors_of_zygote(&self) -> usize {
-        let seats = usize::try_from(self.settings.seats).unwrap_or(usize::MAX);
-        seats.saturating_mul(2)
-    }
-
-    /// How many descriptors a front is sent of this pool: what the two share, the settings, the
-    /// scoreboard, and who sits in the seats.
-    pub(crate) fn descriptors_of_front(&self) -> usize {
-        let seats = usize::try_from(self.settings.seats).unwrap_or(usize::MAX);
-        seats.saturating_add(self.events.len() + 3)
+            || others.any(|pool| pool.pool.knows(pid))
     }
 }

@@ -17,6 +17,7 @@ use crate::logging::text::one_line;
 use crate::peer::Peer;
 use crate::processes::generation;
 use crate::processes::life::Step;
+use crate::processes::pools::{PoolId, Pools};
 use crate::processes::protocol_errors::{BREACHES_MAX, BREACHES_WITHIN};
 use crate::processes::running_pool::RunningPool;
 use crate::processes::slow_scripts::SlowScript;
@@ -26,11 +27,11 @@ use crate::upgrade::Upgrade;
 use crate::{FRONT_ROLE, roomy_name};
 
 /// The program that runs, whatever has become of its file since.
-pub(crate) const THIS_PROGRAM: &str = "/proc/self/exe";
+pub const THIS_PROGRAM: &str = "/proc/self/exe";
 
 impl Supervisor {
     /// Sees to it that there is a front, as long as there has to be one.
-    pub(crate) fn keep_front(&mut self) {
+    pub fn keep_front(&mut self) {
         if !self.phase.wants_front() {
             return;
         }
@@ -87,7 +88,7 @@ impl Supervisor {
     }
 
     /// Clients that come now are refused by the kernel at once, and can go elsewhere.
-    pub(crate) fn close_listeners(&mut self) {
+    pub fn close_listeners(&mut self) {
         for listener in &mut self.plan.listeners {
             listener.close();
         }
@@ -123,7 +124,7 @@ impl Supervisor {
     }
 
     /// Lets as many descriptors wait for the front as it may be sent at once, and some `more`.
-    pub(crate) fn allow_front(&mut self, more: usize) {
+    pub fn allow_front(&mut self, more: usize) {
         let descriptors = self.descriptors_of_front().saturating_add(more);
         if let Some(peer) = &mut self.front.peer {
             peer.allow(descriptors);
@@ -146,7 +147,7 @@ impl Supervisor {
     }
 
     /// Acts on what the front says.
-    pub(crate) fn front_said(&mut self, line: u32, report: FromFront) {
+    pub fn front_said(&mut self, line: u32, report: FromFront) {
         match report {
             FromFront::Listening if line == self.front.line => self.front_listens(),
             FromFront::Listening => {}
@@ -179,7 +180,7 @@ impl Supervisor {
     /// Acts on what the front says of a generation, unless that has gone.
     fn said_of_a_pool(&mut self, report: FromFront) {
         let generation = generation_of(&report);
-        let Some(index) = generation.and_then(|generation| self.index_of(generation)) else {
+        let Some(id) = generation.and_then(|generation| self.pools.find(generation)) else {
             return;
         };
         match report {
@@ -190,64 +191,64 @@ impl Supervisor {
                 broke_rules,
                 ..
             } => match broke_rules {
-                true => self.end_breaker(index, worker, &why),
-                false => self.end_worker(index, worker, &why, overrun.as_ref()),
+                true => self.end_breaker(id, worker, &why),
+                false => self.end_worker(id, worker, &why, overrun.as_ref()),
             },
             FromFront::ScriptDied { worker, script, .. } => {
-                let who = self.who(index, worker);
+                let who = self.who(id, worker);
                 let (now, script) = (self.now(), one_line(&script));
                 self.obituaries.ran(who, script, now);
             }
             FromFront::Wanted { workers, .. } => {
-                self.pool_event(index, generation::Event::Wanted { workers });
+                self.pool_event(id, generation::Event::Wanted { workers });
             }
             FromFront::SeatRetired { worker, .. } => {
-                self.pool_event(index, generation::Event::Retired { worker })
+                self.pool_event(id, generation::Event::Retired { worker })
             }
             FromFront::SeatWorn { worker, why, .. } => {
-                self.note_wear(index, worker, why);
-                self.pools[index].to_be_replaced += 1;
-                self.pool_event(index, generation::Event::Worn { worker });
+                self.note_wear(id, worker, why);
+                self.pools[id].to_be_replaced += 1;
+                self.pool_event(id, generation::Event::Worn { worker });
             }
             FromFront::SlowScript {
                 worker,
                 request,
                 overrun,
-                id,
+                id: request_id,
                 ..
             } => {
                 let slow = SlowScript {
-                    id,
+                    id: request_id,
                     worker,
                     request,
                     overrun,
                 };
-                self.slow_script(index, slow);
+                self.slow_script(id, slow);
             }
-            FromFront::NotOpened { .. } => self.introduce_again(index),
+            FromFront::NotOpened { .. } => self.introduce_again(id),
             _ => {}
         }
     }
 
     /// The front wants a worker ended.
-    fn end_worker(&mut self, index: usize, worker: WorkerId, why: &str, overrun: Option<&Overrun>) {
+    fn end_worker(&mut self, id: PoolId, worker: WorkerId, why: &str, overrun: Option<&Overrun>) {
         if self.is_fpm() {
-            return self.terminate_worker(index, worker, why, overrun);
+            return self.terminate_worker(id, worker, why, overrun);
         }
-        let (pool, why) = (self.name(index), one_line(why));
+        let (pool, why) = (self.name(id), one_line(why));
         warn!(
             "pool {pool} seat {}: its worker is ended: {why}",
             worker.seat
         );
-        self.pool_event(index, generation::Event::EndWorker { worker });
+        self.pool_event(id, generation::Event::EndWorker { worker });
     }
 
     /// A worker has broken the rules of the seat link: it is asked nothing any more. Where there
     /// are many, its pool is started again.
-    fn end_breaker(&mut self, index: usize, worker: WorkerId, why: &str) {
+    fn end_breaker(&mut self, id: PoolId, worker: WorkerId, why: &str) {
         let (worker, now) = (worker, self.now());
-        let pool = self.name(index).to_owned();
-        if self.pools[index].breaches.note(worker, now) && self.pools[index].is_current() {
+        let pool = self.name(id).to_owned();
+        if self.pools[id].breaches.note(worker, now) && self.pools[id].is_current() {
             warn!(
                 "pool `{pool}`: {BREACHES_MAX} workers have broken the rules of the seat link within \
                  {} s; something that its scripts run writes to the memory of all of them, so the \
@@ -256,7 +257,7 @@ impl Supervisor {
             );
             self.renewals.want_fresh(&pool);
         }
-        if !self.pools[index].pool.serves(worker) {
+        if !self.pools[id].pool.serves(worker) {
             return;
         }
         warn!(
@@ -265,9 +266,9 @@ impl Supervisor {
             one_line(why)
         );
         if self.is_fpm() {
-            self.pools[index].to_be_replaced += 1;
+            self.pools[id].to_be_replaced += 1;
         }
-        self.pool_event(index, generation::Event::EndWorker { worker });
+        self.pool_event(id, generation::Event::EndWorker { worker });
     }
 
     /// A front has no request left.
@@ -289,8 +290,8 @@ impl Supervisor {
 
     /// Tells the front of a generation that it could not open when it was told before, and who has
     /// taken its place since.
-    fn introduce_again(&mut self, index: usize) {
-        let running = &self.pools[index];
+    fn introduce_again(&mut self, id: PoolId) {
+        let running = &self.pools[id];
         let Some(peer) = self
             .front
             .peer
@@ -316,7 +317,7 @@ impl Supervisor {
     }
 
     /// Every front there is, with its line.
-    pub(crate) fn fronts(&self) -> impl Iterator<Item = (u32, &Peer<ToFront>)> {
+    pub fn fronts(&self) -> impl Iterator<Item = (u32, &Peer<ToFront>)> {
         let replaced = match &self.upgrade {
             Some(Upgrade::Opening { old, .. }) => Some(old),
             _ => None,
@@ -327,7 +328,7 @@ impl Supervisor {
     }
 
     /// The front of a line, if it is there.
-    pub(crate) fn peer_of_line(&mut self, line: u32) -> Option<&mut Peer<ToFront>> {
+    pub fn peer_of_line(&mut self, line: u32) -> Option<&mut Peer<ToFront>> {
         if self.front.line == line {
             return self.front.peer.as_mut();
         }
@@ -341,7 +342,7 @@ impl Supervisor {
     }
 
     /// Tells the server when no front has anything in hand any more.
-    pub(crate) fn see_whether_drained(&mut self) {
+    pub fn see_whether_drained(&mut self) {
         let current = self.front.drained || self.front.peer.is_none();
         let replaced = matches!(&self.upgrade, Some(Upgrade::Opening { old, .. }) if old.peer.is_some() && !old.drained);
         if current && !replaced && self.old_fronts.iter().all(|old| old.drained) {
@@ -349,7 +350,7 @@ impl Supervisor {
         }
     }
 
-    pub(crate) fn front_listens(&mut self) {
+    pub fn front_listens(&mut self) {
         if self.front.life.ready(self.now()).is_err() {
             self.front.life.give_up();
             return self.kill_front("it said twice that it listens");
@@ -364,7 +365,7 @@ impl Supervisor {
     }
 
     /// A front has ended. What the one of an earlier line left needs nobody any more.
-    pub(crate) fn front_ended(&mut self, line: u32, how: HowEnded) {
+    pub fn front_ended(&mut self, line: u32, how: HowEnded) {
         if line == self.front.line {
             return self.current_front_ended(how);
         }
@@ -378,8 +379,8 @@ impl Supervisor {
             error!("the front {how}; the one that was to take over is being started");
             return self.front_purges_no_more(line);
         }
-        if let Some(index) = self.old_fronts.iter().position(|old| old.line == line) {
-            let old = self.old_fronts.remove(index);
+        if let Some(id) = self.old_fronts.iter().position(|old| old.line == line) {
+            let old = self.old_fronts.remove(id);
             self.scores.clear_front(old.epoch);
             if !old.drained {
                 error!("front {} {how}; what it had in hand is lost", old.epoch);
@@ -399,9 +400,9 @@ impl Supervisor {
         if self.phase.wants_front() {
             self.fail(&format!("the front {how}"));
         }
-        for index in 0..self.pools.len() {
-            if self.pools[index].line == self.front.line {
-                self.pool_event(index, generation::Event::Wanted { workers: 0 });
+        for id in self.pools.ids() {
+            if self.pools[id].line == self.front.line {
+                self.pool_event(id, generation::Event::Wanted { workers: 0 });
             }
         }
         self.see_whether_drained();
@@ -410,16 +411,15 @@ impl Supervisor {
 
 impl Supervisor {
     /// Tells the front what PHP a generation runs, if it knows of it.
-    pub(crate) fn tell_manner(&mut self, index: usize) {
+    pub fn tell_manner(&mut self, id: PoolId) {
         let line = self.front.line;
         // Those whose PHP was never started hear of it, too.
-        let concerned = |at: usize, pool: &RunningPool| {
-            let is_asleep = pool.php.is_none() && pool.trusts_manner_of(&self.pools[index]);
-            (at == index || is_asleep) && pool.introduced && pool.line == line
+        let concerned = |pool: &&RunningPool| {
+            let is_asleep = pool.php.is_none() && pool.trusts_manner_of(&self.pools[id]);
+            (pool.id() == id || is_asleep) && pool.introduced && pool.line == line
         };
-        let pools = self.pools.iter().enumerate();
-        let pools = pools.filter(|(at, pool)| concerned(*at, pool));
-        let orders: Vec<ToFront> = pools.map(|(_, pool)| pool.manner(&self.pools)).collect();
+        let pools = self.pools.iter().filter(concerned);
+        let orders: Vec<ToFront> = pools.map(|pool| pool.manner(&self.pools)).collect();
         if let Some(peer) = &mut self.front.peer {
             for order in orders {
                 peer.say(order, &[]);
@@ -432,7 +432,7 @@ impl RunningPool {
     /// What answers say of this generation's PHP, and how it reads paths. As long as it was never
     /// started (`pm = ondemand`), it is what another of `all` says that runs the same program as
     /// the same user: no user says anything in the name of another.
-    fn manner(&self, all: &[RunningPool]) -> ToFront {
+    fn manner(&self, all: &Pools) -> ToFront {
         let is_alike = |other: &&RunningPool| {
             self.php.is_none() && other.php.is_some() && self.trusts_manner_of(other)
         };
@@ -453,12 +453,7 @@ impl RunningPool {
     }
 
     /// Tells a front of this generation, to be used from now on.
-    pub(crate) fn tell_opened(
-        &self,
-        peer: &mut Peer<ToFront>,
-        scoreboard: Option<&Page>,
-        all: &[RunningPool],
-    ) {
+    pub fn tell_opened(&self, peer: &mut Peer<ToFront>, scoreboard: Option<&Page>, all: &Pools) {
         let generation = self.generation;
         let settings = serde_json::to_vec(&self.plan.pool).map_err(std::io::Error::from);
         let settings = settings.and_then(|json| shared::file_with("maitred-pool", &json));

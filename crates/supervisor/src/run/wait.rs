@@ -13,6 +13,7 @@ use crate::logging::line_framing::Source;
 use crate::logging::worker_output::Key;
 use crate::peer::Peer;
 use crate::processes::opcache_warming::Warming;
+use crate::processes::pools::PoolId;
 use crate::processes::running_pool::RunningPool;
 use crate::run::Supervisor;
 
@@ -20,27 +21,26 @@ use crate::run::Supervisor;
 const REFUSED_WAIT: Duration = Duration::from_millis(100);
 
 /// Who has something to say.
-pub(crate) struct Ready {
-    pub(crate) signals: bool,
+pub struct Ready {
+    pub signals: bool,
     /// By [`Supervisor::fronts`].
-    pub(crate) fronts: Vec<bool>,
-    pub(crate) zygotes: Vec<bool>,
-    pub(crate) voices: Vec<bool>,
-    /// By the index of the pool.
-    pub(crate) outputs: Vec<(usize, Key, Source)>,
+    pub fronts: Vec<bool>,
+    pub zygotes: Vec<PoolId>,
+    pub voices: Vec<PoolId>,
+    pub outputs: Vec<(PoolId, Key, Source)>,
     /// Files of an application that is watched.
-    pub(crate) watches: bool,
-    pub(crate) acme: bool,
-    pub(crate) admin: bool,
+    pub watches: bool,
+    pub acme: bool,
+    pub admin: bool,
 }
 
 /// Who is listened to, in the order in which they are waited for.
 struct Listened<'a> {
     signals: PollFd<'a>,
     fronts: Vec<&'a Peer<ToFront>>,
-    zygotes: Vec<Option<&'a Peer<ToZygote>>>,
-    voices: Vec<Option<BorrowedFd<'a>>>,
-    outputs: Vec<((usize, Key, Source), BorrowedFd<'a>)>,
+    zygotes: Vec<(PoolId, &'a Peer<ToZygote>)>,
+    voices: Vec<(PoolId, BorrowedFd<'a>)>,
+    outputs: Vec<((PoolId, Key, Source), BorrowedFd<'a>)>,
     watches: Vec<BorrowedFd<'a>>,
     acme: Option<&'a Peer<ToAcme>>,
     admin: Vec<PollFd<'a>>,
@@ -52,9 +52,9 @@ impl<'a> Listened<'a> {
         let mut fds = vec![self.signals.clone()];
         let fronts = self.fronts.iter().filter(|peer| !peer.is_closed());
         fds.extend(fronts.flat_map(|peer| peer.interests()));
-        let zygotes = self.zygotes.iter().flatten();
-        fds.extend(zygotes.flat_map(|peer| peer.interests()));
-        let voices = self.voices.iter().flatten();
+        let zygotes = self.zygotes.iter();
+        fds.extend(zygotes.flat_map(|(_, peer)| peer.interests()));
+        let voices = self.voices.iter().map(|(_, pipe)| pipe);
         let outputs = self.outputs.iter().map(|(_, pipe)| pipe);
         let read = voices.chain(outputs).chain(&self.watches);
         fds.extend(read.map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN)));
@@ -78,9 +78,9 @@ impl<'a> Listened<'a> {
                 .map(|peer| !peer.is_closed() && peer.is_ready(&mut next))
                 .collect(),
             zygotes: zygotes
-                .map(|peer| peer.is_some_and(|peer| peer.is_ready(&mut next)))
+                .filter_map(|(id, peer)| peer.is_ready(&mut next).then_some(*id))
                 .collect(),
-            voices: voices.map(|voice| voice.is_some() && next()).collect(),
+            voices: voices.filter_map(|(id, _)| next().then_some(*id)).collect(),
             outputs: outputs
                 .filter_map(|(output, _)| next().then_some(output))
                 .collect(),
@@ -93,7 +93,7 @@ impl<'a> Listened<'a> {
 
 impl Supervisor {
     /// Waits until somebody has something to say, or something is due.
-    pub(crate) fn wait(&self) -> Ready {
+    pub fn wait(&self) -> Ready {
         let listened = self.listened();
         let mut fds = listened.interests();
         let timeout = match self.reaps_on {
@@ -115,12 +115,15 @@ impl Supervisor {
 
     fn listened(&self) -> Listened<'_> {
         let now = self.now();
-        let voices = self.pools.iter().map(|pool| &pool.plan.voice);
         Listened {
             signals: PollFd::new(&self.signals, PollFlags::IN),
             fronts: self.fronts().map(|(_, peer)| peer).collect(),
-            zygotes: self.pools.iter().map(zygote_of).collect(),
-            voices: voices.map(|voice| voice.listening(now)).collect(),
+            zygotes: self.pools.iter().filter_map(zygote_of).collect(),
+            voices: self
+                .pools
+                .iter()
+                .filter_map(|pool| Some((pool.id(), pool.plan.voice.listening(now)?)))
+                .collect(),
             outputs: self.outputs_to_hear().collect(),
             watches: self.watches.listening().collect(),
             acme: self.acme.listening(),
@@ -129,15 +132,15 @@ impl Supervisor {
     }
 
     /// The pipes of workers, each with whose it is.
-    fn outputs_to_hear(&self) -> impl Iterator<Item = ((usize, Key, Source), BorrowedFd<'_>)> {
-        let pools = self.pools.iter().enumerate();
-        let outputs = pools.flat_map(|(index, pool)| {
+    fn outputs_to_hear(&self) -> impl Iterator<Item = ((PoolId, Key, Source), BorrowedFd<'_>)> {
+        let outputs = self.pools.iter().flat_map(|pool| {
+            let id = pool.id();
             let outputs = pool.outputs.iter();
-            outputs.map(move |(key, output)| (index, *key, output))
+            outputs.map(move |(key, output)| (id, *key, output))
         });
-        outputs.flat_map(|(index, key, output)| {
+        outputs.flat_map(|(id, key, output)| {
             let pipes = output.listening();
-            pipes.map(move |(source, pipe)| ((index, key, source), pipe))
+            pipes.map(move |(source, pipe)| ((id, key, source), pipe))
         })
     }
 
@@ -197,7 +200,7 @@ impl Supervisor {
     }
 }
 
-fn zygote_of(pool: &RunningPool) -> Option<&Peer<ToZygote>> {
-    let peer = pool.zygote.as_ref().map(|zygote| &zygote.peer);
-    peer.filter(|peer| !peer.is_closed())
+fn zygote_of(pool: &RunningPool) -> Option<(PoolId, &Peer<ToZygote>)> {
+    let peer = &pool.zygote.as_ref()?.peer;
+    (!peer.is_closed()).then(|| (pool.id(), peer))
 }

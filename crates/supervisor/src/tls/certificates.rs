@@ -230,7 +230,7 @@ impl Certificates {
 
 impl Supervisor {
     /// Looks at the files of certificates when it is time to, and has others used if there are.
-    pub(crate) fn keep_certificates(&mut self) {
+    pub fn keep_certificates(&mut self) {
         let now = self.now();
         let Some(certificates) = &mut self.plan.certificates else {
             return;
@@ -253,7 +253,7 @@ impl Supervisor {
     }
 
     /// When the files are looked at next, if there are any.
-    pub(crate) fn certificates_deadline(&self) -> Option<Moment> {
+    pub fn certificates_deadline(&self) -> Option<Moment> {
         let certificates = self.plan.certificates.as_ref();
         certificates
             .filter(|_| self.phase.wants_front())
@@ -261,7 +261,7 @@ impl Supervisor {
     }
 
     /// Uses what a reload has read.
-    pub(crate) fn use_certificates(&mut self, certificates: Option<Certificates>) {
+    pub fn use_certificates(&mut self, certificates: Option<Certificates>) {
         let before = self.plan.certificates.take();
         let material = before.map(|before| before.material);
         self.plan.certificates = certificates;

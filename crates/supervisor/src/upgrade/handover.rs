@@ -22,8 +22,8 @@ use crate::logging::pool_output::Voice;
 use crate::logging::text::Terminal;
 use crate::logging::worker_output::Output;
 use crate::peer::Peer;
-use crate::plan::PoolPlan;
 use crate::processes::generation;
+use crate::processes::plan::PoolPlan;
 use crate::processes::running_pool::{Front, OldFront, RunningPool, Zygote};
 use crate::run::Supervisor;
 use crate::systemd::Told;
@@ -169,7 +169,7 @@ pub struct Inherited {
 impl Supervisor {
     /// Writes down what is there. The descriptors are only numbers until [`keep_open`] has been told
     /// of them.
-    pub(crate) fn hand_over(&self) -> HandedOver {
+    pub fn hand_over(&self) -> HandedOver {
         let current = self.front.peer.as_ref().map(|peer| FrontState {
             line: self.front.line,
             epoch: self.front.epoch,
@@ -186,7 +186,7 @@ impl Supervisor {
             format: FORMAT,
             elapsed: self.now(),
             config: self.plan.config.clone(),
-            last_generation: self.last_generation,
+            last_generation: self.pools.last_generation(),
             reload_later: self.reload_later,
             cookies: self.cookies.clone(),
             systemd: self.systemd.told(),

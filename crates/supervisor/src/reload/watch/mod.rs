@@ -30,7 +30,7 @@ const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 /// The applications that are watched, by the names of their pools.
 #[derive(Debug, Default)]
-pub(crate) struct Watches(BTreeMap<String, Watch>);
+pub struct Watches(BTreeMap<String, Watch>);
 
 #[derive(Debug)]
 struct Watch {
@@ -46,7 +46,7 @@ struct Watch {
 
 impl Watches {
     /// Where there is something to hear.
-    pub(crate) fn listening(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+    pub fn listening(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         let folders = self.0.values().filter_map(|watch| watch.folders.as_ref());
         folders.map(Folders::as_fd)
     }
@@ -63,14 +63,14 @@ impl RunningPool {
 
 impl Supervisor {
     /// When files that were saved are to be acted upon.
-    pub(crate) fn watch_deadline(&self) -> Option<Moment> {
+    pub fn watch_deadline(&self) -> Option<Moment> {
         let watches = self.watches.0.values();
         let deadlines = watches.flat_map(|watch| [watch.changes.deadline(), watch.look_at]);
         deadlines.flatten().min()
     }
 
     /// Hears which files have been saved.
-    pub(crate) fn hear_watches(&mut self) {
+    pub fn hear_watches(&mut self) {
         let now = self.now();
         for watch in self.watches.0.values_mut() {
             let saved = watch.folders.as_mut().map(Folders::take_saved);
@@ -81,7 +81,7 @@ impl Supervisor {
     }
 
     /// Watches what is to be watched now, and has booted anew what was saved.
-    pub(crate) fn keep_watches(&mut self) {
+    pub fn keep_watches(&mut self) {
         let watched = self.pools.iter().filter_map(RunningPool::watched);
         if self.watches.0.is_empty() && watched.count() == 0 {
             return;

@@ -194,7 +194,7 @@ impl Supervisor {
     }
 
     /// When something about certificates by ACME is due.
-    pub(crate) fn acme_deadline(&self) -> Option<Moment> {
+    pub fn acme_deadline(&self) -> Option<Moment> {
         if let Some(going) = &self.acme.going {
             let publishing = going.publishing.as_ref().map(|publishing| publishing.until);
             return Some(publishing.map_or(going.until, |until| until.min(going.until)));
@@ -206,7 +206,7 @@ impl Supervisor {
     }
 
     /// Does what is due.
-    pub(crate) fn keep_acme(&mut self) {
+    pub fn keep_acme(&mut self) {
         if !self.may_ask() {
             if self.acme_settings().is_none() {
                 self.acme.schedule.set(&[]);
@@ -337,7 +337,7 @@ impl Supervisor {
     }
 
     /// Hears what the process that gets a certificate says, if it has `spoken`.
-    pub(crate) fn hear_acme(&mut self, spoken: bool) {
+    pub fn hear_acme(&mut self, spoken: bool) {
         if !spoken {
             return;
         }
@@ -367,7 +367,7 @@ impl Supervisor {
     }
 
     /// A child has ended: was it the one that gets a certificate?
-    pub(crate) fn acme_ended(&mut self, pid: i32, how: HowEnded) -> bool {
+    pub fn acme_ended(&mut self, pid: i32, how: HowEnded) -> bool {
         let is_it = |acme: &Acme| {
             acme.going
                 .as_ref()
@@ -430,7 +430,7 @@ impl Supervisor {
     }
 
     /// A front shows what it was told to.
-    pub(crate) fn proofs_taken(&mut self, mark: u64) {
+    pub fn proofs_taken(&mut self, mark: u64) {
         let Some(going) = &mut self.acme.going else {
             return;
         };
@@ -524,7 +524,7 @@ impl Supervisor {
     }
 
     /// Nothing is asked for any more.
-    pub(crate) fn stop_asking(&mut self) {
+    pub fn stop_asking(&mut self) {
         if self.end_asking().is_some() {
             self.acme.schedule.given_up();
             self.acme.look_at = Moment::ZERO;
